@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use ganger_access::{Audit, Identity, Places};
-use ganger_router::Router;
+use ganger_document::Shards;
+use ganger_document::names::JobReference;
+use ganger_router::{RouteError, Router};
 use ganger_shard::Handle;
 use ganger_types::{JobId, JobRef, ShardId};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::names::JobReference;
 use crate::problem::Problem;
 
 /// What the server may set.
@@ -126,25 +127,29 @@ impl Api {
             }
         })
     }
-
-    /// The jobs that a list of references names; the list stands at `pointer`.
-    pub(crate) fn resolve_all(
-        &self,
-        jobs: &[JobReference],
-        pointer: &str,
-    ) -> Result<Vec<JobId>, Problem> {
-        let each = jobs.iter().enumerate();
-        each.map(|(place, job)| self.resolve(job, || format!("{pointer}/{place}")))
-            .collect()
-    }
-
-    /// The global text form of a job's id.
-    pub(crate) fn full_name(&self, id: &JobId) -> String {
-        full_name(self.shard().id(), id)
-    }
 }
 
-/// The global text form of the id of a job of any shard.
-pub(crate) fn full_name(shard: &ShardId, id: &JobId) -> String {
-    format!("{shard}/{}", crate::names::show(id.as_bytes()))
+impl Shards for Api {
+    fn own(&self) -> &ShardId {
+        self.shard().id()
+    }
+
+    fn why_unknown(&self, shard: &ShardId) -> Option<String> {
+        let here = self.shard().id();
+        if shard == here {
+            return None;
+        }
+        let Some(router) = &self.settings().router else {
+            return Some(format!(
+                "shard {:?} is not served here: this server has shard {:?}",
+                shard.as_str(),
+                here.as_str()
+            ));
+        };
+        let is_known = router.handle(shard).is_some() || router.topology().address(shard).is_some();
+        (!is_known).then(|| {
+            let (shard, known) = (shard.clone(), router.known());
+            RouteError::Unknown { shard, known }.to_string()
+        })
+    }
 }

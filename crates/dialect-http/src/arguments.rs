@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use ganger_document::names::{self, JobReference, Name};
+use ganger_document::time::{read_moment, read_span};
 use ganger_types::Timestamp;
 use percent_encoding::percent_decode;
 
-use crate::names::{self, JobReference, Name};
 use crate::problem::Problem;
-use crate::time::{read_moment, read_span};
 
 /// Parameters that may be given more than once: any of what they say will do.
 const REPEATABLE: [&str; 1] = ["state"];

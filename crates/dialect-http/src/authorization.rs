@@ -131,7 +131,7 @@ fn record(
     let target = request.uri().to_string();
     Record {
         on: Some(target.chars().take(characters_max).collect()),
-        namespace: namespace.map(|name| crate::names::show(name.as_bytes()).into_owned()),
+        namespace: namespace.map(|name| ganger_document::names::show(name.as_bytes()).into_owned()),
         from,
         ..Record::new(identity.to_string(), gate.operation.name, Outcome::Done)
     }

@@ -1,7 +1,7 @@
 //! The HTTP face: JSON under `/api/v1`, server-sent events, health and metrics.
 //!
-//! Thin: documents become commands (`inward`), replies become documents (`outward`), one file per
-//! resource in between. The table in `operations` makes the routes and `/openapi.json`.
+//! Thin: `ganger_document` turns bodies into commands and replies into documents; here is one file per resource between
+//! them. The table in `operations` makes the routes and `/openapi.json`.
 
 #![forbid(unsafe_code)]
 
@@ -9,22 +9,18 @@ mod api;
 mod arguments;
 mod authorization;
 mod body;
-mod decode;
-mod encode;
+mod filter;
 mod host_check;
 mod json;
 mod lines;
-mod names;
 mod openapi;
 mod operations;
 mod problem;
-mod raw_json;
 mod refusal;
 mod request_context;
 mod resource;
 mod routes;
 mod stream;
-mod time;
 
 pub use api::Settings;
 pub use host_check::HostCheck;

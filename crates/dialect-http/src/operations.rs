@@ -15,13 +15,13 @@ use std::sync::{Arc, LazyLock};
 use axum::handler::Handler;
 use axum::routing::{MethodFilter, MethodRouter, on};
 use ganger_access::Right;
+use ganger_document::request::enq::TaskIn;
 use http::Method;
 use utoipa::ToSchema;
 use utoipa::openapi::schema::Schema;
 use utoipa::openapi::{Ref, RefOr};
 
 use crate::api::Api;
-use crate::decode::enq::TaskIn;
 
 /// The query parameters that an operation takes, beside the namespace and the shard.
 #[derive(Clone)]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
+use ganger_document::DocumentError;
 use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -129,6 +130,18 @@ pub(crate) struct ProblemView<'a> {
     /// Seconds after which trying again makes sense.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_seconds: Option<u64>,
+}
+
+impl From<DocumentError> for Problem {
+    fn from(error: DocumentError) -> Self {
+        Self {
+            code: error.code,
+            detail: error.detail,
+            pointer: error.pointer,
+            place: error.place,
+            retry_after: None,
+        }
+    }
 }
 
 impl Problem {

@@ -2,6 +2,8 @@
 
 use axum::extract::FromRequestParts;
 use ganger_access::{Identity, Owner};
+use ganger_document::names::{self, JobReference, Name};
+use ganger_document::time::read_moment;
 use ganger_shard::{CallError, Handle};
 use ganger_types::{Command, IdempotencyKey, JobId, Namespace, Reply, ShardId, Timestamp};
 use http::request::Parts;
@@ -10,11 +12,9 @@ use percent_encoding::percent_decode;
 
 use crate::api::Api;
 use crate::arguments::Arguments;
-use crate::names::{self, JobReference, Name};
 use crate::operations::Known;
 use crate::problem::Problem;
 use crate::routes::Peer;
-use crate::time::read_moment;
 
 /// The header that names the namespace.
 pub(crate) const NAMESPACE_HEADER: &str = "ganger-namespace";

@@ -1,14 +1,14 @@
 //! Operations that show what happens, and those on failures and workers.
 
 use ganger_access::Right;
+use ganger_document::view::event::EventView;
+use ganger_document::view::job::PageView;
+use ganger_document::view::statistics::{
+    GroupsView, StatisticsView, TagsView, TrackedListView, WorkersDoc,
+};
 use http::Method;
 
 use super::{Content, Operation, PAGE, describe, operation, plain};
-use crate::encode::event::EventView;
-use crate::encode::job::PageView;
-use crate::encode::statistics::{
-    GroupsView, StatisticsView, TagsView, TrackedListView, WorkersDoc,
-};
 use crate::resource::numbers::{AuditView, Done};
 use crate::resource::{events, failures, numbers, workers};
 

@@ -1,12 +1,12 @@
 //! Operations on one job.
 
 use ganger_access::Right;
+use ganger_document::view::delivery::InputsView;
+use ganger_document::view::job::JobView;
+use ganger_document::view::reason::WhyView;
 use http::Method;
 
 use super::{ANY, Operation, PAGE, WAIT, operation, plain};
-use crate::encode::delivery::InputsView;
-use crate::encode::job::JobView;
-use crate::encode::reason::WhyView;
 use crate::resource::act::{ActedView, CancelIn, RetryJobIn};
 use crate::resource::alter::{AlterIn, AlteredView, DependenciesIn, UndependIn};
 use crate::resource::graphs::GraphView;

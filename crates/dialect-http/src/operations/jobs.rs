@@ -1,14 +1,14 @@
 //! Operations on jobs and graphs.
 
 use ganger_access::Right;
+use ganger_document::request::bulk::BulkIn;
+use ganger_document::request::graph::GraphIn;
+use ganger_document::request::job::JobIn;
+use ganger_document::view::job::PageView;
 use http::Method;
 
 use super::{NDJSON, Operation, operation, plain};
-use crate::decode::filter;
-use crate::decode::filter::BulkIn;
-use crate::decode::graph::GraphIn;
-use crate::decode::job::JobIn;
-use crate::encode::job::PageView;
+use crate::filter;
 use crate::resource::act::CancelIn;
 use crate::resource::bulk::ChangedView;
 use crate::resource::graphs::SubmittedView;

@@ -1,12 +1,12 @@
 //! Operations of workers.
 
 use ganger_access::Right;
+use ganger_document::request::lease::LeaseIn;
+use ganger_document::request::report::{CompleteIn, FailIn, LogIn, ReleaseIn, RenewIn};
+use ganger_document::view::delivery::DeliveriesView;
 use http::Method;
 
 use super::{Operation, operation};
-use crate::decode::lease::LeaseIn;
-use crate::decode::report::{CompleteIn, FailIn, LogIn, ReleaseIn, RenewIn};
-use crate::encode::delivery::DeliveriesView;
 use crate::resource::leases;
 use crate::resource::leases::ReportedView;
 

@@ -1,11 +1,11 @@
 //! Operations on queues and namespaces.
 
 use ganger_access::Right;
+use ganger_document::settings::{NamespaceSettingsDocument, QueueSettingsDocument};
+use ganger_document::view::queue::{NamespaceDoc, NamespacesDoc, QueueDoc, QueuesDoc};
 use http::Method;
 
 use super::{Operation, PAGE, operation};
-use crate::decode::settings::{NamespaceSettingsIn, QueueSettingsIn};
-use crate::encode::queue::{NamespaceDoc, NamespacesDoc, QueueDoc, QueuesDoc};
 use crate::resource::numbers::Done;
 use crate::resource::{namespaces, queues};
 
@@ -39,7 +39,7 @@ pub(super) fn about_queues() -> Vec<Operation> {
             "Sets all settings of a queue.",
             queues::put,
         )
-        .body::<QueueSettingsIn>()
+        .body::<QueueSettingsDocument>()
         .reply::<QueueDoc>(),
         operation(
             M::DELETE,
@@ -85,7 +85,7 @@ pub(super) fn about_queues() -> Vec<Operation> {
             "Sets all settings of a namespace.",
             namespaces::put,
         )
-        .body::<NamespaceSettingsIn>()
+        .body::<NamespaceSettingsDocument>()
         .reply::<NamespaceDoc>(),
     ]
 }

@@ -1,11 +1,11 @@
 //! Operations on schedules.
 
 use ganger_access::Right;
+use ganger_document::request::schedule::ScheduleIn;
+use ganger_document::view::schedule::{ScheduleView, SchedulesView, TimesView};
 use http::Method;
 
 use super::{Operation, operation};
-use crate::decode::schedule::ScheduleIn;
-use crate::encode::schedule::{ScheduleView, SchedulesView, TimesView};
 use crate::resource::numbers::Done;
 use crate::resource::schedules;
 

@@ -1,14 +1,14 @@
 //! Acting on one job: cancel, retry, time out, delete.
 
 use axum::response::Response;
+use ganger_document::names::QueueName;
+use ganger_document::names::full_name;
 use ganger_types::command::{Cancel, Delete, Retry, Selection, TimeOut};
 use ganger_types::{Command, JobId, Reply, ShardId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::api::full_name;
 use crate::json::{self, MaybeDoc};
-use crate::names::QueueName;
 use crate::problem::Problem;
 use crate::refusal::unexpected_reply;
 use crate::request_context::RequestContext;

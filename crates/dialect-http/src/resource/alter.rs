@@ -1,22 +1,24 @@
 //! Changing a job, and the jobs it waits for.
 
 use axum::response::Response;
+use ganger_document::Shards as _;
+use ganger_document::labels::{LabelChanges, Rank};
+use ganger_document::names::{JobReference, QueueName, TagName};
+use ganger_document::one_of::PolicyWord;
+use ganger_document::raw_json::{self, Base64, RawJson};
+use ganger_document::request::job::start;
+use ganger_document::time::{Moment, Span};
+use ganger_document::view::tags;
 use ganger_types::command::{AddDependencies, Alter, RemoveDependencies};
 use ganger_types::{Command, Reply};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::decode::job::start;
-use crate::decode::shape::{LabelChanges, Policy, Rank};
-use crate::encode::tags;
 use crate::json::{self, JsonBody, MaybeDoc};
-use crate::names::{JobReference, QueueName, TagName};
 use crate::problem::Problem;
-use crate::raw_json::{self, Base64, RawJson};
 use crate::refusal::unexpected_reply;
 use crate::request_context::RequestContext;
 use crate::resource::jobs::find;
-use crate::time::{Moment, Span};
 
 /// Changes to a job. What is absent stays.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -91,7 +93,7 @@ pub(crate) struct DependenciesIn {
     on: Vec<JobReference>,
     /// What their failure means; `fail` if absent.
     #[serde(default)]
-    policy: Policy,
+    policy: PolicyWord,
 }
 
 /// Jobs not to wait for any more.
@@ -151,8 +153,8 @@ pub(crate) async fn depend(
     let command = AddDependencies {
         namespace: ask.namespace.clone(),
         job: ask.job()?,
-        on: ask.api.resolve_all(&given.on, "/on")?,
-        policy: given.policy.into(),
+        on: ask.api.own_jobs(&given.on, "/on")?,
+        policy: given.policy.0,
     };
     ask.call(Command::AddDependencies(command)).await?;
     altered(&ask).await
@@ -164,7 +166,7 @@ pub(crate) async fn undepend(
 ) -> Result<Response, Problem> {
     let on = given
         .on
-        .map(|on| ask.api.resolve_all(&on, "/on"))
+        .map(|on| ask.api.own_jobs(&on, "/on"))
         .transpose()?;
     let command = RemoveDependencies {
         namespace: ask.namespace.clone(),

@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Response};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesOrdered, StreamExt as _};
+use ganger_document::request::job::JobIn;
 use ganger_engine::ShardedSubmission;
 use ganger_shard::CallError;
 use ganger_types::command::{Enqueue, NewJob};
@@ -21,8 +22,7 @@ use http::{HeaderValue, header};
 use serde::Serialize;
 
 use crate::body::next_data;
-use crate::decode::job::JobIn;
-use crate::json::{self, require_type};
+use crate::json::require_type;
 use crate::lines::{Line, Lines};
 use crate::problem::{Problem, ProblemView};
 use crate::refusal::unexpected_reply;
@@ -192,7 +192,7 @@ impl Batch {
         Ok(ShardedSubmission {
             namespace: self.ask.namespace.clone(),
             idempotency_key: None,
-            jobs: vec![json::read::<JobIn>(text)?.convert_alone(&self.ask.api)?],
+            jobs: vec![ganger_document::json::read::<JobIn>(text)?.convert_alone(&self.ask.api)?],
         })
     }
 
@@ -206,7 +206,7 @@ impl Batch {
                     if self.answers == Answers::Errors {
                         continue;
                     }
-                    let id = crate::names::show(job.id.as_bytes()).into_owned();
+                    let id = ganger_document::names::show(job.id.as_bytes()).into_owned();
                     LineView {
                         line: *line,
                         id: Some(id),

@@ -3,6 +3,11 @@
 use std::collections::BTreeMap;
 
 use axum::response::Response;
+use ganger_document::Shards as _;
+use ganger_document::names::full_name;
+use ganger_document::names::show;
+use ganger_document::request::bulk::BulkIn;
+use ganger_document::time::Moment;
 use ganger_shard::{BulkAction, BulkDone};
 use ganger_types::limits::BULK_JOBS_MAX;
 use ganger_types::query::JobQuery;
@@ -10,13 +15,9 @@ use ganger_types::{JobId, ShardId};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::api::full_name;
-use crate::decode::filter::BulkIn;
 use crate::json::{self, JsonBody};
-use crate::names::show;
 use crate::problem::Problem;
 use crate::request_context::RequestContext;
-use crate::time::Moment;
 
 /// Jobs that a call with a filter looks at, at most and by default.
 const LOOKED_MAX: u32 = 100_000;
@@ -112,7 +113,7 @@ async fn run(ask: RequestContext, given: BulkIn, action: BulkAction) -> Result<R
         (Some(jobs), None) => {
             refuse(given.limit.is_some(), "limit", "a filter")?;
             refuse(given.after.is_some(), "after", "a filter")?;
-            let ids = ask.api.resolve_all(&jobs, "/jobs")?;
+            let ids = ask.api.own_jobs(&jobs, "/jobs")?;
             act(&ask, &action, ids, is_dry).await?
         }
         (None, Some(filter)) => {

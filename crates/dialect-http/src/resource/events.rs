@@ -6,12 +6,12 @@
 use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
+use ganger_document::view::event::{KINDS, kind, view};
 use ganger_shard::{CallError, Subscription};
 use ganger_types::{Event, Happening, JobId, Namespace, Position, Queue, ShardId};
 use http::{HeaderValue, header};
 
 use crate::arguments::refused;
-use crate::encode::event::{KINDS, kind, view};
 use crate::problem::Problem;
 use crate::request_context::{RequestContext, bad_header};
 use crate::stream::{self, Gone, Pieces};

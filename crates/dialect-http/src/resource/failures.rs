@@ -1,16 +1,16 @@
 //! Failure groups: list them, list the jobs of one, retry them all.
 
 use axum::response::Response;
+use ganger_document::names::Named;
+use ganger_document::view::job;
+use ganger_document::view::statistics::{GroupView, GroupsView};
 use ganger_types::command::Retry;
 use ganger_types::limits::PAGE_JOBS_MAX;
 use ganger_types::query::{JobQuery, Query};
 use ganger_types::{Command, JobState, Reply};
 
-use crate::decode::filter;
-use crate::encode::job;
-use crate::encode::statistics::{GroupView, GroupsView};
+use crate::filter;
 use crate::json;
-use crate::names::Named;
 use crate::problem::Problem;
 use crate::refusal::unexpected_reply;
 use crate::request_context::RequestContext;
@@ -39,7 +39,7 @@ pub(crate) async fn jobs(ask: RequestContext) -> Result<Response, Problem> {
     };
     filter::go_on(&mut query, &ask.arguments)?;
     let page = ask.shard().list(query).await?;
-    Ok(json::ok(&job::page(&ask.api, page)))
+    Ok(json::ok(&job::page(ask.shard().id(), page.jobs, page.next)))
 }
 
 pub(crate) async fn retry(ask: RequestContext) -> Result<Response, Problem> {

@@ -6,8 +6,15 @@ use axum::extract::{FromRequest, Request};
 use axum::response::Response;
 use bytes::Bytes;
 use ganger_access::Hold;
+use ganger_document::names::full_name;
+use ganger_document::names::{CalledName, GraphName, JobName, KindName, Named, show};
+use ganger_document::one_of::{OneOf, PolicyWord};
+use ganger_document::request::enq::TaskId;
+use ganger_document::request::graph::{self, Called, Submission};
+use ganger_engine::ShardedSubmission;
 use ganger_router::RouteError;
 use ganger_shard::StoredJob;
+use ganger_types::FailurePolicy;
 use ganger_types::command::{Cancel, Selection};
 use ganger_types::query::JobQuery;
 use ganger_types::{Command, InputRow, InputState, JobId, JobRef, Reply, ShardId};
@@ -15,14 +22,10 @@ use http::StatusCode;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::api::{Api, full_name};
+use crate::api::Api;
 use crate::body;
-use crate::decode::enq::TaskId;
-use crate::decode::filter;
-use crate::decode::graph::{self, Called, Submission};
-use crate::encode::delivery::policy;
+use crate::filter;
 use crate::json::{self, MaybeDoc, require_type};
-use crate::names::{CalledName, GraphName, JobName, KindName, Named, show};
 use crate::problem::Problem;
 use crate::refusal::unexpected_reply;
 use crate::request_context::RequestContext;
@@ -84,18 +87,21 @@ struct MemberView {
 }
 
 pub(crate) async fn submit(ask: RequestContext, body: GraphBody) -> Result<Response, Problem> {
+    let idempotency_key = ask.idempotency_key()?;
     let Submission {
-        spread,
+        jobs,
+        idempotency_key: key_in_body,
         called,
         pointer,
     } = {
-        let (api, namespace, idempotency_key) = (
-            ask.api.clone(),
-            ask.namespace.clone(),
-            ask.idempotency_key()?,
-        );
-        let read = move |body: &[u8]| graph::read(&api, body, namespace, idempotency_key);
+        let api = ask.api.clone();
+        let read = move |body: &[u8]| Ok(graph::read(&api, body)?);
         json::apart(&ask.api, body.1, body.0, read).await?
+    };
+    let spread = ShardedSubmission {
+        namespace: ask.namespace.clone(),
+        idempotency_key: idempotency_key.or(key_in_body),
+        jobs,
     };
     let explain = |error| in_submission(error, &called, pointer);
     let submitted = submission::submit(&ask, spread, true, explain).await?;
@@ -215,7 +221,7 @@ struct EdgeView {
     /// Whether the result is an input.
     carries_data: bool,
     /// What the failure of the dependency means.
-    policy: &'static str,
+    policy: PolicyWord,
 }
 
 pub(crate) async fn show_around(ask: RequestContext) -> Result<Response, Problem> {
@@ -294,8 +300,8 @@ fn edge(shard: &ShardId, to: &JobId, row: InputRow) -> Option<EdgeView> {
         }
         | InputState::Delivered {
             id, policy: means, ..
-        } => (full_name(shard, &id), policy(means)),
-        InputState::Ignored { id } => (full_name(shard, &id), "ignore"),
+        } => (full_name(shard, &id), means),
+        InputState::Ignored { id } => (full_name(shard, &id), FailurePolicy::Ignore),
         InputState::Remote {
             dependency,
             policy: means,
@@ -305,12 +311,12 @@ fn edge(shard: &ShardId, to: &JobId, row: InputRow) -> Option<EdgeView> {
             dependency,
             policy: means,
             ..
-        } => (full_name(&dependency.shard, &dependency.id), policy(means)),
+        } => (full_name(&dependency.shard, &dependency.id), means),
     };
     Some(EdgeView {
         from,
         to: full_name(shard, to),
         carries_data,
-        policy,
+        policy: OneOf(policy),
     })
 }

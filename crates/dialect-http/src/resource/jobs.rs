@@ -4,6 +4,12 @@ use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use ganger_document::names::full_name;
+use ganger_document::names::{JobName, Named};
+use ganger_document::raw_json;
+use ganger_document::request::job::JobIn;
+use ganger_document::view::delivery::{self, InputsView};
+use ganger_document::view::{job, reason};
 use ganger_engine::ShardedSubmission;
 use ganger_shard::StoredJob;
 use ganger_types::query::Query;
@@ -13,15 +19,9 @@ use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::api::full_name;
-use crate::decode::filter;
-use crate::decode::job::JobIn;
-use crate::encode::delivery::{self, InputsView};
-use crate::encode::{job, reason};
+use crate::filter;
 use crate::json::{self, JsonBody};
-use crate::names::{JobName, Named};
 use crate::problem::Problem;
-use crate::raw_json;
 use crate::refusal::unexpected_reply;
 use crate::request_context::RequestContext;
 use crate::resource::submission;
@@ -68,7 +68,7 @@ pub(crate) async fn enqueue(
 pub(crate) async fn list(ask: RequestContext) -> Result<Response, Problem> {
     let query = filter::from_arguments(&ask.arguments, ask.namespace.clone())?;
     let page = ask.shard().list(query).await?;
-    Ok(json::ok(&job::page(&ask.api, page)))
+    Ok(json::ok(&job::page(ask.shard().id(), page.jobs, page.next)))
 }
 
 /// A number of jobs.
@@ -91,7 +91,7 @@ pub(crate) async fn show(ask: RequestContext) -> Result<Response, Problem> {
     let is_delayed = found.record.state == JobState::Scheduled
         && matches!(found.record.due, Some(Due::Elapsed(_)));
     let id = found.record.id.clone();
-    let mut view = job::view(&ask.api, found);
+    let mut view = job::view(ask.shard().id(), found);
     if is_delayed
         && let Ok(explanation) = explain(&ask, id).await
         && let Some(at) = reason::not_before(&explanation)

@@ -1,19 +1,19 @@
 //! Leases: take jobs, and report on them, one by one or in lists.
 
 use axum::response::Response;
+use ganger_document::request::lease::LeaseIn;
+use ganger_document::request::report::{CompleteIn, FailIn, LogIn, ReleaseIn, RenewIn, Report};
+use ganger_document::time::Moment;
+use ganger_document::view::delivery::{self, DeliveriesView};
 use ganger_types::{Command, Reply, Timestamp};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use utoipa::ToSchema;
 
-use crate::decode::lease::LeaseIn;
-use crate::decode::report::{CompleteIn, FailIn, LogIn, ReleaseIn, RenewIn, Report};
-use crate::encode::delivery::{self, DeliveriesView};
 use crate::json::{self, JsonBody, OneOrMany};
 use crate::problem::{Problem, ProblemView};
 use crate::refusal::unexpected_reply;
 use crate::request_context::RequestContext;
-use crate::time::Moment;
 
 /// Reports in one list.
 const REPORTS_MAX: usize = 10_000;
@@ -64,7 +64,7 @@ pub(crate) async fn lease(
     };
     let jobs = deliveries
         .into_iter()
-        .map(|it| delivery::view(&ask.api, it))
+        .map(|it| delivery::view(ask.shard().id(), it.grant, &it.payload, &it.inputs))
         .collect();
     Ok(json::ok(&DeliveriesView { jobs }))
 }
@@ -124,8 +124,9 @@ async fn send_all<T: Report>(ask: &RequestContext, reports: Vec<T>) -> Result<Re
     let mut reports = reports.into_iter().enumerate();
     while reports.len() > 0 {
         let together = reports.by_ref().take(REPORTS_AT_ONCE);
-        let commands = together
-            .map(|(place, report)| report.convert(&ask.api, &ask.namespace, &format!("/{place}")));
+        let commands = together.map(|(place, report)| {
+            Ok(report.convert(&ask.api, &ask.namespace, &format!("/{place}"))?)
+        });
         answers.extend(apply(ask, commands.collect()).await);
     }
     let items: Vec<_> = answers

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
+use ganger_document::raw_json::Base64;
+use ganger_document::time::Moment;
 use ganger_shard::LogChunk;
 use ganger_shard::{CallError, Subscription};
 use ganger_types::{Happening, JobKey};
@@ -10,11 +12,9 @@ use http::{HeaderValue, header};
 use serde::Serialize;
 
 use crate::problem::Problem;
-use crate::raw_json::Base64;
 use crate::request_context::RequestContext;
 use crate::resource::jobs::find;
 use crate::stream::{self, Gone, Pieces};
-use crate::time::Moment;
 
 /// Bytes of log read at once.
 const READ_BYTES: usize = 64 << 10;

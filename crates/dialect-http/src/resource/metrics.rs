@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use ganger_document::names::show;
 use ganger_router::PeerState;
 use ganger_shard::{Histogram, MetricsSnapshot, RunNumbers};
 use ganger_types::JobState;
@@ -12,7 +13,6 @@ use ganger_types::reply::PeerView;
 use http::{HeaderValue, header};
 
 use crate::api::Api;
-use crate::names::show;
 
 type ReadHistogram = fn(&MetricsSnapshot) -> &Histogram;
 type ReadRuns = fn(&RunNumbers) -> u64;

@@ -3,12 +3,12 @@
 use axum::Extension;
 use axum::response::Response;
 use ganger_access::Identity;
+use ganger_document::settings::NamespaceSettingsDocument;
+use ganger_document::view::queue::{NamespacesDoc, namespace};
 use ganger_types::command::ConfigureNamespace;
 use ganger_types::query::Query;
 use ganger_types::{Command, Namespace, NamespaceRecord, NamespaceSettings, Reply};
 
-use crate::decode::settings::NamespaceSettingsIn;
-use crate::encode::queue::{NamespacesDoc, namespace};
 use crate::json::{self, JsonBody};
 use crate::problem::Problem;
 use crate::refusal::unexpected_reply;
@@ -37,7 +37,7 @@ pub(crate) async fn list(
 
 pub(crate) async fn put(
     ask: RequestContext,
-    JsonBody(given): JsonBody<NamespaceSettingsIn>,
+    JsonBody(given): JsonBody<NamespaceSettingsDocument>,
 ) -> Result<Response, Problem> {
     let name: Namespace = ask.name()?;
     let settings: NamespaceSettings = given.into();

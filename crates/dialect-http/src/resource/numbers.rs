@@ -1,20 +1,20 @@
 //! Statistics, tags, tracked jobs, and the audit of the indexes.
 
 use axum::response::Response;
+use ganger_document::names::Named;
+use ganger_document::time::{Moment, read_moment};
+use ganger_document::view::statistics::{TagView, TagsView, TrackedListView, TrackedView, view};
 use ganger_types::query::Query;
 use ganger_types::{Command, Day, Queue, Reply, Sample, StatisticsRecord};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::arguments::refused;
-use crate::encode::statistics::{TagView, TagsView, TrackedListView, TrackedView, view};
 use crate::json;
-use crate::names::Named;
 use crate::problem::Problem;
 use crate::refusal::unexpected_reply;
 use crate::request_context::RequestContext;
 use crate::resource::schedules::wall_now;
-use crate::time::{Moment, read_moment};
 
 /// Tags in one answer.
 const TAGS_MAX: u64 = 1_000;

@@ -1,6 +1,7 @@
 //! Other shards: what waits for them, since when, and how it goes with it.
 
 use axum::response::Response;
+use ganger_document::time::Moment;
 use ganger_router::PeerState;
 use ganger_types::command::Reconcile;
 use ganger_types::query::Query;
@@ -14,7 +15,6 @@ use crate::problem::Problem;
 use crate::refusal::unexpected_reply;
 use crate::request_context::RequestContext;
 use crate::resource::numbers::Done;
-use crate::time::Moment;
 
 /// Messages on a page, unless said otherwise.
 const PAGE_MESSAGES: u64 = 100;

@@ -1,15 +1,15 @@
 //! Queues: list, show, set, pause, resume, forget.
 
 use axum::response::Response;
+use ganger_document::names::Named;
+use ganger_document::settings::QueueSettingsDocument;
+use ganger_document::view::queue::{QueueDoc, QueuesDoc, queue};
 use ganger_types::command::{ConfigureQueue, ForgetQueue, QueueChange};
 use ganger_types::query::Query;
 use ganger_types::{Command, Queue, Reply};
 
-use crate::decode::filter;
-use crate::decode::settings::QueueSettingsIn;
-use crate::encode::queue::{QueueDoc, QueuesDoc, queue};
+use crate::filter;
 use crate::json::{self, JsonBody};
-use crate::names::Named;
 use crate::problem::Problem;
 use crate::refusal::unexpected_reply;
 use crate::request_context::RequestContext;
@@ -46,7 +46,7 @@ async fn read(ask: &RequestContext) -> Result<QueueDoc, Problem> {
 
 pub(crate) async fn put(
     ask: RequestContext,
-    JsonBody(given): JsonBody<QueueSettingsIn>,
+    JsonBody(given): JsonBody<QueueSettingsDocument>,
 ) -> Result<Response, Problem> {
     change(ask, QueueChange::All(given.into())).await
 }

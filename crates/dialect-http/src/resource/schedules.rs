@@ -3,13 +3,13 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::response::Response;
+use ganger_document::request::schedule::ScheduleIn;
+use ganger_document::view::schedule::{ScheduleView, SchedulesView, times, view};
 use ganger_types::command::{PutSchedule, RemoveSchedule, RunSchedule};
 use ganger_types::limits::SCHEDULE_TIMES_MAX;
 use ganger_types::query::Query;
 use ganger_types::{Command, Reply, ScheduleId, Timestamp, time};
 
-use crate::decode::schedule::ScheduleIn;
-use crate::encode::schedule::{ScheduleView, SchedulesView, times, view};
 use crate::json::{self, JsonBody};
 use crate::problem::Problem;
 use crate::refusal::unexpected_reply;

@@ -1,11 +1,11 @@
 //! Workers: who was seen, and deregistering one.
 
 use axum::response::Response;
+use ganger_document::view::statistics::{WorkersDoc, worker};
 use ganger_types::command::DeregisterWorker;
 use ganger_types::query::Query;
 use ganger_types::{Command, Reply};
 
-use crate::encode::statistics::{WorkersDoc, worker};
 use crate::json;
 use crate::problem::Problem;
 use crate::refusal::unexpected_reply;

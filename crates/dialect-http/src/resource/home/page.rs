@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use ganger_access::Identity;
+use ganger_document::names::show;
 use ganger_shard::{Handle, Health, MetricsSnapshot};
 use ganger_types::{JobState, Namespace, Queue, QueueCounts};
 
 use crate::api::Api;
-use crate::names::show;
 use crate::operations::access;
 
 /// Queues that the page lists.

@@ -15,8 +15,8 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, Schema, SchemaFormat, SchemaType, Type};
 use utoipa::{PartialSchema, ToSchema};
 
+use crate::error::DocumentError;
 use crate::json::{DEPTH_MAX, depth};
-use crate::problem::Problem;
 
 /// Standard alphabet; padding may be there or not.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -27,7 +27,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// Any JSON value, kept as its text.
 #[derive(Clone, Debug, Serialize)]
 #[serde(transparent)]
-pub(crate) struct RawJson(pub(crate) Box<RawValue>);
+pub struct RawJson(pub Box<RawValue>);
 
 impl<'de> Deserialize<'de> for RawJson {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -37,7 +37,7 @@ impl<'de> Deserialize<'de> for RawJson {
 
 /// Bytes that JSON carries as base64 text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Base64(pub(crate) Bytes);
+pub struct Base64(pub Bytes);
 
 impl Serialize for Base64 {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -55,26 +55,33 @@ impl<'de> Deserialize<'de> for Base64 {
 }
 
 /// Decodes base64 text to bytes.
-pub(crate) fn decode(text: &str) -> Result<Bytes, base64::DecodeError> {
+///
+/// # Errors
+/// If the text is not base64.
+pub fn decode(text: &str) -> Result<Bytes, base64::DecodeError> {
     BASE64.decode(text).map(Bytes::from)
 }
 
 /// For `#[serde(deserialize_with)]`: tells `null`, which is a value, from nothing.
-pub(crate) fn given<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<RawJson>, D::Error> {
+///
+/// # Errors
+/// If the value is not JSON.
+pub fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<RawJson>, D::Error> {
     RawJson::deserialize(deserializer).map(Some)
 }
 
 /// The bytes that a pair of fields stands for, if one is given. `field` is the plain one's name.
-pub(crate) fn take(
+///
+/// # Errors
+/// If both fields are given.
+pub fn take(
     exact: Option<RawJson>,
     base64: Option<Base64>,
     field: &str,
     pointer: &str,
-) -> Result<Option<Bytes>, Problem> {
+) -> Result<Option<Bytes>, DocumentError> {
     match (exact, base64) {
-        (Some(_), Some(_)) => Err(Problem::new(
+        (Some(_), Some(_)) => Err(DocumentError::new(
             "invalid_value",
             format!("{field} and {field}_base64 are both given: give one"),
         )
@@ -86,7 +93,7 @@ pub(crate) fn take(
 }
 
 /// Bytes as one of a pair of fields.
-pub(crate) fn show(bytes: &Bytes) -> (Option<RawJson>, Option<Base64>) {
+pub fn show(bytes: &Bytes) -> (Option<RawJson>, Option<Base64>) {
     match as_json(bytes) {
         _ if bytes.is_empty() => (None, None),
         Some(exact) => (Some(exact), None),
@@ -103,7 +110,7 @@ fn as_json(bytes: &[u8]) -> Option<RawJson> {
 }
 
 /// The media type for sending stored bytes as they are.
-pub(crate) fn media_type(bytes: &[u8]) -> &'static str {
+pub fn media_type(bytes: &[u8]) -> &'static str {
     if as_json(bytes).is_some() {
         "application/json"
     } else {

@@ -2,27 +2,25 @@
 
 use std::collections::BTreeMap;
 
-use ganger_shard::{Page, StoredJob};
 use ganger_types::job::LeaseRecord;
-use ganger_types::{Due, Failure, JobState, Timestamp};
+use ganger_types::{Due, Failure, JobState, PageCursor, ShardId, StoredJob, Timestamp};
 use serde::Serialize;
 use serde_json::Number;
 use utoipa::ToSchema;
 
-use crate::api::Api;
-use crate::encode::history::{HistoryView, history};
-use crate::encode::queue::RetryView;
-use crate::encode::{labels, priority, tags};
 use crate::names::{
     CalledName, GraphName, GroupName, JobName, KindName, Named, NamespaceName, QueueName,
-    ScheduleName, TagName, UniqueName, WorkerName,
+    ScheduleName, TagName, UniqueName, WorkerName, full_name,
 };
+use crate::retry::RetryDocument;
 use crate::time::{Moment, Span};
+use crate::view::history::{HistoryView, history};
+use crate::view::{labels, priority, tags};
 
 /// A job, but for its payload, inputs, result and log.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Job)]
-pub(crate) struct JobView {
+pub struct JobView {
     /// Its id within the namespace.
     id: JobName,
     /// Its global name, `shard/id`.
@@ -47,7 +45,7 @@ pub(crate) struct JobView {
     created_at: Moment,
     /// When it is to run, while it is scheduled.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) run_at: Option<Moment>,
+    pub run_at: Option<Moment>,
     /// Never started, and never tried again, after this.
     #[serde(skip_serializing_if = "Option::is_none")]
     deadline: Option<Moment>,
@@ -55,7 +53,7 @@ pub(crate) struct JobView {
     #[serde(skip_serializing_if = "Option::is_none")]
     timeout: Option<Span>,
     /// How it is tried again.
-    retry: RetryView,
+    retry: RetryDocument,
     /// Number of the last attempt, 0 before the first.
     attempt: u32,
     /// Attempts that count against the retries.
@@ -108,7 +106,7 @@ pub(crate) struct JobView {
 /// How far a job is.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Progress)]
-pub(crate) struct ProgressView {
+pub struct ProgressView {
     /// From 0 to 1.
     fraction: f64,
     /// What it is doing.
@@ -145,24 +143,24 @@ struct FailureView {
 /// A page of jobs.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = JobPage)]
-pub(crate) struct PageView {
+pub struct PageView {
     /// Jobs of this page.
-    pub(crate) jobs: Vec<JobView>,
+    pub jobs: Vec<JobView>,
     /// Give this as `after` for the next page; absent on the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) next: Option<String>,
+    pub next: Option<String>,
 }
 
 /// Converts a page of jobs.
-pub(crate) fn page(api: &Api, page: Page) -> PageView {
+pub fn page(shard: &ShardId, jobs: Vec<StoredJob>, next: Option<PageCursor>) -> PageView {
     PageView {
-        jobs: page.jobs.into_iter().map(|job| view(api, job)).collect(),
-        next: page.next.map(|key| key.to_string()),
+        jobs: jobs.into_iter().map(|job| view(shard, job)).collect(),
+        next: next.map(|cursor| cursor.to_string()),
     }
 }
 
 /// Converts the progress of a running job.
-pub(crate) fn progress(progress: &ganger_types::Progress) -> ProgressView {
+pub fn progress(progress: &ganger_types::Progress) -> ProgressView {
     ProgressView {
         fraction: f64::from(progress.millionths) / 1e6,
         message: progress.message.clone(),
@@ -170,22 +168,22 @@ pub(crate) fn progress(progress: &ganger_types::Progress) -> ProgressView {
 }
 
 /// A job. A start given as a delay is not known in calendar time here; `run_at` is then absent.
-pub(crate) fn view(api: &Api, job: StoredJob) -> JobView {
+pub fn view(shard: &ShardId, job: StoredJob) -> JobView {
     let StoredJob { record, lease } = job;
     let run_at = match record.due {
         Some(Due::Wall(at)) if record.state == JobState::Scheduled => Some(Moment(at)),
         _ => None,
     };
     JobView {
-        r#ref: api.full_name(&record.id),
-        shard: api.shard().id().to_string(),
+        r#ref: full_name(shard, &record.id),
+        shard: shard.to_string(),
         state: record.state.as_str(),
         priority: priority(record.priority),
         created_at: Moment(record.created_at),
         run_at,
         deadline: record.deadline.map(Moment),
         timeout: record.timeout.map(Span),
-        retry: RetryView::from(&record.retry),
+        retry: (&record.retry).into(),
         attempt: record.attempt,
         attempts_counted: record.attempts_counted,
         releases: record.releases,
@@ -218,7 +216,7 @@ pub(crate) fn view(api: &Api, job: StoredJob) -> JobView {
 
 impl JobView {
     /// Fills in when a job scheduled by a delay is expected to run.
-    pub(crate) fn expected_at(&mut self, at: Timestamp) {
+    pub fn expected_at(&mut self, at: Timestamp) {
         self.run_at.get_or_insert(Moment(at));
     }
 }

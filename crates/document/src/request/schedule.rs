@@ -1,16 +1,15 @@
 //! A schedule to be, as a document.
 
-use crate::decode::word::words;
-use ganger_types::{
-    CatchUp, Namespace, Overlap, ScheduleId, ScheduleRecord, ScheduleSpec, Timestamp,
-};
+use ganger_types::{CatchUp, Namespace, ScheduleId, ScheduleRecord, ScheduleSpec, Timestamp};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::decode::shape::{Labels, Rank, RetryIn};
+use crate::error::DocumentError;
+use crate::labels::{Labels, Rank};
 use crate::names::{KindName, QueueName, TagName};
-use crate::problem::Problem;
+use crate::one_of::{CatchUpWord, OverlapWord};
 use crate::raw_json::{self, Base64, RawJson};
+use crate::retry::RetryDocument;
 use crate::time::{Moment, Span};
 
 /// A rule that enqueues again and again: `every`, or `cron`.
@@ -20,7 +19,7 @@ use crate::time::{Moment, Span};
     expecting = "an object such as {\"every\": \"1h\", \"kind\": \"clean\"}"
 )]
 #[schema(as = NewSchedule)]
-pub(crate) struct ScheduleIn {
+pub struct ScheduleIn {
     /// So long between two runs; at least one second.
     every: Option<Span>,
     /// The first run, with `every`; now if absent.
@@ -31,12 +30,12 @@ pub(crate) struct ScheduleIn {
     time_zone: Option<String>,
     /// Runs missed while nobody looked: `none`, `last` (default), `all`.
     #[serde(default)]
-    catch_up: CatchUpIn,
+    catch_up: CatchUpWord,
     /// With `catch_up` of `all`: at most so many of the newest, up to 10,000; 10,000 if absent or 0.
     catch_up_max: Option<u32>,
     /// A run that is due while the job of an earlier one is live: `allow` (default), `skip`, `replace`.
     #[serde(default)]
-    overlap: OverlapIn,
+    overlap: OverlapWord,
     /// Fires nothing while set.
     #[serde(default)]
     paused: bool,
@@ -52,7 +51,7 @@ pub(crate) struct ScheduleIn {
     /// Priority of the schedule's jobs: smaller runs first.
     priority: Option<Rank>,
     /// How they are tried again.
-    retry: Option<RetryIn>,
+    retry: Option<RetryDocument>,
     /// How long one attempt may run.
     timeout: Option<Span>,
     /// Tags of the schedule's jobs; none if absent.
@@ -63,44 +62,23 @@ pub(crate) struct ScheduleIn {
     labels: Labels,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ToSchema)]
-#[schema(rename_all = "snake_case")]
-enum CatchUpIn {
-    None,
-    #[default]
-    Last,
-    All,
-}
-words!(CatchUpIn { "none" => None, "last" => Last, "all" => All });
-
-#[derive(Clone, Copy, Debug, Default, ToSchema)]
-#[schema(rename_all = "snake_case")]
-enum OverlapIn {
-    #[default]
-    Allow,
-    Skip,
-    Replace,
-}
-words!(OverlapIn { "allow" => Allow, "skip" => Skip, "replace" => Replace });
-
 impl ScheduleIn {
     /// The record, with the engine's own fields empty. `now` is the first run's time if none is given.
-    pub(crate) fn convert(
+    ///
+    /// # Errors
+    /// If fields exclude each other; the error names the field.
+    pub fn convert(
         self,
         namespace: Namespace,
         id: ScheduleId,
         now: Timestamp,
-    ) -> Result<ScheduleRecord, Problem> {
+    ) -> Result<ScheduleRecord, DocumentError> {
         let catch_up = self.catch_up()?;
         Ok(ScheduleRecord {
             namespace,
             id,
             catch_up,
-            overlap: match self.overlap {
-                OverlapIn::Allow => Overlap::Allow,
-                OverlapIn::Skip => Overlap::Skip,
-                OverlapIn::Replace => Overlap::Replace,
-            },
+            overlap: self.overlap.0,
             spec: spec(self.every, self.first_at, self.cron, self.time_zone, now)?,
             paused: self.paused,
             queue: self.queue.map(|queue| queue.0).unwrap_or_default(),
@@ -119,17 +97,14 @@ impl ScheduleIn {
         })
     }
 
-    fn catch_up(&self) -> Result<CatchUp, Problem> {
-        if self.catch_up_max.is_some() && self.catch_up != CatchUpIn::All {
-            return Err(only_with("catch_up_max", "catch_up of \"all\""));
+    fn catch_up(&self) -> Result<CatchUp, DocumentError> {
+        match (self.catch_up.0, self.catch_up_max) {
+            (CatchUp::All { .. }, max) => Ok(CatchUp::All {
+                max: max.unwrap_or(0),
+            }),
+            (_, Some(_)) => Err(only_with("catch_up_max", "catch_up of \"all\"")),
+            (catch_up, None) => Ok(catch_up),
         }
-        Ok(match self.catch_up {
-            CatchUpIn::None => CatchUp::None,
-            CatchUpIn::Last => CatchUp::Last,
-            CatchUpIn::All => CatchUp::All {
-                max: self.catch_up_max.unwrap_or(0),
-            },
-        })
     }
 }
 
@@ -139,7 +114,7 @@ fn spec(
     cron: Option<String>,
     time_zone: Option<String>,
     now: Timestamp,
-) -> Result<ScheduleSpec, Problem> {
+) -> Result<ScheduleSpec, DocumentError> {
     match (every, cron) {
         (Some(_), None) if time_zone.is_some() => Err(only_with("time_zone", "cron")),
         (None, Some(_)) if first_at.is_some() => Err(only_with("first_at", "every")),
@@ -151,7 +126,7 @@ fn spec(
             expression,
             time_zone: time_zone.unwrap_or_else(|| "UTC".to_owned()),
         }),
-        _ => Err(Problem::new(
+        _ => Err(DocumentError::new(
             "invalid_value",
             "give exactly one of \"every\" and \"cron\"",
         )
@@ -159,7 +134,7 @@ fn spec(
     }
 }
 
-fn only_with(field: &str, other: &str) -> Problem {
-    Problem::new("invalid_value", format!("/{field}: goes only with {other}"))
+fn only_with(field: &str, other: &str) -> DocumentError {
+    DocumentError::new("invalid_value", format!("/{field}: goes only with {other}"))
         .at(format!("/{field}"))
 }

@@ -5,14 +5,14 @@ use ganger_types::{Queue, ShardId, Timestamp, Worker};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::api::full_name;
+use crate::names::full_name;
 use crate::names::{Named, QueueName, WorkerName};
 use crate::time::Moment;
 
 /// Why a job is not running, or that it is.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Explanation)]
-pub(crate) struct WhyView {
+pub struct WhyView {
     /// The job, as `shard/id`.
     job: String,
     /// State of the job.
@@ -82,7 +82,7 @@ struct JobAndState {
 }
 
 /// The whole explanation, of a job of this shard.
-pub(crate) fn view(shard: &ShardId, explanation: Explanation) -> WhyView {
+pub fn view(shard: &ShardId, explanation: Explanation) -> WhyView {
     let reasons = explanation.reasons.into_iter();
     WhyView {
         job: full_name(shard, &explanation.job),
@@ -95,7 +95,7 @@ pub(crate) fn view(shard: &ShardId, explanation: Explanation) -> WhyView {
 }
 
 /// When the job is expected to become ready, if that is what it waits for.
-pub(crate) fn not_before(explanation: &Explanation) -> Option<Timestamp> {
+pub fn not_before(explanation: &Explanation) -> Option<Timestamp> {
     explanation.reasons.iter().find_map(|reason| match reason {
         Reason::NotBefore { at, .. } => Some(*at),
         _ => None,

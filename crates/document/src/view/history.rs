@@ -12,7 +12,7 @@ use crate::time::Moment;
 /// One line of a job's history.
 #[derive(Debug, Default, Serialize, ToSchema)]
 #[schema(as = HistoryEntry)]
-pub(crate) struct HistoryView {
+pub struct HistoryView {
     /// Time of the entry.
     #[serde(skip_serializing_if = "Option::is_none")]
     at: Option<Moment>,
@@ -51,7 +51,7 @@ pub(crate) struct HistoryView {
 }
 
 /// Converts the whole history of a job, in the order given.
-pub(crate) fn history(entries: Vec<HistoryEntry>) -> Vec<HistoryView> {
+pub fn history(entries: Vec<HistoryEntry>) -> Vec<HistoryView> {
     entries
         .into_iter()
         .map(|entry| HistoryView {
@@ -62,14 +62,14 @@ pub(crate) fn history(entries: Vec<HistoryEntry>) -> Vec<HistoryView> {
 }
 
 fn view(what: What) -> HistoryView {
-    let plain = |what| HistoryView {
-        what,
+    let plain = HistoryView {
+        what: what.as_str(),
         ..HistoryView::default()
     };
     match what {
         What::Enqueued { queue } => HistoryView {
             queue: Some(Named(queue)),
-            ..plain("enqueued")
+            ..plain
         },
         What::Attempt {
             number,
@@ -77,7 +77,7 @@ fn view(what: What) -> HistoryView {
             leased_at,
             end,
         } => HistoryView {
-            what: "attempt",
+            what: plain.what,
             attempt: Some(number),
             worker: Some(Named(worker)),
             leased_at: Some(Moment(leased_at)),
@@ -85,29 +85,27 @@ fn view(what: What) -> HistoryView {
         },
         What::Failed { group } => HistoryView {
             group: Some(Named(group)),
-            ..plain("failed")
+            ..plain
         },
         What::Cancelled { reason } => HistoryView {
             message: Some(reason),
-            ..plain("cancelled")
+            ..plain
         },
-        What::Retried => plain("retried"),
-        What::TimedOutByHand => plain("timed_out_by_hand"),
+        What::Retried | What::TimedOutByHand => plain,
         What::Note { text, data } => HistoryView {
             message: Some(text),
             data: serde_json::from_str(&data).ok().map(RawJson),
-            ..plain("note")
+            ..plain
         },
     }
 }
 
 fn ended(end: AttemptEnd) -> HistoryView {
-    let plain = |end| HistoryView {
-        end: Some(end),
+    let plain = HistoryView {
+        end: Some(end.as_str()),
         ..HistoryView::default()
     };
     match end {
-        AttemptEnd::Succeeded => plain("succeeded"),
         AttemptEnd::Failed {
             group,
             message,
@@ -116,15 +114,16 @@ fn ended(end: AttemptEnd) -> HistoryView {
             group: Some(Named(group)),
             message: Some(message),
             permanent: Some(permanent),
-            ..plain("failed")
+            ..plain
         },
-        AttemptEnd::Expired => plain("expired"),
-        AttemptEnd::TimedOut => plain("timed_out"),
         AttemptEnd::Released { counted, reason } => HistoryView {
             counted: Some(counted),
             message: Some(reason),
-            ..plain("released")
+            ..plain
         },
-        AttemptEnd::Cancelled => plain("cancelled"),
+        AttemptEnd::Succeeded
+        | AttemptEnd::Expired
+        | AttemptEnd::TimedOut
+        | AttemptEnd::Cancelled => plain,
     }
 }

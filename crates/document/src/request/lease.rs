@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use crate::decode::word::words;
-use ganger_types::command::{Lease, TakeFrom, TakeMode};
+use ganger_types::command::{Lease, TakeFrom};
 use ganger_types::{Namespace, Queue};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::decode::short::{ShortOr, or_string};
 use crate::names::{QueueName, RequestName, WorkerName};
+use crate::one_of::TakeModeWord;
+use crate::short::{ShortOr, or_string};
 use crate::time::Span;
 
 /// Takes jobs under leases.
@@ -19,12 +19,12 @@ use crate::time::Span;
     expecting = "an object such as {\"worker\": \"me\", \"queues\": [\"mail\"], \"wait\": \"30s\"}"
 )]
 #[schema(as = LeaseRequest)]
-pub(crate) struct LeaseIn {
+pub struct LeaseIn {
     /// From where; the queue `default` if absent.
     queues: Option<Vec<FromIn>>,
     /// In which manner, when there are several; `ordered` if absent.
     #[serde(default)]
-    mode: Mode,
+    mode: TakeModeWord,
     /// For whom: the name under which this worker is listed.
     worker: WorkerName,
     /// At most so many jobs; 1 if absent.
@@ -41,7 +41,7 @@ pub(crate) struct LeaseIn {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = LeaseQueue)]
-pub(crate) struct QueueIn {
+pub struct QueueIn {
     /// Name of the queue to lease from.
     queue: QueueName,
     /// Its share under `weighted`; 1 if absent.
@@ -50,7 +50,7 @@ pub(crate) struct QueueIn {
 
 /// A queue to take from: a string is its name.
 #[derive(Debug)]
-pub(crate) struct FromIn(QueueIn);
+pub struct FromIn(QueueIn);
 
 impl ShortOr for FromIn {
     type Long = QueueIn;
@@ -71,23 +71,9 @@ impl ShortOr for FromIn {
 }
 or_string!(FromIn as "LeaseFrom");
 
-/// How several queues are taken from.
-#[derive(Clone, Copy, Debug, Default, ToSchema)]
-#[schema(rename_all = "snake_case")]
-enum Mode {
-    /// A queue only when those named before it are empty.
-    #[default]
-    Ordered,
-    /// Takes jobs from the queues in turn.
-    RoundRobin,
-    /// In turn, by weight.
-    Weighted,
-}
-words!(Mode { "ordered" => Ordered, "round_robin" => RoundRobin, "weighted" => Weighted });
-
 impl LeaseIn {
     /// The command, and how long to wait.
-    pub(crate) fn convert(self, namespace: Namespace) -> (Lease, Duration) {
+    pub fn convert(self, namespace: Namespace) -> (Lease, Duration) {
         let queues = match self.queues {
             None => vec![TakeFrom {
                 queue: Queue::default(),
@@ -101,15 +87,10 @@ impl LeaseIn {
                 })
                 .collect(),
         };
-        let mode = match self.mode {
-            Mode::Ordered => TakeMode::Ordered,
-            Mode::RoundRobin => TakeMode::RoundRobin,
-            Mode::Weighted => TakeMode::Weighted,
-        };
         let lease = Lease {
             namespace,
             queues,
-            mode,
+            mode: self.mode.0,
             worker: Some(self.worker.0),
             jobs_max: self.max.unwrap_or(1),
             lease_for: self.lease_for.map(|span| span.0),

@@ -11,21 +11,29 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
-use crate::api::Api;
+use crate::error::DocumentError;
 use crate::names::{GroupName, JobReference, QueueName};
-use crate::problem::Problem;
 use crate::raw_json::{self, Base64, RawJson};
+use crate::reference::Shards;
 use crate::time::Span;
 
 /// A report that becomes a command.
-pub(crate) trait Report: Sized {
+pub trait Report: Sized {
     /// The command; `pointer` is where the report stands in the body.
-    fn convert(self, api: &Api, namespace: &Namespace, pointer: &str) -> Result<Command, Problem>;
+    ///
+    /// # Errors
+    /// If a field is out of its range or a reference is of another shard; the error names the field.
+    fn convert(
+        self,
+        shards: &dyn Shards,
+        namespace: &Namespace,
+        pointer: &str,
+    ) -> Result<Command, DocumentError>;
 }
 
 /// A lease token on the wire.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Token(pub(crate) LeaseToken);
+pub struct Token(pub LeaseToken);
 
 impl<'de> Deserialize<'de> for Token {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -54,15 +62,15 @@ impl ToSchema for Token {
 
 /// The attempt that a report is about.
 fn held(
-    api: &Api,
+    shards: &dyn Shards,
     namespace: &Namespace,
     pointer: &str,
     job: &JobReference,
     token: Token,
-) -> Result<Held, Problem> {
-    let job = read_held(&job.0, api.shard().id()).map_err(|error| {
+) -> Result<Held, DocumentError> {
+    let job = read_held(&job.0, shards.own()).map_err(|error| {
         let pointer = format!("{pointer}/job");
-        Problem::new("invalid_value", format!("{pointer}: {error}")).at(pointer)
+        DocumentError::new("invalid_value", format!("{pointer}: {error}")).at(pointer)
     })?;
     Ok(Held {
         namespace: namespace.clone(),
@@ -93,7 +101,7 @@ struct ProgressIn {
     expecting = "an object such as {\"job\": \"a1\", \"token\": \"...\"}"
 )]
 #[schema(as = Renew)]
-pub(crate) struct RenewIn {
+pub struct RenewIn {
     /// Id of the job whose lease to renew.
     job: JobReference,
     /// Token of the lease, from the delivery.
@@ -110,13 +118,18 @@ pub(crate) struct RenewIn {
 }
 
 impl Report for RenewIn {
-    fn convert(self, api: &Api, namespace: &Namespace, pointer: &str) -> Result<Command, Problem> {
+    fn convert(
+        self,
+        shards: &dyn Shards,
+        namespace: &Namespace,
+        pointer: &str,
+    ) -> Result<Command, DocumentError> {
         let progress = self
             .progress
             .map(|given| given.convert(pointer))
             .transpose()?;
         Ok(Command::Renew(Box::new(Renew {
-            held: held(api, namespace, pointer, &self.job, self.token)?,
+            held: held(shards, namespace, pointer, &self.job, self.token)?,
             lease_for: self.lease_for.map(|span| span.0),
             progress,
             payload: raw_json::take(self.payload, self.payload_base64, "payload", pointer)?,
@@ -131,9 +144,9 @@ impl ProgressIn {
         clippy::cast_sign_loss,
         reason = "the fraction is checked to lie between 0 and 1"
     )]
-    fn convert(self, pointer: &str) -> Result<Progress, Problem> {
+    fn convert(self, pointer: &str) -> Result<Progress, DocumentError> {
         if !(0.0..=1.0).contains(&self.fraction) {
-            return Err(Problem::new(
+            return Err(DocumentError::new(
                 "invalid_value",
                 format!(
                     "{pointer}/progress/fraction: must be from 0 to 1, not {}",
@@ -157,7 +170,7 @@ impl ProgressIn {
     expecting = "an object such as {\"job\": \"a1\", \"token\": \"...\", \"result\": 1}"
 )]
 #[schema(as = Complete)]
-pub(crate) struct CompleteIn {
+pub struct CompleteIn {
     /// Id of the job that is complete.
     job: JobReference,
     /// Token of the lease, from the delivery.
@@ -194,25 +207,30 @@ struct NextIn {
 }
 
 impl NextIn {
-    fn convert(self, api: &Api, pointer: &str) -> Result<Next, Problem> {
+    fn convert(self, shards: &dyn Shards, pointer: &str) -> Result<Next, DocumentError> {
         let pointer = format!("{pointer}/next");
         Ok(Next {
             queue: self.queue.0,
             delay: self.delay.map(|span| span.0).unwrap_or_default(),
-            after: api.resolve_all(&self.after, &format!("{pointer}/after"))?,
+            after: shards.own_jobs(&self.after, &format!("{pointer}/after"))?,
             payload: raw_json::take(self.payload, self.payload_base64, "payload", &pointer)?,
         })
     }
 }
 
 impl Report for CompleteIn {
-    fn convert(self, api: &Api, namespace: &Namespace, pointer: &str) -> Result<Command, Problem> {
+    fn convert(
+        self,
+        shards: &dyn Shards,
+        namespace: &Namespace,
+        pointer: &str,
+    ) -> Result<Command, DocumentError> {
         Ok(Command::Complete(Box::new(Complete {
-            held: held(api, namespace, pointer, &self.job, self.token)?,
+            held: held(shards, namespace, pointer, &self.job, self.token)?,
             result: raw_json::take(self.result, self.result_base64, "result", pointer)?,
             next: self
                 .next
-                .map(|next| next.convert(api, pointer))
+                .map(|next| next.convert(shards, pointer))
                 .transpose()?,
         })))
     }
@@ -225,7 +243,7 @@ impl Report for CompleteIn {
     expecting = "an object such as {\"job\": \"a1\", \"token\": \"...\", \"message\": \"no such file\"}"
 )]
 #[schema(as = Fail)]
-pub(crate) struct FailIn {
+pub struct FailIn {
     /// Id of the job whose attempt failed.
     job: JobReference,
     /// Token of the lease, from the delivery.
@@ -247,9 +265,14 @@ pub(crate) struct FailIn {
 }
 
 impl Report for FailIn {
-    fn convert(self, api: &Api, namespace: &Namespace, pointer: &str) -> Result<Command, Problem> {
+    fn convert(
+        self,
+        shards: &dyn Shards,
+        namespace: &Namespace,
+        pointer: &str,
+    ) -> Result<Command, DocumentError> {
         Ok(Command::Fail(Box::new(Fail {
-            held: held(api, namespace, pointer, &self.job, self.token)?,
+            held: held(shards, namespace, pointer, &self.job, self.token)?,
             group: self
                 .group
                 .map_or_else(|| Group::from_static("error"), |group| group.0),
@@ -268,7 +291,7 @@ impl Report for FailIn {
     expecting = "an object such as {\"job\": \"a1\", \"token\": \"...\"}"
 )]
 #[schema(as = Release)]
-pub(crate) struct ReleaseIn {
+pub struct ReleaseIn {
     /// Id of the job to release.
     job: JobReference,
     /// Token of the lease, from the delivery.
@@ -287,9 +310,14 @@ pub(crate) struct ReleaseIn {
 }
 
 impl Report for ReleaseIn {
-    fn convert(self, api: &Api, namespace: &Namespace, pointer: &str) -> Result<Command, Problem> {
+    fn convert(
+        self,
+        shards: &dyn Shards,
+        namespace: &Namespace,
+        pointer: &str,
+    ) -> Result<Command, DocumentError> {
         Ok(Command::Release(Box::new(Release {
-            held: held(api, namespace, pointer, &self.job, self.token)?,
+            held: held(shards, namespace, pointer, &self.job, self.token)?,
             delay: self.delay.map(|span| span.0).unwrap_or_default(),
             counted: self.counted,
             by_server: false,
@@ -306,7 +334,7 @@ impl Report for ReleaseIn {
     expecting = "an object such as {\"job\": \"a1\", \"token\": \"...\", \"offset\": 0, \"text\": \"...\"}"
 )]
 #[schema(as = AppendLog)]
-pub(crate) struct LogIn {
+pub struct LogIn {
     /// Id of the job that writes the log.
     job: JobReference,
     /// Token of the lease, from the delivery.
@@ -320,17 +348,22 @@ pub(crate) struct LogIn {
 }
 
 impl Report for LogIn {
-    fn convert(self, api: &Api, namespace: &Namespace, pointer: &str) -> Result<Command, Problem> {
+    fn convert(
+        self,
+        shards: &dyn Shards,
+        namespace: &Namespace,
+        pointer: &str,
+    ) -> Result<Command, DocumentError> {
         let bytes = match (self.text, self.data_base64) {
             (Some(text), None) => Bytes::from(text),
             (None, Some(data)) => data.0,
             _ => {
                 let detail = format!("{pointer}: give exactly one of \"text\" and \"data_base64\"");
-                return Err(Problem::new("invalid_value", detail).at(pointer));
+                return Err(DocumentError::new("invalid_value", detail).at(pointer));
             }
         };
         Ok(Command::AppendLog(Box::new(AppendLog {
-            held: held(api, namespace, pointer, &self.job, self.token)?,
+            held: held(shards, namespace, pointer, &self.job, self.token)?,
             offset: self.offset,
             bytes,
         })))

@@ -11,7 +11,7 @@ use crate::time::Moment;
 /// What happened in one queue on one day.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Statistics)]
-pub(crate) struct StatisticsView {
+pub struct StatisticsView {
     /// Queue that the numbers are about.
     queue: QueueName,
     /// When, as YYYY-MM-DD in UTC.
@@ -53,7 +53,7 @@ struct BinView {
 }
 
 /// The day as text.
-pub(crate) fn day_text(day: Day) -> String {
+pub fn day_text(day: Day) -> String {
     let seconds = i64::from(day.0) * 86_400;
     jiff::Timestamp::from_second(seconds)
         .map(|time| time.to_string().chars().take(10).collect())
@@ -61,7 +61,7 @@ pub(crate) fn day_text(day: Day) -> String {
 }
 
 /// The statistics of a queue and day.
-pub(crate) fn view(record: StatisticsRecord) -> StatisticsView {
+pub fn view(record: StatisticsRecord) -> StatisticsView {
     StatisticsView {
         queue: Named(record.queue),
         day: day_text(record.day),
@@ -108,7 +108,7 @@ fn bin_start(bin: u16) -> u64 {
 /// Worker and the jobs that it holds.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Worker)]
-pub(crate) struct WorkerDoc {
+pub struct WorkerDoc {
     /// Name of the worker.
     worker: WorkerName,
     /// Its last sign of life.
@@ -134,13 +134,13 @@ struct HeldView {
 /// List of the workers.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Workers)]
-pub(crate) struct WorkersDoc {
+pub struct WorkersDoc {
     /// Workers in the order of their names.
-    pub(crate) workers: Vec<WorkerDoc>,
+    pub workers: Vec<WorkerDoc>,
 }
 
 /// Converts a worker to its document.
-pub(crate) fn worker(shown: Shown) -> WorkerDoc {
+pub fn worker(shown: Shown) -> WorkerDoc {
     let held = |(job, queue, kind, at)| HeldView {
         job: Named(job),
         queue: Named(queue),
@@ -157,55 +157,55 @@ pub(crate) fn worker(shown: Shown) -> WorkerDoc {
 /// Failure group and its size.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = FailureGroup)]
-pub(crate) struct GroupView {
+pub struct GroupView {
     /// Name of the failure group.
-    pub(crate) group: GroupName,
+    pub group: GroupName,
     /// Kept jobs in it.
-    pub(crate) count: u64,
+    pub count: u64,
 }
 
 /// List of the failure groups.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = FailureGroups)]
-pub(crate) struct GroupsView {
+pub struct GroupsView {
     /// Failure groups, by name.
-    pub(crate) groups: Vec<GroupView>,
+    pub groups: Vec<GroupView>,
 }
 
 /// Tag and its use.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Tag)]
-pub(crate) struct TagView {
+pub struct TagView {
     /// Name of the tag.
-    pub(crate) tag: TagName,
+    pub tag: TagName,
     /// Jobs that bear it.
-    pub(crate) count: u64,
+    pub count: u64,
 }
 
 /// The most used tags.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Tags)]
-pub(crate) struct TagsView {
+pub struct TagsView {
     /// Tags, the most used first.
-    pub(crate) tags: Vec<TagView>,
+    pub tags: Vec<TagView>,
 }
 
 /// Job id that is tracked.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = TrackedJob)]
-pub(crate) struct TrackedView {
+pub struct TrackedView {
     /// Id of the job.
-    pub(crate) job: JobName,
+    pub job: JobName,
     /// Time since which the job is tracked.
-    pub(crate) since: Moment,
+    pub since: Moment,
 }
 
 /// List of the tracked jobs.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = TrackedJobs)]
-pub(crate) struct TrackedListView {
+pub struct TrackedListView {
     /// Jobs that are tracked.
-    pub(crate) jobs: Vec<TrackedView>,
+    pub jobs: Vec<TrackedView>,
 }
 
 #[cfg(test)]

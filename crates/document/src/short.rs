@@ -11,13 +11,16 @@ use utoipa::openapi::{Ref, RefOr};
 use utoipa::{PartialSchema as _, ToSchema};
 
 /// A value that is written as an object, or in short as a string.
-pub(crate) trait ShortOr: Sized {
+pub trait ShortOr: Sized {
     /// Type of the object form.
     type Long: DeserializeOwned;
     /// What to write here, for the message to a client that wrote something else.
     const EXPECTED: &'static str;
 
     /// The value that a string stands for.
+    ///
+    /// # Errors
+    /// If the string stands for no value.
     fn short<E: Error>(text: &str) -> Result<Self, E>;
 
     /// The value that an object stands for.
@@ -25,7 +28,10 @@ pub(crate) trait ShortOr: Sized {
 }
 
 /// Reads either form. Works on the value itself, so errors inside the object keep their place.
-pub(crate) fn read_short_or<'de, T: ShortOr, D: Deserializer<'de>>(
+///
+/// # Errors
+/// If the value is neither a string nor the object.
+pub fn read_short_or<'de, T: ShortOr, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
     deserializer.deserialize_any(Either(PhantomData))
@@ -54,13 +60,13 @@ macro_rules! or_string {
     ($type:ty as $name:literal) => {
         impl<'de> serde::Deserialize<'de> for $type {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                $crate::decode::short::read_short_or(deserializer)
+                $crate::short::read_short_or(deserializer)
             }
         }
 
         impl utoipa::PartialSchema for $type {
             fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
-                $crate::decode::short::schema::<$type>()
+                $crate::short::schema::<$type>()
             }
         }
 
@@ -75,7 +81,7 @@ macro_rules! or_string {
                     utoipa::openapi::RefOr<utoipa::openapi::schema::Schema>,
                 )>,
             ) {
-                $crate::decode::short::schemas::<$type>(schemas);
+                $crate::short::schemas::<$type>(schemas);
             }
         }
     };
@@ -83,7 +89,7 @@ macro_rules! or_string {
 pub(crate) use or_string;
 
 /// A string, or the object.
-pub(crate) fn schema<T: ShortOr<Long: ToSchema>>() -> RefOr<Schema> {
+pub fn schema<T: ShortOr<Long: ToSchema>>() -> RefOr<Schema> {
     OneOfBuilder::new()
         .item(ObjectBuilder::new().schema_type(Type::String))
         .item(Ref::from_schema_name(T::Long::name()))
@@ -91,7 +97,7 @@ pub(crate) fn schema<T: ShortOr<Long: ToSchema>>() -> RefOr<Schema> {
 }
 
 /// The schemas that [`schema`] refers to.
-pub(crate) fn schemas<T: ShortOr<Long: ToSchema>>(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+pub fn schemas<T: ShortOr<Long: ToSchema>>(schemas: &mut Vec<(String, RefOr<Schema>)>) {
     schemas.push((T::Long::name().into_owned(), T::Long::schema()));
     T::Long::schemas(schemas);
 }

@@ -4,13 +4,13 @@ use ganger_types::{Event, Happening, ShardId};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::api::full_name;
-use crate::encode::job::{ProgressView, progress};
+use crate::names::full_name;
 use crate::names::{KindName, Named, NamespaceName, QueueName, ScheduleName, WorkerName};
 use crate::time::Moment;
+use crate::view::job::{ProgressView, progress};
 
 /// The words for what events tell.
-pub(crate) const KINDS: [&str; 8] = [
+pub const KINDS: [&str; 8] = [
     "job_moved",
     "job_progressed",
     "log_appended",
@@ -24,7 +24,7 @@ pub(crate) const KINDS: [&str; 8] = [
 /// An announcement. Fields that mean nothing for its kind are absent.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Event)]
-pub(crate) struct EventView {
+pub struct EventView {
     /// Its place: consecutive within a shard.
     position: u64,
     /// Time of the event.
@@ -73,7 +73,7 @@ pub(crate) struct EventView {
 }
 
 /// The word for what an event tells.
-pub(crate) fn kind(happening: &Happening) -> &'static str {
+pub fn kind(happening: &Happening) -> &'static str {
     let place = match happening {
         Happening::JobMoved { .. } => 0,
         Happening::JobProgressed { .. } => 1,
@@ -88,7 +88,7 @@ pub(crate) fn kind(happening: &Happening) -> &'static str {
 }
 
 /// The document of an event of this shard.
-pub(crate) fn view(shard: &ShardId, event: Event) -> EventView {
+pub fn view(shard: &ShardId, event: Event) -> EventView {
     let mut view = EventView {
         position: event.position.0,
         at: Moment(event.at),

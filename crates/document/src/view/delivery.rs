@@ -2,30 +2,31 @@
 
 use std::collections::BTreeMap;
 
-use ganger_shard::Delivery;
-use ganger_types::{Bytes, InputRow, InputState};
+use ganger_types::{Bytes, FailurePolicy, Grant, InputRow, InputState, ShardId};
 use serde::Serialize;
 use serde_json::Number;
 use utoipa::ToSchema;
 
-use crate::api::Api;
-use crate::encode::{labels, priority, tags};
-use crate::names::{GraphName, JobName, KindName, Named, NamespaceName, QueueName, TagName};
+use crate::names::{
+    GraphName, JobName, KindName, Named, NamespaceName, QueueName, TagName, full_name,
+};
+use crate::one_of::{OneOf, PolicyWord};
 use crate::raw_json::{self, Base64, RawJson};
 use crate::time::Moment;
+use crate::view::{labels, priority, tags};
 
 /// The jobs handed out; none if nothing was ready.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Deliveries)]
-pub(crate) struct DeliveriesView {
+pub struct DeliveriesView {
     /// Jobs that the call leased.
-    pub(crate) jobs: Vec<DeliveryView>,
+    pub jobs: Vec<DeliveryView>,
 }
 
 /// A job handed out, with what its program needs.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Delivery)]
-pub(crate) struct DeliveryView {
+pub struct DeliveryView {
     /// Id of the job, unique in its namespace.
     id: JobName,
     /// Its global name, `shard/id`.
@@ -75,7 +76,7 @@ pub(crate) struct DeliveryView {
 /// A value: JSON, or other bytes.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Value)]
-pub(crate) struct ValueView {
+pub struct ValueView {
     /// If it is JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<RawJson>,
@@ -93,15 +94,10 @@ fn value(bytes: &Bytes) -> ValueView {
 }
 
 /// A job handed out.
-pub(crate) fn view(api: &Api, delivery: Delivery) -> DeliveryView {
-    let Delivery {
-        grant,
-        payload,
-        inputs,
-    } = delivery;
-    let (payload, payload_base64) = raw_json::show(&payload);
+pub fn view(shard: &ShardId, grant: Grant, payload: &Bytes, inputs: &[Bytes]) -> DeliveryView {
+    let (payload, payload_base64) = raw_json::show(payload);
     DeliveryView {
-        r#ref: api.full_name(&grant.job),
+        r#ref: full_name(shard, &grant.job),
         id: Named(grant.job),
         namespace: Named(grant.namespace),
         queue: Named(grant.queue),
@@ -126,18 +122,18 @@ pub(crate) fn view(api: &Api, delivery: Delivery) -> DeliveryView {
 /// Inputs and dependencies of a job.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Inputs)]
-pub(crate) struct InputsView {
+pub struct InputsView {
     /// In order of their positions; dependencies without data come last.
-    pub(crate) inputs: Vec<InputView>,
+    pub inputs: Vec<InputView>,
     /// Give this as `from` for more; absent if there is no more.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) next: Option<u32>,
+    pub next: Option<u32>,
 }
 
 /// One input or dependency.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Input)]
-pub(crate) struct InputView {
+pub struct InputView {
     /// Its position among the inputs; absent for a dependency without data.
     #[serde(skip_serializing_if = "Option::is_none")]
     position: Option<u32>,
@@ -151,23 +147,14 @@ pub(crate) struct InputView {
     value_base64: Option<Base64>,
     /// The job whose result it is.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) job: Option<JobName>,
+    pub job: Option<JobName>,
     /// What that job's failure means: fail, wait, ignore.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) policy: Option<&'static str>,
-}
-
-/// The word for a policy.
-pub(crate) fn policy(policy: ganger_types::FailurePolicy) -> &'static str {
-    match policy {
-        ganger_types::FailurePolicy::Fail => "fail",
-        ganger_types::FailurePolicy::Wait => "wait",
-        ganger_types::FailurePolicy::Ignore => "ignore",
-    }
+    pub policy: Option<PolicyWord>,
 }
 
 /// Converts one input of a job.
-pub(crate) fn input(row: InputRow) -> InputView {
+pub fn input(row: InputRow) -> InputView {
     let position = (row.slot < InputRow::EDGE_FIRST).then_some(row.slot);
     let plain = |state| InputView {
         position,
@@ -190,19 +177,19 @@ pub(crate) fn input(row: InputRow) -> InputView {
             id, policy: means, ..
         } => InputView {
             job: Some(Named(id)),
-            policy: Some(policy(means)),
+            policy: Some(OneOf(means)),
             ..plain("missing")
         },
         InputState::Delivered {
             id, policy: means, ..
         } => InputView {
             job: Some(Named(id)),
-            policy: Some(policy(means)),
+            policy: Some(OneOf(means)),
             ..plain("delivered")
         },
         InputState::Ignored { id } => InputView {
             job: Some(Named(id)),
-            policy: Some("ignore"),
+            policy: Some(OneOf(FailurePolicy::Ignore)),
             ..plain("ignored")
         },
         InputState::Remote {
@@ -211,7 +198,7 @@ pub(crate) fn input(row: InputRow) -> InputView {
             ..
         } => InputView {
             job: Some(Named(dependency.to_name())),
-            policy: Some(policy(means)),
+            policy: Some(OneOf(means)),
             ..plain("missing")
         },
         InputState::Received {
@@ -222,7 +209,7 @@ pub(crate) fn input(row: InputRow) -> InputView {
             let (value, value_base64) = raw_json::show(&value);
             InputView {
                 job: Some(Named(dependency.to_name())),
-                policy: Some(policy(means)),
+                policy: Some(OneOf(means)),
                 value,
                 value_base64,
                 ..plain("delivered")

@@ -3,18 +3,18 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use crate::decode::word::words;
 use ganger_types::command::{Dependency, NewEdge, NewInput, NewJob};
 use ganger_types::{Bytes, FailurePolicy, JobId, JobName, JobRef, RetryPolicy, ShardId};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
-use crate::api::Api;
-use crate::decode::graph::Called;
-use crate::decode::place;
+use crate::error::DocumentError;
 use crate::names::KindName;
-use crate::problem::Problem;
+use crate::one_of::read_word;
 use crate::raw_json::{self, RawJson};
+use crate::reference;
+use crate::reference::Shards;
+use crate::request::graph::Called;
 use crate::time::Moment;
 
 /// A task of enq's.
@@ -24,7 +24,7 @@ use crate::time::Moment;
     expecting = "an object such as {\"task_id\": {\"shard\": \"1\", \"id\": \"a\"}, \"method\": \"m\"}"
 )]
 #[schema(as = EnqTask)]
-pub(crate) struct TaskIn {
+pub struct TaskIn {
     /// The shard to run on, and the mock id.
     task_id: TaskId,
     /// The name of the handler.
@@ -45,11 +45,11 @@ pub(crate) struct TaskIn {
     expecting = "an object such as {\"shard\": \"1\", \"id\": \"a\"}"
 )]
 #[schema(as = EnqTaskId)]
-pub(crate) struct TaskId {
+pub struct TaskId {
     /// Name of the shard, such as `1`.
-    pub(crate) shard: String,
+    pub shard: String,
     /// In a submission the mock id; in answers the final one.
-    pub(crate) id: String,
+    pub id: String,
 }
 
 impl fmt::Display for TaskId {
@@ -84,21 +84,33 @@ enum ArgumentType {
     #[schema(rename = "TASKREF")]
     Reference,
 }
-words!(ArgumentType { "VALUE" => Value, "TASKREF" => Reference });
+
+impl<'de> Deserialize<'de> for ArgumentType {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let words = [("VALUE", Self::Value), ("TASKREF", Self::Reference)];
+        read_word(deserializer, &words)
+    }
+}
 
 /// Jobs with their shards.
 type Placed = Vec<(ShardId, NewJob)>;
 
 /// The jobs of a submission with their shards, and how they were called.
-pub(super) fn convert(api: &Api, tasks: Vec<TaskIn>) -> Result<(Placed, Vec<Called>), Problem> {
+///
+/// # Errors
+/// If an id stands twice, a shard is unknown, or an argument is not one of enq's forms.
+pub fn convert(
+    shards: &dyn Shards,
+    tasks: Vec<TaskIn>,
+) -> Result<(Placed, Vec<Called>), DocumentError> {
     let places = places(&tasks)?;
     let mut jobs = Vec::with_capacity(tasks.len());
     let mut called = Vec::with_capacity(tasks.len());
     for (place, task) in tasks.into_iter().enumerate() {
-        let home = home(api, place, &task.task_id)?;
+        let home = home(shards, place, &task.task_id)?;
         let mut inputs = Vec::with_capacity(task.args.len());
         for (position, argument) in task.args.into_iter().enumerate() {
-            let input = argument.convert(api, &home, &places);
+            let input = argument.convert(shards, &home, &places);
             inputs.push(input.map_err(|fault| fault.in_argument(place, &task.task_id, position))?);
         }
         let job = NewJob {
@@ -120,13 +132,13 @@ pub(super) fn convert(api: &Api, tasks: Vec<TaskIn>) -> Result<(Placed, Vec<Call
 }
 
 /// Where each mock id stands. Each must stand once.
-fn places(tasks: &[TaskIn]) -> Result<HashMap<TaskId, u32>, Problem> {
+fn places(tasks: &[TaskIn]) -> Result<HashMap<TaskId, u32>, DocumentError> {
     let mut places = HashMap::with_capacity(tasks.len());
     for (place, task) in tasks.iter().enumerate() {
         let id = &task.task_id;
         let index = u32::try_from(place).unwrap_or(u32::MAX);
         if let Some(earlier) = places.insert(id.clone(), index) {
-            return Err(Problem::new(
+            return Err(DocumentError::new(
                 "duplicate_id",
                 format!("task {place} has the same task_id as task {earlier}, {id}: each mock id stands for one task"),
             )
@@ -137,20 +149,11 @@ fn places(tasks: &[TaskIn]) -> Result<HashMap<TaskId, u32>, Problem> {
 }
 
 /// The shard of a task.
-fn home(api: &Api, place: usize, id: &TaskId) -> Result<ShardId, Problem> {
-    shard(api, id).map_err(|reason| {
-        Problem::new("unknown_shard", format!("task {place} ({id}): {reason}"))
+fn home(shards: &dyn Shards, place: usize, id: &TaskId) -> Result<ShardId, DocumentError> {
+    shards.read_shard(&id.shard).map_err(|reason| {
+        DocumentError::new("unknown_shard", format!("task {place} ({id}): {reason}"))
             .at(format!("/{place}/task_id/shard"))
     })
-}
-
-/// The shard of an id, or what to say of it.
-fn shard(api: &Api, id: &TaskId) -> Result<ShardId, String> {
-    let shard = ShardId::new(&id.shard).ok_or_else(|| {
-        let shard = &id.shard;
-        format!("no shard is called {shard:?}: shards have 1 to 64 characters of A-Z a-z 0-9 . _ -")
-    })?;
-    api.why_unknown(&shard).map_or(Ok(shard), Err)
 }
 
 /// What is wrong with an argument, before it is known where it stands.
@@ -169,19 +172,19 @@ impl Fault {
         }
     }
 
-    fn in_argument(self, place: usize, task: &TaskId, position: usize) -> Problem {
+    fn in_argument(self, place: usize, task: &TaskId, position: usize) -> DocumentError {
         let detail = format!(
             "task {place} ({task}), argument {position}: {}",
             self.reason
         );
-        Problem::new(self.code, detail).at(format!("/{place}/args/{position}/{}", self.field))
+        DocumentError::new(self.code, detail).at(format!("/{place}/args/{position}/{}", self.field))
     }
 }
 
 impl Argument {
     fn convert(
         self,
-        api: &Api,
+        shards: &dyn Shards,
         home: &ShardId,
         places: &HashMap<TaskId, u32>,
     ) -> Result<NewInput, Fault> {
@@ -195,7 +198,7 @@ impl Argument {
                 "a VALUE has exactly one of value_json and value, and no task_id",
             )),
             (ArgumentType::Reference, None, None, Some(task)) => {
-                reference(api, home, places, &task)
+                reference(shards, home, places, &task)
             }
             (ArgumentType::Reference, ..) => Err(Fault::new(
                 "task_id",
@@ -229,7 +232,7 @@ fn value_json(text: &str) -> Result<Bytes, Fault> {
 
 /// A task of this submission by its mock id, or else an existing job by its final id.
 fn reference(
-    api: &Api,
+    shards: &dyn Shards,
     home: &ShardId,
     places: &HashMap<TaskId, u32>,
     task: &TaskId,
@@ -237,14 +240,14 @@ fn reference(
     let dependency = match places.get(task) {
         Some(place) => Dependency::Member(*place),
         None => {
-            let shard = shard(api, task).map_err(|reason| Fault {
+            let shard = shards.read_shard(&task.shard).map_err(|reason| Fault {
                 code: "unknown_shard",
                 field: "task_id/shard",
                 reason: format!("it refers to {task}: {reason}"),
             })?;
             let id = JobId::new(crate::names::read(task.id.as_bytes()))
                 .map_err(|error| Fault::new("task_id/id", error.to_string()))?;
-            place::dependency(JobRef { shard, id }, home)
+            reference::dependency(JobRef { shard, id }, home)
         }
     };
     Ok(NewInput::Result(NewEdge {

@@ -2,21 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use ganger_types::{CatchUp, Overlap, ScheduleRecord, ScheduleSpec, Timestamp};
+use ganger_types::{CatchUp, ScheduleRecord, ScheduleSpec, Timestamp};
 use serde::Serialize;
 use serde_json::Number;
 use utoipa::ToSchema;
 
-use crate::encode::queue::RetryView;
-use crate::encode::{labels, priority, tags};
 use crate::names::{JobName, KindName, Named, QueueName, ScheduleName, TagName};
+use crate::one_of::{CatchUpWord, OneOf, OverlapWord};
 use crate::raw_json::{self, Base64, RawJson};
+use crate::retry::RetryDocument;
 use crate::time::{Moment, Span};
+use crate::view::{labels, priority, tags};
 
 /// Schedule: when it fires, and the jobs that it makes.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Schedule)]
-pub(crate) struct ScheduleView {
+pub struct ScheduleView {
     /// Name of the schedule.
     id: ScheduleName,
     /// So long between two runs.
@@ -32,12 +33,12 @@ pub(crate) struct ScheduleView {
     #[serde(skip_serializing_if = "Option::is_none")]
     time_zone: Option<String>,
     /// Which missed runs are made up for: `none`, `last` or `all`.
-    catch_up: &'static str,
+    catch_up: CatchUpWord,
     /// Maximum number of missed runs made up for, with `catch_up` = `all`.
     #[serde(skip_serializing_if = "Option::is_none")]
     catch_up_max: Option<u32>,
     /// What happens if the previous run is still live: `allow`, `skip` or `replace`.
-    overlap: &'static str,
+    overlap: OverlapWord,
     /// Fires nothing while set.
     paused: bool,
     /// Where its jobs line up.
@@ -55,7 +56,7 @@ pub(crate) struct ScheduleView {
     priority: Number,
     /// How they are tried again.
     #[serde(skip_serializing_if = "Option::is_none")]
-    retry: Option<RetryView>,
+    retry: Option<RetryDocument>,
     /// How long one attempt may run.
     #[serde(skip_serializing_if = "Option::is_none")]
     timeout: Option<Span>,
@@ -81,23 +82,23 @@ pub(crate) struct ScheduleView {
 /// List of the schedules.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Schedules)]
-pub(crate) struct SchedulesView {
+pub struct SchedulesView {
     /// Schedules in the order of their names.
-    pub(crate) schedules: Vec<ScheduleView>,
+    pub schedules: Vec<ScheduleView>,
 }
 
 /// Next times at which the schedule fires.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ScheduleTimes)]
-pub(crate) struct TimesView {
+pub struct TimesView {
     /// Earliest first; fewer than asked for if the schedule ends.
-    pub(crate) times: Vec<TimeView>,
+    pub times: Vec<TimeView>,
 }
 
 /// A time to come.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ScheduleTime)]
-pub(crate) struct TimeView {
+pub struct TimeView {
     /// Time of the run.
     at: Moment,
     /// Of a `cron`: in its own zone.
@@ -106,7 +107,7 @@ pub(crate) struct TimeView {
 }
 
 /// Times of a schedule with this rule.
-pub(crate) fn times(times: Vec<Timestamp>, spec: &ScheduleSpec) -> TimesView {
+pub fn times(times: Vec<Timestamp>, spec: &ScheduleSpec) -> TimesView {
     let view = |at| TimeView {
         at: Moment(at),
         local: local(at, spec),
@@ -128,7 +129,7 @@ fn local(at: Timestamp, spec: &ScheduleSpec) -> Option<String> {
 }
 
 /// Converts a schedule to its document.
-pub(crate) fn view(record: ScheduleRecord) -> ScheduleView {
+pub fn view(record: ScheduleRecord) -> ScheduleView {
     let (payload, payload_base64) = raw_json::show(&record.payload);
     let next_at = record.next_at.filter(|_| !record.paused);
     let next_local = next_at.and_then(|at| local(at, &record.spec));
@@ -141,10 +142,9 @@ pub(crate) fn view(record: ScheduleRecord) -> ScheduleView {
             time_zone,
         } => (None, None, Some(expression), Some(time_zone)),
     };
-    let (catch_up, catch_up_max) = match record.catch_up {
-        CatchUp::None => ("none", None),
-        CatchUp::Last => ("last", None),
-        CatchUp::All { max } => ("all", Some(max)),
+    let catch_up_max = match record.catch_up {
+        CatchUp::All { max } => Some(max),
+        CatchUp::None | CatchUp::Last => None,
     };
     ScheduleView {
         id: Named(record.id),
@@ -152,20 +152,16 @@ pub(crate) fn view(record: ScheduleRecord) -> ScheduleView {
         first_at,
         cron,
         time_zone,
-        catch_up,
+        catch_up: OneOf(record.catch_up),
         catch_up_max,
-        overlap: match record.overlap {
-            Overlap::Allow => "allow",
-            Overlap::Skip => "skip",
-            Overlap::Replace => "replace",
-        },
+        overlap: OneOf(record.overlap),
         paused: record.paused,
         queue: Named(record.queue),
         kind: Named(record.kind),
         payload,
         payload_base64,
         priority: priority(record.priority),
-        retry: record.retry.as_ref().map(RetryView::from),
+        retry: record.retry.as_ref().map(Into::into),
         timeout: record.timeout.map(Span),
         tags: tags(&record.tags),
         labels: labels(&record.labels),

@@ -1,13 +1,13 @@
 //! Outward conversion: records and replies to documents.
 
-pub(crate) mod delivery;
-pub(crate) mod event;
-pub(crate) mod history;
-pub(crate) mod job;
-pub(crate) mod queue;
-pub(crate) mod reason;
-pub(crate) mod schedule;
-pub(crate) mod statistics;
+pub mod delivery;
+pub mod event;
+pub mod history;
+pub mod job;
+pub mod queue;
+pub mod reason;
+pub mod schedule;
+pub mod statistics;
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use serde_json::Number;
 use crate::names::{Named, TagName, show};
 
 /// Labels as an object.
-pub(crate) fn labels(pairs: &[(LabelKey, LabelValue)]) -> BTreeMap<String, String> {
+pub fn labels(pairs: &[(LabelKey, LabelValue)]) -> BTreeMap<String, String> {
     let text = |bytes| show(bytes).into_owned();
     pairs
         .iter()
@@ -26,12 +26,12 @@ pub(crate) fn labels(pairs: &[(LabelKey, LabelValue)]) -> BTreeMap<String, Strin
 }
 
 /// Tags as a list.
-pub(crate) fn tags(tags: &[Tag]) -> Vec<TagName> {
+pub fn tags(tags: &[Tag]) -> Vec<TagName> {
     tags.iter().cloned().map(Named).collect()
 }
 
 /// A priority: a whole number, or with decimals where a dialect allows fractions.
-pub(crate) fn priority(priority: Priority) -> Number {
+pub fn priority(priority: Priority) -> Number {
     let (whole, rest) = (
         priority.to_whole(),
         priority.millionths().rem_euclid(1_000_000),

@@ -3,16 +3,18 @@
 use std::collections::HashMap;
 
 use ganger_types::command::{Dependency, NewEdge, NewInput, NewJob, Start, Unique};
-use ganger_types::{Bytes, JobName, ShardId};
+use ganger_types::{Bytes, FailurePolicy, JobName, ShardId};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::api::Api;
-use crate::decode::shape::{KeepFor, Labels, Policy, Rank, RetryIn};
-use crate::decode::short::{ShortOr, or_string};
+use crate::error::DocumentError;
+use crate::labels::{Labels, Rank};
 use crate::names::{JobReference, KindName, QueueName, TagName, UniqueName, read, show};
-use crate::problem::Problem;
+use crate::one_of::PolicyWord;
 use crate::raw_json::{self, Base64, RawJson};
+use crate::reference::Shards;
+use crate::retry::{KeepFor, RetryDocument};
+use crate::short::{ShortOr, or_string};
 use crate::time::{Moment, Span};
 
 /// A job to be enqueued. Only `kind` is required.
@@ -22,17 +24,17 @@ use crate::time::{Moment, Span};
     expecting = "an object such as {\"kind\": \"resize\", \"payload\": {\"file\": \"a.png\"}}"
 )]
 #[schema(as = NewJob)]
-pub(crate) struct JobIn {
+pub struct JobIn {
     /// Its name, for references inside this submission and for people. Kept and shown.
-    pub(crate) name: Option<String>,
+    pub name: Option<String>,
     /// Its id; made by the server if absent.
-    pub(crate) id: Option<JobReference>,
+    pub id: Option<JobReference>,
     /// The shard that runs it; the one that is asked if absent.
     shard: Option<String>,
     /// Where it lines up; `default` if absent.
     queue: Option<QueueName>,
     /// Which program runs it.
-    pub(crate) kind: KindName,
+    pub kind: KindName,
     /// Its input: any JSON value, kept as its exact text.
     #[serde(default, deserialize_with = "raw_json::given")]
     payload: Option<RawJson>,
@@ -55,7 +57,7 @@ pub(crate) struct JobIn {
     /// How long one attempt may run.
     timeout: Option<Span>,
     /// How it is tried again; queue and namespace decide if absent.
-    retry: Option<RetryIn>,
+    retry: Option<RetryDocument>,
     /// Tags of the job; none if absent.
     #[serde(default)]
     tags: Vec<TagName>,
@@ -80,7 +82,7 @@ pub(crate) struct JobIn {
     expecting = "an object such as {\"value\": 1} or {\"result_of\": \"left\"}"
 )]
 #[schema(as = NewInput)]
-pub(crate) struct InputIn {
+pub struct InputIn {
     /// Any JSON value, kept as its exact text.
     #[serde(default, deserialize_with = "raw_json::given")]
     value: Option<RawJson>,
@@ -91,27 +93,29 @@ pub(crate) struct InputIn {
     /// The result of an existing job, by its id.
     result_of_job: Option<JobReference>,
     /// What happens when that job does not succeed; `fail` if absent.
-    policy: Option<Policy>,
+    policy: Option<PolicyWord>,
 }
 
 /// A job to wait for: exactly one of `name` and `job`.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewEdge)]
-pub(crate) struct EdgeIn {
+pub struct EdgeIn {
     /// The job of this name in the same submission.
     name: Option<String>,
     /// An existing job, by its id.
     job: Option<JobReference>,
     /// What happens when that job does not succeed; `fail` if absent.
-    policy: Option<Policy>,
+    policy: Option<PolicyWord>,
 }
 
 /// A job to wait for. A string is the name of a job of the same submission or, if none has it, the id of an
 /// existing job.
 #[derive(Debug)]
-pub(crate) enum AfterIn {
+pub enum AfterIn {
+    /// A name or an id.
     Short(String),
+    /// The object form.
     Long(EdgeIn),
 }
 
@@ -134,7 +138,7 @@ or_string!(AfterIn as "After");
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Unique)]
-pub(crate) struct UniqueKeyIn {
+pub struct UniqueKeyIn {
     /// The key, within the namespace.
     key: UniqueName,
     /// So long after the first was enqueued; while it is live if absent.
@@ -143,7 +147,7 @@ pub(crate) struct UniqueKeyIn {
 
 /// A unique key: a string is one without a window.
 #[derive(Debug)]
-pub(crate) struct UniqueIn(UniqueKeyIn);
+pub struct UniqueIn(UniqueKeyIn);
 
 impl ShortOr for UniqueIn {
     type Long = UniqueKeyIn;
@@ -162,21 +166,24 @@ impl ShortOr for UniqueIn {
 or_string!(UniqueIn as "UniqueOrKey");
 
 /// The names of a submission's jobs and their places.
-pub(crate) type Members = HashMap<String, u32>;
+pub type Members = HashMap<String, u32>;
 
 impl JobIn {
     /// The command's job, and its shard. `pointer` is where it stands in the body.
-    pub(crate) fn convert(
+    ///
+    /// # Errors
+    /// If fields exclude each other, or a reference names no job; the error names the field.
+    pub fn convert(
         self,
-        api: &Api,
+        shards: &dyn Shards,
         members: &Members,
         pointer: &str,
-    ) -> Result<(ShardId, NewJob), Problem> {
-        let (home, id) = api.home(self.shard.as_deref(), self.id.as_ref(), pointer)?;
+    ) -> Result<(ShardId, NewJob), DocumentError> {
+        let (home, id) = shards.home(self.shard.as_deref(), self.id.as_ref(), pointer)?;
         let start = start(self.delay, self.run_at, pointer)?;
         let payload = raw_json::take(self.payload, self.payload_base64, "payload", pointer)?;
         let refers = Refers {
-            api,
+            shards,
             members,
             home: &home,
         };
@@ -208,27 +215,33 @@ impl JobIn {
     }
 
     /// The command's job, where there are no names to refer to.
-    pub(crate) fn convert_alone(self, api: &Api) -> Result<(ShardId, NewJob), Problem> {
-        self.convert(api, &Members::new(), "")
+    ///
+    /// # Errors
+    /// As [`JobIn::convert`].
+    pub fn convert_alone(self, shards: &dyn Shards) -> Result<(ShardId, NewJob), DocumentError> {
+        self.convert(shards, &Members::new(), "")
     }
 }
 
 /// A name as it is kept.
-fn called(name: &str, pointer: &str) -> Result<JobName, Problem> {
+fn called(name: &str, pointer: &str) -> Result<JobName, DocumentError> {
     JobName::new(read(name.as_bytes())).map_err(|error| {
         let pointer = format!("{pointer}/name");
-        Problem::new("invalid_value", format!("{pointer}: {error}")).at(pointer)
+        DocumentError::new("invalid_value", format!("{pointer}: {error}")).at(pointer)
     })
 }
 
 /// When it may run, from two fields of which at most one is given.
-pub(crate) fn start(
+///
+/// # Errors
+/// If both are given.
+pub fn start(
     delay: Option<Span>,
     run_at: Option<Moment>,
     pointer: &str,
-) -> Result<Start, Problem> {
+) -> Result<Start, DocumentError> {
     match (delay, run_at) {
-        (Some(_), Some(_)) => Err(Problem::new(
+        (Some(_), Some(_)) => Err(DocumentError::new(
             "invalid_value",
             format!("{pointer}/run_at: delay and run_at are both given: give one"),
         )
@@ -243,13 +256,17 @@ fn inputs(
     given: Vec<InputIn>,
     refers: &Refers<'_>,
     pointer: &str,
-) -> Result<Vec<NewInput>, Problem> {
+) -> Result<Vec<NewInput>, DocumentError> {
     let each = given.into_iter().enumerate();
     each.map(|(place, input)| input.convert(refers, &format!("{pointer}/inputs/{place}")))
         .collect()
 }
 
-fn edges(given: Vec<AfterIn>, refers: &Refers<'_>, pointer: &str) -> Result<Vec<NewEdge>, Problem> {
+fn edges(
+    given: Vec<AfterIn>,
+    refers: &Refers<'_>,
+    pointer: &str,
+) -> Result<Vec<NewEdge>, DocumentError> {
     let each = given.into_iter().enumerate();
     each.map(|(place, after)| {
         let pointer = format!("{pointer}/after/{place}");
@@ -258,7 +275,7 @@ fn edges(given: Vec<AfterIn>, refers: &Refers<'_>, pointer: &str) -> Result<Vec<
             AfterIn::Long(edge) => {
                 let dependency =
                     refers.dependency(edge.name, edge.job, &pointer, ("name", "job"))?;
-                let policy = edge.policy.unwrap_or_default().into();
+                let policy = edge.policy.unwrap_or_default().0;
                 Ok(NewEdge { dependency, policy })
             }
         }
@@ -267,11 +284,11 @@ fn edges(given: Vec<AfterIn>, refers: &Refers<'_>, pointer: &str) -> Result<Vec<
 }
 
 impl InputIn {
-    fn convert(self, refers: &Refers<'_>, pointer: &str) -> Result<NewInput, Problem> {
+    fn convert(self, refers: &Refers<'_>, pointer: &str) -> Result<NewInput, DocumentError> {
         let is_reference = self.result_of.is_some() || self.result_of_job.is_some();
         let value: Option<Bytes> = raw_json::take(self.value, self.value_base64, "value", pointer)?;
         match value {
-            Some(_) if is_reference || self.policy.is_some() => Err(Problem::new(
+            Some(_) if is_reference || self.policy.is_some() => Err(DocumentError::new(
                 "invalid_value",
                 format!("{pointer}: an input is a value or the result of a job, not both"),
             )
@@ -281,7 +298,7 @@ impl InputIn {
                 let fields = ("result_of", "result_of_job");
                 let dependency =
                     refers.dependency(self.result_of, self.result_of_job, pointer, fields)?;
-                let policy = self.policy.unwrap_or_default().into();
+                let policy = self.policy.unwrap_or_default().0;
                 Ok(NewInput::Result(NewEdge { dependency, policy }))
             }
         }
@@ -290,7 +307,7 @@ impl InputIn {
 
 /// What the references of a job may mean.
 struct Refers<'a> {
-    api: &'a Api,
+    shards: &'a dyn Shards,
     members: &'a Members,
     /// Shard of the job that has the references.
     home: &'a ShardId,
@@ -298,15 +315,15 @@ struct Refers<'a> {
 
 impl Refers<'_> {
     /// The edge that a string stands for: to the job of this name in the submission, else to an existing job.
-    fn named(&self, text: &str, pointer: &str) -> Result<NewEdge, Problem> {
+    fn named(&self, text: &str, pointer: &str) -> Result<NewEdge, DocumentError> {
         let dependency = match self.members.get(text) {
             Some(place) => Dependency::Member(*place),
             None => {
                 let job = JobReference(read(text.as_bytes()));
-                self.api.dependency(&job, self.home, pointer)?
+                self.shards.dependency(&job, self.home, pointer)?
             }
         };
-        let policy = Policy::default().into();
+        let policy = FailurePolicy::default();
         Ok(NewEdge { dependency, policy })
     }
 
@@ -317,7 +334,7 @@ impl Refers<'_> {
         job: Option<JobReference>,
         pointer: &str,
         fields: (&str, &str),
-    ) -> Result<Dependency, Problem> {
+    ) -> Result<Dependency, DocumentError> {
         match (member, job) {
             (Some(name), None) => {
                 let place = self.members.get(&name).copied();
@@ -326,25 +343,25 @@ impl Refers<'_> {
                         "{pointer}: no job of this submission is named {name:?}; an existing job goes into {:?}",
                         fields.1
                     );
-                    Problem::new("unknown_reference", detail)
+                    DocumentError::new("unknown_reference", detail)
                         .at(format!("{pointer}/{}", fields.0))
                 })
             }
             (None, Some(job)) => {
                 let pointer = format!("{pointer}/{}", fields.1);
-                self.api.dependency(&job, self.home, &pointer)
+                self.shards.dependency(&job, self.home, &pointer)
             }
             _ => {
                 let (one, other) = fields;
                 let detail = format!("{pointer}: give exactly one of {one:?} and {other:?}");
-                Err(Problem::new("invalid_value", detail).at(pointer))
+                Err(DocumentError::new("invalid_value", detail).at(pointer))
             }
         }
     }
 }
 
 /// The name by which errors call a job of a submission: its own, or its id.
-pub(crate) fn caption(name: Option<&str>, id: Option<&JobReference>) -> Option<String> {
+pub fn caption(name: Option<&str>, id: Option<&JobReference>) -> Option<String> {
     name.map(str::to_owned)
         .or_else(|| id.map(|id| show(&id.0).into_owned()))
 }

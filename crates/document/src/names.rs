@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 use ganger_types::{
     Graph, Group, IdempotencyKey, JobId, JobName as StoredName, Kind, LabelKey, LabelValue,
-    NameError, Namespace, Queue, RequestId, ScheduleId, Tag, UniqueKey, Worker,
+    NameError, Namespace, Queue, RequestId, ScheduleId, ShardId, Tag, UniqueKey, Worker,
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use utoipa::openapi::RefOr;
@@ -17,8 +17,11 @@ use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
 /// A name of the engine's: made of bytes, shown as bytes.
-pub(crate) trait Name: Sized {
+pub trait Name: Sized {
     /// Takes at most 255 bytes.
+    ///
+    /// # Errors
+    /// If there are more bytes than a name may have.
     fn from_bytes(bytes: &[u8]) -> Result<Self, NameError>;
     /// Bytes of the name.
     fn bytes(&self) -> &[u8];
@@ -44,26 +47,42 @@ names! {
 
 /// A name on the wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Named<T>(pub(crate) T);
+pub struct Named<T>(pub T);
 
 // Schemas are derived from field types without parameters, hence a word for each.
-pub(crate) type IdempotencyKeyName = Named<IdempotencyKey>;
-pub(crate) type GraphName = Named<Graph>;
-pub(crate) type GroupName = Named<Group>;
-pub(crate) type JobName = Named<JobId>;
-pub(crate) type CalledName = Named<StoredName>;
-pub(crate) type KindName = Named<Kind>;
-pub(crate) type NamespaceName = Named<Namespace>;
-pub(crate) type QueueName = Named<Queue>;
-pub(crate) type RequestName = Named<RequestId>;
-pub(crate) type ScheduleName = Named<ScheduleId>;
-pub(crate) type TagName = Named<Tag>;
-pub(crate) type UniqueName = Named<UniqueKey>;
-pub(crate) type WorkerName = Named<Worker>;
+/// An idempotency key as text.
+pub type IdempotencyKeyName = Named<IdempotencyKey>;
+/// The name of a graph as text.
+pub type GraphName = Named<Graph>;
+/// The name of a failure group as text.
+pub type GroupName = Named<Group>;
+/// The id of a job as text.
+pub type JobName = Named<JobId>;
+/// The name that a submission gives a job as text.
+pub type CalledName = Named<StoredName>;
+/// The kind of a job as text.
+pub type KindName = Named<Kind>;
+/// The name of a namespace as text.
+pub type NamespaceName = Named<Namespace>;
+/// The name of a queue as text.
+pub type QueueName = Named<Queue>;
+/// The id of a request as text.
+pub type RequestName = Named<RequestId>;
+/// The id of a schedule as text.
+pub type ScheduleName = Named<ScheduleId>;
+/// A tag as text.
+pub type TagName = Named<Tag>;
+/// A unique key as text.
+pub type UniqueName = Named<UniqueKey>;
+/// The name of a worker as text.
+pub type WorkerName = Named<Worker>;
 
 impl<T: Name> Named<T> {
     /// The name that a text stands for.
-    pub(crate) fn from_text(text: &str) -> Result<Self, NameError> {
+    ///
+    /// # Errors
+    /// If the name is too long.
+    pub fn from_text(text: &str) -> Result<Self, NameError> {
         T::from_bytes(&read(text.as_bytes())).map(Self)
     }
 }
@@ -99,7 +118,7 @@ impl<T> ToSchema for Named<T> {
 
 /// A job as requests name it: its id, or `shard/id`. The bytes; what they mean depends on who is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct JobReference(pub(crate) Vec<u8>);
+pub struct JobReference(pub Vec<u8>);
 
 impl<'de> Deserialize<'de> for JobReference {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -131,13 +150,21 @@ fn is_hex_pair(bytes: &[u8]) -> bool {
             .all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }
 
+/// Value of a lower-case hexadecimal digit.
+fn hex_digit(digit: u8) -> u8 {
+    match digit {
+        b'a'..=b'f' => digit - b'a' + 10,
+        _ => digit - b'0',
+    }
+}
+
 /// Whether `\xNN` begins here.
 fn is_escape(bytes: &[u8]) -> bool {
     bytes.starts_with(b"\\x") && is_hex_pair(&bytes[2..])
 }
 
 /// The name as text.
-pub(crate) fn show(bytes: &[u8]) -> Cow<'_, str> {
+pub fn show(bytes: &[u8]) -> Cow<'_, str> {
     if !bytes.contains(&b'\\')
         && let Ok(text) = std::str::from_utf8(bytes)
     {
@@ -162,14 +189,18 @@ pub(crate) fn show(bytes: &[u8]) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// The global text form of a job's id, `shard/id`.
+pub fn full_name(shard: &ShardId, id: &JobId) -> String {
+    format!("{shard}/{}", show(id.as_bytes()))
+}
+
 /// Reverses [`show`]: the bytes of a name from its text.
-pub(crate) fn read(text: &[u8]) -> Vec<u8> {
+pub fn read(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut at = 0;
     while at < text.len() {
         if is_escape(&text[at..]) {
-            let digits = std::str::from_utf8(&text[at + 2..at + 4]).expect("hexadecimal digits");
-            out.push(u8::from_str_radix(digits, 16).expect("hexadecimal digits"));
+            out.push(hex_digit(text[at + 2]) << 4 | hex_digit(text[at + 3]));
             at += 4;
         } else {
             out.push(text[at]);

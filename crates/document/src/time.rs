@@ -15,19 +15,25 @@ use utoipa::{PartialSchema, ToSchema};
 
 /// A duration on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span(pub(crate) Duration);
+pub struct Span(pub Duration);
 
 /// A calendar time on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Moment(pub(crate) Timestamp);
+pub struct Moment(pub Timestamp);
 
 /// Reads `1h30m`, `500ms`, or a bare number of seconds.
-pub(crate) fn read_span(text: &str) -> Result<Duration, String> {
+///
+/// # Errors
+/// The reason, for people.
+pub fn read_span(text: &str) -> Result<Duration, String> {
     span::read_span(text).map_err(|error| error.to_string())
 }
 
 /// Reads a time in RFC 3339 with an offset.
-pub(crate) fn read_moment(text: &str) -> Result<Timestamp, String> {
+///
+/// # Errors
+/// The reason, for people.
+pub fn read_moment(text: &str) -> Result<Timestamp, String> {
     let wanted = "a time is RFC 3339 with an offset, such as 2030-01-31T09:30:00Z";
     let time: jiff::Timestamp = text
         .parse()
@@ -38,7 +44,7 @@ pub(crate) fn read_moment(text: &str) -> Result<Timestamp, String> {
 }
 
 /// Writes RFC 3339; a time beyond the calendar's end is written as the end.
-pub(crate) fn show_moment(time: Timestamp) -> String {
+pub fn show_moment(time: Timestamp) -> String {
     i64::try_from(time.0)
         .ok()
         .and_then(|micros| jiff::Timestamp::from_microsecond(micros).ok())

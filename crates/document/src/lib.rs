@@ -1,0 +1,26 @@
+//! The JSON documents of ganger: what requests carry and what answers show.
+//!
+//! HTTP bodies and answers, the files of `ganger submit` and the output of `--json` are these documents, so the same job
+//! reads the same everywhere. Names, times, durations and bytes have their text form here; requests convert to the
+//! commands of `ganger-types`, records convert to views. Reading is strict: unknown and double fields are refused, and
+//! every refusal names its place.
+
+#![forbid(unsafe_code)]
+
+mod error;
+pub mod json;
+pub mod labels;
+pub mod names;
+pub mod one_of;
+pub mod raw_json;
+pub mod reference;
+pub mod request;
+pub mod retry;
+pub mod settings;
+pub mod short;
+pub mod time;
+pub mod view;
+
+pub use error::DocumentError;
+pub use one_of::OneOf;
+pub use reference::Shards;
