@@ -1,24 +1,24 @@
-//! What people submit: enq's array of task specs, a graph of our own, one job, or a stream of lines.
+//! What people submit: a graph, enq's array of task specs, one job, or a stream of lines.
 //!
-//! Everything is read strictly (no unknown and no double fields) but for two habits of people: commas
-//! before a closing bracket and comments are taken everywhere.
+//! The documents are those of the HTTP API (`ganger_document`); here comments and trailing commas are taken everywhere,
+//! and what was read becomes the requests of the client.
 
-mod enq;
-mod graph;
-mod job;
+mod convert;
 mod lines;
 mod problem;
 mod relax;
-mod shape;
-mod short;
 pub(crate) mod span;
 
-use ganger_client::NewJob;
+use ganger_client::{NewJob, NewSchedule};
+use ganger_document::raw_json::RawJson;
+use ganger_document::request::graph::{Called, read_any};
+use ganger_document::request::schedule::ScheduleIn;
+use ganger_document::{json, place};
+use serde::de::DeserializeOwned;
 
-pub(crate) use job::ScheduleIn;
+use convert::AnyShard;
 pub(crate) use lines::Lines;
 pub(crate) use problem::Problem;
-
 use relax::relax;
 
 /// A submission that has been read.
@@ -37,31 +37,51 @@ pub(crate) struct Document {
 /// Reads a document in any of its forms.
 pub(crate) fn read(text: &[u8]) -> Result<Document, Problem> {
     let text = relax(text)?;
-    problem::check_depth(&text)?;
+    check_beginning(&text)?;
+    let submission = read_any(&AnyShard, &text)?;
+    if submission.jobs.is_empty() {
+        return Err(Problem::new("the submission is empty: it has no jobs"));
+    }
+    let jobs = submission.jobs.into_iter().map(convert::job);
+    let key = submission.idempotency_key;
+    Ok(Document {
+        jobs: jobs.collect::<Result<_, _>>()?,
+        called: submission.called.iter().map(Called::text).collect(),
+        is_single: submission.is_single,
+        idempotency_key: key
+            .map(|key| convert::text("idempotency_key", key.as_bytes()))
+            .transpose()?,
+    })
+}
+
+/// Refuses what begins like no submission, with the forms there are.
+fn check_beginning(text: &[u8]) -> Result<(), Problem> {
     let trimmed = text.trim_ascii_start();
     match trimmed.first() {
         None => Err(Problem::new(
             "there is nothing to submit: give a JSON document on standard input or a file",
         )),
-        Some(b'[') => graph::read_array(&text),
-        Some(b'{') => graph::read_object(&text),
+        Some(b'[' | b'{') => Ok(()),
         Some(byte) => Err(Problem::new(format!(
             "a submission begins with '[' (task specs) or '{{' (a job or a graph), not with {:?}",
             char::from(*byte)
         ))
-        .locate(&text, text.len() - trimmed.len())),
+        .at(place::of_offset(text, text.len() - trimmed.len()))),
     }
 }
 
 /// Reads a JSON value in the relaxed form, as exact text.
-pub(crate) fn read_value(text: &str) -> Result<Box<serde_json::value::RawValue>, Problem> {
-    let relaxed = relax(text.as_bytes())?;
-    problem::parse(&relaxed)
+pub(crate) fn read_value(text: &str) -> Result<RawJson, Problem> {
+    read_one(text.as_bytes())
 }
 
-/// Reads one document of type `T` in the relaxed form.
-pub(crate) fn read_one<T: serde::de::DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
-    problem::parse(&relax(text)?)
+/// Reads the schedule of this name.
+pub(crate) fn read_schedule(text: &[u8], id: &str) -> Result<NewSchedule, Problem> {
+    convert::schedule(read_one::<ScheduleIn>(text)?, id)
+}
+
+fn read_one<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
+    Ok(json::read(&relax(text)?)?)
 }
 
 #[cfg(test)]

@@ -134,9 +134,13 @@ pub(crate) struct ProblemView<'a> {
 
 impl From<DocumentError> for Problem {
     fn from(error: DocumentError) -> Self {
+        let detail = match error.pointer.as_deref() {
+            Some("") => format!("the body: {}", error.detail),
+            _ => error.detail,
+        };
         Self {
             code: error.code,
-            detail: error.detail,
+            detail,
             pointer: error.pointer,
             place: error.place,
             retry_after: None,

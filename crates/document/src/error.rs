@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::place;
+
 /// What is wrong with a document, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DocumentError {
@@ -24,6 +26,16 @@ impl DocumentError {
             pointer: None,
             place: None,
         }
+    }
+
+    /// Adds the line and column of the offending value in `text`, if the error has none yet.
+    #[must_use]
+    pub fn located_in(mut self, text: &[u8]) -> Self {
+        let pointer = self.pointer.as_deref();
+        self.place = self
+            .place
+            .or_else(|| pointer.map(|pointer| place::of_pointer(text, pointer)));
+        self
     }
 
     /// Names the offending value by its JSON pointer.

@@ -113,9 +113,17 @@ fn explain(error: &serde_json::Error, pointer: &str) -> DocumentError {
         Category::Data => explain_data(message, pointer),
         // Such as 1e400: JSON, but of no use to us.
         _ if message == "number out of range" => explain_data(message, pointer),
-        Category::Syntax | Category::Eof | Category::Io => DocumentError::new(
+        Category::Eof => DocumentError::new(
             "malformed_json",
-            format!("the body is not valid JSON: {message}"),
+            format!("the JSON ends too early: {message}"),
+        ),
+        Category::Syntax | Category::Io if message == "trailing characters" => DocumentError::new(
+            "malformed_json",
+            "there is more after the end of the JSON document",
+        ),
+        Category::Syntax | Category::Io => DocumentError::new(
+            "malformed_json",
+            format!("this is not valid JSON: {message}"),
         ),
     };
     if error.line() > 0 {
@@ -134,13 +142,13 @@ fn explain_data(message: &str, pointer: &str) -> DocumentError {
     } else {
         "invalid_value"
     };
-    let place = if pointer.is_empty() {
-        "the body".to_owned()
-    } else {
-        pointer.to_owned()
-    };
     let message = in_json_words(message);
-    DocumentError::new(code, format!("{place}: {message}")).at(pointer)
+    let detail = if pointer.is_empty() {
+        message
+    } else {
+        format!("{pointer}: {message}")
+    };
+    DocumentError::new(code, detail).at(pointer)
 }
 
 #[cfg(test)]

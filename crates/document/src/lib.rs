@@ -12,6 +12,7 @@ pub mod json;
 pub mod labels;
 pub mod names;
 pub mod one_of;
+pub mod place;
 pub mod raw_json;
 pub mod reference;
 pub mod request;

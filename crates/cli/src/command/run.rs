@@ -140,7 +140,7 @@ pub(crate) fn read_priority(text: &str) -> Result<i64, String> {
 /// A JSON value as it is written, or text as a JSON string.
 pub(crate) fn argument(text: &str) -> Bytes {
     match read_value(text) {
-        Ok(value) => Bytes::copy_from_slice(value.get().as_bytes()),
+        Ok(value) => Bytes::copy_from_slice(value.0.get().as_bytes()),
         Err(_) => Value::from(text).to_string().into(),
     }
 }

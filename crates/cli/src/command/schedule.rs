@@ -11,8 +11,8 @@ use serde_json::json;
 
 use crate::command::run::{argument, read_priority};
 use crate::context::{Context, remark};
+use crate::document::read_schedule;
 use crate::document::span::{read_moment, read_span};
-use crate::document::{ScheduleIn, read_one};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::show::table::{Rows, facts};
 use crate::show::{escape, json as views, time};
@@ -306,7 +306,7 @@ async fn pause(context: &Context, id: &str, paused: bool) -> Outcome {
 fn new_schedule(args: SetArgs) -> Result<NewSchedule, Failure> {
     if let Some(path) = &args.file {
         let text = read_file(path)?;
-        return Ok(read_one::<ScheduleIn>(&text)?.convert(&args.schedule)?);
+        return Ok(read_schedule(&text, &args.schedule)?);
     }
     let first_at = args
         .first_at

@@ -3,9 +3,11 @@
 use std::io::BufRead;
 
 use ganger_client::NewJob;
+use ganger_document::json;
+use ganger_document::request::job::JobIn;
 
-use super::job::JobIn;
-use super::problem::{Problem, parse};
+use super::convert::{self, AnyShard};
+use super::problem::Problem;
 
 /// A longer line is no job: payloads are limited to much less.
 const LINE_BYTES_MAX: u64 = 64 << 20;
@@ -47,7 +49,10 @@ impl<R: BufRead> Lines<R> {
             }
             let text = self.line.trim_ascii();
             if !text.is_empty() && !text.starts_with(b"//") {
-                let job = parse::<JobIn>(text).and_then(JobIn::convert_alone);
+                let job = json::read::<JobIn>(text)
+                    .and_then(|job| job.convert_alone(&AnyShard))
+                    .map_err(Problem::from)
+                    .and_then(convert::job);
                 return Ok(Some(job.map_err(|problem| problem.at_line(self.number))));
             }
         }

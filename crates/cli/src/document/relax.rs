@@ -39,7 +39,7 @@ pub(super) fn relax(text: &[u8]) -> Result<Vec<u8>, Problem> {
 }
 
 /// The place after the string that begins at `start`.
-pub(super) fn string_end(text: &[u8], start: usize) -> usize {
+fn string_end(text: &[u8], start: usize) -> usize {
     let mut at = start + 1;
     while at < text.len() {
         match text[at] {
@@ -62,7 +62,7 @@ fn blank_comment(text: &mut [u8], start: usize) -> Result<usize, Problem> {
         let body = rest[2..].windows(2).position(|pair| pair == b"*/");
         let Some(body) = body else {
             let problem = Problem::new("a comment begins here with /* and never ends");
-            return Err(problem.locate(text, start));
+            return Err(problem.at(ganger_document::place::of_offset(text, start)));
         };
         body + 4
     } else {

@@ -2,17 +2,6 @@
 
 use std::time::{Duration, SystemTime};
 
-use serde::{Deserialize, Deserializer};
-use serde_json::value::RawValue;
-
-/// A duration in a document: a string, or a number of seconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span(pub(crate) Duration);
-
-/// A calendar time in a document.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Moment(pub(crate) SystemTime);
-
 /// Reads `1h30m`, `500ms`, or a bare number of seconds.
 pub(crate) fn read_span(text: &str) -> Result<Duration, String> {
     ganger_client::read_span(text).map_err(|error| error.to_string())
@@ -48,24 +37,6 @@ pub(crate) fn read_moment(text: &str, now: SystemTime) -> Result<SystemTime, Str
         return Err(format!("{text:?} is before 1970"));
     }
     Ok(SystemTime::from(time))
-}
-
-impl<'de> Deserialize<'de> for Span {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let raw = Box::<RawValue>::deserialize(deserializer)?;
-        let quoted: Option<String> = serde_json::from_str(raw.get()).ok();
-        let text = quoted.as_deref().unwrap_or(raw.get());
-        read_span(text).map(Self).map_err(serde::de::Error::custom)
-    }
-}
-
-impl<'de> Deserialize<'de> for Moment {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        read_moment(&text, SystemTime::now())
-            .map(Self)
-            .map_err(serde::de::Error::custom)
-    }
 }
 
 #[cfg(test)]

@@ -310,23 +310,19 @@ fn errors_name_line_column_and_offender() {
         ),
         (
             "[{\"task_id\": {\"shard\": \"1\", \"id\": \"a\"}, \"method\": \"m\"},\n {\"task_id\": {\"shard\": \"1\", \"id\": \"b\"}}]",
-            "line 2, column 39: task 1 (1/b): missing field `method`",
+            "line 2, column 39: /1: missing field `method`",
         ),
         (
             r#"[{"task_id": {"shard": "1", "id": "a"}, "method": "m", "retries": 3}]"#,
-            "task 0 (1/a): unknown field `retries`",
-        ),
-        (
-            r#"[{"task_id": {"shard": "1", "id": "a"}, "method": ""}]"#,
-            "task 0 (1/a): its method is empty",
+            "/0/retries: unknown field `retries`",
         ),
         (
             r#"[{"task_id": {"shard": "1", "id": "a"}, "method": "m", "args": [{"type": "VALUE", "value_json": "{x"}]}]"#,
-            "task 0 (1/a): argument 0: value_json is neither JSON nor base64",
+            "line 1, column 97: task 0 (1/a), argument 0: value_json is neither JSON nor base64",
         ),
         (
             r#"[{"task_id": {"shard": "1", "id": "a"}, "method": "m", "args": [{"type": "TASKREF", "value": 1}]}]"#,
-            "task 0 (1/a): argument 0: a TASKREF has a task_id",
+            "task 0 (1/a), argument 0: a TASKREF has a task_id",
         ),
         (
             r#"[{"task_id": {"shard": "1", "id": "a"}, "method": "m"}, {"task_id": {"shard": "1", "id": "a"}, "method": "m"}]"#,
@@ -334,11 +330,11 @@ fn errors_name_line_column_and_offender() {
         ),
         (
             r#"{"jobs": [{"kind": "x", "inputs": [{"result_of": "nobody"}]}]}"#,
-            "job 0: input 0: no job of this submission is named \"nobody\"",
+            "line 1, column 52: /jobs/0/inputs/0: no job of this submission is named \"nobody\"",
         ),
         (
             r#"{"jobs": [{"kind": "x", "name": "a"}, {"kind": "x", "name": "a"}]}"#,
-            "job 1 is named \"a\" like job 0",
+            "/jobs/1/name: job 0 is named \"a\" already",
         ),
         (
             r#"{"kind": "x", "delay": "soon"}"#,

@@ -111,7 +111,7 @@ fn a_document_with_a_wrong_value_names_its_field() {
         ),
         (
             "[{\"kind\": \"k\", \"tags\": [\"a\", 7]}]",
-            "tags[1]: expected a string, not 7",
+            "/0/tags/1: expected a string, not 7",
         ),
         ("{\"kind\": \"k\", \"queu\": 1}", "unknown field `queu`"),
     ] {

@@ -93,6 +93,7 @@ pub(crate) async fn submit(ask: RequestContext, body: GraphBody) -> Result<Respo
         idempotency_key: key_in_body,
         called,
         pointer,
+        ..
     } = {
         let api = ask.api.clone();
         let read = move |body: &[u8]| Ok(graph::read(&api, body)?);

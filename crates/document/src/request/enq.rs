@@ -218,7 +218,7 @@ fn value_json(text: &str) -> Result<Bytes, Fault> {
     let unreadable = |reason: String| Fault::new("value_json", reason);
     let decoded = raw_json::decode(text).map_err(|error| {
         unreadable(format!(
-            "value_json is neither JSON nor base64 of JSON: {error}"
+            "value_json is neither JSON nor base64 of JSON: {error}; literal JSON goes into \"value\""
         ))
     })?;
     if is_json(&decoded) {

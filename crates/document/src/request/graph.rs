@@ -3,6 +3,7 @@
 use ganger_types::command::NewJob;
 use ganger_types::{IdempotencyKey, ShardId};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use utoipa::ToSchema;
 
 use crate::error::DocumentError;
@@ -27,6 +28,7 @@ pub struct GraphIn {
 }
 
 /// A submission that has been read, and what the answer must repeat.
+#[derive(Debug)]
 pub struct Submission {
     /// The jobs with their shards, in the order of the document.
     pub jobs: Vec<(ShardId, NewJob)>,
@@ -36,9 +38,12 @@ pub struct Submission {
     pub called: Vec<Called>,
     /// Pointer to the list of jobs in the document.
     pub pointer: &'static str,
+    /// Whether the document is one job, not a graph.
+    pub is_single: bool,
 }
 
 /// How a document calls a job of its submission.
+#[derive(Debug)]
 pub enum Called {
     /// By a name, or an id, or not at all.
     Name(Option<String>),
@@ -56,40 +61,125 @@ impl Called {
     }
 }
 
-/// Reads either form: an object with `jobs`, or enq's array of task specs.
+/// The fields that tell the forms of a submission apart.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Probe {
+    kind: Option<IgnoredAny>,
+    jobs: Option<IgnoredAny>,
+    task_id: Option<IgnoredAny>,
+    method: Option<IgnoredAny>,
+}
+
+impl Probe {
+    fn is_task(&self) -> bool {
+        self.task_id.is_some() || self.method.is_some()
+    }
+
+    /// Whether it has the fields of a job and none of a task of enq's.
+    fn is_job(&self) -> bool {
+        self.kind.is_some() && !self.is_task()
+    }
+}
+
+/// Reads a graph: an object with `jobs`, or enq's array of task specs.
 ///
 /// # Errors
-/// If it is not such a document, or a reference in it is unknown.
-pub fn read(shards: &dyn Shards, body: &[u8]) -> Result<Submission, DocumentError> {
-    if body.trim_ascii_start().starts_with(b"[") {
-        let mut text = body.to_vec();
-        json::blank_trailing_commas(&mut text);
-        let tasks: Vec<TaskIn> = json::read(&text)?;
-        let (jobs, called) = enq::convert(shards, tasks)?;
-        return Ok(Submission {
-            jobs,
-            idempotency_key: None,
-            called,
-            pointer: "",
-        });
-    }
-    let graph: GraphIn = json::read(body)?;
-    let members = members(&graph.jobs)?;
-    let mut called = Vec::with_capacity(graph.jobs.len());
-    let mut jobs = Vec::with_capacity(graph.jobs.len());
-    for (place, job) in graph.jobs.into_iter().enumerate() {
-        called.push(Called::Name(caption(job.name.as_deref(), job.id.as_ref())));
-        jobs.push(job.convert(shards, &members, &format!("/jobs/{place}"))?);
-    }
+/// If it is not such a document, or a reference in it is unknown; the error names line and column.
+pub fn read(shards: &dyn Shards, text: &[u8]) -> Result<Submission, DocumentError> {
+    let read = if text.trim_ascii_start().starts_with(b"[") {
+        json::read(&without_trailing_commas(text)).and_then(|tasks| of_tasks(shards, tasks))
+    } else {
+        json::read(text).and_then(|graph| of_graph(shards, graph))
+    };
+    read.map_err(|error| error.located_in(text))
+}
+
+/// Reads a submission in any form: a graph as [`read`] does, an array of jobs, one job, or one task spec.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_any(shards: &dyn Shards, text: &[u8]) -> Result<Submission, DocumentError> {
+    let read = if text.trim_ascii_start().starts_with(b"[") {
+        let first: Option<Probe> = serde_json::from_slice::<Vec<Probe>>(text)
+            .ok()
+            .and_then(|items| items.into_iter().next());
+        if first.is_some_and(|first| first.is_job()) {
+            json::read(text).and_then(|list| of_jobs(shards, list, ""))
+        } else {
+            json::read(&without_trailing_commas(text)).and_then(|tasks| of_tasks(shards, tasks))
+        }
+    } else {
+        let probe: Probe = serde_json::from_slice(text).unwrap_or_default();
+        if probe.jobs.is_some() {
+            json::read(text).and_then(|graph| of_graph(shards, graph))
+        } else if probe.is_task() {
+            json::read(text).and_then(|task| of_tasks(shards, vec![task]))
+        } else {
+            json::read(text).and_then(|job| of_job(shards, job))
+        }
+    };
+    read.map_err(|error| error.located_in(text))
+}
+
+fn without_trailing_commas(text: &[u8]) -> Vec<u8> {
+    let mut text = text.to_vec();
+    json::blank_trailing_commas(&mut text);
+    text
+}
+
+fn of_tasks(shards: &dyn Shards, tasks: Vec<TaskIn>) -> Result<Submission, DocumentError> {
+    let (jobs, called) = enq::convert(shards, tasks)?;
     Ok(Submission {
         jobs,
-        idempotency_key: graph.idempotency_key.map(|key| key.0),
+        idempotency_key: None,
         called,
-        pointer: "/jobs",
+        pointer: "",
+        is_single: false,
     })
 }
 
-fn members(jobs: &[JobIn]) -> Result<Members, DocumentError> {
+fn of_graph(shards: &dyn Shards, graph: GraphIn) -> Result<Submission, DocumentError> {
+    Ok(Submission {
+        idempotency_key: graph.idempotency_key.map(|key| key.0),
+        ..of_jobs(shards, graph.jobs, "/jobs")?
+    })
+}
+
+fn of_job(shards: &dyn Shards, job: JobIn) -> Result<Submission, DocumentError> {
+    let called = vec![Called::Name(caption(job.name.as_deref(), job.id.as_ref()))];
+    Ok(Submission {
+        jobs: vec![job.convert_alone(shards)?],
+        idempotency_key: None,
+        called,
+        pointer: "",
+        is_single: true,
+    })
+}
+
+/// Jobs that refer to each other by name; their list stands at `pointer`.
+fn of_jobs(
+    shards: &dyn Shards,
+    list: Vec<JobIn>,
+    pointer: &'static str,
+) -> Result<Submission, DocumentError> {
+    let members = members(&list, pointer)?;
+    let mut called = Vec::with_capacity(list.len());
+    let mut jobs = Vec::with_capacity(list.len());
+    for (place, job) in list.into_iter().enumerate() {
+        called.push(Called::Name(caption(job.name.as_deref(), job.id.as_ref())));
+        jobs.push(job.convert(shards, &members, &format!("{pointer}/{place}"))?);
+    }
+    Ok(Submission {
+        jobs,
+        idempotency_key: None,
+        called,
+        pointer,
+        is_single: false,
+    })
+}
+
+fn members(jobs: &[JobIn], pointer: &str) -> Result<Members, DocumentError> {
     let mut members = Members::with_capacity(jobs.len());
     for (place, job) in jobs.iter().enumerate() {
         let Some(name) = &job.name else { continue };
@@ -97,9 +187,9 @@ fn members(jobs: &[JobIn]) -> Result<Members, DocumentError> {
         if let Some(earlier) = members.insert(name.clone(), index) {
             return Err(DocumentError::new(
                 "invalid_value",
-                format!("/jobs/{place}/name: job {earlier} is named {name:?} already: each name stands for one job"),
+                format!("{pointer}/{place}/name: job {earlier} is named {name:?} already: each name stands for one job"),
             )
-            .at(format!("/jobs/{place}/name")));
+            .at(format!("{pointer}/{place}/name")));
         }
     }
     Ok(members)

@@ -63,6 +63,11 @@ pub struct ScheduleIn {
 }
 
 impl ScheduleIn {
+    /// Whether the document says when the first run is.
+    pub fn has_first_at(&self) -> bool {
+        self.first_at.is_some()
+    }
+
     /// The record, with the engine's own fields empty. `now` is the first run's time if none is given.
     ///
     /// # Errors

@@ -1,0 +1,188 @@
+//! From documents that were read to the requests of the client.
+
+use std::sync::LazyLock;
+use std::time::{Duration, SystemTime};
+
+use ganger_client::{
+    Backoff, CatchUp, Dependency, Edge, FailurePolicy, Input, KeepFor, NewJob, NewSchedule,
+    Overlap, RetryPolicy, ScheduleSpec, Start, Unique,
+};
+use ganger_document::Shards;
+use ganger_document::request::schedule::ScheduleIn;
+use ganger_types::{JobId, Namespace, ScheduleId, ShardId, Tag, Timestamp, command};
+
+use super::Problem;
+
+/// Stands for the shard of the server that will be asked, which only that server knows.
+static ASKED: LazyLock<ShardId> =
+    LazyLock::new(|| ShardId::new("the-shard-of-the-server-that-is-asked").expect("a short name"));
+
+/// Takes every shard: the server that is asked knows which there are.
+pub(super) struct AnyShard;
+
+impl Shards for AnyShard {
+    fn own(&self) -> &ShardId {
+        &ASKED
+    }
+
+    fn why_unknown(&self, _: &ShardId) -> Option<String> {
+        None
+    }
+}
+
+/// A name as text. Requests to the server carry names as UTF-8.
+pub(super) fn text(field: &str, name: &[u8]) -> Result<String, Problem> {
+    String::from_utf8(name.to_vec()).map_err(|_| {
+        Problem::new(format!(
+            "{field} {:?} is not UTF-8: the command line sends names as UTF-8 text; send such a name over HTTP",
+            name.escape_ascii().to_string()
+        ))
+    })
+}
+
+/// The id of a job of a shard, as the server that is asked reads it.
+fn reference(shard: &ShardId, id: &JobId) -> Result<String, Problem> {
+    let id = text("id", id.as_bytes())?;
+    Ok(if *shard == *ASKED {
+        id
+    } else {
+        format!("{shard}/{id}")
+    })
+}
+
+/// A job of a submission.
+pub(super) fn job((shard, job): (ShardId, command::NewJob)) -> Result<NewJob, Problem> {
+    let edge = |edge| self::edge(&shard, edge);
+    let inputs = job.inputs.into_iter().map(|input| {
+        Ok(match input {
+            command::NewInput::Value(value) => Input::Value(value),
+            command::NewInput::Result(on) => Input::Result(edge(on)?),
+        })
+    });
+    let name = job.name.map(|name| text("name", name.as_bytes()));
+    let unique = job.unique.map(|unique| {
+        let key = text("unique key", unique.key.as_bytes())?;
+        let window = unique.window;
+        Ok::<_, Problem>(Unique { key, window })
+    });
+    Ok(NewJob {
+        id: job.id.map(|id| reference(&shard, &id)).transpose()?,
+        inputs: inputs.collect::<Result<_, Problem>>()?,
+        after: job.after.into_iter().map(edge).collect::<Result<_, _>>()?,
+        shard: (shard != *ASKED).then(|| shard.to_string()),
+        name: name.transpose()?.unwrap_or_default(),
+        queue: text("queue", job.queue.as_bytes())?,
+        kind: text("kind", job.kind.as_bytes())?,
+        payload: job.payload,
+        priority: job.priority.to_whole(),
+        start: match job.start {
+            command::Start::Now => Start::Now,
+            command::Start::After(delay) => Start::After(delay),
+            command::Start::At(time) => Start::At(calendar(time)),
+        },
+        deadline: job.deadline.map(calendar),
+        timeout: job.timeout,
+        retry: job.retry.map(retry),
+        tags: texts("tag", job.tags.iter().map(Tag::as_bytes))?,
+        labels: labels(&job.labels)?,
+        tracked: job.tracked,
+        unique: unique.transpose()?,
+        keep_succeeded: job.keep_succeeded.map(keep),
+        keep_failed: job.keep_failed.map(keep),
+    })
+}
+
+/// The schedule of this name. Without `first_at` the server starts at its own time.
+pub(super) fn schedule(given: ScheduleIn, id: &str) -> Result<NewSchedule, Problem> {
+    let has_first_at = given.has_first_at();
+    let name = ScheduleId::new(id).map_err(|error| Problem::new(error.to_string()))?;
+    let record = given.convert(Namespace::default(), name, Timestamp::default())?;
+    let spec = match record.spec {
+        ganger_types::ScheduleSpec::Interval { every, first_at } => ScheduleSpec::Interval {
+            every,
+            first_at: has_first_at.then(|| calendar(first_at)),
+        },
+        ganger_types::ScheduleSpec::Cron {
+            expression,
+            time_zone,
+        } => ScheduleSpec::Cron {
+            expression,
+            time_zone,
+        },
+    };
+    Ok(NewSchedule {
+        catch_up: match record.catch_up {
+            ganger_types::CatchUp::None => CatchUp::None,
+            ganger_types::CatchUp::Last => CatchUp::Last,
+            ganger_types::CatchUp::All { max } => CatchUp::All { max },
+        },
+        overlap: match record.overlap {
+            ganger_types::Overlap::Allow => Overlap::Allow,
+            ganger_types::Overlap::Skip => Overlap::Skip,
+            ganger_types::Overlap::Replace => Overlap::Replace,
+        },
+        paused: record.paused,
+        queue: text("queue", record.queue.as_bytes())?,
+        payload: record.payload,
+        priority: record.priority.to_whole(),
+        retry: record.retry.map(retry),
+        timeout: record.timeout,
+        tags: texts("tag", record.tags.iter().map(Tag::as_bytes))?,
+        labels: labels(&record.labels)?,
+        ..NewSchedule::new(id, text("kind", record.kind.as_bytes())?, spec)
+    })
+}
+
+fn edge(home: &ShardId, edge: command::NewEdge) -> Result<Edge, Problem> {
+    Ok(Edge {
+        dependency: match edge.dependency {
+            command::Dependency::Member(place) => Dependency::Member(place),
+            command::Dependency::Job(id) => Dependency::Job(reference(home, &id)?),
+            command::Dependency::Remote { job, .. } => {
+                Dependency::Job(reference(&job.shard, &job.id)?)
+            }
+        },
+        policy: match edge.policy {
+            ganger_types::FailurePolicy::Fail => FailurePolicy::Fail,
+            ganger_types::FailurePolicy::Wait => FailurePolicy::Wait,
+            ganger_types::FailurePolicy::Ignore => FailurePolicy::Ignore,
+        },
+    })
+}
+
+fn retry(policy: ganger_types::RetryPolicy) -> RetryPolicy {
+    RetryPolicy {
+        retries_max: policy.retries_max,
+        backoff: match policy.backoff {
+            ganger_types::Backoff::Fixed(pause) => Backoff::Fixed(pause),
+            ganger_types::Backoff::List(list) => Backoff::List(list),
+            ganger_types::Backoff::Exponential { base, cap } => Backoff::Exponential { base, cap },
+        },
+        jitter_percent: policy.jitter_percent.into(),
+        lease_expirations_max: policy.lease_expirations_max,
+    }
+}
+
+fn keep(keep: Option<Duration>) -> KeepFor {
+    keep.map_or(KeepFor::Ever, KeepFor::Time)
+}
+
+fn texts<'a>(field: &str, names: impl Iterator<Item = &'a [u8]>) -> Result<Vec<String>, Problem> {
+    names.map(|name| text(field, name)).collect()
+}
+
+fn labels(
+    labels: &[(ganger_types::LabelKey, ganger_types::LabelValue)],
+) -> Result<Vec<(String, String)>, Problem> {
+    let label = |(key, value): &(ganger_types::LabelKey, ganger_types::LabelValue)| {
+        Ok((
+            text("label", key.as_bytes())?,
+            text("label", value.as_bytes())?,
+        ))
+    };
+    labels.iter().map(label).collect()
+}
+
+fn calendar(time: Timestamp) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_micros(time.0)
+}
