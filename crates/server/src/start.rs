@@ -221,7 +221,7 @@ impl Running {
             .await
             .ok()
             .and_then(|first| first.clone());
-        first.unwrap_or_else(|| (self.shard().id().clone(), StopCause::Asked))
+        first.unwrap_or_else(|| (self.shard().id().clone(), StopCause::Requested))
     }
 
     /// Stops. First workers get no new jobs and report those that they hold; all requests are served meanwhile, and an

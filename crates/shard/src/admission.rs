@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ganger_types::ShardId;
 
-use crate::metrics::{Numbers, count};
+use crate::metrics::{ShardMetrics, count};
 use crate::{CallError, Settings};
 
 /// When to come back after a refusal.
@@ -21,7 +21,7 @@ pub(crate) struct AdmissionControl {
     commands: AtomicUsize,
     bytes: AtomicUsize,
     waiters: AtomicUsize,
-    numbers: Arc<Numbers>,
+    metrics: Arc<ShardMetrics>,
 }
 
 /// A place among what is in flight, free again when dropped.
@@ -33,7 +33,7 @@ pub(crate) struct Permit {
 }
 
 impl AdmissionControl {
-    pub(crate) fn new(settings: &Settings, numbers: Arc<Numbers>) -> Arc<Self> {
+    pub(crate) fn new(settings: &Settings, metrics: Arc<ShardMetrics>) -> Arc<Self> {
         Arc::new(Self {
             shard: settings.shard.clone(),
             commands_max: settings.inbox_commands_max,
@@ -42,7 +42,7 @@ impl AdmissionControl {
             commands: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
             waiters: AtomicUsize::new(0),
-            numbers,
+            metrics,
         })
     }
 
@@ -86,7 +86,7 @@ impl AdmissionControl {
     }
 
     fn refuse(&self, waiting: usize, limit: usize) -> CallError {
-        self.numbers.counters.overloaded_total.inc();
+        self.metrics.counters.overloaded_total.inc();
         CallError::Overloaded {
             shard: self.shard.clone(),
             waiting,
@@ -96,7 +96,7 @@ impl AdmissionControl {
     }
 
     fn show(&self) {
-        let gauges = &self.numbers.gauges;
+        let gauges = &self.metrics.gauges;
         gauges
             .inbox_commands
             .set(count(self.commands.load(Ordering::Relaxed)));

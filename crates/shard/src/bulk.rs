@@ -12,7 +12,7 @@ use ganger_types::{
 use crate::{CallError, Handle, StoredJob};
 
 /// Ids that an answer names; the rest is counted.
-const NAMED_MAX: usize = 100;
+const LISTED_IDS_MAX: usize = 100;
 /// Queues that a dry run counts by themselves; jobs of further ones are counted together.
 const QUEUES_MAX: usize = 100;
 
@@ -39,7 +39,7 @@ pub enum BulkAction {
 
 /// What a bulk action did, or would do.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct BulkDone {
+pub struct BulkResult {
     /// Jobs changed, or that would be.
     pub changed: u64,
     /// Jobs not in a state for it.
@@ -84,7 +84,7 @@ impl BulkAction {
     }
 
     /// Whether a job in this state would be changed. Whether other jobs stand in the way is not asked.
-    fn suits(&self, state: JobState) -> bool {
+    fn accepts(&self, state: JobState) -> bool {
         match self {
             Self::Cancel { .. } => !state.is_terminal(),
             Self::Retry { .. } => state.is_terminal(),
@@ -99,7 +99,7 @@ impl BulkAction {
 }
 
 impl Handle {
-    /// Acts on the jobs that fulfil `query`, or only counts them. Looks at about `looked_max` of them and says where
+    /// Acts on the jobs that fulfil `query`, or only counts them. Looks at about `visited_max` of them and says where
     /// to go on. Each page is one commit; a call that fails in the middle has changed the pages before.
     ///
     /// # Errors
@@ -108,12 +108,12 @@ impl Handle {
         &self,
         action: &BulkAction,
         mut query: JobQuery,
-        looked_max: usize,
+        visited_max: usize,
         is_dry: bool,
         at: Option<Timestamp>,
-    ) -> Result<BulkDone, CallError> {
-        let mut done = BulkDone::default();
-        let mut left = looked_max.max(1);
+    ) -> Result<BulkResult, CallError> {
+        let mut done = BulkResult::default();
+        let mut left = visited_max.max(1);
         loop {
             query.limit = left.min(PAGE_JOBS_MAX);
             let page = self.list(query.clone()).await?;
@@ -147,13 +147,13 @@ impl Handle {
         graph: Graph,
         queue: Option<Queue>,
         at: Option<Timestamp>,
-    ) -> Result<BulkDone, CallError> {
+    ) -> Result<BulkResult, CallError> {
         let action = BulkAction::Retry {
             queue,
             dependents: false,
             graph: Some(graph.clone()),
         };
-        let mut all = BulkDone::default();
+        let mut all = BulkResult::default();
         // Without jobs it asks the others.
         self.act_on(&action, &namespace, Vec::new(), at, &mut all)
             .await?;
@@ -189,7 +189,7 @@ impl Handle {
         namespace: &Namespace,
         jobs: Vec<JobId>,
         at: Option<Timestamp>,
-        done: &mut BulkDone,
+        done: &mut BulkResult,
     ) -> Result<(), CallError> {
         let sole = (jobs.len() == 1).then(|| jobs.clone());
         let command = action.command(namespace.clone(), jobs);
@@ -226,10 +226,10 @@ impl Handle {
     }
 }
 
-impl BulkDone {
+impl BulkResult {
     fn skip(&mut self, ids: Vec<JobId>) {
         self.skipped += u64::try_from(ids.len()).unwrap_or(u64::MAX);
-        let room = NAMED_MAX.saturating_sub(self.skipped_jobs.len());
+        let room = LISTED_IDS_MAX.saturating_sub(self.skipped_jobs.len());
         self.skipped_jobs.extend(ids.into_iter().take(room));
     }
 
@@ -240,7 +240,7 @@ impl BulkDone {
             Some(_) => JobState::Running,
             None => record.state,
         };
-        if !action.suits(state) {
+        if !action.accepts(state) {
             self.skip(vec![record.id.clone()]);
             return;
         }
@@ -251,7 +251,7 @@ impl BulkDone {
         } else {
             self.other_queues += 1;
         }
-        if self.sample.len() < NAMED_MAX {
+        if self.sample.len() < LISTED_IDS_MAX {
             self.sample.push(record.id.clone());
         }
     }

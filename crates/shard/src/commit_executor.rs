@@ -6,13 +6,13 @@ use ganger_store::Store;
 
 use crate::clock::Clock;
 use crate::core::{StoreExecutor, StoreReport, StoreTask};
-use crate::metrics::Numbers;
+use crate::metrics::ShardMetrics;
 
 /// Runs the store's tasks, one at a time, and measures its commits. Clones share the store.
 pub(crate) struct CommitExecutor<S> {
     executor: Arc<Mutex<StoreExecutor<S>>>,
     clock: Arc<dyn Clock>,
-    numbers: Arc<Numbers>,
+    metrics: Arc<ShardMetrics>,
 }
 
 impl<S> Clone for CommitExecutor<S> {
@@ -20,7 +20,7 @@ impl<S> Clone for CommitExecutor<S> {
         Self {
             executor: Arc::clone(&self.executor),
             clock: Arc::clone(&self.clock),
-            numbers: Arc::clone(&self.numbers),
+            metrics: Arc::clone(&self.metrics),
         }
     }
 }
@@ -29,12 +29,12 @@ impl<S: Store> CommitExecutor<S> {
     pub(crate) fn new(
         executor: StoreExecutor<S>,
         clock: Arc<dyn Clock>,
-        numbers: Arc<Numbers>,
+        metrics: Arc<ShardMetrics>,
     ) -> Self {
         Self {
             executor: Arc::new(Mutex::new(executor)),
             clock,
-            numbers,
+            metrics,
         }
     }
 
@@ -52,7 +52,7 @@ impl<S: Store> CommitExecutor<S> {
         let report = executor.execute(task);
         if is_commit {
             let took = self.clock.monotonic().saturating_sub(began);
-            self.numbers.commit.observe_time(took);
+            self.metrics.commit.observe_time(took);
         }
         report
     }

@@ -40,27 +40,27 @@ pub use self::pop::UndeliveredElement;
 pub use self::request::{CallReply, Output, QueueGauge, Request, Ticket, WaiterId};
 pub use self::store_executor::{ReloadedEngine, StoreExecutor, StoreReport, StoreTask};
 
-use self::blobs::Blobs;
-use self::recovery_backoff::{DeliveryPause, Recovery, RecoveryBackoff};
+use self::blobs::BlobCache;
+use self::recovery_backoff::{DeliveryPause, RecoveryBackoff, RecoveryKind};
 use self::space::Space;
-use self::turn::{Expected, PendingRows, Turn, TurnInFlight};
+use self::turn::{PendingRows, Turn, TurnInFlight, TurnSizeHint};
 use self::upkeep::Upkeep;
 use self::waiters::Waiters;
 use self::waiting::LatestRequests;
-use crate::metrics::Numbers;
+use crate::metrics::ShardMetrics;
 use crate::{CallError, Health, Settings, StopCause};
 
 /// Turns given to the store at once: one that it commits and one that waits behind it.
 pub const IN_FLIGHT_TURNS_MAX: usize = 2;
 
 /// A wall clock may jump: what is due by it is looked at this often.
-const WALL_LOOK_EVERY: Duration = Duration::from_secs(1);
+const WALL_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Where unguessable bits come from: asked once for each engine.
 pub type Seeds = Box<dyn FnMut() -> [u8; 32] + Send>;
 
 /// Whether the shard works.
-enum Stage {
+enum CoreState {
     /// The rows are being read back; requests wait.
     Loading,
     /// The shard takes requests and carries them out.
@@ -72,7 +72,7 @@ enum Stage {
 }
 
 /// An engine in service, and a reader beside it for what is not in memory.
-struct Live<R> {
+struct ActiveEngine<R> {
     engine: Engine,
     reader: R,
 }
@@ -80,14 +80,14 @@ struct Live<R> {
 /// The state machine of one shard. `R` reads its store; `T` says where answers go.
 pub struct Core<R, T> {
     settings: Settings,
-    numbers: Arc<Numbers>,
+    metrics: Arc<ShardMetrics>,
     seeds: Seeds,
-    stage: Stage,
+    stage: CoreState,
     /// Present while running or stopping.
-    live: Option<Live<R>>,
+    live: Option<ActiveEngine<R>>,
     epoch: Epoch,
     /// Sequence of the last commit given to the store.
-    given: u64,
+    last_submitted: u64,
     /// Sequence and counters of the last durable commit.
     durable: u64,
     durable_meta: Meta,
@@ -95,24 +95,24 @@ pub struct Core<R, T> {
     closed_meta: Meta,
     inbox: VecDeque<Request<T>>,
     open: Option<Turn<T>>,
-    expected: Expected,
+    expected: TurnSizeHint,
     /// In order; the store is given those with a commit, in the same order.
     turns_in_flight: VecDeque<TurnInFlight<T>>,
     waiters: Waiters<T>,
     latest_requests: LatestRequests,
-    blobs: Blobs,
+    blobs: BlobCache,
     upkeep: Upkeep,
     space: Space,
     /// What gives leases back and waits until that can be written.
     deferred: Vec<Request<T>>,
     backoff: RecoveryBackoff,
     /// The recovery that was ordered last.
-    recovery: Recovery,
+    recovery: RecoveryKind,
     /// Writes and reads that fail.
     failures: Repeated,
     delivery: DeliveryPause,
     /// Commands that came together lately: how much company a turn may hope for.
-    company: usize,
+    recent_batch: usize,
     /// Since when the store has had nothing to do.
     store_idle_since: Elapsed,
     has_more_timers: bool,
@@ -124,37 +124,37 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     /// A shard over a store that was just opened; its first store task reads the rows back.
     pub fn new(
         settings: Settings,
-        numbers: Arc<Numbers>,
+        metrics: Arc<ShardMetrics>,
         opened: Opened,
         now: Now,
         seeds: Seeds,
     ) -> Self {
         let mut core = Self {
-            blobs: Blobs::new(settings.blob_cache_bytes),
+            blobs: BlobCache::new(settings.blob_cache_bytes),
             upkeep: Upkeep::new(now.elapsed),
             space: Space::default(),
             deferred: Vec::new(),
             backoff: RecoveryBackoff::default(),
-            recovery: Recovery::Load,
+            recovery: RecoveryKind::Load,
             failures: Repeated::default(),
             delivery: DeliveryPause::default(),
             settings,
-            numbers,
+            metrics,
             seeds,
-            stage: Stage::Loading,
+            stage: CoreState::Loading,
             live: None,
             epoch: opened.epoch,
-            given: opened.sequence,
+            last_submitted: opened.sequence,
             durable: opened.sequence,
             durable_meta: opened.meta,
             closed_meta: opened.meta,
             inbox: VecDeque::new(),
             open: None,
-            expected: Expected::default(),
+            expected: TurnSizeHint::default(),
             turns_in_flight: VecDeque::new(),
             waiters: Waiters::default(),
             latest_requests: LatestRequests::default(),
-            company: 0,
+            recent_batch: 0,
             store_idle_since: now.elapsed,
             has_more_timers: false,
             store_tasks: Vec::new(),
@@ -171,15 +171,15 @@ impl<R: Reader, T: Ticket> Core<R, T> {
 
     /// Does all there is to do at `now`.
     pub fn run(&mut self, now: Now) {
-        self.end_patience(now);
+        self.expire_waiters(now);
         match self.stage {
-            Stage::Stopped(_) => self.refuse_inbox(),
-            Stage::Loading => self.recover_when_due(now),
-            Stage::Running | Stage::Stopping => {
+            CoreState::Stopped(_) => self.refuse_inbox(),
+            CoreState::Loading => self.recover_when_due(now),
+            CoreState::Running | CoreState::Stopping => {
                 self.fire_timers(now);
                 self.resume_deliveries(now);
                 self.take_requests(now);
-                self.keep_up(now);
+                self.run_upkeep(now);
                 self.close_when_due(now);
                 self.finish_stopping();
             }
@@ -204,7 +204,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             let next = patience.into_iter().chain(self.backoff.due_at()).min();
             return next.map(|at| at.since(now.elapsed));
         };
-        if self.may_retire() {
+        if self.may_find_expired() {
             return Some(Duration::ZERO);
         }
         let mut next = self.upkeep.next_at(self.settings.upkeep_every);
@@ -216,11 +216,13 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             for due in live.engine.next_due().into_iter().filter(|_| timers_run) {
                 next = next.min(match due {
                     Due::Elapsed(at) => at,
-                    Due::Wall(at) => now.elapsed.after(at.since(now.wall).min(WALL_LOOK_EVERY)),
+                    Due::Wall(at) => now
+                        .elapsed
+                        .after(at.since(now.wall).min(WALL_CHECK_INTERVAL)),
                 });
             }
         }
-        if let Some(until) = self.waits_for_company_until() {
+        if let Some(until) = self.batching_until() {
             next = next.min(until);
         }
         if let Some(pause) = self.delivery.ends_at().filter(|_| !self.is_on_reserve()) {
@@ -235,16 +237,16 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     /// Stops taking requests and brings what was taken to its end; see [`Core::stopped`].
     pub fn stop(&mut self) {
         match self.stage {
-            Stage::Running => self.stage = Stage::Stopping,
-            Stage::Loading => self.end(StopCause::Asked),
-            Stage::Stopping | Stage::Stopped(_) => {}
+            CoreState::Running => self.stage = CoreState::Stopping,
+            CoreState::Loading => self.end(StopCause::Requested),
+            CoreState::Stopping | CoreState::Stopped(_) => {}
         }
     }
 
     /// Why it is over, once it is.
     pub fn stopped(&self) -> Option<&StopCause> {
         match &self.stage {
-            Stage::Stopped(cause) => Some(cause),
+            CoreState::Stopped(cause) => Some(cause),
             _ => None,
         }
     }
@@ -252,15 +254,15 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     /// Whether the shard can work.
     pub fn health(&self) -> Health {
         match &self.stage {
-            Stage::Loading => Health::Starting {
-                jobs: self.numbers.gauges.loaded_jobs.get(),
+            CoreState::Loading => Health::Starting {
+                jobs: self.metrics.gauges.loaded_jobs.get(),
             },
-            Stage::Running | Stage::Stopping if self.is_full() => Health::Full,
-            Stage::Running => Health::Ready,
-            Stage::Stopping => Health::Stopped {
-                reason: StopCause::Asked.to_string(),
+            CoreState::Running | CoreState::Stopping if self.is_full() => Health::Full,
+            CoreState::Running => Health::Ready,
+            CoreState::Stopping => Health::Stopped {
+                reason: StopCause::Requested.to_string(),
             },
-            Stage::Stopped(cause) => Health::Stopped {
+            CoreState::Stopped(cause) => Health::Stopped {
                 reason: cause.to_string(),
             },
         }
@@ -285,7 +287,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         CallError::unavailable(&self.settings.shard, reason)
     }
 
-    fn live(&mut self) -> &mut Live<R> {
+    fn live(&mut self) -> &mut ActiveEngine<R> {
         self.live
             .as_mut()
             .expect("commands are applied only while an engine is in service")
@@ -309,12 +311,12 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     }
 
     fn gauge(&self) {
-        let gauges = &self.numbers.gauges;
+        let gauges = &self.metrics.gauges;
         let (leases, slots, ends, pops) = self.waiters.sizes();
         gauges.waiting_workers.set(crate::metrics::count(leases));
         gauges.waiting_ends.set(crate::metrics::count(ends));
         gauges.waiting_pops.set(crate::metrics::count(pops));
-        self.numbers.slots_waiting.set(slots);
+        self.metrics.slots_waiting.set(slots);
         gauges
             .turns_in_flight
             .set(crate::metrics::count(self.turns_in_flight.len()));

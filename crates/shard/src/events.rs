@@ -11,17 +11,17 @@ use ganger_types::{Event, Position, ShardId};
 use tokio::sync::watch;
 
 use crate::CallError;
-use crate::metrics::{Numbers, count};
+use crate::metrics::{ShardMetrics, count};
 
 /// Events copied out of the ring at a time, so that the lock is held briefly.
 const COPY_MAX: usize = 256;
 
 /// Where durable events are published.
-pub(crate) struct Hub {
+pub(crate) struct EventHub {
     shard: ShardId,
     kept_max: usize,
     subscriptions_max: usize,
-    numbers: Arc<Numbers>,
+    metrics: Arc<ShardMetrics>,
     ring: Mutex<Ring>,
     /// The position after the newest event; wakes those who wait.
     newest: watch::Sender<u64>,
@@ -40,14 +40,14 @@ impl Ring {
     }
 }
 
-impl Hub {
+impl EventHub {
     /// A ring whose first event will have this position.
     pub(crate) fn new(
         shard: ShardId,
         kept_max: usize,
         subscriptions_max: usize,
         next: Position,
-        numbers: Arc<Numbers>,
+        metrics: Arc<ShardMetrics>,
     ) -> Arc<Self> {
         let ring = Ring {
             events: VecDeque::new(),
@@ -60,7 +60,7 @@ impl Hub {
             shard,
             kept_max,
             subscriptions_max,
-            numbers,
+            metrics,
             ring,
             newest,
         })
@@ -122,7 +122,7 @@ impl Hub {
             });
         }
         drop(ring);
-        self.numbers
+        self.metrics
             .gauges
             .subscriptions
             .set(count(self.newest.receiver_count()));
@@ -137,7 +137,7 @@ impl Hub {
 
 /// Events as they become durable.
 pub struct Subscription {
-    hub: Arc<Hub>,
+    hub: Arc<EventHub>,
     /// The position after the last one taken out of the ring.
     cursor: u64,
     /// Taken out of the ring and not yet given.
@@ -183,7 +183,7 @@ impl Subscription {
         let ring = self.hub.lock();
         let oldest = ring.oldest();
         if self.cursor < oldest {
-            self.hub.numbers.counters.subscribers_cut_total.inc();
+            self.hub.metrics.counters.subscribers_cut_total.inc();
             let asked = self.cursor.saturating_sub(1);
             return Err(CallError::PositionTooOld { asked, oldest });
         }
@@ -204,7 +204,7 @@ impl Drop for Subscription {
     fn drop(&mut self) {
         self.wake = None;
         let left = self.hub.newest.receiver_count();
-        self.hub.numbers.gauges.subscriptions.set(count(left));
+        self.hub.metrics.gauges.subscriptions.set(count(left));
     }
 }
 
@@ -224,8 +224,8 @@ mod tests {
         }
     }
 
-    fn hub(kept: usize) -> Arc<Hub> {
-        Hub::new(ShardId::default(), kept, 3, Position(10), Arc::default())
+    fn hub(kept: usize) -> Arc<EventHub> {
+        EventHub::new(ShardId::default(), kept, 3, Position(10), Arc::default())
     }
 
     #[tokio::test]
@@ -282,7 +282,7 @@ mod tests {
                 oldest: 26
             })
         );
-        assert_eq!(hub.numbers.counters.subscribers_cut_total.get(), 1);
+        assert_eq!(hub.metrics.counters.subscribers_cut_total.get(), 1);
     }
 
     #[tokio::test]
@@ -295,9 +295,9 @@ mod tests {
             hub.subscribe(None),
             Err(CallError::Overloaded { limit: 3, .. })
         ));
-        assert_eq!(hub.numbers.gauges.subscriptions.get(), 3);
+        assert_eq!(hub.metrics.gauges.subscriptions.get(), 3);
         drop(all);
-        assert_eq!(hub.numbers.gauges.subscriptions.get(), 0);
+        assert_eq!(hub.metrics.gauges.subscriptions.get(), 0);
         assert!(hub.subscribe(None).is_ok());
     }
 

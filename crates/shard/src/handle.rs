@@ -18,11 +18,11 @@ use tokio::sync::{oneshot, watch};
 use crate::admission::AdmissionControl;
 use crate::clock::Clock;
 use crate::core::{Request, UndeliveredElement, WaiterId};
-use crate::events::{Hub, Subscription};
+use crate::events::{EventHub, Subscription};
 use crate::message_listener::{Listener, MessageListener};
-use crate::metrics::{MetricsSnapshot, Numbers};
+use crate::metrics::{MetricsSnapshot, ShardMetrics};
 use crate::readers::ReadPool;
-use crate::ticket::{Channel, Message, Origin, PopOrigin, QueueSnapshot};
+use crate::ticket::{LeaseOrigin, PopOrigin, QueueSnapshot, ReplyChannel, ThreadMessage};
 use crate::{CallError, Delivery, Health};
 
 /// A cheap handle to a running shard. All methods may be called from any task.
@@ -36,11 +36,11 @@ pub struct Handle {
 /// What all handles of a shard share.
 pub(crate) struct Shared {
     pub(crate) id: ShardId,
-    pub(crate) inbox: Sender<Message>,
+    pub(crate) inbox: Sender<ThreadMessage>,
     pub(crate) admission: Arc<AdmissionControl>,
-    pub(crate) hub: Arc<Hub>,
+    pub(crate) hub: Arc<EventHub>,
     pub(crate) reads: Arc<ReadPool>,
-    pub(crate) numbers: Arc<Numbers>,
+    pub(crate) metrics: Arc<ShardMetrics>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) health: watch::Receiver<Health>,
     /// True once every thread has ended and the store is closed.
@@ -54,13 +54,13 @@ pub(crate) struct Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        drop(self.inbox.send(Message::Stop));
+        drop(self.inbox.send(ThreadMessage::Stop));
     }
 }
 
 /// Tells the shard when the waiting caller has gone.
 struct CancelOnDrop {
-    inbox: Sender<Message>,
+    inbox: Sender<ThreadMessage>,
     waiter: Option<WaiterId>,
 }
 
@@ -69,7 +69,7 @@ impl Drop for CancelOnDrop {
         if let Some(waiter) = self.waiter {
             drop(
                 self.inbox
-                    .send(Message::Request(Request::CancelWaiter(waiter))),
+                    .send(ThreadMessage::Request(Request::CancelWaiter(waiter))),
             );
         }
     }
@@ -107,7 +107,7 @@ impl Handle {
             _ => None,
         };
         let (answer, answered) = oneshot::channel();
-        let ticket = Channel::Call(answer, permit, origin);
+        let ticket = ReplyChannel::Call(answer, permit, origin);
         self.send(Request::Call {
             command,
             at,
@@ -128,7 +128,7 @@ impl Handle {
         let bytes = commands.iter().map(Command::bytes).sum();
         let permit = self.shared.admission.enter(commands.len(), bytes)?;
         let (answer, answered) = oneshot::channel();
-        let ticket = Channel::CallAll(answer, permit);
+        let ticket = ReplyChannel::CallAll(answer, permit);
         self.send(Request::CallAll { commands, ticket })?;
         self.receive(answered).await
     }
@@ -156,7 +156,7 @@ impl Handle {
         let origin = self.origin(&lease);
         let waiter = origin.waiter;
         let (answer, answered) = oneshot::channel();
-        let ticket = Channel::Lease(answer, permit, origin);
+        let ticket = ReplyChannel::Lease(answer, permit, origin);
         self.send(Request::Lease {
             lease: Box::new(lease),
             wait_for,
@@ -193,7 +193,7 @@ impl Handle {
             wait: Box::new(wait),
             wait_for,
             waiter,
-            ticket: Channel::Pop(answer, permit, origin),
+            ticket: ReplyChannel::Pop(answer, permit, origin),
         })?;
         let mut guard = CancelOnDrop {
             inbox: self.shared.inbox.clone(),
@@ -247,7 +247,7 @@ impl Handle {
         let waiter = self.new_waiter();
         let (answer, answered) = oneshot::channel();
         let (namespace, id) = (namespace.clone(), id.clone());
-        let ticket = Channel::End(answer, permit);
+        let ticket = ReplyChannel::End(answer, permit);
         self.send(Request::AwaitEnd {
             namespace,
             id,
@@ -391,7 +391,7 @@ impl Handle {
     pub fn health(&self) -> Health {
         match &*self.shared.health.borrow() {
             Health::Starting { .. } => Health::Starting {
-                jobs: self.shared.numbers.gauges.loaded_jobs.get(),
+                jobs: self.shared.metrics.gauges.loaded_jobs.get(),
             },
             health => health.clone(),
         }
@@ -418,10 +418,10 @@ impl Handle {
         let queues = snapshot.queues.clone();
         drop(snapshot);
         if !is_asked {
-            let ticket = Channel::QueueSnapshot(None, Arc::clone(&self.shared.snapshot));
+            let ticket = ReplyChannel::QueueSnapshot(None, Arc::clone(&self.shared.snapshot));
             drop(self.send(Request::QueueSnapshot { ticket }));
         }
-        self.shared.numbers.snapshot(queues)
+        self.shared.metrics.snapshot(queues)
     }
 
     /// The live numbers of this shard with the queues counted again.
@@ -430,7 +430,7 @@ impl Handle {
     /// If the shard has ended.
     pub async fn metrics_now(&self) -> Result<MetricsSnapshot, CallError> {
         let (answer, answered) = oneshot::channel();
-        let ticket = Channel::QueueSnapshot(Some(answer), Arc::clone(&self.shared.snapshot));
+        let ticket = ReplyChannel::QueueSnapshot(Some(answer), Arc::clone(&self.shared.snapshot));
         self.send(Request::QueueSnapshot { ticket })?;
         self.receive(answered).await?;
         let snapshot = self
@@ -438,12 +438,12 @@ impl Handle {
             .snapshot
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        Ok(self.shared.numbers.snapshot(snapshot.queues.clone()))
+        Ok(self.shared.metrics.snapshot(snapshot.queues.clone()))
     }
 
     /// Stops taking commands, commits what was taken, ends the threads, and closes the store.
     pub async fn stop(&self) {
-        drop(self.shared.inbox.send(Message::Stop));
+        drop(self.shared.inbox.send(ThreadMessage::Stop));
         let mut is_over = self.shared.is_over.clone();
         // An error means that the thread which would say so has gone already.
         drop(is_over.wait_for(|is_over| *is_over).await);
@@ -453,22 +453,22 @@ impl Handle {
         WaiterId(self.shared.next_waiter.fetch_add(1, Ordering::Relaxed))
     }
 
-    fn origin(&self, lease: &Lease) -> Origin {
+    fn origin(&self, lease: &Lease) -> LeaseOrigin {
         let request = lease
             .request
             .clone()
             .map(|request| (lease.namespace.clone(), request));
-        Origin {
+        LeaseOrigin {
             home: self.shared.inbox.clone(),
             waiter: self.new_waiter(),
             request,
         }
     }
 
-    fn send(&self, request: Request<Channel>) -> Result<(), CallError> {
+    fn send(&self, request: Request<ReplyChannel>) -> Result<(), CallError> {
         self.shared
             .inbox
-            .send(Message::Request(request))
+            .send(ThreadMessage::Request(request))
             .map_err(|_| self.ended())
     }
 

@@ -30,16 +30,16 @@ use ganger_types::{Bytes, Grant};
 // What handles return of the store's words, so that dialects need not know the store.
 pub use ganger_store::{LogChunk, StoredJob};
 
-pub use crate::bulk::{BulkAction, BulkDone};
+pub use crate::bulk::{BulkAction, BulkResult};
 pub use crate::clock::{Clock, ManualClock, SystemClock, TimeLine};
 pub use crate::error::CallError;
 pub use crate::events::Subscription;
 pub use crate::handle::Handle;
 pub use crate::listing::Page;
 pub use crate::message_listener::Listener;
-pub use crate::metrics::{Histogram, MetricsSnapshot, Numbers};
-pub use crate::runs::RunNumbers;
-pub use crate::settings::{GROUP_WAIT_MAX, Hooks, Point, Settings, StopCause};
+pub use crate::metrics::{Histogram, MetricsSnapshot, ShardMetrics};
+pub use crate::runs::RunMetrics;
+pub use crate::settings::{GROUP_WAIT_MAX, Hooks, PipelinePoint, Settings, StopCause};
 pub use crate::shard::Shard;
 
 /// A job handed out, with what its program needs.

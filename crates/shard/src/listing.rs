@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::{CallError, Handle};
 
 /// How often an item of raw keys is looked at while somebody waits for its end.
-const ITEM_LOOK_EVERY: Duration = Duration::from_millis(500);
+const ITEM_POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// How long anybody waits for that.
 const ITEM_WAIT_MAX: Duration = Duration::from_secs(300);
 
@@ -87,7 +87,7 @@ impl Handle {
 
     /// Whether it is worth asking the engine for external jobs.
     pub(crate) fn may_have_external_jobs(&self) -> bool {
-        self.shared.numbers.gauges.external_job_namespaces.get() > 0
+        self.shared.metrics.gauges.external_job_namespaces.get() > 0
     }
 
     /// The engine looks at a bounded number at a time, so it is asked until the page is full or nothing is left.
@@ -203,7 +203,7 @@ impl Handle {
         }
         let _place = self.shared.admission.enter_waiting()?;
         while found.as_ref().is_some_and(is_live_item) && Instant::now() < until {
-            sleep_until(until.min(Instant::now() + ITEM_LOOK_EVERY)).await;
+            sleep_until(until.min(Instant::now() + ITEM_POLL_INTERVAL)).await;
             found = self.job(namespace, id).await?;
         }
         Ok(found)

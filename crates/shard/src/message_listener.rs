@@ -21,7 +21,7 @@ impl MessageListener {
     }
 
     /// Tells the messages of a turn. The lock is not held meanwhile.
-    pub(crate) fn tell(&self, messages: &[(Namespace, QlessMessage)]) {
+    pub(crate) fn notify(&self, messages: &[(Namespace, QlessMessage)]) {
         let place = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
         let listener = place.clone();
         drop(place);

@@ -11,10 +11,10 @@ use ganger_types::{
     Change, Event, Happening, JobKey, JobRecord, JobState, Namespace, Queue, QueueCounts, What,
 };
 
-use crate::runs::{RunNumbers, Runs, Series};
+use crate::runs::{RunMetrics, RunMetricsTable, Series};
 
 /// How long each job waited that a turn leased.
-pub(crate) type Waits = HashMap<JobKey, Duration>;
+pub(crate) type WaitTimes = HashMap<JobKey, Duration>;
 
 /// Counters and gauges of a shard at one moment. Histograms: upper bounds in seconds (or items), counts, sum.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -22,7 +22,7 @@ pub struct MetricsSnapshot {
     /// Queues with live jobs: namespace, queue, counts by state, age of the oldest ready job in seconds.
     pub queues: Vec<(Namespace, Queue, QueueCounts, f64)>,
     /// What became of runs, by queue and kind, in the order of their names; the last stands for all others.
-    pub runs: Vec<RunNumbers>,
+    pub runs: Vec<RunMetrics>,
     /// One commit of the store.
     pub commit_seconds: Histogram,
     /// Commands in one commit.
@@ -48,9 +48,9 @@ pub struct Histogram {
 
 /// A number that threads share. Relaxed: each stands for itself.
 #[derive(Debug, Default)]
-pub struct Number(AtomicU64);
+pub struct MetricValue(AtomicU64);
 
-impl Number {
+impl MetricValue {
     /// Adds one to the number.
     pub fn inc(&self) {
         self.add(1);
@@ -82,12 +82,12 @@ pub(crate) fn count(len: usize) -> u64 {
     u64::try_from(len).unwrap_or(u64::MAX)
 }
 
-macro_rules! numbers {
+macro_rules! metrics {
     ($(#[$doc:meta])* $type:ident { $($(#[$field_doc:meta])* $name:ident,)* }) => {
         $(#[$doc])*
         #[derive(Debug, Default)]
         pub struct $type {
-            $($(#[$field_doc])* pub $name: Number,)*
+            $($(#[$field_doc])* pub $name: MetricValue,)*
         }
 
         impl $type {
@@ -99,7 +99,7 @@ macro_rules! numbers {
     };
 }
 
-numbers! {
+metrics! {
     /// What has happened since the start.
     Counters {
         /// Commands that the engine applied.
@@ -161,7 +161,7 @@ numbers! {
     }
 }
 
-numbers! {
+metrics! {
     /// Values that describe the current state.
     Gauges {
         /// Commands admitted and not yet answered.
@@ -246,8 +246,8 @@ const SIZE_BOUNDS: &[u64] = &[
 pub struct Distribution {
     bounds: &'static [u64],
     units_per_one: u64,
-    counts: Vec<Number>,
-    sum: Number,
+    counts: Vec<MetricValue>,
+    sum: MetricValue,
 }
 
 impl Default for Distribution {
@@ -259,12 +259,12 @@ impl Default for Distribution {
 
 impl Distribution {
     fn new(bounds: &'static [u64], units_per_one: u64) -> Self {
-        let counts = (0..=bounds.len()).map(|_| Number::default()).collect();
+        let counts = (0..=bounds.len()).map(|_| MetricValue::default()).collect();
         Self {
             bounds,
             units_per_one,
             counts,
-            sum: Number::default(),
+            sum: MetricValue::default(),
         }
     }
 
@@ -309,22 +309,22 @@ impl Distribution {
 
 /// All numbers of a shard, shared by its threads.
 #[derive(Debug)]
-pub struct Numbers {
+pub struct ShardMetrics {
     /// Counters of what happened since the start.
     pub counters: Counters,
     /// Gauges of the current state.
     pub gauges: Gauges,
     /// Runs by queue and kind. One thread counts; the lock is for those that read.
-    runs: Mutex<Runs>,
+    runs: Mutex<RunMetricsTable>,
     /// One commit of the store.
     pub commit: Distribution,
     /// Commands in one commit.
     pub batch: Distribution,
     /// Slots that waiting requests ask for.
-    pub slots_waiting: Number,
+    pub slots_waiting: MetricValue,
 }
 
-impl Default for Numbers {
+impl Default for ShardMetrics {
     fn default() -> Self {
         Self {
             counters: Counters::default(),
@@ -332,12 +332,12 @@ impl Default for Numbers {
             runs: Mutex::default(),
             commit: Distribution::default(),
             batch: Distribution::new(SIZE_BOUNDS, 1),
-            slots_waiting: Number::default(),
+            slots_waiting: MetricValue::default(),
         }
     }
 }
 
-impl Numbers {
+impl ShardMetrics {
     /// Everything as of now, with the queues as last counted.
     pub fn snapshot(&self, queues: Vec<(Namespace, Queue, QueueCounts, f64)>) -> MetricsSnapshot {
         let busy = queues.iter().map(|(_, _, counts, _)| counts.running).sum();
@@ -352,19 +352,19 @@ impl Numbers {
         }
     }
 
-    fn runs(&self) -> MutexGuard<'_, Runs> {
+    fn runs(&self) -> MutexGuard<'_, RunMetricsTable> {
         // Numbers that somebody stopped counting halfway are still numbers.
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Counts a durable turn of so many commands. Gives how long the jobs that it leased had waited.
-    pub(crate) fn observe_turn(&self, commands: usize, changes: &[Change]) -> Waits {
+    pub(crate) fn observe_turn(&self, commands: usize, changes: &[Change]) -> WaitTimes {
         self.counters.commits_total.inc();
         self.batch.observe(count(commands));
         self.gauges.last_commit_changes.set(count(changes.len()));
         // Jobs whose lease ended in this turn: the next row of such a job tells how.
         let mut ended = BTreeSet::new();
-        let mut waits = Waits::new();
+        let mut waits = WaitTimes::new();
         for change in changes {
             match change {
                 // A lease that ends its own length after its grant has not been renewed: it is new.
@@ -409,7 +409,7 @@ impl Numbers {
     }
 
     /// Counts the events of a durable turn.
-    pub(crate) fn observe_events(&self, events: &[Event], mut waits: Waits) {
+    pub(crate) fn observe_events(&self, events: &[Event], mut waits: WaitTimes) {
         let counters = &self.counters;
         counters.events_total.add_len(events.len());
         for event in events {
@@ -478,9 +478,9 @@ mod tests {
 
     #[test]
     fn every_number_has_its_name() {
-        let numbers = Numbers::default();
-        numbers.counters.commits_total.add(3);
-        let shown = numbers.snapshot(Vec::new());
+        let metrics = ShardMetrics::default();
+        metrics.counters.commits_total.add(3);
+        let shown = metrics.snapshot(Vec::new());
         assert!(shown.counters.contains(&("commits_total", 3)));
         assert!(
             shown

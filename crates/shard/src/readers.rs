@@ -10,23 +10,23 @@ use ganger_types::ShardId;
 use tokio::sync::oneshot;
 
 use crate::CallError;
-use crate::metrics::{Numbers, count};
+use crate::metrics::{ShardMetrics, count};
 
 /// What a reading thread does.
-pub(crate) type Task = Box<dyn FnOnce(&mut dyn Reader) + Send>;
+pub(crate) type ReadTask = Box<dyn FnOnce(&mut dyn Reader) + Send>;
 
 /// Reads that wait, bounded, and the threads that do them.
 pub(crate) struct ReadPool {
     shard: ShardId,
     tasks_max: usize,
-    numbers: Arc<Numbers>,
-    tasks: Mutex<Tasks>,
+    metrics: Arc<ShardMetrics>,
+    tasks: Mutex<TaskQueue>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Tasks {
-    waiting: VecDeque<Task>,
+struct TaskQueue {
+    waiting: VecDeque<ReadTask>,
     is_closed: bool,
 }
 
@@ -35,13 +35,13 @@ impl ReadPool {
     pub(crate) fn start<R: Reader>(
         shard: &ShardId,
         tasks_max: usize,
-        numbers: Arc<Numbers>,
+        metrics: Arc<ShardMetrics>,
         readers: Vec<R>,
     ) -> std::io::Result<(Arc<Self>, Vec<JoinHandle<()>>)> {
         let pool = Arc::new(Self {
             shard: shard.clone(),
             tasks_max,
-            numbers,
+            metrics,
             tasks: Mutex::default(),
             changed: Condvar::new(),
         });
@@ -54,7 +54,7 @@ impl ReadPool {
         Ok((pool, threads))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Tasks> {
+    fn lock(&self) -> MutexGuard<'_, TaskQueue> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -64,11 +64,11 @@ impl ReadPool {
         }
     }
 
-    fn next(&self) -> Option<Task> {
+    fn next(&self) -> Option<ReadTask> {
         let mut tasks = self.lock();
         loop {
             if let Some(task) = tasks.waiting.pop_front() {
-                self.numbers
+                self.metrics
                     .gauges
                     .waiting_reads
                     .set(count(tasks.waiting.len()));
@@ -111,7 +111,7 @@ impl ReadPool {
     }
 
     /// Has one of the threads do a task.
-    pub(crate) fn push(&self, task: Task) -> Result<(), CallError> {
+    pub(crate) fn push(&self, task: ReadTask) -> Result<(), CallError> {
         let mut tasks = self.lock();
         if tasks.is_closed {
             return Err(CallError::unavailable(
@@ -120,7 +120,7 @@ impl ReadPool {
             ));
         }
         if tasks.waiting.len() >= self.tasks_max {
-            self.numbers.counters.overloaded_total.inc();
+            self.metrics.counters.overloaded_total.inc();
             return Err(CallError::Overloaded {
                 shard: self.shard.clone(),
                 waiting: tasks.waiting.len(),
@@ -129,7 +129,7 @@ impl ReadPool {
             });
         }
         tasks.waiting.push_back(task);
-        self.numbers
+        self.metrics
             .gauges
             .waiting_reads
             .set(count(tasks.waiting.len()));

@@ -9,11 +9,11 @@ use std::time::Duration;
 use ganger_types::limits::RUN_SERIES_MAX;
 use ganger_types::{Kind, Namespace, Queue};
 
-use crate::metrics::{Distribution, Histogram, Number};
+use crate::metrics::{Distribution, Histogram, MetricValue};
 
 /// The runs of one kind in one queue since the start.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct RunNumbers {
+pub struct RunMetrics {
     /// Namespace, queue and kind; `None`: of all that have no numbers of their own.
     pub of: Option<(Namespace, Queue, Kind)>,
     /// Number of jobs that succeeded.
@@ -31,9 +31,9 @@ pub struct RunNumbers {
 /// The live numbers of one kind in one queue.
 #[derive(Debug, Default)]
 pub(crate) struct Series {
-    pub(crate) jobs_succeeded: Number,
-    pub(crate) jobs_failed: Number,
-    pub(crate) attempts_failed: Number,
+    pub(crate) jobs_succeeded: MetricValue,
+    pub(crate) jobs_failed: MetricValue,
+    pub(crate) attempts_failed: MetricValue,
     wait: Distribution,
     run: Distribution,
 }
@@ -47,8 +47,8 @@ impl Series {
         self.run.observe_time(time);
     }
 
-    fn shown(&self, of: Option<(Namespace, Queue, Kind)>) -> RunNumbers {
-        RunNumbers {
+    fn shown(&self, of: Option<(Namespace, Queue, Kind)>) -> RunMetrics {
+        RunMetrics {
             of,
             jobs_succeeded: self.jobs_succeeded.get(),
             jobs_failed: self.jobs_failed.get(),
@@ -61,14 +61,14 @@ impl Series {
 
 /// The numbers of all kinds in all queues.
 #[derive(Debug, Default)]
-pub(crate) struct Runs {
+pub(crate) struct RunMetricsTable {
     // Nested, so that finding one clones no name.
     series: HashMap<Namespace, HashMap<Queue, HashMap<Kind, Series>>>,
     count: usize,
     other: Series,
 }
 
-impl Runs {
+impl RunMetricsTable {
     /// Where runs of this kind in this queue are counted.
     pub(crate) fn of(&mut self, namespace: &Namespace, queue: &Queue, kind: &Kind) -> &Series {
         let is_known = self.find(namespace, queue, kind).is_some();
@@ -91,7 +91,7 @@ impl Runs {
     }
 
     /// All numbers, in the order of the names; those that stand for the rest last.
-    pub(crate) fn snapshot(&self) -> Vec<RunNumbers> {
+    pub(crate) fn snapshot(&self) -> Vec<RunMetrics> {
         let mut all = Vec::with_capacity(self.count + 1);
         for (namespace, queues) in &self.series {
             for (queue, kinds) in queues {
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn ten_thousand_kinds_have_a_bounded_number_of_series() {
-        let mut runs = Runs::default();
+        let mut runs = RunMetricsTable::default();
         let (namespace, queue) = (Namespace::default(), Queue::default());
         for _ in 0..2 {
             for number in 0..10_000 {
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn the_same_kind_in_another_queue_or_namespace_is_another() {
-        let mut runs = Runs::default();
+        let mut runs = RunMetricsTable::default();
         let kind = Kind::from_static("k");
         let places = [("a", "x"), ("a", "y"), ("b", "x")];
         for (namespace, queue) in places {

@@ -95,7 +95,7 @@ impl Default for Settings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StopCause {
     /// It was asked to.
-    Asked,
+    Requested,
     /// Another process owns the store now: this one must not write again.
     Fenced {
         /// Cause as text for people.
@@ -109,7 +109,7 @@ pub enum StopCause {
         is_damaged: bool,
     },
     /// A rule of the engine did not hold: it ended before anything was written.
-    Broken {
+    InvariantBroken {
         /// Cause as text for people.
         reason: String,
     },
@@ -118,17 +118,17 @@ pub enum StopCause {
 impl fmt::Display for StopCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Asked => f.write_str("the server is stopping"),
-            Self::Fenced { reason } | Self::StoreLost { reason, .. } | Self::Broken { reason } => {
-                f.write_str(reason)
-            }
+            Self::Requested => f.write_str("the server is stopping"),
+            Self::Fenced { reason }
+            | Self::StoreLost { reason, .. }
+            | Self::InvariantBroken { reason } => f.write_str(reason),
         }
     }
 }
 
 /// A place in the commit pipeline at which a test may stop the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Point {
+pub enum PipelinePoint {
     /// A turn is about to be given to the store.
     BeforeCommit,
     /// The store has said that the turn is durable; nobody has heard of it.
@@ -143,7 +143,7 @@ pub enum Point {
     AfterLoad,
 }
 
-impl Point {
+impl PipelinePoint {
     /// Its name, for switches.
     pub fn name(self) -> &'static str {
         match self {
@@ -158,7 +158,7 @@ impl Point {
 }
 
 type OnStopped = Arc<dyn Fn(&StopCause) + Send + Sync>;
-type AtPoint = Arc<dyn Fn(Point) + Send + Sync>;
+type AtPoint = Arc<dyn Fn(PipelinePoint) + Send + Sync>;
 
 /// What the host of a shard wants to be told; called on the shard's own threads.
 #[derive(Clone, Default)]
@@ -170,7 +170,7 @@ pub struct Hooks {
 }
 
 impl Hooks {
-    pub(crate) fn reach(&self, point: Point) {
+    pub(crate) fn reach(&self, point: PipelinePoint) {
         if let Some(hook) = &self.at_point {
             hook(point);
         }

@@ -15,13 +15,13 @@ use crate::admission::AdmissionControl;
 use crate::clock::{Clock, TimeLine};
 use crate::commit_executor::CommitExecutor;
 use crate::core::{Core, Output, Seeds, StoreExecutor, StoreReport, StoreTask};
-use crate::events::Hub;
+use crate::events::EventHub;
 use crate::handle::{Handle, Shared};
 use crate::message_listener::MessageListener;
-use crate::metrics::Numbers;
+use crate::metrics::ShardMetrics;
 use crate::readers::ReadPool;
-use crate::ticket::{Channel, Message, QueueSnapshot};
-use crate::{Health, Hooks, Point, Settings, StopCause};
+use crate::ticket::{QueueSnapshot, ReplyChannel, ThreadMessage};
+use crate::{Health, Hooks, PipelinePoint, Settings, StopCause};
 
 /// Entry point that starts shards.
 pub struct Shard;
@@ -58,7 +58,7 @@ fn spawn<S: Store>(
     clock: Arc<dyn Clock>,
     hooks: Hooks,
 ) -> std::io::Result<Handle> {
-    let numbers = Arc::new(Numbers::default());
+    let metrics = Arc::new(ShardMetrics::default());
     let (inbox, messages) = channel();
     let (health_out, health) = watch::channel(Health::Starting { jobs: 0 });
     let (over_out, is_over) = watch::channel(false);
@@ -67,25 +67,25 @@ fn spawn<S: Store>(
     let (reads, mut threads) = ReadPool::start(
         &settings.shard,
         settings.reads_max,
-        Arc::clone(&numbers),
+        Arc::clone(&metrics),
         readers,
     )?;
-    let hub = Hub::new(
+    let hub = EventHub::new(
         settings.shard.clone(),
         settings.events_kept,
         settings.subscriptions_max,
         opened.meta.next_event,
-        Arc::clone(&numbers),
+        Arc::clone(&metrics),
     );
     let (store_tasks, ordered) = channel();
     let (reports_out, reports) = channel();
-    let executor = StoreExecutor::new(store, Arc::clone(&numbers), hooks.clone());
-    let desk = CommitExecutor::new(executor, Arc::clone(&clock), Arc::clone(&numbers));
-    let committer = Committer {
-        desk: desk.clone(),
+    let executor = StoreExecutor::new(store, Arc::clone(&metrics), hooks.clone());
+    let executor = CommitExecutor::new(executor, Arc::clone(&clock), Arc::clone(&metrics));
+    let committer = StoreThread {
+        executor: executor.clone(),
         ordered,
         reports: reports_out,
-        wake: Wake(inbox.clone()),
+        wake: WakeOnDrop(inbox.clone()),
     };
     let thread = std::thread::Builder::new().name(format!("store-{}", settings.shard));
     threads.push(thread.spawn(move || committer.run())?);
@@ -97,10 +97,10 @@ fn spawn<S: Store>(
         shared: Arc::new(Shared {
             id: settings.shard.clone(),
             inbox: inbox.clone(),
-            admission: AdmissionControl::new(&settings, Arc::clone(&numbers)),
+            admission: AdmissionControl::new(&settings, Arc::clone(&metrics)),
             hub: Arc::clone(&hub),
             reads: Arc::clone(&reads),
-            numbers: Arc::clone(&numbers),
+            metrics: Arc::clone(&metrics),
             clock: Arc::clone(&clock),
             health,
             is_over,
@@ -112,17 +112,17 @@ fn spawn<S: Store>(
     };
     let batch_max = settings.turn_commands_max;
     let moved = inbox.clone();
-    clock.on_move(Arc::new(move || drop(moved.send(Message::Look))));
-    let host = Host {
-        core: Core::new(settings, numbers, opened, now, system_seeds()),
+    clock.on_move(Arc::new(move || drop(moved.send(ThreadMessage::Look))));
+    let host = ShardThread {
+        core: Core::new(settings, metrics, opened, now, system_seeds()),
         line,
         clock,
         messages,
         store_tasks: Some(store_tasks),
         reports,
         unreported: 0,
-        desk: Some(desk),
-        finds: channel(),
+        executor: Some(executor),
+        expired_lookups: channel(),
         wake: inbox,
         ending: StopGuard {
             hub,
@@ -151,29 +151,30 @@ fn system_seeds() -> Seeds {
 }
 
 /// State of the thread that carries out the store's tasks.
-struct Committer<S: Store> {
-    desk: CommitExecutor<S>,
+struct StoreThread<S: Store> {
+    executor: CommitExecutor<S>,
     ordered: Receiver<StoreTask>,
     /// One report for each task; empty for a turn that was dropped.
     reports: Sender<Option<StoreReport<S::Reader>>>,
     /// The last field: it is dropped when the shard can see that no report will come any more.
-    wake: Wake,
+    wake: WakeOnDrop,
 }
 
 /// Wakes the shard thread, and does so too when the store thread ends, even by a panic.
-struct Wake(Sender<Message>);
+struct WakeOnDrop(Sender<ThreadMessage>);
 
-impl Drop for Wake {
+impl Drop for WakeOnDrop {
     fn drop(&mut self) {
-        drop(self.0.send(Message::Look));
+        drop(self.0.send(ThreadMessage::Look));
     }
 }
 
-impl<S: Store> Committer<S> {
+impl<S: Store> StoreThread<S> {
     fn run(self) {
         while let Ok(order) = self.ordered.recv() {
-            let report = self.desk.execute(order);
-            if self.reports.send(report).is_err() || self.wake.0.send(Message::Look).is_err() {
+            let report = self.executor.execute(order);
+            if self.reports.send(report).is_err() || self.wake.0.send(ThreadMessage::Look).is_err()
+            {
                 return;
             }
         }
@@ -188,40 +189,40 @@ const DIRECT_CHANGES_MAX: usize = 64;
 type ChannelEnds<M> = (Sender<M>, Receiver<M>);
 
 /// State of the thread that runs the core.
-struct Host<S: Store> {
-    core: Core<S::Reader, Channel>,
+struct ShardThread<S: Store> {
+    core: Core<S::Reader, ReplyChannel>,
     line: TimeLine,
     clock: Arc<dyn Clock>,
-    messages: Receiver<Message>,
+    messages: Receiver<ThreadMessage>,
     store_tasks: Option<Sender<StoreTask>>,
     reports: Receiver<Option<StoreReport<S::Reader>>>,
     /// Orders given to the store thread whose reports have not come.
     unreported: usize,
     /// For small commits; `None` at the end.
-    desk: Option<CommitExecutor<S>>,
+    executor: Option<CommitExecutor<S>>,
     /// What the reading threads found, apart from the store's reports, so that the end of the store
     /// thread still shows.
-    finds: ChannelEnds<StoreReport<S::Reader>>,
-    wake: Sender<Message>,
+    expired_lookups: ChannelEnds<StoreReport<S::Reader>>,
+    wake: Sender<ThreadMessage>,
     ending: StopGuard,
     batch_max: usize,
 }
 
-impl<S: Store> Host<S> {
+impl<S: Store> ShardThread<S> {
     fn run(mut self) {
         loop {
             let now = self.line.now(&*self.clock);
             if self.take_reports(now) {
                 // First the store gets its next turn, then the answers go out, then work goes on.
-                self.give_orders();
+                self.submit_tasks();
                 self.send_outputs();
             }
             self.core.run(now);
             // What was only read goes out before the writes that came with it are flushed.
             self.send_outputs();
-            self.give_orders();
+            self.submit_tasks();
             self.send_outputs();
-            self.ending.tell_health(self.core.health());
+            self.ending.publish_health(self.core.health());
             if let Some(cause) = self.core.stopped() {
                 let cause = cause.clone();
                 return self.finish(&cause);
@@ -233,7 +234,7 @@ impl<S: Store> Host<S> {
     /// Whether there were any.
     fn take_reports(&mut self, now: Now) -> bool {
         let mut were_any = false;
-        while let Ok(report) = self.finds.1.try_recv() {
+        while let Ok(report) = self.expired_lookups.1.try_recv() {
             self.core.report(report, now);
         }
         loop {
@@ -254,7 +255,7 @@ impl<S: Store> Host<S> {
     }
 
     /// Gives the store its orders, and those that come of what was carried out here.
-    fn give_orders(&mut self) {
+    fn submit_tasks(&mut self) {
         loop {
             let store_tasks = self.core.take_store_tasks();
             if store_tasks.is_empty() {
@@ -292,8 +293,8 @@ impl<S: Store> Host<S> {
 
     /// Carries a small commit out at once.
     fn commit_here(&mut self, commit: Arc<Commit>) {
-        let desk = self.desk.as_ref();
-        let report = desk.and_then(|desk| desk.execute(StoreTask::Commit(commit)));
+        let executor = self.executor.as_ref();
+        let report = executor.and_then(|executor| executor.execute(StoreTask::Commit(commit)));
         if let Some(report) = report {
             let now = self.line.now(&*self.clock);
             self.core.report(report, now);
@@ -302,15 +303,18 @@ impl<S: Store> Host<S> {
 
     /// Looks for finished jobs on a reading thread. If those have too much to do, a later look will.
     fn find(&mut self, round: u64, query: ExpiredJobsQuery, limit: usize) {
-        let (finds, wake) = (self.finds.0.clone(), self.wake.clone());
+        let (expired_lookups, wake) = (self.expired_lookups.0.clone(), self.wake.clone());
         let task = self.ending.reads.push(Box::new(move |reader| {
             let jobs = reader.expired_jobs(&query, limit);
-            if finds.send(StoreReport::Found { round, jobs }).is_ok() {
-                drop(wake.send(Message::Look));
+            if expired_lookups
+                .send(StoreReport::Found { round, jobs })
+                .is_ok()
+            {
+                drop(wake.send(ThreadMessage::Look));
             }
         }));
         if task.is_err() {
-            drop(self.finds.0.send(StoreReport::Found {
+            drop(self.expired_lookups.0.send(StoreReport::Found {
                 round,
                 jobs: Ok(Vec::new()),
             }));
@@ -323,40 +327,42 @@ impl<S: Store> Host<S> {
             return;
         }
         // A client that has an answer knows that the shard works, and may ask for its health next.
-        self.ending.tell_health(self.core.health());
-        self.ending.hooks.reach(Point::BeforeRelease);
+        self.ending.publish_health(self.core.health());
+        self.ending.hooks.reach(PipelinePoint::BeforeRelease);
         for output in outputs {
             match output {
                 Output::Answer(channel, answer) => channel.send(answer),
                 Output::Events(events) => self.ending.hub.publish(events),
-                Output::Messages(messages) => self.ending.listener.tell(&messages),
+                Output::Messages(messages) => self.ending.listener.notify(&messages),
                 Output::Outbox => self.ending.outbox.send_modify(|times| *times += 1),
             }
         }
-        self.ending.hooks.reach(Point::AfterRelease);
+        self.ending.hooks.reach(PipelinePoint::AfterRelease);
     }
 
     /// Waits for the next message, no longer than the core may sleep, and takes all that wait.
     fn take_messages(&mut self, now: Now) {
         let first = match self.core.sleep_for(now) {
             Some(Duration::ZERO) => self.messages.try_recv().ok(),
-            wanted => match wanted
-                .map_or(Some(Duration::MAX), |wanted| self.clock.sleep_for(wanted))
-            {
-                None | Some(Duration::MAX) => Some(self.messages.recv().unwrap_or(Message::Stop)),
-                Some(timeout) => match self.messages.recv_timeout(timeout) {
-                    Ok(message) => Some(message),
-                    Err(RecvTimeoutError::Timeout) => None,
-                    Err(RecvTimeoutError::Disconnected) => Some(Message::Stop),
-                },
-            },
+            wanted => {
+                match wanted.map_or(Some(Duration::MAX), |wanted| self.clock.sleep_for(wanted)) {
+                    None | Some(Duration::MAX) => {
+                        Some(self.messages.recv().unwrap_or(ThreadMessage::Stop))
+                    }
+                    Some(timeout) => match self.messages.recv_timeout(timeout) {
+                        Ok(message) => Some(message),
+                        Err(RecvTimeoutError::Timeout) => None,
+                        Err(RecvTimeoutError::Disconnected) => Some(ThreadMessage::Stop),
+                    },
+                }
+            }
         };
         let rest = std::iter::from_fn(|| self.messages.try_recv().ok());
         for message in first.into_iter().chain(rest.take(self.batch_max)) {
             match message {
-                Message::Request(request) => self.core.push(request),
-                Message::Look => {}
-                Message::Stop => self.core.stop(),
+                ThreadMessage::Request(request) => self.core.push(request),
+                ThreadMessage::Look => {}
+                ThreadMessage::Stop => self.core.stop(),
             }
         }
     }
@@ -364,14 +370,14 @@ impl<S: Store> Host<S> {
     /// What still waits in the channel is refused, then the threads end and the store is closed.
     fn finish(mut self, cause: &StopCause) {
         while let Ok(message) = self.messages.try_recv() {
-            if let Message::Request(request) = message {
+            if let ThreadMessage::Request(request) = message {
                 self.core.push(request);
             }
         }
         self.core.run(self.line.now(&*self.clock));
         self.send_outputs();
         self.store_tasks = None;
-        self.desk = None;
+        self.executor = None;
         drop(self.core);
         drop(self.messages);
         self.ending.end(cause);
@@ -380,7 +386,7 @@ impl<S: Store> Host<S> {
 
 /// The end of a shard, whichever way it comes: also if its thread panics.
 struct StopGuard {
-    hub: Arc<Hub>,
+    hub: Arc<EventHub>,
     reads: Arc<ReadPool>,
     threads: Vec<JoinHandle<()>>,
     health: watch::Sender<Health>,
@@ -391,7 +397,7 @@ struct StopGuard {
 }
 
 impl StopGuard {
-    fn tell_health(&self, health: Health) {
+    fn publish_health(&self, health: Health) {
         let is_same =
             std::mem::discriminant(&*self.health.borrow()) == std::mem::discriminant(&health);
         if !is_same {
@@ -401,7 +407,7 @@ impl StopGuard {
 
     fn end(&mut self, cause: &StopCause) {
         let reason = cause.to_string();
-        self.tell_health(Health::Stopped {
+        self.publish_health(Health::Stopped {
             reason: reason.clone(),
         });
         self.hub.close(reason);
@@ -421,7 +427,7 @@ impl Drop for StopGuard {
         if std::thread::panicking() {
             let reason = "a rule of the engine was broken; see the log".to_owned();
             self.threads.clear();
-            self.end(&StopCause::Broken { reason });
+            self.end(&StopCause::InvariantBroken { reason });
         }
     }
 }

@@ -13,9 +13,9 @@ use crate::core::{CallReply, QueueGauge, Request, Ticket, UndeliveredElement, Wa
 use crate::{CallError, Delivery};
 
 /// What reaches the shard thread.
-pub(crate) enum Message {
+pub(crate) enum ThreadMessage {
     /// A request from a caller.
-    Request(Request<Channel>),
+    Request(Request<ReplyChannel>),
     /// The store has reported, or the clock was moved: look.
     Look,
     /// The shard is asked to stop.
@@ -32,13 +32,13 @@ pub(crate) struct QueueSnapshot {
 }
 
 /// Which lease request grants belong to, so that they can be given back.
-pub(crate) struct Origin {
-    pub(crate) home: Sender<Message>,
+pub(crate) struct LeaseOrigin {
+    pub(crate) home: Sender<ThreadMessage>,
     pub(crate) waiter: WaiterId,
     pub(crate) request: Option<(Namespace, RequestId)>,
 }
 
-impl Origin {
+impl LeaseOrigin {
     fn give_back<'a>(&self, grants: impl Iterator<Item = &'a Grant>) {
         let held: Vec<_> = grants
             .map(|grant| Held {
@@ -52,7 +52,7 @@ impl Origin {
         }
         let (request, waiter) = (self.request.clone(), self.waiter);
         // If the shard has ended, the leases run out after the next start.
-        drop(self.home.send(Message::Request(Request::Undelivered {
+        drop(self.home.send(ThreadMessage::Request(Request::Undelivered {
             held,
             request,
             waiter,
@@ -62,7 +62,7 @@ impl Origin {
 
 /// What an element was asked for, so that it can be put back.
 pub(crate) struct PopOrigin {
-    pub(crate) home: Sender<Message>,
+    pub(crate) home: Sender<ThreadMessage>,
     pub(crate) wait: KeyWait,
 }
 
@@ -89,7 +89,7 @@ impl Drop for UndeliveredPop {
         drop(
             self.origin
                 .home
-                .send(Message::Request(Request::ReturnElement(unpopped))),
+                .send(ThreadMessage::Request(Request::ReturnElement(unpopped))),
         );
     }
 }
@@ -97,7 +97,7 @@ impl Drop for UndeliveredPop {
 /// Jobs on their way to their caller. Dropped before they are taken out, they are given back.
 pub(crate) struct UndeliveredJobs {
     deliveries: Vec<Delivery>,
-    origin: Origin,
+    origin: LeaseOrigin,
 }
 
 impl UndeliveredJobs {
@@ -115,13 +115,13 @@ impl Drop for UndeliveredJobs {
 
 /// Where an answer goes. The permit is given back before the answer is sent, so that a caller that has an
 /// answer finds room for the next request.
-pub(crate) enum Channel {
+pub(crate) enum ReplyChannel {
     /// One reply. With an origin it is a lease, whose grants are given back if nobody is there.
-    Call(Answer<Reply>, Permit, Option<Origin>),
+    Call(Answer<Reply>, Permit, Option<LeaseOrigin>),
     /// One reply for each of several commands.
     CallAll(Answer<Vec<Result<Reply, CallError>>>, Permit),
     /// Jobs that were leased, given back if nobody is there.
-    Lease(Answer<UndeliveredJobs>, Permit, Origin),
+    Lease(Answer<UndeliveredJobs>, Permit, LeaseOrigin),
     /// A job that has ended.
     End(Answer<Option<StoredJob>>, Permit),
     /// An element of a list, which is put back if nobody is there.
@@ -130,7 +130,7 @@ pub(crate) enum Channel {
     QueueSnapshot(Option<Answer<()>>, Arc<Mutex<QueueSnapshot>>),
 }
 
-impl Ticket for Channel {
+impl Ticket for ReplyChannel {
     fn is_gone(&self) -> bool {
         match self {
             Self::Call(answer, ..) => answer.is_closed(),
@@ -143,13 +143,13 @@ impl Ticket for Channel {
     }
 }
 
-impl Channel {
+impl ReplyChannel {
     /// Sends the answer. Nobody being there any more is no error.
     pub(crate) fn send(self, answer: Result<CallReply, CallError>) {
         match self {
             Self::Call(channel, permit, origin) => {
                 drop(permit);
-                let reply = answer.map(|given| match given {
+                let reply = answer.map(|last_submitted| match last_submitted {
                     CallReply::Reply(reply) => reply,
                     other => unreachable!("a call is answered with a reply, not {other:?}"),
                 });
@@ -161,31 +161,39 @@ impl Channel {
             }
             Self::CallAll(channel, permit) => {
                 drop(permit);
-                drop(channel.send(answer.map(|given| match given {
-                    CallReply::Replies(replies) => replies,
-                    other => unreachable!("calls are answered with replies, not {other:?}"),
-                })));
+                drop(
+                    channel.send(answer.map(|last_submitted| match last_submitted {
+                        CallReply::Replies(replies) => replies,
+                        other => unreachable!("calls are answered with replies, not {other:?}"),
+                    })),
+                );
             }
             Self::Lease(channel, permit, origin) => {
                 drop(permit);
-                drop(channel.send(answer.map(|given| match given {
-                    CallReply::Deliveries(deliveries) => UndeliveredJobs { deliveries, origin },
-                    other => unreachable!("a lease is answered with deliveries, not {other:?}"),
-                })));
+                drop(
+                    channel.send(answer.map(|last_submitted| match last_submitted {
+                        CallReply::Deliveries(deliveries) => UndeliveredJobs { deliveries, origin },
+                        other => unreachable!("a lease is answered with deliveries, not {other:?}"),
+                    })),
+                );
             }
             Self::End(channel, permit) => {
                 drop(permit);
-                drop(channel.send(answer.map(|given| match given {
-                    CallReply::Job(job) => job.map(|job| *job),
-                    other => unreachable!("a wait is answered with a job, not {other:?}"),
-                })));
+                drop(
+                    channel.send(answer.map(|last_submitted| match last_submitted {
+                        CallReply::Job(job) => job.map(|job| *job),
+                        other => unreachable!("a wait is answered with a job, not {other:?}"),
+                    })),
+                );
             }
             Self::Pop(channel, permit, origin) => {
                 drop(permit);
-                drop(channel.send(answer.map(|given| match given {
-                    CallReply::Popped(popped) => UndeliveredPop { popped, origin },
-                    other => unreachable!("a pop is answered with an element, not {other:?}"),
-                })));
+                drop(
+                    channel.send(answer.map(|last_submitted| match last_submitted {
+                        CallReply::Popped(popped) => UndeliveredPop { popped, origin },
+                        other => unreachable!("a pop is answered with an element, not {other:?}"),
+                    })),
+                );
             }
             Self::QueueSnapshot(channel, snapshot) => send_snapshot(channel, &snapshot, answer),
         }
@@ -199,8 +207,8 @@ fn send_snapshot(
 ) {
     let mut shared = snapshot.lock().unwrap_or_else(PoisonError::into_inner);
     shared.is_asked = false;
-    let done = answer.map(|given| {
-        if let CallReply::QueueSnapshot(queues) = given {
+    let done = answer.map(|last_submitted| {
+        if let CallReply::QueueSnapshot(queues) = last_submitted {
             shared.queues = queues;
         }
     });

@@ -1,7 +1,7 @@
 //! Jobs as shown.
 
 use ganger_proto::v1;
-use ganger_shard::{BulkDone, LogChunk, StoredJob};
+use ganger_shard::{BulkResult, LogChunk, StoredJob};
 use ganger_types::job::AttemptEnd;
 use ganger_types::{Due, HistoryEntry, InputRow, InputState, JobId, JobState, ShardId, What};
 
@@ -161,7 +161,7 @@ pub(crate) fn shards<'a>(shards: impl IntoIterator<Item = &'a ShardId>) -> Vec<S
 }
 
 /// What was done to the jobs that fulfil a filter, or would be.
-pub(crate) fn matched(shard: &ShardId, done: BulkDone) -> v1::Matched {
+pub(crate) fn matched(shard: &ShardId, done: BulkResult) -> v1::Matched {
     let names = |ids: &[JobId]| ids.iter().map(|id| global(shard, id)).collect();
     let by_state = done.by_state.into_iter();
     let by_queue = done.by_queue.into_iter();

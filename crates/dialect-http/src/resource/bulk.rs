@@ -8,7 +8,7 @@ use ganger_document::names::full_name;
 use ganger_document::names::show;
 use ganger_document::request::bulk::BulkIn;
 use ganger_document::time::Moment;
-use ganger_shard::{BulkAction, BulkDone};
+use ganger_shard::{BulkAction, BulkResult};
 use ganger_types::limits::BULK_JOBS_MAX;
 use ganger_types::query::JobQuery;
 use ganger_types::{JobId, ShardId};
@@ -141,8 +141,8 @@ async fn act(
     action: &BulkAction,
     ids: Vec<JobId>,
     is_dry: bool,
-) -> Result<BulkDone, Problem> {
-    let mut done = BulkDone::default();
+) -> Result<BulkResult, Problem> {
+    let mut done = BulkResult::default();
     if is_dry {
         for id in ids {
             match ask.shard().job(&ask.namespace, &id).await? {
@@ -161,7 +161,7 @@ async fn act(
     Ok(done)
 }
 
-pub(crate) fn changed(ask: &RequestContext, done: BulkDone) -> ChangedView {
+pub(crate) fn changed(ask: &RequestContext, done: BulkResult) -> ChangedView {
     ChangedView {
         changed: done.changed,
         skipped: done.skipped,
@@ -171,7 +171,7 @@ pub(crate) fn changed(ask: &RequestContext, done: BulkDone) -> ChangedView {
     }
 }
 
-fn would_change(ask: &RequestContext, action: &BulkAction, done: BulkDone) -> WouldChangeView {
+fn would_change(ask: &RequestContext, action: &BulkAction, done: BulkResult) -> WouldChangeView {
     let by_state = done.by_state.into_iter();
     let by_queue = done.by_queue.into_iter();
     WouldChangeView {

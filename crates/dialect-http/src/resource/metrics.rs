@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use ganger_document::names::show;
 use ganger_router::PeerState;
-use ganger_shard::{Histogram, MetricsSnapshot, RunNumbers};
+use ganger_shard::{Histogram, MetricsSnapshot, RunMetrics};
 use ganger_types::JobState;
 use ganger_types::reply::PeerView;
 use http::{HeaderValue, header};
@@ -15,8 +15,8 @@ use http::{HeaderValue, header};
 use crate::api::Api;
 
 type ReadHistogram = fn(&MetricsSnapshot) -> &Histogram;
-type ReadRuns = fn(&RunNumbers) -> u64;
-type ReadRunTimes = fn(&RunNumbers) -> &Histogram;
+type ReadRuns = fn(&RunMetrics) -> u64;
+type ReadRunTimes = fn(&RunMetrics) -> &Histogram;
 type ReadPeer = fn(&PeerView, &PeerState) -> u64;
 
 /// Numbers of runs, which have labels for queue and kind: name, what it says, where it is.
@@ -408,7 +408,7 @@ mod tests {
             "\u{85}\u{2028}\u{202e}".as_bytes(),
             b"other",
         ];
-        let runs = |of| RunNumbers {
+        let runs = |of| RunMetrics {
             of,
             jobs_failed: 3,
             run_seconds: Histogram {
@@ -416,7 +416,7 @@ mod tests {
                 sum: 7.0,
                 count: 4,
             },
-            ..RunNumbers::default()
+            ..RunMetrics::default()
         };
         let of_each = names.map(|name| {
             let queue = Queue::new(name).expect("short");

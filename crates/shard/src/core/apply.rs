@@ -11,7 +11,7 @@ use super::turn::Turn;
 use crate::CallError;
 
 /// Queues that a count for the metrics names; jobs of more are in none of its rows.
-const CENSUS_QUEUES_MAX: usize = 1_000;
+const SNAPSHOT_QUEUES_MAX: usize = 1_000;
 
 impl<R: Reader, T: Ticket> Core<R, T> {
     /// Fires what is due, in bounded slices, before anything else of this moment is applied.
@@ -133,21 +133,21 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         if !self.may_apply(&command) {
             return Err(self.full());
         }
-        self.numbers.counters.commands_total.inc();
+        self.metrics.counters.commands_total.inc();
         let moment = self.moment(now, &command, at)?;
         // What ends by the caller's time is found among the ended, so it is settled before the look.
         let (engine, turn) = self.engine_and_turn(now);
         engine.settle_callers_clock(moment, &command, &mut turn.effects);
-        let known = self.known(&command)?;
+        let known = self.prefetch(&command)?;
         let expected = self.expected;
         let (engine, turn) = self.engine_and_turn(now);
         turn.begin_command(expected);
         engine
             .apply(moment, command, &known, &mut turn.effects)
             .map_err(|rejection| {
-                self.numbers.counters.rejected_total.inc();
+                self.metrics.counters.rejected_total.inc();
                 if matches!(rejection, Rejection::LeaseLost { .. }) {
-                    self.numbers.counters.stale_reports_total.inc();
+                    self.metrics.counters.stale_reports_total.inc();
                 }
                 CallError::Rejected(rejection)
             })
@@ -177,7 +177,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
     }
 
-    /// Counts of the queues that have live jobs, of every namespace, the first [`CENSUS_QUEUES_MAX`] of them.
+    /// Counts of the queues that have live jobs, of every namespace, the first [`SNAPSHOT_QUEUES_MAX`] of them.
     fn snapshot(&mut self, now: Now) -> Vec<QueueGauge> {
         let mut ask = |query| self.apply(now, Command::Query(Box::new(query)), None);
         let mut namespaces = vec![Namespace::default()];
@@ -198,7 +198,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
                 let is_last = queues.len() < PAGE_QUEUES_MAX;
                 after = queues.last().map(|view| view.queue.clone());
                 for view in queues.into_iter().filter(|view| view.counts.live() > 0) {
-                    if snapshot.len() >= CENSUS_QUEUES_MAX {
+                    if snapshot.len() >= SNAPSHOT_QUEUES_MAX {
                         left_out += 1;
                         continue;
                     }
@@ -210,7 +210,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
                 }
             }
         }
-        self.numbers.gauges.queues_left_out.set(left_out);
+        self.metrics.gauges.queues_left_out.set(left_out);
         snapshot
     }
 }

@@ -10,7 +10,7 @@ use ganger_types::{Bytes, Change, InputRow, InputState, JobKey};
 
 /// Hashes alike in every run, so that runs can be repeated. Keys are the shard's own numbers, so
 /// nobody outside can choose them to collide.
-pub(super) type FixedMap<K, V> = HashMap<K, V, BuildHasherDefault<NumberHasher>>;
+pub(super) type DeterministicMap<K, V> = HashMap<K, V, BuildHasherDefault<NumberHasher>>;
 
 /// Spreads numbers over all bits with one multiplication.
 #[derive(Clone, Copy, Default)]
@@ -47,8 +47,8 @@ const COPIED_BYTES_MAX: usize = 4_096;
 #[derive(Default)]
 struct Generation {
     bytes: usize,
-    payloads: FixedMap<JobKey, Bytes>,
-    results: FixedMap<JobKey, Bytes>,
+    payloads: DeterministicMap<JobKey, Bytes>,
+    results: DeterministicMap<JobKey, Bytes>,
 }
 
 impl Generation {
@@ -70,13 +70,13 @@ fn cost(blob: &Bytes) -> usize {
 }
 
 /// The cache. It holds what is committed and nothing else.
-pub(super) struct Blobs {
+pub(super) struct BlobCache {
     half_bytes: usize,
     young: Generation,
     old: Generation,
 }
 
-impl Blobs {
+impl BlobCache {
     /// A cache of about `bytes`.
     pub(super) fn new(bytes: usize) -> Self {
         Self {
@@ -100,8 +100,8 @@ impl Blobs {
 
     /// Learns from a durable turn. Of results it keeps those that live jobs wait for, which the same turn
     /// tells.
-    pub(super) fn learn(&mut self, changes: &[Change]) {
-        let wanted = delivered(changes);
+    pub(super) fn apply_changes(&mut self, changes: &[Change]) {
+        let wanted = consumed_results(changes);
         for change in changes {
             match change {
                 Change::PutPayload { key, payload } => self.put_payload(*key, payload),
@@ -137,7 +137,7 @@ impl Blobs {
         self.take_payload(key);
         if self.make_room(cost(payload)) {
             self.young.bytes += cost(payload);
-            self.young.payloads.insert(key, kept(payload));
+            self.young.payloads.insert(key, compact(payload));
         }
     }
 
@@ -145,7 +145,7 @@ impl Blobs {
         self.forget_result(key);
         if self.make_room(cost(result)) {
             self.young.bytes += cost(result);
-            self.young.results.insert(key, kept(result));
+            self.young.results.insert(key, compact(result));
         }
     }
 
@@ -162,7 +162,7 @@ impl Blobs {
 }
 
 /// The blob as it is kept.
-fn kept(blob: &Bytes) -> Bytes {
+fn compact(blob: &Bytes) -> Bytes {
     if blob.len() <= COPIED_BYTES_MAX {
         Bytes::copy_from_slice(blob)
     } else {
@@ -171,7 +171,7 @@ fn kept(blob: &Bytes) -> Bytes {
 }
 
 /// The dependencies whose results this turn gave to live jobs.
-fn delivered(changes: &[Change]) -> BTreeSet<JobKey> {
+fn consumed_results(changes: &[Change]) -> BTreeSet<JobKey> {
     let dependency = |change: &Change| match change {
         Change::PutInput(InputRow {
             state: InputState::Delivered { dependency, .. },
@@ -195,9 +195,9 @@ mod tests {
 
     #[test]
     fn it_never_holds_more_than_it_may() {
-        let mut blobs = Blobs::new(10_000);
+        let mut blobs = BlobCache::new(10_000);
         for key in 0..1_000 {
-            blobs.learn(&[payload(key, 300)]);
+            blobs.apply_changes(&[payload(key, 300)]);
             assert!(blobs.bytes() <= 10_000);
         }
         assert!(blobs.take_payload(JobKey(999)).is_some());
@@ -207,8 +207,8 @@ mod tests {
 
     #[test]
     fn a_replaced_payload_replaces_the_old_one_also_across_generations() {
-        let mut blobs = Blobs::new(2_000);
-        blobs.learn(&[payload(1, 500), payload(2, 500), payload(1, 7)]);
+        let mut blobs = BlobCache::new(2_000);
+        blobs.apply_changes(&[payload(1, 500), payload(2, 500), payload(1, 7)]);
         assert_eq!(
             blobs.take_payload(JobKey(1)).map(|blob| blob.len()),
             Some(7)
@@ -223,16 +223,16 @@ mod tests {
 
     #[test]
     fn a_blob_larger_than_half_is_not_kept() {
-        let mut blobs = Blobs::new(1_000);
-        blobs.learn(&[payload(1, 450)]);
+        let mut blobs = BlobCache::new(1_000);
+        blobs.apply_changes(&[payload(1, 450)]);
         assert_eq!(blobs.bytes(), 0);
     }
 
     #[test]
     fn small_blobs_do_not_keep_the_message_they_came_in() {
         let message = Bytes::from(vec![b'm'; 100_000]);
-        let mut blobs = Blobs::new(1_000_000);
-        blobs.learn(&[Change::PutPayload {
+        let mut blobs = BlobCache::new(1_000_000);
+        blobs.apply_changes(&[Change::PutPayload {
             key: JobKey(1),
             payload: message.slice(10..20),
         }]);
@@ -245,11 +245,11 @@ mod tests {
 
     #[test]
     fn a_payload_replaced_after_the_generations_changed_is_held_once() {
-        let mut blobs = Blobs::new(2_000);
-        blobs.learn(&[payload(1, 500), payload(2, 500)]);
-        blobs.learn(&[payload(1, 600)]);
+        let mut blobs = BlobCache::new(2_000);
+        blobs.apply_changes(&[payload(1, 500), payload(2, 500)]);
+        blobs.apply_changes(&[payload(1, 600)]);
         assert_eq!(blobs.bytes(), 500 + 600 + 2 * ENTRY_BYTES);
-        blobs.learn(&[payload(1, 600)]);
+        blobs.apply_changes(&[payload(1, 600)]);
         assert_eq!(blobs.bytes(), 500 + 600 + 2 * ENTRY_BYTES);
     }
 
@@ -268,14 +268,14 @@ mod tests {
                 policy: ganger_types::FailurePolicy::Fail,
             },
         });
-        let mut blobs = Blobs::new(10_000);
-        blobs.learn(&[finish(1), finish(2), input]);
+        let mut blobs = BlobCache::new(10_000);
+        blobs.apply_changes(&[finish(1), finish(2), input]);
         assert_eq!(blobs.result(JobKey(1)), None);
         assert_eq!(
             blobs.result(JobKey(2)).map(|result| &result[..]),
             Some(&b"7"[..])
         );
-        blobs.learn(&[Change::RemoveJob(JobKey(2))]);
+        blobs.apply_changes(&[Change::RemoveJob(JobKey(2))]);
         assert_eq!(blobs.result(JobKey(2)), None);
         assert_eq!(blobs.bytes(), 0);
     }

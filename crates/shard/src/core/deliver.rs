@@ -147,7 +147,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     /// Fails a job that cannot be read: it stays for inspection, and the queue goes on.
     fn set_aside(&mut self, now: Now, grant: &Grant, what: String) {
         tracing::error!(job = %grant.job, queue = %grant.queue, %what, "job set aside as damaged");
-        self.numbers.counters.damaged_total.inc();
+        self.metrics.counters.damaged_total.inc();
         let fail = Fail {
             held: held(grant),
             group: Group::from_static(DAMAGED),
@@ -182,10 +182,10 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             .payload(key)
             .or_else(|| self.blobs.take_payload(key));
         if let Some(payload) = found {
-            self.numbers.counters.blob_hits_total.inc();
+            self.metrics.counters.blob_hits_total.inc();
             return Ok(payload);
         }
-        self.numbers.counters.blob_misses_total.inc();
+        self.metrics.counters.blob_misses_total.inc();
         let reader = &mut self.live().reader;
         if let Some(payload) = reader.payload(key)? {
             return Ok(payload);
@@ -270,14 +270,14 @@ impl<R: Reader, T: Ticket> Core<R, T> {
 
     fn read_result(&mut self, dependency: JobKey) -> Result<Bytes, DeliveryFault> {
         if let Some(result) = self.pending().result(dependency) {
-            self.numbers.counters.blob_hits_total.inc();
+            self.metrics.counters.blob_hits_total.inc();
             return Ok(result.unwrap_or(NULL));
         }
         if let Some(result) = self.blobs.result(dependency) {
-            self.numbers.counters.blob_hits_total.inc();
+            self.metrics.counters.blob_hits_total.inc();
             return Ok(result.clone());
         }
-        self.numbers.counters.blob_misses_total.inc();
+        self.metrics.counters.blob_misses_total.inc();
         let reader = &mut self.live().reader;
         if let Some(result) = reader.result(dependency)? {
             return Ok(result);

@@ -22,7 +22,7 @@ const INPUTS_PAGE: usize = 1_000;
 
 impl<R: Reader, T: Ticket> Core<R, T> {
     /// All that the engine wants to know for this command.
-    pub(super) fn known(&mut self, command: &Command) -> Result<PrefetchedRows, CallError> {
+    pub(super) fn prefetch(&mut self, command: &Command) -> Result<PrefetchedRows, CallError> {
         let engine = &self.live().engine;
         let (wanted, parts) = (engine.prefetch(command), engine.prefetch_parts(command));
         let followed = engine.prefetch_followers(command);

@@ -6,15 +6,15 @@ use ganger_store::{Reader, StoredJob};
 use ganger_types::{Change, Commit, Elapsed, Happening, JobId, Meta, Now, QlessKey, QlessRow};
 
 use super::request::{CallReply, Output, Ticket};
-use super::turn::{Expected, Turn, TurnInFlight};
-use super::{Core, IN_FLIGHT_TURNS_MAX, Stage, StoreTask};
+use super::turn::{Turn, TurnInFlight, TurnSizeHint};
+use super::{Core, CoreState, IN_FLIGHT_TURNS_MAX, StoreTask};
 use crate::CallError;
-use crate::metrics::Waits;
+use crate::metrics::WaitTimes;
 use crate::settings::GROUP_WAIT_MAX;
 
 /// Fewer commands together are no load: a turn does not wait for so little company, since their sender
 /// waits too.
-const COMPANY_MIN: usize = 8;
+const BATCH_MIN: usize = 8;
 
 impl<R: Reader, T: Ticket> Core<R, T> {
     /// Turns that the store has not confirmed.
@@ -52,7 +52,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         } else {
             unconfirmed == 0
                 && self
-                    .waits_for_company_until()
+                    .batching_until()
                     .is_none_or(|until| until <= now.elapsed)
         };
         if may_close {
@@ -62,17 +62,17 @@ impl<R: Reader, T: Ticket> Core<R, T> {
 
     /// Until when the open turn waits for company, if it does: only while the store has nothing to
     /// do, and only if lately more commands came together than it holds.
-    pub(super) fn waits_for_company_until(&self) -> Option<Elapsed> {
+    pub(super) fn batching_until(&self) -> Option<Elapsed> {
         let turn = self.open.as_ref()?;
-        let hoped_for = self.company.min(self.settings.group_enough);
+        let hoped_for = self.recent_batch.min(self.settings.group_enough);
         let is_to_be_written = turn.has_written()
             || self
                 .live
                 .as_ref()
                 .is_some_and(|live| live.engine.may_write_at_end());
-        let may_wait = matches!(self.stage, Stage::Running)
+        let may_wait = matches!(self.stage, CoreState::Running)
             && is_to_be_written
-            && hoped_for >= COMPANY_MIN
+            && hoped_for >= BATCH_MIN
             && turn.commands < hoped_for
             && self.unconfirmed() == 0;
         let since = turn.opened.elapsed.max(self.store_idle_since);
@@ -88,12 +88,12 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         let meta = engine.meta();
         let must_flush = turn.has_written() || counters(&meta) != counters(&self.closed_meta);
         self.closed_meta = meta;
-        self.expected = Expected::like(&turn.effects);
+        self.expected = TurnSizeHint::like(&turn.effects);
         let commit = must_flush.then(|| {
-            self.given += 1;
+            self.last_submitted += 1;
             Arc::new(Commit {
                 epoch: self.epoch,
-                sequence: self.given,
+                sequence: self.last_submitted,
                 meta,
                 changes: std::mem::take(&mut turn.effects.changes),
             })
@@ -141,23 +141,23 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         {
             let turn_in_flight = self.turns_in_flight.pop_front().expect("there is a front");
             released += turn_in_flight.commands;
-            self.let_out(turn_in_flight);
+            self.release_turn(turn_in_flight);
         }
         if released > 0 {
-            self.company = released + self.open.as_ref().map_or(0, |turn| turn.commands);
+            self.recent_batch = released + self.open.as_ref().map_or(0, |turn| turn.commands);
         }
     }
 
-    fn let_out(&mut self, mut turn_in_flight: TurnInFlight<T>) {
-        let mut waits = Waits::new();
+    fn release_turn(&mut self, mut turn_in_flight: TurnInFlight<T>) {
+        let mut waits = WaitTimes::new();
         if let Some(commit) = &turn_in_flight.commit {
             waits = self
-                .numbers
+                .metrics
                 .observe_turn(turn_in_flight.commands, &commit.changes);
-            self.blobs.learn(&commit.changes);
+            self.blobs.apply_changes(&commit.changes);
             self.upkeep.note_touched(&commit.changes);
         }
-        self.numbers
+        self.metrics
             .observe_events(&turn_in_flight.effects.events, waits);
         // Messages before every answer: clients count on it.
         if !turn_in_flight.effects.messages.is_empty() {
@@ -165,12 +165,12 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             self.outputs.push(Output::Messages(messages));
         }
         if self.waiters.has_ends() {
-            self.tell_ends(&mut turn_in_flight);
+            self.answer_end_waiters(&mut turn_in_flight);
         }
         if self.waiters.has_ends_of_qless()
             && let Some(commit) = &turn_in_flight.commit
         {
-            self.tell_ends_of_qless(commit);
+            self.answer_qless_end_waiters(commit);
         }
         // Events first: a client that has an answer may rely on its events being published.
         if !turn_in_flight.effects.events.is_empty() {
@@ -189,7 +189,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     }
 
     /// Answers those who wait for the end of a job that ended in this turn.
-    fn tell_ends(&mut self, turn_in_flight: &mut TurnInFlight<T>) {
+    fn answer_end_waiters(&mut self, turn_in_flight: &mut TurnInFlight<T>) {
         for event in &turn_in_flight.effects.events {
             let (key, id, is_gone) = match &event.happening {
                 Happening::JobMoved { key, job, to, .. } if to.is_terminal() => (*key, job, false),
@@ -222,7 +222,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
 
     /// Likewise of jobs of qless: their rows tell, for of many that go at once there are no events. Without an engine
     /// nobody is told; the next one is asked.
-    fn tell_ends_of_qless(&mut self, commit: &Commit) {
+    fn answer_qless_end_waiters(&mut self, commit: &Commit) {
         let Some(live) = &self.live else { return };
         for change in &commit.changes {
             let (namespace, jid, row) = match change {

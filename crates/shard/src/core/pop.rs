@@ -118,9 +118,9 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             if waiter.ticket.is_gone() {
                 continue;
             }
-            self.numbers.counters.wakes_total.inc();
+            self.metrics.counters.wakes_total.inc();
             let answer = self.try_pop(now, &waiter.wait);
-            self.numbers.counters.wakes_served_total.inc();
+            self.metrics.counters.wakes_served_total.inc();
             self.answer(now, waiter.ticket, answer.map(CallReply::Popped));
         }
     }
@@ -130,7 +130,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     /// nothing new.
     pub(super) fn unpop(&mut self, now: Now, unpopped: UndeliveredElement) {
         let UndeliveredElement { wait, list, value } = unpopped;
-        self.numbers.counters.undelivered_total.inc();
+        self.metrics.counters.undelivered_total.inc();
         if let Some((to, to_end)) = &wait.to {
             let find = KeyCall::Find {
                 key: to.clone(),

@@ -6,16 +6,16 @@ use ganger_engine::Start;
 use ganger_store::{CommitError, Line, Opened, Reader, StoreError};
 use ganger_types::{Elapsed, Now};
 
-use super::recovery_backoff::{Recovery, RecoveryBackoff};
+use super::recovery_backoff::{RecoveryBackoff, RecoveryKind};
 use super::request::{Output, Request, Ticket};
 use super::waiters::Waiter;
-use super::{Core, Live, ReloadedEngine, Stage, StoreReport, StoreTask};
+use super::{ActiveEngine, Core, CoreState, ReloadedEngine, StoreReport, StoreTask};
 use crate::{CallError, StopCause};
 
 impl<R: Reader, T: Ticket> Core<R, T> {
     /// Takes what the store says.
     pub fn report(&mut self, report: StoreReport<R>, now: Now) {
-        if matches!(self.stage, Stage::Stopped(_)) {
+        if matches!(self.stage, CoreState::Stopped(_)) {
             return;
         }
         match report {
@@ -24,14 +24,14 @@ impl<R: Reader, T: Ticket> Core<R, T> {
                 is_reserve_open,
             } => self.committed(sequence, is_reserve_open, now),
             StoreReport::Failed { sequence, error } => self.failed(sequence, error, now),
-            StoreReport::Loaded(Ok(fresh)) => self.loaded(*fresh, now),
-            StoreReport::Loaded(Err(error)) => self.not_loaded(&error, now),
+            StoreReport::Loaded(Ok(fresh)) => self.load_succeeded(*fresh, now),
+            StoreReport::Loaded(Err(error)) => self.load_failed(&error, now),
             StoreReport::Found { round, jobs } => self.found(round, jobs, now),
             StoreReport::Upkeep {
                 free_bytes,
                 reserve,
                 error,
-            } => self.kept_up(free_bytes, reserve, error.as_ref(), now),
+            } => self.upkeep_finished(free_bytes, reserve, error.as_ref(), now),
         }
     }
 
@@ -52,24 +52,24 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     }
 
     fn failed(&mut self, sequence: u64, error: CommitError, now: Now) {
-        self.numbers.counters.commit_failures_total.inc();
+        self.metrics.counters.commit_failures_total.inc();
         self.drop_engine();
         match error {
             CommitError::NotApplied { reason, is_full } => {
                 let refusal = if is_full {
-                    self.note_full(now.elapsed, &reason);
+                    self.record_full(now.elapsed, &reason);
                     self.full()
                 } else {
                     self.warn_failed(now.elapsed, sequence, &reason);
                     self.unavailable(&format!("the store did not take the write: {reason}"))
                 };
                 self.fail_turns(&refusal);
-                if matches!(self.stage, Stage::Stopping) {
-                    return self.end(StopCause::Asked);
+                if matches!(self.stage, CoreState::Stopping) {
+                    return self.end(StopCause::Requested);
                 }
-                self.given = self.durable;
+                self.last_submitted = self.durable;
                 self.closed_meta = self.durable_meta;
-                self.recover_after_pause(Recovery::Load, now);
+                self.recover_after_pause(RecoveryKind::Load, now);
             }
             CommitError::Fenced { .. } => {
                 tracing::error!(shard = %self.settings.shard, sequence, %error, "commit failed");
@@ -81,17 +81,17 @@ impl<R: Reader, T: Ticket> Core<R, T> {
                 self.warn_failed(now.elapsed, sequence, &reason);
                 // The open turn was never given to the store; those in flight may be there.
                 self.fail_open_turn("a write before it failed");
-                self.recover_after_pause(Recovery::Reopen, now);
+                self.recover_after_pause(RecoveryKind::Reopen, now);
             }
         }
     }
 
     /// Has the rows read back: at once after the first failure, later after each one that follows it.
-    fn recover_after_pause(&mut self, recovery: Recovery, now: Now) {
-        self.stage = Stage::Loading;
+    fn recover_after_pause(&mut self, recovery: RecoveryKind, now: Now) {
+        self.stage = CoreState::Loading;
         let pause = self.backoff.note_failure();
         if !pause.is_zero() {
-            self.numbers.counters.recovery_pauses_total.inc();
+            self.metrics.counters.recovery_pauses_total.inc();
         }
         self.backoff.wait(now.elapsed.after(pause), recovery);
         self.recover_when_due(now);
@@ -113,7 +113,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
 
     /// Has the rows read back now.
     pub(super) fn recover(&mut self, now: Now) {
-        self.stage = Stage::Loading;
+        self.stage = CoreState::Loading;
         self.order_load(now);
     }
 
@@ -122,8 +122,8 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         let due = self.backoff.take_due(now.elapsed);
         self.recovery = due.unwrap_or(self.recovery);
         match due {
-            Some(Recovery::Load) => self.order_load(now),
-            Some(Recovery::Reopen) => {
+            Some(RecoveryKind::Load) => self.order_load(now),
+            Some(RecoveryKind::Reopen) => {
                 let seed = (self.seeds)();
                 let shard = self.settings.shard.clone();
                 self.store_tasks
@@ -149,31 +149,31 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     }
 
     /// A new engine is there: into service.
-    fn loaded(&mut self, fresh: ReloadedEngine<R>, now: Now) {
+    fn load_succeeded(&mut self, fresh: ReloadedEngine<R>, now: Now) {
         if let Some(opened) = fresh.opened
             && !self.settle_unknown(opened)
         {
             return;
         }
-        self.numbers.counters.loads_total.inc();
+        self.metrics.counters.loads_total.inc();
         let mut engine = fresh.engine;
         engine.begin_key_upkeep(now, self.settings.key_upkeep);
-        self.live = Some(Live {
+        self.live = Some(ActiveEngine {
             engine,
             reader: fresh.reader,
         });
-        self.stage = Stage::Running;
+        self.stage = CoreState::Running;
         self.store_idle_since = now.elapsed;
         self.upkeep.restart(now.elapsed);
-        self.look_for_ends_of_qless(now);
+        self.check_qless_ends(now);
         self.serve_all(now);
     }
 
     /// After an unknown outcome: turns whose commits are in the store are let out, the others failed.
     /// False if the shard had to stop.
     fn settle_unknown(&mut self, opened: Opened) -> bool {
-        if opened.sequence > self.given || opened.sequence < self.durable {
-            let (ours, found) = (self.given, opened.sequence);
+        if opened.sequence > self.last_submitted || opened.sequence < self.durable {
+            let (ours, found) = (self.last_submitted, opened.sequence);
             let reason = format!(
                 "the store stands at commit {found}, this shard gave it {ours} and saw {} confirmed: another process writes to it, or it went back in time",
                 self.durable
@@ -195,18 +195,18 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         self.fail_turns(&refusal);
         self.epoch = opened.epoch;
         self.durable = opened.sequence;
-        self.given = opened.sequence;
+        self.last_submitted = opened.sequence;
         self.durable_meta = opened.meta;
         self.closed_meta = opened.meta;
         true
     }
 
     /// The rows could not be read back. A full disk is waited out; without anything else to read the store is lost.
-    fn not_loaded(&mut self, error: &StoreError, now: Now) {
+    fn load_failed(&mut self, error: &StoreError, now: Now) {
         if !matches!(error, StoreError::Full { .. }) {
             return self.lost(error);
         }
-        self.note_full(now.elapsed, &error.to_string());
+        self.record_full(now.elapsed, &error.to_string());
         let unknown = self.unavailable("the disk is full, and the store cannot be read again");
         self.fail_turns(&unknown);
         let refusal = self.full();
@@ -228,7 +228,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     /// Ends the shard: nothing more is written, everybody who waits is told.
     pub(super) fn end(&mut self, cause: StopCause) {
         let reason = cause.to_string();
-        self.stage = Stage::Stopped(cause);
+        self.stage = CoreState::Stopped(cause);
         self.backoff = RecoveryBackoff::default();
         self.drop_engine();
         let refusal = self.unavailable(&reason);
@@ -249,13 +249,13 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     pub(super) fn finish_stopping(&mut self) {
         let is_drained =
             self.inbox.is_empty() && self.open.is_none() && self.turns_in_flight.is_empty();
-        if matches!(self.stage, Stage::Stopping) && is_drained {
-            self.end(StopCause::Asked);
+        if matches!(self.stage, CoreState::Stopping) && is_drained {
+            self.end(StopCause::Requested);
         }
     }
 
     pub(super) fn refuse_inbox(&mut self) {
-        if let Stage::Stopped(cause) = &self.stage {
+        if let CoreState::Stopped(cause) = &self.stage {
             let refusal = self.unavailable(&cause.to_string());
             self.refuse_all(&refusal);
         }
@@ -274,7 +274,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
                 Request::CancelWaiter(_)
                 | Request::Undelivered { .. }
                 | Request::ReturnElement(_) => {
-                    if !matches!(self.stage, Stage::Stopped(_)) {
+                    if !matches!(self.stage, CoreState::Stopped(_)) {
                         self.inbox.push_back(request);
                     }
                     continue;

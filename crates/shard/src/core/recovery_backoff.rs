@@ -16,7 +16,7 @@ pub(super) const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// How the rows come back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Recovery {
+pub(super) enum RecoveryKind {
     /// The write did not take place: the store is as it was.
     Load,
     /// Nobody knows what the write left behind: the store is opened again first.
@@ -25,11 +25,11 @@ pub(super) enum Recovery {
 
 /// Failures in a row, and the pause after each.
 #[derive(Debug, Default)]
-pub(super) struct Pauses {
+pub(super) struct PauseSequence {
     in_a_row: u32,
 }
 
-impl Pauses {
+impl PauseSequence {
     /// How long to wait after one more failure; zero after the first.
     fn next(&mut self) -> Duration {
         let doublings = self.in_a_row.checked_sub(1);
@@ -48,8 +48,8 @@ impl Pauses {
 /// Writes that failed since the last one that did not, and the recovery that waits.
 #[derive(Debug, Default)]
 pub(super) struct RecoveryBackoff {
-    pauses: Pauses,
-    waiting: Option<(Elapsed, Recovery)>,
+    pauses: PauseSequence,
+    waiting: Option<(Elapsed, RecoveryKind)>,
 }
 
 impl RecoveryBackoff {
@@ -64,7 +64,7 @@ impl RecoveryBackoff {
     }
 
     /// Lets a recovery wait.
-    pub(super) fn wait(&mut self, until: Elapsed, recovery: Recovery) {
+    pub(super) fn wait(&mut self, until: Elapsed, recovery: RecoveryKind) {
         self.waiting = Some((until, recovery));
     }
 
@@ -74,7 +74,7 @@ impl RecoveryBackoff {
     }
 
     /// Takes the recovery that waits, once it is due.
-    pub(super) fn take_due(&mut self, now: Elapsed) -> Option<Recovery> {
+    pub(super) fn take_due(&mut self, now: Elapsed) -> Option<RecoveryKind> {
         let (_, recovery) = self.waiting.take_if(|(until, _)| *until <= now)?;
         Some(recovery)
     }
@@ -83,7 +83,7 @@ impl RecoveryBackoff {
 /// The pause in handing out jobs while the store cannot be read.
 #[derive(Debug, Default)]
 pub(super) struct DeliveryPause {
-    pauses: Pauses,
+    pauses: PauseSequence,
     until: Option<Elapsed>,
     /// Whether a request for jobs waits although there may be some.
     pub(super) holds_back: bool,
@@ -135,10 +135,10 @@ mod tests {
     #[test]
     fn a_recovery_is_taken_once_and_not_before_its_time() {
         let mut backoff = RecoveryBackoff::default();
-        backoff.wait(Elapsed(50), Recovery::Reopen);
+        backoff.wait(Elapsed(50), RecoveryKind::Reopen);
         assert_eq!(backoff.due_at(), Some(Elapsed(50)));
         assert_eq!(backoff.take_due(Elapsed(49)), None);
-        assert_eq!(backoff.take_due(Elapsed(50)), Some(Recovery::Reopen));
+        assert_eq!(backoff.take_due(Elapsed(50)), Some(RecoveryKind::Reopen));
         assert_eq!(backoff.take_due(Elapsed(51)), None);
         assert_eq!(backoff.due_at(), None);
     }

@@ -15,13 +15,13 @@ use ganger_store::{Line, Reader, Repeated, Reserve};
 use ganger_types::{Command, Elapsed, Now};
 
 use super::request::{Request, Ticket};
-use super::{Core, Stage};
+use super::{Core, CoreState};
 use crate::CallError;
 
 /// How long a write that failed for lack of space keeps new work out, if nothing better is known.
-const FULL_FOR: Duration = Duration::from_secs(5);
+const FULL_DURATION: Duration = Duration::from_secs(5);
 /// Free bytes that are worth another try after a write has failed for lack of space.
-const WORTH_A_TRY: u64 = 1 << 20;
+const RETRY_FREE_BYTES: u64 = 1 << 20;
 
 /// What is known of the device.
 #[derive(Default)]
@@ -75,7 +75,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
 
     /// Counts a refusal for lack of space and returns its error.
     pub(super) fn full(&self) -> CallError {
-        self.numbers.counters.full_total.inc();
+        self.metrics.counters.full_total.inc();
         CallError::Full {
             shard: self.settings.shard.clone(),
             free: self.space.free_bytes.unwrap_or(0),
@@ -84,8 +84,8 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     }
 
     /// A write failed for lack of space, whatever the free bytes say (a quota).
-    pub(super) fn note_full(&mut self, now: Elapsed, reason: &str) {
-        self.space.full_until = Some(now.after(FULL_FOR));
+    pub(super) fn record_full(&mut self, now: Elapsed, reason: &str) {
+        self.space.full_until = Some(now.after(FULL_DURATION));
         // Where free space tells nothing, only another try can.
         self.space.is_write_stopped |= !self.has_room_to_write();
         self.warn_full(now, reason);
@@ -93,7 +93,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
 
     /// Whether the device had room for some writes at the last look; also if nobody can tell.
     fn has_room_to_write(&self) -> bool {
-        let enough = WORTH_A_TRY.min(self.settings.reserve_bytes / 4);
+        let enough = RETRY_FREE_BYTES.min(self.settings.reserve_bytes / 4);
         let space = &self.space;
         space
             .free_bytes
@@ -123,8 +123,8 @@ impl<R: Reader, T: Ticket> Core<R, T> {
 
     /// Takes what a look at the device has found.
     pub(super) fn note_space(&mut self, free: Option<u64>, reserve: Reserve, now: Now) {
-        self.numbers.gauges.store_free_bytes.set(free.unwrap_or(0));
-        self.numbers.gauges.store_reserve_bytes.set(reserve.held);
+        self.metrics.gauges.store_free_bytes.set(free.unwrap_or(0));
+        self.metrics.gauges.store_reserve_bytes.set(reserve.held);
         let space = &mut self.space;
         space.free_bytes = free;
         space.reserve = reserve;
@@ -158,13 +158,13 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     fn resume_writing(&mut self, now: Now) {
         self.space.is_write_stopped = false;
         self.inbox.extend(self.deferred.drain(..));
-        if !matches!(self.stage, Stage::Running) {
+        if !matches!(self.stage, CoreState::Running) {
             return;
         }
         self.drop_engine();
         let refusal = self.unavailable("the disk was full; there is room again");
         self.fail_turns(&refusal);
-        self.given = self.durable;
+        self.last_submitted = self.durable;
         self.closed_meta = self.durable_meta;
         self.recover(now);
     }

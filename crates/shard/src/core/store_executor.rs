@@ -9,8 +9,8 @@ use ganger_store::{CommitError, Loaded, Opened, Reader, Reserve, Store, StoreErr
 use ganger_types::command::{ExpiredJob, ExpiredJobsQuery};
 use ganger_types::{Commit, Now, ShardId};
 
-use crate::metrics::Numbers;
-use crate::{Hooks, Point};
+use crate::metrics::ShardMetrics;
+use crate::{Hooks, PipelinePoint};
 
 /// What the store is to do.
 #[derive(Debug)]
@@ -97,17 +97,17 @@ pub enum StoreReport<R> {
 /// A store and the rule that nothing is written after a failure until the engine was read back.
 pub struct StoreExecutor<S> {
     store: S,
-    numbers: Arc<Numbers>,
+    metrics: Arc<ShardMetrics>,
     hooks: Hooks,
     has_failed: bool,
 }
 
 impl<S: Store> StoreExecutor<S> {
     /// Over an opened store.
-    pub fn new(store: S, numbers: Arc<Numbers>, hooks: Hooks) -> Self {
+    pub fn new(store: S, metrics: Arc<ShardMetrics>, hooks: Hooks) -> Self {
         Self {
             store,
-            numbers,
+            metrics,
             hooks,
             has_failed: false,
         }
@@ -156,10 +156,10 @@ impl<S: Store> StoreExecutor<S> {
             return None;
         }
         let sequence = commit.sequence;
-        self.hooks.reach(Point::BeforeCommit);
+        self.hooks.reach(PipelinePoint::BeforeCommit);
         match self.store.commit(commit) {
             Ok(()) => {
-                self.hooks.reach(Point::AfterCommit);
+                self.hooks.reach(PipelinePoint::AfterCommit);
                 let is_reserve_open = self.store.reserve().is_open;
                 Some(StoreReport::Committed {
                     sequence,
@@ -197,20 +197,20 @@ impl<S: Store> StoreExecutor<S> {
         start: Start,
         opened: Option<Opened>,
     ) -> Result<Box<ReloadedEngine<S::Reader>>, StoreError> {
-        self.hooks.reach(Point::BeforeLoad);
-        let jobs = &self.numbers.gauges.loaded_jobs;
+        self.hooks.reach(PipelinePoint::BeforeLoad);
+        let jobs = &self.metrics.gauges.loaded_jobs;
         jobs.set(0);
         let mut loader = Loader::new(start);
         self.store.load(&mut |row| {
             if matches!(row, Loaded::Job(_)) {
                 jobs.inc();
             }
-            give(&mut loader, row);
+            load_row(&mut loader, row);
         })?;
         let engine = loader.finish();
         let reader = self.store.reader()?;
         self.has_failed = false;
-        self.hooks.reach(Point::AfterLoad);
+        self.hooks.reach(PipelinePoint::AfterLoad);
         Ok(Box::new(ReloadedEngine {
             engine,
             reader,
@@ -220,7 +220,7 @@ impl<S: Store> StoreExecutor<S> {
 }
 
 /// Hands a row of the store to the engine.
-fn give(loader: &mut Loader, row: Loaded) {
+fn load_row(loader: &mut Loader, row: Loaded) {
     match row {
         Loaded::Namespace(record) => loader.namespace(*record),
         Loaded::Queue(record) => loader.queue(*record),

@@ -8,7 +8,7 @@ use ganger_types::{
     Bytes, Change, Commit, InputRow, InputState, JobId, JobKey, JobRecord, Namespace, Now,
 };
 
-use super::blobs::FixedMap;
+use super::blobs::DeterministicMap;
 use super::request::{CallReply, Request};
 use crate::CallError;
 
@@ -26,7 +26,7 @@ pub(super) struct Turn<T> {
     pub(super) answers: Answers<T>,
     /// Leases it gives back; they are given back again if it fails.
     pub(super) returns: Vec<Request<T>>,
-    rows: Rows,
+    rows: TurnRows,
 }
 
 impl<T> Turn<T> {
@@ -37,12 +37,12 @@ impl<T> Turn<T> {
             effects: Effects::default(),
             answers: Vec::new(),
             returns: Vec::new(),
-            rows: Rows::default(),
+            rows: TurnRows::default(),
         }
     }
 
     /// Counts a command, and with the first one makes room for as much as the last turn caused.
-    pub(super) fn begin_command(&mut self, expected: Expected) {
+    pub(super) fn begin_command(&mut self, expected: TurnSizeHint) {
         if self.commands == 0 {
             self.effects.changes.reserve(expected.changes);
             self.effects.events.reserve(expected.events);
@@ -63,12 +63,12 @@ impl<T> Turn<T> {
 
 /// How much a turn is expected to cause.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Expected {
+pub(super) struct TurnSizeHint {
     changes: usize,
     events: usize,
 }
 
-impl Expected {
+impl TurnSizeHint {
     /// As much as another turn.
     pub(super) fn like(effects: &Effects) -> Self {
         Self {
@@ -89,7 +89,7 @@ pub(super) struct TurnInFlight<T> {
     pub(super) returns: Vec<Request<T>>,
     /// Whether the store has said so.
     pub(super) is_durable: bool,
-    pub(super) rows: Rows,
+    pub(super) rows: TurnRows,
 }
 
 impl<T> TurnInFlight<T> {
@@ -109,9 +109,9 @@ impl<T> TurnInFlight<T> {
 
 /// Rows of a turn, found by key. Made only when somebody looks.
 #[derive(Default)]
-pub(super) struct Rows {
+pub(super) struct TurnRows {
     indexed: usize,
-    jobs: FixedMap<JobKey, JobRows>,
+    jobs: DeterministicMap<JobKey, JobRowIndex>,
     ids: BTreeMap<(Namespace, JobId), JobKey>,
     /// Numbers of raw keys.
     keys: BTreeSet<u64>,
@@ -119,21 +119,21 @@ pub(super) struct Rows {
 }
 
 #[derive(Default)]
-struct JobRows {
+struct JobRowIndex {
     /// `FinishJob` or `PutFinished`, the last one; `Gone` if it was removed or retried since.
-    ended: Option<Place>,
+    ended: Option<ChangeIndex>,
     payload: Option<usize>,
     result: Option<usize>,
     inputs: Vec<usize>,
 }
 
 #[derive(Clone, Copy)]
-enum Place {
+enum ChangeIndex {
     At(usize),
     Gone,
 }
 
-impl Rows {
+impl TurnRows {
     /// The record of a job that ended in the turn of this commit and is still there at its end.
     pub(super) fn ended_record(
         &mut self,
@@ -142,7 +142,7 @@ impl Rows {
     ) -> Option<JobRecord> {
         let changes = &commit?.changes;
         self.index(changes);
-        let Place::At(place) = self.jobs.get(&key)?.ended? else {
+        let ChangeIndex::At(place) = self.jobs.get(&key)?.ended? else {
             return None;
         };
         match &changes[place] {
@@ -164,25 +164,25 @@ impl Rows {
         match change {
             Change::FinishJob { record, .. } => {
                 let rows = self.jobs.entry(record.key).or_default();
-                rows.ended = Some(Place::At(place));
+                rows.ended = Some(ChangeIndex::At(place));
                 rows.result = Some(place);
                 self.ids
                     .insert((record.namespace.clone(), record.id.clone()), record.key);
             }
             Change::PutFinished(record) => {
-                self.jobs.entry(record.key).or_default().ended = Some(Place::At(place));
+                self.jobs.entry(record.key).or_default().ended = Some(ChangeIndex::At(place));
                 self.ids
                     .insert((record.namespace.clone(), record.id.clone()), record.key);
             }
             Change::RetryJob(key) => {
                 let rows = self.jobs.entry(*key).or_default();
-                rows.ended = Some(Place::Gone);
+                rows.ended = Some(ChangeIndex::Gone);
                 rows.result = None;
             }
             Change::RemoveJob(key) => {
-                let gone = JobRows {
-                    ended: Some(Place::Gone),
-                    ..JobRows::default()
+                let gone = JobRowIndex {
+                    ended: Some(ChangeIndex::Gone),
+                    ..JobRowIndex::default()
                 };
                 self.jobs.insert(*key, gone);
             }
@@ -222,7 +222,7 @@ pub(super) enum EndedRow<'a> {
 
 impl<T> PendingRows<'_, T> {
     /// Each turn's rows with its changes, newest first.
-    fn newest_first(&mut self) -> impl Iterator<Item = (&Rows, &[Change])> {
+    fn newest_first(&mut self) -> impl Iterator<Item = (&TurnRows, &[Change])> {
         let open = self.open.as_deref_mut().map(|turn| {
             turn.rows.index(&turn.effects.changes);
             (&turn.rows, &turn.effects.changes[..])
@@ -254,8 +254,8 @@ impl<T> PendingRows<'_, T> {
                 continue;
             };
             return match place {
-                Place::Gone => EndedRow::Gone,
-                Place::At(place) => match &changes[place] {
+                ChangeIndex::Gone => EndedRow::Gone,
+                ChangeIndex::At(place) => match &changes[place] {
                     Change::FinishJob { record, .. } | Change::PutFinished(record) => {
                         EndedRow::Record(record)
                     }

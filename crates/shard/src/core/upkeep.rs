@@ -11,7 +11,7 @@ use super::request::Ticket;
 use super::{Core, StoreTask};
 
 /// Every so many looks the store gets its upkeep even if it is never found idle.
-const LOOKS_WITHOUT_IDLE_MAX: u32 = 10;
+const CHECKS_WITHOUT_IDLE_MAX: u32 = 10;
 
 /// State of the store's upkeep and of retention between two looks.
 pub(super) struct Upkeep {
@@ -80,7 +80,7 @@ impl Upkeep {
 
 impl<R: Reader, T: Ticket> Core<R, T> {
     /// Looks after space and retention when it is time, and does one slice of what is under way.
-    pub(super) fn keep_up(&mut self, now: Now) {
+    pub(super) fn run_upkeep(&mut self, now: Now) {
         if self.upkeep.next_at(self.settings.upkeep_every) <= now.elapsed {
             self.upkeep.looked_at = now.elapsed;
             self.order_upkeep();
@@ -89,13 +89,13 @@ impl<R: Reader, T: Ticket> Core<R, T> {
                 self.upkeep.slice = self.settings.retire_slice;
             }
         }
-        if self.may_retire() {
-            self.order_find();
+        if self.may_find_expired() {
+            self.order_expired_lookup();
         }
     }
 
     /// Whether retention has a slice to look for now.
-    pub(super) fn may_retire(&self) -> bool {
+    pub(super) fn may_find_expired(&self) -> bool {
         !self.upkeep.queries.is_empty()
             && !self.upkeep.is_finding
             && !self.is_write_stopped()
@@ -107,7 +107,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             return;
         }
         let is_quiet = self.turns_in_flight.is_empty() && self.inbox.is_empty();
-        let is_idle = is_quiet || self.upkeep.looks_without_idle >= LOOKS_WITHOUT_IDLE_MAX;
+        let is_idle = is_quiet || self.upkeep.looks_without_idle >= CHECKS_WITHOUT_IDLE_MAX;
         self.upkeep.looks_without_idle = if is_idle {
             0
         } else {
@@ -117,7 +117,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         self.store_tasks.push(StoreTask::Upkeep { is_idle });
     }
 
-    pub(super) fn kept_up(
+    pub(super) fn upkeep_finished(
         &mut self,
         free: Option<u64>,
         reserve: Reserve,
@@ -126,7 +126,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     ) {
         self.upkeep.is_ordered = false;
         if let Some(error) = error {
-            self.numbers.counters.upkeep_errors_total.inc();
+            self.metrics.counters.upkeep_errors_total.inc();
             tracing::warn!(shard = %self.settings.shard, %error, "upkeep of the store failed");
         }
         if let Some(over) = self.failures.look(now.elapsed) {
@@ -137,7 +137,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     }
 
     /// Has somebody look for finished jobs whose retention may have passed, beside the shard.
-    fn order_find(&mut self) {
+    fn order_expired_lookup(&mut self) {
         let Some(query) = self.upkeep.queries.front().cloned() else {
             return;
         };
@@ -177,19 +177,19 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         let removed = if jobs.is_empty() {
             0
         } else {
-            self.retire(now, jobs)
+            self.remove_expired(now, jobs)
         };
         self.next_slice(is_all, removed);
     }
 
     /// Sends candidates to the engine; says how many it removed.
-    fn retire(&mut self, now: Now, jobs: Vec<ExpiredJob>) -> usize {
+    fn remove_expired(&mut self, now: Now, jobs: Vec<ExpiredJob>) -> usize {
         let before = self
             .open
             .as_ref()
             .map_or(0, |turn| turn.effects.changes.len());
         drop(self.apply(now, Command::Retire(Retire { jobs }), None));
-        self.upkeep.after_commit = self.given + 1;
+        self.upkeep.after_commit = self.last_submitted + 1;
         let changes = self
             .open
             .as_ref()

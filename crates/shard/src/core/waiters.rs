@@ -133,7 +133,7 @@ impl<T> Waiters<T> {
     }
 
     /// The lease request that has waited longest at this queue, after `after`.
-    pub(super) fn first_at(
+    pub(super) fn longest_waiting_at(
         &self,
         namespace: &Namespace,
         queue: &Queue,
@@ -217,7 +217,7 @@ impl<T> Waiters<T> {
     }
 
     /// Takes the next one out whose patience has ended.
-    pub(super) fn take_impatient(&mut self, now: Elapsed) -> Option<Waiter<T>> {
+    pub(super) fn take_expired(&mut self, now: Elapsed) -> Option<Waiter<T>> {
         let (deadline, id) = *self.by_deadline.first()?;
         if deadline > now {
             return None;
@@ -306,14 +306,23 @@ mod tests {
         let mut waiters = Waiters::default();
         waiters.wait_for_job(WaiterId(1), waiter(&["a", "b"], 50));
         waiters.wait_for_job(WaiterId(2), waiter(&["b"], 40));
-        assert_eq!(waiters.first_at(&space, &b, None), Some(WaiterId(1)));
-        let first = waiters.take_lease(WaiterId(1)).expect("it waits");
-        assert_eq!(waiters.first_at(&space, &a, None), None);
-        assert_eq!(waiters.first_at(&space, &b, None), Some(WaiterId(2)));
-        waiters.wait_for_job(WaiterId(1), first);
-        assert_eq!(waiters.first_at(&space, &b, None), Some(WaiterId(1)));
         assert_eq!(
-            waiters.first_at(&space, &b, Some(WaiterId(1))),
+            waiters.longest_waiting_at(&space, &b, None),
+            Some(WaiterId(1))
+        );
+        let first = waiters.take_lease(WaiterId(1)).expect("it waits");
+        assert_eq!(waiters.longest_waiting_at(&space, &a, None), None);
+        assert_eq!(
+            waiters.longest_waiting_at(&space, &b, None),
+            Some(WaiterId(2))
+        );
+        waiters.wait_for_job(WaiterId(1), first);
+        assert_eq!(
+            waiters.longest_waiting_at(&space, &b, None),
+            Some(WaiterId(1))
+        );
+        assert_eq!(
+            waiters.longest_waiting_at(&space, &b, Some(WaiterId(1))),
             Some(WaiterId(2))
         );
     }
@@ -348,8 +357,8 @@ mod tests {
         waiters.wait_for_job(WaiterId(1), waiter(&["a"], 50));
         waiters.wait_for_job(WaiterId(2), waiter(&["a"], 40));
         assert_eq!(waiters.next_deadline(), Some(Elapsed(40)));
-        assert!(waiters.take_impatient(Elapsed(39)).is_none());
-        assert!(waiters.take_impatient(Elapsed(40)).is_some());
+        assert!(waiters.take_expired(Elapsed(39)).is_none());
+        assert!(waiters.take_expired(Elapsed(40)).is_some());
         assert_eq!(waiters.take_all().len(), 1);
         assert_eq!(waiters.sizes(), (0, 0, 0, 0));
         assert!(waiters.queues().is_empty());

@@ -84,7 +84,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
                 self.delivery.holds_back = true;
                 return;
             }
-            let Some(id) = self.waiters.first_at(namespace, queue, tried) else {
+            let Some(id) = self.waiters.longest_waiting_at(namespace, queue, tried) else {
                 return;
             };
             let Some(waiter) = self.waiters.take_lease(id) else {
@@ -93,14 +93,14 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             if waiter.ticket.is_gone() {
                 continue;
             }
-            self.numbers.counters.wakes_total.inc();
+            self.metrics.counters.wakes_total.inc();
             let answer = self.take_jobs(now, &waiter.lease);
             if self.must_wait(now, &answer) {
                 self.waiters.wait_for_job(id, waiter);
                 tried = Some(id);
                 continue;
             }
-            self.numbers.counters.wakes_served_total.inc();
+            self.metrics.counters.wakes_served_total.inc();
             self.answer(now, waiter.ticket, answer.map(CallReply::Deliveries));
         }
     }
@@ -141,7 +141,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         } else {
             answer
         };
-        let waits = !wait_for.is_zero() && ends_are_told(&answer);
+        let waits = !wait_for.is_zero() && end_is_announced(&answer);
         if waits {
             let deadline = now.elapsed.after(wait_for.min(self.settings.wait_for_max));
             let waiting = EndWaiter {
@@ -184,10 +184,10 @@ impl<R: Reader, T: Ticket> Core<R, T> {
 
     /// Looks at the jobs of qless for whose ends somebody waits, in an engine that was just read back: what has ended
     /// meanwhile is answered.
-    pub(super) fn look_for_ends_of_qless(&mut self, now: Now) {
+    pub(super) fn check_qless_ends(&mut self, now: Now) {
         for (namespace, id) in self.waiters.jobs_of_qless() {
             let answer = self.ask_for_job(now, namespace.clone(), id.clone());
-            if ends_are_told(&answer) {
+            if end_is_announced(&answer) {
                 continue;
             }
             for waiter in self.waiters.take_ended_of_qless(&namespace, &id) {
@@ -197,8 +197,8 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     }
 
     /// Answers those who have waited long enough.
-    pub(super) fn end_patience(&mut self, now: Now) {
-        while let Some(waiter) = self.waiters.take_impatient(now.elapsed) {
+    pub(super) fn expire_waiters(&mut self, now: Now) {
+        while let Some(waiter) = self.waiters.take_expired(now.elapsed) {
             let (ticket, answer) = match waiter {
                 Waiter::Lease(waiter) => (waiter.ticket, Ok(CallReply::Deliveries(Vec::new()))),
                 Waiter::Pop(waiter) => (waiter.ticket, Ok(CallReply::Popped(Ok(None)))),
@@ -251,7 +251,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             return;
         }
         for held in held {
-            self.numbers.counters.undelivered_total.inc();
+            self.metrics.counters.undelivered_total.inc();
             self.give_back(now, held, false, "nobody picked it up");
         }
     }
@@ -273,7 +273,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
 }
 
 /// Whether the job that was found lives, and somebody will tell of its end. Nobody does of items of raw keys.
-fn ends_are_told(answer: &Result<CallReply, CallError>) -> bool {
+fn end_is_announced(answer: &Result<CallReply, CallError>) -> bool {
     let Ok(CallReply::Job(Some(job))) = answer else {
         return false;
     };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::kit::{Bench, complete, enqueue, ids, lease, new_job, poll_once, queue};
+use crate::kit::{TestShard, complete, enqueue, ids, lease, new_job, poll_once, queue};
 use ganger_shard::CallError;
 use ganger_types::query::JobQuery;
 use ganger_types::{Happening, JobState, Namespace, Position, Reply};
@@ -11,7 +11,7 @@ const WAIT: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn while_a_commit_is_held_back_nothing_of_it_is_seen() {
-    let bench = Bench::start().await;
+    let bench = TestShard::start().await;
     let mut events = bench.handle.events(None).expect("room");
     let waiting = {
         let handle = bench.handle.clone();
@@ -67,7 +67,7 @@ async fn while_a_commit_is_held_back_nothing_of_it_is_seen() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_question_is_answered_after_the_turns_it_has_seen() {
-    let bench = Bench::start().await;
+    let bench = TestShard::start().await;
     let arrived = bench.control.arrived();
     bench.control.hold();
     let handle = bench.handle.clone();
@@ -106,7 +106,7 @@ async fn a_question_is_answered_after_the_turns_it_has_seen() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn turns_grow_while_the_store_is_busy() {
-    let bench = Bench::start().await;
+    let bench = TestShard::start().await;
     let arrived = bench.control.arrived();
     bench.control.hold();
     let mut calls = Vec::new();
@@ -131,7 +131,7 @@ async fn turns_grow_while_the_store_is_busy() {
     bench.handle.stop().await;
 }
 
-fn gauge(bench: &Bench, wanted: &str) -> u64 {
+fn gauge(bench: &TestShard, wanted: &str) -> u64 {
     let gauges = bench.handle.metrics().gauges;
     gauges
         .into_iter()
@@ -141,7 +141,7 @@ fn gauge(bench: &Bench, wanted: &str) -> u64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answered_command_is_seen_by_every_later_read() {
-    let bench = Bench::start().await;
+    let bench = TestShard::start().await;
     for _ in 0..50 {
         let id = ids(bench.handle.call(enqueue(vec![new_job("a", "p")])).await).remove(0);
         let job = bench
@@ -172,7 +172,7 @@ async fn an_answered_command_is_seen_by_every_later_read() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn many_commands_at_once_are_answered_in_order_each_for_itself() {
-    let bench = Bench::start().await;
+    let bench = TestShard::start().await;
     ids(bench
         .handle
         .call(enqueue((0..10).map(|_| new_job("a", "p")).collect()))
@@ -194,7 +194,7 @@ async fn many_commands_at_once_are_answered_in_order_each_for_itself() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn events_resume_over_a_restart_without_a_gap() {
-    let bench = Bench::start().await;
+    let bench = TestShard::start().await;
     let mut events = bench.handle.events(None).expect("room");
     ids(bench.handle.call(enqueue(vec![new_job("a", "p")])).await);
     let last = events.next().await.expect("told").position;
@@ -212,10 +212,10 @@ async fn events_resume_over_a_restart_without_a_gap() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_named_points_come_in_the_order_of_the_promise() {
-    use ganger_shard::{Hooks, ManualClock, Point, Shard};
+    use ganger_shard::{Hooks, ManualClock, PipelinePoint, Shard};
     use std::sync::{Arc, Mutex};
 
-    let reached: Arc<Mutex<Vec<Point>>> = Arc::default();
+    let reached: Arc<Mutex<Vec<PipelinePoint>>> = Arc::default();
     let noted = Arc::clone(&reached);
     let at_point = Arc::new(move |point| noted.lock().expect("no test panics with it").push(point));
     let hooks = Hooks {
@@ -234,26 +234,26 @@ async fn the_named_points_come_in_the_order_of_the_promise() {
     handle.stop().await;
     let reached = reached.lock().expect("no test panics with it").clone();
     let expected = [
-        Point::BeforeLoad,
-        Point::AfterLoad,
-        Point::BeforeCommit,
-        Point::AfterCommit,
-        Point::BeforeRelease,
-        Point::AfterRelease,
+        PipelinePoint::BeforeLoad,
+        PipelinePoint::AfterLoad,
+        PipelinePoint::BeforeCommit,
+        PipelinePoint::AfterCommit,
+        PipelinePoint::BeforeRelease,
+        PipelinePoint::AfterRelease,
     ];
     assert_eq!(reached, expected);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_with_the_first_answer_finds_the_shard_ready() {
-    use ganger_shard::{Health, Hooks, ManualClock, Point, Shard};
+    use ganger_shard::{Health, Hooks, ManualClock, PipelinePoint, Shard};
     use std::sync::{Arc, Mutex, mpsc};
 
     // The shard's thread goes no further than the release of its first answers until the health has been looked at.
     let (go_on, gate) = mpsc::channel::<()>();
     let gate = Mutex::new(gate);
     let at_point = Arc::new(move |point| {
-        if point == Point::AfterRelease {
+        if point == PipelinePoint::AfterRelease {
             let gate = gate.lock().expect("no test panics with it");
             gate.recv().ok();
         }

@@ -4,17 +4,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::kit::{Bench, Fault, MemoryStore, enqueue, ids, lease, new_job, settings};
-use ganger_shard::{CallError, Health, Point, StopCause};
+use crate::kit::{Fault, MemoryStore, TestShard, enqueue, ids, lease, new_job, settings};
+use ganger_shard::{CallError, Health, PipelinePoint, StopCause};
 use ganger_types::{JobState, Namespace};
 
 const WAIT: Duration = Duration::from_secs(60);
 
 /// The shard has ended as broken, says so everywhere, and keeps nobody waiting.
-async fn assert_broken(mut bench: Bench) {
+async fn assert_broken(mut bench: TestShard) {
     let cause = bench.stopped.wait_for(Option::is_some).await;
     let cause = cause.expect("told").clone();
-    assert!(matches!(cause, Some(StopCause::Broken { .. })), "{cause:?}");
+    assert!(
+        matches!(cause, Some(StopCause::InvariantBroken { .. })),
+        "{cause:?}"
+    );
     let Health::Stopped { reason } = bench.handle.health() else {
         panic!("it is {:?}", bench.handle.health());
     };
@@ -33,12 +36,12 @@ async fn a_panic_of_the_shard_ends_it_and_leaves_nobody_waiting() {
     let hook = Arc::clone(&breaks);
     let at_point = Arc::new(move |point| {
         assert!(
-            point != Point::BeforeRelease || !hook.load(Ordering::Relaxed),
+            point != PipelinePoint::BeforeRelease || !hook.load(Ordering::Relaxed),
             "as the test wants"
         );
     });
     let store = MemoryStore::default();
-    let bench = Bench::start_hooked(settings(), store.clone(), Some(at_point)).await;
+    let bench = TestShard::start_hooked(settings(), store.clone(), Some(at_point)).await;
     let mut events = bench.handle.events(None).expect("room");
     let waiting = tokio::spawn({
         let handle = bench.handle.clone();
@@ -46,8 +49,8 @@ async fn a_panic_of_the_shard_ends_it_and_leaves_nobody_waiting() {
     });
     // Every count is answered before the next one: none is on its way when the shard breaks.
     loop {
-        let numbers = bench.handle.metrics_now().await.expect("in service");
-        if numbers.gauges.contains(&("waiting_workers", 1)) {
+        let metrics = bench.handle.metrics_now().await.expect("in service");
+        if metrics.gauges.contains(&("waiting_workers", 1)) {
             break;
         }
     }
@@ -66,7 +69,7 @@ async fn a_panic_of_the_shard_ends_it_and_leaves_nobody_waiting() {
     while events.next().await.is_ok() {}
     assert_broken(bench).await;
     // It broke after the commit: the job is there.
-    let bench = Bench::start_with(settings(), store).await;
+    let bench = TestShard::start_with(settings(), store).await;
     let jobs = bench.handle.lease(lease(&["a"], 1), Duration::ZERO).await;
     assert_eq!(jobs.expect("in service").len(), 1);
     bench.handle.stop().await;
@@ -75,7 +78,7 @@ async fn a_panic_of_the_shard_ends_it_and_leaves_nobody_waiting() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_panic_of_the_store_ends_the_shard_and_loses_nothing_acknowledged() {
     let store = MemoryStore::default();
-    let bench = Bench::start_with(settings(), store.clone()).await;
+    let bench = TestShard::start_with(settings(), store.clone()).await;
     let id = ids(bench.handle.call(enqueue(vec![new_job("a", "p")])).await).remove(0);
     bench.control.script(&[Fault::Panics]);
     // The clock stands still: only the end of the store's thread can wake the shard.
@@ -85,7 +88,7 @@ async fn a_panic_of_the_store_ends_the_shard_and_loses_nothing_acknowledged() {
         "{lost:?}"
     );
     assert_broken(bench).await;
-    let bench = Bench::start_with(settings(), store).await;
+    let bench = TestShard::start_with(settings(), store).await;
     let job = bench.handle.job(&Namespace::default(), &id).await;
     let job = job.expect("readable").expect("it was acknowledged");
     assert_eq!(job.record.state, JobState::Ready);

@@ -5,11 +5,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::kit::{Control, Fault, Gate, GateReader, complete, enqueue, held, lease, new_job};
+use crate::kit::{
+    Fault, GatedReader, GatedStore, StoreControl, complete, enqueue, held, lease, new_job,
+};
 use ganger_shard::core::{
     CallReply, Core, Output, Request, StoreExecutor, StoreReport, StoreTask, WaiterId,
 };
-use ganger_shard::{Hooks, Numbers, Settings};
+use ganger_shard::{Hooks, Settings, ShardMetrics};
 use ganger_store::{Loaded, MemoryStore, Reader, Reserve, Store};
 use ganger_types::qless::{Generation, QlessJob, QlessReply, QlessRequest, QlessRow, QlessState};
 use ganger_types::{
@@ -67,10 +69,10 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// A world of one core and its store, driven by hand.
 struct World {
-    core: Core<GateReader, u64>,
-    executor: StoreExecutor<Gate>,
+    core: Core<GatedReader, u64>,
+    executor: StoreExecutor<GatedStore>,
     store: MemoryStore,
-    control: Control,
+    control: StoreControl,
     store_tasks: VecDeque<StoreTask>,
     now: Now,
     next_ticket: u64,
@@ -110,10 +112,10 @@ impl World {
     }
 
     fn with_turns_of(turn_commands_max: usize) -> Self {
-        let (store, control) = (MemoryStore::new(), Control::default());
-        let mut gate = Gate::new(store.clone(), &control);
+        let (store, control) = (MemoryStore::new(), StoreControl::default());
+        let mut gate = GatedStore::new(store.clone(), &control);
         let opened = gate.open().expect("memory opens");
-        let numbers: Arc<Numbers> = Arc::default();
+        let metrics: Arc<ShardMetrics> = Arc::default();
         let settings = Settings {
             turn_commands_max,
             group_wait: Duration::from_micros(500),
@@ -131,8 +133,8 @@ impl World {
             [drawn; 32]
         });
         Self {
-            core: Core::new(settings, Arc::clone(&numbers), opened, now, seeds),
-            executor: StoreExecutor::new(gate, numbers, Hooks::default()),
+            core: Core::new(settings, Arc::clone(&metrics), opened, now, seeds),
+            executor: StoreExecutor::new(gate, metrics, Hooks::default()),
             store,
             control,
             store_tasks: VecDeque::new(),

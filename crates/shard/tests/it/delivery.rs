@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::kit::{Bench, complete, enqueue, held, ids, lease, new_job};
+use crate::kit::{TestShard, complete, enqueue, held, ids, lease, new_job};
 use ganger_shard::{CallError, Delivery, Settings};
 use ganger_store::MemoryStore;
 use ganger_types::command::{
@@ -37,7 +37,7 @@ fn fan_in() -> Vec<NewJob> {
     ]
 }
 
-async fn take(bench: &Bench, queue: &'static str, count: u32) -> Vec<Delivery> {
+async fn take(bench: &TestShard, queue: &'static str, count: u32) -> Vec<Delivery> {
     bench
         .handle
         .lease(lease(&[queue], count), Duration::ZERO)
@@ -56,7 +56,7 @@ fn fail(delivery: &Delivery) -> Command {
     }))
 }
 
-async fn run_fan_in(bench: &Bench) {
+async fn run_fan_in(bench: &TestShard) {
     ids(bench.handle.call(enqueue(fan_in())).await);
     let firsts = take(bench, "first", 3).await;
     let payloads: Vec<_> = firsts.iter().map(|one| one.payload.clone()).collect();
@@ -78,7 +78,7 @@ fn check_inputs(delivery: &Delivery) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn inputs_come_in_order_from_memory() {
-    let bench = Bench::start().await;
+    let bench = TestShard::start().await;
     run_fan_in(&bench).await;
     check_inputs(&take(&bench, "last", 1).await[0]);
     bench.handle.stop().await;
@@ -86,7 +86,7 @@ async fn inputs_come_in_order_from_memory() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn inputs_come_in_order_from_the_store_after_a_restart() {
-    let bench = Bench::start().await;
+    let bench = TestShard::start().await;
     run_fan_in(&bench).await;
     let bench = bench.restart().await;
     check_inputs(&take(&bench, "last", 1).await[0]);
@@ -97,7 +97,7 @@ async fn inputs_come_in_order_from_the_store_after_a_restart() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn inputs_come_in_order_from_turns_that_are_on_their_way() {
-    let bench = Bench::start().await;
+    let bench = TestShard::start().await;
     ids(bench.handle.call(enqueue(fan_in())).await);
     let firsts = take(&bench, "first", 3).await;
     let waiting = tokio::spawn({
@@ -134,7 +134,7 @@ async fn a_large_graph_reads_its_inputs_in_pages() {
         blob_cache_bytes: 0,
         ..crate::kit::settings()
     };
-    let bench = Bench::start_with(settings, MemoryStore::default()).await;
+    let bench = TestShard::start_with(settings, MemoryStore::default()).await;
     let mut jobs: Vec<_> = (0..3_000).map(|_| new_job("first", "p")).collect();
     let mut last = new_job("last", "");
     last.inputs = (0..3_000)
@@ -158,7 +158,7 @@ async fn a_lease_hands_out_no_more_bytes_than_it_may_but_always_one_job() {
         delivery_bytes_max: 10,
         ..crate::kit::settings()
     };
-    let bench = Bench::start_with(settings, MemoryStore::default()).await;
+    let bench = TestShard::start_with(settings, MemoryStore::default()).await;
     let jobs = (0..200)
         .map(|_| new_job("a", "a payload of some length"))
         .collect();
@@ -172,7 +172,7 @@ async fn a_lease_hands_out_no_more_bytes_than_it_may_but_always_one_job() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_retried_job_of_a_graph_gets_its_inputs_again() {
-    let bench = Bench::start().await;
+    let bench = TestShard::start().await;
     run_fan_in(&bench).await;
     let last = take(&bench, "last", 1).await;
     bench.handle.call(fail(&last[0])).await.expect("accepted");
@@ -194,7 +194,7 @@ async fn a_retried_job_of_a_graph_gets_its_inputs_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn on_the_callers_clock_commands_bring_their_time_and_nothing_else_moves() {
-    let bench = Bench::start().await;
+    let bench = TestShard::start().await;
     let namespace = Namespace::from_static("theirs");
     let settings = NamespaceSettings {
         clock: Clock::Caller,
@@ -251,8 +251,8 @@ async fn on_the_callers_clock_commands_bring_their_time_and_nothing_else_moves()
 }
 
 /// A shard with a namespace on its callers' clocks, and a command that submits one job there.
-async fn on_callers_clocks(new: NewJob) -> (Bench, Namespace, Command) {
-    let bench = Bench::start().await;
+async fn on_callers_clocks(new: NewJob) -> (TestShard, Namespace, Command) {
+    let bench = TestShard::start().await;
     let namespace = Namespace::from_static("theirs");
     let settings = NamespaceSettings {
         clock: Clock::Caller,
@@ -317,7 +317,7 @@ async fn a_change_of_settings_fires_nothing_on_callers_clocks() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_input_of_the_store_is_read_though_a_dependency_is_met_in_the_same_turn() {
-    let bench = Bench::start().await;
+    let bench = TestShard::start().await;
     let mut last = new_job("last", "");
     last.inputs = vec![result_of(0, FailurePolicy::Fail)];
     last.after = vec![NewEdge {

@@ -5,7 +5,8 @@ use std::time::Duration;
 use ganger_shard::{CallError, Clock, Health, Hooks, ManualClock, Settings, Shard, StopCause};
 
 use crate::kit::{
-    Bench, Control, Fault, Gate, MemoryStore, complete, enqueue, held, ids, lease, new_job,
+    Fault, GatedStore, MemoryStore, StoreControl, TestShard, complete, enqueue, held, ids, lease,
+    new_job,
 };
 use ganger_types::command::PutSchedule;
 use ganger_types::{
@@ -15,7 +16,7 @@ use ganger_types::{
 
 const WAIT: Duration = Duration::from_secs(60);
 
-async fn jobs_there(bench: &Bench) -> usize {
+async fn jobs_there(bench: &TestShard) -> usize {
     let query = ganger_types::query::JobQuery {
         limit: 1_000,
         ..Default::default()
@@ -25,7 +26,7 @@ async fn jobs_there(bench: &Bench) -> usize {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_commit_that_did_not_take_place_acknowledges_nothing_and_service_goes_on() {
-    let bench = Bench::start().await;
+    let bench = TestShard::start().await;
     let arrived = bench.control.arrived();
     bench.control.hold();
     bench.control.script(&[Fault::NotApplied]);
@@ -69,7 +70,7 @@ async fn a_commit_that_did_not_take_place_acknowledges_nothing_and_service_goes_
     bench.handle.stop().await;
 }
 
-async fn audit(bench: &Bench) -> Vec<String> {
+async fn audit(bench: &TestShard) -> Vec<String> {
     let query = ganger_types::query::Query::Audit;
     match bench
         .handle
@@ -83,7 +84,7 @@ async fn audit(bench: &Bench) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unknown_commit_that_is_there_is_acknowledged_after_reopening() {
-    let bench = Bench::start().await;
+    let bench = TestShard::start().await;
     let mut events = bench.handle.events(None).expect("room");
     bench.control.script(&[Fault::UnknownButThere]);
     let id = ids(bench.handle.call(enqueue(vec![new_job("a", "p")])).await).remove(0);
@@ -102,7 +103,7 @@ async fn an_unknown_commit_that_is_there_is_acknowledged_after_reopening() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unknown_commit_that_is_lost_is_not_acknowledged() {
-    let bench = Bench::start().await;
+    let bench = TestShard::start().await;
     let mut events = bench.handle.events(None).expect("room");
     bench.control.script(&[Fault::UnknownAndLost]);
     let lost = bench.handle.call(enqueue(vec![new_job("a", "lost")])).await;
@@ -120,7 +121,7 @@ async fn an_unknown_commit_that_is_lost_is_not_acknowledged() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fenced_shard_stops_for_good_and_says_so() {
-    let mut bench = Bench::start().await;
+    let mut bench = TestShard::start().await;
     bench.control.script(&[Fault::Fenced]);
     let waiting = tokio::spawn({
         let handle = bench.handle.clone();
@@ -152,7 +153,7 @@ async fn a_fenced_shard_stops_for_good_and_says_so() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_that_cannot_be_opened_again_stops_the_shard() {
-    let mut bench = Bench::start().await;
+    let mut bench = TestShard::start().await;
     bench.control.fail_open();
     bench.control.script(&[Fault::UnknownAndLost]);
     let refused = bench.handle.call(enqueue(vec![new_job("a", "p")])).await;
@@ -175,7 +176,7 @@ async fn a_store_that_cannot_be_opened_again_stops_the_shard() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_keeps_leases_with_their_tokens() {
-    let bench = Bench::start().await;
+    let bench = TestShard::start().await;
     ids(bench.handle.call(enqueue(vec![new_job("a", "p")])).await);
     let deliveries = bench
         .handle
@@ -196,7 +197,7 @@ async fn a_restart_keeps_leases_with_their_tokens() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_device_refuses_new_work_and_lets_the_rest_go_on() {
-    let bench = Bench::start().await;
+    let bench = TestShard::start().await;
     ids(bench
         .handle
         .call(enqueue(vec![new_job("a", "1"), new_job("a", "2")]))
@@ -241,7 +242,7 @@ async fn a_full_device_refuses_new_work_and_lets_the_rest_go_on() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_without_space_keeps_new_work_out_for_a_while() {
-    let bench = Bench::start().await;
+    let bench = TestShard::start().await;
     bench.control.script(&[Fault::Full]);
     let refused = bench.handle.call(enqueue(vec![new_job("a", "1")])).await;
     assert!(
@@ -268,7 +269,7 @@ async fn a_write_without_space_keeps_new_work_out_for_a_while() {
 /// the policies for catching up and overlap, and they are written from the reserve.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_schedule_runs_on_while_the_device_is_full_and_a_new_one_is_refused() {
-    let bench = Bench::start().await;
+    let bench = TestShard::start().await;
     let put = Command::PutSchedule(Box::new(PutSchedule {
         schedule: every_minute(bench.clock.wall()),
     }));
@@ -331,7 +332,7 @@ async fn a_damaged_payload_harms_only_its_own_job() {
         blob_cache_bytes: 0,
         ..crate::kit::settings()
     };
-    let bench = Bench::start_with(settings, MemoryStore::default()).await;
+    let bench = TestShard::start_with(settings, MemoryStore::default()).await;
     let all = ids(bench
         .handle
         .call(enqueue((0..10).map(|_| new_job("a", "p")).collect()))
@@ -347,9 +348,9 @@ async fn a_damaged_payload_harms_only_its_own_job() {
         .lease(lease(&["a"], 10), Duration::ZERO)
         .await
         .expect("there");
-    let given: Vec<_> = deliveries.iter().map(|one| one.grant.job.clone()).collect();
+    let last_submitted: Vec<_> = deliveries.iter().map(|one| one.grant.job.clone()).collect();
     let healthy: Vec<_> = all.iter().filter(|id| **id != all[3]).cloned().collect();
-    assert_eq!(given, healthy);
+    assert_eq!(last_submitted, healthy);
     let broken = bench
         .handle
         .job(&Namespace::default(), &all[3])
@@ -369,7 +370,7 @@ async fn overload_is_refused_at_the_door_and_passes() {
         inbox_commands_max: 10,
         ..crate::kit::settings()
     };
-    let bench = Bench::start_with(settings, MemoryStore::default()).await;
+    let bench = TestShard::start_with(settings, MemoryStore::default()).await;
     let arrived = bench.control.arrived();
     bench.control.hold();
     let mut calls = tokio::task::JoinSet::new();
@@ -402,7 +403,7 @@ async fn overload_is_refused_at_the_door_and_passes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stopping_answers_what_was_taken_and_closes_the_store() {
-    let mut bench = Bench::start().await;
+    let mut bench = TestShard::start().await;
     let arrived = bench.control.arrived();
     bench.control.hold();
     let call = tokio::spawn({
@@ -417,7 +418,10 @@ async fn stopping_answers_what_was_taken_and_closes_the_store() {
     bench.control.release();
     stopping.await.expect("no panic");
     ids(call.await.expect("no panic"));
-    assert_eq!(*bench.stopped.borrow_and_update(), Some(StopCause::Asked));
+    assert_eq!(
+        *bench.stopped.borrow_and_update(),
+        Some(StopCause::Requested)
+    );
     let refused = bench.handle.call(enqueue(vec![new_job("a", "p")])).await;
     assert!(
         matches!(refused, Err(CallError::Unavailable { .. })),
@@ -428,8 +432,8 @@ async fn stopping_answers_what_was_taken_and_closes_the_store() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn dropping_the_last_handle_stops_the_shard() {
-    let bench = Bench::start().await;
-    let Bench {
+    let bench = TestShard::start().await;
+    let TestShard {
         handle,
         mut stopped,
         ..
@@ -440,12 +444,12 @@ async fn dropping_the_last_handle_stops_the_shard() {
         .await
         .expect("told")
         .clone();
-    assert_eq!(cause, Some(StopCause::Asked));
+    assert_eq!(cause, Some(StopCause::Requested));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_late_report_after_a_lost_grant_is_refused_distinctly() {
-    let bench = Bench::start().await;
+    let bench = TestShard::start().await;
     ids(bench.handle.call(enqueue(vec![new_job("a", "p")])).await);
     let deliveries = bench
         .handle
@@ -465,7 +469,7 @@ async fn finished_jobs_are_retired_in_slices_once_their_time_is_over() {
         retire_slice: 7,
         ..crate::kit::settings()
     };
-    let bench = Bench::start_with(settings, MemoryStore::default()).await;
+    let bench = TestShard::start_with(settings, MemoryStore::default()).await;
     ids(bench
         .handle
         .call(enqueue((0..100).map(|_| new_job("a", "p")).collect()))
@@ -492,9 +496,9 @@ async fn finished_jobs_are_retired_in_slices_once_their_time_is_over() {
 
 #[test]
 fn a_store_that_cannot_be_opened_is_told_at_once() {
-    let control = Control::default();
+    let control = StoreControl::default();
     control.fail_open();
-    let gate = Gate::new(MemoryStore::default(), &control);
+    let gate = GatedStore::new(MemoryStore::default(), &control);
     let clock = ManualClock::new(Timestamp(1));
     let started = Shard::start(gate, Settings::default(), clock, Hooks::default());
     assert!(started.is_err());

@@ -9,7 +9,7 @@ use ganger_types::query::Query;
 use ganger_types::{Command, JobId, JobState, Namespace, RetryPolicy};
 
 use crate::kit::{
-    Bench, Fault, MemoryStore, complete, enqueue, held, ids, lease, new_job, settings,
+    Fault, MemoryStore, TestShard, complete, enqueue, held, ids, lease, new_job, settings,
 };
 
 const WAIT: Duration = Duration::from_secs(60);
@@ -28,16 +28,16 @@ fn is_full<T>(answer: &Result<T, CallError>) -> bool {
     matches!(answer, Err(CallError::Full { .. }))
 }
 
-async fn bench_without_cache() -> Bench {
+async fn bench_without_cache() -> TestShard {
     let settings = Settings {
         blob_cache_bytes: 0,
         ..settings()
     };
-    Bench::start_with(settings, MemoryStore::default()).await
+    TestShard::start_with(settings, MemoryStore::default()).await
 }
 
 /// A job that fails for good with its first failure.
-async fn enqueue_one_try(bench: &Bench) -> JobId {
+async fn enqueue_one_try(bench: &TestShard) -> JobId {
     let job = NewJob {
         retry: Some(RetryPolicy {
             retries_max: 0,
@@ -49,18 +49,18 @@ async fn enqueue_one_try(bench: &Bench) -> JobId {
     jobs.into_iter().next().expect("one was enqueued")
 }
 
-async fn state_and_counted(bench: &Bench, id: &JobId) -> (JobState, u32) {
+async fn state_and_counted(bench: &TestShard, id: &JobId) -> (JobState, u32) {
     let found = bench.handle.job(&Namespace::default(), id).await;
     let job = found.expect("readable").expect("it is there");
     (job.record.state, job.record.attempts_counted)
 }
 
-async fn take(bench: &Bench, wait_for: Duration) -> Result<Vec<Delivery>, CallError> {
+async fn take(bench: &TestShard, wait_for: Duration) -> Result<Vec<Delivery>, CallError> {
     bench.handle.lease(lease(&["a"], 1), wait_for).await
 }
 
 /// Lets time pass until the health is as wanted.
-async fn pass_until(bench: &Bench, health: Health) {
+async fn pass_until(bench: &TestShard, health: Health) {
     while bench.handle.health() != health {
         bench.clock.advance(Duration::from_secs(1));
         // The shard has seen that second before the next one passes.

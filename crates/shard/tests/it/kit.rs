@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use ganger_shard::{
-    CallError, Delivery, Handle, Hooks, ManualClock, Point, Settings, Shard, StopCause,
+    CallError, Delivery, Handle, Hooks, ManualClock, PipelinePoint, Settings, Shard, StopCause,
 };
 pub(crate) use ganger_store::MemoryStore;
 use ganger_store::memory::MemoryReader;
@@ -59,11 +59,11 @@ struct GateState {
 
 /// The test's hand on a store.
 #[derive(Clone, Default)]
-pub(crate) struct Control {
+pub(crate) struct StoreControl {
     shared: Arc<(Mutex<GateState>, Condvar)>,
 }
 
-impl Control {
+impl StoreControl {
     fn lock(&self) -> MutexGuard<'_, GateState> {
         self.shared.0.lock().expect("no test panics with it")
     }
@@ -159,13 +159,13 @@ impl Control {
 }
 
 /// A memory store behind a gate.
-pub(crate) struct Gate {
+pub(crate) struct GatedStore {
     inner: MemoryStore,
-    control: Control,
+    control: StoreControl,
 }
 
-impl Gate {
-    pub(crate) fn new(inner: MemoryStore, control: &Control) -> Self {
+impl GatedStore {
+    pub(crate) fn new(inner: MemoryStore, control: &StoreControl) -> Self {
         Self {
             inner,
             control: control.clone(),
@@ -173,8 +173,8 @@ impl Gate {
     }
 }
 
-impl Store for Gate {
-    type Reader = GateReader;
+impl Store for GatedStore {
+    type Reader = GatedReader;
 
     fn open(&mut self) -> Result<Opened, StoreError> {
         if self.control.lock().open_fails {
@@ -215,8 +215,8 @@ impl Store for Gate {
         }
     }
 
-    fn reader(&self) -> Result<GateReader, StoreError> {
-        Ok(GateReader {
+    fn reader(&self) -> Result<GatedReader, StoreError> {
+        Ok(GatedReader {
             inner: self.inner.reader()?,
             control: self.control.clone(),
         })
@@ -232,12 +232,12 @@ impl Store for Gate {
 }
 
 /// A reader of the memory store that finds damage where the test wants it.
-pub(crate) struct GateReader {
+pub(crate) struct GatedReader {
     inner: MemoryReader,
-    control: Control,
+    control: StoreControl,
 }
 
-impl Reader for GateReader {
+impl Reader for GatedReader {
     fn job(&mut self, key: JobKey) -> Result<Option<StoredJob>, StoreError> {
         self.inner.job(key)
     }
@@ -322,9 +322,9 @@ impl Reader for GateReader {
 }
 
 /// A running shard with everything a test moves it by.
-pub(crate) struct Bench {
+pub(crate) struct TestShard {
     pub(crate) store: MemoryStore,
-    pub(crate) control: Control,
+    pub(crate) control: StoreControl,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) handle: Handle,
     pub(crate) stopped: tokio::sync::watch::Receiver<Option<StopCause>>,
@@ -338,7 +338,7 @@ pub(crate) fn settings() -> Settings {
     }
 }
 
-impl Bench {
+impl TestShard {
     pub(crate) async fn start() -> Self {
         Self::start_with(settings(), MemoryStore::default()).await
     }
@@ -350,9 +350,9 @@ impl Bench {
     pub(crate) async fn start_hooked(
         settings: Settings,
         store: MemoryStore,
-        at_point: Option<Arc<dyn Fn(Point) + Send + Sync>>,
+        at_point: Option<Arc<dyn Fn(PipelinePoint) + Send + Sync>>,
     ) -> Self {
-        let control = Control::default();
+        let control = StoreControl::default();
         let clock = ManualClock::new(Timestamp(1_700_000_000_000_000));
         let (told, stopped) = tokio::sync::watch::channel(None);
         let on_stopped = Arc::new(move |cause: &StopCause| {
@@ -362,7 +362,7 @@ impl Bench {
             on_stopped: Some(on_stopped),
             at_point,
         };
-        let gate = Gate::new(store.clone(), &control);
+        let gate = GatedStore::new(store.clone(), &control);
         let handle =
             Shard::start(gate, settings, clock.clone(), hooks).expect("a memory store opens");
         handle.ready().await;

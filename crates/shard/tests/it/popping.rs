@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::kit::{Bench, Fault, poll_once};
+use crate::kit::{Fault, TestShard, poll_once};
 use ganger_shard::{CallError, Health, Settings};
 use ganger_types::keys::{Condition, End, Expiry, KeyAnswers, KeyCall, KeyError, KeyReply};
 use ganger_types::{Bytes, Command, KeyCalls, KeyWait, Namespace, Popped, Reply};
@@ -23,7 +23,7 @@ fn calls(calls: Vec<KeyCall>) -> Command {
     }))
 }
 
-async fn run(bench: &Bench, all: Vec<KeyCall>) -> Vec<Called> {
+async fn run(bench: &TestShard, all: Vec<KeyCall>) -> Vec<Called> {
     match bench.handle.call(calls(all)).await {
         Ok(Reply::Keys(KeyAnswers::Each(answers))) => answers,
         other => panic!("{other:?}"),
@@ -65,7 +65,7 @@ fn popped(list: &'static str, value: &'static str) -> Popped {
     Ok(Some((b(list), b(value))))
 }
 
-async fn until_waiting(bench: &Bench, count: u64) {
+async fn until_waiting(bench: &TestShard, count: u64) {
     let waiting = || {
         let gauges = bench.handle.metrics().gauges;
         gauges
@@ -81,7 +81,7 @@ async fn until_waiting(bench: &Bench, count: u64) {
 type Waiting = tokio::task::JoinHandle<Popped>;
 
 /// Begins to wait, and is in line when this returns.
-async fn begin(bench: &Bench, wait: KeyWait, already: u64) -> Waiting {
+async fn begin(bench: &TestShard, wait: KeyWait, already: u64) -> Waiting {
     let handle = bench.handle.clone();
     let task = tokio::spawn(async move { handle.pop(wait, None).await.expect("the shard runs") });
     until_waiting(bench, already + 1).await;
@@ -90,7 +90,7 @@ async fn begin(bench: &Bench, wait: KeyWait, already: u64) -> Waiting {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_there_comes_at_once_from_the_first_list_that_has_one() {
-    let bench = Bench::start().await;
+    let bench = TestShard::start().await;
     run(&bench, vec![push("b", &["1", "2"]), push("c", &["3"])]).await;
     let wait = wait(&["a", "b", "c"], None);
     let none = Some(Duration::ZERO);
@@ -104,7 +104,7 @@ async fn what_is_there_comes_at_once_from_the_first_list_that_has_one() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_push_serves_those_who_waited_longest_and_nobody_sees_it_between() {
-    let bench = Bench::start().await;
+    let bench = TestShard::start().await;
     let first = begin(&bench, wait(&["q"], Some("p")), 0).await;
     let second = begin(&bench, wait(&["x", "q"], Some("p")), 1).await;
     let third = begin(&bench, wait(&["q"], None), 2).await;
@@ -135,7 +135,7 @@ async fn a_push_serves_those_who_waited_longest_and_nobody_sees_it_between() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_hears_of_an_element_before_its_move_is_durable() {
-    let bench = Bench::start().await;
+    let bench = TestShard::start().await;
     let waiting = begin(&bench, wait(&["q"], Some("p")), 0).await;
     bench.control.hold();
     let handle = bench.handle.clone();
@@ -152,7 +152,7 @@ async fn nobody_hears_of_an_element_before_its_move_is_durable() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_disconnects_leaves_the_line() {
-    let bench = Bench::start().await;
+    let bench = TestShard::start().await;
     let gone = begin(&bench, wait(&["q"], Some("p")), 0).await;
     let stays = begin(&bench, wait(&["q"], Some("p")), 1).await;
     gone.abort();
@@ -164,7 +164,7 @@ async fn a_client_that_disconnects_leaves_the_line() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_element_that_nobody_received_is_next_again() {
-    let bench = Bench::start().await;
+    let bench = TestShard::start().await;
     run(&bench, vec![push("q", &["1", "2"])]).await;
     for to in [None, Some("p")] {
         bench.control.hold();
@@ -205,7 +205,7 @@ async fn an_element_that_nobody_received_is_next_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn patience_ends_and_other_kinds_are_refused() {
-    let bench = Bench::start().await;
+    let bench = TestShard::start().await;
     let handle = bench.handle.clone();
     let soon = Some(Duration::from_secs(5));
     let asked = wait(&["q"], Some("s"));
@@ -233,7 +233,7 @@ async fn patience_ends_and_other_kinds_are_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn those_who_wait_are_served_after_a_commit_that_failed() {
-    let bench = Bench::start_with(Settings::default(), crate::kit::MemoryStore::new()).await;
+    let bench = TestShard::start_with(Settings::default(), crate::kit::MemoryStore::new()).await;
     let waiting = begin(&bench, wait(&["q"], Some("p")), 0).await;
     let other = begin(&bench, wait(&["q"], Some("p")), 1).await;
     bench.control.script(&[Fault::NotApplied]);
@@ -248,7 +248,7 @@ async fn those_who_wait_are_served_after_a_commit_that_failed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_element_goes_back_also_on_a_full_device_and_never_gets_lost_between() {
-    let bench = Bench::start().await;
+    let bench = TestShard::start().await;
     run(&bench, vec![push("q", &["1"]), push("r", &["2"])]).await;
     let (plain, moved) = (wait(&["q"], None), wait(&["r"], Some("p")));
     for asked in [&plain, &moved] {

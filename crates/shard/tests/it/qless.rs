@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::kit::{Bench, Fault};
+use crate::kit::{Fault, TestShard};
 use ganger_shard::{CallError, Handle, Health, Hooks, ManualClock, Settings, Shard};
 use ganger_store_embedded::EmbeddedStore;
 use ganger_types::qless::{Generation, QlessReply, QlessRequest};
@@ -35,10 +35,10 @@ async fn call(handle: &Handle, words: &str) -> QlessReply {
 }
 
 /// Payloads of the messages that were told so far.
-type Heard = Arc<Mutex<Vec<String>>>;
+type ReceivedMessages = Arc<Mutex<Vec<String>>>;
 
-fn listen(handle: &Handle) -> Heard {
-    let heard = Heard::default();
+fn listen(handle: &Handle) -> ReceivedMessages {
+    let heard = ReceivedMessages::default();
     let to = Arc::clone(&heard);
     handle.listen(Arc::new(move |messages| {
         let texts = messages
@@ -49,7 +49,7 @@ fn listen(handle: &Handle) -> Heard {
     heard
 }
 
-fn heard(heard: &Heard) -> Vec<String> {
+fn heard(heard: &ReceivedMessages) -> Vec<String> {
     heard.lock().expect("no test panics with it").clone()
 }
 
@@ -59,7 +59,7 @@ fn put_message(jid: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn messages_come_once_their_turn_is_durable_and_before_its_answer() {
-    let bench = Bench::start().await;
+    let bench = TestShard::start().await;
     let listener = listen(&bench.handle);
     let arrived = bench.control.arrived();
     bench.control.hold();
@@ -75,7 +75,7 @@ async fn messages_come_once_their_turn_is_durable_and_before_its_answer() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn messages_of_later_turns_come_later_also_of_calls_that_change_nothing() {
-    let bench = Bench::start().await;
+    let bench = TestShard::start().await;
     let listener = listen(&bench.handle);
     let arrived = bench.control.arrived();
     bench.control.hold();
@@ -105,7 +105,7 @@ async fn messages_of_later_turns_come_later_also_of_calls_that_change_nothing() 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_turn_that_failed_tells_nothing_and_leaves_nothing() {
     for fault in [Fault::NotApplied, Fault::UnknownAndLost] {
-        let bench = Bench::start().await;
+        let bench = TestShard::start().await;
         let listener = listen(&bench.handle);
         bench.control.script(&[fault]);
         let lost = try_call(&bench.handle, "put 1 w q a k {} 0").await;
@@ -124,7 +124,7 @@ async fn a_turn_that_failed_tells_nothing_and_leaves_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_turn_whose_commit_turns_out_to_be_there_tells_its_messages_once() {
-    let bench = Bench::start().await;
+    let bench = TestShard::start().await;
     let listener = listen(&bench.handle);
     bench.control.script(&[Fault::UnknownButThere]);
     call(&bench.handle, "put 1 w q a k {} 0").await;
@@ -136,7 +136,7 @@ async fn a_turn_whose_commit_turns_out_to_be_there_tells_its_messages_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn messages_that_nobody_listens_for_are_not_kept() {
-    let bench = Bench::start().await;
+    let bench = TestShard::start().await;
     call(&bench.handle, "put 1 w q a k {} 0").await;
     let listener = listen(&bench.handle);
     call(&bench.handle, "put 1 w q b k {} 0").await;
@@ -146,7 +146,7 @@ async fn messages_that_nobody_listens_for_are_not_kept() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_device_refuses_what_brings_new_bytes_and_lets_jobs_go_on() {
-    let bench = Bench::start().await;
+    let bench = TestShard::start().await;
     for words in [
         "put 1 w q a k {} 0",
         "put 1 w q b k {} 0",

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::kit::{Bench, complete, lease, poll_once};
+use crate::kit::{TestShard, complete, lease, poll_once};
 use ganger_shard::{CallError, StoredJob};
 use ganger_types::command::{Cancel, NewJob, Selection};
 use ganger_types::keys::{Condition, End, KeyCall, KeyCalls};
@@ -13,7 +13,7 @@ use ganger_types::{
     Bytes, Command, Happening, JobId, JobKey, JobState, Namespace, QlessCall, Reply,
 };
 
-async fn call(bench: &Bench, words: &str) {
+async fn call(bench: &TestShard, words: &str) {
     let words = words.split(' ').map(str::to_owned).map(Bytes::from);
     let request = QlessRequest::Script {
         generation: Generation::Two,
@@ -33,7 +33,7 @@ fn id(text: &str) -> JobId {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_is_found_with_its_payload_by_reads_and_by_waits() {
-    let bench = Bench::start().await;
+    let bench = TestShard::start().await;
     let (namespace, a) = (Namespace::default(), id("a"));
     let missing = bench.handle.job(&namespace, &a).await.expect("readable");
     assert_eq!(missing, None);
@@ -49,10 +49,10 @@ async fn it_is_found_with_its_payload_by_reads_and_by_waits() {
     bench.handle.stop().await;
 }
 
-type Waits = tokio::task::JoinHandle<Result<Option<StoredJob>, CallError>>;
+type WaitTimes = tokio::task::JoinHandle<Result<Option<StoredJob>, CallError>>;
 
 /// Somebody waits for the end of a job, so long that only an end can be the reason for an answer.
-fn spawn_wait(bench: &Bench, name: &'static str) -> Waits {
+fn spawn_wait(bench: &TestShard, name: &'static str) -> WaitTimes {
     let handle = bench.handle.clone();
     tokio::spawn(async move {
         let wait = Duration::from_secs(3_600);
@@ -61,13 +61,13 @@ fn spawn_wait(bench: &Bench, name: &'static str) -> Waits {
 }
 
 /// Likewise, and is one of so many who do.
-async fn await_end(bench: &Bench, name: &'static str, waiting: u64) -> Waits {
+async fn await_end(bench: &TestShard, name: &'static str, waiting: u64) -> WaitTimes {
     let waits = spawn_wait(bench, name);
     wait_until_waiting(bench, waiting).await;
     waits
 }
 
-async fn wait_until_waiting(bench: &Bench, count: u64) {
+async fn wait_until_waiting(bench: &TestShard, count: u64) {
     let are_waiting = || {
         let gauges = bench.handle.metrics().gauges;
         gauges.contains(&("waiting_ends", count))
@@ -77,13 +77,13 @@ async fn wait_until_waiting(bench: &Bench, count: u64) {
     }
 }
 
-async fn ended(waits: Waits) -> Option<StoredJob> {
+async fn ended(waits: WaitTimes) -> Option<StoredJob> {
     waits.await.expect("no panic").expect("readable")
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_waits_for_its_end_sees_success_and_failure() {
-    let bench = Bench::start().await;
+    let bench = TestShard::start().await;
     for words in [
         "put 1 w q a k {} 0",
         "put 1 w q b k {} 0",
@@ -124,7 +124,7 @@ async fn a_client_that_waits_for_its_end_sees_success_and_failure() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_waits_for_a_job_that_goes_learns_that_there_is_none() {
-    let bench = Bench::start().await;
+    let bench = TestShard::start().await;
     for words in ["put 1 w q a k {} 0", "put 1 w q b k {} 0"] {
         call(&bench, words).await;
     }
@@ -145,7 +145,7 @@ async fn a_client_that_waits_for_a_job_that_goes_learns_that_there_is_none() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_has_waited_long_enough_gets_it_as_it_is() {
-    let bench = Bench::start().await;
+    let bench = TestShard::start().await;
     call(&bench, "put 1 w q a k {} 0").await;
     let a = await_end(&bench, "a", 1).await;
     // As long as anybody may wait.
@@ -157,7 +157,7 @@ async fn a_client_that_has_waited_long_enough_gets_it_as_it_is() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn its_moves_are_events_and_none_is_told_before_its_commit() {
-    let bench = Bench::start().await;
+    let bench = TestShard::start().await;
     let mut events = bench.handle.events(None).expect("room");
     let arrived = bench.control.arrived();
     bench.control.hold();
@@ -202,7 +202,7 @@ fn enqueue_as(name: &str) -> Command {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lists_have_ours_by_number_and_then_the_others_page_by_page() {
-    let bench = Bench::start().await;
+    let bench = TestShard::start().await;
     for jid in ["b", "a"] {
         call(&bench, &format!("put 1 w q {jid} k {{}} 0")).await;
     }
@@ -256,7 +256,7 @@ async fn lists_have_ours_by_number_and_then_the_others_page_by_page() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_is_cancelled() {
-    let bench = Bench::start().await;
+    let bench = TestShard::start().await;
     call(&bench, "put 1 w q a k {} 0").await;
     let cancel = Cancel {
         namespace: Namespace::default(),
@@ -276,7 +276,7 @@ async fn it_is_cancelled() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_of_ours_that_waits_gets_it_with_its_payload_and_completes_it() {
-    let bench = Bench::start().await;
+    let bench = TestShard::start().await;
     let handle = bench.handle.clone();
     let wait = Duration::from_secs(60);
     let waits = tokio::spawn(async move { handle.lease(lease(&["q"], 1), wait).await });

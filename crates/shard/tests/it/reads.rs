@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::kit::{Control, Gate, GateReader};
+use crate::kit::{GatedReader, GatedStore, StoreControl};
 use ganger_shard::core::{CallReply, Core, Output, Request, StoreExecutor, StoreTask};
-use ganger_shard::{Hooks, Numbers, Settings};
+use ganger_shard::{Hooks, Settings, ShardMetrics};
 use ganger_store::{MemoryStore, Store};
 use ganger_types::keys::{Condition, Expiry, KeyAnswers, KeyCall, KeyReply};
 use ganger_types::{Bytes, Change, Command, Elapsed, KeyCalls, Namespace, Now, Reply, Timestamp};
@@ -16,8 +16,8 @@ type Value = Option<Bytes>;
 
 /// A core, and a store that works when it is told to.
 struct World {
-    core: Core<GateReader, u64>,
-    executor: StoreExecutor<Gate>,
+    core: Core<GatedReader, u64>,
+    executor: StoreExecutor<GatedStore>,
     store_tasks: VecDeque<StoreTask>,
     now: Now,
     next: u64,
@@ -32,10 +32,10 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let control = Control::default();
-        let mut gate = Gate::new(MemoryStore::new(), &control);
+        let control = StoreControl::default();
+        let mut gate = GatedStore::new(MemoryStore::new(), &control);
         let opened = gate.open().expect("memory opens");
-        let numbers: Arc<Numbers> = Arc::default();
+        let metrics: Arc<ShardMetrics> = Arc::default();
         let now = Now {
             elapsed: Elapsed(0),
             wall: Timestamp(1_700_000_000_000_000),
@@ -46,8 +46,8 @@ impl World {
         };
         let seeds = Box::new(|| [7; 32]);
         let mut world = Self {
-            core: Core::new(settings, Arc::clone(&numbers), opened, now, seeds),
-            executor: StoreExecutor::new(gate, numbers, Hooks::default()),
+            core: Core::new(settings, Arc::clone(&metrics), opened, now, seeds),
+            executor: StoreExecutor::new(gate, metrics, Hooks::default()),
             store_tasks: VecDeque::new(),
             now,
             next: 0,

@@ -4,19 +4,19 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::kit::{Control, Fault, Gate, GateReader, enqueue, lease, new_job};
+use crate::kit::{Fault, GatedReader, GatedStore, StoreControl, enqueue, lease, new_job};
 use ganger_shard::core::{CallReply, Core, Output, Request, StoreExecutor, StoreTask, WaiterId};
-use ganger_shard::{Hooks, Numbers, Settings, StopCause};
+use ganger_shard::{Hooks, Settings, ShardMetrics, StopCause};
 use ganger_store::{MemoryStore, Store};
 use ganger_types::command::{NewJob, Start};
 use ganger_types::{Elapsed, Now, Timestamp};
 
 /// One core and its store, over which every commit can be made to fail.
 struct World {
-    core: Core<GateReader, u64>,
-    executor: StoreExecutor<Gate>,
-    control: Control,
-    numbers: Arc<Numbers>,
+    core: Core<GatedReader, u64>,
+    executor: StoreExecutor<GatedStore>,
+    control: StoreControl,
+    metrics: Arc<ShardMetrics>,
     store_tasks: VecDeque<StoreTask>,
     answers: Vec<(u64, bool)>,
     now: Now,
@@ -26,10 +26,10 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let control = Control::default();
-        let mut gate = Gate::new(MemoryStore::new(), &control);
+        let control = StoreControl::default();
+        let mut gate = GatedStore::new(MemoryStore::new(), &control);
         let opened = gate.open().expect("memory opens");
-        let numbers: Arc<Numbers> = Arc::default();
+        let metrics: Arc<ShardMetrics> = Arc::default();
         let now = Now {
             elapsed: Elapsed(0),
             wall: Timestamp(1_700_000_000_000_000),
@@ -40,10 +40,10 @@ impl World {
             ..Settings::default()
         };
         let mut world = Self {
-            core: Core::new(settings, Arc::clone(&numbers), opened, now, seeds),
-            executor: StoreExecutor::new(gate, Arc::clone(&numbers), Hooks::default()),
+            core: Core::new(settings, Arc::clone(&metrics), opened, now, seeds),
+            executor: StoreExecutor::new(gate, Arc::clone(&metrics), Hooks::default()),
             control,
-            numbers,
+            metrics,
             store_tasks: VecDeque::new(),
             answers: Vec::new(),
             now,
@@ -162,7 +162,7 @@ fn timers_that_cannot_be_written_do_not_make_the_shard_read_its_rows_back_withou
             "{fault:?}"
         );
         assert!(world.recoveries.len() < 20, "{fault:?}: {pauses:?}");
-        let counters = &world.numbers.counters;
+        let counters = &world.metrics.counters;
         let waited = counters.recovery_pauses_total.get();
         assert_eq!(
             waited + 1,
@@ -177,7 +177,7 @@ fn who_comes_while_recovery_waits_is_served_after_it_and_the_next_failure_is_rec
  {
     let mut world = with_a_job_that_is_due();
     world.settle(Fault::NotApplied);
-    let counters = Arc::clone(&world.numbers);
+    let counters = Arc::clone(&world.metrics);
     assert_eq!(counters.counters.recovery_pauses_total.get(), 1);
     assert!(world.core.engine().is_none(), "recovery waits");
     world.answers.clear();
@@ -208,7 +208,7 @@ fn a_shard_that_is_asked_to_stop_does_not_wait_for_its_recovery() {
         world.answers.clear();
         world.core.stop();
         world.settle(Fault::None);
-        assert_eq!(world.core.stopped(), Some(&StopCause::Asked));
+        assert_eq!(world.core.stopped(), Some(&StopCause::Requested));
         assert_eq!(world.answers, [(2, false)]);
         assert_eq!(world.core.sleep_for(world.now), None);
     }

@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::kit::{Bench, complete, enqueue, ids, lease, new_job, poll_once};
+use crate::kit::{TestShard, complete, enqueue, ids, lease, new_job, poll_once};
 use ganger_shard::{CallError, Settings};
 use ganger_types::command::{Cancel, NewJob, Selection};
 use ganger_types::{Command, JobId, JobState, Namespace, Queue, RequestId};
 
 const WAIT: Duration = Duration::from_secs(60);
 
-fn number(bench: &Bench, wanted: &str) -> u64 {
+fn number(bench: &TestShard, wanted: &str) -> u64 {
     let shown = bench.handle.metrics();
     let all = shown.counters.into_iter().chain(shown.gauges);
     all.into_iter()
@@ -18,7 +18,7 @@ fn number(bench: &Bench, wanted: &str) -> u64 {
         .map_or(0, |(_, value)| value)
 }
 
-async fn until(bench: &Bench, name: &str, value: u64) {
+async fn until(bench: &TestShard, name: &str, value: u64) {
     while number(bench, name) != value {
         tokio::task::yield_now().await;
     }
@@ -26,7 +26,7 @@ async fn until(bench: &Bench, name: &str, value: u64) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_job_wakes_one_of_a_thousand_waiting_workers() {
-    let bench = Bench::start().await;
+    let bench = TestShard::start().await;
     let mut workers = tokio::task::JoinSet::new();
     for _ in 0..1_000 {
         let handle = bench.handle.clone();
@@ -49,15 +49,15 @@ async fn one_job_wakes_one_of_a_thousand_waiting_workers() {
         .handle
         .call(enqueue((0..500).map(|_| new_job("a", "p")).collect()))
         .await);
-    let mut given = BTreeSet::new();
+    let mut last_submitted = BTreeSet::new();
     while let Some(deliveries) = workers.join_next().await {
         let deliveries = deliveries.expect("no panic").expect("granted");
         assert!(
-            given.insert(deliveries[0].grant.job.clone()),
+            last_submitted.insert(deliveries[0].grant.job.clone()),
             "one job, one worker"
         );
     }
-    assert_eq!(given.len(), 500);
+    assert_eq!(last_submitted.len(), 500);
     assert_eq!(number(&bench, "wakes_total"), 1_000);
     assert_eq!(number(&bench, "wakes_served_total"), 1_000);
     bench.handle.stop().await;
@@ -65,7 +65,7 @@ async fn one_job_wakes_one_of_a_thousand_waiting_workers() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn idle_waiters_cause_no_work() {
-    let bench = Bench::start().await;
+    let bench = TestShard::start().await;
     let mut workers = tokio::task::JoinSet::new();
     for _ in 0..10_000 {
         let handle = bench.handle.clone();
@@ -99,13 +99,13 @@ async fn idle_waiters_cause_no_work() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn metrics_name_queues_with_live_jobs_and_a_bounded_number_of_them() {
-    let bench = Bench::start().await;
+    let bench = TestShard::start().await;
     let queue = |number: usize| format!("q{number:04}");
     let job = |number: usize| NewJob {
         queue: Queue::new(queue(number)).expect("short"),
         ..new_job("a", "p")
     };
-    let jobs = |numbers: std::ops::Range<usize>| enqueue(numbers.map(job).collect());
+    let jobs = |metrics: std::ops::Range<usize>| enqueue(metrics.map(job).collect());
     let named = async || bench.handle.metrics_now().await.expect("counted").queues;
     let first = ids(bench.handle.call(jobs(0..999)).await);
     assert_eq!(named().await.len(), 999);
@@ -130,7 +130,7 @@ async fn metrics_name_queues_with_live_jobs_and_a_bounded_number_of_them() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_wait_never_swallows_a_job() {
-    let bench = Bench::start().await;
+    let bench = TestShard::start().await;
     let mut delivered = 0;
     for round in 0..10_000_u32 {
         let waiting = tokio::spawn({
@@ -164,8 +164,8 @@ async fn a_cancelled_wait_never_swallows_a_job() {
                 .await
                 .expect("there"),
         };
-        let given: Vec<_> = deliveries.iter().map(|one| one.grant.job.clone()).collect();
-        assert_eq!(given, [id]);
+        let last_submitted: Vec<_> = deliveries.iter().map(|one| one.grant.job.clone()).collect();
+        assert_eq!(last_submitted, [id]);
         bench
             .handle
             .call(complete(&deliveries[0], None))
@@ -181,7 +181,7 @@ async fn a_cancelled_wait_never_swallows_a_job() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_grant_whose_waiter_left_before_the_commit_goes_back_to_its_place_uncounted() {
-    let bench = Bench::start().await;
+    let bench = TestShard::start().await;
     let all = ids(bench
         .handle
         .call(enqueue(vec![new_job("a", "1"), new_job("a", "2")]))
@@ -205,8 +205,8 @@ async fn a_grant_whose_waiter_left_before_the_commit_goes_back_to_its_place_unco
         .lease(lease(&["a"], 2), Duration::ZERO)
         .await
         .expect("there");
-    let given: Vec<_> = deliveries.iter().map(|one| one.grant.job.clone()).collect();
-    assert_eq!(given, all, "the first one is first again");
+    let last_submitted: Vec<_> = deliveries.iter().map(|one| one.grant.job.clone()).collect();
+    assert_eq!(last_submitted, all, "the first one is first again");
     assert_eq!(
         deliveries[0].grant.attempt, 2,
         "numbers are never used twice"
@@ -220,7 +220,7 @@ async fn a_grant_whose_waiter_left_before_the_commit_goes_back_to_its_place_unco
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repeat_of_a_request_keeps_the_grants_that_its_first_sender_lost() {
-    let bench = Bench::start().await;
+    let bench = TestShard::start().await;
     ids(bench.handle.call(enqueue(vec![new_job("a", "1")])).await);
     let mut named = lease(&["a"], 1);
     named.request = Some(RequestId::from_static("r1"));
@@ -255,7 +255,7 @@ async fn waiting_requests_are_bounded() {
         waiters_max: 2,
         ..crate::kit::settings()
     };
-    let bench = Bench::start_with(settings, crate::kit::MemoryStore::default()).await;
+    let bench = TestShard::start_with(settings, crate::kit::MemoryStore::default()).await;
     let mut workers = tokio::task::JoinSet::new();
     for _ in 0..2 {
         let handle = bench.handle.clone();
@@ -278,7 +278,7 @@ async fn waiting_requests_are_bounded() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_end_of_a_job_is_told_whether_it_came_before_the_wait_or_after() {
-    let bench = Bench::start().await;
+    let bench = TestShard::start().await;
     let space = Namespace::default();
     for round in 0..2_000 {
         let id = ids(bench.handle.call(enqueue(vec![new_job("a", "p")])).await).remove(0);
@@ -313,7 +313,7 @@ async fn the_end_of_a_job_is_told_whether_it_came_before_the_wait_or_after() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_ends_with_its_time_or_with_the_removal_of_the_job() {
-    let bench = Bench::start().await;
+    let bench = TestShard::start().await;
     let space = Namespace::default();
     let unknown = JobId::new("unknown").expect("short");
     assert_eq!(bench.handle.wait(&space, &unknown, WAIT).await, Ok(None));
@@ -357,7 +357,7 @@ async fn a_wait_ends_with_its_time_or_with_the_removal_of_the_job() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn due_jobs_and_expired_leases_wake_waiting_workers() {
-    let bench = Bench::start().await;
+    let bench = TestShard::start().await;
     let mut later = new_job("a", "later");
     later.start = ganger_types::command::Start::After(Duration::from_secs(5));
     ids(bench.handle.call(enqueue(vec![later])).await);
