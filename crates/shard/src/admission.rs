@@ -1,4 +1,4 @@
-//! Admission control: requests in flight are bounded, the rest are refused at once (`rel B2`).
+//! Admission control: bounds the requests in flight and refuses further ones at once (`rel B2`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,10 +9,10 @@ use ganger_types::ShardId;
 use crate::metrics::{ShardMetrics, count};
 use crate::{CallError, Settings};
 
-/// When to come back after a refusal.
+/// Time after which a refused caller may try again.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 
-/// Counts what was taken and not yet answered.
+/// Counts the requests that were admitted and not yet answered.
 pub(crate) struct AdmissionControl {
     shard: ShardId,
     commands_max: usize,
@@ -24,7 +24,7 @@ pub(crate) struct AdmissionControl {
     metrics: Arc<ShardMetrics>,
 }
 
-/// A place among what is in flight, free again when dropped.
+/// Permission for one request in flight; given back when dropped.
 pub(crate) struct Permit {
     admission: Arc<AdmissionControl>,
     commands: usize,
@@ -46,7 +46,8 @@ impl AdmissionControl {
         })
     }
 
-    /// Lets so many commands in. What is larger than the limit is let in alone.
+    /// Admits a request with this many commands and bytes of payload. A request larger than the byte limit is
+    /// admitted only alone.
     pub(crate) fn enter(
         self: &Arc<Self>,
         commands: usize,
@@ -70,7 +71,7 @@ impl AdmissionControl {
         Ok(permit)
     }
 
-    /// Lets a request in that may wait for long.
+    /// Admits a request that may wait for long.
     pub(crate) fn enter_waiting(self: &Arc<Self>) -> Result<Permit, CallError> {
         let waiting = self.waiters.fetch_add(1, Ordering::Relaxed);
         let permit = Permit {

@@ -1,4 +1,4 @@
-//! Acting on all jobs that fulfil a filter: page by page, a bounded number of them a call.
+//! Acts on all jobs that match a filter: page by page, with a bounded number of jobs per call.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,9 +11,9 @@ use ganger_types::{
 
 use crate::{CallError, Handle, StoredJob};
 
-/// Ids that an answer names; the rest is counted.
+/// Maximum number of ids in a result; further ones are only counted.
 const LISTED_IDS_MAX: usize = 100;
-/// Queues that a dry run counts by themselves; jobs of further ones are counted together.
+/// Maximum number of queues that a dry run counts separately; jobs of further queues are counted together.
 const QUEUES_MAX: usize = 100;
 
 /// What to do with the jobs.
@@ -24,13 +24,13 @@ pub enum BulkAction {
         /// Reason given by the caller, for people to read; may be empty.
         reason: String,
     },
-    /// Put them back on their queues.
+    /// Retries the selected jobs.
     Retry {
-        /// Into another queue than their own.
+        /// Queue to retry them in; `None` for their own.
         queue: Option<Queue>,
-        /// With the jobs that ended because these did.
+        /// Whether to retry also the dependents that ended because these jobs did.
         dependents: bool,
-        /// As members of this graph, which is retried as a whole.
+        /// Graph to retry as a whole; `None` if single jobs are selected.
         graph: Option<Graph>,
     },
     /// Removes the selected jobs with all their rows.
@@ -40,23 +40,23 @@ pub enum BulkAction {
 /// What a bulk action did, or would do.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BulkResult {
-    /// Jobs changed, or that would be.
+    /// Number of jobs that were changed, or in a dry run would be.
     pub changed: u64,
-    /// Jobs not in a state for it.
+    /// Number of jobs whose state does not allow the action.
     pub skipped: u64,
-    /// The first 100 of those.
+    /// Ids of the skipped jobs, at most 100.
     pub skipped_jobs: Vec<JobId>,
-    /// Of a dry run: jobs that would be changed, by their states now.
+    /// Dry run only: number of jobs that would be changed, by their current state.
     pub by_state: BTreeMap<JobState, u64>,
-    /// Of a dry run: those by their queues, the first 100 of them.
+    /// Dry run only: the same by queue, for at most 100 queues.
     pub by_queue: BTreeMap<Queue, u64>,
-    /// Of a dry run: those of further queues.
+    /// Dry run only: number of jobs of all further queues.
     pub other_queues: u64,
-    /// Of a dry run: the first 100 of those.
+    /// Dry run only: ids of jobs that would be changed, at most 100.
     pub sample: Vec<JobId>,
-    /// Of a retry: the shards that will be asked to put back jobs of theirs.
+    /// Retry only: the shards that are asked to retry their jobs.
     pub passed_on: BTreeSet<ShardId>,
-    /// Where a further call goes on; `None`: all were looked at.
+    /// Cursor for the next call; `None` if all jobs were visited.
     pub next: Option<PageCursor>,
 }
 
@@ -83,7 +83,7 @@ impl BulkAction {
         }
     }
 
-    /// Whether a job in this state would be changed. Whether other jobs stand in the way is not asked.
+    /// Whether a job in this state would be changed. Conditions on other jobs are not checked.
     fn accepts(&self, state: JobState) -> bool {
         match self {
             Self::Cancel { .. } => !state.is_terminal(),
@@ -92,15 +92,16 @@ impl BulkAction {
         }
     }
 
-    /// Whether a dry run can foretell exactly what happens: the others also depend on the jobs around.
+    /// Whether a dry run predicts the result exactly. For a retry or a deletion the result also depends on related
+    /// jobs.
     pub fn is_foreseeable(&self) -> bool {
         matches!(self, Self::Cancel { .. })
     }
 }
 
 impl Handle {
-    /// Acts on the jobs that fulfil `query`, or only counts them. Looks at about `visited_max` of them and says where
-    /// to go on. Each page is one commit; a call that fails in the middle has changed the pages before.
+    /// Acts on the jobs that match `query`, or only counts them. Visits about `visited_max` of them and returns a
+    /// cursor to continue. Each page is one commit; a call that fails in the middle has changed the earlier pages.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -135,9 +136,8 @@ impl Handle {
         }
     }
 
-    /// Puts the members of a graph on this shard back that failed or were cancelled, after it has asked the other
-    /// shards of the graph to do the same. Pages until no page changes anything more, for a job comes back only after
-    /// those it waits for.
+    /// Retries the failed and cancelled members of a graph on this shard, after asking the graph's other shards to do
+    /// the same. Repeats until no page changes anything, since a job can be retried only after its dependencies.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -154,7 +154,7 @@ impl Handle {
             graph: Some(graph.clone()),
         };
         let mut all = BulkResult::default();
-        // Without jobs it asks the others.
+        // Without jobs the command only asks the other shards.
         self.act_on(&action, &namespace, Vec::new(), at, &mut all)
             .await?;
         let query = JobQuery {
@@ -179,7 +179,7 @@ impl Handle {
         }
     }
 
-    /// Acts on jobs that are named, at most as many as a command may name.
+    /// Acts on the named jobs, at most as many as one command may name.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -211,7 +211,7 @@ impl Handle {
                 done.passed_on.extend(passed_on);
                 (count, skipped)
             }
-            // One that is named alone is refused with the reason; here it is one of many.
+            // A command with a single job is refused with the reason; here it is one of many.
             (Err(CallError::Rejected(rejection)), Some(sole))
                 if rejection.code() == "wrong_state" =>
             {
@@ -233,7 +233,7 @@ impl BulkResult {
         self.skipped_jobs.extend(ids.into_iter().take(room));
     }
 
-    /// Counts a job in that a dry run looked at.
+    /// Counts a job that a dry run visited.
     pub fn count(&mut self, action: &BulkAction, job: &StoredJob) {
         let record = &job.record;
         let state = match job.lease {

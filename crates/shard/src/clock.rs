@@ -1,4 +1,4 @@
-//! Clocks: the machine's own, and one that tests move by hand.
+//! Clocks: the machine's, and one that tests move by hand.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -6,23 +6,23 @@ use std::time::Duration;
 use ganger_types::{Elapsed, Meta, Now, Timestamp};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Called when a clock was moved by hand.
+/// Called after a clock was moved by hand.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
-/// Where a shard reads the time.
+/// Source of time for a shard.
 pub trait Clock: Send + Sync + 'static {
-    /// A reading that never goes back, from any origin.
+    /// Returns a time that never goes back, from an arbitrary origin.
     fn monotonic(&self) -> Duration;
 
     /// Returns the current calendar time.
     fn wall(&self) -> Timestamp;
 
-    /// How long the shard may sleep if it has nothing to do for `wanted`; `None`: until it is woken.
+    /// Returns how long the shard may sleep if it has nothing to do for `wanted`; `None` means until it is woken.
     fn sleep_for(&self, wanted: Duration) -> Option<Duration> {
         Some(wanted)
     }
 
-    /// Registers a call for when the clock is moved by hand; clocks that run by themselves need none.
+    /// Registers a callback for when the clock is moved by hand. Clocks that run by themselves ignore it.
     fn on_move(&self, _wake: Wake) {}
 }
 
@@ -46,7 +46,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still until it is moved.
+/// A clock that changes only when a test moves it.
 #[derive(Default)]
 pub struct ManualClock {
     state: Mutex<ManualState>,
@@ -60,7 +60,7 @@ struct ManualState {
 }
 
 impl ManualClock {
-    /// A clock that shows this calendar time.
+    /// Creates a clock that shows this calendar time.
     pub fn new(wall: Timestamp) -> Arc<Self> {
         let state = ManualState {
             wall,
@@ -71,7 +71,7 @@ impl ManualClock {
         })
     }
 
-    /// Lets time pass on both readings, and wakes the shards that sleep by this clock.
+    /// Advances both readings and wakes the shards that sleep by this clock.
     pub fn advance(&self, by: Duration) {
         self.change(|state| {
             state.monotonic += by;
@@ -79,7 +79,7 @@ impl ManualClock {
         });
     }
 
-    /// Sets the calendar reading alone.
+    /// Sets only the calendar reading.
     pub fn set_wall(&self, wall: Timestamp) {
         self.change(|state| state.wall = wall);
     }
@@ -124,7 +124,7 @@ impl Clock for ManualClock {
     }
 }
 
-/// The shard's own line of elapsed time, which outlives the process (`rel C1`).
+/// The shard's elapsed time, which continues over restarts (`rel C1`).
 #[derive(Clone, Copy, Debug)]
 pub struct TimeLine {
     start: Elapsed,
@@ -132,8 +132,8 @@ pub struct TimeLine {
 }
 
 impl TimeLine {
-    /// Goes on from the last commit, plus what the wall clock says has passed since, never less
-    /// than zero: a wrong clock at start can shift a pause, but never brings one back.
+    /// Continues from the last commit, plus the time that passed since by the wall clock, never less than zero: a
+    /// wrong clock at start can shift a pause, but elapsed time never goes back.
     pub fn resume(meta: Meta, clock: &dyn Clock) -> Self {
         let away = clock.wall().since(meta.wall);
         let is_new = meta.wall == Timestamp(0);
@@ -148,7 +148,7 @@ impl TimeLine {
         }
     }
 
-    /// Both readings of this moment.
+    /// Returns both readings of this moment.
     pub fn now(&self, clock: &dyn Clock) -> Now {
         let passed = clock.monotonic().saturating_sub(self.origin);
         Now {

@@ -1,4 +1,4 @@
-//! Where the store is worked on: by the store thread, or by the shard's own for what is small.
+//! Runs the store's tasks on the store thread, or small ones on the shard's thread.
 
 use std::sync::{Arc, Mutex};
 
@@ -38,10 +38,10 @@ impl<S: Store> CommitExecutor<S> {
         }
     }
 
-    /// Runs a task; a second caller waits until the first is done.
+    /// Runs a task; a second caller waits until the first task is done.
     ///
     /// # Panics
-    /// If it did so before, on whichever thread: what the store then holds is not known.
+    /// If an earlier task panicked on any thread: the state of the store is then unknown.
     pub(crate) fn execute(&self, task: StoreTask) -> Option<StoreReport<S::Reader>> {
         let is_commit = matches!(task, StoreTask::Commit(_));
         let mut executor = self

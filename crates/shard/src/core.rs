@@ -1,15 +1,15 @@
-//! The shard as a deterministic state machine: turns, commits, answers, waiting requests, recovery.
+//! The shard as a deterministic state machine: turns, commits, replies, waiting requests, recovery.
 //!
-//! No thread, no channel, no clock lives here. The host (the shard's threads, or a simulator) calls
+//! The core has no thread, channel or clock. The host (the shard's threads, or a simulator) calls
 //!
-//! 1. [`Core::push`] with requests and [`Core::report`] with what the store said,
+//! 1. [`Core::push`] with requests and [`Core::report`] with the store's reports,
 //! 2. [`Core::run`] with the time,
-//! 3. [`Core::take_store_tasks`] and gives them, in order, to the [`StoreExecutor`] of the store,
-//! 4. [`Core::take_outputs`] and sends them out: all of it is durable,
-//! 5. [`Core::sleep_for`] to know when to come back if nothing happens.
+//! 3. [`Core::take_store_tasks`], and passes them in order to the [`StoreExecutor`] of the store,
+//! 4. [`Core::take_outputs`], and sends them out: all of it is durable,
+//! 5. [`Core::sleep_for`] to know when to call again if nothing happens.
 //!
-//! While the store commits a turn the next one is already applied; its answers wait for its own
-//! commit and for all earlier ones. The same calls in the same order give the same results.
+//! While the store commits a turn the next one is already applied; its replies wait for its own commit and for all
+//! earlier ones. The same calls in the same order give the same results.
 
 mod apply;
 mod blobs;
@@ -50,43 +50,43 @@ use self::waiting::LatestRequests;
 use crate::metrics::ShardMetrics;
 use crate::{CallError, Health, Settings, StopCause};
 
-/// Turns given to the store at once: one that it commits and one that waits behind it.
+/// Maximum number of turns submitted to the store: one that it commits and one that waits behind it.
 pub const IN_FLIGHT_TURNS_MAX: usize = 2;
 
-/// A wall clock may jump: what is due by it is looked at this often.
+/// Interval between checks of the wall clock, which may jump, for what is due by it.
 const WALL_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Where unguessable bits come from: asked once for each engine.
+/// Source of unpredictable random bits, called once for each engine.
 pub type Seeds = Box<dyn FnMut() -> [u8; 32] + Send>;
 
-/// Whether the shard works.
+/// State of the shard.
 enum CoreState {
-    /// The rows are being read back; requests wait.
+    /// The engine is being loaded from the store; requests wait.
     Loading,
     /// The shard takes requests and carries them out.
     Running,
-    /// No new requests; what was taken is brought to its end.
+    /// New requests are refused; admitted ones are completed.
     Stopping,
     /// The shard has ended, for this reason.
     Stopped(StopCause),
 }
 
-/// An engine in service, and a reader beside it for what is not in memory.
+/// The loaded engine, and a reader for rows that are not in memory.
 struct ActiveEngine<R> {
     engine: Engine,
     reader: R,
 }
 
-/// The state machine of one shard. `R` reads its store; `T` says where answers go.
+/// The state machine of one shard. `R` reads its store; `T` identifies where a reply goes.
 pub struct Core<R, T> {
     settings: Settings,
     metrics: Arc<ShardMetrics>,
     seeds: Seeds,
     stage: CoreState,
-    /// Present while running or stopping.
+    /// The loaded engine; `None` while loading and after the end.
     live: Option<ActiveEngine<R>>,
     epoch: Epoch,
-    /// Sequence of the last commit given to the store.
+    /// Sequence of the last commit submitted to the store.
     last_submitted: u64,
     /// Sequence and counters of the last durable commit.
     durable: u64,
@@ -96,24 +96,24 @@ pub struct Core<R, T> {
     inbox: VecDeque<Request<T>>,
     open: Option<Turn<T>>,
     expected: TurnSizeHint,
-    /// In order; the store is given those with a commit, in the same order.
+    /// Closed turns in order. Those with a commit are submitted to the store in the same order.
     turns_in_flight: VecDeque<TurnInFlight<T>>,
     waiters: Waiters<T>,
     latest_requests: LatestRequests,
     blobs: BlobCache,
     upkeep: Upkeep,
     space: Space,
-    /// What gives leases back and waits until that can be written.
+    /// Requests that give leases back and wait until that can be written.
     deferred: Vec<Request<T>>,
     backoff: RecoveryBackoff,
-    /// The recovery that was ordered last.
+    /// The kind of the last recovery that was ordered.
     recovery: RecoveryKind,
-    /// Writes and reads that fail.
+    /// Limits how often failed writes and reads are logged.
     failures: Repeated,
     delivery: DeliveryPause,
-    /// Commands that came together lately: how much company a turn may hope for.
+    /// Number of commands that recently arrived together: how many a turn can expect to batch.
     recent_batch: usize,
-    /// Since when the store has had nothing to do.
+    /// Time since which the store has been idle.
     store_idle_since: Elapsed,
     has_more_timers: bool,
     store_tasks: Vec<StoreTask>,
@@ -121,7 +121,7 @@ pub struct Core<R, T> {
 }
 
 impl<R: Reader, T: Ticket> Core<R, T> {
-    /// A shard over a store that was just opened; its first store task reads the rows back.
+    /// Creates the core of a shard over a store that was just opened. Its first store task loads the rows.
     pub fn new(
         settings: Settings,
         metrics: Arc<ShardMetrics>,
@@ -164,12 +164,12 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         core
     }
 
-    /// Takes a request; [`Core::run`] looks at it.
+    /// Queues a request for [`Core::run`].
     pub fn push(&mut self, request: Request<T>) {
         self.inbox.push_back(request);
     }
 
-    /// Does all there is to do at `now`.
+    /// Does all work that is due at `now`.
     pub fn run(&mut self, now: Now) {
         self.expire_waiters(now);
         match self.stage {
@@ -187,17 +187,17 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         self.gauge();
     }
 
-    /// What the store is to do, in order.
+    /// Takes the store's next tasks, in order.
     pub fn take_store_tasks(&mut self) -> Vec<StoreTask> {
         std::mem::take(&mut self.store_tasks)
     }
 
-    /// What may go out, in order: all of it is durable.
+    /// Takes the outputs, in order; everything in them is durable.
     pub fn take_outputs(&mut self) -> Vec<Output<T>> {
         std::mem::take(&mut self.outputs)
     }
 
-    /// How long there is nothing to do unless a request or a report comes; `None`: forever.
+    /// Time until the next work is due unless a request or a report arrives; `None` if none is.
     pub fn sleep_for(&self, now: Now) -> Option<Duration> {
         let patience = self.waiters.next_deadline();
         let Some(live) = self.live.as_ref() else {
@@ -234,7 +234,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         Some(next.since(now.elapsed))
     }
 
-    /// Stops taking requests and brings what was taken to its end; see [`Core::stopped`].
+    /// Refuses new requests and completes admitted ones; see [`Core::stopped`].
     pub fn stop(&mut self) {
         match self.stage {
             CoreState::Running => self.stage = CoreState::Stopping,
@@ -243,7 +243,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
     }
 
-    /// Why it is over, once it is.
+    /// Returns why the shard has ended; `None` while it has not.
     pub fn stopped(&self) -> Option<&StopCause> {
         match &self.stage {
             CoreState::Stopped(cause) => Some(cause),
@@ -251,7 +251,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
     }
 
-    /// Whether the shard can work.
+    /// Returns whether the shard can work.
     pub fn health(&self) -> Health {
         match &self.stage {
             CoreState::Loading => Health::Starting {
@@ -268,17 +268,17 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
     }
 
-    /// The engine, while one is in service: for audits. It may be ahead of what is durable.
+    /// Returns the loaded engine, for audits; `None` while there is none. It may be ahead of what is durable.
     pub fn engine(&self) -> Option<&Engine> {
         self.live.as_ref().map(|live| &live.engine)
     }
 
-    /// Sequence of the last commit that is known to be durable.
+    /// Returns the sequence of the last commit known to be durable.
     pub fn durable_sequence(&self) -> u64 {
         self.durable
     }
 
-    /// Turns closed and not yet released.
+    /// Number of turns closed and not yet released.
     pub fn turns_in_flight(&self) -> usize {
         self.turns_in_flight.len()
     }
@@ -300,7 +300,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
     }
 
-    /// The engine and the open turn side by side; opens one if there is none.
+    /// Returns the engine and the open turn; opens a turn if there is none.
     fn engine_and_turn(&mut self, now: Now) -> (&mut Engine, &mut Turn<T>) {
         let turn = self.open.get_or_insert_with(|| Turn::new(now));
         let live = self

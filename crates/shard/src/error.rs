@@ -1,17 +1,17 @@
-//! Why a call got no reply.
+//! The reason why a call got no reply.
 
 use std::time::Duration;
 
 use ganger_store::StoreError;
 use ganger_types::{Rejection, ShardId};
 
-/// Why a call got no reply.
+/// The reason why a call got no reply.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum CallError {
-    /// The engine refused it.
+    /// The engine refused the command.
     #[error(transparent)]
     Rejected(#[from] Rejection),
-    /// Too much waits already (`rel B2`).
+    /// Too many requests are waiting already (`rel B2`).
     #[error(
         "shard {shard} is overloaded: {waiting} commands wait, the limit is {limit}; try again in {retry_after:?}"
     )]
@@ -22,7 +22,7 @@ pub enum CallError {
         waiting: usize,
         /// Largest number of commands that may wait.
         limit: usize,
-        /// When to come back.
+        /// Time after which to try again.
         retry_after: Duration,
     },
     /// The store's device is nearly full: new work is refused, the rest goes on (`rel D9`).
@@ -60,13 +60,13 @@ pub enum CallError {
     PositionTooOld {
         /// The position that the caller asked for.
         asked: u64,
-        /// The oldest there is.
+        /// The oldest position that is kept.
         oldest: u64,
     },
 }
 
 impl CallError {
-    /// A read that failed: damage is told apart from a device that does not answer.
+    /// Converts a failed read: damage is distinguished from a device that does not respond.
     pub(crate) fn from_read(shard: &ShardId, error: &StoreError) -> Self {
         match error {
             StoreError::Damaged { .. } => Self::Damaged {

@@ -1,7 +1,7 @@
-//! Durable events for subscribers: one bounded ring, and cursors into it.
+//! Durable events for subscribers: one bounded ring, with cursors into it.
 //!
-//! A subscriber costs a cursor. One that falls behind by more than the ring holds is cut; it slows
-//! nobody. Positions are consecutive, so a subscriber that comes back misses nothing or is told.
+//! A subscriber costs one cursor. One that falls behind by more than the ring holds is disconnected and slows no
+//! other. Positions are consecutive, so a subscriber that resumes misses nothing or gets an error.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,22 +13,22 @@ use tokio::sync::watch;
 use crate::CallError;
 use crate::metrics::{ShardMetrics, count};
 
-/// Events copied out of the ring at a time, so that the lock is held briefly.
+/// Number of events copied out of the ring at a time, so that the lock is held briefly.
 const COPY_MAX: usize = 256;
 
-/// Where durable events are published.
+/// Publishes durable events.
 pub(crate) struct EventHub {
     shard: ShardId,
     kept_max: usize,
     subscriptions_max: usize,
     metrics: Arc<ShardMetrics>,
     ring: Mutex<Ring>,
-    /// The position after the newest event; wakes those who wait.
+    /// The position after the newest event; its changes wake waiting subscribers.
     newest: watch::Sender<u64>,
 }
 
 struct Ring {
-    /// Consecutive, ending just before `next`.
+    /// Consecutive events, ending just before `next`.
     events: VecDeque<Event>,
     next: u64,
     closed: Option<String>,
@@ -41,7 +41,7 @@ impl Ring {
 }
 
 impl EventHub {
-    /// A ring whose first event will have this position.
+    /// Creates a ring whose first event has this position.
     pub(crate) fn new(
         shard: ShardId,
         kept_max: usize,
@@ -91,13 +91,13 @@ impl EventHub {
         self.newest.send_replace(next);
     }
 
-    /// Ends every subscription once it has read what is there.
+    /// Ends every subscription once it has read the published events.
     pub(crate) fn close(&self, reason: String) {
         self.lock().closed = Some(reason);
         self.newest.send_modify(|_| {});
     }
 
-    /// A subscription to what comes after `after`, or to what comes from now on.
+    /// Subscribes to the events after `after`, or from now on.
     pub(crate) fn subscribe(
         self: &Arc<Self>,
         after: Option<Position>,
@@ -135,26 +135,26 @@ impl EventHub {
     }
 }
 
-/// Events as they become durable.
+/// A subscription to events, delivered as they become durable.
 pub struct Subscription {
     hub: Arc<EventHub>,
     /// The position after the last one taken out of the ring.
     cursor: u64,
-    /// Taken out of the ring and not yet given.
+    /// Events taken out of the ring and not yet returned.
     taken: VecDeque<Event>,
-    /// Taken away on drop only.
+    /// Signals new events; `None` only during drop.
     wake: Option<watch::Receiver<u64>>,
 }
 
 impl Subscription {
-    /// The position reached: subscribing after it goes on where this subscription stands. `None`
-    /// before the first event of the shard.
+    /// The position of the last returned event, from which a new subscription continues. `None` before the first
+    /// event of the shard.
     pub fn position(&self) -> Option<Position> {
         let next = self.cursor - count(self.taken.len());
         next.checked_sub(1).map(Position)
     }
 
-    /// The next event; waits for it. Dropping the future loses nothing.
+    /// Waits for and returns the next event. Dropping the future loses nothing.
     ///
     /// # Errors
     /// If this reader fell behind by more than the bounded buffer, or the shard stopped.
@@ -167,7 +167,7 @@ impl Subscription {
                 return Ok(event);
             }
             let wake = self.wake.as_mut().expect("it is taken away on drop only");
-            // Seen before the ring is looked at: what comes after that wakes.
+            // Marked as seen before the ring is read, so that later events wake.
             wake.borrow_and_update();
             if !self.take()? {
                 let wake = self.wake.as_mut().expect("it is taken away on drop only");
@@ -178,7 +178,7 @@ impl Subscription {
         }
     }
 
-    /// Copies the next events out of the ring; false if there are none yet.
+    /// Copies the next events out of the ring; returns false if there are none yet.
     fn take(&mut self) -> Result<bool, CallError> {
         let ring = self.hub.lock();
         let oldest = ring.oldest();

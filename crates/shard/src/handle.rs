@@ -1,4 +1,4 @@
-//! The handle: what dialects call.
+//! The handle through which dialects call a shard.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
@@ -25,15 +25,15 @@ use crate::readers::ReadPool;
 use crate::ticket::{LeaseOrigin, PopOrigin, QueueSnapshot, ReplyChannel, ThreadMessage};
 use crate::{CallError, Delivery, Health};
 
-/// A cheap handle to a running shard. All methods may be called from any task.
+/// A handle to a running shard, cheap to clone. All methods may be called from any task.
 ///
-/// When the last handle is dropped the shard stops by itself.
+/// When the last handle is dropped the shard stops.
 #[derive(Clone)]
 pub struct Handle {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// What all handles of a shard share.
+/// State shared by all handles of a shard.
 pub(crate) struct Shared {
     pub(crate) id: ShardId,
     pub(crate) inbox: Sender<ThreadMessage>,
@@ -45,7 +45,7 @@ pub(crate) struct Shared {
     pub(crate) health: watch::Receiver<Health>,
     /// True once every thread has ended and the store is closed.
     pub(crate) is_over: watch::Receiver<bool>,
-    /// Counts how often messages for other shards have come to wait.
+    /// Changes whenever new messages for other shards are in the outbox.
     pub(crate) outbox: watch::Receiver<u64>,
     pub(crate) listener: Arc<MessageListener>,
     pub(crate) snapshot: Arc<Mutex<QueueSnapshot>>,
@@ -58,7 +58,7 @@ impl Drop for Shared {
     }
 }
 
-/// Tells the shard when the waiting caller has gone.
+/// Notifies the shard when the waiting caller has gone.
 struct CancelOnDrop {
     inbox: Sender<ThreadMessage>,
     waiter: Option<WaiterId>,
@@ -76,14 +76,14 @@ impl Drop for CancelOnDrop {
 }
 
 impl Handle {
-    /// Which shard this is.
+    /// Returns the id of the shard.
     pub fn id(&self) -> &ShardId {
         &self.shared.id
     }
 
-    /// Applies a command; the reply comes when it is durable.
+    /// Applies a command; the reply comes when its effects are durable.
     ///
-    /// Dropping the future does not take the command back: its outcome is then unknown to the caller.
+    /// Dropping the future does not cancel the command: its outcome is then unknown to the caller.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -91,8 +91,8 @@ impl Handle {
         self.call_with(command, None).await
     }
 
-    /// Likewise, at the caller's time: for namespaces that run on their callers' clocks. In any other
-    /// namespace the time given is not looked at.
+    /// Applies a command at the caller's time, for namespaces that run on their callers' clocks. Other namespaces
+    /// ignore the time.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -116,11 +116,11 @@ impl Handle {
         self.receive(answered).await
     }
 
-    /// Applies commands in order, in one turn, each accepted or refused by itself; the replies come,
-    /// in order, when all of it is durable. Much cheaper than as many calls.
+    /// Applies commands in order, in one turn; each is accepted or refused separately. The replies come, in order,
+    /// when all effects are durable. Much cheaper than separate calls.
     ///
     /// # Errors
-    /// If none was applied; see [`CallError`]. A refusal of one is its own reply.
+    /// If no command was applied; see [`CallError`]. A refusal of a single command is its own reply.
     pub async fn call_all(
         &self,
         commands: Vec<Command>,
@@ -133,11 +133,10 @@ impl Handle {
         self.receive(answered).await
     }
 
-    /// Takes jobs, waiting up to `wait_for` until there is at least one; none when the time is over.
-    /// Dropping the future ends the wait; a grant that nobody picked up any more is released
-    /// without counting.
+    /// Leases jobs, waiting up to `wait_for` until there is at least one; empty if there is none in that time.
+    /// Dropping the future ends the wait; a grant that was not received is released, and its attempt does not count.
     ///
-    /// Waits longer than the configured maximum (300 s) are cut to it. Fewer jobs than asked for come
+    /// Waits longer than the configured maximum (300 s) are shortened to it. Fewer jobs than asked for are returned
     /// if their payloads are large.
     ///
     /// # Errors
@@ -172,8 +171,8 @@ impl Handle {
         Ok(parcel?.open())
     }
 
-    /// Takes an element from the first of some lists that has one, waiting for it up to `wait_for`, or forever.
-    /// Dropping the future gives the place up; an element that was on its way is put back.
+    /// Takes an element from the first of some lists that has one, waiting up to `wait_for`, or without limit.
+    /// Dropping the future ends the wait; an element that was on its way is put back.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -204,16 +203,16 @@ impl Handle {
         Ok(parcel?.open())
     }
 
-    /// Puts an element back that [`Self::pop`] gave and that could not be passed on: where it was next, unless it has
-    /// gone meanwhile from the list that it was moved to.
+    /// Puts back an element from [`Self::pop`] that could not be passed on. It goes where it was next, unless it has
+    /// left the list that it was moved to.
     pub fn put_back(&self, wait: KeyWait, list: Bytes, value: Bytes) {
         let unpopped = UndeliveredElement { wait, list, value };
-        // If the shard has ended, the element is where the store says it is.
+        // If the shard has ended, the element is where the store has it.
         drop(self.send(Request::ReturnElement(Box::new(unpopped))));
     }
 
-    /// The job as stored, or `None`. If none is stored under that id, it may be one of qless or an item of raw keys,
-    /// which the engine knows.
+    /// Reads a job; `None` if there is none. An id that no ordinary job has may belong to a qless job or an item of
+    /// raw keys, which the engine knows.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -235,8 +234,8 @@ impl Handle {
         Ok(found.map(|job| StoredJob::new(job.record, job.lease)))
     }
 
-    /// The job once it has ended, or as it is after `wait_for`; `None` if there is no such job, or none any more. An
-    /// item of raw keys comes as it is at once.
+    /// Waits until a job has ended, and returns it as it is then or after `wait_for`; `None` if there is no such job
+    /// or it was removed. An item of raw keys is returned at once.
     pub(crate) async fn await_end(
         &self,
         namespace: &Namespace,
@@ -264,7 +263,7 @@ impl Handle {
         job
     }
 
-    /// A job's payload.
+    /// Reads a job's payload.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -275,7 +274,7 @@ impl Handle {
             .await
     }
 
-    /// A finished job's result. For that of an external job see [`Handle::result_of`].
+    /// Reads a finished job's result. For external jobs use [`Handle::result_of`].
     ///
     /// # Errors
     /// See [`CallError`].
@@ -286,7 +285,7 @@ impl Handle {
             .await
     }
 
-    /// A job's inputs and dependencies, from a slot on.
+    /// Reads a job's inputs and dependencies, from a slot on.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -302,12 +301,12 @@ impl Handle {
             .await
     }
 
-    /// The time of the shard's calendar clock.
+    /// Returns the time of the shard's calendar clock.
     pub fn wall_time(&self) -> Timestamp {
         self.shared.clock.wall()
     }
 
-    /// The jobs that depend, or depended, on this one.
+    /// Returns the jobs that depend, or depended, on this one.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -318,7 +317,7 @@ impl Handle {
             .await
     }
 
-    /// The job with this number.
+    /// Reads the job with this number.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -326,7 +325,7 @@ impl Handle {
         self.shared.reads.read(move |reader| reader.job(key)).await
     }
 
-    /// A piece of a job's log after (attempt, offset). To follow it, wait for `LogAppended` events.
+    /// Reads a chunk of a job's log after (attempt, offset). To follow the log, wait for `LogAppended` events.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -342,7 +341,7 @@ impl Handle {
             .await
     }
 
-    /// Statistics of a queue and day: from memory if it is today or yesterday, else from the store.
+    /// Returns statistics of a queue and day: from memory for today and yesterday, otherwise from the store.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -367,27 +366,27 @@ impl Handle {
             .await
     }
 
-    /// Events after `after`, or from now on. The stream ends with an error if the reader is too slow.
+    /// Subscribes to events after `after`, or from now on. The stream ends with an error if the reader is too slow.
     ///
     /// # Errors
-    /// If the position is too old, or too many subscribe already.
+    /// If the position is too old, or there are too many subscriptions.
     pub fn events(&self, after: Option<Position>) -> Result<Subscription, CallError> {
         self.shared.hub.subscribe(after)
     }
 
-    /// Changes whenever messages for other shards have come to wait; they are durable by then.
+    /// Returns a value that changes whenever new messages for other shards are durable in the outbox.
     pub fn outbox(&self) -> watch::Receiver<u64> {
         self.shared.outbox.clone()
     }
 
-    /// Tells `listener` the messages of qless from now on, instead of the earlier listener. It is called on the shard's
-    /// thread: turn by turn in the order of commits, once a turn is durable and before its answers go out. So it must
-    /// be quick and wait for nothing. Without a listener messages are dropped.
+    /// Passes the messages of qless to `listener` from now on, instead of the earlier listener. It is called on the
+    /// shard's thread: turn by turn in the order of commits, once a turn is durable and before its replies go out. So
+    /// it must be quick and must not block. Without a listener messages are dropped.
     pub fn listen(&self, listener: Listener) {
         self.shared.listener.listen(listener);
     }
 
-    /// Whether the shard can work.
+    /// Returns whether the shard can work.
     pub fn health(&self) -> Health {
         match &*self.shared.health.borrow() {
             Health::Starting { .. } => Health::Starting {
@@ -397,7 +396,7 @@ impl Handle {
         }
     }
 
-    /// Waits until the shard is in service, or has ended. Calls made before that wait by themselves.
+    /// Waits until the shard is in service or has ended. Calls made earlier wait by themselves.
     pub async fn ready(&self) -> Health {
         let mut health = self.shared.health.clone();
         let settled = health
@@ -406,8 +405,8 @@ impl Handle {
         settled.map_or_else(|_| self.health(), |health| health.clone())
     }
 
-    /// The live numbers of this shard. Counters and gauges are of this moment; the queues are those
-    /// of the last count, and a new count is begun for the next call.
+    /// Returns the metrics of this shard. Counters and gauges are current; the queues are those of the last snapshot,
+    /// and a new snapshot is started for the next call.
     pub fn metrics(&self) -> MetricsSnapshot {
         let mut snapshot = self
             .shared
@@ -424,7 +423,7 @@ impl Handle {
         self.shared.metrics.snapshot(queues)
     }
 
-    /// The live numbers of this shard with the queues counted again.
+    /// Returns the metrics of this shard with a new snapshot of the queues.
     ///
     /// # Errors
     /// If the shard has ended.
@@ -441,11 +440,11 @@ impl Handle {
         Ok(self.shared.metrics.snapshot(snapshot.queues.clone()))
     }
 
-    /// Stops taking commands, commits what was taken, ends the threads, and closes the store.
+    /// Refuses new commands, commits admitted ones, ends the threads, and closes the store.
     pub async fn stop(&self) {
         drop(self.shared.inbox.send(ThreadMessage::Stop));
         let mut is_over = self.shared.is_over.clone();
-        // An error means that the thread which would say so has gone already.
+        // An error means that the thread which would report it has ended already.
         drop(is_over.wait_for(|is_over| *is_over).await);
     }
 

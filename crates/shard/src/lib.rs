@@ -1,9 +1,9 @@
 //! Owns one engine and one store: turns, commits, waiting workers, subscriptions.
 //!
-//! It keeps one promise: nobody hears of anything before it is durable.
+//! Nothing becomes visible before it is durable.
 //!
-//! [`Shard::start`] gives a [`Handle`]; [`core`] is the pipeline behind it as a state machine
-//! without threads and clocks, for the simulator.
+//! [`Shard::start`] returns a [`Handle`]; [`core`] is the pipeline behind it as a state machine without threads and
+//! clocks, for the simulator.
 
 #![forbid(unsafe_code)]
 
@@ -27,7 +27,7 @@ mod ticket;
 
 use ganger_types::{Bytes, Grant};
 
-// What handles return of the store's words, so that dialects need not know the store.
+// Store types that handles return, so that dialects need not depend on the store.
 pub use ganger_store::{LogChunk, StoredJob};
 
 pub use crate::bulk::{BulkAction, BulkResult};
@@ -42,30 +42,30 @@ pub use crate::runs::RunMetrics;
 pub use crate::settings::{GROUP_WAIT_MAX, Hooks, PipelinePoint, Settings, StopCause};
 pub use crate::shard::Shard;
 
-/// A job handed out, with what its program needs.
+/// A leased job with what its program needs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Delivery {
     /// The grant: the job and its lease.
     pub grant: Grant,
     /// The job's payload bytes.
     pub payload: Bytes,
-    /// Positional inputs in order: values, results of dependencies, `null` for ignored ones.
+    /// Positional inputs in order: values, results of dependencies, `null` for ignored dependencies.
     pub inputs: Vec<Bytes>,
 }
 
-/// Whether and why the shard can or cannot work.
+/// Whether the shard can work, and why not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Health {
     /// The shard works without restriction.
     Ready,
-    /// Loading: jobs read so far.
+    /// The shard is loading its jobs.
     Starting {
         /// Number of jobs read so far.
         jobs: u64,
     },
-    /// No new work for lack of space; the rest goes on.
+    /// The shard refuses new work for lack of space; everything else continues.
     Full,
-    /// It does not write any more, and why.
+    /// The shard has stopped writing.
     Stopped {
         /// The reason why the shard stopped.
         reason: String,

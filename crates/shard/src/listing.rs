@@ -1,4 +1,5 @@
-//! External jobs, which the engine keeps and no store: in listings behind the jobs of the store, alone, and waited for.
+//! External jobs, which the engine keeps and not the store: listed after the store's jobs, read alone, and waited
+//! for.
 
 use std::time::Duration;
 
@@ -13,9 +14,9 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::{CallError, Handle};
 
-/// How often an item of raw keys is looked at while somebody waits for its end.
+/// Interval between checks of an item of raw keys while a caller waits for its end.
 const ITEM_POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// How long anybody waits for that.
+/// Longest wait for the end of an item.
 const ITEM_WAIT_MAX: Duration = Duration::from_secs(300);
 
 /// A page of jobs.
@@ -23,7 +24,7 @@ const ITEM_WAIT_MAX: Duration = Duration::from_secs(300);
 pub struct Page {
     /// The jobs of the page, in order.
     pub jobs: Vec<StoredJob>,
-    /// Where the next page goes on ([`JobQuery::go_on`]); `None`: this is the last.
+    /// Cursor of the next page ([`JobQuery::go_on`]); `None` for the last page.
     pub next: Option<PageCursor>,
 }
 
@@ -38,8 +39,8 @@ impl Page {
 }
 
 impl Handle {
-    /// A page of jobs: those of ours in order of their numbers, then those of qless by their jids, then items of raw keys
-    /// by queue and id; the last two whether the newest are asked for first or not.
+    /// Returns a page of jobs: ordinary jobs in order of their numbers, then qless jobs by jid, then items of raw
+    /// keys by queue and id. The order of the last two is the same if the newest are asked for first.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -58,8 +59,8 @@ impl Handle {
         Ok(page)
     }
 
-    /// How many jobs a query matches, external jobs among them, wherever its page would begin and end. What it costs, and
-    /// how exact it is while jobs move, see [`ganger_store::Reader::count`]; external jobs are looked at one by one.
+    /// Counts the jobs that a query matches, external jobs included, regardless of pages. For cost and exactness see
+    /// [`ganger_store::Reader::count`]; external jobs are visited one by one.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -85,12 +86,13 @@ impl Handle {
         }
     }
 
-    /// Whether it is worth asking the engine for external jobs.
+    /// Whether the engine may have external jobs.
     pub(crate) fn may_have_external_jobs(&self) -> bool {
         self.shared.metrics.gauges.external_job_namespaces.get() > 0
     }
 
-    /// The engine looks at a bounded number at a time, so it is asked until the page is full or nothing is left.
+    /// Adds external jobs to a page. The engine visits a bounded number per call, so it is called until the page is
+    /// full or no jobs are left.
     async fn fill_with_external_jobs(
         &self,
         mut query: JobQuery,
@@ -99,7 +101,7 @@ impl Handle {
         let limit = page_limit(&query);
         let mut last = None;
         loop {
-            // One more than there is room for tells whether there is a next page.
+            // One job more than there is room for shows whether there is a next page.
             query.limit = limit + 1 - page.jobs.len();
             let (found, rest) = self.look_for_external_jobs(&query).await?;
             for (external_job, job) in found {
@@ -117,7 +119,8 @@ impl Handle {
         }
     }
 
-    /// The next external jobs that a query matches, perhaps none, and where to go on if there may be more.
+    /// Returns the next external jobs that match a query, perhaps none, and the last one visited if there may be
+    /// more.
     async fn look_for_external_jobs(
         &self,
         query: &JobQuery,
@@ -143,7 +146,7 @@ impl Handle {
         }
     }
 
-    /// Those whose ids no job of ours has, so that each is found under the id that it is listed with.
+    /// Drops external jobs whose id an ordinary job has too, since a lookup by that id would find the ordinary job.
     async fn unless_stored(
         &self,
         namespace: &Namespace,
@@ -167,7 +170,7 @@ impl Handle {
             .await
     }
 
-    /// The external job with this id, as the engine knows it.
+    /// Returns the external job with this id, as the engine knows it.
     pub(crate) async fn external_job(
         &self,
         namespace: &Namespace,
@@ -183,8 +186,8 @@ impl Handle {
         }
     }
 
-    /// The job once it has ended, or as it is after `wait_for`; `None` if there is no such job, or none any more. Nobody
-    /// announces the end of an item of raw keys: it is looked at twice a second.
+    /// Waits until a job has ended, and returns it as it is then or after `wait_for`; `None` if there is no such job
+    /// or it was removed. Items of raw keys are checked twice a second, since their ends are not announced.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -209,7 +212,7 @@ impl Handle {
         Ok(found)
     }
 
-    /// The payload of a job that was found, also of an external job.
+    /// Returns the payload of a job that was found, also of an external job.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -224,7 +227,7 @@ impl Handle {
         self.payload(job.key).await
     }
 
-    /// The result of a job that was found, also of an external job.
+    /// Returns the result of a job that was found, also of an external job.
     ///
     /// # Errors
     /// See [`CallError`].

@@ -1,10 +1,10 @@
-//! Who is told the messages of qless.
+//! Passes the messages of qless to one listener.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ganger_types::{Namespace, QlessMessage};
 
-/// Receives the messages of one durable turn, in order, each with the namespace whose call caused it.
+/// Receives the messages of one durable turn, in order, each with the namespace of the call that caused it.
 pub type Listener = Arc<dyn Fn(&[(Namespace, QlessMessage)]) + Send + Sync>;
 
 /// A listener, if there is one.
@@ -14,13 +14,13 @@ pub(crate) struct MessageListener {
 }
 
 impl MessageListener {
-    /// From now on this one is told.
+    /// Sets the listener, replacing the earlier one.
     pub(crate) fn listen(&self, listener: Listener) {
         let mut place = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
         *place = Some(listener);
     }
 
-    /// Tells the messages of a turn. The lock is not held meanwhile.
+    /// Passes the messages of a turn to the listener. The lock is not held during the call.
     pub(crate) fn notify(&self, messages: &[(Namespace, QlessMessage)]) {
         let place = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
         let listener = place.clone();

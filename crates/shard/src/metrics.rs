@@ -1,4 +1,4 @@
-//! The live numbers of a shard: counters and distributions that threads feed without locks.
+//! The metrics of a shard: counters and distributions that threads update without locks.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,29 +13,29 @@ use ganger_types::{
 
 use crate::runs::{RunMetrics, RunMetricsTable, Series};
 
-/// How long each job waited that a turn leased.
+/// Time that each job waited before a turn leased it.
 pub(crate) type WaitTimes = HashMap<JobKey, Duration>;
 
-/// Counters and gauges of a shard at one moment. Histograms: upper bounds in seconds (or items), counts, sum.
+/// Counters, gauges and histograms of a shard at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MetricsSnapshot {
     /// Queues with live jobs: namespace, queue, counts by state, age of the oldest ready job in seconds.
     pub queues: Vec<(Namespace, Queue, QueueCounts, f64)>,
-    /// What became of runs, by queue and kind, in the order of their names; the last stands for all others.
+    /// Results of runs, by queue and kind, in the order of their names; the last entry covers all others.
     pub runs: Vec<RunMetrics>,
-    /// One commit of the store.
+    /// Seconds that one commit of the store takes.
     pub commit_seconds: Histogram,
-    /// Commands in one commit.
+    /// Number of commands in one commit.
     pub commit_batch_size: Histogram,
     /// Named counters, such as `lease_expired_total`, `jobs_enqueued_total`, `commits_total`.
     pub counters: Vec<(&'static str, u64)>,
     /// Named gauges, such as `inbox_commands`, `waiting_workers`, `subscriptions`, `live_jobs`.
     pub gauges: Vec<(&'static str, u64)>,
-    /// Slots that workers announced or hold: state (`busy`, `waiting`), number.
+    /// Slots of workers by state: `busy` (leased jobs) and `waiting` (asked for by waiting requests).
     pub worker_slots: Vec<(&'static str, u64)>,
 }
 
-/// A histogram: each bucket's upper bound with the count at or below it, the sum, the number.
+/// A histogram with cumulative buckets.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Histogram {
     /// Upper bound of each bucket with the number of values at or below it, so counts are cumulative.
@@ -46,7 +46,7 @@ pub struct Histogram {
     pub count: u64,
 }
 
-/// A number that threads share. Relaxed: each stands for itself.
+/// A number that threads share. Access is relaxed, since each number is independent.
 #[derive(Debug, Default)]
 pub struct MetricValue(AtomicU64);
 
@@ -61,7 +61,7 @@ impl MetricValue {
         self.0.fetch_add(by, Ordering::Relaxed);
     }
 
-    /// So many more, for lengths.
+    /// Adds a length to the number.
     pub fn add_len(&self, by: usize) {
         self.add(count(by));
     }
@@ -77,7 +77,7 @@ impl MetricValue {
     }
 }
 
-/// A length as a number.
+/// Converts a length to a number.
 pub(crate) fn count(len: usize) -> u64 {
     u64::try_from(len).unwrap_or(u64::MAX)
 }
@@ -91,7 +91,7 @@ macro_rules! metrics {
         }
 
         impl $type {
-            /// Every number with its name.
+            /// Returns every number with its name.
             pub fn list(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), self.$name.get()),)*]
             }
@@ -100,7 +100,7 @@ macro_rules! metrics {
 }
 
 metrics! {
-    /// What has happened since the start.
+    /// Counters since the start.
     Counters {
         /// Commands that the engine applied.
         commands_total,
@@ -112,27 +112,27 @@ metrics! {
         full_total,
         /// Turns whose commit became durable.
         commits_total,
-        /// Turns that were not.
+        /// Turns whose commit failed.
         commit_failures_total,
-        /// Times an engine was read back: at start, and after each failed commit.
+        /// Times an engine was loaded: at start, and after each failed commit.
         loads_total,
-        /// Recoveries that waited, because the write before the failed one had failed too.
+        /// Recoveries that waited, because the preceding write had failed too.
         recovery_pauses_total,
-        /// Upkeep of the store that failed.
+        /// Times that the store's upkeep failed.
         upkeep_errors_total,
-        /// Jobs that came into being.
+        /// Jobs that were created.
         jobs_enqueued_total,
-        /// Jobs that ended well.
+        /// Jobs that succeeded.
         jobs_succeeded_total,
-        /// Jobs that ended badly.
+        /// Jobs that failed.
         jobs_failed_total,
         /// Jobs that were cancelled.
         jobs_cancelled_total,
-        /// Jobs removed by retention or by a person.
+        /// Jobs removed by retention or on request.
         jobs_removed_total,
         /// Attempts granted to workers.
         leases_granted_total,
-        /// Attempts whose lease ran out.
+        /// Attempts whose lease expired.
         lease_expired_total,
         /// Attempts that took longer than allowed.
         attempt_timed_out_total,
@@ -140,15 +140,15 @@ metrics! {
         lease_released_total,
         /// Attempts that ended with a failure.
         attempt_failed_total,
-        /// Reports refused because their lease was lost.
+        /// Reports refused because their lease had ended.
         stale_reports_total,
         /// Waiting lease requests tried because a job might be there.
         wakes_total,
         /// Waiting lease requests answered with jobs.
         wakes_served_total,
-        /// Grants that nobody picked up.
+        /// Grants whose caller had gone.
         undelivered_total,
-        /// Jobs set aside because their payload or inputs could not be read.
+        /// Jobs failed because their payload or inputs could not be read.
         damaged_total,
         /// Payloads and results found in memory.
         blob_hits_total,
@@ -156,7 +156,7 @@ metrics! {
         blob_misses_total,
         /// Events whose commit became durable.
         events_total,
-        /// Subscribers cut for being too slow.
+        /// Subscribers disconnected for being too slow.
         subscribers_cut_total,
     }
 }
@@ -166,7 +166,7 @@ metrics! {
     Gauges {
         /// Commands admitted and not yet answered.
         inbox_commands,
-        /// Bytes of payloads in them.
+        /// Bytes of payloads in those commands.
         inbox_bytes,
         /// Lease requests that wait.
         waiting_workers,
@@ -174,18 +174,18 @@ metrics! {
         waiting_ends,
         /// Waits for elements of lists of raw keys.
         waiting_pops,
-        /// Items of raw keys put back from processing without a lease, since the engine was read back.
+        /// Items of raw keys put back from processing without a lease, since the engine was loaded.
         keys_put_back,
-        /// Items of raw keys put on their queue that were in no list, since the engine was read back.
+        /// Items of raw keys put on their queue because they were in no list, since the engine was loaded.
         keys_rescued,
-        /// Items of raw keys whose taker had gone before anybody asked for them, put back at once, since the engine was
-        /// read back.
+        /// Items of raw keys whose taker had gone before they were asked for, put back at once, since the engine was
+        /// loaded.
         keys_returned,
         /// Queues with live jobs that are not among those counted by name, because there are too many.
         queues_left_out,
         /// Open subscriptions to events.
         subscriptions,
-        /// Reads that wait for a reader.
+        /// Reads that wait for a reader thread.
         waiting_reads,
         /// Jobs that have not ended.
         live_jobs,
@@ -195,24 +195,24 @@ metrics! {
         external_job_namespaces,
         /// Bytes of payloads and results kept in memory.
         blob_cache_bytes,
-        /// Turns given to the store and not yet durable.
+        /// Turns submitted to the store and not yet durable.
         turns_in_flight,
         /// Sequence of the last durable commit.
         commit_sequence,
-        /// The epoch of this incarnation.
+        /// The epoch of this start of the shard.
         epoch,
         /// Free bytes on the store's device; 0 if unknown.
         store_free_bytes,
-        /// Bytes of the store's device that are held in reserve; 0 if the store keeps no reserve.
+        /// Bytes of the store's device that are held in reserve; 0 if there is no reserve.
         store_reserve_bytes,
         /// Rows in the last durable commit.
         last_commit_changes,
-        /// Live jobs read back so far at the last start.
+        /// Live jobs loaded so far at the last start.
         loaded_jobs,
     }
 }
 
-/// Upper bounds in microseconds, about three to a decade: from 50 us, a quiet flush, to an hour.
+/// Upper bounds of buckets in microseconds, about three to a decade: from 50 us, a fast flush, to an hour.
 const TIME_BOUNDS: &[u64] = &[
     50,
     100,
@@ -241,7 +241,7 @@ const SIZE_BOUNDS: &[u64] = &[
     1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024, 2_048, 4_096, 16_384,
 ];
 
-/// Values counted by size, in whole units.
+/// A distribution of values, in whole units.
 #[derive(Debug)]
 pub struct Distribution {
     bounds: &'static [u64],
@@ -307,20 +307,20 @@ impl Distribution {
     }
 }
 
-/// All numbers of a shard, shared by its threads.
+/// All metrics of a shard, shared by its threads.
 #[derive(Debug)]
 pub struct ShardMetrics {
     /// Counters of what happened since the start.
     pub counters: Counters,
     /// Gauges of the current state.
     pub gauges: Gauges,
-    /// Runs by queue and kind. One thread counts; the lock is for those that read.
+    /// Runs by queue and kind. One thread counts; the lock is for readers.
     runs: Mutex<RunMetricsTable>,
-    /// One commit of the store.
+    /// Seconds that one commit of the store takes.
     pub commit: Distribution,
-    /// Commands in one commit.
+    /// Number of commands in one commit.
     pub batch: Distribution,
-    /// Slots that waiting requests ask for.
+    /// Number of slots that waiting requests ask for.
     pub slots_waiting: MetricValue,
 }
 
@@ -338,7 +338,7 @@ impl Default for ShardMetrics {
 }
 
 impl ShardMetrics {
-    /// Everything as of now, with the queues as last counted.
+    /// Returns all current values, with the given snapshot of the queues.
     pub fn snapshot(&self, queues: Vec<(Namespace, Queue, QueueCounts, f64)>) -> MetricsSnapshot {
         let busy = queues.iter().map(|(_, _, counts, _)| counts.running).sum();
         MetricsSnapshot {
@@ -353,21 +353,21 @@ impl ShardMetrics {
     }
 
     fn runs(&self) -> MutexGuard<'_, RunMetricsTable> {
-        // Numbers that somebody stopped counting halfway are still numbers.
+        // After a panic during counting the numbers are still usable.
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a durable turn of so many commands. Gives how long the jobs that it leased had waited.
+    /// Counts a durable turn with this number of commands. Returns how long the jobs that it leased had waited.
     pub(crate) fn observe_turn(&self, commands: usize, changes: &[Change]) -> WaitTimes {
         self.counters.commits_total.inc();
         self.batch.observe(count(commands));
         self.gauges.last_commit_changes.set(count(changes.len()));
-        // Jobs whose lease ended in this turn: the next row of such a job tells how.
+        // Jobs whose lease ended in this turn; the job's next row shows how.
         let mut ended = BTreeSet::new();
         let mut waits = WaitTimes::new();
         for change in changes {
             match change {
-                // A lease that ends its own length after its grant has not been renewed: it is new.
+                // A lease that expires exactly its own length after its grant has not been renewed, so it is new.
                 Change::PutLease(lease)
                     if lease.expires_at == lease.granted_elapsed.after(lease.lease_for) =>
                 {
@@ -385,7 +385,7 @@ impl ShardMetrics {
         waits
     }
 
-    /// The end of an attempt is the newest entry of the job's history.
+    /// Counts the end of an attempt, which is the newest entry of the job's history.
     fn observe_attempt(&self, record: &JobRecord) {
         let Some(entry) = record.history.last() else {
             return;
@@ -451,7 +451,7 @@ impl ShardMetrics {
                 _ => {}
             }
         }
-        // Each lease comes with its event; if one should not, its wait is not lost.
+        // Each lease has an event; if one is missing, its wait is still counted.
         for wait in waits.into_values() {
             self.runs().other().waited(wait);
         }

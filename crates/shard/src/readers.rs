@@ -1,4 +1,4 @@
-//! Threads that read committed state, so that neither the shard nor the writer waits for it.
+//! Threads that read committed state, so that neither the shard nor the writer waits for reads.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,10 +12,10 @@ use tokio::sync::oneshot;
 use crate::CallError;
 use crate::metrics::{ShardMetrics, count};
 
-/// What a reading thread does.
+/// A read for a reader thread.
 pub(crate) type ReadTask = Box<dyn FnOnce(&mut dyn Reader) + Send>;
 
-/// Reads that wait, bounded, and the threads that do them.
+/// A bounded queue of reads, and the threads that run them.
 pub(crate) struct ReadPool {
     shard: ShardId,
     tasks_max: usize,
@@ -31,7 +31,7 @@ struct TaskQueue {
 }
 
 impl ReadPool {
-    /// A pool with one thread for each reader.
+    /// Starts a pool with one thread for each reader.
     pub(crate) fn start<R: Reader>(
         shard: &ShardId,
         tasks_max: usize,
@@ -84,13 +84,13 @@ impl ReadPool {
         }
     }
 
-    /// Ends the threads once what waits is done; later reads are refused.
+    /// Ends the threads once the queued reads are done; later reads are refused.
     pub(crate) fn close(&self) {
         self.lock().is_closed = true;
         self.changed.notify_all();
     }
 
-    /// Has one of the threads read.
+    /// Runs a read on one of the threads.
     pub(crate) async fn read<V: Send + 'static>(
         &self,
         read: impl FnOnce(&mut dyn Reader) -> Result<V, StoreError> + Send + 'static,
@@ -110,7 +110,7 @@ impl ReadPool {
         }
     }
 
-    /// Has one of the threads do a task.
+    /// Runs a read on one of the threads.
     pub(crate) fn push(&self, task: ReadTask) -> Result<(), CallError> {
         let mut tasks = self.lock();
         if tasks.is_closed {

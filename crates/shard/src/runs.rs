@@ -1,7 +1,7 @@
-//! What became of runs, by queue and kind: for the latency and the share of errors of each.
+//! Results of runs by queue and kind: latency and error rate of each.
 //!
-//! Their number is bounded: the first [`RUN_SERIES_MAX`] pairs since the start have numbers of their own, and all
-//! further ones share a set.
+//! The number of series is bounded: the first [`RUN_SERIES_MAX`] combinations since the start have their own, and all
+//! further ones share one.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,16 +11,16 @@ use ganger_types::{Kind, Namespace, Queue};
 
 use crate::metrics::{Distribution, Histogram, MetricValue};
 
-/// The runs of one kind in one queue since the start.
+/// Results of the runs of one kind in one queue since the start.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunMetrics {
-    /// Namespace, queue and kind; `None`: of all that have no numbers of their own.
+    /// Namespace, queue and kind; `None` for the series that all others share.
     pub of: Option<(Namespace, Queue, Kind)>,
     /// Number of jobs that succeeded.
     pub jobs_succeeded: u64,
     /// Number of jobs that failed.
     pub jobs_failed: u64,
-    /// Attempts that reported a failure, also those that were retried.
+    /// Number of attempts that reported a failure, including those that were retried.
     pub attempts_failed: u64,
     /// Seconds from ready to leased.
     pub wait_seconds: Histogram,
@@ -28,7 +28,7 @@ pub struct RunMetrics {
     pub run_seconds: Histogram,
 }
 
-/// The live numbers of one kind in one queue.
+/// The counters of one kind in one queue.
 #[derive(Debug, Default)]
 pub(crate) struct Series {
     pub(crate) jobs_succeeded: MetricValue,
@@ -59,17 +59,17 @@ impl Series {
     }
 }
 
-/// The numbers of all kinds in all queues.
+/// The counters of all kinds in all queues.
 #[derive(Debug, Default)]
 pub(crate) struct RunMetricsTable {
-    // Nested, so that finding one clones no name.
+    // The maps are nested, so that a lookup clones no name.
     series: HashMap<Namespace, HashMap<Queue, HashMap<Kind, Series>>>,
     count: usize,
     other: Series,
 }
 
 impl RunMetricsTable {
-    /// Where runs of this kind in this queue are counted.
+    /// Returns the series that counts runs of this kind in this queue.
     pub(crate) fn of(&mut self, namespace: &Namespace, queue: &Queue, kind: &Kind) -> &Series {
         let is_known = self.find(namespace, queue, kind).is_some();
         if !is_known && self.count < RUN_SERIES_MAX {
@@ -81,7 +81,7 @@ impl RunMetricsTable {
         self.find(namespace, queue, kind).unwrap_or(&self.other)
     }
 
-    /// Where runs are counted of which nobody knows the kind.
+    /// Returns the series for runs of unknown kind.
     pub(crate) fn other(&self) -> &Series {
         &self.other
     }
@@ -90,7 +90,7 @@ impl RunMetricsTable {
         self.series.get(namespace)?.get(queue)?.get(kind)
     }
 
-    /// All numbers, in the order of the names; those that stand for the rest last.
+    /// Returns all series in the order of their names; the shared one is last.
     pub(crate) fn snapshot(&self) -> Vec<RunMetrics> {
         let mut all = Vec::with_capacity(self.count + 1);
         for (namespace, queues) in &self.series {

@@ -1,4 +1,4 @@
-//! What an operator may set on a shard, and what its host may hook into.
+//! Settings of a shard, and hooks for its host.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,59 +7,59 @@ use std::time::Duration;
 use ganger_types::keys::KeyUpkeep;
 use ganger_types::{ShardId, limits};
 
-/// The longest that a turn may wait for company, whatever the settings say.
+/// Longest time that a turn waits for more commands, whatever the settings say.
 pub const GROUP_WAIT_MAX: Duration = Duration::from_millis(1);
 
-/// The settings of a shard. Every number has a unit and a default that suits a small machine.
+/// The settings of a shard. The defaults suit a small machine.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Which shard this is; `1` by default.
+    /// Id of the shard; `1` by default.
     pub shard: ShardId,
-    /// Commands admitted and not yet answered; more are refused as overloaded. 65,536.
+    /// Maximum number of commands admitted and not yet answered; more are refused as overloaded. 65,536.
     pub inbox_commands_max: usize,
-    /// Bytes of payloads in those commands; beyond it only a lone command is taken. 256 MiB.
+    /// Maximum bytes of payloads in those commands; a larger command is admitted only alone. 256 MiB.
     pub inbox_bytes_max: usize,
-    /// Commands applied in one turn. 4,096.
+    /// Maximum number of commands in one turn. 4,096.
     pub turn_commands_max: usize,
-    /// Timers fired in one slice of a turn (`rel T9`). 4,096.
+    /// Maximum number of timers fired in one slice of a turn (`rel T9`). 4,096.
     pub turn_timers_max: usize,
-    /// How long a turn may wait for company while the store is idle, only under load; never more
-    /// than [`GROUP_WAIT_MAX`], zero switches it off. 1 ms.
+    /// Longest time that a turn waits for more commands while the store is idle and only under load; at most
+    /// [`GROUP_WAIT_MAX`], zero disables waiting. 1 ms.
     pub group_wait: Duration,
-    /// A turn of so many commands waits for no more company. 64.
+    /// Number of commands from which a turn does not wait for more. 64.
     pub group_enough: usize,
-    /// Lease requests and waits for ends that may wait at once. 100,000.
+    /// Maximum number of waiting lease requests and waits for ends. 100,000.
     pub waiters_max: usize,
-    /// The longest wait; longer ones are cut to it. 300 s.
+    /// Longest wait; longer ones are shortened to it. 300 s.
     pub wait_for_max: Duration,
-    /// Durable events kept in memory for subscribers that lag or resume. 65,536.
+    /// Number of durable events kept in memory for subscribers that lag or resume. 65,536.
     pub events_kept: usize,
-    /// Subscriptions at once. 10,000.
+    /// Maximum number of subscriptions. 10,000.
     pub subscriptions_max: usize,
     /// Free bytes kept on the store's device for reports, renewals and deletion (`rel D9`). 256 MiB.
     pub reserve_bytes: u64,
-    /// Bytes of payloads and results kept in memory for jobs that are soon to be handed out. 64 MiB.
+    /// Bytes of payloads and results cached for jobs that will soon be delivered. 64 MiB.
     pub blob_cache_bytes: usize,
-    /// Threads that read for listings, logs and records. 2.
+    /// Number of threads that read listings, logs and records. 2.
     pub reader_threads: usize,
-    /// Reads that may wait for them; more are refused as overloaded. 1,024.
+    /// Maximum number of reads that wait for those threads; more are refused as overloaded. 1,024.
     pub reads_max: usize,
-    /// Between two looks at free space, retention and upkeep. 1 s.
+    /// Interval between checks of free space, retention and upkeep. 1 s.
     pub upkeep_every: Duration,
-    /// Finished jobs removed in one slice of retention. 500.
+    /// Maximum number of finished jobs removed in one slice of retention. 500.
     pub retire_slice: usize,
-    /// Bytes of payloads and inputs handed out by one lease request; its first job always fits. 64 MiB.
+    /// Maximum bytes of payloads and inputs delivered to one lease request; its first job always fits. 64 MiB.
     pub delivery_bytes_max: usize,
-    /// When work queues of raw keys are put in order.
+    /// Intervals and limits of the upkeep of raw-key work queues.
     pub key_upkeep: KeyUpkeep,
 }
 
-/// No more of the reserve is taken in advance.
+/// Maximum bytes of the reserve whose blocks are allocated in advance.
 const RESERVE_TAKEN_MAX: u64 = 64 << 20;
 
 impl Settings {
-    /// Bytes of the reserve whose blocks are really taken on the device; of the rest only the free space is looked at.
-    /// Half of it, at most 64 MiB.
+    /// Bytes of the reserve whose blocks are allocated on the device: half of it, at most 64 MiB. For the rest only
+    /// the free space is checked.
     pub fn reserve_taken(&self) -> u64 {
         (self.reserve_bytes / 2).min(RESERVE_TAKEN_MAX)
     }
@@ -94,23 +94,23 @@ impl Default for Settings {
 /// Why a shard ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StopCause {
-    /// It was asked to.
+    /// The shard was asked to stop.
     Requested,
-    /// Another process owns the store now: this one must not write again.
+    /// Another process owns the store now, so this one must not write any more.
     Fenced {
-        /// Cause as text for people.
+        /// Description of the cause.
         reason: String,
     },
     /// The store could not be opened again, or not be read, after a failed commit or at start.
     StoreLost {
-        /// Cause as text for people.
+        /// Description of the cause.
         reason: String,
-        /// Whether what it holds is damaged: starting again does not help.
+        /// Whether its content is damaged, so that a restart does not help.
         is_damaged: bool,
     },
-    /// A rule of the engine did not hold: it ended before anything was written.
+    /// An invariant of the engine did not hold; the shard ended before anything was written.
     InvariantBroken {
-        /// Cause as text for people.
+        /// Description of the cause.
         reason: String,
     },
 }
@@ -126,25 +126,25 @@ impl fmt::Display for StopCause {
     }
 }
 
-/// A place in the commit pipeline at which a test may stop the process.
+/// A point in the commit pipeline at which a test may stop the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PipelinePoint {
-    /// A turn is about to be given to the store.
+    /// A turn is about to be submitted to the store.
     BeforeCommit,
-    /// The store has said that the turn is durable; nobody has heard of it.
+    /// The store has confirmed the turn; none of it is visible yet.
     AfterCommit,
-    /// Answers and events of durable turns are about to go out.
+    /// Replies and events of durable turns are about to be sent.
     BeforeRelease,
-    /// They have gone out.
+    /// The replies and events have been sent.
     AfterRelease,
-    /// The rows of the store are about to be read back.
+    /// The rows of the store are about to be loaded.
     BeforeLoad,
-    /// They have been read back; the engine is not in service yet.
+    /// The rows have been loaded; the engine is not in service yet.
     AfterLoad,
 }
 
 impl PipelinePoint {
-    /// Its name, for switches.
+    /// Returns the name of the point for command-line switches.
     pub fn name(self) -> &'static str {
         match self {
             Self::BeforeCommit => "commit.before",
@@ -160,7 +160,7 @@ impl PipelinePoint {
 type OnStopped = Arc<dyn Fn(&StopCause) + Send + Sync>;
 type AtPoint = Arc<dyn Fn(PipelinePoint) + Send + Sync>;
 
-/// What the host of a shard wants to be told; called on the shard's own threads.
+/// Callbacks for the host of a shard, called on the shard's own threads.
 #[derive(Clone, Default)]
 pub struct Hooks {
     /// Called once when the shard has ended, with the reason.

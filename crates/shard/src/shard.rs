@@ -27,11 +27,11 @@ use crate::{Health, Hooks, PipelinePoint, Settings, StopCause};
 pub struct Shard;
 
 impl Shard {
-    /// Opens the store, starts the threads, and gives a handle. The rows are read back meanwhile:
-    /// calls wait for that, [`Handle::health`] tells how far it is, [`Handle::ready`] waits for it.
+    /// Opens the store, starts the threads, and returns a handle. The engine is loaded meanwhile: calls wait for
+    /// that, [`Handle::health`] shows the progress, [`Handle::ready`] waits for the end.
     ///
     /// # Errors
-    /// If the store cannot be opened, or the system gives no threads.
+    /// If the store cannot be opened, or no threads can be started.
     pub fn start<S: Store>(
         mut store: S,
         settings: Settings,
@@ -150,17 +150,17 @@ fn system_seeds() -> Seeds {
     })
 }
 
-/// State of the thread that carries out the store's tasks.
+/// State of the thread that runs the store's tasks.
 struct StoreThread<S: Store> {
     executor: CommitExecutor<S>,
     ordered: Receiver<StoreTask>,
-    /// One report for each task; empty for a turn that was dropped.
+    /// Sends one report for each task; `None` for a turn that was dropped.
     reports: Sender<Option<StoreReport<S::Reader>>>,
-    /// The last field: it is dropped when the shard can see that no report will come any more.
+    /// Declared last, so that its drop wakes the shard after `reports` is closed.
     wake: WakeOnDrop,
 }
 
-/// Wakes the shard thread, and does so too when the store thread ends, even by a panic.
+/// Wakes the shard thread, also when the store thread ends, even by a panic.
 struct WakeOnDrop(Sender<ThreadMessage>);
 
 impl Drop for WakeOnDrop {
@@ -181,14 +181,14 @@ impl<S: Store> StoreThread<S> {
     }
 }
 
-/// A commit of at most so many changes is carried out on the shard's own thread, if the store thread has nothing to
-/// do: for so little, waking another thread and being woken by it costs more than applying meanwhile would save.
+/// Largest number of changes that the shard's own thread commits while the store is idle: for so few, switching
+/// threads costs more than applying commands in parallel saves.
 const DIRECT_CHANGES_MAX: usize = 64;
 
 /// Both ends of a channel.
 type ChannelEnds<M> = (Sender<M>, Receiver<M>);
 
-/// State of the thread that runs the core.
+/// State of the thread that runs the store's tasks.
 struct ShardThread<S: Store> {
     core: Core<S::Reader, ReplyChannel>,
     line: TimeLine,
@@ -196,12 +196,12 @@ struct ShardThread<S: Store> {
     messages: Receiver<ThreadMessage>,
     store_tasks: Option<Sender<StoreTask>>,
     reports: Receiver<Option<StoreReport<S::Reader>>>,
-    /// Orders given to the store thread whose reports have not come.
+    /// Number of tasks sent to the store thread whose reports have not arrived.
     unreported: usize,
-    /// For small commits; `None` at the end.
+    /// Executor for small commits; `None` at the end.
     executor: Option<CommitExecutor<S>>,
-    /// What the reading threads found, apart from the store's reports, so that the end of the store
-    /// thread still shows.
+    /// Results of searches on reader threads, separate from the store's reports, so that the end of the store thread
+    /// is still noticed.
     expired_lookups: ChannelEnds<StoreReport<S::Reader>>,
     wake: Sender<ThreadMessage>,
     ending: StopGuard,
@@ -213,12 +213,12 @@ impl<S: Store> ShardThread<S> {
         loop {
             let now = self.line.now(&*self.clock);
             if self.take_reports(now) {
-                // First the store gets its next turn, then the answers go out, then work goes on.
+                // First the store gets its next turn, then the replies are sent, then work continues.
                 self.submit_tasks();
                 self.send_outputs();
             }
             self.core.run(now);
-            // What was only read goes out before the writes that came with it are flushed.
+            // Replies to reads are sent before the writes that came with them are flushed.
             self.send_outputs();
             self.submit_tasks();
             self.send_outputs();
@@ -231,7 +231,7 @@ impl<S: Store> ShardThread<S> {
         }
     }
 
-    /// Whether there were any.
+    /// Handles the store's reports; returns whether there were any.
     fn take_reports(&mut self, now: Now) -> bool {
         let mut were_any = false;
         while let Ok(report) = self.expired_lookups.1.try_recv() {
@@ -254,7 +254,7 @@ impl<S: Store> ShardThread<S> {
         }
     }
 
-    /// Gives the store its orders, and those that come of what was carried out here.
+    /// Sends the store its tasks, including those that follow from a commit on this thread.
     fn submit_tasks(&mut self) {
         loop {
             let store_tasks = self.core.take_store_tasks();
@@ -264,7 +264,7 @@ impl<S: Store> ShardThread<S> {
             for order in store_tasks {
                 self.give(order);
             }
-            // What was committed here is told before anything else is done.
+            // Outputs of a commit on this thread are sent before anything else is done.
             self.send_outputs();
         }
     }
@@ -280,7 +280,7 @@ impl<S: Store> ShardThread<S> {
             order => {
                 if let Some(store_tasks) = &self.store_tasks {
                     self.unreported += 1;
-                    // A store thread that has ended shows itself by the next report.
+                    // An ended store thread is noticed at the next report.
                     drop(store_tasks.send(order));
                 }
             }
@@ -291,7 +291,7 @@ impl<S: Store> ShardThread<S> {
         self.unreported == 0 && commit.changes.len() <= DIRECT_CHANGES_MAX
     }
 
-    /// Carries a small commit out at once.
+    /// Executes a small commit on this thread.
     fn commit_here(&mut self, commit: Arc<Commit>) {
         let executor = self.executor.as_ref();
         let report = executor.and_then(|executor| executor.execute(StoreTask::Commit(commit)));
@@ -301,7 +301,7 @@ impl<S: Store> ShardThread<S> {
         }
     }
 
-    /// Looks for finished jobs on a reading thread. If those have too much to do, a later look will.
+    /// Searches for expired jobs on a reader thread. If the threads are too busy, a later search follows.
     fn find(&mut self, round: u64, query: ExpiredJobsQuery, limit: usize) {
         let (expired_lookups, wake) = (self.expired_lookups.0.clone(), self.wake.clone());
         let task = self.ending.reads.push(Box::new(move |reader| {
@@ -326,7 +326,7 @@ impl<S: Store> ShardThread<S> {
         if outputs.is_empty() {
             return;
         }
-        // A client that has an answer knows that the shard works, and may ask for its health next.
+        // A client that has a reply knows that the shard works, and may ask for its health next.
         self.ending.publish_health(self.core.health());
         self.ending.hooks.reach(PipelinePoint::BeforeRelease);
         for output in outputs {
@@ -340,7 +340,7 @@ impl<S: Store> ShardThread<S> {
         self.ending.hooks.reach(PipelinePoint::AfterRelease);
     }
 
-    /// Waits for the next message, no longer than the core may sleep, and takes all that wait.
+    /// Waits for the next message, no longer than the core may sleep, and takes all queued ones.
     fn take_messages(&mut self, now: Now) {
         let first = match self.core.sleep_for(now) {
             Some(Duration::ZERO) => self.messages.try_recv().ok(),
@@ -367,7 +367,7 @@ impl<S: Store> ShardThread<S> {
         }
     }
 
-    /// What still waits in the channel is refused, then the threads end and the store is closed.
+    /// Refuses the messages left in the channel, ends the threads and closes the store.
     fn finish(mut self, cause: &StopCause) {
         while let Ok(message) = self.messages.try_recv() {
             if let ThreadMessage::Request(request) = message {
@@ -384,7 +384,7 @@ impl<S: Store> ShardThread<S> {
     }
 }
 
-/// The end of a shard, whichever way it comes: also if its thread panics.
+/// Announces the end of a shard, also if its thread panics.
 struct StopGuard {
     hub: Arc<EventHub>,
     reads: Arc<ReadPool>,

@@ -1,4 +1,4 @@
-//! Looks at the spec of a schedule before the shard's thread does: a search for runs that never come takes long.
+//! Checks the spec of a schedule before the shard's thread does, since a search for runs that never come takes long.
 
 use ganger_engine::check_spec;
 use ganger_types::ScheduleSpec;
@@ -6,13 +6,13 @@ use tokio::sync::Semaphore;
 
 use crate::{CallError, Handle};
 
-/// One search at a time: a client that sends many of them waits for its own.
+/// Limits searches to one at a time: a client that sends many of them waits for its own.
 static SEARCHES: Semaphore = Semaphore::const_new(1);
 
 impl Handle {
-    /// Refuses the spec of a schedule that cannot be read, or whose runs would come too often or never. To be called
-    /// before the command that puts the schedule, which trusts nobody and looks again: at specs that were refused here
-    /// that takes the shard's thread up to some hundred milliseconds.
+    /// Refuses the spec of a schedule that cannot be parsed, or whose runs would come too often or never. Call it
+    /// before the command that puts the schedule. That command checks again, which for specs refused here takes up to
+    /// some hundred milliseconds of the shard's thread.
     ///
     /// # Errors
     /// The refusal.

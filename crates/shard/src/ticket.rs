@@ -1,4 +1,4 @@
-//! Where answers go in the server: channels to the tasks that called.
+//! Reply channels to the tasks that called.
 
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,11 +12,11 @@ use crate::admission::Permit;
 use crate::core::{CallReply, QueueGauge, Request, Ticket, UndeliveredElement, WaiterId};
 use crate::{CallError, Delivery};
 
-/// What reaches the shard thread.
+/// A message for the shard thread.
 pub(crate) enum ThreadMessage {
     /// A request from a caller.
     Request(Request<ReplyChannel>),
-    /// The store has reported, or the clock was moved: look.
+    /// The store has reported, or the clock was moved: the core must run.
     Look,
     /// The shard is asked to stop.
     Stop,
@@ -24,14 +24,14 @@ pub(crate) enum ThreadMessage {
 
 type Answer<V> = oneshot::Sender<Result<V, CallError>>;
 
-/// The queues as last counted.
+/// The last snapshot of the queues.
 #[derive(Default)]
 pub(crate) struct QueueSnapshot {
     pub(crate) queues: Vec<QueueGauge>,
     pub(crate) is_asked: bool,
 }
 
-/// Which lease request grants belong to, so that they can be given back.
+/// The lease request that grants belong to, so that they can be given back.
 pub(crate) struct LeaseOrigin {
     pub(crate) home: Sender<ThreadMessage>,
     pub(crate) waiter: WaiterId,
@@ -51,7 +51,7 @@ impl LeaseOrigin {
             return;
         }
         let (request, waiter) = (self.request.clone(), self.waiter);
-        // If the shard has ended, the leases run out after the next start.
+        // If the shard has ended, the leases expire after the next start.
         drop(self.home.send(ThreadMessage::Request(Request::Undelivered {
             held,
             request,
@@ -60,13 +60,13 @@ impl LeaseOrigin {
     }
 }
 
-/// What an element was asked for, so that it can be put back.
+/// The request that took an element, so that it can be put back.
 pub(crate) struct PopOrigin {
     pub(crate) home: Sender<ThreadMessage>,
     pub(crate) wait: KeyWait,
 }
 
-/// An element on its way to its caller. Dropped before it is taken out, it is put back.
+/// An element on its way to its caller. If it is dropped before it is taken out, it is put back.
 pub(crate) struct UndeliveredPop {
     popped: Popped,
     origin: Box<PopOrigin>,
@@ -85,7 +85,7 @@ impl Drop for UndeliveredPop {
         };
         let wait = self.origin.wait.clone();
         let unpopped = Box::new(UndeliveredElement { wait, list, value });
-        // If the shard has ended, the element is where the store says it is.
+        // If the shard has ended, the element is where the store has it.
         drop(
             self.origin
                 .home
@@ -94,7 +94,7 @@ impl Drop for UndeliveredPop {
     }
 }
 
-/// Jobs on their way to their caller. Dropped before they are taken out, they are given back.
+/// Jobs on their way to their caller. If they are dropped before they are taken out, they are given back.
 pub(crate) struct UndeliveredJobs {
     deliveries: Vec<Delivery>,
     origin: LeaseOrigin,
@@ -113,20 +113,20 @@ impl Drop for UndeliveredJobs {
     }
 }
 
-/// Where an answer goes. The permit is given back before the answer is sent, so that a caller that has an
-/// answer finds room for the next request.
+/// The channel for a reply. The permit is returned before the reply is sent, so that a caller with a reply finds room
+/// for the next request.
 pub(crate) enum ReplyChannel {
-    /// One reply. With an origin it is a lease, whose grants are given back if nobody is there.
+    /// One reply. With an origin it answers a lease command, whose grants are given back if the caller has gone.
     Call(Answer<Reply>, Permit, Option<LeaseOrigin>),
     /// One reply for each of several commands.
     CallAll(Answer<Vec<Result<Reply, CallError>>>, Permit),
-    /// Jobs that were leased, given back if nobody is there.
+    /// Leased jobs, given back if the caller has gone.
     Lease(Answer<UndeliveredJobs>, Permit, LeaseOrigin),
     /// A job that has ended.
     End(Answer<Option<StoredJob>>, Permit),
-    /// An element of a list, which is put back if nobody is there.
+    /// An element of a list, put back if the caller has gone.
     Pop(Answer<UndeliveredPop>, Permit, Box<PopOrigin>),
-    /// Counts of every queue, for metrics.
+    /// A snapshot of the queues, for metrics.
     QueueSnapshot(Option<Answer<()>>, Arc<Mutex<QueueSnapshot>>),
 }
 
@@ -144,12 +144,12 @@ impl Ticket for ReplyChannel {
 }
 
 impl ReplyChannel {
-    /// Sends the answer. Nobody being there any more is no error.
+    /// Sends the reply; a caller that has gone is no error.
     pub(crate) fn send(self, answer: Result<CallReply, CallError>) {
         match self {
             Self::Call(channel, permit, origin) => {
                 drop(permit);
-                let reply = answer.map(|last_submitted| match last_submitted {
+                let reply = answer.map(|value| match value {
                     CallReply::Reply(reply) => reply,
                     other => unreachable!("a call is answered with a reply, not {other:?}"),
                 });
@@ -161,39 +161,31 @@ impl ReplyChannel {
             }
             Self::CallAll(channel, permit) => {
                 drop(permit);
-                drop(
-                    channel.send(answer.map(|last_submitted| match last_submitted {
-                        CallReply::Replies(replies) => replies,
-                        other => unreachable!("calls are answered with replies, not {other:?}"),
-                    })),
-                );
+                drop(channel.send(answer.map(|value| match value {
+                    CallReply::Replies(replies) => replies,
+                    other => unreachable!("calls are answered with replies, not {other:?}"),
+                })));
             }
             Self::Lease(channel, permit, origin) => {
                 drop(permit);
-                drop(
-                    channel.send(answer.map(|last_submitted| match last_submitted {
-                        CallReply::Deliveries(deliveries) => UndeliveredJobs { deliveries, origin },
-                        other => unreachable!("a lease is answered with deliveries, not {other:?}"),
-                    })),
-                );
+                drop(channel.send(answer.map(|value| match value {
+                    CallReply::Deliveries(deliveries) => UndeliveredJobs { deliveries, origin },
+                    other => unreachable!("a lease is answered with deliveries, not {other:?}"),
+                })));
             }
             Self::End(channel, permit) => {
                 drop(permit);
-                drop(
-                    channel.send(answer.map(|last_submitted| match last_submitted {
-                        CallReply::Job(job) => job.map(|job| *job),
-                        other => unreachable!("a wait is answered with a job, not {other:?}"),
-                    })),
-                );
+                drop(channel.send(answer.map(|value| match value {
+                    CallReply::Job(job) => job.map(|job| *job),
+                    other => unreachable!("a wait is answered with a job, not {other:?}"),
+                })));
             }
             Self::Pop(channel, permit, origin) => {
                 drop(permit);
-                drop(
-                    channel.send(answer.map(|last_submitted| match last_submitted {
-                        CallReply::Popped(popped) => UndeliveredPop { popped, origin },
-                        other => unreachable!("a pop is answered with an element, not {other:?}"),
-                    })),
-                );
+                drop(channel.send(answer.map(|value| match value {
+                    CallReply::Popped(popped) => UndeliveredPop { popped, origin },
+                    other => unreachable!("a pop is answered with an element, not {other:?}"),
+                })));
             }
             Self::QueueSnapshot(channel, snapshot) => send_snapshot(channel, &snapshot, answer),
         }
@@ -207,8 +199,8 @@ fn send_snapshot(
 ) {
     let mut shared = snapshot.lock().unwrap_or_else(PoisonError::into_inner);
     shared.is_asked = false;
-    let done = answer.map(|last_submitted| {
-        if let CallReply::QueueSnapshot(queues) = last_submitted {
+    let done = answer.map(|value| {
+        if let CallReply::QueueSnapshot(queues) = value {
             shared.queues = queues;
         }
     });

@@ -1,4 +1,4 @@
-//! Applying requests to the engine, within the open turn.
+//! Applies requests to the engine within the open turn.
 
 use ganger_store::Reader;
 use ganger_types::limits::PAGE_QUEUES_MAX;
@@ -10,11 +10,11 @@ use super::request::{CallReply, QueueGauge, Request, Ticket};
 use super::turn::Turn;
 use crate::CallError;
 
-/// Queues that a count for the metrics names; jobs of more are in none of its rows.
+/// Maximum number of queues in a snapshot for the metrics; further queues are not listed.
 const SNAPSHOT_QUEUES_MAX: usize = 1_000;
 
 impl<R: Reader, T: Ticket> Core<R, T> {
-    /// Fires what is due, in bounded slices, before anything else of this moment is applied.
+    /// Fires due timers, in bounded slices, before anything else of this moment is applied.
     pub(super) fn fire_timers(&mut self, now: Now) {
         if !self.has_room() || self.is_write_stopped() {
             return;
@@ -25,7 +25,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         self.serve_woken(now);
     }
 
-    /// Applies what waits, until the turn is full.
+    /// Applies queued requests until the turn is full.
     pub(super) fn take_requests(&mut self, now: Now) {
         self.take_reads(now);
         while self.has_room() {
@@ -106,13 +106,13 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             .collect()
     }
 
-    /// Keeps an answer until the open turn is durable.
+    /// Keeps a reply until the open turn is durable.
     pub(super) fn answer(&mut self, now: Now, ticket: T, answer: Result<CallReply, CallError>) {
         let turn = self.open.get_or_insert_with(|| Turn::new(now));
         turn.answers.push((ticket, answer));
     }
 
-    /// Applies one command. `at` is the caller's time, and counts only where callers' clocks rule.
+    /// Applies one command. `at` is the caller's time, used only in namespaces that run on their callers' clocks.
     pub(super) fn apply(
         &mut self,
         now: Now,
@@ -123,7 +123,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         self.apply_if_full(now, command, at)
     }
 
-    /// Likewise, also on a device that is nearly full: for what only restores what was there.
+    /// Applies one command even if the device is nearly full, for commands that only restore what was there.
     pub(super) fn apply_if_full(
         &mut self,
         now: Now,
@@ -135,7 +135,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
         self.metrics.counters.commands_total.inc();
         let moment = self.moment(now, &command, at)?;
-        // What ends by the caller's time is found among the ended, so it is settled before the look.
+        // Jobs that end by the caller's time must be found among the finished ones, so timers fire before the lookup.
         let (engine, turn) = self.engine_and_turn(now);
         engine.settle_callers_clock(moment, &command, &mut turn.effects);
         let known = self.prefetch(&command)?;
@@ -153,8 +153,8 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             })
     }
 
-    /// The time of a command. In a namespace on its callers' clocks both readings are the caller's;
-    /// a question without one is asked at the beginning of time, where nothing falls due.
+    /// Returns the time of a command. In a namespace that runs on its callers' clocks both readings are the caller's;
+    /// a query without a time uses the epoch, at which nothing is due.
     fn moment(
         &mut self,
         now: Now,
@@ -177,7 +177,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
     }
 
-    /// Counts of the queues that have live jobs, of every namespace, the first [`SNAPSHOT_QUEUES_MAX`] of them.
+    /// Counts the queues that have live jobs, of every namespace, at most [`SNAPSHOT_QUEUES_MAX`] of them.
     fn snapshot(&mut self, now: Now) -> Vec<QueueGauge> {
         let mut ask = |query| self.apply(now, Command::Query(Box::new(query)), None);
         let mut namespaces = vec![Namespace::default()];

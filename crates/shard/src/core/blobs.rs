@@ -1,18 +1,18 @@
-//! Payloads of jobs not yet handed out and results of recent endings, bounded by bytes.
+//! Caches payloads of jobs not yet leased and results of recently finished jobs, bounded by bytes.
 //!
-//! Two generations: when the young one has taken half of the room, the old one is dropped and the
-//! young one becomes old. What is left out is read from the store.
+//! The cache has two generations: when the young one has filled half of the space, the old one is dropped and the
+//! young one becomes old. Missing entries are read from the store.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 
 use ganger_types::{Bytes, Change, InputRow, InputState, JobKey};
 
-/// Hashes alike in every run, so that runs can be repeated. Keys are the shard's own numbers, so
-/// nobody outside can choose them to collide.
+/// A map with the same hashes in every run, so that runs can be repeated. Keys are the shard's own numbers, so no
+/// client can choose them to collide.
 pub(super) type DeterministicMap<K, V> = HashMap<K, V, BuildHasherDefault<NumberHasher>>;
 
-/// Spreads numbers over all bits with one multiplication.
+/// Hashes numbers with one multiplication.
 #[derive(Clone, Copy, Default)]
 pub(super) struct NumberHasher(u64);
 
@@ -31,16 +31,16 @@ impl Hasher for NumberHasher {
     }
 
     fn finish(&self) -> u64 {
-        // The upper half is the well mixed one; tables take their place from the lower.
+        // The upper half is well mixed; hash tables use the lower one.
         self.0.rotate_left(32)
     }
 }
 
-/// What an entry costs beside its bytes.
+/// Bytes that an entry costs besides its content.
 const ENTRY_BYTES: usize = 96;
 
-/// A blob of at most so many bytes is copied: as it comes it is a piece of a whole message from a client,
-/// which would stay in memory as long as any of its pieces.
+/// Largest blob in bytes that is copied. A blob is a slice of a whole client message, which would otherwise stay in
+/// memory as long as any of its slices.
 const COPIED_BYTES_MAX: usize = 4_096;
 
 /// Blobs by the number of their job.
@@ -69,7 +69,7 @@ fn cost(blob: &Bytes) -> usize {
     blob.len() + ENTRY_BYTES
 }
 
-/// The cache. It holds what is committed and nothing else.
+/// The cache. It holds only committed content.
 pub(super) struct BlobCache {
     half_bytes: usize,
     young: Generation,
@@ -77,7 +77,7 @@ pub(super) struct BlobCache {
 }
 
 impl BlobCache {
-    /// A cache of about `bytes`.
+    /// Creates a cache of about `bytes` bytes.
     pub(super) fn new(bytes: usize) -> Self {
         Self {
             half_bytes: bytes / 2,
@@ -86,20 +86,20 @@ impl BlobCache {
         }
     }
 
-    /// Takes a payload out: once handed out it is rarely wanted again.
+    /// Removes and returns a payload; once delivered it is rarely needed again.
     pub(super) fn take_payload(&mut self, key: JobKey) -> Option<Bytes> {
         let young = self.young.take_payload(key);
         young.or_else(|| self.old.take_payload(key))
     }
 
-    /// A result; it stays, several may need it.
+    /// Returns a result, which stays in the cache, since several jobs may need it.
     pub(super) fn result(&self, key: JobKey) -> Option<&Bytes> {
         let young = self.young.results.get(&key);
         young.or_else(|| self.old.results.get(&key))
     }
 
-    /// Learns from a durable turn. Of results it keeps those that live jobs wait for, which the same turn
-    /// tells.
+    /// Adds the content of a durable turn. Results are kept only if live jobs wait for them, which the same turn's
+    /// changes show.
     pub(super) fn apply_changes(&mut self, changes: &[Change]) {
         let wanted = consumed_results(changes);
         for change in changes {
@@ -149,7 +149,7 @@ impl BlobCache {
         }
     }
 
-    /// Whether a blob of this cost may be kept; if so the young generation has room for it then.
+    /// Makes room for a blob of this cost in the young generation; returns false if the blob is too large to cache.
     fn make_room(&mut self, cost: usize) -> bool {
         if cost > self.half_bytes {
             return false;
@@ -161,7 +161,7 @@ impl BlobCache {
     }
 }
 
-/// The blob as it is kept.
+/// Returns the blob for the cache: a copy if it is small.
 fn compact(blob: &Bytes) -> Bytes {
     if blob.len() <= COPIED_BYTES_MAX {
         Bytes::copy_from_slice(blob)
@@ -170,7 +170,7 @@ fn compact(blob: &Bytes) -> Bytes {
     }
 }
 
-/// The dependencies whose results this turn gave to live jobs.
+/// Returns the dependencies whose results this turn gave to live jobs.
 fn consumed_results(changes: &[Change]) -> BTreeSet<JobKey> {
     let dependency = |change: &Change| match change {
         Change::PutInput(InputRow {

@@ -1,4 +1,4 @@
-//! Handing jobs out with what their programs need: payload, inputs, results of dependencies.
+//! Delivers jobs with what their programs need: payload, inputs, results of dependencies.
 
 use std::collections::BTreeSet;
 
@@ -10,20 +10,20 @@ use super::request::Ticket;
 use super::{Core, PendingRows};
 use crate::{CallError, Delivery};
 
-/// Jobs leased before their payloads are read: bounds what is in memory beyond the limit.
+/// Number of jobs leased before their payloads are read, which bounds the memory beyond the limit.
 const SLICE_JOBS: u32 = 64;
-/// Inputs read from the store at a time.
+/// Number of inputs read from the store at a time.
 const INPUTS_PAGE: usize = 1_000;
-/// What an input reads whose job did not succeed, or left no result.
+/// Value of an input whose dependency did not succeed or left no result.
 const NULL: Bytes = Bytes::from_static(b"null");
 /// The failure group of jobs whose payload or inputs cannot be read (`kickq R20`).
 const DAMAGED: &str = "damaged";
 
-/// Why a job cannot be handed out.
+/// Why a job cannot be delivered.
 enum DeliveryFault {
-    /// Its bytes are damaged: it is set aside.
+    /// Its bytes are damaged; the job is failed.
     Damaged(String),
-    /// The store cannot be read at all.
+    /// The store cannot be read.
     Unreadable(StoreError),
 }
 
@@ -37,8 +37,8 @@ impl From<StoreError> for DeliveryFault {
 }
 
 impl<R: Reader, T: Ticket> Core<R, T> {
-    /// Leases jobs and reads what they need. A job that cannot be read is set aside as damaged; the
-    /// others go out. A request that names itself is leased in one piece, so that its repeat is too.
+    /// Leases jobs and reads what they need. A job that cannot be read is failed as damaged; the others are
+    /// delivered. A request with a request id is leased in one piece, so that repeating it gives the same jobs.
     pub(super) fn take_jobs(
         &mut self,
         now: Now,
@@ -74,7 +74,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
     }
 
-    /// Reads what each grant needs; those that cannot be read are set aside or given back.
+    /// Reads what each grant needs; jobs that cannot be read are failed or given back.
     fn read_all(
         &mut self,
         now: Now,
@@ -97,7 +97,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
                 Err(DeliveryFault::Damaged(what)) => self.set_aside(now, &grant, what),
                 Err(DeliveryFault::Unreadable(error)) => {
                     trouble = Some(CallError::from_read(&self.settings.shard, &error));
-                    // The job does not pay for the store, and is not tried again at once.
+                    // The attempt does not count, since the store failed, and the job is not tried again at once.
                     self.give_back(now, held(&grant), true, "its payload could not be read");
                     self.note_unread(now, &error);
                 }
@@ -123,12 +123,12 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
     }
 
-    /// Whether jobs are handed out now: not while the store cannot be read, and not from its reserve.
+    /// Whether jobs are delivered now: not while the store cannot be read, and not while it uses its reserve.
     pub(super) fn may_deliver(&self, now: Now) -> bool {
         !self.delivery.is_on(now.elapsed) && !self.is_on_reserve()
     }
 
-    /// What is answered to those who do not wait until it is over.
+    /// Returns the error for callers that do not wait until deliveries resume.
     pub(super) fn undeliverable(&self) -> CallError {
         if self.is_on_reserve() {
             return self.full();
@@ -136,7 +136,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         self.unavailable("the store cannot be read")
     }
 
-    /// Serves those who were held back, once that is over.
+    /// Serves the requests that were held back, once deliveries resume.
     pub(super) fn resume_deliveries(&mut self, now: Now) {
         if self.delivery.holds_back && self.may_deliver(now) {
             self.delivery.holds_back = false;
@@ -144,7 +144,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
     }
 
-    /// Fails a job that cannot be read: it stays for inspection, and the queue goes on.
+    /// Fails a job that cannot be read: it stays for inspection, and the queue continues.
     fn set_aside(&mut self, now: Now, grant: &Grant, what: String) {
         tracing::error!(job = %grant.job, queue = %grant.queue, %what, "job set aside as damaged");
         self.metrics.counters.damaged_total.inc();
@@ -199,7 +199,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         )))
     }
 
-    /// The inputs of a job: rows of the store, overlaid by those on their way to it.
+    /// Reads the inputs of a job: rows of the store, overlaid by rows that are not committed yet.
     fn read_inputs(&mut self, grant: &Grant) -> Result<Vec<Bytes>, DeliveryFault> {
         let wanted = usize::try_from(grant.inputs).unwrap_or(usize::MAX);
         let mut slots: Vec<Option<InputState>> = vec![None; wanted];
@@ -212,7 +212,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             }
         };
         let pending = self.pending().inputs(grant.key);
-        // Rows of pure dependencies, and several of one slot, are no reason to leave the store unread.
+        // Dependencies without a slot, and several changes of one slot, must not count as inputs already known.
         let overlaid: BTreeSet<u32> = pending
             .iter()
             .filter_map(|row| row.as_ref().ok())

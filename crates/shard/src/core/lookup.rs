@@ -1,6 +1,6 @@
-//! Finding the finished jobs that a command names, for the engine, which holds only live ones.
+//! Finds the finished jobs that a command names for the engine, which holds only live ones.
 //!
-//! First in the turns on their way to the store, newest first, then in the store.
+//! The search covers the uncommitted turns, newest first, and then the store.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,11 +17,11 @@ use super::request::Ticket;
 use super::turn::EndedRow;
 use crate::CallError;
 
-/// Inputs read from the store at a time.
+/// Number of inputs read from the store at a time.
 const INPUTS_PAGE: usize = 1_000;
 
 impl<R: Reader, T: Ticket> Core<R, T> {
-    /// All that the engine wants to know for this command.
+    /// Returns everything that the engine needs for this command.
     pub(super) fn prefetch(&mut self, command: &Command) -> Result<PrefetchedRows, CallError> {
         let engine = &self.live().engine;
         let (wanted, parts) = (engine.prefetch(command), engine.prefetch_parts(command));
@@ -39,8 +39,8 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         Ok(known)
     }
 
-    /// The part that a command decides. A submitter that decides waits until the part is durable; one who does not
-    /// is told to try again.
+    /// Reads the part that a command decides. A submitter waits until the part is durable; another caller is asked to
+    /// try again.
     fn read_part(&mut self, namespace: &Namespace, graph: &Graph) -> Result<Part, CallError> {
         let part = self.live().reader.part(namespace, graph);
         part.map_err(|error| CallError::from_read(&self.settings.shard, &error))?
@@ -57,7 +57,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         let mut seen = BTreeSet::new();
         for (namespace, id) in wanted {
             let found = self.ended_by_id(&namespace, &id)?;
-            // A job that is named twice has its inputs once.
+            // The inputs of a job that is named twice are read once.
             let found = found.filter(|record| seen.insert(record.key));
             known.jobs.extend(found);
         }
@@ -119,14 +119,14 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         Ok(self.unless_superseded(found.map(|job| job.record)))
     }
 
-    /// A stored record counts if it says the job has ended and no turn in flight says otherwise.
+    /// Returns a stored record if it says that the job has ended and no uncommitted turn contradicts it.
     fn unless_superseded(&mut self, record: Option<JobRecord>) -> Option<JobRecord> {
         let record = record.filter(|record| record.finished.is_some())?;
         let is_current = matches!(self.pending().ended(record.key), EndedRow::Unknown);
         is_current.then_some(record)
     }
 
-    /// Every input and dependency of a job, as of now.
+    /// Returns every current input and dependency of a job.
     fn input_rows(&mut self, key: JobKey) -> Result<Vec<InputRow>, StoreError> {
         let mut rows = BTreeMap::new();
         let mut from = Some(0);
@@ -145,10 +145,10 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     }
 }
 
-/// Finished jobs in the turns in flight and in the store.
+/// Finds finished jobs in the uncommitted turns and in the store.
 struct FinishedLookup<'a, R, T> {
     core: &'a mut Core<R, T>,
-    /// Dependents by their dependencies, as the turns in flight have written them.
+    /// Dependents by their dependencies, as the uncommitted turns have written them.
     pending: BTreeMap<JobKey, Vec<JobKey>>,
 }
 
@@ -156,7 +156,7 @@ impl<R: Reader, T: Ticket> Archive for FinishedLookup<'_, R, T> {
     type Error = StoreError;
 
     fn dependents(&mut self, key: JobKey) -> Result<Vec<JobKey>, StoreError> {
-        // One more than a command may change: the engine then refuses it.
+        // With one more than a command may change, the engine refuses the command.
         let mut found = self.core.live().reader.dependents(key, BULK_JOBS_MAX + 1)?;
         found.extend(self.pending.get(&key).into_iter().flatten());
         Ok(found)

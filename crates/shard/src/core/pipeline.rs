@@ -1,4 +1,4 @@
-//! Closing turns, and letting them out once they and all before them are durable.
+//! Closes turns, and releases them once they and all earlier ones are durable.
 
 use std::sync::Arc;
 
@@ -12,12 +12,11 @@ use crate::CallError;
 use crate::metrics::WaitTimes;
 use crate::settings::GROUP_WAIT_MAX;
 
-/// Fewer commands together are no load: a turn does not wait for so little company, since their sender
-/// waits too.
+/// Smallest batch that a turn waits for: with fewer commands at once there is no load, and their senders wait too.
 const BATCH_MIN: usize = 8;
 
 impl<R: Reader, T: Ticket> Core<R, T> {
-    /// Turns that the store has not confirmed.
+    /// Number of turns that the store has not confirmed.
     fn unconfirmed(&self) -> usize {
         self.turns_in_flight
             .iter()
@@ -32,14 +31,14 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         })
     }
 
-    /// Whether more can be applied now. A full turn waits until the store takes it.
+    /// Whether the open turn can take more commands. A full turn waits until the store accepts it.
     pub(super) fn has_room(&self) -> bool {
         !self.is_turn_full()
     }
 
-    /// Closes the open turn when the store has nothing to do, or when the turn is full.
+    /// Closes the open turn when the store is idle or the turn is full.
     ///
-    /// While the store is busy the turn stays open: it grows under load by itself.
+    /// While the store is busy the turn stays open, so it grows under load.
     pub(super) fn close_when_due(&mut self, now: Now) {
         let Some(turn) = &self.open else { return };
         if turn.is_empty() {
@@ -60,8 +59,8 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
     }
 
-    /// Until when the open turn waits for company, if it does: only while the store has nothing to
-    /// do, and only if lately more commands came together than it holds.
+    /// Time until which the open turn waits for more commands; `None` if it does not wait. It waits only while the
+    /// store is idle, and only if recently more commands arrived together than it holds.
     pub(super) fn batching_until(&self) -> Option<Elapsed> {
         let turn = self.open.as_ref()?;
         let hoped_for = self.recent_batch.min(self.settings.group_enough);
@@ -105,10 +104,10 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         self.release();
     }
 
-    /// The store says that a commit is durable.
+    /// Takes the store's report that a commit is durable.
     ///
     /// # Panics
-    /// If it is not the next one: the store and the shard have lost each other.
+    /// If it is not the next commit: the store and the shard disagree.
     pub(super) fn committed(&mut self, sequence: u64, is_reserve_open: bool, now: Now) {
         let turn_in_flight = self
             .turns_in_flight
@@ -127,11 +126,11 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         self.note_reserve(is_reserve_open, now.elapsed);
         self.store_idle_since = now.elapsed;
         self.release();
-        // The turn that grew meanwhile goes to the store before anything else is applied.
+        // The turn that grew meanwhile is submitted to the store before anything else is applied.
         self.close_when_due(now);
     }
 
-    /// Lets out every turn that is durable and has only durable ones before it.
+    /// Releases every turn that is durable together with all earlier turns.
     pub(super) fn release(&mut self) {
         let mut released = 0;
         while self
@@ -159,7 +158,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
         self.metrics
             .observe_events(&turn_in_flight.effects.events, waits);
-        // Messages before every answer: clients count on it.
+        // Messages go out before every reply, since clients rely on that order.
         if !turn_in_flight.effects.messages.is_empty() {
             let messages = std::mem::take(&mut turn_in_flight.effects.messages);
             self.outputs.push(Output::Messages(messages));
@@ -172,7 +171,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         {
             self.answer_qless_end_waiters(commit);
         }
-        // Events first: a client that has an answer may rely on its events being published.
+        // Events go out first: a client that has a reply may rely on its events being published.
         if !turn_in_flight.effects.events.is_empty() {
             self.outputs
                 .push(Output::Events(turn_in_flight.effects.events));
@@ -188,7 +187,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             .extend(answers.map(|(ticket, answer)| Output::Answer(ticket, answer)));
     }
 
-    /// Answers those who wait for the end of a job that ended in this turn.
+    /// Answers the requests that wait for the end of a job that ended in this turn.
     fn answer_end_waiters(&mut self, turn_in_flight: &mut TurnInFlight<T>) {
         for event in &turn_in_flight.effects.events {
             let (key, id, is_gone) = match &event.happening {
@@ -220,8 +219,8 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
     }
 
-    /// Likewise of jobs of qless: their rows tell, for of many that go at once there are no events. Without an engine
-    /// nobody is told; the next one is asked.
+    /// Answers the requests that wait for the end of a qless job. The rows show it, since mass removals send no
+    /// events. Without a loaded engine no request is answered; the next engine is asked.
     fn answer_qless_end_waiters(&mut self, commit: &Commit) {
         let Some(live) = &self.live else { return };
         for change in &commit.changes {
@@ -250,7 +249,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
     }
 
-    /// Answers everything in the open turn and in flight as not done.
+    /// Refuses all requests in the open turn and in flight.
     pub(super) fn fail_turns(&mut self, refusal: &CallError) {
         let open = self
             .open
@@ -269,7 +268,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     }
 }
 
-/// The counters whose values must be durable before anybody can have seen them used.
+/// Returns the counters whose values must be durable before anything that uses them becomes visible.
 fn counters(meta: &Meta) -> (u64, u64, u64) {
     (meta.next_key.0, meta.next_order, meta.next_event.0)
 }

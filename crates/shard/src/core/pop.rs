@@ -1,7 +1,7 @@
-//! Waiting for elements of lists of raw keys, and serving those who wait.
+//! Serves requests that wait for elements of lists of raw keys.
 //!
-//! A request is tried, and set waiting, in one step of the shard, and served right behind the command that brought the
-//! element, in the same turn: nobody sees it between. Nothing of the waiting is stored.
+//! A request is tried and registered as waiting in one step of the shard. It is served directly after the command
+//! that added the element, in the same turn, so no state in between is visible. Waiting requests are not stored.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use super::request::{CallReply, Ticket, WaiterId};
 use super::waiters::PopWaiter;
 use crate::CallError;
 
-/// An element that was taken for somebody who is gone.
+/// An element that was taken for a client that has gone.
 #[derive(Clone, Debug)]
 pub struct UndeliveredElement {
-    /// What was asked for.
+    /// The request that took the element.
     pub wait: KeyWait,
-    /// The list that it came from.
+    /// The list from which the element was taken.
     pub list: Bytes,
     /// The bytes of the element.
     pub value: Bytes,
@@ -94,7 +94,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
     }
 
-    /// Serves those who wait for elements of lists that got some.
+    /// Serves the requests that wait for elements of lists that have grown.
     pub(super) fn serve_grown(&mut self, now: Now) {
         loop {
             let grown = self.live().engine.take_grown();
@@ -125,9 +125,9 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
     }
 
-    /// Puts an element back where it was next, unless it has gone from the list that it was moved to: then somebody
-    /// else has taken care of it. It leaves that list only once it is back, and a full device does not refuse it: it is
-    /// nothing new.
+    /// Puts an element back where it was next, unless it has left the list that it was moved to: then another client
+    /// has handled it. The element leaves that list only once it is back. A full device does not refuse this, since
+    /// it adds nothing new.
     pub(super) fn unpop(&mut self, now: Now, unpopped: UndeliveredElement) {
         let UndeliveredElement { wait, list, value } = unpopped;
         self.metrics.counters.undelivered_total.inc();
@@ -169,7 +169,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     }
 }
 
-/// The first match from an end, as lists count.
+/// Returns the count argument for the first match from an end.
 fn from_end(end: End) -> i64 {
     match end {
         End::Left => 1,

@@ -1,4 +1,4 @@
-//! Reads of raw keys: what is durable already is answered at once, without a flush and before writes that wait for one.
+//! Reads of raw keys: durable values are answered at once, without a flush and before writes that wait for one.
 
 use std::collections::VecDeque;
 
@@ -10,10 +10,10 @@ use super::Core;
 use super::request::{CallReply, Output, Request, Ticket};
 
 impl<R: Reader, T: Ticket> Core<R, T> {
-    /// Takes the reads out of what waits, and answers those that can see nothing but what is durable.
+    /// Takes the reads out of the queue, and answers those that see only durable state.
     ///
-    /// A connection sends nothing more before its calls are answered, so what is overtaken is always somebody
-    /// else's, and it has not been answered either: nobody can tell which came first.
+    /// A connection sends nothing more before its calls are answered, so a read overtakes only other clients' calls,
+    /// and those are unanswered too: the order is not observable.
     pub(super) fn take_reads(&mut self, now: Now) {
         if !self.inbox.iter().any(is_read) {
             return;
@@ -39,12 +39,12 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         let is_durable = commands.iter().all(|command| self.sees_durable(command));
         let changes = self.changes_in_open();
         let answer = Ok(CallReply::Replies(self.apply_all(now, commands)));
-        // What had run out was removed by the look.
+        // The lookup has removed an expired key.
         if !is_durable || self.changes_in_open() != changes {
             return self.answer(now, ticket, answer);
         }
         self.outputs.push(Output::Answer(ticket, answer));
-        // Nobody waits for it any more, so it is no company for others.
+        // The read is answered, so it does not count towards the batch.
         if let Some(turn) = &mut self.open {
             turn.commands = before;
         }
@@ -60,7 +60,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             .map_or(0, |turn| turn.effects.changes.len())
     }
 
-    /// Whether nothing that this command looks at has changed since it was made durable.
+    /// Whether nothing that this command reads has uncommitted changes.
     fn sees_durable(&mut self, command: &Command) -> bool {
         let Command::Keys(calls) = command else {
             return false;
@@ -79,13 +79,13 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         let mut pending = self.pending();
         match number {
             Some(number) => !pending.touches_key(number),
-            // It may have been there until just now.
+            // The key may have existed until just now.
             None => !pending.removes_keys(),
         }
     }
 }
 
-/// Whether a request looks at keys and does nothing else.
+/// Whether a request only reads keys.
 fn is_read<T>(request: &Request<T>) -> bool {
     let Request::CallAll { commands, .. } = request else {
         return false;

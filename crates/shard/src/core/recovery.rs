@@ -1,6 +1,6 @@
-//! What follows a commit that failed, or may have: nothing is acknowledged that is not durable, the
-//! engine is dropped and read back, and service goes on if the store lets it. Failures in a row are
-//! followed by a growing pause.
+//! Recovery after a commit that failed or may have failed. Nothing is acknowledged that is not durable: the engine is
+//! dropped and loaded again, and service continues if the store allows it. Repeated failures are followed by a
+//! growing pause.
 
 use ganger_engine::Start;
 use ganger_store::{CommitError, Line, Opened, Reader, StoreError};
@@ -13,7 +13,7 @@ use super::{ActiveEngine, Core, CoreState, ReloadedEngine, StoreReport, StoreTas
 use crate::{CallError, StopCause};
 
 impl<R: Reader, T: Ticket> Core<R, T> {
-    /// Takes what the store says.
+    /// Handles a report of the store.
     pub fn report(&mut self, report: StoreReport<R>, now: Now) {
         if matches!(self.stage, CoreState::Stopped(_)) {
             return;
@@ -35,10 +35,9 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
     }
 
-    /// Orders the rows to be read back for a new engine, in the same epoch.
+    /// Orders a load of a new engine, in the same epoch.
     ///
-    /// Lease tokens stay unique all the same: none of the lost turns was ever seen outside, and the
-    /// new engine draws new bits.
+    /// Lease tokens stay unique: no lost turn was ever visible outside, and the new engine draws new random bits.
     pub(super) fn order_load(&mut self, now: Now) {
         let seed = (self.seeds)();
         let start = Start {
@@ -79,14 +78,14 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             }
             CommitError::Unknown(reason) => {
                 self.warn_failed(now.elapsed, sequence, &reason);
-                // The open turn was never given to the store; those in flight may be there.
+                // The open turn was never submitted to the store; those in flight may be stored.
                 self.fail_open_turn("a write before it failed");
                 self.recover_after_pause(RecoveryKind::Reopen, now);
             }
         }
     }
 
-    /// Has the rows read back: at once after the first failure, later after each one that follows it.
+    /// Orders a recovery: at once after the first failure, after a pause for each further one.
     fn recover_after_pause(&mut self, recovery: RecoveryKind, now: Now) {
         self.stage = CoreState::Loading;
         let pause = self.backoff.note_failure();
@@ -97,7 +96,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         self.recover_when_due(now);
     }
 
-    /// Writes that fail one after the other are a line a minute.
+    /// Logs repeated failed writes at most once a minute.
     fn warn_failed(&mut self, now: Elapsed, sequence: u64, reason: &str) {
         let shard = &self.settings.shard;
         match self.failures.occur(now) {
@@ -111,13 +110,13 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
     }
 
-    /// Has the rows read back now.
+    /// Starts the ordered recovery now.
     pub(super) fn recover(&mut self, now: Now) {
         self.stage = CoreState::Loading;
         self.order_load(now);
     }
 
-    /// Orders the recovery that waits, once its pause is over.
+    /// Starts the waiting recovery once its pause is over.
     pub(super) fn recover_when_due(&mut self, now: Now) {
         let due = self.backoff.take_due(now.elapsed);
         self.recovery = due.unwrap_or(self.recovery);
@@ -148,7 +147,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
     }
 
-    /// A new engine is there: into service.
+    /// Takes a newly loaded engine into service.
     fn load_succeeded(&mut self, fresh: ReloadedEngine<R>, now: Now) {
         if let Some(opened) = fresh.opened
             && !self.settle_unknown(opened)
@@ -169,8 +168,8 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         self.serve_all(now);
     }
 
-    /// After an unknown outcome: turns whose commits are in the store are let out, the others failed.
-    /// False if the shard had to stop.
+    /// Resolves commits with unknown outcome: turns whose commits are in the store are released, the others fail.
+    /// Returns false if the shard had to stop.
     fn settle_unknown(&mut self, opened: Opened) -> bool {
         if opened.sequence > self.last_submitted || opened.sequence < self.durable {
             let (ours, found) = (self.last_submitted, opened.sequence);
@@ -201,7 +200,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         true
     }
 
-    /// The rows could not be read back. A full disk is waited out; without anything else to read the store is lost.
+    /// Handles a failed load. A full disk is waited out; after any other error the store is lost.
     fn load_failed(&mut self, error: &StoreError, now: Now) {
         if !matches!(error, StoreError::Full { .. }) {
             return self.lost(error);
@@ -225,7 +224,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         });
     }
 
-    /// Ends the shard: nothing more is written, everybody who waits is told.
+    /// Ends the shard: nothing more is written, and all waiting requests are answered.
     pub(super) fn end(&mut self, cause: StopCause) {
         let reason = cause.to_string();
         self.stage = CoreState::Stopped(cause);
@@ -245,7 +244,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         self.refuse_inbox();
     }
 
-    /// Once asked to stop: ends when everything taken is durable and answered.
+    /// Ends a stopping shard once all admitted requests are durable and answered.
     pub(super) fn finish_stopping(&mut self) {
         let is_drained =
             self.inbox.is_empty() && self.open.is_none() && self.turns_in_flight.is_empty();
@@ -261,7 +260,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
     }
 
-    /// Refuses all that asks; what only lets go stays in the inbox.
+    /// Refuses all queued requests; those that only give something back stay queued.
     fn refuse_all(&mut self, refusal: &CallError) {
         for request in std::mem::take(&mut self.inbox) {
             let ticket = match request {

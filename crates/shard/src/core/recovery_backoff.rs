@@ -1,36 +1,36 @@
-//! Failed writes in a row, and the pause before the next attempt to recover.
+//! Failed writes in a row, and the pause before the next recovery.
 //!
-//! What made a write fail is often still there a moment later: a full device, timers that fire again as
-//! soon as the rows are back. Reading them back at once, again and again, would keep the store and a
-//! processor busy for nothing, with a large store for minutes. The first recovery is immediate; each
-//! further one without a write between waits twice as long as the one before, up to a bound.
+//! The cause of a failed write often lasts: a full device, or timers that fire again as soon as the engine is loaded.
+//! Loading again and again without a pause would keep the store and a processor busy, with a large store for minutes.
+//! The first recovery is immediate; each further one without a successful write in between waits twice as long as the
+//! last, up to a limit.
 
 use std::time::Duration;
 
 use ganger_types::Elapsed;
 
-/// Before the second recovery in a row.
+/// Pause before the second recovery in a row.
 pub(super) const PAUSE_MIN: Duration = Duration::from_millis(10);
-/// Never longer: an operator who frees space sees the shard work again this soon.
+/// Longest pause: after an operator frees space the shard works again this soon.
 pub(super) const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// How the rows come back.
+/// How the engine is loaded again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RecoveryKind {
-    /// The write did not take place: the store is as it was.
+    /// The write did not take place: the store is unchanged.
     Load,
-    /// Nobody knows what the write left behind: the store is opened again first.
+    /// The outcome of the write is unknown: the store is opened again first.
     Reopen,
 }
 
-/// Failures in a row, and the pause after each.
+/// Number of failures in a row, and the pause after each.
 #[derive(Debug, Default)]
 pub(super) struct PauseSequence {
     in_a_row: u32,
 }
 
 impl PauseSequence {
-    /// How long to wait after one more failure; zero after the first.
+    /// Returns the pause after one more failure; zero after the first.
     fn next(&mut self) -> Duration {
         let doublings = self.in_a_row.checked_sub(1);
         self.in_a_row = self.in_a_row.saturating_add(1);
@@ -45,7 +45,7 @@ impl PauseSequence {
     }
 }
 
-/// Writes that failed since the last one that did not, and the recovery that waits.
+/// Failed writes since the last successful one, and the waiting recovery.
 #[derive(Debug, Default)]
 pub(super) struct RecoveryBackoff {
     pauses: PauseSequence,
@@ -53,7 +53,7 @@ pub(super) struct RecoveryBackoff {
 }
 
 impl RecoveryBackoff {
-    /// A write failed: how long to wait before the recovery; zero for the first in a row.
+    /// Records a failed write; returns the pause before the recovery, zero for the first in a row.
     pub(super) fn note_failure(&mut self) -> Duration {
         self.pauses.next()
     }
@@ -63,41 +63,41 @@ impl RecoveryBackoff {
         self.pauses.start_over();
     }
 
-    /// Lets a recovery wait.
+    /// Schedules a recovery.
     pub(super) fn wait(&mut self, until: Elapsed, recovery: RecoveryKind) {
         self.waiting = Some((until, recovery));
     }
 
-    /// When the recovery that waits is due.
+    /// Returns when the waiting recovery is due; `None` if none waits.
     pub(super) fn due_at(&self) -> Option<Elapsed> {
         self.waiting.map(|(until, _)| until)
     }
 
-    /// Takes the recovery that waits, once it is due.
+    /// Takes the waiting recovery once it is due.
     pub(super) fn take_due(&mut self, now: Elapsed) -> Option<RecoveryKind> {
         let (_, recovery) = self.waiting.take_if(|(until, _)| *until <= now)?;
         Some(recovery)
     }
 }
 
-/// The pause in handing out jobs while the store cannot be read.
+/// The pause in delivering jobs while the store cannot be read.
 #[derive(Debug, Default)]
 pub(super) struct DeliveryPause {
     pauses: PauseSequence,
     until: Option<Elapsed>,
-    /// Whether a request for jobs waits although there may be some.
+    /// Whether a lease request was held back although there may be jobs.
     pub(super) holds_back: bool,
 }
 
 impl DeliveryPause {
-    /// A job could not be read. All that fail at one moment are one failure.
+    /// Records that a job could not be read. All failures at one moment count as one.
     pub(super) fn note_failure(&mut self, now: Elapsed) {
         if !self.is_on(now) {
             self.until = Some(now.after(self.pauses.next().max(PAUSE_MIN)));
         }
     }
 
-    /// Jobs could be read.
+    /// Records that jobs could be read, which resets the pause.
     pub(super) fn note_success(&mut self) {
         self.until = None;
         self.pauses.start_over();
@@ -108,7 +108,7 @@ impl DeliveryPause {
         self.until.is_some_and(|until| now < until)
     }
 
-    /// When to hand out again what was held back.
+    /// Returns when the held-back requests are served again; `None` if none are held back.
     pub(super) fn ends_at(&self) -> Option<Elapsed> {
         self.until.filter(|_| self.holds_back)
     }

@@ -1,4 +1,4 @@
-//! What goes into the core and what comes out of it.
+//! The core's requests and outputs.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use ganger_types::{
 use super::pop::UndeliveredElement;
 use crate::{CallError, Delivery};
 
-/// The name of a request that may wait; chosen by the caller, never used twice, smaller waits longer.
+/// Identifies a request that may wait. The caller chooses it and never reuses it; a smaller id has waited longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WaiterId(pub u64);
 
-/// Where an answer goes: a channel in the server, a number in the simulator.
+/// Identifies where a reply goes: a channel in the server, a number in the simulator.
 pub trait Ticket {
-    /// Whether nobody waits for the answer any more.
+    /// Whether the caller has gone.
     fn is_gone(&self) -> bool {
         false
     }
@@ -45,13 +45,13 @@ pub enum Request<T> {
         /// Where the answers go.
         ticket: T,
     },
-    /// Takes jobs with what their programs need, waiting for the first one if need be.
+    /// Leases jobs with what their programs need, and waits for the first one if there is none.
     Lease {
         /// The lease request with its queues.
         lease: Box<Lease>,
-        /// How long to wait.
+        /// Maximum time to wait.
         wait_for: Duration,
-        /// Its name while it waits.
+        /// Id of the request while it waits.
         waiter: WaiterId,
         /// Where the answer goes.
         ticket: T,
@@ -62,73 +62,73 @@ pub enum Request<T> {
         namespace: Namespace,
         /// The id of the job.
         id: JobId,
-        /// How long to wait.
+        /// Maximum time to wait.
         wait_for: Duration,
-        /// Its name while it waits.
+        /// Id of the request while it waits.
         waiter: WaiterId,
         /// Where the answer goes.
         ticket: T,
     },
     /// Takes an element from the first of some lists that has one, waiting for it if need be.
     Pop {
-        /// The lists to take from, and the end.
+        /// The lists to take from, and at which end.
         wait: Box<KeyWait>,
-        /// How long to wait; `None`: forever.
+        /// Maximum time to wait; `None` for no limit.
         wait_for: Option<Duration>,
-        /// Its name while it waits.
+        /// Id of the request while it waits.
         waiter: WaiterId,
         /// Where the answer goes.
         ticket: T,
     },
-    /// An element that was taken for somebody who has gone: it goes back.
+    /// Puts back an element that was taken for a client that has gone.
     ReturnElement(Box<UndeliveredElement>),
-    /// The caller that waited with this id has gone.
+    /// Removes the waiting request whose caller has gone.
     CancelWaiter(WaiterId),
-    /// Grants that nobody picked up: they go back to their old places, uncounted.
+    /// Releases grants whose caller has gone. The jobs go back to their old positions, and the attempts do not count.
     Undelivered {
-        /// The leases that go back.
+        /// The leases to release.
         held: Vec<Held>,
-        /// The request that asked for them, if it named itself.
+        /// The request id of the lease request; `None` if it had none.
         request: Option<(Namespace, RequestId)>,
-        /// Which lease request it was.
+        /// The id of the lease request while it waited.
         waiter: WaiterId,
     },
-    /// Counts of every queue, for metrics. Answered with the turn like a command.
+    /// Counts every queue, for metrics. Answered with the turn like a command.
     QueueSnapshot {
         /// Where the answer goes.
         ticket: T,
     },
 }
 
-/// A queue as metrics see it: namespace, queue, counts, age of the oldest ready job in seconds.
+/// Metrics of a queue: namespace, queue, counts, age of the oldest ready job in seconds.
 pub type QueueGauge = (Namespace, Queue, QueueCounts, f64);
 
-/// What an answer gives.
+/// A reply to a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CallReply {
     /// Answer to [`Request::Call`]: the engine's reply.
     Reply(Reply),
-    /// To [`Request::CallAll`], in order.
+    /// Answer to [`Request::CallAll`]: one reply per command, in order.
     Replies(Vec<Result<Reply, CallError>>),
-    /// To [`Request::Lease`]; none when the wait was over.
+    /// Answer to [`Request::Lease`]; empty if the wait ended without a job.
     Deliveries(Vec<Delivery>),
-    /// To [`Request::AwaitEnd`]: the job as it is now, or `None` if there is no such job.
+    /// Answer to [`Request::AwaitEnd`]: the job as it is now, or `None` if there is no such job.
     Job(Option<Box<StoredJob>>),
-    /// Answer to [`Request::Pop`]: the list and the element, or none when the wait was over.
+    /// Answer to [`Request::Pop`]: the list and the element, or none if the wait ended without an element.
     Popped(Popped),
     /// Answer to [`Request::QueueSnapshot`]: one entry per queue.
     QueueSnapshot(Vec<QueueGauge>),
 }
 
-/// What comes out once it is durable, in order.
+/// Outputs of the core, in order; each is durable.
 #[derive(Debug)]
 pub enum Output<T> {
     /// An answer to the request with this ticket.
     Answer(T, Result<CallReply, CallError>),
     /// Events of one turn.
     Events(Vec<Event>),
-    /// Messages of qless, of one turn, for subscribers.
+    /// Messages of qless from one turn, for subscribers.
     Messages(Vec<(Namespace, QlessMessage)>),
-    /// Messages for other shards have come to wait.
+    /// New messages for other shards are in the outbox.
     Outbox,
 }

@@ -1,4 +1,4 @@
-//! Space on the store's device: what is refused while it is short, and until when (`rel D9`).
+//! Space on the store's device: what is refused while space is short, and until when (`rel D9`).
 //!
 //! | what is short | refused |
 //! |---|---|
@@ -6,8 +6,8 @@
 //! | the store has taken from its reserve | new work; no jobs are handed out |
 //! | a write failed, and the last look has found no room either | every write; reads go on, timers stand still |
 //!
-//! In the last case the rows are read back again once there is room, as after a restart: so leases whose renewals were
-//! refused have their full length again, and no job pays for the device.
+//! In the last case the engine is loaded again once there is room, as after a restart: leases whose renewals were
+//! refused get their full length again, so no job suffers from the full device.
 
 use std::time::Duration;
 
@@ -18,18 +18,18 @@ use super::request::{Request, Ticket};
 use super::{Core, CoreState};
 use crate::CallError;
 
-/// How long a write that failed for lack of space keeps new work out, if nothing better is known.
+/// Time for which a write that failed for lack of space keeps new work out, if free space is unknown.
 const FULL_DURATION: Duration = Duration::from_secs(5);
-/// Free bytes that are worth another try after a write has failed for lack of space.
+/// Free bytes from which a failed write is tried again.
 const RETRY_FREE_BYTES: u64 = 1 << 20;
 
-/// What is known of the device.
+/// State of the store's device.
 #[derive(Default)]
 pub(super) struct Space {
     pub(super) free_bytes: Option<u64>,
     reserve: Reserve,
     full_until: Option<Elapsed>,
-    /// Whether even the reserve was not enough: nothing is written until there is room.
+    /// Whether even the reserve is used up: nothing is written until there is room.
     is_write_stopped: bool,
     warning: Repeated,
 }
@@ -49,9 +49,9 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             || space.is_write_stopped
     }
 
-    /// Whether the store lives from its reserve: what runs comes to its end, and nothing is started.
+    /// Whether the store uses its reserve: running jobs may end, and none is started.
     pub(super) fn is_on_reserve(&self) -> bool {
-        // A reserve that never was whole, because the device had no room for it, keeps nobody from working.
+        // A reserve that was never complete, because the device had no room for it, does not stop work.
         self.space.reserve.is_open || self.space.is_write_stopped
     }
 
@@ -60,7 +60,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         self.space.is_write_stopped
     }
 
-    /// Refuses what a device that is nearly full, or full, cannot take.
+    /// Refuses commands that a full or nearly full device cannot take.
     pub(super) fn refuse_if_full(&self, command: &Command) -> Result<(), CallError> {
         if command.is_new_work() && self.is_full() || !self.may_apply(command) {
             return Err(self.full());
@@ -68,7 +68,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         Ok(())
     }
 
-    /// Whether a command may be applied as far as the device is concerned.
+    /// Whether free space allows the command.
     pub(super) fn may_apply(&self, command: &Command) -> bool {
         !self.is_write_stopped() || command.is_read()
     }
@@ -83,15 +83,16 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
     }
 
-    /// A write failed for lack of space, whatever the free bytes say (a quota).
+    /// Records that a write failed for lack of space, whatever the number of free bytes is (for example because of a
+    /// quota).
     pub(super) fn record_full(&mut self, now: Elapsed, reason: &str) {
         self.space.full_until = Some(now.after(FULL_DURATION));
-        // Where free space tells nothing, only another try can.
+        // If free space is unknown, only another try can tell.
         self.space.is_write_stopped |= !self.has_room_to_write();
         self.warn_full(now, reason);
     }
 
-    /// Whether the device had room for some writes at the last look; also if nobody can tell.
+    /// Whether the device had room for some writes at the last check, or its free space is unknown.
     fn has_room_to_write(&self) -> bool {
         let enough = RETRY_FREE_BYTES.min(self.settings.reserve_bytes / 4);
         let space = &self.space;
@@ -100,7 +101,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             .is_none_or(|free| free.saturating_add(space.reserve.held) >= enough)
     }
 
-    /// Whether the store has drawn on its reserve for a commit.
+    /// Records whether the store has used its reserve for a commit.
     pub(super) fn note_reserve(&mut self, is_open: bool, now: Elapsed) {
         if is_open && !self.space.reserve.is_open {
             self.space.reserve.is_open = true;
@@ -121,7 +122,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
     }
 
-    /// Takes what a look at the device has found.
+    /// Records the result of a check of the device.
     pub(super) fn note_space(&mut self, free: Option<u64>, reserve: Reserve, now: Now) {
         self.metrics.gauges.store_free_bytes.set(free.unwrap_or(0));
         self.metrics.gauges.store_reserve_bytes.set(reserve.held);
@@ -132,14 +133,14 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         if space.full_until.is_some_and(is_over) {
             space.full_until = None;
         }
-        // What still goes to the store, a key that a read has found expired, is waited for.
+        // Turns still being committed, such as the removal of an expired key, are waited for.
         if self.is_write_stopped() && self.has_room_to_write() && self.turns_in_flight.is_empty() {
             self.resume_writing(now);
         }
         self.report_space(now.elapsed);
     }
 
-    /// Writes into the log how the device is; what lasts is counted there once for each look.
+    /// Logs changes in the device's state; a lasting state is logged at intervals.
     fn report_space(&mut self, now: Elapsed) {
         if self.is_full() {
             let kept = self.space.free_bytes.unwrap_or(0);
@@ -154,7 +155,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
     }
 
-    /// There is room again: everything goes on from what is stored, as after a restart.
+    /// Continues from the stored state, as after a restart, once there is room.
     fn resume_writing(&mut self, now: Now) {
         self.space.is_write_stopped = false;
         self.inbox.extend(self.deferred.drain(..));
@@ -169,7 +170,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         self.recover(now);
     }
 
-    /// Keeps a request that gives something back until that can be written; gives all others back.
+    /// Keeps a request that gives something back until that can be written; returns all others.
     pub(super) fn defer_if_write_stopped(&mut self, request: Request<T>) -> Option<Request<T>> {
         let gives_back = matches!(
             request,

@@ -1,6 +1,6 @@
-//! The store's side of the pipeline: carries orders out one after the other.
+//! The store's side of the pipeline: executes tasks one after the other.
 //!
-//! The store thread is a loop around [`StoreExecutor::execute`]; a simulator calls it when it pleases.
+//! The store thread is a loop around [`StoreExecutor::execute`]; a simulator calls it directly.
 
 use std::sync::Arc;
 
@@ -12,89 +12,89 @@ use ganger_types::{Commit, Now, ShardId};
 use crate::metrics::ShardMetrics;
 use crate::{Hooks, PipelinePoint};
 
-/// What the store is to do.
+/// A task for the store.
 #[derive(Debug)]
 pub enum StoreTask {
-    /// Make a turn durable.
+    /// Makes a turn durable.
     Commit(Arc<Commit>),
-    /// Read the rows back into a new engine.
+    /// Loads the rows into a new engine.
     Load {
-        /// What the engine starts with.
+        /// Parameters of the new engine.
         start: Start,
     },
-    /// Open the store again after an unknown outcome, then read the rows back.
+    /// Opens the store again after an unknown outcome, then loads the rows.
     Reopen {
-        /// Which shard it is.
+        /// Id of the shard.
         shard: ShardId,
-        /// Unguessable bits for the engine.
+        /// Unpredictable random bits for the engine.
         seed: [u8; 32],
         /// The time at which the engine starts.
         now: Now,
     },
-    /// Look at the free space; do upkeep if there is time for it.
+    /// Checks free space, and does upkeep if there is time for it.
     Upkeep {
-        /// Whether to do upkeep now: the store is idle, or it has not been idle for too many looks.
+        /// Whether to do upkeep now: the store is idle, or has been busy for too many checks.
         is_idle: bool,
     },
-    /// Look for finished jobs whose retention may have passed. It needs a reader only: the host may
-    /// carry it out beside the other orders.
+    /// Finds finished jobs whose retention may have expired. The task needs only a reader, so the host may run it in
+    /// parallel with the other tasks.
     Find {
-        /// Which look this is.
+        /// Number of this search.
         round: u64,
-        /// The rule by which a finished job counts as expired.
+        /// The condition under which a finished job counts as expired.
         query: ExpiredJobsQuery,
-        /// At most so many.
+        /// Maximum number of jobs to find.
         limit: usize,
     },
 }
 
-/// An engine read back, with a reader of the same store.
+/// A loaded engine, with a reader of the same store.
 pub struct ReloadedEngine<R> {
     /// The engine, rebuilt from its rows.
     pub engine: Engine,
-    /// For what is not in memory.
+    /// A reader for rows that are not in memory.
     pub reader: R,
-    /// Where the store stood when it was opened again; `None` if it was not.
+    /// State of the store when it was opened again; `None` if it was not.
     pub opened: Option<Opened>,
 }
 
-/// What the store says.
+/// A report of the store.
 pub enum StoreReport<R> {
-    /// A turn is durable.
+    /// A turn has become durable.
     Committed {
         /// The number of the turn.
         sequence: u64,
-        /// Whether the store has drawn on its reserve, for this commit or an earlier one.
+        /// Whether the store has used its reserve, for this commit or an earlier one.
         is_reserve_open: bool,
     },
-    /// A turn is not durable, or may not be. Turns given after it are dropped without a report.
+    /// A turn is not durable, or may not be. Later submitted turns are dropped without a report.
     Failed {
         /// The number of the turn.
         sequence: u64,
         /// The reason why the commit failed.
         error: CommitError,
     },
-    /// The rows were read back.
+    /// The engine was loaded, or could not be.
     Loaded(Result<Box<ReloadedEngine<R>>, StoreError>),
-    /// Upkeep was done, or failed.
+    /// Upkeep is done, or has failed.
     Upkeep {
-        /// Free bytes on the device, if that means anything.
+        /// Free bytes on the device; `None` if unknown.
         free_bytes: Option<u64>,
-        /// What the store keeps in reserve.
+        /// The store's reserve.
         reserve: Reserve,
         /// The error that ended the upkeep; `None` if it went well.
         error: Option<StoreError>,
     },
-    /// What a look for finished jobs found.
+    /// Result of a search for expired jobs.
     Found {
-        /// The number of the look that [`StoreTask::Find`] named.
+        /// The number of the search from [`StoreTask::Find`].
         round: u64,
         /// The finished jobs that were found.
         jobs: Result<Vec<ExpiredJob>, StoreError>,
     },
 }
 
-/// A store and the rule that nothing is written after a failure until the engine was read back.
+/// A store with the rule that nothing is written after a failure until the engine has been loaded again.
 pub struct StoreExecutor<S> {
     store: S,
     metrics: Arc<ShardMetrics>,
@@ -103,7 +103,7 @@ pub struct StoreExecutor<S> {
 }
 
 impl<S: Store> StoreExecutor<S> {
-    /// Over an opened store.
+    /// Creates an executor over an opened store.
     pub fn new(store: S, metrics: Arc<ShardMetrics>, hooks: Hooks) -> Self {
         Self {
             store,
@@ -113,7 +113,7 @@ impl<S: Store> StoreExecutor<S> {
         }
     }
 
-    /// Runs a task. `None` for a turn given after one that failed.
+    /// Runs a task; returns `None` for a turn submitted after one that failed.
     pub fn execute(&mut self, task: StoreTask) -> Option<StoreReport<S::Reader>> {
         match task {
             StoreTask::Commit(commit) => self.commit(&commit),
@@ -146,7 +146,7 @@ impl<S: Store> StoreExecutor<S> {
         }
     }
 
-    /// The store, for faults and audits in tests.
+    /// Returns the store, for faults and audits in tests.
     pub fn store_mut(&mut self) -> &mut S {
         &mut self.store
     }
@@ -219,7 +219,7 @@ impl<S: Store> StoreExecutor<S> {
     }
 }
 
-/// Hands a row of the store to the engine.
+/// Passes a row of the store to the engine's loader.
 fn load_row(loader: &mut Loader, row: Loaded) {
     match row {
         Loaded::Namespace(record) => loader.namespace(*record),

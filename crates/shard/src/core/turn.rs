@@ -1,4 +1,4 @@
-//! Turns: the open one, those in flight, and finding rows in them that no reader can see yet.
+//! Turns: the open one, those in flight, and lookups of rows in them that no reader can see yet.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,15 +16,15 @@ pub(super) type Answers<T> = Vec<(T, Result<CallReply, CallError>)>;
 
 /// The turn that commands are applied to.
 pub(super) struct Turn<T> {
-    /// When its first command came.
+    /// Time of its first command.
     pub(super) opened: Now,
     /// Number of commands applied in the turn.
     pub(super) commands: usize,
     /// Changes and events that the commands caused.
     pub(super) effects: Effects,
-    /// What to say once it is durable.
+    /// Replies to send once the turn is durable.
     pub(super) answers: Answers<T>,
-    /// Leases it gives back; they are given back again if it fails.
+    /// Requests of this turn that give leases back; repeated if the turn fails.
     pub(super) returns: Vec<Request<T>>,
     rows: TurnRows,
 }
@@ -41,7 +41,7 @@ impl<T> Turn<T> {
         }
     }
 
-    /// Counts a command, and with the first one makes room for as much as the last turn caused.
+    /// Counts a command; with the first one reserves memory by the size of the last turn.
     pub(super) fn begin_command(&mut self, expected: TurnSizeHint) {
         if self.commands == 0 {
             self.effects.changes.reserve(expected.changes);
@@ -50,18 +50,18 @@ impl<T> Turn<T> {
         self.commands += 1;
     }
 
-    /// Whether nothing at all has happened in it.
+    /// Whether nothing has happened in the turn.
     pub(super) fn is_empty(&self) -> bool {
         self.answers.is_empty() && !self.has_written() && self.effects.messages.is_empty()
     }
 
-    /// Whether it must be flushed before anybody hears of it.
+    /// Whether the turn must be flushed before its effects become visible.
     pub(super) fn has_written(&self) -> bool {
         !self.effects.changes.is_empty() || !self.effects.events.is_empty()
     }
 }
 
-/// How much a turn is expected to cause.
+/// Expected size of a turn, for reserving memory.
 #[derive(Clone, Copy, Default)]
 pub(super) struct TurnSizeHint {
     changes: usize,
@@ -69,7 +69,7 @@ pub(super) struct TurnSizeHint {
 }
 
 impl TurnSizeHint {
-    /// As much as another turn.
+    /// Returns the size of another turn.
     pub(super) fn like(effects: &Effects) -> Self {
         Self {
             changes: effects.changes.len(),
@@ -78,16 +78,16 @@ impl TurnSizeHint {
     }
 }
 
-/// A closed turn: given to the store, or waiting behind those that were.
+/// A closed turn: submitted to the store, or waiting behind submitted ones.
 pub(super) struct TurnInFlight<T> {
-    /// What the store was given; `None` if the turn wrote nothing.
+    /// The commit submitted to the store; `None` if the turn wrote nothing.
     pub(super) commit: Option<Arc<Commit>>,
     pub(super) commands: usize,
-    /// What else it caused; the changes have become the commit.
+    /// Other effects; the changes have become the commit.
     pub(super) effects: Effects,
     pub(super) answers: Answers<T>,
     pub(super) returns: Vec<Request<T>>,
-    /// Whether the store has said so.
+    /// Whether the store has confirmed the commit.
     pub(super) is_durable: bool,
     pub(super) rows: TurnRows,
 }
@@ -107,7 +107,7 @@ impl<T> TurnInFlight<T> {
     }
 }
 
-/// Rows of a turn, found by key. Made only when somebody looks.
+/// Index of a turn's rows by key, built at the first lookup.
 #[derive(Default)]
 pub(super) struct TurnRows {
     indexed: usize,
@@ -120,7 +120,7 @@ pub(super) struct TurnRows {
 
 #[derive(Default)]
 struct JobRowIndex {
-    /// `FinishJob` or `PutFinished`, the last one; `Gone` if it was removed or retried since.
+    /// The last `FinishJob` or `PutFinished` change; `Gone` if the job was removed or retried since.
     ended: Option<ChangeIndex>,
     payload: Option<usize>,
     result: Option<usize>,
@@ -134,7 +134,7 @@ enum ChangeIndex {
 }
 
 impl TurnRows {
-    /// The record of a job that ended in the turn of this commit and is still there at its end.
+    /// Returns the record of a job that ended in the turn of this commit and still exists at the end of the turn.
     pub(super) fn ended_record(
         &mut self,
         commit: Option<&Arc<Commit>>,
@@ -204,24 +204,24 @@ impl TurnRows {
     }
 }
 
-/// A look into turns that are not committed, newest first.
+/// Looks rows up in uncommitted turns, newest first.
 pub(super) struct PendingRows<'a, T> {
     pub(super) open: Option<&'a mut Turn<T>>,
     pub(super) turns_in_flight: &'a mut std::collections::VecDeque<TurnInFlight<T>>,
 }
 
-/// What the turns in flight say of a finished job.
+/// What the uncommitted turns say about a finished job.
 pub(super) enum EndedRow<'a> {
-    /// Nothing: ask the store.
+    /// Nothing; the store decides.
     Unknown,
-    /// It is not among the finished any more.
+    /// The job is no longer finished.
     Gone,
     /// The record of the finished job.
     Record(&'a JobRecord),
 }
 
 impl<T> PendingRows<'_, T> {
-    /// Each turn's rows with its changes, newest first.
+    /// Returns each turn's rows with its changes, newest first.
     fn newest_first(&mut self) -> impl Iterator<Item = (&TurnRows, &[Change])> {
         let open = self.open.as_deref_mut().map(|turn| {
             turn.rows.index(&turn.effects.changes);
@@ -238,7 +238,7 @@ impl<T> PendingRows<'_, T> {
         open.into_iter().chain(turns_in_flight)
     }
 
-    /// The finished job with this id.
+    /// Looks up the finished job with this id.
     pub(super) fn ended_by_id(&mut self, namespace: &Namespace, id: &JobId) -> EndedRow<'_> {
         let name = (namespace.clone(), id.clone());
         let key = self
@@ -247,7 +247,7 @@ impl<T> PendingRows<'_, T> {
         key.map_or(EndedRow::Unknown, |key| self.ended(key))
     }
 
-    /// The finished job with this number.
+    /// Looks up the finished job with this number.
     pub(super) fn ended(&mut self, key: JobKey) -> EndedRow<'_> {
         for (rows, changes) in self.newest_first() {
             let Some(place) = rows.jobs.get(&key).and_then(|rows| rows.ended) else {
@@ -266,29 +266,29 @@ impl<T> PendingRows<'_, T> {
         EndedRow::Unknown
     }
 
-    /// Whether any row of this job is on its way to the store.
+    /// Whether any row of this job is uncommitted.
     pub(super) fn knows(&mut self, key: JobKey) -> bool {
         self.newest_first()
             .any(|(rows, _)| rows.jobs.contains_key(&key))
     }
 
-    /// Whether a raw key, or an element of it, is on its way to the store.
+    /// Whether a raw key, or an element of it, is uncommitted.
     pub(super) fn touches_key(&mut self, number: u64) -> bool {
         self.newest_first()
             .any(|(rows, _)| rows.keys.contains(&number))
     }
 
-    /// Whether any raw key is on its way to the store.
+    /// Whether any raw key is uncommitted.
     pub(super) fn touches_keys(&mut self) -> bool {
         self.newest_first().any(|(rows, _)| !rows.keys.is_empty())
     }
 
-    /// Whether the removal of any is.
+    /// Whether the removal of any raw key is uncommitted.
     pub(super) fn removes_keys(&mut self) -> bool {
         self.newest_first().any(|(rows, _)| rows.removes_keys)
     }
 
-    /// The payload, if it is on its way to the store.
+    /// Returns the payload if it is uncommitted.
     pub(super) fn payload(&mut self, key: JobKey) -> Option<Bytes> {
         self.newest_first().find_map(|(rows, changes)| {
             match &changes[rows.jobs.get(&key)?.payload?] {
@@ -298,7 +298,7 @@ impl<T> PendingRows<'_, T> {
         })
     }
 
-    /// The result, if it is on its way to the store: `Some(None)` if the job ended without one.
+    /// Returns the result if it is uncommitted: `Some(None)` if the job ended without one.
     pub(super) fn result(&mut self, key: JobKey) -> Option<Option<Bytes>> {
         self.newest_first().find_map(|(rows, changes)| {
             match &changes[rows.jobs.get(&key)?.result?] {
@@ -308,7 +308,7 @@ impl<T> PendingRows<'_, T> {
         })
     }
 
-    /// Dependents on their way to the store, by the jobs they wait for.
+    /// Returns uncommitted dependents by the jobs they wait for.
     pub(super) fn dependents(&mut self) -> BTreeMap<JobKey, Vec<JobKey>> {
         let mut found: BTreeMap<JobKey, Vec<JobKey>> = BTreeMap::new();
         for (_, changes) in self.newest_first() {
@@ -326,7 +326,7 @@ impl<T> PendingRows<'_, T> {
         found
     }
 
-    /// Inputs on their way to the store, oldest first: put, or taken back (`Err` with the slot).
+    /// Returns uncommitted changes of inputs, oldest first: written, or removed (`Err` with the slot).
     pub(super) fn inputs(&mut self, key: JobKey) -> Vec<Result<InputRow, u32>> {
         let mut found: Vec<_> = self
             .newest_first()

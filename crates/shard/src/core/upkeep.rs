@@ -1,4 +1,4 @@
-//! Housekeeping in bounded slices: retention, looks at the free space, the store's own upkeep.
+//! Housekeeping in bounded slices: retention, checks of free space, the store's own upkeep.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -10,24 +10,24 @@ use ganger_types::{Change, Command, Elapsed, JobKey, Now, limits};
 use super::request::Ticket;
 use super::{Core, StoreTask};
 
-/// Every so many looks the store gets its upkeep even if it is never found idle.
+/// Number of checks after which the store does its upkeep even if it was never idle.
 const CHECKS_WITHOUT_IDLE_MAX: u32 = 10;
 
-/// State of the store's upkeep and of retention between two looks.
+/// State of the store's upkeep and of retention.
 pub(super) struct Upkeep {
     looked_at: Elapsed,
     looks_without_idle: u32,
-    /// The store has a task, and its report has not come.
+    /// Whether the store has an upkeep task that it has not reported on.
     is_ordered: bool,
-    /// Retention still to be done in this round, and how many to ask for at once.
+    /// Retention queries left in this round, and the number of jobs per query.
     queries: VecDeque<ExpiredJobsQuery>,
     slice: usize,
-    /// The next slice waits until this commit is durable: what is removed must not be found again.
+    /// Commit that must be durable before the next slice, so that removed jobs are not found again.
     after_commit: u64,
-    /// Looks for finished jobs so far, and whether the last one is under way.
+    /// Number of searches for expired jobs so far, and whether the last one is running.
     round: u64,
     is_finding: bool,
-    /// Finished jobs changed by turns let out since that look began: what it finds of them is stale.
+    /// Finished jobs changed by turns released since that search began: its results for them are stale.
     touched: BTreeSet<JobKey>,
 }
 
@@ -46,7 +46,7 @@ impl Upkeep {
         }
     }
 
-    /// After a recovery: what was ordered or under way is forgotten.
+    /// Resets after a recovery: ordered and running tasks are forgotten.
     pub(super) fn restart(&mut self, now: Elapsed) {
         self.looked_at = now;
         self.is_ordered = false;
@@ -55,7 +55,7 @@ impl Upkeep {
         self.is_finding = false;
     }
 
-    /// Learns from a turn that is let out which finished jobs have changed.
+    /// Records which finished jobs a released turn has changed.
     pub(super) fn note_touched(&mut self, changes: &[Change]) {
         if !self.is_finding {
             return;
@@ -79,7 +79,7 @@ impl Upkeep {
 }
 
 impl<R: Reader, T: Ticket> Core<R, T> {
-    /// Looks after space and retention when it is time, and does one slice of what is under way.
+    /// Orders checks of space and retention when they are due, and does one slice of the current round.
     pub(super) fn run_upkeep(&mut self, now: Now) {
         if self.upkeep.next_at(self.settings.upkeep_every) <= now.elapsed {
             self.upkeep.looked_at = now.elapsed;
@@ -94,7 +94,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
     }
 
-    /// Whether retention has a slice to look for now.
+    /// Whether retention can search for its next slice now.
     pub(super) fn may_find_expired(&self) -> bool {
         !self.upkeep.queries.is_empty()
             && !self.upkeep.is_finding
@@ -136,7 +136,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         self.note_space(free, reserve, now);
     }
 
-    /// Has somebody look for finished jobs whose retention may have passed, beside the shard.
+    /// Orders a search for jobs with expired retention, which runs beside the shard.
     fn order_expired_lookup(&mut self) {
         let Some(query) = self.upkeep.queries.front().cloned() else {
             return;
@@ -152,8 +152,8 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         });
     }
 
-    /// Has the engine remove those of the found that it may. What changed since they were read, or
-    /// is about to, is left for the next look.
+    /// Removes the found jobs that the engine allows. Jobs that changed since they were read, or are about to change,
+    /// wait for the next search.
     pub(super) fn found(
         &mut self,
         round: u64,
@@ -182,7 +182,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         self.next_slice(is_all, removed);
     }
 
-    /// Sends candidates to the engine; says how many it removed.
+    /// Sends candidates to the engine; returns how many it removed.
     fn remove_expired(&mut self, now: Now, jobs: Vec<ExpiredJob>) -> usize {
         let before = self
             .open
@@ -200,8 +200,8 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             .count()
     }
 
-    /// A query is done when it finds no full slice. If the oldest are still needed by live jobs, a
-    /// larger slice looks past them; beyond the limit the next round tries again.
+    /// Advances to the next slice. A query is done when it finds no full slice. If live jobs still need the oldest
+    /// ones, a larger slice looks past them; beyond the limit the next round tries again.
     fn next_slice(&mut self, is_all: bool, removed: usize) {
         if removed == 0 {
             self.upkeep.after_commit = 0;

@@ -1,7 +1,7 @@
-//! Requests that wait: leases for a job to be there, others for a job to end, or for an element of a list.
+//! Waiting requests: leases wait for a job, others for the end of a job or for an element of a list.
 //!
-//! Waiting costs a place in a few ordered sets and nothing else: nobody polls. Within a queue the
-//! request that has waited longest goes first.
+//! A waiting request costs entries in a few ordered sets; nothing polls. Within a queue the request that has waited
+//! longest goes first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use ganger_types::{Bytes, Elapsed, JobId, KeyWait, Namespace, Queue};
 
 use super::request::WaiterId;
 
-/// A lease request that waits.
+/// A waiting lease request.
 pub(super) struct LeaseWaiter<T> {
     pub(super) lease: Box<Lease>,
     pub(super) deadline: Elapsed,
@@ -21,7 +21,7 @@ pub(super) struct LeaseWaiter<T> {
 pub(super) struct EndWaiter<T> {
     pub(super) namespace: Namespace,
     pub(super) id: JobId,
-    /// Whether the job was one of qless when the wait began. Its end is found among other rows than those of ours.
+    /// Whether it was a qless job when the wait began. The end of a qless job is found in other rows.
     pub(super) is_of_qless: bool,
     pub(super) deadline: Elapsed,
     pub(super) ticket: T,
@@ -30,12 +30,12 @@ pub(super) struct EndWaiter<T> {
 /// A wait for an element of a list.
 pub(super) struct PopWaiter<T> {
     pub(super) wait: Box<KeyWait>,
-    /// End of the wait; `None`: the wait never ends by itself.
+    /// End of the wait; `None` if it has none.
     pub(super) deadline: Option<Elapsed>,
     pub(super) ticket: T,
 }
 
-/// One that was taken out.
+/// A waiting request that was removed.
 pub(super) enum Waiter<T> {
     Lease(LeaseWaiter<T>),
     End(EndWaiter<T>),
@@ -47,15 +47,15 @@ pub(super) struct Waiters<T> {
     leases: BTreeMap<WaiterId, LeaseWaiter<T>>,
     ends: BTreeMap<WaiterId, EndWaiter<T>>,
     pops: BTreeMap<WaiterId, PopWaiter<T>>,
-    /// Exactly the waits for elements, under each list they name.
+    /// Exactly the waits for elements, by each list they name.
     by_list: BTreeMap<(Namespace, Bytes), BTreeSet<WaiterId>>,
-    /// Exactly the waiting lease requests, under each queue they name.
+    /// Exactly the waiting lease requests, by each queue they name.
     by_queue: BTreeMap<(Namespace, Queue), BTreeSet<WaiterId>>,
-    /// Exactly the waits for ends of jobs of ours, under the job.
+    /// Exactly the waits for ends of ordinary jobs, by job.
     by_job: BTreeMap<(Namespace, JobId), BTreeSet<WaiterId>>,
-    /// Likewise of jobs of qless.
+    /// Exactly the waits for ends of qless jobs, by job.
     by_job_of_qless: BTreeMap<(Namespace, JobId), BTreeSet<WaiterId>>,
-    /// Exactly those whose patience ends, by when.
+    /// Exactly the requests with a deadline, by deadline.
     by_deadline: BTreeSet<(Elapsed, WaiterId)>,
     slots: u64,
 }
@@ -77,7 +77,7 @@ impl<T> Default for Waiters<T> {
 }
 
 impl<T> Waiters<T> {
-    /// Lets a lease request wait. One that was taken out by [`Self::take_lease`] gets its old place.
+    /// Registers a lease request. One that was removed by [`Self::take_lease`] gets its old position.
     pub(super) fn wait_for_job(&mut self, id: WaiterId, waiter: LeaseWaiter<T>) {
         for from in &waiter.lease.queues {
             let name = (waiter.lease.namespace.clone(), from.queue.clone());
@@ -88,7 +88,7 @@ impl<T> Waiters<T> {
         self.leases.insert(id, waiter);
     }
 
-    /// Lets a request wait for the end of a job.
+    /// Registers a wait for the end of a job.
     pub(super) fn wait_for_end(&mut self, id: WaiterId, waiter: EndWaiter<T>) {
         let name = (waiter.namespace.clone(), waiter.id.clone());
         let jobs = self.by_job_mut(waiter.is_of_qless);
@@ -97,7 +97,7 @@ impl<T> Waiters<T> {
         self.ends.insert(id, waiter);
     }
 
-    /// Lets a request wait for an element.
+    /// Registers a wait for an element.
     pub(super) fn wait_for_element(&mut self, id: WaiterId, waiter: PopWaiter<T>) {
         for list in &waiter.wait.lists {
             let name = (waiter.wait.namespace.clone(), list.clone());
@@ -109,13 +109,13 @@ impl<T> Waiters<T> {
         self.pops.insert(id, waiter);
     }
 
-    /// Takes out who has waited longest for an element of this list.
+    /// Removes the request that has waited longest for an element of this list.
     pub(super) fn take_first_at_list(&mut self, list: &(Namespace, Bytes)) -> Option<PopWaiter<T>> {
         let first = *self.by_list.get(list)?.first()?;
         self.take_pop(first)
     }
 
-    /// Every list somebody waits at.
+    /// Returns every list with a waiting request.
     pub(super) fn lists(&self) -> Vec<(Namespace, Bytes)> {
         self.by_list.keys().cloned().collect()
     }
@@ -132,7 +132,7 @@ impl<T> Waiters<T> {
         Some(waiter)
     }
 
-    /// The lease request that has waited longest at this queue, after `after`.
+    /// Returns the lease request that has waited longest at this queue, after `after`.
     pub(super) fn longest_waiting_at(
         &self,
         namespace: &Namespace,
@@ -146,12 +146,12 @@ impl<T> Waiters<T> {
         }
     }
 
-    /// Every queue somebody waits at.
+    /// Returns every queue with a waiting request.
     pub(super) fn queues(&self) -> Vec<(Namespace, Queue)> {
         self.by_queue.keys().cloned().collect()
     }
 
-    /// Takes a lease request out.
+    /// Removes a lease request.
     pub(super) fn take_lease(&mut self, id: WaiterId) -> Option<LeaseWaiter<T>> {
         let waiter = self.leases.remove(&id)?;
         self.by_deadline.remove(&(waiter.deadline, id));
@@ -182,7 +182,7 @@ impl<T> Waiters<T> {
         }
     }
 
-    /// Takes one out, of whichever kind.
+    /// Removes a request of any kind.
     pub(super) fn take(&mut self, id: WaiterId) -> Option<Waiter<T>> {
         self.take_lease(id)
             .map(Waiter::Lease)
@@ -190,13 +190,13 @@ impl<T> Waiters<T> {
             .or_else(|| self.take_pop(id).map(Waiter::Pop))
     }
 
-    /// Takes everybody out who waits for the end of this job of ours.
+    /// Removes the requests that wait for the end of this ordinary job.
     pub(super) fn take_ended(&mut self, namespace: &Namespace, id: &JobId) -> Vec<EndWaiter<T>> {
         let waiting = self.by_job.get(&(namespace.clone(), id.clone()));
         self.take_ends(waiting.cloned().unwrap_or_default())
     }
 
-    /// Likewise of this job of qless.
+    /// Removes the requests that wait for the end of this qless job.
     pub(super) fn take_ended_of_qless(
         &mut self,
         namespace: &Namespace,
@@ -211,12 +211,12 @@ impl<T> Waiters<T> {
         ids.into_iter().filter_map(|id| self.take_end(id)).collect()
     }
 
-    /// Jobs of qless for whose ends somebody waits.
+    /// Returns the qless jobs for whose end a request waits.
     pub(super) fn jobs_of_qless(&self) -> Vec<(Namespace, JobId)> {
         self.by_job_of_qless.keys().cloned().collect()
     }
 
-    /// Takes the next one out whose patience has ended.
+    /// Removes the next request whose deadline has passed.
     pub(super) fn take_expired(&mut self, now: Elapsed) -> Option<Waiter<T>> {
         let (deadline, id) = *self.by_deadline.first()?;
         if deadline > now {
@@ -225,34 +225,35 @@ impl<T> Waiters<T> {
         self.take(id)
     }
 
-    /// Takes everybody out, those who wait longest first.
+    /// Removes all requests, the longest waiting first.
     pub(super) fn take_all(&mut self) -> Vec<Waiter<T>> {
         let timed = self.by_deadline.iter().map(|(_, id)| *id);
         let ids: BTreeSet<_> = timed.chain(self.pops.keys().copied()).collect();
         ids.into_iter().filter_map(|id| self.take(id)).collect()
     }
 
-    /// When the first patience ends.
+    /// Returns the earliest deadline; `None` if there is none.
     pub(super) fn next_deadline(&self) -> Option<Elapsed> {
         self.by_deadline.first().map(|(deadline, _)| *deadline)
     }
 
-    /// Whether somebody waits for the end of a job of ours.
+    /// Whether a request waits for the end of an ordinary job.
     pub(super) fn has_ends(&self) -> bool {
         !self.by_job.is_empty()
     }
 
-    /// Whether somebody waits for the end of a job of qless.
+    /// Whether a request waits for the end of a qless job.
     pub(super) fn has_ends_of_qless(&self) -> bool {
         !self.by_job_of_qless.is_empty()
     }
 
-    /// Whether somebody waits for a job.
+    /// Whether a lease request waits.
     pub(super) fn has_leases(&self) -> bool {
         !self.leases.is_empty()
     }
 
-    /// Waiting lease requests, slots they ask for, waits for ends, waits for elements.
+    /// Returns the number of waiting lease requests, the slots they ask for, the waits for ends, and the waits for
+    /// elements.
     pub(super) fn sizes(&self) -> (usize, u64, usize, usize) {
         (
             self.leases.len(),

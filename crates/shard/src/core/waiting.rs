@@ -1,7 +1,7 @@
-//! Lease requests and waits: taking them, waking them exactly, letting them go.
+//! Lease requests and waits: registering, waking exactly, and removing them.
 //!
-//! A request is tried, and set waiting, in one step of the shard, so no wake-up can fall between.
-//! One ready job tries one waiting request: the one that has waited longest at that queue.
+//! A request is tried and registered as waiting in one step of the shard, so no wake-up is missed. One ready job
+//! tries one waiting request: the one that has waited longest at that queue.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -52,7 +52,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         );
     }
 
-    /// Tries waiting requests wherever a job may have become leasable, or a list has got elements.
+    /// Tries waiting requests wherever a job may have become leasable, or a list has grown.
     pub(super) fn serve_woken(&mut self, now: Now) {
         self.serve_grown(now);
         loop {
@@ -66,7 +66,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
     }
 
-    /// Likewise at every queue somebody waits at: for an engine that was just read back.
+    /// Tries the waiting requests of every queue, for an engine that was just loaded.
     pub(super) fn serve_all(&mut self, now: Now) {
         for (namespace, queue) in self.waiters.queues() {
             self.serve(now, &namespace, &queue);
@@ -105,7 +105,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
     }
 
-    /// Whether a request for jobs has to wait: there are none, or they cannot be handed out now.
+    /// Whether a lease request must wait: there are no jobs, or they cannot be delivered now.
     fn must_wait(&mut self, now: Now, answer: &Result<Vec<Delivery>, CallError>) -> bool {
         match answer {
             Ok(deliveries) => deliveries.is_empty(),
@@ -118,9 +118,9 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
     }
 
-    /// Registers a wait for the end of a job, unless it has ended, durably, already.
+    /// Registers a wait for the end of a job, unless it has durably ended already.
     ///
-    /// An end in a turn on its way to the store is told when that turn is let out.
+    /// If the job ends in an uncommitted turn, the wait is answered when that turn is released.
     pub(super) fn take_await(
         &mut self,
         now: Now,
@@ -153,7 +153,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             };
             self.waiters.wait_for_end(waiter, waiting);
         } else if is_external_job {
-            // What the engine says of an external job may not be durable before this turn is.
+            // The engine's answer about an external job may not be durable before this turn is.
             self.answer(now, ticket, answer);
         } else {
             self.outputs.push(Output::Answer(ticket, answer));
@@ -166,7 +166,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         Ok(CallReply::Job(found.map(Box::new)))
     }
 
-    /// A job that is not stored as one of ours: it may be an external job.
+    /// Asks for a job that is not stored as an ordinary job: it may be an external job.
     fn ask_for_job(
         &mut self,
         now: Now,
@@ -182,8 +182,8 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         Ok(CallReply::Job(stored))
     }
 
-    /// Looks at the jobs of qless for whose ends somebody waits, in an engine that was just read back: what has ended
-    /// meanwhile is answered.
+    /// Checks in a newly loaded engine the qless jobs for whose ends requests wait, and answers those that have
+    /// ended.
     pub(super) fn check_qless_ends(&mut self, now: Now) {
         for (namespace, id) in self.waiters.jobs_of_qless() {
             let answer = self.ask_for_job(now, namespace.clone(), id.clone());
@@ -196,7 +196,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
     }
 
-    /// Answers those who have waited long enough.
+    /// Answers the requests whose deadline has passed.
     pub(super) fn expire_waiters(&mut self, now: Now) {
         while let Some(waiter) = self.waiters.take_expired(now.elapsed) {
             let (ticket, answer) = match waiter {
@@ -216,7 +216,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
     }
 
-    /// Keeps grants that go back with the open turn, so that they do so again if it fails.
+    /// Keeps the releases of the open turn, so that they are repeated if it fails.
     pub(super) fn keep_for_repeat(
         &mut self,
         now: Now,
@@ -232,9 +232,9 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         });
     }
 
-    /// Grants that nobody picked up go back at once to their old places, and do not count.
+    /// Releases grants whose caller has gone. The jobs return to their old positions, and the attempts do not count.
     ///
-    /// Unless the same request was repeated since: then the repeat has the same leases.
+    /// If the same request was repeated since, the repeat has the same leases, and they are kept.
     pub(super) fn take_back(
         &mut self,
         now: Now,
@@ -256,9 +256,10 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
     }
 
-    /// Gives one lease back uncounted. A refusal means that it has ended otherwise, which is as good.
+    /// Releases one lease without counting the attempt. A refusal means that the lease has ended otherwise, which is
+    /// as good.
     ///
-    /// `by_server`: the server could not hand the job out, however often.
+    /// `by_server`: whether the server could not deliver the job, however often.
     pub(super) fn give_back(&mut self, now: Now, held: Held, by_server: bool, reason: &str) {
         let release = Release {
             held,
@@ -272,7 +273,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     }
 }
 
-/// Whether the job that was found lives, and somebody will tell of its end. Nobody does of items of raw keys.
+/// Whether the job lives and its end will be announced. Ends of items of raw keys are not announced.
 fn end_is_announced(answer: &Result<CallReply, CallError>) -> bool {
     let Ok(CallReply::Job(Some(job))) = answer else {
         return false;
@@ -280,14 +281,15 @@ fn end_is_announced(answer: &Result<CallReply, CallError>) -> bool {
     job.record.finished.is_none() && job.record.key != JobKey::OF_KEYS
 }
 
-/// Which lease request was the last under a request id, for the newest so many.
+/// The latest lease request for each request id, for the newest [`LATEST_REQUESTS_MAX`] ids.
 #[derive(Default)]
 pub(super) struct LatestRequests {
     latest: BTreeMap<(Namespace, RequestId), WaiterId>,
     order: VecDeque<((Namespace, RequestId), WaiterId)>,
 }
 
-/// A grant that nobody picked up comes back within moments; so many requests are far more than that.
+/// Maximum number of request ids. An undelivered grant comes back within moments, and far fewer requests arrive in
+/// that time.
 const LATEST_REQUESTS_MAX: usize = 16_384;
 
 impl LatestRequests {

@@ -1,4 +1,4 @@
-//! Nobody hears of anything before it is durable (`rel D1`, `D4`).
+//! Nothing is visible before it is durable (`rel D1`, `D4`).
 
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ async fn a_question_is_answered_after_the_turns_it_has_seen() {
             .call(ganger_types::Command::Query(Box::new(query)))
             .await
     });
-    // A read of committed state goes through while both wait.
+    // A read of committed state succeeds while both wait.
     let query = JobQuery {
         limit: 10,
         ..JobQuery::default()
@@ -249,7 +249,7 @@ async fn a_client_with_the_first_answer_finds_the_shard_ready() {
     use ganger_shard::{Health, Hooks, ManualClock, PipelinePoint, Shard};
     use std::sync::{Arc, Mutex, mpsc};
 
-    // The shard's thread goes no further than the release of its first answers until the health has been looked at.
+    // The shard's thread stops at the release of its first replies until the health has been checked.
     let (go_on, gate) = mpsc::channel::<()>();
     let gate = Mutex::new(gate);
     let at_point = Arc::new(move |point| {

@@ -1,4 +1,4 @@
-//! A rule that does not hold ends the shard: nobody waits for it, and nothing durable is lost.
+//! A broken invariant ends the shard: no caller waits forever, and nothing durable is lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use ganger_types::{JobState, Namespace};
 
 const WAIT: Duration = Duration::from_secs(60);
 
-/// The shard has ended as broken, says so everywhere, and keeps nobody waiting.
+/// Asserts that the shard has ended with a broken invariant, reports it everywhere, and leaves no caller waiting.
 async fn assert_broken(mut bench: TestShard) {
     let cause = bench.stopped.wait_for(Option::is_some).await;
     let cause = cause.expect("told").clone();
@@ -47,7 +47,7 @@ async fn a_panic_of_the_shard_ends_it_and_leaves_nobody_waiting() {
         let handle = bench.handle.clone();
         async move { handle.lease(lease(&["b"], 1), WAIT).await }
     });
-    // Every count is answered before the next one: none is on its way when the shard breaks.
+    // Each snapshot is answered before the next one, so none is pending when the shard breaks.
     loop {
         let metrics = bench.handle.metrics_now().await.expect("in service");
         if metrics.gauges.contains(&("waiting_workers", 1)) {
@@ -65,7 +65,7 @@ async fn a_panic_of_the_shard_ends_it_and_leaves_nobody_waiting() {
         matches!(waiting, Err(CallError::Unavailable { .. })),
         "{waiting:?}"
     );
-    // The subscription ends, after what was told before.
+    // The subscription ends after the events published before.
     while events.next().await.is_ok() {}
     assert_broken(bench).await;
     // It broke after the commit: the job is there.
@@ -81,7 +81,7 @@ async fn a_panic_of_the_store_ends_the_shard_and_loses_nothing_acknowledged() {
     let bench = TestShard::start_with(settings(), store.clone()).await;
     let id = ids(bench.handle.call(enqueue(vec![new_job("a", "p")])).await).remove(0);
     bench.control.script(&[Fault::Panics]);
-    // The clock stands still: only the end of the store's thread can wake the shard.
+    // The clock does not move, so only the end of the store's thread can wake the shard.
     let lost = bench.handle.call(enqueue(vec![new_job("a", "q")])).await;
     assert!(
         matches!(lost, Err(CallError::Unavailable { .. })),

@@ -1,5 +1,5 @@
-//! The core under random interleavings of requests, time and commit completions, with commits that
-//! fail in every way: no answer before its commit, nothing acknowledged is lost, nobody is forgotten.
+//! The core under random interleavings of requests, time and commit completions, with commits that fail in every way:
+//! no reply before its commit, nothing acknowledged is lost, every request is answered.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -67,7 +67,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A world of one core and its store, driven by hand.
+/// One core and its store, driven step by step.
 struct World {
     core: Core<GatedReader, u64>,
     executor: StoreExecutor<GatedStore>,
@@ -76,7 +76,7 @@ struct World {
     store_tasks: VecDeque<StoreTask>,
     now: Now,
     next_ticket: u64,
-    /// Asked and not answered.
+    /// Requests without an answer yet.
     open: BTreeSet<u64>,
     waiting: Vec<WaiterId>,
     deliveries: Vec<ganger_shard::Delivery>,
@@ -85,18 +85,18 @@ struct World {
     completing: BTreeMap<u64, JobId>,
     next_event: u64,
     held_tokens: BTreeSet<JobId>,
-    /// Jobs of qless on their way: their ids.
+    /// Ids of qless jobs whose put is not answered yet.
     putting: BTreeMap<u64, Bytes>,
-    /// Jobs of qless that a message has told of.
+    /// Ids of qless jobs that a message has announced.
     told: BTreeSet<Bytes>,
 }
 
-/// A namespace for each job of qless, by the number in its id.
+/// Returns the namespace of a qless job, by the number in its id.
 fn namespace_of(number: u64) -> Namespace {
     Namespace::from_static(["one", "two"][usize::from(number.is_multiple_of(2))])
 }
 
-/// What a call does with the jobs of a queue that all share.
+/// Returns the words of a qless call on the jobs of a shared queue.
 fn words_of_qless(which: usize, number: u64) -> String {
     match which {
         0..=2 => format!("put {number}.5 w q {number} k {{}} 0"),
@@ -119,7 +119,7 @@ impl World {
         let settings = Settings {
             turn_commands_max,
             group_wait: Duration::from_micros(500),
-            // So that payloads are read from the store.
+            // Without a cache payloads are read from the store.
             blob_cache_bytes: 0,
             ..Settings::default()
         };
@@ -200,7 +200,7 @@ impl World {
             }
             Step::CancelOnDrop(which) if !self.waiting.is_empty() => {
                 let waiter = self.waiting.swap_remove(which % self.waiting.len());
-                // A client that gives up reads no more: an answer may still come, or not.
+                // A client that has gone reads no more; an answer may or may not come.
                 self.open.remove(&waiter.0);
                 self.core.push(Request::CancelWaiter(waiter));
             }
@@ -331,7 +331,7 @@ impl World {
         })
     }
 
-    /// Everything that comes out must be in the store by then.
+    /// Checks that everything in an output is in the store by then.
     fn check(&mut self, output: Output<u64>) {
         let (ticket, answer) = match output {
             Output::Events(events) => return self.check_events(events),
@@ -395,8 +395,8 @@ impl World {
         }
     }
 
-    /// Leases are as long as the run, so an attempt counts only while it lives or has ended by a report: neither a
-    /// store that cannot be read or written, nor a grant that nobody picked up, is the job's fault.
+    /// Checks that no job lost an attempt. Leases are as long as the run, so an attempt counts only while it lives or
+    /// has ended by a report: neither an unusable store nor an undelivered grant is the job's fault.
     fn check_that_no_job_paid(&self) {
         let mut reader = self.store.reader().expect("memory reads");
         for id in &self.acknowledged {
@@ -412,7 +412,7 @@ impl World {
         }
     }
 
-    /// Rows of qless in the store, as an engine shows them.
+    /// Returns the qless rows in the store, as an engine loads them.
     fn stored_qless(&self) -> Vec<(Namespace, QlessRow)> {
         let mut rows = Vec::new();
         let each = &mut |row| {
@@ -472,7 +472,7 @@ impl World {
         }
     }
 
-    /// Faults stop; everything asked must be answered, and everything acknowledged must be there.
+    /// Stops the faults; every request must then be answered, and everything acknowledged must be stored.
     fn heal(&mut self) {
         self.control.fail_reads(false);
         self.control.set_free(1 << 40);
@@ -532,11 +532,11 @@ fn a_turn_waits_for_company_only_while_it_may_hope_for_it() {
     let mut world = World::with_turns_of(64);
     world.run();
     world.let_store_work(Fault::None);
-    // A lone command goes out at once.
+    // A single command is committed at once.
     world.take(Step::Enqueue(1));
     world.run();
     assert_eq!(world.store_tasks.len(), 1);
-    // Three that came meanwhile make one turn. Four together are no load: it goes out at once.
+    // Three commands that arrived meanwhile make one turn. Four together are no load: the turn is committed at once.
     for _ in 0..3 {
         world.take(Step::Enqueue(1));
     }
@@ -548,7 +548,7 @@ fn a_turn_waits_for_company_only_while_it_may_hope_for_it() {
     );
     world.let_store_work(Fault::None);
     assert_eq!(world.store_tasks.len(), 1, "so few do not wait for more");
-    // Seven that came meanwhile, after three: ten are hoped for.
+    // Seven that arrived meanwhile, after three: a batch of ten is expected.
     for _ in 0..7 {
         world.take(Step::Enqueue(1));
     }

@@ -1,4 +1,4 @@
-//! What is handed out with a job: payload, inputs, results of dependencies, wherever they are just now.
+//! What is delivered with a job: payload, inputs, results of dependencies, wherever they are stored at that moment.
 
 use std::time::Duration;
 
@@ -108,7 +108,7 @@ async fn inputs_come_in_order_from_turns_that_are_on_their_way() {
                 .await
         }
     });
-    // The first two reports are in one turn, held back, while the last one is applied on top.
+    // The first two reports are in one turn, held back, while the last one is applied on top of it.
     let arrived = bench.control.arrived();
     bench.control.hold();
     let two = tokio::spawn({
@@ -229,7 +229,7 @@ async fn on_the_callers_clock_commands_bring_their_time_and_nothing_else_moves()
         panic!("not a lease")
     };
     assert_eq!(grants[0].job, id);
-    // A day on our clock ends no lease on theirs.
+    // A day on the server's clock expires no lease on the callers' clocks.
     bench.clock.advance(Duration::from_secs(86_400));
     bench.handle.metrics_now().await.expect("in service");
     let none = bench.handle.call_at(taking.clone(), at(61)).await;
@@ -250,7 +250,7 @@ async fn on_the_callers_clock_commands_bring_their_time_and_nothing_else_moves()
     bench.handle.stop().await;
 }
 
-/// A shard with a namespace on its callers' clocks, and a command that submits one job there.
+/// Starts a shard with a namespace on its callers' clocks, and returns a command that submits one job there.
 async fn on_callers_clocks(new: NewJob) -> (TestShard, Namespace, Command) {
     let bench = TestShard::start().await;
     let namespace = Namespace::from_static("theirs");
@@ -302,7 +302,7 @@ async fn a_change_of_settings_fires_nothing_on_callers_clocks() {
     };
     let (bench, namespace, submit) = on_callers_clocks(waiting).await;
     let id = ids(bench.handle.call_at(submit, Timestamp(1_000_000)).await).remove(0);
-    // The shard's own clock stands decades after that deadline.
+    // The shard's own clock is decades after that deadline.
     let configure = ConfigureQueue {
         namespace: namespace.clone(),
         queue: Queue::from_static("a"),
@@ -331,7 +331,7 @@ async fn an_input_of_the_store_is_read_though_a_dependency_is_met_in_the_same_tu
     first.expect("accepted");
     let patience = Duration::from_secs(60);
     let mut waiting = Box::pin(bench.handle.lease(lease(&["last"], 1), patience));
-    // Once polled it stands in the inbox, before the completion.
+    // Once polled the request is in the inbox, before the completion.
     assert!(crate::kit::poll_once(waiting.as_mut()).is_none());
     let second = bench.handle.call(complete(&firsts[1], None)).await;
     second.expect("accepted");

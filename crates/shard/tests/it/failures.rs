@@ -56,7 +56,7 @@ async fn a_commit_that_did_not_take_place_acknowledges_nothing_and_service_goes_
         matches!(first, Err(CallError::Unavailable { .. })),
         "{first:?}"
     );
-    // The second one was applied on top of the first, or came after the recovery.
+    // The second one was applied on top of the first, or arrived after the recovery.
     let second = second.await.expect("no panic");
     let kept = usize::from(second.is_ok());
     bench.handle.ready().await;
@@ -265,8 +265,8 @@ async fn a_write_without_space_keeps_new_work_out_for_a_while() {
     bench.handle.stop().await;
 }
 
-/// What a person set up in time goes on: its runs were accepted with the schedule, each is bounded by
-/// the policies for catching up and overlap, and they are written from the reserve.
+/// A schedule that was set up in time continues: its runs were accepted with the schedule, each is bounded by the
+/// policies for catching up and overlap, and they are written from the reserve.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_schedule_runs_on_while_the_device_is_full_and_a_new_one_is_refused() {
     let bench = TestShard::start().await;
@@ -348,9 +348,9 @@ async fn a_damaged_payload_harms_only_its_own_job() {
         .lease(lease(&["a"], 10), Duration::ZERO)
         .await
         .expect("there");
-    let last_submitted: Vec<_> = deliveries.iter().map(|one| one.grant.job.clone()).collect();
+    let delivered: Vec<_> = deliveries.iter().map(|one| one.grant.job.clone()).collect();
     let healthy: Vec<_> = all.iter().filter(|id| **id != all[3]).cloned().collect();
-    assert_eq!(last_submitted, healthy);
+    assert_eq!(delivered, healthy);
     let broken = bench
         .handle
         .job(&Namespace::default(), &all[3])
@@ -485,7 +485,7 @@ async fn finished_jobs_are_retired_in_slices_once_their_time_is_over() {
         .collect();
     bench.handle.call_all(reports).await.expect("applied");
     assert_eq!(jobs_there(&bench).await, 100);
-    // In steps, since a clock that jumps is distrusted by retention for a while.
+    // The clock moves in steps, since retention distrusts a clock that jumps.
     while jobs_there(&bench).await > 0 {
         bench.clock.advance(Duration::from_secs(3_600));
         bench.handle.metrics_now().await.expect("in service");

@@ -1,4 +1,4 @@
-//! Devices that are full, and stores that cannot be read: what goes on, what is refused, and that no job pays for it.
+//! Full devices, and stores that cannot be read: what continues, what is refused, and that no job loses an attempt.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ async fn bench_without_cache() -> TestShard {
     TestShard::start_with(settings, MemoryStore::default()).await
 }
 
-/// A job that fails for good with its first failure.
+/// Enqueues a job that fails for good with its first failure.
 async fn enqueue_one_try(bench: &TestShard) -> JobId {
     let job = NewJob {
         retry: Some(RetryPolicy {
@@ -59,7 +59,7 @@ async fn take(bench: &TestShard, wait_for: Duration) -> Result<Vec<Delivery>, Ca
     bench.handle.lease(lease(&["a"], 1), wait_for).await
 }
 
-/// Lets time pass until the health is as wanted.
+/// Advances the clock until the health is as wanted.
 async fn pass_until(bench: &TestShard, health: Health) {
     while bench.handle.health() != health {
         bench.clock.advance(Duration::from_secs(1));
@@ -109,7 +109,7 @@ async fn jobs_that_cannot_be_read_are_tried_again_after_a_pause_and_not_in_a_cir
             tokio::spawn(async move { handle.lease(lease(&["a"], 1), WAIT).await })
         })
         .collect();
-    // The clock stands still: each look at what goes on is a chance to turn in a circle.
+    // The clock does not move: each snapshot would reveal an endless loop.
     for _ in 0..200 {
         bench.handle.metrics_now().await.expect("in service");
     }
@@ -149,7 +149,7 @@ async fn rel_d9_from_the_reserve_running_jobs_end_and_none_is_started() {
     let second = enqueue_one_try(&bench).await;
     let running = take(&bench, Duration::ZERO).await.expect("there");
     bench.control.set_reserve(OPEN);
-    // The commit that draws on the reserve says so, without a look at the device.
+    // The commit that uses the reserve reports it, without a check of the device.
     let renew = Command::Renew(Box::new(Renew {
         held: held(&running[0]),
         lease_for: None,
@@ -172,7 +172,7 @@ async fn rel_d9_from_the_reserve_running_jobs_end_and_none_is_started() {
     });
     bench.handle.metrics_now().await.expect("in service");
     bench.control.set_reserve(WHOLE);
-    // One look at the device is enough.
+    // One check of the device is enough.
     bench.clock.advance(Duration::from_secs(2));
     let deliveries = waiting.await.expect("no panic").expect("in service");
     assert_eq!(deliveries[0].grant.job, second);
@@ -209,7 +209,7 @@ async fn rel_d9_without_any_room_reads_go_on_and_leases_are_whole_once_there_is_
     bench.control.clear_script();
     bench.control.set_free(1 << 40);
     pass_until(&bench, Health::Ready).await;
-    // Longer than a lease has passed, and it could not be renewed.
+    // More time than a lease has passed, and it could not be renewed.
     bench
         .handle
         .call(report)

@@ -1,5 +1,4 @@
-//! What the tests share: a store whose commits can be held back and made to fail, and short words
-//! for common commands.
+//! Shared test code: a store whose commits can be held back and made to fail, and constructors for common commands.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::future::Future;
@@ -32,15 +31,15 @@ pub(crate) enum Fault {
     None,
     /// The commit is not written.
     NotApplied,
-    /// Not written for lack of space.
+    /// The commit is not written for lack of space.
     Full,
-    /// Written, but the answer was lost.
+    /// The commit is written, but its outcome is unknown.
     UnknownButThere,
-    /// Not written, and the answer was lost.
+    /// The commit is not written, and its outcome is unknown.
     UnknownAndLost,
-    /// Somebody else owns the store.
+    /// Another process owns the store.
     Fenced,
-    /// The store breaks a rule of its own, and its thread ends.
+    /// The store panics, and its thread ends.
     Panics,
 }
 
@@ -57,7 +56,7 @@ struct GateState {
     damaged: BTreeSet<JobKey>,
 }
 
-/// The test's hand on a store.
+/// Controls a store from a test.
 #[derive(Clone, Default)]
 pub(crate) struct StoreControl {
     shared: Arc<(Mutex<GateState>, Condvar)>,
@@ -73,64 +72,64 @@ impl StoreControl {
         self.shared.1.notify_all();
     }
 
-    /// Commits arrive and wait.
+    /// Holds arriving commits back.
     pub(crate) fn hold(&self) {
         self.change(|state| state.is_held = true);
     }
 
-    /// Lets the held commits go on.
+    /// Releases the held commits.
     pub(crate) fn release(&self) {
         self.change(|state| state.is_held = false);
     }
 
-    /// The next commits end so.
+    /// Sets how the next commits end.
     pub(crate) fn script(&self, faults: &[Fault]) {
         self.change(|state| state.script.extend(faults));
     }
 
-    /// What was scripted and not used is forgotten.
+    /// Forgets the faults that were scripted and not used.
     pub(crate) fn clear_script(&self) {
         self.change(|state| state.script.clear());
     }
 
-    /// Free bytes on the device.
+    /// Sets the free bytes on the device.
     pub(crate) fn set_free(&self, free: u64) {
         self.change(|state| state.free = Some(free));
     }
 
-    /// What the store holds in reserve.
+    /// Sets the store's reserve.
     pub(crate) fn set_reserve(&self, reserve: Reserve) {
         self.change(|state| state.reserve = reserve);
     }
 
-    /// Whether payloads cannot be read, for no fault of theirs.
+    /// Sets whether reads of payloads fail although the payloads are intact.
     pub(crate) fn fail_reads(&self, fail: bool) {
         self.change(|state| state.reads_fail = fail);
     }
 
-    /// How often the store was asked for a payload.
+    /// Returns how often a payload was read from the store.
     pub(crate) fn payload_reads(&self) -> u64 {
         self.lock().payload_reads
     }
 
-    /// From now on the store cannot be opened again.
+    /// Makes every further opening of the store fail.
     pub(crate) fn fail_open(&self) {
         self.change(|state| state.open_fails = true);
     }
 
-    /// The payload of this job cannot be read any more.
+    /// Makes the payload of this job unreadable.
     pub(crate) fn damage(&self, key: JobKey) {
         self.change(|state| {
             state.damaged.insert(key);
         });
     }
 
-    /// Commits that have arrived so far.
+    /// Returns the number of commits that have arrived so far.
     pub(crate) fn arrived(&self) -> u64 {
         self.lock().arrived
     }
 
-    /// Waits until so many commits have arrived.
+    /// Waits until this number of commits has arrived.
     pub(crate) fn wait_arrived(&self, count: u64) {
         tokio::task::block_in_place(|| {
             let state = self.lock();
@@ -158,7 +157,7 @@ impl StoreControl {
     }
 }
 
-/// A memory store behind a gate.
+/// A memory store whose commits a test holds and fails.
 pub(crate) struct GatedStore {
     inner: MemoryStore,
     control: StoreControl,
@@ -231,7 +230,7 @@ impl Store for GatedStore {
     }
 }
 
-/// A reader of the memory store that finds damage where the test wants it.
+/// A reader of the memory store that reports damage where the test wants it.
 pub(crate) struct GatedReader {
     inner: MemoryReader,
     control: StoreControl,
@@ -321,7 +320,7 @@ impl Reader for GatedReader {
     }
 }
 
-/// A running shard with everything a test moves it by.
+/// A running shard with its clock and its store's controls.
 pub(crate) struct TestShard {
     pub(crate) store: MemoryStore,
     pub(crate) control: StoreControl,
@@ -330,7 +329,7 @@ pub(crate) struct TestShard {
     pub(crate) stopped: tokio::sync::watch::Receiver<Option<StopCause>>,
 }
 
-/// Settings for tests: no waiting for company, since a clock that stands still would never end it.
+/// Settings for tests: turns do not wait for more commands, since a stopped clock would never end the wait.
 pub(crate) fn settings() -> Settings {
     Settings {
         group_wait: Duration::ZERO,
@@ -432,7 +431,7 @@ pub(crate) fn complete(delivery: &Delivery, result: Option<&'static str>) -> Com
     }))
 }
 
-/// The ids that a submission was answered with.
+/// Returns the ids in the reply to a submission.
 pub(crate) fn ids(reply: Result<Reply, CallError>) -> Vec<JobId> {
     match reply.expect("accepted") {
         Reply::Enqueued { jobs, .. } => jobs.into_iter().map(|job| job.id).collect(),
@@ -440,7 +439,7 @@ pub(crate) fn ids(reply: Result<Reply, CallError>) -> Vec<JobId> {
     }
 }
 
-/// What the future gives if it is asked once.
+/// Polls a future once; `None` if it is not ready.
 pub(crate) fn poll_once<F: Future>(future: F) -> Option<F::Output> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => Some(output),

@@ -1,4 +1,4 @@
-//! Waiting for elements of lists: served in turn within the push, durable before anybody hears, never lost.
+//! Waiting for elements of lists: served in order within the push, durable before visible, never lost.
 
 #![expect(clippy::unnecessary_wraps, reason = "answers are compared whole")]
 
@@ -51,7 +51,7 @@ fn values(texts: &[&'static str]) -> Called {
     Ok(KeyReply::Values(texts.iter().map(|text| b(text)).collect()))
 }
 
-/// Pops from the right of the first of `lists`, to the left of `to`.
+/// Builds a request that pops from the right of the first of `lists`, to the left of `to`.
 fn wait(lists: &[&'static str], to: Option<&'static str>) -> KeyWait {
     KeyWait {
         namespace: Namespace::default(),
@@ -80,7 +80,7 @@ async fn until_waiting(bench: &TestShard, count: u64) {
 
 type Waiting = tokio::task::JoinHandle<Popped>;
 
-/// Begins to wait, and is in line when this returns.
+/// Begins to wait; the request is registered when this returns.
 async fn begin(bench: &TestShard, wait: KeyWait, already: u64) -> Waiting {
     let handle = bench.handle.clone();
     let task = tokio::spawn(async move { handle.pop(wait, None).await.expect("the shard runs") });
@@ -109,14 +109,14 @@ async fn a_push_serves_those_who_waited_longest_and_nobody_sees_it_between() {
     let second = begin(&bench, wait(&["x", "q"], Some("p")), 1).await;
     let third = begin(&bench, wait(&["q"], None), 2).await;
     let pushed = run(&bench, vec![push("q", &["1", "2"]), all_of("q")]).await;
-    // The calls of one request see what they did; those who wait are served behind them.
+    // The calls of one request see their own effects; waiting clients are served after them.
     assert_eq!(pushed, [Ok(KeyReply::Number(2)), values(&["2", "1"])]);
     assert_eq!(first.await.expect("no panic"), popped("q", "1"));
     assert_eq!(second.await.expect("no panic"), popped("q", "2"));
     until_waiting(&bench, 1).await;
     let left = run(&bench, vec![all_of("q"), all_of("p")]).await;
     assert_eq!(left, [values(&[]), values(&["2", "1"])]);
-    // An element that was moved to where somebody waits goes on to them.
+    // An element that is moved to a list with a waiting client is passed on to that client.
     let chained = begin(&bench, wait(&["p2"], Some("q")), 1).await;
     let moved = KeyCall::Move {
         from: b("p"),
@@ -169,7 +169,7 @@ async fn an_element_that_nobody_received_is_next_again() {
     for to in [None, Some("p")] {
         bench.control.hold();
         let arrived = bench.control.arrived();
-        // It is on its way when the client disconnects.
+        // The element is on its way when the client disconnects.
         let mut pop = Box::pin(bench.handle.pop(wait(&["q"], to), None));
         assert!(poll_once(pop.as_mut()).is_none());
         bench.control.wait_arrived(arrived + 1);
@@ -182,7 +182,7 @@ async fn an_element_that_nobody_received_is_next_again() {
             }
         }
     }
-    // It has arrived when the client disconnects.
+    // The element has arrived when the client disconnects.
     bench.control.hold();
     let mut pop = Box::pin(bench.handle.pop(wait(&["q"], None), None));
     assert!(poll_once(pop.as_mut()).is_none());
@@ -190,7 +190,7 @@ async fn an_element_that_nobody_received_is_next_again() {
     assert_eq!(run(&bench, vec![all_of("q")]).await, [values(&["2"])]);
     drop(pop);
     assert_eq!(run(&bench, vec![all_of("q")]).await, [values(&["2", "1"])]);
-    // One that could be received but not passed on is put back by hand, once.
+    // An element that was received but could not be passed on is put back by hand, once.
     let asked = wait(&["q"], Some("p"));
     assert_eq!(
         bench.handle.pop(asked.clone(), None).await,
@@ -223,7 +223,7 @@ async fn patience_ends_and_other_kinds_are_refused() {
     run(&bench, vec![string]).await;
     let refused = Ok(Err(KeyError::WrongKind));
     assert_eq!(bench.handle.pop(wait(&["s"], None), None).await, refused);
-    // The list that it should go to is looked at when an element is there; that one stays.
+    // The target list is checked when an element is there; the element stays.
     let waiting = begin(&bench, wait(&["q"], Some("s")), 0).await;
     run(&bench, vec![push("q", &["1"])]).await;
     assert_eq!(waiting.await.expect("no panic"), Err(KeyError::WrongKind));
@@ -239,7 +239,7 @@ async fn those_who_wait_are_served_after_a_commit_that_failed() {
     bench.control.script(&[Fault::NotApplied]);
     let failed = bench.handle.call(calls(vec![push("q", &["1"])])).await;
     assert!(failed.is_err(), "{failed:?}");
-    // The client that the failed push served gets the error; the other one is still in line.
+    // The client that the failed push served gets the error; the other one is still waiting.
     assert!(waiting.await.is_err(), "the test's task expects an element");
     run(&bench, vec![push("q", &["2"])]).await;
     assert_eq!(other.await.expect("no panic"), popped("q", "2"));
@@ -274,7 +274,7 @@ async fn an_element_goes_back_also_on_a_full_device_and_never_gets_lost_between(
     while bench.handle.health() != Health::Ready {
         tokio::task::yield_now().await;
     }
-    // Where it came from is no list any more: it stays where it is.
+    // The source is no list any more, so the element stays where it is.
     assert!(bench.handle.pop(moved.clone(), None).await.is_ok());
     let string = KeyCall::Set {
         key: b("r"),

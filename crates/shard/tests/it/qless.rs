@@ -1,5 +1,5 @@
-//! Calls of qless through a running shard: messages go out before the answer and never before the commit, a full device
-//! refuses what brings new bytes, and what was answered is there after the power was cut.
+//! Calls of qless through a running shard: messages go out before the reply and never before the commit, a full
+//! device refuses calls that add bytes, and what was answered survives a power cut.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -34,7 +34,7 @@ async fn call(handle: &Handle, words: &str) -> QlessReply {
     answer.unwrap_or_else(|refused| panic!("{words} was refused: {refused:?}"))
 }
 
-/// Payloads of the messages that were told so far.
+/// Payloads of the messages received so far.
 type ReceivedMessages = Arc<Mutex<Vec<String>>>;
 
 fn listen(handle: &Handle) -> ReceivedMessages {
@@ -85,7 +85,7 @@ async fn messages_of_later_turns_come_later_also_of_calls_that_change_nothing() 
     };
     let first = spawn_call("put 1 w q a k {} 0");
     bench.control.wait_arrived(arrived + 1);
-    // It changes nothing, but must not overtake.
+    // The call changes nothing, but must not overtake.
     let second = spawn_call("config.unset 2 nothing");
     let at_the_door = |count| {
         let gauges = bench.handle.metrics().gauges;
@@ -207,7 +207,7 @@ fn freeze(path: &Path, into: &Path) -> PathBuf {
     copy
 }
 
-/// What everything that can be asked says.
+/// Returns the answers to all queries.
 async fn look(handle: &Handle) -> Vec<QlessReply> {
     let mut all = Vec::new();
     for words in [

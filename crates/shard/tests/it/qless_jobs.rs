@@ -1,4 +1,4 @@
-//! Jobs of qless through a running shard: found, with their payloads, where no job of ours is; cancelled like any
+//! Jobs of qless through a running shard: found, with their payloads, where no ordinary job is; cancelled like any
 //! other.
 
 use std::time::Duration;
@@ -51,7 +51,7 @@ async fn it_is_found_with_its_payload_by_reads_and_by_waits() {
 
 type WaitTimes = tokio::task::JoinHandle<Result<Option<StoredJob>, CallError>>;
 
-/// Somebody waits for the end of a job, so long that only an end can be the reason for an answer.
+/// Waits for the end of a job, so long that only an end can cause an answer.
 fn spawn_wait(bench: &TestShard, name: &'static str) -> WaitTimes {
     let handle = bench.handle.clone();
     tokio::spawn(async move {
@@ -60,7 +60,7 @@ fn spawn_wait(bench: &TestShard, name: &'static str) -> WaitTimes {
     })
 }
 
-/// Likewise, and is one of so many who do.
+/// Waits for the end of a job, and returns once `waiting` requests are registered.
 async fn await_end(bench: &TestShard, name: &'static str, waiting: u64) -> WaitTimes {
     let waits = spawn_wait(bench, name);
     wait_until_waiting(bench, waiting).await;
@@ -102,7 +102,7 @@ async fn a_client_that_waits_for_its_end_sees_success_and_failure() {
     let shown = bench.handle.job(&Namespace::default(), &id("a")).await;
     assert_eq!(shown, Ok(Some(job)), "as it is shown");
     wait_until_waiting(&bench, 2).await;
-    // To be tried again is no end.
+    // A retry is no end.
     call(&bench, "retry 4 b q w").await;
     call(&bench, "pop 5 q w 1").await;
     call(&bench, "fail 6 b w bad why").await;
@@ -110,7 +110,7 @@ async fn a_client_that_waits_for_its_end_sees_success_and_failure() {
         let job = ended(waits).await.expect("it is kept");
         assert_eq!(job.record.state, JobState::Failed);
     }
-    // What has ended is not waited for, and what was put back is.
+    // A finished job is returned at once; a job that was put back is waited for.
     let job = ended(spawn_wait(&bench, "b")).await.expect("it is kept");
     assert_eq!(job.record.state, JobState::Failed);
     call(&bench, "unfail 7 q bad 1").await;
@@ -132,7 +132,7 @@ async fn a_client_that_waits_for_a_job_that_goes_learns_that_there_is_none() {
     let b = await_end(&bench, "b", 2).await;
     call(&bench, "cancel 2 a").await;
     assert_eq!(ended(a).await, None);
-    // Of a database that is forgotten whole there are no events, and it is told all the same.
+    // Clearing a database sends no events, and the wait is answered all the same.
     let clear = Command::Qless(Box::new(QlessCall {
         namespace: Namespace::default(),
         request: QlessRequest::Clear,
@@ -148,7 +148,7 @@ async fn a_client_that_has_waited_long_enough_gets_it_as_it_is() {
     let bench = TestShard::start().await;
     call(&bench, "put 1 w q a k {} 0").await;
     let a = await_end(&bench, "a", 1).await;
-    // As long as anybody may wait.
+    // The longest possible wait has passed.
     bench.clock.advance(Duration::from_secs(3_600));
     let job = ended(a).await.expect("it is there");
     assert_eq!(job.record.state, JobState::Ready);
@@ -226,7 +226,7 @@ async fn lists_have_ours_by_number_and_then_the_others_page_by_page() {
         bench.handle.call(keys(set)).await.expect("in service");
         bench.handle.call(keys(push)).await.expect("in service");
     }
-    // One of ours hides an external job that has its id.
+    // An ordinary job hides an external job that has its id.
     for name in ["a", "z"] {
         bench
             .handle

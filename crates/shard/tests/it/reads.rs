@@ -1,4 +1,4 @@
-//! Reads of raw keys are answered at once, and only with what is durable (`rel D1`).
+//! Reads of raw keys are answered at once, and only with durable values (`rel D1`).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use proptest::prelude::*;
 
 type Value = Option<Bytes>;
 
-/// A core, and a store that works when it is told to.
+/// A core, and a store that works step by step.
 struct World {
     core: Core<GatedReader, u64>,
     executor: StoreExecutor<GatedStore>,
     store_tasks: VecDeque<StoreTask>,
     now: Now,
     next: u64,
-    /// The key that each open read looks at.
+    /// The key that each open read names.
     reads: BTreeMap<u64, u8>,
     answers: BTreeMap<u64, KeyReply>,
-    /// What each key has held, durably, at some time.
+    /// The values that each key has held durably.
     durable: BTreeMap<u8, BTreeSet<Value>>,
     /// Name of each key, by the key's number.
     names: BTreeMap<u64, u8>,
@@ -75,7 +75,7 @@ impl World {
     }
 
     fn set(&mut self, key: u8, expiry: Expiry) -> u64 {
-        // No two writes have the same value.
+        // Each write has a distinct value.
         let value = Bytes::from(self.next.to_string());
         self.call(KeyCall::Set {
             key: name(key),
@@ -130,7 +130,7 @@ impl World {
         );
     }
 
-    /// The store carries out one order.
+    /// Lets the store execute one task.
     fn store_works(&mut self) {
         let Some(task) = self.store_tasks.pop_front() else {
             return;

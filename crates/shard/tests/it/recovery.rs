@@ -1,4 +1,4 @@
-//! Writes that fail in a row: recovery waits between, a little longer each time, and loses nobody.
+//! Repeated failed writes: recovery waits in between, a little longer each time, and every request is answered.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use ganger_store::{MemoryStore, Store};
 use ganger_types::command::{NewJob, Start};
 use ganger_types::{Elapsed, Now, Timestamp};
 
-/// One core and its store, over which every commit can be made to fail.
+/// One core and its store; every commit can be made to fail.
 struct World {
     core: Core<GatedReader, u64>,
     executor: StoreExecutor<GatedStore>,
@@ -20,7 +20,7 @@ struct World {
     store_tasks: VecDeque<StoreTask>,
     answers: Vec<(u64, bool)>,
     now: Now,
-    /// When the rows were read back.
+    /// Times at which the engine was loaded.
     recoveries: Vec<Elapsed>,
 }
 
@@ -54,7 +54,7 @@ impl World {
         world
     }
 
-    /// Lets core and store work at this moment until neither has anything to do.
+    /// Lets core and store work at this moment until neither has work left.
     fn settle(&mut self, fault: Fault) {
         for _ in 0..1_000 {
             self.core.run(self.now);
@@ -92,7 +92,7 @@ impl World {
         self.now.wall = self.now.wall.after(time);
     }
 
-    /// Passes as much time as the core would sleep, again and again, for this long.
+    /// Advances time by what the core would sleep, repeatedly, for `time`.
     fn live_through(&mut self, time: Duration, fault: Fault) {
         let end = self.now.elapsed.after(time);
         loop {
@@ -130,7 +130,7 @@ impl World {
     }
 }
 
-/// A world with a job that becomes ready now: the engine writes so as soon as it is in service.
+/// Makes a core with a job that becomes ready now, so that the engine writes as soon as it is in service.
 fn with_a_job_that_is_due() -> World {
     let mut world = World::new();
     let later = NewJob {
@@ -190,7 +190,7 @@ fn who_comes_while_recovery_waits_is_served_after_it_and_the_next_failure_is_rec
     world.live_through(Duration::from_millis(20), Fault::None);
     world.answers.sort_unstable();
     assert_eq!(world.answers, [(2, true), (3, true)]);
-    // A write has succeeded since: the next one that fails is the first in a row.
+    // A write has succeeded since, so the next failed one is the first in a row.
     let before = world.recoveries.len();
     world.enqueue(4);
     world.settle(Fault::NotApplied);

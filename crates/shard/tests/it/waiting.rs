@@ -1,4 +1,4 @@
-//! Waiting requests: woken exactly, in turn, without loss (`rel T5`, `kickq R6, R7, R37, R38, R44`).
+//! Waiting requests: woken exactly, in order, without loss (`rel T5`, `kickq R6, R7, R37, R38, R44`).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -49,15 +49,15 @@ async fn one_job_wakes_one_of_a_thousand_waiting_workers() {
         .handle
         .call(enqueue((0..500).map(|_| new_job("a", "p")).collect()))
         .await);
-    let mut last_submitted = BTreeSet::new();
+    let mut delivered = BTreeSet::new();
     while let Some(deliveries) = workers.join_next().await {
         let deliveries = deliveries.expect("no panic").expect("granted");
         assert!(
-            last_submitted.insert(deliveries[0].grant.job.clone()),
+            delivered.insert(deliveries[0].grant.job.clone()),
             "one job, one worker"
         );
     }
-    assert_eq!(last_submitted.len(), 500);
+    assert_eq!(delivered.len(), 500);
     assert_eq!(number(&bench, "wakes_total"), 1_000);
     assert_eq!(number(&bench, "wakes_served_total"), 1_000);
     bench.handle.stop().await;
@@ -78,11 +78,11 @@ async fn idle_waiters_cause_no_work() {
     );
     for _ in 0..20 {
         bench.clock.advance(Duration::from_secs(1));
-        // A round through the shard: it has seen the time.
+        // After a round trip through the shard it has seen the time.
         bench.handle.metrics_now().await.expect("in service");
     }
     assert_eq!(number(&bench, "wakes_total"), before.1);
-    // Nothing but the census of this test itself has been asked.
+    // Only this test's own snapshot has been asked for.
     assert!(
         number(&bench, "commands_total") - before.0 <= 100,
         "nobody polls"
@@ -157,15 +157,15 @@ async fn a_cancelled_wait_never_swallows_a_job() {
                 delivered += 1;
                 deliveries.expect("granted")
             }
-            // The job is still ready, or will be when its grant has come back.
+            // The job is still ready, or will be once its grant has come back.
             Err(_) => bench
                 .handle
                 .lease(lease(&["a"], 2), WAIT)
                 .await
                 .expect("there"),
         };
-        let last_submitted: Vec<_> = deliveries.iter().map(|one| one.grant.job.clone()).collect();
-        assert_eq!(last_submitted, [id]);
+        let delivered: Vec<_> = deliveries.iter().map(|one| one.grant.job.clone()).collect();
+        assert_eq!(delivered, [id]);
         bench
             .handle
             .call(complete(&deliveries[0], None))
@@ -205,8 +205,8 @@ async fn a_grant_whose_waiter_left_before_the_commit_goes_back_to_its_place_unco
         .lease(lease(&["a"], 2), Duration::ZERO)
         .await
         .expect("there");
-    let last_submitted: Vec<_> = deliveries.iter().map(|one| one.grant.job.clone()).collect();
-    assert_eq!(last_submitted, all, "the first one is first again");
+    let delivered: Vec<_> = deliveries.iter().map(|one| one.grant.job.clone()).collect();
+    assert_eq!(delivered, all, "the first one is first again");
     assert_eq!(
         deliveries[0].grant.attempt, 2,
         "numbers are never used twice"
@@ -231,7 +231,7 @@ async fn a_repeat_of_a_request_keeps_the_grants_that_its_first_sender_lost() {
         async move { handle.lease(lease, WAIT).await }
     });
     bench.control.wait_arrived(arrived + 1);
-    // It is with the shard once it was polled, before the grants of the first one can come back.
+    // The request reaches the shard once it is polled, before the grants of the first one can come back.
     let mut again = Box::pin(bench.handle.lease(named, WAIT));
     assert!(poll_once(&mut again).is_none());
     first.abort();
@@ -239,7 +239,7 @@ async fn a_repeat_of_a_request_keeps_the_grants_that_its_first_sender_lost() {
     bench.control.release();
     let deliveries = again.await.expect("the same grants");
     assert_eq!(deliveries[0].grant.attempt, 1);
-    // The first one's parcel may still be on its way back: it must not end the repeat's lease.
+    // The first one's undelivered jobs may still be on their way back; they must not end the repeat's lease.
     bench.handle.metrics_now().await.expect("in service");
     bench
         .handle
