@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use crate::quota::{CHANGES_PER_MINUTE, LeftOut, Quota, REFUSALS_PER_MINUTE};
+use crate::quota::{CHANGES_PER_MINUTE, OmittedLines, Quota, REFUSALS_PER_MINUTE};
 
 /// How what is told of ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,8 +165,8 @@ impl Audit {
         self.write_left_out(Timestamp::now(), &left_out);
     }
 
-    fn write_left_out(&self, at: Timestamp, left_out: &[LeftOut]) {
-        for LeftOut {
+    fn write_left_out(&self, at: Timestamp, left_out: &[OmittedLines]) {
+        for OmittedLines {
             who,
             address,
             count,

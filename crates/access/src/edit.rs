@@ -18,7 +18,11 @@ const MODE: u32 = 0o600;
 pub fn add(path: &Path, entry: &Entry) -> Result<(), AccessError> {
     edit(path, |text| {
         let file = read(path, text)?;
-        if file.entries.iter().any(|known| known.is_twin(entry)) {
+        if file
+            .entries
+            .iter()
+            .any(|known| known.is_same_credential(entry))
+        {
             return Err(AccessError::NameTaken {
                 path: path.to_owned(),
                 name: entry.name.clone(),

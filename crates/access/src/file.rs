@@ -76,12 +76,12 @@ impl AccessFile {
     /// Reads the text of a file; a refusal comes with its line.
     pub(crate) fn read(text: &str) -> Result<Self, (usize, String)> {
         let mut entries: Vec<Entry> = Vec::new();
-        for (place, line) in text.lines().enumerate() {
-            let entry = Entry::read(line).map_err(|reason| (place + 1, reason))?;
+        for (scope, line) in text.lines().enumerate() {
+            let entry = Entry::read(line).map_err(|reason| (scope + 1, reason))?;
             let Some(entry) = entry else { continue };
-            if entries.iter().any(|known| known.is_twin(&entry)) {
+            if entries.iter().any(|known| known.is_same_credential(&entry)) {
                 let kind = entry.kind_word();
-                return Err((place + 1, format!("a second {kind} {:?}", entry.name)));
+                return Err((scope + 1, format!("a second {kind} {:?}", entry.name)));
             }
             entries.push(entry);
         }
@@ -122,8 +122,12 @@ impl AccessFile {
 
     /// What has changed against an earlier file, as words: `added token "a"`.
     pub fn changes_since(&self, earlier: &Self) -> Vec<String> {
-        let twin =
-            |file: &Self, entry: &Entry| file.entries.iter().find(|it| it.is_twin(entry)).cloned();
+        let twin = |file: &Self, entry: &Entry| {
+            file.entries
+                .iter()
+                .find(|it| it.is_same_credential(entry))
+                .cloned()
+        };
         let mut changes = Vec::new();
         for entry in &self.entries {
             let word = match twin(earlier, entry) {
@@ -211,7 +215,7 @@ impl Entry {
     }
 
     /// Whether both are about the same token or certificate.
-    pub(crate) fn is_twin(&self, other: &Self) -> bool {
+    pub(crate) fn is_same_credential(&self, other: &Self) -> bool {
         self.name == other.name && self.kind_word() == other.kind_word()
     }
 

@@ -143,8 +143,8 @@ impl Grants {
 
 impl fmt::Display for Grants {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, grant) in self.0.iter().enumerate() {
-            if place > 0 {
+        for (scope, grant) in self.0.iter().enumerate() {
+            if scope > 0 {
                 f.write_str(",")?;
             }
             write!(f, "{grant}")?;

@@ -53,14 +53,14 @@ pub enum Identity {
 
 /// Why an operation is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{who} may not {operation}{place}: {needed}")]
+#[error("{who} may not {operation}{scope}: {needed}")]
 pub struct Denied {
     /// Name of the caller.
     pub who: String,
     /// The operation that was refused.
     pub operation: String,
     /// Where, as words; empty if it is about no namespace.
-    pub place: String,
+    pub scope: String,
     /// Which role would do.
     pub needed: String,
 }
@@ -128,9 +128,9 @@ impl Identity {
             Self::Principal(who) => who,
         };
         match (right.scope, namespace) {
-            (Scope::Open | Scope::Known, _) => true,
+            (Scope::Open | Scope::Authenticated, _) => true,
             (Scope::Peer, _) => who.grants.are_total(),
-            (Scope::Some, _) => who.grants.allow_somewhere(right.verb),
+            (Scope::AnyNamespace, _) => who.grants.allow_somewhere(right.verb),
             (Scope::Namespace, Some(namespace)) => who.grants.allow(right.verb, namespace),
             (Scope::Server, _) | (Scope::Namespace, None) => {
                 who.grants.allow_everywhere(right.verb)
@@ -139,7 +139,7 @@ impl Identity {
     }
 
     /// Whether a namespace may be shown in a list of them: anything is allowed there.
-    pub fn sees(&self, namespace: &[u8]) -> bool {
+    pub fn may_list(&self, namespace: &[u8]) -> bool {
         match self {
             Self::Peer(_) => true,
             Self::Principal(who) => who.grants.touch(namespace),
@@ -157,11 +157,11 @@ impl Identity {
     }
 
     fn denied(&self, operation: Operation, namespace: Option<&[u8]>) -> Denied {
-        let place = namespace.map(|name| format!(" in namespace \"{}\"", name.escape_ascii()));
+        let scope = namespace.map(|name| format!(" in namespace \"{}\"", name.escape_ascii()));
         Denied {
             who: self.to_string(),
             operation: operation.name.to_owned(),
-            place: place.unwrap_or_default(),
+            scope: scope.unwrap_or_default(),
             needed: needed(operation.right),
         }
     }
@@ -175,10 +175,10 @@ fn needed(right: Right) -> String {
         .collect();
     let roles = roles.join(" or ");
     match right.scope {
-        Scope::Open | Scope::Known => "show a token or a certificate".to_owned(),
+        Scope::Open | Scope::Authenticated => "show a token or a certificate".to_owned(),
         Scope::Peer => "only other shards may, by their certificates".to_owned(),
         Scope::Server => format!("it takes the role {roles} in all namespaces"),
-        Scope::Some => format!("it takes the role {roles}"),
+        Scope::AnyNamespace => format!("it takes the role {roles}"),
         Scope::Namespace if right.verb == Verb::Greet => "show a token or a certificate".to_owned(),
         Scope::Namespace => format!("it takes the role {roles} there"),
     }
@@ -190,8 +190,8 @@ impl fmt::Display for Identity {
         match self {
             Self::Peer(shards) => {
                 f.write_str(if shards.len() == 1 { "shard" } else { "shards" })?;
-                for (place, shard) in shards.iter().enumerate() {
-                    let before = if place == 0 { "" } else { "," };
+                for (scope, shard) in shards.iter().enumerate() {
+                    let before = if scope == 0 { "" } else { "," };
                     write!(f, "{before} \"{}\"", shard.escape_debug())?;
                 }
                 Ok(())
@@ -228,7 +228,7 @@ mod tests {
             "token \"r\" may not enqueueJob in namespace \"b\": it takes the role admin or operator or producer there"
         );
         let unknown = Identity::Anonymous
-            .may(Operation::new("version", Right::KNOWN), None)
+            .may(Operation::new("version", Right::AUTHENTICATED), None)
             .expect_err("unknown");
         assert!(unknown.to_string().contains("show a token"), "{unknown}");
     }
@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn an_unknown_one_may_only_ask_for_what_is_open_to_anyone() {
         use Scope as S;
-        for scope in [S::Open, S::Known, S::Namespace, S::Some, S::Server, S::Peer] {
+        for scope in [S::Open, S::Authenticated, S::Namespace, S::AnyNamespace, S::Server, S::Peer] {
             let operation = Operation::new("x", Right::new(Verb::Greet, scope));
             for namespace in [None, Some(&b"default"[..])] {
                 let allowed = Identity::Anonymous.may(operation, namespace).is_ok();

@@ -9,11 +9,11 @@ pub enum Scope {
     /// Nowhere: anyone may ask, without showing anything.
     Open,
     /// Nowhere, but the caller must have shown valid credentials.
-    Known,
+    Authenticated,
     /// In the namespace that the request names.
     Namespace,
     /// In at least one namespace; the answer is about those only.
-    Some,
+    AnyNamespace,
     /// In all namespaces: the operation shows or changes what belongs to no single one.
     Server,
     /// Other shards, and callers with every right.
@@ -33,7 +33,7 @@ impl Right {
     /// Anyone may ask, without showing anything.
     pub const OPEN: Self = Self::new(Verb::Greet, Scope::Open);
     /// Anyone with valid credentials may ask.
-    pub const KNOWN: Self = Self::new(Verb::Greet, Scope::Known);
+    pub const AUTHENTICATED: Self = Self::new(Verb::Greet, Scope::Authenticated);
     /// Reading in the namespace that the request names.
     pub const OBSERVE: Self = Self::new(Verb::Observe, Scope::Namespace);
     /// Enqueuing in the namespace that the request names.
@@ -63,7 +63,7 @@ impl Right {
     /// The same verb, held in at least one namespace.
     #[must_use]
     pub const fn somewhere(self) -> Self {
-        Self::new(self.verb, Scope::Some)
+        Self::new(self.verb, Scope::AnyNamespace)
     }
 }
 

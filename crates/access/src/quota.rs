@@ -25,7 +25,7 @@ struct Party {
 
 /// The lines of one party in this minute.
 #[derive(Clone, Debug, Default)]
-struct Lines {
+struct LineCount {
     refusals: u32,
     changes: u32,
     left_out: u64,
@@ -35,12 +35,12 @@ struct Lines {
 #[derive(Debug, Default)]
 pub(crate) struct Quota {
     minute: i64,
-    parties: HashMap<Party, Lines>,
+    parties: HashMap<Party, LineCount>,
 }
 
 /// Lines that were not written.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct LeftOut {
+pub(crate) struct OmittedLines {
     pub(crate) who: String,
     pub(crate) address: Option<IpAddr>,
     pub(crate) count: u64,
@@ -64,7 +64,7 @@ impl Quota {
     }
 
     /// What was left out until the minute that has ended, once.
-    pub(crate) fn settle(&mut self, now: Timestamp) -> Vec<LeftOut> {
+    pub(crate) fn settle(&mut self, now: Timestamp) -> Vec<OmittedLines> {
         let minute = now.as_second() / 60;
         if minute == self.minute {
             return Vec::new();
@@ -74,11 +74,11 @@ impl Quota {
     }
 
     /// What was left out by now, once.
-    pub(crate) fn settle_all(&mut self) -> Vec<LeftOut> {
+    pub(crate) fn settle_all(&mut self) -> Vec<OmittedLines> {
         let ended = std::mem::take(&mut self.parties).into_iter();
         let left_out = ended.filter(|(_, lines)| lines.left_out > 0);
         left_out
-            .map(|(party, lines)| LeftOut {
+            .map(|(party, lines)| OmittedLines {
                 who: party.who,
                 address: party.address,
                 count: lines.left_out,
@@ -119,7 +119,7 @@ mod tests {
         assert!(quota.count(&denied("b")), "another has its own");
         assert!(quota.count(&Record::new("a", "cancelJob", Outcome::Done)));
         assert_eq!(quota.settle(at(659)), [], "the minute goes on");
-        let left_out = LeftOut {
+        let left_out = OmittedLines {
             who: "a".to_owned(),
             address: None,
             count: 40,

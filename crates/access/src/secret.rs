@@ -37,9 +37,9 @@ impl Hash {
             return Err(wanted());
         }
         let mut bytes = [0; 32];
-        for (place, byte) in bytes.iter_mut().enumerate() {
+        for (scope, byte) in bytes.iter_mut().enumerate() {
             *byte =
-                u8::from_str_radix(&digits[2 * place..2 * place + 2], 16).map_err(|_| wanted())?;
+                u8::from_str_radix(&digits[2 * scope..2 * scope + 2], 16).map_err(|_| wanted())?;
         }
         Ok(Self(bytes))
     }

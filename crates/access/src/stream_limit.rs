@@ -10,7 +10,7 @@ const SHARE_DIVISOR: usize = 4;
 
 /// The places. Clones share them.
 #[derive(Clone, Debug)]
-pub struct Places(Arc<Inner>);
+pub struct StreamLimit(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -26,14 +26,14 @@ struct Taken {
 
 /// One place; free again when it is dropped.
 #[derive(Debug)]
-pub struct Place {
-    places: Places,
+pub struct StreamPermit {
+    places: StreamLimit,
     owner: Owner,
 }
 
 /// The refusal of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoPlace {
+pub enum StreamLimitReached {
     /// The identity has its share.
     #[error(
         "this identity has {share} streams open, which is its share of `limits.streams`: close some, or try again"
@@ -52,7 +52,7 @@ pub enum NoPlace {
     },
 }
 
-impl Places {
+impl StreamLimit {
     /// So many places. One identity gets a quarter of them, at least one.
     pub fn new(total: usize) -> Self {
         Self(Arc::new(Inner {
@@ -65,21 +65,21 @@ impl Places {
     ///
     /// # Errors
     /// If none is left, or none of the owner's share.
-    pub fn take(&self, owner: Owner) -> Result<Place, NoPlace> {
+    pub fn take(&self, owner: Owner) -> Result<StreamPermit, StreamLimitReached> {
         let total = self.0.total;
         let share = (total / SHARE_DIVISOR).max(1);
         let mut taken = self.taken();
         if taken.all >= total {
-            return Err(NoPlace::All { total });
+            return Err(StreamLimitReached::All { total });
         }
         let own = taken.by_owner.get(&owner).copied().unwrap_or_default();
         if own >= share && owner != Owner::Server {
-            return Err(NoPlace::Share { share });
+            return Err(StreamLimitReached::Share { share });
         }
         taken.all += 1;
         taken.by_owner.insert(owner.clone(), own + 1);
         drop(taken);
-        Ok(Place {
+        Ok(StreamPermit {
             places: self.clone(),
             owner,
         })
@@ -90,7 +90,7 @@ impl Places {
     }
 }
 
-impl Drop for Place {
+impl Drop for StreamPermit {
     fn drop(&mut self) {
         let mut taken = self.places.taken();
         taken.all = taken.all.saturating_sub(1);
@@ -111,17 +111,17 @@ mod tests {
     #[test]
     fn one_identity_gets_a_quarter_and_places_are_free_again() {
         let named = |name: &str| Owner::Named(Proof::Token, name.to_owned());
-        let places = Places::new(8);
+        let places = StreamLimit::new(8);
         let own: Vec<_> = (0..2).map(|_| places.take(named("a"))).collect();
         assert!(own.iter().all(Result::is_ok));
         let refused = places.take(named("a")).expect_err("its share is two");
-        assert_eq!(refused, NoPlace::Share { share: 2 });
+        assert_eq!(refused, StreamLimitReached::Share { share: 2 });
         let others: Vec<_> = (0..6)
             .map(|number| places.take(named(&number.to_string())))
             .collect();
         assert!(others.iter().all(Result::is_ok));
         let refused = places.take(named("b")).expect_err("all are taken");
-        assert_eq!(refused, NoPlace::All { total: 8 });
+        assert_eq!(refused, StreamLimitReached::All { total: 8 });
         drop((own, others));
         assert!(places.take(named("a")).is_ok());
         assert!(places.taken().by_owner.is_empty());

@@ -16,7 +16,7 @@ mod work;
 use std::sync::Arc;
 use std::time::Instant;
 
-use ganger_access::{Audit, Identity, Places};
+use ganger_access::{Audit, Identity, StreamLimit};
 use ganger_proto::v1;
 use ganger_router::Router;
 use ganger_shard::{Handle, Health};
@@ -49,7 +49,7 @@ pub struct Options {
     /// All shards of this process, which must be ready before it serves; only this one, if empty.
     pub shards: Vec<Handle>,
     /// Streams of events and logs open at once, together with those of other dialects.
-    pub streams: Places,
+    pub streams: StreamLimit,
     /// Becomes true when the server is about to stop: workers are told, and get nothing new.
     pub draining: watch::Receiver<bool>,
     /// Cancelled when the server stops: streams and waiting requests end.
@@ -69,7 +69,7 @@ impl Default for Options {
             audit: Audit::to_log(),
             router: None,
             shards: Vec::new(),
-            streams: Places::new(1_000),
+            streams: StreamLimit::new(1_000),
             draining: watch::channel(false).1,
             stopping: CancellationToken::new(),
             workers: TaskTracker::new(),

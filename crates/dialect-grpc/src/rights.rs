@@ -10,7 +10,7 @@ const STANDARD: [Operation; 3] = [
     Operation::new("grpc.health.v1.Health/Watch", Right::OPEN),
     Operation::new(
         "grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
-        Right::KNOWN,
+        Right::AUTHENTICATED,
     ),
 ];
 
@@ -42,8 +42,8 @@ fn operation(row: &MethodRight) -> Operation {
     let scope = match row.scope {
         SchemaScope::Namespace => Scope::Namespace,
         SchemaScope::Open => Scope::Open,
-        SchemaScope::Known => Scope::Known,
-        SchemaScope::Some => Scope::Some,
+        SchemaScope::Known => Scope::Authenticated,
+        SchemaScope::Some => Scope::AnyNamespace,
         SchemaScope::Server => Scope::Server,
         SchemaScope::Peers => Scope::Peer,
     };

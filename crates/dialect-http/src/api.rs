@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use ganger_access::{Audit, Identity, Places};
+use ganger_access::{Audit, Identity, StreamLimit};
 use ganger_document::Shards;
 use ganger_document::names::JobReference;
 use ganger_router::{RouteError, Router};
@@ -26,7 +26,7 @@ pub struct Settings {
     /// Bytes of one line of a batch.
     pub line_bytes_max: usize,
     /// Event streams, log followers and batches open at once, together with those of other dialects.
-    pub streams: Places,
+    pub streams: StreamLimit,
     /// Cancelled when the server stops: long polls and streams end politely then.
     pub stopping: CancellationToken,
     /// Whether the server is open to others without any check; told by `/healthz`.
@@ -50,7 +50,7 @@ impl Default for Settings {
             body_bytes_max: 32 << 20,
             graph_bytes_max: 256 << 20,
             line_bytes_max: 8 << 20,
-            streams: Places::new(1_000),
+            streams: StreamLimit::new(1_000),
             stopping: CancellationToken::new(),
             is_insecure: false,
             stranger: Identity::Anonymous,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
-use ganger_access::Place;
+use ganger_access::StreamPermit;
 use tokio::sync::mpsc::{self, Sender};
 use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::ReceiverStream;
@@ -21,7 +21,7 @@ const READER_SILENT_MAX: Duration = Duration::from_secs(60);
 /// The writing end of an answer.
 pub(crate) struct Pieces {
     sender: Sender<Bytes>,
-    _place: Place,
+    _permit: StreamPermit,
 }
 
 /// The reader is gone, or was too slow for too long.
@@ -39,7 +39,7 @@ pub(crate) fn open(ask: &RequestContext) -> Result<(Pieces, Body), Problem> {
     Ok((
         Pieces {
             sender,
-            _place: place,
+            _permit: place,
         },
         body,
     ))

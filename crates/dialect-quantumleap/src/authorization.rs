@@ -55,7 +55,7 @@ impl Operation {
             Self::Count => Asked::new("quantumleap.count", Right::OBSERVE),
             Self::Delete => Asked::new("quantumleap.delete", Right::OPERATE),
             Self::Health => Asked::new("quantumleap.health", Right::OPEN),
-            Self::Version => Asked::new("quantumleap.version", Right::KNOWN),
+            Self::Version => Asked::new("quantumleap.version", Right::AUTHENTICATED),
         }
     }
 

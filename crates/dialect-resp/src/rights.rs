@@ -4,7 +4,7 @@ use ganger_access::{Identity, Operation, Right as Needed};
 use ganger_types::Namespace;
 
 // A command takes one of several: programs that clean up after workers are workers themselves.
-const CONNECT: Operation = Operation::new("resp.connect", Needed::KNOWN);
+const CONNECT: Operation = Operation::new("resp.connect", Needed::AUTHENTICATED);
 const LIST_CONNECTIONS: Operation =
     Operation::new("resp.listConnections", Needed::OBSERVE.on_server());
 const END_CONNECTION: Operation = Operation::new("resp.endConnection", Needed::OPERATE.on_server());

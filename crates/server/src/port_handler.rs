@@ -233,7 +233,7 @@ impl PortHandler {
         hold.shrink(ahead);
         let kept = ResponseHolds {
             hold: Some(hold),
-            _place: place,
+            _permit: place,
         };
         let readers = is_multiplexed.then_some(&self.readers);
         let mut response = Some(response);
@@ -263,7 +263,7 @@ impl PortHandler {
         let has_place = place.is_some();
         let kept = ResponseHolds {
             hold: None,
-            _place: place,
+            _permit: place,
         };
         let mut parts = Some((response, kept));
         std::future::poll_fn(|cx| {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use ganger_access::{Budget, Identity, Places};
+use ganger_access::{Budget, Identity, StreamLimit};
 use ganger_dialect_http::{HostCheck, Settings};
 use ganger_router::Router;
 use ganger_shard::{Handle, Health, StopCause};
@@ -64,7 +64,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let (draining, drained) = watch::channel(false);
     let common = Common {
         budget: Budget::new(config.limits.bytes_in_flight),
-        streams: Places::new(config.limits.streams),
+        streams: StreamLimit::new(config.limits.streams),
         readers: Readers::new(config.limits.write_timeout),
         scheduler: Scheduler::new(tokio::runtime::Handle::current().metrics().num_workers()),
         config,
@@ -124,7 +124,7 @@ pub(crate) struct Common {
     /// The memory of all requests in progress.
     pub(crate) budget: Budget,
     /// Places for open streams.
-    streams: Places,
+    streams: StreamLimit,
     /// Answers that are being read.
     readers: Readers,
     /// Which connections go first.

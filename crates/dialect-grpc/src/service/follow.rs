@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use ganger_access::Place;
+use ganger_access::StreamPermit;
 use ganger_proto::v1;
 use ganger_shard::StoredJob;
 use ganger_shard::Subscription;
@@ -99,7 +99,7 @@ impl ServiceContext {
     ) -> Result<Streamed<v1::EventBatch>, Problem> {
         let wanted = Wanted::new(self.handle.id(), request)?;
         let subscription = self.handle.events(request.after.map(Position))?;
-        let place = self.stream_place()?;
+        let place = self.stream_permit()?;
         let (out, receiver) = mpsc::channel(MESSAGES_MAX);
         tokio::spawn(async move {
             // When it ends, the reader has gone.
@@ -110,7 +110,7 @@ impl ServiceContext {
     }
 
     /// A place among the open streams.
-    pub(crate) fn stream_place(&self) -> Result<Place, Problem> {
+    pub(crate) fn stream_permit(&self) -> Result<StreamPermit, Problem> {
         let place = self.options.streams.take(authorization::owner());
         place.map_err(|full| Problem::new("overloaded", full.to_string()))
     }
@@ -128,14 +128,18 @@ impl ServiceContext {
         Ok(encode::log_page(chunks, place, end))
     }
 
-    pub(crate) fn log_stream(self, asked: LogAsked, place: Place) -> Streamed<v1::LogReply> {
+    pub(crate) fn log_stream(
+        self,
+        asked: LogAsked,
+        permit: StreamPermit,
+    ) -> Streamed<v1::LogReply> {
         let (out, receiver) = mpsc::channel(MESSAGES_MAX);
         let stream = self.until_stopping(ReceiverStream::new(receiver));
         tokio::spawn(async move {
             if let Err(Some(problem)) = self.tell_log(asked, &out).await {
                 send(&out, Err(problem.into())).await.ok();
             }
-            drop(place);
+            drop(permit);
         });
         stream
     }

@@ -301,7 +301,7 @@ impl Jobs for ServiceContext {
     ) -> Result<Response<Self::FollowLogStream>, Status> {
         let asked = log_asked(self.handle.id(), request.get_ref())?;
         self.find(&asked.namespace, &asked.id).await?;
-        let place = self.stream_place()?;
+        let place = self.stream_permit()?;
         Ok(Response::new(self.clone().log_stream(asked, place)))
     }
 

@@ -142,7 +142,7 @@ impl Queues for ServiceContext {
         let records = reply_as!(reply, Reply::Namespaces(records) => records)?;
         let namespaces = records
             .iter()
-            .filter(|record| caller.sees(record.namespace.as_bytes()))
+            .filter(|record| caller.may_list(record.namespace.as_bytes()))
             .map(encode::namespace)
             .collect();
         Ok(Response::new(v1::NamespacesReply { namespaces }))

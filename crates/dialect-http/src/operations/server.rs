@@ -42,7 +42,7 @@ pub(super) fn about_the_server() -> Vec<Operation> {
             M::GET,
             "/version",
             "version",
-            Right::KNOWN,
+            Right::AUTHENTICATED,
             "What the server is.",
             health::version,
         )
@@ -60,7 +60,7 @@ pub(super) fn about_the_server() -> Vec<Operation> {
             M::GET,
             "/openapi.json",
             "openapi",
-            Right::KNOWN,
+            Right::AUTHENTICATED,
             "This document.",
             health::describe,
         )

@@ -26,7 +26,7 @@ pub(crate) async fn list(
         Reply::Namespaces(records) => {
             let namespaces = records
                 .into_iter()
-                .filter(|record| identity.sees(record.namespace.as_bytes()))
+                .filter(|record| identity.may_list(record.namespace.as_bytes()))
                 .map(namespace)
                 .collect();
             Ok(json::ok(&NamespacesDoc { namespaces }))

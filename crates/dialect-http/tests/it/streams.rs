@@ -238,7 +238,7 @@ async fn streams_and_long_polls_end_politely_when_the_server_stops() {
 #[tokio::test]
 async fn streams_beyond_the_limit_are_turned_away() {
     let face = face_with(Settings {
-        streams: ganger_access::Places::new(1),
+        streams: ganger_access::StreamLimit::new(1),
         ..Settings::default()
     });
     let first = follow(&face, "/api/v1/events", None).await;

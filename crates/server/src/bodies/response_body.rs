@@ -29,7 +29,7 @@ pub(crate) struct ResponseHolds {
     /// The request's share of the budget.
     pub(crate) hold: Option<Arc<Hold>>,
     /// The place of somebody unidentified on the connection.
-    pub(crate) _place: Option<OwnedSemaphorePermit>,
+    pub(crate) _permit: Option<OwnedSemaphorePermit>,
 }
 
 /// Counts an answer. One that is not whole yet ends with the right of who reads it. `must_go_out` answers are counted

@@ -30,8 +30,8 @@ fn is_allowed(operation: Operation, role: Role, namespace: &str) -> bool {
         .split(' ')
         .any(|held| held == role.as_str());
     match right.scope {
-        Scope::Open | Scope::Known => true,
-        Scope::Some => holds,
+        Scope::Open | Scope::Authenticated => true,
+        Scope::AnyNamespace => holds,
         Scope::Namespace => holds && namespace == "mine",
         Scope::Server | Scope::Peer => false,
     }
