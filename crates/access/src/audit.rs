@@ -1,6 +1,6 @@
 //! The audit log: who did what, when, from where, and how it ended (`rel S15`).
 //!
-//! One party writes at most so many lines a minute; one more line tells how many were left out.
+//! Each party writes at most a fixed number of lines a minute; one more line says how many were omitted.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -14,14 +14,14 @@ use serde_json::{Map, Value};
 
 use crate::quota::{CHANGES_PER_MINUTE, OmittedLines, Quota, REFUSALS_PER_MINUTE};
 
-/// How what is told of ended.
+/// The outcome of an audited operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The operation was carried out.
     Done,
-    /// It was allowed, and then refused for another reason.
+    /// The operation was allowed, and then refused for another reason.
     Refused,
-    /// It was not allowed.
+    /// The caller was not allowed to do it.
     Denied,
 }
 
@@ -38,24 +38,24 @@ impl Outcome {
 /// One line of the audit log. Never holds a secret: callers name things, not contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Who, as [`crate::Identity`] shows itself.
+    /// The caller, as [`crate::Identity`] formats itself.
     pub who: String,
-    /// What: an operation's name, `login`, `configuration`, `token`.
+    /// Name of the operation, or `login`, `configuration`, `token`.
     pub what: String,
-    /// Upon what: a path, a job, a file.
+    /// The object of the operation: a path, a job, a file; `None` if there is none.
     pub on: Option<String>,
     /// The namespace of the operation; `None` if there is none.
     pub namespace: Option<String>,
-    /// From where; absent for what the server does by itself.
+    /// Address of the caller; `None` for what the server does by itself.
     pub from: Option<SocketAddr>,
     /// The outcome of the operation.
     pub outcome: Outcome,
-    /// The code of a refusal, or words.
+    /// Code of a refusal, or further text; `None` if there is none.
     pub detail: Option<String>,
 }
 
 impl Record {
-    /// A record without the parts that may be absent.
+    /// Creates a record without the optional parts.
     pub fn new(who: impl Into<String>, what: impl Into<String>, outcome: Outcome) -> Self {
         Self {
             who: who.into(),
@@ -87,7 +87,7 @@ impl Record {
     }
 }
 
-/// Where records go. Cheap to clone.
+/// The destination of audit records. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Audit {
     file: Option<Arc<Target>>,
@@ -101,12 +101,12 @@ struct Target {
 }
 
 impl Audit {
-    /// Into the ordinary log, under the target `ganger::audit`.
+    /// Writes records to the ordinary log, under the target `ganger::audit`.
     pub fn to_log() -> Self {
         Self::default()
     }
 
-    /// Into a file of its own, a JSON object a line; made for its owner alone if it is not there.
+    /// Writes records to a separate file, one JSON object a line. A missing file is created for its owner only.
     ///
     /// # Errors
     /// If it cannot be opened for appending.
@@ -122,7 +122,7 @@ impl Audit {
     /// Opens the file again after a log rotation has moved the old one away.
     ///
     /// # Errors
-    /// If it cannot be opened; the old one goes on.
+    /// If it cannot be opened; the old file stays in use.
     pub fn reopen(&self) -> io::Result<()> {
         let Some(target) = &self.file else {
             return Ok(());
@@ -132,8 +132,8 @@ impl Audit {
         Ok(())
     }
 
-    /// Writes a record, unless its party has caused too many lines in this minute: then it is counted. One that cannot
-    /// be written to its file goes into the ordinary log, and says why.
+    /// Writes a record, unless its party has caused too many lines in this minute: then it is only counted. A record
+    /// that cannot be written to its file goes to the ordinary log with the reason.
     pub fn write(&self, record: &Record) {
         let now = Timestamp::now();
         let (left_out, is_written) = {
@@ -146,7 +146,7 @@ impl Audit {
         }
     }
 
-    /// Writes how many lines were left out in the minute that has ended. To be called now and then.
+    /// Writes how many lines were omitted in the minute that has ended. Call it from time to time.
     pub fn settle(&self) {
         let now = Timestamp::now();
         let left_out = {
@@ -156,7 +156,7 @@ impl Audit {
         self.write_left_out(now, &left_out);
     }
 
-    /// The same for the minute that goes on: to be called at the end.
+    /// Writes how many lines were omitted in the current minute. Call it at the end.
     pub fn finish(&self) {
         let left_out = {
             let mut quota = self.quota.lock().unwrap_or_else(PoisonError::into_inner);
@@ -229,7 +229,7 @@ mod tests {
             .lines()
             .map(|line| serde_json::from_str(line).expect("JSON"))
             .collect();
-        // A minute may have ended meanwhile.
+        // A new minute may have begun meanwhile.
         assert!(lines.len() <= 3 * 61, "{}", lines.len());
         let counted = lines.iter().filter_map(|line| line["count"].as_u64());
         let written = lines.iter().filter(|line| line["what"] == "getJob").count();

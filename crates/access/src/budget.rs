@@ -1,12 +1,12 @@
-//! The memory that requests in progress may hold together, on all ports, and the share of it that one identity gets.
+//! Bounds the memory that all requests in progress hold together, on all ports, and the share of one identity.
 //!
-//! A server has one [`Budget`]. Each request (on the Redis port: each connection) opens a [`Hold`], grows it *before* it
-//! keeps bytes, and shrinks it when they are gone; a hold that is dropped gives everything back. Nothing waits here: a
-//! hold that cannot grow is refused at once, and the refusal says what the client can do.
+//! A server has one [`Budget`]. Each request (on the Redis port: each connection) opens a [`Hold`], grows it *before*
+//! it keeps bytes, and shrinks it when they are gone; dropping a hold returns everything. Nothing waits here: a hold
+//! that cannot grow is refused at once, and the error says what the client can do.
 //!
-//! A third of the budget is a reserve for the first [`SMALL_BYTES`] of every hold, so that large bodies never keep small
-//! requests out. In both parts an identity gets at most as much as it leaves free, so at most half of what the others
-//! have left; of the part for large bodies, moreover, never more than a quarter.
+//! A third of the budget is a reserve for the first [`SMALL_BYTES`] of every hold, so that large bodies never keep
+//! small requests out. In both parts an identity gets at most as much as it leaves free, so at most half of what the
+//! others have left; of the part for large bodies it also gets at most a quarter.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -16,13 +16,13 @@ use crate::identity::{Identity, Proof};
 
 /// Bytes of each hold that come from the reserve.
 pub const SMALL_BYTES: usize = 64 << 10;
-/// The reserve's part of the budget.
+/// The reserve is the budget divided by this.
 const RESERVE_DIVISOR: usize = 3;
-/// The part of the rest that one identity gets.
+/// One identity's share is the rest of the budget divided by this.
 const SHARE_DIVISOR: usize = 4;
 
-/// The address that stands for one client: an address of version 4, or a network of 64 bits of version 6, because one
-/// client has all addresses of such a network.
+/// Returns the address that identifies one client: an IPv4 address, or an IPv6 network of 64 bits, because one client
+/// has all addresses of such a network.
 pub fn address_group(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
@@ -33,21 +33,21 @@ pub fn address_group(address: IpAddr) -> IpAddr {
     }
 }
 
-/// The party whose share is used: an identity, or an address where nobody is identified.
+/// The party whose share is used: an identity, or an address if the caller is not identified.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Owner {
-    /// Another server, whose requests were counted there. Without a share; bounded by the whole budget.
+    /// Another server, whose requests were counted there. It has no share and is bounded by the whole budget.
     Server,
     /// A token or certificate, by its name.
     Named(Proof, String),
-    /// Somebody unidentified, by the address group.
+    /// An unidentified caller, by address group.
     Address(IpAddr),
-    /// Somebody unidentified without an address.
+    /// An unidentified caller without an address.
     Unknown,
 }
 
 impl Owner {
-    /// The owner of a request of `identity` from `address`.
+    /// Returns the owner of a request of `identity` from `address`.
     pub fn of(identity: &Identity, address: Option<IpAddr>) -> Self {
         match identity {
             Identity::Peer(_) => Self::Server,
@@ -62,7 +62,7 @@ impl Owner {
     }
 }
 
-/// The refusal of a hold that cannot grow.
+/// The error of a hold that cannot grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Full {
     /// The identity's requests in progress hold the identity's share.
@@ -70,7 +70,7 @@ pub enum Full {
         "requests in progress of this identity hold its share of the server's memory ({share} bytes): wait for some to end, or send less at once (`limits.bytes_in_flight` sets the whole)"
     )]
     Share {
-        /// The most that one identity gets, in bytes.
+        /// Maximum bytes for one identity.
         share: usize,
     },
     /// All requests in progress together leave too little.
@@ -89,9 +89,9 @@ pub struct Budget(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    /// Bytes for the first part of each hold.
+    /// Maximum bytes for the first part of all holds.
     reserve_max: usize,
-    /// Bytes for everything beyond.
+    /// Maximum bytes for everything beyond.
     common_max: usize,
     state: Mutex<State>,
 }
@@ -109,7 +109,7 @@ struct Amount {
 }
 
 impl Budget {
-    /// A budget of so many bytes.
+    /// Creates a budget of `total` bytes.
     pub fn new(total: usize) -> Self {
         let reserve_max = total / RESERVE_DIVISOR;
         Self(Arc::new(Inner {
@@ -119,7 +119,7 @@ impl Budget {
         }))
     }
 
-    /// A hold of no bytes yet.
+    /// Opens a hold of no bytes.
     pub fn open(&self, owner: Owner) -> Hold {
         Hold {
             budget: self.clone(),
@@ -128,17 +128,17 @@ impl Budget {
         }
     }
 
-    /// The most that one identity can hold beside its part of the reserve, in bytes.
+    /// Returns the most bytes that one identity can hold besides its part of the reserve.
     pub fn share(&self) -> usize {
         self.0.common_max / SHARE_DIVISOR
     }
 
-    /// The whole budget in bytes.
+    /// Returns the whole budget in bytes.
     pub fn total(&self) -> usize {
         self.0.reserve_max + self.0.common_max
     }
 
-    /// Bytes that all holds have now.
+    /// Returns the bytes that all holds have now.
     pub fn used(&self) -> usize {
         let used = self.state().used;
         used.reserve + used.common
@@ -148,7 +148,7 @@ impl Budget {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes `bytes` for the owner, the part that is small from the reserve if it has room.
+    /// Takes `bytes` for the owner, the small part from the reserve if it has room.
     fn take(&self, owner: &Owner, held: Amount, bytes: usize) -> Result<Amount, Full> {
         let small = bytes.min(SMALL_BYTES.saturating_sub(held.reserve + held.common));
         let mut state = self.state();
@@ -197,7 +197,7 @@ impl Budget {
         Ok(taken)
     }
 
-    /// Takes beyond the share and the whole, unless somebody has done so already.
+    /// Takes bytes beyond the share and the whole, unless another hold has done so already.
     fn overdraw(&self, owner: &Owner, bytes: usize) -> Result<(), Full> {
         if self.state().used.common > self.0.common_max {
             return Err(Full::All {
@@ -208,7 +208,7 @@ impl Budget {
         Ok(())
     }
 
-    /// Takes without asking. What follows is refused until it is given back.
+    /// Takes bytes unconditionally. Later requests are refused until they are returned.
     fn take_anyway(&self, owner: &Owner, bytes: usize) {
         let mut state = self.state();
         state.used.common = state.used.common.saturating_add(bytes);
@@ -230,7 +230,7 @@ impl Budget {
     }
 }
 
-/// Bytes that one request or connection holds. Gives them back when it is dropped.
+/// Bytes that one request or connection holds, returned when it is dropped.
 #[derive(Debug)]
 pub struct Hold {
     budget: Budget,
@@ -242,7 +242,7 @@ impl Hold {
     /// Holds `bytes` more.
     ///
     /// # Errors
-    /// If the owner's share or the budget does not have them; then it holds what it held before.
+    /// If the owner's share or the budget does not have them; the hold is then unchanged.
     pub fn grow(&self, bytes: usize) -> Result<(), Full> {
         let mut held = self.held();
         let taken = self.budget.take(&self.owner, *held, bytes)?;
@@ -251,8 +251,8 @@ impl Hold {
         Ok(())
     }
 
-    /// Holds `bytes` more even if the share or the budget has no room: for the answer to a change that was made, which
-    /// must not be withheld. Whatever the owner asks for next is refused until that is gone.
+    /// Holds `bytes` more even if the share or the budget has no room: for the reply to a change that was made, which
+    /// must be sent. The owner's next requests are refused until the bytes are returned.
     pub fn grow_anyway(&self, bytes: usize) {
         if self.grow(bytes).is_err() {
             let mut held = self.held();
@@ -261,11 +261,11 @@ impl Hold {
         }
     }
 
-    /// Holds `bytes` more, even beyond the share or the whole if nobody else does so now: for what is larger than a share
-    /// and allowed all the same, such as a large graph that has been read. Others wait for its end.
+    /// Holds `bytes` more, even beyond the share or the whole if no other hold does so now: for requests larger than
+    /// a share that are allowed, such as a large graph that has been read. Others wait until it ends.
     ///
     /// # Errors
-    /// If somebody has gone beyond the whole already.
+    /// If another hold has exceeded the whole already.
     pub fn overdraw(&self, bytes: usize) -> Result<(), Full> {
         if self.grow(bytes).is_ok() {
             return Ok(());
@@ -276,7 +276,7 @@ impl Hold {
         Ok(())
     }
 
-    /// Gives up to `bytes` back.
+    /// Returns up to `bytes`.
     pub fn shrink(&self, bytes: usize) {
         let mut held = self.held();
         let common = bytes.min(held.common);
@@ -289,7 +289,7 @@ impl Hold {
         self.budget.give_back(&self.owner, given);
     }
 
-    /// Holds `bytes` in all, more or less than before.
+    /// Sets the number of bytes held, up or down.
     ///
     /// # Errors
     /// See [`Hold::grow`].
@@ -308,12 +308,12 @@ impl Hold {
         held.reserve + held.common
     }
 
-    /// The budget it is a part of.
+    /// Returns the budget of the hold.
     pub fn budget(&self) -> &Budget {
         &self.budget
     }
 
-    /// Whose share it takes from.
+    /// Returns the owner whose share the hold uses.
     pub fn owner(&self) -> &Owner {
         &self.owner
     }

@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use crate::budget::Full;
 
-/// The reason, as the error of the body. The dialects find it among the causes of what they read: see [`BodyCut::of`].
+/// The reason, as the body's error. Dialects find it among the causes of a read error with [`BodyCut::of`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BodyCut {
-    /// There is no memory for it.
+    /// The memory budget has no room for the body.
     #[error(transparent)]
     Full(#[from] Full),
-    /// The sender was silent.
+    /// The sender sent nothing for this time.
     #[error("no byte of the body came for {} s; nothing was done, send it again", .0.as_secs())]
     Silent(Duration),
-    /// The sender was too slow.
+    /// The sender sent fewer bytes a second than this.
     #[error("the body came more slowly than {0} bytes a second; nothing was done, send it again")]
     Slow(u64),
     /// The sender's right has ended.
@@ -24,7 +24,7 @@ pub enum BodyCut {
 }
 
 impl BodyCut {
-    /// The stable code of the refusal; see docs/errors.md.
+    /// Returns the stable code of the refusal; see docs/errors.md.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Full(_) => "overloaded",
@@ -33,7 +33,7 @@ impl BodyCut {
         }
     }
 
-    /// The reason among the causes of an error, if there is one.
+    /// Finds the reason among the causes of an error; `None` if there is none.
     pub fn of(error: &(dyn std::error::Error + 'static)) -> Option<Self> {
         let mut cause = Some(error);
         while let Some(error) = cause {

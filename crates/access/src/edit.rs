@@ -1,4 +1,4 @@
-//! Changes to the access file: a whole new file in place of the old one, under a lock of its directory.
+//! Changes the access file: writes a whole new file and renames it over the old one, under a lock of its directory.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use crate::error::AccessError;
 use crate::file::{AccessFile, Entry};
 
-/// Only its owner may read or write it.
+/// Mode of the file: only its owner may read or write it.
 const MODE: u32 = 0o600;
 
-/// Adds an entry; makes the file, for its owner alone, if it is not there.
+/// Adds an entry; creates a missing file for its owner only.
 ///
 /// # Errors
-/// If an entry of that kind and name is there already, or the file cannot be read or written.
+/// If there is an entry of that kind and name already, or the file cannot be read or written.
 pub fn add(path: &Path, entry: &Entry) -> Result<(), AccessError> {
     edit(path, |text| {
         let file = read(path, text)?;
@@ -82,7 +82,7 @@ fn edit(
             source,
         }
     };
-    // A name that is a link stands for the file behind it; that one is replaced.
+    // A symbolic link is followed; the file behind it is replaced.
     let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let directory = match real.parent() {
         Some(directory) if !directory.as_os_str().is_empty() => directory.to_owned(),
@@ -102,12 +102,12 @@ fn edit(
         .map_err(failed("write"))
 }
 
-/// The new text is on disk before it takes the old one's place.
+/// Replaces the file. The new text is on disk before it is renamed.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let mut fresh = path.as_os_str().to_owned();
     fresh.push(".new");
     let fresh = PathBuf::from(fresh);
-    // What an earlier attempt left behind, which the lock makes nobody's.
+    // A file that an earlier attempt left behind is unused, since this process holds the lock.
     let _ = fs::remove_file(&fresh);
     let mut file = OpenOptions::new()
         .write(true)
@@ -115,7 +115,7 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
         .mode(MODE)
         .open(&fresh)?;
     if let Ok(old) = fs::metadata(path) {
-        // A group that was allowed to read, such as the server's, stays allowed; others never are.
+        // The group keeps its permission to read, for example the server's group; others never have it.
         file.set_permissions(fs::Permissions::from_mode(old.mode() & 0o640 | MODE))?;
         std::os::unix::fs::fchown(&file, Some(old.uid()), Some(old.gid()))?;
     }

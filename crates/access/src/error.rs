@@ -17,7 +17,7 @@ pub enum AccessError {
         /// Error of the operating system.
         source: io::Error,
     },
-    /// A line of the file cannot be understood. Says nothing of its text, which may hold a secret by mistake.
+    /// A line of the file cannot be understood. The error does not show its text, which may hold a secret by mistake.
     #[error("the access file {} line {line}: {reason}", path.display())]
     Line {
         /// Path of the access file.
@@ -38,7 +38,7 @@ pub enum AccessError {
         /// The name that is in use.
         name: String,
     },
-    /// There is nothing of that name.
+    /// No entry has this name.
     #[error("the access file {} has no token {name:?}: `ganger token list` shows the names", path.display())]
     NotFound {
         /// Path of the access file.

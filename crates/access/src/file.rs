@@ -15,37 +15,37 @@ use crate::grant::{Grants, escape, unescape};
 use crate::identity::{CertificateNames, Identity, Proof};
 use crate::secret::Hash;
 
-/// Bytes of an access file: about ten thousand tokens.
+/// Maximum bytes of an access file: about ten thousand tokens.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
-/// What an entry is about.
+/// The credential that an entry is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The client that shows the secret with this hash.
+    /// A token whose secret has this hash.
     Token(Hash),
-    /// The client with a certificate of this common name.
+    /// A certificate whose common name is the entry's name.
     Certificate,
 }
 
 /// An entry of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its name; a certificate's common name.
+    /// Name of the entry; for a certificate its common name.
     pub name: String,
-    /// What it is about.
+    /// The credential that the entry is for.
     pub kind: Kind,
-    /// What it may do, and where.
+    /// Roles and the namespaces in which they are granted.
     pub grants: Grants,
-    /// From when on it counts for nothing.
+    /// Time from which the entry is invalid; `None` if it never expires.
     pub expires: Option<Timestamp>,
-    /// When it was made.
+    /// Time at which the entry was created; `None` if unknown.
     pub created: Option<Timestamp>,
 }
 
 /// All entries of the access file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccessFile {
-    /// In the order of the file.
+    /// The entries in the order of the file.
     pub entries: Vec<Entry>,
 }
 
@@ -53,7 +53,7 @@ impl AccessFile {
     /// Reads a file.
     ///
     /// # Errors
-    /// If it cannot be read, or a line of it cannot be understood: then none of it counts.
+    /// If it cannot be read, or a line cannot be understood: then no entry is used.
     pub fn load(path: &Path) -> Result<Self, AccessError> {
         let refused = |source| AccessError::File {
             doing: "read",
@@ -73,7 +73,7 @@ impl AccessFile {
         })
     }
 
-    /// Reads the text of a file; a refusal comes with its line.
+    /// Reads the text of a file; an error has its line number.
     pub(crate) fn read(text: &str) -> Result<Self, (usize, String)> {
         let mut entries: Vec<Entry> = Vec::new();
         for (scope, line) in text.lines().enumerate() {
@@ -88,10 +88,10 @@ impl AccessFile {
         Ok(Self { entries })
     }
 
-    /// Who shows this token, if anybody may now.
+    /// Returns the identity of this token; `None` if it is unknown or expired.
     pub fn token(&self, secret: &[u8], now: Timestamp) -> Option<Identity> {
         let shown = Hash::of(secret);
-        // Every entry is looked at, so that time does not tell which one it was.
+        // Every entry is compared, so that timing does not reveal which one matched.
         let mut found = None;
         for entry in &self.entries {
             if matches!(&entry.kind, Kind::Token(hash) if *hash == shown) {
@@ -102,7 +102,7 @@ impl AccessFile {
         Some(entry.identity(Proof::Token))
     }
 
-    /// Who holds a certificate of this common name, if anybody may now.
+    /// Returns the identity of a certificate with this common name; `None` if it is unknown or expired.
     pub fn certificate(&self, names: &CertificateNames, now: Timestamp) -> Option<Identity> {
         let common_name = names.common_name.as_deref()?;
         let entry = self
@@ -114,13 +114,13 @@ impl AccessFile {
             .then(|| entry.identity(Proof::Certificate))
     }
 
-    /// Whether an entry ends to count after `since` and no later than `until`.
+    /// Whether an entry expires after `since` and no later than `until`.
     pub fn expires_within(&self, since: Timestamp, until: Timestamp) -> bool {
         let mut ends = self.entries.iter().filter_map(|entry| entry.expires);
         ends.any(|at| since < at && at <= until)
     }
 
-    /// What has changed against an earlier file, as words: `added token "a"`.
+    /// Describes the changes against an earlier file, such as `added token "a"`.
     pub fn changes_since(&self, earlier: &Self) -> Vec<String> {
         let twin = |file: &Self, entry: &Entry| {
             file.entries
@@ -152,7 +152,7 @@ impl AccessFile {
 }
 
 impl Entry {
-    /// Reads a line; an empty one and a comment are nothing.
+    /// Reads a line; `None` for an empty line or a comment.
     pub(crate) fn read(line: &str) -> Result<Option<Self>, String> {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
@@ -192,7 +192,7 @@ impl Entry {
         }))
     }
 
-    /// Its line in the file.
+    /// Returns the entry's line in the file.
     pub(crate) fn write(&self) -> String {
         let name = escape(self.name.as_bytes());
         let mut words = vec![format!("{} name={name}", self.kind_word())];
@@ -205,7 +205,7 @@ impl Entry {
         words.join(" ")
     }
 
-    /// Whether it counts at this time.
+    /// Whether the entry is valid at this time.
     pub fn is_live(&self, now: Timestamp) -> bool {
         self.expires.is_none_or(|at| now < at)
     }
@@ -214,7 +214,7 @@ impl Entry {
         Identity::principal(self.name.clone(), self.grants.clone(), proof)
     }
 
-    /// Whether both are about the same token or certificate.
+    /// Whether both entries are for the same token or certificate.
     pub(crate) fn is_same_credential(&self, other: &Self) -> bool {
         self.name == other.name && self.kind_word() == other.kind_word()
     }
@@ -228,7 +228,7 @@ impl Entry {
     }
 }
 
-/// The words of a line. Messages name the word, never its value: a secret may stand there by mistake.
+/// The words of a line. Messages show a word's name, never its value, which may be a secret by mistake.
 #[derive(Default)]
 struct Fields {
     name: Option<String>,

@@ -7,7 +7,7 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 
 use crate::role::{Role, Verb};
 
-/// What is escaped as `%NN` in the access file: what separates, and what is not visible.
+/// Characters escaped as `%NN` in the access file: separators and invisible ones.
 const ESCAPED: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'%')
@@ -16,11 +16,11 @@ const ESCAPED: &AsciiSet = &CONTROLS
     .add(b'#')
     .add(b'@');
 
-/// Which namespaces: a name, or the beginning of names.
+/// A pattern for namespaces: a name, or a prefix of names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Pattern {
     bytes: Vec<u8>,
-    /// Whether any name that begins with `bytes` is meant.
+    /// Whether `bytes` is a prefix and not a whole name.
     is_prefix: bool,
 }
 
@@ -33,7 +33,7 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// The role in every namespace.
+    /// Grants the role in every namespace.
     pub fn everywhere(role: Role) -> Self {
         let within = Pattern {
             bytes: Vec::new(),
@@ -42,7 +42,7 @@ impl Grant {
         Self { role, within }
     }
 
-    /// The role in one namespace, or, if the text ends in `*`, in all that begin with what stands before it.
+    /// Grants the role in one namespace, or, if the text ends in `*`, in all that begin with the text before it.
     pub fn new(role: Role, namespace: &str) -> Self {
         let (text, is_prefix) = match namespace.strip_suffix('*') {
             Some(prefix) => (prefix, true),
@@ -55,7 +55,7 @@ impl Grant {
         Self { role, within }
     }
 
-    /// Whether it is about that namespace.
+    /// Whether the grant covers that namespace.
     pub fn covers(&self, namespace: &[u8]) -> bool {
         if self.within.is_prefix {
             namespace.starts_with(&self.within.bytes)
@@ -64,7 +64,7 @@ impl Grant {
         }
     }
 
-    /// Whether it is about every namespace there is and will be.
+    /// Whether the grant covers every existing and future namespace.
     pub fn is_everywhere(&self) -> bool {
         self.within.is_prefix && self.within.bytes.is_empty()
     }
@@ -103,12 +103,12 @@ impl FromStr for Grant {
     }
 }
 
-/// What an identity may do, and where.
+/// The grants of an identity.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grants(pub Vec<Grant>);
 
 impl Grants {
-    /// Every role's verbs everywhere.
+    /// Grants everything everywhere.
     pub fn everything() -> Self {
         Self(vec![Grant::everywhere(Role::Admin)])
     }
@@ -135,7 +135,7 @@ impl Grants {
         self.0.iter().any(|grant| grant.covers(namespace))
     }
 
-    /// Whether they stand for the operator of the whole system.
+    /// Whether the grants are those of the operator of the whole system.
     pub fn are_total(&self) -> bool {
         self.allow_everywhere(Verb::Govern)
     }
@@ -162,12 +162,12 @@ impl FromStr for Grants {
     }
 }
 
-/// Writes a name so that it stands as one word.
+/// Escapes a name to a single word.
 pub(crate) fn escape(bytes: &[u8]) -> String {
     percent_encode(bytes, ESCAPED).to_string()
 }
 
-/// Reads such a word.
+/// Reads an escaped word.
 pub(crate) fn unescape(text: &str) -> Result<Vec<u8>, String> {
     let escapes = text.split('%').skip(1);
     for escape in escapes {

@@ -1,4 +1,4 @@
-//! Who asks, and whether they may.
+//! The caller of an operation, and whether the caller may do it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,21 +7,21 @@ use crate::grant::Grants;
 use crate::operation::{Operation, Right, Scope};
 use crate::role::{Role, Verb};
 
-/// What a certificate says of its holder.
+/// The names in a client's certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CertificateNames {
-    /// The subject's common name.
+    /// The subject's common name; `None` if it has none.
     pub common_name: Option<String>,
-    /// The shards of its names `ganger://shard/NAME` among the subject's alternative names.
+    /// Shards from names `ganger://shard/NAME` among the subject's alternative names.
     pub shards: Vec<String>,
 }
 
-/// How a principal has shown who it is.
+/// How a principal has proved its identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Proof {
-    /// Nothing is asked for on this server.
+    /// The server asks for no credentials.
     None,
-    /// The one token of the server.
+    /// The single token of the server.
     SharedToken,
     /// A token of the access file.
     Token,
@@ -29,25 +29,25 @@ pub enum Proof {
     Certificate,
 }
 
-/// A client or worker that is known.
+/// An identified client or worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Principal {
-    /// Its name in the access file, or the certificate's.
+    /// Name in the access file, or the certificate's common name.
     pub name: String,
-    /// What it may do, and where.
+    /// Roles and the namespaces in which they are granted.
     pub grants: Grants,
-    /// How it has shown that.
+    /// How the principal has proved its identity.
     pub proof: Proof,
 }
 
 /// The caller whose rights are checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Identity {
-    /// The server of other shards, by its certificate: which they are; at least one.
+    /// The server of other shards, identified by its certificate; at least one shard.
     Peer(Arc<[String]>),
-    /// A client or worker.
+    /// An identified client or worker.
     Principal(Arc<Principal>),
-    /// Somebody who has shown nothing, where something is asked for.
+    /// A caller without credentials on a server that asks for them.
     Anonymous,
 }
 
@@ -59,29 +59,29 @@ pub struct Denied {
     pub who: String,
     /// The operation that was refused.
     pub operation: String,
-    /// Where, as words; empty if it is about no namespace.
+    /// Namespace or scope of the refused operation, as text; empty if it concerns no namespace.
     pub scope: String,
-    /// Which role would do.
+    /// The role that would allow it.
     pub needed: String,
 }
 
 impl Identity {
-    /// Anybody, on a server that asks for nothing.
+    /// Returns the identity of every caller of a server that asks for no credentials.
     pub fn unchecked() -> Self {
         Self::principal("anyone", Grants::everything(), Proof::None)
     }
 
-    /// The holder of the server's one token, who may do everything.
+    /// Returns the identity of the holder of the server's single token, who may do everything.
     pub fn shared_token() -> Self {
         Self::principal("shared-token", Grants::everything(), Proof::SharedToken)
     }
 
-    /// The server of these shards.
+    /// Returns the identity of the server of these shards.
     pub fn peer<S: Into<String>>(shards: impl IntoIterator<Item = S>) -> Self {
         Self::Peer(shards.into_iter().map(Into::into).collect())
     }
 
-    /// A client or worker.
+    /// An identified client or worker.
     pub fn principal(name: impl Into<String>, grants: Grants, proof: Proof) -> Self {
         let name = name.into();
         Self::Principal(Arc::new(Principal {
@@ -91,10 +91,10 @@ impl Identity {
         }))
     }
 
-    /// Whether an operation may be asked for, in `namespace` if it is about one.
+    /// Checks whether the caller may use an operation, in `namespace` if it concerns one.
     ///
     /// # Errors
-    /// If it may not; the message is for the caller and reveals nothing about what exists.
+    /// If the caller may not; the message is for the caller and does not reveal what exists.
     pub fn may(&self, operation: Operation, namespace: Option<&[u8]>) -> Result<(), Denied> {
         if self.holds(operation.right, namespace) {
             return Ok(());
@@ -102,10 +102,10 @@ impl Identity {
         Err(self.denied(operation, namespace))
     }
 
-    /// Whether it could be allowed in some namespace: what can be told before the request is read.
+    /// Checks whether the operation is allowed in some namespace, which can be decided before the request is read.
     ///
     /// # Errors
-    /// If it is allowed nowhere.
+    /// If it is allowed in no namespace.
     pub fn may_somewhere(&self, operation: Operation) -> Result<(), Denied> {
         match (operation.right.scope, self) {
             (Scope::Namespace, Self::Peer(_)) => Ok(()),
@@ -123,7 +123,7 @@ impl Identity {
         let who = match self {
             _ if right.scope == Scope::Open => return true,
             Self::Anonymous => return false,
-            // A peer has a part of every graph on its own store; there is nothing to keep from it.
+            // A peer has a part of every graph in its own store; nothing must be hidden from it.
             Self::Peer(_) => return true,
             Self::Principal(who) => who,
         };
@@ -138,7 +138,7 @@ impl Identity {
         }
     }
 
-    /// Whether a namespace may be shown in a list of them: anything is allowed there.
+    /// Whether the caller may see a namespace in a list: some operation is allowed there.
     pub fn may_list(&self, namespace: &[u8]) -> bool {
         match self {
             Self::Peer(_) => true,
@@ -147,7 +147,7 @@ impl Identity {
         }
     }
 
-    /// Whether it may speak for that shard: the peer that has it, or an identity with every right.
+    /// Whether the caller may speak for that shard: the peer that owns it, or an identity with every right.
     pub fn speaks_for(&self, shard: &str) -> bool {
         match self {
             Self::Peer(shards) => shards.iter().any(|own| own == shard),
@@ -184,7 +184,7 @@ fn needed(right: Right) -> String {
     }
 }
 
-/// For logs and messages, such as `token "ci"` or `shards "1", "2"`.
+/// Formats the identity for logs and messages, such as `token "ci"` or `shards "1", "2"`.
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -247,7 +247,14 @@ mod tests {
     #[test]
     fn an_unknown_one_may_only_ask_for_what_is_open_to_anyone() {
         use Scope as S;
-        for scope in [S::Open, S::Authenticated, S::Namespace, S::AnyNamespace, S::Server, S::Peer] {
+        for scope in [
+            S::Open,
+            S::Authenticated,
+            S::Namespace,
+            S::AnyNamespace,
+            S::Server,
+            S::Peer,
+        ] {
             let operation = Operation::new("x", Right::new(Verb::Greet, scope));
             for namespace in [None, Some(&b"default"[..])] {
                 let allowed = Identity::Anonymous.may(operation, namespace).is_ok();

@@ -1,9 +1,8 @@
-//! Who may do what, and how much: identities, roles, rights, the access file, the audit log, the memory that requests
-//! may hold.
+//! Access control: identities, roles, rights, the access file, the audit log, and the memory that requests may hold.
 //!
-//! No network and no TLS here: the server finds out who asks (`Identity`), the APIs ask whether that identity may
-//! (`Identity::may`), and both write the audit log (`Audit`). An API cannot offer an operation without a [`Right`]:
-//! the declaration of the operation takes one.
+//! This crate does no network I/O or TLS: the server identifies the caller (`Identity`), the APIs check the caller's
+//! rights (`Identity::may`), and both write the audit log (`Audit`). An API cannot offer an operation without a
+//! [`Right`]: the declaration of the operation takes one.
 
 #![forbid(unsafe_code)]
 

@@ -1,38 +1,38 @@
-//! What it takes to ask for an operation. Each API declares it where it declares the operation: in the row of the HTTP
+//! The right that an operation needs. Each API declares it where it declares the operation: in the row of the HTTP
 //! API's table, as an option of the gRPC method, on the Redis command.
 
 use crate::role::Verb;
 
-/// Where a verb must be held.
+/// The namespaces in which the caller must hold a verb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Nowhere: anyone may ask, without showing anything.
+    /// None: anyone may call, without credentials.
     Open,
-    /// Nowhere, but the caller must have shown valid credentials.
+    /// None, but the caller must have valid credentials.
     Authenticated,
-    /// In the namespace that the request names.
+    /// The namespace that the request names.
     Namespace,
-    /// In at least one namespace; the answer is about those only.
+    /// At least one namespace; the answer covers only those.
     AnyNamespace,
-    /// In all namespaces: the operation shows or changes what belongs to no single one.
+    /// All namespaces: the operation shows or changes something that belongs to no single one.
     Server,
-    /// Other shards, and callers with every right.
+    /// Only other shards, and callers with every right.
     Peer,
 }
 
-/// What it takes to ask for an operation.
+/// The right that an operation needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Right {
     /// What the operation does.
     pub verb: Verb,
-    /// Where the caller must hold the verb.
+    /// Scope in which the caller must hold the verb.
     pub scope: Scope,
 }
 
 impl Right {
-    /// Anyone may ask, without showing anything.
+    /// Anyone may call, without credentials.
     pub const OPEN: Self = Self::new(Verb::Greet, Scope::Open);
-    /// Anyone with valid credentials may ask.
+    /// Anyone with valid credentials may call.
     pub const AUTHENTICATED: Self = Self::new(Verb::Greet, Scope::Authenticated);
     /// Reading in the namespace that the request names.
     pub const OBSERVE: Self = Self::new(Verb::Observe, Scope::Namespace);
@@ -49,18 +49,18 @@ impl Right {
     /// Speaking for another shard.
     pub const PEER: Self = Self::new(Verb::Peer, Scope::Peer);
 
-    /// A right from its two parts.
+    /// Creates a right from its two parts.
     pub const fn new(verb: Verb, scope: Scope) -> Self {
         Self { verb, scope }
     }
 
-    /// The same verb, held in all namespaces.
+    /// Returns the right with the same verb in all namespaces.
     #[must_use]
     pub const fn on_server(self) -> Self {
         Self::new(self.verb, Scope::Server)
     }
 
-    /// The same verb, held in at least one namespace.
+    /// Returns the right with the same verb in at least one namespace.
     #[must_use]
     pub const fn somewhere(self) -> Self {
         Self::new(self.verb, Scope::AnyNamespace)
@@ -70,19 +70,19 @@ impl Right {
 /// An operation of an API, as far as rights and the audit log are concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// Its name in the audit log and in refusals: an operation id of HTTP, `package.Service/Method` of gRPC.
+    /// Name in the audit log and in refusals: an operation id of HTTP, `package.Service/Method` of gRPC.
     pub name: &'static str,
-    /// What it takes to ask for it.
+    /// The right that the operation needs.
     pub right: Right,
 }
 
 impl Operation {
-    /// An operation from its name and its right.
+    /// Creates an operation from its name and its right.
     pub const fn new(name: &'static str, right: Right) -> Self {
         Self { name, right }
     }
 
-    /// Whether the audit log records every use, and not refused ones only (`rel S15`).
+    /// Whether the audit log records every use, and not only refused ones (`rel S15`).
     pub fn is_audited(self) -> bool {
         self.right.verb.is_audited()
     }

@@ -1,14 +1,14 @@
-//! The memory that a JSON document takes when it has been read, told from its text: a short text may take fifty times its
-//! bytes, so the budget must know before anybody reads it.
+//! Estimates the memory of a parsed JSON document from its text: it may take fifty times the text's bytes, so the
+//! budget must know before the text is parsed.
 
-/// Bytes of an element or member in a tree of values: the value, its number or text on the heap, and room to grow.
+/// Bytes of an element or member in a tree of values: the value, its number or text on the heap, and spare capacity.
 const TREE_ELEMENT_BYTES: usize = 160;
-/// What the name of a member adds.
+/// Additional bytes for the name of a member.
 const TREE_NAME_BYTES: usize = 64;
-/// Bytes of an element or member of a document that is read into fields of their own types.
+/// Bytes of an element or member of a document that is parsed into typed fields.
 const TYPED_ELEMENT_BYTES: usize = 64;
 
-/// Elements and members of a JSON text, and names among them.
+/// Number of elements and members of a JSON text, and of names among them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Parts {
     elements: usize,
@@ -34,13 +34,13 @@ impl Parts {
     }
 }
 
-/// Bytes of a tree of values made of `text`, at most.
+/// Returns the maximum bytes of a tree of values parsed from `text`.
 pub fn tree_bytes(text: &[u8]) -> usize {
     let parts = Parts::of(text);
     text.len() + parts.elements * TREE_ELEMENT_BYTES + parts.names * TREE_NAME_BYTES
 }
 
-/// Bytes of a document of known fields made of `text`, about.
+/// Returns the approximate bytes of a document of typed fields parsed from `text`.
 pub fn typed_bytes(text: &[u8]) -> usize {
     text.len() + Parts::of(text).elements * TYPED_ELEMENT_BYTES
 }

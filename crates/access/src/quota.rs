@@ -1,4 +1,4 @@
-//! How many lines of the audit log one party causes: a flood of refusals must not fill the disk that the store is on.
+//! Limits the lines of the audit log that one party causes: a flood of refusals must not fill the store's disk.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -9,21 +9,21 @@ use crate::audit::{Outcome, Record};
 use crate::budget::address_group;
 use crate::identity::Identity;
 
-/// Refusals of one party that are written in a minute.
+/// Maximum number of refusals of one party written in a minute.
 pub(crate) const REFUSALS_PER_MINUTE: u32 = 60;
-/// Changes of one party that are written in a minute.
+/// Maximum number of changes of one party written in a minute.
 pub(crate) const CHANGES_PER_MINUTE: u32 = 6_000;
-/// Parties that are counted by themselves in a minute; all others are counted together.
+/// Number of parties counted separately in a minute; all others are counted together.
 const PARTIES_MAX: usize = 10_000;
 
-/// Who causes lines: an identity, or an address where nobody is identified.
+/// The party that causes lines: an identity, or an address if the caller is not identified.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Party {
     who: String,
     address: Option<IpAddr>,
 }
 
-/// The lines of one party in this minute.
+/// Number of lines of one party in this minute.
 #[derive(Clone, Debug, Default)]
 struct LineCount {
     refusals: u32,
@@ -31,14 +31,14 @@ struct LineCount {
     left_out: u64,
 }
 
-/// The lines of this minute.
+/// Counts of lines in the current minute.
 #[derive(Debug, Default)]
 pub(crate) struct Quota {
     minute: i64,
     parties: HashMap<Party, LineCount>,
 }
 
-/// Lines that were not written.
+/// Number of lines that were not written.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct OmittedLines {
     pub(crate) who: String,
@@ -47,7 +47,7 @@ pub(crate) struct OmittedLines {
 }
 
 impl Quota {
-    /// Counts a line: whether it is written. Ask [`Self::settle`] first.
+    /// Counts a line; returns whether to write it. Call [`Self::settle`] first.
     pub(crate) fn count(&mut self, record: &Record) -> bool {
         let party = self.party(record);
         let lines = self.parties.entry(party).or_default();
@@ -63,7 +63,7 @@ impl Quota {
         true
     }
 
-    /// What was left out until the minute that has ended, once.
+    /// Returns, once, what was omitted in the minute that has ended.
     pub(crate) fn settle(&mut self, now: Timestamp) -> Vec<OmittedLines> {
         let minute = now.as_second() / 60;
         if minute == self.minute {
@@ -73,7 +73,7 @@ impl Quota {
         self.settle_all()
     }
 
-    /// What was left out by now, once.
+    /// Returns, once, what was omitted until now.
     pub(crate) fn settle_all(&mut self) -> Vec<OmittedLines> {
         let ended = std::mem::take(&mut self.parties).into_iter();
         let left_out = ended.filter(|(_, lines)| lines.left_out > 0);

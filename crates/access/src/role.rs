@@ -3,10 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// What an operation does, as far as rights are concerned.
+/// The kind of an operation, for access control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verb {
-    /// Learns what the server is; nothing of any job.
+    /// Reads facts about the server, but nothing about jobs.
     Greet,
     /// Reads jobs, queues, statistics, events.
     Observe,
@@ -14,18 +14,18 @@ pub enum Verb {
     Submit,
     /// Cancels jobs that have not ended.
     Cancel,
-    /// Takes jobs and reports on them.
+    /// Leases jobs and reports on them.
     Work,
     /// Changes, removes and retries jobs; sets queues and schedules.
     Operate,
-    /// Sets what a whole namespace may use.
+    /// Sets the limits of a whole namespace.
     Govern,
     /// Speaks for another shard.
     Peer,
 }
 
 impl Verb {
-    /// Whether the audit log tells of every use, not of refused ones only (`rel S15`).
+    /// Whether the audit log records every use, and not only refused ones (`rel S15`).
     pub fn is_audited(self) -> bool {
         matches!(self, Self::Cancel | Self::Operate | Self::Govern)
     }
@@ -36,18 +36,18 @@ impl Verb {
 pub enum Role {
     /// Role with every right of a client.
     Admin,
-    /// Everything about jobs, queues and schedules but running them.
+    /// Role for everything about jobs, queues and schedules except running jobs.
     Operator,
-    /// Submits, reads, and cancels.
+    /// Role that submits, reads and cancels jobs.
     Producer,
-    /// Takes jobs and reports on them; sees nothing else.
+    /// Role that leases jobs and reports on them, without seeing anything else.
     Worker,
     /// Role that only reads.
     Reader,
 }
 
 impl Role {
-    /// All, from the most to the least.
+    /// All roles, from the most rights to the least.
     pub const ALL: [Self; 5] = [
         Self::Admin,
         Self::Operator,
@@ -67,7 +67,7 @@ impl Role {
         }
     }
 
-    /// Whether the role holds the verb. `Verb::Peer` is no role's: see [`crate::Identity::may`].
+    /// Whether the role includes the verb. No role includes `Verb::Peer`: see [`crate::Identity::may`].
     pub fn may(self, verb: Verb) -> bool {
         use Verb as V;
         match verb {

@@ -1,4 +1,4 @@
-//! Secrets of tokens: made at random, kept as hashes, compared in constant time.
+//! Secrets of tokens: random, stored as hashes, compared in constant time.
 
 use std::fmt;
 
@@ -9,19 +9,19 @@ use subtle::ConstantTimeEq as _;
 
 use crate::error::AccessError;
 
-/// Bytes of randomness in a secret: 256 bits. So much cannot be guessed, which is why a plain hash of it is enough.
+/// Random bytes in a secret: 256 bits cannot be guessed, so a plain hash is enough.
 const SECRET_BYTES: usize = 32;
-/// Every secret begins so, that scanners for leaked secrets and people can tell what it is.
+/// Prefix of every secret, by which people and scanners for leaked secrets recognise it.
 const SECRET_PREFIX: &str = "ganger_";
-/// What stands before the digits of a hash in the access file.
+/// Prefix of a hash in the access file.
 const HASH_PREFIX: &str = "sha256:";
 
-/// The SHA-256 of a secret. Equality takes the same time wherever the difference is.
+/// The SHA-256 of a secret. A comparison takes the same time wherever the difference is.
 #[derive(Clone, Copy)]
 pub struct Hash([u8; 32]);
 
 impl Hash {
-    /// Of a secret's text.
+    /// Returns the hash of a secret's text.
     pub fn of(secret: &[u8]) -> Self {
         Self(Sha256::digest(secret).into())
     }
@@ -29,7 +29,7 @@ impl Hash {
     /// Reads `sha256:` and 64 hexadecimal digits.
     ///
     /// # Errors
-    /// If it is something else. The text is not repeated: a secret may stand there by mistake.
+    /// If the text has another form. The error does not show the text, which may be a secret by mistake.
     pub fn read(text: &str) -> Result<Self, String> {
         let wanted = || format!("hash must be {HASH_PREFIX} and 64 hexadecimal digits");
         let digits = text.strip_prefix(HASH_PREFIX).ok_or_else(wanted)?;
@@ -53,7 +53,7 @@ impl PartialEq for Hash {
 
 impl Eq for Hash {}
 
-/// As it stands in the access file.
+/// Formats the hash as in the access file.
 impl fmt::Display for Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(HASH_PREFIX)?;
@@ -67,14 +67,14 @@ impl fmt::Debug for Hash {
     }
 }
 
-/// A secret that was just made, to be shown once.
+/// A new secret, to be shown once.
 pub struct NewSecret(String);
 
 impl NewSecret {
-    /// Makes one.
+    /// Makes a new secret.
     ///
     /// # Errors
-    /// If the system gives no random bytes.
+    /// If the operating system provides no random bytes.
     pub fn make() -> Result<Self, AccessError> {
         let mut bytes = [0; SECRET_BYTES];
         getrandom::fill(&mut bytes).map_err(|error| AccessError::Random(error.to_string()))?;
@@ -84,12 +84,12 @@ impl NewSecret {
         )))
     }
 
-    /// The text, for its one showing.
+    /// Returns the text, to be shown once.
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// What is kept of it.
+    /// Returns the hash, which is what the server stores.
     pub fn hash(&self) -> Hash {
         Hash::of(self.0.as_bytes())
     }

@@ -1,14 +1,14 @@
-//! A bounded number of places, such as for open streams, and the share of them that one identity gets.
+//! Limits the number of open streams, and the share of them that one identity gets.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::budget::Owner;
 
-/// The part of all places that one identity gets.
+/// One identity's share is the limit divided by this.
 const SHARE_DIVISOR: usize = 4;
 
-/// The places. Clones share them.
+/// The limit of open streams. Clones share it.
 #[derive(Clone, Debug)]
 pub struct StreamLimit(Arc<Inner>);
 
@@ -24,14 +24,14 @@ struct Taken {
     by_owner: HashMap<Owner, usize>,
 }
 
-/// One place; free again when it is dropped.
+/// Permission for one open stream; given back when it is dropped.
 #[derive(Debug)]
 pub struct StreamPermit {
     places: StreamLimit,
     owner: Owner,
 }
 
-/// The refusal of a place.
+/// The refusal of a further stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StreamLimitReached {
     /// The identity has its share.
@@ -39,21 +39,21 @@ pub enum StreamLimitReached {
         "this identity has {share} streams open, which is its share of `limits.streams`: close some, or try again"
     )]
     Share {
-        /// Places that one identity gets.
+        /// Number of streams that one identity may open.
         share: usize,
     },
-    /// All places are taken.
+    /// The limit of all identities together is reached.
     #[error(
         "{total} streams are open, which is the limit (`limits.streams`): close some, or try again"
     )]
     All {
-        /// Number of places in all.
+        /// Number of streams that may be open in all.
         total: usize,
     },
 }
 
 impl StreamLimit {
-    /// So many places. One identity gets a quarter of them, at least one.
+    /// Creates a limit of `total` streams. One identity gets a quarter of them, at least one.
     pub fn new(total: usize) -> Self {
         Self(Arc::new(Inner {
             total,
@@ -61,10 +61,10 @@ impl StreamLimit {
         }))
     }
 
-    /// Takes a place.
+    /// Takes a permit for one stream.
     ///
     /// # Errors
-    /// If none is left, or none of the owner's share.
+    /// If all permits are taken, or the owner's share is.
     pub fn take(&self, owner: Owner) -> Result<StreamPermit, StreamLimitReached> {
         let total = self.0.total;
         let share = (total / SHARE_DIVISOR).max(1);
