@@ -330,7 +330,7 @@ fn errors_name_line_column_and_offender() {
         ),
         (
             r#"{"jobs": [{"kind": "x", "inputs": [{"result_of": "nobody"}]}]}"#,
-            "line 1, column 52: /jobs/0/inputs/0: no job of this submission is named \"nobody\"",
+            "line 1, column 50: /jobs/0/inputs/0: no job of this submission is named \"nobody\"",
         ),
         (
             r#"{"jobs": [{"kind": "x", "name": "a"}, {"kind": "x", "name": "a"}]}"#,
