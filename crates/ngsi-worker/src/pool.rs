@@ -218,7 +218,7 @@ impl<I: Insight> InsertWorkers<I> {
 
 impl<R: Reports, I: Insight> Executor<R> for InsertWorkers<I> {
     type Event = PoolEvent;
-    type Reported = Vec<CountedEnd>;
+    type TaskResult = Vec<CountedEnd>;
 
     /// As many as the workers can have in their batches.
     fn jobs_wanted(&self) -> usize {

@@ -1,5 +1,5 @@
-//! Programs per second: the worker with everything it does around a program, beside bare `posix_spawn` of the same
-//! program, in turns within one run.
+//! Measures programs per second: the worker with all its overhead, and bare `posix_spawn` of the same program, in
+//! turns within one run.
 //!
 //! `cargo run --release -p ganger-worker --example programs_per_second [PROGRAM [SECONDS [CONCURRENCY]]]`
 #![allow(
@@ -21,7 +21,7 @@ use ganger_client::{
 use ganger_worker::{Deliveries, Reports, Settings, Shutdown, run_with};
 use tokio::sync::{mpsc, watch};
 
-/// A server that always has a job, and likes every report.
+/// A server that always has a job and accepts every report.
 #[derive(Clone)]
 struct Endless {
     deliveries: mpsc::UnboundedSender<WorkEvent>,
@@ -116,10 +116,10 @@ fn processor_time() -> Duration {
     Duration::from_millis(10 * ticks)
 }
 
-/// What a phase gave.
+/// Result of a phase.
 struct Measured {
     per_second: f64,
-    /// Of everything, the program's own included.
+    /// Processor time of all processes, the program's own included.
     processor_time: Duration,
 }
 
@@ -166,9 +166,9 @@ async fn worker(settings: Settings, time: Duration) -> Measured {
         done: Arc::default(),
         ends: Arc::default(),
     };
-    let (shutdown, told) = watch::channel(Shutdown::No);
+    let (shutdown, last_event) = watch::channel(Shutdown::No);
     let (done, ends) = (Arc::clone(&endless.done), Arc::clone(&endless.ends));
-    let worker = tokio::spawn(run_with(settings, Script(script), endless, told));
+    let worker = tokio::spawn(run_with(settings, Script(script), endless, last_event));
     let (begun, used) = (Instant::now(), processor_time());
     tokio::time::sleep(time).await;
     ends.store(true, Ordering::Relaxed);

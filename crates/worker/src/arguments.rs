@@ -1,4 +1,4 @@
-//! What a program reads, and what it may answer: JSON values.
+//! Arguments and results of programs: JSON values.
 
 use bytes::Bytes;
 use ganger_client::Delivery;
@@ -9,10 +9,10 @@ use crate::text::excerpt;
 /// Bytes of a bad value that a message shows.
 const SHOWN_BYTES_MAX: usize = 200;
 
-/// The JSON list of a job's arguments, in order and byte for byte as they are kept.
+/// Returns the JSON list of a job's arguments, in order and byte for byte as stored.
 ///
-/// A job with positional inputs has those; its payload is then not an argument. One without has its payload as
-/// the only argument, or none if the payload is empty.
+/// The arguments are the positional inputs if the job has any. Otherwise the payload is the only argument, or there
+/// is none if the payload is empty.
 ///
 /// # Errors
 /// A sentence that names the argument that is not JSON.
@@ -30,7 +30,7 @@ pub(crate) fn list(job: &Delivery) -> Result<Vec<u8>, String> {
     Ok(join(&job.inputs))
 }
 
-/// The one JSON value that a program wrote; nothing at all is `null`.
+/// Returns the single JSON value that a program wrote; empty output is `null`.
 ///
 /// # Errors
 /// A sentence that shows the first bytes of what is not JSON.

@@ -1,4 +1,4 @@
-//! One job from its slot to the server: log and progress while it runs, its outcome at the end.
+//! Forwards one attempt to the server: log and progress while it runs, its outcome at the end.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,18 +10,18 @@ use ganger_client::{Failing, Held, Progress, Releasing, Renewing, Report, Report
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 
-use crate::ending::{Ending, Failed};
+use crate::ending::{Ending, RunFailure};
 use crate::output_capture::CapturedOutput;
 use crate::slot::SlotReport;
 use crate::source::Reports;
 use crate::stop::{Stop, StopCause};
 
-/// Bytes of log in one report.
+/// Maximum bytes of log in one report.
 const LOG_REPORT_BYTES_MAX: usize = 256 << 10;
-/// Log and progress are sent at most this often; what comes in between goes together.
-const SEND_EVERY: Duration = Duration::from_millis(100);
+/// Shortest interval between two reports of log and progress.
+const SEND_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A job that runs.
+/// A running attempt.
 pub(crate) struct AttemptTask<R> {
     pub(crate) held: Held,
     pub(crate) task: String,
@@ -29,35 +29,35 @@ pub(crate) struct AttemptTask<R> {
     pub(crate) stop: Arc<Stop>,
     pub(crate) sent: mpsc::UnboundedReceiver<CapturedOutput>,
     pub(crate) done: oneshot::Receiver<SlotReport>,
-    /// Where it runs, once it does.
-    pub(crate) place: Arc<OnceLock<usize>>,
-    /// How long until a job without a program is offered again.
+    /// Index of the slot that runs the job; unset before it starts.
+    pub(crate) slot_index: Arc<OnceLock<usize>>,
+    /// Delay until a job without a program is offered again.
     pub(crate) no_handler_delay: Duration,
-    /// Where the programs are and who looked, for the words about a missing one.
+    /// Description of the program directory and the worker, for messages about a missing program.
     pub(crate) looked_in: String,
 }
 
-/// A job that ended, as the floor must know it.
+/// The end of a job, as the pool of slots needs it.
 pub(crate) struct FreedSlot {
     pub(crate) held: Held,
-    /// The place that has nothing to do now.
-    pub(crate) place: Option<usize>,
-    /// How long the job ran.
+    /// Index of the slot that is free now; `None` if it has taken the next job.
+    pub(crate) slot_index: Option<usize>,
+    /// Run time of the job; `None` if it never started.
     pub(crate) took: Option<Duration>,
 }
 
-/// What became of a job, as the summary counts it.
+/// The result of an attempt, as the summary counts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CountedEnd {
+pub(crate) enum AttemptResult {
     Succeeded,
-    Failed,
+    RunFailure,
     Released,
     Dropped,
 }
 
 type InFlight = Pin<Box<dyn Future<Output = Vec<ReportResult>> + Send>>;
 
-/// What waits to be sent.
+/// Log and progress that wait to be sent.
 #[derive(Default)]
 struct Waiting {
     log: Vec<u8>,
@@ -66,8 +66,8 @@ struct Waiting {
 }
 
 impl<R: Reports> AttemptTask<R> {
-    /// Forwards what the run says until it has ended; then `freed` is called, and the outcome delivered.
-    pub(crate) async fn attend(mut self, freed: impl FnOnce(FreedSlot)) -> CountedEnd {
+    /// Forwards log and progress until the run has ended, then calls `freed` and delivers the outcome.
+    pub(crate) async fn attend(mut self, freed: impl FnOnce(FreedSlot)) -> AttemptResult {
         let mut waiting = Waiting::default();
         let mut in_flight: Option<InFlight> = None;
         let mut next_at = Instant::now();
@@ -76,21 +76,21 @@ impl<R: Reports> AttemptTask<R> {
                 let reports = waiting.take(&self.held);
                 let sink = self.reports.clone();
                 in_flight = Some(Box::pin(async move { sink.report_all(reports).await }));
-                next_at = Instant::now() + SEND_EVERY;
+                next_at = Instant::now() + SEND_INTERVAL;
             }
             tokio::select! {
                 ended = &mut self.done => break ended.unwrap_or_else(|_| slot_lost()),
                 Some(sent) = self.sent.recv() => waiting.add(sent),
-                answers = landing(&mut in_flight) => {
+                answers = answers_in_flight(&mut in_flight) => {
                     in_flight = None;
-                    self.hear(&answers);
+                    self.receive(&answers);
                 }
                 () = sleep_until(next_at), if in_flight.is_none() && !waiting.is_empty() => {}
             }
         };
         freed(FreedSlot {
             held: self.held.clone(),
-            place: self.place.get().copied().filter(|_| ended.is_free),
+            slot_index: self.slot_index.get().copied().filter(|_| ended.is_free),
             took: ended.took,
         });
         while let Ok(sent) = self.sent.try_recv() {
@@ -102,8 +102,9 @@ impl<R: Reports> AttemptTask<R> {
         self.deliver(waiting, ended.ending).await
     }
 
-    /// A refused line of the log means that the lease is gone, if its owner was not told so otherwise.
-    fn hear(&self, answers: &[ReportResult]) {
+    /// Handles refused reports: a refused log chunk means that the lease has ended, if nothing else has reported
+    /// that.
+    fn receive(&self, answers: &[ReportResult]) {
         for error in answers.iter().filter_map(|answer| answer.as_ref().err()) {
             tracing::debug!(job = %self.task, %error, "a report was refused");
             if error.code() == ganger_client::code::LEASE_LOST {
@@ -112,12 +113,12 @@ impl<R: Reports> AttemptTask<R> {
         }
     }
 
-    async fn deliver(&self, mut waiting: Waiting, ending: Ending) -> CountedEnd {
+    async fn deliver(&self, mut waiting: Waiting, ending: Ending) -> AttemptResult {
         let Some((last, counted)) = self.outcome(ending) else {
             self.reports.abandon(&self.held);
-            return CountedEnd::Dropped;
+            return AttemptResult::Dropped;
         };
-        // Progress is of no use any more, the log is.
+        // Progress is not needed after the end; the log is.
         waiting.progress = None;
         let mut reports = waiting.take(&self.held);
         reports.push((self.held.clone(), last));
@@ -126,22 +127,22 @@ impl<R: Reports> AttemptTask<R> {
             Some(Ok(_)) => counted,
             Some(Err(error)) => {
                 tracing::warn!(job = %self.task, code = error.code(), "the outcome is dropped: {error}");
-                CountedEnd::Dropped
+                AttemptResult::Dropped
             }
-            None => CountedEnd::Dropped,
+            None => AttemptResult::Dropped,
         }
     }
 
-    fn outcome(&self, ending: Ending) -> Option<(Report, CountedEnd)> {
+    fn outcome(&self, ending: Ending) -> Option<(Report, AttemptResult)> {
         match ending {
             Ending::Completed(result) => Some((
                 Report::Complete {
                     result: Some(result),
                     next: None,
                 },
-                CountedEnd::Succeeded,
+                AttemptResult::Succeeded,
             )),
-            Ending::Failed(Failed {
+            Ending::Failed(RunFailure {
                 group,
                 message,
                 is_permanent,
@@ -153,18 +154,19 @@ impl<R: Reports> AttemptTask<R> {
                     retry_after: None,
                     lost: false,
                 }),
-                CountedEnd::Failed,
+                AttemptResult::RunFailure,
             )),
             Ending::NoHandler(reason) => {
                 let reason = format!("no program {}: {reason}", self.looked_in);
                 Some((
                     released(self.no_handler_delay, false, reason),
-                    CountedEnd::Released,
+                    AttemptResult::Released,
                 ))
             }
-            Ending::Unstarted(reason) => {
-                Some((released(Duration::ZERO, true, reason), CountedEnd::Released))
-            }
+            Ending::Unstarted(reason) => Some((
+                released(Duration::ZERO, true, reason),
+                AttemptResult::Released,
+            )),
             Ending::Dropped(_) => None,
         }
     }
@@ -187,7 +189,7 @@ impl Waiting {
         }
     }
 
-    /// All that waits, as reports in order.
+    /// Takes everything that waits, as reports in order.
     fn take(&mut self, held: &Held) -> Vec<(Held, Report)> {
         let log = Bytes::from(std::mem::take(&mut self.log));
         let mut reports = Vec::new();
@@ -219,8 +221,8 @@ fn released(delay: Duration, keep_place: bool, reason: String) -> Report {
     })
 }
 
-/// The answers to what is on its way; never, if nothing is.
-async fn landing(in_flight: &mut Option<InFlight>) -> Vec<ReportResult> {
+/// Waits for the answers to the reports in flight; pending forever if there are none.
+async fn answers_in_flight(in_flight: &mut Option<InFlight>) -> Vec<ReportResult> {
     match in_flight {
         Some(in_flight) => in_flight.await,
         None => std::future::pending().await,

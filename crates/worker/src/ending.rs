@@ -1,4 +1,4 @@
-//! How a run ended, and the words for it.
+//! The ending of a run, and its failure groups and messages.
 
 use std::io;
 
@@ -6,24 +6,24 @@ use bytes::Bytes;
 
 use crate::one_shot::with_tail;
 use crate::output_capture::OutputCapture;
-use crate::supervise::Step;
+use crate::supervise::StartStep;
 
-/// Names of failure groups. They are stable: people count and alert by them. To these come `exit-N` and
+/// Names of failure groups. They are stable, since users count and alert by them. There are also `exit-N` and
 /// `signal-NAME`.
 pub mod group {
-    /// The program said that trying again is of no use (exit status 100).
+    /// The program ruled out retries (exit status 100).
     pub const PERMANENT: &str = "permanent";
     /// The program's answer is not one JSON value, or too large.
     pub const BAD_OUTPUT: &str = "bad-output";
     /// The job's arguments are not JSON.
     pub const BAD_INPUT: &str = "bad-input";
-    /// The program ran longer than it may.
+    /// The program exceeded its run time.
     pub const TIMEOUT: &str = "timeout";
-    /// The program used more CPU time than it may.
+    /// The program exceeded its CPU time.
     pub const CPU_LIMIT: &str = "cpu-limit";
-    /// The run used more memory than it may.
+    /// The run exceeded its memory.
     pub const MEMORY_LIMIT: &str = "memory-limit";
-    /// The program wrote a larger file than it may.
+    /// The program exceeded its file size.
     pub const FILE_LIMIT: &str = "file-limit";
     /// The worker stopped while the program ran.
     pub const INTERRUPTED: &str = "interrupted";
@@ -39,11 +39,11 @@ pub mod group {
     pub const START_FAILED: &str = "start-failed";
     /// The process that watched over the program was killed.
     pub const SUPERVISOR_LOST: &str = "supervisor-lost";
-    /// A fed program broke the rules of feeding, or ended while it had a job.
+    /// A persistent program broke the protocol, or ended while it had a job.
     pub const FEED_BROKEN: &str = "feed-broken";
 }
 
-/// The exit status by which a program rules retries out.
+/// Exit status by which a program rules out retries.
 pub(crate) const PERMANENT_STATUS: i32 = 100;
 
 /// How a run ended.
@@ -52,18 +52,18 @@ pub(crate) enum Ending {
     /// The run completed with this result.
     Completed(Bytes),
     /// The run failed for this reason.
-    Failed(Failed),
-    /// There is no program for it here.
+    Failed(RunFailure),
+    /// The worker has no program for the job.
     NoHandler(String),
-    /// It was given up because its lease is gone: nobody wants to hear its outcome.
+    /// The run was stopped because its lease ended, so its outcome is dropped.
     Dropped(String),
-    /// It was never started.
+    /// The run was never started.
     Unstarted(String),
 }
 
-/// Failure of a run, as the server gets it.
+/// A failed run, as it is reported to the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Failed {
+pub(crate) struct RunFailure {
     /// Failure group: one of [`group`].
     pub(crate) group: String,
     /// Failure message for people to read.
@@ -73,28 +73,28 @@ pub(crate) struct Failed {
 }
 
 impl Ending {
-    /// A failure that may be tried again.
+    /// Creates a failure that may be retried.
     pub(crate) fn retriable(group: impl Into<String>, message: impl Into<String>) -> Self {
         Self::failed(group, message, false)
     }
 
-    /// A failure for good.
+    /// Creates a failure that must not be retried.
     pub(crate) fn permanent(group: impl Into<String>, message: impl Into<String>) -> Self {
         Self::failed(group, message, true)
     }
 
     fn failed(group: impl Into<String>, message: impl Into<String>, is_permanent: bool) -> Self {
-        Self::Failed(Failed {
+        Self::Failed(RunFailure {
             group: group.into(),
             message: message.into(),
             is_permanent,
         })
     }
 
-    /// With the end of the log behind a failure's message.
+    /// Appends the end of the log to a failure's message.
     pub(crate) fn with_tail(self, captured: &OutputCapture) -> Self {
         match self {
-            Self::Failed(failed) => Self::Failed(Failed {
+            Self::Failed(failed) => Self::Failed(RunFailure {
                 message: with_tail(&failed.message, captured),
                 ..failed
             }),
@@ -102,22 +102,24 @@ impl Ending {
         }
     }
 
-    /// From an error of this machine while a run was prepared (`rel W9`).
+    /// Creates a failure from an error of this machine while a run was prepared (`rel W9`).
     pub(crate) fn from_machine(what: &str, error: &io::Error) -> Self {
         let group = error.raw_os_error().map_or(group::START_FAILED, group_of);
         Self::retriable(group, format!("{what}: {error}"))
     }
 
-    /// From a program that could not be started.
-    pub(crate) fn not_started(step: Step, errno: i32) -> Self {
+    /// Creates a failure from a program that could not be started.
+    pub(crate) fn not_started(step: StartStep, errno: i32) -> Self {
         let error = io::Error::from_raw_os_error(errno);
         match (step, errno) {
-            (Step::Execute, libc::ENOENT) => Self::NoHandler("its interpreter is not there".into()),
-            (Step::Execute, libc::ENOEXEC) => {
+            (StartStep::Execute, libc::ENOENT) => {
+                Self::NoHandler("its interpreter is not there".into())
+            }
+            (StartStep::Execute, libc::ENOEXEC) => {
                 Self::NoHandler("it is neither a binary of this machine nor begins with #!".into())
             }
             (
-                Step::Execute,
+                StartStep::Execute,
                 libc::EACCES
                 | libc::ELOOP
                 | libc::ENOTDIR
@@ -125,14 +127,14 @@ impl Ending {
                 | libc::ELIBBAD
                 | libc::EINVAL,
             ) => Self::NoHandler(format!("it cannot be executed: {error}")),
-            (Step::Sandbox, _) => {
+            (StartStep::Sandbox, _) => {
                 Self::NoHandler(format!("its sandbox cannot be set up here: {error}"))
             }
-            (Step::User, _) => {
+            (StartStep::User, _) => {
                 Self::NoHandler(format!("the worker may not change to its user: {error}"))
             }
-            // The latter: its user has too many already.
-            (Step::Process | Step::Execute, libc::EAGAIN) => {
+            // `EAGAIN` on execution: the user has too many processes already.
+            (StartStep::Process | StartStep::Execute, libc::EAGAIN) => {
                 Self::retriable(group::TOO_MANY_PROCESSES, start_words(&error))
             }
             _ => Self::retriable(group_of(errno), start_words(&error)),
@@ -153,7 +155,7 @@ fn group_of(errno: i32) -> &'static str {
     }
 }
 
-/// The group and the words for a status other than success, as `wait` gives it.
+/// Returns the group and the message for an unsuccessful status, in the form of `wait`.
 pub(crate) fn of_status(status: i32) -> (String, String) {
     if libc::WIFSIGNALED(status) {
         let signal = libc::WTERMSIG(status);
@@ -198,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_machine_without_memory_is_no_fault_of_the_program() {
-        let ending = Ending::not_started(Step::Execute, libc::ENOMEM);
+        let ending = Ending::not_started(StartStep::Execute, libc::ENOMEM);
         assert!(
             matches!(ending, Ending::Failed(failed) if failed.group == group::OUT_OF_MEMORY && !failed.is_permanent)
         );

@@ -1,5 +1,5 @@
-//! What a program finds in its environment: a few usual names, its job, and what it was promised. Nothing else of
-//! the worker's gets in (`rel S3`).
+//! The environment of a program: a few standard variables, its job, and the variables that the settings pass on. No
+//! other variable of the worker is visible (`rel S3`).
 //!
 //! `GANGER_TASK_ID`, `GANGER_METHOD` and `GANGER_SERVER` are the names of enq, for programs that were written for it.
 
@@ -15,17 +15,17 @@ use crate::{Error, Settings};
 /// Names that are never passed on, even if asked for.
 const SECRET: [&str; 2] = ["GANGER_TOKEN", "GANGER_TOKEN_FILE"];
 
-/// The part that is the same for all runs of a worker.
+/// The variables that are the same for all runs of a worker.
 #[derive(Clone, Debug)]
 pub(crate) struct Environment {
     common: Vec<CString>,
 }
 
 impl Environment {
-    /// From the worker's settings and its own environment.
+    /// Collects the variables from the worker's settings and its own environment.
     ///
     /// # Errors
-    /// If a name to be passed on is a secret's.
+    /// If a variable to be passed on is a secret.
     pub(crate) fn new(settings: &Settings, worker: &str) -> Result<Self, Error> {
         let server = without_user(&settings.server.url);
         let mut common = vec![
@@ -50,7 +50,7 @@ impl Environment {
         Ok(Self { common })
     }
 
-    /// For a program in its working directory.
+    /// Returns the variables for a program in its working directory.
     pub(crate) fn for_program(&self, directory: &Path, program: &Path, kind: &str) -> Vec<CString> {
         let directory = directory.as_os_str().as_bytes();
         let mut all = self.common.clone();
@@ -65,7 +65,7 @@ impl Environment {
         all
     }
 
-    /// What tells of one job; `None` for absent times.
+    /// Returns the variables that describe one job; absent times are left out.
     pub(crate) fn of_job(job: &Delivery) -> Vec<CString> {
         let mut all = vec![
             variable("GANGER_JOB_ID", global_id(job).as_bytes()),
@@ -93,12 +93,12 @@ impl Environment {
     }
 }
 
-/// The global id of a job: `shard/id`.
+/// Returns the global id of a job: `shard/id`.
 pub(crate) fn global_id(job: &Delivery) -> String {
     format!("{}/{}", job.shard, job.held.job)
 }
 
-/// The job's deadline in seconds since 1970.
+/// Returns the job's deadline in seconds since the Unix epoch; `None` if it has none.
 pub(crate) fn deadline(job: &Delivery) -> Option<String> {
     let since = job.deadline?.duration_since(UNIX_EPOCH).ok()?;
     Some(format!("{}.{:03}", since.as_secs(), since.subsec_millis()))
@@ -111,7 +111,7 @@ fn inherited(name: &str, otherwise: &str) -> CString {
     }
 }
 
-/// A NUL, which an environment cannot hold, becomes a question mark.
+/// Builds a variable; a NUL, which an environment cannot hold, becomes a question mark.
 fn variable(name: &str, value: &[u8]) -> CString {
     let mut text = name.as_bytes().to_vec();
     text.push(b'=');
@@ -123,7 +123,7 @@ fn variable(name: &str, value: &[u8]) -> CString {
     CString::new(text).unwrap_or_default()
 }
 
-/// A URL without the user and password that it may carry.
+/// Removes user and password from a URL.
 fn without_user(url: &str) -> String {
     let (scheme, rest) = url
         .split_once("://")

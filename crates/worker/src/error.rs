@@ -1,9 +1,9 @@
-//! Why a worker cannot work.
+//! The reason why a worker cannot work.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why a worker cannot work.
+/// The reason why a worker cannot work.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -1,4 +1,4 @@
-//! Settings of handlers: how a kind's program is run, and within which limits.
+//! Settings of handlers: how the program of a kind runs, and within which limits.
 //!
 //! They come from `handlers.toml`, in the directory of the programs unless told otherwise:
 //!
@@ -21,52 +21,55 @@ use serde::Deserialize;
 
 use crate::Error;
 use crate::supervise::{Limits, User};
-use crate::units::{Account, Bytes, Seconds};
+use crate::units::{Bytes, Seconds, UserId};
 
-/// How a kind's program meets its jobs.
+/// How a kind's program receives its jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// Started for each job: isolation first.
+    /// The program is started for each job: isolation first.
     #[default]
     Once,
-    /// Started once and fed a line for each job: speed first.
+    /// The program is started once and gets a line for each job: speed first.
     Fed,
 }
 
 /// How the programs of one kind are run. Since 0.1.0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Handler {
-    /// How it meets its jobs.
+    /// How the program receives its jobs.
     pub mode: Mode,
-    /// Longest run of a job; its own time-out counts too. `None`: no limit.
+    /// Longest run of a job, in addition to the job's own timeout; `None` (default) for no limit.
     pub wall_time: Option<Duration>,
-    /// Most CPU time of each process; it is sent `SIGXCPU` then, and killed 5 s later.
+    /// Maximum CPU time of each process, which then gets `SIGXCPU` and is killed 5 s later; `None` for no limit.
     pub cpu_time: Option<Duration>,
-    /// Most memory of a run in bytes, where control groups can bound it; else most address space of each process.
+    /// Maximum memory of a run in bytes if control groups are available, otherwise maximum address space of each
+    /// process; `None` for no limit.
     pub memory: Option<u64>,
-    /// Most processes and threads of a run, where control groups can bound them; else those of the user it runs as,
-    /// which has no effect on root.
+    /// Maximum number of processes and threads of a run if control groups are available, otherwise of the user it
+    /// runs as, which has no effect on root; `None` for no limit.
     pub processes: Option<u64>,
-    /// Most open files of each process.
+    /// Maximum number of open files of each process; `None` for the worker's own limit.
     pub open_files: Option<u64>,
-    /// Largest file it may write, in bytes; it is sent `SIGXFSZ` beyond.
+    /// Maximum size in bytes of a file that a process writes; beyond it gets `SIGXFSZ`. `None` for no limit.
     pub file_size: Option<u64>,
-    /// Most bytes in its working directory, which is a file system in memory then; only root may have that.
+    /// Maximum bytes in the working directory, which is then a file system in memory; only root may set this. `None`
+    /// for no limit.
     pub directory_size: Option<u64>,
-    /// Most bytes of a result. Default 1 MiB.
+    /// Maximum bytes of a result. Default 1 MiB.
     pub result_bytes_max: u64,
-    /// Most bytes of a run's log. Default 1 MiB.
+    /// Maximum bytes of a run's log. Default 1 MiB.
     pub log_bytes_max: u64,
-    /// Between asking a program to end and killing it; `None`: the worker's.
+    /// Time between asking a program to end and killing it; `None` for the worker's setting.
     pub grace: Option<Duration>,
-    /// Numbers of the user and group it runs as; `None`: the worker's. Only root may change.
+    /// Ids of the user and group that the program runs as; `None` for the worker's. Only root may change them.
     pub user: Option<(u32, u32)>,
-    /// Whether it may only write below its working directory.
+    /// Whether the program may write only below its working directory.
     pub is_sandboxed: bool,
-    /// Whether it may send signals to processes outside its run, as its user may. Programs that run as root always may.
+    /// Whether the program may send signals to processes outside its run, as far as its user may. Programs that run
+    /// as root always may.
     pub may_signal: bool,
-    /// A fed program without a job for this long is ended. Default 60 s.
+    /// Idle time after which a persistent program is ended. Default 60 s.
     pub idle_for: Duration,
 }
 
@@ -95,7 +98,7 @@ impl Default for Handler {
 impl Handler {
     pub(crate) fn limits(&self) -> Limits {
         Limits {
-            // A limit below a second would be none: the kernel counts whole seconds.
+            // The kernel counts whole seconds, so a limit below one second would be no limit.
             cpu_seconds: self.cpu_time.map(|time| time.as_secs().max(1)),
             memory_bytes: self.memory,
             processes: self.processes,
@@ -104,12 +107,12 @@ impl Handler {
         }
     }
 
-    /// Whether its runs have bounds of which the kernel tells when they were reached.
+    /// Whether the kernel reports when a run reaches one of its limits.
     pub(crate) fn has_bounds(&self) -> bool {
         self.memory.is_some() || self.processes.is_some()
     }
 
-    /// Whether its signals are kept to its own run. Root is not bounded by that: what it runs administers the machine.
+    /// Whether the program can signal only its own run. Root is exempt: what it runs administers the machine.
     pub(crate) fn is_confined(&self) -> bool {
         let own = rustix::process::geteuid().as_raw();
         let user = self.user.map_or(own, |(uid, _)| uid);
@@ -124,14 +127,14 @@ impl Handler {
 /// The settings of all kinds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Handlers {
-    /// Of kinds without an entry.
+    /// Settings of kinds without an entry.
     pub default: Handler,
     /// Settings of single kinds, by kind.
     pub by_kind: BTreeMap<String, Handler>,
 }
 
 impl Handlers {
-    /// The settings for a kind.
+    /// Returns the settings for a kind.
     pub fn of(&self, kind: &str) -> &Handler {
         self.by_kind.get(kind).unwrap_or(&self.default)
     }
@@ -144,7 +147,7 @@ impl Handlers {
     /// Reads settings from a file; `None` if there is no such file.
     ///
     /// # Errors
-    /// If the file cannot be read, or says something that is no setting; the message has the line.
+    /// If the file cannot be read, or has an unknown or invalid setting; the message names the line.
     pub fn read(path: &Path) -> Result<Option<Self>, Error> {
         let bad = |reason: String| Error::BadHandlers {
             path: path.into(),
@@ -160,9 +163,9 @@ impl Handlers {
     /// Reads settings from text.
     ///
     /// # Errors
-    /// A description with line and column of what is no setting.
+    /// A description of the invalid setting with line and column.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let written: WrittenHandlers = toml::from_str(text).map_err(|error| error.to_string())?;
+        let written: HandlersFile = toml::from_str(text).map_err(|error| error.to_string())?;
         let default = written.default.over(&Handler::default());
         let by_kind = written.handler.into_iter();
         let by_kind = by_kind
@@ -174,15 +177,15 @@ impl Handlers {
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct WrittenHandlers {
-    default: Written,
-    handler: BTreeMap<String, Written>,
+struct HandlersFile {
+    default: HandlerEntry,
+    handler: BTreeMap<String, HandlerEntry>,
 }
 
-/// A table of the file: what is absent is inherited.
+/// A table of the file; absent settings are inherited.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Written {
+struct HandlerEntry {
     mode: Option<Mode>,
     wall_time: Option<Seconds>,
     cpu_time: Option<Seconds>,
@@ -194,14 +197,14 @@ struct Written {
     result_bytes_max: Option<Bytes>,
     log_bytes_max: Option<Bytes>,
     grace: Option<Seconds>,
-    uid: Option<Account>,
-    gid: Option<Account>,
+    uid: Option<UserId>,
+    gid: Option<UserId>,
     sandbox: Option<bool>,
     may_signal: Option<bool>,
     idle_for: Option<Seconds>,
 }
 
-impl Written {
+impl HandlerEntry {
     fn over(self, base: &Handler) -> Handler {
         let time = |own: Option<Seconds>| own.map(|Seconds(time)| time);
         let bytes = |own: Option<Bytes>| own.map(|Bytes(count)| count);

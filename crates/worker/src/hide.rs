@@ -1,4 +1,4 @@
-//! Takes the worker's secrets out of `/proc/PID/environ`, where root's programs could read them.
+//! Removes the worker's secrets from `/proc/PID/environ`, where programs of root could read them.
 #![expect(
     unsafe_code,
     reason = "the environment of a process has no safe interface for writing"
@@ -6,11 +6,11 @@
 
 use std::ops::Range;
 
-/// More than this no environment has; a range beyond it was misread.
+/// Maximum plausible bytes of an environment; a larger range was misread.
 const BYTES_MAX: usize = 8 << 20;
 
-/// Moves the environment of this process to where only the process itself finds it, and overwrites the place where the
-/// kernel shows it to others. Variables keep their values.
+/// Copies the environment of this process to its heap, and overwrites the memory that the kernel shows to others.
+/// Variables keep their values.
 ///
 /// Must be called before any thread exists.
 pub fn hide_environment() {
@@ -19,7 +19,7 @@ pub fn hide_environment() {
     };
     for (name, value) in std::env::vars_os() {
         if name.as_encoded_bytes().contains(&b'=') {
-            // Not a name that can be set; nobody can ask for it either.
+            // Such a name cannot be set or read.
             continue;
         }
         // SAFETY: there is one thread, as the caller promises. Removed first, so that the value is copied for sure.
@@ -36,7 +36,7 @@ pub fn hide_environment() {
     }
 }
 
-/// The addresses between which the kernel reads what it shows.
+/// Returns the address range that the kernel shows as the environment.
 fn shown() -> Option<Range<usize>> {
     let line = std::fs::read_to_string("/proc/self/stat").ok()?;
     // The name of the program is in parentheses and may hold anything; the third field follows it.

@@ -1,4 +1,4 @@
-//! Starting a program: find it, make its place, tell the supervisor.
+//! Starts a program: finds it, makes its working directory, and sends the supervisor a start order.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -9,38 +9,38 @@ use crate::Settings;
 use crate::ending::{Ending, group};
 use crate::environment::Environment;
 use crate::handler::{Handler, Handlers};
-use crate::output_capture::{Caps, OutputCapture};
+use crate::output_capture::{OutputCapture, OutputLimits};
 use crate::prefetch::Prefetched;
 use crate::process::Process;
 use crate::program::{self, Program};
 use crate::scratch::{Scratch, WorkingDirectory};
-use crate::supervise::{Groups, Limits, Order, Supervisor};
+use crate::supervise::{ControlGroups, Limits, Order, Supervisor};
 
-/// What all slots of a worker share.
+/// State shared by all slots of a worker.
 pub(crate) struct WorkerContext {
     pub(crate) settings: Settings,
     pub(crate) name: String,
     pub(crate) handlers: Handlers,
     pub(crate) environment: Environment,
     pub(crate) scratch: Scratch,
-    pub(crate) hand: Prefetched,
-    pub(crate) groups: Groups,
+    pub(crate) prefetched: Prefetched,
+    pub(crate) groups: ControlGroups,
 }
 
 /// Owner of the supervisor process.
-pub(crate) struct Watch {
+pub(crate) struct SupervisorHandle {
     pub(crate) supervisor: Supervisor,
 }
 
-impl Watch {
+impl SupervisorHandle {
     /// Starts a supervisor with the worker's settings.
-    pub(crate) fn start(shop: &WorkerContext) -> io::Result<Self> {
+    pub(crate) fn start(context: &WorkerContext) -> io::Result<Self> {
         Ok(Self {
-            supervisor: Supervisor::start(&shop.settings.supervisor, &shop.groups)?,
+            supervisor: Supervisor::start(&context.settings.supervisor, &context.groups)?,
         })
     }
 
-    /// Ends a supervisor that failed, and all that it had started.
+    /// Ends a failed supervisor and everything that it started.
     pub(crate) fn give_up(self) {
         let killed = self.supervisor.kill();
         tracing::error!(
@@ -50,30 +50,31 @@ impl Watch {
     }
 }
 
-/// A program that was started.
-pub(crate) struct Launched {
+/// A started program.
+pub(crate) struct LaunchedProgram {
     pub(crate) process: Process,
-    /// Removed when dropped, so it must outlive the process.
+    /// The working directory, removed when dropped, so it must outlive the process.
     pub(crate) directory: WorkingDirectory,
 }
 
-/// Starts the program for `job`. `with_job`: it is for this job alone, so its environment tells of the job too.
+/// Starts the program for `job`. `with_job`: whether the program runs for this job alone, so that its environment
+/// describes the job.
 ///
 /// # Errors
-/// The ending of the job, if its program cannot be started here and now.
+/// The ending of the job, if its program cannot be started.
 pub(crate) fn launch(
-    shop: &WorkerContext,
-    watch: &Watch,
+    context: &WorkerContext,
+    watch: &SupervisorHandle,
     handler: &Handler,
     job: &Delivery,
     with_job: bool,
-) -> Result<Launched, Ending> {
-    let program = find(shop, &job.kind)?;
-    let directory = shop
+) -> Result<LaunchedProgram, Ending> {
+    let program = find(context, &job.kind)?;
+    let directory = context
         .scratch
         .directory(handler.run_as(), handler.directory_size)
         .map_err(|error| no_directory(handler, &error))?;
-    let order = order(shop, watch, handler, job, with_job, &program, &directory);
+    let order = order(context, watch, handler, job, with_job, &program, &directory);
     let process = Process::start(
         &watch.supervisor,
         &order,
@@ -82,7 +83,7 @@ pub(crate) fn launch(
         !with_job,
     )
     .map_err(|error| Ending::from_machine("the program could not be started", &error))?;
-    Ok(Launched { process, directory })
+    Ok(LaunchedProgram { process, directory })
 }
 
 fn no_directory(handler: &Handler, error: &io::Error) -> Ending {
@@ -93,8 +94,8 @@ fn no_directory(handler: &Handler, error: &io::Error) -> Ending {
     Ending::from_machine("no working directory could be made", error)
 }
 
-fn find(shop: &WorkerContext, kind: &str) -> Result<Program, Ending> {
-    match program::find(&shop.settings.directory, kind) {
+fn find(context: &WorkerContext, kind: &str) -> Result<Program, Ending> {
+    match program::find(&context.settings.directory, kind) {
         Ok(Ok(program)) => Ok(program),
         Ok(Err(missing)) => Err(Ending::NoHandler(missing.to_string())),
         Err(error) => Err(Ending::from_machine(
@@ -105,17 +106,18 @@ fn find(shop: &WorkerContext, kind: &str) -> Result<Program, Ending> {
 }
 
 fn order(
-    shop: &WorkerContext,
-    watch: &Watch,
+    context: &WorkerContext,
+    watch: &SupervisorHandle,
     handler: &Handler,
     job: &Delivery,
     with_job: bool,
     program: &Program,
     directory: &WorkingDirectory,
 ) -> Order {
-    let mut environment = shop
-        .environment
-        .for_program(&directory.path, &program.path, &job.kind);
+    let mut environment =
+        context
+            .environment
+            .for_program(&directory.path, &program.path, &job.kind);
     if with_job {
         environment.extend(Environment::of_job(job));
     }
@@ -130,8 +132,8 @@ fn order(
     }
 }
 
-/// The limits that the program keeps by itself, after its control group has taken what it can.
-fn limits(watch: &Watch, handler: &Handler) -> Limits {
+/// Returns the limits for the program's own processes, without those that its control group enforces.
+fn limits(watch: &SupervisorHandle, handler: &Handler) -> Limits {
     let limits = handler.limits();
     if watch
         .supervisor
@@ -146,10 +148,10 @@ fn limits(watch: &Watch, handler: &Handler) -> Limits {
     limits
 }
 
-/// Why a run that failed did so, where that was the machine and the kernel can tell: its own limit of memory, the whole
-/// machine's, or the room in its directory.
+/// Returns the cause of a failed run if it was the machine and the kernel can tell: the run's memory limit, the
+/// machine's memory, or a full working directory.
 pub(crate) fn refusal(
-    watch: &Watch,
+    watch: &SupervisorHandle,
     handler: &Handler,
     directory: &WorkingDirectory,
     captured: &mut OutputCapture,
@@ -182,15 +184,15 @@ pub(crate) fn refusal(
     Some(Ending::retriable(group::DISK_FULL, words))
 }
 
-/// The limits on what a handler's program writes.
-pub(crate) fn caps(handler: &Handler) -> Caps {
-    Caps {
+/// Returns the limits on a handler's output.
+pub(crate) fn output_limits(handler: &Handler) -> OutputLimits {
+    OutputLimits {
         result_bytes_max: handler.result_bytes_max,
         log_bytes_max: handler.log_bytes_max,
     }
 }
 
-/// The ending of a run whose standard output is more than a result may be.
+/// Returns the ending of a run whose standard output exceeds the limit of a result.
 pub(crate) fn too_large(written: u64, captured: &OutputCapture) -> Ending {
     let limit = captured.result_bytes_max();
     Ending::permanent(

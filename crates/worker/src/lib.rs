@@ -1,19 +1,17 @@
-//! The worker: leases jobs, runs a program for each, reports how it went.
+//! The worker: leases jobs, runs a program for each, and reports the outcome.
 //!
 //! A program reads a JSON list of its arguments on standard input and writes one JSON value, its result, to standard
-//! output. What it writes to standard error is its log, and `{"progress": 0.4, "message": "..."}` on descriptor 3
-//! tells how far it is. Exit 0 is success, 100 failure for good, anything else failure that may be tried
-//! again. Whatever it does, the worker survives, reports exactly one outcome, and leaves no process
-//! and no file of it behind.
+//! output. Its standard error is the job's log, and `{"progress": 0.4, "message": "..."}` on descriptor 3 reports
+//! progress. Exit 0 is success, 100 a permanent failure, anything else a failure that may be retried. Whatever the
+//! program does, the worker survives, reports exactly one outcome, and leaves no process and no file of it behind.
 //!
 //! # The parts
 //!
-//! [`run()`] holds the stream to the server and as many *slots* as programs may run at a time. A slot is a thread with
-//! a *supervisor*: a small process that starts the slot's programs and is the reaper of all their descendants.
-//! The thread turns the program's pipes and decides when it must be stopped; a task beside it forwards
-//! log and progress and delivers the outcome. The frame around the slots is [`run_pool()`]: credits, deliveries, lost
-//! leases, reports and the stop. It knows nothing of programs, so that other workers use it with an [`Executor`] of
-//! their own.
+//! [`run()`] holds the stream to the server and as many *slots* as programs may run at a time. A slot is a thread
+//! with a *supervisor*: a small process that starts the slot's programs and reaps all their descendants. The thread
+//! polls the program's pipes and decides when it must be stopped; a task beside it forwards log and progress and
+//! delivers the outcome. The frame around the slots is [`run_pool()`]: credits, deliveries, lost leases, reports and
+//! the stop. It knows nothing about programs, so other workers use it with their own [`Executor`].
 //!
 //! # For binaries that host a worker
 //!
@@ -72,7 +70,7 @@ pub use signals::shutdown_on_signals;
 pub use source::{Deliveries, Reports};
 pub use supervise::supervisor_main;
 
-/// If a worker has started this process to be a supervisor: is one, and ends the process. Else does nothing.
+/// Runs the supervisor and ends the process, if a worker has started this process for that. Otherwise does nothing.
 ///
 /// Must be the first call of `main`, before any thread exists.
 pub fn become_supervisor_if_asked() {

@@ -1,4 +1,4 @@
-//! Shows a worker's numbers at `GET /metrics`, and that it lives at `GET /healthz`, to anyone who reaches the address.
+//! Serves a worker's metrics at `GET /metrics` and its liveness at `GET /healthz`, without authentication.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,10 +11,10 @@ use tokio::net::TcpListener;
 /// The content type of the text format.
 const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Serves the numbers for as long as the runtime lives; where, if the port was left open with 0.
+/// Serves the metrics for as long as the runtime lives; returns the address, with the chosen port if 0 was given.
 ///
 /// # Errors
-/// If nobody can listen there.
+/// If the address cannot be listened on.
 pub async fn show_metrics(
     address: SocketAddr,
     text: impl Fn() -> String + Clone + Send + Sync + 'static,
@@ -35,7 +35,7 @@ pub async fn show_metrics(
         .route("/metrics", get(show))
         .route("/healthz", get(live));
     tokio::spawn(async move {
-        // It ends with the process only.
+        // The task ends with the process.
         let _ = axum::serve(listener, routes).await;
     });
     tracing::info!(%address, "numbers are shown at /metrics");

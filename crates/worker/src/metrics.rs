@@ -1,4 +1,4 @@
-//! The worker's numbers, in the Prometheus text format.
+//! The worker's metrics, in the Prometheus text format.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::Summary;
 
-/// Numbers of a worker. Clones of the `Arc` around it are read while it works.
+/// Metrics of a worker. They may be read while it works.
 #[derive(Debug, Default)]
 pub struct Metrics {
     is_connected: AtomicBool,
@@ -21,19 +21,19 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Whether the stream to the server is open.
+    /// Sets whether the stream to the server is open.
     pub(crate) fn connected(&self, is_connected: bool) {
         self.is_connected.store(is_connected, Ordering::Relaxed);
     }
 
-    /// A program ran for so long.
+    /// Records the run time of a program.
     pub(crate) fn ran(&self, took: Duration) {
         self.runs.fetch_add(1, Ordering::Relaxed);
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         self.run_micros.fetch_add(micros, Ordering::Relaxed);
     }
 
-    /// How it stands now: so many slots, so many jobs taken and not reported, and what became of the others.
+    /// Sets the current numbers: slots, jobs leased and not reported, and the summary.
     pub(crate) fn show(&self, slots: usize, running: usize, summary: &Summary) {
         let set = |number: &AtomicU64, value: u64| number.store(value, Ordering::Relaxed);
         set(&self.slots, u64::try_from(slots).unwrap_or(u64::MAX));
@@ -44,7 +44,7 @@ impl Metrics {
         set(&self.dropped, summary.dropped);
     }
 
-    /// All of them as text.
+    /// Returns all metrics as text.
     pub fn text(&self) -> String {
         let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
         let mut out = String::new();

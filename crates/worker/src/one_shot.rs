@@ -1,37 +1,37 @@
-//! The first mode: a program of its own for each job.
+//! The mode `once`: a new program for each job.
 
 use crate::arguments;
 use crate::ending::{Ending, PERMANENT_STATUS, group, of_status};
 use crate::handler::Handler;
-use crate::launch::{Launched, Watch, WorkerContext, launch, refusal, too_large};
+use crate::launch::{LaunchedProgram, SupervisorHandle, WorkerContext, launch, refusal, too_large};
 use crate::output_capture::OutputCapture;
 use crate::process_lifecycle::{End, follow};
 use crate::slot::Work;
 use crate::stop::{Guard, StopCause};
 
-/// Runs `work` to its end. The flag tells whether the supervisor must be replaced.
+/// Runs `work` to its end. The returned flag says whether the supervisor must be replaced.
 pub(crate) fn run(
-    shop: &WorkerContext,
-    watch: &Watch,
+    context: &WorkerContext,
+    watch: &SupervisorHandle,
     handler: &Handler,
     work: &Work,
     list: Vec<u8>,
     guard: &mut Guard,
     captured: &mut OutputCapture,
 ) -> (Ending, bool) {
-    let launched = launch(shop, watch, handler, &work.job, true);
-    let Launched {
+    let launched = launch(context, watch, handler, &work.job, true);
+    let LaunchedProgram {
         mut process,
         directory,
     } = match launched {
         Ok(launched) => launched,
-        // What failed may have been the way to the supervisor.
+        // The failure may have been the supervisor's.
         Err(ending) => return (ending, false),
     };
     process.feed(list, true);
     let end = follow(&mut process, &watch.supervisor, &work.stop, guard, captured);
     let refusal = match end {
-        // Asked of every run that has such a limit, so that none is blamed for an earlier one's.
+        // The limits are read after every run that has such a limit, so that no run is blamed for an earlier one.
         Ok(End::Ended { status, .. }) if status != 0 || handler.has_bounds() => {
             refusal(watch, handler, &directory, captured)
                 .filter(|_| status != 0 && guard.why().is_none())
@@ -40,27 +40,27 @@ pub(crate) fn run(
     };
     captured.finish();
     drop(process);
-    shop.scratch.take_back(directory);
+    context.scratch.take_back(directory);
     match end {
         Ok(End::Ended { status, killed }) => {
             if killed > 0 {
                 tracing::debug!(job = %work.task, killed, "killed what the program left behind");
             }
             let ending = refusal.map(|why| why.with_tail(captured));
-            let ending = ending.unwrap_or_else(|| judge(status, guard.why(), captured));
+            let ending = ending.unwrap_or_else(|| ending_of_status(status, guard.why(), captured));
             (ending, false)
         }
         Ok(End::NotStarted { step, errno }) => (Ending::not_started(step, errno), false),
-        // Where cleaning up took the supervisor too, what made it necessary is the cause.
+        // If cleaning up ended the supervisor too, the cause of the cleaning is reported.
         Ok(End::SupervisorLost) if guard.why().is_some() => {
-            (judge(libc::SIGKILL, guard.why(), captured), true)
+            (ending_of_status(libc::SIGKILL, guard.why(), captured), true)
         }
         Ok(End::SupervisorLost) => (supervisor_lost("its supervisor was killed"), true),
         Err(error) => (supervisor_lost(&error.to_string()), true),
     }
 }
 
-/// The ending of a run whose supervisor is no more.
+/// Returns the ending of a run whose supervisor has died.
 pub(crate) fn supervisor_lost(why: &str) -> Ending {
     Ending::retriable(
         group::SUPERVISOR_LOST,
@@ -68,11 +68,15 @@ pub(crate) fn supervisor_lost(why: &str) -> Ending {
     )
 }
 
-/// What a status means, given what was written and whether the run was stopped.
-pub(crate) fn judge(status: i32, why: Option<&StopCause>, captured: &OutputCapture) -> Ending {
+/// Returns the ending for a status, given the output and whether the run was stopped.
+pub(crate) fn ending_of_status(
+    status: i32,
+    why: Option<&StopCause>,
+    captured: &OutputCapture,
+) -> Ending {
     match why {
         Some(StopCause::Lost(reason)) => return Ending::Dropped(reason.clone()),
-        // A program that finished well in its period of grace has finished well.
+        // A program that succeeded in its grace period has succeeded.
         Some(_) if status == 0 => {}
         Some(StopCause::TimedOut(length)) => {
             return Ending::retriable(

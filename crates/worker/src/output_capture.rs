@@ -1,4 +1,4 @@
-//! Keeps what a program writes, within its limits: the result, the log, the progress (`rel W4`).
+//! Captures a program's output within its limits: result, log, progress (`rel W4`).
 
 use std::time::Duration;
 
@@ -9,35 +9,35 @@ use crate::text::{escape, excerpt};
 
 /// Bytes of the log's end that a failure's message shows.
 const TAIL_BYTES_MAX: usize = 4 << 10;
-/// Longest line of progress.
+/// Maximum bytes of a line of progress.
 const PROGRESS_LINE_BYTES_MAX: usize = 16 << 10;
-/// Notes of the worker's in one log: a program that writes nonsense forever is told so this often.
+/// Maximum number of the worker's notes in one log, for a program that writes invalid lines forever.
 const NOTES_MAX: u32 = 20;
-/// Longest line that the worker's own log shows at once.
+/// Maximum bytes of a line shown in the worker's own log.
 const SHOWN_LINE_BYTES_MAX: usize = 1 << 10;
 
-/// What a run sends on while it runs.
+/// Output that is forwarded while a run lasts.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum CapturedOutput {
     /// Bytes of its log.
     Log(Vec<u8>),
-    /// How far it is in millionths, and what it is doing.
+    /// Progress in millionths, and a message.
     Progress(u32, String),
 }
 
-/// Takes what a run sends on.
+/// Receives forwarded output.
 pub(crate) type Sender = Box<dyn FnMut(CapturedOutput) + Send>;
 
 /// Limits of one run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Caps {
+pub(crate) struct OutputLimits {
     pub(crate) result_bytes_max: u64,
     pub(crate) log_bytes_max: u64,
 }
 
-/// All that is heard of one run.
+/// The captured output of one run.
 pub(crate) struct OutputCapture {
-    caps: Caps,
+    output_limits: OutputLimits,
     send: Sender,
     task: String,
     /// Standard output, up to its limit.
@@ -53,10 +53,10 @@ pub(crate) struct OutputCapture {
 }
 
 impl OutputCapture {
-    /// For the run of `task`, as log lines name it.
-    pub(crate) fn new(task: String, caps: Caps, send: Sender) -> Self {
+    /// Creates the capture for the run of `task`, the name used in log lines.
+    pub(crate) fn new(task: String, output_limits: OutputLimits, send: Sender) -> Self {
         Self {
-            caps,
+            output_limits,
             send,
             task,
             output: Vec::new(),
@@ -71,23 +71,23 @@ impl OutputCapture {
         }
     }
 
-    /// Bytes written in all, if they are more than a result may have.
+    /// Returns the bytes written to standard output if they exceed the limit of a result.
     pub(crate) fn output_overflow(&self) -> Option<u64> {
         let written = u64::try_from(self.output.len()).unwrap_or(u64::MAX) + self.output_dropped;
         (self.output_dropped > 0).then_some(written)
     }
 
-    /// Most bytes of a result.
+    /// Maximum bytes of a result.
     pub(crate) fn result_bytes_max(&self) -> u64 {
-        self.caps.result_bytes_max
+        self.output_limits.result_bytes_max
     }
 
-    /// The end of the log, for a failure's message; empty if nothing was written.
+    /// Returns the end of the log, for a failure's message; empty if nothing was written.
     pub(crate) fn tail(&self) -> String {
         let mut tail = self.tail.as_slice();
         if tail.len() > TAIL_BYTES_MAX {
             tail = &tail[tail.len() - TAIL_BYTES_MAX..];
-            // Begins with a whole line where there is one.
+            // The tail begins with a whole line if it contains a line end.
             if let Some(end) = tail.iter().position(|byte| *byte == b'\n') {
                 tail = &tail[end + 1..];
             }
@@ -95,9 +95,9 @@ impl OutputCapture {
         String::from_utf8_lossy(tail.trim_ascii()).into_owned()
     }
 
-    /// Says what was dropped. Call once, at the end.
+    /// Notes what was dropped. Call it once, at the end.
     pub(crate) fn finish(&mut self) {
-        // The last word on what was dropped is always said.
+        // The last note, about what was dropped, is always written.
         self.notes_left += 1;
         self.show(b"", true);
         if !self.progress.is_empty() && !self.progress_is_overlong {
@@ -105,14 +105,14 @@ impl OutputCapture {
             self.progress_line(&line);
         }
         if self.log_dropped > 0 {
-            let (dropped, limit) = (self.log_dropped, self.caps.log_bytes_max);
+            let (dropped, limit) = (self.log_dropped, self.output_limits.log_bytes_max);
             self.note(&format!(
                 "{dropped} bytes of log dropped: the limit is {limit} bytes"
             ));
         }
     }
 
-    /// Adds a line of the worker's to the log of the run.
+    /// Adds a note of the worker to the log of the run.
     pub(crate) fn note(&mut self, text: &str) {
         let Some(left) = self.notes_left.checked_sub(1) else {
             return;
@@ -125,7 +125,7 @@ impl OutputCapture {
     }
 
     fn hear_output(&mut self, bytes: &[u8]) {
-        let limit = usize::try_from(self.caps.result_bytes_max).unwrap_or(usize::MAX);
+        let limit = usize::try_from(self.output_limits.result_bytes_max).unwrap_or(usize::MAX);
         let room = limit.saturating_sub(self.output.len());
         let kept = &bytes[..bytes.len().min(room)];
         self.output.extend_from_slice(kept);
@@ -137,7 +137,8 @@ impl OutputCapture {
         if self.tail.len() > 4 * TAIL_BYTES_MAX {
             self.tail.drain(..self.tail.len() - 2 * TAIL_BYTES_MAX);
         }
-        let room = usize::try_from(self.caps.log_bytes_max - self.log_kept).unwrap_or(usize::MAX);
+        let room =
+            usize::try_from(self.output_limits.log_bytes_max - self.log_kept).unwrap_or(usize::MAX);
         let kept = &bytes[..bytes.len().min(room)];
         self.log_dropped += u64::try_from(bytes.len() - kept.len()).unwrap_or(u64::MAX);
         if kept.is_empty() {
@@ -148,8 +149,7 @@ impl OutputCapture {
         (self.send)(CapturedOutput::Log(kept.to_vec()));
     }
 
-    /// Shows whole lines in the worker's own log, each with its job in front, and nothing in them that a
-    /// terminal obeys.
+    /// Writes whole lines to the worker's own log, each prefixed with its job, without terminal escapes.
     fn show(&mut self, bytes: &[u8], is_end: bool) {
         self.shown.extend_from_slice(bytes);
         let mut from = 0;
@@ -227,7 +227,7 @@ struct Line {
 }
 
 impl Listener for OutputCapture {
-    fn hear(&mut self, pipe: Pipe, bytes: &[u8]) {
+    fn receive(&mut self, pipe: Pipe, bytes: &[u8]) {
         match pipe {
             Pipe::Output => self.hear_output(bytes),
             Pipe::Log => self.hear_log(bytes),
@@ -244,12 +244,12 @@ mod tests {
     fn captured(limit: u64) -> (OutputCapture, Arc<Mutex<Vec<CapturedOutput>>>) {
         let sent = Arc::new(Mutex::new(Vec::new()));
         let keep = Arc::clone(&sent);
-        let caps = Caps {
+        let output_limits = OutputLimits {
             result_bytes_max: limit,
             log_bytes_max: limit,
         };
         let keeps = Box::new(move |one| keep.lock().expect("nobody panics").push(one));
-        (OutputCapture::new("1/x".into(), caps, keeps), sent)
+        (OutputCapture::new("1/x".into(), output_limits, keeps), sent)
     }
 
     fn log_of(sent: &Mutex<Vec<CapturedOutput>>) -> String {
@@ -264,9 +264,9 @@ mod tests {
     #[test]
     fn what_is_beyond_a_limit_is_dropped_and_counted() {
         let (mut captured, sent) = captured(4);
-        captured.hear(Pipe::Output, b"123456");
-        captured.hear(Pipe::Log, b"abc");
-        captured.hear(Pipe::Log, b"defg");
+        captured.receive(Pipe::Output, b"123456");
+        captured.receive(Pipe::Log, b"abc");
+        captured.receive(Pipe::Log, b"defg");
         captured.finish();
         assert_eq!(captured.output_overflow(), Some(6));
         let log = log_of(&sent);
@@ -281,7 +281,7 @@ mod tests {
     fn the_tail_of_a_long_log_begins_with_a_whole_line() {
         let (mut captured, _) = captured(1 << 20);
         for number in 0..5_000 {
-            captured.hear(Pipe::Log, format!("line {number}\n").as_bytes());
+            captured.receive(Pipe::Log, format!("line {number}\n").as_bytes());
         }
         let tail = captured.tail();
         assert!(
@@ -294,13 +294,13 @@ mod tests {
     #[test]
     fn progress_may_come_in_pieces_and_a_bad_line_is_noted() {
         let (mut captured, sent) = captured(1 << 20);
-        captured.hear(Pipe::Progress, b"{\"progress\": 0.4, \"mess");
-        captured.hear(
+        captured.receive(Pipe::Progress, b"{\"progress\": 0.4, \"mess");
+        captured.receive(
             Pipe::Progress,
             b"age\": \"half\"}\nnonsense\n{\"progress\": 7}\n",
         );
-        captured.hear(Pipe::Progress, &vec![b'x'; 100_000]);
-        captured.hear(Pipe::Progress, b"\n{\"progress\": 1}");
+        captured.receive(Pipe::Progress, &vec![b'x'; 100_000]);
+        captured.receive(Pipe::Progress, b"\n{\"progress\": 1}");
         captured.finish();
         let log = log_of(&sent);
         assert!(

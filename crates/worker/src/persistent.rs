@@ -1,10 +1,9 @@
-//! The second mode: a program that is kept running and fed one line for each job.
+//! The mode `fed`: a program that keeps running and gets one line for each job.
 //!
-//! In: `{"id":"1/x","kind":"greet","attempt":1,"args":["world"]}`, with `"deadline"` (seconds since 1970) if there
-//! is one. Out: `{"id":"1/x","result":...}`, or `{"id":"1/x","error":"words"}` with `"permanent":true` and `"group"`
-//! if wanted. One line each, one job at a time. What it writes to standard error and descriptor 3 in
-//! between belongs to the job at hand. Its standard input is closed when it is no longer needed; it is
-//! then expected to end.
+//! In: `{"id":"1/x","kind":"greet","attempt":1,"args":["world"]}`, with `"deadline"` (seconds since 1970) if there is
+//! one. Out: `{"id":"1/x","result":...}`, or `{"id":"1/x","error":"words"}` with optional `"permanent":true` and
+//! `"group"`. One line each, one job at a time. Output on standard error and descriptor 3 in between belongs to the
+//! current job. When the program is no longer needed, the worker closes its standard input and expects it to end.
 
 use std::time::{Duration, Instant};
 
@@ -16,8 +15,8 @@ use serde_json::value::RawValue;
 use crate::ending::{Ending, group, of_status};
 use crate::environment::deadline;
 use crate::handler::Handler;
-use crate::launch::{Launched, Watch, WorkerContext, launch, refusal};
-use crate::one_shot::{judge, supervisor_lost, with_tail};
+use crate::launch::{LaunchedProgram, SupervisorHandle, WorkerContext, launch, refusal};
+use crate::one_shot::{ending_of_status, supervisor_lost, with_tail};
 use crate::output_capture::OutputCapture;
 use crate::process_lifecycle::{End, follow};
 use crate::slot::Work;
@@ -25,20 +24,20 @@ use crate::stop::{Guard, NextStep, Stop};
 use crate::supervise::SupervisorEvent;
 use crate::text::excerpt;
 
-/// Room in a line for everything but the result.
+/// Bytes in a line for everything but the result.
 pub(crate) const ENVELOPE_BYTES_MAX: u64 = 4 << 10;
 
-/// A program that waits for its next job.
+/// A running program without a job.
 pub(crate) struct PersistentProgram {
-    watch: Watch,
-    launched: Launched,
+    watch: SupervisorHandle,
+    launched: LaunchedProgram,
     idle_since: Instant,
 }
 
-/// What became of a job, and of the program.
+/// The end of a job, and the program.
 pub(crate) struct JobEnd {
     pub(crate) ending: Ending,
-    /// The program, if it can take another job.
+    /// The program; `None` if it cannot take another job.
     pub(crate) program: Option<PersistentProgram>,
 }
 
@@ -54,18 +53,18 @@ struct Answer<'a> {
 }
 
 impl PersistentProgram {
-    /// Starts the program for `job` under a supervisor of its own.
+    /// Starts the program for `job` under a new supervisor.
     ///
     /// # Errors
     /// The ending of the job, if the program cannot be started.
     pub(crate) fn start(
-        shop: &WorkerContext,
+        context: &WorkerContext,
         handler: &Handler,
         job: &Delivery,
     ) -> Result<Self, Ending> {
-        let watch = Watch::start(shop)
+        let watch = SupervisorHandle::start(context)
             .map_err(|error| Ending::from_machine("no supervisor could be started", &error))?;
-        let launched = launch(shop, &watch, handler, job, false)?;
+        let launched = launch(context, &watch, handler, job, false)?;
         Ok(Self {
             watch,
             launched,
@@ -73,19 +72,19 @@ impl PersistentProgram {
         })
     }
 
-    /// How long it has had nothing to do.
+    /// Returns how long the program has been idle.
     pub(crate) fn idle_time(&self) -> Duration {
         self.idle_since.elapsed()
     }
 
-    /// Whether it still runs, as far as can be told without waiting.
+    /// Whether the program still runs, as far as that is known without waiting.
     pub(crate) fn is_alive(&mut self, captured: &mut OutputCapture) -> bool {
         let process = &mut self.launched.process;
         let turned = process.turn(&self.watch.supervisor, None, Some(Instant::now()), captured);
-        turned.is_ok() && process.told.is_none() && !process.has_closed_output()
+        turned.is_ok() && process.last_event.is_none() && !process.has_closed_output()
     }
 
-    /// Feeds it a job and waits for the answer.
+    /// Sends the program a job and waits for the answer.
     pub(crate) fn run(
         mut self,
         handler: &Handler,
@@ -153,13 +152,13 @@ impl PersistentProgram {
             if captured.output_overflow().is_some() {
                 return Reply::Overflow;
             }
-            // Once it has to end, or has ended, its end is followed like any other's.
-            let is_ending = process.told.is_some() || process.status.is_some();
+            // Once the program must end, or has ended, its end is followed like that of any other program.
+            let is_ending = process.last_event.is_some() || process.status.is_some();
             let until = match guard.decide(Instant::now(), stop.asked()) {
                 NextStep::WaitUntil(until) if !is_ending => until,
                 NextStep::WaitUntil(_) => break,
                 NextStep::Terminate | NextStep::Kill => {
-                    // A supervisor that cannot be asked is found to be gone below.
+                    // A dead supervisor is noticed below.
                     let _ = supervisor.terminate();
                     break;
                 }
@@ -170,13 +169,13 @@ impl PersistentProgram {
             {
                 return Reply::End(End::SupervisorLost);
             }
-            match process.told.take() {
+            match process.last_event.take() {
                 None => {}
                 Some(SupervisorEvent::NotStarted { step, errno }) => {
                     return Reply::End(End::NotStarted { step, errno });
                 }
                 Some(SupervisorEvent::Exited { .. }) => {
-                    // Whatever it left behind goes too.
+                    // Processes that it left behind are killed too.
                     let _ = supervisor.sweep();
                 }
                 Some(SupervisorEvent::Clean { killed }) => {
@@ -193,19 +192,19 @@ impl PersistentProgram {
             .map_or(Reply::End(End::SupervisorLost), Reply::End)
     }
 
-    /// Ends the program: closes its input, waits for `patience`, kills all that is left.
+    /// Ends the program: closes its input, waits for `patience`, kills what is left.
     pub(crate) fn end(self, patience: Duration) {
         let Self {
             watch, launched, ..
         } = self;
-        let Launched {
+        let LaunchedProgram {
             mut process,
             directory,
         } = launched;
         process.feed(Vec::new(), true);
         let until = Instant::now() + patience;
         let mut deaf = WriteFailed;
-        while process.told.is_none() && Instant::now() < until {
+        while process.last_event.is_none() && Instant::now() < until {
             if process
                 .turn(&watch.supervisor, None, Some(until), &mut deaf)
                 .is_err()
@@ -213,7 +212,7 @@ impl PersistentProgram {
                 break;
             }
         }
-        // Dropping the supervisor waits until it has killed what is left.
+        // Dropping the supervisor waits until it has killed all remaining processes.
         drop(process);
         drop(watch);
         drop(directory);
@@ -223,7 +222,7 @@ impl PersistentProgram {
 struct WriteFailed;
 
 impl crate::process::Listener for WriteFailed {
-    fn hear(&mut self, _pipe: crate::process::Pipe, _bytes: &[u8]) {}
+    fn receive(&mut self, _pipe: crate::process::Pipe, _bytes: &[u8]) {}
 }
 
 enum Reply {
@@ -232,8 +231,8 @@ enum Reply {
     End(End),
 }
 
-/// The line for a job. Between JSON tokens an end of line is only space, and within a string it cannot be, so
-/// replacing it changes no value.
+/// Returns the line for a job. Between JSON tokens an end of line is only space, and within a string it cannot occur,
+/// so replacing it changes no value.
 fn line(work: &Work, list: &[u8]) -> Vec<u8> {
     let job = &work.job;
     let (id, kind) = (serde_json::json!(work.task), serde_json::json!(job.kind));
@@ -254,7 +253,7 @@ fn line(work: &Work, list: &[u8]) -> Vec<u8> {
     line
 }
 
-/// Reads the answer. An error means that the program cannot be trusted with another job.
+/// Reads the answer. An error means that the program must not get another job.
 fn answer(work: &Work, captured: &OutputCapture) -> Result<Ending, Ending> {
     let broken = |words: String| Ending::retriable(group::FEED_BROKEN, words);
     let end = captured
@@ -298,8 +297,8 @@ fn answer(work: &Work, captured: &OutputCapture) -> Result<Ending, Ending> {
 
 fn died(status: i32, guard: &Guard, captured: &OutputCapture) -> Ending {
     if guard.why().is_some() {
-        // Ending well when asked to end is no answer to the job.
-        return judge(
+        // A successful exit when asked to end is no answer to the job.
+        return ending_of_status(
             if status == 0 { 1 << 8 } else { status },
             guard.why(),
             captured,

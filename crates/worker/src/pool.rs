@@ -1,8 +1,8 @@
-//! The frame of a pool: leases jobs for an executor, which runs them, and takes their reports to the server.
+//! The frame of a pool: leases jobs for an executor, which runs them, and delivers their reports to the server.
 //!
-//! [`run_pool`] does what is the same whatever a job is: it allows deliveries, hands them over, passes on which leases
-//! were lost, collects reports, and on a stop delivers what is finished and deregisters. What a job is and how many of
-//! them are in hand is the [`Executor`]'s.
+//! [`run_pool`] does what does not depend on the kind of job: it allows deliveries, hands them over, passes on lost
+//! leases, collects reports, and on a stop delivers finished work and deregisters. The [`Executor`] decides what a
+//! job is and how many are in hand.
 
 use std::future::Future;
 use std::time::Duration;
@@ -14,81 +14,81 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::source::{Deliveries, Reports};
 
-/// Whether the worker should go on.
+/// Whether and how the worker should stop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Shutdown {
     /// The worker goes on, the default.
     #[default]
     No,
-    /// Take nothing new, give what runs its period of grace.
+    /// The worker takes no new jobs and gives running ones their grace period.
     Graceful,
-    /// The worker kills what runs and stops.
+    /// The worker kills running jobs and stops.
     AtOnce,
 }
 
-/// How long finished work may take to be delivered once the last job has ended.
-const DELIVER_FOR: Duration = Duration::from_secs(10);
+/// Longest time for delivering finished work once the last job has ended.
+const DELIVERY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What runs the jobs of a pool. No call may block: reports and renewals of all jobs run on the same threads.
+/// Runs the jobs of a pool. No call may block: reports and renewals of all jobs run on the same threads.
 pub trait Executor<R: Reports>: Send {
-    /// What happens in it while jobs run.
+    /// An event of the executor while jobs run.
     type Event: Send;
-    /// What one task that reports to the server gives.
-    type Reported: Send + 'static;
+    /// Result of a task that reports to the server.
+    type TaskResult: Send + 'static;
 
-    /// Jobs to have at a time: those in hand and those that are on their way here.
+    /// Number of jobs to have at a time, those on their way included.
     fn jobs_wanted(&self) -> usize;
 
-    /// Jobs that were taken and have not come to their end.
+    /// Number of jobs that were taken and have not ended.
     fn jobs_in_hand(&self) -> usize;
 
-    /// Takes jobs. While the pool stops it gives them back.
-    fn take(&mut self, jobs: Vec<Delivery>, pool: &mut Pool<R, Self::Reported>);
+    /// Takes jobs; gives them back while the pool stops.
+    fn take(&mut self, jobs: Vec<Delivery>, pool: &mut Pool<R, Self::TaskResult>);
 
-    /// Learns that the lease of a job is gone.
+    /// Handles the loss of a job's lease.
     fn lose(&mut self, lost: &Lost);
 
-    /// Waits for its next event, which must not be lost if this wait is dropped before its end. `is_reporting`: some
-    /// report has no answer yet.
+    /// Waits for the executor's next event, which must not be lost if this wait is dropped early. `is_reporting`:
+    /// whether some report has no answer yet.
     fn next_event(&mut self, is_reporting: bool) -> impl Future<Output = Self::Event> + Send;
 
-    /// Acts on an event of its own.
-    fn on_event(&mut self, event: Self::Event, pool: &mut Pool<R, Self::Reported>);
+    /// Handles one of the executor's events.
+    fn on_event(&mut self, event: Self::Event, pool: &mut Pool<R, Self::TaskResult>);
 
-    /// Counts what a task that reported has given; an error if it panicked.
-    fn count(&mut self, reported: Result<Self::Reported, JoinError>);
+    /// Counts the result of a reporting task; an error if it panicked.
+    fn count(&mut self, reported: Result<Self::TaskResult, JoinError>);
 
-    /// Stops: gives back what has not been started, and at [`Shutdown::AtOnce`] ends what runs. Called once for each
-    /// level above [`Shutdown::No`] that is reached.
-    fn stop(&mut self, level: Shutdown, pool: &mut Pool<R, Self::Reported>);
+    /// Stops: gives back jobs that have not been started, and at [`Shutdown::AtOnce`] ends running ones. Called once
+    /// for each level above [`Shutdown::No`] that is reached.
+    fn stop(&mut self, level: Shutdown, pool: &mut Pool<R, Self::TaskResult>);
 
-    /// Begins to end its processes. No job runs any more.
+    /// Starts to end the executor's processes. No job runs any more.
     fn close(&mut self);
 
-    /// Waits until its processes have ended. Gives the number of outcomes that are lost, when so many tasks that report
-    /// are `unfinished`.
+    /// Waits until the executor's processes have ended. Returns the number of lost outcomes, given the number of
+    /// `unfinished` reporting tasks.
     fn closed(&mut self, unfinished: usize) -> impl Future<Output = u64> + Send;
 
-    /// Shows whether the stream to the server is open.
+    /// Records whether the stream to the server is open.
     fn show_connected(&self, _is_connected: bool) {}
 
-    /// Shows its numbers, before each wait.
+    /// Updates the executor's metrics, before each wait.
     fn show(&self) {}
 }
 
-/// A pool's side towards the server. `T`: what one task that reports gives.
+/// A pool's connection to the server. `T` is the result of a reporting task.
 pub struct Pool<R, T> {
     reports: R,
-    /// Deliveries allowed and not yet here.
+    /// Number of deliveries allowed and not yet received.
     credits: usize,
     reporting: JoinSet<T>,
     level: Shutdown,
-    /// How far the executor wants to stop by itself.
+    /// The stop that the executor itself has asked for.
     wish: Shutdown,
     source_ended: bool,
 }
 
-/// Runs jobs until `shutdown` or the executor says otherwise and all is delivered. Gives the executor back.
+/// Runs jobs until `shutdown` or the executor asks to stop and everything is delivered. Returns the executor.
 pub async fn run_pool<D: Deliveries, R: Reports, E: Executor<R>>(
     mut executor: E,
     mut deliveries: D,
@@ -114,12 +114,12 @@ pub async fn run_pool<D: Deliveries, R: Reports, E: Executor<R>>(
         executor.show();
         let is_reporting = !pool.reporting.is_empty();
         tokio::select! {
-            event = deliveries.next(), if !pool.source_ended => pool.hear(event, &mut executor),
+            event = deliveries.next(), if !pool.source_ended => pool.receive(event, &mut executor),
             event = executor.next_event(is_reporting) => executor.on_event(event, &mut pool),
             Some(reported) = pool.reporting.join_next() => executor.count(reported),
             changed = shutdown.changed(), if may_change => {
                 may_change = changed.is_ok();
-                // The sender of "go on" is gone.
+                // The sender of the shutdown level is gone.
                 level = if may_change { *shutdown.borrow_and_update() } else { level.max(Shutdown::Graceful) };
             }
         }
@@ -129,28 +129,28 @@ pub async fn run_pool<D: Deliveries, R: Reports, E: Executor<R>>(
 }
 
 impl<R: Reports, T: Send + 'static> Pool<R, T> {
-    /// Returns the place where the slots' reports go.
+    /// Returns the reporter of the slots.
     pub fn reports(&self) -> &R {
         &self.reports
     }
 
-    /// Whether nothing new is taken.
+    /// Whether the pool takes no new jobs.
     pub fn is_stopping(&self) -> bool {
         self.level != Shutdown::No
     }
 
-    /// Stops as if the shutdown had asked for it, after the current call of the executor.
+    /// Stops as if `shutdown` had asked for it, after the current call of the executor.
     pub fn stop(&mut self) {
         self.wish = Shutdown::Graceful;
     }
 
-    /// Runs a task that reports to the server, beside everything else. What it gives goes to [`Executor::count`].
+    /// Runs a task that reports to the server. Its result goes to [`Executor::count`].
     pub fn report(&mut self, task: impl Future<Output = T> + Send + 'static) {
         self.reporting.spawn(task);
     }
 
-    /// Allows as many deliveries as the executor lacks jobs. Called after everything that happens; an executor calls it
-    /// if credits should travel with the reports that it is about to send.
+    /// Allows as many deliveries as the executor lacks jobs. Called after every event; an executor calls it if
+    /// credits should go out with the reports that it is about to send.
     pub fn grant<E: Executor<R>>(&mut self, executor: &E) {
         let expected = executor.jobs_in_hand() + self.credits;
         let more = executor.jobs_wanted().saturating_sub(expected);
@@ -160,7 +160,11 @@ impl<R: Reports, T: Send + 'static> Pool<R, T> {
         }
     }
 
-    fn hear<E: Executor<R, Reported = T>>(&mut self, event: Option<WorkEvent>, executor: &mut E) {
+    fn receive<E: Executor<R, TaskResult = T>>(
+        &mut self,
+        event: Option<WorkEvent>,
+        executor: &mut E,
+    ) {
         match event {
             Some(WorkEvent::Jobs(jobs)) => {
                 self.credits = self.credits.saturating_sub(jobs.len());
@@ -182,7 +186,7 @@ impl<R: Reports, T: Send + 'static> Pool<R, T> {
         }
     }
 
-    fn obey<E: Executor<R, Reported = T>>(&mut self, level: Shutdown, executor: &mut E) {
+    fn obey<E: Executor<R, TaskResult = T>>(&mut self, level: Shutdown, executor: &mut E) {
         let level = level.max(self.wish);
         if level <= self.level {
             return;
@@ -199,12 +203,12 @@ impl<R: Reports, T: Send + 'static> Pool<R, T> {
         }
     }
 
-    /// Delivers what is finished, ends the executor's processes, and deregisters.
-    async fn close<E: Executor<R, Reported = T>>(mut self, executor: &mut E) {
+    /// Delivers finished work, ends the executor's processes, and deregisters.
+    async fn close<E: Executor<R, TaskResult = T>>(mut self, executor: &mut E) {
         let patience = if self.level == Shutdown::AtOnce {
-            DELIVER_FOR / 10
+            DELIVERY_TIMEOUT / 10
         } else {
-            DELIVER_FOR
+            DELIVERY_TIMEOUT
         };
         let deadline = Instant::now() + patience;
         executor.close();

@@ -1,8 +1,8 @@
-//! Jobs in hand: they came while every slot was busy, and the first slot to be free takes the oldest.
+//! Prefetched jobs: they arrived while every slot was busy, and the first free slot takes the oldest.
 //!
-//! A worker whose programs are short asks for some jobs more than it has slots, so that a slot goes from one to the
-//! next without waiting for the server. What is in hand has not been started: it is given back uncounted when the
-//! worker stops, or when no slot was free in time after all.
+//! A worker whose programs are short asks for some jobs more than it has slots, so that a slot continues without
+//! waiting for the server. Prefetched jobs have not been started: they are given back uncounted when the worker
+//! stops, or when no slot becomes free in time.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,21 +10,21 @@ use std::time::{Duration, Instant};
 
 use crate::slot::Work;
 
-/// How long a job may be in hand: so much later may another worker get it at worst.
-const HOLD_FOR: Duration = Duration::from_millis(100);
-/// A worker takes ahead while its programs run shorter than this on average, so that a job in hand is soon started.
-const SHORT: Duration = Duration::from_millis(20);
-/// So many programs must have shown it.
+/// Longest time that a job waits for a slot, by which another worker may get it later.
+const PREFETCH_HOLD_MAX: Duration = Duration::from_millis(100);
+/// Average run time below which a worker prefetches, so that a prefetched job starts soon.
+const SHORT_RUN: Duration = Duration::from_millis(20);
+/// Number of runs needed for the average.
 const RUNS_MIN: u32 = 8;
 
-/// The jobs in hand. Sorted by the time they came.
+/// The prefetched jobs, sorted by arrival.
 #[derive(Default)]
 pub(crate) struct Prefetched {
     jobs: Mutex<VecDeque<(Instant, Box<Work>)>>,
 }
 
 impl Prefetched {
-    /// Takes a job into hand.
+    /// Adds a job.
     pub(crate) fn put(&self, work: Box<Work>) {
         self.lock().push_back((Instant::now(), work));
     }
@@ -34,15 +34,17 @@ impl Prefetched {
         self.lock().pop_front().map(|(_, work)| work)
     }
 
-    /// When the oldest job has been in hand for long enough.
+    /// Returns when the oldest job has waited for too long.
     pub(crate) fn overdue_at(&self) -> Option<Instant> {
-        self.lock().front().map(|(came_at, _)| *came_at + HOLD_FOR)
+        self.lock()
+            .front()
+            .map(|(came_at, _)| *came_at + PREFETCH_HOLD_MAX)
     }
 
-    /// All jobs that have been in hand for long enough at `now`.
+    /// Takes all jobs that have waited for too long at `now`.
     pub(crate) fn take_overdue(&self, now: Instant) -> Vec<Work> {
         let mut jobs = self.lock();
-        let count = jobs.partition_point(|(came_at, _)| *came_at + HOLD_FOR <= now);
+        let count = jobs.partition_point(|(came_at, _)| *came_at + PREFETCH_HOLD_MAX <= now);
         jobs.drain(..count).map(|(_, work)| *work).collect()
     }
 
@@ -56,17 +58,17 @@ impl Prefetched {
     }
 }
 
-/// How long programs ran lately.
+/// The average run time of recent programs.
 #[derive(Debug, Default)]
-pub(crate) struct Pace {
-    /// Mean length of a run, the last eight having most weight.
+pub(crate) struct RunTimeAverage {
+    /// Mean run time, in which the last eight runs have most weight.
     average: Duration,
-    /// Runs seen, as far as it matters.
+    /// Number of runs seen, up to [`RUNS_MIN`].
     runs: u32,
 }
 
-impl Pace {
-    /// A program ran for so long.
+impl RunTimeAverage {
+    /// Records the run time of a program.
     pub(crate) fn ran(&mut self, took: Duration) {
         self.average = if self.runs == 0 {
             took
@@ -76,9 +78,10 @@ impl Pace {
         self.runs = RUNS_MIN.min(self.runs + 1);
     }
 
-    /// How many jobs a worker of so many slots should have in hand: one for each while programs are short, else none.
-    pub(crate) fn ahead(&self, slots: usize) -> usize {
-        let is_short = self.runs >= RUNS_MIN && self.average < SHORT;
+    /// Returns how many jobs a worker with `slots` slots should prefetch: one for each slot while programs are short,
+    /// otherwise none.
+    pub(crate) fn prefetch_count(&self, slots: usize) -> usize {
+        let is_short = self.runs >= RUNS_MIN && self.average < SHORT_RUN;
         if is_short { slots } else { 0 }
     }
 }
@@ -89,13 +92,13 @@ mod tests {
 
     #[test]
     fn only_a_worker_of_short_programs_takes_jobs_ahead() {
-        let mut pace = Pace::default();
+        let mut pace = RunTimeAverage::default();
         for _ in 0..RUNS_MIN {
-            assert_eq!(pace.ahead(4), 0);
+            assert_eq!(pace.prefetch_count(4), 0);
             pace.ran(Duration::from_millis(1));
         }
-        assert_eq!(pace.ahead(4), 4);
+        assert_eq!(pace.prefetch_count(4), 4);
         pace.ran(Duration::from_secs(1));
-        assert_eq!(pace.ahead(4), 0);
+        assert_eq!(pace.prefetch_count(4), 0);
     }
 }

@@ -1,8 +1,7 @@
-//! A running program and its pipes, turned by one thread with one `poll`.
+//! A running program and its pipes, served by one thread with one `poll`.
 //!
-//! Every pipe is read as long as it has something, whatever becomes of it, so a program is never blocked by us;
-//! what is kept is the listener's business. Nothing here waits for a program without also listening to
-//! its supervisor and to [`Stop`].
+//! Every pipe is read as long as it has data, so a program never blocks on the worker; the listener decides what is
+//! kept. Every wait for a program also watches its supervisor and [`Stop`].
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -42,9 +41,9 @@ impl Pipe {
     }
 }
 
-/// Hears what a program writes.
+/// Receives what a program writes.
 pub(crate) trait Listener {
-    fn hear(&mut self, pipe: Pipe, bytes: &[u8]);
+    fn receive(&mut self, pipe: Pipe, bytes: &[u8]);
 }
 
 /// A running program. Dropping it closes its pipes and does nothing else.
@@ -54,19 +53,19 @@ pub(crate) struct Process {
     written: usize,
     closes_input: bool,
     outputs: [Option<OwnedFd>; 3],
-    /// The program's own ends of `outputs`, until it has ended. As long as we hold them its end is no news of the
-    /// pipes, only of the supervisor: one wake-up instead of several.
+    /// The program's own ends of `outputs`, until it has ended. As long as the worker holds them the pipes do not
+    /// report the end, only the supervisor does: one wake-up instead of several.
     held: Option<[OwnedFd; 3]>,
     buffer: Vec<u8>,
-    /// As `wait` gives it, once the program's own process has ended.
+    /// Status in the form of `wait`; `None` until the program's own process has ended.
     pub(crate) status: Option<i32>,
-    /// What the supervisor said last.
-    pub(crate) told: Option<SupervisorEvent>,
+    /// The supervisor's last event.
+    pub(crate) last_event: Option<SupervisorEvent>,
 }
 
 impl Process {
-    /// Has `supervisor` start a program. Whether that went well is told later. `hears_closing`: whether it is of
-    /// interest that the program closes what it writes to before it ends.
+    /// Starts a program through `supervisor`, which reports later whether that succeeded. `hears_closing`: whether
+    /// the caller needs to know when the program closes its outputs before it ends.
     pub(crate) fn start(
         supervisor: &Supervisor,
         order: &Order,
@@ -93,16 +92,16 @@ impl Process {
             held: (!hears_closing).then_some([its_output, its_log, its_progress]),
             buffer: Vec::new(),
             status: None,
-            told: None,
+            last_event: None,
         })
     }
 
-    /// Gives the program something to read; `closes` if it is the last.
+    /// Writes to the program's standard input; `closes` if these are the last bytes.
     pub(crate) fn feed(&mut self, bytes: Vec<u8>, closes: bool) {
         self.unwritten = bytes;
         self.written = 0;
         self.closes_input = closes;
-        // Nearly always the pipe takes all at once.
+        // The pipe nearly always takes everything at once.
         self.write();
     }
 
@@ -116,7 +115,7 @@ impl Process {
         self.outputs[Pipe::Output.place()].is_none()
     }
 
-    /// Waits for anything to happen, at most until `until`, and handles all that has.
+    /// Waits for any event, at most until `until`, and handles all that have happened.
     pub(crate) fn turn(
         &mut self,
         supervisor: &Supervisor,
@@ -131,9 +130,9 @@ impl Process {
                 .as_ref()
                 .filter(|_| self.written < self.unwritten.len());
             let mut polled = vec![PollFd::from_borrowed_fd(supervisor.socket(), PollFlags::IN)];
-            let bell = stop.map(|stop| PollFd::from_borrowed_fd(stop.bell(), PollFlags::IN));
-            let bells = usize::from(bell.is_some());
-            polled.extend(bell);
+            let wake_fd = stop.map(|stop| PollFd::from_borrowed_fd(stop.wake_fd(), PollFlags::IN));
+            let bells = usize::from(wake_fd.is_some());
+            polled.extend(wake_fd);
             let open: Vec<usize> = (0..3)
                 .filter(|place| self.outputs[*place].is_some())
                 .collect();
@@ -170,17 +169,17 @@ impl Process {
             self.write();
         }
         if has_word {
-            let told = supervisor.told();
-            if let SupervisorEvent::Exited { status, .. } = told {
+            let last_event = supervisor.next_event();
+            if let SupervisorEvent::Exited { status, .. } = last_event {
                 self.status = Some(status);
                 self.held = None;
             }
-            self.told = Some(told);
+            self.last_event = Some(last_event);
         }
         Ok(())
     }
 
-    /// Reads what is left in the pipes, without waiting.
+    /// Reads the remaining bytes in the pipes, without waiting.
     pub(crate) fn drain(&mut self, listener: &mut dyn Listener) {
         // A pipe holds at most 1 MiB; only a process outside the run can write faster than this reads.
         const READS_MAX: u32 = 32;
@@ -203,7 +202,7 @@ impl Process {
                 Ok(count) => self.written += count,
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return,
-                // It reads no more, which is its own affair.
+                // The program has closed its input, which is allowed.
                 Err(_) => self.input = None,
             }
         }
@@ -212,7 +211,7 @@ impl Process {
         }
     }
 
-    /// Reads once; gives whether there may be more at once.
+    /// Reads once; returns whether more may be available at once.
     fn read(&mut self, pipe: Pipe, listener: &mut dyn Listener) -> bool {
         let Some(fd) = &self.outputs[pipe.place()] else {
             return false;
@@ -222,7 +221,7 @@ impl Process {
         match rustix::io::read(fd, spare_capacity(&mut self.buffer)) {
             Ok(0) => self.outputs[pipe.place()] = None,
             Ok(_) => {
-                listener.hear(pipe, &self.buffer);
+                listener.receive(pipe, &self.buffer);
                 return true;
             }
             Err(Errno::INTR) => return true,
@@ -238,7 +237,7 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
 }
 
 fn timespec(time: Duration) -> Timespec {
-    // Rounded up, so that the point has surely passed when the wait ends.
+    // Rounded up, so that the time has passed when the wait ends.
     let time = time + Duration::from_micros(1);
     Timespec {
         tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),

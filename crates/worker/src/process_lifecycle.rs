@@ -1,4 +1,4 @@
-//! The life of a program from its start until no process of it is left.
+//! Follows a program from its start until none of its processes is left.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -6,19 +6,19 @@ use std::time::{Duration, Instant};
 use crate::output_capture::OutputCapture;
 use crate::process::Process;
 use crate::stop::{Guard, NextStep, Stop};
-use crate::supervise::{Step, Supervisor, SupervisorEvent};
+use crate::supervise::{StartStep, Supervisor, SupervisorEvent};
 
-/// How long what a program left behind may go on writing after the program itself has ended.
+/// Time in which processes that a program left behind may still write after the program itself has ended.
 const DRAIN_FOR: Duration = Duration::from_millis(200);
-/// How long a supervisor may take to clean up; it gives up by itself before that.
+/// Time that a supervisor may take to clean up; it gives up earlier by itself.
 const SWEEP_FOR: Duration = Duration::from_secs(30);
 
-/// How a life went.
+/// The end of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// No process is left.
     Ended {
-        /// As `wait` gives it.
+        /// Status in the form of `wait`.
         status: i32,
         /// Processes that had to be killed after the program's own had ended.
         killed: u32,
@@ -26,11 +26,11 @@ pub(crate) enum End {
     /// The program never started.
     NotStarted {
         /// The step that failed.
-        step: Step,
+        step: StartStep,
         /// The system's error number.
         errno: i32,
     },
-    /// The supervisor is gone, or could not clean up: it must be replaced.
+    /// The supervisor has died, or could not clean up, and must be replaced.
     SupervisorLost,
 }
 
@@ -71,10 +71,10 @@ pub(crate) fn follow(
             }
         };
         process.turn(supervisor, Some(stop), until, captured)?;
-        match process.told.take() {
+        match process.last_event.take() {
             None if life.is_overdue() => return Ok(End::SupervisorLost),
             None => {}
-            // All are gone; what they wrote is in the pipes. Should somebody outside hold one open, it is not theirs.
+            // All processes have ended; their output is in the pipes. A process outside the run may hold a pipe open.
             Some(SupervisorEvent::Exited { is_clean: true, .. }) if life.swept_at.is_none() => {
                 process.drain(captured);
                 return Ok(ended(process, 0));
@@ -98,7 +98,7 @@ struct ProcessLifecycle {
 }
 
 impl ProcessLifecycle {
-    /// Kills what the program left behind, once it has said all or has had its time.
+    /// Kills the processes that the program left behind, once their pipes are closed or their time is over.
     fn sweep_when_silent(
         &mut self,
         process: &Process,

@@ -1,4 +1,5 @@
-//! Finds the program of a kind: by name alone, inside one directory, opened once and checked as opened (`rel S10`).
+//! Finds the program of a kind: by name alone, inside one directory, opened once and checked on the open file (`rel
+//! S10`).
 
 use std::fmt;
 use std::fs::File;
@@ -9,18 +10,18 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, open, openat, openat2};
 use rustix::io::Errno;
 
-/// Bytes in a kind that can name a program.
+/// Maximum bytes of a kind that can name a program.
 const NAME_BYTES_MAX: usize = 255;
-/// The settings of the directory's programs; never one of them.
+/// Name of the settings file in the directory; never a program.
 pub(crate) const SETTINGS_FILE: &str = "handlers.toml";
 
-/// A program, opened: what is executed is this file.
+/// An open program; this file is what is executed.
 #[derive(Debug)]
 pub(crate) struct Program {
     file: OwnedFd,
-    /// Where it was found: absolute, with the links of the directory's own path resolved.
+    /// Absolute path, with the links of the directory's own path resolved.
     pub(crate) path: PathBuf,
-    /// Whether an interpreter will have to read it.
+    /// Whether an interpreter has to read the file.
     pub(crate) is_script: bool,
 }
 
@@ -31,24 +32,24 @@ impl Program {
     }
 }
 
-/// Why there is no program.
+/// The reason why there is no program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Missing {
+pub(crate) enum NoProgram {
     /// The kind has bytes that a program's name cannot have.
     BadName,
     /// The directory cannot be opened.
     Directory(String),
     /// There is no such file, or it leads out of the directory.
     NotThere(String),
-    /// Not a regular file.
+    /// The file is not a regular file.
     NotAFile,
-    /// Has no run bit.
+    /// The file is not executable.
     NotExecutable,
-    /// Would run as somebody else.
+    /// The file is set-user-id or set-group-id.
     SetUser,
 }
 
-impl fmt::Display for Missing {
+impl fmt::Display for NoProgram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::BadName => write!(
@@ -64,36 +65,37 @@ impl fmt::Display for Missing {
     }
 }
 
-/// Finds the program for `kind` in `directory`, or why there is none. An outer error is the machine's fault.
-pub(crate) fn find(directory: &Path, kind: &str) -> io::Result<Result<Program, Missing>> {
+/// Finds the program for `kind` in `directory`, or the reason why there is none. The outer error is a fault of the
+/// machine.
+pub(crate) fn find(directory: &Path, kind: &str) -> io::Result<Result<Program, NoProgram>> {
     if !is_program_name(kind) {
-        return Ok(Err(Missing::BadName));
+        return Ok(Err(NoProgram::BadName));
     }
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let opened = open(directory, flags, Mode::empty());
     let directory_fd = match opened {
         Ok(fd) => fd,
         Err(error) if is_machines_fault(error) => return Err(error.into()),
-        Err(error) => return Ok(Err(Missing::Directory(words(error)))),
+        Err(error) => return Ok(Err(NoProgram::Directory(words(error)))),
     };
     let file = match open_beneath(directory_fd.as_fd(), kind) {
         Ok(file) => file,
         Err(error) if is_machines_fault(error) => return Err(error.into()),
-        Err(error) => return Ok(Err(Missing::NotThere(words(error)))),
+        Err(error) => return Ok(Err(NoProgram::NotThere(words(error)))),
     };
     let stat = fstat(&file)?;
     let mode = stat.st_mode;
     if FileType::from_raw_mode(mode) != FileType::RegularFile {
-        return Ok(Err(Missing::NotAFile));
+        return Ok(Err(NoProgram::NotAFile));
     }
     if mode & 0o111 == 0 {
-        return Ok(Err(Missing::NotExecutable));
+        return Ok(Err(NoProgram::NotExecutable));
     }
     if mode & 0o6000 != 0 {
-        return Ok(Err(Missing::SetUser));
+        return Ok(Err(NoProgram::SetUser));
     }
     let is_script = starts_as_script(file.as_fd());
-    // Of the directory that was opened, so that a program finds its neighbours though a link is turned meanwhile.
+    // The path of the opened directory, so that a program finds its neighbours even if a link changes meanwhile.
     let opened = directory_fd.as_raw_fd();
     let path = std::fs::read_link(format!("/proc/self/fd/{opened}"))?.join(kind);
     Ok(Ok(Program {
@@ -111,13 +113,13 @@ fn is_program_name(kind: &str) -> bool {
         && kind != SETTINGS_FILE
 }
 
-/// Opens a file without running or reading anything. A symbolic link is followed only as long as it stays below
-/// the directory, which the kernel checks at each step; one that leads outside, or an absolute one, is an error.
+/// Opens a file without running or reading anything. A symbolic link is followed only within the directory, which the
+/// kernel checks at each step; one that leads outside, or an absolute one, is an error.
 fn open_beneath(directory: BorrowedFd<'_>, kind: &str) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     match openat2(directory, kind, flags, Mode::empty(), resolve) {
-        // Old kernels, and filters that do not know the call: then no link is followed at all.
+        // On old kernels, and under filters that block the call, no link is followed.
         Err(Errno::NOSYS | Errno::PERM) => {
             openat(directory, kind, flags | OFlags::NOFOLLOW, Mode::empty())
         }
@@ -125,8 +127,8 @@ fn open_beneath(directory: BorrowedFd<'_>, kind: &str) -> rustix::io::Result<Own
     }
 }
 
-/// Whether the file begins with `#!`. One that may be executed but not read cannot be a script: its interpreter
-/// could not read it either.
+/// Whether the file begins with `#!`. An executable file that cannot be read cannot be a script, since its
+/// interpreter could not read it either.
 fn starts_as_script(file: BorrowedFd<'_>) -> bool {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let Ok(opened) = openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) else {
@@ -168,7 +170,7 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("mode set");
     }
 
-    fn missing(directory: &Path, kind: &str) -> Missing {
+    fn missing(directory: &Path, kind: &str) -> NoProgram {
         find(directory, kind)
             .expect("the machine is well")
             .expect_err("there is no program")
@@ -202,7 +204,7 @@ mod tests {
             &long,
             SETTINGS_FILE,
         ] {
-            assert_eq!(missing(place.path(), kind), Missing::BadName, "{kind:?}");
+            assert_eq!(missing(place.path(), kind), NoProgram::BadName, "{kind:?}");
         }
     }
 
@@ -213,17 +215,17 @@ mod tests {
         put(place.path(), "suid", 0o4755);
         put(place.path(), "sgid", 0o2755);
         fs::create_dir(place.path().join("dir")).expect("made");
-        assert_eq!(missing(place.path(), "plain"), Missing::NotExecutable);
-        assert_eq!(missing(place.path(), "suid"), Missing::SetUser);
-        assert_eq!(missing(place.path(), "sgid"), Missing::SetUser);
-        assert_eq!(missing(place.path(), "dir"), Missing::NotAFile);
+        assert_eq!(missing(place.path(), "plain"), NoProgram::NotExecutable);
+        assert_eq!(missing(place.path(), "suid"), NoProgram::SetUser);
+        assert_eq!(missing(place.path(), "sgid"), NoProgram::SetUser);
+        assert_eq!(missing(place.path(), "dir"), NoProgram::NotAFile);
         assert!(matches!(
             missing(place.path(), "none"),
-            Missing::NotThere(_)
+            NoProgram::NotThere(_)
         ));
         assert!(matches!(
             missing(&place.path().join("none"), "x"),
-            Missing::Directory(_)
+            NoProgram::Directory(_)
         ));
     }
 
@@ -242,7 +244,7 @@ mod tests {
         );
         for kind in ["absolute", "outside", "loop"] {
             assert!(
-                matches!(missing(place.path(), kind), Missing::NotThere(_)),
+                matches!(missing(place.path(), kind), NoProgram::NotThere(_)),
                 "{kind}"
             );
         }

@@ -1,4 +1,4 @@
-//! The worker: takes as many jobs as it has slots, until it is told to stop.
+//! The worker: takes as many jobs as it has slots, until it is stopped.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,37 +8,37 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Instant, sleep_until};
 
-use crate::attempt_task::{AttemptTask, CountedEnd, FreedSlot};
+use crate::attempt_task::{AttemptResult, AttemptTask, FreedSlot};
 use crate::environment::{Environment, global_id};
 use crate::handler::{Handlers, Mode};
 use crate::launch::WorkerContext;
 use crate::pool::{Executor, Pool, Shutdown, run_pool};
-use crate::prefetch::{Pace, Prefetched};
+use crate::prefetch::{Prefetched, RunTimeAverage};
 use crate::program::SETTINGS_FILE;
 use crate::scratch::Scratch;
 use crate::settings::make_name;
 use crate::slot::{Slot, Work};
 use crate::source::{Deliveries, Reports};
 use crate::stop::{Stop, StopCause};
-use crate::supervise::Groups;
+use crate::supervise::ControlGroups;
 use crate::{Error, Settings};
 
-/// What a worker did.
+/// Numbers of a worker's jobs by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Jobs reported as succeeded.
     pub succeeded: u64,
     /// Jobs reported as failed.
     pub failed: u64,
-    /// Jobs given back: no program for them here, or the worker stopped.
+    /// Jobs given back because this worker has no program for them, or stopped.
     pub released: u64,
-    /// Outcomes that nobody wanted any more: the lease was lost.
+    /// Outcomes dropped because the lease had ended.
     pub dropped: u64,
     /// Outcomes that could not be delivered before the worker ended.
     pub undelivered: u64,
 }
 
-/// Runs a worker until `shutdown` says otherwise and all is delivered.
+/// Runs a worker until `shutdown` asks it to stop and everything is delivered.
 ///
 /// # Errors
 /// If the settings cannot be used, or the stream ends by itself.
@@ -71,7 +71,7 @@ pub async fn run(
     .await
 }
 
-/// As [`run`], with jobs and reports of any kind.
+/// Like [`run`], with any source of jobs and destination of reports.
 ///
 /// # Errors
 /// If the settings cannot be used.
@@ -100,7 +100,7 @@ pub async fn run_with<D: Deliveries, R: Reports>(
     Ok(slots.summary)
 }
 
-/// A slot, and what it last ran.
+/// A slot, and the kind that it last ran.
 struct WorkerSlot {
     slot: Option<Slot>,
     fed_kinds: Vec<String>,
@@ -108,26 +108,26 @@ struct WorkerSlot {
 
 /// The slots of a worker and what runs in them.
 struct Slots {
-    shop: Arc<WorkerContext>,
+    context: Arc<WorkerContext>,
     places: Vec<WorkerSlot>,
-    /// Places without work. The last is taken first, so that few are warm instead of all lukewarm.
+    /// Indexes of idle slots. The last is used first, so that few supervisors stay busy and warm.
     idle: Vec<usize>,
     running: HashMap<Held, Arc<Stop>>,
     freed_sender: mpsc::UnboundedSender<FreedSlot>,
     freed: mpsc::UnboundedReceiver<FreedSlot>,
-    pace: Pace,
+    pace: RunTimeAverage,
     summary: Summary,
-    /// When programs that still run are asked to end.
+    /// Time at which programs that still run are asked to end.
     stop_at: Option<Instant>,
-    /// Ends the threads of the slots.
+    /// The task that ends the threads of the slots.
     closing: Option<JoinHandle<()>>,
 }
 
-/// What happens in the slots.
+/// An event of the slots.
 enum SlotEvent {
     /// A job has ended.
     Freed(FreedSlot),
-    /// A job waits in hand for too long.
+    /// A prefetched job has waited for too long.
     Overdue,
     /// The period of grace is over.
     GraceOver,
@@ -148,21 +148,21 @@ impl Slots {
         // Programs of the same user can neither read our token from memory nor trace us.
         let _ =
             rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
-        // Should a supervisor be killed, what it watched over comes to us.
+        // If a supervisor is killed, this process becomes the parent of its processes.
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
-        let groups = Groups::prepare(handlers.have_bounds());
+        let groups = ControlGroups::prepare(handlers.have_bounds());
         let places = settings.concurrency.max(1);
         let directory = settings.directory.display();
         tracing::info!(worker = %name, slots = places, %directory, "worker starts");
         let (freed_sender, freed) = mpsc::unbounded_channel();
         Ok(Self {
-            shop: Arc::new(WorkerContext {
+            context: Arc::new(WorkerContext {
                 settings,
                 name,
                 handlers,
                 environment,
                 scratch,
-                hand: Prefetched::default(),
+                prefetched: Prefetched::default(),
                 groups,
             }),
             places: (0..places)
@@ -175,15 +175,15 @@ impl Slots {
             running: HashMap::new(),
             freed_sender,
             freed,
-            pace: Pace::default(),
+            pace: RunTimeAverage::default(),
             summary: Summary::default(),
             stop_at: None,
             closing: None,
         })
     }
 
-    /// Runs a job in an idle place, or takes it into hand. One that comes while the worker stops is given back.
-    fn start<R: Reports>(&mut self, job: Delivery, pool: &mut Pool<R, CountedEnd>) {
+    /// Runs a job in an idle slot, or prefetches it. A job that arrives while the worker stops is given back.
+    fn start<R: Reports>(&mut self, job: Delivery, pool: &mut Pool<R, AttemptResult>) {
         let task = global_id(&job);
         let stop = match Stop::new() {
             Ok(stop) => Arc::new(stop),
@@ -206,8 +206,8 @@ impl Slots {
             stop: Arc::clone(&stop),
             sent,
             done,
-            place: Arc::default(),
-            no_handler_delay: self.shop.settings.no_handler_delay,
+            slot_index: Arc::default(),
+            no_handler_delay: self.context.settings.no_handler_delay,
             looked_in: self.looked_for(&job.kind),
         };
         let chosen = self.choose(&job.kind);
@@ -217,13 +217,13 @@ impl Slots {
             stop: Arc::clone(&stop),
             lease_ends: Box::new(move || lease_holder.expires_at(&lease_held)),
             send: Box::new(move |one| drop(sender.send(one))),
-            place: Arc::clone(&attended.place),
+            slot_index: Arc::clone(&attended.slot_index),
             done: Box::new(move |ended| drop(finish.send(ended))),
         };
         self.running.insert(held, stop);
         match chosen {
-            Some(place) => self.hand_over(place, Box::new(work)),
-            None => self.shop.hand.put(Box::new(work)),
+            Some(slot_index) => self.hand_over(slot_index, Box::new(work)),
+            None => self.context.prefetched.put(Box::new(work)),
         }
         let freed = self.freed_sender.clone();
         pool.report(attended.attend(move |one| drop(freed.send(one))));
@@ -231,15 +231,20 @@ impl Slots {
 
     fn looked_for(&self, kind: &str) -> String {
         let kind = crate::text::excerpt(kind.as_bytes(), 255);
-        let directory = &self.shop.settings.directory;
-        // Its reader is elsewhere.
+        let directory = &self.context.settings.directory;
+        // The reader of the message has another current directory.
         let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.clone());
-        format!("{kind} in {} on {}", directory.display(), self.shop.name)
+        format!("{kind} in {} on {}", directory.display(), self.context.name)
     }
 
-    /// An idle place, one that keeps a program of this kind running if there is one.
+    /// Chooses an idle slot, preferably one that keeps a program of this kind running.
     fn choose(&mut self, kind: &str) -> Option<usize> {
-        let is_warm = |place: &usize| self.places[*place].fed_kinds.iter().any(|one| one == kind);
+        let is_warm = |slot_index: &usize| {
+            self.places[*slot_index]
+                .fed_kinds
+                .iter()
+                .any(|one| one == kind)
+        };
         let warm = self.idle.iter().rposition(is_warm);
         match warm {
             Some(position) => Some(self.idle.remove(position)),
@@ -247,24 +252,24 @@ impl Slots {
         }
     }
 
-    fn hand_over(&mut self, place: usize, work: Box<Work>) {
-        // Said here too, for the case that no thread can be started.
-        let _ = work.place.set(place);
-        let here = &mut self.places[place];
+    fn hand_over(&mut self, slot_index: usize, work: Box<Work>) {
+        // Set here too, in case no thread can be started.
+        let _ = work.slot_index.set(slot_index);
+        let here = &mut self.places[slot_index];
         let kind = &work.job.kind;
-        if self.shop.handlers.of(kind).mode == Mode::Fed && !here.fed_kinds.contains(kind) {
+        if self.context.handlers.of(kind).mode == Mode::Fed && !here.fed_kinds.contains(kind) {
             here.fed_kinds.push(kind.clone());
         }
         let work = match &here.slot {
             Some(slot) => match slot.run(work) {
                 Ok(()) => return,
-                // Its thread is gone, which is told where that happened.
+                // The slot's thread has ended, which was logged there.
                 Err(work) => work,
             },
             None => work,
         };
         // If no thread can be started, the work is dropped, and its listener reports that.
-        here.slot = Slot::start(Arc::clone(&self.shop), place).ok();
+        here.slot = Slot::start(Arc::clone(&self.context), slot_index).ok();
         if let Some(slot) = &here.slot {
             drop(slot.run(work));
         }
@@ -274,27 +279,31 @@ impl Slots {
         self.running.remove(&freed.held);
         if let Some(took) = freed.took {
             self.pace.ran(took);
-            self.shop.settings.metrics.ran(took);
+            self.context.settings.metrics.ran(took);
         }
-        if let Some(place) = freed.place {
-            // It may have come while the slot was already on its way to say that it is free.
-            match self.shop.hand.take() {
-                Some(work) => self.hand_over(place, work),
-                None => self.idle.push(place),
+        if let Some(slot_index) = freed.slot_index {
+            // A job may have arrived while the slot was reporting that it is free.
+            match self.context.prefetched.take() {
+                Some(work) => self.hand_over(slot_index, work),
+                None => self.idle.push(slot_index),
             }
         }
     }
 
-    /// Gives back what no slot was free for in time.
+    /// Gives back prefetched jobs that no slot was free for in time.
     fn give_back_overdue(&mut self) {
-        for work in self.shop.hand.take_overdue(std::time::Instant::now()) {
+        for work in self
+            .context
+            .prefetched
+            .take_overdue(std::time::Instant::now())
+        {
             work.give_back("no slot was free in time");
-            // What runs is no longer short: nothing more is asked for until it is again.
-            self.pace = Pace::default();
+            // Programs are no longer short: no job is prefetched until they are again.
+            self.pace = RunTimeAverage::default();
         }
     }
 
-    /// Asks all that runs to end.
+    /// Asks all running programs to end.
     fn interrupt(&mut self) {
         self.stop_at = None;
         self.running
@@ -305,18 +314,18 @@ impl Slots {
 
 impl<R: Reports> Executor<R> for Slots {
     type Event = SlotEvent;
-    type Reported = CountedEnd;
+    type TaskResult = AttemptResult;
 
-    /// As many as there are places, and some more while programs are short.
+    /// Returns the number of slots, and some more while programs are short.
     fn jobs_wanted(&self) -> usize {
-        self.places.len() + self.pace.ahead(self.places.len())
+        self.places.len() + self.pace.prefetch_count(self.places.len())
     }
 
     fn jobs_in_hand(&self) -> usize {
         self.running.len()
     }
 
-    fn take(&mut self, jobs: Vec<Delivery>, pool: &mut Pool<R, CountedEnd>) {
+    fn take(&mut self, jobs: Vec<Delivery>, pool: &mut Pool<R, AttemptResult>) {
         for job in jobs {
             self.start(job, pool);
         }
@@ -335,7 +344,7 @@ impl<R: Reports> Executor<R> for Slots {
 
     async fn next_event(&mut self, _: bool) -> SlotEvent {
         let stop_at = self.stop_at;
-        let overdue_at = self.shop.hand.overdue_at().map(Instant::from_std);
+        let overdue_at = self.context.prefetched.overdue_at().map(Instant::from_std);
         tokio::select! {
             Some(freed) = self.freed.recv() => SlotEvent::Freed(freed),
             () = sleep_until(overdue_at.unwrap_or_else(Instant::now)), if overdue_at.is_some() => SlotEvent::Overdue,
@@ -343,7 +352,7 @@ impl<R: Reports> Executor<R> for Slots {
         }
     }
 
-    fn on_event(&mut self, event: SlotEvent, _: &mut Pool<R, CountedEnd>) {
+    fn on_event(&mut self, event: SlotEvent, _: &mut Pool<R, AttemptResult>) {
         match event {
             SlotEvent::Freed(freed) => self.free(&freed),
             SlotEvent::Overdue => self.give_back_overdue(),
@@ -351,26 +360,26 @@ impl<R: Reports> Executor<R> for Slots {
         }
     }
 
-    fn count(&mut self, reported: Result<CountedEnd, JoinError>) {
+    fn count(&mut self, reported: Result<AttemptResult, JoinError>) {
         let of = match reported {
-            Ok(CountedEnd::Succeeded) => &mut self.summary.succeeded,
-            Ok(CountedEnd::Failed) => &mut self.summary.failed,
-            Ok(CountedEnd::Released) => &mut self.summary.released,
-            Ok(CountedEnd::Dropped) | Err(_) => &mut self.summary.dropped,
+            Ok(AttemptResult::Succeeded) => &mut self.summary.succeeded,
+            Ok(AttemptResult::RunFailure) => &mut self.summary.failed,
+            Ok(AttemptResult::Released) => &mut self.summary.released,
+            Ok(AttemptResult::Dropped) | Err(_) => &mut self.summary.dropped,
         };
         *of += 1;
     }
 
-    fn stop(&mut self, level: Shutdown, _: &mut Pool<R, CountedEnd>) {
+    fn stop(&mut self, level: Shutdown, _: &mut Pool<R, AttemptResult>) {
         if level == Shutdown::AtOnce {
             self.interrupt();
-            self.running.values().for_each(|stop| stop.hurry());
+            self.running.values().for_each(|stop| stop.skip_grace());
             return;
         }
-        for work in self.shop.hand.take_all() {
+        for work in self.context.prefetched.take_all() {
             work.give_back("the worker stops");
         }
-        let grace = self.shop.settings.grace;
+        let grace = self.context.settings.grace;
         self.stop_at = Some(Instant::now() + grace);
         tracing::info!(
             running = self.running.len(),
@@ -381,14 +390,14 @@ impl<R: Reports> Executor<R> for Slots {
 
     fn close(&mut self) {
         let places = self.places.drain(..);
-        let slots: Vec<Slot> = places.filter_map(|place| place.slot).collect();
+        let slots: Vec<Slot> = places.filter_map(|slot_index| slot_index.slot).collect();
         let end = || slots.into_iter().for_each(Slot::end);
         self.closing = Some(tokio::task::spawn_blocking(end));
     }
 
     async fn closed(&mut self, unfinished: usize) -> u64 {
         if let Some(closing) = self.closing.take() {
-            // Every slot kills what it holds, so this is short.
+            // Every slot kills its programs, so this is short.
             let _ = closing.await;
         }
         self.summary.undelivered = u64::try_from(unfinished).unwrap_or(u64::MAX);
@@ -396,16 +405,16 @@ impl<R: Reports> Executor<R> for Slots {
     }
 
     fn show_connected(&self, is_connected: bool) {
-        self.shop.settings.metrics.connected(is_connected);
+        self.context.settings.metrics.connected(is_connected);
     }
 
     fn show(&self) {
-        let metrics = &self.shop.settings.metrics;
+        let metrics = &self.context.settings.metrics;
         metrics.show(self.places.len(), self.running.len(), &self.summary);
     }
 }
 
-fn refuse<R: Reports>(job: &Delivery, reason: &str, pool: &mut Pool<R, CountedEnd>) {
+fn refuse<R: Reports>(job: &Delivery, reason: &str, pool: &mut Pool<R, AttemptResult>) {
     let (held, reports) = (job.held.clone(), pool.reports().clone());
     let releasing = ganger_client::Releasing {
         keep_place: true,
@@ -416,6 +425,6 @@ fn refuse<R: Reports>(job: &Delivery, reason: &str, pool: &mut Pool<R, CountedEn
     pool.report(async move {
         let report = ganger_client::Report::Release(releasing);
         reports.report_all(vec![(held, report)]).await;
-        CountedEnd::Released
+        AttemptResult::Released
     });
 }

@@ -1,11 +1,11 @@
-//! Working directories: one per run, empty, for the worker's eyes only, gone afterwards (`rel W5`).
+//! Working directories: one per run, empty, private, and removed afterwards (`rel W5`).
 //!
-//! Making and removing one costs a disk more than a short program costs the processor. So one in which a program has
-//! done nothing at all, which is looked up and not believed, waits for the next run of the same user.
+//! Making and removing a directory costs more than a short program. So a directory in which a program has verifiably
+//! done nothing is reused by the next run of the same user.
 //!
-//! A worker keeps all of them in one directory of its own, which holds a locked file as long as the worker lives.
-//! What a killed worker left behind is known by three things together: the name, the owner, and a lock file
-//! that nobody holds.
+//! A worker keeps its working directories in one directory, which holds a locked file as long as the worker lives. A
+//! directory that a killed worker left behind is recognised by its name, its owner, and a lock file that no process
+//! holds.
 
 use std::fs;
 use std::io;
@@ -25,18 +25,18 @@ use crate::mount::{mount, unmount};
 use crate::random;
 use crate::supervise::User;
 
-/// Directories of workers begin so.
+/// Prefix of workers' directories.
 const PREFIX: &str = "ganger-work-";
-/// Untouched directories that wait for a run.
+/// Maximum number of unused directories kept for later runs.
 const SPARE_MAX: usize = 64;
-/// Held locked by the living.
+/// Name of the lock file, which a living worker holds locked.
 const LOCK: &str = ".lock";
 
 /// The directory of all working directories of one worker. Removed when dropped.
 pub(crate) struct Scratch {
     path: PathBuf,
     next: AtomicU64,
-    /// Untouched directories of runs that are over. At most [`SPARE_MAX`].
+    /// Unchanged directories of ended runs, at most [`SPARE_MAX`].
     spare: Mutex<Vec<WorkingDirectory>>,
     _lock: OwnedFd,
 }
@@ -47,23 +47,23 @@ pub(crate) struct WorkingDirectory {
     pub(crate) path: PathBuf,
     directory: OwnedFd,
     user: Option<User>,
-    /// Whether it is a file system of its own.
+    /// Whether the directory is a separate file system.
     is_mounted: bool,
-    /// What it was when it was made; `None` where that cannot be told, so it is not used again.
-    made_as: Option<About>,
+    /// Its properties after creation; `None` if unknown, in which case it is not reused.
+    made_as: Option<DirectoryFingerprint>,
 }
 
-/// All by which a directory could tell a program about the one before it.
+/// All properties of a directory by which a program could leave information for the next one.
 #[derive(PartialEq, Eq)]
-struct About {
-    /// Device and inode: it is still the one, and nothing is mounted there.
+struct DirectoryFingerprint {
+    /// Device and inode, which also show that nothing is mounted there.
     identity: (u32, u32, u64),
     mode: u16,
     owner: (u32, u32),
     size: u64,
-    /// Immutable, append-only, and their like.
+    /// File attributes such as immutable and append-only.
     attributes: u64,
-    /// Names of extended attributes, access lists among them.
+    /// Names of extended attributes, including access lists.
     names: Vec<u8>,
 }
 
@@ -72,7 +72,8 @@ impl Scratch {
     pub(crate) fn make(parent: &Path) -> io::Result<Self> {
         remove_leftovers(parent);
         let name = format!("{PREFIX}{:016x}", random::number()?);
-        // Under another name until it is locked: else a worker that starts now could take it for a dead one's.
+        // The directory has another name until it is locked, so that no other starting worker takes it for a dead
+        // one's.
         let unlocked = parent.join(format!(".{name}"));
         let path = parent.join(name);
         make_private(&unlocked)?;
@@ -89,7 +90,7 @@ impl Scratch {
         })
     }
 
-    /// An empty working directory, for `user` if it is not the worker's own, and for at most `bytes_max`.
+    /// Returns an empty working directory, for `user` if it is not the worker's own, with at most `bytes_max` bytes.
     pub(crate) fn directory(
         &self,
         user: Option<User>,
@@ -109,7 +110,7 @@ impl Scratch {
         }
     }
 
-    /// Takes the directory of a run that is over: keeps it if it is as it was made, else removes it.
+    /// Takes the directory of an ended run: keeps it if it is unchanged, otherwise removes it.
     pub(crate) fn take_back(&self, directory: WorkingDirectory) {
         if !directory.is_mounted && directory.is_untouched() {
             let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
@@ -127,7 +128,7 @@ impl Scratch {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let path = self.path.join(number.to_string());
         match make_private(&path) {
-            // A program of this user may have removed even this.
+            // A program of this user may have removed the directory itself.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 make_private(&self.path)?;
                 make_private(&path)?;
@@ -137,7 +138,7 @@ impl Scratch {
         if let Some(user) = user {
             let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
             chownat(CWD, &path, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
-            // Others may pass through, not look: the names are numbers, the directories private.
+            // Other users may pass through but not list: the names are numbers, the directories private.
             chmodat(
                 CWD,
                 &self.path,
@@ -177,13 +178,13 @@ impl WorkingDirectory {
         self.directory.as_fd()
     }
 
-    /// Whether it is bounded, and has no room for another byte or another file.
+    /// Whether the directory is bounded and has no room for another byte or file.
     pub(crate) fn is_full(&self) -> bool {
         let room = rustix::fs::fstatvfs(&self.directory);
         self.is_mounted && room.is_ok_and(|room| room.f_bfree == 0 || room.f_ffree == 0)
     }
 
-    /// Whether it is empty, and in its place, and nothing of it has changed.
+    /// Whether the directory is empty, still at its path, and unchanged.
     fn is_untouched(&self) -> bool {
         let is_as_made = || {
             let now = about(&self.path, self.directory.as_fd()).ok();
@@ -193,7 +194,7 @@ impl WorkingDirectory {
     }
 }
 
-fn about(path: &Path, directory: BorrowedFd<'_>) -> io::Result<About> {
+fn about(path: &Path, directory: BorrowedFd<'_>) -> io::Result<DirectoryFingerprint> {
     let wanted = StatxFlags::BASIC_STATS;
     let now = statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, wanted)?;
     let mut names = vec![0; 1024];
@@ -203,7 +204,7 @@ fn about(path: &Path, directory: BorrowedFd<'_>) -> io::Result<About> {
         other => other?,
     };
     names.truncate(length);
-    Ok(About {
+    Ok(DirectoryFingerprint {
         identity: (now.stx_dev_major, now.stx_dev_minor, now.stx_ino),
         mode: now.stx_mode,
         owner: (now.stx_uid, now.stx_gid),
@@ -240,7 +241,7 @@ fn make_private(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().mode(0o700).create(path)
 }
 
-/// Removes what dead workers of this user have left in `parent`.
+/// Removes the directories of dead workers of this user in `parent`.
 fn remove_leftovers(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else {
         return;
@@ -250,7 +251,7 @@ fn remove_leftovers(parent: &Path) {
         if is_named_so && is_dead(&entry.path()) {
             tracing::info!(path = %entry.path().display(), "removes what a killed worker left");
             for inner in fs::read_dir(entry.path()).into_iter().flatten().flatten() {
-                // Nearly never is something mounted there.
+                // Usually nothing is mounted there.
                 let _ = unmount(&inner.path());
             }
             remove(&entry.path());
@@ -268,12 +269,12 @@ fn is_dead(path: &Path) -> bool {
         .is_ok_and(|lock| flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok())
 }
 
-/// Removes a directory with all that is in it. What resists is logged and left for the next start.
+/// Removes a directory with all its content. Failures are logged and left for the next start.
 fn remove(path: &Path) {
-    // Nearly always the program has left nothing.
+    // Usually the program has left nothing.
     match unlinkat(CWD, path, AtFlags::REMOVEDIR) {
         Ok(()) | Err(Errno::NOENT) => return,
-        // The program has put something else into its place: a link, for example.
+        // The program has replaced the directory, for example by a link.
         Err(Errno::NOTDIR) => {
             let _ = unlinkat(CWD, path, AtFlags::empty());
             return;
@@ -285,13 +286,13 @@ fn remove(path: &Path) {
     }
 }
 
-/// Empties and removes a directory of any depth with a handful of open files: what is in a subdirectory is moved
-/// to the top before the subdirectory is removed. No link is followed.
+/// Empties and removes a directory of any depth with few open files: entries of a subdirectory are moved to the top
+/// before the subdirectory is removed. No link is followed.
 fn empty(path: &Path) -> io::Result<()> {
     let _ = chmodat(CWD, path, Mode::RWXU, AtFlags::empty());
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let top = openat(CWD, path, flags, Mode::empty())?;
-    // Names that no program has foreseen.
+    // Names that no program can predict.
     let mut moved = random::number()? >> 1;
     loop {
         let mut has_removed = false;

@@ -1,4 +1,4 @@
-//! What a worker is told.
+//! Settings of a worker.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,39 +10,39 @@ use crate::handler::Handlers;
 use crate::metrics::Metrics;
 use crate::random;
 
-/// What a worker is told.
+/// Settings of a worker.
 #[derive(Clone)]
 pub struct Settings {
     /// How to reach the server.
     pub server: Options,
-    /// The shard that it takes jobs of; `None`: the server's own, or the first of several.
+    /// The shard to lease jobs from; `None` for the server's own, or the first of several.
     pub shard: Option<ShardId>,
-    /// Its name; `None`: host name plus something random.
+    /// Name of the worker; `None` for the host name and a random suffix.
     pub name: Option<String>,
-    /// Where the programs are. Default `/etc/ganger/worker.d`.
+    /// Directory of the programs. Default `/etc/ganger/worker.d`.
     pub directory: PathBuf,
-    /// From which queues it takes. Default: `default`.
+    /// The queues to lease from. Default: `default`.
     pub queues: Vec<TakeFrom>,
-    /// In which manner it takes from them.
+    /// How the queues are combined.
     pub mode: TakeMode,
-    /// Programs at a time. Default: one for each core.
+    /// Maximum number of programs at a time. Default: one for each core.
     pub concurrency: usize,
-    /// Length of the leases; `None`: the queue's.
+    /// Length of the leases; `None` for the queue's setting.
     pub lease_for: Option<Duration>,
-    /// Between asking a program to end and killing it. Default 10 s.
+    /// Time between asking a program to end and killing it. Default 10 s.
     pub grace: Duration,
-    /// Where working directories are made. Default: the system's place for temporary files.
+    /// Directory in which working directories are made. Default: the system's directory for temporary files.
     pub scratch: PathBuf,
-    /// Names of variables that programs inherit besides the usual ones.
+    /// Names of variables that programs inherit besides the standard ones.
     pub pass_env: Vec<String>,
-    /// Settings by kind; `None`: from `handlers.toml` in `directory`, if it is there.
+    /// Settings by kind; `None` to read `handlers.toml` in `directory`, if it exists.
     pub handlers: Option<Handlers>,
-    /// A job without a program here is offered again after this long. Default 30 s.
+    /// Delay until a job without a program is offered again. Default 30 s.
     pub no_handler_delay: Duration,
-    /// Takes the worker's numbers, for those who show them.
+    /// The worker's metrics, shared with the code that serves them.
     pub metrics: Arc<Metrics>,
-    /// The binary that is started as supervisor. It must call [`crate::become_supervisor_if_asked`] first of all.
-    /// Default: the running binary.
+    /// The binary to start as supervisor. Its `main` must call [`crate::become_supervisor_if_asked`] first. Default:
+    /// the running binary.
     pub supervisor: PathBuf,
 }
 
@@ -68,9 +68,9 @@ impl Default for Settings {
     }
 }
 
-/// The name of a worker that was given none: host name plus something random, new at each start.
+/// Returns a name for a worker without one: host name and a random suffix, new at each start.
 pub fn make_name() -> String {
-    // Without randomness the process's number still tells workers of one host apart.
+    // Without random bytes the process id still distinguishes workers of one host.
     let tail =
         random::number().map_or_else(|_| u64::from(std::process::id()), |number| number >> 32);
     let host = rustix::system::uname()

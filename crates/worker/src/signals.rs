@@ -1,4 +1,4 @@
-//! Stopping by signal: the first asks nicely, the second does not.
+//! Stopping by signal: the first stops gracefully, the second at once.
 
 use std::io;
 
@@ -10,7 +10,7 @@ use crate::Shutdown;
 /// Follows `SIGTERM` and `SIGINT`: the first stops gracefully, the second at once. Needs a running runtime.
 ///
 /// # Errors
-/// If signals cannot be listened to.
+/// If signals cannot be received.
 pub fn shutdown_on_signals() -> io::Result<watch::Receiver<Shutdown>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -23,7 +23,7 @@ pub fn shutdown_on_signals() -> io::Result<watch::Receiver<Shutdown>> {
             }
             sender.send_replace(level);
         }
-        // Kept open: a closed channel would mean that nobody can speak any more.
+        // The channel stays open: a closed one would mean that no stop can follow.
         sender.closed().await;
     });
     Ok(receiver)

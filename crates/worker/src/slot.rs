@@ -1,4 +1,4 @@
-//! A slot: a thread that runs one program at a time, with its supervisor, for as long as the worker lives.
+//! A slot: a thread with a supervisor that runs one program at a time, for as long as the worker lives.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,19 +12,19 @@ use ganger_client::Delivery;
 use crate::arguments;
 use crate::ending::{Ending, group};
 use crate::handler::{Handler, Mode};
-use crate::launch::{Watch, WorkerContext, caps};
+use crate::launch::{SupervisorHandle, WorkerContext, output_limits};
 use crate::one_shot;
 use crate::output_capture::{self, OutputCapture};
 use crate::persistent::{self, PersistentProgram};
-use crate::stop::{Bounds, Guard, Stop, StopCause};
+use crate::stop::{Guard, Stop, StopCause, TimeBounds};
 use crate::text::excerpt;
 
-/// Fed programs that one slot keeps running.
-const FED_MAX: usize = 4;
-/// How often a slot without work looks for programs that have been idle for long enough.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How long a fed program may take to end when its input is closed.
-const FED_END_FOR: Duration = Duration::from_secs(1);
+/// Maximum number of persistent programs that one slot keeps running.
+const PERSISTENT_MAX: usize = 4;
+/// Interval at which an idle slot checks for persistent programs that have been idle for too long.
+const IDLE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// Time that a persistent program may take to end after its input is closed.
+const PERSISTENT_END_TIMEOUT: Duration = Duration::from_secs(1);
 /// Bytes of the arguments that the worker's log shows.
 const SHOWN_BYTES_MAX: usize = 4 << 10;
 
@@ -36,28 +36,28 @@ pub(crate) struct Work {
     pub(crate) task: String,
     /// Asks the run to stop.
     pub(crate) stop: Arc<Stop>,
-    /// Until when its lease surely lasts.
+    /// Returns the time until which the lease surely lasts; `None` if it has ended.
     pub(crate) lease_ends: Box<dyn Fn() -> Option<Instant> + Send>,
-    /// Takes log and progress.
+    /// Receives log and progress.
     pub(crate) send: output_capture::Sender,
-    /// Where it runs, once it does.
-    pub(crate) place: Arc<OnceLock<usize>>,
+    /// Index of the slot that runs the job; unset before it starts.
+    pub(crate) slot_index: Arc<OnceLock<usize>>,
     /// Function that takes the report of the run's end.
     pub(crate) done: Box<dyn FnOnce(SlotReport) + Send>,
 }
 
-/// The end of a job, as its slot tells it.
+/// The end of a job, as its slot reports it.
 pub(crate) struct SlotReport {
     /// The way in which the run ended.
     pub(crate) ending: Ending,
-    /// Whether its slot has nothing to do now; else it has gone on with a job in hand.
+    /// Whether the slot is free now; otherwise it has continued with a prefetched job.
     pub(crate) is_free: bool,
-    /// How long it ran; `None` if it was never begun.
+    /// Run time; `None` if the job never started.
     pub(crate) took: Option<Duration>,
 }
 
 impl Work {
-    /// Gives it back unstarted.
+    /// Gives the job back unstarted.
     pub(crate) fn give_back(self, reason: &str) {
         tracing::info!(job = %self.task, "given back: {reason}");
         (self.done)(SlotReport {
@@ -68,23 +68,23 @@ impl Work {
     }
 }
 
-/// The way to a slot's thread. Dropping it ends the slot, sooner or later.
+/// A handle to a slot's thread. Dropping it ends the slot eventually.
 pub(crate) struct Slot {
     work: Sender<Box<Work>>,
     thread: JoinHandle<()>,
 }
 
 impl Slot {
-    /// Starts the slot at `place`.
-    pub(crate) fn start(shop: Arc<WorkerContext>, place: usize) -> io::Result<Self> {
+    /// Starts the slot with this index.
+    pub(crate) fn start(context: Arc<WorkerContext>, slot_index: usize) -> io::Result<Self> {
         let (work, inbox) = channel();
         let builder = thread::Builder::new().name("slot".into());
         let thread = builder.spawn(move || {
             let mut bench = SlotThread {
-                shop,
-                place,
+                context,
+                slot_index,
                 watch: None,
-                fed: BTreeMap::new(),
+                persistent: BTreeMap::new(),
             };
             bench.serve(&inbox);
             bench.close();
@@ -92,34 +92,34 @@ impl Slot {
         Ok(Self { work, thread })
     }
 
-    /// Ends the slot, and waits until all that it kept running has ended.
+    /// Ends the slot, and waits until its persistent programs have ended.
     pub(crate) fn end(self) {
         drop(self.work);
-        // A thread that panicked has told so itself.
+        // A panic of the thread has been logged.
         let _ = self.thread.join();
     }
 
-    /// Hands over a job; gives it back if the slot is gone.
+    /// Sends a job to the slot; returns the job if the slot's thread has ended.
     pub(crate) fn run(&self, work: Box<Work>) -> Result<(), Box<Work>> {
         self.work.send(work).map_err(|error| error.0)
     }
 }
 
-/// What a slot works with.
+/// State of a slot's thread.
 struct SlotThread {
-    shop: Arc<WorkerContext>,
-    place: usize,
-    watch: Option<Watch>,
-    fed: BTreeMap<String, PersistentProgram>,
+    context: Arc<WorkerContext>,
+    slot_index: usize,
+    watch: Option<SupervisorHandle>,
+    persistent: BTreeMap<String, PersistentProgram>,
 }
 
 impl SlotThread {
     fn serve(&mut self, inbox: &Receiver<Box<Work>>) {
         loop {
-            let next = if self.fed.is_empty() {
+            let next = if self.persistent.is_empty() {
                 inbox.recv().map_err(|_| RecvTimeoutError::Disconnected)
             } else {
-                inbox.recv_timeout(LOOK_EVERY)
+                inbox.recv_timeout(IDLE_CHECK_INTERVAL)
             };
             match next {
                 Ok(work) => {
@@ -134,17 +134,17 @@ impl SlotThread {
         }
     }
 
-    /// Runs a job to its end. Gives the next one, if one is in hand.
+    /// Runs a job to its end. Returns the next prefetched job, if there is one.
     fn attend(&mut self, mut work: Work) -> Option<Box<Work>> {
         let begun = Instant::now();
-        // Set already if it was handed to this slot and no other.
-        let _ = work.place.set(self.place);
+        // Already set if the job was sent to this slot.
+        let _ = work.slot_index.set(self.slot_index);
         let send = std::mem::replace(&mut work.send, Box::new(|_| {}));
         let done = std::mem::replace(&mut work.done, Box::new(|_| {}));
         let ending = self.run(&mut work, send);
         let took = begun.elapsed();
         log_end(&work, &ending, took);
-        let next = self.shop.hand.take();
+        let next = self.context.prefetched.take();
         done(SlotReport {
             ending,
             is_free: next.is_none(),
@@ -154,8 +154,8 @@ impl SlotThread {
     }
 
     fn run(&mut self, work: &mut Work, send: output_capture::Sender) -> Ending {
-        let shop = Arc::clone(&self.shop);
-        let handler = shop.handlers.of(&work.job.kind);
+        let context = Arc::clone(&self.context);
+        let handler = context.handlers.of(&work.job.kind);
         let list = match arguments::list(&work.job) {
             Ok(list) => list,
             Err(error) => return Ending::permanent(group::BAD_INPUT, error),
@@ -165,29 +165,29 @@ impl SlotThread {
         if let (Some(why), _) = work.stop.asked() {
             return unstarted(why);
         }
-        let mut guard = Guard::new(bounds(&shop, handler, work));
+        let mut guard = Guard::new(bounds(&context, handler, work));
         match handler.mode {
-            Mode::Once => self.run_once(&shop, handler, work, list, &mut guard, send),
-            Mode::Fed => self.run_fed(&shop, handler, work, &list, &mut guard, send),
+            Mode::Once => self.run_once(&context, handler, work, list, &mut guard, send),
+            Mode::Fed => self.run_persistent(&context, handler, work, &list, &mut guard, send),
         }
     }
 
     fn run_once(
         &mut self,
-        shop: &WorkerContext,
+        context: &WorkerContext,
         handler: &Handler,
         work: &Work,
         list: Vec<u8>,
         guard: &mut Guard,
         send: output_capture::Sender,
     ) -> Ending {
-        let mut captured = OutputCapture::new(work.task.clone(), caps(handler), send);
-        let watch = match self.take_watch() {
+        let mut captured = OutputCapture::new(work.task.clone(), output_limits(handler), send);
+        let watch = match self.take_supervisor() {
             Ok(watch) => watch,
             Err(error) => return Ending::from_machine("no supervisor could be started", &error),
         };
         let (ending, is_lost) =
-            one_shot::run(shop, &watch, handler, work, list, guard, &mut captured);
+            one_shot::run(context, &watch, handler, work, list, guard, &mut captured);
         if is_lost {
             watch.give_up();
         } else {
@@ -196,42 +196,42 @@ impl SlotThread {
         ending
     }
 
-    fn run_fed(
+    fn run_persistent(
         &mut self,
-        shop: &WorkerContext,
+        context: &WorkerContext,
         handler: &Handler,
         work: &Work,
         list: &[u8],
         guard: &mut Guard,
         send: output_capture::Sender,
     ) -> Ending {
-        let mut caps = caps(handler);
-        caps.result_bytes_max = caps
+        let mut output_limits = output_limits(handler);
+        output_limits.result_bytes_max = output_limits
             .result_bytes_max
             .saturating_add(persistent::ENVELOPE_BYTES_MAX);
-        let mut captured = OutputCapture::new(work.task.clone(), caps, send);
+        let mut captured = OutputCapture::new(work.task.clone(), output_limits, send);
         let kind = &work.job.kind;
-        let kept = self.take_living(kind, &mut captured);
+        let kept = self.take_persistent(kind, &mut captured);
         let program =
-            match kept.map_or_else(|| PersistentProgram::start(shop, handler, &work.job), Ok) {
+            match kept.map_or_else(|| PersistentProgram::start(context, handler, &work.job), Ok) {
                 Ok(program) => program,
                 Err(ending) => return ending,
             };
         let answered = program.run(handler, work, list, guard, &mut captured);
         if let Some(program) = answered.program {
             self.make_room();
-            self.fed.insert(kind.clone(), program);
+            self.persistent.insert(kind.clone(), program);
         }
         answered.ending
     }
 
-    /// The kept program of a kind. One that has ended while it had nothing to do is no fault of the next job's.
-    fn take_living(
+    /// Takes the persistent program of a kind. A program that ended while idle does not fail the next job.
+    fn take_persistent(
         &mut self,
         kind: &str,
         captured: &mut OutputCapture,
     ) -> Option<PersistentProgram> {
-        let mut program = self.fed.remove(kind)?;
+        let mut program = self.persistent.remove(kind)?;
         if program.is_alive(captured) {
             return Some(program);
         }
@@ -239,50 +239,50 @@ impl SlotThread {
         None
     }
 
-    /// The slot's supervisor, a new one if it was killed.
-    fn take_watch(&mut self) -> io::Result<Watch> {
+    /// Takes the slot's supervisor; starts a new one if it was killed.
+    fn take_supervisor(&mut self) -> io::Result<SupervisorHandle> {
         if let Some(mut watch) = self.watch.take() {
             if watch.supervisor.is_alive() {
                 return Ok(watch);
             }
             watch.give_up();
         }
-        Watch::start(&self.shop)
+        SupervisorHandle::start(&self.context)
     }
 
     /// Ends the program that has been idle for longest, if there are too many.
     fn make_room(&mut self) {
-        while self.fed.len() >= FED_MAX {
+        while self.persistent.len() >= PERSISTENT_MAX {
             let oldest = self
-                .fed
+                .persistent
                 .iter()
                 .max_by_key(|(_, program)| program.idle_time());
             let Some(kind) = oldest.map(|(kind, _)| kind.clone()) else {
                 return;
             };
-            if let Some(program) = self.fed.remove(&kind) {
-                program.end(FED_END_FOR);
+            if let Some(program) = self.persistent.remove(&kind) {
+                program.end(PERSISTENT_END_TIMEOUT);
             }
         }
     }
 
     fn end_idle(&mut self) {
-        let shop = Arc::clone(&self.shop);
+        let context = Arc::clone(&self.context);
         let is_idle = |kind: &String, program: &mut PersistentProgram| {
-            program.idle_time() >= shop.handlers.of(kind).idle_for
+            program.idle_time() >= context.handlers.of(kind).idle_for
         };
         let idle: Vec<_> = self
-            .fed
+            .persistent
             .extract_if(.., |kind, program| is_idle(kind, program))
             .collect();
         for (_, program) in idle {
-            program.end(FED_END_FOR);
+            program.end(PERSISTENT_END_TIMEOUT);
         }
     }
 
     fn close(self) {
-        for program in self.fed.into_values() {
-            program.end(FED_END_FOR);
+        for program in self.persistent.into_values() {
+            program.end(PERSISTENT_END_TIMEOUT);
         }
     }
 }
@@ -296,10 +296,10 @@ fn unstarted(why: StopCause) -> Ending {
     }
 }
 
-fn bounds(shop: &WorkerContext, handler: &Handler, work: &mut Work) -> Bounds {
+fn bounds(context: &WorkerContext, handler: &Handler, work: &mut Work) -> TimeBounds {
     let job = &work.job;
     let now = Instant::now();
-    // The job's own time-out runs from the grant, which was no earlier than this.
+    // The job's own timeout runs from the grant, which was no earlier than this.
     let granted = job
         .expires_at
         .checked_sub(job.lease_for)
@@ -307,9 +307,9 @@ fn bounds(shop: &WorkerContext, handler: &Handler, work: &mut Work) -> Bounds {
         .min(now);
     let own = job.timeout.map(|length| (granted + length, length));
     let handlers = handler.wall_time.map(|length| (now + length, length));
-    Bounds {
+    TimeBounds {
         timeout: [own, handlers].into_iter().flatten().min(),
-        grace: handler.grace.unwrap_or(shop.settings.grace),
+        grace: handler.grace.unwrap_or(context.settings.grace),
         lease_for: job.lease_for,
         lease_ends: std::mem::replace(&mut work.lease_ends, Box::new(|| None)),
     }

@@ -1,19 +1,19 @@
-//! Where jobs come from and where reports go: the client's stream, or a script of a test.
+//! The source of jobs and the destination of reports: the client's stream, or a test's script.
 
 use std::future::Future;
 use std::time::{Duration, Instant};
 
 use ganger_client::{Error, Held, Report, ReportResult, Reporter, WorkEvent, WorkStream};
 
-/// Where jobs come from.
+/// A source of jobs.
 pub trait Deliveries: Send {
-    /// The next event; `None` at the end.
+    /// Returns the next event; `None` at the end.
     fn next(&mut self) -> impl Future<Output = Option<WorkEvent>> + Send;
 }
 
-/// Where reports go. What is held is renewed behind it. As [`Reporter`], which see.
+/// The destination of reports, which also renews the leases of running jobs. Methods behave as those of [`Reporter`].
 pub trait Reports: Clone + Send + Sync + 'static {
-    /// Allows so many more deliveries.
+    /// Allows `credits` more deliveries.
     fn grant(&self, credits: u32);
     /// Takes unused credits back.
     fn drop_credits(&self);
@@ -22,11 +22,11 @@ pub trait Reports: Clone + Send + Sync + 'static {
         &self,
         reports: Vec<(Held, Report)>,
     ) -> impl Future<Output = Vec<ReportResult>> + Send;
-    /// Until when a lease surely lasts.
+    /// Returns the time until which a lease surely lasts.
     fn expires_at(&self, held: &Held) -> Option<Instant>;
     /// Stops renewing a lease.
     fn abandon(&self, held: &Held);
-    /// Ends the stream with a word to the server.
+    /// Deregisters the worker and ends the stream.
     fn deregister(&self, patience: Duration) -> impl Future<Output = Result<(), Error>> + Send;
 }
 

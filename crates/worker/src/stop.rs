@@ -1,4 +1,4 @@
-//! Stopping a run: who asks, when it is asked to end, when it is killed.
+//! Stopping a run: the cause, when the program is asked to end, when it is killed.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -7,21 +7,21 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// Why a run must end before its program does by itself.
+/// The reason why a run must end before its program does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum StopCause {
-    /// Its lease is gone, or its job was cancelled: its outcome is dropped.
+    /// The lease has ended or the job was cancelled; the outcome is dropped.
     Lost(String),
-    /// It ran for as long as it may.
+    /// The run reached its time limit.
     TimedOut(Duration),
-    /// The worker is stopping.
+    /// The worker stops.
     Interrupted,
 }
 
 /// Asks a run to stop, from any thread.
 pub(crate) struct Stop {
     asked: Mutex<StopRequest>,
-    bell: OwnedFd,
+    wake_fd: OwnedFd,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -31,16 +31,16 @@ struct StopRequest {
 }
 
 impl Stop {
-    /// Creates a stop that nobody has asked for yet.
+    /// Creates a stop that is not requested yet.
     pub(crate) fn new() -> io::Result<Self> {
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let wake_fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self {
             asked: Mutex::default(),
-            bell,
+            wake_fd,
         })
     }
 
-    /// Asks. What was asked first counts, but a lost lease counts before all.
+    /// Requests the stop. The first cause is kept, but a lost lease replaces any other.
     pub(crate) fn ask(&self, why: StopCause) {
         self.change(|asked| {
             if asked.why.is_none() || matches!(why, StopCause::Lost(_)) {
@@ -49,76 +49,77 @@ impl Stop {
         });
     }
 
-    /// Ends the period of grace of whatever was asked, or will be.
-    pub(crate) fn hurry(&self) {
+    /// Skips the grace period, also of a later request.
+    pub(crate) fn skip_grace(&self) {
         self.change(|asked| asked.at_once = true);
     }
 
     fn change(&self, change: impl FnOnce(&mut StopRequest)) {
         change(&mut self.asked.lock().unwrap_or_else(PoisonError::into_inner));
-        // Fails only when the bell rings already.
-        let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+        // Fails only if the descriptor is readable already.
+        let _ = rustix::io::write(&self.wake_fd, &1_u64.to_ne_bytes());
     }
 
-    /// Why, if it was asked; and whether without grace.
+    /// Returns the requested cause, and whether the grace period is skipped.
     pub(crate) fn asked(&self) -> (Option<StopCause>, bool) {
         let mut count = [0; 8];
-        let _ = rustix::io::read(&self.bell, &mut count);
+        let _ = rustix::io::read(&self.wake_fd, &mut count);
         let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         (asked.why.clone(), asked.at_once)
     }
 
-    /// Readable once something was asked.
-    pub(crate) fn bell(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
+    /// Returns a descriptor that is readable once a stop was requested.
+    pub(crate) fn wake_fd(&self) -> BorrowedFd<'_> {
+        self.wake_fd.as_fd()
     }
 }
 
-/// What bounds a run in time.
-pub(crate) struct Bounds {
-    /// When it must end, and after which length of run that is.
+/// The time limits of a run.
+pub(crate) struct TimeBounds {
+    /// Time at which the run must end, and the length of run that this is; `None` for no limit.
     pub(crate) timeout: Option<(Instant, Duration)>,
-    /// Between asking and killing.
+    /// Time between asking and killing.
     pub(crate) grace: Duration,
     /// Length of the lease.
     pub(crate) lease_for: Duration,
-    /// Until when the lease surely lasts; `None`: it is gone, which is told otherwise.
+    /// Returns the time until which the lease surely lasts; `None` if it has ended, which is reported otherwise.
     pub(crate) lease_ends: Box<dyn Fn() -> Option<Instant> + Send>,
 }
 
-impl Bounds {
-    /// Everything must be dead this long before the lease ends: clocks may differ by a hundredth (`rel L8`).
+impl TimeBounds {
+    /// Returns how long before the lease's end every process must be dead: clocks may differ by a hundredth (`rel
+    /// L8`).
     fn margin(&self) -> Duration {
         self.lease_for / 50 + Duration::from_millis(50)
     }
 
-    /// At most a quarter of a lease is spent on asking nicely.
+    /// Returns the grace period before the lease's end: at most a quarter of the lease.
     fn grace_before_lease_end(&self) -> Duration {
         self.grace.min(self.lease_for / 4)
     }
 }
 
-/// What is to be done now.
+/// The next step in stopping a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextStep {
-    /// Nothing before this point, if there is one.
+    /// Wait until this time; without limit if `None`.
     WaitUntil(Option<Instant>),
-    /// Ask the program to end.
+    /// Asks the program to end.
     Terminate,
-    /// Kill all that is left.
+    /// Kills all remaining processes.
     Kill,
 }
 
 /// Decides when a run is asked to end, and when it is killed (`rel W3`).
 pub(crate) struct Guard {
-    bounds: Bounds,
+    bounds: TimeBounds,
     why: Option<StopCause>,
     kill_at: Option<Instant>,
     is_killed: bool,
 }
 
 impl Guard {
-    pub(crate) fn new(bounds: Bounds) -> Self {
+    pub(crate) fn new(bounds: TimeBounds) -> Self {
         Self {
             bounds,
             why: None,
@@ -127,12 +128,12 @@ impl Guard {
         }
     }
 
-    /// Why the run is being stopped, if it is.
+    /// Returns why the run is being stopped; `None` if it is not.
     pub(crate) fn why(&self) -> Option<&StopCause> {
         self.why.as_ref()
     }
 
-    /// Decides at `now`; `asked` as [`Stop::asked`] gives it.
+    /// Decides the next step at `now`; `asked` comes from [`Stop::asked`].
     pub(crate) fn decide(&mut self, now: Instant, asked: (Option<StopCause>, bool)) -> NextStep {
         let lease_ends = (self.bounds.lease_ends)();
         let last = lease_ends.and_then(|end| end.checked_sub(self.bounds.margin()));
@@ -198,9 +199,9 @@ const LEASE_ENDS: &str = "the lease runs out and could not be renewed";
 mod tests {
     use super::*;
 
-    fn bounds(now: Instant, timeout: Option<u64>, lease_ends_in: Option<u64>) -> Bounds {
+    fn bounds(now: Instant, timeout: Option<u64>, lease_ends_in: Option<u64>) -> TimeBounds {
         let lease_ends = lease_ends_in.map(|s| now + Duration::from_secs(s));
-        Bounds {
+        TimeBounds {
             timeout: timeout.map(|s| (now + Duration::from_secs(s), Duration::from_secs(s))),
             grace: Duration::from_secs(10),
             lease_for: Duration::from_secs(60),
@@ -246,7 +247,7 @@ mod tests {
     fn rel_l8_everything_is_dead_before_an_unrenewed_lease_ends() {
         let now = Instant::now();
         let mut guard = Guard::new(bounds(now, None, Some(60)));
-        // 60 s less a margin of 1.25 s, less the grace of 10 s.
+        // 60 s minus a margin of 1.25 s, minus the grace period of 10 s.
         assert!(matches!(
             guard.decide(later(now, 48), (None, false)),
             NextStep::WaitUntil(Some(_))

@@ -1,10 +1,10 @@
-//! Supervisors: one small process for each slot, which starts that slot's programs and ends them.
+//! Supervisors: one small process for each slot, which starts and ends that slot's programs.
 //!
-//! A supervisor runs one program at a time and is the reaper of everything that program leaves behind, so
-//! "no process of the run is left" (`rel W2`) is simply "the supervisor has no child". It is started once and kept:
-//! starting a program costs one message there, one message back, and a `vfork`-like spawn from a small process.
-//! It lives as long as the worker holds the other end of its socket: a worker killed with -9 closes it, and the
-//! supervisor kills what runs and goes.
+//! A supervisor runs one program at a time and reaps everything that the program leaves behind, so "no process of the
+//! run is left" (`rel W2`) means "the supervisor has no child". It is started once and kept: starting a program costs
+//! one message there, one message back, and a `vfork`-like spawn from a small process. It lives as long as the worker
+//! holds the other end of its socket: if the worker is killed with -9, the socket closes, and the supervisor kills
+//! all processes and ends.
 
 mod cgroup;
 mod isolate;
@@ -22,14 +22,14 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-pub(crate) use cgroup::{Groups, Refused};
+pub(crate) use cgroup::{ControlGroups, LimitHits};
 pub use main::supervisor_main;
-pub(crate) use order::{Limits, Order, Step, User};
+pub(crate) use order::{Limits, Order, StartStep, User};
 
-use cgroup::Group;
-use order::Message;
+use cgroup::ControlGroup;
+use order::SupervisorMessage;
 
-/// How a supervisor is called in process lists; the binary recognises its task by it.
+/// Name of a supervisor in process lists, by which the binary recognises its task.
 const NAME: &str = "ganger-supervisor";
 
 /// Whether this process was started to be a supervisor.
@@ -37,31 +37,31 @@ pub(crate) fn is_asked_for() -> bool {
     std::env::args_os().next().is_some_and(|name| name == NAME)
 }
 
-/// What a supervisor tells.
+/// An event that a supervisor reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SupervisorEvent {
     /// The program could not be started.
     NotStarted {
         /// The step that failed.
-        step: Step,
+        step: StartStep,
         /// The system's error number.
         errno: i32,
     },
     /// The program's own process ended.
     Exited {
-        /// As `wait` gives it.
+        /// Status in the form of `wait`.
         status: i32,
         /// Whether no process of the run is left.
         is_clean: bool,
     },
     /// No process of the run is left.
     Clean {
-        /// So many had to be killed.
+        /// Number of processes that had to be killed.
         killed: u32,
     },
-    /// Some process cannot be killed.
+    /// A process cannot be killed.
     Stuck,
-    /// The supervisor itself is gone.
+    /// The supervisor itself has ended.
     Gone,
 }
 
@@ -69,13 +69,13 @@ pub(crate) enum SupervisorEvent {
 pub(crate) struct Supervisor {
     process: Child,
     socket: OwnedFd,
-    /// Dropped last, when nobody is in it any more.
-    group: Option<Group>,
+    /// The control group, dropped last, when no process is in it.
+    group: Option<ControlGroup>,
 }
 
 impl Supervisor {
     /// Starts `binary` as a supervisor, in a control group if one can be made.
-    pub(crate) fn start(binary: &Path, groups: &Groups) -> io::Result<Self> {
+    pub(crate) fn start(binary: &Path, groups: &ControlGroups) -> io::Result<Self> {
         let (socket, other) = passing::pair()?;
         let mut command = Command::new(binary);
         command
@@ -84,9 +84,9 @@ impl Supervisor {
             .stdin(other)
             .stdout(Stdio::null());
         let process = orphans::start(&mut command)?;
-        // It holds the other end of the socket, without which the supervisor's end is seen.
+        // The command holds the other end of the socket, which must be closed here to notice the supervisor's end.
         drop(command);
-        let group = Group::around(groups, process.id());
+        let group = ControlGroup::around(groups, process.id());
         Ok(Self {
             process,
             socket,
@@ -94,7 +94,7 @@ impl Supervisor {
         })
     }
 
-    /// Readable once [`Self::told`] has something.
+    /// Readable once [`Self::next_event`] has something.
     pub(crate) fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
@@ -104,16 +104,16 @@ impl Supervisor {
         passing::send(self.socket(), &order.encode(), &files)
     }
 
-    /// Bounds memory and processes of the next run as a whole. Gives whether that can be done here.
+    /// Limits memory and processes of the next run as a whole. Returns whether that is possible on this machine.
     pub(crate) fn bound(&self, memory: Option<u64>, processes: Option<u64>) -> bool {
         let group = self.group.as_ref();
         group.is_some_and(|group| group.bound(memory, processes))
     }
 
-    /// What the kernel refused to runs here since this was asked last.
-    pub(crate) fn refused(&self) -> Refused {
+    /// Returns what the kernel refused to runs since the last call.
+    pub(crate) fn refused(&self) -> LimitHits {
         let group = self.group.as_ref();
-        group.map_or(Refused::default(), Group::refused)
+        group.map_or(LimitHits::default(), ControlGroup::refused)
     }
 
     /// Asks the program's process group to end.
@@ -126,36 +126,36 @@ impl Supervisor {
         passing::send(self.socket(), &[order::SWEEP], &[])
     }
 
-    /// Waits for the next word.
-    pub(crate) fn told(&self) -> SupervisorEvent {
+    /// Waits for the next event.
+    pub(crate) fn next_event(&self) -> SupervisorEvent {
         let mut buffer = [0; 64];
         match passing::receive(self.socket(), &mut buffer, &mut Vec::new()) {
-            Ok(length) => Message::decode(&buffer[..length])
+            Ok(length) => SupervisorMessage::decode(&buffer[..length])
                 .map_or(SupervisorEvent::Gone, SupervisorEvent::from),
             Err(_) => SupervisorEvent::Gone,
         }
     }
 
-    /// Whether its process lives.
+    /// Whether the supervisor's process lives.
     pub(crate) fn is_alive(&mut self) -> bool {
         matches!(self.process.try_wait(), Ok(None))
     }
 
-    /// Kills the supervisor and all that it has started: by its control group, if there is one, and by descent. Gives
-    /// how many processes had to be looked for because they had lost it.
+    /// Kills the supervisor and everything it started: by its control group, if there is one, and by descent. Returns
+    /// the number of orphaned processes that were killed.
     pub(crate) fn kill(mut self) -> u32 {
         if let Some(group) = &self.group {
-            // What cannot be killed so comes to us.
+            // Processes that remain become children of this process.
             let _ = group.kill();
         }
-        // It may be gone already.
+        // It may have ended already.
         let _ = self.process.kill();
         orphans::collect(&mut self.process)
     }
 }
 
 impl Drop for Supervisor {
-    /// Without the worker's end of the socket the supervisor kills what runs, and ends.
+    /// When the worker's end of the socket closes, the supervisor kills all processes and ends.
     fn drop(&mut self) {
         if let Ok((spare, _)) = passing::pair() {
             self.socket = spare;
@@ -167,13 +167,13 @@ impl Drop for Supervisor {
     }
 }
 
-impl From<Message> for SupervisorEvent {
-    fn from(message: Message) -> Self {
+impl From<SupervisorMessage> for SupervisorEvent {
+    fn from(message: SupervisorMessage) -> Self {
         match message {
-            Message::NotStarted { step, errno } => Self::NotStarted { step, errno },
-            Message::Exited { status, is_clean } => Self::Exited { status, is_clean },
-            Message::Clean { killed } => Self::Clean { killed },
-            Message::Stuck => Self::Stuck,
+            SupervisorMessage::NotStarted { step, errno } => Self::NotStarted { step, errno },
+            SupervisorMessage::Exited { status, is_clean } => Self::Exited { status, is_clean },
+            SupervisorMessage::Clean { killed } => Self::Clean { killed },
+            SupervisorMessage::Stuck => Self::Stuck,
         }
     }
 }

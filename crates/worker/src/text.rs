@@ -1,8 +1,8 @@
-//! Hostile text made safe to show (`rel S7`).
+//! Makes hostile text safe to show (`rel S7`).
 
 use std::fmt::Write;
 
-/// The start of `bytes` as text in which every control character, and what is not UTF-8, is escaped.
+/// Returns the start of `bytes` as text in which control characters and invalid UTF-8 are escaped.
 pub(crate) fn excerpt(bytes: &[u8], bytes_max: usize) -> String {
     let is_cut = bytes.len() > bytes_max;
     let mut text = escape(&bytes[..bytes.len().min(bytes_max)]);
@@ -14,7 +14,7 @@ pub(crate) fn excerpt(bytes: &[u8], bytes_max: usize) -> String {
     text
 }
 
-/// `bytes` as text in which every control character, and what is not UTF-8, is escaped.
+/// Returns `bytes` as text in which control characters and invalid UTF-8 are escaped.
 pub(crate) fn escape(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -32,7 +32,7 @@ pub(crate) fn escape(bytes: &[u8]) -> String {
     text
 }
 
-/// Controls, and marks that turn the direction of the text around them.
+/// Whether the character is a control character, or changes the direction of text.
 fn is_hostile(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

@@ -1,4 +1,4 @@
-//! Sizes and durations as people write them in a file: `"512MiB"`, `"30s"`, or a plain number.
+//! Sizes and durations in a settings file: `"512MiB"`, `"30s"`, or a plain number.
 
 use std::time::Duration;
 
@@ -14,9 +14,10 @@ pub(crate) struct Bytes(pub(crate) u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seconds(pub(crate) Duration);
 
-/// The number of a user or a group. The highest one means "leave it as it is" to the kernel, which may be root.
+/// The id of a user or a group. The highest one is refused: the kernel reads it as "leave it as it is", which may be
+/// root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Account(pub(crate) u32);
+pub(crate) struct UserId(pub(crate) u32);
 
 #[derive(Deserialize)]
 #[serde(untagged)]
@@ -39,7 +40,7 @@ impl<'de> Deserialize<'de> for Seconds {
     }
 }
 
-impl<'de> Deserialize<'de> for Account {
+impl<'de> Deserialize<'de> for UserId {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         match u32::deserialize(from)? {
             u32::MAX => Err(D::Error::custom(format!(
@@ -52,7 +53,7 @@ impl<'de> Deserialize<'de> for Account {
     }
 }
 
-/// The text of a value; a number as it is written.
+/// Returns the text of a value; for a number its digits.
 fn text<'de, D: Deserializer<'de>>(from: D, wanted: &str) -> Result<String, D::Error> {
     match NumberOrText::deserialize(from) {
         Ok(NumberOrText::Number(number)) => Ok(number.to_string()),

@@ -1,4 +1,4 @@
-//! The supervisor as a program of its own, for tests and for programs that embed the worker.
+//! The supervisor as a separate program, for tests and for programs that embed the worker.
 
 fn main() {
     ganger_worker::supervisor_main();

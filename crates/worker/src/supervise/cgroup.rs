@@ -1,8 +1,8 @@
-//! A control group for each supervisor, where the machine allows it: it bounds a run as a whole, and is the last means
-//! against what has escaped.
+//! A control group for each supervisor, where the machine allows it: it limits a run as a whole, and is the last
+//! resort against escaped processes.
 //!
-//! A program may kill its supervisor and wash its environment; it cannot leave its control group. The supervisor is
-//! put there once, so that starting a program costs nothing more; its bounds are written when they change.
+//! A program may kill its supervisor and clear its environment, but cannot leave its control group. The supervisor is
+//! put there once, so starting a program costs nothing more; limits are written only when they change.
 
 use std::cell::Cell;
 use std::fs;
@@ -10,25 +10,25 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Groups of workers begin so.
+/// Prefix of workers' groups.
 const PREFIX: &str = "ganger-";
-/// A group is busy until the kernel has buried its processes.
-const BURIAL_TRIES_MAX: u32 = 200;
-/// The supervisor itself counts as a process of its group.
+/// Number of attempts to remove a group, which is busy until the kernel has reaped its processes.
+const REMOVE_TRIES_MAX: u32 = 200;
+/// Processes of a group that are no programs: the supervisor itself.
 const SUPERVISORS: u64 = 1;
 
 /// What control groups can do for this worker.
 #[derive(Debug, Default)]
-pub(crate) struct Groups {
-    /// Below it groups are made; `None`: none can be.
+pub(crate) struct ControlGroups {
+    /// Group below which groups are made; `None` if none can be made.
     home: Option<PathBuf>,
-    /// Whether they bound memory and processes.
+    /// Whether groups can limit memory and processes.
     has_bounds: bool,
 }
 
-impl Groups {
-    /// Finds out what this machine allows, and says it in the log if any program `has_limits` that depend on it. Removes
-    /// what killed workers have left.
+impl ControlGroups {
+    /// Finds out what this machine allows, and logs a warning if a program `has_limits` that depend on it. Removes
+    /// groups that killed workers have left.
     pub(crate) fn prepare(has_limits: bool) -> Self {
         let Some(own) = own_group() else {
             if has_limits {
@@ -54,12 +54,12 @@ impl Groups {
     }
 }
 
-/// The rest is in `docs/worker-programs.md`.
+/// Details are in `docs/worker-programs.md`.
 fn warn_without(reason: &str) {
     tracing::warn!("`memory` and `processes` bound single processes, not whole runs: {reason}");
 }
 
-/// Has the kernel bound memory and processes in groups below `own`.
+/// Enables the kernel's limits on memory and processes in groups below `own`.
 fn delegate(own: &Path) -> Result<(), String> {
     let control = own.join("cgroup.subtree_control");
     let has_both = |file: &Path| {
@@ -80,7 +80,7 @@ fn delegate(own: &Path) -> Result<(), String> {
     let enable = || fs::write(&control, "+memory +pids");
     match enable() {
         Ok(()) => return Ok(()),
-        // Only leaves may hold processes; ours becomes one of its own.
+        // Only leaf groups may hold processes; this process moves to a leaf of its own.
         Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {}
         Err(error) => return Err(format!("{}: {error}", control.display())),
     }
@@ -88,7 +88,7 @@ fn delegate(own: &Path) -> Result<(), String> {
         new_group(own).map_err(|error| format!("no group can be made in {place}: {error}"))?;
     let enabled = join(&leaf).and_then(|()| enable());
     enabled.map_err(|error| {
-        // Back where we were; if that fails too, the leaf is as good a place.
+        // The process returns to its old group; if that fails, the leaf is as good.
         let _ = join(own);
         let _ = fs::remove_dir(&leaf);
         format!("{place} holds processes besides this one: {error}")
@@ -106,40 +106,40 @@ fn new_group(home: &Path) -> io::Result<PathBuf> {
 }
 
 /// A control group. Removed when dropped, if it is empty.
-pub(super) struct Group {
+pub(super) struct ControlGroup {
     path: PathBuf,
     has_bounds: bool,
-    /// Memory and processes as last written.
+    /// Limits on memory and processes as last written.
     bounds: Cell<(Option<u64>, Option<u64>)>,
-    seen: Cell<Refused>,
+    seen: Cell<LimitHits>,
 }
 
-/// What the kernel refused to a group's processes.
+/// Events of a group in which a limit was reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Refused {
-    /// So many were killed for want of memory.
+pub(crate) struct LimitHits {
+    /// Number of processes killed for lack of memory.
     pub(crate) killed_for_memory: u64,
-    /// So many were not made, since there were too many.
+    /// Number of processes that were not created because there were too many.
     pub(crate) processes: u64,
 }
 
-impl Group {
-    /// Makes a group and puts a process there; `None` where that may not be done.
-    pub(super) fn around(groups: &Groups, process: u32) -> Option<Self> {
+impl ControlGroup {
+    /// Creates a group and moves a process into it; `None` if that is not permitted.
+    pub(super) fn around(groups: &ControlGroups, process: u32) -> Option<Self> {
         let group = Self {
             path: new_group(groups.home.as_ref()?).ok()?,
             has_bounds: groups.has_bounds,
             bounds: Cell::default(),
             seen: Cell::default(),
         };
-        // Without `cgroup.kill` (Linux 5.14) the group would be of no use.
+        // Without `cgroup.kill` (Linux 5.14) the group is useless.
         fs::metadata(group.path.join("cgroup.kill")).ok()?;
         fs::write(group.path.join("cgroup.procs"), process.to_string()).ok()?;
         Some(group)
     }
 
-    /// Bounds bytes of memory and number of processes for what runs next. Gives whether they will be kept; if not, they
-    /// must be kept otherwise.
+    /// Limits bytes of memory and number of processes of the next run. Returns whether the group enforces them; if
+    /// not, the caller must.
     pub(super) fn bound(&self, memory: Option<u64>, processes: Option<u64>) -> bool {
         if !self.has_bounds {
             return false;
@@ -149,7 +149,7 @@ impl Group {
         }
         let written = |limit: Option<u64>| limit.map_or("max".into(), |limit| limit.to_string());
         let processes_max = processes.map(|limit| limit.saturating_add(SUPERVISORS));
-        // Memory is meant as a whole: none of it may be had as swap instead. There may be no swap to speak of.
+        // The limit covers swap too, so swap is set to zero. The machine may have no swap accounting.
         let _ = self.write(
             "memory.swap.max",
             if memory.is_some() { "0" } else { "max" },
@@ -163,17 +163,17 @@ impl Group {
         done.is_ok()
     }
 
-    /// What was refused since this was asked last.
-    pub(super) fn refused(&self) -> Refused {
+    /// Returns the limit events since the last call.
+    pub(super) fn refused(&self) -> LimitHits {
         if !self.has_bounds {
-            return Refused::default();
+            return LimitHits::default();
         }
-        let now = Refused {
+        let now = LimitHits {
             killed_for_memory: self.count("memory.events", "oom_kill"),
             processes: self.count("pids.events", "max"),
         };
         let before = self.seen.replace(now);
-        Refused {
+        LimitHits {
             killed_for_memory: now
                 .killed_for_memory
                 .saturating_sub(before.killed_for_memory),
@@ -181,7 +181,7 @@ impl Group {
         }
     }
 
-    /// Kills every process of the group, whatever it does.
+    /// Kills every process of the group.
     pub(super) fn kill(&self) -> io::Result<()> {
         self.write("cgroup.kill", "1")
     }
@@ -199,9 +199,9 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for ControlGroup {
     fn drop(&mut self) {
-        for _ in 0..BURIAL_TRIES_MAX {
+        for _ in 0..REMOVE_TRIES_MAX {
             match fs::remove_dir(&self.path) {
                 Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
                     std::thread::sleep(Duration::from_millis(1));
@@ -212,20 +212,20 @@ impl Drop for Group {
     }
 }
 
-/// Removes empty groups that killed workers have left in `home`. One with a process in it cannot be removed.
+/// Removes empty groups that killed workers have left in `home`. A group with a process cannot be removed.
 fn remove_empty_groups(home: &Path) {
     let Ok(entries) = fs::read_dir(home) else {
         return;
     };
     for entry in entries.flatten() {
         if entry.file_name().to_string_lossy().starts_with(PREFIX) {
-            // Busy, or somebody else's.
+            // The group is busy, or belongs to another user.
             let _ = fs::remove_dir(entry.path());
         }
     }
 }
 
-/// The directory of the group that this process is in.
+/// Returns the directory of this process's group.
 fn own_group() -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
@@ -233,7 +233,7 @@ fn own_group() -> Option<PathBuf> {
     Some(mount_point(&mounts)?.join(path))
 }
 
-/// Where the one hierarchy of version 2 is mounted.
+/// Returns the mount point of the unified hierarchy (version 2).
 fn mount_point(mounts: &str) -> Option<&Path> {
     mounts.lines().find_map(|line| {
         let (fields, kind) = line.split_once(" - ")?;
@@ -270,13 +270,13 @@ mod tests {
         assert!(reason.contains("memory and pids"), "{reason}");
         put("cgroup.controllers", "cpu memory pids\n");
         assert_eq!(delegate(place.path()), Ok(()));
-        assert!(Groups::below(place.path().into(), true).has_bounds);
+        assert!(ControlGroups::below(place.path().into(), true).has_bounds);
     }
 
     #[test]
     fn bounds_are_written_and_refusals_counted_once() {
         let place = tempfile::tempdir().expect("a temporary directory");
-        let group = Group {
+        let group = ControlGroup {
             path: place.path().into(),
             has_bounds: true,
             bounds: Cell::default(),
@@ -295,6 +295,6 @@ mod tests {
         );
         fs::write(place.path().join("memory.events"), "oom 3\noom_kill 2\n").expect("written");
         assert_eq!(group.refused().killed_for_memory, 2);
-        assert_eq!(group.refused(), Refused::default());
+        assert_eq!(group.refused(), LimitHits::default());
     }
 }

@@ -1,4 +1,4 @@
-//! What a supervisor does to itself: it cannot be ended but by the worker, or with -9.
+//! Isolation of a supervisor: only the worker, or kill -9, can end it.
 #![expect(unsafe_code, reason = "signals have no safe interface")]
 
 use std::fs;
@@ -10,15 +10,16 @@ use rustix::process::{
     DumpableBehavior, Pid, Resource, Rlimit, set_dumpable_behavior, setrlimit, setsid,
 };
 
-/// Blocks every signal that can be blocked, and ignores none: a program inherits the latter, and gets a clean mask
-/// of its own.
+/// Blocks every signal that can be blocked, and ignores none: a program inherits ignored signals, but gets a clean
+/// mask.
 pub(super) fn from_signals() {
     // SAFETY: sets dispositions to the system's own, then fills and applies a set of its own.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&raw mut all);
         libc::sigprocmask(libc::SIG_SETMASK, &raw const all, ptr::null_mut());
-        // The bare call, since the C library refuses the two signals it uses itself. All zero is the default.
+        // The direct system call, since the C library refuses the two signals that it uses itself. All zero is the
+        // default.
         let default = [0_u64; 4];
         for signal in 1..=64_i32 {
             let none = ptr::null_mut::<u64>();
@@ -33,8 +34,8 @@ pub(super) fn from_signals() {
     }
 }
 
-/// A descriptor that is readable when a child has ended. Once made it costs nothing more per program. The signal must
-/// be blocked, as all are.
+/// Returns a descriptor that is readable when a child has ended. It causes no further cost per program. The signal
+/// must be blocked, as all are.
 pub(super) fn child_ends() -> io::Result<OwnedFd> {
     let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
     // SAFETY: fills a set of its own; the descriptor that the call makes is nobody else's.
@@ -49,32 +50,32 @@ pub(super) fn child_ends() -> io::Result<OwnedFd> {
     }
 }
 
-/// What programs inherit from here instead of asking for it one by one: a session without a terminal, in which each
-/// gets a process group of its own, and no core files, since they would fill the disk.
+/// Sets up what programs inherit: a session without a terminal, in which each gets its own process group, and no core
+/// files, which would fill the disk.
 ///
-/// A session for each program would do as well, but the kernel's scheduler makes a group for each session, which
-/// costs a good part of a short program's life.
+/// A separate session for each program would also work, but the kernel's scheduler makes a group for each session,
+/// which costs a good part of a short program's run time.
 pub(super) fn surroundings() -> io::Result<()> {
-    // The worker knows what this process leaves behind by its session: see `orphans`.
+    // The worker recognises this process's orphans by the session: see `orphans`.
     setsid()?;
     let none = Rlimit {
         current: Some(0),
         maximum: Some(0),
     };
-    // Less than that is always allowed.
+    // Lowering a limit is always allowed.
     let _ = setrlimit(Resource::Core, none);
     Ok(())
 }
 
-/// Programs of the same user can neither read this process's memory nor trace it. Programs become readable again when
-/// they are executed. To be called last: the files below `/proc/self` are root's from now on.
+/// Prevents programs of the same user from reading this process's memory or tracing it. Programs become readable
+/// again when they are executed. Call it last: afterwards root owns the files below `/proc/self`.
 pub(super) fn from_readers() {
-    // Known to every kernel.
+    // Every kernel supports this.
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
 
-/// The session of a process, of this one if none is named; 0 if its leader is outside of the pid namespace, which
-/// rustix's call cannot give.
+/// Returns the session of a process, of this one if `process` is `None`; 0 if its leader is outside the pid
+/// namespace, which rustix's call cannot return.
 pub(super) fn session_of(process: Option<Pid>) -> Option<i32> {
     let number = process.map_or(0, |pid| pid.as_raw_nonzero().get());
     // SAFETY: a system call on a number.
@@ -82,9 +83,9 @@ pub(super) fn session_of(process: Option<Pid>) -> Option<i32> {
     (session >= 0).then_some(session)
 }
 
-/// When memory runs out the kernel should kill a program before it kills the worker or the server. Programs
-/// inherit this, and are larger than the supervisor.
+/// Makes the kernel kill a program before the worker or the server when memory runs out. Programs inherit this, and
+/// are larger than the supervisor.
 pub(super) fn prefer_us_to_die_second() {
-    // Where it cannot be set, the kernel's own choice stands.
+    // If it cannot be set, the kernel's default applies.
     let _ = fs::write("/proc/self/oom_score_adj", "500");
 }

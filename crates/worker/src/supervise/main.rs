@@ -1,4 +1,4 @@
-//! The supervisor's own life: take an order, start it, tell its end, sweep up.
+//! The main loop of a supervisor: takes an order, starts the program, reports its end, cleans up.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -7,18 +7,18 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group, set_child_subreaper};
 
-use super::order::{Message, ORDER_BYTES_MAX, Order, RUN, SWEEP, Step, TERMINATE};
+use super::order::{ORDER_BYTES_MAX, Order, RUN, SWEEP, StartStep, SupervisorMessage, TERMINATE};
 use super::spawn::{NotStarted, RESERVED, Stack, spawn};
 use super::sweep::{collect_for, kill_descendants};
 use super::{isolate, passing, sandbox};
 
-/// Runs this process as a supervisor, until the worker is gone. Standard input is the socket to the worker.
+/// Runs this process as a supervisor, until the worker has ended. Standard input is the socket to the worker.
 ///
 /// Call it only in a process that a worker has started for that: see [`crate::become_supervisor_if_asked`].
 pub fn supervisor_main() {
     isolate::from_signals();
     if let Err(error) = serve() {
-        // The worker is gone, or this machine is out of something: either way nothing may be left running.
+        // The worker has ended, or this machine is out of a resource: either way no process may stay.
         kill_descendants();
         if error.kind() != io::ErrorKind::UnexpectedEof {
             tracing::debug!(%error, "supervisor ends");
@@ -42,12 +42,12 @@ fn serve() -> io::Result<()> {
     loop {
         let (has_word, has_ended) = wait_for(socket, ends.as_fd())?;
         if has_ended {
-            // Orphans are collected too, also when no program runs any more.
+            // Orphans are reaped too, also when no program runs.
             let (status, is_clean) = collect_for(running);
             if let Some(status) = status {
                 running = None;
                 let status = status.as_raw();
-                say(socket, Message::Exited { status, is_clean })?;
+                say(socket, SupervisorMessage::Exited { status, is_clean })?;
             }
         }
         if has_word {
@@ -61,7 +61,7 @@ fn serve() -> io::Result<()> {
     }
 }
 
-/// Waits for a word of the worker, or for the end of any child.
+/// Waits for a message of the worker, or for the end of any child.
 fn wait_for(socket: BorrowedFd<'_>, ends: BorrowedFd<'_>) -> io::Result<(bool, bool)> {
     let mut polled = [socket, ends].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
     match poll(&mut polled, None) {
@@ -70,7 +70,7 @@ fn wait_for(socket: BorrowedFd<'_>, ends: BorrowedFd<'_>) -> io::Result<(bool, b
     }
     let [has_word, has_ended] = polled.map(|one| !one.revents().is_empty());
     if has_ended {
-        // Any number of ends is one signal at a time: read before they are looked for, so that none is missed.
+        // Several ends may arrive as one signal: it is read before the children are checked, so that none is missed.
         let mut signal = [0; size_of::<libc::signalfd_siginfo>()];
         let _ = rustix::io::read(ends, &mut signal);
     }
@@ -91,10 +91,12 @@ fn obey(
                 *running = Some(main);
                 Ok(())
             }
-            Err(NotStarted { step, errno }) => say(socket, Message::NotStarted { step, errno }),
+            Err(NotStarted { step, errno }) => {
+                say(socket, SupervisorMessage::NotStarted { step, errno })
+            }
         },
         Some((&TERMINATE, _)) => {
-            // Only while the main process is uncollected can the group not belong to somebody else.
+            // The group id stays reserved only while the main process is not reaped.
             if let Some(main) = *running {
                 let _ = kill_process_group(main, Signal::TERM);
             }
@@ -105,7 +107,7 @@ fn obey(
     }
 }
 
-/// Kills all; tells the program's end first if it had not ended.
+/// Kills all processes; reports the program's end first if it had not ended.
 fn sweep(socket: BorrowedFd<'_>, running: &mut Option<Pid>) -> io::Result<()> {
     if let Some(main) = running.take() {
         let _ = kill_process_group(main, Signal::KILL);
@@ -117,14 +119,16 @@ fn sweep(socket: BorrowedFd<'_>, running: &mut Option<Pid>) -> io::Result<()> {
             .map_or(9, |(_, status)| status.as_raw());
         say(
             socket,
-            Message::Exited {
+            SupervisorMessage::Exited {
                 status,
                 is_clean: false,
             },
         )?;
     }
-    // Once collected, the number of the group may be another's: the rest is found by descent alone.
-    let word = kill_descendants().map_or(Message::Stuck, |killed| Message::Clean { killed });
+    // Once the program is reaped, its group id may be reused: the rest is found by descent.
+    let word = kill_descendants().map_or(SupervisorMessage::Stuck, |killed| {
+        SupervisorMessage::Clean { killed }
+    });
     say(socket, word)
 }
 
@@ -134,12 +138,12 @@ fn start(
     stack: &mut Stack,
     scope: Option<&OwnedFd>,
 ) -> Result<Pid, NotStarted> {
-    let unreadable = || NotStarted::of(Step::Process, Errno::INVAL);
+    let unreadable = || NotStarted::of(StartStep::Process, Errno::INVAL);
     let order = Order::decode(order).ok_or_else(unreadable)?;
     spawn(&order, files, stack, scope)
 }
 
-/// Fills the low descriptors, so that what arrives is above those a program is given.
+/// Occupies the low descriptors, so that received files get higher numbers than those a program is given.
 fn reserve() -> io::Result<Vec<OwnedFd>> {
     let mut reserved = Vec::new();
     loop {
@@ -151,6 +155,6 @@ fn reserve() -> io::Result<Vec<OwnedFd>> {
     }
 }
 
-fn say(socket: BorrowedFd<'_>, message: Message) -> io::Result<()> {
+fn say(socket: BorrowedFd<'_>, message: SupervisorMessage) -> io::Result<()> {
     passing::send(socket, &message.encode(), &[])
 }

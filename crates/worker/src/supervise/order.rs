@@ -1,6 +1,6 @@
-//! The words between worker and supervisor, as bytes.
+//! The binary messages between worker and supervisor.
 //!
-//! Both ends are the same binary, so there is no version; a message that does not parse is the end.
+//! Both ends are the same binary, so there is no version; a message that cannot be parsed ends the connection.
 
 use std::ffi::CString;
 
@@ -8,10 +8,10 @@ pub(super) const RUN: u8 = 1;
 pub(super) const TERMINATE: u8 = 2;
 pub(super) const SWEEP: u8 = 3;
 
-/// The longest order: arguments and environment. A kernel allows more, the socket does not.
+/// Maximum bytes of an order with its environment. The kernel allows more, the socket does not.
 pub(super) const ORDER_BYTES_MAX: usize = 128 << 10;
 
-/// Bounds that the kernel keeps for the program; `None`: as the worker's own.
+/// Limits that the kernel enforces on the program; `None` for the worker's own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Limits {
     /// Seconds of CPU time.
@@ -26,12 +26,12 @@ pub(crate) struct Limits {
     pub(crate) file_bytes: Option<u64>,
 }
 
-/// As whom a program runs.
+/// The user and group that a program runs as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct User {
-    /// Number of the user.
+    /// Id of the user.
     pub(crate) uid: u32,
-    /// Number of the group.
+    /// Id of the group.
     pub(crate) gid: u32,
 }
 
@@ -40,17 +40,17 @@ pub(crate) struct User {
 pub(crate) struct Order {
     /// Bounds on the program's resources.
     pub(crate) limits: Limits,
-    /// As whom; `None`: as the worker.
+    /// User to run as; `None` for the worker's.
     pub(crate) user: Option<User>,
-    /// Whether an interpreter will have to open the program again, by its path or its descriptor.
+    /// Whether an interpreter must open the program again, by its path or its descriptor.
     pub(crate) is_script: bool,
-    /// Whether it may only write below its own directory.
+    /// Whether the program may write only below its working directory.
     pub(crate) is_sandboxed: bool,
-    /// Whether it may only send signals to processes of its own run, where the kernel can keep it to that.
+    /// Whether the program may send signals only to processes of its own run, if the kernel can enforce that.
     pub(crate) is_confined: bool,
-    /// Its absolute path, which is its name for itself too.
+    /// Absolute path, which is also the program's `argv[0]`.
     pub(crate) name: CString,
-    /// Its environment, as `NAME=value`.
+    /// Environment, as `NAME=value`.
     pub(crate) environment: Vec<CString>,
 }
 
@@ -85,7 +85,7 @@ impl Order {
         bytes
     }
 
-    /// Reads what follows [`RUN`].
+    /// Decodes the bytes after [`RUN`].
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let (numbers, strings) = bytes.split_at_checked(NUMBERS * 8)?;
         let mut numbers = numbers
@@ -117,12 +117,12 @@ impl Order {
     }
 }
 
-/// At which step a program could not be started.
+/// The step at which starting a program failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum StartStep {
     /// Creation of the process.
     Process,
-    /// Its session, descriptors, directory.
+    /// Setup of its session, descriptors and directory.
     Surroundings,
     /// Setting of its resource limits.
     Limits,
@@ -134,7 +134,7 @@ pub(crate) enum Step {
     Execute,
 }
 
-impl Step {
+impl StartStep {
     const ALL: [Self; 6] = [
         Self::Process,
         Self::Surroundings,
@@ -147,18 +147,21 @@ impl Step {
 
 /// Report of a supervisor to the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Message {
-    NotStarted { step: Step, errno: i32 },
+pub(super) enum SupervisorMessage {
+    NotStarted { step: StartStep, errno: i32 },
     Exited { status: i32, is_clean: bool },
     Clean { killed: u32 },
     Stuck,
 }
 
-impl Message {
+impl SupervisorMessage {
     pub(super) fn encode(self) -> [u8; 6] {
         let (tag, small, number) = match self {
             Self::NotStarted { step, errno } => {
-                let place = Step::ALL.iter().position(|one| *one == step).unwrap_or(0);
+                let place = StartStep::ALL
+                    .iter()
+                    .position(|one| *one == step)
+                    .unwrap_or(0);
                 (1, u8::try_from(place).unwrap_or(0), errno.to_le_bytes())
             }
             Self::Exited { status, is_clean } => (2, u8::from(is_clean), status.to_le_bytes()),
@@ -176,7 +179,7 @@ impl Message {
         let number = [a, b, c, d];
         Some(match tag {
             1 => Self::NotStarted {
-                step: *Step::ALL.get(usize::from(small))?,
+                step: *StartStep::ALL.get(usize::from(small))?,
                 errno: i32::from_le_bytes(number),
             },
             2 => Self::Exited {
@@ -216,17 +219,17 @@ mod tests {
 
     #[test]
     fn every_word_reads_back_as_it_was_written() {
-        let step = Step::Execute;
+        let step = StartStep::Execute;
         for message in [
-            Message::NotStarted { step, errno: 8 },
-            Message::Exited {
+            SupervisorMessage::NotStarted { step, errno: 8 },
+            SupervisorMessage::Exited {
                 status: -1,
                 is_clean: true,
             },
-            Message::Clean { killed: 70_000 },
-            Message::Stuck,
+            SupervisorMessage::Clean { killed: 70_000 },
+            SupervisorMessage::Stuck,
         ] {
-            assert_eq!(Message::decode(&message.encode()), Some(message));
+            assert_eq!(SupervisorMessage::decode(&message.encode()), Some(message));
         }
     }
 

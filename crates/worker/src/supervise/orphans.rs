@@ -1,9 +1,10 @@
-//! The last net: processes whose supervisor was lost come to the worker, and are killed and collected here.
+//! The last safety net: processes whose supervisor was lost become children of the worker, and are killed and reaped
+//! here.
 //!
-//! The kernel gives the children of a dead process to the nearest reaper above it, which is the worker. Nothing that a
-//! program can change marks them: every child of the worker counts that is neither one of its supervisors nor in the
-//! worker's own session. A supervisor begins a session of its own before it starts anything, and no process can enter a
-//! session, so what other parts of the same process have started is left alone.
+//! The kernel gives the children of a dead process to the nearest subreaper, which is the worker. Programs cannot
+//! hide from this: every child of the worker is an orphan that is neither a supervisor nor in the worker's own
+//! session. A supervisor starts a new session before it starts anything, and no process can enter an existing
+//! session, so children of other parts of the worker's process are not touched.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -16,13 +17,13 @@ use rustix::process::{
 };
 
 use super::isolate::session_of;
-use super::sweep::{RESIST_FOR, children, descendants_of, stop_all};
+use super::sweep::{KILL_TIMEOUT, children, descendants_of, stop_all};
 
-/// The supervisors of this process that have not been collected. Locked while one is started, so that none is taken for
-/// an orphan, and while orphans are killed, so that no number is used again meanwhile.
+/// Process ids of supervisors that have not been reaped. Locked while one is started, so that it is not taken for an
+/// orphan, and while orphans are killed, so that no id is reused meanwhile.
 static SUPERVISORS: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 
-/// Starts a supervisor and notes its process number.
+/// Starts a supervisor and records its process id.
 pub(super) fn start(command: &mut Command) -> io::Result<Child> {
     let mut supervisors = supervisors();
     let child = command.spawn()?;
@@ -30,9 +31,9 @@ pub(super) fn start(command: &mut Command) -> io::Result<Child> {
     Ok(child)
 }
 
-/// Waits for a supervisor to end, and kills what it has left behind. Gives how many that were.
+/// Waits for a supervisor to end, and kills the processes it left behind. Returns their number.
 pub(super) fn collect(supervisor: &mut Child) -> u32 {
-    // An error means that it was collected already.
+    // An error means that it was reaped already.
     let _ = supervisor.wait();
     let mut supervisors = supervisors();
     supervisors.remove(&supervisor.id());
@@ -43,10 +44,10 @@ fn supervisors() -> MutexGuard<'static, BTreeSet<u32>> {
     SUPERVISORS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Kills and collects all orphans with all their descendants. Gives how many were collected.
+/// Kills and reaps all orphans with all their descendants. Returns their number.
 fn kill_orphans(supervisors: &BTreeSet<u32>) -> u32 {
     let mut collected = 0;
-    let give_up_at = Instant::now() + RESIST_FOR;
+    let give_up_at = Instant::now() + KILL_TIMEOUT;
     loop {
         let orphans = orphans(supervisors);
         if orphans.is_empty() {
@@ -66,7 +67,7 @@ fn kill_orphans(supervisors: &BTreeSet<u32>) -> u32 {
         if Instant::now() > give_up_at {
             return collected;
         }
-        // The killed need a moment to become zombies; their children come to us as they do.
+        // Killed processes take a moment to become zombies; their children then become children of this process.
         std::thread::sleep(Duration::from_micros(200));
     }
 }
@@ -82,7 +83,8 @@ fn orphans(supervisors: &BTreeSet<u32>) -> Vec<Pid> {
     children("self").into_iter().filter(is_orphan).collect()
 }
 
-/// Whether the kernel says so too: what `/proc` lists has other numbers where it was mounted for other processes.
+/// Whether the kernel confirms that this is a child: `/proc` lists other ids if it was mounted for another pid
+/// namespace.
 fn is_child(pid: Pid) -> bool {
     let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     waitid(WaitId::Pid(pid), look).is_ok()

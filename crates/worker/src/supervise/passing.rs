@@ -1,4 +1,4 @@
-//! Messages with open files between two processes, over a socket that keeps message borders.
+//! Messages with open files between two processes, over a socket that preserves message boundaries.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -14,7 +14,7 @@ use rustix::net::{
 /// Bytes of ancillary data for as many descriptors as any message carries.
 const ANCILLARY_BYTES: usize = rustix::cmsg_space!(ScmRights(8));
 
-/// Two connected sockets; when one is closed the other reads the end.
+/// Makes two connected sockets; when one is closed the other reads the end.
 pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
     Ok(socketpair(AddressFamily::UNIX, kind, flags, None)?)
@@ -37,7 +37,7 @@ pub(super) fn send(
     Ok(())
 }
 
-/// Receives one message into `buffer` and its files into `files`, waiting for it. An end is an error.
+/// Waits for one message; stores its bytes in `buffer` and its files in `files`. A closed socket is an error.
 pub(super) fn receive(
     socket: BorrowedFd<'_>,
     buffer: &mut [u8],

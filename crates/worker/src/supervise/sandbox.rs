@@ -1,7 +1,7 @@
 //! The sandbox: a program may read and execute what its user may, but write only below its own directory.
 //!
-//! Made with Landlock, which needs no rights. Network is not restricted here. Kernels without Landlock refuse to
-//! start a sandboxed program rather than start it unprotected.
+//! The sandbox uses Landlock, which needs no privileges. Network access is not restricted. On kernels without
+//! Landlock a sandboxed program is not started, rather than started unprotected.
 
 use std::error::Error;
 use std::io;
@@ -13,12 +13,12 @@ use landlock::{
 };
 use rustix::io::Errno;
 
-/// Accesses that write: everything of Landlock's third version that changes the file system.
+/// Returns the accesses that write: everything of Landlock's third version that changes the file system.
 fn writes() -> BitFlags<AccessFs> {
     AccessFs::from_write(landlock::ABI::V3)
 }
 
-/// Makes rules that allow writing below `directory`, and to the null device.
+/// Makes rules that allow writing only below `directory` and to the null device.
 pub(super) fn rules(directory: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let null = std::fs::OpenOptions::new().write(true).open("/dev/null")?;
     let of_file = make_bitflags!(AccessFs::{WriteFile | Truncate});
@@ -31,14 +31,14 @@ pub(super) fn rules(directory: BorrowedFd<'_>) -> io::Result<OwnedFd> {
         .and_then(descriptor)
 }
 
-/// Makes rules that keep a process's signals, and those of its descendants, among themselves. `None` before Linux 6.12,
-/// and where Landlock is turned off.
+/// Makes rules that confine the signals of a process and its descendants to each other. `None` before Linux 6.12, and
+/// where Landlock is turned off.
 pub(super) fn scope() -> Option<OwnedFd> {
     let made = strict().scope(Scope::Signal).and_then(Ruleset::create);
     made.ok().and_then(|made| descriptor(made).ok())
 }
 
-/// Rules that fail where the kernel lacks a part of them.
+/// Returns a ruleset that fails where the kernel lacks a part of it.
 fn strict() -> Ruleset {
     Ruleset::default().set_compatibility(CompatLevel::HardRequirement)
 }
@@ -47,7 +47,7 @@ fn descriptor(made: RulesetCreated) -> io::Result<OwnedFd> {
     Option::from(made).ok_or_else(|| Errno::OPNOTSUPP.into())
 }
 
-/// The system's error behind one of the library; "not supported" if the library found that the kernel lacks a part.
+/// Returns the operating system's error behind one of the library; "not supported" if the kernel lacks a part.
 fn system_error(error: &RulesetError) -> io::Error {
     let mut causes = std::iter::successors(error.source(), |&cause| cause.source());
     causes
@@ -55,7 +55,8 @@ fn system_error(error: &RulesetError) -> io::Error {
         .map_or_else(|| Errno::OPNOTSUPP.into(), io::Error::from_raw_os_error)
 }
 
-/// Binds this process to the rules, for good. Called between clone and exec, where the bare call is all that may be made.
+/// Applies the rules to this process, permanently. Called between clone and exec, where only direct system calls are
+/// allowed.
 #[expect(
     unsafe_code,
     reason = "the library's call takes the rules away from their owner"

@@ -1,8 +1,8 @@
-//! Starts a program the way `posix_spawn` does, with all that the standard library cannot set.
+//! Starts a program the way `posix_spawn` does, with everything that the standard library cannot set.
 //!
 //! The new process shares the supervisor's memory until it executes the program (`CLONE_VM`), and the supervisor
-//! sleeps that long (`CLONE_VFORK`): no page table is copied, and an error number is simply left in memory.
-//! Between the two only system calls are made; nothing allocates, nothing locks.
+//! sleeps that long (`CLONE_VFORK`): no page table is copied, and an error number is simply left in memory. Between
+//! clone and exec only system calls are made; nothing allocates or locks.
 #![expect(
     unsafe_code,
     reason = "a process must be prepared between clone and exec"
@@ -26,19 +26,19 @@ use rustix::{
     process::{Gid, Uid},
 };
 
-use super::order::{Limits, Order, Step, User};
+use super::order::{Limits, Order, StartStep, User};
 use super::sandbox;
 
-/// Why a program could not be started.
+/// The reason why a program could not be started.
 pub(super) struct NotStarted {
-    pub(super) step: Step,
+    pub(super) step: StartStep,
     pub(super) errno: i32,
 }
 
-/// Descriptors below this number are kept free for what the program is given.
+/// Descriptors below this number are reserved for the program's own.
 pub(super) const RESERVED: RawFd = 10;
 
-/// Where a script is open that its own user cannot reach by its path: its interpreter opens `/dev/fd/4`.
+/// Descriptor of a script that its own user cannot reach by its path: its interpreter opens `/dev/fd/4`.
 const SCRIPT: RawFd = 4;
 
 /// Everything the new process needs, made before it exists.
@@ -52,12 +52,12 @@ struct Plan<'a> {
     sandbox: Option<BorrowedFd<'a>>,
     scope: Option<BorrowedFd<'a>>,
     parent: Pid,
-    failure: Option<(Step, Errno)>,
+    failure: Option<(StartStep, Errno)>,
 }
 
-/// The stack of a process that shares the supervisor's memory, kept for the next one.
+/// The stack of a process that shares the supervisor's memory, reused for the next one.
 ///
-/// 64 KiB, aligned as every machine wants its stack; the new process needs a fraction of it.
+/// 64 KiB, aligned as every machine requires; the new process needs a fraction of it.
 pub(super) struct Stack(Vec<u128>);
 
 impl Stack {
@@ -66,7 +66,7 @@ impl Stack {
     }
 }
 
-/// Starts `order` with its files: program, directory, descriptors 0 to 3. Gives the process's number.
+/// Starts `order` with its files: program, directory, descriptors 0 to 3. Returns the process id.
 pub(super) fn spawn(
     order: &Order,
     files: &[OwnedFd],
@@ -75,7 +75,7 @@ pub(super) fn spawn(
 ) -> Result<Pid, NotStarted> {
     let files: Vec<BorrowedFd<'_>> = files.iter().map(AsFd::as_fd).collect();
     let &[program, directory, a, b, c, d] = files.as_slice() else {
-        return Err(NotStarted::of(Step::Process, Errno::BADF));
+        return Err(NotStarted::of(StartStep::Process, Errno::BADF));
     };
     let sandbox = order
         .is_sandboxed
@@ -83,7 +83,7 @@ pub(super) fn spawn(
         .transpose();
     let sandbox = sandbox.map_err(|error| {
         let errno = Errno::from_io_error(&error).unwrap_or(Errno::INVAL);
-        NotStarted::of(Step::Sandbox, errno)
+        NotStarted::of(StartStep::Sandbox, errno)
     })?;
     let ends = order.environment.iter().map(|text| text.as_ptr());
     let mut plan = Plan {
@@ -102,7 +102,7 @@ pub(super) fn spawn(
 }
 
 impl NotStarted {
-    pub(super) fn of(step: Step, errno: Errno) -> Self {
+    pub(super) fn of(step: StartStep, errno: Errno) -> Self {
         let errno = errno.raw_os_error();
         Self { step, errno }
     }
@@ -114,8 +114,8 @@ fn clone(plan: &mut Plan<'_>, stack: &mut Stack) -> Result<Pid, NotStarted> {
     // SAFETY: `child` runs on `stack` while this thread sleeps, and both outlive it: CLONE_VFORK returns only once
     // the child has executed the program or ended.
     let pid = unsafe { libc::clone(child, top.cast(), flags, ptr::from_mut(plan).cast()) };
-    let pid =
-        Pid::from_raw(pid.max(0)).ok_or_else(|| NotStarted::of(Step::Process, last_errno()))?;
+    let pid = Pid::from_raw(pid.max(0))
+        .ok_or_else(|| NotStarted::of(StartStep::Process, last_errno()))?;
     let Some((step, errno)) = plan.failure else {
         return Ok(pid);
     };
@@ -133,29 +133,29 @@ extern "C" fn child(plan: *mut c_void) -> c_int {
     unsafe { libc::_exit(127) }
 }
 
-fn become_program(plan: &Plan<'_>) -> Result<std::convert::Infallible, (Step, Errno)> {
-    let at = |step: Step| move |errno: Errno| (step, errno);
-    surroundings(plan).map_err(at(Step::Surroundings))?;
-    limits(&plan.order.limits).map_err(at(Step::Limits))?;
+fn become_program(plan: &Plan<'_>) -> Result<std::convert::Infallible, (StartStep, Errno)> {
+    let at = |step: StartStep| move |errno: Errno| (step, errno);
+    surroundings(plan).map_err(at(StartStep::Surroundings))?;
+    limits(&plan.order.limits).map_err(at(StartStep::Limits))?;
     if let Some(user) = plan.order.user {
-        change_user(user).map_err(at(Step::User))?;
+        change_user(user).map_err(at(StartStep::User))?;
     }
-    // Asked for after the user has changed, since that forgets it.
-    die_with(plan.parent).map_err(at(Step::Surroundings))?;
-    set_no_new_privs(true).map_err(at(Step::Sandbox))?;
+    // Set after the change of user, which resets it.
+    die_with(plan.parent).map_err(at(StartStep::Surroundings))?;
+    set_no_new_privs(true).map_err(at(StartStep::Sandbox))?;
     if let Some(rules) = plan.sandbox {
-        sandbox::enter(rules).map_err(at(Step::Sandbox))?;
+        sandbox::enter(rules).map_err(at(StartStep::Sandbox))?;
     }
     if let Some(scope) = plan.scope {
-        // A program may run under sixteen sets of rules at most; without this one it is watched all the same.
+        // A process may have sixteen rulesets at most; without this one it is supervised all the same.
         let _ = sandbox::enter(scope);
     }
-    signals().map_err(at(Step::Surroundings))?;
-    Err((Step::Execute, execute(plan)))
+    signals().map_err(at(StartStep::Surroundings))?;
+    Err((StartStep::Execute, execute(plan)))
 }
 
 fn surroundings(plan: &Plan<'_>) -> Done<()> {
-    // Its own group, by which it is ended; the session is the supervisor's, which has no terminal.
+    // The program gets its own group, by which it is ended; the session is the supervisor's, which has no terminal.
     setpgid(None, None)?;
     for (target, source) in (0..).zip(plan.standard) {
         put(source, target)?;
@@ -165,7 +165,8 @@ fn surroundings(plan: &Plan<'_>) -> Done<()> {
         put(plan.program, SCRIPT)?;
         first += 1;
     }
-    // Whatever else is open closes itself at exec. Old kernels lack the call, but all of ours is marked already.
+    // Other descriptors close at exec. Old kernels lack the call, but all of this process's descriptors are marked
+    // already.
     // SAFETY: a system call on numbers.
     unsafe {
         libc::syscall(
@@ -178,7 +179,7 @@ fn surroundings(plan: &Plan<'_>) -> Done<()> {
     fchdir(plan.directory)
 }
 
-/// Opens what `source` is under the number `target` as well.
+/// Duplicates `source` to the descriptor `target`.
 fn put(source: BorrowedFd<'_>, target: RawFd) -> Done<()> {
     // SAFETY: numbers below RESERVED are nobody's: the sources are all above. It is not closed here.
     let mut target = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(target) });
@@ -186,7 +187,7 @@ fn put(source: BorrowedFd<'_>, target: RawFd) -> Done<()> {
 }
 
 fn limits(limits: &Limits) -> Done<()> {
-    // CPU time warns with SIGXCPU, and kills 5 s later.
+    // The CPU limit warns with SIGXCPU, and kills 5 s later.
     set_limit(Resource::Cpu, limits.cpu_seconds, 5)?;
     set_limit(Resource::As, limits.memory_bytes, 0)?;
     set_limit(Resource::Nproc, limits.processes, 0)?;
@@ -198,7 +199,7 @@ fn set_limit(resource: Resource, limit: Option<u64>, slack: u64) -> Done<()> {
     let Some(limit) = limit else {
         return Ok(());
     };
-    // What the worker itself may not do, its program may not either.
+    // The program's limits cannot exceed the worker's own.
     let most = getrlimit(resource).maximum.unwrap_or(u64::MAX);
     let new = Rlimit {
         current: Some(limit.min(most)),
@@ -207,12 +208,12 @@ fn set_limit(resource: Resource, limit: Option<u64>, slack: u64) -> Done<()> {
     setrlimit(resource, new)
 }
 
-/// Changes this thread's user with the bare calls: the C library's would try to change every thread of the process it
-/// believes to be in.
+/// Changes this thread's user with direct system calls: the C library would try to change every thread of the process
+/// it believes to be in.
 fn change_user(user: User) -> Done<()> {
     let User { uid, gid } = user;
     if uid == u32::MAX || gid == u32::MAX {
-        // To the kernel that means "leave it as it is", which may be root.
+        // The kernel reads this as "leave it as it is", which may be root.
         return Err(Errno::INVAL);
     }
     let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
@@ -221,7 +222,7 @@ fn change_user(user: User) -> Done<()> {
     set_thread_res_uid(uid, uid, uid)
 }
 
-/// The program is killed when the supervisor dies, also if it has died just now.
+/// Has the kernel kill the program when the supervisor dies, also if it has died just now.
 fn die_with(parent: Pid) -> Done<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     if getppid() == Some(parent) {
@@ -231,7 +232,7 @@ fn die_with(parent: Pid) -> Done<()> {
     }
 }
 
-/// No signal is blocked for a new program. None is ignored either: the supervisor ignores none.
+/// Unblocks all signals for the program. None is ignored either: the supervisor ignores none.
 fn signals() -> Done<()> {
     // SAFETY: fills and applies a set of its own; the mask is this process's alone.
     let set = unsafe {
@@ -242,13 +243,14 @@ fn signals() -> Done<()> {
     if set < 0 { Err(last_errno()) } else { Ok(()) }
 }
 
-/// Executes what was opened and checked. A binary is executed by its descriptor, whatever its path names by now.
+/// Executes the file that was opened and checked. A binary is executed by its descriptor, whatever its path names by
+/// now.
 ///
-/// A script is opened a second time, by its interpreter, and finds its neighbours by the name that it was started by. So
-/// it is started by its path if that names the file that was checked, for the user that it runs as; otherwise by its
-/// descriptor, which works where the path cannot be searched. Between this look and the interpreter's the file could be
-/// exchanged by somebody who may write to the directory of the programs, and who might as well have put another program
-/// there before. A set-user-id bit has no effect on what is executed here. Gives why it was not executed.
+/// A script is opened a second time by its interpreter, and finds its neighbours by its path. So it is started by its
+/// path if that names the checked file, for the user that it runs as; otherwise by its descriptor, which also works
+/// where the path cannot be searched. Between this check and the interpreter's opening, a user who may write to the
+/// program directory could replace the file, but could have installed another program before as well. A set-user-id
+/// bit has no effect here. Returns the error that prevented the execution.
 fn execute(plan: &Plan<'_>) -> Errno {
     let empty: &CStr = c"";
     if plan.order.is_script && is_at_its_path(plan) {
@@ -289,7 +291,7 @@ fn is_at_its_path(plan: &Plan<'_>) -> bool {
     matches!((opened, named), (Ok(opened), Ok(named)) if identity(opened) == identity(named))
 }
 
-/// Why the C library's last call failed. Makes no call of its own and takes no memory.
+/// Returns the error of the C library's last call. Makes no call of its own and allocates nothing.
 pub(super) fn last_errno() -> Errno {
     Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::INVAL)
 }

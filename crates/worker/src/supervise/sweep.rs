@@ -6,19 +6,19 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
 
-/// Rounds of stopping before killing. A fork bomb is frozen by then, or at its limit of processes.
+/// Number of rounds of stopping before killing. A fork bomb is frozen by then, or at its limit of processes.
 const STOP_ROUNDS_MAX: u32 = 50;
-/// How long a process may resist; only one that hangs in the kernel can.
-pub(super) const RESIST_FOR: Duration = Duration::from_secs(10);
+/// Time that killed processes may take to end; only one that hangs in the kernel needs longer.
+pub(super) const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Kills all descendants of this process and collects them. Gives how many, or `None` if one cannot be killed.
+/// Kills all descendants of this process and reaps them. Returns their number, or `None` if one cannot be killed.
 pub(super) fn kill_descendants() -> Option<u32> {
     let mut killed = 0;
-    let give_up_at = Instant::now() + RESIST_FOR;
+    let give_up_at = Instant::now() + KILL_TIMEOUT;
     loop {
         match collect() {
-            Collected::NoneLeft(count) => return Some(killed + count),
-            Collected::SomeLive(count) => killed += count,
+            CollectOutcome::NoneLeft(count) => return Some(killed + count),
+            CollectOutcome::SomeLive(count) => killed += count,
         }
         if Instant::now() > give_up_at {
             return None;
@@ -27,33 +27,33 @@ pub(super) fn kill_descendants() -> Option<u32> {
         for pid in descendants() {
             let _ = kill_process(pid, Signal::KILL);
         }
-        // The killed need a moment to become zombies; their children come to us as they do.
+        // Killed processes take a moment to become zombies; their children then become children of this process.
         std::thread::sleep(Duration::from_micros(200));
     }
 }
 
-/// Children that [`collect`] found.
-pub(super) enum Collected {
-    /// No child is left.
+/// Result of [`collect`].
+pub(super) enum CollectOutcome {
+    /// No child is left; the number of reaped ones.
     NoneLeft(u32),
-    /// At least one lives.
+    /// At least one child lives; the number of reaped ones.
     SomeLive(u32),
 }
 
-/// Collects children that have ended, and counts them.
-pub(super) fn collect() -> Collected {
+/// Reaps and counts children that have ended.
+pub(super) fn collect() -> CollectOutcome {
     let mut count = 0;
     loop {
         match wait(WaitOptions::NOHANG) {
             Ok(Some(_)) => count += 1,
-            Ok(None) => return Collected::SomeLive(count),
+            Ok(None) => return CollectOutcome::SomeLive(count),
             Err(rustix::io::Errno::INTR) => {}
-            Err(_) => return Collected::NoneLeft(count),
+            Err(_) => return CollectOutcome::NoneLeft(count),
         }
     }
 }
 
-/// Collects children that have ended. Gives `main`'s status if it is among them, and whether no child is left.
+/// Reaps children that have ended. Returns `main`'s status if it is among them, and whether no child is left.
 pub(super) fn collect_for(main: Option<Pid>) -> (Option<WaitStatus>, bool) {
     let mut found = None;
     loop {
@@ -66,8 +66,8 @@ pub(super) fn collect_for(main: Option<Pid>) -> (Option<WaitStatus>, bool) {
     }
 }
 
-/// Stops all `descendants` until no new one appears: what is stopped cannot fork, and keeps its number, so a fork
-/// bomb under a limit cannot use what killing would free.
+/// Stops all `descendants` until no new one appears: a stopped process cannot fork, and keeps its id, so a fork bomb
+/// under a limit cannot use what killing would free.
 pub(super) fn stop_all(descendants: impl Fn() -> Vec<Pid>) {
     let mut stopped = BTreeSet::new();
     for _ in 0..STOP_ROUNDS_MAX {
@@ -88,7 +88,7 @@ fn descendants() -> Vec<Pid> {
     descendants_of(children("self"))
 }
 
-/// These processes and all that descend from them.
+/// Returns these processes and all their descendants.
 pub(super) fn descendants_of(mut found: Vec<Pid>) -> Vec<Pid> {
     let mut next = 0;
     while let Some(pid) = found.get(next) {
@@ -98,7 +98,7 @@ pub(super) fn descendants_of(mut found: Vec<Pid>) -> Vec<Pid> {
     found
 }
 
-/// Children of all threads of a process, as the kernel lists them.
+/// Returns the children of all threads of a process, as the kernel lists them.
 pub(super) fn children(process: &str) -> Vec<Pid> {
     let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else {
         return Vec::new();

@@ -4,7 +4,7 @@
 use std::fs;
 use std::time::Duration;
 
-use crate::support::{Rig, delivery, processes, until_true};
+use crate::support::{TestWorker, delivery, processes, until_true};
 
 /// Ignores what can be ignored, in itself and in a child, and lets a grandchild escape by a double fork into a session of its own.
 const STUBBORN: &str = r#"
@@ -22,7 +22,7 @@ print("ready", file=sys.stderr, flush=True)
 
 #[tokio::test]
 async fn rel_w2_f61_what_escapes_by_a_double_fork_is_killed_when_the_program_ends() {
-    let rig = Rig::new();
+    let rig = TestWorker::new();
     rig.python("escapes", &format!("{STUBBORN}\nprint(1)"));
     rig.job("escapes", "escapes", "");
     assert_eq!(rig.sink.result("escapes").await, "1");
@@ -32,7 +32,7 @@ async fn rel_w2_f61_what_escapes_by_a_double_fork_is_killed_when_the_program_end
 
 #[tokio::test]
 async fn rel_w3_f61_a_timeout_kills_what_ignores_sigterm() {
-    let rig = Rig::with("[default]\nwall_time = \"500ms\"", |_| {});
+    let rig = TestWorker::with("[default]\nwall_time = \"500ms\"", |_| {});
     rig.python("ignores", &format!("{STUBBORN}\ntime.sleep(1000)"));
     rig.job("ignores", "ignores", "");
     let failure = rig.sink.failure("ignores").await;
@@ -46,7 +46,7 @@ async fn rel_w3_f61_a_timeout_kills_what_ignores_sigterm() {
 
 #[tokio::test]
 async fn rel_w3_a_program_is_asked_before_it_is_killed() {
-    let rig = Rig::with("", |settings| settings.grace = crate::support::PATIENCE);
+    let rig = TestWorker::with("", |settings| settings.grace = crate::support::TEST_TIMEOUT);
     rig.sh(
         "polite",
         "trap 'echo asked >&2; kill $!; exit 0' TERM; echo ready >&2; sleep 1000 & wait",
@@ -66,7 +66,7 @@ async fn rel_w3_a_program_is_asked_before_it_is_killed() {
 
 #[tokio::test]
 async fn rel_l8_a_program_whose_lease_is_not_renewed_is_killed_unasked() {
-    let rig = Rig::new();
+    let rig = TestWorker::new();
     rig.python("stays", &format!("{STUBBORN}\ntime.sleep(1000)"));
     let mut job = delivery("stays", "stays");
     job.lease_for = Duration::from_secs(2);
@@ -79,7 +79,7 @@ async fn rel_l8_a_program_whose_lease_is_not_renewed_is_killed_unasked() {
 
 #[tokio::test]
 async fn f61_a_fork_bomb_is_stopped() {
-    let rig = Rig::with(
+    let rig = TestWorker::with(
         "[default]\nwall_time = \"700ms\"\ngrace = \"100ms\"",
         |_| {},
     );
@@ -106,7 +106,7 @@ grow(3)
 
 #[tokio::test]
 async fn concurrent_runs_do_not_kill_each_others_processes() {
-    let rig = Rig::with("", |settings| settings.concurrency = 3);
+    let rig = TestWorker::with("", |settings| settings.concurrency = 3);
     rig.python("escapes", &format!("{STUBBORN}\nprint(1)"));
     rig.sh(
         "waits",
@@ -133,7 +133,7 @@ async fn concurrent_runs_do_not_kill_each_others_processes() {
 
 #[tokio::test]
 async fn rel_w1_a_killed_supervisor_costs_one_run_and_leaves_nothing() {
-    let rig = Rig::new();
+    let rig = TestWorker::new();
     rig.python(
         "murder",
         &format!("{STUBBORN}\nos.kill(os.getppid(), 9)\ntime.sleep(1000)"),
@@ -183,7 +183,7 @@ async fn rel_w2_f4_programs_die_with_a_worker_killed_with_9() {
     // The next worker cleans up.
     let left = || fs::read_dir(&scratch).unwrap().count();
     assert_eq!(left(), 1);
-    let rig = Rig::with("", |settings| settings.scratch.clone_from(&scratch));
+    let rig = TestWorker::with("", |settings| settings.scratch.clone_from(&scratch));
     rig.sink.credits(1).await;
     assert_eq!(left(), 1, "its own");
     rig.end().await;
@@ -191,7 +191,7 @@ async fn rel_w2_f4_programs_die_with_a_worker_killed_with_9() {
 }
 
 async fn work_until_killed(place: std::path::PathBuf) {
-    let rig = Rig::with("", |settings| settings.scratch = place);
+    let rig = TestWorker::with("", |settings| settings.scratch = place);
     rig.python("stays", &format!("{STUBBORN}\ntime.sleep(1000)"));
     rig.job("stays", "stays", "");
     rig.sink.outcome("stays").await;

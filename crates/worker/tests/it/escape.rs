@@ -11,7 +11,7 @@ use std::process::{Child, Command};
 
 use ganger_worker::Settings;
 
-use crate::support::{Rig, supervisor, until_true};
+use crate::support::{TestWorker, supervisor, until_true};
 
 /// Set in the process that plays a worker: the directory it may write to.
 const PLACE: &str = "GANGER_TEST_PLACE";
@@ -79,14 +79,14 @@ fn place() -> Option<std::path::PathBuf> {
     std::env::var_os(PLACE).map(Into::into)
 }
 
-fn rig(place: &Path, handlers: &str) -> Rig {
-    Rig::with(handlers, |settings: &mut Settings| {
+fn rig(place: &Path, handlers: &str) -> TestWorker {
+    TestWorker::with(handlers, |settings: &mut Settings| {
         settings.supervisor = place.join("supervisor");
     })
 }
 
 /// The process that has escaped, and how to forget it.
-fn escaped(rig: &Rig) -> i32 {
+fn escaped(rig: &TestWorker) -> i32 {
     let note = rig.programs.path().join("escaped");
     let pid = fs::read_to_string(&note).unwrap().trim().parse().unwrap();
     fs::remove_file(note).unwrap();

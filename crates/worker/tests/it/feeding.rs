@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::support::{Rig, processes, until_true};
+use crate::support::{TestWorker, processes, until_true};
 
 const FED: &str = "[default]\nmode = \"fed\"\n";
 
@@ -30,14 +30,14 @@ for line in sys.stdin:
     if first == "leave": sys.exit(0)
 "#;
 
-async fn pid_and_count(rig: &Rig, job: &str) -> (u64, u64) {
+async fn pid_and_count(rig: &TestWorker, job: &str) -> (u64, u64) {
     let result: serde_json::Value = serde_json::from_str(&rig.sink.result(job).await).unwrap();
     (result[0].as_u64().unwrap(), result[1].as_u64().unwrap())
 }
 
 #[tokio::test]
 async fn one_program_takes_many_jobs_each_with_its_own_log() {
-    let rig = Rig::with(FED, |_| {});
+    let rig = TestWorker::with(FED, |_| {});
     rig.python("servant", SERVANT);
     let mut pids = Vec::new();
     for number in 1..=20 {
@@ -55,7 +55,7 @@ async fn one_program_takes_many_jobs_each_with_its_own_log() {
 
 #[tokio::test]
 async fn an_error_is_the_jobs_and_the_program_goes_on() {
-    let rig = Rig::with(FED, |_| {});
+    let rig = TestWorker::with(FED, |_| {});
     rig.python("servant", SERVANT);
     rig.job("a", "servant", "\"error\"");
     let failure = rig.sink.failure("a").await;
@@ -80,7 +80,7 @@ async fn an_error_is_the_jobs_and_the_program_goes_on() {
 
 #[tokio::test]
 async fn a_program_that_breaks_is_started_again_for_the_next_job() {
-    let rig = Rig::with(FED, |_| {});
+    let rig = TestWorker::with(FED, |_| {});
     rig.python("servant", SERVANT);
     let cases = [
         ("die", "exit-3", false),
@@ -113,7 +113,7 @@ async fn a_program_that_breaks_is_started_again_for_the_next_job() {
 
 #[tokio::test]
 async fn a_program_that_ended_between_jobs_costs_no_job() {
-    let rig = Rig::with(FED, |_| {});
+    let rig = TestWorker::with(FED, |_| {});
     rig.python("servant", SERVANT);
     rig.job("a", "servant", "\"leave\"");
     let (pid, _) = pid_and_count(&rig, "a").await;
@@ -127,7 +127,7 @@ async fn a_program_that_ended_between_jobs_costs_no_job() {
 
 #[tokio::test]
 async fn a_job_that_is_cancelled_ends_its_program() {
-    let rig = Rig::with(FED, |_| {});
+    let rig = TestWorker::with(FED, |_| {});
     rig.python("servant", SERVANT);
     rig.job("a", "servant", "\"hang\"");
     rig.sink.logged("a", "job 1").await;
@@ -141,7 +141,7 @@ async fn a_job_that_is_cancelled_ends_its_program() {
 
 #[tokio::test]
 async fn a_job_over_its_time_ends_its_program() {
-    let rig = Rig::with("[default]\nmode = \"fed\"\nwall_time = \"500ms\"", |_| {});
+    let rig = TestWorker::with("[default]\nmode = \"fed\"\nwall_time = \"500ms\"", |_| {});
     rig.python("servant", SERVANT);
     rig.job("a", "servant", "\"hang\"");
     assert_eq!(rig.sink.failure("a").await.group, "timeout");
@@ -151,7 +151,7 @@ async fn a_job_over_its_time_ends_its_program() {
 
 #[tokio::test]
 async fn an_idle_program_is_ended() {
-    let rig = Rig::with("[default]\nmode = \"fed\"\nidle_for = \"1ms\"", |_| {});
+    let rig = TestWorker::with("[default]\nmode = \"fed\"\nidle_for = \"1ms\"", |_| {});
     rig.python("servant", SERVANT);
     rig.job("a", "servant", "");
     rig.sink.result("a").await;
@@ -161,7 +161,7 @@ async fn an_idle_program_is_ended() {
 
 #[tokio::test]
 async fn a_kind_without_a_program_is_given_back() {
-    let rig = Rig::with(FED, |_| {});
+    let rig = TestWorker::with(FED, |_| {});
     rig.put("broken", "#!/no/such/interpreter\n");
     for kind in ["none", "broken"] {
         rig.job(kind, kind, "");

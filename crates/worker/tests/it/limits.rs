@@ -4,7 +4,7 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use crate::support::Rig;
+use crate::support::TestWorker;
 
 #[tokio::test]
 async fn rel_w6_f64_each_limit_ends_the_program_and_not_the_worker() {
@@ -18,7 +18,7 @@ async fn rel_w6_f64_each_limit_ends_the_program_and_not_the_worker() {
         [handler.files]
         open_files = 20
     ";
-    let rig = Rig::with(handlers, |_| {});
+    let rig = TestWorker::with(handlers, |_| {});
     rig.python("cpu", "while True: pass");
     rig.python("memory", "x = 'x' * (1 << 30)");
     rig.sh("disk", "exec head -c 100000000 /dev/zero > file");
@@ -61,7 +61,7 @@ async fn rel_w6_f64_memory_and_processes_of_all_its_processes_together_are_bound
         [handler.bomb]
         processes = 20
     ";
-    let rig = Rig::with(handlers, |_| {});
+    let rig = TestWorker::with(handlers, |_| {});
     // Each child alone is far below the limit.
     rig.python(
         "memory",
@@ -100,7 +100,7 @@ async fn rel_w6_f64_memory_and_processes_of_all_its_processes_together_are_bound
 
 #[tokio::test]
 async fn rel_w5_f64_a_working_directory_may_be_bounded_as_a_whole() {
-    let rig = Rig::with("[default]\ndirectory_size = \"1MiB\"", |_| {});
+    let rig = TestWorker::with("[default]\ndirectory_size = \"1MiB\"", |_| {});
     rig.sh(
         "fills",
         "echo mine > file; head -c 3000000 /dev/zero > more",
@@ -150,7 +150,7 @@ async fn rel_w9_a_disk_that_is_full_fails_the_run_and_not_the_worker() {
         assert!(status.unwrap().success(), "{program}");
     };
     command("mount", &["-t", "tmpfs", "-o", "nr_inodes=20", "small"]);
-    let rig = Rig::with("", |settings| settings.scratch = small.path().into());
+    let rig = TestWorker::with("", |settings| settings.scratch = small.path().into());
     rig.sh("fine", "echo 1 > file; cat file");
     rig.job("before", "fine", "");
     rig.sink.result("before").await;
@@ -179,7 +179,7 @@ async fn rel_w9_too_many_processes_fail_the_run_and_not_the_worker() {
         return;
     }
     let handlers = "[default]\nuid = 12346\n[handler.none]\nprocesses = 0";
-    let rig = Rig::with(handlers, |settings| {
+    let rig = TestWorker::with(handlers, |settings| {
         settings.concurrency = 2;
         fs::set_permissions(&settings.scratch, fs::Permissions::from_mode(0o755)).unwrap();
         fs::set_permissions(&settings.directory, fs::Permissions::from_mode(0o755)).unwrap();
@@ -205,7 +205,7 @@ async fn rel_w9_too_many_processes_fail_the_run_and_not_the_worker() {
 
 #[tokio::test]
 async fn rel_w6_a_program_gets_no_new_privileges_and_the_limits_it_was_given() {
-    let rig = Rig::with("[default]\nopen_files = 33\nfile_size = \"2MiB\"", |_| {});
+    let rig = TestWorker::with("[default]\nopen_files = 33\nfile_size = \"2MiB\"", |_| {});
     rig.sh(
         "limits",
         "grep -E '^(NoNewPrivs|SigIgn|SigBlk)' /proc/self/status >&2; ulimit -n >&2; ulimit -c >&2",
@@ -225,7 +225,7 @@ async fn rel_w6_a_program_may_run_as_another_user() {
         eprintln!("skipped: only root may change users");
         return;
     }
-    let rig = Rig::with("[default]\nuid = 12345\ngid = 54321", |settings| {
+    let rig = TestWorker::with("[default]\nuid = 12345\ngid = 54321", |settings| {
         // As deployed: the way to the directories is open to all.
         fs::set_permissions(&settings.scratch, fs::Permissions::from_mode(0o755)).unwrap();
         fs::set_permissions(&settings.directory, fs::Permissions::from_mode(0o755)).unwrap();
@@ -245,7 +245,7 @@ async fn a_script_runs_as_a_user_who_cannot_search_its_directory() {
         eprintln!("skipped: only root may change the user");
         return;
     }
-    let rig = Rig::with("[default]\nuid = 12345\ngid = 54321", |_| {});
+    let rig = TestWorker::with("[default]\nuid = 12345\ngid = 54321", |_| {});
     let nobody_else = std::os::unix::fs::PermissionsExt::from_mode(0o700);
     std::fs::set_permissions(rig.programs.path(), nobody_else).unwrap();
     rig.sh("who", "echo \"[$(id -u), \\\"$0\\\"]\"");
@@ -256,7 +256,7 @@ async fn a_script_runs_as_a_user_who_cannot_search_its_directory() {
 
 #[tokio::test]
 async fn rel_w6_a_sandboxed_program_writes_only_in_its_own_directory() {
-    let rig = Rig::with("[default]\nsandbox = true", |_| {});
+    let rig = TestWorker::with("[default]\nsandbox = true", |_| {});
     let outside = tempfile::tempdir().unwrap();
     let file = outside.path().join("file");
     let script = format!(
@@ -284,7 +284,7 @@ async fn rel_w6_a_sandboxed_program_writes_only_in_its_own_directory() {
 
 #[tokio::test]
 async fn rel_w5_f65_whatever_a_program_does_to_its_directory_it_is_gone_afterwards() {
-    let rig = Rig::new();
+    let rig = TestWorker::new();
     let kept = tempfile::tempdir().unwrap();
     fs::write(kept.path().join("file"), "x").unwrap();
     let kept_path = kept.path().display().to_string();
@@ -323,7 +323,7 @@ async fn rel_w5_f65_whatever_a_program_does_to_its_directory_it_is_gone_afterwar
 
 #[tokio::test]
 async fn f65_a_program_may_remove_or_replace_its_own_file() {
-    let rig = Rig::new();
+    let rig = TestWorker::new();
     rig.sh("removes", "rm \"$GANGER_PROGRAM\"; echo 1");
     rig.job("first", "removes", "");
     assert_eq!(rig.sink.result("first").await, "1");
@@ -343,7 +343,7 @@ async fn f65_a_program_may_remove_or_replace_its_own_file() {
 
 #[tokio::test]
 async fn rel_s10_f66_what_is_no_program_is_never_run_but_given_back_uncounted() {
-    let rig = Rig::new();
+    let rig = TestWorker::new();
     let directory = rig.programs.path().to_path_buf();
     rig.sh("plain", "echo 1")
         .sh("suid", "echo 1")
@@ -388,7 +388,7 @@ async fn rel_s10_f66_what_is_no_program_is_never_run_but_given_back_uncounted() 
 
 #[tokio::test]
 async fn a_binary_and_a_link_inside_the_directory_are_programs() {
-    let rig = Rig::new();
+    let rig = TestWorker::new();
     let directory = rig.programs.path().to_path_buf();
     fs::copy(
         fs::canonicalize("/bin/cat").unwrap(),
@@ -403,7 +403,7 @@ async fn a_binary_and_a_link_inside_the_directory_are_programs() {
 
 #[tokio::test]
 async fn rel_w9_a_machine_out_of_something_fails_the_run_and_not_the_worker() {
-    let rig = Rig::with("", |settings| {
+    let rig = TestWorker::with("", |settings| {
         settings.supervisor = "/no/such/supervisor".into();
     });
     rig.sh("fine", "echo 1");

@@ -8,12 +8,12 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use crate::support::{Rig, delivery};
+use crate::support::{TestWorker, delivery};
 use bytes::Bytes;
 
 #[tokio::test]
 async fn a_program_reads_its_arguments_and_writes_its_result() {
-    let rig = Rig::new();
+    let rig = TestWorker::new();
     rig.sh("echo", "echo working >&2; cat");
     rig.job("payload", "echo", "{\"uid\": 1234}");
     assert_eq!(rig.sink.result("payload").await, "[{\"uid\": 1234}]");
@@ -35,7 +35,7 @@ async fn a_program_reads_its_arguments_and_writes_its_result() {
 async fn what_was_run_is_counted_and_shown() {
     let metrics = Arc::new(ganger_worker::Metrics::default());
     let given = Arc::clone(&metrics);
-    let rig = Rig::with("", |settings| {
+    let rig = TestWorker::with("", |settings| {
         settings.concurrency = 3;
         settings.metrics = given;
     });
@@ -85,7 +85,7 @@ async fn what_was_run_is_counted_and_shown() {
 
 #[tokio::test]
 async fn arguments_that_are_not_json_fail_for_good_without_a_run() {
-    let rig = Rig::new();
+    let rig = TestWorker::new();
     rig.sh("echo", "cat");
     rig.job("bad", "echo", "hello");
     let failure = rig.sink.failure("bad").await;
@@ -99,7 +99,7 @@ async fn arguments_that_are_not_json_fail_for_good_without_a_run() {
 
 #[tokio::test]
 async fn f60_every_exit_status_has_its_meaning() {
-    let rig = Rig::with("", |settings| settings.concurrency = 4);
+    let rig = TestWorker::with("", |settings| settings.concurrency = 4);
     rig.sh(
         "exit",
         "read -r line; code=${line#[}; echo '\"said\"'; echo why >&2; exit ${code%]}",
@@ -124,7 +124,7 @@ async fn f60_every_exit_status_has_its_meaning() {
 
 #[tokio::test]
 async fn f60_death_by_any_signal_is_told_by_name_and_may_be_tried_again() {
-    let rig = Rig::new();
+    let rig = TestWorker::new();
     rig.python(
         "die",
         "import os, json, sys\nos.kill(os.getpid(), json.load(sys.stdin)[0])",
@@ -149,7 +149,7 @@ async fn f60_death_by_any_signal_is_told_by_name_and_may_be_tried_again() {
 
 #[tokio::test]
 async fn f60_an_output_that_is_no_json_value_fails_for_good_and_is_shown() {
-    let rig = Rig::new();
+    let rig = TestWorker::new();
     rig.sh("silent", "exit 0")
         .sh("chatty", "echo hello world")
         .sh("two", "echo 1; echo 2");
@@ -175,7 +175,7 @@ async fn f60_an_output_that_is_no_json_value_fails_for_good_and_is_shown() {
 
 #[tokio::test]
 async fn f60_an_output_beyond_the_limit_is_drained_dropped_and_counted() {
-    let rig = Rig::with("[default]\nresult_bytes_max = \"1KiB\"", |_| {});
+    let rig = TestWorker::with("[default]\nresult_bytes_max = \"1KiB\"", |_| {});
     rig.sh("flood", "head -c 300000000 /dev/zero; echo done >&2");
     rig.job("flood", "flood", "");
     let failure = rig.sink.failure("flood").await;
@@ -194,7 +194,7 @@ async fn f60_an_output_beyond_the_limit_is_drained_dropped_and_counted() {
 
 #[tokio::test]
 async fn f62_a_program_may_close_its_pipes_at_once() {
-    let rig = Rig::new();
+    let rig = TestWorker::new();
     rig.sh("closes", "exec 0<&- 1>&- 2>&- 3>&-; exit 3");
     rig.job("closes", "closes", "1");
     assert_eq!(rig.sink.failure("closes").await.group, "exit-3");
@@ -203,7 +203,7 @@ async fn f62_a_program_may_close_its_pipes_at_once() {
 
 #[tokio::test]
 async fn f62_a_large_input_that_nobody_reads_blocks_nothing() {
-    let rig = Rig::new();
+    let rig = TestWorker::new();
     rig.sh("deaf", "echo 1").sh("length", "wc -c");
     let large = format!("\"{}\"", "x".repeat(900_000));
     rig.job("deaf", "deaf", &large);
@@ -215,7 +215,7 @@ async fn f62_a_large_input_that_nobody_reads_blocks_nothing() {
 
 #[tokio::test]
 async fn f62_a_child_that_keeps_the_output_open_does_not_hold_the_run() {
-    let rig = Rig::new();
+    let rig = TestWorker::new();
     rig.sh("leaves", "sleep 1000 & echo 7");
     rig.job("leaves", "leaves", "");
     assert_eq!(rig.sink.result("leaves").await, "7");
@@ -225,7 +225,7 @@ async fn f62_a_child_that_keeps_the_output_open_does_not_hold_the_run() {
 
 #[tokio::test]
 async fn what_a_child_writes_just_after_the_end_still_counts() {
-    let rig = Rig::new();
+    let rig = TestWorker::new();
     rig.sh("late", "(sleep 0.02; echo 8) & exit 0");
     rig.job("late", "late", "");
     assert_eq!(rig.sink.result("late").await, "8");
@@ -234,7 +234,7 @@ async fn what_a_child_writes_just_after_the_end_still_counts() {
 
 #[tokio::test]
 async fn f63_any_bytes_may_be_a_log_and_the_tail_is_the_message() {
-    let rig = Rig::new();
+    let rig = TestWorker::new();
     rig.python("noise", "import sys\nsys.stderr.buffer.write(bytes(range(256)) * 100 + b'\\nthe end\\n')\nsys.exit(1)");
     rig.job("noise", "noise", "");
     let failure = rig.sink.failure("noise").await;
@@ -245,7 +245,7 @@ async fn f63_any_bytes_may_be_a_log_and_the_tail_is_the_message() {
 
 #[tokio::test]
 async fn f63_an_endless_log_and_a_line_of_100_mib_are_cut_and_counted() {
-    let rig = Rig::with("[default]\nlog_bytes_max = \"64KiB\"", |_| {});
+    let rig = TestWorker::with("[default]\nlog_bytes_max = \"64KiB\"", |_| {});
     rig.sh("line", "head -c 104857600 /dev/zero >&2; echo 1");
     rig.job("line", "line", "");
     assert_eq!(rig.sink.result("line").await, "1");
@@ -260,7 +260,7 @@ async fn f63_an_endless_log_and_a_line_of_100_mib_are_cut_and_counted() {
 
 #[tokio::test]
 async fn a_log_is_readable_while_the_program_runs() {
-    let rig = Rig::new();
+    let rig = TestWorker::new();
     rig.sh("waits", "echo begun >&2; sleep 1000");
     rig.job("waits", "waits", "");
     rig.sink.logged("waits", "begun").await;
@@ -271,7 +271,7 @@ async fn a_log_is_readable_while_the_program_runs() {
 
 #[tokio::test]
 async fn progress_is_told_while_the_program_runs_and_nonsense_is_noted() {
-    let rig = Rig::new();
+    let rig = TestWorker::new();
     rig.sh(
         "steps",
         "echo nonsense >&3; echo '{\"progress\": 0.4, \"message\": \"half\"}' >&3; sleep 1000",
@@ -286,7 +286,7 @@ async fn progress_is_told_while_the_program_runs_and_nonsense_is_noted() {
 
 #[tokio::test]
 async fn the_environment_tells_of_the_job_and_of_nothing_else() {
-    let rig = Rig::with("", |settings| {
+    let rig = TestWorker::with("", |settings| {
         settings.server.token = Some("a secret".into());
         settings.pass_env = vec!["CARGO_MANIFEST_DIR".into()];
     });
@@ -332,7 +332,7 @@ async fn a_script_finds_itself_and_its_neighbours_by_its_real_path() {
     let link = directory.path().join("current");
     fs::create_dir(&real).unwrap();
     std::os::unix::fs::symlink("release", &link).unwrap();
-    let rig = Rig::with("", |settings| settings.directory.clone_from(&link));
+    let rig = TestWorker::with("", |settings| settings.directory.clone_from(&link));
     let put = |name: &str, text: &str| {
         fs::write(real.join(name), text).unwrap();
         fs::set_permissions(real.join(name), fs::Permissions::from_mode(0o755)).unwrap();

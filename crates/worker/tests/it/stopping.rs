@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use crate::support::{PATIENCE, Rig};
+use crate::support::{TEST_TIMEOUT, TestWorker};
 use ganger_worker::Shutdown;
 
 #[tokio::test]
 async fn credits_are_free_slots() {
-    let rig = Rig::with("", |settings| settings.concurrency = 3);
+    let rig = TestWorker::with("", |settings| settings.concurrency = 3);
     rig.sink.credits(3).await;
     rig.sh("fine", "echo 1")
         .sh("waits", "echo ready >&2; sleep 1000");
@@ -26,7 +26,7 @@ async fn credits_are_free_slots() {
 
 #[tokio::test]
 async fn rel_w7_a_program_that_ends_in_its_period_of_grace_counts() {
-    let rig = Rig::with("", |settings| settings.grace = PATIENCE);
+    let rig = TestWorker::with("", |settings| settings.grace = TEST_TIMEOUT);
     let gate = tempfile::tempdir().unwrap();
     let fifo = gate.path().join("gate").display().to_string();
     rig.sh(
@@ -43,7 +43,7 @@ async fn rel_w7_a_program_that_ends_in_its_period_of_grace_counts() {
 
 #[tokio::test]
 async fn rel_w7_a_program_that_does_not_end_is_reported_as_interrupted() {
-    let rig = Rig::new();
+    let rig = TestWorker::new();
     rig.sh("waits", "trap '' TERM; echo ready >&2; sleep 1000");
     rig.job("a", "waits", "");
     rig.sink.logged("a", "ready").await;
@@ -58,7 +58,7 @@ async fn rel_w7_a_program_that_does_not_end_is_reported_as_interrupted() {
 
 #[tokio::test]
 async fn rel_w7_a_second_signal_does_not_wait() {
-    let rig = Rig::with("", |settings| settings.grace = PATIENCE * 10);
+    let rig = TestWorker::with("", |settings| settings.grace = TEST_TIMEOUT * 10);
     rig.sh("waits", "trap '' TERM; echo ready >&2; sleep 1000");
     rig.job("a", "waits", "");
     rig.sink.logged("a", "ready").await;
@@ -70,7 +70,7 @@ async fn rel_w7_a_second_signal_does_not_wait() {
 
 #[tokio::test]
 async fn rel_w7_a_job_that_comes_too_late_is_given_back_uncounted() {
-    let rig = Rig::with("", |settings| settings.grace = PATIENCE);
+    let rig = TestWorker::with("", |settings| settings.grace = TEST_TIMEOUT);
     let gate = tempfile::tempdir().unwrap();
     let fifo = gate.path().join("gate").display().to_string();
     rig.sh(
@@ -94,7 +94,7 @@ async fn rel_w7_a_job_that_comes_too_late_is_given_back_uncounted() {
 
 #[tokio::test]
 async fn rel_w8_what_ends_while_the_server_is_away_is_delivered_when_it_is_back() {
-    let rig = Rig::with("", |settings| settings.concurrency = 2);
+    let rig = TestWorker::with("", |settings| settings.concurrency = 2);
     rig.sh("fine", "echo log >&2; echo 1");
     rig.sink.set_away(true);
     rig.job("a", "fine", "");
@@ -109,7 +109,7 @@ async fn rel_w8_what_ends_while_the_server_is_away_is_delivered_when_it_is_back(
 }
 
 /// Lets the worker see that its programs are short: it then allows one delivery more for each slot.
-async fn warm_up(rig: &Rig) {
+async fn warm_up(rig: &TestWorker) {
     rig.sh("short", "echo 1");
     for number in 0..100 {
         let job = format!("warm-{number}");
@@ -124,7 +124,7 @@ async fn warm_up(rig: &Rig) {
 
 #[tokio::test]
 async fn a_job_taken_ahead_runs_when_the_slot_is_free() {
-    let rig = Rig::new();
+    let rig = TestWorker::new();
     warm_up(&rig).await;
     let gate = tempfile::tempdir().unwrap();
     let fifo = gate.path().join("gate").display().to_string();
@@ -145,7 +145,7 @@ async fn a_job_taken_ahead_runs_when_the_slot_is_free() {
 
 #[tokio::test]
 async fn a_job_taken_ahead_is_given_back_uncounted_when_no_slot_is_free_in_time() {
-    let rig = Rig::new();
+    let rig = TestWorker::new();
     warm_up(&rig).await;
     rig.sh("waits", "echo ready >&2; sleep 1000");
     rig.job("a", "waits", "");
@@ -164,7 +164,7 @@ async fn a_job_taken_ahead_is_given_back_uncounted_when_no_slot_is_free_in_time(
 
 #[tokio::test]
 async fn a_lost_job_in_hand_is_never_started() {
-    let rig = Rig::new();
+    let rig = TestWorker::new();
     rig.sh("gate", "echo ready >&2; read -r line; sleep 0.01; echo 1")
         .sh("never", "touch started; echo started >&2");
     rig.job("a", "gate", "");

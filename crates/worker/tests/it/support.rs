@@ -23,13 +23,13 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 
 /// Longer than anything here takes: a test that waits so long has failed.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// Length of leases in the tests.
 pub const LEASE: Duration = Duration::from_secs(600);
 
 /// What the scripted server has heard.
 #[derive(Clone, Default)]
-pub struct Sink {
+pub struct ReportSink {
     heard: Arc<Mutex<Heard>>,
     rings: Arc<Notify>,
 }
@@ -45,7 +45,7 @@ struct Heard {
     is_away: bool,
 }
 
-impl Reports for Sink {
+impl Reports for ReportSink {
     fn grant(&self, credits: u32) {
         self.heard.lock().unwrap().credits += i64::from(credits);
         self.rings.notify_waiters();
@@ -112,7 +112,7 @@ impl Heard {
     }
 }
 
-impl Sink {
+impl ReportSink {
     async fn until<T>(&self, mut look: impl FnMut(&mut Heard) -> Option<T>) -> T {
         let wait = async {
             loop {
@@ -125,7 +125,7 @@ impl Sink {
                 rung.await;
             }
         };
-        tokio::time::timeout(PATIENCE, wait)
+        tokio::time::timeout(TEST_TIMEOUT, wait)
             .await
             .expect("it happens in time")
     }
@@ -244,10 +244,10 @@ impl Deliveries for Script {
 }
 
 /// A running worker with its fake server.
-pub struct Rig {
+pub struct TestWorker {
     pub programs: tempfile::TempDir,
     pub scratch: tempfile::TempDir,
-    pub sink: Sink,
+    pub sink: ReportSink,
     pub name: String,
     events: mpsc::UnboundedSender<WorkEvent>,
     shutdown: watch::Sender<Shutdown>,
@@ -256,7 +256,7 @@ pub struct Rig {
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-impl Rig {
+impl TestWorker {
     /// A worker of one slot.
     pub fn new() -> Self {
         Self::with("", |_| {})
@@ -280,9 +280,9 @@ impl Rig {
         };
         change(&mut settings);
         let (events, script) = mpsc::unbounded_channel();
-        let (shutdown, told) = watch::channel(Shutdown::No);
-        let sink = Sink::default();
-        let worker = tokio::spawn(run_with(settings, Script(script), sink.clone(), told));
+        let (shutdown, last_event) = watch::channel(Shutdown::No);
+        let sink = ReportSink::default();
+        let worker = tokio::spawn(run_with(settings, Script(script), sink.clone(), last_event));
         Self {
             programs,
             scratch,
@@ -348,7 +348,7 @@ impl Rig {
 
     /// Waits for the worker's end, and makes sure that it leaves nothing.
     pub async fn join(self) -> Summary {
-        let summary = tokio::time::timeout(PATIENCE, self.worker)
+        let summary = tokio::time::timeout(TEST_TIMEOUT, self.worker)
             .await
             .expect("it ends in time")
             .unwrap()
@@ -435,7 +435,7 @@ pub fn processes(name: &str) -> Vec<String> {
 
 /// Looks again and again until it is so: for what only the kernel knows, and tells nobody.
 pub fn until_true(what: &str, mut is_so: impl FnMut() -> bool) {
-    let give_up_at = Instant::now() + PATIENCE;
+    let give_up_at = Instant::now() + TEST_TIMEOUT;
     while !is_so() {
         assert!(Instant::now() < give_up_at, "{what}");
         std::thread::yield_now();
