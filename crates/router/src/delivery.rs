@@ -21,12 +21,12 @@ use crate::{Inner, RouteError, Router};
 const BATCH_MESSAGES_MAX: usize = 1_000;
 const BATCH_BYTES_MAX: usize = 4 << 20;
 /// The pause after the first failure; each further one doubles it.
-const PAUSE_FIRST: Duration = Duration::from_millis(50);
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// How long the submitter waits until the other shards know the decision.
-const DELIVER_WITHIN: Duration = Duration::from_secs(2);
+const DELIVER_NOW_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often outboxes are looked at though nobody said that there is something.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+const OUTBOX_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How it goes with the messages of one shard for another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,17 +42,17 @@ pub struct PeerState {
 /// The carriers, by sender and receiver.
 #[derive(Default)]
 pub(crate) struct Deliveries {
-    carriers: Mutex<BTreeMap<(ShardId, ShardId), Arc<Carrier>>>,
+    carriers: Mutex<BTreeMap<(ShardId, ShardId), Arc<DeliveryTask>>>,
 }
 
 #[derive(Default)]
-struct Carrier {
+struct DeliveryTask {
     /// There may be something to carry.
     wake: Notify,
     /// The peer has shown itself: no need to go on pausing.
-    arrived: Notify,
+    peer_called_notify: Notify,
     /// A try has ended, well or badly.
-    tried: Notify,
+    try_ended: Notify,
     state: Mutex<PeerState>,
 }
 
@@ -70,9 +70,7 @@ impl Router {
         let carriers = lock(&self.0.deliveries.carriers);
         let with_state = views.into_iter().map(|view| {
             let pair = (shard.id().clone(), view.record.shard.clone());
-            let state = carriers
-                .get(&pair)
-                .map(|carrier| lock(&carrier.state).clone());
+            let state = carriers.get(&pair).map(|task| lock(&task.state).clone());
             (view, state.unwrap_or_default())
         });
         Ok(with_state.collect())
@@ -81,10 +79,10 @@ impl Router {
     /// A peer has called: whatever waits for it is tried now.
     pub(crate) fn peer_called(&self, peer: &ShardId) {
         let carriers = lock(&self.0.deliveries.carriers);
-        for ((_, to), carrier) in carriers.iter() {
+        for ((_, to), task) in carriers.iter() {
             if to == peer {
-                carrier.arrived.notify_waiters();
-                carrier.wake.notify_one();
+                task.peer_called_notify.notify_waiters();
+                task.wake.notify_one();
             }
         }
     }
@@ -92,42 +90,42 @@ impl Router {
     /// Waits until all that a shard has for others now is durable there; not for those that do not answer, and
     /// not for long.
     pub(crate) async fn deliver_now(&self, from: &Handle, to: &[ShardId]) {
-        let until = tokio::time::Instant::now() + DELIVER_WITHIN;
+        let until = tokio::time::Instant::now() + DELIVER_NOW_TIMEOUT;
         for shard in to.iter().filter(|shard| *shard != from.id()) {
-            let carrier = self.carrier(from, shard);
-            carrier.wake.notify_one();
+            let task = self.task(from, shard);
+            task.wake.notify_one();
             loop {
-                let mut tried = std::pin::pin!(carrier.tried.notified());
-                tried.as_mut().enable();
+                let mut try_ended = std::pin::pin!(task.try_ended.notified());
+                try_ended.as_mut().enable();
                 let waits = views(from).await.is_ok_and(|views| {
                     let mut views = views.iter();
                     views.any(|view| view.record.shard == *shard && view.waiting > 0)
                 });
-                if !waits || lock(&carrier.state).failed_tries > 0 {
+                if !waits || lock(&task.state).failed_tries > 0 {
                     break;
                 }
-                if tokio::time::timeout_at(until, tried).await.is_err() {
+                if tokio::time::timeout_at(until, try_ended).await.is_err() {
                     return;
                 }
             }
         }
     }
 
-    pub(crate) fn start_post(&self) {
+    pub(crate) fn start_deliveries(&self) {
         for handle in self.0.here.values() {
             let watcher = watch_outbox(Arc::downgrade(&self.0), handle.clone());
             tokio::spawn(watcher);
         }
     }
 
-    fn carrier(&self, from: &Handle, to: &ShardId) -> Arc<Carrier> {
+    fn task(&self, from: &Handle, to: &ShardId) -> Arc<DeliveryTask> {
         let pair = (from.id().clone(), to.clone());
         let mut carriers = lock(&self.0.deliveries.carriers);
         Arc::clone(carriers.entry(pair).or_insert_with(|| {
-            let carrier = Arc::new(Carrier::default());
+            let task = Arc::new(DeliveryTask::default());
             let (router, from, to) = (Arc::downgrade(&self.0), from.clone(), to.clone());
-            tokio::spawn(carry(router, from, to, Arc::clone(&carrier)));
-            carrier
+            tokio::spawn(deliver_all(router, from, to, Arc::clone(&task)));
+            task
         }))
     }
 }
@@ -154,38 +152,38 @@ async fn watch_outbox(router: Weak<Inner>, handle: Handle) {
                 .iter()
                 .filter(|view| view.waiting > 0 || view.is_to_ask)
             {
-                let carrier = router_now.carrier(&handle, &view.record.shard);
-                carrier.wake.notify_one();
+                let task = router_now.task(&handle, &view.record.shard);
+                task.wake.notify_one();
             }
         }
         drop(router_now);
-        if let Ok(Err(_)) = tokio::time::timeout(LOOK_EVERY, outbox.changed()).await {
+        if let Ok(Err(_)) = tokio::time::timeout(OUTBOX_CHECK_INTERVAL, outbox.changed()).await {
             return;
         }
     }
 }
 
 /// Carries what one shard has for another.
-async fn carry(router: Weak<Inner>, from: Handle, to: ShardId, carrier: Arc<Carrier>) {
-    let mut pause = PAUSE_FIRST;
+async fn deliver_all(router: Weak<Inner>, from: Handle, to: ShardId, task: Arc<DeliveryTask>) {
+    let mut pause = FIRST_PAUSE;
     loop {
         let Some(inner) = router.upgrade() else {
             return;
         };
-        let outcome = carry_once(&Router(inner), &from, &to).await;
+        let outcome = deliver_batch(&Router(inner), &from, &to).await;
         let is_done = matches!(outcome, Ok(Progress::Nothing));
-        let failed = note(&carrier, &from, &to, outcome);
-        carrier.tried.notify_waiters();
+        let failed = note(&task, &from, &to, outcome);
+        task.try_ended.notify_waiters();
         if failed {
             let until = Instant::now() + pause;
             tokio::select! {
                 () = tokio::time::sleep_until(until.into()) => pause = (pause * 2).min(PAUSE_MAX),
-                () = carrier.arrived.notified() => pause = PAUSE_FIRST,
+                () = task.peer_called_notify.notified() => pause = FIRST_PAUSE,
             }
         } else {
-            pause = PAUSE_FIRST;
+            pause = FIRST_PAUSE;
             if is_done {
-                let woken = tokio::time::timeout(LOOK_EVERY * 12, carrier.wake.notified());
+                let woken = tokio::time::timeout(OUTBOX_CHECK_INTERVAL * 12, task.wake.notified());
                 // Without news the router is looked at again, in case it has gone.
                 let _ = woken.await;
             }
@@ -202,12 +200,12 @@ enum Progress {
 
 /// Writes down how a try went; true if the next try must wait for a pause.
 fn note(
-    carrier: &Carrier,
+    task: &DeliveryTask,
     from: &Handle,
     to: &ShardId,
     outcome: Result<Progress, RouteError>,
 ) -> bool {
-    let mut state = lock(&carrier.state);
+    let mut state = lock(&task.state);
     match outcome {
         Ok(Progress::Nothing | Progress::Carried) => {
             if state.failed_tries > 0 {
@@ -237,7 +235,11 @@ fn note(
 }
 
 /// Sends one batch of messages, and questions about waits if they are due, from a shard to a peer.
-async fn carry_once(router: &Router, from: &Handle, to: &ShardId) -> Result<Progress, RouteError> {
+async fn deliver_batch(
+    router: &Router,
+    from: &Handle,
+    to: &ShardId,
+) -> Result<Progress, RouteError> {
     let views = views(from).await?;
     let Some(view) = views.into_iter().find(|view| view.record.shard == *to) else {
         return Ok(Progress::Nothing);

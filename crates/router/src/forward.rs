@@ -10,7 +10,7 @@ use crate::status::was_never_sent;
 use crate::{RouteError, Router};
 
 /// What is about one connection and not about the request, beside what `Connection` itself names.
-const OF_THE_CONNECTION: [HeaderName; 9] = [
+const CONNECTION_HEADERS: [HeaderName; 9] = [
     header::CONNECTION,
     header::EXPECT,
     header::HOST,
@@ -81,7 +81,7 @@ fn clean(headers: &mut HeaderMap) {
         .flat_map(|value| value.split(','))
         .filter_map(|name| name.trim().parse().ok())
         .collect();
-    for name in named.iter().chain(&OF_THE_CONNECTION) {
+    for name in named.iter().chain(&CONNECTION_HEADERS) {
         headers.remove(name);
     }
     // HTTP/2 knows this one value only.

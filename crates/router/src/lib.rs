@@ -25,13 +25,13 @@ use ganger_types::ShardId;
 
 pub use delivery::PeerState;
 pub use error::RouteError;
-pub use link::{Connector, Link, Plain, patient};
+pub use link::{Connector, Link, PlainConnector, with_timeouts};
 pub use submit::{Busy, Submitted};
 pub use topology::{Topology, TopologyError};
 
 use delivery::Deliveries;
 use link::Links;
-use reach::Reach;
+use reach::ShardClient;
 
 /// How long it takes at most until a shard is said to be unreachable (`rel P4`).
 pub const REACH_WITHIN: Duration = Duration::from_secs(5);
@@ -67,7 +67,7 @@ impl Router {
             links: Links::new(connector),
             deliveries: Deliveries::default(),
         }));
-        router.start_post();
+        router.start_deliveries();
         router
     }
 
@@ -121,12 +121,12 @@ impl Router {
         }
     }
 
-    fn reach(&self, shard: &ShardId) -> Result<Reach, RouteError> {
+    fn reach(&self, shard: &ShardId) -> Result<ShardClient, RouteError> {
         match self.handle(shard) {
-            Some(handle) => Ok(Reach::Here(handle.clone())),
+            Some(handle) => Ok(ShardClient::Here(handle.clone())),
             None => {
                 let link = self.link(shard)?;
-                Ok(Reach::There(shard.clone(), reach::client(link)))
+                Ok(ShardClient::There(shard.clone(), reach::client(link)))
             }
         }
     }

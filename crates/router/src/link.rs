@@ -30,30 +30,30 @@ pub trait Connector: Send + Sync + 'static {
 
 /// How soon a silent peer is asked whether it is still there, and how long it may take to say so.
 const PING_EVERY: Duration = Duration::from_secs(2);
-const PING_WITHIN: Duration = Duration::from_secs(2);
+const PING_TIMEOUT: Duration = Duration::from_secs(2);
 /// Links that are kept.
 const LINKS_MAX: usize = 1_024;
-const CONNECT_WITHIN: Duration = Duration::from_secs(3);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The time-outs that make an unreachable peer known within [`crate::REACH_WITHIN`].
-pub fn patient(endpoint: Endpoint) -> Endpoint {
+pub fn with_timeouts(endpoint: Endpoint) -> Endpoint {
     endpoint
-        .connect_timeout(CONNECT_WITHIN)
+        .connect_timeout(CONNECT_TIMEOUT)
         .http2_keep_alive_interval(PING_EVERY)
-        .keep_alive_timeout(PING_WITHIN)
+        .keep_alive_timeout(PING_TIMEOUT)
         .keep_alive_while_idle(true)
         .tcp_nodelay(true)
         .tcp_keepalive(Some(PING_EVERY * 5))
 }
 
 /// Plain connections without credentials, for peers on loopback.
-pub struct Plain;
+pub struct PlainConnector;
 
-impl Connector for Plain {
+impl Connector for PlainConnector {
     fn connect(&self, _shard: &ShardId, address: &str) -> Result<Channel, String> {
         let endpoint = Endpoint::from_shared(format!("http://{address}"));
         let endpoint = endpoint.map_err(|error| error.to_string())?;
-        Ok(patient(endpoint).connect_lazy())
+        Ok(with_timeouts(endpoint).connect_lazy())
     }
 }
 

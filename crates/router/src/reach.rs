@@ -17,13 +17,13 @@ use crate::submit::Submitted;
 use crate::{Link, RouteError};
 
 /// Bytes of a part in one piece on the wire.
-const PIECE_BYTES: usize = 1 << 20;
+const CHUNK_BYTES: usize = 1 << 20;
 /// Bytes of an answer that are read of a peer.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
 /// A shard, in this process or behind a connection.
 #[derive(Clone)]
-pub(crate) enum Reach {
+pub(crate) enum ShardClient {
     Here(Handle),
     There(ShardId, PeersClient<Link>),
 }
@@ -41,7 +41,7 @@ fn unexpected(shard: &ShardId) -> RouteError {
     }
 }
 
-impl Reach {
+impl ShardClient {
     pub(crate) fn shard(&self) -> &ShardId {
         match self {
             Self::Here(handle) => handle.id(),
@@ -77,12 +77,12 @@ impl Reach {
                 let bytes = Bytes::from(encoding::encode(&part));
                 drop(part);
                 let mut name = Some(shard.to_string());
-                let pieces = pieces(&bytes).map(|bytes| v1::PartPiece {
+                let chunks = chunks(&bytes).map(|bytes| v1::PartPiece {
                     shard: name.take().unwrap_or_default(),
                     bytes,
                 });
-                let pieces = tokio_stream::iter(pieces.collect::<Vec<_>>());
-                let reply = client.clone().prepare(pieces).await;
+                let chunks = tokio_stream::iter(chunks.collect::<Vec<_>>());
+                let reply = client.clone().prepare(chunks).await;
                 reply.map_err(|status| from_status(shard, &status))?;
             }
         }
@@ -164,14 +164,14 @@ impl Reach {
                 let bytes = Bytes::from(encoding::encode(&submission));
                 drop(submission);
                 let mut head = Some((shard.to_string(), at.map(|at| at.0)));
-                let pieces = pieces(&bytes).map(|bytes| {
+                let chunks = chunks(&bytes).map(|bytes| {
                     let (shard, at) = head.take().unwrap_or_default();
                     v1::SubmissionPiece { shard, bytes, at }
                 });
-                let pieces = tokio_stream::iter(pieces.collect::<Vec<_>>());
-                let reply = client.clone().enqueue(pieces).await;
+                let chunks = tokio_stream::iter(chunks.collect::<Vec<_>>());
+                let reply = client.clone().enqueue(chunks).await;
                 let reply = reply.map_err(|status| from_change(shard, &status))?;
-                taken(reply.into_inner()).ok_or_else(|| unexpected(shard))?
+                enqueue_reply(reply.into_inner()).ok_or_else(|| unexpected(shard))?
             }
         };
         let job = |(id, existed)| {
@@ -319,15 +319,15 @@ impl Reach {
 }
 
 /// Bytes in pieces for the wire; at least one.
-fn pieces(bytes: &Bytes) -> impl Iterator<Item = Bytes> {
-    let starts = (0..bytes.len().max(1)).step_by(PIECE_BYTES);
-    starts.map(|at| bytes.slice(at..bytes.len().min(at + PIECE_BYTES)))
+fn chunks(bytes: &Bytes) -> impl Iterator<Item = Bytes> {
+    let starts = (0..bytes.len().max(1)).step_by(CHUNK_BYTES);
+    starts.map(|at| bytes.slice(at..bytes.len().min(at + CHUNK_BYTES)))
 }
 
 /// Jobs with whether each existed, the graph, and whether all is a repeat; `None` if names in it are none.
-type Taken = (Vec<(JobId, bool)>, Option<Graph>, bool);
+type EnqueueReply = (Vec<(JobId, bool)>, Option<Graph>, bool);
 
-fn taken(wire: v1::SubmissionTaken) -> Option<Taken> {
+fn enqueue_reply(wire: v1::SubmissionTaken) -> Option<EnqueueReply> {
     let jobs = wire.jobs.into_iter();
     let jobs = jobs.map(|job| Some((JobId::new(job.id).ok()?, job.existed)));
     let graph = wire.graph.map(Graph::new).transpose().ok()?;

@@ -14,7 +14,7 @@ use ganger_types::{
 };
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::reach::{Reach, from_wait, to_wait};
+use crate::reach::{ShardClient, from_wait, to_wait};
 use crate::status::to_status;
 use crate::{RouteError, Router};
 
@@ -33,8 +33,8 @@ impl Router {
     }
 
     /// The shard that a peer asks: only those of this process, so that nothing goes round in circles.
-    fn asked(&self, shard: &str) -> Result<Reach, Status> {
-        Ok(Reach::Here(self.asked_handle(shard)?))
+    fn asked(&self, shard: &str) -> Result<ShardClient, Status> {
+        Ok(ShardClient::Here(self.asked_handle(shard)?))
     }
 
     fn asked_handle(&self, shard: &str) -> Result<Handle, Status> {
@@ -106,10 +106,10 @@ impl Peers for Router {
         &self,
         request: Request<Streaming<v1::PartPiece>>,
     ) -> Result<Response<v1::PartPrepared>, Status> {
-        let mut pieces = request.into_inner();
+        let mut chunks = request.into_inner();
         let mut shard = None;
         let mut bytes = BytesMut::new();
-        while let Some(piece) = pieces.message().await? {
+        while let Some(piece) = chunks.message().await? {
             shard.get_or_insert(piece.shard);
             collect(&mut bytes, &piece.bytes)?;
         }
@@ -138,10 +138,10 @@ impl Peers for Router {
         &self,
         request: Request<Streaming<v1::SubmissionPiece>>,
     ) -> Result<Response<v1::SubmissionTaken>, Status> {
-        let mut pieces = request.into_inner();
+        let mut chunks = request.into_inner();
         let mut head = None;
         let mut bytes = BytesMut::new();
-        while let Some(piece) = pieces.message().await? {
+        while let Some(piece) = chunks.message().await? {
             head.get_or_insert((piece.shard, piece.at));
             collect(&mut bytes, &piece.bytes)?;
         }
@@ -149,18 +149,21 @@ impl Peers for Router {
         let reach = self.asked(&shard)?;
         let submission: Enqueue = encoding::decode(&bytes).map_err(wrong)?;
         drop(bytes);
-        let taken = reach.enqueue(submission, at.map(Timestamp)).await;
-        let taken = taken.map_err(refused)?;
-        let jobs = taken.jobs.iter().map(|(job, existed)| v1::TakenJob {
-            id: Bytes::copy_from_slice(job.id.as_bytes()),
-            existed: *existed,
-        });
+        let enqueue_reply = reach.enqueue(submission, at.map(Timestamp)).await;
+        let enqueue_reply = enqueue_reply.map_err(refused)?;
+        let jobs = enqueue_reply
+            .jobs
+            .iter()
+            .map(|(job, existed)| v1::TakenJob {
+                id: Bytes::copy_from_slice(job.id.as_bytes()),
+                existed: *existed,
+            });
         Ok(Response::new(v1::SubmissionTaken {
             jobs: jobs.collect(),
-            graph: taken
+            graph: enqueue_reply
                 .graph
                 .map(|graph| Bytes::copy_from_slice(graph.as_bytes())),
-            repeat: taken.repeat,
+            repeat: enqueue_reply.repeat,
         }))
     }
 

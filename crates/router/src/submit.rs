@@ -12,13 +12,13 @@ use ganger_types::command::Decide;
 use ganger_types::{Graph, JobRef, PartRecord, Rejection, ShardId, Timestamp};
 use tokio::time::Instant;
 
-use crate::reach::Reach;
+use crate::reach::ShardClient;
 use crate::{REACH_WITHIN, RouteError, Router};
 
 /// How often a submission is begun again because a shard lost its reservation by a restart.
 const ATTEMPTS_MAX: u32 = 3;
 /// How long a submission waits for another one of the same jobs, or under the same key, to be decided.
-const BUSY_FOR: Duration = Duration::from_secs(5);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pauses between looks at it: each half as long again, up to the last.
 const BUSY_PAUSE: Duration = Duration::from_millis(30);
 const BUSY_PAUSE_MAX: Duration = Duration::from_millis(500);
@@ -44,7 +44,7 @@ pub struct Busy {
 impl Default for Busy {
     fn default() -> Self {
         Self {
-            until: Instant::now() + BUSY_FOR,
+            until: Instant::now() + BUSY_TIMEOUT,
             next: BUSY_PAUSE,
         }
     }
@@ -255,7 +255,7 @@ impl Router {
 
     /// Has the decider decide for a submission. Without an answer it is asked again for a while: a decision is made
     /// once, and then stays.
-    async fn decide_for(&self, decider: &Reach, decide: Decide) -> Result<(), RouteError> {
+    async fn decide_for(&self, decider: &ShardClient, decide: Decide) -> Result<(), RouteError> {
         let until = Instant::now() + REACH_WITHIN;
         let mut pause = BUSY_PAUSE;
         let mut unknown = None;
@@ -283,10 +283,14 @@ impl Router {
 
     /// Has a shard decide. If it is here, the caller may rely on the other shards knowing it, as far
     /// as they answer: the ids that they are told now are known there.
-    pub(crate) async fn decide(&self, decider: &Reach, decide: Decide) -> Result<(), RouteError> {
+    pub(crate) async fn decide(
+        &self,
+        decider: &ShardClient,
+        decide: Decide,
+    ) -> Result<(), RouteError> {
         decider.decide(decide).await?;
         // What is decided stays so, whatever comes after it.
-        if let Reach::Here(handle) = decider
+        if let ShardClient::Here(handle) = decider
             && let Ok(peers) = self.peers(handle).await
         {
             let to: Vec<ShardId> = peers

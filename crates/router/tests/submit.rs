@@ -17,7 +17,7 @@ use tonic::server::NamedService;
 use tonic::service::interceptor::InterceptedService;
 
 use ganger_engine::ShardedSubmission;
-use ganger_router::{Plain, RouteError, Router, Submitted, Topology};
+use ganger_router::{PlainConnector, RouteError, Router, Submitted, Topology};
 use ganger_shard::{Clock, Handle, Hooks, ManualClock, Settings, Shard, SystemClock};
 use ganger_store::MemoryStore;
 use ganger_types::command::*;
@@ -76,7 +76,11 @@ async fn start_with(
         ..Settings::default()
     };
     let handle = Shard::start(store.clone(), settings, clock, Hooks::default()).unwrap();
-    let router = Router::start(vec![handle.clone()], topology.clone(), Arc::new(Plain));
+    let router = Router::start(
+        vec![handle.clone()],
+        topology.clone(),
+        Arc::new(PlainConnector),
+    );
     // What a server at the front does: it knows who speaks.
     let losing = Losing {
         inner: router.service(),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ganger_router::{Connector, patient};
+use ganger_router::{Connector, with_timeouts};
 use ganger_tls::Trust;
 use ganger_types::ShardId;
 use http::HeaderValue;
@@ -44,7 +44,7 @@ impl Connector for ToPeers {
     fn connect(&self, shard: &ShardId, address: &str) -> Result<Channel, String> {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         let endpoint = Endpoint::from_shared(format!("{scheme}://{address}"));
-        let endpoint = patient(endpoint.map_err(|error| error.to_string())?);
+        let endpoint = with_timeouts(endpoint.map_err(|error| error.to_string())?);
         Ok(match &self.tls {
             None => endpoint.connect_lazy(),
             Some(tls) => {

@@ -10,7 +10,7 @@ use crate::names::Names;
 
 /// The fields of a certificate. The profile takes what the standard forbids in details, such as a long serial number:
 /// who signed it decides whether a certificate is trusted, and that is verified before.
-pub(crate) type Parsed = CertificateInner<Raw>;
+pub(crate) type CertificateFields = CertificateInner<Raw>;
 
 /// A certificate that was found good when its connection began. Connections stand for long, so what is known of
 /// it can be asked again: [`Certificate::has_expired`], [`crate::Server::accepts`].
@@ -27,7 +27,7 @@ impl Certificate {
     pub fn of(connection: &ServerConnection) -> Option<Self> {
         let chain = connection.peer_certificates()?;
         let first = chain.first()?;
-        let parsed = Parsed::from_der(first).ok()?;
+        let parsed = CertificateFields::from_der(first).ok()?;
         Some(Self {
             names: Names::of(&parsed),
             not_after: not_after(&parsed),

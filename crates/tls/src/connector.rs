@@ -17,15 +17,15 @@ use tokio_rustls::TlsConnector;
 use tower::Service;
 use x509_cert::der::Decode as _;
 
-use crate::certificate::Parsed;
+use crate::certificate::CertificateFields;
 use crate::error::TlsError;
 use crate::explain::explain;
 use crate::files::{chain, key, provider, roots};
 use crate::names::Names;
-use crate::stream::{Fault, Faults, Inner, Stream};
+use crate::stream::{Fault, Inner, LastFault, Stream};
 
 /// A handshake that takes longer is given up.
-const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Whom a client trusts, and how it shows who it is. The files are read at each connection, so that a
 /// renewed certificate counts from the next one on.
@@ -46,7 +46,7 @@ impl Trust {
             None => of_the_system()?,
         };
         let together = |error: rustls::Error| {
-            TlsError::Together(match error {
+            TlsError::Mismatch(match error {
                 rustls::Error::InconsistentKeys(_) => {
                     "the client's key is not the key of its certificate".to_owned()
                 }
@@ -79,7 +79,7 @@ impl Trust {
 }
 
 fn incomplete(has: &str, missing: &str) -> TlsError {
-    TlsError::Together(format!(
+    TlsError::Mismatch(format!(
         "a client {has} alone is of no use: give {missing} too"
     ))
 }
@@ -91,7 +91,7 @@ fn of_the_system() -> Result<RootCertStore, TlsError> {
     if store.is_empty() {
         let reason =
             "this system has no list of trusted authorities: name the server's CA with --ca FILE";
-        return Err(TlsError::Together(reason.to_owned()));
+        return Err(TlsError::Mismatch(reason.to_owned()));
     }
     Ok(store)
 }
@@ -101,7 +101,7 @@ fn of_the_system() -> Result<RootCertStore, TlsError> {
 pub struct Connector {
     trust: Arc<Trust>,
     shard: Option<Arc<str>>,
-    faults: Faults,
+    faults: LastFault,
 }
 
 /// A connection under way.
@@ -113,7 +113,7 @@ impl Connector {
         Self {
             trust: Arc::new(trust),
             shard: None,
-            faults: Faults::default(),
+            faults: LastFault::default(),
         }
     }
 
@@ -149,10 +149,10 @@ impl Connector {
         let name = ServerName::try_from(host.to_owned())
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let handshake = TlsConnector::from(config).connect(name, stream);
-        let stream = tokio::time::timeout(HANDSHAKE_WITHIN, handshake)
+        let stream = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake)
             .await
             .map_err(|_| timed_out())?
-            .map_err(|error| told(&error))?;
+            .map_err(|error| with_message(&error))?;
         self.check_shard(stream.get_ref().1.peer_certificates())?;
         Ok(self.made(Inner::Tls(Box::new(stream))))
     }
@@ -175,7 +175,7 @@ impl Connector {
             return Ok(());
         };
         let first = chain.and_then(|chain| chain.first());
-        let parsed = first.and_then(|first| Parsed::from_der(first).ok());
+        let parsed = first.and_then(|first| CertificateFields::from_der(first).ok());
         let found = parsed.as_ref().map(Names::of).unwrap_or_default().shards;
         if found.iter().any(|shard| **shard == **wanted) {
             return Ok(());
@@ -201,11 +201,11 @@ impl Connector {
 
 fn timed_out() -> io::Error {
     let words =
-        format!("no TLS handshake within {HANDSHAKE_WITHIN:?}: is this a port of a TLS server?");
+        format!("no TLS handshake within {HANDSHAKE_TIMEOUT:?}: is this a port of a TLS server?");
     io::Error::new(io::ErrorKind::TimedOut, words)
 }
 
-fn told(error: &io::Error) -> io::Error {
+fn with_message(error: &io::Error) -> io::Error {
     let words = match explain(error) {
         Some(words) => words,
         None if error.kind() == io::ErrorKind::UnexpectedEof => {

@@ -19,7 +19,7 @@ pub enum TlsError {
     },
     /// The files do not go together.
     #[error("{0}")]
-    Together(String),
+    Mismatch(String),
 }
 
 impl TlsError {

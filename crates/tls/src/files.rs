@@ -10,7 +10,7 @@ use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use x509_cert::der::Decode as _;
 
-use crate::certificate::Parsed;
+use crate::certificate::CertificateFields;
 use crate::error::TlsError;
 
 /// The cryptography, named rather than installed for the whole process.
@@ -46,7 +46,7 @@ pub(crate) fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsErro
     let Some(first) = chain.first() else {
         return Err(TlsError::file(what, path, format!("has no {wanted}")));
     };
-    let parsed = Parsed::from_der(first)
+    let parsed = CertificateFields::from_der(first)
         .map_err(|error| TlsError::file(what, path, format!("cannot be understood: {error}")))?;
     if is_past(not_after(&parsed)) {
         let ended = parsed.tbs_certificate.validity.not_after;
@@ -57,7 +57,7 @@ pub(crate) fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsErro
 }
 
 /// When a certificate expires, in seconds since 1970.
-pub(crate) fn not_after(certificate: &Parsed) -> i64 {
+pub(crate) fn not_after(certificate: &CertificateFields) -> i64 {
     let not_after = certificate.tbs_certificate.validity.not_after;
     i64::try_from(not_after.to_unix_duration().as_secs()).unwrap_or(i64::MAX)
 }

@@ -7,7 +7,7 @@ use x509_cert::der::{Tag, Tagged as _};
 use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::GeneralName;
 
-use crate::certificate::Parsed;
+use crate::certificate::CertificateFields;
 
 /// What stands before a shard's id in the name that makes a certificate a shard's.
 pub const SHARD_URI_PREFIX: &str = "ganger://shard/";
@@ -24,7 +24,7 @@ pub struct Names {
 impl Names {
     /// Reads them from a certificate that has been verified. One with several common names has none: which was
     /// meant cannot be told.
-    pub(crate) fn of(certificate: &Parsed) -> Self {
+    pub(crate) fn of(certificate: &CertificateFields) -> Self {
         let certificate = &certificate.tbs_certificate;
         let subject = certificate.subject.0.iter();
         let attributes = subject.flat_map(|part| part.0.iter());
@@ -80,7 +80,7 @@ mod tests {
         }
         let key = KeyPair::generate().expect("a key");
         let certificate = params.self_signed(&key).expect("signed");
-        Names::of(&Parsed::from_der(certificate.der()).expect("well-formed"))
+        Names::of(&CertificateFields::from_der(certificate.der()).expect("well-formed"))
     }
 
     #[test]

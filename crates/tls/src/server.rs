@@ -85,7 +85,7 @@ impl Server {
                 ),
                 error => format!("certificate {}: {error}", files.certificate.display()),
             };
-            TlsError::Together(reason)
+            TlsError::Mismatch(reason)
         };
         let builder = ServerConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()

@@ -19,7 +19,7 @@ const TLS_ONLY: &[u8] = b"\x00\x00\x00\x0cthis port speaks TLS";
 const ALERT: &[u8] = b"\x15\x03";
 
 /// Bytes before the type of a frame of HTTP/2, and the type of the first one: `SETTINGS`.
-const LENGTH_BYTES: usize = 3;
+const FRAME_LENGTH_BYTES: usize = 3;
 const SETTINGS: u8 = 4;
 
 /// What the other side of a connection objected to.
@@ -35,9 +35,9 @@ pub enum Fault {
 
 /// The last thing that went wrong, for those who only hear that a connection has closed.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Faults(Arc<Mutex<Option<Fault>>>);
+pub(crate) struct LastFault(Arc<Mutex<Option<Fault>>>);
 
-impl Faults {
+impl LastFault {
     pub(crate) fn set(&self, fault: Option<Fault>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = fault;
     }
@@ -54,7 +54,7 @@ impl Faults {
 #[derive(Debug)]
 pub struct Stream {
     pub(crate) inner: Inner,
-    pub(crate) faults: Faults,
+    pub(crate) faults: LastFault,
     /// Whether nothing was read yet.
     pub(crate) is_fresh: bool,
 }
@@ -68,13 +68,15 @@ fn fault_in(read: &[u8], is_first: bool) -> Option<Fault> {
     if says_tls() || (is_first && read.starts_with(ALERT)) {
         return Some(Fault::SpeaksTls);
     }
-    let is_other = read.get(LENGTH_BYTES).is_some_and(|kind| *kind != SETTINGS);
+    let is_other = read
+        .get(FRAME_LENGTH_BYTES)
+        .is_some_and(|kind| *kind != SETTINGS);
     (is_first && is_other).then_some(Fault::NotHttp2)
 }
 
 /// What a server that answered and closed at once left to be read. Only for a connection that has failed:
 /// the system is asked itself, as the runtime may not know yet that there is something.
-fn left_behind(stream: &TcpStream) -> Vec<u8> {
+fn unread_bytes(stream: &TcpStream) -> Vec<u8> {
     let mut bytes = vec![0; 256];
     let read = stream
         .as_fd()
@@ -93,7 +95,7 @@ pub(crate) enum Inner {
 impl Stream {
     /// With TLS 1.3 a server's refusal of our certificate comes after the handshake, as an alert in place
     /// of the first answer; the layers above keep only that the connection has closed.
-    fn tell<T>(&self, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    fn record_fault<T>(&self, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         polled.map_err(|error| match explain(&error) {
             Some(words) => {
                 self.faults.set(Some(Fault::Refused(words.clone())));
@@ -105,10 +107,10 @@ impl Stream {
 
     /// A plain connection's write. A server of another kind may answer the first bytes and close before we
     /// have written the rest: then the write fails, nobody reads its answer, and that says what it is.
-    fn tell_plain(&mut self, polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+    fn record_plain_fault(&mut self, polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if let (true, Inner::Plain(stream), Poll::Ready(Err(_))) =
             (self.is_fresh, &self.inner, &polled)
-            && let Some(fault) = fault_in(&left_behind(stream), true)
+            && let Some(fault) = fault_in(&unread_bytes(stream), true)
         {
             self.faults.set(Some(fault));
         }
@@ -136,7 +138,7 @@ impl AsyncRead for Stream {
             }
             Inner::Tls(stream) => {
                 let polled = Pin::new(stream).poll_read(cx, buffer);
-                this.tell(polled)
+                this.record_fault(polled)
             }
         }
     }
@@ -152,11 +154,11 @@ impl AsyncWrite for Stream {
         match &mut this.inner {
             Inner::Plain(stream) => {
                 let polled = Pin::new(stream).poll_write(cx, bytes);
-                this.tell_plain(polled)
+                this.record_plain_fault(polled)
             }
             Inner::Tls(stream) => {
                 let polled = Pin::new(stream).poll_write(cx, bytes);
-                this.tell(polled)
+                this.record_fault(polled)
             }
         }
     }
@@ -170,11 +172,11 @@ impl AsyncWrite for Stream {
         match &mut this.inner {
             Inner::Plain(stream) => {
                 let polled = Pin::new(stream).poll_write_vectored(cx, slices);
-                this.tell_plain(polled)
+                this.record_plain_fault(polled)
             }
             Inner::Tls(stream) => {
                 let polled = Pin::new(stream).poll_write_vectored(cx, slices);
-                this.tell(polled)
+                this.record_fault(polled)
             }
         }
     }
@@ -192,7 +194,7 @@ impl AsyncWrite for Stream {
             Inner::Plain(stream) => Pin::new(stream).poll_flush(cx),
             Inner::Tls(stream) => {
                 let polled = Pin::new(stream).poll_flush(cx);
-                this.tell(polled)
+                this.record_fault(polled)
             }
         }
     }
@@ -203,7 +205,7 @@ impl AsyncWrite for Stream {
             Inner::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
             Inner::Tls(stream) => {
                 let polled = Pin::new(stream).poll_shutdown(cx);
-                this.tell(polled)
+                this.record_fault(polled)
             }
         }
     }
@@ -250,7 +252,7 @@ mod tests {
             .await
             .expect("written");
         drop(served);
-        let faults = Faults::default();
+        let faults = LastFault::default();
         let mut stream = Stream {
             inner: Inner::Plain(plain),
             faults: faults.clone(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ganger_dialect_grpc::Options;
 use ganger_proto::v1::{self, edge::Dependency, input::Input};
-use ganger_router::{Plain, Router, Topology};
+use ganger_router::{PlainConnector, Router, Topology};
 use ganger_shard::{Handle, Hooks, Settings, Shard, SystemClock};
 use ganger_store::MemoryStore;
 use ganger_types::ShardId;
@@ -94,7 +94,7 @@ async fn two() -> (ServiceContext, ServiceContext) {
     };
     let (one, two) = (start("1"), start("2"));
     let shards = vec![one.clone(), two.clone()];
-    let router = Router::start(shards, Topology::default(), Arc::new(Plain));
+    let router = Router::start(shards, Topology::default(), Arc::new(PlainConnector));
     (face(one, &router).await, face(two, &router).await)
 }
 

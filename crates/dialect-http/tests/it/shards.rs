@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::support::{Answer, Face, face_of, start};
 use axum::body::Body;
 use ganger_dialect_http::Settings;
-use ganger_router::{Plain, Router, Topology};
+use ganger_router::{PlainConnector, Router, Topology};
 use ganger_types::ShardId;
 use http::{Method, Request, header};
 use serde_json::{Value, json};
@@ -24,7 +24,11 @@ fn two() -> (Face, Face) {
             })
         })
         .collect();
-    let router = Router::start(shards.clone(), Topology::default(), Arc::new(Plain));
+    let router = Router::start(
+        shards.clone(),
+        Topology::default(),
+        Arc::new(PlainConnector),
+    );
     let mut faces = shards.into_iter().map(|shard| {
         let settings = Settings {
             router: Some(router.clone()),

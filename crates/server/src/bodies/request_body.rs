@@ -317,8 +317,8 @@ mod tests {
         assert!(pace.judge(begun + SECOND * 29, true).is_ok());
         let slow = pace.judge(begun + SECOND * 30, true);
         assert_eq!(slow, Err(BodyCut::Slow(BYTES_PER_SECOND_MIN)));
-        let patient = pace.judge(begun + SECOND * 30, false);
-        assert_eq!(patient, Ok(begun + SECOND * 54), "lines may be slow");
+        let with_timeouts = pace.judge(begun + SECOND * 30, false);
+        assert_eq!(with_timeouts, Ok(begun + SECOND * 54), "lines may be slow");
         let silent = pace.judge(begun + SECOND * 54, false);
         assert_eq!(silent, Err(BodyCut::Silent(SILENT_MAX)));
         let mut fast = Pace::default();

@@ -152,18 +152,18 @@ mod tests {
     async fn a_side_that_sends_no_request_is_given_up() {
         let (ours, mut theirs) = tokio::io::duplex(64);
         theirs.write_all(b"PRI * HTTP").await.expect("room");
-        let mut patient = TimeoutStream::new(ours, SHORT, LONG, Scheduler::new(1).lane());
+        let mut with_timeouts = TimeoutStream::new(ours, SHORT, LONG, Scheduler::new(1).lane());
         let mut buffer = [0; 64];
-        assert_eq!(patient.read(&mut buffer).await.expect("bytes"), 10);
-        let error = patient.read(&mut buffer).await.expect_err("silent");
+        assert_eq!(with_timeouts.read(&mut buffer).await.expect("bytes"), 10);
+        let error = with_timeouts.read(&mut buffer).await.expect_err("silent");
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 
     #[tokio::test]
     async fn a_side_that_reads_nothing_is_given_up() {
         let (ours, mut theirs) = tokio::io::duplex(4);
-        let mut patient = TimeoutStream::new(ours, LONG, SHORT, Scheduler::new(1).lane());
-        let error = patient
+        let mut with_timeouts = TimeoutStream::new(ours, LONG, SHORT, Scheduler::new(1).lane());
+        let error = with_timeouts
             .write_all(b"more than fits")
             .await
             .expect_err("stalled");
