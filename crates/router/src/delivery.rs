@@ -1,8 +1,8 @@
-//! Carries messages between shards: everything that waits is sent until the other shard has it durably.
+//! Delivers messages between shards: everything in an outbox is sent until the other shard has it durably.
 //!
-//! One task a pair of shards, only while something waits. A shard that is down costs a try now and then, at
-//! most every 30 seconds, and one at once when it shows itself (`rel X4`). With the batches go the questions whether
-//! the other shard knows of the jobs that wait for its own (`rel T1`).
+//! There is one task for each pair of shards while messages wait. A shard that is down causes a try at most every 30
+//! seconds, and one at once when it calls (`rel X4`). Batches also carry the questions whether the other shard knows
+//! the jobs that wait for its own (`rel T1`).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -17,29 +17,29 @@ use tokio::sync::Notify;
 
 use crate::{Inner, RouteError, Router};
 
-/// Messages in one batch, and about how many bytes of results.
+/// Maximum number of messages in one batch, and approximate bytes of their results.
 const BATCH_MESSAGES_MAX: usize = 1_000;
 const BATCH_BYTES_MAX: usize = 4 << 20;
-/// The pause after the first failure; each further one doubles it.
+/// Pause after the first failure; each further failure doubles it, up to the maximum.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// How long the submitter waits until the other shards know the decision.
+/// Longest time that a submitter waits until the other shards know the decision.
 const DELIVER_NOW_TIMEOUT: Duration = Duration::from_secs(2);
-/// How often outboxes are looked at though nobody said that there is something.
+/// Interval between checks of the outboxes without a notification.
 const OUTBOX_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How it goes with the messages of one shard for another.
+/// State of the delivery of one shard's messages to another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerState {
-    /// Tries that failed since the last that succeeded.
+    /// Number of failed tries since the last success.
     pub failed_tries: u64,
-    /// Why the last one failed.
+    /// Error of the last failed try; `None` after a success.
     pub last_error: Option<String>,
-    /// Why the peer takes nothing any more, if it says so.
+    /// Reason why the peer accepts no more messages, as the peer reported; `None` if it accepts them.
     pub stopped_there: Option<String>,
 }
 
-/// The carriers, by sender and receiver.
+/// The delivery tasks, by sender and receiver.
 #[derive(Default)]
 pub(crate) struct Deliveries {
     carriers: Mutex<BTreeMap<(ShardId, ShardId), Arc<DeliveryTask>>>,
@@ -47,11 +47,11 @@ pub(crate) struct Deliveries {
 
 #[derive(Default)]
 struct DeliveryTask {
-    /// There may be something to carry.
+    /// Notified when there may be messages to deliver.
     wake: Notify,
-    /// The peer has shown itself: no need to go on pausing.
+    /// Notified when the peer has called, which ends a pause.
     peer_called_notify: Notify,
-    /// A try has ended, well or badly.
+    /// Notified when a try has ended.
     try_ended: Notify,
     state: Mutex<PeerState>,
 }
@@ -61,7 +61,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Router {
-    /// What waits at a shard of this process for others, and how it goes with it.
+    /// Returns what waits at a shard of this process for other shards, with the state of each delivery.
     ///
     /// # Errors
     /// If the shard does not answer.
@@ -76,7 +76,7 @@ impl Router {
         Ok(with_state.collect())
     }
 
-    /// A peer has called: whatever waits for it is tried now.
+    /// Starts a try at once, because the peer has called.
     pub(crate) fn peer_called(&self, peer: &ShardId) {
         let carriers = lock(&self.0.deliveries.carriers);
         for ((_, to), task) in carriers.iter() {
@@ -87,8 +87,8 @@ impl Router {
         }
     }
 
-    /// Waits until all that a shard has for others now is durable there; not for those that do not answer, and
-    /// not for long.
+    /// Waits until the current messages of a shard are durable at their receivers, except those that do not respond,
+    /// and for a short time only.
     pub(crate) async fn deliver_now(&self, from: &Handle, to: &[ShardId]) {
         let until = tokio::time::Instant::now() + DELIVER_NOW_TIMEOUT;
         for shard in to.iter().filter(|shard| *shard != from.id()) {
@@ -138,7 +138,7 @@ async fn views(shard: &Handle) -> Result<Vec<PeerView>, RouteError> {
     }
 }
 
-/// Wakes the carriers of a shard whenever messages have come to wait. Ends with the router or the shard.
+/// Wakes the delivery tasks of a shard whenever its outbox has new messages. Ends with the router or the shard.
 async fn watch_outbox(router: Weak<Inner>, handle: Handle) {
     let mut outbox = handle.outbox();
     loop {
@@ -163,7 +163,7 @@ async fn watch_outbox(router: Weak<Inner>, handle: Handle) {
     }
 }
 
-/// Carries what one shard has for another.
+/// Delivers the messages of one shard for another.
 async fn deliver_all(router: Weak<Inner>, from: Handle, to: ShardId, task: Arc<DeliveryTask>) {
     let mut pause = FIRST_PAUSE;
     loop {
@@ -184,7 +184,7 @@ async fn deliver_all(router: Weak<Inner>, from: Handle, to: ShardId, task: Arc<D
             pause = FIRST_PAUSE;
             if is_done {
                 let woken = tokio::time::timeout(OUTBOX_CHECK_INTERVAL * 12, task.wake.notified());
-                // Without news the router is looked at again, in case it has gone.
+                // The wait is limited, to notice that the router has gone.
                 let _ = woken.await;
             }
         }
@@ -198,7 +198,7 @@ enum Progress {
     StoppedThere(String),
 }
 
-/// Writes down how a try went; true if the next try must wait for a pause.
+/// Records the result of a try; returns true if the next try must wait for a pause.
 fn note(
     task: &DeliveryTask,
     from: &Handle,
@@ -293,7 +293,7 @@ async fn deliver_batch(
         .map_or(Progress::Carried, Progress::StoppedThere))
 }
 
-/// Puts the results into the messages that carry them; as many messages as make a batch of a decent size.
+/// Fills results into the messages that carry them, for as many messages as make a full batch.
 async fn fill(from: &Handle, messages: Vec<OutboxRecord>) -> Result<Vec<OutboxRecord>, RouteError> {
     let mut filled = Vec::with_capacity(messages.len());
     let mut bytes = 0;
@@ -302,7 +302,7 @@ async fn fill(from: &Handle, messages: Vec<OutboxRecord>) -> Result<Vec<OutboxRe
         if let Message::Ended { result, .. } = &mut record.message
             && let Carried::Stored(key) = *result
         {
-            // One result may go to many dependents.
+            // One result may be for many dependents.
             let value = match &last {
                 Some((known, value)) if *known == key => value.clone(),
                 _ => from.result(key).await?.unwrap_or_default(),

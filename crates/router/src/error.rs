@@ -1,12 +1,12 @@
-//! Why a request did not come through to its shard.
+//! The reason why a request did not reach its shard.
 
 use ganger_shard::CallError;
 use ganger_types::{JobRef, Rejection, ShardId};
 
-/// Why a request did not come through to its shard.
+/// The reason why a request did not reach its shard.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum RouteError {
-    /// No server of the topology has it.
+    /// No server of the topology has the shard.
     #[error(
         "shard {shard} is not part of this topology, which has {}: name one of those, or add it to --topology",
         list(known)
@@ -17,7 +17,7 @@ pub enum RouteError {
         /// The shards of the topology.
         known: Vec<ShardId>,
     },
-    /// Its server does not answer. Nothing is known of what is there.
+    /// The shard's server does not respond. Nothing is known about its state.
     #[error("shard {shard} cannot be reached: {reason}; try again, nothing is lost")]
     Unreachable {
         /// The shard that was asked.
@@ -25,7 +25,7 @@ pub enum RouteError {
         /// The reason why the shard cannot be reached.
         reason: String,
     },
-    /// It was asked for a change, and gave no answer.
+    /// The shard was asked for a change and did not reply.
     #[error(
         "shard {shard} gave no answer ({reason}): whether the request took effect is not known; repeat it with the same job ids or the same idempotency key, which makes no job twice, or look for its jobs first"
     )]
@@ -35,7 +35,7 @@ pub enum RouteError {
         /// The reason why no answer came.
         reason: String,
     },
-    /// It answered, and refused.
+    /// The shard refused the request.
     #[error("shard {shard}: {message}")]
     Refused {
         /// The shard that refused.
@@ -44,7 +44,7 @@ pub enum RouteError {
         code: String,
         /// The refusal's message, for people to read.
         message: String,
-        /// The place in a submission of the job that it is about.
+        /// Index in the submission of the job that the refusal concerns; `None` if it concerns no single job.
         member: Option<usize>,
     },
     /// A shard of this process gave no reply, or refused.
@@ -65,7 +65,7 @@ impl From<Rejection> for RouteError {
 }
 
 impl RouteError {
-    /// Whether it was refused with this code, here or elsewhere.
+    /// Whether the request was refused with this code, here or elsewhere.
     pub(crate) fn is(&self, code: &str) -> bool {
         match self {
             Self::Refused { code: refused, .. } => refused == code,
@@ -74,7 +74,7 @@ impl RouteError {
         }
     }
 
-    /// The place in a submission of the job that a refusal is about; `None` if it is about no single one.
+    /// Returns the index in the submission of the job that a refusal concerns; `None` if it concerns no single job.
     pub fn member(&self) -> Option<usize> {
         match self {
             Self::Refused { member, .. } => *member,
@@ -83,12 +83,12 @@ impl RouteError {
         }
     }
 
-    /// Whether it was refused only because another submission of the same jobs is being decided.
+    /// Whether the request was refused only because another submission of the same jobs is undecided.
     pub(crate) fn is_busy(&self) -> bool {
         self.is("idempotency_busy") || self.is("id_busy")
     }
 
-    /// As what is known after a change was asked for: a shard that could not answer may have made it.
+    /// Converts the error of a change: a shard that did not reply may have made the change.
     pub(crate) fn after_a_change(self, shard: &ShardId) -> Self {
         let is_unknown =
             self.is("unavailable") || matches!(self, Self::Call(CallError::Unavailable { .. }));

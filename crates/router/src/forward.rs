@@ -1,4 +1,4 @@
-//! Passes a request on to another server as it is, and its answer back.
+//! Forwards a request to another server unchanged, and returns its response.
 
 use ganger_types::ShardId;
 use tonic::body::Body;
@@ -9,7 +9,7 @@ use tonic::codegen::{Body as HttpBody, Bytes, Service as _, StdError};
 use crate::status::was_never_sent;
 use crate::{RouteError, Router};
 
-/// What is about one connection and not about the request, beside what `Connection` itself names.
+/// Headers of a single connection, which are not forwarded, in addition to those that `Connection` names.
 const CONNECTION_HEADERS: [HeaderName; 9] = [
     header::CONNECTION,
     header::EXPECT,
@@ -23,12 +23,12 @@ const CONNECTION_HEADERS: [HeaderName; 9] = [
 ];
 
 impl Router {
-    /// Passes a request on to the server that has a shard: method, path, headers, and body in both ways while
-    /// they come.
+    /// Forwards a request to the server that owns a shard: method, path, headers, and the streamed body in both
+    /// directions.
     ///
     /// # Errors
-    /// If the shard is not known, or cannot be reached, or was reached and gave no answer; what the server answers is no
-    /// error.
+    /// If the shard is unknown, unreachable, or did not respond. An error response of the server is returned as a
+    /// response.
     pub async fn forward<B>(
         &self,
         shard: &ShardId,
@@ -59,7 +59,7 @@ impl Router {
         target.path_and_query = path;
         head.uri = Uri::from_parts(target).unwrap_or_default();
         head.version = Version::HTTP_2;
-        // What the front door has noted for those behind it is not for elsewhere.
+        // The extensions are notes of this server's port handler, not for the other server.
         head.extensions.clear();
         let request = Request::from_parts(head, Body::new(body));
         std::future::poll_fn(|cx| link.poll_ready(cx))
@@ -84,7 +84,7 @@ fn clean(headers: &mut HeaderMap) {
     for name in named.iter().chain(&CONNECTION_HEADERS) {
         headers.remove(name);
     }
-    // HTTP/2 knows this one value only.
+    // HTTP/2 allows only this value.
     if headers
         .get(header::TE)
         .is_some_and(|value| value != "trailers")
@@ -93,7 +93,7 @@ fn clean(headers: &mut HeaderMap) {
     }
 }
 
-/// The error with the causes below it, which tell more.
+/// Returns the error's text with its causes, which have the details.
 fn words(error: &dyn std::error::Error) -> String {
     let mut text = String::new();
     let mut next = Some(error);

@@ -1,8 +1,8 @@
-//! Which shard a request is for, and how to reach it: in this process, or through a peer.
+//! Finds the shard of a request and reaches it: in this process, or through a peer.
 //!
-//! `topology` says where shards are; `reach` talks to one, wherever it is; `submit` brings a submission to
-//! several of them, all or none; `forward` passes a request on as it is; `delivery` carries their messages until they are confirmed; `service` is what
-//! peers call.
+//! `topology` has the addresses of shards; `reach` calls one, wherever it is; `submit` submits jobs to several of
+//! them, all or none; `forward` forwards a request; `delivery` delivers their messages until they are confirmed;
+//! `service` is the service that peers call.
 
 #![forbid(unsafe_code)]
 
@@ -33,10 +33,10 @@ use delivery::Deliveries;
 use link::Links;
 use reach::ShardClient;
 
-/// How long it takes at most until a shard is said to be unreachable (`rel P4`).
+/// Longest time until a shard is reported as unreachable (`rel P4`).
 pub const REACH_WITHIN: Duration = Duration::from_secs(5);
 
-/// Finds shards. Cloning is a reference count.
+/// Finds shards. Cheap to clone.
 #[derive(Clone)]
 pub struct Router(Arc<Inner>);
 
@@ -49,8 +49,8 @@ struct Inner {
 }
 
 impl Router {
-    /// A router over the shards of this process; the first is the one that requests mean which name none.
-    /// Messages between shards begin to be carried. To be called within a Tokio runtime.
+    /// Starts a router over the shards of this process; the first is the default for requests that name none. Starts
+    /// the delivery of messages between shards. Call it within a Tokio runtime.
     ///
     /// # Panics
     /// Without any shard.
@@ -71,7 +71,7 @@ impl Router {
         router
     }
 
-    /// The shard that requests mean which name none.
+    /// Returns the default shard, for requests that name none.
     pub fn home(&self) -> &Handle {
         &self.0.here[&self.0.home]
     }
@@ -86,12 +86,12 @@ impl Router {
         self.0.here.get(shard)
     }
 
-    /// Where the others are.
+    /// Returns the topology.
     pub fn topology(&self) -> &Topology {
         &self.0.topology
     }
 
-    /// All shards that are known by name: those here, and those listed.
+    /// Returns all shards known by name: those of this process, and those listed.
     pub fn known(&self) -> Vec<ShardId> {
         let mut known: Vec<_> = self.0.here.keys().cloned().collect();
         known.extend(self.0.topology.listed());
@@ -100,7 +100,7 @@ impl Router {
         known
     }
 
-    /// The way to the server that has a shard.
+    /// Returns the connection to the server that owns a shard.
     ///
     /// # Errors
     /// If there is no such shard, or its address cannot be used.
@@ -113,7 +113,7 @@ impl Router {
         self.0.links.link(shard, &address)
     }
 
-    /// The refusal of a shard that is not known.
+    /// Returns the error for an unknown shard.
     pub fn unknown(&self, shard: &ShardId) -> RouteError {
         RouteError::Unknown {
             shard: shard.clone(),

@@ -1,4 +1,4 @@
-//! Connections to other servers: one a shard, made when it is first needed, and kept.
+//! Connections to other servers: one per shard, made at first use, and kept.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,29 +13,29 @@ use tonic::transport::{Channel, Endpoint};
 
 use crate::RouteError;
 
-/// How connections to peers are made: where TLS and credentials come in.
+/// Makes connections to peers, with TLS and credentials.
 pub trait Connector: Send + Sync + 'static {
-    /// What is shown with every request, as the header `authorization`; asked for each time, so that a new
-    /// token counts at once. Nothing by default.
+    /// Returns the header `authorization` of a request; called for each one, so that a new token is used at once.
+    /// `None` by default.
     fn authorization(&self) -> Option<HeaderValue> {
         None
     }
 
-    /// A channel that connects when it is used.
+    /// Returns a channel that connects at first use.
     ///
     /// # Errors
-    /// If the endpoint cannot be used; the text says why.
+    /// If the address cannot be used; the text says why.
     fn connect(&self, shard: &ShardId, address: &str) -> Result<Channel, String>;
 }
 
-/// How soon a silent peer is asked whether it is still there, and how long it may take to say so.
+/// Time after which a silent peer is pinged, and time that it has to respond.
 const PING_EVERY: Duration = Duration::from_secs(2);
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
-/// Links that are kept.
+/// Maximum number of connections that are kept.
 const LINKS_MAX: usize = 1_024;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The time-outs that make an unreachable peer known within [`crate::REACH_WITHIN`].
+/// Sets the timeouts by which an unreachable peer is noticed within [`crate::REACH_WITHIN`].
 pub fn with_timeouts(endpoint: Endpoint) -> Endpoint {
     endpoint
         .connect_timeout(CONNECT_TIMEOUT)
@@ -46,7 +46,7 @@ pub fn with_timeouts(endpoint: Endpoint) -> Endpoint {
         .tcp_keepalive(Some(PING_EVERY * 5))
 }
 
-/// Plain connections without credentials, for peers on loopback.
+/// Makes plain connections without credentials, for peers on loopback.
 pub struct PlainConnector;
 
 impl Connector for PlainConnector {
@@ -57,7 +57,7 @@ impl Connector for PlainConnector {
     }
 }
 
-/// The way to one shard: a connection that is made when it is needed, and what is shown there. Cloning is cheap.
+/// A connection to one shard, made at first use, with its credentials. Cheap to clone.
 #[derive(Clone)]
 pub struct Link {
     channel: Channel,
@@ -111,7 +111,7 @@ impl Links {
             channel,
             connector: Arc::clone(&self.connector),
         };
-        // A pattern answers for any name: those that nobody has must not fill the memory.
+        // A DNS pattern accepts any id: those of no shard must not fill the memory.
         if made.len() < LINKS_MAX {
             made.insert(shard.clone(), link.clone());
         }

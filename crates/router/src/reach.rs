@@ -1,4 +1,4 @@
-//! A shard, here or elsewhere: what submissions and messages need of it.
+//! Calls to a shard, in this process or elsewhere, for submissions and messages.
 
 use bytes::Bytes;
 use ganger_proto::v1;
@@ -16,9 +16,9 @@ use crate::status::{from_change, from_status};
 use crate::submit::Submitted;
 use crate::{Link, RouteError};
 
-/// Bytes of a part in one piece on the wire.
+/// Maximum bytes of one chunk of a part on the wire.
 const CHUNK_BYTES: usize = 1 << 20;
-/// Bytes of an answer that are read of a peer.
+/// Maximum bytes of a peer's reply.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
 /// A shard, in this process or behind a connection.
@@ -136,7 +136,7 @@ impl ShardClient {
         }
     }
 
-    /// Has the shard take a submission whose jobs are all its own.
+    /// Submits jobs that all belong to the shard.
     pub(crate) async fn enqueue(
         &self,
         submission: Enqueue,
@@ -185,7 +185,7 @@ impl ShardClient {
         })
     }
 
-    /// Which of the ids have jobs already, of the content that the fingerprints stand for.
+    /// Returns which of the ids have jobs already, with the same fingerprint.
     pub(crate) async fn find_given(
         &self,
         namespace: &Namespace,
@@ -222,10 +222,10 @@ impl ShardClient {
         }
     }
 
-    /// Those of the jobs that the shard does not know.
+    /// Returns those of the jobs that the shard does not know.
     ///
     /// # Errors
-    /// Also if it holds one in a part whose decision it does not know.
+    /// Also if a job is in a part whose decision the shard does not know.
     pub(crate) async fn find_missing(
         &self,
         namespace: &Namespace,
@@ -318,13 +318,14 @@ impl ShardClient {
     }
 }
 
-/// Bytes in pieces for the wire; at least one.
+/// Splits bytes into chunks for the wire; at least one.
 fn chunks(bytes: &Bytes) -> impl Iterator<Item = Bytes> {
     let starts = (0..bytes.len().max(1)).step_by(CHUNK_BYTES);
     starts.map(|at| bytes.slice(at..bytes.len().min(at + CHUNK_BYTES)))
 }
 
-/// Jobs with whether each existed, the graph, and whether all is a repeat; `None` if names in it are none.
+/// The jobs, each with whether it existed; the graph; and whether the submission is a repeat. `None` if the reply has
+/// invalid names.
 type EnqueueReply = (Vec<(JobId, bool)>, Option<Graph>, bool);
 
 fn enqueue_reply(wire: v1::SubmissionTaken) -> Option<EnqueueReply> {
@@ -334,21 +335,21 @@ fn enqueue_reply(wire: v1::SubmissionTaken) -> Option<EnqueueReply> {
     Some((jobs.collect::<Option<_>>()?, graph, wire.repeat))
 }
 
-/// What a shard has of another one's messages.
+/// A shard's confirmation of another shard's messages.
 pub(crate) struct Receipt {
-    /// The newest line of them that it has seen.
+    /// The newest stream epoch of the sender that the shard has seen.
     pub(crate) line: u64,
-    /// All of that line up to this one are durable there.
+    /// Number up to which all messages of that epoch are durable.
     pub(crate) up_to: u64,
-    /// The mark of the last one; 0 if it does not say.
+    /// Tag of the last message; 0 if unknown.
     pub(crate) tag: u64,
-    /// Why no more are taken, if so.
+    /// Reason why no more messages are accepted; `None` if they are.
     pub(crate) stopped: Option<String>,
-    /// Waits that it was asked about and knows nothing of.
+    /// Waits from the questions that the shard does not know.
     pub(crate) unknown: Vec<Wait>,
 }
 
-/// A wait for the wire.
+/// Encodes a wait.
 pub(crate) fn from_wait(wait: &Wait) -> v1::WaitingJob {
     v1::WaitingJob {
         namespace: Bytes::copy_from_slice(wait.namespace.as_bytes()),
@@ -359,7 +360,7 @@ pub(crate) fn from_wait(wait: &Wait) -> v1::WaitingJob {
     }
 }
 
-/// A wait from the wire; `None` if its names are none.
+/// Decodes a wait; `None` if its names are invalid.
 pub(crate) fn to_wait(wire: v1::WaitingJob) -> Option<Wait> {
     Some(Wait {
         namespace: Namespace::new(wire.namespace).ok()?,

@@ -1,4 +1,4 @@
-//! What peers call.
+//! The service that peers call.
 
 use bytes::{Bytes, BytesMut};
 use ganger_access::Identity;
@@ -18,13 +18,13 @@ use crate::reach::{ShardClient, from_wait, to_wait};
 use crate::status::to_status;
 use crate::{RouteError, Router};
 
-/// Bytes of a batch: its results, and room for the rest.
+/// Maximum bytes of a batch: its results, and room for the rest.
 const BATCH_BYTES_MAX: usize = 64 << 20;
-/// Bytes of a part: what a submission may have, and room for what is not counted there.
+/// Maximum bytes of a part: the limit of a submission, and room for what that limit does not count.
 const PART_BYTES_MAX: usize = GRAPH_BYTES_MAX + (256 << 20);
 
 impl Router {
-    /// The service that peers call. The authorization in front of it has made sure that the caller is a peer,
+    /// Returns the service that peers call. The authorization in front of it has verified that the caller is a peer,
     /// and has put its [`Identity`] into the request's extensions.
     pub fn service(&self) -> PeersServer<impl Peers + Clone + use<>> {
         PeersServer::new(self.clone())
@@ -32,7 +32,7 @@ impl Router {
             .max_encoding_message_size(BATCH_BYTES_MAX)
     }
 
-    /// The shard that a peer asks: only those of this process, so that nothing goes round in circles.
+    /// Returns the shard that a peer asks for: only shards of this process, so that no request loops.
     fn asked(&self, shard: &str) -> Result<ShardClient, Status> {
         Ok(ShardClient::Here(self.asked_handle(shard)?))
     }
@@ -53,7 +53,7 @@ fn shard_id(text: &str) -> Result<ShardId, Status> {
     ShardId::new(text).ok_or_else(|| Status::invalid_argument(format!("{text:?} is no shard")))
 }
 
-/// A message is taken only from the shard that says it (`rel X7`).
+/// Checks that the caller is the shard that sends the message (`rel X7`).
 fn check_sender(peer: Option<&Identity>, from: &ShardId) -> Result<(), Status> {
     let peer = peer.unwrap_or(&Identity::Anonymous);
     if peer.speaks_for(from.as_str()) {
@@ -64,7 +64,7 @@ fn check_sender(peer: Option<&Identity>, from: &ShardId) -> Result<(), Status> {
     )))
 }
 
-/// Adds a piece of a part or of a submission.
+/// Appends a chunk of a part or of a submission.
 fn collect(bytes: &mut BytesMut, piece: &[u8]) -> Result<(), Status> {
     if bytes.len() + piece.len() > PART_BYTES_MAX {
         return Err(wrong(format!(

@@ -1,4 +1,4 @@
-//! Refusals between peers: the stable code travels as metadata, the sentence as the message.
+//! Refusals between peers: the stable code travels as metadata, the text as the message.
 
 use ganger_shard::CallError;
 use ganger_types::ShardId;
@@ -7,13 +7,13 @@ use tonic::{Code, Status};
 
 use crate::RouteError;
 
-/// The metadata that brings the stable code of a refusal.
+/// Metadata key of the stable code of a refusal.
 const CODE: &str = "ganger-code";
 
-/// The metadata that brings the place in a submission of the job that a refusal is about.
+/// Metadata key of the index of the job that a refusal concerns.
 const MEMBER: &str = "ganger-member";
 
-/// What a peer is told.
+/// Converts an error to a status for a peer.
 pub(crate) fn to_status(error: &RouteError) -> Status {
     let message = error.to_string();
     match error {
@@ -49,7 +49,7 @@ fn refusal(code: Code, message: &str, stable: &str) -> Status {
     status
 }
 
-/// What a peer has said.
+/// Converts a peer's status to an error.
 pub(crate) fn from_status(shard: &ShardId, status: &Status) -> RouteError {
     let stable = status.metadata().get(CODE);
     match stable.and_then(|value| value.to_str().ok()) {
@@ -71,8 +71,7 @@ fn member(status: &Status) -> Option<usize> {
     member.to_str().ok()?.parse().ok()
 }
 
-/// What a peer has said that was asked for a change. Without an answer the change was made, or it was not, unless no
-/// connection came about.
+/// Converts the status of a change. Without a reply the change may have been made, unless no connection existed.
 pub(crate) fn from_change(shard: &ShardId, status: &Status) -> RouteError {
     match from_status(shard, status) {
         RouteError::Unreachable { shard, reason } if !was_never_sent(status) => {
@@ -94,7 +93,7 @@ pub(crate) fn was_never_sent(error: &(dyn std::error::Error + 'static)) -> bool 
     false
 }
 
-/// The sentence of a status, with the cause below it, which tells more.
+/// Returns the text of a status with its cause, which has the details.
 fn reason(status: &Status) -> String {
     let mut text = status.message().to_owned();
     let mut cause = std::error::Error::source(status);

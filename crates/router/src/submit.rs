@@ -1,7 +1,7 @@
-//! Brings a submission to its shards: all of it, or nothing (`rel G8`); the same again makes no job twice (`rel P1`).
+//! Submits jobs to their shards: all or none (`rel G8`); repeating a submission creates no job twice (`rel P1`).
 //!
-//! A submission whose jobs are all of one shard goes there as it is, and is judged as one that came there first. For
-//! several shards, jobs that are there already under ids of the client's are found first and left out.
+//! A submission whose jobs all belong to one shard is sent there unchanged. For several shards, jobs that exist
+//! already under client-chosen ids are found first and left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,26 +15,26 @@ use tokio::time::Instant;
 use crate::reach::ShardClient;
 use crate::{REACH_WITHIN, RouteError, Router};
 
-/// How often a submission is begun again because a shard lost its reservation by a restart.
+/// Maximum number of attempts when a shard loses its reservation by a restart.
 const ATTEMPTS_MAX: u32 = 3;
-/// How long a submission waits for another one of the same jobs, or under the same key, to be decided.
+/// Longest wait for another submission of the same jobs, or under the same key, to be decided.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// Pauses between looks at it: each half as long again, up to the last.
+/// Pause between checks; each is half as long again as the last, up to the maximum.
 const BUSY_PAUSE: Duration = Duration::from_millis(30);
 const BUSY_PAUSE_MAX: Duration = Duration::from_millis(500);
 
-/// What became of a submission.
+/// The result of a submission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Submitted {
-    /// The jobs, in the order of the submission, and whether each was there already.
+    /// The jobs, in the order of the submission, each with whether it existed already.
     pub jobs: Vec<(JobRef, bool)>,
-    /// The name of the whole, the same on all its shards; `None` if it is none, or all jobs were there already.
+    /// Id of the graph, the same on all its shards; `None` if there is none, or all jobs existed already.
     pub graph: Option<Graph>,
-    /// Whether this is the answer of an earlier submission under the same key.
+    /// Whether this is the result of an earlier submission under the same key.
     pub repeat: bool,
 }
 
-/// Pauses of a submission that waits for another one to be decided.
+/// The retry loop of a submission that waits for another one to be decided.
 #[derive(Debug)]
 pub struct Busy {
     until: Instant,
@@ -51,7 +51,7 @@ impl Default for Busy {
 }
 
 impl Busy {
-    /// Waits for the next look; false if it has waited long enough.
+    /// Waits for the next try; returns false if the submission has waited long enough.
     pub async fn pause(&mut self) -> bool {
         if Instant::now() + self.next > self.until {
             return false;
@@ -63,19 +63,19 @@ impl Busy {
 }
 
 impl Router {
-    /// Whether there are shards beside those of this process.
+    /// Whether the topology has shards besides those of this process.
     pub fn knows_others(&self) -> bool {
         !self.0.topology.is_alone() || self.0.here.len() > 1
     }
 
-    /// Submits jobs to any shards; the answer comes when every part is durable and the decision is. `graph` says that
-    /// they get a name together also if they do not wait for each other; `at` is the caller's time, for namespaces on
-    /// their callers' clocks.
+    /// Submits jobs to any shards; the reply comes when every part and the decision are durable. `graph` gives the
+    /// jobs a graph id even if they do not depend on each other; `at` is the caller's time, for namespaces on their
+    /// callers' clocks.
     ///
     /// # Errors
-    /// If it is refused, or a shard cannot be reached: then nothing of it stays, though a shard that could
-    /// not be told keeps its part, which does not run, until it hears of the decision. After
-    /// [`RouteError::OutcomeUnknown`] all of it is there, or nothing.
+    /// If the submission is refused, or a shard cannot be reached: then nothing of it stays, except that a shard that
+    /// could not be reached keeps its part, which does not run, until it learns the decision. After
+    /// [`RouteError::OutcomeUnknown`] either all of it exists, or nothing.
     pub async fn submit(
         &self,
         spread: ShardedSubmission,
@@ -100,7 +100,7 @@ impl Router {
         }
     }
 
-    /// Has the one shard of all the jobs judge them.
+    /// Submits to the single shard that owns all the jobs, which checks them.
     async fn submit_to_one(
         &self,
         shard: &ShardId,
@@ -139,7 +139,7 @@ impl Router {
         self.submit_once(rest).await
     }
 
-    /// The answer to an earlier submission under the same key.
+    /// Returns the result of an earlier submission under the same key.
     async fn earlier(&self, spread: &ShardedSubmission) -> Result<Option<Submitted>, RouteError> {
         let (Some(key), Some(decider)) = (&spread.idempotency_key, spread.decider()) else {
             return Ok(None);
@@ -161,7 +161,7 @@ impl Router {
             return Err(Rejection::IdempotencyConflict.into());
         }
         if !is_committed {
-            // Its own submitter is at work, or has gone; preparing says so.
+            // Its own submitter is still working, or has gone; preparing reports which.
             return Ok(None);
         }
         let numbers: ReservedIds = answer
@@ -179,7 +179,7 @@ impl Router {
         }))
     }
 
-    /// The places of jobs that are there already, under ids of the client's and with the same content.
+    /// Returns the indexes of jobs that exist already, under client-chosen ids and with the same content.
     async fn find_given(&self, spread: &ShardedSubmission) -> Result<BTreeSet<usize>, RouteError> {
         let looks = spread.given().into_iter().map(|(shard, jobs)| async move {
             let ids = jobs.iter().map(|(_, id, print)| (id.clone(), *print));
@@ -192,7 +192,7 @@ impl Router {
         Ok(try_join_all(looks).await?.into_iter().flatten().collect())
     }
 
-    /// Refuses references to jobs that do not exist, of all shards but the one that judges for itself.
+    /// Refuses references to missing jobs, on all shards but the one that checks them itself.
     async fn check_outside(
         &self,
         spread: &ShardedSubmission,
@@ -234,12 +234,12 @@ impl Router {
         let mut parts = parts.into_iter();
         let (decider, first) = parts.next().expect("a submission has a decider");
         let decider = self.reach(&decider)?;
-        // The decider's part is durable before any other: a part that asks finds one who knows.
+        // The decider's part is durable before any other, so that a part that asks finds it.
         decider.prepare(first).await?;
         let others =
             parts.map(|(shard, part)| async move { self.reach(&shard)?.prepare(part).await });
         if let Err(error) = try_join_all(others).await {
-            // If this does not arrive the decider decides against it by itself after a while.
+            // If this does not arrive, the decider aborts by itself after a while.
             if let Err(untold) = self.decide(&decider, decide(false)).await {
                 tracing::warn!(%graph, error = %untold, "the decider could not be told that a submission failed");
             }
@@ -253,8 +253,8 @@ impl Router {
         })
     }
 
-    /// Has the decider decide for a submission. Without an answer it is asked again for a while: a decision is made
-    /// once, and then stays.
+    /// Asks the decider to commit the submission. Without a reply it is asked again for a while: a decision is made
+    /// once and stays.
     async fn decide_for(&self, decider: &ShardClient, decide: Decide) -> Result<(), RouteError> {
         let until = Instant::now() + REACH_WITHIN;
         let mut pause = BUSY_PAUSE;
@@ -270,7 +270,7 @@ impl Router {
             if is_unknown || (is_away && unknown.is_some()) {
                 unknown.get_or_insert(error);
             } else {
-                // What the decider says counts, also of a decision that it did not answer before.
+                // The decider's reply is final, also about a decision that it made earlier without a reply.
                 return Err(error);
             }
             if Instant::now() + pause > until {
@@ -281,15 +281,15 @@ impl Router {
         }
     }
 
-    /// Has a shard decide. If it is here, the caller may rely on the other shards knowing it, as far
-    /// as they answer: the ids that they are told now are known there.
+    /// Asks a shard to decide. If the shard is in this process, the other shards know the decision when this returns,
+    /// as far as they respond, so clients find the ids there.
     pub(crate) async fn decide(
         &self,
         decider: &ShardClient,
         decide: Decide,
     ) -> Result<(), RouteError> {
         decider.decide(decide).await?;
-        // What is decided stays so, whatever comes after it.
+        // The decision stays, whatever happens next.
         if let ShardClient::Here(handle) = decider
             && let Ok(peers) = self.peers(handle).await
         {

@@ -1,14 +1,14 @@
-//! Which shards there are, and where.
+//! The shards of the system and their addresses.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use ganger_types::ShardId;
 
-/// Longest topology text that is read.
+/// Maximum bytes of a topology text.
 const TEXT_BYTES_MAX: usize = 64 << 10;
 
-/// Where other shards are.
+/// Addresses of the other shards.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Topology {
     /// There are no other shards.
@@ -16,7 +16,7 @@ pub enum Topology {
     Alone,
     /// Other shards are at these fixed addresses.
     Static(BTreeMap<ShardId, String>),
-    /// At an address with the shard's id in the place of `%s`.
+    /// Other shards are at this address, with the shard's id in place of `%s`.
     Dns(String),
 }
 
@@ -26,9 +26,9 @@ pub enum Topology {
     "topology {text:?}: {reason}; write static:1=HOST:PORT,2=HOST:PORT or dns:%s.example.com:3733"
 )]
 pub struct TopologyError {
-    /// As given, cut to what a line can hold.
+    /// The text as given, shortened to fit a line.
     pub text: String,
-    /// What is wrong with it.
+    /// Description of what is wrong.
     pub reason: String,
 }
 
@@ -36,7 +36,7 @@ impl Topology {
     /// Reads `static:1=localhost:3733,2=localhost:3734` or `dns:%s.example.com:3733`.
     ///
     /// # Errors
-    /// If it is neither.
+    /// If the text has neither form.
     pub fn parse(text: &str) -> Result<Self, TopologyError> {
         let refused = |reason: String| TopologyError {
             text: text.chars().take(200).collect(),
@@ -57,7 +57,7 @@ impl Topology {
         }
     }
 
-    /// Where a shard is, as `HOST:PORT`; `None` if there is no such shard.
+    /// Returns the address of a shard as `HOST:PORT`; `None` if there is no such shard.
     pub fn address(&self, shard: &ShardId) -> Option<String> {
         match self {
             Self::Alone => None,
@@ -66,12 +66,12 @@ impl Topology {
         }
     }
 
-    /// Whether it knows of no other shard.
+    /// Whether there are no other shards.
     pub fn is_alone(&self) -> bool {
         matches!(self, Self::Alone)
     }
 
-    /// The shards that are listed; a pattern lists none.
+    /// Returns the listed shards; a pattern lists none.
     pub fn listed(&self) -> Vec<ShardId> {
         match self {
             Self::Static(addresses) => addresses.keys().cloned().collect(),

@@ -1,4 +1,4 @@
-//! Two servers and what goes between them, over real connections.
+//! Two servers and their traffic, over real connections.
 
 #![allow(
     clippy::unwrap_used,
@@ -34,7 +34,7 @@ struct Server {
     handle: Handle,
     listener: JoinHandle<()>,
     ending: oneshot::Sender<()>,
-    /// How many answers to changes are lost from now on.
+    /// Number of replies to changes that will be lost.
     losses: Arc<AtomicU32>,
 }
 
@@ -42,7 +42,7 @@ fn shard(name: &str) -> ShardId {
     ShardId::new(name).unwrap()
 }
 
-/// Addresses that are free now, one a shard.
+/// Reserves free addresses, one per shard.
 async fn topology(names: &[&str]) -> (Topology, BTreeMap<ShardId, SocketAddr>) {
     let mut addresses = BTreeMap::new();
     let mut listeners = Vec::new();
@@ -81,7 +81,7 @@ async fn start_with(
         topology.clone(),
         Arc::new(PlainConnector),
     );
-    // What a server at the front does: it knows who speaks.
+    // Like a server's port handler, this identifies the caller.
     let losing = Losing {
         inner: router.service(),
         left: Arc::clone(&losses),
@@ -114,7 +114,7 @@ async fn start_with(
     }
 }
 
-/// Loses answers to decisions and to whole submissions, after they have taken effect.
+/// Loses replies to decisions and to whole submissions, after they have taken effect.
 #[derive(Clone)]
 struct Losing<S> {
     inner: S,
@@ -161,7 +161,7 @@ where
 }
 
 impl Server {
-    /// Ends it with all its connections, as a process ends: nobody goes on talking to a server that is no more.
+    /// Ends the server with all its connections, as when a process ends.
     async fn stop(self) {
         drop(self.ending);
         self.listener.await.unwrap();
@@ -275,7 +275,7 @@ async fn a_shard_that_is_away_delays_only_what_needs_it() {
     let grant = two.take().await;
     two.complete(&grant, "\"b\"").await;
     two.stop().await;
-    // Both were down; what waited is still there.
+    // Both were down; the messages are still there.
     let two = start("2", &stores[1], &topology, at[&shard("2")]).await;
     let one = start("1", &stores[0], &topology, at[&shard("1")]).await;
     let first = one.take().await;
@@ -312,7 +312,7 @@ async fn rel_t1_who_waits_for_a_job_that_a_restored_server_never_had_learns_it()
         tokio::task::yield_now().await;
     }
     two.stop().await;
-    // Restored from before it had anything.
+    // Restored from a backup made before it had any rows.
     let two = start("2", &MemoryStore::new(), &topology, at[&shard("2")]).await;
     clock.advance(Duration::from_secs(60));
     let namespace = Namespace::default();
@@ -444,7 +444,7 @@ async fn a_decision_that_does_not_wait_for_its_part_is_told_to_try_again() {
     handle.stop().await;
 }
 
-/// One job under an id of the client's, on shard 2.
+/// Returns a submission of one job under a client-chosen id, on shard 2.
 fn given(id: &'static str, payload: &'static str) -> ShardedSubmission {
     let job = NewJob {
         id: Some(JobId::new(id).unwrap()),
@@ -481,7 +481,7 @@ async fn rel_p1_one_id_through_any_server_at_once_and_later_is_one_job() {
         matches!(&refused, RouteError::Refused { code, .. } if code == "id_taken"),
         "{refused}"
     );
-    // An answer that was lost on its way: the same once more finds the job.
+    // After a lost reply, repeating the submission finds the job.
     two.losses.store(1, SeqCst);
     let lost = one.router.submit(given("y", "[1]"), false, None).await;
     let lost = lost.unwrap_err();
@@ -492,7 +492,7 @@ async fn rel_p1_one_id_through_any_server_at_once_and_later_is_one_job() {
         .await
         .unwrap();
     assert!(again.jobs[0].1, "{again:?}");
-    // A shard that was never reached was asked for nothing.
+    // A shard that was never reached has made no change.
     two.stop().await;
     let away = one.router.submit(given("z", "[1]"), false, None).await;
     assert!(

@@ -1,4 +1,4 @@
-//! A certificate that the other side of a connection has shown and proven to be its own.
+//! A certificate that the other side of a connection has presented and proved to own.
 
 use rustls::ServerConnection;
 use rustls::pki_types::CertificateDer;
@@ -8,22 +8,22 @@ use x509_cert::der::Decode as _;
 use crate::files::{is_past, not_after};
 use crate::names::Names;
 
-/// The fields of a certificate. The profile takes what the standard forbids in details, such as a long serial number:
-/// who signed it decides whether a certificate is trusted, and that is verified before.
+/// The fields of a certificate. The profile accepts minor violations of the standard, such as a long serial number:
+/// trust depends on the signature, which is verified before.
 pub(crate) type CertificateFields = CertificateInner<Raw>;
 
-/// A certificate that was found good when its connection began. Connections stand for long, so what is known of
-/// it can be asked again: [`Certificate::has_expired`], [`crate::Server::accepts`].
+/// A certificate that was valid when its connection began. Connections are long-lived, so its validity can be checked
+/// again: [`Certificate::has_expired`], [`crate::Server::accepts`].
 #[derive(Debug)]
 pub struct Certificate {
     pub(crate) chain: Vec<CertificateDer<'static>>,
     names: Names,
-    /// In seconds since 1970.
+    /// End of validity in seconds since the Unix epoch.
     not_after: i64,
 }
 
 impl Certificate {
-    /// What the client of a connection has shown, if it has shown something.
+    /// Returns the client's certificate; `None` if it has presented none.
     pub fn of(connection: &ServerConnection) -> Option<Self> {
         let chain = connection.peer_certificates()?;
         let first = chain.first()?;
@@ -35,12 +35,12 @@ impl Certificate {
         })
     }
 
-    /// What it says of its holder.
+    /// Returns the names of the holder.
     pub fn names(&self) -> &Names {
         &self.names
     }
 
-    /// Whether its time is over.
+    /// Whether the certificate has expired.
     pub fn has_expired(&self) -> bool {
         is_past(self.not_after)
     }

@@ -1,4 +1,4 @@
-//! The client's side: makes connections for an HTTP library, plain or encrypted as the address says.
+//! The client side: makes connections for an HTTP library, plain or encrypted depending on the URI.
 
 use std::future::Future;
 use std::io;
@@ -24,16 +24,16 @@ use crate::files::{chain, key, provider, roots};
 use crate::names::Names;
 use crate::stream::{Fault, Inner, LastFault, Stream};
 
-/// A handshake that takes longer is given up.
+/// Timeout of a handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Whom a client trusts, and how it shows who it is. The files are read at each connection, so that a
-/// renewed certificate counts from the next one on.
+/// The authorities that a client trusts, and its own certificate. The files are read for each connection, so a
+/// renewed certificate is used from the next one on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trust {
-    /// Authorities of servers; without it those that the system trusts.
+    /// File of the authorities of servers; `None` for those that the system trusts.
     pub ca: Option<PathBuf>,
-    /// Our certificate, followed by those that lead to its authority.
+    /// File of the client's certificate, followed by intermediate certificates; `None` for none.
     pub certificate: Option<PathBuf>,
     /// Private key of the certificate.
     pub key: Option<PathBuf>,
@@ -69,10 +69,10 @@ impl Trust {
         Ok(config)
     }
 
-    /// Makes sure that the files can be used.
+    /// Checks that the files can be used.
     ///
     /// # Errors
-    /// If one cannot be read or understood, or they do not go together.
+    /// If a file cannot be read or parsed, or the files do not match each other.
     pub fn check(&self) -> Result<(), TlsError> {
         self.config().map(|_| ())
     }
@@ -104,11 +104,11 @@ pub struct Connector {
     faults: LastFault,
 }
 
-/// A connection under way.
+/// A connection that is being made.
 pub type Connecting = Pin<Box<dyn Future<Output = io::Result<TokioIo<Stream>>> + Send>>;
 
 impl Connector {
-    /// A connector with this trust.
+    /// Creates a connector with this trust.
     pub fn new(trust: Trust) -> Self {
         Self {
             trust: Arc::new(trust),
@@ -117,14 +117,14 @@ impl Connector {
         }
     }
 
-    /// Goes on only if the other side's certificate is of this shard. Plain connections are not affected.
+    /// Accepts only a server certificate for this shard. Plain connections are not affected.
     #[must_use]
     pub fn expecting_shard(mut self, shard: &str) -> Self {
         self.shard = Some(shard.into());
         self
     }
 
-    /// What the other side of the last connection objected to, if it did: HTTP libraries tell only that a
+    /// Returns the objection of the other side of the last connection, if any: HTTP libraries report only that a
     /// connection has closed.
     pub fn last_fault(&self) -> Option<Fault> {
         self.faults.get()
@@ -133,14 +133,14 @@ impl Connector {
     /// Connects to the address of a URI.
     ///
     /// # Errors
-    /// If nobody answers, or the other side cannot be trusted; the words say which and what to do.
+    /// If the server does not respond, or cannot be trusted; the message says which and what to do.
     pub async fn connect(&self, uri: &Uri) -> io::Result<Stream> {
         let is_secure = uri.scheme_str() == Some("https");
         let host = uri.host().unwrap_or_default();
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let port = uri.port_u16().unwrap_or(if is_secure { 443 } else { 80 });
         let stream = TcpStream::connect((host, port)).await?;
-        // Small requests must not wait for more to come.
+        // Small requests must be sent at once.
         stream.set_nodelay(true)?;
         if !is_secure {
             return Ok(self.made(Inner::Plain(stream)));

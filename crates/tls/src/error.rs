@@ -1,23 +1,23 @@
-//! Why certificates and keys cannot be used.
+//! The reason why certificates and keys cannot be used.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why certificates and keys cannot be used.
+/// The reason why certificates and keys cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
-    /// A file cannot be read, or what is in it cannot be understood.
+    /// A file cannot be read or parsed.
     #[error("{what} {}: {reason}", path.display())]
     File {
-        /// What it should be, such as `certificate`.
+        /// Kind of file, such as `certificate`.
         what: &'static str,
         /// The file that cannot be used.
         path: PathBuf,
         /// Why the file cannot be used.
         reason: String,
     },
-    /// The files do not go together.
+    /// The files do not match each other.
     #[error("{0}")]
     Mismatch(String),
 }

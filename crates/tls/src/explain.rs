@@ -1,11 +1,11 @@
-//! What goes wrong with TLS, in words that say what to do.
+//! Explains TLS errors in messages that say what to do.
 
 use std::error::Error as StdError;
 use std::io;
 
 use rustls::{AlertDescription, CertificateError, Error, InvalidMessage};
 
-/// Words for a failed connection, if TLS has something to do with it.
+/// Returns a message for a failed connection; `None` if TLS is not the cause.
 pub fn explain(error: &io::Error) -> Option<String> {
     let mut cause: Option<&(dyn StdError + 'static)> = error
         .get_ref()
@@ -19,7 +19,8 @@ pub fn explain(error: &io::Error) -> Option<String> {
     None
 }
 
-/// Words for a connection that a client opened and TLS refused, from the side of the server.
+/// Returns a message for a client's connection that failed in TLS, from the server's side; `None` if TLS is not the
+/// cause.
 pub fn explain_client(error: &io::Error) -> Option<String> {
     let mut cause: Option<&(dyn StdError + 'static)> = error
         .get_ref()
@@ -33,7 +34,7 @@ pub fn explain_client(error: &io::Error) -> Option<String> {
     explain(error)
 }
 
-/// What an alert of a client says about the certificate of the server.
+/// Explains what a client's alert means for the server's certificate.
 fn from_client(alert: AlertDescription) -> String {
     use AlertDescription as A;
     match alert {
@@ -154,7 +155,7 @@ mod tests {
                 "{at_client}"
             );
         }
-        // What the client has shown is judged alike on both sides.
+        // The client's certificate is verified by the same rules on both sides.
         let error = io::Error::other(Error::InvalidCertificate(CertificateError::Expired));
         assert_eq!(explain_client(&error), explain(&error));
         assert_eq!(explain_client(&io::Error::other("no word of TLS")), None);

@@ -13,7 +13,7 @@ use x509_cert::der::Decode as _;
 use crate::certificate::CertificateFields;
 use crate::error::TlsError;
 
-/// The cryptography, named rather than installed for the whole process.
+/// Returns the cryptography provider, passed explicitly rather than installed for the process.
 pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
@@ -26,7 +26,7 @@ fn unreadable(
     move |error| {
         let reason = match error {
             pem::Error::NoItemsFound => format!("has no {wanted} in PEM form"),
-            // The words of the library repeat none of the file's text.
+            // The library's message does not contain the file's text.
             pem::Error::Io(error) => format!("cannot be read: {error}"),
             _ => format!("is not well-formed PEM; {wanted} is needed"),
         };
@@ -34,8 +34,8 @@ fn unreadable(
     }
 }
 
-/// A certificate with those that lead from it to its authority. Refuses one that has expired: it would
-/// be refused by everyone, and it is better said here.
+/// Reads a certificate and its intermediate certificates. Refuses an expired one, which every client would refuse
+/// later with a less clear message.
 pub(crate) fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let what = "certificate";
     let wanted = "-----BEGIN CERTIFICATE-----";
@@ -56,13 +56,13 @@ pub(crate) fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsErro
     Ok(chain)
 }
 
-/// When a certificate expires, in seconds since 1970.
+/// Returns when a certificate expires, in seconds since the Unix epoch.
 pub(crate) fn not_after(certificate: &CertificateFields) -> i64 {
     let not_after = certificate.tbs_certificate.validity.not_after;
     i64::try_from(not_after.to_unix_duration().as_secs()).unwrap_or(i64::MAX)
 }
 
-/// Whether a point in time, in seconds since 1970, is over. A clock before 1970 knows of no past.
+/// Whether a time in seconds since the Unix epoch has passed. With a clock before 1970 none has.
 pub(crate) fn is_past(at: i64) -> bool {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.ok().and_then(|now| i64::try_from(now.as_secs()).ok());
@@ -78,7 +78,7 @@ pub(crate) fn key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     ))
 }
 
-/// Authorities that are trusted.
+/// Reads the trusted authorities.
 pub(crate) fn roots(path: &Path) -> Result<RootCertStore, TlsError> {
     let what = "CA file";
     let wanted = "-----BEGIN CERTIFICATE-----";
@@ -97,7 +97,7 @@ pub(crate) fn roots(path: &Path) -> Result<RootCertStore, TlsError> {
     Ok(roots)
 }
 
-/// Certificates that their authority has revoked.
+/// Reads the lists of revoked certificates.
 pub(crate) fn revocations(
     path: &Path,
 ) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {

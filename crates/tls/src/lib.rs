@@ -1,8 +1,8 @@
-//! TLS for servers, clients and peers: certificates from files, read again when they change, and words
-//! for what goes wrong.
+//! TLS for servers, clients and peers: certificates from files, which are read again when they change, and helpful
+//! error messages.
 //!
-//! rustls with ring; TLS 1.2 and 1.3. A server offers HTTP/2 and HTTP/1.1. A certificate is of a shard
-//! if it bears the name `ganger://shard/NAME` among its subject's alternative names; it may be of several.
+//! It uses rustls with ring, TLS 1.2 and 1.3. A server offers HTTP/2 and HTTP/1.1. A certificate belongs to a shard
+//! if its subject's alternative names include `ganger://shard/NAME`; it may belong to several.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What a certificate says of its holder.
+//! The names in a certificate.
 
 use x509_cert::attr::AttributeValue;
 use x509_cert::der::asn1::{Ia5StringRef, PrintableStringRef, Utf8StringRef};
@@ -9,21 +9,21 @@ use x509_cert::ext::pkix::name::GeneralName;
 
 use crate::certificate::CertificateFields;
 
-/// What stands before a shard's id in the name that makes a certificate a shard's.
+/// Prefix of a shard's id in a subject alternative name.
 pub const SHARD_URI_PREFIX: &str = "ganger://shard/";
 
-/// What a certificate says of its holder.
+/// The names in a certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names {
     /// The subject's common name.
     pub common_name: Option<String>,
-    /// The shards that it is of; a process with several of them has one certificate.
+    /// Shards that the certificate belongs to; a process with several shards has one certificate.
     pub shards: Vec<String>,
 }
 
 impl Names {
-    /// Reads them from a certificate that has been verified. One with several common names has none: which was
-    /// meant cannot be told.
+    /// Reads the names from a verified certificate. Several common names count as none, since it is unknown which one
+    /// was meant.
     pub(crate) fn of(certificate: &CertificateFields) -> Self {
         let certificate = &certificate.tbs_certificate;
         let subject = certificate.subject.0.iter();
@@ -45,7 +45,7 @@ impl Names {
     }
 }
 
-/// The text of a name, in one of the forms that authorities still write.
+/// Returns the text of a name in any of the encodings that authorities still use.
 fn text(value: &AttributeValue) -> Option<&str> {
     match value.tag() {
         Tag::Utf8String => Some(value.decode_as::<Utf8StringRef<'_>>().ok()?.as_str()),
@@ -55,7 +55,7 @@ fn text(value: &AttributeValue) -> Option<&str> {
     }
 }
 
-/// The only element; `None` if there are none, several, or one without text.
+/// Returns the only element; `None` if there are none, several, or one without text.
 fn only<'a>(mut names: impl Iterator<Item = Option<&'a str>>) -> Option<String> {
     let first = names.next()??;
     let is_alone = names.next().is_none() && !first.is_empty();

@@ -1,4 +1,4 @@
-//! The server's side.
+//! The server side.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,20 +16,20 @@ use crate::files::{chain, key, provider, revocations, roots};
 /// The files of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerFiles {
-    /// Its certificate, followed by those that lead to its authority.
+    /// File of the server's certificate, followed by intermediate certificates.
     pub certificate: PathBuf,
     /// The certificate's private key.
     pub key: PathBuf,
-    /// Authorities of clients; without them no client is asked for a certificate.
+    /// File of the authorities of clients; without it clients are not asked for a certificate.
     pub client_ca: Option<PathBuf>,
-    /// Clients' certificates that were revoked.
+    /// File of the list of revoked client certificates; `None` for no list.
     pub client_crl: Option<PathBuf>,
-    /// Whether a client without a certificate is sent away within the handshake.
+    /// Whether the handshake refuses a client without a certificate.
     pub is_client_required: bool,
 }
 
 impl ServerFiles {
-    /// All files, to be watched for changes.
+    /// Returns all files, to watch them for changes.
     pub fn paths(&self) -> impl Iterator<Item = &PathBuf> {
         let own = [&self.certificate, &self.key];
         own.into_iter()
@@ -63,7 +63,7 @@ impl ServerFiles {
     }
 }
 
-/// What a server shows, and whom it lets in.
+/// A server's certificate and its rules for client certificates.
 #[derive(Debug)]
 pub struct Server {
     config: Arc<ServerConfig>,
@@ -71,10 +71,11 @@ pub struct Server {
 }
 
 impl Server {
-    /// Reads the files and makes sure that they go together.
+    /// Reads the files and checks that they match.
     ///
     /// # Errors
-    /// If a file cannot be read or understood, the certificate has expired, or the key is not the certificate's.
+    /// If a file cannot be read or parsed, the certificate has expired, or the key does not belong to the
+    /// certificate.
     pub fn read(files: &ServerFiles) -> Result<Self, TlsError> {
         let together = |error: rustls::Error| {
             let reason = match error {
@@ -105,13 +106,13 @@ impl Server {
         })
     }
 
-    /// Makes TLS of accepted connections.
+    /// Returns the acceptor that encrypts accepted connections.
     pub fn acceptor(&self) -> TlsAcceptor {
         TlsAcceptor::from(Arc::clone(&self.config))
     }
 
-    /// Whether a certificate would be let in now: signed by an authority of these files, in its time, and not called
-    /// back. Costs some signatures' verification.
+    /// Whether a certificate would be accepted now: signed by an authority of these files, valid, and not revoked.
+    /// Costs a few signature verifications.
     pub fn accepts(&self, certificate: &Certificate) -> bool {
         let (Some(clients), Some((first, rest))) = (&self.clients, certificate.chain.split_first())
         else {

@@ -1,4 +1,4 @@
-//! A connection of the client's side, encrypted or not.
+//! A client connection, encrypted or not.
 
 use std::io::{self, Read};
 use std::os::fd::AsFd;
@@ -12,28 +12,28 @@ use tokio_rustls::client::TlsStream;
 
 use crate::explain::explain;
 
-/// How a server that speaks TLS only ends a plain HTTP/2 connection: `INADEQUATE_SECURITY`, and words.
+/// Bytes with which a TLS-only server ends a plain HTTP/2 connection: `INADEQUATE_SECURITY`, and a text.
 const TLS_ONLY: &[u8] = b"\x00\x00\x00\x0cthis port speaks TLS";
 
-/// The first bytes of an alert of TLS, with which many servers answer what is no handshake.
+/// First bytes of a TLS alert, with which many servers respond to anything but a handshake.
 const ALERT: &[u8] = b"\x15\x03";
 
-/// Bytes before the type of a frame of HTTP/2, and the type of the first one: `SETTINGS`.
+/// Number of bytes before the type of an HTTP/2 frame; the first frame's type is `SETTINGS`.
 const FRAME_LENGTH_BYTES: usize = 3;
 const SETTINGS: u8 = 4;
 
-/// What the other side of a connection objected to.
+/// An objection of the other side of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It refused our certificate, or something else of TLS. The words are for people.
+    /// It refused this side's certificate, or something else in TLS; with a message.
     Refused(String),
-    /// It speaks TLS, and the connection is plain.
+    /// It expects TLS, and the connection is plain.
     SpeaksTls,
     /// Its first bytes are not those of an HTTP/2 server.
     NotHttp2,
 }
 
-/// The last thing that went wrong, for those who only hear that a connection has closed.
+/// The last fault, for callers that only see a closed connection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LastFault(Arc<Mutex<Option<Fault>>>);
 
@@ -50,7 +50,7 @@ impl LastFault {
     }
 }
 
-/// A connection, encrypted or not. What the other side objects to comes as an error with words.
+/// A connection, encrypted or not. An objection of the other side becomes an error with a message.
 #[derive(Debug)]
 pub struct Stream {
     pub(crate) inner: Inner,
@@ -59,7 +59,7 @@ pub struct Stream {
     pub(crate) is_fresh: bool,
 }
 
-/// What is wrong with bytes that a plain connection has read; `is_first`: they are its first.
+/// Finds a fault in bytes that a plain connection has read; `is_first`: whether they are its first.
 fn fault_in(read: &[u8], is_first: bool) -> Option<Fault> {
     let says_tls = || {
         let mut places = read.windows(TLS_ONLY.len()).take(64);
@@ -74,8 +74,8 @@ fn fault_in(read: &[u8], is_first: bool) -> Option<Fault> {
     (is_first && is_other).then_some(Fault::NotHttp2)
 }
 
-/// What a server that answered and closed at once left to be read. Only for a connection that has failed:
-/// the system is asked itself, as the runtime may not know yet that there is something.
+/// Reads what a server sent before it closed a failed connection. It asks the operating system directly, since the
+/// runtime may not have noticed the data yet.
 fn unread_bytes(stream: &TcpStream) -> Vec<u8> {
     let mut bytes = vec![0; 256];
     let read = stream
@@ -93,8 +93,8 @@ pub(crate) enum Inner {
 }
 
 impl Stream {
-    /// With TLS 1.3 a server's refusal of our certificate comes after the handshake, as an alert in place
-    /// of the first answer; the layers above keep only that the connection has closed.
+    /// Records a fault of a TLS connection. With TLS 1.3 a refusal of the client's certificate comes after the
+    /// handshake, as an alert in place of the first reply; the layers above see only a closed connection.
     fn record_fault<T>(&self, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         polled.map_err(|error| match explain(&error) {
             Some(words) => {
@@ -105,8 +105,8 @@ impl Stream {
         })
     }
 
-    /// A plain connection's write. A server of another kind may answer the first bytes and close before we
-    /// have written the rest: then the write fails, nobody reads its answer, and that says what it is.
+    /// Records a fault of a plain write. A server of another protocol may respond to the first bytes and close before
+    /// the rest is written: then the write fails, and its unread response shows the cause.
     fn record_plain_fault(&mut self, polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if let (true, Inner::Plain(stream), Poll::Ready(Err(_))) =
             (self.is_fresh, &self.inner, &polled)
@@ -258,7 +258,7 @@ mod tests {
             faults: faults.clone(),
             is_fresh: true,
         };
-        // The first write is answered with a reset, one of the next fails by it.
+        // The first write is answered with a reset, and one of the next fails by it.
         while stream.write(b"PRI * HTTP/2.0").await.is_ok() {}
         assert_eq!(faults.get(), Some(Fault::NotHttp2));
     }
