@@ -146,7 +146,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     async fn turn(&mut self) -> Result<(), End> {
         self.wait(std::future::pending::<()>(), true).await?;
         self.read_more()?;
-        if !self.session.is_still() {
+        if !self.session.is_unchanged() {
             return self.end_unknown().await;
         }
         loop {
@@ -273,7 +273,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 biased;
                 () = session.client.cut.cancelled() => return Err(End::Cut),
                 () = session.login.changed(session.changes_seen()), if is_asked => {
-                    if !self.session.is_still() {
+                    if !self.session.is_unchanged() {
                         return Err(End::Unknown);
                     }
                 }
@@ -287,7 +287,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 }
                 value = &mut other => return Ok(Woken::Ready(value)),
                 () = session.mailbox.arrived() => {
-                    if !self.session.is_still() {
+                    if !self.session.is_unchanged() {
                         return Err(End::Unknown);
                     }
                     self.write().await?;
@@ -524,7 +524,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         drop(blocked);
         let value = match woken? {
             Woken::Ready(Ok(Ok(popped))) => {
-                let is_still = popped.is_none() || self.session.is_still_now();
+                let is_unchanged = popped.is_none() || self.session.is_still_now();
                 if let Some((list, element)) = &popped {
                     if let Some((to, _)) = &asked.to
                         && is_taken(list, to)
@@ -537,7 +537,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                     }
                     self.undelivered = Some((asked, list.clone(), element.clone()));
                 }
-                if !is_still {
+                if !is_unchanged {
                     // The element goes back.
                     return Err(End::Unknown);
                 }

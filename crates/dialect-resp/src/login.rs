@@ -30,5 +30,5 @@ pub trait Login: Send + Sync {
     fn changed(&self, seen: u64) -> BoxFuture<'_, ()>;
 
     /// Whether the same token, or none, would give the same identity now.
-    fn is_still(&self, token: Option<&[u8]>, identity: &Identity) -> bool;
+    fn is_unchanged(&self, token: Option<&[u8]>, identity: &Identity) -> bool;
 }

@@ -197,7 +197,7 @@ impl Session {
     }
 
     /// Whether it is still who it was: looked at after a change, and now and then.
-    pub(crate) fn is_still(&mut self) -> bool {
+    pub(crate) fn is_unchanged(&mut self) -> bool {
         let changes = self.login.changes();
         if changes == self.seen.changes && self.seen.at.elapsed() < LOOK_EVERY {
             return true;
@@ -279,7 +279,8 @@ impl Session {
             changes: self.login.changes(),
             at: Instant::now(),
         };
-        self.login.is_still(self.token.as_deref(), &self.identity)
+        self.login
+            .is_unchanged(self.token.as_deref(), &self.identity)
     }
 
     /// The changes of rights that it has taken account of.

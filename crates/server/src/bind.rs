@@ -12,13 +12,13 @@ use crate::security::Require;
 use crate::security::{Protocol, Security};
 
 /// A port that is listened on.
-pub(crate) struct Bound {
+pub(crate) struct BoundPort {
     pub(crate) listener: TcpListener,
     pub(crate) addr: SocketAddr,
 }
 
 /// Listens for HTTP and gRPC, where the settings say.
-pub(crate) fn main_port(config: &Config, security: &Security) -> Result<Bound, StartError> {
+pub(crate) fn main_port(config: &Config, security: &Security) -> Result<BoundPort, StartError> {
     let is_checked = security.is_checked();
     let bound = port(config, security, &config.addr, is_checked)?;
     let (http, grpc) = (
@@ -35,7 +35,7 @@ fn port(
     security: &Security,
     addr: &str,
     is_checked: bool,
-) -> Result<Bound, StartError> {
+) -> Result<BoundPort, StartError> {
     let exposure = Exposure {
         is_insecure: config.insecure,
         is_encrypted: security.is_encrypted(),
@@ -53,7 +53,7 @@ pub(crate) fn optional_port(
     addr: Option<&str>,
     protocol: Protocol,
     clients: &str,
-) -> Result<Option<Bound>, StartError> {
+) -> Result<Option<BoundPort>, StartError> {
     let Some(addr) = addr else {
         return Ok(None);
     };
@@ -107,7 +107,7 @@ fn listener(addr: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-fn listen_at(addr: SocketAddr) -> Result<Bound, StartError> {
+fn listen_at(addr: SocketAddr) -> Result<BoundPort, StartError> {
     let listener = listener(addr).map_err(|error| StartError::Listen {
         addr,
         reason: error.to_string(),
@@ -116,7 +116,7 @@ fn listen_at(addr: SocketAddr) -> Result<Bound, StartError> {
         doing: "tell the address",
         reason: error.to_string(),
     })?;
-    Ok(Bound { listener, addr })
+    Ok(BoundPort { listener, addr })
 }
 
 /// What being open to others would mean.

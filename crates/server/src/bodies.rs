@@ -5,8 +5,8 @@ mod readers;
 mod request_body;
 mod response_body;
 
-pub(crate) use readers::Readers;
-pub(crate) use request_body::{Kind, RequestBody};
+pub(crate) use readers::UnreadResponses;
+pub(crate) use request_body::{BodyKind, RequestBody};
 pub(crate) use response_body::{ResponseHolds, counted};
 
 /// Bytes that a request holds while it is in progress, whatever it asks for: its head, its stream, its task, and an answer

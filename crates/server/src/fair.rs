@@ -2,7 +2,7 @@
 //!
 //! Tokio polls tasks in the order in which they became ready, so a call would wait for all 30,000 requests that other
 //! connections sent before it. Here, while the threads are behind with what is ready, a task of a connection that has used
-//! more than [`LIGHT`] does not run when Tokio polls it, but queues. The dispatcher lets a few of the queue run each time all
+//! more than [`LIGHT_USE_MAX`] does not run when Tokio polls it, but queues. The dispatcher lets a few of the queue run each time all
 //! other ready tasks have been polled: of the connections that have used least, each in its turn. All other tasks run at
 //! once.
 //!
@@ -25,20 +25,20 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 /// Time on the I/O threads that a connection uses before its tasks queue.
-const LIGHT: Duration = Duration::from_micros(100);
+const LIGHT_USE_MAX: Duration = Duration::from_micros(100);
 /// What a connection has used counts half after so long.
 const HALF_LIFE: Duration = Duration::from_millis(500);
-/// Classes of use: less than [`LIGHT`], less than twice as much, and so on.
+/// Classes of use: less than [`LIGHT_USE_MAX`], less than twice as much, and so on.
 const CLASSES: usize = 16;
 /// Tasks of the queue that run for each I/O thread before all other ready tasks are polled again.
 const BATCH: usize = 8;
 /// The threads are behind when the dispatcher does not run for so long although it is ready.
-const BEHIND: Duration = Duration::from_millis(2);
+const LAG_MAX: Duration = Duration::from_millis(2);
 /// It is asked to run so long after it did, if there is a connection whose tasks may have to queue.
 const ASK_AFTER: Duration = Duration::from_millis(1);
 /// How long a connection may go on reading before the others have their turn. One whose tasks do not queue may do so for
-/// [`LIGHT`] only while the threads are behind: a thousand new ones can come at once.
-const READING_MAX: Duration = Duration::from_millis(1);
+/// [`LIGHT_USE_MAX`] only while the threads are behind: a thousand new ones can come at once.
+const READING_TIME_MAX: Duration = Duration::from_millis(1);
 
 tokio::task_local! {
     /// Ends the request that the task works for.
@@ -46,26 +46,30 @@ tokio::task_local! {
 }
 
 /// Requests that have not begun, of all connections, from which on each connection reads little at a time.
-const UNBEGUN_CALM: usize = 512;
+const UNSTARTED_MANY: usize = 512;
 /// Bytes that are read then.
-pub(crate) const LITTLE_BYTES: usize = 1 << 10;
+pub(crate) const SMALL_READ_BYTES: usize = 1 << 10;
 
 /// The poll of a connection's task that a thread is in.
 #[derive(Clone, Copy)]
-struct Turn {
+struct CurrentPoll {
     begun: Instant,
     /// It reads a little at a time, and not for long.
     is_short: bool,
 }
 
 thread_local! {
-    static TURN: Cell<Option<Turn>> = const { Cell::new(None) };
+    static TURN: Cell<Option<CurrentPoll>> = const { Cell::new(None) };
 }
 
 /// Whether the task that runs now has been reading for long enough, so that it should wake itself and return.
 pub(crate) fn has_read_enough() -> bool {
     TURN.get().is_some_and(|turn| {
-        let most = if turn.is_short { LIGHT } else { READING_MAX };
+        let most = if turn.is_short {
+            LIGHT_USE_MAX
+        } else {
+            READING_TIME_MAX
+        };
         turn.begun.elapsed() > most
     })
 }
@@ -86,15 +90,15 @@ struct Shared {
     /// Something is in the queue that may run.
     waiting: Notify,
     /// Requests that have not begun.
-    unbegun: AtomicUsize,
+    unstarted: AtomicUsize,
     /// Tasks of the queue that may run at a time.
     batch: usize,
-    lag: Lag,
+    lag: DispatchLag,
 }
 
 /// How late the dispatcher runs.
 #[derive(Debug)]
-struct Lag {
+struct DispatchLag {
     /// The beginning of the times below, which are in microseconds.
     epoch: Instant,
     /// When the dispatcher was asked to run; 0 if it has run since.
@@ -105,7 +109,7 @@ struct Lag {
     behind: Duration,
 }
 
-impl Lag {
+impl DispatchLag {
     fn new(behind: Duration) -> Self {
         Self {
             epoch: Instant::now(),
@@ -161,29 +165,29 @@ struct LaneState {
     used: Duration,
     /// When `used` was halved last.
     halved: Instant,
-    waiting: VecDeque<Arc<Ticket>>,
+    waiting: VecDeque<Arc<QueuedTask>>,
     is_queued: bool,
     /// Requests of it that have not begun.
-    unbegun: usize,
+    unstarted: usize,
     /// What wakes the task that reads from the connection when they all have.
     reader: Option<Waker>,
 }
 
 /// How much a connection may read now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reading {
+pub(crate) enum ReadAllowance {
     /// As much as there is.
     All,
-    /// The connection may read at most [`LITTLE_BYTES`].
+    /// The connection may read at most [`SMALL_READ_BYTES`].
     Little,
 }
 
 /// The place of a task in the queue.
 #[derive(Debug, Default)]
-struct Ticket(Mutex<Stage>);
+struct QueuedTask(Mutex<TaskState>);
 
 #[derive(Debug, Default)]
-enum Stage {
+enum TaskState {
     /// It does not wait.
     #[default]
     Outside,
@@ -197,15 +201,15 @@ enum Stage {
 impl Scheduler {
     /// For so many I/O threads.
     pub(crate) fn new(threads: usize) -> Self {
-        Self::with_lag(threads, Lag::new(BEHIND))
+        Self::with_lag(threads, DispatchLag::new(LAG_MAX))
     }
 
-    fn with_lag(threads: usize, lag: Lag) -> Self {
+    fn with_lag(threads: usize, lag: DispatchLag) -> Self {
         Self(Arc::new(Shared {
             lag,
             queue: Mutex::default(),
             waiting: Notify::new(),
-            unbegun: AtomicUsize::new(0),
+            unstarted: AtomicUsize::new(0),
             batch: threads.max(1) * BATCH,
         }))
     }
@@ -219,7 +223,7 @@ impl Scheduler {
                 halved: Instant::now(),
                 waiting: VecDeque::new(),
                 is_queued: false,
-                unbegun: 0,
+                unstarted: 0,
                 reader: None,
             })),
         }
@@ -299,27 +303,27 @@ impl Lane {
     }
 
     /// How much may be read; pending while requests that it has read wait, and those of others too.
-    pub(crate) fn poll_reading(&self, cx: &Context<'_>) -> Poll<Reading> {
-        if self.scheduler.0.unbegun.load(Ordering::Relaxed) <= UNBEGUN_CALM {
+    pub(crate) fn poll_reading(&self, cx: &Context<'_>) -> Poll<ReadAllowance> {
+        if self.scheduler.0.unstarted.load(Ordering::Relaxed) <= UNSTARTED_MANY {
             let is_short = TURN.get().is_some_and(|turn| turn.is_short);
             return Poll::Ready(if is_short {
-                Reading::Little
+                ReadAllowance::Little
             } else {
-                Reading::All
+                ReadAllowance::All
             });
         }
         let mut state = self.state();
-        if state.unbegun == 0 {
-            return Poll::Ready(Reading::Little);
+        if state.unstarted == 0 {
+            return Poll::Ready(ReadAllowance::Little);
         }
         state.reader = Some(cx.waker().clone());
         Poll::Pending
     }
 
     /// Counts a request that has not begun.
-    fn unbegun(&self) -> UnstartedRequest {
-        self.scheduler.0.unbegun.fetch_add(1, Ordering::Relaxed);
-        self.state().unbegun += 1;
+    fn unstarted(&self) -> UnstartedRequest {
+        self.scheduler.0.unstarted.fetch_add(1, Ordering::Relaxed);
+        self.state().unstarted += 1;
         UnstartedRequest(self.clone())
     }
 
@@ -340,7 +344,7 @@ impl Lane {
     }
 
     /// Puts a task behind the others of this connection.
-    fn wait(&self, ticket: &Arc<Ticket>) {
+    fn wait(&self, ticket: &Arc<QueuedTask>) {
         let mut queue = self.scheduler.queue();
         let mut state = self.state();
         state.waiting.push_back(Arc::clone(ticket));
@@ -369,14 +373,14 @@ impl LaneState {
 
     fn class(&mut self) -> usize {
         self.age();
-        let times = self.used.as_nanos() / LIGHT.as_nanos();
+        let times = self.used.as_nanos() / LIGHT_USE_MAX.as_nanos();
         let class = usize::try_from(times.checked_ilog2().map_or(0, |power| power + 1));
         class.unwrap_or(CLASSES).min(CLASSES - 1)
     }
 }
 
-impl Ticket {
-    fn stage(&self) -> MutexGuard<'_, Stage> {
+impl QueuedTask {
+    fn stage(&self) -> MutexGuard<'_, TaskState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -384,15 +388,15 @@ impl Ticket {
     fn is_chosen(&self, cx: &Context<'_>) -> Option<bool> {
         let mut stage = self.stage();
         match &mut *stage {
-            Stage::Waiting(waker) => {
+            TaskState::Waiting(waker) => {
                 waker.clone_from(cx.waker());
                 None
             }
-            Stage::Chosen => {
-                *stage = Stage::Outside;
+            TaskState::Chosen => {
+                *stage = TaskState::Outside;
                 Some(true)
             }
-            Stage::Outside | Stage::Gone => Some(false),
+            TaskState::Outside | TaskState::Gone => Some(false),
         }
     }
 
@@ -400,8 +404,8 @@ impl Ticket {
     fn choose(&self) -> Option<Waker> {
         let mut stage = self.stage();
         match std::mem::take(&mut *stage) {
-            Stage::Waiting(waker) => {
-                *stage = Stage::Chosen;
+            TaskState::Waiting(waker) => {
+                *stage = TaskState::Chosen;
                 Some(waker)
             }
             other => {
@@ -416,7 +420,7 @@ impl Ticket {
 pub(crate) struct Scheduled<F> {
     future: Pin<Box<F>>,
     lane: Lane,
-    ticket: Arc<Ticket>,
+    ticket: Arc<QueuedTask>,
 }
 
 impl<F: Future> Future for Scheduled<F> {
@@ -430,12 +434,12 @@ impl<F: Future> Future for Scheduled<F> {
         let is_light = self.lane.is_light();
         let is_behind = self.lane.scheduler.is_behind(begun);
         if !was_chosen && !is_light && is_behind {
-            *self.ticket.stage() = Stage::Waiting(cx.waker().clone());
+            *self.ticket.stage() = TaskState::Waiting(cx.waker().clone());
             self.lane.wait(&self.ticket);
             return Poll::Pending;
         }
         let _ran = was_chosen.then(|| PollGuard(self.lane.scheduler.clone()));
-        let turn = Turn {
+        let turn = CurrentPoll {
             begun,
             is_short: is_light && is_behind,
         };
@@ -458,8 +462,8 @@ impl Drop for PollGuard {
 
 impl<F> Drop for Scheduled<F> {
     fn drop(&mut self) {
-        let last = std::mem::replace(&mut *self.ticket.stage(), Stage::Gone);
-        if matches!(last, Stage::Chosen) {
+        let last = std::mem::replace(&mut *self.ticket.stage(), TaskState::Gone);
+        if matches!(last, TaskState::Chosen) {
             self.lane.scheduler.ran();
         }
     }
@@ -471,10 +475,10 @@ struct UnstartedRequest(Lane);
 impl Drop for UnstartedRequest {
     fn drop(&mut self) {
         let lane = &self.0;
-        lane.scheduler.0.unbegun.fetch_sub(1, Ordering::Relaxed);
+        lane.scheduler.0.unstarted.fetch_sub(1, Ordering::Relaxed);
         let mut state = lane.state();
-        state.unbegun = state.unbegun.saturating_sub(1);
-        let reader = if state.unbegun == 0 {
+        state.unstarted = state.unstarted.saturating_sub(1);
+        let reader = if state.unstarted == 0 {
             state.reader.take()
         } else {
             None
@@ -495,9 +499,9 @@ where
     fn execute(&self, future: F) {
         let end = CancellationToken::new();
         let until_ended = end.clone().run_until_cancelled_owned(future);
-        let unbegun = self.unbegun();
+        let unstarted = self.unstarted();
         let request = async move {
-            drop(unbegun);
+            drop(unstarted);
             until_ended.await
         };
         tokio::spawn(self.scheduled(REQUEST_END.scope(end, request)));

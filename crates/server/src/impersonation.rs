@@ -37,10 +37,10 @@ fn line(proof: Proof, name: &str, grants: &Grants) -> String {
 ///
 /// # Errors
 /// If it may not speak for others, or the header cannot be read; the message is for the server that sent it.
-pub(crate) fn read(bringer: &Identity, value: &HeaderValue) -> Result<Identity, String> {
-    bringer.may(PEERS, None).map_err(|_| {
-        format!("{bringer} may not ask on behalf of others: only other servers may")
-    })?;
+pub(crate) fn read(sender: &Identity, value: &HeaderValue) -> Result<Identity, String> {
+    sender
+        .may(PEERS, None)
+        .map_err(|_| format!("{sender} may not ask on behalf of others: only other servers may"))?;
     let unreadable = || format!("the header {ON_BEHALF} cannot be read");
     let text = value.to_str().map_err(|_| unreadable())?;
     let mut parts = text.splitn(3, ';');

@@ -93,7 +93,7 @@ pub(crate) fn serve(port: HttpPort) -> io::Result<JoinHandle<()>> {
     let entered = own.enter();
     let listener = TcpListener::from_std(listener)?;
     drop(entered);
-    let host = Host {
+    let host = ListenerContext {
         io_threads,
         scheduler: port.scheduler,
         handler: port.handler,
@@ -114,9 +114,9 @@ pub(crate) fn serve(port: HttpPort) -> io::Result<JoinHandle<()>> {
 }
 
 /// Counts a connection as open until it is dropped.
-struct Open(Arc<Counters>);
+struct OpenConnection(Arc<Counters>);
 
-impl Drop for Open {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, Ordering::Relaxed);
     }
@@ -124,7 +124,7 @@ impl Drop for Open {
 
 /// What every connection needs.
 #[derive(Clone)]
-struct Host {
+struct ListenerContext {
     /// The runtime that serves connections.
     io_threads: runtime::Handle,
     scheduler: Scheduler,
@@ -144,12 +144,12 @@ struct AcceptedConnection {
 
 /// The places that a connection takes.
 struct ConnectionSlots {
-    _open: Open,
+    _open: OpenConnection,
     _of_address: addresses::CountedAddress,
     _of_all: OwnedSemaphorePermit,
 }
 
-impl Host {
+impl ListenerContext {
     async fn accept_all(self, listener: TcpListener, stop_timeout: Duration) {
         let graceful = GracefulShutdown::new();
         let places = Arc::new(Semaphore::new(
@@ -176,7 +176,7 @@ impl Host {
                 from: PeerAddress(from),
                 watcher: graceful.watcher(),
                 place: ConnectionSlots {
-                    _open: Open(Arc::clone(&self.counters)),
+                    _open: OpenConnection(Arc::clone(&self.counters)),
                     _of_address: counted,
                     _of_all: place,
                 },
@@ -219,7 +219,7 @@ impl Host {
         let schedule = self.scheduler.lane();
         let mut builder = builder(&self.limits, schedule.clone());
         builder.http1().keep_alive(false);
-        self.attend(
+        self.serve_connection(
             accepted.stream,
             accepted.from,
             schedule,
@@ -247,14 +247,15 @@ impl Host {
         io_threads.spawn(schedule.clone().scheduled(async move {
             if let Ok(stream) = TcpStream::from_std(stream) {
                 let builder = builder(&self.limits, schedule.clone());
-                self.attend(stream, from, schedule, builder, watcher).await;
+                self.serve_connection(stream, from, schedule, builder, watcher)
+                    .await;
             }
             drop(place);
         }));
     }
 
     /// Serves one connection until it ends.
-    async fn attend(
+    async fn serve_connection(
         self,
         stream: TcpStream,
         from: PeerAddress,

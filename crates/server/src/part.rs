@@ -12,16 +12,16 @@ use tokio::task::JoinHandle;
 use crate::config::Config;
 use crate::error::StartError;
 use crate::security::Security;
-use crate::start::Common;
+use crate::start::ServerContext;
 
 /// Writes numbers in the text form of Prometheus.
 pub(crate) type MetricsWriter = Arc<dyn Fn(&mut String) + Send + Sync>;
 
 /// Puts a part that is prepared in front of a shard.
-pub(crate) type Open = Box<dyn FnOnce(&Common, &Handle) -> Result<Part, StartError> + Send>;
+pub(crate) type Open = Box<dyn FnOnce(&ServerContext, &Handle) -> Result<Part, StartError> + Send>;
 
 /// Begins to serve a part.
-type Serve = Box<dyn FnOnce(&Common) -> Result<RunningPart, StartError> + Send>;
+type Serve = Box<dyn FnOnce(&ServerContext) -> Result<RunningPart, StartError> + Send>;
 
 /// Binds the ports of a part and opens its files.
 type Prepare = fn(&Config, &Security) -> Result<Open, StartError>;

@@ -13,12 +13,12 @@ use crate::error::StartError;
 use crate::security::Security;
 
 /// Makes connections to other servers.
-pub(crate) struct ToPeers {
+pub(crate) struct PeerConnector {
     security: Arc<Security>,
     tls: Option<ganger_tls::Connector>,
 }
 
-impl ToPeers {
+impl PeerConnector {
     /// # Errors
     /// If the certificates cannot be used for this.
     pub(crate) fn new(config: &Config, security: Arc<Security>) -> Result<Self, StartError> {
@@ -36,7 +36,7 @@ impl ToPeers {
     }
 }
 
-impl Connector for ToPeers {
+impl Connector for PeerConnector {
     fn authorization(&self) -> Option<HeaderValue> {
         self.security.peer_authorization()
     }

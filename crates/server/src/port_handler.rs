@@ -15,7 +15,9 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::bodies::{Kind, REQUEST_BYTES, Readers, RequestBody, ResponseHolds, counted};
+use crate::bodies::{
+    BodyKind, REQUEST_BYTES, RequestBody, ResponseHolds, UnreadResponses, counted,
+};
 use crate::security::{
     ClientCertificate, PresentedCredentials, Protocol, Require, Security, WatchedRight,
 };
@@ -129,7 +131,7 @@ pub(crate) struct PortHandler {
     pub(crate) guard: HostCheck,
     pub(crate) security: Arc<Security>,
     pub(crate) budget: Budget,
-    pub(crate) readers: Readers,
+    pub(crate) readers: UnreadResponses,
 }
 
 /// A connection over which requests come.
@@ -281,7 +283,7 @@ impl PortHandler {
 /// How a request is treated.
 #[derive(Clone, Copy)]
 struct RequestPolicy {
-    body: Kind,
+    body: BodyKind,
     /// Whether it changes nothing, so that its answer can be withheld.
     only_reads: bool,
     /// Whether its answer is large, often.
@@ -300,13 +302,13 @@ impl RequestPolicy {
         };
         let is_grpc = protocol == Protocol::Grpc;
         let body = if is_grpc && MESSAGE_STREAMS.contains(&path) {
-            Kind::MessageStream { bytes_max }
+            BodyKind::MessageStream { bytes_max }
         } else if is_grpc {
-            Kind::Messages { bytes_max }
+            BodyKind::Messages { bytes_max }
         } else if is_lines(&head.headers) {
-            Kind::Lines
+            BodyKind::Lines
         } else {
-            Kind::Document
+            BodyKind::Document
         };
         let only_reads = if is_grpc {
             ganger_dialect_grpc::is_read(path)

@@ -15,15 +15,15 @@ use http::request::Parts;
 use http::{HeaderMap, Request, Response};
 
 use self::telemetry::Telemetry;
-use crate::bind::{self, Bound};
+use crate::bind::{self, BoundPort};
 use crate::config::{Config, ConfigError};
 use crate::error::StartError;
 use crate::impersonation::ON_BEHALF;
 use crate::part::{MetricsWriter, Open, Part, RunningPart};
 use crate::port_handler::{Backend, PeerAddress};
 use crate::security::{Protocol, Security};
-use crate::shard_dispatch::through;
-use crate::start::Common;
+use crate::shard_dispatch::call_routes;
+use crate::start::ServerContext;
 
 /// The feature of the build that this part is.
 pub(crate) const FEATURE: &str = "quantumleap";
@@ -44,9 +44,9 @@ pub(crate) fn prepare(config: &Config, security: &Security) -> Result<Open, Star
 }
 
 fn open(
-    bound: Option<Bound>,
+    bound: Option<BoundPort>,
     telemetry: Option<Telemetry>,
-    common: &Common,
+    common: &ServerContext,
     shard: &Handle,
 ) -> Result<Part, StartError> {
     let port = match bound {
@@ -63,14 +63,14 @@ fn open(
 
 /// Begins to serve the port and to sample what the process uses.
 fn serve(
-    common: &Common,
-    port: Option<(Bound, Service)>,
+    common: &ServerContext,
+    port: Option<(BoundPort, Service)>,
     telemetry: Option<Telemetry>,
 ) -> Result<RunningPart, StartError> {
     if let Some(telemetry) = &telemetry {
         telemetry.follow_runtime(common.stopping.clone());
     }
-    let served = |(bound, service): (Bound, Service)| {
+    let served = |(bound, service): (BoundPort, Service)| {
         common.serve(bound, Arc::new(Routes(service.routes())))
     };
     Ok(RunningPart {
@@ -84,7 +84,7 @@ fn serve(
 
 /// The interface over a shard.
 fn service(
-    common: &Common,
+    common: &ServerContext,
     shard: &Handle,
     telemetry: Option<&Telemetry>,
 ) -> Result<Service, StartError> {
@@ -156,6 +156,6 @@ impl Backend for Routes {
         // Nobody comes here on behalf of somebody else.
         request.headers_mut().remove(ON_BEHALF);
         request.extensions_mut().insert(identity.clone());
-        through(&self.0, request).boxed()
+        call_routes(&self.0, request).boxed()
     }
 }

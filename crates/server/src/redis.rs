@@ -5,13 +5,13 @@ use std::sync::Arc;
 use ganger_dialect_resp::{Port, Settings};
 use ganger_shard::Handle;
 
-use crate::bind::{self, Bound};
+use crate::bind::{self, BoundPort};
 use crate::config::Config;
 use crate::error::StartError;
 use crate::listen;
 use crate::part::{MetricsWriter, Open, Part, RunningPart};
 use crate::security::{Protocol, Security};
-use crate::start::Common;
+use crate::start::ServerContext;
 
 /// The feature of the build that this part is.
 pub(crate) const FEATURE: &str = "redis";
@@ -24,7 +24,7 @@ pub(crate) fn prepare(config: &Config, security: &Security) -> Result<Open, Star
     Ok(Box::new(|common, shard| Ok(open(bound, common, shard))))
 }
 
-fn open(bound: Option<Bound>, common: &Common, shard: &Handle) -> Part {
+fn open(bound: Option<BoundPort>, common: &ServerContext, shard: &Handle) -> Part {
     let port = bound.map(|bound| {
         let port = Port::new(shard.clone(), settings(common, &bound));
         (bound, port)
@@ -38,7 +38,7 @@ fn open(bound: Option<Bound>, common: &Common, shard: &Handle) -> Part {
 }
 
 /// Serves the port in a task of its own.
-fn serve(common: &Common, port: Option<(Bound, Port)>) -> RunningPart {
+fn serve(common: &ServerContext, port: Option<(BoundPort, Port)>) -> RunningPart {
     let port = port.map(|(bound, port)| {
         let served = listen::serve_resp(
             bound.listener,
@@ -58,7 +58,7 @@ fn serve(common: &Common, port: Option<(Bound, Port)>) -> RunningPart {
     }
 }
 
-fn settings(common: &Common, bound: &Bound) -> Settings {
+fn settings(common: &ServerContext, bound: &BoundPort) -> Settings {
     let config = &common.config;
     Settings {
         databases: config.redis.databases.clone(),

@@ -87,7 +87,7 @@ async fn serve(config: Config) -> Result<(), StartError> {
             (shard, cause) = running.ended() => break Some((shard, cause)),
             health = running.ready(), if !is_told => {
                 is_told = true;
-                tell(&running, &health, begun);
+                log_ready(&running, &health, begun);
             }
         }
     };
@@ -113,7 +113,7 @@ fn stores(config: &Config) -> Vec<(ShardId, PathBuf)> {
 }
 
 /// The line that says that the server works, where, and how long it took.
-fn tell(running: &Running, health: &Health, begun: Instant) {
+fn log_ready(running: &Running, health: &Health, begun: Instant) {
     if matches!(health, Health::Ready | Health::Full) {
         let addr = running.addr();
         let after_ms = begun.elapsed().as_millis();

@@ -27,7 +27,7 @@ pub(crate) use identify::PresentedCredentials;
 pub use require::Require;
 pub(crate) use watch::follow_files;
 
-use attempts::Attempts;
+use attempts::LoginAttempts;
 use load::Files;
 use watch::FileStamp;
 
@@ -61,7 +61,7 @@ pub(crate) struct Security {
     grpc: Require,
     #[cfg(feature = "redis")]
     resp: Require,
-    attempts: Attempts,
+    attempts: LoginAttempts,
     pub(crate) audit: Audit,
     /// Wrong tokens ever shown.
     pub(crate) logins_failed: AtomicU64,

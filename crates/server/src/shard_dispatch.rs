@@ -46,10 +46,10 @@ const SUBMITTING: &str = "/ganger.v1.Jobs/EnqueueStream";
 const REFLECTION: &str = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
 /// Methods whose caller sends for as long as he likes. The end of what he sends settles nothing, so a server that
 /// stops ends it for him. A graph is not among them: half of it would be taken for the whole.
-const ENDLESS: [&str; 3] = [WORK, SUBMITTING, REFLECTION];
+const CLIENT_STREAMS: [&str; 3] = [WORK, SUBMITTING, REFLECTION];
 
 /// Methods of gRPC that may go on for as long as the caller likes, and change nothing when they end early.
-const WAITING: [&str; 6] = [
+const LONG_CALLS: [&str; 6] = [
     WORK,
     REFLECTION,
     "/ganger.v1.Leases/Lease",
@@ -59,7 +59,7 @@ const WAITING: [&str; 6] = [
 ];
 
 /// What a browser tells of the page that asks; it has been judged at the first door.
-const OF_THE_PAGE: [HeaderName; 3] = [
+const BROWSER_HEADERS: [HeaderName; 3] = [
     header::ORIGIN,
     HeaderName::from_static("sec-fetch-site"),
     HeaderName::from_static("sec-fetch-mode"),
@@ -99,7 +99,7 @@ pub(crate) struct ShardDispatch {
 }
 
 /// Whether a caller's side was ended before he ended it.
-type Cut = Arc<AtomicBool>;
+type ClientEnded = Arc<AtomicBool>;
 
 /// Where a request goes.
 enum Route<'a> {
@@ -132,26 +132,26 @@ impl ShardDispatch {
         &self,
         protocol: Protocol,
         mut request: Request<Body>,
-        bringer: &Identity,
+        sender: &Identity,
     ) -> Response<Body> {
         if protocol == Protocol::Grpc && request.uri().path().starts_with(PEERS) {
-            return self.answer_peer(request, bringer).await;
+            return self.answer_peer(request, sender).await;
         }
         let caller = match request.headers_mut().remove(ON_BEHALF) {
-            None => bringer.clone(),
-            Some(value) => match impersonation::read(bringer, &value) {
+            None => sender.clone(),
+            Some(value) => match impersonation::read(sender, &value) {
                 Ok(caller) => caller,
                 Err(reason) => return refuse(protocol, &Problem::new("permission_denied", reason)),
             },
         };
         let (head, body) = request.into_parts();
-        let way = match caller {
+        let route = match caller {
             // What anyone may ask is about this server, and in nobody's name nothing is passed on.
             Identity::Anonymous => Ok(Route::Here(self.home(protocol))),
-            _ => self.way(protocol, &head),
+            _ => self.route(protocol, &head),
         };
         let mut request = Request::from_parts(head, body);
-        match way {
+        match route {
             Err(problem) => refuse(protocol, &problem),
             Ok(Route::Here(router)) => {
                 // The other services notice by themselves that the server stops; this one is not ours.
@@ -159,9 +159,12 @@ impl ShardDispatch {
                     request = request.map(|body| self.cut_at_stop(body).0);
                 }
                 request.extensions_mut().insert(caller);
-                through(router, request).await
+                call_routes(router, request).await
             }
-            Ok(Route::There(shard)) => self.pass_on(protocol, &shard, request, &caller).await,
+            Ok(Route::There(shard)) => {
+                self.forward_request(protocol, &shard, request, &caller)
+                    .await
+            }
         }
     }
 
@@ -180,14 +183,14 @@ impl ShardDispatch {
             return refuse(Protocol::Grpc, &problem);
         }
         request.extensions_mut().insert(peer.clone());
-        through(&self.peers, request).await
+        call_routes(&self.peers, request).await
     }
 
     fn home(&self, protocol: Protocol) -> &axum::Router {
         self.here[self.router.home().id()].behind(protocol)
     }
 
-    fn way(&self, protocol: Protocol, head: &Parts) -> Result<Route<'_>, Problem> {
+    fn route(&self, protocol: Protocol, head: &Parts) -> Result<Route<'_>, Problem> {
         let home = self.router.home().id();
         let shard = named(protocol, head, home)?.unwrap_or_else(|| home.clone());
         if let Some(dialects) = self.here.get(&shard) {
@@ -221,8 +224,8 @@ impl ShardDispatch {
     }
 
     /// Writes into a request that is passed on: for which shard, by whom, and in whose name.
-    fn mark(&self, headers: &mut HeaderMap, shard: &ShardId, caller: &Identity) {
-        for name in OF_THE_PAGE {
+    fn add_forwarding_headers(&self, headers: &mut HeaderMap, shard: &ShardId, caller: &Identity) {
+        for name in BROWSER_HEADERS {
             headers.remove(name);
         }
         for (name, shard) in [(SHARD, shard), (FORWARDED_BY, self.router.home().id())] {
@@ -235,7 +238,7 @@ impl ShardDispatch {
     }
 
     /// Has the server of another shard answer.
-    async fn pass_on(
+    async fn forward_request(
         &self,
         protocol: Protocol,
         shard: &ShardId,
@@ -243,11 +246,11 @@ impl ShardDispatch {
         caller: &Identity,
     ) -> Response<Body> {
         let is_reading = request.method() == Method::GET;
-        let is_waiting = WAITING.contains(&request.uri().path());
+        let is_waiting = LONG_CALLS.contains(&request.uri().path());
         let is_submitting = request.uri().path() == SUBMITTING;
         // Until the caller's side of the exchange has ended too, his connection holds a stop up.
-        let mut cut = Cut::default();
-        if ENDLESS.contains(&request.uri().path()) {
+        let mut cut = ClientEnded::default();
+        if CLIENT_STREAMS.contains(&request.uri().path()) {
             request = request.map(|body| {
                 let (body, when) = self.cut_at_stop(body);
                 cut = when;
@@ -255,7 +258,7 @@ impl ShardDispatch {
             });
         }
         let may_change = may_change(protocol, &request);
-        self.mark(request.headers_mut(), shard, caller);
+        self.add_forwarding_headers(request.headers_mut(), shard, caller);
         self.passed.on.fetch_add(1, Ordering::Relaxed);
         let answer = self.router.forward(shard, request);
         let answer = tokio::select! {
@@ -292,7 +295,7 @@ impl ShardDispatch {
             return response.map(|body| self.until_stopping(body));
         }
         if is_submitting {
-            return response.map(|body| told_of_the_cut(body, cut));
+            return response.map(|body| end_with_retry(body, cut));
         }
         if is_reading {
             let stopping = self.stopping.clone().cancelled_owned();
@@ -309,7 +312,7 @@ impl ShardDispatch {
         let last = async move {
             stopped
                 .is_cancelled()
-                .then(|| Ok(Frame::trailers(come_again())))
+                .then(|| Ok(Frame::trailers(retry_trailers())))
         };
         let frames = BodyStream::new(body)
             .take_until(stopping.cancelled_owned())
@@ -318,8 +321,8 @@ impl ShardDispatch {
     }
 
     /// What the caller sends, until the server stops; then it ends as if he had closed his side.
-    fn cut_at_stop(&self, body: Body) -> (Body, Cut) {
-        let cut = Cut::default();
+    fn cut_at_stop(&self, body: Body) -> (Body, ClientEnded) {
+        let cut = ClientEnded::default();
         let (stopping, set) = (self.stopping.clone(), Arc::clone(&cut));
         let stop = async move {
             stopping.cancelled().await;
@@ -341,14 +344,14 @@ impl ShardDispatch {
 
 /// The frames of an answer to batches of jobs. All that reached the other server are answered first; then, if more may
 /// have been to come, the caller learns that this was not the end of it.
-fn told_of_the_cut(body: Body, cut: Cut) -> Body {
+fn end_with_retry(body: Body, cut: ClientEnded) -> Body {
     let frames = BodyStream::new(body).map(move |frame| {
         let frame = frame?;
         let is_good_end = frame
             .trailers_ref()
             .is_some_and(|trailers| trailers.get(STATUS).is_some_and(|status| status == "0"));
         if is_good_end && cut.load(Ordering::Relaxed) {
-            return Ok::<_, axum::Error>(Frame::trailers(come_again()));
+            return Ok::<_, axum::Error>(Frame::trailers(retry_trailers()));
         }
         Ok(frame)
     });
@@ -356,7 +359,7 @@ fn told_of_the_cut(body: Body, cut: Cut) -> Body {
 }
 
 /// The end of a gRPC answer that asks the caller to come again.
-fn come_again() -> HeaderMap {
+fn retry_trailers() -> HeaderMap {
     let status = [
         (STATUS, "14"),
         ("grpc-message", "the server is stopping: try again"),
@@ -379,7 +382,7 @@ fn may_change(protocol: Protocol, request: &Request<Body>) -> bool {
 }
 
 /// Has the routes answer.
-pub(crate) async fn through(router: &axum::Router, request: Request<Body>) -> Response<Body> {
+pub(crate) async fn call_routes(router: &axum::Router, request: Request<Body>) -> Response<Body> {
     match router.clone().oneshot(request).await {
         Ok(response) => response.into_response(),
         Err(never) => match never {},

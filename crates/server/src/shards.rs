@@ -16,10 +16,13 @@ use crate::error::StartError;
 const FULL_RETRY_EVERY: Duration = Duration::from_secs(1);
 
 /// Hears which shard has ended first, and why.
-pub(crate) type Ended = watch::Sender<Option<(ShardId, StopCause)>>;
+pub(crate) type FirstEnded = watch::Sender<Option<(ShardId, StopCause)>>;
 
 /// Opens all of them, or none.
-pub(crate) async fn open_all(config: &Config, ended: &Ended) -> Result<Vec<Handle>, StartError> {
+pub(crate) async fn open_all(
+    config: &Config,
+    ended: &FirstEnded,
+) -> Result<Vec<Handle>, StartError> {
     config.check_stores()?;
     let mut opened: Vec<Handle> = Vec::new();
     for shard in config.shard_ids() {
@@ -42,7 +45,7 @@ pub(crate) async fn stop_all(shards: &[Handle]) {
 }
 
 /// Opens a shard. A full disk is waited out: systemd and others would give up sooner than somebody makes room.
-async fn open(config: &Config, shard: ShardId, ended: Ended) -> Result<Handle, StartError> {
+async fn open(config: &Config, shard: ShardId, ended: FirstEnded) -> Result<Handle, StartError> {
     let began = Instant::now();
     let mut warning = Repeated::default();
     loop {
@@ -63,7 +66,11 @@ async fn open(config: &Config, shard: ShardId, ended: Ended) -> Result<Handle, S
     }
 }
 
-async fn try_open(config: &Config, shard: ShardId, ended: Ended) -> Result<Handle, StartError> {
+async fn try_open(
+    config: &Config,
+    shard: ShardId,
+    ended: FirstEnded,
+) -> Result<Handle, StartError> {
     let settings = ganger_shard::Settings {
         shard: shard.clone(),
         inbox_commands_max: config.limits.inbox_commands,

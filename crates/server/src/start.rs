@@ -16,14 +16,14 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use crate::bind::{self, Bound};
-use crate::bodies::Readers;
+use crate::bind::{self, BoundPort};
+use crate::bodies::UnreadResponses;
 use crate::config::Config;
 use crate::error::StartError;
 use crate::fair::Scheduler;
 use crate::listen::{self, Counters, HttpPort};
 use crate::part::{self, MetricsWriter, RunningPart};
-use crate::peers::ToPeers;
+use crate::peers::PeerConnector;
 use crate::port_handler::{Backend, PortHandler};
 use crate::security::{Protocol, Require, Security, follow_files};
 use crate::shard_dispatch::{Dialects, ForwardedRequests, ShardDispatch};
@@ -58,14 +58,14 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let prepared = part::prepare(&config, &security)?;
 
     let (ended_out, ended) = watch::channel(None);
-    let to_peers = ToPeers::new(&config, Arc::clone(&security))?;
+    let to_peers = PeerConnector::new(&config, Arc::clone(&security))?;
     let shards = open_all(&config, &ended_out).await?;
     let router = Router::start(shards.clone(), config.topology.clone(), Arc::new(to_peers));
     let (draining, drained) = watch::channel(false);
-    let common = Common {
+    let common = ServerContext {
         budget: Budget::new(config.limits.bytes_in_flight),
         streams: StreamLimit::new(config.limits.streams),
-        readers: Readers::new(config.limits.write_timeout),
+        readers: UnreadResponses::new(config.limits.write_timeout),
         scheduler: Scheduler::new(tokio::runtime::Handle::current().metrics().num_workers()),
         config,
         security,
@@ -87,7 +87,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         started: Instant::now(),
         addr: main.addr,
     };
-    let front = Arc::new(wiring.front(&drained));
+    let dispatcher = Arc::new(wiring.dispatcher(&drained));
     let (security, stopping) = (Arc::clone(&common.security), common.stopping.clone());
     let listening = stopping.clone().drop_guard();
     let (workers, stop_timeout) = (common.workers.clone(), common.config.stop_timeout);
@@ -98,7 +98,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     tokio::spawn(common.scheduler.clone().dispatch(scheduling.clone()));
     let parts = parts.into_iter().map(|part| (part.serve)(&common));
     let parts = parts.collect::<Result<_, _>>()?;
-    let (addr, listener) = common.serve(main, front)?;
+    let (addr, listener) = common.serve(main, dispatcher)?;
     Ok(Running {
         addr,
         shards,
@@ -116,7 +116,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
 }
 
 /// What all ports share.
-pub(crate) struct Common {
+pub(crate) struct ServerContext {
     pub(crate) config: Config,
     pub(crate) security: Arc<Security>,
     pub(crate) stopping: CancellationToken,
@@ -126,17 +126,17 @@ pub(crate) struct Common {
     /// Places for open streams.
     streams: StreamLimit,
     /// Answers that are being read.
-    readers: Readers,
+    readers: UnreadResponses,
     /// Which connections go first.
     pub(crate) scheduler: Scheduler,
     workers: TaskTracker,
 }
 
-impl Common {
+impl ServerContext {
     /// Serves HTTP on a port.
     pub(crate) fn serve(
         &self,
-        bound: Bound,
+        bound: BoundPort,
         behind: Arc<dyn Backend>,
     ) -> Result<(SocketAddr, JoinHandle<()>), StartError> {
         let handler = PortHandler {
@@ -259,7 +259,7 @@ impl Running {
 
 /// What the dialects over every shard share.
 struct Wiring<'a> {
-    common: &'a Common,
+    common: &'a ServerContext,
     /// What the optional parts add to the metrics.
     part_metrics: Vec<MetricsWriter>,
     router: &'a Router,
@@ -271,7 +271,7 @@ struct Wiring<'a> {
 
 impl Wiring<'_> {
     /// What is behind the main port.
-    fn front(&self, drained: &watch::Receiver<bool>) -> ShardDispatch {
+    fn dispatcher(&self, drained: &watch::Receiver<bool>) -> ShardDispatch {
         let dialects = self.shards.iter().map(|shard| {
             let dialects = Dialects {
                 http: self.http(shard),
@@ -289,7 +289,7 @@ impl Wiring<'_> {
     }
 
     fn http(&self, shard: &Handle) -> axum::Router {
-        let Common {
+        let ServerContext {
             config, security, ..
         } = self.common;
         let is_open =
@@ -306,13 +306,13 @@ impl Wiring<'_> {
             audit: security.audit.clone(),
             router: Some(self.router.clone()),
             shards: self.shards.to_vec(),
-            more_metrics: self.more_metrics(),
+            more_metrics: self.server_metrics(),
         };
         ganger_dialect_http::routes(shard.clone(), settings)
     }
 
     /// The numbers of the server itself and of its other ports.
-    fn more_metrics(&self) -> MetricsWriter {
+    fn server_metrics(&self) -> MetricsWriter {
         let counters = Arc::clone(&self.common.counters);
         let security = Arc::clone(&self.common.security);
         let (passed, started) = (Arc::clone(self.passed), self.started);

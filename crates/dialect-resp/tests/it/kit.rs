@@ -108,7 +108,7 @@ impl Login for Tokens {
         .boxed()
     }
 
-    fn is_still(&self, token: Option<&[u8]>, identity: &Identity) -> bool {
+    fn is_unchanged(&self, token: Option<&[u8]>, identity: &Identity) -> bool {
         token.map_or(self.stranger(), |token| {
             self.find(token).unwrap_or(Identity::Anonymous)
         }) == *identity

@@ -8,16 +8,16 @@ use tokio_util::sync::CancellationToken;
 use super::response_body::CutSlot;
 
 /// Between two looks at most.
-const LOOK_EVERY_MAX: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL_MAX: Duration = Duration::from_secs(1);
 
 /// The answers that are being read. Clones share them.
 #[derive(Clone)]
-pub(crate) struct Readers {
+pub(crate) struct UnreadResponses {
     slots: Arc<Mutex<Vec<Weak<CutSlot>>>>,
     timeout: Duration,
 }
 
-impl Readers {
+impl UnreadResponses {
     /// Answers of which nothing is read for `timeout` are cut.
     pub(crate) fn new(timeout: Duration) -> Self {
         Self {
@@ -34,7 +34,7 @@ impl Readers {
 
     /// Cuts what is not read, until `stopping`.
     pub(crate) async fn cut_unread(self, stopping: CancellationToken) {
-        let every = (self.timeout / 4).clamp(Duration::from_millis(10), LOOK_EVERY_MAX);
+        let every = (self.timeout / 4).clamp(Duration::from_millis(10), CHECK_INTERVAL_MAX);
         let mut ticks = tokio::time::interval(every);
         while stopping.run_until_cancelled(ticks.tick()).await.is_some() {
             self.look();

@@ -24,7 +24,7 @@ const WINDOW_BYTES: usize = 2 << 20;
 
 /// What kind of body it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum BodyKind {
     /// One document or file: all of it is held until the request has ended.
     Document,
     /// Lines, worked on as they come.
@@ -44,11 +44,11 @@ pub(crate) enum Kind {
 /// Body of a request.
 pub(crate) struct RequestBody {
     body: Body,
-    kind: Kind,
+    kind: BodyKind,
     hold: Arc<Hold>,
     watched: Option<WatchedRight>,
     framing: Option<Framing>,
-    pace: Pace,
+    pace: BodyRate,
     /// Bytes that the hold has for this body.
     held: usize,
     /// Of a stream: bytes since the last line ended.
@@ -60,7 +60,7 @@ pub(crate) struct RequestBody {
 
 /// How fast a body comes.
 #[derive(Default)]
-struct Pace {
+struct BodyRate {
     /// When the body, or the message of a stream, began.
     begun: Option<Instant>,
     bytes: u64,
@@ -72,13 +72,13 @@ impl RequestBody {
     /// A body whose bytes count in `hold`. With `watched` it ends with the sender's right.
     pub(crate) fn new(
         body: Body,
-        kind: Kind,
+        kind: BodyKind,
         hold: Arc<Hold>,
         watched: Option<WatchedRight>,
     ) -> Self {
         let framing = match kind {
-            Kind::Document | Kind::Lines => None,
-            Kind::Messages { bytes_max } | Kind::MessageStream { bytes_max } => {
+            BodyKind::Document | BodyKind::Lines => None,
+            BodyKind::Messages { bytes_max } | BodyKind::MessageStream { bytes_max } => {
                 Some(Framing::new(bytes_max))
             }
         };
@@ -88,7 +88,7 @@ impl RequestBody {
             hold,
             watched,
             framing,
-            pace: Pace::default(),
+            pace: BodyRate::default(),
             held: 0,
             line_bytes: 0,
             after: None,
@@ -97,12 +97,12 @@ impl RequestBody {
     }
 
     fn is_stream(&self) -> bool {
-        matches!(self.kind, Kind::Lines | Kind::MessageStream { .. })
+        matches!(self.kind, BodyKind::Lines | BodyKind::MessageStream { .. })
     }
 
     /// Whether the sender may be silent now for as long as it likes.
     fn may_be_silent(&self) -> bool {
-        matches!(self.kind, Kind::MessageStream { .. })
+        matches!(self.kind, BodyKind::MessageStream { .. })
             && !self.framing.as_ref().is_some_and(Framing::is_within)
     }
 
@@ -111,7 +111,7 @@ impl RequestBody {
         self.hold.grow(piece.len())?;
         self.held += piece.len();
         self.pace.came(piece.len(), Instant::now());
-        if self.kind == Kind::Lines {
+        if self.kind == BodyKind::Lines {
             let end = piece.iter().rposition(|byte| *byte == b'\n');
             self.line_bytes = match end {
                 Some(at) => piece.len() - at - 1,
@@ -124,7 +124,7 @@ impl RequestBody {
         };
         let whole = framing.add(piece);
         if self.is_stream() && !whole.is_empty() {
-            self.pace = Pace::default();
+            self.pace = BodyRate::default();
         }
         Ok(whole)
     }
@@ -178,7 +178,7 @@ fn status(cut: BodyCut) -> Status {
     status
 }
 
-impl Pace {
+impl BodyRate {
     fn came(&mut self, bytes: usize, now: Instant) {
         self.begun.get_or_insert(now);
         self.last = Some(now);
@@ -275,7 +275,7 @@ impl HttpBody for RequestBody {
                         return Poll::Pending;
                     }
                     // Who sends lines may have few to send.
-                    let is_rated = this.kind != Kind::Lines;
+                    let is_rated = this.kind != BodyKind::Lines;
                     return match this.pace.poll(cx, is_rated) {
                         Poll::Ready(cut) => this.cut(cut),
                         Poll::Pending => Poll::Pending,
@@ -308,7 +308,7 @@ mod tests {
     #[test]
     fn a_sender_that_is_silent_or_slow_is_given_up() {
         let begun = Instant::now();
-        let mut pace = Pace::default();
+        let mut pace = BodyRate::default();
         assert_eq!(pace.judge(begun, true), Ok(begun + SILENT_MAX));
         // One byte every 12 seconds is never silent, and too slow after half a minute.
         for place in 1..=2 {
@@ -321,7 +321,7 @@ mod tests {
         assert_eq!(with_timeouts, Ok(begun + SECOND * 54), "lines may be slow");
         let silent = pace.judge(begun + SECOND * 54, false);
         assert_eq!(silent, Err(BodyCut::Silent(SILENT_MAX)));
-        let mut fast = Pace::default();
+        let mut fast = BodyRate::default();
         fast.came(1 << 20, begun);
         fast.came(1, begun + SECOND * 900);
         assert!(
@@ -346,13 +346,18 @@ mod tests {
         let (document, lines) = (hold("a"), hold("b"));
         let body = RequestBody::new(
             pieces(100, PIECE),
-            Kind::Document,
+            BodyKind::Document,
             Arc::clone(&document),
             None,
         );
         let read = Body::new(body).into_data_stream().count().await;
         assert_eq!((read, document.bytes()), (100, 6_400 << 10));
-        let body = RequestBody::new(pieces(1_000, PIECE), Kind::Lines, Arc::clone(&lines), None);
+        let body = RequestBody::new(
+            pieces(1_000, PIECE),
+            BodyKind::Lines,
+            Arc::clone(&lines),
+            None,
+        );
         let read = Body::new(body).into_data_stream().count().await;
         assert_eq!(read, 1_000, "more than the identity's share in all");
         assert!(
@@ -368,7 +373,7 @@ mod tests {
         let budget = Budget::new(3 << 20);
         let hold = Arc::new(budget.open(Owner::Unknown));
         let body = pieces(100, PIECE);
-        let body = RequestBody::new(body, Kind::Document, Arc::clone(&hold), None);
+        let body = RequestBody::new(body, BodyKind::Document, Arc::clone(&hold), None);
         let last = Body::new(body)
             .into_data_stream()
             .fold(None, async |_, next| next.err());

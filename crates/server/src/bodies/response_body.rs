@@ -14,7 +14,7 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
-use super::Readers;
+use super::UnreadResponses;
 use crate::fair::request_end;
 use crate::security::{GuardedBody, WatchedRight};
 
@@ -41,7 +41,7 @@ pub(crate) fn counted(
     response: Response<Body>,
     kept: ResponseHolds,
     must_go_out: bool,
-    readers: Option<&Readers>,
+    readers: Option<&UnreadResponses>,
     watched: Option<WatchedRight>,
     cx: &mut Context<'_>,
 ) -> Result<Response<Body>, Full> {

@@ -2,7 +2,7 @@ use super::*;
 
 /// One whose threads are always behind.
 fn scheduler() -> Scheduler {
-    let scheduler = Scheduler::with_lag(1, Lag::new(Duration::ZERO));
+    let scheduler = Scheduler::with_lag(1, DispatchLag::new(Duration::ZERO));
     tokio::spawn(scheduler.clone().dispatch(CancellationToken::new()));
     scheduler
 }
@@ -25,7 +25,7 @@ async fn a_newcomer_does_not_wait_for_the_backlog_of_others() {
     let polls = Arc::new(AtomicUsize::new(0));
     for _ in 0..10 {
         let heavy = scheduler.lane();
-        heavy.charge(LIGHT * 100);
+        heavy.charge(LIGHT_USE_MAX * 100);
         burst(&heavy, 1_000, &polls);
     }
     let newcomer = scheduler.lane();
@@ -47,9 +47,9 @@ async fn a_newcomer_does_not_wait_for_the_backlog_of_others() {
 async fn among_the_heavy_the_lighter_go_first_and_each_connection_in_its_turn() {
     let scheduler = scheduler();
     let (flood, first, second) = (scheduler.lane(), scheduler.lane(), scheduler.lane());
-    flood.charge(LIGHT * 1_000);
+    flood.charge(LIGHT_USE_MAX * 1_000);
     for lane in [&first, &second] {
-        lane.charge(LIGHT * 3);
+        lane.charge(LIGHT_USE_MAX * 3);
     }
     let polls = Arc::new(AtomicUsize::new(0));
     let of_first = Arc::new(AtomicUsize::new(0));
@@ -71,7 +71,7 @@ async fn among_the_heavy_the_lighter_go_first_and_each_connection_in_its_turn() 
 async fn what_ends_while_it_waits_holds_nothing_up() {
     let scheduler = scheduler();
     let heavy = scheduler.lane();
-    heavy.charge(LIGHT * 100);
+    heavy.charge(LIGHT_USE_MAX * 100);
     let ended: Vec<_> = (0..100)
         .map(|_| tokio::spawn(heavy.scheduled(std::future::pending::<()>())))
         .collect();
@@ -91,17 +91,17 @@ async fn what_ends_while_it_waits_holds_nothing_up() {
 async fn where_many_requests_wait_a_connection_reads_on_when_its_own_have_begun() {
     let scheduler = scheduler();
     let (flood, other) = (scheduler.lane(), scheduler.lane());
-    flood.charge(LIGHT * 100);
+    flood.charge(LIGHT_USE_MAX * 100);
     let polls = Arc::new(AtomicUsize::new(0));
-    burst(&flood, UNBEGUN_CALM, &polls);
+    burst(&flood, UNSTARTED_MANY, &polls);
     let reading = |lane: &Lane| lane.poll_reading(&Context::from_waker(Waker::noop()));
-    assert_eq!(reading(&flood), Poll::Ready(Reading::All));
+    assert_eq!(reading(&flood), Poll::Ready(ReadAllowance::All));
     burst(&flood, 1, &polls);
     assert_eq!(reading(&flood), Poll::Pending);
-    assert_eq!(reading(&other), Poll::Ready(Reading::Little));
+    assert_eq!(reading(&other), Poll::Ready(ReadAllowance::Little));
     let read_on = std::future::poll_fn(|cx| flood.poll_reading(cx));
-    assert_eq!(read_on.await, Reading::All);
-    assert!(polls.load(Ordering::Relaxed) > UNBEGUN_CALM);
+    assert_eq!(read_on.await, ReadAllowance::All);
+    assert!(polls.load(Ordering::Relaxed) > UNSTARTED_MANY);
 }
 
 #[tokio::test]
@@ -109,15 +109,15 @@ async fn a_connection_that_uses_much_queues_only_while_the_threads_are_behind() 
     // Nobody dispatches until the end: what queues stays there.
     let behind = Duration::from_secs(60);
     let earlier = Instant::now().checked_sub(behind * 2);
-    let lag = Lag {
+    let lag = DispatchLag {
         epoch: earlier.expect("the clock counts from further back"),
-        ..Lag::new(behind)
+        ..DispatchLag::new(behind)
     };
     let scheduler = Scheduler::with_lag(1, lag);
     let heavy = scheduler.lane();
-    heavy.charge(LIGHT * 1_000);
+    heavy.charge(LIGHT_USE_MAX * 1_000);
     for _ in 0..3 {
-        heavy.charge(LIGHT * 1_000);
+        heavy.charge(LIGHT_USE_MAX * 1_000);
         assert_eq!(heavy.scheduled(std::future::ready(7)).await, 7);
     }
     // The dispatcher was asked at the very beginning, it seems.
@@ -132,7 +132,7 @@ async fn a_connection_that_uses_much_queues_only_while_the_threads_are_behind() 
 #[test]
 fn use_is_forgotten() {
     let lane = Scheduler::new(1).lane();
-    lane.charge(LIGHT * 100);
+    lane.charge(LIGHT_USE_MAX * 100);
     assert!(!lane.is_light());
     lane.state().halved -= HALF_LIFE * 7;
     assert!(lane.is_light());

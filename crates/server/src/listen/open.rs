@@ -21,9 +21,9 @@ const TLS_ONLY_OF_REDIS: &[u8] =
 /// What any other client that spoke plainly is told.
 const TLS_ONLY: &str = "this port speaks TLS: use an address that begins with https://";
 /// Bytes that are read from a client that was refused, so that it gets to read why.
-const LEFT_BYTES_MAX: u64 = 64 << 10;
+const DRAIN_BYTES_MAX: u64 = 64 << 10;
 /// How long a client that was refused may take to read why.
-const LEFT_TIME_MAX: Duration = Duration::from_secs(2);
+const DRAIN_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// A connection over which requests may come.
 pub(super) enum Transport {
@@ -100,7 +100,7 @@ async fn handshake(
     if first[0] == HANDSHAKE {
         return tls.acceptor().accept(stream).into_fallible().await;
     }
-    let error = match send_away(&mut stream, spoken).await {
+    let error = match refuse_plain(&mut stream, spoken).await {
         Ok(()) => io::Error::other("it did not begin with a TLS handshake"),
         Err(error) => error,
     };
@@ -112,14 +112,14 @@ async fn handshake(
 async fn close(mut stream: TcpStream) {
     let left = async {
         stream.shutdown().await?;
-        tokio::io::copy(&mut stream.take(LEFT_BYTES_MAX), &mut tokio::io::sink()).await
+        tokio::io::copy(&mut stream.take(DRAIN_BYTES_MAX), &mut tokio::io::sink()).await
     };
     // A client that reads no further has lost nothing but the reason.
-    let _ = tokio::time::timeout(LEFT_TIME_MAX, left).await;
+    let _ = tokio::time::timeout(DRAIN_TIME_MAX, left).await;
 }
 
 /// Tells a client that speaks plainly, in the words of its protocol, that it should not.
-async fn send_away(stream: &mut TcpStream, spoken: PlainProtocol) -> io::Result<()> {
+async fn refuse_plain(stream: &mut TcpStream, spoken: PlainProtocol) -> io::Result<()> {
     let answer = match spoken {
         #[cfg(feature = "redis")]
         PlainProtocol::Redis => TLS_ONLY_OF_REDIS.to_vec(),
@@ -247,7 +247,7 @@ mod tests {
             let (mut served, _) = listener.accept().await.expect("somebody came");
             client.write_all(sent).await.expect("sent");
             client.shutdown().await.expect("all is said");
-            send_away(&mut served, spoken).await.expect("told");
+            refuse_plain(&mut served, spoken).await.expect("told");
             close(served).await;
             let mut answer = Vec::new();
             client.read_to_end(&mut answer).await.expect("read");

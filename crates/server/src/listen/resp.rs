@@ -76,7 +76,7 @@ async fn attend(
     let at = stream.local_addr().unwrap_or(from);
     match open::open_to_redis(stream, security.tls(), within).await {
         Ok((stream, certificate)) => {
-            let login = Asked {
+            let login = ConnectionIdentity {
                 security,
                 certificate,
                 from: PeerAddress(from),
@@ -91,19 +91,19 @@ async fn attend(
 }
 
 /// Tells of one connection who it is.
-struct Asked {
+struct ConnectionIdentity {
     security: Arc<Security>,
     certificate: Option<Arc<ClientCertificate>>,
     from: PeerAddress,
 }
 
-impl Asked {
+impl ConnectionIdentity {
     fn shown(&self, token: Option<&[u8]>) -> PresentedCredentials {
         PresentedCredentials::with(token, self.certificate.clone())
     }
 }
 
-impl Login for Asked {
+impl Login for ConnectionIdentity {
     fn is_open(&self) -> bool {
         self.security.require(Protocol::Resp) == Require::Nothing
     }
@@ -136,11 +136,11 @@ impl Login for Asked {
         self.security.changed(seen).boxed()
     }
 
-    fn is_still(&self, token: Option<&[u8]>, identity: &Identity) -> bool {
+    fn is_unchanged(&self, token: Option<&[u8]>, identity: &Identity) -> bool {
         // Who is unknown has nothing to lose.
         *identity == Identity::Anonymous
             || self
                 .security
-                .is_still(Protocol::Resp, &self.shown(token), identity)
+                .is_unchanged(Protocol::Resp, &self.shown(token), identity)
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-use crate::fair::{LITTLE_BYTES, Lane, Reading, has_read_enough};
+use crate::fair::{Lane, ReadAllowance, SMALL_READ_BYTES, has_read_enough};
 
 /// Bytes from which the protocol is told: the preface of HTTP/2 has so many, and no request is shorter.
 const PREFACE_BYTES: usize = 24;
@@ -83,10 +83,10 @@ impl<T: AsyncRead + Unpin> AsyncRead for TimeoutStream<T> {
         let before = buffer.filled().len();
         let reading = ready!(self.lane.poll_reading(cx));
         let polled = match reading {
-            Reading::All => Pin::new(&mut self.stream).poll_read(cx, buffer),
-            Reading::Little => {
-                let mut little = [0; LITTLE_BYTES];
-                let room = buffer.remaining().min(LITTLE_BYTES);
+            ReadAllowance::All => Pin::new(&mut self.stream).poll_read(cx, buffer),
+            ReadAllowance::Little => {
+                let mut little = [0; SMALL_READ_BYTES];
+                let room = buffer.remaining().min(SMALL_READ_BYTES);
                 let mut little = ReadBuf::new(&mut little[..room]);
                 let polled = Pin::new(&mut self.stream).poll_read(cx, &mut little);
                 buffer.put_slice(little.filled());

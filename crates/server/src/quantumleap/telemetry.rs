@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::error::StartError;
 
 /// Between two looks at what the process uses.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The samples of this process.
 pub(crate) struct Telemetry {
@@ -37,7 +37,7 @@ impl Telemetry {
     pub(crate) fn follow_runtime(&self, stopping: CancellationToken) {
         let runtime = Arc::clone(&self.runtime);
         tokio::spawn(async move {
-            let mut looks = tokio::time::interval(LOOK_EVERY);
+            let mut looks = tokio::time::interval(CHECK_INTERVAL);
             looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
                 tokio::select! {

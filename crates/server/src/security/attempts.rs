@@ -15,7 +15,7 @@ const DELAY_FIRST: Duration = Duration::from_millis(250);
 /// Longest wait after wrong tokens.
 const DELAY_MAX: Duration = Duration::from_secs(15);
 /// An address without a wrong token for so long begins again.
-const FORGIVEN_AFTER: Duration = Duration::from_secs(600);
+const FORGET_AFTER: Duration = Duration::from_secs(600);
 /// Wrong tokens of one address that wait at once; more are refused unheard.
 const WAITING_MAX: u32 = 64;
 /// Addresses remembered; beyond it those that have been quiet for longest are forgotten.
@@ -23,7 +23,7 @@ const ADDRESSES_MAX: usize = 10_000;
 
 /// Failed logins by address.
 #[derive(Default)]
-pub(crate) struct Attempts(Mutex<HashMap<IpAddr, Failures>>);
+pub(crate) struct LoginAttempts(Mutex<HashMap<IpAddr, Failures>>);
 
 struct Failures {
     count: u32,
@@ -31,7 +31,7 @@ struct Failures {
     last: Instant,
 }
 
-impl Attempts {
+impl LoginAttempts {
     /// Notes a wrong token: how long its answer must wait, or nothing if too many wait already. Each
     /// delay is to be ended with [`Self::answered`].
     pub(crate) fn failed(&self, from: IpAddr, now: Instant) -> Option<Duration> {
@@ -44,7 +44,7 @@ impl Attempts {
             waiting: 0,
             last: now,
         });
-        if now.duration_since(failures.last) >= FORGIVEN_AFTER {
+        if now.duration_since(failures.last) >= FORGET_AFTER {
             failures.count = 0;
         }
         failures.last = now;
@@ -67,7 +67,7 @@ impl Attempts {
 }
 
 fn make_room(all: &mut HashMap<IpAddr, Failures>, now: Instant) {
-    all.retain(|_, it| it.waiting > 0 || now.duration_since(it.last) < FORGIVEN_AFTER);
+    all.retain(|_, it| it.waiting > 0 || now.duration_since(it.last) < FORGET_AFTER);
     if all.len() < ADDRESSES_MAX {
         return;
     }
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn each_wrong_token_waits_longer_up_to_a_bound_and_time_forgives() {
-        let attempts = Attempts::default();
+        let attempts = LoginAttempts::default();
         let now = Instant::now();
         let delay = |at| {
             let delay = attempts.failed(ip("10.0.0.1"), at).expect("few wait");
@@ -105,14 +105,14 @@ mod tests {
             delay(now);
         }
         assert_eq!(delay(now), DELAY_MAX);
-        assert_eq!(delay(now + FORGIVEN_AFTER), DELAY_FIRST);
+        assert_eq!(delay(now + FORGET_AFTER), DELAY_FIRST);
         let other = attempts.failed(ip("10.0.0.2"), now).expect("few wait");
         assert_eq!(other, DELAY_FIRST, "another address begins again");
     }
 
     #[test]
     fn too_many_at_once_are_refused_unheard() {
-        let attempts = Attempts::default();
+        let attempts = LoginAttempts::default();
         let now = Instant::now();
         for _ in 0..WAITING_MAX {
             assert!(attempts.failed(ip("10.0.0.1"), now).is_some());
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_whatever_comes() {
-        let attempts = Attempts::default();
+        let attempts = LoginAttempts::default();
         let now = Instant::now();
         for number in 0..u32::try_from(ADDRESSES_MAX).expect("small") + 100 {
             let address = IpAddr::V4(std::net::Ipv4Addr::from(number));

@@ -11,12 +11,12 @@ pub(crate) struct ClientCertificate {
     certificate: Certificate,
     names: CertificateNames,
     /// The files by which it was last found good; others are told from these by their address.
-    judged_by: Mutex<Arc<Server>>,
+    verified_by: Mutex<Arc<Server>>,
 }
 
 impl ClientCertificate {
     /// One that a handshake with these files has let in.
-    pub(crate) fn new(certificate: Certificate, judged_by: Arc<Server>) -> Self {
+    pub(crate) fn new(certificate: Certificate, verified_by: Arc<Server>) -> Self {
         let names = certificate.names().clone();
         Self {
             certificate,
@@ -24,7 +24,7 @@ impl ClientCertificate {
                 common_name: names.common_name,
                 shards: names.shards,
             },
-            judged_by: Mutex::new(judged_by),
+            verified_by: Mutex::new(verified_by),
         }
     }
 
@@ -37,15 +37,15 @@ impl ClientCertificate {
         if self.certificate.has_expired() {
             return false;
         }
-        let mut judged_by = self
-            .judged_by
+        let mut verified_by = self
+            .verified_by
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        if !Arc::ptr_eq(&judged_by, now) {
+        if !Arc::ptr_eq(&verified_by, now) {
             if !now.accepts(&self.certificate) {
                 return false;
             }
-            *judged_by = Arc::clone(now);
+            *verified_by = Arc::clone(now);
         }
         true
     }

@@ -13,9 +13,9 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use super::{PresentedCredentials, Protocol, Security};
 
 /// A certificate expires without any file having changed; requests with one look so often.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-type Ended = Pin<Box<dyn Future<Output = ()> + Send>>;
+type RightEnded = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The right behind a request, watched while the request is in progress.
 pub(crate) struct WatchedRight {
@@ -26,7 +26,7 @@ pub(crate) struct WatchedRight {
     /// The changes that the identity took account of.
     changes_seen: u64,
     /// Made when somebody first waits for the end: what is there at once costs nothing.
-    ended: Option<Ended>,
+    ended: Option<RightEnded>,
 }
 
 impl Clone for WatchedRight {
@@ -67,13 +67,13 @@ impl WatchedRight {
         if changes == self.changes_seen {
             return false;
         }
-        let is_still = self
+        let is_unchanged = self
             .security
-            .is_still(self.protocol, &self.shown, &self.identity);
-        if is_still {
+            .is_unchanged(self.protocol, &self.shown, &self.identity);
+        if is_unchanged {
             self.changes_seen = changes;
         }
-        !is_still
+        !is_unchanged
     }
 
     /// Ready when the right has ended.
@@ -92,17 +92,17 @@ impl WatchedRight {
         std::future::poll_fn(|cx| self.poll_ended(cx)).await;
     }
 
-    fn watch(&self) -> Ended {
+    fn watch(&self) -> RightEnded {
         let security = Arc::clone(&self.security);
         let (protocol, shown, identity) =
             (self.protocol, self.shown.clone(), self.identity.clone());
         let mut changes = security.changes.subscribe();
         let expires_unseen = shown.has_certificate();
         Box::pin(async move {
-            while security.is_still(protocol, &shown, &identity) {
+            while security.is_unchanged(protocol, &shown, &identity) {
                 // A change, or time: after either it is looked again.
                 if expires_unseen {
-                    let _ = tokio::time::timeout(LOOK_EVERY, changes.changed()).await;
+                    let _ = tokio::time::timeout(CHECK_INTERVAL, changes.changed()).await;
                 } else if changes.changed().await.is_err() {
                     return;
                 }

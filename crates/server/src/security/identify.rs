@@ -104,7 +104,7 @@ impl Security {
     }
 
     /// Whether the same would be known as the same now.
-    pub(crate) fn is_still(
+    pub(crate) fn is_unchanged(
         &self,
         protocol: Protocol,
         shown: &PresentedCredentials,

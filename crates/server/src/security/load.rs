@@ -9,7 +9,7 @@ use ganger_tls::{Server, ServerFiles};
 use jiff::Timestamp;
 use tokio::sync::watch as channel;
 
-use super::attempts::Attempts;
+use super::attempts::LoginAttempts;
 use super::watch::stamps;
 use super::{Credentials, Require, Security};
 use crate::config::{Config, ConfigError};
@@ -103,7 +103,7 @@ impl Security {
             grpc,
             #[cfg(feature = "redis")]
             resp,
-            attempts: Attempts::default(),
+            attempts: LoginAttempts::default(),
             audit,
             logins_failed: AtomicU64::new(0),
         })

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::Security;
 
 /// How often the files are looked at, and whether a token has expired: rights end within a second.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// What tells one state of a file from another, without reading it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub(crate) async fn follow_files(security: Arc<Security>, stopping: Cancellation
     loop {
         tokio::select! {
             () = stopping.cancelled() => return,
-            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = tokio::time::sleep(CHECK_INTERVAL) => {}
         }
         let look = paths.clone();
         let looked = tokio::task::spawn_blocking(move || stamps(&look)).await;
