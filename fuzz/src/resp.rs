@@ -196,7 +196,7 @@ impl Login for Sender {
         futures::future::pending().boxed()
     }
 
-    fn is_still(&self, _: Option<&[u8]>, _: &Identity) -> bool {
+    fn is_unchanged(&self, _: Option<&[u8]>, _: &Identity) -> bool {
         true
     }
 }

@@ -1,4 +1,4 @@
-//! The ports: addresses are read, what would be open to others is refused, and the rest is listened on.
+//! The ports: reads addresses, refuses unprotected ones that others could reach, and listens on the rest.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs as _};
@@ -11,13 +11,13 @@ use crate::error::StartError;
 use crate::security::Require;
 use crate::security::{Protocol, Security};
 
-/// A port that is listened on.
+/// A port with its listening socket.
 pub(crate) struct BoundPort {
     pub(crate) listener: TcpListener,
     pub(crate) addr: SocketAddr,
 }
 
-/// Listens for HTTP and gRPC, where the settings say.
+/// Listens for HTTP and gRPC at the configured address.
 pub(crate) fn main_port(config: &Config, security: &Security) -> Result<BoundPort, StartError> {
     let is_checked = security.is_checked();
     let bound = port(config, security, &config.addr, is_checked)?;
@@ -29,7 +29,7 @@ pub(crate) fn main_port(config: &Config, security: &Security) -> Result<BoundPor
     Ok(bound)
 }
 
-/// Listens at an address; refused if others could reach it and something is missing.
+/// Listens at an address; refuses if others could reach it and a protection is missing.
 fn port(
     config: &Config,
     security: &Security,
@@ -45,7 +45,7 @@ fn port(
     listen_at(addr)
 }
 
-/// Listens for the clients of an optional part, if the settings name an address for it.
+/// Listens for the clients of an optional part; `None` if the settings name no address for it.
 #[cfg(any(feature = "redis", feature = "quantumleap"))]
 pub(crate) fn optional_port(
     config: &Config,
@@ -63,7 +63,7 @@ pub(crate) fn optional_port(
     Ok(Some(bound))
 }
 
-/// Reads `HOST:PORT`; without a host it is loopback.
+/// Reads `HOST:PORT`; without a host the address is loopback.
 fn address(text: &str) -> Result<SocketAddr, StartError> {
     let refused = |reason: &str| StartError::Address {
         addr: text.to_owned(),
@@ -91,8 +91,8 @@ fn address(text: &str) -> Result<SocketAddr, StartError> {
         .ok_or_else(|| unknown("the name stands for no address".to_owned()))
 }
 
-/// Connections that the system keeps until they are accepted, at most as many as `net.core.somaxconn` says. Beyond it
-/// clients try again after 1, 3 and 7 seconds.
+/// Number of connections that the kernel queues until they are accepted, limited by `net.core.somaxconn`. Beyond it
+/// clients retry after 1, 3 and 7 seconds.
 const BACKLOG: u32 = 4_096;
 
 fn listener(addr: SocketAddr) -> io::Result<TcpListener> {
@@ -101,7 +101,7 @@ fn listener(addr: SocketAddr) -> io::Result<TcpListener> {
     } else {
         TcpSocket::new_v6()?
     };
-    // A server that starts again need not wait for the connections of the one before.
+    // After a restart the server need not wait for connections of its predecessor.
     socket.set_reuseaddr(true)?;
     socket.bind(addr)?;
     socket.listen(BACKLOG)
@@ -119,16 +119,17 @@ fn listen_at(addr: SocketAddr) -> Result<BoundPort, StartError> {
     Ok(BoundPort { listener, addr })
 }
 
-/// What being open to others would mean.
+/// Protection of a port that others may reach.
 #[derive(Clone, Copy)]
 struct Exposure {
-    /// Whether the operator has allowed it all the same.
+    /// Whether the operator has allowed it without protection.
     is_insecure: bool,
     is_encrypted: bool,
 }
 
 impl Exposure {
-    /// Refuses to be open to others unless everything is encrypted and everyone checked, or it is told so.
+    /// Refuses an address that others could reach unless connections are encrypted and callers checked, or the
+    /// operator allowed it.
     fn check(self, addr: SocketAddr, is_checked: bool) -> Result<(), StartError> {
         if addr.ip().is_loopback() {
             return Ok(());

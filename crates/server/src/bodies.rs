@@ -1,4 +1,4 @@
-//! What flows through a request, within the budget of memory: its body ([`RequestBody`]) and its answer ([`ResponseBody`]).
+//! Request bodies ([`RequestBody`]) and response bodies ([`ResponseBody`]) within the memory budget.
 
 mod framing;
 mod readers;
@@ -9,6 +9,6 @@ pub(crate) use readers::UnreadResponses;
 pub(crate) use request_body::{BodyKind, RequestBody};
 pub(crate) use response_body::{ResponseHolds, counted};
 
-/// Bytes that a request holds while it is in progress, whatever it asks for: its head, its stream, its task, and an answer
-/// of a usual size.
+/// Bytes that every request holds while it is in progress: its head, its stream, its task, and a response of usual
+/// size.
 pub(crate) const REQUEST_BYTES: usize = 16 << 10;

@@ -1,4 +1,4 @@
-//! What the server can be told, and from where: file, environment, flags, in this order.
+//! Settings of the server, from file, environment and flags, in this order.
 
 mod keys;
 mod optional;
@@ -30,92 +30,92 @@ pub use source::{Flag, load};
 /// The value of `db` for a store that is lost when the process ends.
 pub const DB_IN_MEMORY: &str = ":memory:";
 
-/// A setting that cannot be read or used: which, from where, why.
+/// A setting that cannot be read or used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {reason}")]
 pub struct ConfigError {
-    /// Such as `ganger.toml line 3`, `GANGER_ADDR`, `--addr`.
+    /// Source of the setting, such as `ganger.toml line 3`, `GANGER_ADDR`, `--addr`.
     pub place: String,
-    /// What is wrong, and what would be right.
+    /// Description of what is wrong, and what would be right.
     pub reason: String,
 }
 
 /// All settings of a server.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where to listen: `HOST:PORT`; `:PORT` is loopback. Default `127.0.0.1:3733`.
+    /// Address to listen on: `HOST:PORT`; `:PORT` is loopback. Default `127.0.0.1:3733`.
     pub addr: String,
-    /// The id of the shard, if there is one in this process. Default `1`.
+    /// Id of the shard, if this process has a single one. Default `1`.
     pub shard: ShardId,
-    /// The ids of several shards in this process, each with a store of its own; empty if it is the one. The
-    /// first is the one that requests mean which name none.
+    /// Ids of several shards in this process, each with its own store; empty for a single shard. The first is the
+    /// default for requests that name none.
     pub shards: Vec<ShardId>,
-    /// Where the shards of other servers are.
+    /// Addresses of the shards of other servers. Default none.
     pub topology: Topology,
-    /// A file with the token to show to other servers; without it the one that this server asks for.
+    /// File with the token for other servers; `None` for the token that this server itself asks for.
     pub peer_token_file: Option<PathBuf>,
-    /// The store's file, see [`Config::db_of`]; [`DB_IN_MEMORY`] keeps nothing. Default `ganger.db`.
+    /// File of the store, see [`Config::db_of`]; [`DB_IN_MEMORY`] stores nothing on disk. Default `ganger.db`.
     pub db: PathBuf,
-    /// Whether the directory of the store is made if it is missing: if `data_dir` names it, and `db` nothing.
+    /// Whether a missing directory of the store is created: only if `data_dir` names it and `db` is not set.
     pub makes_directory: bool,
-    /// The token that clients must send; none by default. Read from `GANGER_TOKEN` only.
+    /// Token that clients must send; `None` (default) for no token. Read only from `GANGER_TOKEN`.
     pub token: Option<Secret>,
-    /// A file with that token.
+    /// File with that token.
     pub token_file: Option<PathBuf>,
-    /// Tokens and certificates with what each may do, as `ganger token` writes it.
+    /// File of tokens and certificates with their grants, as `ganger token` writes it; `None` for no file.
     pub access_file: Option<PathBuf>,
-    /// The server's certificate, and the authority of its clients.
+    /// The server's certificate, and the authorities of its clients.
     pub tls: Tls,
-    /// What clients must show; follows from the tokens and authorities there are, if not said.
+    /// Credentials that clients must present; `None` to derive them from the configured tokens and authorities.
     pub require: Option<Require>,
-    /// Likewise, over HTTP only.
+    /// Credentials that HTTP clients must present; `None` for the value of `require`.
     pub require_http: Option<Require>,
-    /// Likewise, over gRPC only.
+    /// Credentials that gRPC clients must present; `None` for the value of `require`.
     pub require_grpc: Option<Require>,
     /// Settings of the Redis port.
     #[cfg(feature = "redis")]
     pub redis: RedisPort,
-    /// When queues of the Redis port are put in order without being asked. A build without the port does so too: they
-    /// are in the store.
+    /// Intervals and limits of the upkeep of the Redis port's queues. A build without the port does the upkeep too,
+    /// since the queues are in the store.
     pub key_upkeep: KeyUpkeep,
     /// Settings of the QuantumLeap port.
     #[cfg(feature = "quantumleap")]
     pub quantumleap: QuantumLeapPort,
-    /// Where the audit log goes; into the ordinary log, if absent.
+    /// File of the audit log; `None` for the ordinary log.
     pub audit_log: Option<PathBuf>,
-    /// Listen beyond loopback although something is missing: encryption, or a check of who asks.
+    /// Whether to listen beyond loopback although encryption or authentication is missing. Default no.
     pub insecure: bool,
-    /// Names that may stand in `Host` beside `localhost` and plain addresses; `*` is any.
+    /// Names allowed in the header `Host` besides `localhost` and IP addresses; `*` allows any.
     pub hosts: Vec<String>,
-    /// Which log lines: a level, or directives such as `info,ganger_shard=debug`. Default `info`.
+    /// Filter of log lines: a level, or directives such as `info,ganger_shard=debug`. Default `info`.
     pub log: String,
-    /// How log lines look.
+    /// Format of log lines.
     pub log_format: LogFormat,
-    /// How long a stop waits for requests in flight. Default 10 s.
+    /// Longest time that a stop waits for requests in flight. Default 10 s.
     pub stop_timeout: Duration,
     /// Free bytes kept on the store's device for reports and deletion. Default 256 MiB.
     pub reserve_bytes: u64,
-    /// Limits on what comes from outside.
+    /// Limits on connections and requests.
     pub limits: Limits,
 }
 
-/// Files in PEM form; they are read again when they change.
+/// Certificate files in PEM format, read again when they change; `None` where one is not used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tls {
-    /// The server's certificate, followed by those that lead to its authority.
+    /// The server's certificate, followed by intermediate certificates.
     pub cert: Option<PathBuf>,
     /// The certificate's private key.
     pub key: Option<PathBuf>,
-    /// Authorities of clients' certificates.
+    /// Authorities of client certificates.
     pub client_ca: Option<PathBuf>,
-    /// Clients' certificates that were revoked.
+    /// List of revoked client certificates.
     pub client_crl: Option<PathBuf>,
-    /// Authorities of other servers' certificates; without it that of the clients, else those that the system
-    /// trusts.
+    /// Authorities of other servers' certificates; `None` for those of the clients, or if these are missing too,
+    /// those that the system trusts.
     pub peer_ca: Option<PathBuf>,
 }
 
-/// How log lines look.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
     /// Log lines for people to read, the default.
@@ -125,38 +125,40 @@ pub enum LogFormat {
     Json,
 }
 
-/// Limits on what comes from outside.
+/// Limits on connections and requests.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Connections at once; more wait to be accepted. Default 10,000.
+    /// Maximum number of connections; more wait to be accepted. Default 10,000.
     pub connections: usize,
-    /// Connections at once of one address. Default 5,000: one client must not take all.
+    /// Maximum number of connections of one address, so that one client cannot take all. Default 5,000.
     pub connections_per_address: usize,
-    /// How long a TLS handshake may take. Default 10 s.
+    /// Longest TLS handshake. Default 10 s.
     pub handshake_timeout: Duration,
-    /// Bytes of a request's head. Default 16 KiB.
+    /// Maximum bytes of a request's head. Default 16 KiB.
     pub header_bytes: usize,
-    /// Header lines of a request. Default 100.
+    /// Maximum number of header lines of a request. Default 100.
     pub headers: usize,
-    /// How long a request's head may take, and a connection may idle over HTTP/1. Default 30 s.
+    /// Longest time for receiving a request's head, and longest idle time of an HTTP/1 connection. Default 30 s.
     pub header_timeout: Duration,
-    /// How long a write may make no progress before the connection is cut. Default 60 s.
+    /// Time without progress of a write after which the connection is cut. Default 60 s.
     pub write_timeout: Duration,
-    /// Requests at once over one HTTP/2 connection. Default 1,000.
+    /// Maximum number of concurrent requests on one HTTP/2 connection. Default 1,000.
     pub streams_per_connection: u32,
-    /// Event streams, log followers and batches at once, of one identity a quarter. Default 1,000.
+    /// Maximum number of event streams, log followers and batches at once; one identity gets a quarter. Default
+    /// 1,000.
     pub streams: usize,
-    /// Bytes of a body, but for graphs and batches. Default 32 MiB.
+    /// Maximum bytes of a body, except graphs and batches. Default 32 MiB.
     pub body_bytes: usize,
-    /// Bytes of a graph's submission. Default 48 MiB.
+    /// Maximum bytes of a graph's submission. Default 48 MiB.
     pub graph_bytes: usize,
-    /// Bytes of a line of a batch. Default 8 MiB.
+    /// Maximum bytes of a line of a batch. Default 8 MiB.
     pub line_bytes: usize,
-    /// Bytes that all requests in progress may hold together: bodies, answers, and 16 KiB for each. Default 288 MiB.
+    /// Maximum bytes that all requests in progress hold together: bodies, responses, and 16 KiB for each. Default 288
+    /// MiB.
     pub bytes_in_flight: usize,
-    /// Commands that wait for the shard; more are refused as overloaded. Default 65,536.
+    /// Maximum number of commands waiting for the shard; more are refused as overloaded. Default 65,536.
     pub inbox_commands: usize,
-    /// Lease requests and waits for ends at once. Default 100,000.
+    /// Maximum number of waiting lease requests and waits for ends. Default 100,000.
     pub waiters: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Why the server does not start or did not stop well, and the exit code for it.
+//! The reason why the server cannot start or did not stop cleanly, with its exit code.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use ganger_types::ShardId;
 
 use crate::config::ConfigError;
 
-/// Why the server could not start, or ended by itself.
+/// The reason why the server could not start, or ended by itself.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
@@ -36,14 +36,14 @@ pub enum StartError {
     #[cfg(feature = "quantumleap")]
     #[error(transparent)]
     Telemetry(#[from] ganger_ngsi::telemetry::TelemetryError),
-    /// It would be open to others without being told so.
+    /// The server would be reachable by others without protection.
     #[error(
         "refusing to listen on {addr}: others could reach it, and {missing}; set what is missing (--tls-cert and --tls-key; --token-file, --access-file or --tls-client-ca), or listen on 127.0.0.1, or say --insecure if this network is yours alone"
     )]
     Open {
-        /// Where it was to listen.
+        /// The configured address.
         addr: SocketAddr,
-        /// Clause for the message: which protection is missing.
+        /// Clause of the message that names the missing protection.
         missing: &'static str,
     },
     /// The address cannot be read.
@@ -54,7 +54,7 @@ pub enum StartError {
         /// The reason why the address cannot be used.
         reason: String,
     },
-    /// The host of the address has no address here.
+    /// The host of the address cannot be resolved.
     #[error("address {addr:?} cannot be used: {reason}")]
     UnknownHost {
         /// The address as the user wrote it.
@@ -62,7 +62,7 @@ pub enum StartError {
         /// Message of the resolver.
         reason: String,
     },
-    /// The address is taken.
+    /// The address is in use.
     #[error(
         "cannot listen on {addr}: {reason}; another server may run there: stop it, or give another --addr"
     )]
@@ -75,7 +75,7 @@ pub enum StartError {
     /// The store cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The system refused something else.
+    /// The operating system refused another operation.
     #[error("cannot {doing}: {reason}")]
     System {
         /// The operation that failed.
@@ -83,10 +83,10 @@ pub enum StartError {
         /// Message of the operating system.
         reason: String,
     },
-    /// Damage of the store was found while its rows were read: starting again does not help.
+    /// The store was found damaged while it was loaded: a restart does not help.
     #[error("the shard has stopped: {reason}")]
     Damaged {
-        /// Which shard, and what is damaged.
+        /// The shard, and the damage.
         reason: String,
     },
     /// The shard has ended by itself while the server ran.
@@ -98,7 +98,7 @@ pub enum StartError {
 }
 
 impl StartError {
-    /// The end of a server whose shard has ended by itself.
+    /// Returns the error of a server whose shard has ended by itself.
     pub fn ended(shard: &ShardId, cause: &StopCause) -> Self {
         let reason = format!("shard {shard}: {cause}");
         match cause {
@@ -109,7 +109,7 @@ impl StartError {
         }
     }
 
-    /// The exit code of a process that ends with this: 2 settings, 3 store, 4 address, 5 shard ended, 1 other.
+    /// Returns the exit code of the process: 2 settings, 3 store, 4 address, 5 shard ended, 1 other.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Config(_)

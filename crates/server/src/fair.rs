@@ -1,16 +1,16 @@
-//! Which connection an I/O thread serves next: the one that has used the threads least lately.
+//! Decides which connection an I/O thread serves next: the one that has used the threads least recently.
 //!
 //! Tokio polls tasks in the order in which they became ready, so a call would wait for all 30,000 requests that other
-//! connections sent before it. Here, while the threads are behind with what is ready, a task of a connection that has used
-//! more than [`LIGHT_USE_MAX`] does not run when Tokio polls it, but queues. The dispatcher lets a few of the queue run each time all
-//! other ready tasks have been polled: of the connections that have used least, each in its turn. All other tasks run at
-//! once.
+//! connections sent before it. Here, while the threads lag behind the ready tasks, a task of a connection that has
+//! used more than [`LIGHT_USE_MAX`] does not run when Tokio polls it, but queues. The dispatcher lets a few queued
+//! tasks run each time all other ready tasks have been polled: those of the connections that have used least, in
+//! turn. All other tasks run at once.
 //!
-//! Whether the threads are behind tells the dispatcher, too: it is asked to run now and then, and is late if what was ready
-//! before it took long.
+//! The dispatcher also measures the lag: it is scheduled from time to time, and runs late if the tasks that were
+//! ready before it took long.
 //!
-//! Requests that wait hold memory that no budget counts yet. So where many wait, a connection reads a little at a time, and
-//! not before all that it has read has begun.
+//! Waiting requests hold memory that no budget counts yet. So where many wait, a connection reads a little at a time,
+//! and only after everything that it has read has started.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -24,37 +24,38 @@ use hyper::rt::Executor;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// Time on the I/O threads that a connection uses before its tasks queue.
+/// Time on the I/O threads that a connection may use before its tasks queue.
 const LIGHT_USE_MAX: Duration = Duration::from_micros(100);
-/// What a connection has used counts half after so long.
+/// Time after which the used time of a connection counts half.
 const HALF_LIFE: Duration = Duration::from_millis(500);
-/// Classes of use: less than [`LIGHT_USE_MAX`], less than twice as much, and so on.
+/// Number of classes of use: less than [`LIGHT_USE_MAX`], less than twice as much, and so on.
 const CLASSES: usize = 16;
-/// Tasks of the queue that run for each I/O thread before all other ready tasks are polled again.
+/// Number of queued tasks per I/O thread that run before all other ready tasks are polled again.
 const BATCH: usize = 8;
-/// The threads are behind when the dispatcher does not run for so long although it is ready.
+/// The threads lag if the dispatcher waits this long to run although it is ready.
 const LAG_MAX: Duration = Duration::from_millis(2);
-/// It is asked to run so long after it did, if there is a connection whose tasks may have to queue.
+/// Time after its last run at which the dispatcher is scheduled again, if there is a connection whose tasks may have
+/// to queue.
 const ASK_AFTER: Duration = Duration::from_millis(1);
-/// How long a connection may go on reading before the others have their turn. One whose tasks do not queue may do so for
-/// [`LIGHT_USE_MAX`] only while the threads are behind: a thousand new ones can come at once.
+/// Longest time that a connection reads before others have their turn. A connection whose tasks do not queue may read
+/// for [`LIGHT_USE_MAX`] only while the threads lag: a thousand new ones can arrive at once.
 const READING_TIME_MAX: Duration = Duration::from_millis(1);
 
 tokio::task_local! {
-    /// Ends the request that the task works for.
+    /// Ends the request that the current task works for.
     static REQUEST_END: CancellationToken;
 }
 
-/// Requests that have not begun, of all connections, from which on each connection reads little at a time.
+/// Number of unstarted requests of all connections from which each connection reads little at a time.
 const UNSTARTED_MANY: usize = 512;
-/// Bytes that are read then.
+/// Bytes that a connection then reads at a time.
 pub(crate) const SMALL_READ_BYTES: usize = 1 << 10;
 
-/// The poll of a connection's task that a thread is in.
+/// The current poll of a connection's task on this thread.
 #[derive(Clone, Copy)]
 struct CurrentPoll {
     begun: Instant,
-    /// It reads a little at a time, and not for long.
+    /// Whether it may read only a little, and not for long.
     is_short: bool,
 }
 
@@ -62,7 +63,7 @@ thread_local! {
     static TURN: Cell<Option<CurrentPoll>> = const { Cell::new(None) };
 }
 
-/// Whether the task that runs now has been reading for long enough, so that it should wake itself and return.
+/// Whether the current task has read for long enough, so that it should wake itself and return.
 pub(crate) fn has_read_enough() -> bool {
     TURN.get().is_some_and(|turn| {
         let most = if turn.is_short {
@@ -74,38 +75,38 @@ pub(crate) fn has_read_enough() -> bool {
     })
 }
 
-/// What ends the request of the task that runs now, as if its client had taken it back; absent over HTTP/1, where the
-/// request is the connection's.
+/// Returns the token that ends the current task's request, as if its client had cancelled it; `None` over HTTP/1,
+/// where the request is the connection's.
 pub(crate) fn request_end() -> Option<CancellationToken> {
     REQUEST_END.try_with(CancellationToken::clone).ok()
 }
 
-/// Decides which connections go first. Clones share the decision.
+/// Decides which connections run first. Clones share the decision.
 #[derive(Clone, Debug)]
 pub(crate) struct Scheduler(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     queue: Mutex<Queue>,
-    /// Something is in the queue that may run.
+    /// Notified when a queued task may run.
     waiting: Notify,
-    /// Requests that have not begun.
+    /// Number of unstarted requests.
     unstarted: AtomicUsize,
-    /// Tasks of the queue that may run at a time.
+    /// Number of queued tasks that may run at a time.
     batch: usize,
     lag: DispatchLag,
 }
 
-/// How late the dispatcher runs.
+/// Measures how late the dispatcher runs.
 #[derive(Debug)]
 struct DispatchLag {
-    /// The beginning of the times below, which are in microseconds.
+    /// Start of the times below, which are in microseconds.
     epoch: Instant,
-    /// When the dispatcher was asked to run; 0 if it has run since.
+    /// Time at which the dispatcher was scheduled; 0 if it has run since.
     asked: AtomicU64,
-    /// When it ran last.
+    /// Time of its last run.
     answered: AtomicU64,
-    /// The threads are behind if it runs so much later than asked; always if this is zero.
+    /// Lag from which the threads count as behind; always if zero.
     behind: Duration,
 }
 
@@ -119,14 +120,14 @@ impl DispatchLag {
         }
     }
 
-    /// Microseconds between the epoch and a moment, at least 1.
+    /// Returns the microseconds from the epoch to a moment, at least 1.
     fn micros(&self, moment: Instant) -> u64 {
         u64::try_from(moment.duration_since(self.epoch).as_micros())
             .unwrap_or(u64::MAX)
             .max(1)
     }
 
-    /// Whether the threads are behind; `ask` has the dispatcher run.
+    /// Whether the threads lag; `ask` schedules the dispatcher.
     fn is_behind(&self, now: Instant, ask: impl FnOnce()) -> bool {
         let now = self.micros(now);
         let since = |then: u64| Duration::from_micros(now.saturating_sub(then));
@@ -145,15 +146,15 @@ impl DispatchLag {
     }
 }
 
-/// The connections with tasks that wait.
+/// The connections with queued tasks.
 #[derive(Debug, Default)]
 struct Queue {
     classes: [VecDeque<Lane>; CLASSES],
-    /// Tasks that were let run, and have not been polled since.
+    /// Number of tasks allowed to run that have not been polled yet.
     running: usize,
 }
 
-/// One connection, with all tasks that work for it. Clones are the same connection.
+/// One connection with all its tasks. Clones are the same connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Lane {
     scheduler: Scheduler,
@@ -163,43 +164,43 @@ pub(crate) struct Lane {
 #[derive(Debug)]
 struct LaneState {
     used: Duration,
-    /// When `used` was halved last.
+    /// Time at which `used` was last halved.
     halved: Instant,
     waiting: VecDeque<Arc<QueuedTask>>,
     is_queued: bool,
-    /// Requests of it that have not begun.
+    /// Number of its unstarted requests.
     unstarted: usize,
-    /// What wakes the task that reads from the connection when they all have.
+    /// Wakes the task that reads from the connection once all its requests have started.
     reader: Option<Waker>,
 }
 
-/// How much a connection may read now.
+/// Amount that a connection may read now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadAllowance {
-    /// As much as there is.
+    /// All available bytes.
     All,
     /// The connection may read at most [`SMALL_READ_BYTES`].
     Little,
 }
 
-/// The place of a task in the queue.
+/// State of a task in the queue.
 #[derive(Debug, Default)]
 struct QueuedTask(Mutex<TaskState>);
 
 #[derive(Debug, Default)]
 enum TaskState {
-    /// It does not wait.
+    /// The task does not wait.
     #[default]
     Outside,
     Waiting(Waker),
-    /// It may run when Tokio polls it.
+    /// The task may run when Tokio polls it.
     Chosen,
-    /// Its task has ended.
+    /// The task has ended.
     Gone,
 }
 
 impl Scheduler {
-    /// For so many I/O threads.
+    /// Creates a scheduler for this number of I/O threads.
     pub(crate) fn new(threads: usize) -> Self {
         Self::with_lag(threads, DispatchLag::new(LAG_MAX))
     }
@@ -214,7 +215,7 @@ impl Scheduler {
         }))
     }
 
-    /// A connection that has used nothing yet.
+    /// Returns a connection that has used nothing yet.
     pub(crate) fn lane(&self) -> Lane {
         Lane {
             scheduler: self.clone(),
@@ -229,18 +230,18 @@ impl Scheduler {
         }
     }
 
-    /// Lets tasks of the queue run, until `ended`.
+    /// Lets queued tasks run, until `ended`.
     pub(crate) async fn dispatch(self, ended: CancellationToken) {
         let waiting = || ended.run_until_cancelled(self.0.waiting.notified());
         while waiting().await.is_some() {
-            // Comes back when the tasks that are ready have been polled, and those found that became so.
+            // Returns after the ready tasks have been polled and newly ready ones found.
             tokio::task::yield_now().await;
             self.0.lag.answer();
             self.choose();
         }
     }
 
-    /// Whether tasks of connections that have used much have to queue.
+    /// Whether tasks of connections that have used much must queue.
     fn is_behind(&self, now: Instant) -> bool {
         self.0.lag.is_behind(now, || self.0.waiting.notify_one())
     }
@@ -249,7 +250,7 @@ impl Scheduler {
         self.0.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets as many tasks run as may at a time.
+    /// Lets as many tasks run as are allowed at a time.
     fn choose(&self) {
         let mut chosen = Vec::new();
         let mut queue = self.queue();
@@ -280,7 +281,7 @@ impl Scheduler {
         }
     }
 
-    /// A task that was let run has run, or ended.
+    /// Records that an allowed task has run, or ended.
     fn ran(&self) {
         let mut queue = self.queue();
         queue.running = queue.running.saturating_sub(1);
@@ -293,7 +294,7 @@ impl Scheduler {
 }
 
 impl Lane {
-    /// The future as a task of this connection.
+    /// Makes the future a task of this connection.
     pub(crate) fn scheduled<F: Future>(&self, future: F) -> Scheduled<F> {
         Scheduled {
             future: Box::pin(future),
@@ -302,7 +303,7 @@ impl Lane {
         }
     }
 
-    /// How much may be read; pending while requests that it has read wait, and those of others too.
+    /// Returns how much may be read; pending while many requests wait and this connection's own have not started.
     pub(crate) fn poll_reading(&self, cx: &Context<'_>) -> Poll<ReadAllowance> {
         if self.scheduler.0.unstarted.load(Ordering::Relaxed) <= UNSTARTED_MANY {
             let is_short = TURN.get().is_some_and(|turn| turn.is_short);
@@ -320,7 +321,7 @@ impl Lane {
         Poll::Pending
     }
 
-    /// Counts a request that has not begun.
+    /// Counts an unstarted request.
     fn unstarted(&self) -> UnstartedRequest {
         self.scheduler.0.unstarted.fetch_add(1, Ordering::Relaxed);
         self.state().unstarted += 1;
@@ -331,7 +332,7 @@ impl Lane {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether its tasks run at once in any case.
+    /// Whether the connection's tasks always run at once.
     fn is_light(&self) -> bool {
         let mut state = self.state();
         state.waiting.is_empty() && state.class() == 0
@@ -343,7 +344,7 @@ impl Lane {
         state.used += time;
     }
 
-    /// Puts a task behind the others of this connection.
+    /// Queues a task after the others of this connection.
     fn wait(&self, ticket: &Arc<QueuedTask>) {
         let mut queue = self.scheduler.queue();
         let mut state = self.state();
@@ -384,7 +385,7 @@ impl QueuedTask {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the task was let run; `None` if it waits.
+    /// Whether the task may run; `None` if it waits.
     fn is_chosen(&self, cx: &Context<'_>) -> Option<bool> {
         let mut stage = self.stage();
         match &mut *stage {
@@ -400,7 +401,7 @@ impl QueuedTask {
         }
     }
 
-    /// Lets the task run when it is polled; what wakes it, unless it has ended.
+    /// Allows the task to run when it is polled; returns its waker, unless it has ended.
     fn choose(&self) -> Option<Waker> {
         let mut stage = self.stage();
         match std::mem::take(&mut *stage) {
@@ -451,7 +452,7 @@ impl<F: Future> Future for Scheduled<F> {
     }
 }
 
-/// Tells the scheduler, also after a panic.
+/// Notifies the scheduler when dropped, also after a panic.
 struct PollGuard(Scheduler);
 
 impl Drop for PollGuard {
@@ -469,7 +470,7 @@ impl<F> Drop for Scheduled<F> {
     }
 }
 
-/// A request that has not begun.
+/// An unstarted request.
 struct UnstartedRequest(Lane);
 
 impl Drop for UnstartedRequest {
@@ -490,7 +491,7 @@ impl Drop for UnstartedRequest {
     }
 }
 
-/// Runs what the HTTP library spawns: over HTTP/2 each request is a task of its own.
+/// Runs the tasks that the HTTP library spawns: over HTTP/2 each request is a task.
 impl<F> Executor<F> for Lane
 where
     F: Future + Send + 'static,

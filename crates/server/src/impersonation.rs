@@ -1,8 +1,8 @@
-//! For whom another server asks: what it passes on names the caller and what the caller may do.
+//! Impersonation: a forwarded request names its original caller and the caller's grants.
 //!
-//! The server that a client speaks to knows who that is; the one that has the shard decides whether he may,
-//! with the same table, and writes the same name into its audit log. Only who may speak as a peer is
-//! believed; he could do everything himself.
+//! The server that a client calls identifies it; the server that owns the shard authorizes it with the same table,
+//! and writes the same name into its audit log. Only a caller that may act as a peer is trusted here, and it could do
+//! everything itself.
 
 use ganger_access::{Grants, Identity, Operation, Proof, Right};
 use http::HeaderValue;
@@ -11,10 +11,10 @@ use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode
 /// Name of the header that names the identity.
 pub(crate) const ON_BEHALF: &str = "ganger-on-behalf-of";
 
-/// Speaking for others, and every method of the service `Peers` that has no right of its own.
+/// The right to act for others, and to call every method of the service `Peers` without a right of its own.
 pub(crate) const PEERS: Operation = Operation::new("ganger.v1.Peers/*", Right::PEER);
 
-/// The caller as a header; `None` for one who has shown nothing.
+/// Encodes the caller as a header; `None` for an anonymous one.
 pub(crate) fn write(identity: &Identity) -> Option<HeaderValue> {
     let text = match identity {
         Identity::Anonymous => return None,
@@ -33,10 +33,10 @@ fn line(proof: Proof, name: &str, grants: &Grants) -> String {
     format!("{};{name};{grants}", word(proof))
 }
 
-/// Who asks, given who has brought the request.
+/// Returns the original caller, given the sender of the request.
 ///
 /// # Errors
-/// If it may not speak for others, or the header cannot be read; the message is for the server that sent it.
+/// If the sender may not act for others, or the header cannot be read; the message is for the sending server.
 pub(crate) fn read(sender: &Identity, value: &HeaderValue) -> Result<Identity, String> {
     sender
         .may(PEERS, None)

@@ -1,8 +1,8 @@
 //! The server: configuration, listener, authentication, metrics, start and stop.
 //!
-//! It wires the others together: shards behind one port that serves HTTP/1.1, HTTP/2 and gRPC,
-//! encrypted if it has a certificate. Clients of Redis and of QuantumLeap have ports of their own, which are features of
-//! the build: `redis`, `qless` (the scripts of qless on the Redis port) and `quantumleap`, all on by default.
+//! This crate combines the others: shards behind one port that serves HTTP/1.1, HTTP/2 and gRPC, encrypted if there
+//! is a certificate. Clients of Redis and of QuantumLeap have separate ports, which are features of the build:
+//! `redis`, `qless` (the scripts of qless on the Redis port) and `quantumleap`, all on by default.
 
 #![forbid(unsafe_code)]
 

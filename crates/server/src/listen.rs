@@ -1,7 +1,6 @@
-//! The listener: accepts connections within limits and ends them politely.
+//! The listener: accepts connections within limits and ends them gracefully.
 //!
-//! Connections are accepted on a thread of its own, which also answers whether the process is alive. So neither waits until
-//! the I/O threads have done what others asked for.
+//! A separate thread accepts connections and answers health checks, so neither waits for work on the I/O threads.
 
 mod addresses;
 mod health;
@@ -42,32 +41,32 @@ use timeout_stream::TimeoutStream;
 #[cfg(feature = "redis")]
 pub(crate) use resp::serve_resp;
 
-/// Between two signs of life over an idle HTTP/2 connection.
+/// Interval between pings on an idle HTTP/2 connection.
 const PING_EVERY: Duration = Duration::from_secs(20);
-/// How long the other side may take to answer one.
+/// Time that the client has to answer a ping.
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
-/// Streams that a client may reset before they were accepted; more is an attack.
+/// Maximum number of streams that a client may reset before they are accepted; more is an attack.
 const RESETS_PENDING_MAX: usize = 50;
-/// Pause after the system refused a connection, such as for lack of file descriptors.
+/// Pause after the operating system refused a connection, such as for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Flow control windows: room for a batch of jobs to be on its way. What is sent and not read yet lies in memory, in no
-/// budget, so a connection has no more than one of these.
+/// Flow control window in bytes: room for a batch of jobs. Received bytes that are not read yet are in memory but in
+/// no budget, so a connection has only one such window.
 const WINDOW: u32 = 1 << 20;
 
-/// Numbers of the listener, for the metrics.
+/// Metrics of the listener.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     /// Number of connections open now.
     pub(crate) open: AtomicU64,
     /// Number of connections accepted since the start.
     pub(crate) accepted: AtomicU64,
-    /// Connections closed at once because their address had too many.
+    /// Number of connections closed at once because their address had too many.
     pub(crate) refused: AtomicU64,
-    /// Connections that came to no TLS.
+    /// Number of failed TLS handshakes.
     pub(crate) handshakes_failed: AtomicU64,
 }
 
-/// A port and how it is served.
+/// A port with its limits and its handler.
 pub(crate) struct HttpPort {
     pub(crate) socket: TcpListener,
     pub(crate) handler: PortHandler,
@@ -78,14 +77,14 @@ pub(crate) struct HttpPort {
     pub(crate) stop_timeout: Duration,
 }
 
-/// Accepts on a thread of its own until `stopping`, then lets requests in flight end, for at most the stop timeout.
-/// Connections are served by the runtime of the caller.
+/// Accepts connections on a separate thread until `stopping`, then lets requests in flight end, for at most the stop
+/// timeout. The caller's runtime serves the connections.
 ///
 /// # Errors
-/// If the system gives no thread, or refuses to tell it of new connections.
+/// If no thread can be started, or the listener cannot be registered.
 pub(crate) fn serve(port: HttpPort) -> io::Result<JoinHandle<()>> {
     let io_threads = runtime::Handle::current();
-    // Each runtime has its own list of what it waits for: the listener moves from one to the other.
+    // Each runtime has its own event loop: the listener moves from one to the other.
     let listener = port.socket.into_std()?;
     let own = runtime::Builder::new_current_thread()
         .enable_all()
@@ -122,7 +121,7 @@ impl Drop for OpenConnection {
     }
 }
 
-/// What every connection needs.
+/// Shared state of the connections of a port.
 #[derive(Clone)]
 struct ListenerContext {
     /// The runtime that serves connections.
@@ -134,7 +133,7 @@ struct ListenerContext {
     stopping: CancellationToken,
 }
 
-/// A connection that counts where connections are limited, until it is dropped.
+/// An accepted connection, counted in the limits until it is dropped.
 struct AcceptedConnection {
     stream: TcpStream,
     from: PeerAddress,
@@ -142,7 +141,7 @@ struct AcceptedConnection {
     place: ConnectionSlots,
 }
 
-/// The places that a connection takes.
+/// The entries of a connection in the limits.
 struct ConnectionSlots {
     _open: OpenConnection,
     _of_address: addresses::CountedAddress,
@@ -157,7 +156,7 @@ impl ListenerContext {
         ));
         let addresses = Addresses::new(self.limits.connections_per_address);
         loop {
-            // Without a free place nobody is accepted: those who come wait in the system's backlog.
+            // Without a free entry no connection is accepted: new ones wait in the kernel's queue.
             let accepted = tokio::select! {
                 () = self.stopping.cancelled() => break,
                 accepted = accept(&listener, &places) => accepted,
@@ -192,14 +191,14 @@ impl ListenerContext {
         }
     }
 
-    /// Serves a connection on the I/O threads; one that asks for no more than a sign of life, on this thread.
+    /// Serves a connection on the I/O threads; a bare health check on this thread.
     fn begin(&self, accepted: AcceptedConnection) {
         let host = self.clone();
         if self.handler.security.tls().is_some() || self.handler.behind.health_paths().is_empty() {
             host.hand_over(accepted);
             return;
         }
-        // A task of its own: a panic ends this connection and no other.
+        // A separate task: a panic ends only this connection.
         tokio::spawn(async move {
             let first = health::first_request(&accepted.stream, host.handler.behind.health_paths());
             let first = tokio::select! {
@@ -230,7 +229,7 @@ impl ListenerContext {
         drop(accepted.place);
     }
 
-    /// Has the I/O threads serve a connection until it ends.
+    /// Serves a connection on the I/O threads until it ends.
     fn hand_over(self, accepted: AcceptedConnection) {
         let AcceptedConnection {
             stream,
@@ -243,7 +242,7 @@ impl ListenerContext {
         };
         let schedule = self.scheduler.lane();
         let io_threads = self.io_threads.clone();
-        // A task of its own: a panic ends this connection and no other.
+        // A separate task: a panic ends only this connection.
         io_threads.spawn(schedule.clone().scheduled(async move {
             if let Ok(stream) = TcpStream::from_std(stream) {
                 let builder = builder(&self.limits, schedule.clone());
@@ -280,7 +279,7 @@ impl ListenerContext {
         let service = service_fn(move |request: Request<Incoming>| {
             let (handler, line) = (handler.clone(), line.clone());
             let request = request.map(Body::new);
-            // Boxed when it begins: until then a request holds no more than its head.
+            // Boxed when it starts: until then a request holds only its head.
             async move { Ok::<_, Infallible>(Box::pin(handler.answer(request, line)).await) }
         });
         let stream = TimeoutStream::new(
@@ -295,7 +294,7 @@ impl ListenerContext {
         }
     }
 
-    /// The audit log hears of refused certificates; everything else is noise of the network.
+    /// Records refused certificates in the audit log; other failures are network noise.
     fn note_failed_handshake(&self, from: PeerAddress, words: String) {
         self.counters
             .handshakes_failed
@@ -318,7 +317,7 @@ async fn accept(
     let place = Arc::clone(places).acquire_owned().await.ok()?;
     match listener.accept().await {
         Ok((stream, peer)) => {
-            // Small answers must not wait for more to come.
+            // Small responses must be sent at once.
             let _ = stream.set_nodelay(true);
             Some((stream, peer, place))
         }

@@ -7,10 +7,10 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use crate::config::{Config, LogFormat};
 
-/// Reads which lines are wanted.
+/// Parses the filter of log lines.
 pub(crate) fn filter(text: &str) -> Result<EnvFilter, String> {
-    // The library reads a directive's places in its trimmed text and cuts the untrimmed one there, which misreads it or
-    // panics in the middle of a character: it gets none with space around it.
+    // The library computes positions in the trimmed directive and cuts the untrimmed one there, which misreads it or
+    // panics in the middle of a character: so it gets directives without surrounding space.
     let trimmed: Vec<&str> = text.split(',').map(str::trim).collect();
     EnvFilter::builder()
         .parse(trimmed.join(","))
@@ -26,15 +26,15 @@ pub fn start_log(config: &Config) {
         .with_env_filter(filter)
         .with_writer(Escaped)
         .with_ansi(false);
-    // An error means that the process logs already, as tests do.
+    // An error means that the process has a logger already, as tests do.
     let _ = match config.log_format {
         LogFormat::Text => lines.try_init(),
         LogFormat::Json => lines.json().flatten_event(true).try_init(),
     };
 }
 
-/// Standard error, behind the escaping of control characters: text from jobs and clients must not
-/// drive a terminal, nor forge a line.
+/// Standard error with control characters escaped: text from jobs and clients must not control a terminal or forge a
+/// line.
 struct Escaped;
 
 impl<'a> MakeWriter<'a> for Escaped {
@@ -45,7 +45,7 @@ impl<'a> MakeWriter<'a> for Escaped {
     }
 }
 
-/// Takes one whole line with each write, as the subscriber gives them.
+/// Receives one whole line with each write, as the subscriber sends them.
 struct Line<W>(W);
 
 impl<W: Write> Write for Line<W> {

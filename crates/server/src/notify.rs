@@ -1,5 +1,5 @@
-//! Tells a service manager how the server is: the protocol of systemd's `sd_notify`, a datagram to the socket that the
-//! variable `NOTIFY_SOCKET` names. Without the variable nothing is told.
+//! Notifies a service manager of the server's state by the `sd_notify` protocol of systemd: a datagram to the socket
+//! that the variable `NOTIFY_SOCKET` names. Without the variable nothing is sent.
 
 use std::ffi::OsStr;
 use std::io;
@@ -7,14 +7,14 @@ use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Where the service manager listens.
+/// Variable that names the service manager's socket.
 const VARIABLE: &str = "NOTIFY_SOCKET";
-/// The store is loaded and requests are served.
+/// State: the store is loaded and requests are served.
 pub(crate) const READY: &str = "READY=1";
-/// Nothing new is taken any more.
+/// State: the server stops.
 pub(crate) const STOPPING: &str = "STOPPING=1";
 
-/// Tells it, if somebody listens. That nobody hears it is no reason to do anything but work.
+/// Sends the state to the service manager, if there is one. Failures are only logged.
 pub(crate) fn notify(state: &str) {
     let Some(socket) = std::env::var_os(VARIABLE).filter(|socket| !socket.is_empty()) else {
         return;
@@ -26,7 +26,7 @@ pub(crate) fn notify(state: &str) {
 
 fn send(socket: &OsStr, state: &str) -> io::Result<()> {
     let address = match socket.as_bytes() {
-        // No file, but a name that the kernel keeps.
+        // An abstract socket name, not a file.
         [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
         _ => SocketAddr::from_pathname(socket)?,
     };

@@ -1,7 +1,7 @@
-//! The optional parts of a server, each a feature of the build: ports beside the main one, and what they write.
+//! The optional parts of a server, each a feature of the build: separate ports and their metrics.
 //!
-//! A part is prepared before the stores are opened, so that an address that is taken is refused at once; then opened in
-//! front of a shard; then served.
+//! A part is prepared before the stores are opened, so that an address in use is refused at once; then it is
+//! connected to a shard; then served.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use crate::error::StartError;
 use crate::security::Security;
 use crate::start::ServerContext;
 
-/// Writes numbers in the text form of Prometheus.
+/// Writes metrics in the Prometheus text format.
 pub(crate) type MetricsWriter = Arc<dyn Fn(&mut String) + Send + Sync>;
 
-/// Puts a part that is prepared in front of a shard.
+/// Connects a prepared part to a shard.
 pub(crate) type Open = Box<dyn FnOnce(&ServerContext, &Handle) -> Result<Part, StartError> + Send>;
 
-/// Begins to serve a part.
+/// Starts to serve a part.
 type Serve = Box<dyn FnOnce(&ServerContext) -> Result<RunningPart, StartError> + Send>;
 
 /// Binds the ports of a part and opens its files.
@@ -34,20 +34,20 @@ const PARTS: &[Prepare] = &[
     crate::quantumleap::prepare,
 ];
 
-/// A part in front of a shard, not served yet.
+/// A part connected to a shard, not served yet.
 pub(crate) struct Part {
-    /// Absent if the part counts nothing.
+    /// Writes the part's metrics; `None` if it has none.
     pub(crate) metrics: Option<MetricsWriter>,
     pub(crate) serve: Serve,
 }
 
-/// A part that is served.
+/// A running part.
 pub(crate) struct RunningPart {
-    /// The name of its feature.
+    /// Name of its feature.
     pub(crate) feature: &'static str,
-    /// Where it listens, and the task that ends after its last connection; absent if no address is set.
+    /// Address of its port, and the task that ends after its last connection; `None` if no address is set.
     pub(crate) port: Option<(SocketAddr, JoinHandle<()>)>,
-    /// What is done once the shards have stopped; absent if nothing is.
+    /// Called once the shards have stopped; `None` if there is nothing to do.
     pub(crate) at_stop: Option<Box<dyn FnOnce() + Send + Sync>>,
 }
 

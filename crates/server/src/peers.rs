@@ -1,4 +1,4 @@
-//! How this server connects to others: encrypted if it is itself, with its own certificate and token.
+//! Connections to other servers: encrypted if this server is, with its own certificate and token.
 
 use std::sync::Arc;
 

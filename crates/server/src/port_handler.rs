@@ -1,4 +1,5 @@
-//! A port: who may pass, and which dialect a request is for. The main port has two; each other port has one.
+//! Handles the requests of a port: identifies callers, and passes requests to a dialect. The main port has two
+//! dialects; each other port has one.
 
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -23,40 +24,40 @@ use crate::security::{
 };
 use crate::shard_dispatch::ShardDispatch;
 
-/// What anyone may ask of the main port: whether the process lives and can work.
+/// Paths of the main port that need no credentials: liveness and readiness.
 const OPEN_PATHS: &[&str] = &[
     "/healthz",
     "/readyz",
     "/grpc.health.v1.Health/Check",
     "/grpc.health.v1.Health/Watch",
 ];
-/// Those of them that are answered over HTTP/1 at once.
+/// Those of them that are answered at once over HTTP/1.
 const HEALTH_PATHS: &[&str] = &["/healthz", "/readyz"];
-/// The first page. Those who show no token and no certificate see on it how to get in, the others what they may see.
+/// Path of the first page. Callers without credentials see how to authenticate, others what they may see.
 const FIRST_PAGE: &str = "/";
 
-/// Where a connection comes from.
+/// Address of a connection's client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PeerAddress(pub(crate) SocketAddr);
 
-/// What is behind a port.
+/// The dialects behind a port.
 pub(crate) trait Backend: Send + Sync {
-    /// The protocol of a request with these headers, which says what its caller must show.
+    /// Returns the protocol of a request with these headers, which decides the credentials it needs.
     fn protocol(&self, headers: &HeaderMap) -> Protocol;
 
-    /// Paths that anyone may ask for.
+    /// Returns the paths that need no credentials.
     fn open_paths(&self) -> &'static [&'static str];
 
-    /// Paths that tell over HTTP/1 whether the process lives and can work; empty if telling may take long.
+    /// Returns the paths of health checks over HTTP/1; empty if the checks may take long.
     fn health_paths(&self) -> &'static [&'static str];
 
-    /// The page that callers who show nothing may see too; none if absent.
+    /// Returns the path of the page that callers without credentials may see too; `None` if there is none.
     fn first_page(&self) -> Option<&'static str>;
 
-    /// Puts the caller's address where the dialect looks for it.
+    /// Stores the caller's address where the dialect reads it.
     fn insert_address(&self, protocol: Protocol, head: &mut Parts, from: PeerAddress);
 
-    /// Answers a request of a caller who may pass.
+    /// Answers a request of an identified caller.
     fn answer<'a>(
         &'a self,
         protocol: Protocol,
@@ -65,7 +66,7 @@ pub(crate) trait Backend: Send + Sync {
     ) -> BoxFuture<'a, Response<Body>>;
 }
 
-/// Our own dialects, over all shards.
+/// ganger's own dialects, over all shards.
 impl Backend for ShardDispatch {
     fn protocol(&self, headers: &HeaderMap) -> Protocol {
         if is_grpc(headers) {
@@ -105,23 +106,23 @@ impl Backend for ShardDispatch {
     }
 }
 
-/// Requests of somebody unidentified, and refusals with words, in progress on one connection; beyond it nobody
-/// unidentified is served, and refusals have no body. A body that nobody reads keeps its stream open.
+/// Maximum number of unidentified requests, and of refusals with a body, in progress on one connection. Beyond it no
+/// unidentified request is served, and refusals have no body. An unread body keeps its stream open.
 const UNIDENTIFIED_MAX: usize = 8;
-/// Bytes of a message of somebody unidentified: the health service's requests are short.
+/// Maximum bytes of an unidentified caller's message: requests of the health service are short.
 const UNIDENTIFIED_MESSAGE_BYTES_MAX: usize = 1 << 10;
-/// Bytes of any other message: the largest payload, and room for the rest. The services have the same limit.
+/// Maximum bytes of any other message: the largest payload, and room for the rest. The services have the same limit.
 const MESSAGE_BYTES_MAX: usize = (4 << 20) + ganger_types::limits::PAYLOAD_BYTES_MAX;
-/// What hands out jobs and may wait for them.
+/// Paths that lease jobs and may wait for them.
 const LEASES: [&str; 2] = ["/api/v1/leases", "/ganger.v1.Leases/Lease"];
-/// Bytes that a read of payloads, results or logs holds until its answer is there: what it reads is in memory before it can
-/// be counted.
+/// Bytes that a read of payloads, results or logs holds until its response is there: what it reads is in memory
+/// before it can be counted.
 const READ_BYTES: usize = 256 << 10;
-/// How the paths of such reads end.
+/// Endings of the paths of such reads.
 const LARGE_READS: [&str; 7] = [
     "/payload", "/result", "/inputs", "/Payload", "/Result", "/Inputs", "/ReadLog",
 ];
-/// Calls whose messages are worked on as they come.
+/// Calls whose messages are processed as they arrive.
 const MESSAGE_STREAMS: [&str; 2] = ["/ganger.v1.Leases/Work", "/ganger.v1.Jobs/EnqueueStream"];
 
 /// Entry point for the requests of a port.
@@ -134,7 +135,7 @@ pub(crate) struct PortHandler {
     pub(crate) readers: UnreadResponses,
 }
 
-/// A connection over which requests come.
+/// A connection that carries requests.
 #[derive(Clone)]
 pub(crate) struct ConnectionInfo {
     from: PeerAddress,
@@ -179,7 +180,7 @@ impl PortHandler {
             }
         };
         let Some(identity) = known else {
-            // Nothing of the body is needed, and its answer may have to wait.
+            // The body is not needed, and the response may have to wait.
             drop(body);
             let place = line.place();
             let identified = self.security.identify(protocol, &shown, line.from).await;
@@ -207,7 +208,7 @@ impl PortHandler {
             let security = Arc::clone(&self.security);
             WatchedRight::new(security, protocol, shown, identity.clone(), changes_seen)
         });
-        // Nothing behind this line needs to see it.
+        // The code below does not need the header.
         head.headers.remove(header::AUTHORIZATION);
         self.behind.insert_address(protocol, &mut head, line.from);
         let manner = RequestPolicy::of(protocol, &head, &identity);
@@ -219,7 +220,7 @@ impl PortHandler {
         if let Err(full) = hold.grow(ahead) {
             return self.refused(protocol, &line, &overloaded(&full)).await;
         }
-        // What the dialect makes of the body counts too.
+        // Memory that the dialect uses for the body counts too.
         head.extensions.insert(Arc::clone(&hold));
         let is_multiplexed = head.version == Version::HTTP_2;
         let body = RequestBody::new(body, manner.body, Arc::clone(&hold), watched.clone());
@@ -253,7 +254,7 @@ impl PortHandler {
         }
     }
 
-    /// A refusal: with words, unless too many of them wait on this connection already.
+    /// Returns a refusal: with a body, unless too many of them wait on this connection already.
     async fn refused(
         &self,
         protocol: Protocol,
@@ -280,15 +281,15 @@ impl PortHandler {
     }
 }
 
-/// How a request is treated.
+/// Properties of a request that decide how it is handled.
 #[derive(Clone, Copy)]
 struct RequestPolicy {
     body: BodyKind,
-    /// Whether it changes nothing, so that its answer can be withheld.
+    /// Whether the request only reads, so that its response can be withheld.
     only_reads: bool,
-    /// Whether its answer is large, often.
+    /// Whether its response is often large.
     reads_much: bool,
-    /// Whether it can be dropped while it waits: it changes nothing, or what it was given goes back.
+    /// Whether the request can be dropped while it waits: it changes nothing, or its leases are released.
     may_be_dropped: bool,
 }
 
@@ -324,14 +325,14 @@ impl RequestPolicy {
     }
 }
 
-/// The answer, unless the right to it ends before.
+/// Returns the response, unless the right to it ends before.
 async fn unless_ended(
     answering: impl Future<Output = Response<Body>>,
     mut watched: WatchedRight,
 ) -> Option<Response<Body>> {
     let mut answering = pin!(answering);
     tokio::select! {
-        // Looked at first: an answer that is there at the same time is not given, and its jobs go back.
+        // Polled first: if the right has ended, a response that is ready is not sent, and its jobs are released.
         biased;
         () = watched.ended() => None,
         response = &mut answering => Some(response),
@@ -372,7 +373,7 @@ fn is_grpc(headers: &HeaderMap) -> bool {
     media_type.is_some_and(|value| value.starts_with(b"application/grpc"))
 }
 
-/// A refusal in the words of the door's dialect.
+/// Returns a refusal in the form of the request's dialect.
 pub(crate) fn refuse(protocol: Protocol, problem: &Problem) -> Response<Body> {
     if protocol == Protocol::Grpc {
         refuse_grpc(problem)
@@ -381,7 +382,7 @@ pub(crate) fn refuse(protocol: Protocol, problem: &Problem) -> Response<Body> {
     }
 }
 
-/// A refusal as gRPC says it: a status in the header, without a body.
+/// Returns a refusal for gRPC: a status in the header, without a body.
 fn refuse_grpc(problem: &Problem) -> Response<Body> {
     // 16 is UNAUTHENTICATED, 2 UNKNOWN, 8 RESOURCE_EXHAUSTED, 14 UNAVAILABLE, 3 INVALID_ARGUMENT, 7 PERMISSION_DENIED.
     let code = match problem.status() {
@@ -413,7 +414,7 @@ fn refuse_grpc(problem: &Problem) -> Response<Body> {
     response
 }
 
-/// gRPC percent-encodes messages; what is not plain becomes a question mark.
+/// Percent-encodes a character for gRPC messages; characters outside ASCII become a question mark.
 fn percent(character: char) -> char {
     if matches!(character, ' '..='~') && character != '%' {
         character

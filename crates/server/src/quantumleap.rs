@@ -1,5 +1,5 @@
-//! The QuantumLeap port: the first shard, behind the interface of QuantumLeap, within the limits of the main port; and
-//! samples in the form of QuantumLeap's telemetry.
+//! The QuantumLeap port: QuantumLeap's API over the first shard, within the limits of the main port; and samples in
+//! the form of QuantumLeap's telemetry.
 
 mod telemetry;
 
@@ -25,12 +25,12 @@ use crate::security::{Protocol, Security};
 use crate::shard_dispatch::call_routes;
 use crate::start::ServerContext;
 
-/// The feature of the build that this part is.
+/// Name of the part's feature.
 pub(crate) const FEATURE: &str = "quantumleap";
-/// What anyone may ask of the port: whether the database answers.
+/// Path that needs no credentials: whether the database responds.
 const OPEN_PATHS: &[&str] = &["/health"];
 
-/// Binds the port, if the settings name an address, and opens the files of the samples, if they name a directory.
+/// Binds the port, if an address is configured, and opens the sample files, if a directory is.
 pub(crate) fn prepare(config: &Config, security: &Security) -> Result<Open, StartError> {
     let settings = &config.quantumleap;
     let addr = settings.addr.as_deref();
@@ -61,7 +61,7 @@ fn open(
     })
 }
 
-/// Begins to serve the port and to sample what the process uses.
+/// Starts to serve the port and to sample resource usage.
 fn serve(
     common: &ServerContext,
     port: Option<(BoundPort, Service)>,
@@ -82,7 +82,7 @@ fn serve(
     })
 }
 
-/// The interface over a shard.
+/// Returns the API over a shard.
 fn service(
     common: &ServerContext,
     shard: &Handle,
@@ -109,7 +109,7 @@ fn service(
     Ok(Service::new(shard.clone(), settings))
 }
 
-/// What QuantumLeap's variables say; their defaults, if nobody has read them.
+/// Returns the values of QuantumLeap's variables, or their defaults if they were not read.
 fn environment(config: &Config) -> Result<Environment, ConfigError> {
     if let Some(environment) = &config.quantumleap.environment {
         return Ok(environment.clone());
@@ -122,7 +122,7 @@ fn environment(config: &Config) -> Result<Environment, ConfigError> {
     })
 }
 
-/// QuantumLeap's interface over one shard. Who asks is told by what HTTP asks for.
+/// QuantumLeap's API over one shard. Callers are identified by the rules of HTTP.
 struct Routes(axum::Router);
 
 impl Backend for Routes {
@@ -135,7 +135,7 @@ impl Backend for Routes {
     }
 
     fn health_paths(&self) -> &'static [&'static str] {
-        // Its health is the database's, which may take long to answer.
+        // Its health check queries the database, which may take long.
         &[]
     }
 
@@ -153,7 +153,7 @@ impl Backend for Routes {
         mut request: Request<Body>,
         identity: &'a Identity,
     ) -> BoxFuture<'a, Response<Body>> {
-        // Nobody comes here on behalf of somebody else.
+        // This port does not accept impersonation.
         request.headers_mut().remove(ON_BEHALF);
         request.extensions_mut().insert(identity.clone());
         call_routes(&self.0, request).boxed()

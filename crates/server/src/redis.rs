@@ -1,4 +1,4 @@
-//! The Redis port: the first shard, behind the protocol of Redis, within the limits of the main port.
+//! The Redis port: the Redis protocol over the first shard, within the limits of the main port.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::part::{MetricsWriter, Open, Part, RunningPart};
 use crate::security::{Protocol, Security};
 use crate::start::ServerContext;
 
-/// The feature of the build that this part is.
+/// Name of the part's feature.
 pub(crate) const FEATURE: &str = "redis";
 
-/// Binds the port, if the settings name an address.
+/// Binds the port, if an address is configured.
 pub(crate) fn prepare(config: &Config, security: &Security) -> Result<Open, StartError> {
     let addr = config.redis.addr.as_deref();
     let clients = "clients of Redis";
@@ -37,7 +37,7 @@ fn open(bound: Option<BoundPort>, common: &ServerContext, shard: &Handle) -> Par
     }
 }
 
-/// Serves the port in a task of its own.
+/// Serves the port in a separate task.
 fn serve(common: &ServerContext, port: Option<(BoundPort, Port)>) -> RunningPart {
     let port = port.map(|(bound, port)| {
         let served = listen::serve_resp(

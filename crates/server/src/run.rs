@@ -1,4 +1,4 @@
-//! A whole process: logs, signals, start, stop.
+//! A whole server process: logs, signals, start, stop.
 
 use std::num::NonZero;
 use std::path::PathBuf;
@@ -14,18 +14,18 @@ use crate::log::start_log;
 use crate::notify::{READY, STOPPING, notify};
 use crate::start::{Running, start};
 
-/// The exit code after a second signal, as shells give it for an interrupted program.
+/// Exit code after a second signal, as shells report it for an interrupted program.
 const EXIT_INTERRUPTED: i32 = 130;
 
-/// Tasks that a thread polls before it looks for new connections and bytes. Tokio's 61 polls of some milliseconds each, as a
-/// flood causes them, fill the system's queue of connections that wait to be accepted.
+/// Number of tasks that a thread polls before it checks for I/O events. With Tokio's default of 61, polls of some
+/// milliseconds each, as a flood causes them, fill the kernel's queue of new connections.
 const POLLS_BETWEEN_EVENTS: u32 = 16;
 
-/// Runs a server until SIGTERM or SIGINT, then stops it politely; a second signal ends it at once.
-/// SIGHUP makes it read certificates and tokens again.
+/// Runs a server until SIGTERM or SIGINT, then stops it gracefully; a second signal ends it at once. SIGHUP makes it
+/// read certificates and tokens again.
 ///
 /// # Errors
-/// If it cannot start, or the shard ends by itself.
+/// If the server cannot start, or a shard ends by itself.
 pub fn run(config: Config) -> Result<(), StartError> {
     start_log(&config);
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -41,10 +41,10 @@ pub fn run(config: Config) -> Result<(), StartError> {
     runtime.block_on(serve(config))
 }
 
-/// Threads that serve connections: a core is left to the shard, which runs on threads of its own.
+/// Returns the number of I/O threads: one core is left to the shard, which has its own threads.
 ///
-/// It matters on two cores. An answer wakes a thread that looks for work, and Tokio has that one wake another, in case there
-/// is more: with two of them for one connection, each answer costs two changes of threads more than it has to.
+/// This matters on two cores. A response wakes a thread, and Tokio then wakes another in case there is more work:
+/// with two threads for one connection, each response costs two needless thread switches.
 fn io_threads() -> usize {
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     cores.saturating_sub(1).max(1)
@@ -60,7 +60,7 @@ async fn serve(config: Config) -> Result<(), StartError> {
     let mut interrupt = signal(SignalKind::interrupt()).map_err(refused)?;
     let mut hangup = signal(SignalKind::hangup()).map_err(refused)?;
     let stores = stores(&config);
-    // A start that waits for room on the disk can be stopped too.
+    // A start that waits for disk space can be stopped too.
     let running = tokio::select! {
         started = start(config) => started?,
         _ = terminate.recv() => return Ok(()),
@@ -112,7 +112,7 @@ fn stores(config: &Config) -> Vec<(ShardId, PathBuf)> {
         .collect()
 }
 
-/// The line that says that the server works, where, and how long it took.
+/// Logs that the server works, its address, and how long the start took.
 fn log_ready(running: &Running, health: &Health, begun: Instant) {
     if matches!(health, Health::Ready | Health::Full) {
         let addr = running.addr();

@@ -1,4 +1,4 @@
-//! The shared token: compared by its hash in constant time, shown to other servers and nobody else.
+//! The shared token: compared by its hash in constant time, and sent only to other servers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ganger_access::Hash;
 use http::HeaderValue;
 
-/// Shortest token taken: shorter ones can be guessed.
+/// Minimum length of a token: shorter ones can be guessed.
 const TOKEN_CHARACTERS_MIN: usize = 16;
 
 /// A token that clients must send, and that this server sends to others.
@@ -17,10 +17,10 @@ pub struct Secret {
 }
 
 impl Secret {
-    /// Takes the text of a token; white space around it, such as a file's last line end, is no part of it.
+    /// Creates a token from its text, ignoring surrounding white space such as a file's last line end.
     ///
     /// # Errors
-    /// If it is shorter than 16 characters, or has characters that a header cannot carry.
+    /// If it is shorter than 16 characters, or has characters that a header cannot contain.
     pub fn new(text: &str) -> Result<Self, String> {
         let text = text.trim();
         if text.len() < TOKEN_CHARACTERS_MIN {
@@ -41,14 +41,14 @@ impl Secret {
         })
     }
 
-    /// Whether a text that was shown is the token. Takes the same time wherever the difference is.
+    /// Whether a presented text is the token, in constant time.
     pub(crate) fn is(&self, shown: &[u8]) -> bool {
         Hash::of(shown) == self.hash
     }
 }
 
 impl Secret {
-    /// The header that shows it, marked so that no log does.
+    /// Returns the header with the token, marked as sensitive so that logs omit it.
     pub(crate) fn authorization(&self) -> Option<HeaderValue> {
         let mut value = HeaderValue::from_str(&format!("Bearer {}", self.text)).ok()?;
         value.set_sensitive(true);

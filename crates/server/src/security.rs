@@ -1,7 +1,7 @@
-//! Who may pass: what each front door asks for, and the certificates, tokens and rights that count now.
+//! Authentication: the credentials that each protocol needs, and the current certificates, tokens and rights.
 //!
-//! All of it comes from files that may change while the server runs. A new file that cannot be used is
-//! refused and said, and the old one goes on.
+//! They come from files that may change while the server runs. A new file that cannot be used is refused and logged,
+//! and the old content stays in use.
 
 mod attempts;
 mod client_certificate;
@@ -31,7 +31,7 @@ use attempts::LoginAttempts;
 use load::Files;
 use watch::FileStamp;
 
-/// A front door: a dialect on the port, or the Redis port, over which no HTTP comes.
+/// A protocol with its own credential requirement: a dialect on the main port, or the Redis port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     Http,
@@ -40,22 +40,22 @@ pub(crate) enum Protocol {
     Resp,
 }
 
-/// Credentials and access file that count now.
+/// The current credentials and access file.
 #[derive(Clone, Default)]
 struct Credentials {
     tls: Option<Arc<Server>>,
     shared_token: Option<Secret>,
-    /// The one for other servers, if it is another.
+    /// Token for other servers; `None` if it is the same.
     peer_token: Option<Secret>,
     access: Option<Arc<AccessFile>>,
 }
 
-/// Who may pass. Shared by all connections.
+/// Authentication state, shared by all connections.
 pub(crate) struct Security {
     files: Files,
     stamps_at_start: Vec<Option<FileStamp>>,
     now: RwLock<Credentials>,
-    /// Counts the changes, so that open streams notice them.
+    /// Number of changes, watched by open streams.
     changes: channel::Sender<u64>,
     http: Require,
     grpc: Require,
@@ -63,12 +63,12 @@ pub(crate) struct Security {
     resp: Require,
     attempts: LoginAttempts,
     pub(crate) audit: Audit,
-    /// Wrong tokens ever shown.
+    /// Number of wrong tokens presented since the start.
     pub(crate) logins_failed: AtomicU64,
 }
 
 impl Security {
-    /// The certificates for the next connection; none where nothing is encrypted.
+    /// Returns the certificates for the next connection; `None` if connections are not encrypted.
     pub(crate) fn tls(&self) -> Option<Arc<Server>> {
         self.now().tls
     }
@@ -78,14 +78,14 @@ impl Security {
         self.files.tls.is_some()
     }
 
-    /// What this server shows to others.
+    /// Returns the header with the token for other servers; `None` if there is none.
     pub(crate) fn peer_authorization(&self) -> Option<HeaderValue> {
         let now = self.now();
         let token = now.peer_token.or(now.shared_token);
         token.and_then(|token| token.authorization())
     }
 
-    /// How often files were read again.
+    /// Returns how often files were read again.
     pub(crate) fn changes_count(&self) -> u64 {
         *self.changes.borrow()
     }
@@ -93,7 +93,7 @@ impl Security {
     /// Waits until [`Self::changes_count`] is another number than `seen`.
     #[cfg(feature = "redis")]
     pub(crate) async fn changed(&self, seen: u64) {
-        // The sender is as old as the receiver, so there is always one more.
+        // The sender lives as long as the receiver, so there is always a next change.
         let _ = self
             .changes
             .subscribe()
@@ -101,7 +101,7 @@ impl Security {
             .await;
     }
 
-    /// What a door asks for.
+    /// Returns the credentials that a protocol needs.
     pub(crate) fn require(&self, protocol: Protocol) -> Require {
         match protocol {
             Protocol::Http => self.http,
@@ -111,7 +111,7 @@ impl Security {
         }
     }
 
-    /// Whether every door of the main port asks for something.
+    /// Whether every protocol of the main port needs credentials.
     pub(crate) fn is_checked(&self) -> bool {
         self.http != Require::Nothing && self.grpc != Require::Nothing
     }

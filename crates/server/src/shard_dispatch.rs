@@ -1,5 +1,4 @@
-//! Which shard a request is for, and the way there: the dialects over a shard of this process, or the server
-//! that has it.
+//! Routes a request to its shard: to the dialects over a shard of this process, or to the server that owns it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,30 +24,30 @@ use crate::impersonation::{self, ON_BEHALF};
 use crate::port_handler::refuse;
 use crate::security::Protocol;
 
-/// Names the shard that a request is for, as a header or as gRPC's metadata.
+/// Header or gRPC metadata that names the shard of a request.
 const SHARD: &str = "ganger-shard";
-/// The same as a parameter of the query.
+/// Query parameter that names the shard.
 const SHARD_PARAMETER: &str = "shard";
-/// Which server has passed a request on; such a one is not passed on again.
+/// Header with the server that forwarded a request; a forwarded request is not forwarded again.
 const FORWARDED_BY: &str = "ganger-forwarded-by";
-/// How a gRPC call ended, in its last headers.
+/// Trailer with the status of a gRPC call.
 const STATUS: &str = "grpc-status";
-/// What stands before the job in a path.
+/// Path prefix of a job.
 const JOBS: &str = "/api/v1/jobs/";
-/// Where peers speak to each other.
+/// Path prefix of the service for peers.
 const PEERS: &str = "/ganger.v1.Peers/";
 
-/// The stream of a worker.
+/// Path of a worker's stream.
 const WORK: &str = "/ganger.v1.Leases/Work";
-/// The stream of somebody who submits many batches.
+/// Path of the stream that submits batches.
 const SUBMITTING: &str = "/ganger.v1.Jobs/EnqueueStream";
-/// The stream of a tool that reads the schema.
+/// Path of the schema reflection stream.
 const REFLECTION: &str = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
-/// Methods whose caller sends for as long as he likes. The end of what he sends settles nothing, so a server that
-/// stops ends it for him. A graph is not among them: half of it would be taken for the whole.
+/// Methods whose caller sends without limit. The end of the caller's messages decides nothing, so a stopping server
+/// ends them itself. Graph submission is not among them: half a graph would be taken for the whole.
 const CLIENT_STREAMS: [&str; 3] = [WORK, SUBMITTING, REFLECTION];
 
-/// Methods of gRPC that may go on for as long as the caller likes, and change nothing when they end early.
+/// Methods of gRPC that may last as long as the caller likes, and change nothing when they end early.
 const LONG_CALLS: [&str; 6] = [
     WORK,
     REFLECTION,
@@ -58,7 +57,7 @@ const LONG_CALLS: [&str; 6] = [
     "/ganger.v1.Insight/Events",
 ];
 
-/// What a browser tells of the page that asks; it has been judged at the first door.
+/// Headers about the page in a browser; the first server has checked them.
 const BROWSER_HEADERS: [HeaderName; 3] = [
     header::ORIGIN,
     HeaderName::from_static("sec-fetch-site"),
@@ -81,14 +80,14 @@ impl Dialects {
     }
 }
 
-/// Requests passed on, for the metrics.
+/// Number of forwarded requests, for the metrics.
 #[derive(Debug, Default)]
 pub(crate) struct ForwardedRequests {
     pub(crate) on: AtomicU64,
     pub(crate) failed: AtomicU64,
 }
 
-/// The shards behind the doors.
+/// Dispatches requests to shards.
 pub(crate) struct ShardDispatch {
     router: Router,
     here: BTreeMap<ShardId, Dialects>,
@@ -98,7 +97,7 @@ pub(crate) struct ShardDispatch {
     stopping: CancellationToken,
 }
 
-/// Whether a caller's side was ended before he ended it.
+/// Whether the server ended the caller's side of a stream early.
 type ClientEnded = Arc<AtomicBool>;
 
 /// Where a request goes.
@@ -127,7 +126,7 @@ impl ShardDispatch {
         }
     }
 
-    /// Answers a request of somebody who is known.
+    /// Answers a request of an identified caller.
     pub(crate) async fn dispatch(
         &self,
         protocol: Protocol,
@@ -146,7 +145,7 @@ impl ShardDispatch {
         };
         let (head, body) = request.into_parts();
         let route = match caller {
-            // What anyone may ask is about this server, and in nobody's name nothing is passed on.
+            // Requests that need no credentials concern this server, and nothing is forwarded without an identity.
             Identity::Anonymous => Ok(Route::Here(self.home(protocol))),
             _ => self.route(protocol, &head),
         };
@@ -154,7 +153,7 @@ impl ShardDispatch {
         match route {
             Err(problem) => refuse(protocol, &problem),
             Ok(Route::Here(router)) => {
-                // The other services notice by themselves that the server stops; this one is not ours.
+                // The other services notice by themselves that the server stops; reflection is a library's.
                 if request.uri().path() == REFLECTION {
                     request = request.map(|body| self.cut_at_stop(body).0);
                 }
@@ -168,7 +167,7 @@ impl ShardDispatch {
         }
     }
 
-    /// What one server says to another.
+    /// Answers a request of another server.
     async fn answer_peer(&self, mut request: Request<Body>, peer: &Identity) -> Response<Body> {
         let method = request.uri().path().trim_start_matches('/');
         let operation = ganger_dialect_grpc::right(method).unwrap_or(impersonation::PEERS);
@@ -223,7 +222,7 @@ impl ShardDispatch {
         shards.join(", ")
     }
 
-    /// Writes into a request that is passed on: for which shard, by whom, and in whose name.
+    /// Adds headers to a forwarded request: its shard, this server, and the caller.
     fn add_forwarding_headers(&self, headers: &mut HeaderMap, shard: &ShardId, caller: &Identity) {
         for name in BROWSER_HEADERS {
             headers.remove(name);
@@ -237,7 +236,7 @@ impl ShardDispatch {
         }
     }
 
-    /// Has the server of another shard answer.
+    /// Forwards a request to the server of another shard.
     async fn forward_request(
         &self,
         protocol: Protocol,
@@ -248,7 +247,7 @@ impl ShardDispatch {
         let is_reading = request.method() == Method::GET;
         let is_waiting = LONG_CALLS.contains(&request.uri().path());
         let is_submitting = request.uri().path() == SUBMITTING;
-        // Until the caller's side of the exchange has ended too, his connection holds a stop up.
+        // The caller's connection delays a stop until its side of the exchange has ended too.
         let mut cut = ClientEnded::default();
         if CLIENT_STREAMS.contains(&request.uri().path()) {
             request = request.map(|body| {
@@ -263,7 +262,7 @@ impl ShardDispatch {
         let answer = self.router.forward(shard, request);
         let answer = tokio::select! {
             answer = answer => answer,
-            // Who only reads, and perhaps waits for long, comes again; who changes something is waited for.
+            // A caller that only reads, perhaps for long, can retry; a change is waited for.
             () = self.stopping.cancelled(), if is_reading || is_waiting => {
                 let problem = Problem::new("unavailable", "the server is stopping: try again");
                 return refuse(protocol, &problem);
@@ -305,7 +304,7 @@ impl ShardDispatch {
         response
     }
 
-    /// The frames of a gRPC answer until the server stops; then the status that asks the caller to come again.
+    /// Returns the frames of a gRPC response until the server stops; then a status that asks the caller to retry.
     fn until_stopping(&self, body: Body) -> Body {
         let stopping = self.stopping.clone();
         let stopped = stopping.clone();
@@ -320,7 +319,7 @@ impl ShardDispatch {
         Body::new(StreamBody::new(frames))
     }
 
-    /// What the caller sends, until the server stops; then it ends as if he had closed his side.
+    /// Returns the caller's messages until the server stops; then ends them as if the caller had.
     fn cut_at_stop(&self, body: Body) -> (Body, ClientEnded) {
         let cut = ClientEnded::default();
         let (stopping, set) = (self.stopping.clone(), Arc::clone(&cut));
@@ -342,8 +341,8 @@ impl ShardDispatch {
     }
 }
 
-/// The frames of an answer to batches of jobs. All that reached the other server are answered first; then, if more may
-/// have been to come, the caller learns that this was not the end of it.
+/// Returns the frames of a response to batches of jobs. Everything that reached the other server is answered first;
+/// then, if more may have followed, the caller is told that the stream was cut.
 fn end_with_retry(body: Body, cut: ClientEnded) -> Body {
     let frames = BodyStream::new(body).map(move |frame| {
         let frame = frame?;
@@ -358,7 +357,7 @@ fn end_with_retry(body: Body, cut: ClientEnded) -> Body {
     Body::new(StreamBody::new(frames))
 }
 
-/// The end of a gRPC answer that asks the caller to come again.
+/// Returns the trailers that ask the caller to retry.
 fn retry_trailers() -> HeaderMap {
     let status = [
         (STATUS, "14"),
@@ -373,7 +372,7 @@ fn retry_trailers() -> HeaderMap {
     status.into_iter().collect()
 }
 
-/// Whether a request may change something: then no answer leaves its outcome unknown.
+/// Whether a request may change something: without a response its outcome is then unknown.
 fn may_change(protocol: Protocol, request: &Request<Body>) -> bool {
     if protocol == Protocol::Grpc {
         return !is_read(request.uri().path());
@@ -381,7 +380,7 @@ fn may_change(protocol: Protocol, request: &Request<Body>) -> bool {
     !request.method().is_safe()
 }
 
-/// Has the routes answer.
+/// Answers a request through the routes.
 pub(crate) async fn call_routes(router: &axum::Router, request: Request<Body>) -> Response<Body> {
     match router.clone().oneshot(request).await {
         Ok(response) => response.into_response(),
@@ -389,7 +388,7 @@ pub(crate) async fn call_routes(router: &axum::Router, request: Request<Body>) -
     }
 }
 
-/// The shard that a request names: by the job in its path, its header, or its query.
+/// Returns the shard that a request names: by the job in its path, its header, or its query; `None` if it names none.
 fn named(protocol: Protocol, head: &Parts, home: &ShardId) -> Result<Option<ShardId>, Problem> {
     let path = head.uri.path();
     if protocol == Protocol::Http
@@ -397,7 +396,7 @@ fn named(protocol: Protocol, head: &Parts, home: &ShardId) -> Result<Option<Shar
     {
         let segment = rest.split('/').next().unwrap_or_default();
         let text: Vec<u8> = percent_decode_str(segment).collect();
-        // One that cannot be read is refused by the dialect, in its words.
+        // The dialect refuses an invalid id with its own message.
         if text.contains(&b'/')
             && let Ok(job) = JobRef::read(&text, home)
         {
@@ -429,7 +428,7 @@ fn shard(text: &str, place: &str) -> Result<ShardId, Problem> {
     })
 }
 
-/// Whether the other server does not know this one. The caller has nothing to do with it.
+/// Whether the other server does not know this one, which is not the caller's fault.
 fn is_unknown_there(response: &Response<Body>) -> bool {
     let status = response.headers().get(STATUS);
     response.status() == StatusCode::UNAUTHORIZED || status.is_some_and(|status| status == "16")

@@ -1,4 +1,4 @@
-//! The shards of this process: each with a store and a thread of its own.
+//! The shards of this process, each with its own store and thread.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,13 +12,13 @@ use tokio::sync::watch;
 use crate::config::Config;
 use crate::error::StartError;
 
-/// Time between two tries to open a store on a full disk.
+/// Interval between attempts to open a store on a full disk.
 const FULL_RETRY_EVERY: Duration = Duration::from_secs(1);
 
-/// Hears which shard has ended first, and why.
+/// Reports which shard has ended first, and why.
 pub(crate) type FirstEnded = watch::Sender<Option<(ShardId, StopCause)>>;
 
-/// Opens all of them, or none.
+/// Opens all shards, or none.
 pub(crate) async fn open_all(
     config: &Config,
     ended: &FirstEnded,
@@ -37,14 +37,14 @@ pub(crate) async fn open_all(
     Ok(opened)
 }
 
-/// Stops all of them.
+/// Stops all shards.
 pub(crate) async fn stop_all(shards: &[Handle]) {
     for shard in shards {
         shard.stop().await;
     }
 }
 
-/// Opens a shard. A full disk is waited out: systemd and others would give up sooner than somebody makes room.
+/// Opens a shard. A full disk is waited out: systemd and others would give up before an operator makes room.
 async fn open(config: &Config, shard: ShardId, ended: FirstEnded) -> Result<Handle, StartError> {
     let began = Instant::now();
     let mut warning = Repeated::default();
@@ -82,7 +82,7 @@ async fn try_open(
     let id = shard.clone();
     let hooks = Hooks {
         on_stopped: Some(Arc::new(move |cause| {
-            // The first one counts: the others end because of it.
+            // The first end is recorded: the others follow from it.
             ended.send_if_modified(|first| {
                 let is_first = first.is_none();
                 first.get_or_insert_with(|| (id.clone(), cause.clone()));
@@ -92,7 +92,7 @@ async fn try_open(
         at_point: None,
     };
     let db = (!config.is_in_memory()).then(|| config.db_of(&shard));
-    // Opening reads and writes files, which must not hold up other tasks.
+    // Opening blocks on files, so it runs on a separate thread.
     let started = tokio::task::spawn_blocking(move || -> Result<Handle, StoreError> {
         let clock = Arc::new(SystemClock);
         let Some(db) = db else {

@@ -42,11 +42,11 @@ pub struct Running {
     parts: Vec<RunningPart>,
     security: Arc<Security>,
     _scheduling: DropGuard,
-    /// Ends the threads that accept connections.
+    /// Ends the threads that accept connections when dropped.
     _listening: DropGuard,
 }
 
-/// Starts a server: listens, opens the store, and loads it meanwhile.
+/// Starts a server: listens, opens the store, and loads it in the background.
 ///
 /// Requests that come before the store is loaded wait; `/healthz` and `/readyz` answer at once.
 ///
@@ -93,7 +93,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let (workers, stop_timeout) = (common.workers.clone(), common.config.stop_timeout);
     tokio::spawn(follow_files(Arc::clone(&security), stopping.clone()));
     tokio::spawn(common.readers.clone().cut_unread(stopping.clone()));
-    // Until the last connection has ended, which is after `stopping`.
+    // The scheduler runs until the last connection has ended, which is after `stopping`.
     let scheduling = CancellationToken::new();
     tokio::spawn(common.scheduler.clone().dispatch(scheduling.clone()));
     let parts = parts.into_iter().map(|part| (part.serve)(&common));
@@ -115,19 +115,19 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     })
 }
 
-/// What all ports share.
+/// State shared by all ports.
 pub(crate) struct ServerContext {
     pub(crate) config: Config,
     pub(crate) security: Arc<Security>,
     pub(crate) stopping: CancellationToken,
     counters: Arc<Counters>,
-    /// The memory of all requests in progress.
+    /// Memory budget of all requests in progress.
     pub(crate) budget: Budget,
-    /// Places for open streams.
+    /// Limit of open streams.
     streams: StreamLimit,
-    /// Answers that are being read.
+    /// Responses that are being read.
     readers: UnreadResponses,
-    /// Which connections go first.
+    /// Decides which connections run first.
     pub(crate) scheduler: Scheduler,
     workers: TaskTracker,
 }
@@ -172,30 +172,30 @@ impl Running {
         self.addr
     }
 
-    /// Where the port of a feature of the build listens, `redis` or `quantumleap`; absent if it does not, or this build
-    /// lacks it.
+    /// Returns the address of the port of a feature, `redis` or `quantumleap`; `None` if it is not configured, or
+    /// this build lacks it.
     pub fn addr_of(&self, feature: &str) -> Option<SocketAddr> {
         let part = self.parts.iter().find(|part| part.feature == feature)?;
         part.port.as_ref().map(|(addr, _)| *addr)
     }
 
-    /// Whether it speaks TLS.
+    /// Whether the server uses TLS.
     pub fn is_encrypted(&self) -> bool {
         self.security.is_encrypted()
     }
 
-    /// Reads certificates, tokens and rights again, and opens the audit log again. What cannot be used is
-    /// refused and said in the log; the old goes on. Happens by itself when a file changes.
+    /// Reads certificates, tokens and rights again, and reopens the audit log. A file that cannot be used is refused
+    /// and logged; the old content stays in use. Runs by itself when a file changes.
     pub fn reload(&self) {
         self.security.reload();
     }
 
-    /// The shard that requests mean which name none.
+    /// Returns the default shard, for requests that name none.
     pub fn shard(&self) -> &Handle {
         &self.shards[0]
     }
 
-    /// The shards behind it; there is at least one.
+    /// Returns the shards; there is at least one.
     pub fn shards(&self) -> &[Handle] {
         &self.shards
     }
@@ -213,7 +213,7 @@ impl Running {
         all
     }
 
-    /// Completes when a shard ends by itself: which, and why.
+    /// Waits until a shard ends by itself; returns the shard and the cause.
     pub async fn ended(&self) -> (ShardId, StopCause) {
         let mut ended = self.ended.clone();
         let first = ended
@@ -224,9 +224,9 @@ impl Running {
         first.unwrap_or_else(|| (self.shard().id().clone(), StopCause::Requested))
     }
 
-    /// Stops. First workers get no new jobs and report those that they hold; all requests are served meanwhile, and an
-    /// idle worker holds nothing up. Then long polls and streams end, requests in flight are answered, and the store is
-    /// closed. Each of the two takes at most the stop timeout.
+    /// Stops the server. First workers get no new jobs and report those that they hold; other requests are served
+    /// meanwhile, and idle workers cause no delay. Then long polls and streams end, requests in flight are answered,
+    /// and the store is closed. Each of the two phases takes at most the stop timeout.
     pub async fn stop(self) {
         self.draining.send_replace(true);
         self.workers.close();
@@ -240,7 +240,7 @@ impl Running {
             );
         }
         self.stopping.cancel();
-        // The listener's task ends by itself; it cannot have panicked without having been seen.
+        // The listener's task ends by itself; a panic in it has been reported.
         let _ = self.listener.await;
         let mut at_stop = Vec::new();
         for part in self.parts {
@@ -257,10 +257,10 @@ impl Running {
     }
 }
 
-/// What the dialects over every shard share.
+/// Builds the dialects over every shard.
 struct Wiring<'a> {
     common: &'a ServerContext,
-    /// What the optional parts add to the metrics.
+    /// Metrics of the optional parts.
     part_metrics: Vec<MetricsWriter>,
     router: &'a Router,
     shards: &'a [Handle],
@@ -270,7 +270,7 @@ struct Wiring<'a> {
 }
 
 impl Wiring<'_> {
-    /// What is behind the main port.
+    /// Returns the dispatcher behind the main port.
     fn dispatcher(&self, drained: &watch::Receiver<bool>) -> ShardDispatch {
         let dialects = self.shards.iter().map(|shard| {
             let dialects = Dialects {
@@ -311,7 +311,7 @@ impl Wiring<'_> {
         ganger_dialect_http::routes(shard.clone(), settings)
     }
 
-    /// The numbers of the server itself and of its other ports.
+    /// Returns the writer of the metrics of the server itself and of its other ports.
     fn server_metrics(&self) -> MetricsWriter {
         let counters = Arc::clone(&self.common.counters);
         let security = Arc::clone(&self.common.security);

@@ -1,17 +1,18 @@
-//! Messages of gRPC, gathered until they are whole.
+//! Collects gRPC messages until they are complete.
 //!
-//! The decoder behind reserves what a message announces as soon as it sees the first five bytes. So it sees them together
-//! with the last one: what is announced and not sent costs nothing.
+//! The decoder reserves the announced length as soon as it sees the first five bytes. So it gets them together with
+//! the last byte: an announced message that is never sent costs nothing.
 
 use axum::body::Bytes;
 
-/// Compression flag and length.
+/// Bytes of a message's header: compression flag and length.
 const HEADER_BYTES: usize = 5;
 
-/// The message that is being gathered.
+/// The message being collected.
 #[derive(Debug)]
 pub(super) struct Framing {
-    /// Longer messages are passed on as they come: the decoder refuses them by their header.
+    /// Maximum bytes of a message. Longer ones are passed on as they arrive: the decoder refuses them by their
+    /// header.
     message_bytes_max: usize,
     gathered: Vec<u8>,
     is_passing: bool,
@@ -26,7 +27,7 @@ impl Framing {
         }
     }
 
-    /// Adds a piece; returns what can be passed on, which may be nothing.
+    /// Adds a chunk; returns the bytes that can be passed on, perhaps none.
     pub(super) fn add(&mut self, piece: Bytes) -> Bytes {
         if self.is_passing {
             return piece;
@@ -48,17 +49,17 @@ impl Framing {
         Bytes::from(std::mem::replace(&mut self.gathered, rest))
     }
 
-    /// What is left when the body has ended: a message that is not whole, which the decoder refuses.
+    /// Returns the remaining bytes at the end of the body: an incomplete message, which the decoder refuses.
     pub(super) fn end(&mut self) -> Bytes {
         Bytes::from(std::mem::take(&mut self.gathered))
     }
 
-    /// Whether a message has begun that is not whole yet.
+    /// Whether a message is incomplete.
     pub(super) fn is_within(&self) -> bool {
         !self.gathered.is_empty()
     }
 
-    /// Bytes that wait for the rest of their message.
+    /// Number of bytes that wait for the rest of their message.
     pub(super) fn waiting(&self) -> usize {
         self.gathered.len()
     }
@@ -70,7 +71,7 @@ impl Framing {
         whole
     }
 
-    /// The length of the whole messages that `bytes` begin with; of all, once one is too long.
+    /// Returns the length of the complete messages at the start of `bytes`; of all bytes once a message is too long.
     fn whole_bytes(&mut self, bytes: &[u8]) -> usize {
         let mut at = 0;
         while let Some(header) = bytes.get(at..at + HEADER_BYTES) {

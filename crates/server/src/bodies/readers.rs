@@ -1,4 +1,5 @@
-//! Readers that stop reading: over HTTP/2 the transport does not notice, because the connection goes on.
+//! Cuts responses whose client has stopped reading. Over HTTP/2 the transport does not notice, because the connection
+//! continues.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -7,10 +8,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::response_body::CutSlot;
 
-/// Between two looks at most.
+/// Longest interval between two checks.
 const CHECK_INTERVAL_MAX: Duration = Duration::from_secs(1);
 
-/// The answers that are being read. Clones share them.
+/// The responses being read. Clones share them.
 #[derive(Clone)]
 pub(crate) struct UnreadResponses {
     slots: Arc<Mutex<Vec<Weak<CutSlot>>>>,
@@ -18,7 +19,7 @@ pub(crate) struct UnreadResponses {
 }
 
 impl UnreadResponses {
-    /// Answers of which nothing is read for `timeout` are cut.
+    /// Creates a list whose responses are cut when nothing is read for `timeout`.
     pub(crate) fn new(timeout: Duration) -> Self {
         Self {
             slots: Arc::default(),
@@ -26,13 +27,13 @@ impl UnreadResponses {
         }
     }
 
-    /// Adds an answer to those that are cut when nothing is read of them.
+    /// Adds a response.
     pub(super) fn watch(&self, slot: &Arc<CutSlot>) {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         slots.push(Arc::downgrade(slot));
     }
 
-    /// Cuts what is not read, until `stopping`.
+    /// Cuts unread responses, until `stopping`.
     pub(crate) async fn cut_unread(self, stopping: CancellationToken) {
         let every = (self.timeout / 4).clamp(Duration::from_millis(10), CHECK_INTERVAL_MAX);
         let mut ticks = tokio::time::interval(every);

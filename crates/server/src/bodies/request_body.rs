@@ -1,5 +1,5 @@
-//! A request's body on its way in: counted in the budget before anybody keeps it, ended when its sender is silent or slow
-//! for too long, or has no right any more.
+//! A request's body: counted in the budget before its bytes are kept, and ended when its sender is silent or slow for
+//! too long, or loses its right.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,28 +15,28 @@ use tonic::Status;
 use super::framing::Framing;
 use crate::security::WatchedRight;
 
-/// How long a sender may be silent in the middle of a body or message.
+/// Longest silence of a sender in the middle of a body or message.
 const SILENT_MAX: Duration = Duration::from_secs(30);
-/// The least rate of a body or message, counted from [`SILENT_MAX`] after its beginning.
+/// Minimum rate of a body or message, enforced from [`SILENT_MAX`] after its start.
 const BYTES_PER_SECOND_MIN: u64 = 1 << 10;
-/// Bytes last received that count as held by those who work on a stream of lines or messages.
+/// Bytes last received of a stream that count as held while its lines or messages are processed.
 const WINDOW_BYTES: usize = 2 << 20;
 
-/// What kind of body it is.
+/// How a body is processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyKind {
-    /// One document or file: all of it is held until the request has ended.
+    /// One document or file: all of it is held until the request ends.
     Document,
-    /// Lines, worked on as they come.
+    /// Lines, processed as they arrive.
     Lines,
-    /// One or a few messages of gRPC, all held until the request has ended.
+    /// One or a few gRPC messages, all held until the request ends.
     Messages {
-        /// A message's most bytes.
+        /// Maximum bytes of a message.
         bytes_max: usize,
     },
-    /// Messages of gRPC, worked on as they come. The sender may be silent between them.
+    /// gRPC messages, processed as they arrive. The sender may be silent between them.
     MessageStream {
-        /// A message's most bytes.
+        /// Maximum bytes of a message.
         bytes_max: usize,
     },
 }
@@ -49,19 +49,19 @@ pub(crate) struct RequestBody {
     watched: Option<WatchedRight>,
     framing: Option<Framing>,
     pace: BodyRate,
-    /// Bytes that the hold has for this body.
+    /// Bytes of the hold that are for this body.
     held: usize,
-    /// Of a stream: bytes since the last line ended.
+    /// For a stream: bytes since the last line end.
     line_bytes: usize,
-    /// What came behind the last whole message.
+    /// Frame after the last complete message.
     after: Option<Frame<Bytes>>,
     has_ended: bool,
 }
 
-/// How fast a body comes.
+/// Measures the rate of a body.
 #[derive(Default)]
 struct BodyRate {
-    /// When the body, or the message of a stream, began.
+    /// Start of the body, or of a stream's current message; `None` before it.
     begun: Option<Instant>,
     bytes: u64,
     last: Option<Instant>,
@@ -69,7 +69,7 @@ struct BodyRate {
 }
 
 impl RequestBody {
-    /// A body whose bytes count in `hold`. With `watched` it ends with the sender's right.
+    /// Wraps a body whose bytes count in `hold`. With `watched` it ends when the sender loses its right.
     pub(crate) fn new(
         body: Body,
         kind: BodyKind,
@@ -100,13 +100,13 @@ impl RequestBody {
         matches!(self.kind, BodyKind::Lines | BodyKind::MessageStream { .. })
     }
 
-    /// Whether the sender may be silent now for as long as it likes.
+    /// Whether the sender may be silent without limit now.
     fn may_be_silent(&self) -> bool {
         matches!(self.kind, BodyKind::MessageStream { .. })
             && !self.framing.as_ref().is_some_and(Framing::is_within)
     }
 
-    /// Takes a piece in; returns what can be passed on.
+    /// Adds a chunk; returns the bytes that can be passed on.
     fn take(&mut self, piece: Bytes) -> Result<Bytes, BodyCut> {
         self.hold.grow(piece.len())?;
         self.held += piece.len();
@@ -129,7 +129,7 @@ impl RequestBody {
         Ok(whole)
     }
 
-    /// What a stream has let go of by now is given back.
+    /// Returns bytes to the hold that the stream no longer keeps.
     fn give_back(&mut self) {
         if !self.is_stream() {
             return;
@@ -145,7 +145,7 @@ impl RequestBody {
 
     fn cut(&mut self, cut: BodyCut) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         self.has_ended = true;
-        // Nothing more is read: what has been gathered is of no use.
+        // Nothing more is read, so the collected bytes are dropped.
         self.body = Body::empty();
         if let Some(framing) = &mut self.framing {
             framing.end();
@@ -155,7 +155,7 @@ impl RequestBody {
     }
 }
 
-/// The status that a caller over gRPC gets.
+/// Returns the gRPC status for the reason.
 fn status(cut: BodyCut) -> Status {
     let message = cut.to_string();
     let mut status = match cut {
@@ -186,7 +186,7 @@ impl BodyRate {
         self.sleep = None;
     }
 
-    /// Ready with the reason if the sender was silent or slow for too long.
+    /// Ready with the reason once the sender has been silent or slow for too long.
     fn poll(&mut self, cx: &mut Context<'_>, is_rated: bool) -> Poll<BodyCut> {
         loop {
             let at = match self.judge(Instant::now(), is_rated) {
@@ -201,7 +201,7 @@ impl BodyRate {
         }
     }
 
-    /// Until when the sender has time; the reason, if it has none left.
+    /// Returns the sender's next deadline; the reason if it has passed.
     fn judge(&mut self, now: Instant, is_rated: bool) -> Result<Instant, BodyCut> {
         let begun = *self.begun.get_or_insert(now);
         let silent_at = *self.last.get_or_insert(now) + SILENT_MAX;
@@ -274,7 +274,7 @@ impl HttpBody for RequestBody {
                     if this.may_be_silent() {
                         return Poll::Pending;
                     }
-                    // Who sends lines may have few to send.
+                    // A sender of lines may have few to send, so its rate is not limited.
                     let is_rated = this.kind != BodyKind::Lines;
                     return match this.pace.poll(cx, is_rated) {
                         Poll::Ready(cut) => this.cut(cut),

@@ -1,5 +1,5 @@
-//! An answer on its way out: counted in the budget until the last byte is written, in pieces, so that no more than one
-//! piece waits in the transport for a reader that does not read.
+//! A response: counted in the budget until its last byte is written, in chunks, so that at most one chunk waits in
+//! the transport for a client that does not read.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -18,25 +18,25 @@ use super::UnreadResponses;
 use crate::fair::request_end;
 use crate::security::{GuardedBody, WatchedRight};
 
-/// Bytes of one piece. An answer that is no longer is covered by what every request holds.
+/// Bytes of one chunk. A response that is not larger is covered by what every request holds.
 const PIECE_BYTES: usize = 16 << 10;
-/// Frames that are looked at before the answer is sent: the message of a call, its trailers, the end.
+/// Number of frames examined before the response is sent: the message of a call, its trailers, the end.
 const FRAMES_AHEAD: usize = 3;
 
-/// What an answer keeps until its last byte is written.
+/// Resources that a response holds until its last byte is written.
 #[derive(Debug, Default)]
 pub(crate) struct ResponseHolds {
     /// The request's share of the budget.
     pub(crate) hold: Option<Arc<Hold>>,
-    /// The place of somebody unidentified on the connection.
+    /// Permit of an unidentified caller on the connection.
     pub(crate) _permit: Option<OwnedSemaphorePermit>,
 }
 
-/// Counts an answer. One that is not whole yet ends with the right of who reads it. `must_go_out` answers are counted
-/// even beyond the share: what they tell has happened.
+/// Counts a response in the budget. An incomplete one ends when its reader loses its right. `must_go_out` responses
+/// are counted even beyond the share, since the change that they report has happened.
 ///
 /// # Errors
-/// If there is no memory for it; then it is dropped.
+/// If there is no memory for it; the response is then dropped.
 pub(crate) fn counted(
     response: Response<Body>,
     kept: ResponseHolds,
@@ -89,7 +89,7 @@ pub(crate) fn counted(
     Ok(Response::from_parts(head, Body::new(ResponseBody(slot))))
 }
 
-/// The frames that are there already, and whether they are all.
+/// Returns the frames that are ready, and whether they are all.
 fn look_ahead(body: &mut Body, cx: &mut Context<'_>) -> (VecDeque<Frame<Bytes>>, bool) {
     let mut ahead = VecDeque::new();
     while ahead.len() < FRAMES_AHEAD {
@@ -118,11 +118,12 @@ fn look_ahead(body: &mut Body, cx: &mut Context<'_>) -> (VecDeque<Frame<Bytes>>,
 /// Body of an answer.
 struct ResponseBody(Arc<CutSlot>);
 
-/// What a reader that stopped reading may be deprived of.
+/// The part of a response that can be dropped when its client stops reading.
 #[derive(Debug)]
 pub(super) struct CutSlot {
     kept: Arc<ResponseHolds>,
-    /// Ends the request: the transport does not ask for an answer again whose reader gives it no room.
+    /// Ends the request, since the transport does not poll a response whose client gives it no room; `None` over
+    /// HTTP/1.
     end: Option<CancellationToken>,
     state: Mutex<State>,
 }
@@ -130,18 +131,18 @@ pub(super) struct CutSlot {
 #[derive(Debug)]
 struct State {
     ahead: VecDeque<Frame<Bytes>>,
-    /// What comes behind that; absent if that is all.
+    /// Rest of the body; `None` if there is none.
     body: Option<Body>,
-    /// The rest of a frame of which pieces were handed out.
+    /// Rest of a frame of which chunks were passed on.
     rest: Bytes,
-    /// Bytes that the hold has for `ahead` and `rest`.
+    /// Bytes of the hold for `ahead` and `rest`.
     charged: usize,
-    /// Since when something is there and the transport does not ask for it.
+    /// Time since which data waits without the transport asking for it; `None` if none waits.
     unread_since: Option<Instant>,
     is_cut: bool,
 }
 
-/// A piece in the transport's hands; its bytes count until they are written.
+/// A chunk in the transport; its bytes count until they are written.
 struct CountedPiece {
     bytes: Bytes,
     charged: usize,
@@ -167,7 +168,7 @@ impl CutSlot {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets go of everything if nobody has read for so long.
+    /// Drops everything if the client has read nothing for `timeout`.
     pub(super) fn cut_if_unread(&self, timeout: Duration) {
         let mut state = self.state();
         if state
@@ -206,7 +207,7 @@ impl CutSlot {
 }
 
 impl State {
-    /// A frame that came while the answer is read.
+    /// Counts a frame that arrived while the response is read.
     fn count(&mut self, frame: &Frame<Bytes>, kept: &ResponseHolds) -> Result<(), Full> {
         let bytes = frame.data_ref().map_or(0, Bytes::len);
         if bytes > PIECE_BYTES

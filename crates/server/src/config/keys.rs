@@ -11,18 +11,18 @@ use ganger_types::{size::read_size, span::read_span};
 use crate::config::{Config, Limits, LogFormat};
 use crate::secret::Secret;
 
-/// What the name of every setting's environment variable begins with.
+/// Prefix of every setting's environment variable.
 pub(super) const VARIABLE_PREFIX: &str = "GANGER_";
 
 /// A setting of the configuration.
 pub struct Key {
-    /// Its name in the file, with dots for sections.
+    /// Name in the file, with dots for sections.
     pub name: &'static str,
-    /// Its default, as it would be written.
+    /// Default, as it would be written.
     pub default: &'static str,
     /// Description of what the setting does.
     pub about: &'static str,
-    /// Whether it is a secret, which only the environment may hold.
+    /// Whether the setting is a secret, which only the environment may contain.
     pub is_secret: bool,
     set: fn(&mut Config, &str) -> Result<(), String>,
 }
@@ -43,7 +43,7 @@ impl Key {
         }
     }
 
-    /// The name of its environment variable.
+    /// Returns the name of the setting's environment variable.
     pub fn variable(&self) -> String {
         format!(
             "{VARIABLE_PREFIX}{}",
@@ -56,7 +56,7 @@ impl Key {
     }
 }
 
-/// Every setting that no optional part owns.
+/// All settings except those of optional parts.
 pub(super) const KEYS: &[Key] = &[
     Key::new(
         "addr",
@@ -70,7 +70,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::new("shard", "1", "the id of the shard", |config, value| {
         config.shard =
             ShardId::new(value).ok_or("must be 1 to 64 characters of A-Z a-z 0-9 . _ -")?;
-        // The later source counts.
+        // The later source overrides the earlier one.
         config.shards.clear();
         Ok(())
     }),

@@ -4,11 +4,11 @@ use super::keys::{self, Key};
 
 /// A part of a server that a build may lack.
 struct OptionalPart {
-    /// What it is, with its article.
+    /// Name of the part, with its article.
     name: &'static str,
     /// The Cargo feature of `ganger-cli` and `ganger-server` that builds it.
     feature: &'static str,
-    /// Its settings; absent if this build lacks it.
+    /// Settings of the part; `None` if this build lacks it.
     keys: Option<&'static [Key]>,
     /// Whether a setting belongs to it, in any build.
     owns: fn(&str) -> bool,
@@ -40,23 +40,23 @@ const QUANTUMLEAP: OptionalPart = OptionalPart {
 
 const PARTS: [OptionalPart; 2] = [REDIS, QUANTUMLEAP];
 
-/// Every setting of this build.
+/// Returns all settings of this build.
 pub fn keys() -> impl Iterator<Item = &'static Key> {
     let of_parts = PARTS.iter().filter_map(|part| part.keys).flatten();
     keys::KEYS.iter().chain(of_parts)
 }
 
-/// The setting of this name.
+/// Returns the setting with this name.
 ///
 /// # Errors
-/// Why this build has none of this name.
+/// The reason why this build has no setting with this name.
 pub fn find_key(name: &str) -> Result<&'static Key, String> {
     keys()
         .find(|key| key.name == name)
         .ok_or_else(|| missing_part(&PARTS, name).unwrap_or_else(|| unknown(name)))
 }
 
-/// Why a setting of a part that this build lacks cannot be used; absent if it belongs to none.
+/// Returns why a setting of a missing part cannot be used; `None` if it belongs to no optional part.
 pub(super) fn refuse_missing(name: &str) -> Option<String> {
     missing_part(&PARTS, name)
 }

@@ -10,17 +10,17 @@ use super::keys::{Key, path};
 use super::source::SetKeys;
 use super::{Config, ConfigError};
 
-/// What the QuantumLeap port is told.
+/// Settings of the QuantumLeap port.
 #[derive(Clone, Debug, Default)]
 pub struct QuantumLeapPort {
-    /// Where to listen for NGSI notifications, as QuantumLeap does; nowhere by default.
+    /// Address to listen on for NGSI notifications, as QuantumLeap does; `None` (default) for no such port.
     pub addr: Option<String>,
     /// The namespace of the jobs that notifications become. Default `default`.
     pub namespace: Namespace,
-    /// What QuantumLeap's own variables say; [`load`](super::load) reads them if there is such a port. Without it, their
-    /// defaults.
+    /// Values of QuantumLeap's own variables, which [`load`](super::load) reads if the port is configured; `None` for
+    /// their defaults.
     pub environment: Option<Environment>,
-    /// The directory for samples of durations and of what the process uses; none are taken by default.
+    /// Directory for samples of durations and resource usage; `None` (default) to take none.
     pub telemetry_dir: Option<PathBuf>,
 }
 
@@ -56,7 +56,7 @@ pub(super) const KEYS: &[Key] = &[
     ),
 ];
 
-/// Reads QuantumLeap's own variables if there is such a port. Their level of the log counts if ours is not given.
+/// Reads QuantumLeap's own variables if the port is configured. Their log level applies if ganger's own is not set.
 pub(super) fn read_variables(
     config: &mut Config,
     given: &SetKeys,

@@ -7,16 +7,16 @@ use ganger_types::Namespace;
 use super::keys::{Key, flag, span};
 use crate::security::Require;
 
-/// What the Redis port is told.
+/// Settings of the Redis port.
 #[derive(Clone, Debug)]
 pub struct RedisPort {
-    /// Where to listen for clients of Redis; nowhere by default.
+    /// Address to listen on for Redis clients; `None` (default) for no such port.
     pub addr: Option<String>,
-    /// What clients must show there; as everywhere, if absent.
+    /// Credentials that its clients must present; `None` for the value of `require`.
     pub require: Option<Require>,
     /// Whether `FLUSHDB` and `FLUSHALL` remove anything. Default no.
     pub allow_flush: bool,
-    /// The namespaces of the databases, from 0 on. Default `default`, `db1` to `db15`.
+    /// Namespaces of the databases, from 0 on. Default `default`, `db1` to `db15`.
     pub databases: Vec<Namespace>,
 }
 

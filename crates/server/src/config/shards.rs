@@ -1,4 +1,4 @@
-//! The shards of a process, and where the store of each is.
+//! The shards of a process, and their store files.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -7,10 +7,10 @@ use ganger_types::ShardId;
 
 use super::{Config, ConfigError, DB_IN_MEMORY};
 
-/// Each has a thread and a store of its own.
+/// Maximum number of shards of a process; each has its own thread and store.
 const SHARDS_MAX: usize = 64;
 
-/// Reads ids with commas, or how many: then they are called 1, 2, 3 and so on.
+/// Reads ids separated by commas, or a number of shards, which are then named 1, 2, 3 and so on.
 pub(super) fn read(text: &str) -> Result<Vec<ShardId>, String> {
     let is_count = !text.contains(',') && text.bytes().all(|byte| byte.is_ascii_digit());
     if is_count {
@@ -44,7 +44,7 @@ pub(super) fn read(text: &str) -> Result<Vec<ShardId>, String> {
 }
 
 impl Config {
-    /// The shards of this process; the first is the one that requests mean which name none.
+    /// Returns the shards of this process; the first is the default for requests that name none.
     pub fn shard_ids(&self) -> Vec<ShardId> {
         if self.shards.is_empty() {
             vec![self.shard.clone()]
@@ -53,8 +53,8 @@ impl Config {
         }
     }
 
-    /// Where the store of a shard is: `db` itself for one shard, and with the shard before the extension for
-    /// several, as in `test-2.db`.
+    /// Returns the store file of a shard: `db` itself for a single shard; for several, with the shard's id before the
+    /// extension, as in `test-2.db`.
     pub fn db_of(&self, shard: &ShardId) -> PathBuf {
         if self.shards.is_empty() || self.is_in_memory() {
             self.db.clone()
@@ -63,7 +63,7 @@ impl Config {
         }
     }
 
-    /// Whether nothing is kept.
+    /// Whether nothing is stored on disk.
     pub(crate) fn is_in_memory(&self) -> bool {
         self.db.as_os_str() == DB_IN_MEMORY
     }
@@ -79,9 +79,9 @@ impl Config {
         self.db.with_file_name(name)
     }
 
-    /// Refuses a directory that is not there, which is most often a mistyped one, unless `data_dir` names it. Also
-    /// refuses to begin with an empty store where the same shard has one under the other name: that of a
-    /// process with one shard, or of one with several.
+    /// Refuses a missing directory, which is most often mistyped, unless `data_dir` names it. Also refuses to create
+    /// an empty store where the same shard has one under the other name: that of a process with a single shard, or
+    /// with several.
     pub(crate) fn check_stores(&self) -> Result<(), ConfigError> {
         if self.is_in_memory() {
             return Ok(());

@@ -13,23 +13,23 @@ use crate::config::{Config, ConfigError, Key, find_key, keys};
 /// A setting given on the command line.
 #[derive(Clone, Debug)]
 pub struct Flag {
-    /// The setting's name, as in [`keys`].
+    /// Name of the setting, as in [`keys`].
     pub key: &'static str,
-    /// The flag as the user knows it, such as `--addr`.
+    /// The flag as the user wrote it, such as `--addr`.
     pub flag: &'static str,
     /// The value as the user wrote it.
     pub value: String,
 }
 
-/// The settings from the file, the environment, and the flags, in this order.
+/// Loads the settings from the file, the environment, and the flags, in this order.
 ///
-/// Without `file`, `GANGER_CONFIG` names one. Variables that are no settings are left alone.
+/// Without `file`, `GANGER_CONFIG` names the file. Other variables are ignored.
 ///
 /// # Errors
 /// If a source cannot be read, names an unknown setting, or gives a value that cannot be used.
 ///
 /// # Panics
-/// If a flag is for a setting that the table does not have: a fault of the program, not of its user.
+/// If a flag names an unknown setting: a bug of the program, not an error of the user.
 pub fn load(
     file: Option<&Path>,
     environment: impl IntoIterator<Item = (OsString, OsString)>,
@@ -65,7 +65,7 @@ pub fn load(
     Ok(config)
 }
 
-/// The settings that some source has given.
+/// Names of the settings that a source has set.
 pub(super) type SetKeys = BTreeSet<&'static str>;
 
 fn set(
@@ -159,7 +159,7 @@ fn from_file(config: &mut Config, given: &mut SetKeys, file: &Path) -> Result<()
     Ok(())
 }
 
-/// Refuses a source that says both how the one shard and how several are called.
+/// Refuses a source that sets both the single shard and several shards.
 fn both_shards(place: &str, is_given: impl Fn(&str) -> bool) -> Result<(), ConfigError> {
     if is_given("shard") && is_given("shards") {
         let reason = "shard and shards are both set: shard names the one of a process, shards several; give one of them";
@@ -168,7 +168,7 @@ fn both_shards(place: &str, is_given: impl Fn(&str) -> bool) -> Result<(), Confi
     Ok(())
 }
 
-/// A setting found in a file, and where.
+/// A setting from a file, with its line.
 struct Setting {
     name: String,
     value: Option<String>,
@@ -192,7 +192,7 @@ fn flatten(section: &str, table: &DeTable<'_>, found: &mut Vec<Setting>) {
     }
 }
 
-/// A value as the text that the table of settings reads.
+/// Returns a value as the text that the table of settings reads; `None` for a table or list of tables.
 fn plain(value: &DeValue<'_>) -> Option<String> {
     match value {
         DeValue::String(text) => Some(text.to_string()),

@@ -1,13 +1,13 @@
 use super::*;
 
-/// One whose threads are always behind.
+/// Returns a scheduler whose threads always lag.
 fn scheduler() -> Scheduler {
     let scheduler = Scheduler::with_lag(1, DispatchLag::new(Duration::ZERO));
     tokio::spawn(scheduler.clone().dispatch(CancellationToken::new()));
     scheduler
 }
 
-/// Tasks that count their polls. Each is polled twice.
+/// Spawns tasks that count their polls. Each is polled twice.
 fn burst(lane: &Lane, count: usize, polls: &Arc<AtomicUsize>) {
     for _ in 0..count {
         let polls = Arc::clone(polls);
@@ -106,7 +106,7 @@ async fn where_many_requests_wait_a_connection_reads_on_when_its_own_have_begun(
 
 #[tokio::test]
 async fn a_connection_that_uses_much_queues_only_while_the_threads_are_behind() {
-    // Nobody dispatches until the end: what queues stays there.
+    // The dispatcher does not run until the end, so queued tasks stay queued.
     let behind = Duration::from_secs(60);
     let earlier = Instant::now().checked_sub(behind * 2);
     let lag = DispatchLag {
@@ -120,7 +120,7 @@ async fn a_connection_that_uses_much_queues_only_while_the_threads_are_behind() 
         heavy.charge(LIGHT_USE_MAX * 1_000);
         assert_eq!(heavy.scheduled(std::future::ready(7)).await, 7);
     }
-    // The dispatcher was asked at the very beginning, it seems.
+    // The dispatcher seems to have been scheduled at the very beginning.
     scheduler.0.lag.asked.store(1, Ordering::Relaxed);
     let queued = tokio::spawn(heavy.scheduled(std::future::ready(7)));
     tokio::task::yield_now().await;

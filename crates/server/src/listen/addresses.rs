@@ -1,4 +1,4 @@
-//! How many connections each address has open.
+//! Counts the open connections of each address.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ganger_access::address_group;
 
-/// Counts connections by address. There are at most as many entries as connections.
+/// Counts connections by address, with at most as many entries as connections.
 #[derive(Clone)]
 pub(super) struct Addresses {
     limit: usize,
     open: Arc<Mutex<HashMap<IpAddr, usize>>>,
 }
 
-/// A counted connection; counts until it is dropped.
+/// A connection that counts until it is dropped.
 pub(super) struct CountedAddress {
     group: IpAddr,
     open: Arc<Mutex<HashMap<IpAddr, usize>>>,
@@ -27,7 +27,7 @@ impl Addresses {
         }
     }
 
-    /// Counts a connection, unless its address has as many as it may.
+    /// Counts a connection; `None` if its address has reached its limit.
     pub(super) fn count(&self, address: IpAddr) -> Option<CountedAddress> {
         let group = address_group(address);
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,16 +1,17 @@
-//! Whether a new connection asks for a sign of life and nothing else.
+//! Detects health checks on new connections.
 
 use tokio::net::TcpStream;
 
-/// Bytes that are looked at: a method, a path, and a space behind it.
+/// Number of bytes examined: a method, a path, and a following space.
 const FIRST_BYTES: usize = 64;
 
-/// Waits for the first bytes of a connection and leaves them in it: whether they ask for one of the paths over HTTP/1.
+/// Waits for the first bytes of a connection and leaves them unread; returns whether they ask for one of the paths
+/// over HTTP/1.
 ///
-/// A head that comes in several parts may be taken for something else: then it is answered like any other request.
+/// A head that arrives in several parts may not be recognised; it is then answered like any other request.
 pub(super) async fn first_request(stream: &TcpStream, paths: &[&str]) -> bool {
     let mut first = [0; FIRST_BYTES];
-    // What is wrong with it shows itself again when it is read.
+    // An error shows again when the connection is read.
     let count = stream.peek(&mut first).await.unwrap_or(0);
     asks_for(&first[..count], paths)
 }

@@ -1,4 +1,4 @@
-//! From an accepted connection to one over which requests may come: plain, or after a TLS handshake.
+//! Prepares an accepted connection for requests: plain, or with a TLS handshake.
 
 use std::io;
 use std::pin::Pin;
@@ -14,24 +14,24 @@ use crate::security::ClientCertificate;
 
 /// The first byte of a TLS handshake.
 const HANDSHAKE: u8 = 0x16;
-/// What a client of Redis that spoke plainly is told.
+/// Message for a Redis client that uses a plain connection.
 #[cfg(feature = "redis")]
 const TLS_ONLY_OF_REDIS: &[u8] =
     b"-ERR this port speaks TLS: use an address that begins with rediss://, or --tls\r\n";
-/// What any other client that spoke plainly is told.
+/// Message for any other client that uses a plain connection.
 const TLS_ONLY: &str = "this port speaks TLS: use an address that begins with https://";
-/// Bytes that are read from a client that was refused, so that it gets to read why.
+/// Maximum bytes read from a refused client, so that it gets to read the reason.
 const DRAIN_BYTES_MAX: u64 = 64 << 10;
-/// How long a client that was refused may take to read why.
+/// Longest time for a refused client to read the reason.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// A connection over which requests may come.
+/// A connection ready for requests.
 pub(super) enum Transport {
     Plain(TcpStream),
     Tls(Box<ServerStream<TcpStream>>),
 }
 
-/// What is spoken on a connection, so that a client that speaks plainly is told in words that it understands.
+/// The protocol of a connection, in which a plain client is refused.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PlainProtocol {
     /// HTTP of either version.
@@ -40,10 +40,10 @@ enum PlainProtocol {
     Redis,
 }
 
-/// Makes TLS of a connection, within the time for it.
+/// Performs the TLS handshake, within its time limit.
 ///
 /// # Errors
-/// If it comes to none; the words are for the log.
+/// If the handshake fails; the message is for the log.
 pub(super) async fn open(
     stream: TcpStream,
     tls: Option<Arc<Server>>,
@@ -52,7 +52,7 @@ pub(super) async fn open(
     open_to(stream, tls, within, PlainProtocol::Http).await
 }
 
-/// The same where clients of Redis come.
+/// Performs the TLS handshake on the Redis port.
 ///
 /// # Errors
 /// See [`open`].
@@ -87,7 +87,8 @@ async fn open_to(
     Ok((Transport::Tls(Box::new(stream)), proven))
 }
 
-/// Gives the connection back with an error: the client has been sent the reason, and has yet to read it.
+/// Performs the handshake. The error includes the connection: the client has been sent the reason, and must still
+/// read it.
 async fn handshake(
     mut stream: TcpStream,
     tls: &Server,
@@ -107,18 +108,18 @@ async fn handshake(
     Err((error, stream))
 }
 
-/// Closes a connection after the last bytes to the client. Closing with unread bytes would have the system take those
-/// back that the client has not read, and it would hear of a reset connection instead of the reason.
+/// Closes a connection after the last bytes to the client. Closing with unread bytes would make the kernel reset the
+/// connection, and the client would not see the reason.
 async fn close(mut stream: TcpStream) {
     let left = async {
         stream.shutdown().await?;
         tokio::io::copy(&mut stream.take(DRAIN_BYTES_MAX), &mut tokio::io::sink()).await
     };
-    // A client that reads no further has lost nothing but the reason.
+    // A client that does not read loses only the reason.
     let _ = tokio::time::timeout(DRAIN_TIME_MAX, left).await;
 }
 
-/// Tells a client that speaks plainly, in the words of its protocol, that it should not.
+/// Refuses a plain client in its own protocol.
 async fn refuse_plain(stream: &mut TcpStream, spoken: PlainProtocol) -> io::Result<()> {
     let answer = match spoken {
         #[cfg(feature = "redis")]

@@ -1,4 +1,4 @@
-//! The Redis port: accepts connections within the same limits, and tells each who asks.
+//! The Redis port: accepts connections within the same limits, and identifies their clients.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::fair::Scheduler;
 use crate::port_handler::PeerAddress;
 use crate::security::{ClientCertificate, PresentedCredentials, Protocol, Require, Security};
 
-/// Accepts until `stopping`, then lets connections end, for at most `stop_timeout`.
+/// Accepts connections until `stopping`, then lets them end, for at most `stop_timeout`.
 pub(crate) async fn serve_resp(
     listener: TcpListener,
     port: Port,
@@ -50,7 +50,7 @@ pub(crate) async fn serve_resp(
         port.counters().accepted.fetch_add(1, Ordering::Relaxed);
         let (port, security) = (port.clone(), Arc::clone(&security));
         let within = limits.handshake_timeout;
-        // A task of its own: a panic ends this connection and no other.
+        // A separate task: a panic ends only this connection.
         tasks.spawn(scheduler.lane().scheduled(async move {
             attend(&port, stream, from, security, within).await;
             drop((counted, place));
@@ -90,7 +90,7 @@ async fn attend(
     }
 }
 
-/// Tells of one connection who it is.
+/// Identifies the client of one connection.
 struct ConnectionIdentity {
     security: Arc<Security>,
     certificate: Option<Arc<ClientCertificate>>,
@@ -137,7 +137,7 @@ impl Login for ConnectionIdentity {
     }
 
     fn is_unchanged(&self, token: Option<&[u8]>, identity: &Identity) -> bool {
-        // Who is unknown has nothing to lose.
+        // An anonymous client has no right to lose.
         *identity == Identity::Anonymous
             || self
                 .security

@@ -1,4 +1,4 @@
-//! A connection whose other side must show life: its first bytes, and progress of what it is sent.
+//! A connection with timeouts: for its first bytes, and for the progress of writes.
 
 use std::future::Future as _;
 use std::io;
@@ -11,23 +11,23 @@ use tokio::time::{Sleep, sleep};
 
 use crate::fair::{Lane, ReadAllowance, SMALL_READ_BYTES, has_read_enough};
 
-/// Bytes from which the protocol is told: the preface of HTTP/2 has so many, and no request is shorter.
+/// Number of bytes that identify the protocol: the preface of HTTP/2 has this length, and no request is shorter.
 const PREFACE_BYTES: usize = 24;
 
-/// Ends with an error when the other side is silent for too long.
+/// A stream that fails when the other side is silent for too long.
 ///
-/// The HTTP library times the heads of requests, but neither the bytes from which it tells the protocol
-/// nor a reader that takes nothing.
+/// The HTTP library limits the time of request heads, but neither that of the bytes that identify the protocol nor
+/// that of a client that reads nothing.
 pub(crate) struct TimeoutStream<T> {
     stream: T,
     /// Bytes read so far, counted up to [`PREFACE_BYTES`].
     read: usize,
-    /// Ends the wait for those.
+    /// Timeout of those bytes.
     preface: Pin<Box<Sleep>>,
     write_timeout: Duration,
-    /// Runs while a write makes no progress.
+    /// Timeout that runs while a write makes no progress.
     stalled: Option<Pin<Box<Sleep>>>,
-    /// Tells how much may be read.
+    /// Decides how much may be read.
     lane: Lane,
 }
 
@@ -49,7 +49,7 @@ impl<T> TimeoutStream<T> {
         }
     }
 
-    /// Notes whether a write made progress, and gives up on one that has not for too long.
+    /// Records whether a write made progress, and fails one that has not for too long.
     fn judge<R>(
         &mut self,
         cx: &mut Context<'_>,
@@ -76,7 +76,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for TimeoutStream<T> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if has_read_enough() {
-            // Others have their turn first.
+            // Other connections run first.
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }

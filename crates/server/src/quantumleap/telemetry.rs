@@ -1,4 +1,4 @@
-//! Samples of how long requests take and of what the process uses, where that is asked for.
+//! Samples of request durations and resource usage, if they are configured.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::StartError;
 
-/// Between two looks at what the process uses.
+/// Interval between samples of resource usage.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The samples of this process.
@@ -20,7 +20,7 @@ pub(crate) struct Telemetry {
 }
 
 impl Telemetry {
-    /// Files go into the directory, which is made if it is not there.
+    /// Opens sample files in the directory, which is created if it is missing.
     pub(crate) fn open(directory: &Path) -> Result<Self, StartError> {
         Ok(Self {
             durations: Arc::new(Sampler::open(directory, DURATION)?),
@@ -28,12 +28,12 @@ impl Telemetry {
         })
     }
 
-    /// Takes the durations of requests.
+    /// Returns the sampler of request durations.
     pub(crate) fn durations(&self) -> Arc<Sampler> {
         Arc::clone(&self.durations)
     }
 
-    /// Looks once a second at what the process uses, until `stopping`.
+    /// Samples resource usage once a second, until `stopping`.
     pub(crate) fn follow_runtime(&self, stopping: CancellationToken) {
         let runtime = Arc::clone(&self.runtime);
         tokio::spawn(async move {
@@ -51,7 +51,7 @@ impl Telemetry {
         });
     }
 
-    /// Writes what has gathered.
+    /// Writes collected samples.
     pub(crate) fn flush(&self) {
         for sampler in [&self.durations, &self.runtime] {
             if let Err(error) = sampler.flush() {

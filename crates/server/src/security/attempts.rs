@@ -1,7 +1,7 @@
-//! Failed logins by address: each next wrong token waits longer for its answer (`rel S13`).
+//! Failed logins by address: each further wrong token is answered later (`rel S13`).
 //!
-//! A right token is never made to wait, whatever others behind the same address do: it cannot be guessed,
-//! and a gateway with one badly set up client must not lock out the rest.
+//! A right token is never delayed, whatever other clients behind the same address do: it cannot be guessed, and a
+//! gateway with one misconfigured client must not lock out the rest.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 
 use ganger_access::address_group;
 
-/// The first wrong token waits so long; every further one twice as long as the one before.
+/// Delay after the first wrong token; each further one doubles it.
 const DELAY_FIRST: Duration = Duration::from_millis(250);
-/// Longest wait after wrong tokens.
+/// Longest delay.
 const DELAY_MAX: Duration = Duration::from_secs(15);
-/// An address without a wrong token for so long begins again.
+/// Time after which an address without a wrong token starts again.
 const FORGET_AFTER: Duration = Duration::from_secs(600);
-/// Wrong tokens of one address that wait at once; more are refused unheard.
+/// Maximum number of delayed answers of one address; more tokens are refused unchecked.
 const WAITING_MAX: u32 = 64;
-/// Addresses remembered; beyond it those that have been quiet for longest are forgotten.
+/// Maximum number of addresses; beyond it those that have been quiet for longest are forgotten.
 const ADDRESSES_MAX: usize = 10_000;
 
 /// Failed logins by address.
@@ -32,8 +32,8 @@ struct Failures {
 }
 
 impl LoginAttempts {
-    /// Notes a wrong token: how long its answer must wait, or nothing if too many wait already. Each
-    /// delay is to be ended with [`Self::answered`].
+    /// Records a wrong token; returns the delay of its answer, or `None` if too many wait already. Each delay must be
+    /// ended with [`Self::answered`].
     pub(crate) fn failed(&self, from: IpAddr, now: Instant) -> Option<Duration> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= ADDRESSES_MAX {
@@ -57,7 +57,7 @@ impl LoginAttempts {
         Some((DELAY_FIRST * (1 << doublings)).min(DELAY_MAX))
     }
 
-    /// A wrong token has been answered.
+    /// Records that a wrong token has been answered.
     pub(crate) fn answered(&self, from: IpAddr) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(failures) = all.get_mut(&address_group(from)) {

@@ -5,17 +5,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ganger_access::CertificateNames;
 use ganger_tls::{Certificate, Server};
 
-/// A certificate that a connection began with. Connections stand for days, so it is judged again when the server's
-/// files have been read again: one that was revoked meanwhile counts no more, nor does one that has expired.
+/// A certificate of an open connection. Connections last for days, so it is verified again when the server's files
+/// have been read again: a revoked or expired certificate is then rejected.
 pub(crate) struct ClientCertificate {
     certificate: Certificate,
     names: CertificateNames,
-    /// The files by which it was last found good; others are told from these by their address.
+    /// The files by which it was last verified; other files have another address.
     verified_by: Mutex<Arc<Server>>,
 }
 
 impl ClientCertificate {
-    /// One that a handshake with these files has let in.
+    /// Creates the state for a certificate that a handshake with these files accepted.
     pub(crate) fn new(certificate: Certificate, verified_by: Arc<Server>) -> Self {
         let names = certificate.names().clone();
         Self {
@@ -32,7 +32,7 @@ impl ClientCertificate {
         &self.names
     }
 
-    /// Whether it would be let in by what counts now. Costs something only after the files were read again.
+    /// Whether the certificate would be accepted now. Costs a verification only after the files were read again.
     pub(super) fn is_good(&self, now: &Arc<Server>) -> bool {
         if self.certificate.has_expired() {
             return false;

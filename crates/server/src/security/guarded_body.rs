@@ -1,5 +1,5 @@
-//! Rights that end while a request is in progress: a stream that is open when a token is revoked ends, and the client
-//! that opens it again is judged again; what waits is answered with a refusal.
+//! Rights that end during a request: a stream whose token is revoked ends, and the client must authenticate again; a
+//! waiting request is refused.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,20 +12,20 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
 use super::{PresentedCredentials, Protocol, Security};
 
-/// A certificate expires without any file having changed; requests with one look so often.
+/// Interval between checks of requests with a certificate, which may expire without a change of files.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 type RightEnded = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The right behind a request, watched while the request is in progress.
+/// The right behind a request, watched during the request.
 pub(crate) struct WatchedRight {
     security: Arc<Security>,
     protocol: Protocol,
     shown: PresentedCredentials,
     identity: Identity,
-    /// The changes that the identity took account of.
+    /// Number of changes when the caller was identified.
     changes_seen: u64,
-    /// Made when somebody first waits for the end: what is there at once costs nothing.
+    /// Created at the first wait, so immediate responses cost nothing.
     ended: Option<RightEnded>,
 }
 
@@ -43,7 +43,7 @@ impl Clone for WatchedRight {
 }
 
 impl WatchedRight {
-    /// `changes_seen` is how many there were before the sender was identified.
+    /// Creates the watch; `changes_seen` is the number of changes before the caller was identified.
     pub(crate) fn new(
         security: Arc<Security>,
         protocol: Protocol,
@@ -61,7 +61,7 @@ impl WatchedRight {
         }
     }
 
-    /// Whether the right has ended. Looks only if something has changed since it looked last.
+    /// Whether the right has ended. Checks only after a change.
     pub(crate) fn has_ended(&mut self) -> bool {
         let changes = self.security.changes_count();
         if changes == self.changes_seen {
@@ -76,7 +76,7 @@ impl WatchedRight {
         !is_unchanged
     }
 
-    /// Ready when the right has ended.
+    /// Ready once the right has ended.
     pub(crate) fn poll_ended(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.has_ended() {
             return Poll::Ready(());
@@ -87,7 +87,7 @@ impl WatchedRight {
         polled
     }
 
-    /// Completes when the right has ended.
+    /// Waits until the right has ended.
     pub(crate) async fn ended(&mut self) {
         std::future::poll_fn(|cx| self.poll_ended(cx)).await;
     }
@@ -100,7 +100,7 @@ impl WatchedRight {
         let expires_unseen = shown.has_certificate();
         Box::pin(async move {
             while security.is_unchanged(protocol, &shown, &identity) {
-                // A change, or time: after either it is looked again.
+                // After a change, or some time, the right is checked again.
                 if expires_unseen {
                     let _ = tokio::time::timeout(CHECK_INTERVAL, changes.changed()).await;
                 } else if changes.changed().await.is_err() {
@@ -111,7 +111,7 @@ impl WatchedRight {
     }
 }
 
-/// A body that ends with an error when its reader has no right to it any more.
+/// A body that fails when its reader loses its right.
 pub(crate) struct GuardedBody {
     body: Body,
     watched: WatchedRight,
@@ -135,7 +135,7 @@ impl HttpBody for GuardedBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        // A body that always has something to say never waits, and must end all the same.
+        // A body that always has data never waits, and must end too.
         if self.watched.has_ended() {
             return Poll::Ready(Some(Err(changed())));
         }
@@ -187,7 +187,7 @@ mod tests {
         let held = GuardedBody::new(Body::from_stream(always), watched);
         let mut pieces = Body::new(held).into_data_stream();
         assert!(pieces.next().await.is_some_and(|piece| piece.is_ok()));
-        // What changes nothing for the reader does not end it.
+        // A change that does not affect the reader does not end it.
         security.reload();
         assert!(pieces.next().await.is_some_and(|piece| piece.is_ok()));
         std::fs::write(&path, "the-second-token-of-the-server").expect("writable");

@@ -1,4 +1,4 @@
-//! From what a request shows to who asks.
+//! Identifies the caller of a request by its credentials.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,16 +12,16 @@ use jiff::Timestamp;
 use super::{ClientCertificate, Credentials, Protocol, Require, Security};
 use crate::port_handler::PeerAddress;
 
-/// What a request shows.
+/// The credentials of a request.
 #[derive(Clone)]
 pub(crate) struct PresentedCredentials {
     /// Certificate of the connection; `None` if it showed none.
     certificate: Option<Arc<ClientCertificate>>,
-    /// The header with a token. A value that is marked as sensitive, which no log shows.
+    /// Header with a token, marked as sensitive so that logs omit it; `None` if there is none.
     authorization: Option<HeaderValue>,
 }
 
-/// Why nobody is known.
+/// The reason why the caller cannot be identified.
 enum IdentifyError {
     /// A required credential is missing; holds the message for the client.
     Missing(&'static str),
@@ -46,11 +46,11 @@ impl PresentedCredentials {
         self.certificate.is_none() && self.authorization.is_none()
     }
 
-    /// What a connection shows whose protocol has no headers.
+    /// Creates the credentials of a connection whose protocol has no headers.
     #[cfg(feature = "redis")]
     pub(crate) fn with(token: Option<&[u8]>, certificate: Option<Arc<ClientCertificate>>) -> Self {
         let authorization = token.map(|token| {
-            // What no header could carry is no token of ours.
+            // A token that no header could contain is never valid.
             let value = HeaderValue::from_bytes(&[b"Bearer ", token].concat());
             let mut value = value.unwrap_or(HeaderValue::from_static("Bearer"));
             value.set_sensitive(true);
@@ -70,7 +70,7 @@ impl PresentedCredentials {
     fn token(&self) -> Option<&[u8]> {
         let value = self.authorization.as_ref()?.as_bytes();
         let at = value.iter().position(|byte| *byte == b' ');
-        // What is no bearer token is a wrong one.
+        // Anything but a bearer token is a wrong token.
         let (scheme, token) = at.map_or((value, &b""[..]), |at| {
             (&value[..at], value[at..].trim_ascii())
         });
@@ -80,7 +80,7 @@ impl PresentedCredentials {
 }
 
 impl Security {
-    /// Who asks. A wrong token waits for its answer, and the audit log hears of it.
+    /// Identifies the caller. A wrong token is answered after a delay, and recorded in the audit log.
     pub(crate) async fn identify(
         &self,
         protocol: Protocol,
@@ -94,7 +94,7 @@ impl Security {
         }
     }
 
-    /// Who asks, if it can be told.
+    /// Identifies the caller if possible.
     pub(crate) fn known(
         &self,
         protocol: Protocol,
@@ -103,7 +103,7 @@ impl Security {
         self.look_up(protocol, shown).ok()
     }
 
-    /// Whether the same would be known as the same now.
+    /// Whether the same credentials still give the same identity.
     pub(crate) fn is_unchanged(
         &self,
         protocol: Protocol,
@@ -156,7 +156,7 @@ impl Security {
             return Problem::new("too_many_attempts", detail)
                 .retry_after(std::time::Duration::from_secs(15));
         };
-        // Those that are refused unheard are counted only, by the metric.
+        // Tokens refused unchecked are only counted, in the metric.
         self.audit.write(&Record {
             from: Some(from.0),
             detail: Some("wrong token".to_owned()),
@@ -180,7 +180,7 @@ impl Credentials {
         self.access.as_ref()?.token(token, Timestamp::now())
     }
 
-    /// `None` without a certificate.
+    /// Identifies the caller by certificate; `None` without one.
     fn by_certificate(
         &self,
         shown: &PresentedCredentials,
@@ -205,16 +205,16 @@ impl Credentials {
         }
         let name = names.common_name.clone().unwrap_or_default();
         let Some(access) = &self.access else {
-            // The authority of clients is all that was asked for.
+            // Only the authority of clients is required.
             return Identity::principal(name, Grants::everything(), Proof::Certificate);
         };
         let listed = access.certificate(names, Timestamp::now());
-        // One that is not listed is known, and may do nothing: the refusal says who it is.
+        // An unlisted certificate is identified but has no rights: the refusal names its holder.
         listed.unwrap_or_else(|| Identity::principal(name, Grants::default(), Proof::Certificate))
     }
 }
 
-/// A peer stays a peer, whatever token it shows beside its certificate.
+/// Returns the peer: a certificate of a peer takes precedence over any token.
 fn peer(certified: Option<Identity>) -> Option<Identity> {
     certified.filter(|identity| matches!(identity, Identity::Peer(_)))
 }

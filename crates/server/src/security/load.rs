@@ -1,4 +1,4 @@
-//! From files to what counts, at the start and again when they change.
+//! Loads credentials from files, at the start and when they change.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
@@ -16,7 +16,7 @@ use crate::config::{Config, ConfigError};
 use crate::error::StartError;
 use crate::secret::Secret;
 
-/// Where it all comes from.
+/// The files with certificates, tokens and rights.
 pub(super) struct Files {
     pub(super) tls: Option<ServerFiles>,
     pub(super) token: Option<PathBuf>,
@@ -25,7 +25,7 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// All that are read again when they change.
+    /// Returns all files that are read again when they change.
     pub(super) fn paths(&self) -> Vec<PathBuf> {
         let tls = self.tls.iter().flat_map(ServerFiles::paths);
         tls.chain(&self.token)
@@ -74,7 +74,7 @@ impl Security {
             access: config.access_file.clone(),
             peer_token: config.peer_token_file.clone(),
         };
-        // Before they are read, so that no change in between goes unnoticed.
+        // Taken before the files are read, so that no change in between is missed.
         let stamps_at_start = stamps(&files.paths());
         let audit = match &config.audit_log {
             None => Audit::to_log(),
@@ -109,7 +109,7 @@ impl Security {
         })
     }
 
-    /// Reads all files again. What cannot be used is refused and said; the old goes on in its place.
+    /// Reads all files again. A file that cannot be used is refused and logged, and the old content stays in use.
     pub(crate) fn reload(&self) {
         if let Err(error) = self.audit.reopen() {
             tracing::error!(%error, "the audit log cannot be opened again; the old one goes on");
@@ -119,8 +119,8 @@ impl Security {
         if let Some(files) = &self.files.tls
             && let Some(tls) = self.judge("certificates", read_certificates(files))
         {
-            // Whether it is the same cannot be seen. Connections in use keep what they speak with; the certificates of
-            // their clients are judged again.
+            // A change cannot be detected here. Open connections keep their encryption; client certificates are
+            // verified again.
             fresh.tls = Some(tls);
         }
         if let Some(path) = &self.files.token
@@ -150,7 +150,7 @@ impl Security {
         tracing::info!("certificates and tokens have been read again");
     }
 
-    /// Wakes what is in progress if a token has expired between these times.
+    /// Wakes requests in progress if a token has expired between these times.
     pub(super) fn note_expired(&self, since: Timestamp, until: Timestamp) {
         let access = self.now().access;
         if access.is_some_and(|access| access.expires_within(since, until)) {
@@ -169,7 +169,7 @@ impl Security {
         }
     }
 
-    /// Tells the audit log what the server has done by itself.
+    /// Records in the audit log what the server did by itself.
     pub(crate) fn tell(&self, what: &str, outcome: Outcome, detail: String) {
         self.audit.write(&Record {
             detail: Some(detail),

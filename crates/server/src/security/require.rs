@@ -1,9 +1,9 @@
-//! What a front door asks for.
+//! The credentials that a protocol needs.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// What clients must show.
+/// The credentials that clients must present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Require {
     /// Nothing: every client that reaches the port may do everything.
@@ -19,7 +19,7 @@ pub enum Require {
 }
 
 impl Require {
-    /// What follows from what there is, if nothing is said.
+    /// Returns the default for the configured tokens and authorities.
     pub(crate) fn default_for(has_tokens: bool, has_client_ca: bool) -> Self {
         match (has_tokens, has_client_ca) {
             (false, false) => Self::Nothing,
@@ -29,7 +29,7 @@ impl Require {
         }
     }
 
-    /// Whether it can be met with what there is; else which setting is missing.
+    /// Checks that the requirement can be met with the configuration; the error names the missing setting.
     pub(crate) fn check(self, has_tokens: bool, has_client_ca: bool) -> Result<(), &'static str> {
         let token =
             "no token is there to compare with: set GANGER_TOKEN, token_file or access_file";
@@ -42,7 +42,7 @@ impl Require {
         }
     }
 
-    /// Whether nobody comes in without a certificate.
+    /// Whether a certificate is always needed.
     pub(crate) fn always_wants_certificate(self) -> bool {
         matches!(self, Self::ClientCert | Self::Both)
     }

@@ -1,4 +1,4 @@
-//! Notices that files have changed.
+//! Watches files for changes.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::Security;
 
-/// How often the files are looked at, and whether a token has expired: rights end within a second.
+/// Interval between checks of the files and of expired tokens, so that rights end within a second.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// What tells one state of a file from another, without reading it.
+/// Distinguishes states of a file without reading it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FileStamp {
     inode: u64,
@@ -43,18 +43,18 @@ pub(crate) async fn follow_files(security: Arc<Security>, stopping: Cancellation
         if now != seen {
             seen = now;
             let security = Arc::clone(&security);
-            // Reads files, which must not hold up other tasks. A panic there has been seen by its hook.
+            // Reading files blocks, so it runs on a separate thread. A panic there is reported by its hook.
             let _ = tokio::task::spawn_blocking(move || security.reload()).await;
         }
     }
 }
 
-/// In the order of the files; `None` for one that cannot be looked at.
+/// Returns the stamps of the files in order; `None` for a file that cannot be examined.
 pub(super) fn stamps(paths: &[PathBuf]) -> Vec<Option<FileStamp>> {
     paths.iter().map(|path| stamp(path)).collect()
 }
 
-/// Of the file behind the name: secrets are often links that are turned to a new place.
+/// Returns the stamp of the file behind a link: secrets are often links that are switched.
 fn stamp(path: &Path) -> Option<FileStamp> {
     let metadata = std::fs::metadata(path).ok()?;
     Some(FileStamp {

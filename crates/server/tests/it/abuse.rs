@@ -1,4 +1,5 @@
-//! The attacks of `cargo xtask abuse`, small: what one caller holds, for how long, and that others go on.
+//! Small versions of the attacks of `cargo xtask abuse`: what one caller holds, for how long, and that others are
+//! still served.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -14,16 +15,16 @@ use tokio::net::TcpStream;
 
 use crate::kit::{config, started, status, token, whole};
 
-/// A generous bound against a test that would hang.
+/// Generous timeout against a hanging test.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// A message that announces 4 MiB and brings one byte.
+/// A message that announces 4 MiB and contains one byte.
 const ANNOUNCED: &[u8] = &[0, 0, 0x3f, 0xff, 0xc0, 0x78];
 
 /// A server with three identities.
 struct Server {
     running: Running,
     access: PathBuf,
-    /// May submit and read.
+    /// Token that may submit and read.
     producer: String,
     /// Token that may do everything.
     other: String,
@@ -32,7 +33,7 @@ struct Server {
     _directory: tempfile::TempDir,
 }
 
-/// With 3 MiB for all requests, 512 KiB of it for the large bodies of one identity.
+/// Returns limits with 3 MiB for all requests, of which 512 KiB are for the large bodies of one identity.
 fn small() -> Limits {
     Limits {
         bytes_in_flight: 3 << 20,

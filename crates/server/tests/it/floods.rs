@@ -18,7 +18,7 @@ const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// A generous bound against a test that would hang; what is asserted is the end of the connection.
+/// Generous timeout against a hanging test.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 async fn started(limits: Limits) -> Running {
