@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use ganger_proto::convert::FieldError;
 use ganger_proto::{metadata, v1};
 use tonic::{Code, Status};
 
@@ -46,6 +47,13 @@ struct Details {
     is_retryable: bool,
     retry_after: Option<Duration>,
     has_changed_nothing: bool,
+}
+
+impl From<FieldError> for Error {
+    /// An answer that cannot be read.
+    fn from(error: FieldError) -> Self {
+        Self::bad_reply(&error.message)
+    }
 }
 
 impl Error {

@@ -5,73 +5,27 @@ mod job;
 mod lease;
 mod list;
 mod place;
-mod settings;
+mod schedule;
 
-use std::fmt;
 use std::time::Duration;
 
+use ganger_proto::convert;
 use ganger_proto::v1;
 use ganger_types::{
-    Backoff, FailurePolicy, JobId, JobRef, JobState, JobStates, LabelKey, LabelValue, NameError,
-    Namespace, Priority, Progress, Queue, RetryPolicy, ShardId, limits,
+    JobId, JobRef, JobStates, LabelKey, LabelValue, NameError, Namespace, Priority, Queue, ShardId,
+    limits,
 };
 
 use crate::authorization;
 use crate::problem::Problem;
 
+pub(crate) use ganger_proto::convert::At;
 pub(crate) use import::import;
 pub(crate) use job::{alter, enqueue, members};
 pub(crate) use lease::{Asked, cut, hello, lease, report};
 pub(crate) use list::{job_query, matching_query};
 pub(crate) use place::Shards;
-pub(crate) use settings::{namespace_settings, queue_settings, schedule};
-
-/// Pauses that a retry policy may list.
-const PAUSES_MAX: usize = 1_000;
-
-/// A place in a request, for messages. Costs nothing until it is shown.
-#[derive(Clone, Copy)]
-pub(crate) struct At<'a> {
-    parent: Option<&'a At<'a>>,
-    field: &'a str,
-    index: Option<usize>,
-}
-
-impl<'a> At<'a> {
-    /// A field of the request itself.
-    pub(crate) fn top(field: &'a str) -> Self {
-        Self {
-            parent: None,
-            field,
-            index: None,
-        }
-    }
-
-    /// A field below this place.
-    pub(crate) fn field(&'a self, field: &'a str) -> Self {
-        Self {
-            parent: Some(self),
-            field,
-            index: None,
-        }
-    }
-
-    /// An entry of the list at this place.
-    pub(crate) fn entry(mut self, index: usize) -> Self {
-        self.index = Some(index);
-        self
-    }
-}
-
-impl fmt::Display for At<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(parent) = self.parent {
-            write!(f, "{parent}.")?;
-        }
-        f.write_str(self.field)?;
-        self.index.map_or(Ok(()), |index| write!(f, "[{index}]"))
-    }
-}
+pub(crate) use schedule::schedule;
 
 /// A name that must not be empty.
 pub(crate) fn name<'a, T>(
@@ -148,11 +102,12 @@ pub(crate) fn job_ids(here: &ShardId, at: At<'_>, texts: &[String]) -> Result<Ve
 }
 
 pub(crate) fn at_most(at: At<'_>, actual: usize, limit: usize) -> Result<(), Problem> {
-    if actual > limit {
-        Err(Problem::too_large(at, actual, limit))
-    } else {
-        Ok(())
-    }
+    Ok(convert::at_most(at, actual, limit)?)
+}
+
+/// A number with a default for 0 and an upper limit.
+pub(crate) fn bounded(at: At<'_>, value: u32, default: u32, limit: u32) -> Result<u32, Problem> {
+    Ok(convert::bounded(at, value, default, limit)?)
 }
 
 pub(crate) fn ms(milliseconds: u64) -> Duration {
@@ -197,131 +152,17 @@ pub(crate) fn tags(at: At<'_>, wire: &[String]) -> Result<Vec<ganger_types::Tag>
     wire.iter().enumerate().map(tag).collect()
 }
 
-pub(crate) fn policy(at: At<'_>, wire: i32) -> Result<FailurePolicy, Problem> {
-    match v1::FailurePolicy::try_from(wire) {
-        Ok(v1::FailurePolicy::Unspecified | v1::FailurePolicy::Fail) => Ok(FailurePolicy::Fail),
-        Ok(v1::FailurePolicy::Wait) => Ok(FailurePolicy::Wait),
-        Ok(v1::FailurePolicy::Ignore) => Ok(FailurePolicy::Ignore),
-        Err(_) => Err(Problem::invalid(
-            at,
-            format_args!("{wire} is not a failure policy"),
-        )),
-    }
-}
-
 /// States to filter by; none, or none that is specified, are all.
 pub(crate) fn states(at: At<'_>, wire: &[i32]) -> Result<JobStates, Problem> {
-    let state = |wire: &i32| {
-        let number = u8::try_from(*wire).ok();
-        number
-            .and_then(JobState::from_number)
-            .ok_or_else(|| Problem::invalid(at, format_args!("{wire} is not a job state")))
-    };
-    let states: JobStates = wire
+    let said = wire
         .iter()
-        .filter(|wire| **wire != 0)
-        .map(state)
-        .collect::<Result<_, _>>()?;
+        .filter_map(|wire| convert::job_state(at, *wire).transpose());
+    let states: JobStates = said.collect::<Result<_, _>>()?;
     Ok(if states.is_empty() {
         JobStates::ALL
     } else {
         states
     })
-}
-
-pub(crate) fn retry(at: At<'_>, wire: &v1::RetryPolicy) -> Result<RetryPolicy, Problem> {
-    let default = RetryPolicy::default();
-    let jitter = at.field("jitter_percent");
-    let jitter_percent = u8::try_from(wire.jitter_percent)
-        .ok()
-        .filter(|percent| *percent <= 100)
-        .ok_or_else(|| {
-            Problem::invalid(
-                jitter,
-                format_args!("{} is out of range: 0 to 100", wire.jitter_percent),
-            )
-        })?;
-    let retries_max = wire.retries_max.unwrap_or(default.retries_max);
-    if retries_max > limits::RETRIES_MAX {
-        let reason = format_args!(
-            "{retries_max} is out of range: 0 to {}",
-            limits::RETRIES_MAX
-        );
-        return Err(Problem::invalid(at.field("retries_max"), reason));
-    }
-    let lease_expirations_max = wire
-        .lease_expirations_max
-        .filter(|losses| *losses > limits::RETRIES_MAX);
-    if let Some(lease_expirations_max) = lease_expirations_max {
-        let reason = format_args!(
-            "{lease_expirations_max} is out of range: 0 to {}",
-            limits::RETRIES_MAX
-        );
-        return Err(Problem::invalid(at.field("lease_expirations_max"), reason));
-    }
-    let rule = wire
-        .backoff
-        .as_ref()
-        .and_then(|backoff| backoff.rule.as_ref());
-    let backoff = rule.map_or(Ok(default.backoff), |rule| {
-        backoff(at.field("backoff"), rule)
-    })?;
-    Ok(RetryPolicy {
-        retries_max,
-        backoff,
-        jitter_percent,
-        lease_expirations_max: wire.lease_expirations_max,
-    })
-}
-
-fn backoff(at: At<'_>, rule: &v1::backoff::Rule) -> Result<Backoff, Problem> {
-    use v1::backoff::Rule;
-    match rule {
-        Rule::FixedMs(pause) => Ok(Backoff::Fixed(ms(*pause))),
-        Rule::Exponential(rule) => Ok(Backoff::Exponential {
-            base: ms(rule.base_ms),
-            cap: ms(rule.cap_ms),
-        }),
-        Rule::List(list) => {
-            let at = at.field("list");
-            let at = at.field("pauses_ms");
-            if list.pauses_ms.is_empty() {
-                return Err(Problem::missing(at, "give at least one pause"));
-            }
-            at_most(at, list.pauses_ms.len(), PAUSES_MAX)?;
-            Ok(Backoff::List(
-                list.pauses_ms.iter().copied().map(ms).collect(),
-            ))
-        }
-    }
-}
-
-pub(crate) fn progress(at: At<'_>, wire: v1::Progress) -> Result<Progress, Problem> {
-    if wire.millionths > 1_000_000 {
-        let reason = format_args!("{} is out of range: 0 to 1000000", wire.millionths);
-        return Err(Problem::invalid(at.field("millionths"), reason));
-    }
-    at_most(
-        at.field("message"),
-        wire.message.len(),
-        limits::PROGRESS_MESSAGE_BYTES_MAX,
-    )?;
-    Ok(Progress {
-        millionths: wire.millionths,
-        message: wire.message,
-    })
-}
-
-/// A number with a default for 0 and an upper limit.
-pub(crate) fn bounded(at: At<'_>, value: u32, default: u32, limit: u32) -> Result<u32, Problem> {
-    match value {
-        0 => Ok(default),
-        _ if value > limit => Err(Problem::invalid(
-            at,
-            format_args!("{value} is out of range: 1 to {limit}"),
-        )),
-        _ => Ok(value),
-    }
 }
 
 /// How long to wait, which has its own limit.

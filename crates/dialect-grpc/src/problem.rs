@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use ganger_proto::convert::FieldError;
 use ganger_proto::{metadata, v1};
 use ganger_router::RouteError;
 use ganger_shard::CallError;
@@ -82,13 +83,19 @@ pub struct Problem {
     pub retry_after: Option<Duration>,
 }
 
+impl From<FieldError> for Problem {
+    fn from(error: FieldError) -> Self {
+        Self::new(error.code, error.message)
+    }
+}
+
 impl Problem {
-    /// A problem with one of the documented codes.
-    /// For what waits while the server stops.
+    /// The answer to what waits while the server stops.
     pub(crate) fn stopping() -> Self {
         Self::new("unavailable", "the server is stopping: try again").after(RETRY_AFTER_DEFAULT)
     }
 
+    /// A problem with one of the documented codes.
     pub(crate) fn new(code: &'static str, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -99,20 +106,17 @@ impl Problem {
 
     /// A field with a value that it cannot have.
     pub(crate) fn invalid(field: impl fmt::Display, reason: impl fmt::Display) -> Self {
-        Self::new("invalid_value", format!("{field}: {reason}"))
+        FieldError::invalid(field, reason).into()
     }
 
     /// A field that must be there.
     pub(crate) fn missing(field: impl fmt::Display, what: &str) -> Self {
-        Self::new("missing_field", format!("{field} is missing: {what}"))
+        FieldError::missing(field, what).into()
     }
 
     /// A list or number beyond its limit.
     pub(crate) fn too_large(field: impl fmt::Display, actual: usize, limit: usize) -> Self {
-        Self::new(
-            "too_large",
-            format!("{field} is {actual}, the limit is {limit}: send less"),
-        )
+        FieldError::too_large(field, actual, limit).into()
     }
 
     /// A reply of the shard that does not belong to the command: a mistake of ours.

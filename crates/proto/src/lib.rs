@@ -2,9 +2,12 @@
 //!
 //! The schema is in `proto/ganger/v1`, one file per area, with the conventions at the top of
 //! `common.proto`. These types stay inside `ganger-dialect-grpc` and `ganger-client`: both convert
-//! at their edge, so the wire can grow without freezing the engine or the SDK.
+//! at their edge, by the rules of `convert`, so the wire can grow without freezing the engine or the SDK.
 
 #![forbid(unsafe_code)]
+
+#[cfg(feature = "types")]
+pub mod convert;
 
 use v1::right::{Scope, Verb};
 

@@ -84,7 +84,7 @@ impl JobState {
 
 impl fmt::Display for JobState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+        f.pad(self.as_str())
     }
 }
 
@@ -161,6 +161,16 @@ pub enum Backoff {
     },
 }
 
+impl Default for Backoff {
+    /// From 20 s, doubling, up to an hour.
+    fn default() -> Self {
+        Self::Exponential {
+            base: Duration::from_secs(20),
+            cap: Duration::from_secs(3_600),
+        }
+    }
+}
+
 /// How often and when a job is tried again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RetryPolicy {
@@ -180,10 +190,7 @@ impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
             retries_max: 3,
-            backoff: Backoff::Exponential {
-                base: Duration::from_secs(20),
-                cap: Duration::from_secs(3_600),
-            },
+            backoff: Backoff::default(),
             jitter_percent: 0,
             lease_expirations_max: None,
         }
@@ -217,7 +224,7 @@ pub struct Failure {
 }
 
 /// How far a running job says it is.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Millionths done, 0 to 1 000 000.
     pub millionths: u32,

@@ -82,7 +82,7 @@ impl Retention {
 }
 
 /// What an operator may set on a queue. `None` falls back to the namespace.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueueSettings {
     /// Nothing is leased from it.
     pub paused: bool,
@@ -103,7 +103,7 @@ pub struct QueueSettings {
 }
 
 /// What an operator may set on a namespace.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceSettings {
     /// The clock that the namespace runs on.
     pub clock: Clock,

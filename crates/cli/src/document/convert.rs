@@ -4,8 +4,7 @@ use std::sync::LazyLock;
 use std::time::{Duration, SystemTime};
 
 use ganger_client::{
-    Backoff, CatchUp, Dependency, Edge, FailurePolicy, Input, KeepFor, NewJob, NewSchedule,
-    Overlap, RetryPolicy, ScheduleSpec, Start, Unique,
+    Dependency, Edge, Input, KeepFor, NewJob, NewSchedule, ScheduleSpec, Start, Unique,
 };
 use ganger_document::Shards;
 use ganger_document::request::schedule::ScheduleIn;
@@ -82,7 +81,7 @@ pub(super) fn job((shard, job): (ShardId, command::NewJob)) -> Result<NewJob, Pr
         },
         deadline: job.deadline.map(calendar),
         timeout: job.timeout,
-        retry: job.retry.map(retry),
+        retry: job.retry,
         tags: texts("tag", job.tags.iter().map(Tag::as_bytes))?,
         labels: labels(&job.labels)?,
         tracked: job.tracked,
@@ -111,21 +110,13 @@ pub(super) fn schedule(given: ScheduleIn, id: &str) -> Result<NewSchedule, Probl
         },
     };
     Ok(NewSchedule {
-        catch_up: match record.catch_up {
-            ganger_types::CatchUp::None => CatchUp::None,
-            ganger_types::CatchUp::Last => CatchUp::Last,
-            ganger_types::CatchUp::All { max } => CatchUp::All { max },
-        },
-        overlap: match record.overlap {
-            ganger_types::Overlap::Allow => Overlap::Allow,
-            ganger_types::Overlap::Skip => Overlap::Skip,
-            ganger_types::Overlap::Replace => Overlap::Replace,
-        },
+        catch_up: record.catch_up,
+        overlap: record.overlap,
         paused: record.paused,
         queue: text("queue", record.queue.as_bytes())?,
         payload: record.payload,
         priority: record.priority.to_whole(),
-        retry: record.retry.map(retry),
+        retry: record.retry,
         timeout: record.timeout,
         tags: texts("tag", record.tags.iter().map(Tag::as_bytes))?,
         labels: labels(&record.labels)?,
@@ -142,25 +133,8 @@ fn edge(home: &ShardId, edge: command::NewEdge) -> Result<Edge, Problem> {
                 Dependency::Job(reference(&job.shard, &job.id)?)
             }
         },
-        policy: match edge.policy {
-            ganger_types::FailurePolicy::Fail => FailurePolicy::Fail,
-            ganger_types::FailurePolicy::Wait => FailurePolicy::Wait,
-            ganger_types::FailurePolicy::Ignore => FailurePolicy::Ignore,
-        },
+        policy: edge.policy,
     })
-}
-
-fn retry(policy: ganger_types::RetryPolicy) -> RetryPolicy {
-    RetryPolicy {
-        retries_max: policy.retries_max,
-        backoff: match policy.backoff {
-            ganger_types::Backoff::Fixed(pause) => Backoff::Fixed(pause),
-            ganger_types::Backoff::List(list) => Backoff::List(list),
-            ganger_types::Backoff::Exponential { base, cap } => Backoff::Exponential { base, cap },
-        },
-        jitter_percent: policy.jitter_percent.into(),
-        lease_expirations_max: policy.lease_expirations_max,
-    }
 }
 
 fn keep(keep: Option<Duration>) -> KeepFor {

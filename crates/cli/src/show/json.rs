@@ -5,12 +5,12 @@
 use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
+use ganger_client::CatchUp;
 use ganger_client::{
     Accepted, AttemptView, Backoff, Changed, Enqueued, Event, Explanation, Failure, GraphView,
     Happening, HistoryEntry, InputView, Job, Keep, Matched, Page, Progress, QueueSettings,
     QueueView, RetryPolicy, Sample, Schedule, ScheduleSpec, ServerInfo, Statistics, WorkerView,
 };
-use ganger_client::{CatchUp, DueOrder, FailurePolicy, Overlap};
 use serde_json::{Map, Value, json};
 
 use super::time;
@@ -261,16 +261,11 @@ pub(crate) fn graph(view: &GraphView) -> Value {
 }
 
 pub(crate) fn input(input: &InputView) -> Value {
-    let policy = match input.policy {
-        FailurePolicy::Fail => "fail",
-        FailurePolicy::Wait => "wait",
-        FailurePolicy::Ignore => "ignore",
-    };
     let mut out = object(json!({
         "slot": input.slot,
         "state": input.state,
         "dependency": input.dependency,
-        "policy": input.dependency.is_some().then_some(policy),
+        "policy": input.dependency.is_some().then_some(input.policy.as_str()),
     }));
     if let Some(value) = &input.value {
         put_bytes(&mut out, "value", value);
@@ -312,10 +307,7 @@ fn settings(settings: &QueueSettings) -> Value {
         "grace_for": span(settings.grace_for),
         "retry": settings.retry.as_ref().map(retry),
         "retention": retention,
-        "due_order": match settings.due_order {
-            DueOrder::Behind => "behind",
-            DueOrder::Ahead => "ahead",
-        },
+        "due_order": settings.due_order.as_str(),
     }))
 }
 
@@ -340,20 +332,11 @@ pub(crate) fn schedule(schedule: &Schedule) -> Value {
             put("time_zone", time_zone.clone().into());
         }
     }
-    match rule.catch_up {
-        CatchUp::None => put("catch_up", "none".into()),
-        CatchUp::Last => put("catch_up", "last".into()),
-        CatchUp::All { max } => {
-            put("catch_up", "all".into());
-            put("catch_up_max", max.into());
-        }
+    put("catch_up", rule.catch_up.as_str().into());
+    if let CatchUp::All { max } = rule.catch_up {
+        put("catch_up_max", max.into());
     }
-    let overlap = match rule.overlap {
-        Overlap::Allow => "allow",
-        Overlap::Skip => "skip",
-        Overlap::Replace => "replace",
-    };
-    put("overlap", overlap.into());
+    put("overlap", rule.overlap.as_str().into());
     put("paused", rule.paused.into());
     put("queue", rule.queue.clone().into());
     put("kind", rule.kind.clone().into());

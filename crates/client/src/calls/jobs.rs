@@ -169,10 +169,8 @@ impl Client {
             with_results,
         };
         let reply = call!(self.at(job), Safe, jobs_wire.inputs(request))?;
-        Ok((
-            reply.inputs.into_iter().map(Into::into).collect(),
-            reply.next,
-        ))
+        let inputs = reply.inputs.into_iter().map(TryInto::try_into);
+        Ok((inputs.collect::<Result<_, Error>>()?, reply.next))
     }
 
     /// A piece of a job's log from a place on, of about `bytes_max` bytes (0: 256 KiB).

@@ -29,7 +29,9 @@ impl Client {
                 limit: 0,
             };
             let reply = call!(self, Safe, queues_wire.list(request))?;
-            all.extend(reply.queues.into_iter().map(Into::into));
+            for queue in reply.queues {
+                all.push(queue.try_into()?);
+            }
             cursor = reply.next;
             if cursor.is_empty() {
                 return Ok(all);
@@ -42,7 +44,7 @@ impl Client {
     /// # Errors
     /// If the server cannot be reached.
     pub async fn queue(&self, queue: &str) -> Result<QueueView, Error> {
-        Ok(call!(self, Safe, queues_wire.get(self.queue_named(queue)))?.into())
+        call!(self, Safe, queues_wire.get(self.queue_named(queue)))?.try_into()
     }
 
     /// Sets everything that may be set on a queue.
@@ -57,9 +59,9 @@ impl Client {
         let request = v1::ConfigureQueueRequest {
             namespace: self.namespace(),
             queue: queue.to_owned(),
-            settings: Some(settings.into()),
+            settings: Some((&settings).into()),
         };
-        Ok(call!(self, Safe, queues_wire.configure(request))?.into())
+        call!(self, Safe, queues_wire.configure(request))?.try_into()
     }
 
     /// Pauses a queue: nothing is leased from it.
@@ -101,7 +103,11 @@ impl Client {
             Safe,
             queues_wire.list_namespaces(v1::NamespacesRequest {})
         )?;
-        Ok(reply.namespaces.into_iter().map(Into::into).collect())
+        reply
+            .namespaces
+            .into_iter()
+            .map(TryInto::try_into)
+            .collect()
     }
 
     /// Sets everything that may be set on a namespace.
@@ -115,8 +121,8 @@ impl Client {
     ) -> Result<NamespaceView, Error> {
         let request = v1::ConfigureNamespaceRequest {
             namespace: namespace.to_owned(),
-            settings: Some(settings.into()),
+            settings: Some((&settings).into()),
         };
-        Ok(call!(self, Safe, queues_wire.configure_namespace(request))?.into())
+        call!(self, Safe, queues_wire.configure_namespace(request))?.try_into()
     }
 }

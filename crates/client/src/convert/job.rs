@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use ganger_proto::convert::{self, At};
 use ganger_proto::v1;
 
-use super::{at, labels, ms, pairs, policy, some, state, us, wire_policy, wire_state};
+use super::{at, labels, ms, pairs, progress, retry, some, state, us, wire_policy, wire_state};
 use crate::error::Error;
 use crate::model::{
     Accepted, Alteration, AttemptView, Changed, Dependency, Edge, Enqueued, Explanation, Failure,
@@ -26,7 +27,7 @@ impl From<NewJob> for v1::NewJob {
             start: start(job.start),
             deadline_at_us: job.deadline.map(us),
             timeout_ms: job.timeout.map(ms),
-            retry: job.retry.map(Into::into),
+            retry: job.retry.as_ref().map(Into::into),
             tags: job.tags,
             labels: labels(job.labels),
             tracked: job.tracked,
@@ -119,7 +120,7 @@ impl TryFrom<v1::Job> for Job {
             run_at: job.run_at_us.map(at),
             deadline: job.deadline_at_us.map(at),
             timeout: job.timeout_ms.map(Duration::from_millis),
-            retry: job.retry.unwrap_or_default().into(),
+            retry: retry(job.retry)?.unwrap_or_default(),
             attempt: job.attempt,
             attempts_counted: job.attempts_counted,
             releases: job.releases,
@@ -133,7 +134,7 @@ impl TryFrom<v1::Job> for Job {
             tracked: job.tracked,
             unique: some(job.unique),
             schedule: some(job.schedule),
-            progress: job.progress.map(Into::into),
+            progress: progress(job.progress)?,
             lease: job.lease.map(Into::into),
             finished: job.finished.map(TryInto::try_into).transpose()?,
             history: job.history.into_iter().map(Into::into).collect(),
@@ -313,21 +314,23 @@ impl TryFrom<v1::GraphJob> for GraphJob {
             kind: job.kind,
             state: state(job.state)?,
             queue: job.queue,
-            progress: job.progress.map(Into::into),
+            progress: progress(job.progress)?,
             name: some(job.name),
         })
     }
 }
 
-impl From<v1::InputView> for InputView {
-    fn from(input: v1::InputView) -> Self {
-        Self {
+impl TryFrom<v1::InputView> for InputView {
+    type Error = Error;
+
+    fn try_from(input: v1::InputView) -> Result<Self, Error> {
+        Ok(Self {
             slot: input.slot,
             state: input.state,
             dependency: some(input.dependency),
-            policy: policy(input.policy),
+            policy: convert::failure_policy(At::top("policy"), input.policy)?,
             value: input.value,
-        }
+        })
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use ganger_proto::convert::{self, At};
 use ganger_proto::v1;
 
-use super::{at, labels, ms, pairs, some, us};
+use super::{at, labels, ms, pairs, retry, some, us};
 use crate::error::Error;
-use crate::model::{CatchUp, NewSchedule, Overlap, Schedule, ScheduleSpec};
+use crate::model::{NewSchedule, Schedule, ScheduleSpec};
 
 impl From<NewSchedule> for v1::Schedule {
     fn from(rule: NewSchedule) -> Self {
@@ -24,22 +25,17 @@ impl From<NewSchedule> for v1::Schedule {
                 time_zone,
             }),
         };
-        let overlap = match rule.overlap {
-            Overlap::Allow => v1::Overlap::Allow,
-            Overlap::Skip => v1::Overlap::Skip,
-            Overlap::Replace => v1::Overlap::Replace,
-        };
         Self {
             id: rule.id,
             spec: Some(spec),
-            catch_up: Some(wire_catch_up(rule.catch_up)),
-            overlap: i32::from(overlap),
+            catch_up: Some(rule.catch_up.into()),
+            overlap: i32::from(v1::Overlap::from(rule.overlap)),
             paused: rule.paused,
             queue: rule.queue,
             kind: rule.kind,
             payload: rule.payload,
             priority: rule.priority,
-            retry: rule.retry.map(Into::into),
+            retry: rule.retry.as_ref().map(Into::into),
             timeout_ms: rule.timeout.map(ms),
             tags: rule.tags,
             labels: labels(rule.labels),
@@ -48,27 +44,11 @@ impl From<NewSchedule> for v1::Schedule {
     }
 }
 
-fn wire_catch_up(catch_up: CatchUp) -> v1::CatchUp {
-    use v1::catch_up::Rule;
-    let rule = match catch_up {
-        CatchUp::None => Rule::None(v1::Done {}),
-        CatchUp::Last => Rule::Last(v1::Done {}),
-        CatchUp::All { max } => Rule::AllMax(max),
-    };
-    v1::CatchUp { rule: Some(rule) }
-}
-
 impl TryFrom<v1::Schedule> for Schedule {
     type Error = Error;
 
     fn try_from(wire: v1::Schedule) -> Result<Self, Error> {
-        use v1::catch_up::Rule;
         use v1::schedule::Spec;
-        let overlap = match wire.overlap() {
-            v1::Overlap::Skip => Overlap::Skip,
-            v1::Overlap::Replace => Overlap::Replace,
-            v1::Overlap::Allow | v1::Overlap::Unspecified => Overlap::Allow,
-        };
         let spec = match wire.spec {
             Some(Spec::Interval(interval)) => ScheduleSpec::Interval {
                 every: Duration::from_millis(interval.every_ms),
@@ -80,23 +60,18 @@ impl TryFrom<v1::Schedule> for Schedule {
             },
             None => return Err(Error::bad_reply("a schedule that never fires")),
         };
-        let catch_up = match wire.catch_up.and_then(|catch_up| catch_up.rule) {
-            Some(Rule::None(_)) => CatchUp::None,
-            Some(Rule::AllMax(max)) => CatchUp::All { max },
-            Some(Rule::Last(_)) | None => CatchUp::Last,
-        };
         Ok(Self {
             rule: NewSchedule {
                 id: wire.id,
                 spec,
-                catch_up,
-                overlap,
+                catch_up: convert::catch_up(At::top("catch_up"), wire.catch_up)?,
+                overlap: convert::overlap(At::top("overlap"), wire.overlap)?,
                 paused: wire.paused,
                 queue: wire.queue,
                 kind: wire.kind,
                 payload: wire.payload,
                 priority: wire.priority,
-                retry: wire.retry.map(Into::into),
+                retry: retry(wire.retry)?,
                 timeout: wire.timeout_ms.map(Duration::from_millis),
                 tags: wire.tags,
                 labels: pairs(wire.labels),

@@ -5,80 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 
-use super::{KeepFor, RetryPolicy};
-
-/// Where a job stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum JobState {
-    /// Waits for other jobs.
-    Blocked,
-    /// Waits for its time.
-    Scheduled,
-    /// Ready: a worker may lease it now.
-    Ready,
-    /// Leased to a worker.
-    Running,
-    /// The job ended with success; its result is kept.
-    Succeeded,
-    /// Ended with a failure and is not retried.
-    Failed,
-    /// Cancelled before it could end by itself.
-    Cancelled,
-}
-
-impl JobState {
-    /// Every state, in order.
-    pub const ALL: [Self; 7] = [
-        Self::Blocked,
-        Self::Scheduled,
-        Self::Ready,
-        Self::Running,
-        Self::Succeeded,
-        Self::Failed,
-        Self::Cancelled,
-    ];
-
-    /// Whether the job will never move again by itself.
-    pub fn is_terminal(self) -> bool {
-        matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
-    }
-
-    /// The word for it, such as `ready`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Blocked => "blocked",
-            Self::Scheduled => "scheduled",
-            Self::Ready => "ready",
-            Self::Running => "running",
-            Self::Succeeded => "succeeded",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-        }
-    }
-
-    /// Reads the text of [`Self::as_str`]; `None` if no state has that name.
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|state| state.as_str() == text)
-    }
-}
-
-impl fmt::Display for JobState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-/// What a dependency does when its dependency does not succeed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FailurePolicy {
-    /// The dependent fails too.
-    #[default]
-    Fail,
-    /// The dependent waits until the dependency was retried and succeeded.
-    Wait,
-    /// The dependent goes on; a data input reads `null`.
-    Ignore,
-}
+use super::{FailurePolicy, JobState, KeepFor, Progress, RetryPolicy};
 
 /// A job to be.
 ///
@@ -404,15 +331,6 @@ pub struct Failure {
     pub at: SystemTime,
     /// Whose attempt it was, if one was running.
     pub worker: Option<String>,
-}
-
-/// How far a running job says it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Progress {
-    /// Millionths done, 0 to 1 000 000.
-    pub millionths: u32,
-    /// What it is doing.
-    pub message: String,
 }
 
 /// A live lease as shown.

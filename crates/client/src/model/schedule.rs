@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 
-use super::RetryPolicy;
+use super::{CatchUp, Overlap, RetryPolicy};
 
 /// When a schedule fires.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,33 +23,6 @@ pub enum ScheduleSpec {
         /// An IANA name such as `Europe/Rome`, or `UTC`.
         time_zone: String,
     },
-}
-
-/// What happens to runs that fell due while nobody looked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CatchUp {
-    /// Missed runs are skipped.
-    None,
-    /// One job stands for all of them.
-    #[default]
-    Last,
-    /// Each is made up for, at most so many of the newest.
-    All {
-        /// At most so many.
-        max: u32,
-    },
-}
-
-/// What happens when a run is due and the job of an earlier one is still live.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Overlap {
-    /// Both jobs run independently.
-    #[default]
-    Allow,
-    /// The new run is skipped.
-    Skip,
-    /// The earlier job is cancelled.
-    Replace,
 }
 
 /// A schedule to be.

@@ -3,14 +3,12 @@
 use std::collections::HashMap;
 
 use ganger_engine::ShardedSubmission;
-use ganger_proto::v1;
+use ganger_proto::{convert, v1};
 use ganger_types::command::{Alter, Dependency, NewEdge, NewInput, NewJob, Start, Unique};
 use ganger_types::{IdempotencyKey, JobName, Kind, ShardId, Timestamp, UniqueKey, limits};
 
 use super::place::Shards;
-use super::{
-    At, at_most, keys, labels, ms, name, policy, priority, queue, retry, tags, unless_empty,
-};
+use super::{At, at_most, keys, labels, ms, name, priority, queue, tags, unless_empty};
 use crate::problem::Problem;
 
 /// Places of the members by the names that the client gave them.
@@ -118,7 +116,7 @@ fn new_job(
         timeout: wire.timeout_ms.map(ms),
         retry: wire
             .retry
-            .map(|policy| retry(at.field("retry"), &policy))
+            .map(|policy| convert::retry(at.field("retry"), &policy))
             .transpose()?,
         tags: tags(at.field("tags"), &wire.tags)?,
         labels: labels(at.field("labels"), &wire.labels)?,
@@ -189,7 +187,7 @@ fn new_edge(refers: &Refers<'_>, at: At<'_>, wire: v1::Edge) -> Result<NewEdge, 
             ));
         }
     };
-    let policy = policy(at.field("policy"), wire.policy)?;
+    let policy = convert::failure_policy(at.field("policy"), wire.policy)?;
     Ok(NewEdge { dependency, policy })
 }
 

@@ -4,7 +4,7 @@ use ganger_proto::v1;
 use ganger_types::reply::WorkerView;
 use ganger_types::{Event, Happening, JobState, Sample, ShardId, StatisticsRecord};
 
-use super::{global, progress, state, text};
+use super::{global, state, text};
 
 /// What happened in one queue on one day.
 pub(crate) fn statistics(record: &StatisticsRecord) -> v1::StatisticsReply {
@@ -94,7 +94,7 @@ fn happening(shard: &ShardId, happening: Happening) -> v1::event::Happening {
         } => Wire::JobProgressed(v1::JobProgressed {
             job: global(shard, &job),
             number: key.0,
-            progress: Some(progress(&made)),
+            progress: Some(made.into()),
         }),
         Happening::LogAppended {
             key,

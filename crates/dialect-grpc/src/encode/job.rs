@@ -5,7 +5,7 @@ use ganger_shard::{BulkResult, LogChunk, StoredJob};
 use ganger_types::job::AttemptEnd;
 use ganger_types::{Due, HistoryEntry, InputRow, InputState, JobId, JobState, ShardId, What};
 
-use super::{global, labels, ms, policy, progress, retry, state, tags, text};
+use super::{global, labels, ms, state, tags, text};
 
 /// A job as it stands.
 pub(crate) fn job(shard: &ShardId, stored: StoredJob, brief: bool) -> v1::Job {
@@ -32,7 +32,7 @@ pub(crate) fn job(shard: &ShardId, stored: StoredJob, brief: bool) -> v1::Job {
         }),
         deadline_at_us: record.deadline.map(|at| at.0),
         timeout_ms: record.timeout.map(ms),
-        retry: Some(retry(&record.retry)),
+        retry: Some((&record.retry).into()),
         attempt: lease.as_ref().map_or(record.attempt, |lease| lease.attempt),
         attempts_counted: lease
             .as_ref()
@@ -53,7 +53,7 @@ pub(crate) fn job(shard: &ShardId, stored: StoredJob, brief: bool) -> v1::Job {
         tracked: record.tracked,
         unique: text!(record.unique),
         schedule: text!(record.schedule),
-        progress: record.progress.as_ref().map(progress),
+        progress: record.progress.clone().map(Into::into),
         lease: lease.map(|lease| v1::LeaseView {
             worker: lease.worker.to_text().into_owned(),
             attempt: lease.attempt,
@@ -73,14 +73,12 @@ pub(crate) fn job(shard: &ShardId, stored: StoredJob, brief: bool) -> v1::Job {
 }
 
 fn entry(entry: &HistoryEntry) -> v1::HistoryEntry {
-    let (what, detail) = match &entry.what {
-        What::Enqueued { queue } => ("enqueued", queue.to_text().into_owned()),
-        What::Attempt { .. } => ("attempt", String::new()),
-        What::Failed { group } => ("failed", group.to_text().into_owned()),
-        What::Cancelled { reason } => ("cancelled", reason.clone()),
-        What::Retried => ("retried", String::new()),
-        What::TimedOutByHand => ("timed_out_by_hand", String::new()),
-        What::Note { text, .. } => ("note", text.clone()),
+    let detail = match &entry.what {
+        What::Enqueued { queue } => queue.to_text().into_owned(),
+        What::Failed { group } => group.to_text().into_owned(),
+        What::Cancelled { reason } => reason.clone(),
+        What::Note { text, .. } => text.clone(),
+        What::Attempt { .. } | What::Retried | What::TimedOutByHand => String::new(),
     };
     let data = match &entry.what {
         What::Note { data, .. } => data.clone(),
@@ -88,7 +86,7 @@ fn entry(entry: &HistoryEntry) -> v1::HistoryEntry {
     };
     v1::HistoryEntry {
         at_us: entry.at.0,
-        what: what.to_owned(),
+        what: entry.what.as_str().to_owned(),
         detail,
         attempt: attempt(&entry.what),
         data,
@@ -111,8 +109,7 @@ fn attempt(what: &What) -> Option<v1::AttemptView> {
         leased_at_us: leased_at.0,
         ..v1::AttemptView::default()
     };
-    let word = match end {
-        AttemptEnd::Succeeded => "succeeded",
+    match end {
         AttemptEnd::Failed {
             group,
             message,
@@ -121,18 +118,17 @@ fn attempt(what: &What) -> Option<v1::AttemptView> {
             view.group = group.to_text().into_owned();
             view.message.clone_from(message);
             view.permanent = *permanent;
-            "failed"
         }
-        AttemptEnd::Expired => "expired",
-        AttemptEnd::TimedOut => "timed_out",
         AttemptEnd::Released { counted, reason } => {
             view.message.clone_from(reason);
             view.counted = *counted;
-            "released"
         }
-        AttemptEnd::Cancelled => "cancelled",
-    };
-    word.clone_into(&mut view.end);
+        AttemptEnd::Succeeded
+        | AttemptEnd::Expired
+        | AttemptEnd::TimedOut
+        | AttemptEnd::Cancelled => {}
+    }
+    end.as_str().clone_into(&mut view.end);
     Some(view)
 }
 
@@ -194,7 +190,7 @@ pub(crate) fn input(row: &InputRow) -> v1::InputView {
             policy: edge,
             ..
         } => {
-            view.policy = policy(*edge);
+            view.policy = i32::from(v1::FailurePolicy::from(*edge));
             elsewhere = dependency.to_name();
             ("missing", Some(&elsewhere))
         }
@@ -203,7 +199,7 @@ pub(crate) fn input(row: &InputRow) -> v1::InputView {
             policy: edge,
             value,
         } => {
-            view.policy = policy(*edge);
+            view.policy = i32::from(v1::FailurePolicy::from(*edge));
             view.value = Some(value.clone());
             elsewhere = dependency.to_name();
             ("delivered", Some(&elsewhere))
@@ -215,13 +211,13 @@ pub(crate) fn input(row: &InputRow) -> v1::InputView {
         InputState::Missing {
             id, policy: edge, ..
         } => {
-            view.policy = policy(*edge);
+            view.policy = i32::from(v1::FailurePolicy::from(*edge));
             ("missing", Some(id))
         }
         InputState::Delivered {
             id, policy: edge, ..
         } => {
-            view.policy = policy(*edge);
+            view.policy = i32::from(v1::FailurePolicy::from(*edge));
             ("delivered", Some(id))
         }
         InputState::Ignored { id } => {

@@ -120,7 +120,7 @@ impl Found {
             kind: record.kind.to_text().into_owned(),
             state: encode::state(shown),
             queue: record.queue.to_text().into_owned(),
-            progress: record.progress.as_ref().map(encode::progress),
+            progress: record.progress.clone().map(Into::into),
             name: record
                 .name
                 .as_ref()

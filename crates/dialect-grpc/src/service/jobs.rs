@@ -1,5 +1,6 @@
 //! Reading and changing jobs.
 
+use ganger_proto::convert;
 use ganger_proto::v1;
 use ganger_proto::v1::jobs_server::Jobs;
 use ganger_shard::BulkAction;
@@ -439,7 +440,8 @@ impl Jobs for ServiceContext {
             namespace: decode::namespace(&request.namespace)?,
             job: decode::job_id(self.handle.id(), At::top("job"), &request.job)?,
             on: decode::job_ids(self.handle.id(), At::top("on"), &request.on)?,
-            policy: decode::policy(At::top("policy"), request.policy)?,
+            policy: convert::failure_policy(At::top("policy"), request.policy)
+                .map_err(Problem::from)?,
         };
         self.change(Command::AddDependencies(command)).await
     }

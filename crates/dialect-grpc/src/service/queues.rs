@@ -1,5 +1,6 @@
 //! Queues and namespaces.
 
+use ganger_proto::convert;
 use ganger_proto::v1;
 use ganger_proto::v1::queues_server::Queues;
 use ganger_types::command::{ConfigureNamespace, ConfigureQueue, ForgetQueue, QueueChange};
@@ -98,7 +99,9 @@ impl Queues for ServiceContext {
         let settings = request.settings.ok_or_else(|| {
             Problem::missing("settings", "give all settings; absent ones are reset")
         })?;
-        let change = QueueChange::All(decode::queue_settings(settings)?);
+        let change = QueueChange::All(
+            convert::queue_settings(At::top("settings"), settings).map_err(Problem::from)?,
+        );
         let command = ConfigureQueue {
             namespace: namespace.clone(),
             queue: queue.clone(),
@@ -157,7 +160,8 @@ impl Queues for ServiceContext {
         let settings = request.settings.ok_or_else(|| {
             Problem::missing("settings", "give all settings; absent ones are reset")
         })?;
-        let settings = decode::namespace_settings(settings)?;
+        let settings =
+            convert::namespace_settings(At::top("settings"), settings).map_err(Problem::from)?;
         let command = ConfigureNamespace {
             namespace: namespace.clone(),
             settings: settings.clone(),

@@ -1,0 +1,188 @@
+//! What goes out as a message comes back as it was.
+
+use ganger_types::limits::{PROGRESS_MESSAGE_BYTES_MAX, RETRIES_MAX, SCHEDULE_BACKLOG_MAX};
+use ganger_types::{
+    Backoff, CatchUp, Clock, DueOrder, FailurePolicy, JobState, Keep, NamespaceSettings, Overlap,
+    Progress, QueueCounts, QueueSettings, Retention, RetryPolicy, Words,
+};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+
+use super::*;
+use crate::v1;
+
+const AT: &str = "field";
+
+fn any_of<T: Words + std::fmt::Debug>() -> impl Strategy<Value = T> {
+    proptest::sample::select(T::WORDS).prop_map(|(_, value)| value)
+}
+
+/// Durations as messages carry them: whole milliseconds.
+fn duration() -> impl Strategy<Value = Duration> {
+    any::<u64>().prop_map(Duration::from_millis)
+}
+
+fn backoff() -> impl Strategy<Value = Backoff> {
+    prop_oneof![
+        duration().prop_map(Backoff::Fixed),
+        vec(duration(), 1..5).prop_map(Backoff::List),
+        (duration(), duration()).prop_map(|(base, cap)| Backoff::Exponential { base, cap }),
+    ]
+}
+
+fn retry_policy() -> impl Strategy<Value = RetryPolicy> {
+    (
+        0..=RETRIES_MAX,
+        backoff(),
+        0..=100_u8,
+        option::of(0..=RETRIES_MAX),
+    )
+        .prop_map(
+            |(retries_max, backoff, jitter_percent, lease_expirations_max)| RetryPolicy {
+                retries_max,
+                backoff,
+                jitter_percent,
+                lease_expirations_max,
+            },
+        )
+}
+
+fn keep() -> impl Strategy<Value = Keep> {
+    (option::of(duration()), option::of(any::<u64>())).prop_map(|(age, count)| Keep { age, count })
+}
+
+fn kept() -> impl Strategy<Value = Retention> {
+    (keep(), keep(), keep()).prop_map(|(succeeded, failed, cancelled)| Retention {
+        succeeded,
+        failed,
+        cancelled,
+    })
+}
+
+fn queue_of() -> impl Strategy<Value = QueueSettings> {
+    let limits = (any::<bool>(), any::<Option<u32>>(), any::<Option<u64>>());
+    let times = (option::of(duration()), option::of(duration()));
+    let policies = (option::of(retry_policy()), option::of(kept()));
+    (limits, times, policies, any_of::<DueOrder>()).prop_map(
+        |(
+            (paused, running_max, live_max),
+            (lease_for, grace_for),
+            (retry, retention),
+            due_order,
+        )| {
+            QueueSettings {
+                paused,
+                running_max,
+                live_max,
+                lease_for,
+                grace_for,
+                retry,
+                retention,
+                due_order,
+            }
+        },
+    )
+}
+
+fn namespace_of() -> impl Strategy<Value = NamespaceSettings> {
+    let policies = (any_of::<Clock>(), duration(), retry_policy(), kept());
+    let limits = any::<(u32, u64, u32, Option<u64>, u64)>();
+    (policies, limits).prop_map(|((clock, lease_for, retry, retention), limits)| {
+        NamespaceSettings {
+            clock,
+            lease_for,
+            retry,
+            retention,
+            history_max: limits.0,
+            payload_bytes_max: limits.1,
+            lease_expirations_in_a_row_max: limits.2,
+            live_max: limits.3,
+            queues_max: limits.4,
+        }
+    })
+}
+
+proptest! {
+    #[test]
+    fn retry_policies_come_back(policy in retry_policy()) {
+        prop_assert_eq!(retry(At::top(AT), &(&policy).into()), Ok(policy));
+    }
+
+    #[test]
+    fn settings_of_queues_come_back(settings in queue_of()) {
+        prop_assert_eq!(queue_settings(At::top(AT), (&settings).into()), Ok(settings));
+    }
+
+    #[test]
+    fn settings_of_namespaces_come_back(settings in namespace_of()) {
+        prop_assert_eq!(namespace_settings(At::top(AT), (&settings).into()), Ok(settings));
+    }
+
+    #[test]
+    fn counts_come_back(numbers in any::<[u64; 7]>()) {
+        let mut counts = QueueCounts::default();
+        for (state, number) in JobState::ALL.into_iter().zip(numbers) {
+            *counts.of_mut(state) = number;
+        }
+        prop_assert_eq!(queue_counts(counts.into()), counts);
+    }
+
+    #[test]
+    fn progress_comes_back(millionths in 0..=1_000_000_u32, message in "\\PC{0,40}") {
+        let made = Progress { millionths, message };
+        prop_assert_eq!(progress(At::top(AT), made.clone().into()), Ok(made));
+    }
+
+    #[test]
+    fn missed_runs_come_back(max in 1..=SCHEDULE_BACKLOG_MAX) {
+        for rule in [CatchUp::None, CatchUp::Last, CatchUp::All { max }] {
+            prop_assert_eq!(catch_up(At::top(AT), Some(rule.into())), Ok(rule));
+        }
+    }
+}
+
+#[test]
+fn words_of_the_schema_come_back_and_unknown_numbers_are_refused() {
+    let at = At::top(AT);
+    for state in JobState::ALL {
+        assert_eq!(
+            job_state(at, v1::JobState::from(state).into()),
+            Ok(Some(state))
+        );
+    }
+    for (_, policy) in FailurePolicy::WORDS {
+        assert_eq!(
+            failure_policy(at, v1::FailurePolicy::from(*policy).into()),
+            Ok(*policy)
+        );
+    }
+    for (_, rule) in Overlap::WORDS {
+        assert_eq!(overlap(at, v1::Overlap::from(*rule).into()), Ok(*rule));
+    }
+    assert_eq!(job_state(at, 0), Ok(None));
+    for number in [-1, 8, 300] {
+        let refused = job_state(at, number).expect_err("no such state");
+        assert_eq!(
+            refused.message,
+            format!("field: {number} is not a job state")
+        );
+        assert!(failure_policy(at, number).is_err());
+        assert!(overlap(at, number).is_err());
+    }
+}
+
+#[test]
+fn errors_name_the_field_by_its_path() {
+    let too_long = v1::Progress {
+        millionths: 1_000_001,
+        message: "x".repeat(PROGRESS_MESSAGE_BYTES_MAX + 1),
+    };
+    let top = At::top("reports").entry(3);
+    let error = progress(top.field("progress"), too_long).expect_err("more than all");
+    assert_eq!(
+        error.message,
+        "reports[3].progress.millionths: 1000001 is out of range: 0 to 1000000"
+    );
+    assert_eq!(error.code, "invalid_value");
+}
