@@ -15,11 +15,7 @@ impl World {
             self.hands[worker].dies();
         }
         if self.suffers(Fault::Outages) && rng.chance(150) && self.is_up() {
-            if self.is_served() {
-                return self.dies_served(rng);
-            }
-            self.crash(rng);
-            return Ok(());
+            return self.dies(rng);
         }
         self.look_after()
     }
@@ -41,11 +37,10 @@ impl World {
     }
 
     /// The process dies; all that was not durable is gone.
-    pub(crate) fn crash(&mut self, mut rng: Rng) {
+    pub(crate) fn schedule_restart(&mut self, mut rng: Rng) {
         let time = self.time;
         self.log
             .tell(time, || "the shard's process dies".to_owned());
-        self.direct = None;
         // A process that is away for longer than all the rest of the run proves nothing.
         let is_quick = self.plan.does(Feature::QuickRestarts) && self.plan.pace == Pace::Dense;
         let longest = if is_quick { 300_000 } else { 30_000_000 };
@@ -65,10 +60,7 @@ impl World {
         }
         if again > 0 && !self.is_healed {
             // Killed during recovery: the epoch is raised, nothing else has happened.
-            self.direct = None;
-            if self.is_served() {
-                self.bury_served()?;
-            }
+            self.bury()?;
             self.at(
                 self.time + 1_000,
                 Happening::Restart {
@@ -79,9 +71,6 @@ impl World {
             return Ok(());
         }
         self.full_check()?;
-        if self.is_served() {
-            return self.pump();
-        }
-        self.turn(Vec::new())
+        self.pump()
     }
 }

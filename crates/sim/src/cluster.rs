@@ -13,6 +13,7 @@ mod network;
 mod node;
 mod oracle;
 pub(crate) mod planted;
+mod prefetch;
 mod steps;
 mod store;
 mod world;

@@ -1,10 +1,12 @@
-//! The store of level 2: the memory store, and what may happen to its next commit.
+//! The store of the simulated shard: the memory store, and what may happen to its next commit.
 
 use std::sync::Arc;
 
 use ganger_store::memory::MemoryReader;
 use ganger_store::{CommitError, Loaded, MemoryStore, Opened, Store, StoreError};
-use ganger_types::Commit;
+use ganger_types::{Commit, Epoch};
+
+use crate::planted::Planted;
 
 /// How a commit ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,6 +24,10 @@ pub(crate) enum End {
     UnknownLost,
     /// Another process has opened the store since.
     Fenced,
+    /// A planted bug: it is acknowledged and not written.
+    Lost,
+    /// A planted bug: it is acknowledged, and only the first half of its changes is written.
+    Half,
 }
 
 /// See the module. Clones of the inner store share the rows.
@@ -29,21 +35,23 @@ pub(crate) struct Disk {
     inner: MemoryStore,
     /// Of the next commit.
     pub(crate) end: End,
-    /// A planted mistake: an unknown outcome is reported as a refusal.
-    pub(crate) hides_unknown: bool,
+    planted: Planted,
+    /// The epoch that the inner store gave out last.
+    epoch: Epoch,
 }
 
 impl Disk {
-    pub(crate) fn new(inner: MemoryStore, hides_unknown: bool) -> Self {
+    pub(crate) fn new(inner: MemoryStore, planted: Planted) -> Self {
         Self {
             inner,
             end: End::Well,
-            hides_unknown,
+            planted,
+            epoch: Epoch::default(),
         }
     }
 
     fn unknown(&self, reason: &str) -> CommitError {
-        if self.hides_unknown {
+        if self.planted.is(25) {
             return CommitError::NotApplied {
                 reason: reason.to_owned(),
                 is_full: false,
@@ -57,11 +65,21 @@ impl Store for Disk {
     type Reader = MemoryReader;
 
     fn open(&mut self) -> Result<Opened, StoreError> {
-        self.inner.open()
+        let mut opened = self.inner.open()?;
+        self.epoch = opened.epoch;
+        if self.planted.is(2) {
+            opened.epoch = Epoch(1);
+        }
+        Ok(opened)
     }
 
     fn load(&mut self, each: &mut dyn FnMut(Loaded)) -> Result<(), StoreError> {
-        self.inner.load(each)
+        let planted = &mut self.planted;
+        self.inner.load(&mut |row| {
+            if let Some(row) = planted.loads(row) {
+                each(row);
+            }
+        })
     }
 
     fn commit(&mut self, commit: &Arc<Commit>) -> Result<(), CommitError> {
@@ -69,6 +87,11 @@ impl Store for Disk {
             reason: "the device refuses".to_owned(),
             is_full,
         };
+        let mut commit = Arc::clone(commit);
+        if self.planted.is(2) {
+            Arc::make_mut(&mut commit).epoch = self.epoch;
+        }
+        let commit = &commit;
         match std::mem::take(&mut self.end) {
             End::Well => self.inner.commit(commit),
             End::Refused => Err(refused(false)),
@@ -82,6 +105,12 @@ impl Store for Disk {
                 let other = self.inner.clone().open();
                 other.map_err(|error| CommitError::Unknown(error.to_string()))?;
                 self.inner.commit(commit)
+            }
+            End::Lost => Ok(()),
+            End::Half => {
+                let mut half = Commit::clone(commit);
+                half.changes.truncate(commit.changes.len() / 2);
+                self.inner.commit(&Arc::new(half))
             }
         }
     }

@@ -28,33 +28,14 @@ impl World {
     /// Sends a command without a network, and gives its answer.
     pub(crate) fn ask(&mut self, command: &Command) -> Result<Answer, Violation> {
         self.ops += 1;
-        let (now, op) = (self.now(), self.ops);
-        let time = self.time;
+        let (time, op) = (self.time, self.ops);
         self.log.event(time, op);
         self.log
             .tell(time, || format!("op {op} of the drain: {command:?}"));
-        if self.is_served() {
-            let answer = self.ask_served(command)?;
-            self.ledger.heard(self.time, command, &answer)?;
-            return Ok(answer);
-        }
-        let direct = self
-            .direct
-            .as_mut()
-            .expect("the drain runs on a healed shard");
-        let callers_now = crate::clock::callers_now(time);
-        let turned = direct.turn(now, callers_now, vec![(op, command.clone())], &self.rows);
-        self.commit(&turned)?;
-        let answer = turned
-            .applied
-            .into_iter()
-            .next()
-            .expect("one command was applied")
-            .answer;
-        self.ledger.heard(time, command, &answer)?;
+        let answer = self.ask_until_answered(command)?;
+        self.ledger.heard(self.time, command, &answer)?;
         Ok(answer)
     }
-
     /// Lets time pass until the shard's next timer; false if there is none.
     pub(crate) fn pass_time(&mut self) -> Result<bool, Violation> {
         let now = self.now();
@@ -72,11 +53,11 @@ impl World {
     }
 
     /// Lets core and store work without faults until nothing is under way.
-    pub(crate) fn settle_served(&mut self) -> StepOutcome {
+    pub(crate) fn settle(&mut self) -> StepOutcome {
         for _ in 0..SPINS_MAX {
             if self.served.is_none() {
                 let mut rng = Rng::new(mix(self.time ^ self.tape.seed ^ 0xD0A));
-                self.boot_served(&mut rng);
+                self.boot(&mut rng);
             }
             let now = self.now();
             let served = self.served.as_mut().expect("it was started");
@@ -120,14 +101,14 @@ impl World {
             self.settled.insert(one.call.op, one.answer);
         }
         if self.served.as_ref().is_some_and(Served::has_stopped) {
-            self.bury_served()?;
+            self.bury()?;
             return Ok(false);
         }
         Ok(true)
     }
 
-    /// Sends a command without a network, and gives its answer.
-    pub(crate) fn ask_served(&mut self, command: &Command) -> Result<Answer, Violation> {
+    /// Sends a command again and again until the shard can carry it out.
+    fn ask_until_answered(&mut self, command: &Command) -> Result<Answer, Violation> {
         for _ in 0..20 {
             self.ops += 1;
             let op = self.ops;
@@ -139,11 +120,12 @@ impl World {
                 rng: Rng::new(op),
                 sent_at: self.time,
             };
+            let now = self.now();
             let served = self.served.as_mut();
             served
                 .expect("the drain runs on a healed shard")
-                .push(call, Duration::ZERO);
-            self.settle_served()?;
+                .push(call, Duration::ZERO, now);
+            self.settle()?;
             if let Some(Some(answer)) = self.settled.remove(&op) {
                 return Ok(answer);
             }

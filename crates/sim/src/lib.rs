@@ -14,7 +14,6 @@ mod clients;
 mod clock;
 mod cluster;
 mod decisions;
-mod direct;
 mod disk;
 mod drain;
 mod goals;

@@ -64,6 +64,8 @@ pub(crate) struct Applied {
     pub(crate) op: u64,
     pub(crate) command: Command,
     pub(crate) answer: Answer,
+    /// The reading of its caller's clock, which counts in the namespace on its callers' clocks.
+    pub(crate) callers_now: Now,
 }
 
 /// Commands that were applied at one moment, after the timers due then.
@@ -92,7 +94,7 @@ pub(crate) struct Turn {
 
 impl Turn {
     /// What concerns namespaces on the shard's clock, and what concerns the one on its callers' clocks.
-    pub(crate) fn parted(self, rows: &Rows, callers_now: Now) -> (Self, Self) {
+    pub(crate) fn parted(self, rows: &Rows) -> (Self, Self) {
         let callers = names::callers();
         let (mut ours, mut theirs) = (Self::default(), Self::default());
         for moment in self.moments {
@@ -108,7 +110,7 @@ impl Turn {
             theirs
                 .moments
                 .extend(of_callers.into_iter().map(|one| Moment {
-                    now: callers_now,
+                    now: one.callers_now,
                     applied: vec![one],
                 }));
         }

@@ -127,13 +127,13 @@ pub(crate) struct Plan {
     pub(crate) lease_ms: u64,
     /// Elapsed microseconds per million microseconds of the world.
     pub(crate) rate: u64,
-    /// Commands in one turn, at most (level 1).
-    pub(crate) batch: usize,
+    /// Whether delays of the network fall on a grid, so that commands arrive together and share a turn.
+    pub(crate) delays_on_grid: bool,
     /// Live jobs that producers aim at.
     pub(crate) live_target: usize,
 }
 
-/// Features whose oracle part needs a shard that applies each command by itself: they are off above level 1.
+/// Features whose oracle part needs each command to be applied when it arrives: they are off above level 1.
 pub(crate) fn of_level_1() -> Bits {
     let mut bits = Bits::default();
     bits.set(index_of(Feature::ALL, &Feature::CallersClock));
@@ -188,7 +188,7 @@ impl Plan {
             pace,
             lease_ms: *rng.pick(&[300, 2_000, 10_000, 60_000]),
             rate: if drifts { drift } else { 1_000_000 },
-            batch: *rng.pick(&[1, 1, 2, 8]),
+            delays_on_grid: *rng.pick(&[false, false, true, true]),
             live_target: *rng.pick(&[5, 15, 40]),
         }
     }

@@ -1,23 +1,30 @@
 //! Planted bugs: known mistakes, one number each, switched on one at a time at run time, to prove
-//! that the oracle finds them. They are wrapped around the engine and the store, never inside.
+//! that the oracle finds them. They are wrapped around the shard and its store, never inside: they change
+//! requests, answers, clock readings, commits and the rows that are read back.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use ganger_engine::Effects;
+use ganger_shard::Delivery;
 use ganger_store::Loaded;
 use ganger_types::command::{QueueChange, Selection, Start};
 use ganger_types::{
-    Answer, Change, Command, Epoch, ImportRecord, InputState, JobKey, Now, Reply, Timestamp,
+    Answer, Change, Command, Commit, Elapsed, ImportRecord, InputState, JobKey, Now, Reply,
+    Timestamp,
 };
 
 use crate::rng::Rng;
 
 /// Every planted bug, with the level at which it lives. Numbers are stable.
 pub(crate) const BUGS: &[(u32, u8, &str)] = &[
-    (1, 1, "a commit is acknowledged before it is durable"),
+    (1, 1, "a commit is acknowledged and lost in a crash"),
     (2, 1, "tokens and epoch repeat after a restart"),
     (3, 1, "lease expiry reads the wall clock"),
-    (4, 1, "timers are not looked at before commands"),
+    (
+        4,
+        1,
+        "the clock is read too rarely: timers fire after the commands that follow them",
+    ),
     (5, 1, "a completed job's result is not stored"),
     (6, 1, "the attempt is not stored with the lease"),
     (7, 1, "leases are not read back after a restart"),
@@ -69,11 +76,16 @@ pub(crate) const BUGS: &[(u32, u8, &str)] = &[
 pub(crate) struct Planted {
     bug: u32,
     calls: u64,
+    /// The elapsed reading that bug 4 repeats.
+    elapsed: Elapsed,
 }
 
 impl Planted {
     pub(crate) fn new(bug: u32) -> Self {
-        Self { bug, calls: 0 }
+        Self {
+            bug,
+            ..Self::default()
+        }
     }
 
     pub(crate) fn is(&self, bug: u32) -> bool {
@@ -86,41 +98,45 @@ impl Planted {
         self.calls.is_multiple_of(n)
     }
 
-    pub(crate) fn epoch(&self, epoch: Epoch) -> Epoch {
-        if self.is(2) { Epoch(1) } else { epoch }
-    }
-
+    /// The unguessable bits of a new engine.
     pub(crate) fn seed(&self, rng: &mut Rng) -> [u8; 32] {
         let seed = rng.bytes();
         if self.is(2) { [7; 32] } else { seed }
     }
 
-    pub(crate) fn time(&self, now: Now) -> Now {
-        if !self.is(3) {
-            return now;
+    /// The readings that the shard is given.
+    pub(crate) fn time(&mut self, now: Now) -> Now {
+        let elapsed = match self.bug {
+            3 => {
+                let wall = now.wall.since(Timestamp(crate::clock::DAWN));
+                Elapsed(1).after(wall).max(now.elapsed)
+            }
+            4 => {
+                if self.now_and_then(3) {
+                    self.elapsed = now.elapsed;
+                }
+                self.elapsed
+            }
+            _ => now.elapsed,
+        };
+        let wall = now.wall;
+        Now { elapsed, wall }
+    }
+
+    /// The time that a command brings into a namespace on its callers' clocks.
+    pub(crate) fn callers_time(&self, callers: Timestamp, ours: Now) -> Timestamp {
+        if self.is(34) {
+            return Timestamp(ours.elapsed.0);
         }
-        let wall = now.wall.since(Timestamp(crate::clock::DAWN));
-        Now {
-            elapsed: ganger_types::Elapsed(1).after(wall).max(now.elapsed),
-            wall: now.wall,
-        }
+        callers
     }
 
-    /// The time of a command in a namespace on its callers' clocks.
-    pub(crate) fn callers_time(&self, callers: Now, ours: Now) -> Now {
-        if self.is(34) { ours } else { callers }
-    }
-
-    pub(crate) fn advances(&mut self) -> bool {
-        !self.is(4) || self.now_and_then(3)
-    }
-
-    /// What a new engine is told of a row.
+    /// A row as a new engine reads it; `None` if the engine does not get it.
     pub(crate) fn loads(&mut self, row: Loaded) -> Option<Loaded> {
         match (self.bug, row) {
             (33, Loaded::Lease(mut record)) => {
                 // Every reading of the shard's clock is earlier than any of a caller's.
-                record.expires_at = record.expires_at.min(ganger_types::Elapsed(1));
+                record.expires_at = record.expires_at.min(Elapsed(1));
                 Some(Loaded::Lease(record))
             }
             (7, Loaded::Lease(_))
@@ -135,7 +151,7 @@ impl Planted {
         }
     }
 
-    /// What the engine is told of a command.
+    /// A command as the shard gets it.
     pub(crate) fn command(&mut self, mut command: Command) -> Command {
         match (self.bug, &mut command) {
             (17, Command::Enqueue(cmd)) => {
@@ -195,45 +211,44 @@ impl Planted {
         command
     }
 
-    /// What the client is told of an answer.
-    pub(crate) fn answer(&mut self, command: &Command, answer: &mut Answer) {
-        match (self.bug, answer) {
-            (18, Ok(Reply::Leased(grants))) if self.calls % 5 == 4 => {
-                if let Some(first) = grants.first().cloned() {
-                    grants.push(first);
-                }
-            }
-            (10, answer) => {
-                let is_stale = answer.as_ref().is_err_and(|why| why.code() == "lease_lost");
-                if is_stale && matches!(command, Command::Complete(_)) {
-                    *answer = Ok(Reply::Reported {
-                        state: ganger_types::JobState::Succeeded,
-                        retry_at: None,
-                        repeat: false,
-                    });
-                }
-            }
-            _ => {}
-        }
-        if self.bug == 18 {
-            self.calls += 1;
+    /// The answer that the client and the oracle get.
+    pub(crate) fn answer(&self, command: &Command, answer: &mut Answer) {
+        let is_stale = answer.as_ref().is_err_and(|why| why.code() == "lease_lost");
+        if self.is(10) && is_stale && matches!(command, Command::Complete(_)) {
+            *answer = Ok(Reply::Reported {
+                state: ganger_types::JobState::Succeeded,
+                retry_at: None,
+                repeat: false,
+            });
         }
     }
 
-    /// What the store is told of a turn.
-    pub(crate) fn effects(&mut self, effects: &mut Effects) {
+    /// The jobs that a lease request gets.
+    pub(crate) fn deliveries(&mut self, deliveries: &mut Vec<Delivery>) {
+        if self.is(18)
+            && self.now_and_then(5)
+            && let Some(first) = deliveries.first().cloned()
+        {
+            deliveries.push(first);
+        }
+    }
+
+    /// A commit as the store gets it.
+    pub(crate) fn commit(&mut self, commit: Arc<Commit>) -> Arc<Commit> {
         let bug = self.bug;
         if bug == 0 {
-            return;
+            return commit;
         }
+        let mut commit = Commit::clone(&commit);
         let mut removed = Vec::new();
-        for change in &mut effects.changes {
+        for change in &mut commit.changes {
             self.bend(bug, change, &mut removed);
         }
-        effects.changes.retain(|change| !self.drops(change));
-        effects
+        commit.changes.retain(|change| !self.drops(change));
+        commit
             .changes
             .extend(removed.into_iter().map(Change::RemoveJob));
+        Arc::new(commit)
     }
 
     fn bend(&mut self, bug: u32, change: &mut Change, removed: &mut Vec<JobKey>) {

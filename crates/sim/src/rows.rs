@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use ganger_store::Loaded;
 use ganger_types::IdempotencyRecord;
 use ganger_types::change::UniqueRecord;
-use ganger_types::command::{ExpiredJob, ExpiredJobsQuery};
 use ganger_types::keys::KeyRecord;
 use ganger_types::{
     Bytes, Change, Day, Group, IdempotencyKey, InputRow, InputState, JobId, JobKey, JobRecord,
@@ -383,59 +382,6 @@ impl Rows {
                     .unwrap_or_else(|| Bytes::from_static(b"null")))
             }
         }
-    }
-
-    /// Finished jobs that may have outlived their retention, oldest end first.
-    pub(crate) fn expired_jobs(&self, query: &ExpiredJobsQuery, limit: usize) -> Vec<ExpiredJob> {
-        let mut rows: Vec<&JobRecord> = self
-            .finished
-            .values()
-            .map(|row| &row.record)
-            .filter(|record| is_candidate(record, query))
-            .collect();
-        rows.sort_by_key(|record| record.finished.as_ref().map(|end| end.order));
-        let (limit, beyond_count) = match query {
-            ExpiredJobsQuery::ByCount { excess, .. } => {
-                (limit.min(usize::try_from(*excess).unwrap_or(limit)), true)
-            }
-            _ => (limit, false),
-        };
-        let rows = rows.into_iter().take(limit);
-        rows.map(|record| ExpiredJob {
-            record: Box::new(record.clone()),
-            beyond_count,
-        })
-        .collect()
-    }
-}
-
-fn is_candidate(record: &JobRecord, query: &ExpiredJobsQuery) -> bool {
-    let Some(end) = &record.finished else {
-        return false;
-    };
-    match query {
-        ExpiredJobsQuery::ByAge {
-            namespace,
-            queue,
-            outcome,
-            before,
-        } => {
-            record.namespace == *namespace
-                && record.queue == *queue
-                && end.outcome == *outcome
-                && end.keep_until.is_none()
-                && end.at <= *before
-        }
-        ExpiredJobsQuery::ByCount {
-            namespace,
-            queue,
-            outcome,
-            ..
-        } => record.namespace == *namespace && record.queue == *queue && end.outcome == *outcome,
-        ExpiredJobsQuery::ByOwnTime { before } => end
-            .keep_until
-            .flatten()
-            .is_some_and(|until| until <= *before),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Level 2: the shard's own core over a store whose commits take their time and may fail.
+//! The shard's own core over a store, driven call by call.
 //!
 //! This drives the core and keeps the books: which commands each commit carries, at which moments
 //! they were applied, what was answered, and which of it the store holds.
@@ -18,12 +18,16 @@ use ganger_store::memory::MemoryReader;
 use ganger_store::{CommitError, MemoryStore, Store, StoreError};
 use ganger_types::command::{Lease, Retire};
 use ganger_types::{
-    Answer, Command, Commit, Due, Event, IdTag, JobId, JobKey, Namespace, Now, Reply,
+    Answer, Change, Command, Commit, Due, Event, Happening, IdTag, JobId, JobKey, Namespace, Now,
+    Reply,
 };
 
+use crate::actor::names;
+use crate::clock::callers_now;
 use crate::decisions::{Decisions, Recoveries};
 use crate::disk::{Disk, End};
 use crate::oracle::{Applied, Moment};
+use crate::planted::Planted;
 use crate::rng::Rng;
 use crate::sim_ticket::{Log, Mark, SimTicket};
 use crate::world::Call;
@@ -88,7 +92,8 @@ pub(crate) struct Served {
     /// Sequence of the last commit that the oracle has judged.
     judged: u64,
     told: BTreeMap<u64, SentAnswer>,
-    commands: BTreeMap<u64, Command>,
+    /// Every command that was taken in, with the reading that its caller's clock had then.
+    commands: BTreeMap<u64, (Command, Now)>,
     calls: BTreeMap<u64, Call>,
     /// Waiting lease requests: how their clients leave.
     waiting: BTreeMap<u64, Rc<Cell<bool>>>,
@@ -103,6 +108,7 @@ pub(crate) struct Served {
     is_probing: bool,
     /// Wall reading minus elapsed reading when the engine last looked.
     ahead: u64,
+    planted: Planted,
 }
 
 impl Served {
@@ -110,14 +116,14 @@ impl Served {
     pub(crate) fn start(
         store: &MemoryStore,
         settings: Settings,
-        hides_unknown: bool,
+        planted: Planted,
         rng: &mut Rng,
         now_at: impl FnOnce(ganger_store::Opened) -> Now,
     ) -> Result<Self, StoreError> {
-        let mut disk = Disk::new(store.clone(), hides_unknown);
+        let mut disk = Disk::new(store.clone(), planted.clone());
         let opened = disk.open()?;
         let now = now_at(opened);
-        let mut seeds = rng.split();
+        let (mut seeds, of_seeds) = (rng.split(), planted.clone());
         let numbers = Arc::default();
         let executor = StoreExecutor::new(disk, Arc::clone(&numbers), Hooks::default());
         let core = Core::new(
@@ -125,7 +131,7 @@ impl Served {
             numbers,
             opened,
             now,
-            Box::new(move || seeds.bytes()),
+            Box::new(move || of_seeds.seed(&mut seeds)),
         );
         Ok(Self {
             core,
@@ -151,6 +157,7 @@ impl Served {
             claimed: BTreeSet::new(),
             is_probing: false,
             ahead: now.wall.0.saturating_sub(now.elapsed.0),
+            planted,
         })
     }
 
@@ -162,15 +169,23 @@ impl Served {
         self.core.stopped().is_some()
     }
 
-    pub(crate) fn sleep_for(&self, now: Now) -> Option<Duration> {
-        self.core.sleep_for(now)
+    pub(crate) fn sleep_for(&mut self, now: Now) -> Option<Duration> {
+        self.core.sleep_for(self.planted.time(now))
     }
 
-    /// Takes a request in.
-    pub(crate) fn push(&mut self, call: Call, wait_for: Duration) {
+    /// Takes a request in. Its caller's clock goes right, and counts in a namespace on its callers' clocks.
+    pub(crate) fn push(&mut self, call: Call, wait_for: Duration, now: Now) {
         let op = call.op;
-        self.commands.insert(op, call.command.clone());
-        if let Command::Lease(lease) = call.command.clone() {
+        let callers_now = callers_now(call.sent_at);
+        self.commands
+            .insert(op, (call.command.clone(), callers_now));
+        let is_callers = names::namespace_of(&call.command) == Some(&names::callers());
+        let command = self.planted.command(call.command.clone());
+        // A lease request there brings its caller's time, which only a call can.
+        if let Command::Lease(lease) = &command
+            && !is_callers
+        {
+            let lease = lease.clone();
             let has_left = Rc::default();
             let ticket = SimTicket::lease(op, &self.log, &has_left);
             self.core.push(Request::Lease {
@@ -183,8 +198,8 @@ impl Served {
         } else {
             self.push_marker(Mark::Call(op));
             self.core.push(Request::Call {
-                command: call.command.clone(),
-                at: None,
+                command,
+                at: Some(self.planted.callers_time(callers_now.wall, now)),
                 ticket: SimTicket::call(op, &self.log),
             });
         }
@@ -228,7 +243,7 @@ impl Served {
             self.push_marker(Mark::Probe);
         }
         let is_due = self.is_due(now);
-        self.core.run(now);
+        self.core.run(self.planted.time(now));
         self.note_moment(now, is_due)
     }
 
@@ -292,7 +307,7 @@ impl Served {
         if matches!(report, StoreReport::Committed { .. }) {
             self.recoveries.forget();
         }
-        self.core.report(report, now);
+        self.core.report(report, self.planted.time(now));
         if has_failed {
             // What was applied since the last commit was given is lost with the engine.
             self.growing.clear();
@@ -329,7 +344,7 @@ impl Served {
                     retire: Some(Retire { jobs: jobs.clone() }),
                 });
             }
-            self.core.report(report, now);
+            self.core.report(report, self.planted.time(now));
         }
         self.collect()
     }
@@ -345,6 +360,7 @@ impl Served {
             match task {
                 StoreTask::Find { .. } => self.finds.push_back(task),
                 StoreTask::Commit(commit) => {
+                    let commit = self.planted.commit(commit);
                     came.commits += 1;
                     self.sent.push_back(CommitInFlight {
                         commit: Arc::clone(&commit),
@@ -374,13 +390,18 @@ impl Served {
 
     /// Writes an answer into the books, and says what the client hears.
     fn tell(&mut self, op: u64, answer: Result<CallReply, CallError>) -> Option<Answer> {
+        let plain = |mut answer: Answer| {
+            self.planted.answer(&self.commands[&op].0, &mut answer);
+            (SentAnswer::Plain(answer.clone()), answer)
+        };
         let (told, heard) = match answer {
-            Ok(CallReply::Reply(reply)) => (SentAnswer::Plain(Ok(reply.clone())), Ok(reply)),
-            Ok(CallReply::Deliveries(deliveries)) => {
+            Ok(CallReply::Reply(reply)) => plain(Ok(reply)),
+            Err(CallError::Rejected(why)) => plain(Err(why)),
+            Ok(CallReply::Deliveries(mut deliveries)) => {
+                self.planted.deliveries(&mut deliveries);
                 let grants = deliveries.iter().map(|one| one.grant.clone()).collect();
                 (SentAnswer::Jobs(deliveries), Ok(Reply::Leased(grants)))
             }
-            Err(CallError::Rejected(why)) => (SentAnswer::Plain(Err(why.clone())), Err(why)),
             Ok(_) | Err(_) => return None,
         };
         self.told.insert(op, told);
@@ -424,17 +445,19 @@ impl Served {
                 },
                 Mark::Try(op) => (op, self.tried(op, number, deliveries)),
             };
-            let command = self.commands[&op].clone();
+            let (command, callers_now) = self.commands[&op].clone();
             applied.push(Applied {
                 op,
                 command,
                 answer,
+                callers_now,
             });
         }
         applied.extend(marks.retire.map(|retire| Applied {
             op: 0,
             command: Command::Retire(retire),
             answer: Ok(Reply::Done),
+            callers_now: Now::default(),
         }));
         Moment {
             now: marks.now,
@@ -550,7 +573,7 @@ impl Served {
                 // It may have died while its recovery waited.
                 now.elapsed = now.elapsed.after(pause);
                 now.wall = now.wall.after(pause);
-                self.core.run(now);
+                self.core.run(self.planted.time(now));
                 all.events.extend(self.collect().events);
             }
             let Some(place) = self
@@ -576,7 +599,7 @@ impl Served {
 
     /// Events must come out whole and in order, across recoveries.
     pub(crate) fn check_events(&mut self, events: &[Event]) -> Result<(), String> {
-        self.next_event = crate::direct::check_events(events, self.next_event)?;
+        self.next_event = check_events(events, self.next_event)?;
         Ok(())
     }
 }
@@ -587,4 +610,51 @@ pub(crate) fn lease_of(command: &Command) -> Option<&Lease> {
         Command::Lease(lease) => Some(lease),
         _ => None,
     }
+}
+
+/// The jobs that changes touch.
+pub(crate) fn touched(changes: &[Change]) -> BTreeSet<JobKey> {
+    changes
+        .iter()
+        .filter_map(|change| match change {
+            Change::PutJob(record)
+            | Change::PutFinished(record)
+            | Change::FinishJob { record, .. } => Some(record.key),
+            Change::PutPayload { key, .. }
+            | Change::RemoveLease(key)
+            | Change::RetryJob(key)
+            | Change::RemoveJob(key)
+            | Change::AppendLog { key, .. } => Some(*key),
+            Change::PutInput(row) => Some(row.job),
+            Change::RemoveInput { job, .. } => Some(*job),
+            Change::PutLease(lease) => Some(lease.key),
+            _ => None,
+        })
+        .collect()
+}
+
+/// Checks that events have consecutive places and tell only allowed moves.
+fn check_events(events: &[Event], from: u64) -> Result<u64, String> {
+    let mut next = from;
+    for event in events {
+        if event.position.0 != next {
+            return Err(format!(
+                "event {} follows {next} (rel P5)",
+                event.position.0
+            ));
+        }
+        next += 1;
+        if let Happening::JobMoved {
+            from: Some(from),
+            to,
+            job,
+            ..
+        } = &event.happening
+            && from.is_terminal()
+            && (to.is_terminal() || from == to)
+        {
+            return Err(format!("job {job} moved from {from} to {to} (rel A2)"));
+        }
+    }
+    Ok(next)
 }

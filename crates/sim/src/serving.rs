@@ -1,5 +1,8 @@
-//! The world around a level-2 shard: its store works in simulated time, and its process dies at
-//! named moments of a commit's life.
+//! The world around the shard: its store works in simulated time, and its process dies at named moments
+//! of a commit's life.
+//!
+//! On level 1 the store carries out each task at the moment it is given, no commit fails, no lease request
+//! waits, and timers fire with the next command: most runs then spend their time in the engine.
 
 use std::time::Duration;
 
@@ -7,12 +10,11 @@ use ganger_shard::Settings;
 use ganger_shard::core::StoreTask;
 use ganger_types::Now;
 
-use crate::direct;
 use crate::disk::End;
 use crate::oracle::Turn;
-use crate::plan::{Fault, Pace};
+use crate::plan::{Fault, Feature, Pace};
 use crate::rng::{Rng, mix};
-use crate::served::{CallOutcome, Durable, Served};
+use crate::served::{CallOutcome, Durable, Served, touched};
 use crate::world::{Call, Caller, Happening, StepOutcome, World, broken, removed};
 
 /// Calls of the core at one moment before the simulator believes that it spins.
@@ -42,13 +44,14 @@ pub(crate) struct Fate {
 }
 
 impl World {
-    pub(crate) fn is_served(&self) -> bool {
-        self.tape.level >= 2
+    /// Whether the store takes no time and nothing but a command wakes the shard: level 1.
+    fn is_instant(&self) -> bool {
+        self.tape.level == 1
     }
 
     fn settings(&self) -> Settings {
         let mut rng = Rng::new(mix(self.tape.seed ^ 0x5E77));
-        Settings {
+        let settings = Settings {
             turn_commands_max: *rng.pick(&[2, 4, 64, 4_096]),
             group_wait: Duration::from_micros(*rng.pick(&[0, 300, 1_000])),
             upkeep_every: match self.plan.pace {
@@ -59,17 +62,26 @@ impl World {
             retire_slice: *rng.pick(&[1, 3, 500]),
             blob_cache_bytes: *rng.pick(&[0, 2_000, 1 << 20]),
             ..Settings::default()
+        };
+        if !self.is_instant() {
+            return settings;
+        }
+        Settings {
+            group_wait: Duration::ZERO,
+            // Retention may come late, and then has much to remove.
+            retire_slice: 50,
+            ..settings
         }
     }
 
-    /// Starts the process of a level-2 shard: it opens the store and begins to load.
-    pub(crate) fn boot_served(&mut self, rng: &mut Rng) {
+    /// Starts the shard's process: it opens the store and begins to load.
+    pub(crate) fn boot(&mut self, rng: &mut Rng) {
         self.incarnation += 1;
         self.is_store_busy = false;
         self.look_at = None;
         let settings = self.settings();
         let (clocks, time) = (&mut self.clocks, self.time);
-        let served = Served::start(&self.store, settings, self.planted.is(25), rng, |opened| {
+        let served = Served::start(&self.store, settings, self.planted.clone(), rng, |opened| {
             clocks.restart(time, opened.meta);
             clocks.now(time)
         });
@@ -80,8 +92,10 @@ impl World {
     }
 
     /// A command reaches the shard.
-    pub(crate) fn arrive_served(&mut self, mut call: Call) -> StepOutcome {
-        let is_worker = matches!(call.by, Caller::Worker(_)) && !self.is_healed;
+    pub(crate) fn arrive(&mut self, mut call: Call) -> StepOutcome {
+        call.sent_at = self.time;
+        let is_worker =
+            matches!(call.by, Caller::Worker(_)) && !self.is_healed && !self.is_instant();
         let waits = is_worker && crate::served::lease_of(&call.command).is_some();
         let mut wait_for = Duration::ZERO;
         if waits && call.rng.chance(600) {
@@ -94,8 +108,9 @@ impl World {
                 self.at(left_at, Happening::Leaves { op, incarnation });
             }
         }
+        let now = self.now();
         if let Some(served) = &mut self.served {
-            served.push(call, wait_for);
+            served.push(call, wait_for, now);
         }
         self.pump()
     }
@@ -124,15 +139,17 @@ impl World {
             if !self.take(came, true)? {
                 return Ok(());
             }
-            let served = self.served.as_ref().expect("it lives");
+            let instant = self.is_instant();
+            let served = self.served.as_mut().expect("it lives");
             match served.sleep_for(now) {
                 Some(Duration::ZERO) => {}
-                Some(sleep) => {
+                Some(sleep) if !instant => {
                     self.look_after_sleep(sleep);
                     return Ok(());
                 }
-                None => return Ok(()),
+                _ => return Ok(()),
             }
+            let served = self.served.as_ref().expect("it lives");
             if self.is_store_busy && served.engine().is_none() {
                 return Ok(());
             }
@@ -186,7 +203,7 @@ impl World {
             }
         }
         if self.served.as_ref().is_some_and(Served::has_stopped) {
-            self.dies_served(Rng::new(mix(self.time ^ self.tape.seed)))?;
+            self.dies(Rng::new(mix(self.time ^ self.tape.seed)))?;
             return Ok(false);
         }
         if came.commits > 0 && self.planted.is(26) {
@@ -239,6 +256,11 @@ impl World {
         self.log.tell(time, || {
             format!("the rows are read back as of elapsed {}", now.elapsed)
         });
+        if self.callers.holds_anything() {
+            self.oracle
+                .goals
+                .reach("restarted-with-leases-on-callers-clocks");
+        }
         self.oracle.restarted(now);
     }
 
@@ -289,19 +311,24 @@ impl World {
             .apply(durable.commit.sequence, durable.commit.meta, changes);
         applied.map_err(|why| broken("D3", format!("a commit makes no sense: {why}")))?;
         self.check_deliveries(&durable)?;
-        self.oracle.turn(
-            &Turn {
-                moments: durable.moments,
-                touched: direct::touched(changes),
-                removed: gone,
-            },
-            &self.rows,
-        )
+        let turn = Turn {
+            moments: durable.moments,
+            touched: touched(changes),
+            removed: gone,
+        };
+        if !self.plan.does(Feature::CallersClock) {
+            return self.oracle.turn(&turn, &self.rows);
+        }
+        let last = turn.moments.last().map(|moment| moment.now);
+        let (ours, callers) = turn.parted(&self.rows);
+        self.oracle.turn(&ours, &self.rows)?;
+        self.callers.retention_now = last;
+        self.callers.turn(&callers, &self.rows)
     }
 
     /// What is handed out is what is stored, unless the same turn changed it afterwards.
     fn check_deliveries(&self, durable: &Durable) -> StepOutcome {
-        let touched = direct::touched(&durable.commit.changes);
+        let touched = touched(&durable.commit.changes);
         for delivery in &durable.deliveries {
             let key = delivery.grant.key;
             let stored = self.rows.payloads.get(&key).cloned().unwrap_or_default();
@@ -349,10 +376,14 @@ impl World {
             let before = served.fates.orders_before_at(time);
             Rng::new(mix(time ^ seed.rotate_left(9)) ^ before)
         });
-        let (after, fate) = self.draw_fate(is_commit, &mut rng);
+        let (after, fate) = if self.is_instant() {
+            (0, self.draw_instant_fate(is_commit, rng))
+        } else {
+            self.draw_fate(is_commit, &mut rng)
+        };
         if fate.death == Some(Death::Given) {
             self.oracle.goals.reach("crash-before-commit");
-            self.dies_served(fate.rng)?;
+            self.dies(fate.rng)?;
             return Ok(false);
         }
         self.is_store_busy = true;
@@ -370,13 +401,37 @@ impl World {
     fn let_find(&mut self) {
         self.is_finding = true;
         let mut rng = Rng::new(mix(self.time ^ 0xF1D));
-        let late = if self.suffers(Fault::CommitsSlow) {
-            rng.below(5_000_000)
-        } else {
-            rng.below(2_000)
+        let late = match self.suffers(Fault::CommitsSlow) {
+            _ if self.is_instant() => 0,
+            true => rng.below(5_000_000),
+            false => rng.below(2_000),
         };
         let incarnation = self.incarnation;
         self.at(self.time + late, Happening::Finds { incarnation });
+    }
+
+    /// On level 1 only a crash comes between a task and its report.
+    fn draw_instant_fate(&mut self, is_commit: bool, mut rng: Rng) -> Fate {
+        let crashes = is_commit && self.strikes(Fault::Crashes, &mut rng);
+        let death = crashes.then(|| {
+            if rng.chance(500) {
+                Death::Applied
+            } else {
+                Death::Answered
+            }
+        });
+        // Planted bugs of a store that acknowledges what a crash then takes back.
+        let (end, death) = match death {
+            Some(Death::Applied) if self.planted.is(1) => (End::Lost, Some(Death::Answered)),
+            Some(Death::Applied) if self.planted.is(15) => (End::Half, Some(Death::Reported)),
+            death => (End::Well, death),
+        };
+        Fate {
+            end,
+            death,
+            reported_after: 0,
+            rng,
+        }
     }
 
     fn draw_fate(&mut self, is_commit: bool, rng: &mut Rng) -> (u64, Fate) {
@@ -423,10 +478,10 @@ impl World {
         }
         if fate.death == Some(Death::Applied) {
             self.oracle.goals.reach("crash-before-commit");
-            return self.dies_served(fate.rng);
+            return self.dies(fate.rng);
         }
         let goal = match fate.end {
-            End::Well => None,
+            End::Well | End::Lost | End::Half => None,
             End::Refused | End::Full => Some("commit-refused"),
             End::UnknownApplied => Some("commit-unknown-and-applied"),
             End::UnknownLost => Some("commit-unknown-and-lost"),
@@ -451,7 +506,7 @@ impl World {
         }
         if fate.death == Some(Death::Reported) {
             self.oracle.goals.reach("crash-between-commit-and-answer");
-            return self.dies_served(fate.rng);
+            return self.dies(fate.rng);
         }
         let at = self.time + fate.reported_after;
         self.at(
@@ -477,7 +532,7 @@ impl World {
         if fate.death == Some(Death::Answered) {
             self.take(came, false)?;
             self.oracle.goals.reach("crash-between-commit-and-answer");
-            return self.dies_served(fate.rng);
+            return self.dies(fate.rng);
         }
         if self.take(came, true)? {
             return self.pump();
@@ -518,13 +573,13 @@ impl World {
     }
 
     /// The process dies. Its store keeps what it had applied, and the oracle learns of that.
-    pub(crate) fn dies_served(&mut self, rng: Rng) -> StepOutcome {
-        self.bury_served()?;
-        self.crash(rng);
+    pub(crate) fn dies(&mut self, rng: Rng) -> StepOutcome {
+        self.bury()?;
+        self.schedule_restart(rng);
         Ok(())
     }
 
-    pub(crate) fn bury_served(&mut self) -> StepOutcome {
+    pub(crate) fn bury(&mut self) -> StepOutcome {
         let now = self.now();
         let Some(served) = &mut self.served else {
             return Ok(());

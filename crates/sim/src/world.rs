@@ -5,14 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use ganger_engine::Engine;
 use ganger_store::MemoryStore;
 use ganger_types::command::ConfigureNamespace;
-use ganger_types::{Answer, Command, Epoch, JobRecord, NamespaceSettings, Now};
+use ganger_types::{Answer, Command, JobRecord, NamespaceSettings, Now};
 
 use crate::actor::worker::Hand;
 use crate::actor::{KnownIds, names, operator, producer};
-use crate::clock::{Clocks, callers_now};
-use crate::direct::{self, Direct, TurnResult};
+use crate::clock::Clocks;
 use crate::ledger::Ledger;
-use crate::oracle::{Moment, Oracle, Turn, Violation};
+use crate::oracle::{Oracle, Violation};
 use crate::plan::{Fault, Feature, Plan};
 use crate::planted::Planted;
 use crate::rng::Rng;
@@ -66,7 +65,7 @@ pub(crate) enum Happening {
     Restart { again: u32, rng: Rng },
     /// A zombie wakes and reports.
     Zombie(Call),
-    /// The shard's sleep is over (level 2, as all below). Events of a dead process come to nothing.
+    /// The shard's sleep is over. Events of a dead process come to nothing, here and below.
     Look { incarnation: u64 },
     /// The store carries out its next order.
     StoreWorks { incarnation: u64, fate: Box<Fate> },
@@ -87,8 +86,7 @@ pub(crate) struct World {
     sequence: u64,
     pub(crate) clocks: Clocks,
     pub(crate) rows: Rows,
-    pub(crate) direct: Option<Direct>,
-    /// Level 2: the store, the shard's process over it, and what is on the way between them.
+    /// The store, the shard's process over it, and what is on the way between them.
     pub(crate) store: MemoryStore,
     pub(crate) served: Option<Served>,
     pub(crate) incarnation: u64,
@@ -97,7 +95,6 @@ pub(crate) struct World {
     pub(crate) look_at: Option<u64>,
     /// Answers to the drain.
     pub(crate) settled: BTreeMap<u64, Option<Answer>>,
-    epoch: Epoch,
     pub(crate) oracle: Oracle,
     /// For the namespace on its callers' clocks, where another time rules.
     pub(crate) callers: Oracle,
@@ -107,7 +104,6 @@ pub(crate) struct World {
     pub(crate) hands: Vec<Hand>,
     pub(crate) ops: u64,
     checked_at: u64,
-    next_event: u64,
     pub(crate) is_healed: bool,
     pub(crate) answered: u64,
     pub(crate) planted: Planted,
@@ -134,7 +130,6 @@ impl World {
             queue: BTreeMap::new(),
             sequence: 0,
             rows: Rows::default(),
-            direct: None,
             store: MemoryStore::new(),
             served: None,
             incarnation: 0,
@@ -142,7 +137,6 @@ impl World {
             is_finding: false,
             look_at: None,
             settled: BTreeMap::new(),
-            epoch: Epoch(0),
             oracle: Oracle::default(),
             callers: Oracle::of_callers(),
             ledger: Ledger::default(),
@@ -151,7 +145,6 @@ impl World {
             hands,
             ops: 0,
             checked_at: 0,
-            next_event: 0,
             is_healed: false,
             answered: 0,
             planted: Planted::new(tape.planted),
@@ -329,130 +322,10 @@ impl World {
         } else {
             rng.below(30_000)
         };
-        // On a grid, so that commands arrive together and share a turn.
-        if self.plan.batch > 1 {
+        if self.plan.delays_on_grid {
             delay / 5_000 * 5_000 + 5_000
         } else {
             delay
-        }
-    }
-
-    fn arrive(&mut self, mut call: Call) -> StepOutcome {
-        if self.is_served() {
-            call.sent_at = self.time;
-            return self.arrive_served(call);
-        }
-        if self.direct.is_none() {
-            // Nobody is there: the client sees a broken connection, and does not know more.
-            return Ok(());
-        }
-        let mut calls = vec![call];
-        while calls.len() < self.plan.batch {
-            let is_next = matches!(
-                self.queue.first_key_value(),
-                Some(((time, _), Happening::Arrive(_))) if *time <= self.time
-            );
-            if !is_next {
-                break;
-            }
-            let Some((_, Happening::Arrive(call))) = self.queue.pop_first() else {
-                break;
-            };
-            calls.push(call);
-        }
-        self.turn(calls)
-    }
-
-    /// One turn of the shard with these commands, and what may go wrong around its commit.
-    pub(crate) fn turn(&mut self, calls: Vec<Call>) -> StepOutcome {
-        let now = self.now();
-        let mut rng = calls.first().map_or_else(
-            || Rng::new(self.time ^ self.sequence.rotate_left(40)),
-            |call| call.rng.clone(),
-        );
-        let commands = calls
-            .iter()
-            .map(|call| (call.op, call.command.clone()))
-            .collect();
-        let Some(direct) = &mut self.direct else {
-            return Ok(());
-        };
-        let callers_now = callers_now(self.time);
-        let turned = direct.turn(now, callers_now, commands, &self.rows);
-        let crashes = self.strikes(Fault::Crashes, &mut rng);
-        if crashes && rng.chance(500) {
-            self.oracle.goals.reach("crash-before-commit");
-            let told = self.planted.is(1);
-            if self.planted.is(15) {
-                self.half_commit(&turned);
-            }
-            if told {
-                self.tell_answers(calls, &turned);
-            }
-            self.crash(rng);
-            return Ok(());
-        }
-        self.commit(&turned)?;
-        if crashes {
-            self.oracle.goals.reach("crash-between-commit-and-answer");
-            self.crash(rng);
-            return Ok(());
-        }
-        self.tell_answers(calls, &turned);
-        Ok(())
-    }
-
-    fn half_commit(&mut self, turned: &TurnResult) {
-        let half = turned.effects.changes.len() / 2;
-        // Whatever the store makes of it.
-        drop(self.rows.apply(
-            self.rows.sequence,
-            self.rows.meta,
-            &turned.effects.changes[..half],
-        ));
-    }
-
-    /// Makes a turn durable, and has the oracle judge it.
-    pub(crate) fn commit(&mut self, turned: &TurnResult) -> StepOutcome {
-        let time = self.time;
-        let changes = &turned.effects.changes;
-        let removed = removed(&self.rows, changes);
-        for one in &turned.applied {
-            self.log.tell(time, || {
-                format!("op {} is answered {:?}", one.op, one.answer)
-            });
-            self.log.deep(&one.answer);
-        }
-        for change in changes {
-            self.log.deep(change);
-            self.log.tell(time, || format!("  stores {change:?}"));
-        }
-        let sequence = self.rows.sequence + 1;
-        let applied = self.rows.apply(sequence, turned.meta, changes);
-        applied.map_err(|why| broken("D3", format!("a commit makes no sense: {why}")))?;
-        let next = direct::check_events(&turned.effects.events, self.next_event);
-        self.next_event = next.map_err(|why| broken("P5", why))?;
-        let moment = Moment {
-            now: turned.now,
-            applied: turned.applied.clone(),
-        };
-        let turn = Turn {
-            moments: vec![moment],
-            touched: direct::touched(changes),
-            removed,
-        };
-        if !self.plan.does(Feature::CallersClock) {
-            return self.oracle.turn(&turn, &self.rows);
-        }
-        let (ours, callers) = turn.parted(&self.rows, callers_now(time));
-        self.oracle.turn(&ours, &self.rows)?;
-        self.callers.retention_now = Some(turned.now);
-        self.callers.turn(&callers, &self.rows)
-    }
-
-    fn tell_answers(&mut self, calls: Vec<Call>, turned: &TurnResult) {
-        for (call, one) in calls.into_iter().zip(&turned.applied) {
-            self.reply(call, one.answer.clone());
         }
     }
 
@@ -467,59 +340,20 @@ impl World {
     }
 
     pub(crate) fn is_up(&self) -> bool {
-        self.direct.is_some() || self.served.is_some()
+        self.served.is_some()
     }
 
     /// The shard's housekeeping: timers and retention.
     pub(crate) fn look_after(&mut self) -> StepOutcome {
-        if self.is_served() {
-            return if self.is_healed {
-                self.settle_served()
-            } else {
-                self.pump()
-            };
+        if self.is_healed {
+            self.settle()
+        } else {
+            self.pump()
         }
-        let now = self.now();
-        let Some(direct) = &mut self.direct else {
-            return Ok(());
-        };
-        let retire = direct.retire(now, &self.rows);
-        self.ops += 1;
-        let op = self.ops;
-        let commands = retire.into_iter().map(|command| (op, command)).collect();
-        let turned = direct.turn(now, callers_now(self.time), commands, &self.rows);
-        self.commit(&turned)
-    }
-
-    /// Starts the process: a new epoch, a new seed, the rows read back.
-    pub(crate) fn boot(&mut self, rng: &mut Rng) {
-        if self.is_served() {
-            return self.boot_served(rng);
-        }
-        self.epoch.0 += 1;
-        self.clocks.restart(self.time, self.rows.meta);
-        let now = self.now();
-        let time = self.time;
-        if !self.rows.leases.is_empty() {
-            self.oracle.goals.reach("restarted-with-live-leases");
-        }
-        let epoch = self.epoch;
-        self.log
-            .tell(time, || format!("the shard starts, epoch {}", epoch.0));
-        let direct = Direct::start(&self.rows, self.epoch, now, rng, self.planted.clone());
-        if self.callers.holds_anything() {
-            self.oracle
-                .goals
-                .reach("restarted-with-leases-on-callers-clocks");
-        }
-        self.next_event = self.rows.meta.next_event.0;
-        self.direct = Some(direct);
-        self.oracle.restarted(now);
     }
 
     pub(crate) fn engine(&self) -> Option<&Engine> {
-        let direct = self.direct.as_ref().map(Direct::engine);
-        direct.or_else(|| self.served.as_ref()?.engine())
+        self.served.as_ref()?.engine()
     }
 
     fn check_indexes(&mut self) -> StepOutcome {

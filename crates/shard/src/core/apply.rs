@@ -142,15 +142,19 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         let expected = self.expected;
         let (engine, turn) = self.engine_and_turn(now);
         turn.begin_command(expected);
-        engine
-            .apply(moment, command, &known, &mut turn.effects)
-            .map_err(|rejection| {
-                self.metrics.counters.rejected_total.inc();
-                if matches!(rejection, Rejection::LeaseLost { .. }) {
-                    self.metrics.counters.stale_reports_total.inc();
-                }
-                CallError::Rejected(rejection)
-            })
+        let before = turn.effects.changes.len();
+        let answer = engine.apply(moment, command, &known, &mut turn.effects);
+        debug_assert!(
+            answer.is_ok() || turn.effects.changes.len() == before,
+            "a rejection changes nothing (rel P6)"
+        );
+        answer.map_err(|rejection| {
+            self.metrics.counters.rejected_total.inc();
+            if matches!(rejection, Rejection::LeaseLost { .. }) {
+                self.metrics.counters.stale_reports_total.inc();
+            }
+            CallError::Rejected(rejection)
+        })
     }
 
     /// Returns the time of a command. In a namespace that runs on its callers' clocks both readings are the caller's;

@@ -8,11 +8,15 @@ use ganger_types::{
 };
 
 use super::planted::Planted;
+use super::prefetch::prefetch;
 use super::store::Store;
 use crate::clock::Clocks;
 use crate::oracle::Violation;
 use crate::rng::Rng;
 use crate::world::broken;
+
+/// Timers fired in one call; small, so that the rest is fired in further calls.
+const TIMERS_MAX: usize = 7;
 
 /// What becomes of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,12 +143,12 @@ impl Node {
             return Ok(None);
         };
         let mut effects = Effects::default();
-        while engine.advance(now, 100, &mut effects) {}
+        while engine.advance(now, TIMERS_MAX, &mut effects) {}
         let is_batch = matches!(command, Some(Command::Receive(_)));
         let is_by_time = command.is_none();
         let answer = command.map(|mut command| {
             self.planted.command(&mut command, &self.id);
-            let mut known = crate::direct::known(engine, &command, &self.store.rows, &effects);
+            let mut known = prefetch(engine, &command, &self.store.rows, &effects);
             if self.planted.is(320) {
                 known.jobs.retain(|job| !job.id_is_given);
             }
