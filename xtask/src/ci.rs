@@ -29,12 +29,6 @@ const FUZZ_QUICK: (&str, u64) = ("record", 10_000_000);
 const SIMULATOR: &str = "ganger-sim";
 const FUZZER: &str = "ganger-fuzz";
 const POWER_CUTS: &str = "ganger-powercut";
-/// What the simulator runs: seeds on each level, and the search for planted bugs.
-const SIMULATIONS: &[&str] = &[
-    "--level 1 --seeds 0..300",
-    "--level 2 --seeds 0..300",
-    "--level 3 --seeds 0..300",
-];
 
 /// Runs every step, stops at the first that fails, and tells how long each took.
 pub(crate) fn run() -> Result<()> {
@@ -52,13 +46,6 @@ pub(crate) fn run() -> Result<()> {
     )?;
     steps.command("build and lints", &mut linted(BUILD)?)?;
     steps.step("features", "cargo xtask features", features::check)?;
-    for run in SIMULATIONS {
-        steps.step(
-            &format!("simulator, {run}"),
-            &format!("cargo xtask sim {run}"),
-            || process::run(Command::new(built("debug", SIMULATOR)).args(words(run))),
-        )?;
-    }
     steps.step("fuzzing", "cargo xtask fuzz", fuzz_as_ci)?;
     steps.command(
         "documents and their examples",

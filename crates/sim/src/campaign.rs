@@ -1,5 +1,6 @@
 //! Campaigns: many seeds, the list of goals, and the hunt for planted bugs.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::goals::Goals;
@@ -114,24 +115,29 @@ pub struct Hunt {
 pub fn hunt(level: u8, seeds_max: u64) -> Vec<Hunt> {
     let all = BUGS.iter().chain(crate::cluster::planted::BUGS);
     let bugs = all.filter(|(_, at, _)| *at == level);
+    let mut sound_seeds = BTreeMap::new();
     bugs.map(|(bug, _, what)| Hunt {
         bug: *bug,
         what,
-        found: hunt_one(*bug, level, seeds_max),
+        found: hunt_one(*bug, level, seeds_max, &mut sound_seeds),
     })
     .collect()
 }
 
-fn hunt_one(bug: u32, level: u8, seeds_max: u64) -> Option<(u64, String)> {
+/// `sound_seeds` says of the seeds run so far whether they find nothing without a planted bug.
+fn hunt_one(
+    bug: u32,
+    level: u8,
+    seeds_max: u64,
+    sound_seeds: &mut BTreeMap<u64, bool>,
+) -> Option<(u64, String)> {
+    let violation = |seed, bug| run(&Tape::draw(seed, level, bug), Recording::default()).violation;
     (0..seeds_max).find_map(|seed| {
-        // A seed that fails without the mistake proves nothing about it.
-        if run(&Tape::draw(seed, level, 0), Recording::default())
-            .violation
-            .is_some()
-        {
-            return None;
-        }
-        let violation = run(&Tape::draw(seed, level, bug), Recording::default()).violation?;
-        Some((seed + 1, violation.to_string()))
+        // A seed that fails without the planted bug proves nothing about it.
+        let is_sound = sound_seeds
+            .entry(seed)
+            .or_insert_with(|| violation(seed, 0).is_none());
+        let found = is_sound.then(|| violation(seed, bug))??;
+        Some((seed + 1, found.to_string()))
     })
 }
