@@ -57,6 +57,8 @@ pub(crate) struct Operation {
     pub(crate) route: MethodRouter<Api>,
 }
 
+/// The schema of a type. Cold: it runs once, for the published document, and is made for every type.
+#[cold]
 fn describe<T: ToSchema>(schemas: &mut Schemas) -> RefOr<Schema> {
     let name: Cow<'static, str> = T::name();
     schemas.push((name.clone().into_owned(), T::schema()));
