@@ -18,6 +18,7 @@ use crate::model::{FailurePolicy, JobState, KeepFor, Progress, RetryPolicy};
 
 pub(crate) use ganger_proto::convert::ms;
 pub(crate) use import::imported;
+pub(crate) use job::{job, page};
 pub(crate) use lease::{answer, deliveries, wire_report};
 
 /// Microseconds since the epoch; times before it are the epoch.

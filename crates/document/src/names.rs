@@ -189,6 +189,11 @@ pub fn show(bytes: &[u8]) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// The name as text, as an owned string; see [`show`].
+pub fn text(name: &[u8]) -> String {
+    show(name).into_owned()
+}
+
 /// The global text form of a job's id, `shard/id`.
 pub fn full_name(shard: &ShardId, id: &JobId) -> String {
     format!("{shard}/{}", show(id.as_bytes()))

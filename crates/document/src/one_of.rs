@@ -58,6 +58,11 @@ impl<T: Words> ToSchema for OneOf<T> {
     }
 }
 
+/// For `#[serde(serialize_with)]`: a value as its word.
+pub(crate) fn word<T: Words, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(value.word())
+}
+
 /// Reads one of `words`. Other strings and other values are refused with the words there are.
 pub(crate) fn read_word<'de, T: Copy, D: Deserializer<'de>>(
     deserializer: D,

@@ -29,6 +29,13 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 #[serde(transparent)]
 pub struct RawJson(pub Box<RawValue>);
 
+impl PartialEq for RawJson {
+    /// Compares the exact texts.
+    fn eq(&self, other: &Self) -> bool {
+        self.0.get() == other.0.get()
+    }
+}
+
 impl<'de> Deserialize<'de> for RawJson {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Box::<RawValue>::deserialize(deserializer).map(Self)
@@ -52,6 +59,11 @@ impl<'de> Deserialize<'de> for Base64 {
             serde::de::Error::custom(format_args!("not base64 of the standard alphabet: {error}"))
         })
     }
+}
+
+/// The JSON value that a text is; `None` if it is none, or empty.
+pub fn parse(text: &str) -> Option<RawJson> {
+    serde_json::from_str(text).ok().map(RawJson)
 }
 
 /// Decodes base64 text to bytes.

@@ -59,6 +59,14 @@ impl From<&RetryPolicy> for RetryDocument {
     }
 }
 
+/// For `#[serde(serialize_with)]`: a policy as its document.
+pub(crate) fn as_document<S: Serializer>(
+    policy: &RetryPolicy,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    RetryDocument::from(policy).serialize(serializer)
+}
+
 #[derive(Clone, Debug)]
 struct BackoffDocument(Backoff);
 

@@ -4,7 +4,7 @@
 //! RFC 3339 with an offset, such as `2030-01-31T09:30:00Z`.
 
 use std::borrow::Cow;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use ganger_types::{Timestamp, span};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -50,6 +50,48 @@ pub fn show_moment(time: Timestamp) -> String {
         .and_then(|micros| jiff::Timestamp::from_microsecond(micros).ok())
         .unwrap_or(jiff::Timestamp::MAX)
         .to_string()
+}
+
+/// The calendar time of a timestamp; one beyond the system's range is the epoch.
+pub fn calendar(time: Timestamp) -> SystemTime {
+    SystemTime::UNIX_EPOCH
+        .checked_add(Duration::from_micros(time.0))
+        .unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+/// For `#[serde(serialize_with)]`: a calendar time as text.
+pub(crate) fn moment<S: Serializer>(time: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
+    let since = time
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    let micros = u64::try_from(since.as_micros()).unwrap_or(u64::MAX);
+    Moment(Timestamp(micros)).serialize(serializer)
+}
+
+/// For `#[serde(serialize_with)]`: as [`moment`], or null.
+#[expect(clippy::ref_option, reason = "serde passes fields by reference")]
+pub(crate) fn moment_if_any<S: Serializer>(
+    time: &Option<SystemTime>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match time {
+        Some(time) => moment(time, serializer),
+        None => serializer.serialize_none(),
+    }
+}
+
+/// For `#[serde(serialize_with)]`: a duration as text, or null.
+#[expect(clippy::ref_option, reason = "serde passes fields by reference")]
+pub(crate) fn span_if_any<S: Serializer>(
+    span: &Option<Duration>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    span.map(Span).serialize(serializer)
+}
+
+/// For `#[serde(serialize_with)]`: a duration in seconds.
+pub(crate) fn seconds<S: Serializer>(span: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(span.as_secs_f64())
 }
 
 impl Serialize for Span {

@@ -14,11 +14,10 @@ use std::collections::BTreeMap;
 use ganger_types::{LabelKey, LabelValue, Priority, Tag};
 use serde_json::Number;
 
-use crate::names::{Named, TagName, show};
+use crate::names::{Named, TagName, text};
 
 /// Labels as an object.
 pub fn labels(pairs: &[(LabelKey, LabelValue)]) -> BTreeMap<String, String> {
-    let text = |bytes| show(bytes).into_owned();
     pairs
         .iter()
         .map(|(key, value)| (text(key.as_bytes()), text(value.as_bytes())))
@@ -28,6 +27,11 @@ pub fn labels(pairs: &[(LabelKey, LabelValue)]) -> BTreeMap<String, String> {
 /// Tags as a list.
 pub fn tags(tags: &[Tag]) -> Vec<TagName> {
     tags.iter().cloned().map(Named).collect()
+}
+
+/// Tags as texts.
+pub fn texts(tags: &[Tag]) -> Vec<String> {
+    tags.iter().map(|tag| text(tag.as_bytes())).collect()
 }
 
 /// A priority: a whole number, or with decimals where a dialect allows fractions.

@@ -123,7 +123,7 @@ impl Reporter {
         let Some(job) = job.filter(waits) else {
             return Ok(None);
         };
-        let id = job.global_id();
+        let id = job.r#ref.clone();
         let why = self.client.why(&id).await?;
         let reason = first_reason(&why, &job, SystemTime::now());
         // It may have moved between the two questions.

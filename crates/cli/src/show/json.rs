@@ -5,12 +5,15 @@
 use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
-use ganger_client::CatchUp;
 use ganger_client::{
-    Accepted, AttemptView, Backoff, Changed, Enqueued, Event, Explanation, Failure, GraphView,
-    Happening, HistoryEntry, InputView, Job, Keep, Matched, Page, Progress, QueueSettings,
-    QueueView, RetryPolicy, Sample, Schedule, ScheduleSpec, ServerInfo, Statistics, WorkerView,
+    Accepted, CatchUp, Changed, Enqueued, Event, Explanation, GraphView, Happening, InputView,
+    Matched, Page, Progress, QueueView, RetryPolicy, Sample, Schedule, ScheduleSpec, ServerInfo,
+    Statistics, WorkerView,
 };
+use ganger_document::retry::RetryDocument;
+use ganger_document::settings::QueueSettingsDocument;
+use ganger_document::view::job::ProgressDocument;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::time;
@@ -79,112 +82,17 @@ pub(crate) fn accepted(accepted: &Accepted, called: &[Option<String>]) -> Value 
     }))
 }
 
-pub(crate) fn job(job: &Job) -> Value {
-    let lease = job.lease.as_ref().map(|lease| {
-        json!({
-            "worker": lease.worker,
-            "attempt": lease.attempt,
-            "granted_at": time::exact(lease.granted_at),
-            "lease_for": time::exact_span(lease.lease_for),
-        })
-    });
-    let finished = job.finished.as_ref().map(|finished| {
-        object(json!({
-            "outcome": finished.outcome.as_str(),
-            "at": time::exact(finished.at),
-            "result_bytes": finished.result_bytes,
-        }))
-    });
-    let history: Vec<Value> = job.history.iter().map(entry).collect();
-    object(json!({
-        "id": job.id,
-        "ref": job.global_id(),
-        "name": job.name,
-        "shard": job.shard,
-        "number": job.number,
-        "namespace": job.namespace,
-        "queue": job.queue,
-        "kind": job.kind,
-        "state": job.state.as_str(),
-        "priority": job.priority,
-        "created_at": time::exact(job.created_at),
-        "run_at": at(job.run_at),
-        "deadline": at(job.deadline),
-        "timeout": span(job.timeout),
-        "retry": retry(&job.retry),
-        "attempt": job.attempt,
-        "attempts_counted": job.attempts_counted,
-        "releases": job.releases,
-        "lease_expirations": job.lease_expirations,
-        "payload_bytes": job.payload_bytes,
-        "inputs": job.inputs,
-        "failure": job.failure.as_ref().map(failure),
-        "graph": job.graph,
-        "tags": job.tags,
-        "labels": labels(&job.labels),
-        "tracked": job.tracked,
-        "unique": job.unique,
-        "schedule": job.schedule,
-        "progress": job.progress.as_ref().map(progress),
-        "lease": lease,
-        "finished": finished,
-        "history": (!history.is_empty()).then_some(history),
-        "history_dropped": (job.history_dropped > 0).then_some(job.history_dropped),
-        "kept_by": job.kept_by,
-    }))
-}
-
-fn failure(failure: &Failure) -> Value {
-    object(json!({
-        "group": failure.group,
-        "message": failure.message,
-        "at": time::exact(failure.at),
-        "worker": failure.worker,
-    }))
+/// A document of the HTTP API.
+pub(crate) fn document(document: &impl Serialize) -> Value {
+    serde_json::to_value(document).expect("a document is plain data")
 }
 
 fn progress(progress: &Progress) -> Value {
-    json!({ "done": f64::from(progress.millionths) / 1e6, "message": progress.message })
-}
-
-fn entry(entry: &HistoryEntry) -> Value {
-    let data: Option<Value> = serde_json::from_str(&entry.data).ok();
-    object(json!({
-        "at": time::exact(entry.at),
-        "what": entry.what,
-        "detail": (!entry.detail.is_empty()).then_some(&entry.detail),
-        "attempt": entry.attempt.as_ref().map(attempt),
-        "data": data,
-    }))
-}
-
-fn attempt(attempt: &AttemptView) -> Value {
-    object(json!({
-        "number": attempt.number,
-        "worker": attempt.worker,
-        "leased_at": time::exact(attempt.leased_at),
-        "end": attempt.end,
-        "group": (!attempt.group.is_empty()).then_some(&attempt.group),
-        "message": (!attempt.message.is_empty()).then_some(&attempt.message),
-        "permanent": attempt.permanent,
-        "counted": attempt.counted,
-    }))
+    document(&ProgressDocument::from(progress))
 }
 
 fn retry(policy: &RetryPolicy) -> Value {
-    let backoff = match &policy.backoff {
-        Backoff::Fixed(pause) => Value::from(time::exact_span(*pause)),
-        Backoff::List(list) => list.iter().map(|pause| time::exact_span(*pause)).collect(),
-        Backoff::Exponential { base, cap } => {
-            json!({ "base": time::exact_span(*base), "cap": time::exact_span(*cap) })
-        }
-    };
-    object(json!({
-        "max": policy.retries_max,
-        "backoff": backoff,
-        "jitter_percent": policy.jitter_percent,
-        "lease_expirations_max": policy.lease_expirations_max,
-    }))
+    document(&RetryDocument::from(policy))
 }
 
 pub(crate) fn matched(done: &Matched, is_dry: bool) -> Value {
@@ -281,33 +189,12 @@ pub(crate) fn queue(view: &QueueView) -> Value {
     object(json!({
         "queue": view.queue,
         "counts": counts,
-        "settings": settings(&view.settings),
+        "settings": document(&QueueSettingsDocument::from(&view.settings)),
         "schedules": view.schedules,
         "oldest_ready_for": span(view.oldest_ready_for),
         "created_at": time::exact(view.created_at),
         "enqueued_total": view.enqueued_total,
         "finished_total": view.finished_total,
-    }))
-}
-
-fn settings(settings: &QueueSettings) -> Value {
-    let keep = |keep: &Keep| object(json!({ "age": span(keep.age), "count": keep.count }));
-    let retention = settings.retention.as_ref().map(|it| {
-        json!({
-            "succeeded": keep(&it.succeeded),
-            "failed": keep(&it.failed),
-            "cancelled": keep(&it.cancelled),
-        })
-    });
-    object(json!({
-        "paused": settings.paused,
-        "running_max": settings.running_max,
-        "live_max": settings.live_max,
-        "lease_for": span(settings.lease_for),
-        "grace_for": span(settings.grace_for),
-        "retry": settings.retry.as_ref().map(retry),
-        "retention": retention,
-        "due_order": settings.due_order.as_str(),
     }))
 }
 
@@ -404,7 +291,7 @@ pub(crate) fn info(info: &ServerInfo) -> Value {
 }
 
 pub(crate) fn page(page: &Page) -> impl Iterator<Item = Value> + '_ {
-    page.jobs.iter().map(job)
+    page.jobs.iter().map(document)
 }
 
 pub(crate) fn event(event: &Event) -> Value {

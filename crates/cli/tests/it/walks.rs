@@ -448,7 +448,7 @@ fn run_takes_what_a_document_takes() {
     let job: Value =
         serde_json::from_str(&world.good(&["job", "get", id.trim(), "--json"], "")).expect("JSON");
     assert_eq!(job["state"], "blocked", "{job}");
-    assert_eq!(job["unique"], "once", "{job}");
+    assert_eq!(job["unique_key"], "once", "{job}");
     assert_eq!(job["labels"]["customer"], "42", "{job}");
     assert_eq!(job["retry"]["max"], 7, "{job}");
     let shown = world.good(&["job", "get", first.trim()], "");

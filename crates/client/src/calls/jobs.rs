@@ -7,7 +7,7 @@ use ganger_proto::v1;
 
 use crate::Client;
 use crate::client::Repeat;
-use crate::convert::{state, wire_policy};
+use crate::convert::{self, state, wire_policy};
 use crate::error::Error;
 use crate::model::{
     Alteration, BulkAction, Changed, Explanation, FailurePolicy, GraphView, InputView, Job,
@@ -59,7 +59,7 @@ impl Client {
     /// # Errors
     /// `job_not_found`, or if the server cannot be reached.
     pub async fn job(&self, job: &str) -> Result<Job, Error> {
-        call!(self.at(job), Safe, jobs_wire.get(self.one(job)))?.try_into()
+        convert::job(call!(self.at(job), Safe, jobs_wire.get(self.one(job)))?)
     }
 
     /// Lists jobs, a page at a time.
@@ -67,12 +67,11 @@ impl Client {
     /// # Errors
     /// If the filter is refused, or the server cannot be reached.
     pub async fn list(&self, filter: JobFilter) -> Result<Page, Error> {
-        call!(
+        convert::page(call!(
             self,
             Safe,
             jobs_wire.list(filter.into_wire(self.namespace()))
-        )?
-        .try_into()
+        )?)
     }
 
     /// Counts the jobs that a filter finds, its order, page and brevity aside.
@@ -104,7 +103,7 @@ impl Client {
                 let request = request.clone();
                 async move { client.jobs_wire().wait(request).await }
             };
-            let shown: Job = client.call(Repeat::Safe, slice, call).await?.try_into()?;
+            let shown = convert::job(client.call(Repeat::Safe, slice, call).await?)?;
             if shown.state.is_terminal() || Instant::now() >= until {
                 return Ok(shown);
             }

@@ -63,7 +63,7 @@ impl TryFrom<v1::TrackedJob> for TrackedJob {
         Ok(Self {
             job: wire.job,
             since: at(wire.since_at_us),
-            view: wire.view.map(TryInto::try_into).transpose()?,
+            view: wire.view.map(super::job).transpose()?,
         })
     }
 }

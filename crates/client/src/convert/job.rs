@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
+use ganger_document::raw_json;
 use ganger_proto::convert::{self, At};
 use ganger_proto::v1;
+use ganger_types::Priority;
 
 use super::{at, labels, ms, pairs, progress, retry, some, state, us, wire_policy, wire_state};
 use crate::error::Error;
 use crate::model::{
-    Accepted, Alteration, AttemptView, Changed, Dependency, Edge, Enqueued, Explanation, Failure,
-    Finished, GraphEdge, GraphJob, GraphView, HistoryEntry, Input, InputView, Job, JobFilter,
-    LeaseView, LogChunk, LogPage, LogPlace, Matched, NewJob, Page, Reason, Start, Unique,
+    Accepted, Alteration, Changed, Dependency, Edge, Enqueued, Explanation, Failure, GraphEdge,
+    GraphJob, GraphView, HistoryEntry, Input, InputView, Job, JobFilter, LeaseView, LogChunk,
+    LogPage, LogPlace, Matched, NewJob, Page, Reason, Start, Unique,
 };
 
 impl From<NewJob> for v1::NewJob {
@@ -102,106 +104,107 @@ impl From<v1::Enqueued> for Enqueued {
     }
 }
 
-impl TryFrom<v1::Job> for Job {
-    type Error = Error;
+/// A job as it stands.
+pub(crate) fn job(job: v1::Job) -> Result<Job, Error> {
+    let finished = job.finished.as_ref();
+    let history = job.history.into_iter().map(history_entry);
+    Ok(Job {
+        r#ref: format!("{}/{}", job.shard, job.id),
+        id: job.id,
+        number: job.number,
+        name: some(job.name),
+        shard: job.shard,
+        namespace: job.namespace,
+        queue: job.queue,
+        kind: job.kind,
+        state: state(job.state)?,
+        priority: Priority::whole(job.priority).unwrap_or_default(),
+        created_at: at(job.created_at_us),
+        run_at: job.run_at_us.map(at),
+        deadline: job.deadline_at_us.map(at),
+        timeout: job.timeout_ms.map(Duration::from_millis),
+        retry: retry(job.retry)?.unwrap_or_default(),
+        attempt: job.attempt,
+        attempts_counted: job.attempts_counted,
+        releases: job.releases,
+        lease_expirations: job.lease_expirations,
+        payload_bytes: job.payload_bytes,
+        inputs: job.inputs,
+        tags: job.tags,
+        labels: pairs(job.labels).into_iter().collect(),
+        tracked: job.tracked,
+        graph: some(job.graph),
+        schedule: some(job.schedule),
+        unique_key: some(job.unique),
+        progress: progress(job.progress)?,
+        lease: job.lease.map(lease),
+        failure: job.failure.map(failure),
+        finished_at: finished.map(|finished| at(finished.at_us)),
+        result_bytes: finished.and_then(|finished| finished.result_bytes),
+        history: history.collect(),
+        history_dropped: job.history_dropped,
+        kept_by: some(job.kept_by),
+    })
+}
 
-    fn try_from(job: v1::Job) -> Result<Self, Error> {
-        Ok(Self {
-            id: job.id,
-            shard: job.shard,
-            name: some(job.name),
-            number: job.number,
-            namespace: job.namespace,
-            queue: job.queue,
-            kind: job.kind,
-            state: state(job.state)?,
-            priority: job.priority,
-            created_at: at(job.created_at_us),
-            run_at: job.run_at_us.map(at),
-            deadline: job.deadline_at_us.map(at),
-            timeout: job.timeout_ms.map(Duration::from_millis),
-            retry: retry(job.retry)?.unwrap_or_default(),
-            attempt: job.attempt,
-            attempts_counted: job.attempts_counted,
-            releases: job.releases,
-            lease_expirations: job.lease_expirations,
-            payload_bytes: job.payload_bytes,
-            inputs: job.inputs,
-            failure: job.failure.map(Into::into),
-            graph: some(job.graph),
-            tags: job.tags,
-            labels: pairs(job.labels),
-            tracked: job.tracked,
-            unique: some(job.unique),
-            schedule: some(job.schedule),
-            progress: progress(job.progress)?,
-            lease: job.lease.map(Into::into),
-            finished: job.finished.map(TryInto::try_into).transpose()?,
-            history: job.history.into_iter().map(Into::into).collect(),
-            history_dropped: job.history_dropped,
-            kept_by: some(job.kept_by),
-        })
+fn failure(failure: v1::Failure) -> Failure {
+    Failure {
+        group: failure.group,
+        message: failure.message,
+        at: at(failure.at_us),
+        worker: some(failure.worker),
     }
 }
 
-impl From<v1::Failure> for Failure {
-    fn from(failure: v1::Failure) -> Self {
-        Self {
-            group: failure.group,
-            message: failure.message,
-            at: at(failure.at_us),
-            worker: some(failure.worker),
-        }
+fn lease(lease: v1::LeaseView) -> LeaseView {
+    LeaseView {
+        worker: lease.worker,
+        attempt: lease.attempt,
+        granted_at: at(lease.granted_at_us),
+        lease_for: Duration::from_millis(lease.lease_ms),
     }
 }
 
-impl From<v1::LeaseView> for LeaseView {
-    fn from(lease: v1::LeaseView) -> Self {
-        Self {
-            worker: lease.worker,
-            attempt: lease.attempt,
-            granted_at: at(lease.granted_at_us),
-            lease_for: Duration::from_millis(lease.lease_ms),
-        }
+fn history_entry(entry: v1::HistoryEntry) -> HistoryEntry {
+    let plain = HistoryEntry::new(at(entry.at_us), entry.what);
+    let detail = entry.detail;
+    match (&*plain.what, entry.attempt) {
+        ("attempt", Some(attempt)) => ended(plain, attempt),
+        ("enqueued", _) => HistoryEntry {
+            queue: Some(detail),
+            ..plain
+        },
+        ("failed", _) => HistoryEntry {
+            group: Some(detail),
+            ..plain
+        },
+        ("cancelled", _) => HistoryEntry {
+            message: Some(detail),
+            ..plain
+        },
+        ("note", _) => HistoryEntry {
+            message: Some(detail),
+            data: raw_json::parse(&entry.data),
+            ..plain
+        },
+        _ => plain,
     }
 }
 
-impl TryFrom<v1::Finished> for Finished {
-    type Error = Error;
-
-    fn try_from(finished: v1::Finished) -> Result<Self, Error> {
-        Ok(Self {
-            outcome: state(finished.outcome)?,
-            at: at(finished.at_us),
-            result_bytes: finished.result_bytes,
-        })
-    }
-}
-
-impl From<v1::HistoryEntry> for HistoryEntry {
-    fn from(entry: v1::HistoryEntry) -> Self {
-        Self {
-            at: at(entry.at_us),
-            what: entry.what,
-            detail: entry.detail,
-            attempt: entry.attempt.map(Into::into),
-            data: entry.data,
-        }
-    }
-}
-
-impl From<v1::AttemptView> for AttemptView {
-    fn from(attempt: v1::AttemptView) -> Self {
-        Self {
-            number: attempt.number,
-            worker: attempt.worker,
-            leased_at: at(attempt.leased_at_us),
-            end: attempt.end,
-            group: attempt.group,
-            message: attempt.message,
-            permanent: attempt.permanent,
-            counted: attempt.counted,
-        }
+/// An attempt that has ended.
+fn ended(entry: HistoryEntry, attempt: v1::AttemptView) -> HistoryEntry {
+    let is_failed = attempt.end == "failed";
+    let is_released = attempt.end == "released";
+    HistoryEntry {
+        attempt: Some(attempt.number),
+        worker: Some(attempt.worker),
+        leased_at: Some(at(attempt.leased_at_us)),
+        end: Some(attempt.end.into()),
+        group: is_failed.then_some(attempt.group),
+        message: (is_failed || is_released).then_some(attempt.message),
+        permanent: is_failed.then_some(attempt.permanent),
+        counted: is_released.then_some(attempt.counted),
+        ..entry
     }
 }
 
@@ -229,19 +232,12 @@ impl JobFilter {
     }
 }
 
-impl TryFrom<v1::ListReply> for Page {
-    type Error = Error;
-
-    fn try_from(page: v1::ListReply) -> Result<Self, Error> {
-        Ok(Self {
-            jobs: page
-                .jobs
-                .into_iter()
-                .map(TryInto::try_into)
-                .collect::<Result<_, _>>()?,
-            next: some(page.next),
-        })
-    }
+/// A page of jobs.
+pub(crate) fn page(page: v1::ListReply) -> Result<Page, Error> {
+    Ok(Page {
+        jobs: page.jobs.into_iter().map(job).collect::<Result<_, _>>()?,
+        next: some(page.next),
+    })
 }
 
 impl TryFrom<v1::Explanation> for Explanation {

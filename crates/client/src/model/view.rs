@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 
-use super::{FailurePolicy, Job, JobState, Progress, Start};
+use super::{FailurePolicy, JobState, Progress, Start};
 
 /// Conditions on jobs; all that are given must hold.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -42,15 +42,6 @@ pub struct JobFilter {
     pub limit: u32,
     /// Whether to leave the histories out of the answer.
     pub brief: bool,
-}
-
-/// A page of jobs.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Page {
-    /// Jobs of this page.
-    pub jobs: Vec<Job>,
-    /// For [`JobFilter::cursor`]; `None`: there is no further page.
-    pub next: Option<String>,
 }
 
 /// Why a job is not running, or that it is.

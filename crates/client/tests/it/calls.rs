@@ -2,6 +2,7 @@
 
 #![expect(clippy::too_many_lines, reason = "a story is told in one piece")]
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::kit::{Server, take};
@@ -36,12 +37,15 @@ async fn a_job_lives_from_enqueue_to_result() {
 
     let shown = client.job(&one.id).await.expect("shown");
     assert_eq!(
-        (shown.state, shown.priority, shown.kind.as_str()),
+        (shown.state, shown.priority.to_whole(), shown.kind.as_str()),
         (JobState::Ready, -3, "resize")
     );
     assert_eq!(
         (shown.tags, shown.labels),
-        (vec!["photo".into()], vec![("size".into(), "big".into())])
+        (
+            vec!["photo".into()],
+            BTreeMap::from([("size".into(), "big".into())])
+        )
     );
     assert_eq!(client.payload(&one.id).await.expect("read"), "in");
     assert_eq!(
@@ -290,7 +294,7 @@ async fn jobs_are_changed_in_every_way() {
     let global = format!("1/{down}");
     client.alter(&global, unlabel).await.expect("altered");
     let shown = client.job(&global).await.expect("shown");
-    assert_eq!(shown.labels, [pair("team", "red")]);
+    assert_eq!(shown.labels, BTreeMap::from([pair("team", "red")]));
     let elsewhere = client.job("2/a").await.expect_err("another shard");
     assert_eq!(elsewhere.code(), "unknown_shard");
 

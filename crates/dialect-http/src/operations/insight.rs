@@ -2,7 +2,7 @@
 
 use ganger_access::Right;
 use ganger_document::view::event::EventView;
-use ganger_document::view::job::PageView;
+use ganger_document::view::job::Page;
 use ganger_document::view::statistics::{
     GroupsView, StatisticsView, TagsView, TrackedListView, WorkersDoc,
 };
@@ -34,7 +34,7 @@ pub(super) fn about_the_rest() -> Vec<Operation> {
             failures::jobs,
         )
         .query(PAGE)
-        .reply::<PageView>(),
+        .reply::<Page>(),
         operation(
             M::POST,
             "/api/v1/failures/{group}/retry",

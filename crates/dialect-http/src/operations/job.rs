@@ -2,7 +2,7 @@
 
 use ganger_access::Right;
 use ganger_document::view::delivery::InputsView;
-use ganger_document::view::job::JobView;
+use ganger_document::view::job::Job;
 use ganger_document::view::reason::WhyView;
 use http::Method;
 
@@ -25,7 +25,7 @@ pub(super) fn about_one_job() -> Vec<Operation> {
             jobs::show,
         )
         .query(&[WAIT])
-        .reply::<JobView>(),
+        .reply::<Job>(),
         operation(
             M::PATCH,
             "/api/v1/jobs/{job}",

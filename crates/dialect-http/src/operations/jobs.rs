@@ -4,7 +4,7 @@ use ganger_access::Right;
 use ganger_document::request::bulk::BulkIn;
 use ganger_document::request::graph::GraphIn;
 use ganger_document::request::job::JobIn;
-use ganger_document::view::job::PageView;
+use ganger_document::view::job::Page;
 use http::Method;
 
 use super::{NDJSON, Operation, operation, plain};
@@ -38,7 +38,7 @@ pub(super) fn about_jobs() -> Vec<Operation> {
             jobs::list,
         )
         .query(filter::PARAMETERS)
-        .reply::<PageView>(),
+        .reply::<Page>(),
         operation(
             M::GET,
             "/api/v1/jobs/count",

@@ -39,7 +39,11 @@ pub(crate) async fn jobs(ask: RequestContext) -> Result<Response, Problem> {
     };
     filter::go_on(&mut query, &ask.arguments)?;
     let page = ask.shard().list(query).await?;
-    Ok(json::ok(&job::page(ask.shard().id(), page.jobs, page.next)))
+    Ok(json::ok(&job::Page::new(
+        ask.shard().id(),
+        page.jobs,
+        page.next,
+    )))
 }
 
 pub(crate) async fn retry(ask: RequestContext) -> Result<Response, Problem> {

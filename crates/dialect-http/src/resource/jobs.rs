@@ -68,7 +68,11 @@ pub(crate) async fn enqueue(
 pub(crate) async fn list(ask: RequestContext) -> Result<Response, Problem> {
     let query = filter::from_arguments(&ask.arguments, ask.namespace.clone())?;
     let page = ask.shard().list(query).await?;
-    Ok(json::ok(&job::page(ask.shard().id(), page.jobs, page.next)))
+    Ok(json::ok(&job::Page::new(
+        ask.shard().id(),
+        page.jobs,
+        page.next,
+    )))
 }
 
 /// A number of jobs.
@@ -91,12 +95,13 @@ pub(crate) async fn show(ask: RequestContext) -> Result<Response, Problem> {
     let is_delayed = found.record.state == JobState::Scheduled
         && matches!(found.record.due, Some(Due::Elapsed(_)));
     let id = found.record.id.clone();
-    let mut view = job::view(ask.shard().id(), found);
+    let mut view = job::Job::new(ask.shard().id(), found);
     if is_delayed
         && let Ok(explanation) = explain(&ask, id).await
         && let Some(at) = reason::not_before(&explanation)
     {
-        view.expected_at(at);
+        view.run_at
+            .get_or_insert(ganger_document::time::calendar(at));
     }
     Ok(json::ok(&view))
 }

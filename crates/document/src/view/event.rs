@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 use crate::names::full_name;
 use crate::names::{KindName, Named, NamespaceName, QueueName, ScheduleName, WorkerName};
 use crate::time::Moment;
-use crate::view::job::{ProgressView, progress};
+use crate::view::job::ProgressDocument;
 
 /// The words for what events tell.
 pub const KINDS: [&str; 8] = [
@@ -60,7 +60,7 @@ pub struct EventView {
     reason: Option<String>,
     /// Progress that the running job reported.
     #[serde(skip_serializing_if = "Option::is_none")]
-    progress: Option<ProgressView>,
+    progress: Option<ProgressDocument>,
     /// Length of the log now, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes: Option<u64>,
@@ -139,7 +139,7 @@ fn fill(view: &mut EventView, shard: &ShardId, happening: Happening) {
             ..
         } => {
             view.job = Some(full_name(shard, &job));
-            view.progress = Some(progress(&how_far));
+            view.progress = Some((&how_far).into());
         }
         Happening::LogAppended { attempt, bytes, .. } => {
             view.attempt = Some(attempt);

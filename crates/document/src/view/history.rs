@@ -1,122 +1,138 @@
 //! A job's history as a document: one flat shape, absent fields where they mean nothing.
 
+use std::borrow::Cow;
+use std::time::SystemTime;
+
+use ganger_types::What;
 use ganger_types::job::AttemptEnd;
-use ganger_types::{HistoryEntry, What};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::names::{GroupName, Named, QueueName, WorkerName};
-use crate::raw_json::RawJson;
-use crate::time::Moment;
+use crate::names::text;
+use crate::raw_json::{self, RawJson};
+use crate::time::{Moment, calendar, moment, moment_if_any};
 
-/// One line of a job's history.
-#[derive(Debug, Default, Serialize, ToSchema)]
-#[schema(as = HistoryEntry)]
-pub struct HistoryView {
+/// One entry of a job's history.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct HistoryEntry {
     /// Time of the entry.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    at: Option<Moment>,
-    /// enqueued, attempt, failed, cancelled, retried, `timed_out_by_hand`, note.
-    what: &'static str,
+    #[serde(serialize_with = "moment")]
+    #[schema(value_type = Moment)]
+    pub at: SystemTime,
+    /// What happened: `enqueued`, `attempt`, `failed`, `cancelled`, `retried`, `timed_out_by_hand`, `note`.
+    #[schema(value_type = String)]
+    pub what: Cow<'static, str>,
     /// Of `enqueued`: the queue that the job entered.
     #[serde(skip_serializing_if = "Option::is_none")]
-    queue: Option<QueueName>,
+    pub queue: Option<String>,
     /// Of `attempt`: its number, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
-    attempt: Option<u32>,
-    /// Of `attempt`: who held it.
+    pub attempt: Option<u32>,
+    /// Of `attempt`: the worker that held the lease.
     #[serde(skip_serializing_if = "Option::is_none")]
-    worker: Option<WorkerName>,
-    /// Of `attempt`: when it was leased.
+    pub worker: Option<String>,
+    /// Of `attempt`: the time at which the job was leased.
+    #[serde(
+        serialize_with = "moment_if_any",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<Moment>)]
+    pub leased_at: Option<SystemTime>,
+    /// Of `attempt`: how it ended: `succeeded`, `failed`, `expired`, `timed_out`, `released`, `cancelled`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    leased_at: Option<Moment>,
-    /// Of `attempt`: succeeded, failed, expired, `timed_out`, released, cancelled.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    end: Option<&'static str>,
+    #[schema(value_type = Option<String>)]
+    pub end: Option<Cow<'static, str>>,
     /// Failure group, for entries about a failure.
     #[serde(skip_serializing_if = "Option::is_none")]
-    group: Option<GroupName>,
-    /// The failure's message, the reason, or the note.
+    pub group: Option<String>,
+    /// Message of the failure, reason of the release or cancellation, or text of the note.
     #[serde(skip_serializing_if = "Option::is_none")]
-    message: Option<String>,
-    /// Of a failed attempt: the worker ruled retries out.
+    pub message: Option<String>,
+    /// Of a failed attempt: whether the worker ruled out retries.
     #[serde(skip_serializing_if = "Option::is_none")]
-    permanent: Option<bool>,
-    /// Of a released attempt: whether it counts.
+    pub permanent: Option<bool>,
+    /// Of a released attempt: whether it counts against the retries.
     #[serde(skip_serializing_if = "Option::is_none")]
-    counted: Option<bool>,
+    pub counted: Option<bool>,
     /// Of `note`: more data.
     #[serde(skip_serializing_if = "Option::is_none")]
-    data: Option<RawJson>,
+    pub data: Option<RawJson>,
 }
 
-/// Converts the whole history of a job, in the order given.
-pub fn history(entries: Vec<HistoryEntry>) -> Vec<HistoryView> {
-    entries
-        .into_iter()
-        .map(|entry| HistoryView {
-            at: Some(Moment(entry.at)),
-            ..view(entry.what)
-        })
-        .collect()
-}
-
-fn view(what: What) -> HistoryView {
-    let plain = HistoryView {
-        what: what.as_str(),
-        ..HistoryView::default()
-    };
-    match what {
-        What::Enqueued { queue } => HistoryView {
-            queue: Some(Named(queue)),
-            ..plain
-        },
-        What::Attempt {
-            number,
-            worker,
-            leased_at,
-            end,
-        } => HistoryView {
-            what: plain.what,
-            attempt: Some(number),
-            worker: Some(Named(worker)),
-            leased_at: Some(Moment(leased_at)),
-            ..ended(end)
-        },
-        What::Failed { group } => HistoryView {
-            group: Some(Named(group)),
-            ..plain
-        },
-        What::Cancelled { reason } => HistoryView {
-            message: Some(reason),
-            ..plain
-        },
-        What::Retried | What::TimedOutByHand => plain,
-        What::Note { text, data } => HistoryView {
-            message: Some(text),
-            data: serde_json::from_str(&data).ok().map(RawJson),
-            ..plain
-        },
+impl HistoryEntry {
+    /// An entry that says no more than what happened.
+    pub fn new(at: SystemTime, what: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            at,
+            what: what.into(),
+            queue: None,
+            attempt: None,
+            worker: None,
+            leased_at: None,
+            end: None,
+            group: None,
+            message: None,
+            permanent: None,
+            counted: None,
+            data: None,
+        }
     }
 }
 
-fn ended(end: AttemptEnd) -> HistoryView {
-    let plain = HistoryView {
-        end: Some(end.as_str()),
-        ..HistoryView::default()
+impl From<ganger_types::HistoryEntry> for HistoryEntry {
+    fn from(entry: ganger_types::HistoryEntry) -> Self {
+        let plain = Self::new(calendar(entry.at), entry.what.as_str());
+        match entry.what {
+            What::Enqueued { queue } => Self {
+                queue: Some(text(queue.as_bytes())),
+                ..plain
+            },
+            What::Attempt {
+                number,
+                worker,
+                leased_at,
+                end,
+            } => Self {
+                attempt: Some(number),
+                worker: Some(text(worker.as_bytes())),
+                leased_at: Some(calendar(leased_at)),
+                ..ended(plain, end)
+            },
+            What::Failed { group } => Self {
+                group: Some(text(group.as_bytes())),
+                ..plain
+            },
+            What::Cancelled { reason } => Self {
+                message: Some(reason),
+                ..plain
+            },
+            What::Retried | What::TimedOutByHand => plain,
+            What::Note { text, data } => Self {
+                message: Some(text),
+                data: raw_json::parse(&data),
+                ..plain
+            },
+        }
+    }
+}
+
+fn ended(entry: HistoryEntry, end: AttemptEnd) -> HistoryEntry {
+    let plain = HistoryEntry {
+        end: Some(end.as_str().into()),
+        ..entry
     };
     match end {
         AttemptEnd::Failed {
             group,
             message,
             permanent,
-        } => HistoryView {
-            group: Some(Named(group)),
+        } => HistoryEntry {
+            group: Some(text(group.as_bytes())),
             message: Some(message),
             permanent: Some(permanent),
             ..plain
         },
-        AttemptEnd::Released { counted, reason } => HistoryView {
+        AttemptEnd::Released { counted, reason } => HistoryEntry {
             counted: Some(counted),
             message: Some(reason),
             ..plain

@@ -1,239 +1,295 @@
 //! A job as a document.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
 
 use ganger_types::job::LeaseRecord;
-use ganger_types::{Due, Failure, JobState, PageCursor, ShardId, StoredJob, Timestamp};
-use serde::Serialize;
-use serde_json::Number;
+use ganger_types::{
+    Due, JobState, PageCursor, Priority, Progress, RetryPolicy, ShardId, StoredJob,
+};
+use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
-use crate::names::{
-    CalledName, GraphName, GroupName, JobName, KindName, Named, NamespaceName, QueueName,
-    ScheduleName, TagName, UniqueName, WorkerName, full_name,
-};
-use crate::retry::RetryDocument;
-use crate::time::{Moment, Span};
-use crate::view::history::{HistoryView, history};
-use crate::view::{labels, priority, tags};
+use crate::names::{full_name, text};
+use crate::one_of::{StateWord, word};
+use crate::retry::{RetryDocument, as_document};
+use crate::time::{Moment, Span, calendar, moment, moment_if_any, seconds, span_if_any};
+use crate::view::history::HistoryEntry;
+use crate::view::{labels, priority, texts};
 
-/// A job, but for its payload, inputs, result and log.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Job)]
-pub struct JobView {
-    /// Its id within the namespace.
-    id: JobName,
-    /// Its global name, `shard/id`.
-    r#ref: String,
-    /// How its submission called it, if it had a name. Not unique.
+/// A job as it stands, but for its payload, inputs, result and log.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct Job {
+    /// Id of the job, unique in its namespace.
+    pub id: String,
+    /// Global name of the job, `shard/id`: the same for every server.
+    pub r#ref: String,
+    /// Number of the job in its shard, in order of creation.
+    pub number: u64,
+    /// Name that its submission gave the job. Not unique; absent if it gave none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<CalledName>,
-    /// The shard that holds it.
-    shard: String,
+    pub name: Option<String>,
+    /// Shard that holds the job.
+    pub shard: String,
     /// Namespace that owns the job.
-    namespace: NamespaceName,
-    /// Where it lines up.
-    queue: QueueName,
-    /// Which program runs it.
-    kind: KindName,
-    /// blocked, scheduled, ready, running, succeeded, failed, cancelled.
-    state: &'static str,
+    pub namespace: String,
+    /// Queue of the job.
+    pub queue: String,
+    /// Kind of the job: the program that runs it.
+    pub kind: String,
+    /// State of the job.
+    #[serde(serialize_with = "word")]
+    #[schema(value_type = StateWord)]
+    pub state: JobState,
     /// Priority of the job: smaller runs first.
+    #[serde(serialize_with = "as_number")]
     #[schema(value_type = f64)]
-    priority: Number,
-    /// When it was enqueued.
-    created_at: Moment,
-    /// When it is to run, while it is scheduled.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub run_at: Option<Moment>,
-    /// Never started, and never tried again, after this.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    deadline: Option<Moment>,
-    /// How long one attempt may run.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    timeout: Option<Span>,
-    /// How it is tried again.
-    retry: RetryDocument,
-    /// Number of the last attempt, 0 before the first.
-    attempt: u32,
+    pub priority: Priority,
+    /// Time at which the job was enqueued.
+    #[serde(serialize_with = "moment")]
+    #[schema(value_type = Moment)]
+    pub created_at: SystemTime,
+    /// Earliest start, while the job is scheduled.
+    #[serde(
+        serialize_with = "moment_if_any",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<Moment>)]
+    pub run_at: Option<SystemTime>,
+    /// Time after which no attempt is started; absent: none.
+    #[serde(
+        serialize_with = "moment_if_any",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<Moment>)]
+    pub deadline: Option<SystemTime>,
+    /// Maximum time of one attempt; absent: no limit.
+    #[serde(
+        serialize_with = "span_if_any",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<Span>)]
+    pub timeout: Option<Duration>,
+    /// Retry policy of the job.
+    #[serde(serialize_with = "as_document")]
+    #[schema(value_type = RetryDocument)]
+    pub retry: RetryPolicy,
+    /// Number of the last attempt; 0 before the first.
+    pub attempt: u32,
     /// Attempts that count against the retries.
-    attempts_counted: u32,
-    /// How often it was given back without counting.
-    releases: u32,
-    /// Bytes of the payload.
-    payload_bytes: u64,
+    pub attempts_counted: u32,
+    /// Attempts that were given back without counting.
+    pub releases: u32,
+    /// Leases that expired one after the other; 0 after an attempt that was reported.
+    pub lease_expirations: u32,
+    /// Size of the payload in bytes.
+    pub payload_bytes: u64,
     /// Number of positional inputs; 0: the payload alone is the input.
-    inputs: u32,
+    pub inputs: u32,
     /// Tags of the job.
-    tags: Vec<TagName>,
+    pub tags: Vec<String>,
     /// Labels of the job: indexed key-value pairs.
-    labels: BTreeMap<String, String>,
-    /// Whether somebody follows it.
-    tracked: bool,
-    /// The graph it was submitted with.
+    pub labels: BTreeMap<String, String>,
+    /// Whether the job is tracked: it appears in the list of tracked jobs.
+    pub tracked: bool,
+    /// Graph that the job was submitted with; absent if it was submitted alone.
     #[serde(skip_serializing_if = "Option::is_none")]
-    graph: Option<GraphName>,
-    /// The schedule that made it.
+    pub graph: Option<String>,
+    /// Schedule that made the job; absent if none did.
     #[serde(skip_serializing_if = "Option::is_none")]
-    schedule: Option<ScheduleName>,
-    /// Under which unique key it stands.
+    pub schedule: Option<String>,
+    /// Unique key of the job; absent if it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    unique_key: Option<UniqueName>,
-    /// How far the running or last attempt got.
+    pub unique_key: Option<String>,
+    /// Progress of the running or last attempt; absent if none was reported.
+    #[serde(
+        serialize_with = "progress_if_any",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<ProgressDocument>)]
+    pub progress: Option<Progress>,
+    /// Live lease of the job; absent unless it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
-    progress: Option<ProgressView>,
-    /// Who holds it, while it runs.
+    pub lease: Option<Lease>,
+    /// Last failure, also of a job that was retried since; absent if it never failed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    lease: Option<LeaseView>,
-    /// The last failure, also of a job that was tried again since.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    failure: Option<FailureView>,
+    pub failure: Option<Failure>,
     /// Time at which the job ended; absent while it is live.
+    #[serde(
+        serialize_with = "moment_if_any",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<Moment>)]
+    pub finished_at: Option<SystemTime>,
+    /// Size of the result in bytes; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    finished_at: Option<Moment>,
-    /// Bytes of its result, if it has one.
+    pub result_bytes: Option<u64>,
+    /// What happened to the job, oldest first; empty in a brief listing.
+    pub history: Vec<HistoryEntry>,
+    /// Number of entries that were dropped from the middle of the history.
+    pub history_dropped: u32,
+    /// Rules that keep the job if it is none of ganger's own: `qless`, or `keys` for the clients of raw keys.
     #[serde(skip_serializing_if = "Option::is_none")]
-    result_bytes: Option<u64>,
-    /// What happened, oldest first.
-    history: Vec<HistoryView>,
-    /// Entries that fell out of the middle of the history.
-    history_dropped: u32,
-    /// Whose rules it goes by if it is none of ours: `qless`, or `keys`, which is the clients of raw keys.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    kept_by: Option<&'static str>,
+    pub kept_by: Option<String>,
 }
 
-/// How far a job is.
+/// How far a running job is, as a document.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Progress)]
-pub struct ProgressView {
-    /// From 0 to 1.
+pub struct ProgressDocument {
+    /// Part that is done, from 0 to 1.
     fraction: f64,
-    /// What it is doing.
+    /// What the job is doing, for people.
     message: String,
 }
 
-/// Who holds a job.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Lease)]
-struct LeaseView {
+/// A live lease.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Lease {
     /// Worker that holds the lease.
-    worker: WorkerName,
+    pub worker: String,
+    /// Number of the attempt that the lease stands for.
+    pub attempt: u32,
     /// Time at which the lease was granted.
-    granted_at: Moment,
-    /// How long each grant or renewal lasts, in seconds.
-    lease_for_seconds: f64,
+    #[serde(serialize_with = "moment")]
+    #[schema(value_type = Moment)]
+    pub granted_at: SystemTime,
+    /// Time that each grant or renewal lasts; in documents in seconds.
+    #[serde(rename = "lease_for_seconds", serialize_with = "seconds")]
+    #[schema(value_type = f64)]
+    pub lease_for: Duration,
 }
 
-/// Why a job failed.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Failure)]
-struct FailureView {
-    /// Failures of one cause share a group.
-    group: GroupName,
+/// Why a job or an attempt failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Failure {
+    /// Group of the failure: failures of one cause share a group.
+    pub group: String,
     /// Message of the failure, for people.
-    message: String,
+    pub message: String,
     /// Time of the failure.
-    at: Moment,
-    /// Whose attempt it was, if one was running.
+    #[serde(serialize_with = "moment")]
+    #[schema(value_type = Moment)]
+    pub at: SystemTime,
+    /// Worker whose attempt failed; absent if no attempt ran.
     #[serde(skip_serializing_if = "Option::is_none")]
-    worker: Option<WorkerName>,
+    pub worker: Option<String>,
 }
 
 /// A page of jobs.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
 #[schema(as = JobPage)]
-pub struct PageView {
+pub struct Page {
     /// Jobs of this page.
-    pub jobs: Vec<JobView>,
-    /// Give this as `after` for the next page; absent on the last one.
+    pub jobs: Vec<Job>,
+    /// Cursor of the next page; absent on the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
 
-/// Converts a page of jobs.
-pub fn page(shard: &ShardId, jobs: Vec<StoredJob>, next: Option<PageCursor>) -> PageView {
-    PageView {
-        jobs: jobs.into_iter().map(|job| view(shard, job)).collect(),
-        next: next.map(|cursor| cursor.to_string()),
+impl Page {
+    /// A page of the jobs of a shard.
+    pub fn new(shard: &ShardId, jobs: Vec<StoredJob>, next: Option<PageCursor>) -> Self {
+        Self {
+            jobs: jobs.into_iter().map(|job| Job::new(shard, job)).collect(),
+            next: next.map(|cursor| cursor.to_string()),
+        }
     }
 }
 
-/// Converts the progress of a running job.
-pub fn progress(progress: &ganger_types::Progress) -> ProgressView {
-    ProgressView {
-        fraction: f64::from(progress.millionths) / 1e6,
-        message: progress.message.clone(),
+impl Job {
+    /// A job of a shard. A start given as a delay is not known in calendar time here; `run_at` is then absent.
+    pub fn new(shard: &ShardId, job: StoredJob) -> Self {
+        let StoredJob { record, lease } = job;
+        let run_at = match record.due {
+            Some(Due::Wall(at)) if record.state == JobState::Scheduled => Some(calendar(at)),
+            _ => None,
+        };
+        let finished = record.finished.as_ref();
+        Self {
+            id: text(record.id.as_bytes()),
+            r#ref: full_name(shard, &record.id),
+            number: record.key.0,
+            name: record.name.map(|name| text(name.as_bytes())),
+            shard: shard.to_string(),
+            namespace: text(record.namespace.as_bytes()),
+            queue: text(record.queue.as_bytes()),
+            kind: text(record.kind.as_bytes()),
+            state: record.state,
+            priority: record.priority,
+            created_at: calendar(record.created_at),
+            run_at,
+            deadline: record.deadline.map(calendar),
+            timeout: record.timeout,
+            retry: record.retry,
+            attempt: record.attempt,
+            attempts_counted: record.attempts_counted,
+            releases: record.releases,
+            lease_expirations: record.lease_expirations,
+            payload_bytes: record.payload_bytes,
+            inputs: record.inputs,
+            tags: texts(&record.tags),
+            labels: labels(&record.labels),
+            tracked: record.tracked,
+            graph: record.graph.map(|graph| text(graph.as_bytes())),
+            schedule: record.schedule.map(|schedule| text(schedule.as_bytes())),
+            unique_key: record.unique.map(|key| text(key.as_bytes())),
+            progress: record.progress,
+            lease: lease.map(Into::into),
+            failure: record.failure.map(Into::into),
+            finished_at: finished.map(|finished| calendar(finished.at)),
+            result_bytes: finished.and_then(|finished| finished.result_bytes),
+            history: record.history.into_iter().map(Into::into).collect(),
+            history_dropped: record.history_dropped,
+            kept_by: record.key.kept_by().map(str::to_owned),
+        }
     }
 }
 
-/// A job. A start given as a delay is not known in calendar time here; `run_at` is then absent.
-pub fn view(shard: &ShardId, job: StoredJob) -> JobView {
-    let StoredJob { record, lease } = job;
-    let run_at = match record.due {
-        Some(Due::Wall(at)) if record.state == JobState::Scheduled => Some(Moment(at)),
-        _ => None,
-    };
-    JobView {
-        r#ref: full_name(shard, &record.id),
-        shard: shard.to_string(),
-        state: record.state.as_str(),
-        priority: priority(record.priority),
-        created_at: Moment(record.created_at),
-        run_at,
-        deadline: record.deadline.map(Moment),
-        timeout: record.timeout.map(Span),
-        retry: (&record.retry).into(),
-        attempt: record.attempt,
-        attempts_counted: record.attempts_counted,
-        releases: record.releases,
-        payload_bytes: record.payload_bytes,
-        inputs: record.inputs,
-        tags: tags(&record.tags),
-        labels: labels(&record.labels),
-        tracked: record.tracked,
-        progress: record.progress.as_ref().map(progress),
-        lease: lease.map(lease_view),
-        failure: record.failure.map(failure),
-        finished_at: record.finished.as_ref().map(|finished| Moment(finished.at)),
-        result_bytes: record
-            .finished
-            .as_ref()
-            .and_then(|finished| finished.result_bytes),
-        history: history(record.history),
-        history_dropped: record.history_dropped,
-        kept_by: record.key.kept_by(),
-        name: record.name.map(Named),
-        id: Named(record.id),
-        namespace: Named(record.namespace),
-        queue: Named(record.queue),
-        kind: Named(record.kind),
-        graph: record.graph.map(Named),
-        schedule: record.schedule.map(Named),
-        unique_key: record.unique.map(Named),
+impl From<LeaseRecord> for Lease {
+    fn from(lease: LeaseRecord) -> Self {
+        Self {
+            worker: text(lease.worker.as_bytes()),
+            attempt: lease.attempt,
+            granted_at: calendar(lease.granted_at),
+            lease_for: lease.lease_for,
+        }
     }
 }
 
-impl JobView {
-    /// Fills in when a job scheduled by a delay is expected to run.
-    pub fn expected_at(&mut self, at: Timestamp) {
-        self.run_at.get_or_insert(Moment(at));
+impl From<ganger_types::Failure> for Failure {
+    fn from(failure: ganger_types::Failure) -> Self {
+        Self {
+            group: text(failure.group.as_bytes()),
+            message: failure.message,
+            at: calendar(failure.at),
+            worker: failure.worker.map(|worker| text(worker.as_bytes())),
+        }
     }
 }
 
-fn lease_view(lease: LeaseRecord) -> LeaseView {
-    LeaseView {
-        worker: Named(lease.worker),
-        granted_at: Moment(lease.granted_at),
-        lease_for_seconds: lease.lease_for.as_secs_f64(),
+impl From<&Progress> for ProgressDocument {
+    fn from(progress: &Progress) -> Self {
+        Self {
+            fraction: f64::from(progress.millionths) / 1e6,
+            message: progress.message.clone(),
+        }
     }
 }
 
-fn failure(failure: Failure) -> FailureView {
-    FailureView {
-        group: Named(failure.group),
-        message: failure.message,
-        at: Moment(failure.at),
-        worker: failure.worker.map(Named),
-    }
+#[expect(clippy::ref_option, reason = "serde passes fields by reference")]
+fn progress_if_any<S: Serializer>(
+    progress: &Option<Progress>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let document = progress.as_ref().map(ProgressDocument::from);
+    document.serialize(serializer)
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes fields by reference"
+)]
+fn as_number<S: Serializer>(given: &Priority, serializer: S) -> Result<S::Ok, S::Error> {
+    priority(*given).serialize(serializer)
 }

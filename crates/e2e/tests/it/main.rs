@@ -19,6 +19,7 @@ mod quantumleap;
 mod resp;
 mod resp_guarded;
 mod restart;
+mod same_documents;
 mod security;
 mod shards;
 mod stop;

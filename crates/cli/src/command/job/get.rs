@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use ganger_client::{Backoff, Client, HistoryEntry, Job, JobState};
+use ganger_types::Priority;
 use tokio::time::Instant;
 
 use crate::command::waiting::{Awaited, Reporter};
@@ -46,7 +47,7 @@ pub(crate) async fn run(context: &Context, args: &GetArgs) -> Outcome {
     for (place, id) in args.jobs.iter().enumerate() {
         let job = client.job(id).await?;
         if context.is_json() {
-            context.json(&views::job(&job))?;
+            context.json(&views::document(&job))?;
             continue;
         }
         if place > 0 {
@@ -60,7 +61,7 @@ pub(crate) async fn run(context: &Context, args: &GetArgs) -> Outcome {
 
 /// What the program reads, as far as it is short; else how much there is.
 async fn input(client: &Client, job: &Job) -> String {
-    let id = job.global_id();
+    let id = job.r#ref.clone();
     if job.inputs == 0 {
         let size = bytes(job.payload_bytes);
         if job.payload_bytes == 0 {
@@ -148,7 +149,7 @@ fn tell(context: &Context, job: &Job) -> Result<(), Failure> {
         escape::line(&job.id),
         reason.unwrap_or_default()
     );
-    context.either(&views::job(job), line)
+    context.either(&views::document(job), line)
 }
 
 /// All there is to tell of a job.
@@ -208,11 +209,11 @@ fn push_times(pairs: &mut Vec<(&str, String)>, job: &Job, now: SystemTime) {
     if let Some(at) = job.deadline {
         pairs.push(("deadline", time::both(at, now)));
     }
-    if let Some(finished) = &job.finished {
-        pairs.push(("ended", time::both(finished.at, now)));
-        if let Some(count) = finished.result_bytes {
-            pairs.push(("result", bytes(count)));
-        }
+    if let Some(at) = job.finished_at {
+        pairs.push(("ended", time::both(at, now)));
+    }
+    if let Some(count) = job.result_bytes {
+        pairs.push(("result", bytes(count)));
     }
     if let Some(timeout) = job.timeout {
         pairs.push(("timeout", time::span(timeout)));
@@ -242,12 +243,12 @@ fn attempts(job: &Job) -> String {
 }
 
 fn push_rest(pairs: &mut Vec<(&str, String)>, job: &Job) {
-    if job.priority != 0 {
-        pairs.push(("priority", job.priority.to_string()));
+    if job.priority != Priority::default() {
+        pairs.push(("priority", job.priority.to_whole().to_string()));
     }
     for (name, value) in [
         ("graph", &job.graph),
-        ("unique", &job.unique),
+        ("unique key", &job.unique_key),
         ("schedule", &job.schedule),
     ] {
         if let Some(value) = value {
@@ -285,21 +286,22 @@ fn history(entries: &[HistoryEntry], dropped: u32) -> String {
 }
 
 fn detail(entry: &HistoryEntry) -> String {
-    let Some(attempt) = &entry.attempt else {
-        return escape::line(&entry.detail);
+    let text = |field: &Option<String>| escape::line(field.as_deref().unwrap_or_default());
+    let Some(number) = entry.attempt else {
+        let said = [&entry.queue, &entry.group, &entry.message];
+        return said
+            .into_iter()
+            .find(|it| it.is_some())
+            .map(text)
+            .unwrap_or_default();
     };
-    let mut out = format!(
-        "#{} on {} {}",
-        attempt.number,
-        escape::line(&attempt.worker),
-        attempt.end
-    );
-    if !attempt.group.is_empty() {
-        write!(out, " ({})", escape::line(&attempt.group))
-            .expect("writing to a string cannot fail");
+    let end = entry.end.as_deref().unwrap_or_default();
+    let mut out = format!("#{number} on {} {end}", text(&entry.worker));
+    if let Some(group) = &entry.group {
+        write!(out, " ({})", escape::line(group)).expect("writing to a string cannot fail");
     }
-    if !attempt.message.is_empty() {
-        write!(out, ": {}", escape::last_line(&attempt.message, 120))
+    if let Some(message) = entry.message.as_ref().filter(|it| !it.is_empty()) {
+        write!(out, ": {}", escape::last_line(message, 120))
             .expect("writing to a string cannot fail");
     }
     out

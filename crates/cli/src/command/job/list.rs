@@ -195,7 +195,7 @@ pub(crate) fn table(jobs: &[Job], palette: Palette, headed: bool) -> String {
     ]);
     for job in jobs {
         rows.push([
-            Cell::new(escape::line(&job.global_id())),
+            Cell::new(escape::line(&job.r#ref)),
             Cell::new(escape::short(job.name.as_deref().unwrap_or_default(), 40)),
             Cell::new(escape::short(&job.kind, 40)),
             Cell::new(escape::short(&job.queue, 30)),
@@ -231,9 +231,8 @@ fn note(job: &Job, now: SystemTime) -> String {
             .map(|at| format!("runs {}", time::relative(at, now)))
             .or_else(failure),
         JobState::Succeeded => job
-            .finished
-            .as_ref()
-            .map(|it| format!("ended {}", time::relative(it.at, now))),
+            .finished_at
+            .map(|at| format!("ended {}", time::relative(at, now))),
         _ => failure(),
     }
     .unwrap_or_default()

@@ -1,0 +1,112 @@
+//! The same thing is the same document over HTTP and from `--json` of the command line.
+
+use anyhow::{Context as _, Result, ensure};
+use ganger_e2e::api::Api;
+use ganger_e2e::command::good;
+use ganger_e2e::server::Setup;
+use serde_json::{Value, json};
+
+/// What the command line prints as JSON.
+fn printed(url: &str, arguments: &[&str]) -> Result<Value> {
+    let text = good(&[&["--json", "--server", url], arguments].concat(), &[])?;
+    serde_json::from_str(&text).with_context(|| text)
+}
+
+fn expect_same(what: &str, over_http: &Value, printed: &Value) -> Result<()> {
+    ensure!(
+        over_http == printed,
+        "{what} over HTTP\n{over_http:#}\nand from the command line\n{printed:#}"
+    );
+    Ok(())
+}
+
+/// Jobs in every state, with as many fields as a job can have.
+fn enqueue(api: &mut Api) -> Result<Vec<&'static str>> {
+    api.expect("PUT", "queues/paused", &json!({ "paused": true }))?;
+    let everything = json!({
+        "id": "ready", "name": "all", "queue": "paused", "kind": "k", "payload": {"a": [1, null]}, "priority": -3,
+        "deadline": "2100-01-01T00:00:00Z", "timeout": "1h30m", "tags": ["x", "y"], "labels": {"k": "v", "a": "b"},
+        "tracked": true, "unique": {"key": "u", "window": "1h"},
+        "retry": {"max": 7, "backoff": ["1s", "1m"], "jitter_percent": 5, "lease_expirations_max": 2},
+    });
+    for job in [
+        everything,
+        json!({"id": "scheduled", "kind": "k", "run_at": "2100-01-01T00:00:00.5Z", "retry": {"backoff": "2s"}}),
+        json!({"id": "succeeded", "kind": "k", "queue": "work", "retry": {"backoff": {"base": "1s", "cap": "1m"}}}),
+        json!({"id": "failed", "kind": "k", "queue": "work", "retry": {"max": 0}}),
+        json!({"id": "released", "kind": "k", "queue": "work"}),
+        json!({"id": "running", "kind": "k", "queue": "work"}),
+        json!({"id": "cancelled", "kind": "k", "queue": "paused"}),
+        json!({"id": "blocked", "kind": "k", "inputs": [{"value": 1}, {"result_of_job": "running"}], "after": ["ready"]}),
+    ] {
+        api.expect("POST", "jobs", &job)?;
+    }
+    let lease = json!({"worker": "w", "queues": ["work"], "max": 10, "lease_for": "1h"});
+    let leased = api.expect("POST", "leases", &lease)?;
+    let jobs = leased["jobs"].as_array().context("jobs")?.clone();
+    for job in &jobs {
+        let report = |more: Value| {
+            let mut report = json!({"job": job["id"], "token": job["token"]});
+            let fields = report.as_object_mut().expect("an object");
+            fields.extend(more.as_object().expect("an object").clone());
+            report
+        };
+        match job["id"].as_str() {
+            Some("succeeded") => api.expect(
+                "POST",
+                "leases/complete",
+                &report(json!({"result": {"r": 1}})),
+            )?,
+            Some("failed") => {
+                let fields = json!({"group": "g", "message": "no\nluck", "permanent": true});
+                api.expect("POST", "leases/fail", &report(fields))?
+            }
+            Some("released") => {
+                let fields = json!({"reason": "later", "delay": "1h", "counted": true});
+                api.expect("POST", "leases/release", &report(fields))?
+            }
+            _ => {
+                let progress = json!({"fraction": 0.25, "message": "a quarter"});
+                api.expect(
+                    "POST",
+                    "leases/renew",
+                    &report(json!({"progress": progress})),
+                )?
+            }
+        };
+    }
+    api.expect(
+        "POST",
+        "jobs/cancelled/cancel",
+        &json!({"reason": "not wanted"}),
+    )?;
+    api.expect(
+        "PATCH",
+        "jobs/ready",
+        &json!({"note": {"text": "looked at", "data": {"by": "me"}}}),
+    )?;
+    Ok(vec![
+        "ready",
+        "scheduled",
+        "succeeded",
+        "failed",
+        "running",
+        "cancelled",
+        "blocked",
+    ])
+}
+
+#[test]
+fn a_job_is_the_same_document_over_http_and_from_the_command_line() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let setup = Setup::in_directory(directory.path())?;
+    let mut server = setup.start()?;
+    let mut api = Api::new(setup.client());
+    let url = format!("http://{}", setup.address);
+    for id in enqueue(&mut api)? {
+        let over_http = api.expect("GET", &format!("jobs/{id}"), &Value::Null)?;
+        ensure!(over_http["state"] == id, "{over_http:#}");
+        expect_same(id, &over_http, &printed(&url, &["job", "get", id])?)?;
+    }
+    server.stop()
+}
