@@ -2,7 +2,7 @@
 
 use crate::plan::{Fault, Feature, Pace};
 use crate::rng::Rng;
-use crate::world::{Happening, StepOutcome, World};
+use crate::world::{SimEvent, StepOutcome, World};
 
 impl World {
     /// Crashes, jumps and outages that come of themselves.
@@ -11,11 +11,11 @@ impl World {
             self.jump(&mut rng);
         }
         if self.suffers(Fault::WorkersDie) && rng.chance(200) {
-            let worker = rng.index(self.hands.len());
-            self.hands[worker].dies();
+            let worker = rng.index(self.workers.len());
+            self.workers[worker].dies();
         }
         if self.suffers(Fault::Outages) && rng.chance(150) && self.is_up() {
-            return self.dies(rng);
+            return self.crash(rng);
         }
         self.look_after()
     }
@@ -50,7 +50,7 @@ impl World {
             _ => rng.below(longest),
         };
         let again = if rng.chance(200) { rng.small(3) + 1 } else { 0 };
-        self.at(time + down, Happening::Restart { again, rng });
+        self.at(time + down, SimEvent::Restart { again, rng });
     }
 
     pub(crate) fn restart(&mut self, again: u32, mut rng: Rng) -> StepOutcome {
@@ -60,10 +60,10 @@ impl World {
         }
         if again > 0 && !self.is_healed {
             // Killed during recovery: the epoch is raised, nothing else has happened.
-            self.bury()?;
+            self.discard_process()?;
             self.at(
                 self.time + 1_000,
-                Happening::Restart {
+                SimEvent::Restart {
                     again: again - 1,
                     rng,
                 },

@@ -4,10 +4,10 @@
 use ganger_types::import::Imported;
 use ganger_types::{Answer, Command, ImportRecord, Reply};
 
-use crate::actor::worker::{Act, Hand};
+use crate::actor::worker::{SimWorker, WorkerAction};
 use crate::plan::Fault;
 use crate::rng::Rng;
-use crate::world::{Call, Caller, Happening, StepOutcome, World};
+use crate::world::{Call, Caller, SimEvent, StepOutcome, World};
 
 impl World {
     /// A client has its answer.
@@ -56,15 +56,15 @@ impl World {
     }
 
     fn take_up(&mut self, worker: usize, call: &Call, grant: &ganger_types::Grant, rng: &mut Rng) {
-        let hand = &mut self.hands[worker];
+        let hand = &mut self.workers[worker];
         if hand.incarnation != call.incarnation {
             return;
         }
         hand.takes(grant);
         let incarnation = hand.incarnation;
-        let after = Hand::works_for(&self.plan, rng, grant.lease_for);
+        let after = SimWorker::works_for(&self.plan, rng, grant.lease_for);
         let time = self.time + after;
-        let work = Happening::Work {
+        let work = SimEvent::WorkerActs {
             worker,
             incarnation,
             token: grant.token,
@@ -80,22 +80,22 @@ impl World {
         token: ganger_types::LeaseToken,
         mut rng: Rng,
     ) -> StepOutcome {
-        let hand = &mut self.hands[worker];
+        let hand = &mut self.workers[worker];
         if hand.incarnation != incarnation || self.is_healed {
             return Ok(());
         }
         let Some(place) = hand.tasks.iter().position(|task| task.held.token == token) else {
             return Ok(());
         };
-        let act = Hand::handle(&self.plan, &self.known, &mut hand.tasks[place], &mut rng);
+        let act = SimWorker::handle(&self.plan, &self.known, &mut hand.tasks[place], &mut rng);
         let lease_for = hand.tasks[place].lease_for;
         match act {
-            Act::Dies => {
+            WorkerAction::Die => {
                 self.oracle.goals.reach("worker-died-holding");
                 hand.dies();
                 Ok(())
             }
-            Act::Sleeps => {
+            WorkerAction::Sleep => {
                 let task = hand.tasks.remove(place);
                 let report = crate::actor::worker::honest(&task);
                 hand.sent.push(report.clone());
@@ -110,12 +110,12 @@ impl World {
                     sent_at: self.time,
                 };
                 let after = self.clocks.world_micros(lease_for) + rng.below(10_000_000);
-                self.at(self.time + after, Happening::Zombie(call));
+                self.at(self.time + after, SimEvent::LateReport(call));
                 Ok(())
             }
-            Act::Then(command) => {
-                let after = Hand::works_for(&self.plan, &mut rng, lease_for);
-                let again = Happening::Work {
+            WorkerAction::Continue(command) => {
+                let after = SimWorker::works_for(&self.plan, &mut rng, lease_for);
+                let again = SimEvent::WorkerActs {
                     worker,
                     incarnation,
                     token,
@@ -124,7 +124,7 @@ impl World {
                 self.at(self.time + after + 1, again);
                 self.send(Caller::Worker(worker), command, rng)
             }
-            Act::Last(command) => {
+            WorkerAction::Finish(command) => {
                 hand.tasks.remove(place);
                 if hand.sent.len() == 6 {
                     hand.sent.remove(0);

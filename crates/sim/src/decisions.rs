@@ -10,8 +10,8 @@ use ganger_types::Elapsed;
 const RECOVERIES_MAX: usize = 10;
 const RECOVERIES_WITHIN: Duration = Duration::from_secs(1);
 
-/// Which dice have decided the fate of an order of the store. The dice of a command do so once: a
-/// lease request that waits is tried again and again, and must not meet the same fate forever.
+/// Commands whose random numbers have decided the outcome of a store task. Those of a command decide once: a
+/// lease request that waits is tried again and again, and must not meet the same outcome forever.
 #[derive(Default)]
 pub(crate) struct Decisions {
     closed: BTreeSet<u64>,
@@ -20,17 +20,17 @@ pub(crate) struct Decisions {
 }
 
 impl Decisions {
-    /// Whether the dice of this command may decide.
+    /// Whether the random numbers of this command may decide.
     pub(crate) fn is_open(&self, op: u64) -> bool {
         !self.closed.contains(&op)
     }
 
-    /// Records that the dice of this command have decided.
+    /// Records that the random numbers of this command have decided.
     pub(crate) fn close(&mut self, op: u64) {
         self.closed.insert(op);
     }
 
-    /// How many orders without dice of their own came before this one at the same moment.
+    /// Number of earlier store tasks at this moment whose outcome no command decides.
     pub(crate) fn orders_before_at(&mut self, time: u64) -> u64 {
         let (moment, count) = self.undecided;
         let before = if moment == time { count } else { 0 };
@@ -91,9 +91,9 @@ mod tests {
 
     #[test]
     fn orders_of_one_moment_are_told_apart() {
-        let mut fates = Decisions::default();
+        let mut decisions = Decisions::default();
         let before: Vec<u64> = [5, 5, 5, 6, 5]
-            .map(|time| fates.orders_before_at(time))
+            .map(|time| decisions.orders_before_at(time))
             .to_vec();
         assert_eq!(before, [0, 1, 2, 0, 0]);
     }

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use ganger_types::{Answer, Command};
 
-use crate::disk::End;
+use crate::faulty_store::CommitOutcome;
 use crate::oracle::Violation;
+use crate::process::{CallOutcome, ShardProcess};
 use crate::rng::{Rng, mix};
-use crate::served::{CallOutcome, Served};
-use crate::serving::SPINS_MAX;
-use crate::world::{Call, Caller, Happening, StepOutcome, World, broken};
+use crate::store_tasks::SPINS_MAX;
+use crate::world::{Call, Caller, SimEvent, StepOutcome, World, broken};
 
 impl World {
     pub(crate) fn retry_shard(&mut self) -> StepOutcome {
@@ -17,11 +17,11 @@ impl World {
             let mut rng = Rng::new(self.tape.seed ^ 0xD0A);
             self.boot(&mut rng);
         }
-        if let Some(served) = &mut self.served {
+        if let Some(served) = &mut self.process {
             served.all_leave();
         }
         self.queue
-            .retain(|_, happening| !matches!(happening, Happening::Restart { .. }));
+            .retain(|_, happening| !matches!(happening, SimEvent::Restart { .. }));
         self.look_after()
     }
 
@@ -55,22 +55,22 @@ impl World {
     /// Lets core and store work without faults until nothing is under way.
     pub(crate) fn settle(&mut self) -> StepOutcome {
         for _ in 0..SPINS_MAX {
-            if self.served.is_none() {
+            if self.process.is_none() {
                 let mut rng = Rng::new(mix(self.time ^ self.tape.seed ^ 0xD0A));
                 self.boot(&mut rng);
             }
             let now = self.now();
-            let served = self.served.as_mut().expect("it was started");
+            let served = self.process.as_mut().expect("it was started");
             served.run(now);
             let came = served.collect();
             if !self.take_settling(came)? {
                 continue;
             }
-            let served = self.served.as_mut().expect("it lives");
+            let served = self.process.as_mut().expect("it lives");
             let came = if served.has_reports() {
                 served.report(now)
             } else if served.next_store_task().is_some() {
-                served.work(End::Well);
+                served.work(CommitOutcome::Success);
                 continue;
             } else if served.has_finds() {
                 served.find(now)
@@ -93,15 +93,15 @@ impl World {
     }
 
     fn take_settling(&mut self, came: CallOutcome) -> Result<bool, Violation> {
-        self.judge(&came.events)?;
+        self.check_durable_turns(&came.events)?;
         if let Some(now) = came.restarted {
             self.has_loaded(now);
         }
         for one in came.answers {
             self.settled.insert(one.call.op, one.answer);
         }
-        if self.served.as_ref().is_some_and(Served::has_stopped) {
-            self.bury()?;
+        if self.process.as_ref().is_some_and(ShardProcess::has_stopped) {
+            self.discard_process()?;
             return Ok(false);
         }
         Ok(true)
@@ -121,7 +121,7 @@ impl World {
                 sent_at: self.time,
             };
             let now = self.now();
-            let served = self.served.as_mut();
+            let served = self.process.as_mut();
             served
                 .expect("the drain runs on a healed shard")
                 .push(call, Duration::ZERO, now);

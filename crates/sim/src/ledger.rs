@@ -12,14 +12,14 @@ use crate::rows::Rows;
 use crate::world::{StepOutcome, broken};
 
 /// A job whose enqueueing was acknowledged.
-struct Promise {
+struct AcknowledgedJob {
     heard_at: u64,
     /// The result that was acknowledged with its completion.
-    completed: Option<Completed>,
+    completed: Option<AcknowledgedCompletion>,
 }
 
 /// A completion that was acknowledged.
-struct Completed {
+struct AcknowledgedCompletion {
     heard_at: u64,
     token: LeaseToken,
     /// `None`: only a repeat of the report was heard of, and which of them was the first is not known.
@@ -29,7 +29,7 @@ struct Completed {
 /// Acknowledgements that clients received, to be checked against the oracle.
 #[derive(Default)]
 pub(crate) struct Ledger {
-    promises: BTreeMap<JobKey, Promise>,
+    promises: BTreeMap<JobKey, AcknowledgedJob>,
     by_id: BTreeMap<(ganger_types::Namespace, ganger_types::JobId), JobKey>,
     grants: BTreeMap<LeaseToken, (JobKey, u32)>,
     attempts: BTreeMap<JobKey, (u32, LeaseToken)>,
@@ -41,7 +41,7 @@ impl Ledger {
         match (command, answer) {
             (Command::Enqueue(cmd), Ok(Reply::Enqueued { jobs, .. })) => {
                 for job in jobs {
-                    let promise = Promise {
+                    let promise = AcknowledgedJob {
                         heard_at: time,
                         completed: None,
                     };
@@ -67,7 +67,7 @@ impl Ledger {
                     return Ok(());
                 };
                 if cmd.next.is_none() {
-                    let completed = Completed {
+                    let completed = AcknowledgedCompletion {
                         heard_at: time,
                         token: cmd.held.token,
                         // The result that counts is that of the first report (`rel L7`).
@@ -108,7 +108,7 @@ impl Ledger {
     }
 
     /// At most one success per job, from any worker (`rel L3`); a retried job starts again.
-    fn completed(&mut self, key: JobKey, completed: Completed) {
+    fn completed(&mut self, key: JobKey, completed: AcknowledgedCompletion) {
         let Some(promise) = self.promises.get_mut(&key) else {
             return;
         };
@@ -150,7 +150,7 @@ impl Ledger {
                 .as_ref()
                 .is_none_or(|result| stored == *result);
             if outcome != Some(Outcome::Succeeded) || !is_same {
-                let Completed {
+                let AcknowledgedCompletion {
                     heard_at,
                     token,
                     result,

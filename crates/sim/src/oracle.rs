@@ -56,7 +56,7 @@ impl std::fmt::Display for Violation {
     }
 }
 
-pub(crate) type Verdict = Result<(), Violation>;
+pub(crate) type CheckResult = Result<(), Violation>;
 
 /// A command as the engine saw it, with its answer.
 #[derive(Clone, Debug)]
@@ -131,7 +131,7 @@ impl Turn {
     }
 }
 
-struct Claimed {
+struct IdempotencyModel {
     submission: Enqueue,
     jobs: Vec<(JobKey, JobId)>,
     until: Timestamp,
@@ -154,7 +154,7 @@ pub(crate) struct Oracle {
     queues: BTreeMap<(Namespace, Queue), QueueSettings>,
     namespaces: BTreeMap<Namespace, NamespaceSettings>,
     uniques: BTreeMap<(Namespace, UniqueKey), UniqueHolder>,
-    idempotency_records: BTreeMap<(Namespace, IdempotencyKey), Claimed>,
+    idempotency_records: BTreeMap<(Namespace, IdempotencyKey), IdempotencyModel>,
     /// Until when jobs that were taken over are not taken again, whatever has become of them.
     marks: BTreeMap<(Namespace, JobId), Elapsed>,
     schedules: BTreeMap<(Namespace, ScheduleId), schedule::Plan>,
@@ -202,7 +202,7 @@ impl Oracle {
     }
 
     /// Whether it judges this namespace.
-    fn judges(&self, namespace: &Namespace) -> bool {
+    fn covers(&self, namespace: &Namespace) -> bool {
         self.is_of_callers == (*namespace == names::callers())
     }
 
@@ -212,7 +212,7 @@ impl Oracle {
     }
 
     /// Judges a turn that became durable: its moments in order, and the rows after it.
-    pub(crate) fn turn(&mut self, turn: &Turn, rows: &Rows) -> Verdict {
+    pub(crate) fn turn(&mut self, turn: &Turn, rows: &Rows) -> CheckResult {
         if let Some(now) = self.started.take() {
             self.starts_over(now);
         }
@@ -227,7 +227,7 @@ impl Oracle {
             }
             for one in &moment.applied {
                 self.op = one.op;
-                self.judge(&one.command, &one.answer, rows)?;
+                self.check_command(&one.command, &one.answer, rows)?;
             }
             self.op = 0;
         }
@@ -259,7 +259,7 @@ impl Oracle {
         }
     }
 
-    fn judge(&mut self, command: &Command, answer: &Answer, rows: &Rows) -> Verdict {
+    fn check_command(&mut self, command: &Command, answer: &Answer, rows: &Rows) -> CheckResult {
         match command {
             Command::Enqueue(cmd) => self.enqueue(cmd, answer),
             Command::Lease(cmd) => self.lease(cmd, answer, rows),
@@ -357,7 +357,7 @@ impl Oracle {
     }
 
     /// Everything must have ended (`rel T8`).
-    pub(crate) fn all_ended(&self) -> Verdict {
+    pub(crate) fn all_ended(&self) -> CheckResult {
         for key in &self.live {
             let job = self.known(*key);
             if job.has_ended() || self.waits_for_a_person(*key) {

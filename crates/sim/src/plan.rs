@@ -88,9 +88,9 @@ switches! {
 
 /// A set of switches, as bits in order of `ALL`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Bits(pub(crate) u64);
+pub(crate) struct SwitchSet(pub(crate) u64);
 
-impl Bits {
+impl SwitchSet {
     pub(crate) fn has(self, bit: usize) -> bool {
         self.0 >> bit & 1 == 1
     }
@@ -114,8 +114,8 @@ pub(crate) enum Pace {
 /// What a run is like: drawn from its seed alone.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    pub(crate) features: Bits,
-    pub(crate) faults: Bits,
+    pub(crate) features: SwitchSet,
+    pub(crate) faults: SwitchSet,
     /// Of a thousand chances, how many go wrong, for the faults that are on.
     pub(crate) fault_rate: u64,
     pub(crate) queues: usize,
@@ -134,8 +134,8 @@ pub(crate) struct Plan {
 }
 
 /// Features whose oracle part needs each command to be applied when it arrives: they are off above level 1.
-pub(crate) fn of_level_1() -> Bits {
-    let mut bits = Bits::default();
+pub(crate) fn of_level_1() -> SwitchSet {
+    let mut bits = SwitchSet::default();
     bits.set(index_of(Feature::ALL, &Feature::CallersClock));
     bits
 }
@@ -148,9 +148,9 @@ fn index_of<T: PartialEq>(all: &[T], one: &T) -> usize {
 
 impl Plan {
     /// The plan of a seed, with `features_off` and `faults_off` switched off.
-    pub(crate) fn draw(seed: u64, features_off: Bits, faults_off: Bits) -> Self {
+    pub(crate) fn draw(seed: u64, features_off: SwitchSet, faults_off: SwitchSet) -> Self {
         let mut rng = Rng::new(mix(seed ^ 0x51A7));
-        let mut features = Bits::default();
+        let mut features = SwitchSet::default();
         let share = rng.within(250, 900);
         // Later features have dice of their own: what a seed drew before they came stays as it was.
         let mut later = Rng::new(mix(seed ^ 0x1A7E));
@@ -162,7 +162,7 @@ impl Plan {
             }
         }
         features.set(index_of(Feature::ALL, &Feature::QuickRestarts));
-        let mut faults = Bits::default();
+        let mut faults = SwitchSet::default();
         for _ in 0..Self::draw_fault_kinds(&mut rng) {
             faults.set(rng.index(Fault::ALL.len()));
         }

@@ -73,14 +73,14 @@ pub(crate) const BUGS: &[(u32, u8, &str)] = &[
 
 /// The mistake of a run, if any.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Planted {
+pub(crate) struct PlantedBug {
     bug: u32,
     calls: u64,
     /// The elapsed reading that bug 4 repeats.
     elapsed: Elapsed,
 }
 
-impl Planted {
+impl PlantedBug {
     pub(crate) fn new(bug: u32) -> Self {
         Self {
             bug,

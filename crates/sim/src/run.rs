@@ -153,7 +153,7 @@ fn drain(world: &mut World) -> StepOutcome {
             };
             granted += grants.len();
             for grant in grants {
-                let mut hand = worker::Hand::new(100);
+                let mut hand = worker::SimWorker::new(100);
                 let place = hand.takes(&grant);
                 let report = worker::honest(&hand.tasks[place]);
                 let answer = world.ask(&report)?;

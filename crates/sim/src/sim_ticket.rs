@@ -11,7 +11,7 @@ use ganger_shard::core::Ticket;
 
 /// Something the core turned to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mark {
+pub(crate) enum TicketEvent {
     /// The command of this operation is applied next.
     Call(u64),
     /// A lease request is tried, for the first time or again.
@@ -21,43 +21,43 @@ pub(crate) enum Mark {
 }
 
 /// What the core has turned to since the log was last taken.
-pub(crate) type Log = Rc<RefCell<Vec<Mark>>>;
+pub(crate) type TicketLog = Rc<RefCell<Vec<TicketEvent>>>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum TicketKind {
     Call,
     Lease,
-    Marker(Mark),
+    Marker(TicketEvent),
 }
 
 /// Where an answer goes.
 #[derive(Debug)]
 pub(crate) struct SimTicket {
     op: u64,
-    kind: Kind,
-    log: Log,
+    kind: TicketKind,
+    log: TicketLog,
     has_left: Rc<Cell<bool>>,
 }
 
 impl SimTicket {
     /// Ticket for the reply to a command.
-    pub(crate) fn call(op: u64, log: &Log) -> Self {
-        Self::new(op, Kind::Call, log)
+    pub(crate) fn call(op: u64, log: &TicketLog) -> Self {
+        Self::new(op, TicketKind::Call, log)
     }
 
     /// For a lease request; its client leaves by setting the cell.
-    pub(crate) fn lease(op: u64, log: &Log, has_left: &Rc<Cell<bool>>) -> Self {
-        let mut ticket = Self::new(op, Kind::Lease, log);
+    pub(crate) fn lease(op: u64, log: &TicketLog, has_left: &Rc<Cell<bool>>) -> Self {
+        let mut ticket = Self::new(op, TicketKind::Lease, log);
         ticket.has_left = Rc::clone(has_left);
         ticket
     }
 
     /// In front of a command.
-    pub(crate) fn marker(mark: Mark, log: &Log) -> Self {
-        Self::new(0, Kind::Marker(mark), log)
+    pub(crate) fn marker(mark: TicketEvent, log: &TicketLog) -> Self {
+        Self::new(0, TicketKind::Marker(mark), log)
     }
 
-    fn new(op: u64, kind: Kind, log: &Log) -> Self {
+    fn new(op: u64, kind: TicketKind, log: &TicketLog) -> Self {
         let has_left = Rc::default();
         let log = Rc::clone(log);
         Self {
@@ -70,19 +70,19 @@ impl SimTicket {
 
     /// The operation that waits for the answer; markers have none.
     pub(crate) fn op(&self) -> Option<u64> {
-        (!matches!(self.kind, Kind::Marker(_))).then_some(self.op)
+        (!matches!(self.kind, TicketKind::Marker(_))).then_some(self.op)
     }
 }
 
 impl Ticket for SimTicket {
     fn is_gone(&self) -> bool {
         let mark = match self.kind {
-            Kind::Call => return false,
-            Kind::Lease if self.has_left.get() => return true,
-            Kind::Lease => Mark::Try(self.op),
-            Kind::Marker(mark) => mark,
+            TicketKind::Call => return false,
+            TicketKind::Lease if self.has_left.get() => return true,
+            TicketKind::Lease => TicketEvent::Try(self.op),
+            TicketKind::Marker(mark) => mark,
         };
         self.log.borrow_mut().push(mark);
-        matches!(self.kind, Kind::Marker(_))
+        matches!(self.kind, TicketKind::Marker(_))
     }
 }

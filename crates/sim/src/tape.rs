@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use crate::plan::{Bits, Fault, Feature, Pace, Plan, of_level_1};
+use crate::plan::{Fault, Feature, Pace, Plan, SwitchSet, of_level_1};
 use crate::rng::Rng;
 
 /// Who acts in a step.
@@ -35,8 +35,8 @@ pub struct Tape {
     pub(crate) seed: u64,
     pub(crate) level: u8,
     pub(crate) planted: u32,
-    pub(crate) features_off: Bits,
-    pub(crate) faults_off: Bits,
+    pub(crate) features_off: SwitchSet,
+    pub(crate) faults_off: SwitchSet,
     pub(crate) steps: Vec<Step>,
 }
 
@@ -45,7 +45,7 @@ const HEADER: &str = "ganger-sim tape 1";
 impl Tape {
     /// The tape that a seed stands for.
     pub fn draw(seed: u64, level: u8, planted: u32) -> Self {
-        let plan = Plan::draw(seed, Bits::default(), Bits::default());
+        let plan = Plan::draw(seed, SwitchSet::default(), SwitchSet::default());
         let mut rng = Rng::new(seed);
         let steps = (0..plan.steps)
             .map(|_| draw_step(&plan, &mut rng))
@@ -54,8 +54,8 @@ impl Tape {
             seed,
             level,
             planted,
-            features_off: Bits::default(),
-            faults_off: Bits::default(),
+            features_off: SwitchSet::default(),
+            faults_off: SwitchSet::default(),
             steps,
         }
     }
@@ -132,8 +132,8 @@ impl Tape {
             seed: 0,
             level: 1,
             planted: 0,
-            features_off: Bits::default(),
-            faults_off: Bits::default(),
+            features_off: SwitchSet::default(),
+            faults_off: SwitchSet::default(),
             steps: Vec::new(),
         };
         for (number, line) in lines {

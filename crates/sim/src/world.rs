@@ -7,18 +7,18 @@ use ganger_store::MemoryStore;
 use ganger_types::command::ConfigureNamespace;
 use ganger_types::{Answer, Command, JobRecord, NamespaceSettings, Now};
 
-use crate::actor::worker::Hand;
+use crate::actor::worker::SimWorker;
 use crate::actor::{KnownIds, names, operator, producer};
 use crate::clock::Clocks;
 use crate::ledger::Ledger;
 use crate::oracle::{Oracle, Violation};
 use crate::plan::{Fault, Feature, Plan};
-use crate::planted::Planted;
+use crate::planted::PlantedBug;
+use crate::process::ShardProcess;
 use crate::rng::Rng;
 use crate::rows::Rows;
 use crate::run_log::{Recording, RunLog};
-use crate::served::Served;
-use crate::serving::Fate;
+use crate::store_tasks::StoreTaskOutcome;
 use crate::tape::{Actor, Tape};
 
 /// Events between two full checks of everything.
@@ -47,7 +47,7 @@ pub(crate) struct Call {
 
 /// What happens at a moment.
 #[derive(Debug)]
-pub(crate) enum Happening {
+pub(crate) enum SimEvent {
     /// The next decision of the tape.
     Step(usize),
     /// A command reaches the shard.
@@ -55,7 +55,7 @@ pub(crate) enum Happening {
     /// An answer reaches its client.
     Answer(Call, Answer),
     /// A worker turns to a job in its hands.
-    Work {
+    WorkerActs {
         worker: usize,
         incarnation: u64,
         token: ganger_types::LeaseToken,
@@ -64,17 +64,23 @@ pub(crate) enum Happening {
     /// The shard's process comes back.
     Restart { again: u32, rng: Rng },
     /// A zombie wakes and reports.
-    Zombie(Call),
+    LateReport(Call),
     /// The shard's sleep is over. Events of a dead process come to nothing, here and below.
-    Look { incarnation: u64 },
+    TimerWake { incarnation: u64 },
     /// The store carries out its next order.
-    StoreWorks { incarnation: u64, fate: Box<Fate> },
+    StoreRuns {
+        incarnation: u64,
+        outcome: Box<StoreTaskOutcome>,
+    },
     /// The shard hears of it.
-    StoreReports { incarnation: u64, fate: Box<Fate> },
+    StoreReports {
+        incarnation: u64,
+        outcome: Box<StoreTaskOutcome>,
+    },
     /// A look for finished jobs is carried out.
-    Finds { incarnation: u64 },
+    FindRuns { incarnation: u64 },
     /// A client that waits for a job loses its patience.
-    Leaves { op: u64, incarnation: u64 },
+    ClientLeaves { op: u64, incarnation: u64 },
 }
 
 /// A shard, its store and its clients in simulated time.
@@ -82,13 +88,13 @@ pub(crate) struct World {
     pub(crate) tape: Tape,
     pub(crate) plan: Plan,
     pub(crate) time: u64,
-    pub(crate) queue: BTreeMap<(u64, u64), Happening>,
+    pub(crate) queue: BTreeMap<(u64, u64), SimEvent>,
     sequence: u64,
     pub(crate) clocks: Clocks,
     pub(crate) rows: Rows,
     /// The store, the shard's process over it, and what is on the way between them.
     pub(crate) store: MemoryStore,
-    pub(crate) served: Option<Served>,
+    pub(crate) process: Option<ShardProcess>,
     pub(crate) incarnation: u64,
     pub(crate) is_store_busy: bool,
     pub(crate) is_finding: bool,
@@ -101,12 +107,12 @@ pub(crate) struct World {
     pub(crate) ledger: Ledger,
     pub(crate) log: RunLog,
     pub(crate) known: KnownIds,
-    pub(crate) hands: Vec<Hand>,
+    pub(crate) workers: Vec<SimWorker>,
     pub(crate) ops: u64,
     checked_at: u64,
     pub(crate) is_healed: bool,
     pub(crate) answered: u64,
-    pub(crate) planted: Planted,
+    pub(crate) planted: PlantedBug,
 }
 
 pub(crate) type StepOutcome = Result<(), Violation>;
@@ -122,7 +128,7 @@ pub(crate) fn broken(rule: &'static str, what: String) -> Violation {
 impl World {
     pub(crate) fn new(tape: Tape, recording: Recording) -> Self {
         let plan = tape.plan();
-        let hands = (0..plan.workers).map(Hand::new).collect();
+        let workers = (0..plan.workers).map(SimWorker::new).collect();
         let mut world = Self {
             clocks: Clocks::new(plan.rate),
             plan,
@@ -131,7 +137,7 @@ impl World {
             sequence: 0,
             rows: Rows::default(),
             store: MemoryStore::new(),
-            served: None,
+            process: None,
             incarnation: 0,
             is_store_busy: false,
             is_finding: false,
@@ -142,12 +148,12 @@ impl World {
             ledger: Ledger::default(),
             log: RunLog::new(recording),
             known: KnownIds::default(),
-            hands,
+            workers,
             ops: 0,
             checked_at: 0,
             is_healed: false,
             answered: 0,
-            planted: Planted::new(tape.planted),
+            planted: PlantedBug::new(tape.planted),
             tape,
         };
         world.boot(&mut Rng::new(world.tape.seed ^ 0xB007));
@@ -163,11 +169,11 @@ impl World {
     }
 
     /// Whether something goes wrong now, for a fault that is on.
-    pub(crate) fn strikes(&self, fault: Fault, rng: &mut Rng) -> bool {
+    pub(crate) fn fault_occurs(&self, fault: Fault, rng: &mut Rng) -> bool {
         self.suffers(fault) && rng.chance(self.plan.fault_rate)
     }
 
-    pub(crate) fn at(&mut self, time: u64, happening: Happening) {
+    pub(crate) fn at(&mut self, time: u64, happening: SimEvent) {
         self.sequence += 1;
         self.queue.insert((time, self.sequence), happening);
     }
@@ -187,7 +193,7 @@ impl World {
         let mut time = 0;
         for (number, step) in self.tape.steps.clone().iter().enumerate() {
             time += step.after;
-            self.at(time, Happening::Step(number));
+            self.at(time, SimEvent::Step(number));
         }
         let end = time + 1;
         while let Some((&(time, _), _)) = self.queue.first_key_value() {
@@ -217,27 +223,33 @@ impl World {
         Ok(true)
     }
 
-    fn happen(&mut self, happening: Happening) -> StepOutcome {
+    fn happen(&mut self, happening: SimEvent) -> StepOutcome {
         match happening {
-            Happening::Step(number) => self.step(number),
-            Happening::Arrive(call) => self.arrive(call),
-            Happening::Answer(call, answer) => self.answer(call, &answer),
-            Happening::Work {
+            SimEvent::Step(number) => self.step(number),
+            SimEvent::Arrive(call) => self.arrive(call),
+            SimEvent::Answer(call, answer) => self.answer(call, &answer),
+            SimEvent::WorkerActs {
                 worker,
                 incarnation,
                 token,
                 rng,
             } => self.work(worker, incarnation, token, rng),
-            Happening::Restart { again, rng } => self.restart(again, rng),
-            Happening::Zombie(call) => {
+            SimEvent::Restart { again, rng } => self.restart(again, rng),
+            SimEvent::LateReport(call) => {
                 self.oracle.goals.reach("zombie-reported");
                 self.send_call(call)
             }
-            Happening::Look { incarnation } => self.look(incarnation),
-            Happening::StoreWorks { incarnation, fate } => self.store_works(incarnation, *fate),
-            Happening::StoreReports { incarnation, fate } => self.store_reports(incarnation, *fate),
-            Happening::Finds { incarnation } => self.finds(incarnation),
-            Happening::Leaves { op, incarnation } => self.leaves(op, incarnation),
+            SimEvent::TimerWake { incarnation } => self.look(incarnation),
+            SimEvent::StoreRuns {
+                incarnation,
+                outcome,
+            } => self.store_works(incarnation, *outcome),
+            SimEvent::StoreReports {
+                incarnation,
+                outcome,
+            } => self.store_reports(incarnation, *outcome),
+            SimEvent::FindRuns { incarnation } => self.finds(incarnation),
+            SimEvent::ClientLeaves { op, incarnation } => self.leaves(op, incarnation),
         }
     }
 
@@ -254,8 +266,8 @@ impl World {
                 self.send(Caller::Producer, command, rng)
             }
             Actor::Worker(worker) => {
-                let worker = worker % self.hands.len();
-                let command = self.hands[worker].act(&self.plan, &mut self.known, &mut rng);
+                let worker = worker % self.workers.len();
+                let command = self.workers[worker].act(&self.plan, &mut self.known, &mut rng);
                 self.send(Caller::Worker(worker), command, rng)
             }
             Actor::Operator => {
@@ -280,7 +292,7 @@ impl World {
     pub(crate) fn send(&mut self, by: Caller, command: Command, rng: Rng) -> StepOutcome {
         self.ops += 1;
         let incarnation = match by {
-            Caller::Worker(worker) => self.hands[worker].incarnation,
+            Caller::Worker(worker) => self.workers[worker].incarnation,
             _ => 0,
         };
         self.send_call(Call {
@@ -299,7 +311,7 @@ impl World {
             format!("op {} {:?} sends {:?}", call.op, call.by, call.command)
         });
         self.log.deep(&call.command);
-        if self.strikes(Fault::RequestsLost, &mut call.rng) {
+        if self.fault_occurs(Fault::RequestsLost, &mut call.rng) {
             self.oracle.goals.reach("request-lost");
             self.log
                 .tell(time, || format!("op {} is lost on its way", call.op));
@@ -309,7 +321,7 @@ impl World {
         if delay == 0 {
             return self.arrive(call);
         }
-        self.at(time + delay, Happening::Arrive(call));
+        self.at(time + delay, SimEvent::Arrive(call));
         Ok(())
     }
 
@@ -331,16 +343,16 @@ impl World {
 
     /// Sends an answer back over the network.
     pub(crate) fn reply(&mut self, mut call: Call, answer: Answer) {
-        if self.strikes(Fault::AnswersLost, &mut call.rng) {
+        if self.fault_occurs(Fault::AnswersLost, &mut call.rng) {
             self.oracle.goals.reach("answer-lost");
             return;
         }
         let delay = self.latency(&mut call.rng);
-        self.at(self.time + delay, Happening::Answer(call, answer));
+        self.at(self.time + delay, SimEvent::Answer(call, answer));
     }
 
     pub(crate) fn is_up(&self) -> bool {
-        self.served.is_some()
+        self.process.is_some()
     }
 
     /// The shard's housekeeping: timers and retention.
@@ -353,7 +365,7 @@ impl World {
     }
 
     pub(crate) fn engine(&self) -> Option<&Engine> {
-        self.served.as_ref()?.engine()
+        self.process.as_ref()?.engine()
     }
 
     fn check_indexes(&mut self) -> StepOutcome {

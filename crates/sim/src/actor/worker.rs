@@ -25,7 +25,7 @@ pub(crate) struct Task {
 
 /// A worker, as it knows itself.
 #[derive(Debug)]
-pub(crate) struct Hand {
+pub(crate) struct SimWorker {
     pub(crate) number: usize,
     pub(crate) incarnation: u64,
     pub(crate) tasks: Vec<Task>,
@@ -35,18 +35,18 @@ pub(crate) struct Hand {
 }
 
 /// What a worker does with a job when its work is over, or on the way.
-pub(crate) enum Act {
+pub(crate) enum WorkerAction {
     /// Sends this, and is done with the job.
-    Last(Command),
+    Finish(Command),
     /// Sends this and goes on working.
-    Then(Command),
+    Continue(Command),
     /// Dies with all it holds.
-    Dies,
+    Die,
     /// Lets the lease run out, and may report afterwards.
-    Sleeps,
+    Sleep,
 }
 
-impl Hand {
+impl SimWorker {
     pub(crate) fn new(number: usize) -> Self {
         Self {
             number,
@@ -166,37 +166,46 @@ impl Hand {
     }
 
     /// What it does with a job now.
-    pub(crate) fn handle(plan: &Plan, known: &KnownIds, task: &mut Task, rng: &mut Rng) -> Act {
+    pub(crate) fn handle(
+        plan: &Plan,
+        known: &KnownIds,
+        task: &mut Task,
+        rng: &mut Rng,
+    ) -> WorkerAction {
         let held = task.held.clone();
         if plan.suffers(Fault::WorkersDie) && rng.chance(plan.fault_rate) {
-            return Act::Dies;
+            return WorkerAction::Die;
         }
         if plan.suffers(Fault::Zombies) && rng.chance(plan.fault_rate * 2) {
-            return Act::Sleeps;
+            return WorkerAction::Sleep;
         }
         match rng.below(100) {
-            0..12 if plan.does(Feature::Renewals) => Act::Then(renew(plan, held, rng)),
+            0..12 if plan.does(Feature::Renewals) => WorkerAction::Continue(renew(plan, held, rng)),
             12..20 if plan.does(Feature::Logs) => {
                 let offset = if rng.chance(150) { 0 } else { task.log_bytes };
                 let bytes = Bytes::from(vec![b'x'; rng.index(20) + 1]);
                 let sent = u64::try_from(bytes.len()).expect("short");
                 task.log_bytes = task.log_bytes.max(offset + sent);
-                Act::Then(Command::AppendLog(Box::new(AppendLog {
+                WorkerAction::Continue(Command::AppendLog(Box::new(AppendLog {
                     held,
                     offset,
                     bytes,
                 })))
             }
-            20..32 if plan.does(Feature::Releases) => Act::Last(release(plan, held, rng)),
-            32..60 if plan.does(Feature::Failures) => Act::Last(Command::Fail(Box::new(Fail {
-                held,
-                group: names::group(rng),
-                message: "it went wrong".to_owned(),
-                permanent: rng.chance(100),
-                retry_after: rng.chance(100).then(|| rng.millis(0, plan.lease_ms)),
-                lost: rng.chance(150),
-            }))),
-            _ => Act::Last(complete(plan, known, task, rng)),
+            20..32 if plan.does(Feature::Releases) => {
+                WorkerAction::Finish(release(plan, held, rng))
+            }
+            32..60 if plan.does(Feature::Failures) => {
+                WorkerAction::Finish(Command::Fail(Box::new(Fail {
+                    held,
+                    group: names::group(rng),
+                    message: "it went wrong".to_owned(),
+                    permanent: rng.chance(100),
+                    retry_after: rng.chance(100).then(|| rng.millis(0, plan.lease_ms)),
+                    lost: rng.chance(150),
+                })))
+            }
+            _ => WorkerAction::Finish(complete(plan, known, task, rng)),
         }
     }
 }

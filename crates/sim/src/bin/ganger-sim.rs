@@ -17,10 +17,10 @@ struct Options {
     shrink: bool,
     /// Print all of the story, in full.
     whole: bool,
-    what: What,
+    mode: Mode,
 }
 
-enum What {
+enum Mode {
     Seed(u64),
     Seeds(std::ops::Range<u64>),
     Tape(String),
@@ -32,9 +32,9 @@ fn main() -> ExitCode {
         println!("{USAGE}");
         return ExitCode::from(2);
     };
-    let all_well = match &options.what {
-        What::Seed(seed) => one(&options, &Tape::draw(*seed, options.level, options.planted)),
-        What::Tape(path) => {
+    let all_well = match &options.mode {
+        Mode::Seed(seed) => one(&options, &Tape::draw(*seed, options.level, options.planted)),
+        Mode::Tape(path) => {
             match std::fs::read_to_string(path).map_err(|error| error.to_string()) {
                 Ok(text) => match Tape::parse(&text) {
                     Ok(tape) => one(&options, &tape),
@@ -43,8 +43,8 @@ fn main() -> ExitCode {
                 Err(why) => fails(&format!("{path}: {why}")),
             }
         }
-        What::Seeds(seeds) => many(&options, seeds.clone()),
-        What::Hunt(seeds) => planted(options.level, *seeds),
+        Mode::Seeds(seeds) => many(&options, seeds.clone()),
+        Mode::Hunt(seeds) => planted(options.level, *seeds),
     };
     if all_well {
         ExitCode::SUCCESS
@@ -61,9 +61,9 @@ fn read(mut words: impl Iterator<Item = String>) -> Option<Options> {
         threads: u64::try_from(threads).ok()?,
         shrink: false,
         whole: false,
-        what: What::Seeds(0..0),
+        mode: Mode::Seeds(0..0),
     };
-    let mut has_what = false;
+    let mut has_mode = false;
     while let Some(word) = words.next() {
         let mut value = || words.next();
         match word.as_str() {
@@ -72,19 +72,19 @@ fn read(mut words: impl Iterator<Item = String>) -> Option<Options> {
             "--threads" => options.threads = value()?.parse().ok()?,
             "--shrink" => options.shrink = true,
             "--whole" => options.whole = true,
-            "--seed" => options.what = What::Seed(value()?.parse().ok()?),
-            "--tape" => options.what = What::Tape(value()?),
-            "--hunt" => options.what = What::Hunt(value()?.parse().ok()?),
+            "--seed" => options.mode = Mode::Seed(value()?.parse().ok()?),
+            "--tape" => options.mode = Mode::Tape(value()?),
+            "--hunt" => options.mode = Mode::Hunt(value()?.parse().ok()?),
             "--seeds" => {
                 let text = value()?;
                 let (from, to) = text.split_once("..")?;
-                options.what = What::Seeds(from.parse().ok()?..to.parse().ok()?);
+                options.mode = Mode::Seeds(from.parse().ok()?..to.parse().ok()?);
             }
             _ => return None,
         }
-        has_what |= matches!(word.as_str(), "--seed" | "--seeds" | "--tape" | "--hunt");
+        has_mode |= matches!(word.as_str(), "--seed" | "--seeds" | "--tape" | "--hunt");
     }
-    has_what.then_some(options)
+    has_mode.then_some(options)
 }
 
 fn fails(why: &str) -> bool {

@@ -8,7 +8,7 @@ use ganger_types::{
     Command, FailurePolicy, Graph, JobId, JobRef, Namespace, Outcome, Reply, ShardId,
 };
 
-use super::oracle::{Member, Place};
+use super::oracle::{MemberModel, MemberState};
 use super::world::World;
 use crate::rng::Rng;
 use crate::world::{StepOutcome, broken};
@@ -140,9 +140,9 @@ impl World {
     /// those graphs in which nobody has retried anything before: an earlier retry without dependents leaves some that
     /// no later one reaches.
     fn retry_all_roots(&mut self) -> Result<Vec<JobRef>, crate::oracle::Violation> {
-        let is_root = |member: &Member| match member.place {
-            Place::Ended(Outcome::Failed) => member.group != "dependency",
-            Place::Ended(Outcome::Cancelled) => member.is_by_hand,
+        let is_root = |member: &MemberModel| match member.place {
+            MemberState::Ended(Outcome::Failed) => member.group != "dependency",
+            MemberState::Ended(Outcome::Cancelled) => member.is_by_hand,
             _ => false,
         };
         let members = &self.oracle.members;
@@ -174,7 +174,7 @@ impl World {
         let Some(member) = self.oracle.members.get(job) else {
             return Ok(());
         };
-        let Place::Ended(outcome) = member.place else {
+        let MemberState::Ended(outcome) = member.place else {
             return Ok(());
         };
         // What failed again may have taken it along.
@@ -185,13 +185,13 @@ impl World {
         let mut behind = BTreeSet::new();
         for (slot, (dependency, policy)) in &member.edges {
             let by = self.oracle.members.get(dependency).map(|by| by.place);
-            let succeeded = by == Some(Place::Ended(Outcome::Succeeded));
+            let succeeded = by == Some(MemberState::Ended(Outcome::Succeeded));
             // A job of another graph may have come back after this one failed once more: a graph calls its own.
             let is_outside = self.oracle.members.get(dependency);
             let is_outside = is_outside.is_none_or(|by| by.graph != member.graph);
             let is_beyond = is_outside && self.retries_graphs();
             // Nor does a result that it had come back once it is deleted.
-            let is_gone = matches!(by, None | Some(Place::Gone));
+            let is_gone = matches!(by, None | Some(MemberState::Gone));
             if is_gone {
                 behind.insert(dependency);
             }

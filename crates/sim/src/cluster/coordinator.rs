@@ -23,7 +23,7 @@ const WAITS_MAX: u32 = 6;
 const KEY_SURE_FOR: u64 = 6 * 3_600_000_000;
 
 /// What is to be done next.
-enum Next {
+enum NextStep {
     /// Ask whether the key was used.
     Ask,
     /// Ask each shard which ids of the client's have jobs already.
@@ -37,13 +37,13 @@ enum Next {
 }
 
 /// The first request of a submission.
-fn first_step(spread: &ShardedSubmission) -> Next {
+fn first_step(spread: &ShardedSubmission) -> NextStep {
     if spread.only_shard().is_some() {
-        Next::Enqueue
+        NextStep::Enqueue
     } else if spread.idempotency_key.is_some() {
-        Next::Ask
+        NextStep::Ask
     } else {
-        Next::Look(spread.given().into_keys().collect())
+        NextStep::Look(spread.given().into_keys().collect())
     }
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct Coordinator {
     waits: u32,
     graph: Option<Graph>,
     ids: Vec<JobRef>,
-    next: Next,
+    next: NextStep,
     /// After how many more requests it dies.
     dies_in: Option<u64>,
     decisions: u32,
@@ -69,7 +69,7 @@ pub(crate) struct Coordinator {
 impl World {
     /// Somebody submits something new, or repeats what somebody submitted under a key.
     pub(crate) fn submit(&mut self, rng: &mut Rng) {
-        let around = graphs::Around {
+        let around = graphs::SubmissionContext {
             plan: &self.plan,
             shards: &self.shards,
             earlier: &self.jobs,
@@ -143,17 +143,17 @@ impl World {
             }
             *left -= 1;
         }
-        let next = std::mem::replace(&mut me.next, Next::Over);
+        let next = std::mem::replace(&mut me.next, NextStep::Over);
         let next = match next {
-            Next::Ask => self.ask_for_key(number)?,
-            Next::Look(shards) => self.look_for_given(number, shards)?,
-            Next::Enqueue => self.enqueue(number)?,
-            Next::Reserve(shards) => self.reserve(number, shards)?,
-            Next::Prepare(parts) => self.prepare(number, parts)?,
-            Next::Decide(is_committed) => self.decide(number, is_committed)?,
-            Next::Over => Next::Over,
+            NextStep::Ask => self.ask_for_key(number)?,
+            NextStep::Look(shards) => self.look_for_given(number, shards)?,
+            NextStep::Enqueue => self.enqueue(number)?,
+            NextStep::Reserve(shards) => self.reserve(number, shards)?,
+            NextStep::Prepare(parts) => self.prepare(number, parts)?,
+            NextStep::Decide(is_committed) => self.decide(number, is_committed)?,
+            NextStep::Over => NextStep::Over,
         };
-        let is_over = matches!(next, Next::Over);
+        let is_over = matches!(next, NextStep::Over);
         self.coordinators[number].next = next;
         if !is_over {
             let after = self.latency();
@@ -165,12 +165,12 @@ impl World {
     fn coordinator_dies(&mut self, number: usize) {
         let me = &self.coordinators[number];
         let goal = match &me.next {
-            Next::Prepare(parts) if parts.len() == me.spread.counts().len() => {
+            NextStep::Prepare(parts) if parts.len() == me.spread.counts().len() => {
                 "coordinator-died-after-a-reservation"
             }
-            Next::Prepare(_) => "coordinator-died-before-the-last-part",
-            Next::Decide(_) if me.decisions == 0 => "decider-died-between-prepare-and-decide",
-            Next::Decide(_) => "coordinator-died-after-the-decision",
+            NextStep::Prepare(_) => "coordinator-died-before-the-last-part",
+            NextStep::Decide(_) if me.decisions == 0 => "decider-died-between-prepare-and-decide",
+            NextStep::Decide(_) => "coordinator-died-after-the-decision",
             _ => return,
         };
         let graph = me.graph.clone();
@@ -178,24 +178,24 @@ impl World {
         self.tell(|| format!("the coordinator of {graph:?} dies"));
     }
 
-    fn ask_for_key(&mut self, number: usize) -> Result<Next, crate::oracle::Violation> {
+    fn ask_for_key(&mut self, number: usize) -> Result<NextStep, crate::oracle::Violation> {
         let spread = self.coordinators[number].spread.clone();
         let (Some(key), Some(decider)) = (&spread.idempotency_key, spread.decider()) else {
-            return Ok(Next::Over);
+            return Ok(NextStep::Over);
         };
         let query = Query::SubmissionAnswer(Namespace::default(), key.clone());
         let node = self.place(decider);
         let ClientAnswer::Answer(Ok(Reply::SubmissionAnswer(found))) =
             self.ask(node, Command::Query(Box::new(query)))?
         else {
-            return Ok(Next::Over);
+            return Ok(NextStep::Over);
         };
         if let Some(part) = found
             && part.is_committed
             && let Some(answer) = part.answer
         {
             if answer.fingerprint != spread.fingerprint() {
-                return Ok(Next::Over);
+                return Ok(NextStep::Over);
             }
             let numbers = answer.numbers.into_iter();
             let numbers = numbers.map(|(shard, first, tag)| (shard, (first, tag)));
@@ -218,16 +218,16 @@ impl World {
                 return Err(broken("P1", what));
             }
             self.oracle.acknowledged(&part.graph)?;
-            return Ok(Next::Over);
+            return Ok(NextStep::Over);
         }
-        Ok(Next::Look(spread.given().into_keys().collect()))
+        Ok(NextStep::Look(spread.given().into_keys().collect()))
     }
 
     /// Has the one shard of all jobs take them. It judges them for every submitter.
-    fn enqueue(&mut self, number: usize) -> Result<Next, crate::oracle::Violation> {
+    fn enqueue(&mut self, number: usize) -> Result<NextStep, crate::oracle::Violation> {
         let spread = self.coordinators[number].spread.clone();
         let Some(shard) = spread.only_shard().cloned() else {
-            return Ok(Next::Over);
+            return Ok(NextStep::Over);
         };
         let node = self.place(&shard);
         let command = Command::Enqueue(Box::new(spread.into_one(true)));
@@ -242,14 +242,14 @@ impl World {
                     id: job.id,
                 });
                 self.jobs.extend(jobs);
-                Ok(Next::Over)
+                Ok(NextStep::Over)
             }
-            ClientAnswer::Answer(Ok(_)) => Ok(Next::Over),
+            ClientAnswer::Answer(Ok(_)) => Ok(NextStep::Over),
             ClientAnswer::Answer(Err(refused)) => {
-                self.refused(number, &shard, &refused, Next::Enqueue)
+                self.refused(number, &shard, &refused, NextStep::Enqueue)
             }
             // It was stored or not: the same once more.
-            ClientAnswer::Nothing => Ok(self.once_more(number, Next::Enqueue)),
+            ClientAnswer::Nothing => Ok(self.once_more(number, NextStep::Enqueue)),
         }
     }
 
@@ -258,11 +258,13 @@ impl World {
         &mut self,
         number: usize,
         mut shards: VecDeque<ShardId>,
-    ) -> Result<Next, crate::oracle::Violation> {
+    ) -> Result<NextStep, crate::oracle::Violation> {
         let spread = self.coordinators[number].spread.clone();
         let Some(shard) = shards.pop_front() else {
             let rest = spread.without(&self.coordinators[number].existed);
-            return Ok(Next::Reserve(rest.spread().counts().into_keys().collect()));
+            return Ok(NextStep::Reserve(
+                rest.spread().counts().into_keys().collect(),
+            ));
         };
         let given = spread.given().remove(&shard).unwrap_or_default();
         let ids = given.iter().map(|(_, id, print)| (id.clone(), *print));
@@ -283,13 +285,13 @@ impl World {
                     self.coordinators[number].existed.insert(place);
                     self.reach("repeat-over-several-shards-recognised");
                 }
-                Ok(Next::Look(shards))
+                Ok(NextStep::Look(shards))
             }
             ClientAnswer::Answer(Err(refused)) => {
                 let again = first_step(&spread);
                 self.refused(number, &shard, &refused, again)
             }
-            ClientAnswer::Answer(Ok(_)) | ClientAnswer::Nothing => Ok(Next::Over),
+            ClientAnswer::Answer(Ok(_)) | ClientAnswer::Nothing => Ok(NextStep::Over),
         }
     }
 
@@ -299,8 +301,8 @@ impl World {
         number: usize,
         shard: &ShardId,
         refused: &Rejection,
-        again: Next,
-    ) -> Result<Next, crate::oracle::Violation> {
+        again: NextStep,
+    ) -> Result<NextStep, crate::oracle::Violation> {
         match refused {
             Rejection::IdTaken { job } => {
                 let name = JobRef {
@@ -312,22 +314,22 @@ impl World {
                     return Err(broken("P1", what));
                 }
                 self.reach("id-taken-by-other-content");
-                Ok(Next::Over)
+                Ok(NextStep::Over)
             }
             Rejection::IdBusy { .. } => {
                 self.reach("id-busy");
                 Ok(self.once_more(number, again))
             }
-            _ => Ok(Next::Over),
+            _ => Ok(NextStep::Over),
         }
     }
 
     /// The same again, a few times.
-    fn once_more(&mut self, number: usize, again: Next) -> Next {
+    fn once_more(&mut self, number: usize, again: NextStep) -> NextStep {
         let me = &mut self.coordinators[number];
         me.waits += 1;
         if me.waits > WAITS_MAX {
-            return Next::Over;
+            return NextStep::Over;
         }
         me.existed.clear();
         again
@@ -337,10 +339,10 @@ impl World {
         &mut self,
         number: usize,
         mut shards: VecDeque<ShardId>,
-    ) -> Result<Next, crate::oracle::Violation> {
+    ) -> Result<NextStep, crate::oracle::Violation> {
         let Some(shard) = shards.pop_front() else {
             // All of them were there.
-            return Ok(Next::Over);
+            return Ok(NextStep::Over);
         };
         let me = &self.coordinators[number];
         let rest = me.spread.clone().without(&me.existed);
@@ -348,17 +350,17 @@ impl World {
         let node = self.place(&shard);
         let heard = self.ask(node, Command::Reserve(Reserve { jobs }))?;
         let ClientAnswer::Answer(Ok(Reply::Reserved { first, id_tag })) = heard else {
-            return Ok(Next::Over);
+            return Ok(NextStep::Over);
         };
         let me = &mut self.coordinators[number];
         me.numbers.insert(shard, (first, id_tag));
         if shards.is_empty() {
             return self.cut_parts(number);
         }
-        Ok(Next::Reserve(shards))
+        Ok(NextStep::Reserve(shards))
     }
 
-    fn cut_parts(&mut self, number: usize) -> Result<Next, crate::oracle::Violation> {
+    fn cut_parts(&mut self, number: usize) -> Result<NextStep, crate::oracle::Violation> {
         let me = &mut self.coordinators[number];
         if let Err(refused) = me.spread.check() {
             return Err(broken(
@@ -378,16 +380,16 @@ impl World {
         me.ids.clone_from(&ids);
         self.oracle.submitted(&graph, &jobs, &ids);
         self.tell(|| format!("graph {graph} is {ids:?}"));
-        Ok(Next::Prepare(parts.into()))
+        Ok(NextStep::Prepare(parts.into()))
     }
 
     fn prepare(
         &mut self,
         number: usize,
         mut parts: VecDeque<(ShardId, Part)>,
-    ) -> Result<Next, crate::oracle::Violation> {
+    ) -> Result<NextStep, crate::oracle::Violation> {
         let Some((shard, part)) = parts.pop_front() else {
-            return Ok(Next::Decide(true));
+            return Ok(NextStep::Decide(true));
         };
         let node = self.place(&shard);
         let command = Command::Prepare(Box::new(part));
@@ -397,9 +399,9 @@ impl World {
             ClientAnswer::Answer(Ok(_)) => {
                 self.coordinators[number].has_prepared = true;
                 Ok(if parts.is_empty() {
-                    Next::Decide(true)
+                    NextStep::Decide(true)
                 } else {
-                    Next::Prepare(parts)
+                    NextStep::Prepare(parts)
                 })
             }
             ClientAnswer::Answer(Err(refused)) => {
@@ -408,7 +410,7 @@ impl World {
                     "idempotency_busy" => self.reach("key-busy"),
                     _ => {}
                 }
-                self.refused(number, &shard, &refused, Next::Over)?;
+                self.refused(number, &shard, &refused, NextStep::Over)?;
                 Ok(self.give_up(number))
             }
             ClientAnswer::Nothing => {
@@ -431,24 +433,24 @@ impl World {
         }
     }
 
-    fn give_up(&mut self, number: usize) -> Next {
+    fn give_up(&mut self, number: usize) -> NextStep {
         if !self.coordinators[number].has_prepared {
-            return Next::Over;
+            return NextStep::Over;
         }
         self.reach("submission-aborted-by-its-coordinator");
-        Next::Decide(false)
+        NextStep::Decide(false)
     }
 
     fn decide(
         &mut self,
         number: usize,
         is_committed: bool,
-    ) -> Result<Next, crate::oracle::Violation> {
+    ) -> Result<NextStep, crate::oracle::Violation> {
         let me = &mut self.coordinators[number];
         me.decisions += 1;
         let tries = me.decisions;
         let (Some(graph), Some(decider)) = (me.graph.clone(), me.spread.decider().cloned()) else {
-            return Ok(Next::Over);
+            return Ok(NextStep::Over);
         };
         let command = Command::Decide(Box::new(Decide {
             namespace: Namespace::default(),
@@ -467,10 +469,10 @@ impl World {
                 let ids = self.coordinators[number].ids.clone();
                 self.refers(&ids);
                 self.jobs.extend(ids);
-                Ok(Next::Over)
+                Ok(NextStep::Over)
             }
-            ClientAnswer::Nothing if tries < DECISIONS_MAX => Ok(Next::Decide(is_committed)),
-            ClientAnswer::Answer(_) | ClientAnswer::Nothing => Ok(Next::Over),
+            ClientAnswer::Nothing if tries < DECISIONS_MAX => Ok(NextStep::Decide(is_committed)),
+            ClientAnswer::Answer(_) | ClientAnswer::Nothing => Ok(NextStep::Over),
         }
     }
 

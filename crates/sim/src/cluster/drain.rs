@@ -3,7 +3,7 @@
 use ganger_types::command::{Cancel, Confirm, Reconcile, Selection};
 use ganger_types::{Command, FailurePolicy, InputState, JobRef, JobState, Namespace, Outcome};
 
-use super::oracle::Place;
+use super::oracle::MemberState;
 use super::world::{Event, World};
 use crate::world::{StepOutcome, broken};
 
@@ -196,7 +196,7 @@ impl World {
         }
         for (job, member) in &self.oracle.members {
             let graph = &self.oracle.graphs[member.graph];
-            if member.place != Place::Live || graph.is_wild {
+            if member.place != MemberState::Live || graph.is_wild {
                 continue;
             }
             if graph.is_cancelled {
@@ -224,7 +224,7 @@ impl World {
                 .edges
                 .values()
                 .any(|(dependency, _)| dependency == job);
-            takes && (member.place == Place::Live || member.graph != graph)
+            takes && (member.place == MemberState::Live || member.graph != graph)
         })
     }
 
@@ -319,7 +319,7 @@ impl World {
             edges.values().any(|(dependency, policy)| {
                 let by = self.oracle.members.get(dependency).map(|by| by.place);
                 let is_lost =
-                    matches!(by, Some(Place::Ended(outcome)) if outcome != Outcome::Succeeded);
+                    matches!(by, Some(MemberState::Ended(outcome)) if outcome != Outcome::Succeeded);
                 *policy == FailurePolicy::Wait && is_lost
             })
         })
@@ -335,7 +335,7 @@ impl World {
             let places = places.map(|id| self.oracle.place_in(number, id));
             let born = places
                 .clone()
-                .filter(|place| *place != Place::Unborn)
+                .filter(|place| *place != MemberState::Unborn)
                 .count();
             let expected = if graph.is_decided { graph.ids.len() } else { 0 };
             if born != expected || (graph.is_acknowledged && !graph.is_decided) {
@@ -362,7 +362,7 @@ impl World {
                 let stored = record
                     .finished
                     .as_ref()
-                    .map(|end| Place::Ended(end.outcome));
+                    .map(|end| MemberState::Ended(end.outcome));
                 let known = self.oracle.members.get(&job).map(|member| member.place);
                 if stored != known {
                     let what = format!("{job:?} is stored as {stored:?} and was {known:?}");
@@ -379,8 +379,8 @@ impl World {
         let fails_by = |slot: u32, dependency: &JobRef, policy: FailurePolicy| {
             let by = self.oracle.members.get(dependency).map(|by| by.place);
             // One that is deleted may have succeeded before.
-            let is_gone = matches!(by, None | Some(Place::Gone)) && !member.has(slot);
-            let failed = matches!(by, Some(Place::Ended(end)) if end != Outcome::Succeeded);
+            let is_gone = matches!(by, None | Some(MemberState::Gone)) && !member.has(slot);
+            let failed = matches!(by, Some(MemberState::Ended(end)) if end != Outcome::Succeeded);
             match policy {
                 FailurePolicy::Fail => is_gone || failed,
                 FailurePolicy::Wait => is_gone,
@@ -398,10 +398,10 @@ impl World {
             });
         let may_be_cancelled = self.oracle.is_unneeded(job) || member.is_by_hand;
         let is_right = match member.place {
-            Place::Gone => member.is_by_hand,
-            Place::Ended(Outcome::Failed) if member.group == "dependency" => may_fail,
-            Place::Ended(Outcome::Succeeded | Outcome::Failed) => !fails,
-            Place::Ended(Outcome::Cancelled) => may_be_cancelled,
+            MemberState::Gone => member.is_by_hand,
+            MemberState::Ended(Outcome::Failed) if member.group == "dependency" => may_fail,
+            MemberState::Ended(Outcome::Succeeded | Outcome::Failed) => !fails,
+            MemberState::Ended(Outcome::Cancelled) => may_be_cancelled,
             _ => false,
         };
         if is_right {

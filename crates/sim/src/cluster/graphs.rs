@@ -11,7 +11,7 @@ use crate::plan::{Feature, Plan};
 use crate::rng::Rng;
 
 /// What the next submission may refer to.
-pub(crate) struct Around<'a> {
+pub(crate) struct SubmissionContext<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) shards: &'a [ShardId],
     /// Jobs of earlier submissions.
@@ -21,7 +21,7 @@ pub(crate) struct Around<'a> {
 }
 
 /// Draws a submission of a graph at random.
-pub(crate) fn draw(around: &Around<'_>, rng: &mut Rng) -> ShardedSubmission {
+pub(crate) fn draw(around: &SubmissionContext<'_>, rng: &mut Rng) -> ShardedSubmission {
     let dependencies = shape(around.plan, rng);
     let width = rng.index(around.shards.len()) + 1;
     let first = rng.index(around.shards.len());
@@ -96,7 +96,12 @@ fn policy(plan: &Plan, rng: &mut Rng) -> FailurePolicy {
     }
 }
 
-fn member(around: &Around<'_>, place: usize, members: &[usize], rng: &mut Rng) -> NewJob {
+fn member(
+    around: &SubmissionContext<'_>,
+    place: usize,
+    members: &[usize],
+    rng: &mut Rng,
+) -> NewJob {
     let number = around.number;
     let mut job = NewJob {
         kind: Kind::from_static("echo"),
@@ -131,7 +136,7 @@ fn member(around: &Around<'_>, place: usize, members: &[usize], rng: &mut Rng) -
 }
 
 /// Lets some jobs wait for jobs of earlier submissions, now and then for one that never was.
-fn refer(around: &Around<'_>, jobs: &mut [(ShardId, NewJob)], rng: &mut Rng) {
+fn refer(around: &SubmissionContext<'_>, jobs: &mut [(ShardId, NewJob)], rng: &mut Rng) {
     for (shard, job) in jobs {
         if !rng.chance(400) {
             continue;

@@ -7,7 +7,7 @@ use ganger_types::{
     Answer, Carried, Change, Command, Due, Epoch, Message, Now, PeerRecord, Reply, ShardId,
 };
 
-use super::planted::Planted;
+use super::planted::PlantedBug;
 use super::prefetch::prefetch;
 use super::store::Store;
 use crate::clock::Clocks;
@@ -20,7 +20,7 @@ const TIMERS_MAX: usize = 7;
 
 /// What becomes of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum TurnOutcome {
     /// It is committed and answered.
     Good,
     /// The process dies before the commit.
@@ -42,7 +42,7 @@ pub(crate) struct Node {
     pub(crate) clocks: Clocks,
     /// How often a process was started: answers to an earlier one reach nobody.
     pub(crate) starts: u64,
-    pub(crate) planted: Planted,
+    pub(crate) planted: PlantedBug,
     engine: Option<Engine>,
     rng: Rng,
     late: Vec<Change>,
@@ -50,7 +50,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    pub(crate) fn new(id: ShardId, clocks: Clocks, rng: Rng, planted: Planted) -> Self {
+    pub(crate) fn new(id: ShardId, clocks: Clocks, rng: Rng, planted: PlantedBug) -> Self {
         Self {
             id,
             store: Store::default(),
@@ -136,7 +136,7 @@ impl Node {
         &mut self,
         time: u64,
         command: Option<Command>,
-        fate: Fate,
+        outcome: TurnOutcome,
     ) -> Result<Option<TurnResult>, Violation> {
         let now = self.clocks.now(time);
         let Some(engine) = self.engine.as_mut() else {
@@ -159,7 +159,7 @@ impl Node {
         });
         engine.end_turn(now, &mut effects);
         let meta = engine.meta();
-        if fate == Fate::DiesBefore {
+        if outcome == TurnOutcome::DiesBefore {
             self.drop_engine();
             if !(self.planted.is(318) && is_batch) {
                 return Ok(None);

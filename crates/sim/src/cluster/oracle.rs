@@ -17,12 +17,12 @@ use ganger_types::{
 
 use super::store::Store;
 use crate::goals::Goals;
-use crate::oracle::Verdict;
+use crate::oracle::CheckResult;
 use crate::world::broken;
 
 /// Where a member is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum MemberState {
     Unborn,
     Live,
     Ended(Outcome),
@@ -34,9 +34,9 @@ pub(crate) enum Place {
     clippy::struct_excessive_bools,
     reason = "each is a fact of its own that the checks ask for"
 )]
-pub(crate) struct Member {
+pub(crate) struct MemberModel {
     pub(crate) graph: usize,
-    pub(crate) place: Place,
+    pub(crate) place: MemberState,
     /// Whom it waits for, by slot.
     pub(crate) edges: BTreeMap<u32, (JobRef, FailurePolicy)>,
     /// Members that wait for it.
@@ -63,7 +63,7 @@ pub(crate) struct Member {
     payload: Bytes,
 }
 
-impl Member {
+impl MemberModel {
     /// Whether a slot has been met.
     pub(crate) fn has(&self, slot: u32) -> bool {
         self.filled.contains(&slot)
@@ -85,7 +85,7 @@ pub(crate) struct Submission {
     pub(crate) shards: BTreeSet<ShardId>,
     pub(crate) ids: Vec<JobRef>,
     /// Its jobs, until it is decided for: other submissions may have jobs of the same ids.
-    unborn: BTreeMap<JobRef, Member>,
+    unborn: BTreeMap<JobRef, MemberModel>,
     /// Ids of deleted jobs under which later submissions have made others, and the names of those deleted ones.
     replaced: BTreeMap<JobRef, JobRef>,
     /// Its one shard took it whole, without a decision.
@@ -104,7 +104,7 @@ pub(crate) struct Submission {
 pub(crate) struct Oracle {
     pub(crate) graphs: Vec<Submission>,
     by_name: BTreeMap<Graph, usize>,
-    pub(crate) members: BTreeMap<JobRef, Member>,
+    pub(crate) members: BTreeMap<JobRef, MemberModel>,
     by_key: BTreeMap<(ShardId, JobKey), JobRef>,
     /// How many deleted jobs have lost their ids to others.
     buried: usize,
@@ -121,9 +121,9 @@ impl Oracle {
         for (place, (shard, job)) in jobs.iter().enumerate() {
             let edges: BTreeMap<u32, (JobRef, FailurePolicy)> = edges_of(shard, job, ids);
             let retries = job.retry.as_ref().map_or(3, |policy| policy.retries_max);
-            let member = Member {
+            let member = MemberModel {
                 graph,
-                place: Place::Unborn,
+                place: MemberState::Unborn,
                 edges,
                 users: BTreeSet::new(),
                 results: Vec::new(),
@@ -170,10 +170,10 @@ impl Oracle {
     }
 
     /// A submission has its jobs from now on: under no id are there two.
-    fn are_born(&mut self, graph: usize) -> Verdict {
+    fn are_born(&mut self, graph: usize) -> CheckResult {
         for (job, member) in std::mem::take(&mut self.graphs[graph].unborn) {
             if let Some(earlier) = self.members.get(&job) {
-                if earlier.place != Place::Gone {
+                if earlier.place != MemberState::Gone {
                     let what = format!(
                         "graph {} makes a second job under the id of {job:?}",
                         self.graphs[graph].name
@@ -200,7 +200,7 @@ impl Oracle {
             }
             // A shard knows its own jobs by number. Over a border they are known by their ids, and one that is
             // retried asks by that id again.
-            let knows_it = other.shard == job.shard && member.place != Place::Unborn;
+            let knows_it = other.shard == job.shard && member.place != MemberState::Unborn;
             for (slot, (dependency, _)) in &mut member.edges {
                 if dependency != job {
                     continue;
@@ -226,7 +226,7 @@ impl Oracle {
         shard: &ShardId,
         jobs: &[NewJob],
         (answers, repeat): (&[Enqueued], bool),
-    ) -> Verdict {
+    ) -> CheckResult {
         if self.is_lawless {
             return Ok(());
         }
@@ -290,9 +290,14 @@ impl Oracle {
     }
 
     /// Whether a job under an id of the client's may be said to have been there, or to be new (`rel P1`).
-    pub(crate) fn may_be_answered(&self, name: &JobRef, job: &NewJob, existed: bool) -> Verdict {
+    pub(crate) fn may_be_answered(
+        &self,
+        name: &JobRef,
+        job: &NewJob,
+        existed: bool,
+    ) -> CheckResult {
         let known = self.members.get(name);
-        let known = known.filter(|member| member.place != Place::Gone);
+        let known = known.filter(|member| member.place != MemberState::Gone);
         let why = match known {
             _ if self.is_lawless => return Ok(()),
             Some(_) if !existed => "is said to be new, and is there already",
@@ -304,13 +309,13 @@ impl Oracle {
     }
 
     /// Where a job of a submission is in its life.
-    pub(crate) fn place_in(&self, graph: usize, job: &JobRef) -> Place {
+    pub(crate) fn place_in(&self, graph: usize, job: &JobRef) -> MemberState {
         if self.graphs[graph].replaced.contains_key(job) {
-            return Place::Gone;
+            return MemberState::Gone;
         }
         let member = self.members.get(job);
         let member = member.filter(|member| member.graph == graph);
-        member.map_or(Place::Unborn, |member| member.place)
+        member.map_or(MemberState::Unborn, |member| member.place)
     }
 
     /// Whether this attempt of a job is the live one.
@@ -320,7 +325,7 @@ impl Oracle {
     }
 
     /// A submission was acknowledged.
-    pub(crate) fn acknowledged(&mut self, name: &Graph) -> Verdict {
+    pub(crate) fn acknowledged(&mut self, name: &Graph) -> CheckResult {
         let graph = &mut self.graphs[self.by_name[name]];
         graph.is_acknowledged = true;
         if graph.is_decided || self.is_lawless {
@@ -407,7 +412,7 @@ impl Oracle {
         shard: &ShardId,
         changes: &[Change],
         stores: &BTreeMap<ShardId, &Store>,
-    ) -> Verdict {
+    ) -> CheckResult {
         if self.is_lawless {
             return Ok(());
         }
@@ -425,7 +430,7 @@ impl Oracle {
         Ok(())
     }
 
-    fn decided(&mut self, name: &Graph, stores: &BTreeMap<ShardId, &Store>) -> Verdict {
+    fn decided(&mut self, name: &Graph, stores: &BTreeMap<ShardId, &Store>) -> CheckResult {
         let Some(number) = self.find(name) else {
             return Ok(());
         };
@@ -454,7 +459,7 @@ impl Oracle {
         change: &Change,
         rest: &[Change],
         stores: &BTreeMap<ShardId, &Store>,
-    ) -> Verdict {
+    ) -> CheckResult {
         match change {
             Change::PutJob(record) => {
                 self.put(shard, record)?;
@@ -484,7 +489,7 @@ impl Oracle {
             }
             Change::RetryJob(key) => {
                 if let Some(member) = self.member(shard, *key) {
-                    member.place = Place::Live;
+                    member.place = MemberState::Live;
                     member.filled.clear();
                     member.seen = None;
                     member.attempts_max = u32::MAX;
@@ -497,12 +502,12 @@ impl Oracle {
         }
     }
 
-    fn member(&mut self, shard: &ShardId, key: JobKey) -> Option<&mut Member> {
+    fn member(&mut self, shard: &ShardId, key: JobKey) -> Option<&mut MemberModel> {
         let job = self.by_key.get(&(shard.clone(), key))?;
         self.members.get_mut(job)
     }
 
-    fn put(&mut self, shard: &ShardId, record: &JobRecord) -> Verdict {
+    fn put(&mut self, shard: &ShardId, record: &JobRecord) -> CheckResult {
         let job = JobRef {
             shard: shard.clone(),
             id: record.id.clone(),
@@ -515,14 +520,14 @@ impl Oracle {
         };
         let graph = &self.graphs[member.graph];
         let known = self.by_key.get(&(shard.clone(), record.key));
-        if member.place != Place::Unborn && known != Some(&job) {
+        if member.place != MemberState::Unborn && known != Some(&job) {
             return Err(broken(
                 "P1",
                 format!("there are two jobs {shard}/{}", job.id),
             ));
         }
-        if member.place == Place::Unborn {
-            member.place = Place::Live;
+        if member.place == MemberState::Unborn {
+            member.place = MemberState::Live;
             if !graph.is_decided {
                 let what = format!(
                     "job {shard}/{} exists and graph {} is not decided",
@@ -535,7 +540,7 @@ impl Oracle {
                 return Err(broken("G8", what));
             }
             self.by_key.insert((shard.clone(), record.key), job);
-        } else if member.place == Place::Gone {
+        } else if member.place == MemberState::Gone {
             return Err(broken(
                 "K5",
                 format!("job {shard}/{} was deleted and is back", job.id),
@@ -544,13 +549,16 @@ impl Oracle {
         Ok(())
     }
 
-    fn dropped(&mut self, shard: &ShardId, name: &Graph) -> Verdict {
+    fn dropped(&mut self, shard: &ShardId, name: &Graph) -> CheckResult {
         match self.find(name) {
             Some(graph) if self.graphs[graph].is_decided => {
                 // A week after everything has ended a part is forgotten.
                 let over = self.graphs[graph].ids.iter().all(|id| {
                     id.shard != *shard
-                        || !matches!(self.place_in(graph, id), Place::Unborn | Place::Live)
+                        || !matches!(
+                            self.place_in(graph, id),
+                            MemberState::Unborn | MemberState::Live
+                        )
                 });
                 if over {
                     return Ok(());

@@ -60,9 +60,9 @@ pub(crate) const BUGS: &[(u32, u8, &str)] = &[
 
 /// The mistake of a run, if any.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Planted(pub(crate) u32);
+pub(crate) struct PlantedBug(pub(crate) u32);
 
-impl Planted {
+impl PlantedBug {
     pub(crate) fn is(self, bug: u32) -> bool {
         self.0 == bug
     }

@@ -30,7 +30,7 @@ pub(super) fn prefetch(
         }
     }
     if let Some(followed) = engine.prefetch_followers(command) {
-        let mut archive = Archived { rows, effects };
+        let mut archive = FinishedLookup { rows, effects };
         let read = ganger_engine::read_followers(&mut archive, &followed, &mut known);
         read.expect("memory does not fail");
         seen.extend(known.jobs.iter().map(|record| record.key));
@@ -55,12 +55,12 @@ pub(super) fn prefetch(
 }
 
 /// Finished jobs in the turn so far and in the rows.
-struct Archived<'a> {
+struct FinishedLookup<'a> {
     rows: &'a Rows,
     effects: &'a Effects,
 }
 
-impl ganger_engine::Archive for Archived<'_> {
+impl ganger_engine::Archive for FinishedLookup<'_> {
     type Error = std::convert::Infallible;
 
     fn dependents(&mut self, key: JobKey) -> Result<Vec<JobKey>, Self::Error> {

@@ -7,7 +7,7 @@ use ganger_types::{
 };
 
 use super::again::retry;
-use super::oracle::Place;
+use super::oracle::MemberState;
 use super::world::{ClientAnswer, Event, World, hours};
 use crate::plan::{Fault, Feature};
 use crate::rng::Rng;
@@ -65,7 +65,7 @@ impl World {
             }
             Some(Err(Rejection::JobNotFound { .. })) if !self.oracle.is_lawless => {
                 let member = self.oracle.members.get(&job);
-                if member.is_some_and(|member| member.place == Place::Gone) {
+                if member.is_some_and(|member| member.place == MemberState::Gone) {
                     return Ok(());
                 }
                 let what = format!("{job:?} was acknowledged, and is not found");
@@ -230,9 +230,9 @@ impl World {
     fn by_hand(&mut self, rng: &mut Rng, what: u32) -> StepOutcome {
         let members = self.oracle.members.iter();
         let fit = members.filter(|(_, member)| match what {
-            0 => member.place == Place::Live,
-            1 => matches!(member.place, Place::Live | Place::Ended(_)),
-            _ => matches!(member.place, Place::Ended(_)),
+            0 => member.place == MemberState::Live,
+            1 => matches!(member.place, MemberState::Live | MemberState::Ended(_)),
+            _ => matches!(member.place, MemberState::Ended(_)),
         });
         let jobs: Vec<JobRef> = fit.map(|(job, _)| job.clone()).collect();
         let Some(job) = rng.maybe(&jobs).cloned() else {

@@ -9,7 +9,7 @@ use ganger_types::{
     PeerRecord, ShardId,
 };
 
-use super::planted::Planted;
+use super::planted::PlantedBug;
 use crate::rows::Rows;
 
 /// A submission over several shards.
@@ -89,7 +89,7 @@ impl Store {
     }
 
     /// A new engine from the rows alone.
-    pub(crate) fn load(&self, start: Start, planted: Planted) -> Engine {
+    pub(crate) fn load(&self, start: Start, planted: PlantedBug) -> Engine {
         let mut loader = Loader::new(start);
         let mut inputs_given = false;
         self.rows.load(&mut |row| {

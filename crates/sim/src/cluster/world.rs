@@ -6,9 +6,9 @@ use ganger_types::command::{Confirm, Receive};
 use ganger_types::{Answer, Change, Command, Grant, JobRef, Message, Reply, ShardId};
 
 use super::coordinator::Coordinator;
-use super::node::{Fate, Node};
+use super::node::{Node, TurnOutcome};
 use super::oracle::Oracle;
-use super::planted::Planted;
+use super::planted::PlantedBug;
 use super::store::Store;
 use crate::clock::Clocks;
 use crate::plan::{Fault, Plan};
@@ -107,7 +107,7 @@ impl World {
         let plan = tape.plan();
         let mut rng = Rng::new(mix(tape.seed ^ 0x0005_4A2D));
         let count = rng.index(4) + 2;
-        let planted = Planted(tape.planted);
+        let planted = PlantedBug(tape.planted);
         let mut world = Self {
             time: 1,
             shards: Vec::new(),
@@ -274,14 +274,14 @@ impl World {
         if !self.nodes[node].is_up() {
             return Ok(None);
         }
-        let fate = if self.strikes(Fault::Crashes) && self.net.chance(200) {
+        let outcome = if self.strikes(Fault::Crashes) && self.net.chance(200) {
             if self.net.chance(500) {
-                Fate::DiesBefore
+                TurnOutcome::DiesBefore
             } else {
-                Fate::DiesAfter
+                TurnOutcome::DiesAfter
             }
         } else {
-            Fate::Good
+            TurnOutcome::Good
         };
         let shown = self.nodes[node].id.clone();
         let is_by_time = command.is_none();
@@ -291,9 +291,9 @@ impl World {
             _ => None,
         };
         self.log
-            .tell(self.time, || format!("{shown} <- {command:?} {fate:?}"));
+            .tell(self.time, || format!("{shown} <- {command:?} {outcome:?}"));
         self.log.deep(&command);
-        let turned = self.nodes[node].turn(self.time, command, fate)?;
+        let turned = self.nodes[node].turn(self.time, command, outcome)?;
         let Some(turned) = turned else {
             self.reach("crash-before-commit");
             self.died(node);
@@ -320,13 +320,13 @@ impl World {
             self.oracle.taken(&id, jobs, (made, *repeat))?;
         }
         self.judge(node, &turned.changes)?;
-        if fate == Fate::DiesAfter {
+        if outcome == TurnOutcome::DiesAfter {
             self.reach("crash-between-commit-and-answer");
             self.nodes[node].kill(self.time)?;
         }
         if !self.nodes[node].is_up() {
             self.died(node);
-            return Ok(if fate == Fate::DiesBefore {
+            return Ok(if outcome == TurnOutcome::DiesBefore {
                 turned.answer
             } else {
                 None

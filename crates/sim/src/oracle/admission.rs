@@ -9,7 +9,7 @@ use super::Oracle;
 
 /// What becomes of one member of a submission.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum MemberOutcome {
     New,
     Existing(JobKey),
     SameAs(usize),
@@ -34,7 +34,7 @@ impl Oracle {
         let bytes_max = self.namespace(&cmd.namespace).payload_bytes_max;
         for (job, fate) in cmd.jobs.iter().zip(self.fates(cmd)) {
             // A repeat is not refused for what has become of its dependencies since.
-            let is_repeat = job.id.is_some() && matches!(fate, Fate::Existing(_));
+            let is_repeat = job.id.is_some() && matches!(fate, MemberOutcome::Existing(_));
             self.object_to_job(cmd, job, is_repeat, &mut codes);
             if job.id.as_ref().is_some_and(|id| !ids.insert(id)) {
                 codes.insert("duplicate_id");
@@ -114,25 +114,25 @@ impl Oracle {
     }
 
     /// What becomes of each member, given that the submission is accepted.
-    pub(super) fn fates(&self, cmd: &Enqueue) -> Vec<Fate> {
+    pub(super) fn fates(&self, cmd: &Enqueue) -> Vec<MemberOutcome> {
         let mut keys = BTreeMap::new();
         let mut fates = Vec::new();
         for (place, job) in cmd.jobs.iter().enumerate() {
             let by_id = job.id.as_ref().and_then(|id| self.find(&cmd.namespace, id));
             let fate = match (by_id, &job.unique) {
-                (Some(key), _) => Fate::Existing(key),
+                (Some(key), _) => MemberOutcome::Existing(key),
                 (None, Some(unique)) => {
                     let name = (cmd.namespace.clone(), unique.key.clone());
                     let holder = self.uniques.get(&name).filter(|occupied| {
                         occupied.until.is_none_or(|until| until > self.now.wall)
                     });
                     match (keys.get(&unique.key), holder) {
-                        (Some(earlier), _) => Fate::SameAs(*earlier),
-                        (None, Some(occupied)) => Fate::Existing(occupied.job),
-                        (None, None) => Fate::New,
+                        (Some(earlier), _) => MemberOutcome::SameAs(*earlier),
+                        (None, Some(occupied)) => MemberOutcome::Existing(occupied.job),
+                        (None, None) => MemberOutcome::New,
                     }
                 }
-                (None, None) => Fate::New,
+                (None, None) => MemberOutcome::New,
             };
             if let (Some(unique), true) = (&job.unique, by_id.is_none()) {
                 keys.entry(&unique.key).or_insert(place);
@@ -143,10 +143,10 @@ impl Oracle {
     }
 
     /// Whether the submission must be refused for lack of room in a queue or the namespace.
-    pub(super) fn is_too_much(&self, cmd: &Enqueue, fates: &[Fate]) -> bool {
+    pub(super) fn is_too_much(&self, cmd: &Enqueue, fates: &[MemberOutcome]) -> bool {
         let mut coming: BTreeMap<&Queue, u64> = BTreeMap::new();
         for (job, fate) in cmd.jobs.iter().zip(fates) {
-            if *fate == Fate::New {
+            if *fate == MemberOutcome::New {
                 *coming.entry(&job.queue).or_default() += 1;
             }
         }

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use ganger_types::{FailurePolicy, JobKey, JobState};
 
 use super::Oracle;
-use super::job::{Gone, ModelJob, Slot, Stand, When};
+use super::job::{DueTime, Gone, ModelJob, PossibleState, Slot};
 
 impl Oracle {
     /// Sets where a job may stand. If it has ended for certain, its neighbours follow.
-    pub(super) fn stands_become(&mut self, key: JobKey, stands: Vec<Stand>) {
+    pub(super) fn stands_become(&mut self, key: JobKey, stands: Vec<PossibleState>) {
         self.stands_are(key, stands);
         if self.known(key).has_ended() {
             self.have_ended(&[key]);
@@ -17,10 +17,10 @@ impl Oracle {
     }
 
     /// Sets where a job may stand; its neighbours are told by the caller.
-    pub(super) fn stands_are(&mut self, key: JobKey, stands: Vec<Stand>) {
+    pub(super) fn stands_are(&mut self, key: JobKey, stands: Vec<PossibleState>) {
         let mut stands = self.ripened(key, stands);
         if self.two_timers_may_have_met() && self.due_now.contains(&key) {
-            let twins: Vec<Stand> = stands.iter().filter_map(twin).collect();
+            let twins: Vec<PossibleState> = stands.iter().filter_map(twin).collect();
             stands.extend(twins);
         }
         let job = self.known_mut(key);
@@ -164,7 +164,7 @@ impl Oracle {
         let job = self.known_mut(key);
         for stand in &mut job.may {
             *stand = match start {
-                Some(due) => stand.scheduled(When::At(due)),
+                Some(due) => stand.scheduled(DueTime::At(due)),
                 None => stand.moved(JobState::Ready),
             };
         }
@@ -216,7 +216,7 @@ impl Oracle {
     fn may_have_ended_either_way(&mut self, ended: &BTreeSet<JobKey>) {
         for key in ended {
             let job = self.known_mut(*key);
-            let twins: Vec<Stand> = job.may.iter().filter_map(twin).collect();
+            let twins: Vec<PossibleState> = job.may.iter().filter_map(twin).collect();
             job.may.extend(twins);
         }
     }
@@ -234,7 +234,7 @@ impl Oracle {
 }
 
 /// The other bad end that the same moment may have brought.
-fn twin(stand: &Stand) -> Option<Stand> {
+fn twin(stand: &PossibleState) -> Option<PossibleState> {
     match stand.state {
         JobState::Failed => Some(stand.moved(JobState::Cancelled)),
         JobState::Cancelled => Some(stand.moved(JobState::Failed)),

@@ -2,12 +2,12 @@
 
 use ganger_types::{Due, Elapsed, InputRow, InputState, JobKey, JobRecord, JobState};
 
-use super::job::{Gone, ModelJob, Slot, Stand, When};
-use super::{Oracle, Verdict};
+use super::job::{DueTime, Gone, ModelJob, PossibleState, Slot};
+use super::{CheckResult, Oracle};
 use crate::rows::Rows;
 
 /// A job as its rows show it.
-struct Shown {
+struct StoredState {
     state: JobState,
     due: Option<Due>,
     ready_at: Elapsed,
@@ -18,10 +18,10 @@ struct Shown {
     is_ahead: bool,
 }
 
-fn shown(rows: &Rows, key: JobKey) -> Option<Shown> {
+fn shown(rows: &Rows, key: JobKey) -> Option<StoredState> {
     let record = rows.record(key)?;
     let lease = rows.leases.get(&key);
-    Some(Shown {
+    Some(StoredState {
         state: if lease.is_some() {
             JobState::Running
         } else {
@@ -39,7 +39,7 @@ fn shown(rows: &Rows, key: JobKey) -> Option<Shown> {
 
 impl Oracle {
     /// Narrows every open job by its rows, then holds every touched one against them.
-    pub(super) fn compare(&mut self, rows: &Rows) -> Verdict {
+    pub(super) fn compare(&mut self, rows: &Rows) -> CheckResult {
         let mut waiting: Vec<JobKey> = self.touched.iter().copied().collect();
         waiting.extend(self.jobs_open());
         let mut round = 0;
@@ -67,9 +67,9 @@ impl Oracle {
     }
 
     /// Holds every live job against the rows, and counts them.
-    pub(crate) fn compare_all(&mut self, rows: &Rows) -> Verdict {
+    pub(crate) fn compare_all(&mut self, rows: &Rows) -> CheckResult {
         let stranger = |(key, record): &(&JobKey, &JobRecord)| {
-            self.judges(&record.namespace) && !self.live.contains(key)
+            self.covers(&record.namespace) && !self.live.contains(key)
         };
         if let Some((key, _)) = rows.live.iter().find(stranger) {
             return Err(self.broken("A2", *key, format!("job {key} is stored as live")));
@@ -85,7 +85,7 @@ impl Oracle {
         Ok(())
     }
 
-    fn narrow(&mut self, key: JobKey, rows: &Rows) -> Verdict {
+    fn narrow(&mut self, key: JobKey, rows: &Rows) -> CheckResult {
         let Some(job) = self.jobs.get(&key) else {
             return self.not_known(key, rows);
         };
@@ -93,7 +93,7 @@ impl Oracle {
             let what = format!("job {} ({key}) is not stored any more", job.id);
             return Err(self.broken("D2", key, what));
         };
-        let fits = |stand: &&Stand| self.fits(stand, &shown);
+        let fits = |stand: &&PossibleState| self.fits(stand, &shown);
         let Some(stand) = job.may.iter().find(fits).copied() else {
             let until = job.hold.as_ref().map(|hold| hold.ends.0);
             if let Some(until) = until.filter(|until| self.now.elapsed < *until)
@@ -119,8 +119,8 @@ impl Oracle {
             return Err(self.broken("A2", key, what));
         };
         let due = match stand.due {
-            When::Never => When::Never,
-            _ => shown.due.map_or(When::Never, When::At),
+            DueTime::Never => DueTime::Never,
+            _ => shown.due.map_or(DueTime::Never, DueTime::At),
         };
         let ready = (stand.state == JobState::Ready).then_some(shown.ready_at);
         let ready_at = if stand.state == JobState::Running {
@@ -129,7 +129,7 @@ impl Oracle {
             ready
         };
         let job = self.jobs.get_mut(&key).expect("looked up above");
-        job.may = vec![Stand {
+        job.may = vec![PossibleState {
             due,
             ready_at,
             ..stand
@@ -143,7 +143,7 @@ impl Oracle {
         Ok(())
     }
 
-    fn not_known(&self, key: JobKey, rows: &Rows) -> Verdict {
+    fn not_known(&self, key: JobKey, rows: &Rows) -> CheckResult {
         match rows.state(key) {
             None => Ok(()),
             Some(state) if self.removed.contains(&key) => Err(self.broken(
@@ -159,7 +159,7 @@ impl Oracle {
         }
     }
 
-    fn fits(&self, stand: &Stand, shown: &Shown) -> bool {
+    fn fits(&self, stand: &PossibleState, shown: &StoredState) -> bool {
         // Of a job cancelled by a timer it is open whether its lease ran out just before, which moves one from the
         // attempts that count to the losses if these are told apart.
         let is_moved = stand.state == JobState::Cancelled
@@ -168,9 +168,9 @@ impl Oracle {
             && stand.releases == shown.releases
             && (stand.lease_expirations == shown.lease_expirations || stand.state.is_terminal());
         let due_fits = match (stand.due, shown.due) {
-            (When::Never, _) => true,
-            (When::At(due), Some(shown)) => due == shown,
-            (When::Between(low, high), Some(Due::Elapsed(at))) => (low..=high).contains(&at),
+            (DueTime::Never, _) => true,
+            (DueTime::At(due), Some(shown)) => due == shown,
+            (DueTime::Between(low, high), Some(Due::Elapsed(at))) => (low..=high).contains(&at),
             _ => false,
         };
         let place_fits = match (stand.state, stand.ready_at) {
@@ -181,7 +181,7 @@ impl Oracle {
         stand.state == shown.state && counts_fit && due_fits && place_fits
     }
 
-    fn compare_job(&self, key: JobKey, rows: &Rows) -> Verdict {
+    fn compare_job(&self, key: JobKey, rows: &Rows) -> CheckResult {
         let Some(job) = self.jobs.get(&key) else {
             return self.not_known(key, rows);
         };
@@ -209,7 +209,7 @@ impl Oracle {
         }
     }
 
-    fn compare_content(&self, job: &ModelJob, rows: &Rows) -> Verdict {
+    fn compare_content(&self, job: &ModelJob, rows: &Rows) -> CheckResult {
         let record = rows.record(job.key).expect("looked up by the caller");
         let payload = rows.payloads.get(&job.key).cloned().unwrap_or_default();
         let wrong = if record.id != job.id || record.namespace != job.namespace {
@@ -244,7 +244,7 @@ impl Oracle {
         Err(self.broken("D2", job.key, what))
     }
 
-    fn compare_end(&self, job: &ModelJob, rows: &Rows) -> Verdict {
+    fn compare_end(&self, job: &ModelJob, rows: &Rows) -> CheckResult {
         let row = rows
             .finished
             .get(&job.key)
@@ -259,7 +259,7 @@ impl Oracle {
         Ok(())
     }
 
-    fn compare_inputs(&self, job: &ModelJob, rows: &Rows) -> Verdict {
+    fn compare_inputs(&self, job: &ModelJob, rows: &Rows) -> CheckResult {
         for (place, slot) in job.inputs.iter().enumerate() {
             let number = u32::try_from(place).expect("few inputs");
             let stored = rows.inputs.get(&(job.key, number));
@@ -291,7 +291,7 @@ impl Oracle {
     }
 
     /// Dependencies without data: those missing here are missing there, and the other way round.
-    fn compare_edges(&self, job: &ModelJob, rows: &Rows) -> Verdict {
+    fn compare_edges(&self, job: &ModelJob, rows: &Rows) -> CheckResult {
         let stored = rows
             .inputs
             .range((job.key, InputRow::EDGE_FIRST)..=(job.key, u32::MAX));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ganger_types::{Backoff, Due, Elapsed, JobKey, JobState, RetryPolicy};
 
 use super::Oracle;
-use super::job::{Hold, Stand, When};
+use super::job::{DueTime, LeaseModel, PossibleState};
 
 /// The pause before retry `k` (1, 2, 3 ...), written down from the policy's definition.
 pub(super) fn pause(policy: &RetryPolicy, k: u32) -> Duration {
@@ -40,10 +40,10 @@ impl Oracle {
         &self,
         key: JobKey,
         at: Elapsed,
-        stand: Stand,
+        stand: PossibleState,
         may_retry: bool,
         pause_asked: Option<Duration>,
-    ) -> Vec<Stand> {
+    ) -> Vec<PossibleState> {
         let job = self.known(key);
         let failed = stand.moved(JobState::Failed);
         let is_late = job
@@ -73,7 +73,12 @@ impl Oracle {
     }
 
     /// Where a job may stand after its lease ended by itself.
-    pub(super) fn after_expiry(&self, key: JobKey, hold: &Hold, stand: Stand) -> Vec<Stand> {
+    pub(super) fn after_expiry(
+        &self,
+        key: JobKey,
+        hold: &LeaseModel,
+        stand: PossibleState,
+    ) -> Vec<PossibleState> {
         let mut stands = Vec::new();
         // The earlier of the two ends the attempt; in the same moment it has run out of time.
         let at = |end: Elapsed| end.max(self.settled);
@@ -96,13 +101,13 @@ impl Oracle {
 
     /// The place of a job whose worker was lost, and whether it was lost once too often. It says nothing
     /// about the job, which is due again at once (`rel O4`).
-    pub(super) fn worker_lost(&self, key: JobKey, stand: Stand) -> (Stand, bool) {
+    pub(super) fn worker_lost(&self, key: JobKey, stand: PossibleState) -> (PossibleState, bool) {
         let job = self.known(key);
         let lease_expirations = stand.lease_expirations + 1;
         match job.retry.lease_expirations_max {
             Some(lease_expirations_max) => {
                 let counted = stand.counted - 1;
-                let died = Stand {
+                let died = PossibleState {
                     counted,
                     lease_expirations,
                     ..stand
@@ -116,7 +121,7 @@ impl Oracle {
                 let is_poison = lease_expirations_in_a_row_max > 0
                     && lease_expirations >= lease_expirations_in_a_row_max;
                 (
-                    Stand {
+                    PossibleState {
                         lease_expirations,
                         ..stand
                     },
@@ -127,12 +132,12 @@ impl Oracle {
     }
 
     /// Its worker has lived to report: that ends the losses in a row, where these are what counts.
-    pub(super) fn worker_seen(&self, key: JobKey, stand: Stand) -> Stand {
+    pub(super) fn worker_seen(&self, key: JobKey, stand: PossibleState) -> PossibleState {
         let lease_expirations = match self.known(key).retry.lease_expirations_max {
             Some(_) => stand.lease_expirations,
             None => 0,
         };
-        Stand {
+        PossibleState {
             lease_expirations,
             ..stand
         }
@@ -143,10 +148,10 @@ impl Oracle {
         &self,
         key: JobKey,
         (first, last): (Elapsed, Elapsed),
-        stand: Stand,
+        stand: PossibleState,
         may_retry: bool,
         pause: Option<Duration>,
-    ) -> Vec<Stand> {
+    ) -> Vec<PossibleState> {
         let at = first.max(self.settled);
         let after = self.after_failure(key, at, stand, may_retry, pause);
         if first == last {
@@ -161,17 +166,17 @@ impl Oracle {
 }
 
 /// The attempt ended somewhere within `span` after the moment that `stand` was made for.
-fn loosened(stand: Stand, span: Duration) -> Stand {
+fn loosened(stand: PossibleState, span: Duration) -> PossibleState {
     match stand.due {
-        When::At(Due::Elapsed(at)) => Stand {
-            due: When::Between(at, at.after(span)),
+        DueTime::At(Due::Elapsed(at)) => PossibleState {
+            due: DueTime::Between(at, at.after(span)),
             ..stand
         },
-        When::Between(low, high) => Stand {
-            due: When::Between(low, high.after(span)),
+        DueTime::Between(low, high) => PossibleState {
+            due: DueTime::Between(low, high.after(span)),
             ..stand
         },
-        _ => Stand {
+        _ => PossibleState {
             ready_at: None,
             ..stand
         },
@@ -179,21 +184,26 @@ fn loosened(stand: Stand, span: Duration) -> Stand {
 }
 
 /// A pause of nothing leaves the job ready, in line from the end of the attempt on (`rel O4`).
-fn scheduled_or_ready(stand: Stand, at: Elapsed, pause: Duration, jitter: u8) -> Stand {
+fn scheduled_or_ready(
+    stand: PossibleState,
+    at: Elapsed,
+    pause: Duration,
+    jitter: u8,
+) -> PossibleState {
     if pause.is_zero() {
-        return Stand {
+        return PossibleState {
             ready_at: Some(at),
             ..stand.moved(JobState::Ready)
         };
     }
     if jitter == 0 {
-        return stand.scheduled(When::At(Due::Elapsed(at.after(pause))));
+        return stand.scheduled(DueTime::At(Due::Elapsed(at.after(pause))));
     }
     let share = f64::from(jitter) / 100.0;
     let micro = Duration::from_micros(2);
     let low = at.after(pause.mul_f64((1.0 - share).max(0.0)).saturating_sub(micro));
     let high = at.after(pause.mul_f64(1.0 + share) + micro);
-    stand.scheduled(When::Between(low, high))
+    stand.scheduled(DueTime::Between(low, high))
 }
 
 #[cfg(test)]

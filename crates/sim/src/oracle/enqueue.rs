@@ -9,15 +9,15 @@ use ganger_types::{
     Answer, FailurePolicy, Graph, JobKey, JobState, Namespace, Outcome, Rejection, Reply, UniqueKey,
 };
 
-use super::admission::{Fate, due_of, edges};
-use super::job::{ModelJob, Slot, Stand, When};
-use super::{Claimed, Oracle, UniqueHolder, Verdict};
+use super::admission::{MemberOutcome, due_of, edges};
+use super::job::{DueTime, ModelJob, PossibleState, Slot};
+use super::{CheckResult, IdempotencyModel, Oracle, UniqueHolder};
 
 /// A repeated submission gets the first one's answer for so long.
 const IDEMPOTENCY_WINDOW: Duration = Duration::from_secs(86_400);
 
 impl Oracle {
-    pub(super) fn enqueue(&mut self, cmd: &Enqueue, answer: &Answer) -> Verdict {
+    pub(super) fn enqueue(&mut self, cmd: &Enqueue, answer: &Answer) -> CheckResult {
         if let Some(judged) = self.repeated_submission(cmd, answer) {
             return judged;
         }
@@ -45,7 +45,7 @@ impl Oracle {
         &self,
         rejection: &Rejection,
         allowed: &BTreeSet<&'static str>,
-    ) -> Verdict {
+    ) -> CheckResult {
         if allowed.contains(rejection.code()) {
             return Ok(());
         }
@@ -56,7 +56,7 @@ impl Oracle {
         Err(self.wrong("P6", what, Vec::new()))
     }
 
-    fn repeated_submission(&mut self, cmd: &Enqueue, answer: &Answer) -> Option<Verdict> {
+    fn repeated_submission(&mut self, cmd: &Enqueue, answer: &Answer) -> Option<CheckResult> {
         let key = cmd.idempotency_key.as_ref()?;
         let earlier = self
             .idempotency_records
@@ -92,10 +92,10 @@ impl Oracle {
     fn admitted(
         &mut self,
         cmd: &Enqueue,
-        fates: &[Fate],
+        fates: &[MemberOutcome],
         jobs: &[Enqueued],
         graph: Option<&Graph>,
-    ) -> Verdict {
+    ) -> CheckResult {
         if jobs.len() != cmd.jobs.len() {
             let what = format!(
                 "{} jobs were submitted, {} answered",
@@ -109,7 +109,7 @@ impl Oracle {
                 .jobs
                 .iter()
                 .any(|job| edges(job).any(|e| matches!(e.dependency, Dependency::Member(_))));
-        let are_new = fates.iter().all(|fate| *fate == Fate::New);
+        let are_new = fates.iter().all(|fate| *fate == MemberOutcome::New);
         if are_new && graph.is_some() != (cmd.graph || has_edges) {
             return Err(self.wrong("G7", format!("the graph is named {graph:?}"), Vec::new()));
         }
@@ -119,7 +119,7 @@ impl Oracle {
         let keys: Vec<JobKey> = jobs.iter().map(|job| job.key).collect();
         let mut is_new = BTreeMap::new();
         for ((place, fate), answered) in fates.iter().enumerate().zip(jobs) {
-            if *fate == Fate::New {
+            if *fate == MemberOutcome::New {
                 is_new.insert(place, answered);
             }
         }
@@ -142,7 +142,7 @@ impl Oracle {
         let keys: Vec<JobKey> = is_new.values().map(|answered| answered.key).collect();
         self.settle_new(keys);
         if let Some(key) = &cmd.idempotency_key {
-            let claimed = Claimed {
+            let claimed = IdempotencyModel {
                 submission: cmd.clone(),
                 jobs: jobs.iter().map(|job| (job.key, job.id.clone())).collect(),
                 until: self.now.wall.after(IDEMPOTENCY_WINDOW),
@@ -157,12 +157,12 @@ impl Oracle {
         &mut self,
         cmd: &Enqueue,
         place: usize,
-        fate: &Fate,
+        fate: &MemberOutcome,
         answered: &Enqueued,
         jobs: &[Enqueued],
-    ) -> Verdict {
+    ) -> CheckResult {
         let right = match fate {
-            Fate::New => {
+            MemberOutcome::New => {
                 let is_fresh = self.key_max.is_none_or(|max| answered.key > max);
                 let is_named = cmd.jobs[place]
                     .id
@@ -171,10 +171,10 @@ impl Oracle {
                 let is_free = self.find(&cmd.namespace, &answered.id).is_none();
                 is_fresh && is_named && is_free && !answered.existed
             }
-            Fate::Existing(key) => answered.key == *key && answered.existed,
-            Fate::SameAs(earlier) => answered.key == jobs[*earlier].key,
+            MemberOutcome::Existing(key) => answered.key == *key && answered.existed,
+            MemberOutcome::SameAs(earlier) => answered.key == jobs[*earlier].key,
         };
-        if *fate == Fate::New {
+        if *fate == MemberOutcome::New {
             self.key_max = self.key_max.max(Some(answered.key));
         } else {
             self.goals.reach("existing-job-answered");
@@ -221,7 +221,7 @@ impl Oracle {
             graph,
             tags: spec.tags.iter().cloned().collect(),
             start,
-            may: vec![Stand::new(JobState::Blocked)],
+            may: vec![PossibleState::new(JobState::Blocked)],
             attempt: 0,
             inputs,
             after,
@@ -315,14 +315,14 @@ impl Oracle {
     /// The first state of a new job: blocked, on its way to its time, or in line.
     fn begin(&mut self, key: JobKey) {
         let job = self.known(key);
-        let blank = Stand::new(JobState::Ready);
+        let blank = PossibleState::new(JobState::Ready);
         let stand = if job.missing().is_empty() {
             match job.start {
-                Some(due) => blank.scheduled(When::At(due)),
+                Some(due) => blank.scheduled(DueTime::At(due)),
                 None => blank,
             }
         } else {
-            Stand::new(JobState::Blocked)
+            PossibleState::new(JobState::Blocked)
         };
         self.known_mut(key).becomes(vec![stand]);
     }

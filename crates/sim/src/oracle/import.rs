@@ -9,15 +9,15 @@ use ganger_types::{
     Answer, Import, ImportRecord, JobId, JobKey, JobSource, JobState, Namespace, Reply,
 };
 
-use super::admission::Fate;
-use super::{Oracle, Verdict};
+use super::admission::MemberOutcome;
+use super::{CheckResult, Oracle};
 use crate::rows::Rows;
 
 /// What was taken over is not taken again for so long.
 const MARK_LASTS: Duration = Duration::from_secs(7 * 86_400);
 
 impl Oracle {
-    pub(super) fn import(&mut self, cmd: &Import, answer: &Answer, rows: &Rows) -> Verdict {
+    pub(super) fn import(&mut self, cmd: &Import, answer: &Answer, rows: &Rows) -> CheckResult {
         let Ok(Reply::Imported(each)) = answer else {
             let what = format!("an import was answered {answer:?}");
             return Err(self.wrong("P6", what, Vec::new()));
@@ -42,7 +42,7 @@ impl Oracle {
         source: &JobSource,
         imported: &Imported,
         rows: &Rows,
-    ) -> Verdict {
+    ) -> CheckResult {
         let id = source.job.id.as_ref().expect("each has one");
         let one = Enqueue {
             namespace: namespace.clone(),
@@ -55,9 +55,9 @@ impl Oracle {
         let fates = self.fates(&one);
         let is_refused = !self.objections(&one).is_empty() || self.is_too_much(&one, &fates);
         let is_right = match imported {
-            Imported::AlreadyThere => is_marked || !is_refused && fates != [Fate::New],
+            Imported::AlreadyThere => is_marked || !is_refused && fates != [MemberOutcome::New],
             Imported::Refused(_) => !is_marked && is_refused,
-            Imported::Taken => !is_marked && !is_refused && fates == [Fate::New],
+            Imported::Taken => !is_marked && !is_refused && fates == [MemberOutcome::New],
         };
         if !is_right {
             let what = format!(
@@ -68,7 +68,7 @@ impl Oracle {
         match imported {
             Imported::Taken => self.has_come(&one, source.failed.is_some(), rows)?,
             Imported::Refused(_) => self.goals.reach("import-refused"),
-            Imported::AlreadyThere if fates == [Fate::New] => {
+            Imported::AlreadyThere if fates == [MemberOutcome::New] => {
                 self.goals.reach("imported-once-though-gone");
             }
             Imported::AlreadyThere => {}
@@ -77,7 +77,7 @@ impl Oracle {
     }
 
     /// A job was taken over. The answer does not say its number: its row does.
-    fn has_come(&mut self, one: &Enqueue, had_failed: bool, rows: &Rows) -> Verdict {
+    fn has_come(&mut self, one: &Enqueue, had_failed: bool, rows: &Rows) -> CheckResult {
         let spec = &one.jobs[0];
         let id = spec.id.clone().expect("each has one");
         let Some(key) = self.new_key(&one.namespace, &id, rows) else {

@@ -13,7 +13,7 @@ use ganger_types::{
 
 /// When a scheduled job is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum When {
+pub(crate) enum DueTime {
     /// It is not scheduled.
     Never,
     /// Due at exactly this time.
@@ -24,9 +24,9 @@ pub(crate) enum When {
 
 /// One place where a job may stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stand {
+pub(crate) struct PossibleState {
     pub(crate) state: JobState,
-    pub(crate) due: When,
+    pub(crate) due: DueTime,
     /// Its key in the line; `None`: some moment of the present turn.
     pub(crate) ready_at: Option<Elapsed>,
     pub(crate) counted: u32,
@@ -34,11 +34,11 @@ pub(crate) struct Stand {
     pub(crate) lease_expirations: u32,
 }
 
-impl Stand {
+impl PossibleState {
     pub(crate) fn new(state: JobState) -> Self {
         Self {
             state,
-            due: When::Never,
+            due: DueTime::Never,
             ready_at: None,
             counted: 0,
             releases: 0,
@@ -49,13 +49,13 @@ impl Stand {
     pub(crate) fn moved(self, state: JobState) -> Self {
         Self {
             state,
-            due: When::Never,
+            due: DueTime::Never,
             ready_at: None,
             ..self
         }
     }
 
-    pub(crate) fn scheduled(self, due: When) -> Self {
+    pub(crate) fn scheduled(self, due: DueTime) -> Self {
         Self {
             state: JobState::Scheduled,
             due,
@@ -76,7 +76,7 @@ pub(crate) enum Slot {
 
 /// A lease that lives as far as the oracle knows.
 #[derive(Clone, Debug)]
-pub(crate) struct Hold {
+pub(crate) struct LeaseModel {
     pub(crate) token: LeaseToken,
     pub(crate) worker: Worker,
     /// As granted; a renewal that names no length extends by it.
@@ -144,12 +144,12 @@ pub(crate) struct ModelJob {
     pub(crate) tags: BTreeSet<Tag>,
     /// When it is due once nothing is missing any more.
     pub(crate) start: Option<Due>,
-    pub(crate) may: Vec<Stand>,
+    pub(crate) may: Vec<PossibleState>,
     pub(crate) attempt: u32,
     pub(crate) inputs: Vec<Slot>,
     pub(crate) after: Vec<Slot>,
     pub(crate) dependents: BTreeSet<JobKey>,
-    pub(crate) hold: Option<Hold>,
+    pub(crate) hold: Option<LeaseModel>,
     pub(crate) last_report: Option<(LeaseToken, ReportKind)>,
     /// Ends of earlier tokens, newest last.
     pub(crate) past: Vec<(LeaseToken, Gone)>,
@@ -241,14 +241,15 @@ impl ModelJob {
     }
 
     /// Replaces every place it may stand in.
-    pub(crate) fn becomes(&mut self, stands: Vec<Stand>) {
+    pub(crate) fn becomes(&mut self, stands: Vec<PossibleState>) {
         debug_assert!(!stands.is_empty());
         self.may = stands;
         self.may.dedup();
     }
 
     pub(crate) fn moves_to(&mut self, state: JobState) {
-        let mut stands: Vec<Stand> = self.may.iter().map(|stand| stand.moved(state)).collect();
+        let mut stands: Vec<PossibleState> =
+            self.may.iter().map(|stand| stand.moved(state)).collect();
         stands.dedup();
         self.may = stands;
     }

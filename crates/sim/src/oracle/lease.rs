@@ -9,12 +9,12 @@ use ganger_types::{
     Answer, Bytes, Elapsed, Grant, JobKey, JobState, LeaseToken, Namespace, Queue, Reply,
 };
 
-use super::job::{Hold, ModelJob, Slot, Stand, When};
-use super::{Oracle, Verdict};
+use super::job::{DueTime, LeaseModel, ModelJob, PossibleState, Slot};
+use super::{CheckResult, Oracle};
 use crate::rows::Rows;
 
 /// Jobs of one queue that may be granted, in their order.
-struct Line {
+struct ReadyJobs {
     jobs: Vec<JobKey>,
     /// Free places under the queue's limit.
     room: usize,
@@ -23,7 +23,7 @@ struct Line {
 }
 
 impl Oracle {
-    pub(super) fn lease(&mut self, cmd: &Lease, answer: &Answer, rows: &Rows) -> Verdict {
+    pub(super) fn lease(&mut self, cmd: &Lease, answer: &Answer, rows: &Rows) -> CheckResult {
         let mut objections = BTreeSet::new();
         if cmd
             .lease_for
@@ -75,8 +75,8 @@ impl Oracle {
         Err(self.wrong("L11", what, Vec::new()))
     }
 
-    fn granted(&mut self, cmd: &Lease, grants: &[Grant], rows: &Rows) -> Verdict {
-        let mut lines: BTreeMap<Queue, Line> = BTreeMap::new();
+    fn granted(&mut self, cmd: &Lease, grants: &[Grant], rows: &Rows) -> CheckResult {
+        let mut by_queue: BTreeMap<Queue, ReadyJobs> = BTreeMap::new();
         for from in &cmd.queues {
             self.late_may_end(&cmd.namespace, &from.queue);
         }
@@ -84,10 +84,10 @@ impl Oracle {
             self.dependencies_have_ended(grant.key);
         }
         for from in &cmd.queues {
-            lines.insert(from.queue.clone(), self.line(&cmd.namespace, &from.queue));
+            by_queue.insert(from.queue.clone(), self.line(&cmd.namespace, &from.queue));
         }
-        let is_open = lines.values().any(|line| line.is_open);
-        let room: usize = lines
+        let is_open = by_queue.values().any(|line| line.is_open);
+        let room: usize = by_queue
             .values()
             .map(|line| line.jobs.len().min(line.room))
             .sum();
@@ -95,7 +95,7 @@ impl Oracle {
             .expect("a small number")
             .min(room);
         if !is_open && grants.len() != wanted {
-            let ready: Vec<_> = lines
+            let ready: Vec<_> = by_queue
                 .values()
                 .flat_map(|line| line.jobs.iter())
                 .take(8)
@@ -108,7 +108,7 @@ impl Oracle {
             return Err(self.broken("T10", key, what));
         }
         for grant in grants {
-            self.check_turn(cmd, grant, &mut lines, is_open)?;
+            self.check_turn(cmd, grant, &mut by_queue, is_open)?;
             self.take(cmd, grant, rows)?;
         }
         if let Some(request) = &cmd.request {
@@ -131,7 +131,7 @@ impl Oracle {
         let late: Vec<JobKey> = here.filter(is_late).map(|job| job.key).collect();
         for key in late {
             let job = self.known_mut(key);
-            let ended: Vec<Stand> = job
+            let ended: Vec<PossibleState> = job
                 .may
                 .iter()
                 .map(|stand| stand.moved(JobState::Failed))
@@ -140,7 +140,7 @@ impl Oracle {
         }
     }
 
-    fn line(&mut self, namespace: &Namespace, queue: &Queue) -> Line {
+    fn line(&mut self, namespace: &Namespace, queue: &Queue) -> ReadyJobs {
         let settings = self.settings(namespace, queue);
         let here: Vec<&ModelJob> = self
             .live
@@ -178,7 +178,7 @@ impl Oracle {
         if limit.is_some_and(|max| running > max) {
             self.goals.reach("limit-lowered-under-running-jobs");
         }
-        Line {
+        ReadyJobs {
             jobs: jobs.into_iter().map(|(_, _, _, key)| key).collect(),
             room,
             is_open,
@@ -190,11 +190,11 @@ impl Oracle {
         &self,
         cmd: &Lease,
         grant: &Grant,
-        lines: &mut BTreeMap<Queue, Line>,
+        by_queue: &mut BTreeMap<Queue, ReadyJobs>,
         is_open: bool,
-    ) -> Verdict {
+    ) -> CheckResult {
         let first = cmd.queues.iter().find(|from| {
-            let line = &lines[&from.queue];
+            let line = &by_queue[&from.queue];
             line.room > 0 && !line.jobs.is_empty()
         });
         let out_of_turn =
@@ -206,7 +206,7 @@ impl Oracle {
             );
             return Err(self.broken("O1", grant.key, what));
         }
-        let Some(line) = lines.get_mut(&grant.queue) else {
+        let Some(line) = by_queue.get_mut(&grant.queue) else {
             let what = format!(
                 "job {} is of queue {}, which was not asked",
                 grant.job, grant.queue
@@ -242,14 +242,14 @@ impl Oracle {
         Ok(())
     }
 
-    fn take(&mut self, cmd: &Lease, grant: &Grant, rows: &Rows) -> Verdict {
+    fn take(&mut self, cmd: &Lease, grant: &Grant, rows: &Rows) -> CheckResult {
         let key = grant.key;
         let length = self.lease_length(cmd, &grant.queue);
         self.check_grant(grant, length)?;
         self.check_delivery(key, rows)?;
         let now = self.now.elapsed;
         let ends = (now.after(length), now.after(length));
-        let hold = Hold {
+        let hold = LeaseModel {
             token: grant.token,
             worker: cmd
                 .worker
@@ -274,9 +274,9 @@ impl Oracle {
             .may
             .iter()
             .filter(|stand| stand.state == JobState::Ready)
-            .map(|stand| Stand {
+            .map(|stand| PossibleState {
                 state: JobState::Running,
-                due: When::Never,
+                due: DueTime::Never,
                 counted: stand.counted + 1,
                 ..*stand
             })
@@ -303,7 +303,7 @@ impl Oracle {
         cmd.lease_for.or(queue).unwrap_or(space)
     }
 
-    fn check_grant(&self, grant: &Grant, length: Duration) -> Verdict {
+    fn check_grant(&self, grant: &Grant, length: Duration) -> CheckResult {
         let key = grant.key;
         if let Some(other) = self.tokens.get(&grant.token) {
             let what = format!("token {:?} was issued before, for job {other}", grant.token);
@@ -351,7 +351,7 @@ impl Oracle {
     }
 
     /// Every input is there, in position, as its dependency gave it (`rel G2`).
-    fn check_delivery(&self, key: JobKey, rows: &Rows) -> Verdict {
+    fn check_delivery(&self, key: JobKey, rows: &Rows) -> CheckResult {
         let job = self.known(key);
         // Jobs that were granted and removed in one turn have no rows any more.
         if rows.record(key).is_none() {

@@ -11,8 +11,8 @@ use ganger_types::{
 };
 
 use super::admission::due_of;
-use super::job::{Gone, Slot, Stand, When};
-use super::{Oracle, Verdict, Violation};
+use super::job::{DueTime, Gone, PossibleState, Slot};
+use super::{CheckResult, Oracle, Violation};
 
 impl Oracle {
     /// The count and the skipped ids of an accepted bulk command; `None` if it was rightly refused.
@@ -40,7 +40,7 @@ impl Oracle {
         }
     }
 
-    pub(super) fn cancel(&mut self, cmd: &Cancel, answer: &Answer) -> Verdict {
+    pub(super) fn cancel(&mut self, cmd: &Cancel, answer: &Answer) -> CheckResult {
         let Some((_, skipped)) = self.changed(answer, &BTreeSet::new())? else {
             return Ok(());
         };
@@ -86,7 +86,7 @@ impl Oracle {
         Ok(())
     }
 
-    pub(super) fn time_out(&mut self, cmd: &TimeOut, answer: &Answer) -> Verdict {
+    pub(super) fn time_out(&mut self, cmd: &TimeOut, answer: &Answer) -> CheckResult {
         let keys: Vec<JobKey> = cmd
             .jobs
             .iter()
@@ -113,7 +113,7 @@ impl Oracle {
             let at_once = Some(std::time::Duration::ZERO);
             let stands = self.stands_after(*key, |stand| {
                 let after = self.after_failure(*key, now, stand, true, at_once);
-                let somewhere = |stand| Stand {
+                let somewhere = |stand| PossibleState {
                     ready_at: None,
                     ..stand
                 };
@@ -129,7 +129,7 @@ impl Oracle {
         Ok(())
     }
 
-    pub(super) fn retry(&mut self, cmd: &Retry, answer: &Answer) -> Verdict {
+    pub(super) fn retry(&mut self, cmd: &Retry, answer: &Answer) -> CheckResult {
         let objections = self.not_there(&cmd.namespace, &cmd.jobs);
         let Some((_, skipped)) = self.changed(answer, &objections)? else {
             return Ok(());
@@ -257,7 +257,7 @@ impl Oracle {
             job.queue = queue.clone();
         }
         job.spec.deadline = job.spec.deadline.filter(|deadline| *deadline > wall);
-        job.becomes(vec![Stand::new(JobState::Blocked)]);
+        job.becomes(vec![PossibleState::new(JobState::Blocked)]);
     }
 
     fn settle_retried(&mut self, key: JobKey) {
@@ -287,7 +287,7 @@ impl Oracle {
             .zip(renewed)
             .for_each(|(slot, new)| *slot = new);
         if job.missing().is_empty() {
-            job.becomes(vec![Stand::new(JobState::Ready)]);
+            job.becomes(vec![PossibleState::new(JobState::Ready)]);
         }
     }
 
@@ -309,7 +309,7 @@ impl Oracle {
             .unwrap_or(FailurePolicy::Wait)
     }
 
-    pub(super) fn delete(&mut self, cmd: &Delete, answer: &Answer) -> Verdict {
+    pub(super) fn delete(&mut self, cmd: &Delete, answer: &Answer) -> CheckResult {
         let objections = self.not_there(&cmd.namespace, &cmd.jobs);
         let Some((_, skipped)) = self.changed(answer, &objections)? else {
             return Ok(());
@@ -377,7 +377,7 @@ impl Oracle {
         self.touched.insert(key);
     }
 
-    pub(super) fn alter(&mut self, cmd: &Alter, answer: &Answer) -> Verdict {
+    pub(super) fn alter(&mut self, cmd: &Alter, answer: &Answer) -> CheckResult {
         let Some(id) = &cmd.job else {
             return match answer {
                 Err(_) => Ok(()),
@@ -443,13 +443,17 @@ impl Oracle {
         }
         for stand in &mut job.may {
             *stand = match (due, start) {
-                (Some(due), _) => stand.scheduled(When::At(due)),
+                (Some(due), _) => stand.scheduled(DueTime::At(due)),
                 (None, Start::Now | Start::At(_) | Start::After(_)) => stand.moved(JobState::Ready),
             };
         }
     }
 
-    pub(super) fn add_dependencies(&mut self, cmd: &AddDependencies, answer: &Answer) -> Verdict {
+    pub(super) fn add_dependencies(
+        &mut self,
+        cmd: &AddDependencies,
+        answer: &Answer,
+    ) -> CheckResult {
         let mut objections = self.not_there(&cmd.namespace, &cmd.on);
         let key = self.find(&cmd.namespace, &cmd.job);
         let Some(key) = key else {
@@ -513,7 +517,7 @@ impl Oracle {
         &mut self,
         cmd: &RemoveDependencies,
         answer: &Answer,
-    ) -> Verdict {
+    ) -> CheckResult {
         let Some(key) = self.find(&cmd.namespace, &cmd.job) else {
             let objections = BTreeSet::from(["job_not_found"]);
             return self.changed(answer, &objections).map(|_| ());
@@ -552,7 +556,7 @@ impl Oracle {
         Ok(())
     }
 
-    pub(super) fn configure_queue(&mut self, cmd: &ConfigureQueue, answer: &Answer) -> Verdict {
+    pub(super) fn configure_queue(&mut self, cmd: &ConfigureQueue, answer: &Answer) -> CheckResult {
         if let Err(rejection) = answer {
             return self.refused(rejection, &BTreeSet::from(["out_of_range"]));
         }
@@ -565,7 +569,7 @@ impl Oracle {
         Ok(())
     }
 
-    pub(super) fn forget_queue(&mut self, cmd: &ForgetQueue, answer: &Answer) -> Verdict {
+    pub(super) fn forget_queue(&mut self, cmd: &ForgetQueue, answer: &Answer) -> CheckResult {
         let live = self.count_live(|job| job.namespace == cmd.namespace && job.queue == cmd.queue);
         let mut objections = BTreeSet::from(["queue_not_found"]);
         if live > 0 {
@@ -596,7 +600,7 @@ impl Oracle {
         &mut self,
         cmd: &ConfigureNamespace,
         answer: &Answer,
-    ) -> Verdict {
+    ) -> CheckResult {
         if let Err(rejection) = answer {
             return self.refused(rejection, &BTreeSet::from(["out_of_range", "too_large"]));
         }
@@ -605,7 +609,7 @@ impl Oracle {
         Ok(())
     }
 
-    pub(super) fn deregister(&mut self, cmd: &DeregisterWorker, answer: &Answer) -> Verdict {
+    pub(super) fn deregister(&mut self, cmd: &DeregisterWorker, answer: &Answer) -> CheckResult {
         let Some(_) = self.changed(answer, &BTreeSet::new())? else {
             return Ok(());
         };
@@ -629,12 +633,12 @@ impl Oracle {
             let stands = self.stands_after(key, |stand| {
                 let free = stand.releases < limits::RELEASES_MAX;
                 let counted = stand.counted - u32::from(free);
-                let stand = Stand {
+                let stand = PossibleState {
                     counted,
                     releases: stand.releases + 1,
                     ..stand
                 };
-                vec![Stand {
+                vec![PossibleState {
                     ready_at: place,
                     ..stand.moved(JobState::Ready)
                 }]

@@ -3,11 +3,11 @@
 use ganger_types::query::Query;
 use ganger_types::{Answer, JobState, Namespace, Reply};
 
-use super::{Oracle, Verdict};
+use super::{CheckResult, Oracle};
 
 impl Oracle {
     /// Every read must agree with what is believed (`rel D4`).
-    pub(super) fn query(&mut self, query: &Query, answer: &Answer) -> Verdict {
+    pub(super) fn query(&mut self, query: &Query, answer: &Answer) -> CheckResult {
         match (query, answer) {
             (Query::Audit, Ok(Reply::Audit(lines))) if !lines.is_empty() => {
                 Err(self.wrong("A1", format!("the audit says {lines:?}"), Vec::new()))
@@ -36,7 +36,7 @@ impl Oracle {
         namespace: &Namespace,
         queue: &ganger_types::Queue,
         counts: &ganger_types::QueueCounts,
-    ) -> Verdict {
+    ) -> CheckResult {
         let here = || {
             self.jobs
                 .values()

@@ -8,11 +8,11 @@ use ganger_types::job::ReportKind;
 use ganger_types::rejection::LeaseEnd;
 use ganger_types::{Answer, Bytes, Due, FailurePolicy, JobKey, JobState, Rejection, Reply, limits};
 
-use super::job::{Gone, Slot, Stand, When};
-use super::{Oracle, Verdict};
+use super::job::{DueTime, Gone, PossibleState, Slot};
+use super::{CheckResult, Oracle};
 
 /// What a report meets.
-enum Standing {
+enum LeaseStatus {
     /// Its lease is live.
     Live(JobKey),
     /// It may be either; the answer tells.
@@ -22,9 +22,9 @@ enum Standing {
 }
 
 impl Oracle {
-    fn standing(&self, held: &Held) -> Standing {
+    fn lease_status(&self, held: &Held) -> LeaseStatus {
         let Some(key) = self.find(&held.namespace, &held.job) else {
-            return Standing::Stale(None);
+            return LeaseStatus::Stale(None);
         };
         let job = self.known(key);
         let is_it = job
@@ -32,9 +32,9 @@ impl Oracle {
             .as_ref()
             .is_some_and(|hold| hold.token == held.token);
         match (is_it, job.state()) {
-            (true, Some(JobState::Running)) => Standing::Live(key),
-            (true, _) => Standing::Open(key),
-            _ => Standing::Stale(Some(key)),
+            (true, Some(JobState::Running)) => LeaseStatus::Live(key),
+            (true, _) => LeaseStatus::Open(key),
+            _ => LeaseStatus::Stale(Some(key)),
         }
     }
 
@@ -52,25 +52,25 @@ impl Oracle {
         {
             return Ok(None);
         }
-        match (self.standing(held), answer) {
-            (Standing::Live(key) | Standing::Open(key), Ok(reply)) if !is_repeat(reply) => {
+        match (self.lease_status(held), answer) {
+            (LeaseStatus::Live(key) | LeaseStatus::Open(key), Ok(reply)) if !is_repeat(reply) => {
                 if !objections.is_empty() {
                     let what = format!("accepted, although it had to be refused: {objections:?}");
                     return Err(self.broken("P6", key, what));
                 }
-                if matches!(self.standing(held), Standing::Open(_)) {
+                if matches!(self.lease_status(held), LeaseStatus::Open(_)) {
                     self.goals.reach("report-while-the-lease-may-have-ended");
                 }
                 Ok(Some(key))
             }
-            (Standing::Live(key), _) => {
+            (LeaseStatus::Live(key), _) => {
                 let what = format!(
                     "a report under the live lease {:?} was answered {answer:?}",
                     held.token
                 );
                 Err(self.broken("L5", key, what))
             }
-            (Standing::Open(key), _) => {
+            (LeaseStatus::Open(key), _) => {
                 self.goals.reach("report-while-the-lease-may-have-ended");
                 self.known_mut(key)
                     .may
@@ -78,7 +78,7 @@ impl Oracle {
                 self.known_mut(key).end_hold(Gone::Expired);
                 Ok(None)
             }
-            (Standing::Stale(key), answer) => self.stale(key, held, kind, answer).map(|()| None),
+            (LeaseStatus::Stale(key), answer) => self.stale(key, held, kind, answer).map(|()| None),
         }
     }
 
@@ -88,7 +88,7 @@ impl Oracle {
         held: &Held,
         kind: Option<ReportKind>,
         answer: &Answer,
-    ) -> Verdict {
+    ) -> CheckResult {
         let Some(key) = key else {
             return match answer {
                 Err(Rejection::JobNotFound { .. } | Rejection::LeaseLost { .. }) => {
@@ -156,7 +156,7 @@ impl Oracle {
         }
     }
 
-    pub(super) fn renew(&mut self, cmd: &Renew, answer: &Answer) -> Verdict {
+    pub(super) fn renew(&mut self, cmd: &Renew, answer: &Answer) -> CheckResult {
         let mut objections = self.too_large(&cmd.held, cmd.payload.as_ref());
         let allowed = limits::LEASE_FOR_MIN..=limits::LEASE_FOR_MAX;
         if cmd
@@ -216,7 +216,7 @@ impl Oracle {
         }
     }
 
-    pub(super) fn complete(&mut self, cmd: &Complete, answer: &Answer) -> Verdict {
+    pub(super) fn complete(&mut self, cmd: &Complete, answer: &Answer) -> CheckResult {
         let mut objections = self.too_large(&cmd.held, cmd.result.as_ref());
         if let Some(next) = &cmd.next {
             let is_known = |id| self.find(&cmd.held.namespace, id).is_some();
@@ -273,10 +273,10 @@ impl Oracle {
             job.payload = payload.clone();
         }
         job.start = (!next.delay.is_zero()).then_some(due);
-        let stand = Stand::new(JobState::Blocked);
+        let stand = PossibleState::new(JobState::Blocked);
         let stand = match (job.missing().is_empty(), next.delay.is_zero()) {
             (false, _) => stand,
-            (true, false) => stand.scheduled(When::At(due)),
+            (true, false) => stand.scheduled(DueTime::At(due)),
             (true, true) => stand.moved(JobState::Ready),
         };
         self.stands_become(key, vec![stand]);
@@ -300,7 +300,7 @@ impl Oracle {
         false
     }
 
-    pub(super) fn fail(&mut self, cmd: &Fail, answer: &Answer) -> Verdict {
+    pub(super) fn fail(&mut self, cmd: &Fail, answer: &Answer) -> CheckResult {
         let kind = ReportKind::Fail;
         let accepted = self.accepted(&cmd.held, Some(kind), answer, &[])?;
         let Some(key) = accepted else { return Ok(()) };
@@ -335,7 +335,7 @@ impl Oracle {
         self.check_reported(key, answer)
     }
 
-    pub(super) fn release(&mut self, cmd: &Release, answer: &Answer) -> Verdict {
+    pub(super) fn release(&mut self, cmd: &Release, answer: &Answer) -> CheckResult {
         let kind = ReportKind::Release;
         let accepted = self.accepted(&cmd.held, Some(kind), answer, &[])?;
         let Some(key) = accepted else { return Ok(()) };
@@ -357,9 +357,9 @@ impl Oracle {
         &self,
         key: JobKey,
         cmd: &Release,
-        stand: Stand,
+        stand: PossibleState,
         place: Option<ganger_types::Elapsed>,
-    ) -> Vec<Stand> {
+    ) -> Vec<PossibleState> {
         let now = self.now.elapsed;
         let stand = self.worker_seen(key, stand);
         if cmd.counted || stand.releases >= limits::RELEASES_MAX {
@@ -369,7 +369,7 @@ impl Oracle {
                 .map(|stand| kept_place(cmd, stand, place))
                 .collect();
         }
-        let stand = Stand {
+        let stand = PossibleState {
             counted: stand.counted - 1,
             releases: stand.releases + 1,
             ..stand
@@ -377,10 +377,10 @@ impl Oracle {
         if cmd.delay.is_zero() {
             return vec![kept_place(cmd, stand.moved(JobState::Ready), place)];
         }
-        vec![stand.scheduled(When::At(Due::Elapsed(now.after(cmd.delay))))]
+        vec![stand.scheduled(DueTime::At(Due::Elapsed(now.after(cmd.delay))))]
     }
 
-    pub(super) fn append_log(&mut self, cmd: &AppendLog, answer: &Answer) -> Verdict {
+    pub(super) fn append_log(&mut self, cmd: &AppendLog, answer: &Answer) -> CheckResult {
         let Some(key) = self
             .accepted(&cmd.held, None, answer, &[])
             .or_else(|violation| self.log_gap(cmd, answer).then_some(None).ok_or(violation))?
@@ -426,8 +426,8 @@ impl Oracle {
     pub(super) fn stands_after(
         &self,
         key: JobKey,
-        each: impl Fn(Stand) -> Vec<Stand>,
-    ) -> Vec<Stand> {
+        each: impl Fn(PossibleState) -> Vec<PossibleState>,
+    ) -> Vec<PossibleState> {
         let running = self
             .known(key)
             .may
@@ -437,7 +437,7 @@ impl Oracle {
     }
 
     /// The state told must be one that the job may be in.
-    fn check_reported(&mut self, key: JobKey, answer: &Answer) -> Verdict {
+    fn check_reported(&mut self, key: JobKey, answer: &Answer) -> CheckResult {
         let Ok(Reply::Reported {
             state,
             repeat: false,
@@ -465,9 +465,13 @@ fn is_repeat(reply: &Reply) -> bool {
     matches!(reply, Reply::Reported { repeat: true, .. })
 }
 
-fn kept_place(cmd: &Release, stand: Stand, place: Option<ganger_types::Elapsed>) -> Stand {
+fn kept_place(
+    cmd: &Release,
+    stand: PossibleState,
+    place: Option<ganger_types::Elapsed>,
+) -> PossibleState {
     if cmd.keep_place && cmd.delay == Duration::ZERO && stand.state == JobState::Ready {
-        return Stand {
+        return PossibleState {
             ready_at: place,
             ..stand
         };

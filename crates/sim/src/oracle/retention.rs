@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use ganger_types::command::Retire;
 use ganger_types::{JobKey, JobRecord};
 
-use super::{Oracle, Verdict};
+use super::{CheckResult, Oracle};
 use crate::rows::Rows;
 
 impl Oracle {
     /// Of the candidates, those that the turn removed and that may go now went now; the others went
     /// by a later look within the turn, and are judged at its end.
-    pub(super) fn retire(&mut self, cmd: &Retire, rows: &Rows) -> Verdict {
+    pub(super) fn retire(&mut self, cmd: &Retire, rows: &Rows) -> CheckResult {
         let keys: BTreeSet<JobKey> = cmd.jobs.iter().map(|one| one.record.key).collect();
         let leaving: Vec<JobRecord> = self
             .leaving
@@ -24,7 +24,11 @@ impl Oracle {
     }
 
     /// Rows of jobs are gone. Those that nobody deleted were removed by retention.
-    pub(super) fn removed_by_retention(&mut self, records: &[JobRecord], rows: &Rows) -> Verdict {
+    pub(super) fn removed_by_retention(
+        &mut self,
+        records: &[JobRecord],
+        rows: &Rows,
+    ) -> CheckResult {
         let is_gone = |record: &&JobRecord| {
             rows.record(record.key).is_none() && self.jobs.contains_key(&record.key)
         };
@@ -51,7 +55,7 @@ impl Oracle {
         self.remove(key);
     }
 
-    fn may_be_gone(&self, key: JobKey, record: &JobRecord, rows: &Rows) -> Verdict {
+    fn may_be_gone(&self, key: JobKey, record: &JobRecord, rows: &Rows) -> CheckResult {
         let job = self.known(key);
         let wall = self.retention_now.unwrap_or(self.now).wall;
         let Some(end) = record.finished.as_ref().filter(|_| job.has_ended()) else {

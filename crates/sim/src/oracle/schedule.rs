@@ -8,8 +8,8 @@ use ganger_types::{
     ScheduleId, ScheduleRecord, ScheduleSpec, Timestamp,
 };
 
-use super::job::{Gone, ModelJob, Stand};
-use super::{Oracle, Turn, Verdict};
+use super::job::{Gone, ModelJob, PossibleState};
+use super::{CheckResult, Oracle, Turn};
 use crate::rows::Rows;
 
 /// What is believed of a schedule.
@@ -21,7 +21,7 @@ pub(crate) struct Plan {
 
 impl Oracle {
     /// Schedules whose time has come fire before the commands of the moment.
-    pub(super) fn schedules_fire(&mut self, rows: &Rows) -> Verdict {
+    pub(super) fn schedules_fire(&mut self, rows: &Rows) -> CheckResult {
         let now = self.now.wall;
         let is_due = |plan: &Plan| plan.next_at <= now && !plan.record.paused;
         let names: Vec<_> = self
@@ -44,7 +44,7 @@ impl Oracle {
             .count()
     }
 
-    fn schedule_fires(&mut self, name: &(Namespace, ScheduleId), rows: &Rows) -> Verdict {
+    fn schedule_fires(&mut self, name: &(Namespace, ScheduleId), rows: &Rows) -> CheckResult {
         let made = self.new_of_schedule(name, rows);
         let plan = &self.schedules[name];
         let (record, last) = (plan.record.clone(), plan.last);
@@ -142,7 +142,7 @@ impl Oracle {
             return;
         };
         let job = self.known_mut(key);
-        let cancelled: Vec<Stand> = job
+        let cancelled: Vec<PossibleState> = job
             .may
             .iter()
             .map(|s| s.moved(JobState::Cancelled))
@@ -180,7 +180,7 @@ impl Oracle {
             graph: None,
             tags: record.tags.iter().cloned().collect(),
             start: None,
-            may: vec![Stand::new(JobState::Ready)],
+            may: vec![PossibleState::new(JobState::Ready)],
             attempt: 0,
             inputs: Vec::new(),
             after: Vec::new(),
@@ -200,7 +200,7 @@ impl Oracle {
         self.goals.reach("schedule-fired");
     }
 
-    pub(super) fn put_schedule(&mut self, cmd: &PutSchedule, answer: &Answer) -> Verdict {
+    pub(super) fn put_schedule(&mut self, cmd: &PutSchedule, answer: &Answer) -> CheckResult {
         let name = (cmd.schedule.namespace.clone(), cmd.schedule.id.clone());
         match answer {
             Err(rejection) => {
@@ -247,7 +247,7 @@ impl Oracle {
         cmd: &RunSchedule,
         answer: &Answer,
         rows: &Rows,
-    ) -> Verdict {
+    ) -> CheckResult {
         let name = (cmd.namespace.clone(), cmd.id.clone());
         let known = self.schedules.get(&name).map(|plan| plan.record.clone());
         let (schedule, answered) = match (known, answer) {
@@ -289,7 +289,7 @@ impl Oracle {
         Ok(())
     }
 
-    pub(super) fn remove_schedule(&mut self, cmd: &RemoveSchedule, answer: &Answer) -> Verdict {
+    pub(super) fn remove_schedule(&mut self, cmd: &RemoveSchedule, answer: &Answer) -> CheckResult {
         let name = (cmd.namespace.clone(), cmd.id.clone());
         let was_there = self.schedules.remove(&name).is_some();
         match answer {

@@ -5,12 +5,12 @@ use std::time::Duration;
 use ganger_types::limits::RETENTION_DISTRUST_FOR;
 use ganger_types::{Due, DueOrder, Elapsed, JobKey, JobState, Now, Timestamp};
 
-use super::job::{Gone, Hold, ModelJob, Stand, When};
-use super::{Oracle, Verdict};
+use super::job::{DueTime, Gone, LeaseModel, ModelJob, PossibleState};
+use super::{CheckResult, Oracle};
 
 impl Oracle {
     /// Moves to `now` and fires what is due, each at its own time.
-    pub(super) fn step_to(&mut self, now: Now) -> Verdict {
+    pub(super) fn step_to(&mut self, now: Now) -> CheckResult {
         if now.elapsed < self.now.elapsed {
             let what = format!("elapsed time went back from {}", self.now.elapsed);
             return Err(self.wrong("C1", what, Vec::new()));
@@ -71,7 +71,7 @@ impl Oracle {
     fn ripen_open(&mut self) {
         let now = self.now.elapsed;
         let may_ripen =
-            |stand: &Stand| matches!(stand.due, When::Between(first, _) if first <= now);
+            |stand: &PossibleState| matches!(stand.due, DueTime::Between(first, _) if first <= now);
         let open: Vec<JobKey> = self
             .live
             .iter()
@@ -169,7 +169,7 @@ impl Oracle {
             return;
         }
         // What an earlier moment of the turn may have made of it stays possible.
-        let (running, mut stands): (Vec<Stand>, Vec<Stand>) = job
+        let (running, mut stands): (Vec<PossibleState>, Vec<PossibleState>) = job
             .may
             .iter()
             .copied()
@@ -189,13 +189,13 @@ impl Oracle {
     }
 
     /// Each stand that has become due since is ready now.
-    pub(super) fn ripened(&self, key: JobKey, stands: Vec<Stand>) -> Vec<Stand> {
+    pub(super) fn ripened(&self, key: JobKey, stands: Vec<PossibleState>) -> Vec<PossibleState> {
         let job = self.known(key);
         let order = self.settings(&job.namespace, &job.queue).due_order;
         let mut all = Vec::with_capacity(stands.len());
         for stand in stands {
             // With jitter, or an end that is not known exactly, it may still be on its way.
-            if let When::Between(_, last) = stand.due
+            if let DueTime::Between(_, last) = stand.due
                 && last > self.now.elapsed
             {
                 all.push(stand);
@@ -246,42 +246,42 @@ fn turn_of(due: Due, now: Now) -> Turn {
     }
 }
 
-fn hold_ends(hold: &Hold) -> (Elapsed, Elapsed) {
+fn hold_ends(hold: &LeaseModel) -> (Elapsed, Elapsed) {
     match hold.times_out {
         Some((first, last)) => (hold.ends.0.min(first), hold.ends.1.min(last)),
         None => hold.ends,
     }
 }
 
-fn due_by(stand: &Stand, now: Now) -> Option<Elapsed> {
+fn due_by(stand: &PossibleState, now: Now) -> Option<Elapsed> {
     match stand.due {
-        When::Never => None,
-        When::At(Due::Elapsed(at)) => (at <= now.elapsed).then_some(at),
-        When::At(Due::Wall(at)) => (at <= now.wall).then_some(now.elapsed),
-        When::Between(first, _) => (first <= now.elapsed).then_some(first),
+        DueTime::Never => None,
+        DueTime::At(Due::Elapsed(at)) => (at <= now.elapsed).then_some(at),
+        DueTime::At(Due::Wall(at)) => (at <= now.wall).then_some(now.elapsed),
+        DueTime::Between(first, _) => (first <= now.elapsed).then_some(first),
     }
 }
 
-fn due_for_certain(stand: &Stand, now: Now) -> Option<Turn> {
+fn due_for_certain(stand: &PossibleState, now: Now) -> Option<Turn> {
     match stand.due {
-        When::Never => None,
-        When::Between(first, last) => {
+        DueTime::Never => None,
+        DueTime::Between(first, last) => {
             (last <= now.elapsed).then(|| turn_of(Due::Elapsed(first), now))
         }
-        When::At(due) => due.is_past(now).then(|| turn_of(due, now)),
+        DueTime::At(due) => due.is_past(now).then(|| turn_of(due, now)),
     }
 }
 
 /// A stand whose time has come is ready; its place in the line is the moment it fell due.
-fn ripen(stand: Stand, now: Now, settled: Elapsed, order: DueOrder) -> Stand {
+fn ripen(stand: PossibleState, now: Now, settled: Elapsed, order: DueOrder) -> PossibleState {
     if stand.state != JobState::Scheduled || due_by(&stand, now).is_none() {
         return stand;
     }
     let ready_at = match (stand.due, order) {
-        (When::At(Due::Elapsed(at)), DueOrder::Behind) => Some(at.max(settled)),
+        (DueTime::At(Due::Elapsed(at)), DueOrder::Behind) => Some(at.max(settled)),
         _ => None,
     };
-    Stand {
+    PossibleState {
         ready_at,
         ..stand.moved(JobState::Ready)
     }

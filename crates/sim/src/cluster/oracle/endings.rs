@@ -5,9 +5,9 @@ use ganger_types::{
     Bytes, Change, FailurePolicy, JobKey, JobRecord, JobRef, Outcome, ShardId, What,
 };
 
-use super::{Oracle, Place};
+use super::{MemberState, Oracle};
 use crate::cluster::store::Store;
-use crate::oracle::Verdict;
+use crate::oracle::CheckResult;
 use crate::world::broken;
 
 impl Oracle {
@@ -18,7 +18,7 @@ impl Oracle {
         result: Option<&Bytes>,
         rest: &[Change],
         store: &Store,
-    ) -> Verdict {
+    ) -> CheckResult {
         let job = JobRef {
             shard: shard.clone(),
             id: record.id.clone(),
@@ -28,7 +28,7 @@ impl Oracle {
         };
         let what = |why: &str| format!("job {shard}/{} ended as {:?}: {why}", job.id, end.outcome);
         let member = &self.members[&job];
-        if matches!(member.place, Place::Ended(_)) {
+        if matches!(member.place, MemberState::Ended(_)) {
             return Err(broken("A2", what("it has ended before")));
         }
         let group = record
@@ -44,16 +44,16 @@ impl Oracle {
             Outcome::Failed if group == "dependency" => {
                 let has_reason = member.edges.iter().any(|(slot, (dependency, policy))| {
                     let by = self.members.get(dependency);
-                    let place = by.map_or(Place::Gone, |by| by.place);
+                    let place = by.map_or(MemberState::Gone, |by| by.place);
                     match (place, policy) {
                         (_, FailurePolicy::Ignore) => false,
                         _ if member.is_unsure_of(*slot) => true,
-                        (Place::Gone | Place::Unborn, _) => true,
-                        (Place::Ended(outcome), FailurePolicy::Fail) => {
+                        (MemberState::Gone | MemberState::Unborn, _) => true,
+                        (MemberState::Ended(outcome), FailurePolicy::Fail) => {
                             outcome != Outcome::Succeeded
                         }
                         // Deleted in this commit: nobody will retry it.
-                        (Place::Ended(outcome), FailurePolicy::Wait) => {
+                        (MemberState::Ended(outcome), FailurePolicy::Wait) => {
                             outcome != Outcome::Succeeded && by.is_some_and(|by| by.is_by_hand)
                         }
                         _ => false,
@@ -92,7 +92,7 @@ impl Oracle {
         } else {
             member.has_failed = true;
         }
-        member.place = Place::Ended(end.outcome);
+        member.place = MemberState::Ended(end.outcome);
         member.is_leased = false;
         member.group = group;
         Ok(())
@@ -105,12 +105,12 @@ impl Oracle {
             (dependency.shard != job.shard, by.map(|by| by.place))
         });
         let places: Vec<_> = places.collect();
-        let fails = places
-            .iter()
-            .any(|(elsewhere, place)| *elsewhere && *place == Some(Place::Ended(Outcome::Failed)));
+        let fails = places.iter().any(|(elsewhere, place)| {
+            *elsewhere && *place == Some(MemberState::Ended(Outcome::Failed))
+        });
         let succeeds = places
             .iter()
-            .any(|(_, place)| *place == Some(Place::Ended(Outcome::Succeeded)));
+            .any(|(_, place)| *place == Some(MemberState::Ended(Outcome::Succeeded)));
         if fails && succeeds {
             self.goals
                 .reach("failure-over-a-border-while-a-sibling-succeeds");
@@ -123,15 +123,16 @@ impl Oracle {
             .users
             .iter()
             .map(|user| self.members[user].place);
-        let places: Vec<Place> = users.collect();
-        let has_ended = |place: &Place| matches!(place, Place::Ended(_) | Place::Gone);
+        let places: Vec<MemberState> = users.collect();
+        let has_ended =
+            |place: &MemberState| matches!(place, MemberState::Ended(_) | MemberState::Gone);
         places.iter().all(has_ended)
             && places
                 .iter()
-                .any(|place| *place != Place::Ended(Outcome::Succeeded))
+                .any(|place| *place != MemberState::Ended(Outcome::Succeeded))
     }
 
-    pub(super) fn removed(&mut self, shard: &ShardId, key: JobKey) -> Verdict {
+    pub(super) fn removed(&mut self, shard: &ShardId, key: JobKey) -> CheckResult {
         let Some(job) = self.by_key.get(&(shard.clone(), key)).cloned() else {
             return Ok(());
         };
@@ -142,7 +143,7 @@ impl Oracle {
             ));
         }
         let succeeded = !self.members[&job].results.is_empty()
-            && self.members[&job].place == Place::Ended(Outcome::Succeeded);
+            && self.members[&job].place == MemberState::Ended(Outcome::Succeeded);
         for user in &self.members[&job].users {
             let member = &self.members[user];
             let mut waits = member.edges.iter().filter(|(slot, (dependency, _))| {
@@ -150,7 +151,11 @@ impl Oracle {
             });
             // Once retried it asks again, and may ask too late.
             let is_first_life = member.attempts_max != u32::MAX;
-            if succeeded && is_first_life && member.place == Place::Live && waits.next().is_some() {
+            if succeeded
+                && is_first_life
+                && member.place == MemberState::Live
+                && waits.next().is_some()
+            {
                 let what = format!(
                     "job {shard}/{} is removed while {user:?} needs its result",
                     job.id
@@ -159,7 +164,7 @@ impl Oracle {
             }
         }
         let member = self.members.get_mut(&job).expect("a member");
-        member.place = Place::Gone;
+        member.place = MemberState::Gone;
         member.is_leased = false;
         Ok(())
     }

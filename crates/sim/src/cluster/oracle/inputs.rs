@@ -2,13 +2,13 @@
 
 use ganger_types::{FailurePolicy, InputRow, InputState, JobKey, Outcome, ShardId};
 
-use super::{Oracle, Place};
+use super::{MemberState, Oracle};
 use crate::cluster::store::Store;
-use crate::oracle::Verdict;
+use crate::oracle::CheckResult;
 use crate::world::broken;
 
 impl Oracle {
-    pub(super) fn input(&mut self, shard: &ShardId, row: &InputRow) -> Verdict {
+    pub(super) fn input(&mut self, shard: &ShardId, row: &InputRow) -> CheckResult {
         let Some(job) = self.by_key.get(&(shard.clone(), row.job)).cloned() else {
             return Ok(());
         };
@@ -36,7 +36,8 @@ impl Oracle {
         if matches!(row.state, InputState::Ignored { .. }) {
             // What failed may have been retried since, and have succeeded.
             let is_unsuccessful = by.is_none()
-                || either().any(|by| by.has_failed || by.place != Place::Ended(Outcome::Succeeded));
+                || either()
+                    .any(|by| by.has_failed || by.place != MemberState::Ended(Outcome::Succeeded));
             if policy != FailurePolicy::Ignore || !is_unsuccessful {
                 return Err(broken(
                     "G4",
@@ -91,7 +92,7 @@ impl Oracle {
         attempt: u32,
         counted: u32,
         store: &Store,
-    ) -> Verdict {
+    ) -> CheckResult {
         let Some(job) = self.by_key.get(&(shard.clone(), key)).cloned() else {
             return Ok(());
         };

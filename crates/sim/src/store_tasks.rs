@@ -10,34 +10,34 @@ use ganger_shard::Settings;
 use ganger_shard::core::StoreTask;
 use ganger_types::Now;
 
-use crate::disk::End;
+use crate::faulty_store::CommitOutcome;
 use crate::oracle::Turn;
 use crate::plan::{Fault, Feature, Pace};
+use crate::process::{CallOutcome, DurableTurn, ShardProcess, touched};
 use crate::rng::{Rng, mix};
-use crate::served::{CallOutcome, Durable, Served, touched};
-use crate::world::{Call, Caller, Happening, StepOutcome, World, broken, removed};
+use crate::world::{Call, Caller, SimEvent, StepOutcome, World, broken, removed};
 
 /// Calls of the core at one moment before the simulator believes that it spins.
 pub(crate) const SPINS_MAX: usize = 10_000;
 
-/// Before what the process dies, in the life of a commit.
+/// The moment in the life of a commit at which the process dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Death {
+pub(crate) enum CrashPoint {
     /// The turn is closed; the store knows nothing of it.
-    Given,
+    TurnClosed,
     /// The store has it, and has done nothing.
-    Applied,
+    TaskGiven,
     /// It is durable; the shard does not know.
-    Reported,
+    Committed,
     /// The shard knows; nobody has heard.
-    Answered,
+    Reported,
 }
 
-/// What becomes of an order of the store.
+/// How a store task ends, and when the shard learns of it.
 #[derive(Clone, Debug)]
-pub(crate) struct Fate {
-    pub(crate) end: End,
-    pub(crate) death: Option<Death>,
+pub(crate) struct StoreTaskOutcome {
+    pub(crate) commit: CommitOutcome,
+    pub(crate) crash_at: Option<CrashPoint>,
     /// Microseconds until the report reaches the shard.
     pub(crate) reported_after: u64,
     pub(crate) rng: Rng,
@@ -81,14 +81,15 @@ impl World {
         self.look_at = None;
         let settings = self.settings();
         let (clocks, time) = (&mut self.clocks, self.time);
-        let served = Served::start(&self.store, settings, self.planted.clone(), rng, |opened| {
-            clocks.restart(time, opened.meta);
-            clocks.now(time)
-        });
+        let served =
+            ShardProcess::start(&self.store, settings, self.planted.clone(), rng, |opened| {
+                clocks.restart(time, opened.meta);
+                clocks.now(time)
+            });
         let served = served.expect("memory opens");
         self.log
             .tell(time, || "the shard's process starts".to_owned());
-        self.served = Some(served);
+        self.process = Some(served);
     }
 
     /// A command reaches the shard.
@@ -96,7 +97,7 @@ impl World {
         call.sent_at = self.time;
         let is_worker =
             matches!(call.by, Caller::Worker(_)) && !self.is_healed && !self.is_instant();
-        let waits = is_worker && crate::served::lease_of(&call.command).is_some();
+        let waits = is_worker && crate::process::lease_of(&call.command).is_some();
         let mut wait_for = Duration::ZERO;
         if waits && call.rng.chance(600) {
             wait_for = Duration::from_micros(*call.rng.pick(&[10_000, 1_000_000, 40_000_000]));
@@ -105,11 +106,11 @@ impl World {
                 let left_at = self.time + call.rng.below(patience);
                 let op = call.op;
                 let incarnation = self.incarnation;
-                self.at(left_at, Happening::Leaves { op, incarnation });
+                self.at(left_at, SimEvent::ClientLeaves { op, incarnation });
             }
         }
         let now = self.now();
-        if let Some(served) = &mut self.served {
+        if let Some(served) = &mut self.process {
             served.push(call, wait_for, now);
         }
         self.pump()
@@ -120,7 +121,7 @@ impl World {
         if incarnation != self.incarnation {
             return Ok(());
         }
-        let Some(served) = &mut self.served else {
+        let Some(served) = &mut self.process else {
             return Ok(());
         };
         served.leaves(op, !op.is_multiple_of(3));
@@ -131,7 +132,7 @@ impl World {
     pub(crate) fn pump(&mut self) -> StepOutcome {
         for _ in 0..SPINS_MAX {
             let now = self.now();
-            let Some(served) = &mut self.served else {
+            let Some(served) = &mut self.process else {
                 return Ok(());
             };
             served.run(now);
@@ -140,7 +141,7 @@ impl World {
                 return Ok(());
             }
             let instant = self.is_instant();
-            let served = self.served.as_mut().expect("it lives");
+            let served = self.process.as_mut().expect("it lives");
             match served.sleep_for(now) {
                 Some(Duration::ZERO) => {}
                 Some(sleep) if !instant => {
@@ -149,7 +150,7 @@ impl World {
                 }
                 _ => return Ok(()),
             }
-            let served = self.served.as_ref().expect("it lives");
+            let served = self.process.as_ref().expect("it lives");
             if self.is_store_busy && served.engine().is_none() {
                 return Ok(());
             }
@@ -170,7 +171,7 @@ impl World {
         if self.look_at.is_none_or(|at| at <= self.time || time < at) {
             self.look_at = Some(time);
             let incarnation = self.incarnation;
-            self.at(time, Happening::Look { incarnation });
+            self.at(time, SimEvent::TimerWake { incarnation });
         }
     }
 
@@ -184,7 +185,7 @@ impl World {
 
     /// Works through what came of a call into the core. False if the process has died of it.
     fn take(&mut self, came: CallOutcome, is_heard: bool) -> Result<bool, crate::Violation> {
-        self.judge(&came.events)?;
+        self.check_durable_turns(&came.events)?;
         if let Some(now) = came.restarted {
             self.has_loaded(now);
         }
@@ -192,7 +193,7 @@ impl World {
             for one in came.answers {
                 match one.answer {
                     Some(answer) => {
-                        let is_lease = crate::served::lease_of(&one.call.command).is_some();
+                        let is_lease = crate::process::lease_of(&one.call.command).is_some();
                         if is_lease && one.call.sent_at < self.time {
                             self.oracle.goals.reach("lease-waited-for");
                         }
@@ -202,8 +203,8 @@ impl World {
                 }
             }
         }
-        if self.served.as_ref().is_some_and(Served::has_stopped) {
-            self.dies(Rng::new(mix(self.time ^ self.tape.seed)))?;
+        if self.process.as_ref().is_some_and(ShardProcess::has_stopped) {
+            self.crash(Rng::new(mix(self.time ^ self.tape.seed)))?;
             return Ok(false);
         }
         if came.commits > 0 && self.planted.is(26) {
@@ -213,20 +214,20 @@ impl World {
     }
 
     fn claim_early(&mut self) {
-        let claims = self.served.as_mut().map_or(0, Served::claim);
+        let claims = self.process.as_mut().map_or(0, ShardProcess::claim);
         for _ in 0..claims {
-            let fate = Fate {
-                end: End::Well,
-                death: None,
+            let outcome = StoreTaskOutcome {
+                commit: CommitOutcome::Success,
+                crash_at: None,
                 reported_after: 0,
                 rng: Rng::new(self.time),
             };
             let incarnation = self.incarnation;
             self.at(
                 self.time,
-                Happening::StoreReports {
+                SimEvent::StoreReports {
                     incarnation,
-                    fate: Box::new(fate),
+                    outcome: Box::new(outcome),
                 },
             );
         }
@@ -245,7 +246,7 @@ impl World {
             ..call
         };
         let after = rng.below(3_000_000);
-        self.at(self.time + after, Happening::Arrive(again));
+        self.at(self.time + after, SimEvent::Arrive(again));
     }
 
     pub(crate) fn has_loaded(&mut self, now: Now) {
@@ -265,16 +266,16 @@ impl World {
     }
 
     /// Has the oracle judge every turn that the core let out.
-    pub(crate) fn judge(&mut self, events: &[ganger_types::Event]) -> StepOutcome {
-        let Some(served) = &mut self.served else {
+    pub(crate) fn check_durable_turns(&mut self, events: &[ganger_types::Event]) -> StepOutcome {
+        let Some(served) = &mut self.process else {
             return Ok(());
         };
         served
             .check_events(events)
             .map_err(|why| broken("P5", why))?;
-        while let Some(next) = self.served.as_mut().and_then(Served::next_durable) {
+        while let Some(next) = self.process.as_mut().and_then(ShardProcess::next_durable) {
             match next {
-                Ok(durable) => self.judge_turn(durable)?,
+                Ok(durable) => self.check_turn(durable)?,
                 Err(sequence) => {
                     let what =
                         format!("turn {sequence} was let out, and the store does not hold it");
@@ -285,7 +286,7 @@ impl World {
         Ok(())
     }
 
-    fn judge_turn(&mut self, durable: Durable) -> StepOutcome {
+    fn check_turn(&mut self, durable: DurableTurn) -> StepOutcome {
         let (time, changes) = (self.time, &durable.commit.changes);
         for moment in &durable.moments {
             self.log.tell(time, || {
@@ -327,7 +328,7 @@ impl World {
     }
 
     /// What is handed out is what is stored, unless the same turn changed it afterwards.
-    fn check_deliveries(&self, durable: &Durable) -> StepOutcome {
+    fn check_deliveries(&self, durable: &DurableTurn) -> StepOutcome {
         let touched = touched(&durable.commit.changes);
         for delivery in &durable.deliveries {
             let key = delivery.grant.key;
@@ -355,7 +356,7 @@ impl World {
     /// Sets the store to its next order, if it has one and nothing else to do. False if the process
     /// died instead.
     fn let_store_work(&mut self) -> Result<bool, crate::Violation> {
-        let Some(served) = &self.served else {
+        let Some(served) = &self.process else {
             return Ok(false);
         };
         if served.has_finds() && !self.is_finding {
@@ -364,35 +365,35 @@ impl World {
         if self.is_store_busy {
             return Ok(true);
         }
-        let served = self.served.as_ref().expect("it lives");
+        let served = self.process.as_ref().expect("it lives");
         let Some(order) = served.next_store_task() else {
             return Ok(true);
         };
         let is_commit = matches!(order, StoreTask::Commit(_));
         let (time, seed) = (self.time, self.tape.seed);
-        let served = self.served.as_mut().expect("it lives");
-        let mut rng = served.dice_of_next().unwrap_or_else(|| {
-            // Time alone will not do: an order that takes none would meet the fate of the one before.
-            let before = served.fates.orders_before_at(time);
+        let served = self.process.as_mut().expect("it lives");
+        let mut rng = served.rng_of_next().unwrap_or_else(|| {
+            // Time alone will not do: an order that takes none would meet the outcome of the one before.
+            let before = served.decisions.orders_before_at(time);
             Rng::new(mix(time ^ seed.rotate_left(9)) ^ before)
         });
-        let (after, fate) = if self.is_instant() {
-            (0, self.draw_instant_fate(is_commit, rng))
+        let (after, outcome) = if self.is_instant() {
+            (0, self.draw_instant_outcome(is_commit, rng))
         } else {
-            self.draw_fate(is_commit, &mut rng)
+            self.draw_outcome(is_commit, &mut rng)
         };
-        if fate.death == Some(Death::Given) {
+        if outcome.crash_at == Some(CrashPoint::TurnClosed) {
             self.oracle.goals.reach("crash-before-commit");
-            self.dies(fate.rng)?;
+            self.crash(outcome.rng)?;
             return Ok(false);
         }
         self.is_store_busy = true;
         let incarnation = self.incarnation;
         self.at(
             self.time + after,
-            Happening::StoreWorks {
+            SimEvent::StoreRuns {
                 incarnation,
-                fate: Box::new(fate),
+                outcome: Box::new(outcome),
             },
         );
         Ok(true)
@@ -407,85 +408,94 @@ impl World {
             false => rng.below(2_000),
         };
         let incarnation = self.incarnation;
-        self.at(self.time + late, Happening::Finds { incarnation });
+        self.at(self.time + late, SimEvent::FindRuns { incarnation });
     }
 
     /// On level 1 only a crash comes between a task and its report.
-    fn draw_instant_fate(&mut self, is_commit: bool, mut rng: Rng) -> Fate {
-        let crashes = is_commit && self.strikes(Fault::Crashes, &mut rng);
-        let death = crashes.then(|| {
+    fn draw_instant_outcome(&mut self, is_commit: bool, mut rng: Rng) -> StoreTaskOutcome {
+        let crashes = is_commit && self.fault_occurs(Fault::Crashes, &mut rng);
+        let crash_at = crashes.then(|| {
             if rng.chance(500) {
-                Death::Applied
+                CrashPoint::TaskGiven
             } else {
-                Death::Answered
+                CrashPoint::Reported
             }
         });
         // Planted bugs of a store that acknowledges what a crash then takes back.
-        let (end, death) = match death {
-            Some(Death::Applied) if self.planted.is(1) => (End::Lost, Some(Death::Answered)),
-            Some(Death::Applied) if self.planted.is(15) => (End::Half, Some(Death::Reported)),
-            death => (End::Well, death),
+        let (end, crash_at) = match crash_at {
+            Some(CrashPoint::TaskGiven) if self.planted.is(1) => {
+                (CommitOutcome::Lost, Some(CrashPoint::Reported))
+            }
+            Some(CrashPoint::TaskGiven) if self.planted.is(15) => {
+                (CommitOutcome::Half, Some(CrashPoint::Committed))
+            }
+            crash_at => (CommitOutcome::Success, crash_at),
         };
-        Fate {
-            end,
-            death,
+        StoreTaskOutcome {
+            commit: end,
+            crash_at,
             reported_after: 0,
             rng,
         }
     }
 
-    fn draw_fate(&mut self, is_commit: bool, rng: &mut Rng) -> (u64, Fate) {
-        let mut fate = Fate {
-            end: End::Well,
-            death: None,
+    fn draw_outcome(&mut self, is_commit: bool, rng: &mut Rng) -> (u64, StoreTaskOutcome) {
+        let mut outcome = StoreTaskOutcome {
+            commit: CommitOutcome::Success,
+            crash_at: None,
             reported_after: 0,
             rng: rng.split(),
         };
         if self.is_healed {
-            return (0, fate);
+            return (0, outcome);
         }
         let mut after = rng.below(3_000);
-        if self.strikes(Fault::CommitsSlow, rng) {
+        if self.fault_occurs(Fault::CommitsSlow, rng) {
             after = rng.below(8_000_000);
-            fate.reported_after = rng.below(2_000_000);
+            outcome.reported_after = rng.below(2_000_000);
             self.oracle.goals.reach("commit-stalled");
         }
         if !is_commit {
-            return (after, fate);
+            return (after, outcome);
         }
-        if self.strikes(Fault::CommitsRefused, rng) {
-            fate.end = *rng.pick(&[End::Refused, End::Full]);
-        } else if self.strikes(Fault::CommitsUnknown, rng) {
-            fate.end = *rng.pick(&[End::UnknownApplied, End::UnknownLost]);
-        } else if self.strikes(Fault::Fences, rng) && rng.chance(300) {
-            fate.end = End::Fenced;
+        if self.fault_occurs(Fault::CommitsRefused, rng) {
+            outcome.commit = *rng.pick(&[CommitOutcome::Refused, CommitOutcome::Full]);
+        } else if self.fault_occurs(Fault::CommitsUnknown, rng) {
+            outcome.commit =
+                *rng.pick(&[CommitOutcome::UnknownApplied, CommitOutcome::UnknownLost]);
+        } else if self.fault_occurs(Fault::Fences, rng) && rng.chance(300) {
+            outcome.commit = CommitOutcome::Fenced;
         }
-        if self.strikes(Fault::Crashes, rng) {
-            fate.death = Some(*rng.pick(&[
-                Death::Given,
-                Death::Applied,
-                Death::Reported,
-                Death::Answered,
+        if self.fault_occurs(Fault::Crashes, rng) {
+            outcome.crash_at = Some(*rng.pick(&[
+                CrashPoint::TurnClosed,
+                CrashPoint::TaskGiven,
+                CrashPoint::Committed,
+                CrashPoint::Reported,
             ]));
         }
-        (after, fate)
+        (after, outcome)
     }
 
     /// The store carries out the order it was set to.
-    pub(crate) fn store_works(&mut self, incarnation: u64, fate: Fate) -> StepOutcome {
-        if incarnation != self.incarnation || self.served.is_none() {
+    pub(crate) fn store_works(
+        &mut self,
+        incarnation: u64,
+        outcome: StoreTaskOutcome,
+    ) -> StepOutcome {
+        if incarnation != self.incarnation || self.process.is_none() {
             return Ok(());
         }
-        if fate.death == Some(Death::Applied) {
+        if outcome.crash_at == Some(CrashPoint::TaskGiven) {
             self.oracle.goals.reach("crash-before-commit");
-            return self.dies(fate.rng);
+            return self.crash(outcome.rng);
         }
-        let goal = match fate.end {
-            End::Well | End::Lost | End::Half => None,
-            End::Refused | End::Full => Some("commit-refused"),
-            End::UnknownApplied => Some("commit-unknown-and-applied"),
-            End::UnknownLost => Some("commit-unknown-and-lost"),
-            End::Fenced => Some("fenced"),
+        let goal = match outcome.commit {
+            CommitOutcome::Success | CommitOutcome::Lost | CommitOutcome::Half => None,
+            CommitOutcome::Refused | CommitOutcome::Full => Some("commit-refused"),
+            CommitOutcome::UnknownApplied => Some("commit-unknown-and-applied"),
+            CommitOutcome::UnknownLost => Some("commit-unknown-and-lost"),
+            CommitOutcome::Fenced => Some("fenced"),
         };
         let time = self.time;
         if let Some(goal) = goal {
@@ -494,45 +504,52 @@ impl World {
                 .tell(time, || format!("the store's commit ends as {goal}"));
         }
         self.is_store_busy = false;
-        self.served.as_mut().expect("checked above").work(fate.end);
+        self.process
+            .as_mut()
+            .expect("checked above")
+            .work(outcome.commit);
         if self
-            .served
+            .process
             .as_ref()
-            .is_some_and(Served::recovers_without_pause)
+            .is_some_and(ShardProcess::recovers_without_pause)
         {
             let what =
                 "writes fail, and the shard reads its rows back again and again without a pause";
             return Err(broken("T9", what.into()));
         }
-        if fate.death == Some(Death::Reported) {
+        if outcome.crash_at == Some(CrashPoint::Committed) {
             self.oracle.goals.reach("crash-between-commit-and-answer");
-            return self.dies(fate.rng);
+            return self.crash(outcome.rng);
         }
-        let at = self.time + fate.reported_after;
+        let at = self.time + outcome.reported_after;
         self.at(
             at,
-            Happening::StoreReports {
+            SimEvent::StoreReports {
                 incarnation,
-                fate: Box::new(fate),
+                outcome: Box::new(outcome),
             },
         );
         self.let_store_work().map(|_| ())
     }
 
     /// The shard hears what the store has done.
-    pub(crate) fn store_reports(&mut self, incarnation: u64, fate: Fate) -> StepOutcome {
+    pub(crate) fn store_reports(
+        &mut self,
+        incarnation: u64,
+        outcome: StoreTaskOutcome,
+    ) -> StepOutcome {
         if incarnation != self.incarnation {
             return Ok(());
         }
         let now = self.now();
-        let Some(served) = &mut self.served else {
+        let Some(served) = &mut self.process else {
             return Ok(());
         };
         let came = served.report(now);
-        if fate.death == Some(Death::Answered) {
+        if outcome.crash_at == Some(CrashPoint::Reported) {
             self.take(came, false)?;
             self.oracle.goals.reach("crash-between-commit-and-answer");
-            return self.dies(fate.rng);
+            return self.crash(outcome.rng);
         }
         if self.take(came, true)? {
             return self.pump();
@@ -547,7 +564,7 @@ impl World {
             return Ok(());
         }
         let now = self.now();
-        let Some(served) = &mut self.served else {
+        let Some(served) = &mut self.process else {
             return Ok(());
         };
         let has_room = served.run(now);
@@ -556,46 +573,46 @@ impl World {
             return Ok(());
         }
         let is_ready = self
-            .served
+            .process
             .as_ref()
             .is_some_and(|one| one.engine().is_some());
         if has_room || !is_ready {
             self.is_finding = false;
-            let came = self.served.as_mut().expect("it lives").find(now);
+            let came = self.process.as_mut().expect("it lives").find(now);
             if !self.take(came, true)? {
                 return Ok(());
             }
         } else {
             // A full turn waits for the store.
-            self.at(self.time + 5_000, Happening::Finds { incarnation });
+            self.at(self.time + 5_000, SimEvent::FindRuns { incarnation });
         }
         self.pump()
     }
 
     /// The process dies. Its store keeps what it had applied, and the oracle learns of that.
-    pub(crate) fn dies(&mut self, rng: Rng) -> StepOutcome {
-        self.bury()?;
+    pub(crate) fn crash(&mut self, rng: Rng) -> StepOutcome {
+        self.discard_process()?;
         self.schedule_restart(rng);
         Ok(())
     }
 
-    pub(crate) fn bury(&mut self) -> StepOutcome {
+    pub(crate) fn discard_process(&mut self) -> StepOutcome {
         let now = self.now();
-        let Some(served) = &mut self.served else {
+        let Some(served) = &mut self.process else {
             return Ok(());
         };
-        if served.is_turn_under_way() {
+        if served.is_turn_in_flight() {
             self.oracle.goals.reach("crash-with-a-turn-in-flight");
         }
-        let came = served.let_out_posthumously(now);
-        self.judge(&came.events)?;
-        let (held, judged) = self.served.as_ref().expect("it was there").standing();
-        self.served = None;
+        let came = served.release_after_crash(now);
+        self.check_durable_turns(&came.events)?;
+        let (held, checked) = self.process.as_ref().expect("it was there").sequences();
+        self.process = None;
         self.is_finding = false;
         self.incarnation += 1;
-        if held != judged {
+        if held != checked {
             let what =
-                format!("the store holds commit {held}, the shard let out {judged} and no more");
+                format!("the store holds commit {held}, the shard let out {checked} and no more");
             return Err(broken("D6", what));
         }
         Ok(())

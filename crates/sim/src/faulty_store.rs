@@ -6,14 +6,14 @@ use ganger_store::memory::MemoryReader;
 use ganger_store::{CommitError, Loaded, MemoryStore, Opened, Store, StoreError};
 use ganger_types::{Commit, Epoch};
 
-use crate::planted::Planted;
+use crate::planted::PlantedBug;
 
 /// How a commit ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum CommitOutcome {
     /// The commit succeeds and is written.
     #[default]
-    Well,
+    Success,
     /// The commit fails and nothing is written.
     Refused,
     /// Likewise, for lack of space.
@@ -31,20 +31,20 @@ pub(crate) enum End {
 }
 
 /// See the module. Clones of the inner store share the rows.
-pub(crate) struct Disk {
+pub(crate) struct FaultyStore {
     inner: MemoryStore,
     /// Of the next commit.
-    pub(crate) end: End,
-    planted: Planted,
+    pub(crate) next_outcome: CommitOutcome,
+    planted: PlantedBug,
     /// The epoch that the inner store gave out last.
     epoch: Epoch,
 }
 
-impl Disk {
-    pub(crate) fn new(inner: MemoryStore, planted: Planted) -> Self {
+impl FaultyStore {
+    pub(crate) fn new(inner: MemoryStore, planted: PlantedBug) -> Self {
         Self {
             inner,
-            end: End::Well,
+            next_outcome: CommitOutcome::Success,
             planted,
             epoch: Epoch::default(),
         }
@@ -61,7 +61,7 @@ impl Disk {
     }
 }
 
-impl Store for Disk {
+impl Store for FaultyStore {
     type Reader = MemoryReader;
 
     fn open(&mut self) -> Result<Opened, StoreError> {
@@ -92,22 +92,22 @@ impl Store for Disk {
             Arc::make_mut(&mut commit).epoch = self.epoch;
         }
         let commit = &commit;
-        match std::mem::take(&mut self.end) {
-            End::Well => self.inner.commit(commit),
-            End::Refused => Err(refused(false)),
-            End::Full => Err(refused(true)),
-            End::UnknownApplied => {
+        match std::mem::take(&mut self.next_outcome) {
+            CommitOutcome::Success => self.inner.commit(commit),
+            CommitOutcome::Refused => Err(refused(false)),
+            CommitOutcome::Full => Err(refused(true)),
+            CommitOutcome::UnknownApplied => {
                 self.inner.commit(commit)?;
                 Err(self.unknown("the answer was lost"))
             }
-            End::UnknownLost => Err(self.unknown("the write was lost")),
-            End::Fenced => {
+            CommitOutcome::UnknownLost => Err(self.unknown("the write was lost")),
+            CommitOutcome::Fenced => {
                 let other = self.inner.clone().open();
                 other.map_err(|error| CommitError::Unknown(error.to_string()))?;
                 self.inner.commit(commit)
             }
-            End::Lost => Ok(()),
-            End::Half => {
+            CommitOutcome::Lost => Ok(()),
+            CommitOutcome::Half => {
                 let mut half = Commit::clone(commit);
                 half.changes.truncate(commit.changes.len() / 2);
                 self.inner.commit(&Arc::new(half))

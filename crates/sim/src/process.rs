@@ -25,35 +25,35 @@ use ganger_types::{
 use crate::actor::names;
 use crate::clock::callers_now;
 use crate::decisions::{Decisions, Recoveries};
-use crate::disk::{Disk, End};
+use crate::faulty_store::{CommitOutcome, FaultyStore};
 use crate::oracle::{Applied, Moment};
-use crate::planted::Planted;
+use crate::planted::PlantedBug;
 use crate::rng::Rng;
-use crate::sim_ticket::{Log, Mark, SimTicket};
+use crate::sim_ticket::{SimTicket, TicketEvent, TicketLog};
 use crate::world::Call;
 
 /// A commit that was given to the store, with the moments at which its turn grew.
 pub(crate) struct CommitInFlight {
     pub(crate) commit: Arc<Commit>,
-    moments: Vec<Marks>,
+    moments: Vec<MomentRecord>,
 }
 
 /// What the core turned to at one moment; a try has a number of its own.
-struct Marks {
+struct MomentRecord {
     now: Now,
-    turned_to: Vec<(Mark, u64)>,
+    turned_to: Vec<(TicketEvent, u64)>,
     /// What retention then sent to the engine.
     retire: Option<Retire>,
 }
 
 /// An answer as the core gave it.
-enum SentAnswer {
+enum RecordedAnswer {
     Plain(Answer),
     Jobs(Vec<Delivery>),
 }
 
 /// An answer for a client; `None` when the shard said that it could not.
-pub(crate) struct ForClient {
+pub(crate) struct ClientReply {
     pub(crate) call: Call,
     pub(crate) answer: Option<Answer>,
 }
@@ -61,7 +61,7 @@ pub(crate) struct ForClient {
 /// What came of a call into the core.
 #[derive(Default)]
 pub(crate) struct CallOutcome {
-    pub(crate) answers: Vec<ForClient>,
+    pub(crate) answers: Vec<ClientReply>,
     pub(crate) events: Vec<Event>,
     /// Commits of turns that were just closed.
     pub(crate) commits: u64,
@@ -70,28 +70,28 @@ pub(crate) struct CallOutcome {
 }
 
 /// A turn that became durable, for the oracle.
-pub(crate) struct Durable {
+pub(crate) struct DurableTurn {
     pub(crate) commit: Arc<Commit>,
     pub(crate) moments: Vec<Moment>,
     pub(crate) deliveries: Vec<Delivery>,
 }
 
 /// A process: core, keeper, what is between them, and the books.
-pub(crate) struct Served {
+pub(crate) struct ShardProcess {
     core: Core<MemoryReader, SimTicket>,
-    executor: StoreExecutor<Disk>,
+    executor: StoreExecutor<FaultyStore>,
     store: MemoryStore,
-    log: Log,
+    log: TicketLog,
     /// Orders that the store has not turned to.
     store_tasks: VecDeque<StoreTask>,
     /// Looks for finished jobs, carried out beside the rest.
     finds: VecDeque<StoreTask>,
     reports: VecDeque<StoreReport<MemoryReader>>,
     sent: VecDeque<CommitInFlight>,
-    growing: Vec<Marks>,
-    /// Sequence of the last commit that the oracle has judged.
-    judged: u64,
-    told: BTreeMap<u64, SentAnswer>,
+    growing: Vec<MomentRecord>,
+    /// Sequence of the last commit that the oracle has checked.
+    checked: u64,
+    answers: BTreeMap<u64, RecordedAnswer>,
     /// Every command that was taken in, with the reading that its caller's clock had then.
     commands: BTreeMap<u64, (Command, Now)>,
     calls: BTreeMap<u64, Call>,
@@ -100,7 +100,7 @@ pub(crate) struct Served {
     tries: u64,
     last_try: BTreeMap<u64, u64>,
     load_began: Now,
-    pub(crate) fates: Decisions,
+    pub(crate) decisions: Decisions,
     recoveries: Recoveries,
     next_event: u64,
     claimed: BTreeSet<u64>,
@@ -108,19 +108,19 @@ pub(crate) struct Served {
     is_probing: bool,
     /// Wall reading minus elapsed reading when the engine last looked.
     ahead: u64,
-    planted: Planted,
+    planted: PlantedBug,
 }
 
-impl Served {
+impl ShardProcess {
     /// Opens the store and begins to load.
     pub(crate) fn start(
         store: &MemoryStore,
         settings: Settings,
-        planted: Planted,
+        planted: PlantedBug,
         rng: &mut Rng,
         now_at: impl FnOnce(ganger_store::Opened) -> Now,
     ) -> Result<Self, StoreError> {
-        let mut disk = Disk::new(store.clone(), planted.clone());
+        let mut disk = FaultyStore::new(store.clone(), planted.clone());
         let opened = disk.open()?;
         let now = now_at(opened);
         let (mut seeds, of_seeds) = (rng.split(), planted.clone());
@@ -137,21 +137,21 @@ impl Served {
             core,
             executor,
             store: store.clone(),
-            log: Log::default(),
+            log: TicketLog::default(),
             store_tasks: VecDeque::new(),
             finds: VecDeque::new(),
             reports: VecDeque::new(),
             sent: VecDeque::new(),
             growing: Vec::new(),
-            judged: opened.sequence,
-            told: BTreeMap::new(),
+            checked: opened.sequence,
+            answers: BTreeMap::new(),
             commands: BTreeMap::new(),
             calls: BTreeMap::new(),
             waiting: BTreeMap::new(),
             tries: 0,
             last_try: BTreeMap::new(),
             load_began: now,
-            fates: Decisions::default(),
+            decisions: Decisions::default(),
             recoveries: Recoveries::default(),
             next_event: opened.meta.next_event.0,
             claimed: BTreeSet::new(),
@@ -196,7 +196,7 @@ impl Served {
             });
             self.waiting.insert(op, has_left);
         } else {
-            self.push_marker(Mark::Call(op));
+            self.push_marker(TicketEvent::Call(op));
             self.core.push(Request::Call {
                 command,
                 at: Some(self.planted.callers_time(callers_now.wall, now)),
@@ -206,7 +206,7 @@ impl Served {
         self.calls.insert(op, call);
     }
 
-    fn push_marker(&mut self, mark: Mark) {
+    fn push_marker(&mut self, mark: TicketEvent) {
         self.core.push(Request::AwaitEnd {
             namespace: Namespace::default(),
             id: JobId::made(JobKey(0), IdTag(0)),
@@ -216,7 +216,7 @@ impl Served {
         });
     }
 
-    /// A client that waited for a job has gone; the core may be told of it only later.
+    /// A client that waited for a job has gone; the core may learn of it only later.
     pub(crate) fn leaves(&mut self, op: u64, is_told: bool) {
         let Some(has_left) = self.waiting.get(&op) else {
             return;
@@ -240,7 +240,7 @@ impl Served {
     pub(crate) fn run(&mut self, now: Now) -> bool {
         if !self.is_probing {
             self.is_probing = true;
-            self.push_marker(Mark::Probe);
+            self.push_marker(TicketEvent::Probe);
         }
         let is_due = self.is_due(now);
         self.core.run(self.planted.time(now));
@@ -265,12 +265,12 @@ impl Served {
         for mark in marks {
             self.tries += 1;
             match mark {
-                Mark::Probe => {
+                TicketEvent::Probe => {
                     self.is_probing = false;
                     continue;
                 }
-                Mark::Try(op) => drop(self.last_try.insert(op, self.tries)),
-                Mark::Call(_) => {}
+                TicketEvent::Try(op) => drop(self.last_try.insert(op, self.tries)),
+                TicketEvent::Call(_) => {}
             }
             numbered.push((mark, self.tries));
         }
@@ -281,7 +281,7 @@ impl Served {
             self.ahead = ahead;
         }
         if (has_looked && is_due) || has_jumped || !numbered.is_empty() {
-            self.growing.push(Marks {
+            self.growing.push(MomentRecord {
                 now,
                 turned_to: numbered,
                 retire: None,
@@ -338,7 +338,7 @@ impl Served {
             if let StoreReport::Found { jobs: Ok(jobs), .. } = &report
                 && self.core.engine().is_some()
             {
-                self.growing.push(Marks {
+                self.growing.push(MomentRecord {
                     now,
                     turned_to: Vec::new(),
                     retire: Some(Retire { jobs: jobs.clone() }),
@@ -378,9 +378,9 @@ impl Served {
                 Output::Answer(ticket, answer) => {
                     let Some(op) = ticket.op() else { continue };
                     self.waiting.remove(&op);
-                    let answer = self.tell(op, answer);
+                    let answer = self.record_answer(op, answer);
                     if let Some(call) = self.calls.remove(&op) {
-                        came.answers.push(ForClient { call, answer });
+                        came.answers.push(ClientReply { call, answer });
                     }
                 }
             }
@@ -389,28 +389,28 @@ impl Served {
     }
 
     /// Writes an answer into the books, and says what the client hears.
-    fn tell(&mut self, op: u64, answer: Result<CallReply, CallError>) -> Option<Answer> {
+    fn record_answer(&mut self, op: u64, answer: Result<CallReply, CallError>) -> Option<Answer> {
         let plain = |mut answer: Answer| {
             self.planted.answer(&self.commands[&op].0, &mut answer);
-            (SentAnswer::Plain(answer.clone()), answer)
+            (RecordedAnswer::Plain(answer.clone()), answer)
         };
-        let (told, heard) = match answer {
+        let (answers, heard) = match answer {
             Ok(CallReply::Reply(reply)) => plain(Ok(reply)),
             Err(CallError::Rejected(why)) => plain(Err(why)),
             Ok(CallReply::Deliveries(mut deliveries)) => {
                 self.planted.deliveries(&mut deliveries);
                 let grants = deliveries.iter().map(|one| one.grant.clone()).collect();
-                (SentAnswer::Jobs(deliveries), Ok(Reply::Leased(grants)))
+                (RecordedAnswer::Jobs(deliveries), Ok(Reply::Leased(grants)))
             }
             Ok(_) | Err(_) => return None,
         };
-        self.told.insert(op, told);
+        self.answers.insert(op, answers);
         Some(heard)
     }
 
     /// The next turn that the core has let out, if there is one the oracle has not seen. `Err` with
     /// its sequence if the store does not hold it.
-    pub(crate) fn next_durable(&mut self) -> Option<Result<Durable, u64>> {
+    pub(crate) fn next_durable(&mut self) -> Option<Result<DurableTurn, u64>> {
         let first = self.sent.front()?.commit.sequence;
         if first > self.core.durable_sequence() {
             return None;
@@ -419,31 +419,31 @@ impl Served {
             return Some(Err(first));
         }
         let sent = self.sent.pop_front()?;
-        self.judged = sent.commit.sequence;
+        self.checked = sent.commit.sequence;
         let mut deliveries = Vec::new();
         let moments = sent
             .moments
             .into_iter()
             .map(|marks| self.moment(marks, &mut deliveries))
             .collect();
-        Some(Ok(Durable {
+        Some(Ok(DurableTurn {
             commit: sent.commit,
             moments,
             deliveries,
         }))
     }
 
-    fn moment(&mut self, marks: Marks, deliveries: &mut Vec<Delivery>) -> Moment {
+    fn moment(&mut self, marks: MomentRecord, deliveries: &mut Vec<Delivery>) -> Moment {
         let mut applied = Vec::new();
         for (mark, number) in marks.turned_to {
             let (op, answer) = match mark {
-                Mark::Probe => continue,
-                Mark::Call(op) => match self.told.remove(&op) {
-                    Some(SentAnswer::Plain(answer)) => (op, answer),
+                TicketEvent::Probe => continue,
+                TicketEvent::Call(op) => match self.answers.remove(&op) {
+                    Some(RecordedAnswer::Plain(answer)) => (op, answer),
                     // Refused before the engine saw it: for lack of space.
                     _ => continue,
                 },
-                Mark::Try(op) => (op, self.tried(op, number, deliveries)),
+                TicketEvent::Try(op) => (op, self.tried(op, number, deliveries)),
             };
             let (command, callers_now) = self.commands[&op].clone();
             applied.push(Applied {
@@ -470,9 +470,9 @@ impl Served {
         if self.last_try.get(&op) != Some(&number) {
             return Ok(Reply::Leased(Vec::new()));
         }
-        match self.told.remove(&op) {
-            Some(SentAnswer::Plain(answer)) => answer,
-            Some(SentAnswer::Jobs(jobs)) => {
+        match self.answers.remove(&op) {
+            Some(RecordedAnswer::Plain(answer)) => answer,
+            Some(RecordedAnswer::Jobs(jobs)) => {
                 let grants = jobs.iter().map(|one| one.grant.clone()).collect();
                 deliveries.extend(jobs);
                 Ok(Reply::Leased(grants))
@@ -487,8 +487,8 @@ impl Served {
     }
 
     /// The dice of a command of the commit that the store turns to next. Each command decides once:
-    /// a lease request that waits is tried again and again, and must not meet the same fate forever.
-    pub(crate) fn dice_of_next(&mut self) -> Option<Rng> {
+    /// a lease request that waits is tried again and again, and must not meet the same outcome forever.
+    pub(crate) fn rng_of_next(&mut self) -> Option<Rng> {
         let Some(StoreTask::Commit(commit)) = self.store_tasks.front() else {
             return None;
         };
@@ -498,12 +498,12 @@ impl Served {
             .find(|sent| sent.commit.sequence == commit.sequence)?;
         let marks = sent.moments.iter().flat_map(|moment| &moment.turned_to);
         let (op, rng) = marks.into_iter().find_map(|(mark, _)| match mark {
-            Mark::Call(op) | Mark::Try(op) if self.fates.is_open(*op) => {
+            TicketEvent::Call(op) | TicketEvent::Try(op) if self.decisions.is_open(*op) => {
                 self.calls.get(op).map(|call| (*op, call.rng.clone()))
             }
             _ => None,
         })?;
-        self.fates.close(op);
+        self.decisions.close(op);
         Some(rng)
     }
 
@@ -517,18 +517,18 @@ impl Served {
     }
 
     /// The store carries out its next order; the report waits to be given to the core.
-    pub(crate) fn work(&mut self, end: End) {
+    pub(crate) fn work(&mut self, end: CommitOutcome) {
         let Some(task) = self.store_tasks.pop_front() else {
             return;
         };
         match &task {
-            StoreTask::Commit(_) => self.executor.store_mut().end = end,
+            StoreTask::Commit(_) => self.executor.store_mut().next_outcome = end,
             StoreTask::Load { start } => self.note_recovery(start.now),
             StoreTask::Reopen { now, .. } => self.note_recovery(*now),
             _ => {}
         }
         let report = self.executor.execute(task);
-        self.executor.store_mut().end = End::Well;
+        self.executor.store_mut().next_outcome = CommitOutcome::Success;
         let is_known = |report: &StoreReport<_>| matches!(report, StoreReport::Committed { sequence, .. } if self.claimed.contains(sequence));
         self.reports
             .extend(report.filter(|report| !is_known(report)));
@@ -556,13 +556,13 @@ impl Served {
         !self.reports.is_empty()
     }
 
-    pub(crate) fn is_turn_under_way(&self) -> bool {
+    pub(crate) fn is_turn_in_flight(&self) -> bool {
         !self.sent.is_empty()
     }
 
     /// The process is dead. What the store holds of it must have been let out in time, had it lived:
     /// so it is let out now, for the oracle alone.
-    pub(crate) fn let_out_posthumously(&mut self, mut now: Now) -> CallOutcome {
+    pub(crate) fn release_after_crash(&mut self, mut now: Now) -> CallOutcome {
         let mut all = CallOutcome::default();
         for _ in 0..8 {
             while self.has_reports() {
@@ -585,7 +585,7 @@ impl Served {
                 break;
             };
             self.store_tasks.rotate_left(place);
-            self.work(End::Well);
+            self.work(CommitOutcome::Success);
         }
         self.sent
             .retain(|sent| sent.commit.sequence <= self.core.durable_sequence());
@@ -593,8 +593,8 @@ impl Served {
     }
 
     /// Where the store and the oracle stand.
-    pub(crate) fn standing(&self) -> (u64, u64) {
-        (self.store.sequence(), self.judged)
+    pub(crate) fn sequences(&self) -> (u64, u64) {
+        (self.store.sequence(), self.checked)
     }
 
     /// Events must come out whole and in order, across recoveries.
