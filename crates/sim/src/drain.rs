@@ -8,7 +8,7 @@ use crate::faulty_store::CommitOutcome;
 use crate::oracle::Violation;
 use crate::process::{CallOutcome, ShardProcess};
 use crate::rng::{Rng, mix};
-use crate::store_tasks::SPINS_MAX;
+use crate::shard_host::SPINS_MAX;
 use crate::world::{Call, Caller, SimEvent, StepOutcome, World, broken};
 
 impl World {

@@ -1,7 +1,10 @@
-//! The shard's own core over a store, driven call by call.
+//! The process of the simulated shard: the shard core over a store, driven call by call.
 //!
-//! This drives the core and keeps the books: which commands each commit carries, at which moments
-//! they were applied, what was answered, and which of it the store holds.
+//! It records which commands each commit carries, at which moments the core applied them, how it answered, and
+//! which commits the store holds.
+
+pub(crate) mod durable;
+mod store_side;
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -15,18 +18,17 @@ use ganger_shard::core::{
 };
 use ganger_shard::{CallError, Delivery, Hooks, Settings};
 use ganger_store::memory::MemoryReader;
-use ganger_store::{CommitError, MemoryStore, Store, StoreError};
+use ganger_store::{MemoryStore, Store, StoreError};
 use ganger_types::command::{Lease, Retire};
 use ganger_types::{
-    Answer, Change, Command, Commit, Due, Event, Happening, IdTag, JobId, JobKey, Namespace, Now,
-    Reply,
+    Answer, Command, Commit, Due, Event, IdTag, JobId, JobKey, Namespace, Now, Reply,
 };
 
 use crate::actor::names;
 use crate::clock::callers_now;
 use crate::decisions::{Decisions, Recoveries};
-use crate::faulty_store::{CommitOutcome, FaultyStore};
-use crate::oracle::{Applied, Moment};
+use crate::faulty_store::FaultyStore;
+use crate::oracle::Moment;
 use crate::planted::PlantedBug;
 use crate::rng::Rng;
 use crate::sim_ticket::{SimTicket, TicketEvent, TicketLog};
@@ -290,69 +292,6 @@ impl ShardProcess {
         has_looked
     }
 
-    /// Gives the core the store's next report.
-    pub(crate) fn report(&mut self, now: Now) -> CallOutcome {
-        let Some(report) = self.reports.pop_front() else {
-            return CallOutcome::default();
-        };
-        let is_loaded = matches!(report, StoreReport::Loaded(Ok(_)));
-        let is_unknown = matches!(
-            &report,
-            StoreReport::Failed {
-                error: CommitError::Unknown(_),
-                ..
-            }
-        );
-        let has_failed = matches!(report, StoreReport::Failed { .. });
-        if matches!(report, StoreReport::Committed { .. }) {
-            self.recoveries.forget();
-        }
-        self.core.report(report, self.planted.time(now));
-        if has_failed {
-            // What was applied since the last commit was given is lost with the engine.
-            self.growing.clear();
-        }
-        if has_failed && !is_unknown {
-            let durable = self.core.durable_sequence();
-            self.sent.retain(|sent| sent.commit.sequence <= durable);
-        }
-        let mut came = self.collect();
-        if is_loaded && self.core.engine().is_some() {
-            came.restarted = Some(self.load_began);
-            let durable = self.core.durable_sequence();
-            self.sent.retain(|sent| sent.commit.sequence <= durable);
-        }
-        if is_loaded {
-            self.note_moment(now, false);
-        }
-        came
-    }
-
-    /// Carries out a look for finished jobs, if there is one, and reports it.
-    pub(crate) fn find(&mut self, now: Now) -> CallOutcome {
-        let report = self
-            .finds
-            .pop_front()
-            .and_then(|task| self.executor.execute(task));
-        if let Some(report) = report {
-            if let StoreReport::Found { jobs: Ok(jobs), .. } = &report
-                && self.core.engine().is_some()
-            {
-                self.growing.push(MomentRecord {
-                    now,
-                    turned_to: Vec::new(),
-                    retire: Some(Retire { jobs: jobs.clone() }),
-                });
-            }
-            self.core.report(report, self.planted.time(now));
-        }
-        self.collect()
-    }
-
-    pub(crate) fn has_finds(&self) -> bool {
-        !self.finds.is_empty()
-    }
-
     /// Takes what the core has to say: orders, answers, events.
     pub(crate) fn collect(&mut self) -> CallOutcome {
         let mut came = CallOutcome::default();
@@ -407,201 +346,6 @@ impl ShardProcess {
         self.answers.insert(op, answers);
         Some(heard)
     }
-
-    /// The next turn that the core has let out, if there is one the oracle has not seen. `Err` with
-    /// its sequence if the store does not hold it.
-    pub(crate) fn next_durable(&mut self) -> Option<Result<DurableTurn, u64>> {
-        let first = self.sent.front()?.commit.sequence;
-        if first > self.core.durable_sequence() {
-            return None;
-        }
-        if first > self.store.sequence() {
-            return Some(Err(first));
-        }
-        let sent = self.sent.pop_front()?;
-        self.checked = sent.commit.sequence;
-        let mut deliveries = Vec::new();
-        let moments = sent
-            .moments
-            .into_iter()
-            .map(|marks| self.moment(marks, &mut deliveries))
-            .collect();
-        Some(Ok(DurableTurn {
-            commit: sent.commit,
-            moments,
-            deliveries,
-        }))
-    }
-
-    fn moment(&mut self, marks: MomentRecord, deliveries: &mut Vec<Delivery>) -> Moment {
-        let mut applied = Vec::new();
-        for (mark, number) in marks.turned_to {
-            let (op, answer) = match mark {
-                TicketEvent::Probe => continue,
-                TicketEvent::Call(op) => match self.answers.remove(&op) {
-                    Some(RecordedAnswer::Plain(answer)) => (op, answer),
-                    // Refused before the engine saw it: for lack of space.
-                    _ => continue,
-                },
-                TicketEvent::Try(op) => (op, self.tried(op, number, deliveries)),
-            };
-            let (command, callers_now) = self.commands[&op].clone();
-            applied.push(Applied {
-                op,
-                command,
-                answer,
-                callers_now,
-            });
-        }
-        applied.extend(marks.retire.map(|retire| Applied {
-            op: 0,
-            command: Command::Retire(retire),
-            answer: Ok(Reply::Done),
-            callers_now: Now::default(),
-        }));
-        Moment {
-            now: marks.now,
-            applied,
-        }
-    }
-
-    /// What a try came to: only the last one can have given jobs.
-    fn tried(&mut self, op: u64, number: u64, deliveries: &mut Vec<Delivery>) -> Answer {
-        if self.last_try.get(&op) != Some(&number) {
-            return Ok(Reply::Leased(Vec::new()));
-        }
-        match self.answers.remove(&op) {
-            Some(RecordedAnswer::Plain(answer)) => answer,
-            Some(RecordedAnswer::Jobs(jobs)) => {
-                let grants = jobs.iter().map(|one| one.grant.clone()).collect();
-                deliveries.extend(jobs);
-                Ok(Reply::Leased(grants))
-            }
-            None => Ok(Reply::Leased(Vec::new())),
-        }
-    }
-
-    /// Whether the store has something to do.
-    pub(crate) fn next_store_task(&self) -> Option<&StoreTask> {
-        self.store_tasks.front()
-    }
-
-    /// The dice of a command of the commit that the store turns to next. Each command decides once:
-    /// a lease request that waits is tried again and again, and must not meet the same outcome forever.
-    pub(crate) fn rng_of_next(&mut self) -> Option<Rng> {
-        let Some(StoreTask::Commit(commit)) = self.store_tasks.front() else {
-            return None;
-        };
-        let sent = self
-            .sent
-            .iter()
-            .find(|sent| sent.commit.sequence == commit.sequence)?;
-        let marks = sent.moments.iter().flat_map(|moment| &moment.turned_to);
-        let (op, rng) = marks.into_iter().find_map(|(mark, _)| match mark {
-            TicketEvent::Call(op) | TicketEvent::Try(op) if self.decisions.is_open(*op) => {
-                self.calls.get(op).map(|call| (*op, call.rng.clone()))
-            }
-            _ => None,
-        })?;
-        self.decisions.close(op);
-        Some(rng)
-    }
-
-    pub(crate) fn recovers_without_pause(&self) -> bool {
-        self.recoveries.are_without_pause()
-    }
-
-    fn note_recovery(&mut self, began: Now) {
-        self.load_began = began;
-        self.recoveries.note(began.elapsed);
-    }
-
-    /// The store carries out its next order; the report waits to be given to the core.
-    pub(crate) fn work(&mut self, end: CommitOutcome) {
-        let Some(task) = self.store_tasks.pop_front() else {
-            return;
-        };
-        match &task {
-            StoreTask::Commit(_) => self.executor.store_mut().next_outcome = end,
-            StoreTask::Load { start } => self.note_recovery(start.now),
-            StoreTask::Reopen { now, .. } => self.note_recovery(*now),
-            _ => {}
-        }
-        let report = self.executor.execute(task);
-        self.executor.store_mut().next_outcome = CommitOutcome::Success;
-        let is_known = |report: &StoreReport<_>| matches!(report, StoreReport::Committed { sequence, .. } if self.claimed.contains(sequence));
-        self.reports
-            .extend(report.filter(|report| !is_known(report)));
-    }
-
-    /// A planted mistake: commits count as durable before the store has turned to them. Says how many.
-    pub(crate) fn claim(&mut self) -> usize {
-        let mut count = 0;
-        for task in &self.store_tasks {
-            if let StoreTask::Commit(commit) = task
-                && self.claimed.insert(commit.sequence)
-            {
-                let sequence = commit.sequence;
-                self.reports.push_back(StoreReport::Committed {
-                    sequence,
-                    is_reserve_open: false,
-                });
-                count += 1;
-            }
-        }
-        count
-    }
-
-    pub(crate) fn has_reports(&self) -> bool {
-        !self.reports.is_empty()
-    }
-
-    pub(crate) fn is_turn_in_flight(&self) -> bool {
-        !self.sent.is_empty()
-    }
-
-    /// The process is dead. What the store holds of it must have been let out in time, had it lived:
-    /// so it is let out now, for the oracle alone.
-    pub(crate) fn release_after_crash(&mut self, mut now: Now) -> CallOutcome {
-        let mut all = CallOutcome::default();
-        for _ in 0..8 {
-            while self.has_reports() {
-                all.events.extend(self.report(now).events);
-            }
-            let holds_more = self.store.sequence() > self.core.durable_sequence();
-            if holds_more && let Some(pause) = self.core.sleep_for(now) {
-                // It may have died while its recovery waited.
-                now.elapsed = now.elapsed.after(pause);
-                now.wall = now.wall.after(pause);
-                self.core.run(self.planted.time(now));
-                all.events.extend(self.collect().events);
-            }
-            let Some(place) = self
-                .store_tasks
-                .iter()
-                .position(|task| matches!(task, StoreTask::Reopen { .. }))
-                .filter(|_| holds_more)
-            else {
-                break;
-            };
-            self.store_tasks.rotate_left(place);
-            self.work(CommitOutcome::Success);
-        }
-        self.sent
-            .retain(|sent| sent.commit.sequence <= self.core.durable_sequence());
-        all
-    }
-
-    /// Where the store and the oracle stand.
-    pub(crate) fn sequences(&self) -> (u64, u64) {
-        (self.store.sequence(), self.checked)
-    }
-
-    /// Events must come out whole and in order, across recoveries.
-    pub(crate) fn check_events(&mut self, events: &[Event]) -> Result<(), String> {
-        self.next_event = check_events(events, self.next_event)?;
-        Ok(())
-    }
 }
 
 /// The lease of a command, if it is one.
@@ -610,51 +354,4 @@ pub(crate) fn lease_of(command: &Command) -> Option<&Lease> {
         Command::Lease(lease) => Some(lease),
         _ => None,
     }
-}
-
-/// The jobs that changes touch.
-pub(crate) fn touched(changes: &[Change]) -> BTreeSet<JobKey> {
-    changes
-        .iter()
-        .filter_map(|change| match change {
-            Change::PutJob(record)
-            | Change::PutFinished(record)
-            | Change::FinishJob { record, .. } => Some(record.key),
-            Change::PutPayload { key, .. }
-            | Change::RemoveLease(key)
-            | Change::RetryJob(key)
-            | Change::RemoveJob(key)
-            | Change::AppendLog { key, .. } => Some(*key),
-            Change::PutInput(row) => Some(row.job),
-            Change::RemoveInput { job, .. } => Some(*job),
-            Change::PutLease(lease) => Some(lease.key),
-            _ => None,
-        })
-        .collect()
-}
-
-/// Checks that events have consecutive places and tell only allowed moves.
-fn check_events(events: &[Event], from: u64) -> Result<u64, String> {
-    let mut next = from;
-    for event in events {
-        if event.position.0 != next {
-            return Err(format!(
-                "event {} follows {next} (rel P5)",
-                event.position.0
-            ));
-        }
-        next += 1;
-        if let Happening::JobMoved {
-            from: Some(from),
-            to,
-            job,
-            ..
-        } = &event.happening
-            && from.is_terminal()
-            && (to.is_terminal() || from == to)
-        {
-            return Err(format!("job {job} moved from {from} to {to} (rel A2)"));
-        }
-    }
-    Ok(next)
 }

@@ -1,11 +1,11 @@
 //! The world of a run: simulated time, the event queue, the network, the clients, and one shard.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use ganger_engine::Engine;
 use ganger_store::MemoryStore;
 use ganger_types::command::ConfigureNamespace;
-use ganger_types::{Answer, Command, JobRecord, NamespaceSettings, Now};
+use ganger_types::{Answer, Command, NamespaceSettings, Now};
 
 use crate::actor::worker::SimWorker;
 use crate::actor::{KnownIds, names, operator, producer};
@@ -391,24 +391,4 @@ impl World {
         self.ledger
             .compare(&self.rows, &[&self.oracle, &self.callers])
     }
-}
-
-/// The records that changes remove, as they are before.
-pub(crate) fn removed(rows: &Rows, changes: &[ganger_types::Change]) -> Vec<JobRecord> {
-    let mut ended: BTreeMap<_, JobRecord> = BTreeMap::new();
-    let mut gone = BTreeSet::new();
-    for change in changes {
-        match change {
-            ganger_types::Change::FinishJob { record, .. } => {
-                ended.insert(record.key, JobRecord::clone(record));
-            }
-            ganger_types::Change::RemoveJob(key) => {
-                gone.insert(*key);
-            }
-            _ => {}
-        }
-    }
-    gone.iter()
-        .filter_map(|key| ended.get(key).or_else(|| rows.record(*key)).cloned())
-        .collect()
 }

@@ -1,0 +1,192 @@
+//! The store's side of the process: its tasks, their reports, and what is left of both after a crash.
+
+use ganger_shard::core::{StoreReport, StoreTask};
+use ganger_store::CommitError;
+use ganger_types::Now;
+use ganger_types::command::Retire;
+
+use super::{CallOutcome, MomentRecord, ShardProcess};
+use crate::faulty_store::CommitOutcome;
+use crate::rng::Rng;
+use crate::sim_ticket::TicketEvent;
+
+impl ShardProcess {
+    /// Gives the core the store's next report.
+    pub(crate) fn report(&mut self, now: Now) -> CallOutcome {
+        let Some(report) = self.reports.pop_front() else {
+            return CallOutcome::default();
+        };
+        let is_loaded = matches!(report, StoreReport::Loaded(Ok(_)));
+        let is_unknown = matches!(
+            &report,
+            StoreReport::Failed {
+                error: CommitError::Unknown(_),
+                ..
+            }
+        );
+        let has_failed = matches!(report, StoreReport::Failed { .. });
+        if matches!(report, StoreReport::Committed { .. }) {
+            self.recoveries.forget();
+        }
+        self.core.report(report, self.planted.time(now));
+        if has_failed {
+            // What was applied since the last commit was given is lost with the engine.
+            self.growing.clear();
+        }
+        if has_failed && !is_unknown {
+            let durable = self.core.durable_sequence();
+            self.sent.retain(|sent| sent.commit.sequence <= durable);
+        }
+        let mut came = self.collect();
+        if is_loaded && self.core.engine().is_some() {
+            came.restarted = Some(self.load_began);
+            let durable = self.core.durable_sequence();
+            self.sent.retain(|sent| sent.commit.sequence <= durable);
+        }
+        if is_loaded {
+            self.note_moment(now, false);
+        }
+        came
+    }
+
+    /// Carries out a look for finished jobs, if there is one, and reports it.
+    pub(crate) fn find(&mut self, now: Now) -> CallOutcome {
+        let report = self
+            .finds
+            .pop_front()
+            .and_then(|task| self.executor.execute(task));
+        if let Some(report) = report {
+            if let StoreReport::Found { jobs: Ok(jobs), .. } = &report
+                && self.core.engine().is_some()
+            {
+                self.growing.push(MomentRecord {
+                    now,
+                    turned_to: Vec::new(),
+                    retire: Some(Retire { jobs: jobs.clone() }),
+                });
+            }
+            self.core.report(report, self.planted.time(now));
+        }
+        self.collect()
+    }
+
+    pub(crate) fn has_finds(&self) -> bool {
+        !self.finds.is_empty()
+    }
+
+    /// Whether the store has something to do.
+    pub(crate) fn next_store_task(&self) -> Option<&StoreTask> {
+        self.store_tasks.front()
+    }
+
+    /// The dice of a command of the commit that the store turns to next. Each command decides once:
+    /// a lease request that waits is tried again and again, and must not meet the same outcome forever.
+    pub(crate) fn rng_of_next(&mut self) -> Option<Rng> {
+        let Some(StoreTask::Commit(commit)) = self.store_tasks.front() else {
+            return None;
+        };
+        let sent = self
+            .sent
+            .iter()
+            .find(|sent| sent.commit.sequence == commit.sequence)?;
+        let marks = sent.moments.iter().flat_map(|moment| &moment.turned_to);
+        let (op, rng) = marks.into_iter().find_map(|(mark, _)| match mark {
+            TicketEvent::Call(op) | TicketEvent::Try(op) if self.decisions.is_open(*op) => {
+                self.calls.get(op).map(|call| (*op, call.rng.clone()))
+            }
+            _ => None,
+        })?;
+        self.decisions.close(op);
+        Some(rng)
+    }
+
+    pub(crate) fn recovers_without_pause(&self) -> bool {
+        self.recoveries.are_without_pause()
+    }
+
+    fn note_recovery(&mut self, began: Now) {
+        self.load_began = began;
+        self.recoveries.note(began.elapsed);
+    }
+
+    /// The store carries out its next order; the report waits to be given to the core.
+    pub(crate) fn work(&mut self, end: CommitOutcome) {
+        let Some(task) = self.store_tasks.pop_front() else {
+            return;
+        };
+        match &task {
+            StoreTask::Commit(_) => self.executor.store_mut().next_outcome = end,
+            StoreTask::Load { start } => self.note_recovery(start.now),
+            StoreTask::Reopen { now, .. } => self.note_recovery(*now),
+            _ => {}
+        }
+        let report = self.executor.execute(task);
+        self.executor.store_mut().next_outcome = CommitOutcome::Success;
+        let is_known = |report: &StoreReport<_>| matches!(report, StoreReport::Committed { sequence, .. } if self.claimed.contains(sequence));
+        self.reports
+            .extend(report.filter(|report| !is_known(report)));
+    }
+
+    /// A planted mistake: commits count as durable before the store has turned to them. Says how many.
+    pub(crate) fn claim(&mut self) -> usize {
+        let mut count = 0;
+        for task in &self.store_tasks {
+            if let StoreTask::Commit(commit) = task
+                && self.claimed.insert(commit.sequence)
+            {
+                let sequence = commit.sequence;
+                self.reports.push_back(StoreReport::Committed {
+                    sequence,
+                    is_reserve_open: false,
+                });
+                count += 1;
+            }
+        }
+        count
+    }
+
+    pub(crate) fn has_reports(&self) -> bool {
+        !self.reports.is_empty()
+    }
+
+    pub(crate) fn is_turn_in_flight(&self) -> bool {
+        !self.sent.is_empty()
+    }
+
+    /// The process is dead. What the store holds of it must have been let out in time, had it lived:
+    /// so it is let out now, for the oracle alone.
+    pub(crate) fn release_after_crash(&mut self, mut now: Now) -> CallOutcome {
+        let mut all = CallOutcome::default();
+        for _ in 0..8 {
+            while self.has_reports() {
+                all.events.extend(self.report(now).events);
+            }
+            let holds_more = self.store.sequence() > self.core.durable_sequence();
+            if holds_more && let Some(pause) = self.core.sleep_for(now) {
+                // It may have died while its recovery waited.
+                now.elapsed = now.elapsed.after(pause);
+                now.wall = now.wall.after(pause);
+                self.core.run(self.planted.time(now));
+                all.events.extend(self.collect().events);
+            }
+            let Some(place) = self
+                .store_tasks
+                .iter()
+                .position(|task| matches!(task, StoreTask::Reopen { .. }))
+                .filter(|_| holds_more)
+            else {
+                break;
+            };
+            self.store_tasks.rotate_left(place);
+            self.work(CommitOutcome::Success);
+        }
+        self.sent
+            .retain(|sent| sent.commit.sequence <= self.core.durable_sequence());
+        all
+    }
+
+    /// Where the store and the oracle stand.
+    pub(crate) fn sequences(&self) -> (u64, u64) {
+        (self.store.sequence(), self.checked)
+    }
+}
