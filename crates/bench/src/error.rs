@@ -22,7 +22,7 @@ pub enum Error {
     },
     /// The address asks for TLS, which the plain HTTP connections do not have.
     #[error(
-        "--server {0}: over HTTP only http:// can be measured; leave HTTP out with --faces grpc"
+        "--server {0}: over HTTP only http:// can be measured; leave HTTP out with --apis grpc"
     )]
     NotPlainHttp(String),
     /// The server answered something that is not HTTP.

@@ -51,7 +51,7 @@ pub use error::Error;
 pub use load::Load;
 pub use measured::{Measured, Used, cpu_of, cpu_of_family, rate};
 #[cfg(feature = "ganger")]
-pub use plan::{Bench, Face, Kind, Plan};
+pub use plan::{Api, Bench, Kind, Plan};
 #[cfg(feature = "ganger")]
 pub use report::Report;
 

@@ -33,14 +33,14 @@ pub enum Kind {
 
 /// How a server is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Face {
+pub enum Api {
     /// gRPC: enqueues are calls, workers have streams.
     Grpc,
     /// HTTP/1.1: everything is a call on a connection that stays open.
     Http,
 }
 
-impl Face {
+impl Api {
     /// The name in tables.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -76,7 +76,7 @@ pub struct Plan {
     /// What to measure, in this order; full lives and shards come first.
     pub loads: Vec<Kind>,
     /// The ways to reach the server, each measured.
-    pub faces: Vec<Face>,
+    pub apis: Vec<Api>,
     /// Numbers of connections for full lives, at least 1.
     pub connections: Vec<usize>,
     /// Jobs in one enqueue, delivery and report of full lives, 1 to 4096.
@@ -133,9 +133,9 @@ impl Bench {
         }
         let by_face = |kind: &Kind| !matches!(kind, Kind::Lives | Kind::Shards);
         for kind in loads.into_iter().filter(by_face) {
-            for face in self.plan.faces.clone() {
-                remark(format!("measuring {}: {kind:?}", face.name()).to_lowercase());
-                self.measure(kind, face).await?;
+            for api in self.plan.apis.clone() {
+                remark(format!("measuring {}: {kind:?}", api.name()).to_lowercase());
+                self.measure(kind, api).await?;
             }
         }
         Ok(self.report)
@@ -150,14 +150,14 @@ impl Bench {
                     "measuring lives: {connections} connections, batches of {batch}"
                 ));
                 let bare = log::measure(&self.target.dir, batch, payload, time)?;
-                for &face in &self.plan.faces {
-                    let queue = face.queue(&format!("lives-{connections}-{batch}"));
+                for &api in &self.plan.apis {
+                    let queue = api.queue(&format!("lives-{connections}-{batch}"));
                     let load = lives::load(queue, connections, batch, payload);
-                    let driver = face.driver(&self.target);
+                    let driver = api.driver(&self.target);
                     let measured =
                         lives::measure(driver.as_ref(), &load, connections, time).await?;
                     self.report.lives.push(LifeRow {
-                        face,
+                        api,
                         connections,
                         batch,
                         measured,
@@ -169,49 +169,45 @@ impl Bench {
         Ok(())
     }
 
-    async fn measure(&mut self, kind: Kind, face: Face) -> Result<(), Error> {
+    async fn measure(&mut self, kind: Kind, api: Api) -> Result<(), Error> {
         let Plan { payload, time, .. } = self.plan;
-        let driver = face.driver(&self.target);
+        let driver = api.driver(&self.target);
         let driver = driver.as_ref();
         let mut rows = Vec::new();
         match kind {
             Kind::Lives | Kind::Shards => {}
             Kind::Enqueue => {
-                let load = Load::new(face.queue("enqueue"), BATCH, payload, 0);
+                let load = Load::new(api.queue("enqueue"), BATCH, payload, 0);
                 let measured = enqueue::measure(driver, &load, CONNECTIONS, time).await?;
                 rows.push(("enqueue", measured));
             }
             Kind::Take => {
-                let load = Load::new(face.queue("take"), BATCH, payload, 0);
+                let load = Load::new(api.queue("take"), BATCH, payload, 0);
                 rows.push(("take", flow::take(driver, &load).await?));
             }
             Kind::Mix => {
-                let load = flow::load(face.queue("mix"), payload);
+                let load = flow::load(api.queue("mix"), payload);
                 rows.push(("mix", flow::mix(driver, &load, time).await?));
             }
             Kind::Deep => {
-                let load = flow::load(face.queue("mix"), payload);
+                let load = flow::load(api.queue("mix"), payload);
                 rows.push(("mix_empty", flow::mix(driver, &load, time).await?));
-                let load = flow::load(face.queue("deep"), payload);
+                let load = flow::load(api.queue("deep"), payload);
                 let filler = Streams(&self.target);
                 let deep = flow::deep(driver, &filler, &load, time).await?;
                 rows.push(("mix_deep", deep));
             }
             Kind::Latency => {
                 for &rate in &self.plan.rates {
-                    let queue = face.queue(&format!("latency-{rate}"));
+                    let queue = api.queue(&format!("latency-{rate}"));
                     let latency = latency::measure(driver, queue, rate, payload, time).await?;
-                    self.report.latency.push(LatencyRow {
-                        face,
-                        rate,
-                        latency,
-                    });
+                    self.report.latency.push(LatencyRow { api, rate, latency });
                 }
             }
         }
         let row = |(load, measured)| Row {
             load,
-            face,
+            api,
             measured,
         };
         self.report.rows.extend(rows.into_iter().map(row));

@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 use crate::flow::DEEP;
 use crate::latency::Latency;
 use crate::target::Target;
-use crate::{Face, Measured, Plan};
+use crate::{Api, Measured, Plan};
 
 /// One measurement of full lives.
 pub(crate) struct LifeRow {
-    pub(crate) face: Face,
+    pub(crate) api: Api,
     pub(crate) connections: usize,
     pub(crate) batch: usize,
     pub(crate) measured: Measured,
@@ -20,13 +20,13 @@ pub(crate) struct LifeRow {
 /// Another load through one face.
 pub(crate) struct Row {
     pub(crate) load: &'static str,
-    pub(crate) face: Face,
+    pub(crate) api: Api,
     pub(crate) measured: Measured,
 }
 
 /// The time from enqueue to start at so many jobs a second.
 pub(crate) struct LatencyRow {
-    pub(crate) face: Face,
+    pub(crate) api: Api,
     pub(crate) rate: u32,
     pub(crate) latency: Latency,
 }
@@ -54,7 +54,7 @@ pub struct Report {
     payload: usize,
     seconds: f64,
     server: String,
-    faces: Vec<Face>,
+    apis: Vec<Api>,
     pub(crate) lives: Vec<LifeRow>,
     pub(crate) rows: Vec<Row>,
     pub(crate) latency: Vec<LatencyRow>,
@@ -72,7 +72,7 @@ impl Report {
             payload: plan.payload,
             seconds: plan.time.as_secs_f64(),
             server: format!("{} ({kind})", target.options.url),
-            faces: plan.faces.clone(),
+            apis: plan.apis.clone(),
             lives: Vec::new(),
             rows: Vec::new(),
             latency: Vec::new(),
@@ -117,25 +117,24 @@ impl Report {
     fn lives_table(&self) -> String {
         let mut columns = "connections | batch | bare log, lives/s".to_owned();
         for what in ["lives/s", "/ log", "flushes per 1,000", "CPU s per million"] {
-            for face in &self.faces {
-                columns.extend([" | ", face.name(), " ", what]);
+            for api in &self.apis {
+                columns.extend([" | ", api.name(), " ", what]);
             }
         }
-        let rows = self.lives.chunks(self.faces.len().max(1)).map(|faces| {
-            let first = &faces[0];
+        let rows = self.lives.chunks(self.apis.len().max(1)).map(|apis| {
+            let first = &apis[0];
             let mut cells = vec![
                 first.connections.to_string(),
                 first.batch.to_string(),
                 whole(first.bare),
             ];
-            cells.extend(faces.iter().map(|row| whole(row.measured.per_second)));
+            cells.extend(apis.iter().map(|row| whole(row.measured.per_second)));
             cells.extend(
-                faces
-                    .iter()
+                apis.iter()
                     .map(|row| format!("{:.2}", row.measured.per_second / row.bare)),
             );
-            cells.extend(faces.iter().map(|row| flushes(row.measured)));
-            cells.extend(faces.iter().map(|row| cpu(row.measured)));
+            cells.extend(apis.iter().map(|row| flushes(row.measured)));
+            cells.extend(apis.iter().map(|row| cpu(row.measured)));
             cells
         });
         table("Full lives beside a bare log", &columns, true, rows)
@@ -153,7 +152,7 @@ impl Report {
             }
             vec![
                 words,
-                row.face.name().to_owned(),
+                row.api.name().to_owned(),
                 whole(row.measured.per_second),
                 flushes(row.measured),
                 cpu(row.measured),
@@ -164,7 +163,7 @@ impl Report {
 
     /// The measurement of the empty queue that belongs to one of the deep queue.
     fn beside(&self, deep: &Row) -> Option<&Row> {
-        let is_it = |row: &&Row| row.load == "mix_empty" && row.face == deep.face;
+        let is_it = |row: &&Row| row.load == "mix_empty" && row.api == deep.api;
         self.rows.iter().find(is_it)
     }
 
@@ -173,7 +172,7 @@ impl Report {
         let rows = self.latency.iter().map(|row| {
             vec![
                 row.rate.to_string(),
-                row.face.name().to_owned(),
+                row.api.name().to_owned(),
                 format!("{:.2}", row.latency.p50.as_secs_f64() * 1e3),
                 format!("{:.2}", row.latency.p99.as_secs_f64() * 1e3),
                 format!("{:.2}", row.latency.max.as_secs_f64() * 1e3),
@@ -187,7 +186,7 @@ impl Report {
     pub fn json(&self) -> Value {
         let lives = self.lives.iter().map(|row| {
             let mut value = measured(row.measured);
-            value["face"] = json!(row.face.key());
+            value["api"] = json!(row.api.key());
             value["connections"] = json!(row.connections);
             value["batch"] = json!(row.batch);
             value["bare_log_per_second"] = json!(row.bare);
@@ -197,12 +196,12 @@ impl Report {
         let loads = self.rows.iter().map(|row| {
             let mut value = measured(row.measured);
             value["load"] = json!(row.load);
-            value["face"] = json!(row.face.key());
+            value["api"] = json!(row.api.key());
             value
         });
         let latency = self.latency.iter().map(|row| {
             json!({
-                "face": row.face.key(),
+                "api": row.api.key(),
                 "jobs_per_second": row.rate,
                 "samples": row.latency.samples,
                 "p50_ms": row.latency.p50.as_secs_f64() * 1e3,

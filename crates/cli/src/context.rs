@@ -15,7 +15,7 @@ use crate::exit::{Exit, Failure};
 use crate::show::Palette;
 
 /// Without an answer within this time the server is said not to be there.
-const FIRST_ANSWER_WITHIN: Duration = Duration::from_secs(2);
+const FIRST_ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A server may be away for so long while we wait for a job.
 const AWAY_MAX: Duration = Duration::from_secs(60);
@@ -111,7 +111,7 @@ impl Context {
     /// A client of a server that has answered.
     pub(crate) async fn client(&self) -> Result<Client, Failure> {
         let options = self.options()?;
-        let total_max = self.global.retry_for.unwrap_or(FIRST_ANSWER_WITHIN);
+        let total_max = self.global.retry_for.unwrap_or(FIRST_ANSWER_TIMEOUT);
         let probe = Options {
             retry: Retry {
                 total_max,
@@ -126,14 +126,14 @@ impl Context {
     }
 
     /// A client for long waits: it lives through a restart of the server.
-    pub(crate) fn patient_client(&self) -> Result<Client, Failure> {
+    pub(crate) fn client_for_long_waits(&self) -> Result<Client, Failure> {
         let mut options = self.options()?;
         options.retry.total_max = options.retry.total_max.max(AWAY_MAX);
         Client::new(options).map_err(Into::into)
     }
 
     /// A client that asks once and does not try again.
-    pub(crate) fn hasty_client(&self) -> Result<Client, Failure> {
+    pub(crate) fn client_without_retries(&self) -> Result<Client, Failure> {
         let mut options = self.options()?;
         options.retry.total_max = Duration::ZERO;
         Client::new(options).map_err(Into::into)

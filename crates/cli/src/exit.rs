@@ -25,7 +25,7 @@ pub(crate) enum Exit {
     /// The wait ended before the job did.
     StillRunning,
     /// `ganger server` has codes of its own.
-    Own(u8),
+    Server(u8),
 }
 
 impl Exit {
@@ -39,7 +39,7 @@ impl Exit {
             Self::Unreachable => 4,
             Self::Refused => 5,
             Self::StillRunning => 6,
-            Self::Own(number) => number,
+            Self::Server(number) => number,
         }
     }
 }

@@ -137,11 +137,11 @@ pub(super) fn measure_http(directory: &Path, report: &mut Report) -> Result<()> 
 }
 
 /// What `ganger bench` reports of these loads, with a server and a store of its own.
-fn bench(column: &str, face: &str, loads: &str, directory: &Path) -> Result<Value> {
+fn bench(column: &str, api: &str, loads: &str, directory: &Path) -> Result<Value> {
     println!("measuring {column}");
     let mut command = Command::new(built("release", "ganger"));
     command
-        .args(["bench", "--json", "--faces", face, "--time", "5s"])
+        .args(["bench", "--json", "--apis", api, "--time", "5s"])
         .args(["--loads", loads])
         .args(["--connections", "64", "--batches", "256"])
         .args(["--rates", "1000", "--dir"])

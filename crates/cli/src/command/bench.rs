@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use ganger_bench::{Bench, Error, Face, Kind, Plan};
+use ganger_bench::{Api, Bench, Error, Kind, Plan};
 
 use crate::context::{Context, remark};
 use crate::document::span::read_span;
@@ -31,7 +31,7 @@ pub(crate) struct BenchArgs {
 
     /// Through which faces, several separated by commas.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "grpc,http")]
-    faces: Vec<Face>,
+    apis: Vec<Api>,
 
     /// Connections at once for full lives, several separated by commas.
     #[arg(long, value_delimiter = ',', default_value = "1,16,64")]
@@ -87,7 +87,7 @@ async fn plan(context: &Context, args: BenchArgs) -> Result<Plan, Failure> {
     };
     Ok(Plan {
         loads: args.loads,
-        faces: args.faces,
+        apis: args.apis,
         connections: args.connections,
         batches: args.batches,
         rates: args.rates,

@@ -62,7 +62,7 @@ pub(crate) async fn run(context: &Context, args: EventsArgs) -> Outcome {
 }
 
 async fn show(context: &Context, filter: EventFilter, follow: bool) -> Outcome {
-    let mut events = context.patient_client()?.events(filter).await?;
+    let mut events = context.client_for_long_waits()?.events(filter).await?;
     loop {
         let next = if follow {
             events.next().await

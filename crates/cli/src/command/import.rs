@@ -23,7 +23,7 @@ use ganger_client::Bytes;
 
 use self::address::Address;
 use self::batch::Target;
-use self::report::Kind;
+use self::report::RecordKind;
 use self::source::Source;
 use crate::context::{Context, remark};
 use crate::exit::{Exit, Failure, Outcome};
@@ -53,7 +53,7 @@ pub(crate) struct ImportArgs {
 
     /// Import only this kind of data.
     #[arg(long, value_enum, value_name = "WHAT")]
-    only: Option<What>,
+    only: Option<SourceKind>,
 
     /// Only read and report; the server is not asked.
     #[arg(long)]
@@ -62,7 +62,7 @@ pub(crate) struct ImportArgs {
 
 /// What to take over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
-enum What {
+enum SourceKind {
     /// Jobs and queues that qless keeps.
     #[cfg_attr(not(feature = "qless"), value(skip))]
     Qless,
@@ -74,7 +74,7 @@ enum What {
     Quantumleap,
 }
 
-impl What {
+impl SourceKind {
     /// Its name, the Cargo feature that it needs, and whether this build has that.
     fn feature(self) -> (&'static str, &'static str, bool) {
         match self {
@@ -129,12 +129,12 @@ impl ImportArgs {
         }
     }
 
-    fn wants(&self, what: What) -> bool {
+    fn wants(&self, what: SourceKind) -> bool {
         what.is_built() && self.only.is_none_or(|only| only == what)
     }
 
     /// Reports a key of what this build cannot take over, unless only something else is wanted.
-    fn report_not_built(&self, what: What, key: &[u8], target: &mut Target) {
+    fn report_not_built(&self, what: SourceKind, key: &[u8], target: &mut Target) {
         if self.only.is_none() && !what.is_built() {
             target.report.not_built(what, key);
         }
@@ -143,7 +143,7 @@ impl ImportArgs {
 
 /// What the first look at all keys leaves for later.
 #[derive(Default)]
-struct Found {
+struct ScanResult {
     /// Queues of redis-work-queue, of which there is a list.
     queues: BTreeSet<Bytes>,
     /// Whether there are strings of which nobody has looked at the names yet.
@@ -156,16 +156,16 @@ async fn take_all(
     target: &mut Target,
 ) -> Result<(), Failure> {
     let mut qless = qless::Qless::default();
-    if args.wants(What::Qless) {
+    if args.wants(SourceKind::Qless) {
         qless.begin(source, target).await?;
     }
     #[cfg(feature = "quantumleap")]
     let mut tasks = quantumleap::Tasks::default();
     #[cfg(feature = "quantumleap")]
-    if args.wants(What::Quantumleap) {
+    if args.wants(SourceKind::Quantumleap) {
         tasks.begin(source, target).await?;
     }
-    let mut found = Found::default();
+    let mut found = ScanResult::default();
     let mut cursor = Bytes::from_static(b"0");
     loop {
         let (next, keys) = source.scan(&cursor, SCAN_KEYS).await?;
@@ -173,25 +173,25 @@ async fn take_all(
         let (mut of_qless, mut of_rq) = (Vec::new(), Vec::new());
         for (key, kind) in keys.into_iter().zip(kinds) {
             if qless::owns(&key) {
-                args.report_not_built(What::Qless, &key, target);
+                args.report_not_built(SourceKind::Qless, &key, target);
                 of_qless.push((key, kind));
             } else if is_of_rq(&key) {
-                args.report_not_built(What::Quantumleap, &key, target);
+                args.report_not_built(SourceKind::Quantumleap, &key, target);
                 of_rq.push((key, kind));
             } else if kind == "string" {
                 found.has_strings = true;
             } else if let Some(queue) = work_queue::queue_of(&key).filter(|_| kind == "list") {
-                args.report_not_built(What::WorkQueue, &key, target);
+                args.report_not_built(SourceKind::WorkQueue, &key, target);
                 found.queues.insert(queue);
             } else if kind != "none" && args.only.is_none() {
                 target.report.other_key(&key);
             }
         }
-        if args.wants(What::Qless) {
+        if args.wants(SourceKind::Qless) {
             qless.take(of_qless, source, target).await?;
         }
         #[cfg(feature = "quantumleap")]
-        if args.wants(What::Quantumleap) {
+        if args.wants(SourceKind::Quantumleap) {
             tasks.take_keys(of_rq, source, target).await?;
         }
         cursor = next;
@@ -199,7 +199,7 @@ async fn take_all(
             break;
         }
     }
-    if args.wants(What::Qless) {
+    if args.wants(SourceKind::Qless) {
         qless.end(source, target).await?;
     }
     take_strings(args, &found, source, target).await
@@ -207,17 +207,17 @@ async fn take_all(
 
 async fn take_strings(
     args: &ImportArgs,
-    found: &Found,
+    found: &ScanResult,
     source: &mut Source,
     target: &mut Target,
 ) -> Result<(), Failure> {
     let mut items = work_queue::Items::new(&found.queues);
-    if args.wants(What::WorkQueue) {
+    if args.wants(SourceKind::WorkQueue) {
         for queue in &found.queues {
-            target.report.found(Kind::WorkQueue);
+            target.report.found(RecordKind::WorkQueue);
             items.take_lists(queue, source, target).await?;
             target.flush().await?;
-            target.report.taken(Kind::WorkQueue);
+            target.report.taken(RecordKind::WorkQueue);
         }
     }
     if !found.has_strings {
@@ -231,7 +231,7 @@ async fn take_strings(
         let strings =
             strings.filter(|(key, kind)| kind == "string" && !qless::owns(key) && !is_of_rq(key));
         let strings: Vec<_> = strings.map(|(key, _)| key).collect();
-        if args.wants(What::WorkQueue) {
+        if args.wants(SourceKind::WorkQueue) {
             items
                 .take_strings(strings, args.only.is_none(), source, target)
                 .await?;
@@ -249,13 +249,13 @@ async fn take_strings(
 
 /// Names that were dealt with: 16 bytes each, of whatever length they are.
 #[derive(Default)]
-struct Seen {
+struct SeenNames {
     hashes: std::collections::HashSet<(u64, u64)>,
     one: std::hash::RandomState,
     two: std::hash::RandomState,
 }
 
-impl Seen {
+impl SeenNames {
     /// Notes a name; true the first time.
     fn is_new(&mut self, name: &[u8]) -> bool {
         use std::hash::BuildHasher as _;

@@ -80,7 +80,7 @@ impl NgsiArgs {
 }
 
 /// Where a pool takes its tasks, and as whom.
-pub(crate) struct Place {
+pub(crate) struct PoolConnection {
     pub(crate) shard: Option<ShardId>,
     pub(crate) name: Option<String>,
     pub(crate) queues: Vec<String>,
@@ -99,7 +99,7 @@ pub(crate) struct InsertArgs {
 pub(crate) async fn run(
     context: &Context,
     args: NgsiArgs,
-    place: Place,
+    place: PoolConnection,
     log: Option<String>,
 ) -> Outcome {
     let environment = read_environment()?;
@@ -150,7 +150,7 @@ fn failure(context: &Context, error: Error) -> Failure {
 fn settings(
     context: &Context,
     args: NgsiArgs,
-    place: Place,
+    place: PoolConnection,
     environment: &Environment,
     log: String,
 ) -> Result<Settings, Failure> {

@@ -7,13 +7,13 @@ use ganger_client::{Accepted, Client, Enqueued, GraphProgress, JobFilter, JobSta
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use tokio::time::{Instant, timeout_at};
 
-use crate::command::waiting::{Awaited, Reporter, Say};
+use crate::command::waiting::{LineWriter, Reporter, WaitTarget};
 use crate::context::remark;
 use crate::exit::Failure;
 use crate::show::escape;
 
 /// A wait without an end given takes at most so long; nobody waits longer.
-const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
+const NO_TIMEOUT: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// After so long without news the members are counted again: a wait must not hang on one lost event.
 const RECOUNT_AFTER: Duration = Duration::from_secs(15);
@@ -26,7 +26,7 @@ const UNDECIDED_PAUSE: Duration = Duration::from_millis(200);
 const RUNNING_LINES_MAX: usize = 6;
 
 /// How a wait ended.
-pub(crate) enum Ended {
+pub(crate) enum WaitEnd {
     /// All jobs have ended; their states in the order of the submission.
     All(Vec<JobState>),
     /// The time was up before.
@@ -40,8 +40,8 @@ pub(crate) async fn wait(
     timeout: Option<Duration>,
     bars: Option<Bars>,
     reporter: Reporter,
-) -> Result<Ended, Failure> {
-    let until = Instant::now() + timeout.unwrap_or(FOR_EVER);
+) -> Result<WaitEnd, Failure> {
+    let until = Instant::now() + timeout.unwrap_or(NO_TIMEOUT);
     let reporter = match &bars {
         Some(bars) => reporter.saying(bars.say()),
         None => reporter,
@@ -49,7 +49,7 @@ pub(crate) async fn wait(
     let Some(graph) = &accepted.graph else {
         return wait_for_each(client, accepted, until, &reporter).await;
     };
-    let awaited = Awaited::Graph {
+    let awaited = WaitTarget::Graph {
         graph: graph.clone(),
         shards: accepted.jobs.iter().map(|job| job.shard.clone()).collect(),
     };
@@ -64,7 +64,7 @@ async fn wait_for_graph(
     graph: &str,
     until: Instant,
     mut bars: Option<Bars>,
-) -> Result<Ended, Failure> {
+) -> Result<WaitEnd, Failure> {
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     for job in &accepted.jobs {
         *counts.entry(&job.shard).or_default() += 1;
@@ -82,7 +82,7 @@ async fn wait_for_graph(
         // On one shard the members are there at once; those that existed before are none.
         let expected = if is_one { 0 } else { count };
         if !wait_for_part(&client, graph, expected, until, show).await? {
-            return Ok(Ended::TimeIsUp);
+            return Ok(WaitEnd::TimeIsUp);
         }
         for (id, state) in unsuccessful(&client, graph).await? {
             bad.insert((shard.to_owned(), id), state);
@@ -96,7 +96,7 @@ async fn wait_for_graph(
         let found = bad.get(&(job.shard.clone(), job.id.clone()));
         found.copied().unwrap_or(JobState::Succeeded)
     };
-    Ok(Ended::All(accepted.jobs.iter().map(state).collect()))
+    Ok(WaitEnd::All(accepted.jobs.iter().map(state).collect()))
 }
 
 /// Waits for the members on the shard that the client is for; false if the time is up before.
@@ -162,19 +162,19 @@ async fn wait_for_each(
     accepted: &Accepted,
     until: Instant,
     reporter: &Reporter,
-) -> Result<Ended, Failure> {
+) -> Result<WaitEnd, Failure> {
     let mut states = Vec::with_capacity(accepted.jobs.len());
     for job in &accepted.jobs {
         let id = job.to_string();
         let rest = until.saturating_duration_since(Instant::now());
-        let awaited = Awaited::Job(id.clone());
+        let awaited = WaitTarget::Job(id.clone());
         let job = reporter.during(&awaited, client.wait(&id, rest)).await?;
         if !job.state.is_terminal() {
-            return Ok(Ended::TimeIsUp);
+            return Ok(WaitEnd::TimeIsUp);
         }
         states.push(job.state);
     }
-    Ok(Ended::All(states))
+    Ok(WaitEnd::All(states))
 }
 
 /// A bar for all jobs, and a line for each of some that run.
@@ -208,7 +208,7 @@ impl Bars {
     }
 
     /// Prints lines above the bars.
-    fn say(&self) -> Say {
+    fn say(&self) -> LineWriter {
         let all = self.all.clone();
         Box::new(move |line| all.suspend(|| remark(line)))
     }

@@ -95,7 +95,7 @@ pub(crate) struct SetArgs {
 
     /// Where due jobs line up.
     #[arg(long)]
-    due_order: Option<Order>,
+    due_order: Option<DueOrderArg>,
 }
 
 /// A setting as given: a value, or none.
@@ -103,7 +103,7 @@ pub(crate) struct SetArgs {
 pub(crate) struct Setting<T>(Option<T>);
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Order {
+enum DueOrderArg {
     /// Behind those already waiting.
     Behind,
     /// Before those already waiting, within its priority.
@@ -355,8 +355,8 @@ fn apply(mut settings: QueueSettings, args: SetArgs) -> QueueSettings {
         keep(&mut retention.failed, args.keep_failed);
     }
     match args.due_order {
-        Some(Order::Behind) => settings.due_order = DueOrder::Behind,
-        Some(Order::Ahead) => settings.due_order = DueOrder::Ahead,
+        Some(DueOrderArg::Behind) => settings.due_order = DueOrder::Behind,
+        Some(DueOrderArg::Ahead) => settings.due_order = DueOrder::Ahead,
         None => {}
     }
     settings

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
 use crate::command::job::get::wait_for;
-use crate::command::waiting::{Awaited, Reporter};
+use crate::command::waiting::{Reporter, WaitTarget};
 use crate::context::{Context, remark};
 use crate::document::read_value;
 use crate::document::span::{read_moment, read_span};
@@ -101,7 +101,13 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> Outcome {
         context.either(&views::enqueued(&enqueued, None), enqueued.to_string())?;
         return Ok(Exit::Done);
     }
-    follow(context, &context.patient_client()?, &enqueued, timeout).await
+    follow(
+        context,
+        &context.client_for_long_waits()?,
+        &enqueued,
+        timeout,
+    )
+    .await
 }
 
 fn job(args: RunArgs) -> Result<NewJob, Failure> {
@@ -154,7 +160,7 @@ async fn follow(
 ) -> Outcome {
     let until = timeout.map(|timeout| Instant::now() + timeout);
     let log = tokio::spawn(show_log(client.clone(), enqueued.to_string()));
-    let awaited = Awaited::Job(enqueued.to_string());
+    let awaited = WaitTarget::Job(enqueued.to_string());
     let reporter = Reporter::new(context)?;
     let job = reporter
         .during(&awaited, wait_for(client, &enqueued.to_string(), until))

@@ -116,11 +116,11 @@ pub(crate) struct SetArgs {
 
     /// What happens to times that passed while no server ran.
     #[arg(long, default_value = "last")]
-    catch_up: Missed,
+    catch_up: CatchUpArg,
 
     /// What happens when the job of the time before still lives.
     #[arg(long, default_value = "allow")]
-    overlap: Overlapping,
+    overlap: OverlapArg,
 
     /// Make it, but fire nothing yet.
     #[arg(long)]
@@ -128,7 +128,7 @@ pub(crate) struct SetArgs {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Missed {
+enum CatchUpArg {
     /// Missed runs are skipped.
     None,
     /// One job stands for all of them.
@@ -138,7 +138,7 @@ enum Missed {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Overlapping {
+enum OverlapArg {
     /// Both jobs run independently.
     Allow,
     /// The new one is skipped.
@@ -329,14 +329,14 @@ fn new_schedule(args: SetArgs) -> Result<NewSchedule, Failure> {
         .ok_or_else(|| Failure::usage("give --kind: which program runs the jobs"))?;
     Ok(NewSchedule {
         catch_up: match args.catch_up {
-            Missed::None => CatchUp::None,
-            Missed::Last => CatchUp::Last,
-            Missed::All => CatchUp::All { max: 0 },
+            CatchUpArg::None => CatchUp::None,
+            CatchUpArg::Last => CatchUp::Last,
+            CatchUpArg::All => CatchUp::All { max: 0 },
         },
         overlap: match args.overlap {
-            Overlapping::Allow => Overlap::Allow,
-            Overlapping::Skip => Overlap::Skip,
-            Overlapping::Replace => Overlap::Replace,
+            OverlapArg::Allow => Overlap::Allow,
+            OverlapArg::Skip => Overlap::Skip,
+            OverlapArg::Replace => Overlap::Replace,
         },
         paused: args.paused,
         queue: args.queue,

@@ -142,7 +142,7 @@ pub(crate) fn run(args: ServerArgs) -> Outcome {
     match outcome {
         Ok(()) => Ok(Exit::Done),
         Err(error) => Err(Failure::new(
-            Exit::Own(error.exit_code()),
+            Exit::Server(error.exit_code()),
             "server",
             error.to_string(),
         )),

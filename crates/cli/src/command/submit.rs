@@ -10,7 +10,7 @@ use clap::Args;
 use ganger_client::{Accepted, Client, JobState, NewJob, Submission};
 use serde_json::json;
 
-use crate::command::progress::{self, Ended};
+use crate::command::progress::{self, WaitEnd};
 use crate::command::waiting::Reporter;
 use crate::context::{Context, remark};
 use crate::document::span::read_span;
@@ -140,11 +140,11 @@ async fn wait(
     timeout: Option<Duration>,
     bars: bool,
 ) -> Outcome {
-    let client = &context.patient_client()?;
+    let client = &context.client_for_long_waits()?;
     let display = bars.then(|| progress::Bars::new(accepted, called));
     let reporter = Reporter::new(context)?;
     let ended = progress::wait(client, accepted, timeout, display, reporter).await?;
-    let Ended::All(states) = ended else {
+    let WaitEnd::All(states) = ended else {
         let waited = timeout.map(crate::show::time::span).unwrap_or_default();
         remark(format!(
             "not all jobs have ended after {waited}; they go on without us"

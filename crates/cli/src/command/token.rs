@@ -30,7 +30,7 @@ pub(crate) enum TokenCommand {
 
 /// Where the tokens are.
 #[derive(Args, Debug)]
-struct Place {
+struct AccessFileArgs {
     /// The server's access file.
     #[arg(long, value_name = "FILE", env = "GANGER_ACCESS_FILE")]
     access_file: PathBuf,
@@ -40,7 +40,7 @@ struct Place {
 #[derive(Args, Debug)]
 pub(crate) struct CreateArgs {
     #[command(flatten)]
-    place: Place,
+    place: AccessFileArgs,
 
     /// Its name, for lists and logs.
     #[arg(long, value_name = "NAME")]
@@ -68,14 +68,14 @@ pub(crate) struct CreateArgs {
 #[derive(Args, Debug)]
 pub(crate) struct ListArgs {
     #[command(flatten)]
-    place: Place,
+    place: AccessFileArgs,
 }
 
 /// Arguments for revoking tokens.
 #[derive(Args, Debug)]
 pub(crate) struct RevokeArgs {
     #[command(flatten)]
-    place: Place,
+    place: AccessFileArgs,
 
     /// Names of the tokens to revoke.
     #[arg(required = true, value_name = "NAME")]

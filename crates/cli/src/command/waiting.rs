@@ -15,13 +15,13 @@ use crate::exit::Failure;
 use crate::show::escape;
 
 /// Most jobs run within this time; nothing is reported before.
-const FIRST_LOOK_AFTER: Duration = Duration::from_secs(1);
+const FIRST_CHECK_AFTER: Duration = Duration::from_secs(1);
 
 /// The pause between two looks doubles up to this while the reason stays the same.
-const LOOKS_APART_MAX: Duration = Duration::from_secs(15);
+const CHECK_INTERVAL_MAX: Duration = Duration::from_secs(15);
 
 /// The jobs that a command waits for.
-pub(crate) enum Awaited {
+pub(crate) enum WaitTarget {
     /// One job, as `shard/id`.
     Job(String),
     /// The members of a graph on these shards.
@@ -32,7 +32,7 @@ pub(crate) enum Awaited {
 }
 
 /// Prints lines on standard error, around bars that may be there.
-pub(crate) type Say = Box<dyn Fn(&str) + Send>;
+pub(crate) type LineWriter = Box<dyn Fn(&str) + Send>;
 
 /// Reports why jobs do not run.
 pub(crate) struct Reporter {
@@ -40,14 +40,14 @@ pub(crate) struct Reporter {
     client: Client,
     address: String,
     is_json: bool,
-    say: Say,
+    say: LineWriter,
 }
 
 impl Reporter {
     /// Prints plain lines without a terminal display.
     pub(crate) fn new(context: &Context) -> Result<Self, Failure> {
         Ok(Self {
-            client: context.hasty_client()?,
+            client: context.client_without_retries()?,
             address: context.global.server.clone(),
             is_json: context.is_json(),
             say: Box::new(|line| remark(line)),
@@ -55,7 +55,7 @@ impl Reporter {
     }
 
     /// Prints its lines in another way.
-    pub(crate) fn saying(mut self, say: Say) -> Self {
+    pub(crate) fn saying(mut self, say: LineWriter) -> Self {
         self.say = say;
         self
     }
@@ -63,7 +63,7 @@ impl Reporter {
     /// Waits for the future, and reports meanwhile why the jobs do not run.
     pub(crate) fn during<'a, T>(
         &'a self,
-        awaited: &'a Awaited,
+        awaited: &'a WaitTarget,
         wait: impl Future<Output = T> + 'a,
     ) -> Pin<Box<dyn Future<Output = T> + 'a>> {
         Box::pin(async move {
@@ -75,18 +75,18 @@ impl Reporter {
         })
     }
 
-    async fn report(&self, awaited: &Awaited) -> Infallible {
-        let mut pause = FIRST_LOOK_AFTER;
+    async fn report(&self, awaited: &WaitTarget) -> Infallible {
+        let mut pause = FIRST_CHECK_AFTER;
         let mut reported = None;
         loop {
             tokio::time::sleep(pause).await;
             let found = self.look(awaited).await;
             let key = found.as_ref().map(|waiting| waiting.reason.key.clone());
             if key == reported {
-                pause = (pause * 2).min(LOOKS_APART_MAX);
+                pause = (pause * 2).min(CHECK_INTERVAL_MAX);
                 continue;
             }
-            pause = FIRST_LOOK_AFTER;
+            pause = FIRST_CHECK_AFTER;
             reported = key;
             if let Some(waiting) = found {
                 self.print(&waiting);
@@ -95,7 +95,7 @@ impl Reporter {
     }
 
     /// The job that waits, and why; nothing if it runs or has ended.
-    async fn look(&self, awaited: &Awaited) -> Option<Waiting> {
+    async fn look(&self, awaited: &WaitTarget) -> Option<Waiting> {
         match self.try_look(awaited).await {
             Ok(found) => found,
             Err(error) if error.is_unreachable() => Some(Waiting {
@@ -115,10 +115,13 @@ impl Reporter {
         }
     }
 
-    async fn try_look(&self, awaited: &Awaited) -> Result<Option<Waiting>, ganger_client::Error> {
+    async fn try_look(
+        &self,
+        awaited: &WaitTarget,
+    ) -> Result<Option<Waiting>, ganger_client::Error> {
         let job = match awaited {
-            Awaited::Job(id) => Some(self.client.job(id).await?),
-            Awaited::Graph { graph, shards } => self.member_that_waits(graph, shards).await?,
+            WaitTarget::Job(id) => Some(self.client.job(id).await?),
+            WaitTarget::Graph { graph, shards } => self.member_that_waits(graph, shards).await?,
         };
         let Some(job) = job.filter(waits) else {
             return Ok(None);

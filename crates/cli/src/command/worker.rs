@@ -116,7 +116,7 @@ pub(crate) async fn run(context: &Context, args: WorkerArgs) -> Outcome {
     let metrics = args.metrics.as_deref().map(read_address).transpose()?;
     #[cfg(feature = "quantumleap")]
     if args.ngsi.is_wanted() {
-        let place = ngsi::Place {
+        let place = ngsi::PoolConnection {
             shard: args.shard,
             name: args.id,
             queues: args.queues,

@@ -20,7 +20,7 @@ use crate::model::{Answer, Delivery, Held, JobState, LeaseToken, Report, ReportR
 use crate::pause::{Pauses, random_key};
 
 /// A message is sent at least so often; the server counts leases from the last one it heard.
-const SIGN_OF_LIFE_EVERY: Duration = Duration::from_secs(4);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(4);
 /// A server that was silent for so long is taken for gone. It gives a sign every 10 s.
 const SILENCE_MAX: Duration = Duration::from_secs(45);
 /// A server that takes nothing for so long is left.
@@ -34,12 +34,12 @@ const PACE_MAX: Duration = Duration::from_millis(250);
 const SEND_AGAIN_AFTER: Duration = Duration::from_millis(200);
 
 /// Why a connection, or the whole stream, ends.
-enum End {
+enum StreamEnd {
     Broken(Error),
     Closed,
 }
 
-impl From<Error> for End {
+impl From<Error> for StreamEnd {
     fn from(error: Error) -> Self {
         Self::Broken(error)
     }
@@ -57,7 +57,7 @@ pub(crate) struct Driver {
     credits: u32,
     pending: PendingReports,
     /// Reports that the server could not take for the moment, and when to try again.
-    later: Vec<(Instant, u64)>,
+    deferred: Vec<(Instant, u64)>,
     /// Deliveries that came so late that their lease must be renewed before they may run.
     unconfirmed: HashMap<LeaseToken, Delivery>,
     tick_at: Instant,
@@ -81,7 +81,7 @@ impl Driver {
             batches_received: 0,
             credits: 0,
             pending: PendingReports::default(),
-            later: Vec::new(),
+            deferred: Vec::new(),
             unconfirmed: HashMap::new(),
             tick_at: Instant::now(),
             is_draining: false,
@@ -93,8 +93,8 @@ impl Driver {
         let mut pauses = Pauses::new(self.client.options.retry);
         loop {
             let error = match self.connection(&mut calls, &mut pauses).await {
-                End::Closed => return,
-                End::Broken(error) => error,
+                StreamEnd::Closed => return,
+                StreamEnd::Broken(error) => error,
             };
             let retry_in = pauses.endless();
             self.tell(WorkEvent::Disconnected { error, retry_in });
@@ -109,12 +109,16 @@ impl Driver {
     }
 
     /// One connection, from its first message to its end.
-    async fn connection(&mut self, calls: &mut mpsc::Receiver<Call>, pauses: &mut Pauses) -> End {
+    async fn connection(
+        &mut self,
+        calls: &mut mpsc::Receiver<Call>,
+        pauses: &mut Pauses,
+    ) -> StreamEnd {
         let first = self.hello();
         let opening = Link::open(self.client.clone(), first);
         let link = match self.meanwhile(calls, opening).await {
-            None => return End::Closed,
-            Some(Err(error)) => return End::Broken(error),
+            None => return StreamEnd::Closed,
+            Some(Err(error)) => return StreamEnd::Broken(error),
             Some(Ok(link)) => link,
         };
         self.is_draining = false;
@@ -125,7 +129,7 @@ impl Driver {
             *pauses = Pauses::new(self.client.options.retry);
         }
         match served {
-            Ok(()) => End::Closed,
+            Ok(()) => StreamEnd::Closed,
             Err(end) => end,
         }
     }
@@ -208,8 +212,12 @@ impl Driver {
     }
 
     /// Serves one connection until it breaks, or the stream is closed.
-    async fn serve(&mut self, mut link: Link, calls: &mut mpsc::Receiver<Call>) -> Result<(), End> {
-        self.later.clear();
+    async fn serve(
+        &mut self,
+        mut link: Link,
+        calls: &mut mpsc::Receiver<Call>,
+    ) -> Result<(), StreamEnd> {
+        self.deferred.clear();
         let again = self.pending.for_a_new_stream(Instant::now());
         self.send_reports(&mut link, &again).await?;
         let shared = Arc::clone(&self.shared);
@@ -274,7 +282,7 @@ impl Driver {
     }
 
     /// Sends reports by number, and credits that were granted meanwhile, in messages of a bounded size.
-    async fn send_reports(&mut self, link: &mut Link, numbers: &[u64]) -> Result<(), End> {
+    async fn send_reports(&mut self, link: &mut Link, numbers: &[u64]) -> Result<(), StreamEnd> {
         let (added, dropped) = self.take_credits();
         let mut message = v1::WorkerMessage {
             credits_added: added,
@@ -301,7 +309,7 @@ impl Driver {
     }
 
     /// Sends a message. While the connection takes nothing, leases still run out in time.
-    async fn send(&mut self, link: &mut Link, message: v1::WorkerMessage) -> Result<(), End> {
+    async fn send(&mut self, link: &mut Link, message: v1::WorkerMessage) -> Result<(), StreamEnd> {
         link.note_sending();
         let out = link.out.clone();
         let patience = Instant::now() + SLOW_MAX;
@@ -321,14 +329,14 @@ impl Driver {
     }
 
     /// Looks after leases: renews what is due, gives up what has run out, tries refused reports again.
-    async fn tick(&mut self, link: &mut Link) -> Result<(), End> {
+    async fn tick(&mut self, link: &mut Link) -> Result<(), StreamEnd> {
         self.expire();
         let now = Instant::now();
         let mut numbers: Vec<u64> = Vec::new();
         for held in self.shared.held.due(now) {
             numbers.push(self.pending.add_renewal(held, now));
         }
-        self.later.retain(|(at, number)| {
+        self.deferred.retain(|(at, number)| {
             let is_due = *at <= now;
             if is_due {
                 numbers.push(*number);
@@ -339,7 +347,7 @@ impl Driver {
         if !numbers.is_empty() {
             return self.send_reports(link, &numbers).await;
         }
-        if link.silent_for() >= SIGN_OF_LIFE_EVERY {
+        if link.silent_for() >= HEARTBEAT_INTERVAL {
             return self.send(link, v1::WorkerMessage::default()).await;
         }
         Ok(())
@@ -472,18 +480,18 @@ impl Driver {
             && error.is_retryable()
         {
             let after = error.retry_after().unwrap_or(SEND_AGAIN_AFTER);
-            self.later.push((Instant::now() + after, number));
+            self.deferred.push((Instant::now() + after, number));
             return;
         }
         let Some(pending) = self.pending.remove(number) else {
             return;
         };
-        self.settle(&pending, &result);
+        self.apply_answer(&pending, &result);
         self.pending.answer(&pending, result);
     }
 
     /// What an answer means for the lease.
-    fn settle(&mut self, pending: &Pending, result: &ReportResult) {
+    fn apply_answer(&mut self, pending: &Pending, result: &ReportResult) {
         let token = &pending.held.token;
         match result {
             Ok(Answer::Renewed { lease_for }) => {

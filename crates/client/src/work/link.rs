@@ -11,7 +11,7 @@ use crate::client::Client;
 use crate::error::Error;
 
 /// Messages made before the connection took them.
-const MESSAGES_MAX: usize = 32;
+const QUEUED_MESSAGES_MAX: usize = 32;
 /// Sending times remembered; beyond it every other one is forgotten.
 const TIMES_MAX: usize = 4_096;
 
@@ -25,7 +25,7 @@ pub(crate) struct Link {
 impl Link {
     /// Connects; `first` carries the hello.
     pub(crate) async fn open(client: Client, first: v1::WorkerMessage) -> Result<Self, Error> {
-        let (out, messages) = mpsc::channel(MESSAGES_MAX);
+        let (out, messages) = mpsc::channel(QUEUED_MESSAGES_MAX);
         let mut times = SendTimes::default();
         times.note(Instant::now());
         // There is room: it is the first.

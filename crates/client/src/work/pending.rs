@@ -24,7 +24,7 @@ pub(crate) struct Pending {
 }
 
 /// A call whose answers are not complete.
-struct Open {
+struct OpenCall {
     answers: Vec<Option<ReportResult>>,
     missing: usize,
     answer: oneshot::Sender<Vec<ReportResult>>,
@@ -34,7 +34,7 @@ struct Open {
 #[derive(Default)]
 pub(crate) struct PendingReports {
     reports: BTreeMap<u64, Pending>,
-    calls: BTreeMap<u64, Open>,
+    calls: BTreeMap<u64, OpenCall>,
     next_number: u64,
     next_call: u64,
     bytes: usize,
@@ -58,7 +58,7 @@ impl PendingReports {
         let count = call.reports.len();
         self.calls.insert(
             id,
-            Open {
+            OpenCall {
                 answers: (0..count).map(|_| None).collect(),
                 missing: count,
                 answer: call.answer,

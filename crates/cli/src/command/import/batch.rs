@@ -3,7 +3,7 @@
 use ganger_client::import::{Imported, QlessSource};
 use ganger_client::{Bytes, Client, ImportRecord};
 
-use super::report::{Kind, Report};
+use super::report::{RecordKind, Report};
 use crate::exit::{Exit, Failure};
 
 /// Records of a batch.
@@ -18,7 +18,7 @@ pub(super) struct Target {
     /// `None`: nothing is sent.
     client: Option<Client>,
     namespace: String,
-    waiting: Vec<(Kind, String, ImportRecord)>,
+    waiting: Vec<(RecordKind, String, ImportRecord)>,
     bytes: usize,
     pub(super) report: Report,
 }
@@ -37,7 +37,7 @@ impl Target {
     /// Takes a record to be sent. `name` is shown if it is refused, `bytes` is about its size.
     pub(super) async fn send(
         &mut self,
-        kind: Kind,
+        kind: RecordKind,
         name: &[u8],
         bytes: usize,
         record: ImportRecord,

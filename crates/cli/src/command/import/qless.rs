@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 use ganger_client::import::{QlessSource, QlessStatisticsSource, QlessTime};
 use ganger_client::{Bytes, ImportRecord};
 
-use super::Seen;
+use super::SeenNames;
 use super::batch::Target;
-use super::report::Kind;
+use super::report::RecordKind;
 use super::source::{Call, Source, call};
 use super::value::Value;
 use crate::exit::Failure;
@@ -25,9 +25,9 @@ pub(super) fn owns(key: &[u8]) -> bool {
 /// What is known of the source so far.
 #[derive(Default)]
 pub(super) struct Qless {
-    jobs: Seen,
+    jobs: SeenNames,
     /// Queues and days whose statistics were sent.
-    days: Seen,
+    days: SeenNames,
     /// Keys of the sets of jobs that wait for others.
     depends: BTreeSet<Bytes>,
 }
@@ -43,7 +43,7 @@ impl Qless {
         for (option, value) in options.pairs() {
             let (name, bytes) = (option.clone(), option.len() + value.len());
             let record = QlessSource::Setting { option, value };
-            send(target, Kind::QlessOption, &name, bytes, record).await?;
+            send(target, RecordKind::QlessOption, &name, bytes, record).await?;
         }
         take_queues(source, target).await?;
         for (name, at) in scores(source, b"ql:workers").await? {
@@ -51,7 +51,7 @@ impl Qless {
                 name: name.clone(),
                 seen_at: QlessTime::new(at),
             };
-            send(target, Kind::QlessWorker, &name, name.len(), record).await?;
+            send(target, RecordKind::QlessWorker, &name, name.len(), record).await?;
         }
         let groups = source.one(call(&[b"SMEMBERS", b"ql:failures"])).await?;
         for group in groups.list() {
@@ -158,7 +158,7 @@ impl Qless {
             run: next(),
         });
         // About 150 small fields.
-        send(target, Kind::QlessStatistics, &name, 4_096, record).await
+        send(target, RecordKind::QlessStatistics, &name, 4_096, record).await
     }
 
     /// What must come behind the jobs.
@@ -171,12 +171,12 @@ impl Qless {
             let name = tag.clone();
             let count = whole(count);
             let record = QlessSource::TagCount { tag, count };
-            send(target, Kind::QlessTag, &name, name.len(), record).await?;
+            send(target, RecordKind::QlessTag, &name, name.len(), record).await?;
         }
         for (jid, at) in scores(source, b"ql:tracked").await? {
             let (name, at) = (jid.clone(), QlessTime::new(at));
             let record = QlessSource::Tracked { jid, at };
-            send(target, Kind::QlessTracked, &name, name.len(), record).await?;
+            send(target, RecordKind::QlessTracked, &name, name.len(), record).await?;
         }
         target.flush().await?;
         for key in std::mem::take(&mut self.depends) {
@@ -208,7 +208,7 @@ fn is_known(key: &[u8]) -> bool {
 
 pub(super) async fn send(
     target: &mut Target,
-    kind: Kind,
+    kind: RecordKind,
     name: &[u8],
     bytes: usize,
     record: QlessSource,
@@ -257,7 +257,7 @@ async fn take_queues(source: &mut Source, target: &mut Target) -> Result<(), Fai
             seen_at,
             is_paused,
         };
-        send(target, Kind::QlessQueue, &name, name.len(), record).await?;
+        send(target, RecordKind::QlessQueue, &name, name.len(), record).await?;
     }
     Ok(())
 }
@@ -274,9 +274,11 @@ async fn take_recurring(
     let set = [b"ql:q:", &queue[..], b"-recur"].concat();
     let next = source.one(call(&[b"ZSCORE", &set, &jid])).await?.score();
     let Some(next) = next else {
-        target.report.found(Kind::QlessRecurring);
+        target.report.found(RecordKind::QlessRecurring);
         let reason = "it is in no queue's set of recurring jobs: qless would never run it";
-        target.report.refused(Kind::QlessRecurring, reason, &jid);
+        target
+            .report
+            .refused(RecordKind::QlessRecurring, reason, &jid);
         return Ok(());
     };
     let bytes = fields.iter().map(|(name, value)| name.len() + value.len());
@@ -286,7 +288,7 @@ async fn take_recurring(
         fields,
         next_at: QlessTime::new(next),
     };
-    send(target, Kind::QlessRecurring, &name, bytes, record).await
+    send(target, RecordKind::QlessRecurring, &name, bytes, record).await
 }
 
 async fn take_throttle(
@@ -302,9 +304,11 @@ async fn take_throttle(
     let maximum = fields.iter().find(|(name, _)| name == "maximum");
     let maximum = maximum.and_then(|(_, text)| std::str::from_utf8(text).ok()?.parse().ok());
     let Some(maximum) = maximum.filter(|it: &f64| it.is_finite()) else {
-        target.report.found(Kind::QlessThrottle);
+        target.report.found(RecordKind::QlessThrottle);
         let reason = "its maximum is no number";
-        target.report.refused(Kind::QlessThrottle, reason, &id);
+        target
+            .report
+            .refused(RecordKind::QlessThrottle, reason, &id);
         return Ok(());
     };
     let name = id.clone();
@@ -313,7 +317,7 @@ async fn take_throttle(
         maximum,
         ends_after_ms: u64::try_from(left).ok(),
     };
-    send(target, Kind::QlessThrottle, &name, name.len(), record).await
+    send(target, RecordKind::QlessThrottle, &name, name.len(), record).await
 }
 
 #[expect(

@@ -8,9 +8,9 @@ use std::time::{Duration, SystemTime};
 use ganger_client::{Bytes, ImportRecord, KeepFor, Start};
 
 use self::task::{FIELDS, Fields};
-use super::Seen;
+use super::SeenNames;
 use super::batch::{RECORD_BYTES_MAX, Target};
-use super::report::Kind;
+use super::report::RecordKind;
 use super::source::{Source, call};
 use super::value::Value;
 use crate::exit::Failure;
@@ -26,7 +26,7 @@ const READ_BYTES: usize = 8 << 20;
 
 /// Where a job was found.
 #[derive(Clone, Copy)]
-enum Place {
+enum JobLocation {
     /// Among the jobs that run, or in line.
     Line,
     /// Among those that wait for a time: seconds since 1970.
@@ -38,12 +38,12 @@ enum Place {
 }
 
 /// A registry of a queue: what its key begins with, and what the scores in it are.
-type Registry = (&'static [u8], fn(f64) -> Place);
+type Registry = (&'static [u8], fn(f64) -> JobLocation);
 
 /// The jobs that were dealt with.
 #[derive(Default)]
 pub(super) struct Tasks {
-    seen: Seen,
+    seen: SeenNames,
 }
 
 impl Tasks {
@@ -53,10 +53,10 @@ impl Tasks {
         source: &mut Source,
         target: &mut Target,
     ) -> Result<(), Failure> {
-        let running: Registry = (b"rq:wip:", |_| Place::Line);
+        let running: Registry = (b"rq:wip:", |_| JobLocation::Line);
         let ended: [Registry; 2] = [
-            (b"rq:scheduled:", Place::Scheduled),
-            (b"rq:failed:", Place::Failed),
+            (b"rq:scheduled:", JobLocation::Scheduled),
+            (b"rq:failed:", JobLocation::Failed),
         ];
         if !has_kind(source, b"rq:queues", "set").await? {
             return Ok(());
@@ -92,7 +92,7 @@ impl Tasks {
             let ids = source.one(page).await?.list();
             at += ids.len();
             let is_last = ids.len() < PAGE;
-            let ids = ids.into_iter().map(|id| (id, Place::Line));
+            let ids = ids.into_iter().map(|id| (id, JobLocation::Line));
             self.take(ids.collect(), source, target).await?;
             if is_last {
                 return Ok(());
@@ -136,7 +136,7 @@ impl Tasks {
     ) -> Result<(), Failure> {
         let hashes = keys.iter().filter(|(_, kind)| kind == "hash");
         let ids = hashes.filter_map(|(key, _)| Some(key.slice_ref(key.strip_prefix(JOB)?)));
-        let ids: Vec<_> = ids.map(|id| (id, Place::Nowhere)).collect();
+        let ids: Vec<_> = ids.map(|id| (id, JobLocation::Nowhere)).collect();
         for ids in ids.chunks(PAGE) {
             self.take(ids.to_vec(), source, target).await?;
         }
@@ -145,7 +145,7 @@ impl Tasks {
 
     async fn take(
         &mut self,
-        mut ids: Vec<(Bytes, Place)>,
+        mut ids: Vec<(Bytes, JobLocation)>,
         source: &mut Source,
         target: &mut Target,
     ) -> Result<(), Failure> {
@@ -159,9 +159,9 @@ impl Tasks {
         for (id, lengths) in ids.into_iter().zip(lengths.chunks(FIELDS.len())) {
             let size: usize = lengths.iter().map(Value::size).sum();
             if size > RECORD_BYTES_MAX {
-                target.report.found(Kind::Task);
+                target.report.found(RecordKind::Task);
                 let reason = "it is larger than 4 MiB, which is the limit of a record";
-                target.report.refused(Kind::Task, reason, &id.0);
+                target.report.refused(RecordKind::Task, reason, &id.0);
                 continue;
             }
             if bytes + size > READ_BYTES {
@@ -182,27 +182,27 @@ async fn has_kind(source: &mut Source, key: &[u8], kind: &str) -> Result<bool, F
 }
 
 async fn take_some(
-    ids: Vec<(Bytes, Place)>,
+    ids: Vec<(Bytes, JobLocation)>,
     source: &mut Source,
     target: &mut Target,
 ) -> Result<(), Failure> {
     let fields = FIELDS.map(str::as_bytes);
-    let read = |(id, _): &(Bytes, Place)| {
+    let read = |(id, _): &(Bytes, JobLocation)| {
         let key = [JOB, id].concat();
         call(&[&[b"HMGET", &key[..]], &fields[..]].concat())
     };
     let values = source.ask(ids.iter().map(read).collect()).await?;
     for ((id, place), value) in ids.into_iter().zip(values) {
         if let Value::Error(text) = &value {
-            target.report.found(Kind::Task);
+            target.report.found(RecordKind::Task);
             let reason = format!("its hash cannot be read: {text}");
-            target.report.refused(Kind::Task, &reason, &id);
+            target.report.refused(RecordKind::Task, &reason, &id);
             continue;
         }
         let fields = Fields(value.each());
         if fields.bytes("data").is_empty() {
             let reason = "an id without a job is no task";
-            target.report.left_out(Kind::Task, reason, &id);
+            target.report.left_out(RecordKind::Task, reason, &id);
             continue;
         }
         take_one(&id, place.settled(&fields), &fields, target).await?;
@@ -211,24 +211,26 @@ async fn take_some(
 }
 
 /// What becomes of a job.
-enum Fate {
+enum ImportDecision {
     Waits(Start),
     Failed(Option<KeepFor>),
     LeftOut(&'static str),
 }
 
-impl Place {
+impl JobLocation {
     /// What becomes of a job in this place.
-    fn settled(self, fields: &Fields) -> Fate {
+    fn settled(self, fields: &Fields) -> ImportDecision {
         match (self, fields.text("status")) {
-            (Self::Scheduled(due), _) => Fate::Waits(start(due)),
+            (Self::Scheduled(due), _) => ImportDecision::Waits(start(due)),
             (Self::Failed(until), _) => failed_until(until),
             // One that was given up with retries left keeps this status, and is in no registry for a moment.
-            (Self::Nowhere, "failed" | "scheduled") => Fate::Failed(None),
-            (Self::Nowhere, "finished") => Fate::LeftOut("it has succeeded in RQ"),
-            (Self::Nowhere, "canceled" | "stopped") => Fate::LeftOut("it was cancelled in RQ"),
+            (Self::Nowhere, "failed" | "scheduled") => ImportDecision::Failed(None),
+            (Self::Nowhere, "finished") => ImportDecision::LeftOut("it has succeeded in RQ"),
+            (Self::Nowhere, "canceled" | "stopped") => {
+                ImportDecision::LeftOut("it was cancelled in RQ")
+            }
             // Nowhere: its worker had taken it from the line, and was gone before it ran.
-            (Self::Line | Self::Nowhere, _) => Fate::Waits(Start::Now),
+            (Self::Line | Self::Nowhere, _) => ImportDecision::Waits(Start::Now),
         }
     }
 }
@@ -239,57 +241,57 @@ fn start(due: f64) -> Start {
     due.map_or(Start::Now, Start::At)
 }
 
-fn failed_until(until: f64) -> Fate {
+fn failed_until(until: f64) -> ImportDecision {
     if until < 0.0 {
-        return Fate::Failed(Some(KeepFor::Ever));
+        return ImportDecision::Failed(Some(KeepFor::Ever));
     }
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let left = until - now.unwrap_or_default().as_secs_f64();
     match Duration::try_from_secs_f64(left) {
-        Ok(left) => Fate::Failed(Some(KeepFor::Time(left))),
-        Err(_) if left > 0.0 => Fate::Failed(Some(KeepFor::Ever)),
-        Err(_) => Fate::LeftOut("it had failed, and its time to live is over"),
+        Ok(left) => ImportDecision::Failed(Some(KeepFor::Time(left))),
+        Err(_) if left > 0.0 => ImportDecision::Failed(Some(KeepFor::Ever)),
+        Err(_) => ImportDecision::LeftOut("it had failed, and its time to live is over"),
     }
 }
 
 async fn take_one(
     id: &Bytes,
-    fate: Fate,
+    fate: ImportDecision,
     fields: &Fields,
     target: &mut Target,
 ) -> Result<(), Failure> {
-    if let Fate::LeftOut(reason) = fate {
-        target.report.left_out(Kind::Task, reason, id);
+    if let ImportDecision::LeftOut(reason) = fate {
+        target.report.left_out(RecordKind::Task, reason, id);
         return Ok(());
     }
     let mut job = match task::job(id, fields) {
         Ok(job) => job,
         Err(reason) => {
-            target.report.found(Kind::Task);
-            target.report.refused(Kind::Task, &reason, id);
+            target.report.found(RecordKind::Task);
+            target.report.refused(RecordKind::Task, &reason, id);
             return Ok(());
         }
     };
     let mut failed = None;
     match fate {
-        Fate::Waits(start) => job.start = start,
-        Fate::Failed(keep) => {
+        ImportDecision::Waits(start) => job.start = start,
+        ImportDecision::Failed(keep) => {
             job.keep_failed = keep.or(job.keep_failed);
             failed = Some(task::last_error(fields));
         }
-        Fate::LeftOut(_) => {}
+        ImportDecision::LeftOut(_) => {}
     }
     let bytes = job.payload.len();
     let job = Box::new(job);
     let record = ImportRecord::Job { job, failed };
-    target.send(Kind::Task, id, bytes, record).await
+    target.send(RecordKind::Task, id, bytes, record).await
 }
 
 #[cfg(test)]
 mod tests {
     use ganger_client::{KeepFor, Start};
 
-    use super::{Fate, failed_until, start};
+    use super::{ImportDecision, failed_until, start};
 
     #[test]
     fn scores_of_any_kind_are_times() {
@@ -298,7 +300,7 @@ mod tests {
         }
         assert!(matches!(start(1.5), Start::At(_)));
         let kept = |until: f64| match failed_until(until) {
-            Fate::Failed(keep) => keep,
+            ImportDecision::Failed(keep) => keep,
             _ => None,
         };
         assert_eq!(kept(-1.0), Some(KeepFor::Ever));

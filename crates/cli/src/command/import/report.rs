@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::What;
+use super::SourceKind;
 use crate::context::Context;
 use crate::exit::Failure;
 use crate::show::table::Rows;
@@ -18,7 +18,7 @@ const NAME_BYTES_MAX: usize = 100;
 
 /// What a record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
+pub(super) enum RecordKind {
     QlessJob,
     QlessRecurring,
     QlessQueue,
@@ -34,7 +34,7 @@ pub(super) enum Kind {
     Task,
 }
 
-impl Kind {
+impl RecordKind {
     fn name(self) -> &'static str {
         match self {
             Self::QlessJob => "qless jobs",
@@ -60,12 +60,12 @@ impl Kind {
 
 /// How many, and which for example.
 #[derive(Debug, Default)]
-struct Several {
+struct Examples {
     count: u64,
     examples: Vec<String>,
 }
 
-impl Several {
+impl Examples {
     fn add(&mut self, name: String) {
         self.count += 1;
         if self.examples.len() < EXAMPLES_MAX {
@@ -86,19 +86,19 @@ struct Counts {
     already_there: u64,
     refused: u64,
     /// Refused records, by reason of the refusal.
-    refusals: BTreeMap<String, Several>,
+    refusals: BTreeMap<String, Examples>,
     /// What was left out because it is none, by reason.
-    left_out: BTreeMap<String, Several>,
+    left_out: BTreeMap<String, Examples>,
 }
 
 /// What was found, and what became of it.
 #[derive(Debug)]
 pub(super) struct Report {
     namespace: String,
-    kinds: BTreeMap<Kind, Counts>,
-    others: Several,
+    kinds: BTreeMap<RecordKind, Counts>,
+    others: Examples,
     /// Keys of products that this build cannot take over.
-    not_built: BTreeMap<What, Several>,
+    not_built: BTreeMap<SourceKind, Examples>,
 }
 
 impl Report {
@@ -106,35 +106,35 @@ impl Report {
         Self {
             namespace,
             kinds: BTreeMap::new(),
-            others: Several::default(),
+            others: Examples::default(),
             not_built: BTreeMap::new(),
         }
     }
 
-    fn of(&mut self, kind: Kind) -> &mut Counts {
+    fn of(&mut self, kind: RecordKind) -> &mut Counts {
         self.kinds.entry(kind).or_default()
     }
 
-    pub(super) fn found(&mut self, kind: Kind) {
+    pub(super) fn found(&mut self, kind: RecordKind) {
         self.of(kind).found += 1;
     }
 
-    pub(super) fn taken(&mut self, kind: Kind) {
+    pub(super) fn taken(&mut self, kind: RecordKind) {
         self.of(kind).taken += 1;
     }
 
-    pub(super) fn already_there(&mut self, kind: Kind) {
+    pub(super) fn already_there(&mut self, kind: RecordKind) {
         self.of(kind).already_there += 1;
     }
 
-    pub(super) fn refused(&mut self, kind: Kind, reason: &str, name: &[u8]) {
+    pub(super) fn refused(&mut self, kind: RecordKind, reason: &str, name: &[u8]) {
         let counts = self.of(kind);
         counts.refused += 1;
         note(&mut counts.refusals, reason, name);
     }
 
     /// Something that is not taken over because it is nothing: no loss.
-    pub(super) fn left_out(&mut self, kind: Kind, reason: &str, name: &[u8]) {
+    pub(super) fn left_out(&mut self, kind: RecordKind, reason: &str, name: &[u8]) {
         note(&mut self.of(kind).left_out, reason, name);
     }
 
@@ -144,7 +144,7 @@ impl Report {
     }
 
     /// A key of a product whose feature this build lacks.
-    pub(super) fn not_built(&mut self, what: What, key: &[u8]) {
+    pub(super) fn not_built(&mut self, what: SourceKind, key: &[u8]) {
         self.not_built.entry(what).or_default().add(shown(key));
     }
 
@@ -231,7 +231,7 @@ impl Report {
     }
 
     fn document(&self, source: &str, is_dry: bool) -> Value {
-        let reasons = |reasons: &BTreeMap<String, Several>| -> Value {
+        let reasons = |reasons: &BTreeMap<String, Examples>| -> Value {
             let each = reasons.iter();
             each.map(|(reason, several)| (reason.clone(), several.document()))
                 .collect::<serde_json::Map<_, _>>()
@@ -262,7 +262,7 @@ impl Report {
     }
 }
 
-fn note(reasons: &mut BTreeMap<String, Several>, reason: &str, name: &[u8]) {
+fn note(reasons: &mut BTreeMap<String, Examples>, reason: &str, name: &[u8]) {
     let is_known = reasons.contains_key(reason) || reasons.len() < REASONS_MAX;
     let reason = if is_known { reason } else { "other reasons" };
     let several = reasons.entry(reason.to_owned()).or_default();
@@ -285,8 +285,8 @@ mod tests {
         let mut report = Report::new("default".to_owned());
         report.other_key(b"else");
         assert!(!report.has_refused());
-        report.not_built(What::Qless, b"ql:j:1");
-        report.not_built(What::Qless, b"ql:j:2");
+        report.not_built(SourceKind::Qless, b"ql:j:1");
+        report.not_built(SourceKind::Qless, b"ql:j:2");
         assert!(report.has_refused());
         let document = report.document("redis://127.0.0.1:6379/0", false);
         let keys = json!({"count": 2, "examples": ["ql:j:1", "ql:j:2"]});

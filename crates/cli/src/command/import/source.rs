@@ -13,11 +13,11 @@ use crate::context::remark;
 use crate::exit::{Exit, Failure};
 
 /// How long the source may take to accept a connection.
-const CONNECT_FOR: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long it may take to answer.
-const ANSWER_WITHIN: Duration = Duration::from_secs(60);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long it may go on loading its data.
-const LOADED_WITHIN: Duration = Duration::from_mins(10);
+const LOADING_TIMEOUT: Duration = Duration::from_mins(10);
 /// How often it is asked meanwhile.
 const LOADING_PAUSE: Duration = Duration::from_millis(250);
 /// Bytes of a value: more than any Redis keeps.
@@ -72,9 +72,9 @@ impl Source {
     pub(super) async fn connect(address: &Address) -> Result<Self, Failure> {
         let name = address.to_string();
         let connecting = TcpStream::connect((address.host.as_str(), address.port));
-        let connected = match timeout(CONNECT_FOR, connecting).await {
+        let connected = match timeout(CONNECT_TIMEOUT, connecting).await {
             Ok(connected) => connected.map_err(|error| error.to_string()),
-            Err(_) => Err(format!("no answer within {} s", CONNECT_FOR.as_secs())),
+            Err(_) => Err(format!("no answer within {} s", CONNECT_TIMEOUT.as_secs())),
         };
         let stream = connected.map_err(|error| {
             let message = format!("cannot connect to the source {name}: {error}");
@@ -116,11 +116,11 @@ impl Source {
             let Some(text) = loading else {
                 return Ok(());
             };
-            if begun.elapsed() > LOADED_WITHIN {
+            if begun.elapsed() > LOADING_TIMEOUT {
                 return Err(self.refused(text));
             }
             if is_first {
-                let minutes = LOADED_WITHIN.as_secs() / 60;
+                let minutes = LOADING_TIMEOUT.as_secs() / 60;
                 remark(format!(
                     "the source {} still loads its data: waiting, {minutes} minutes at most",
                     self.name
@@ -199,11 +199,11 @@ impl Source {
         for call in calls {
             encode(&mut bytes, call);
         }
-        let exchanged = timeout(ANSWER_WITHIN, self.exchange(&bytes, calls.len())).await;
+        let exchanged = timeout(ANSWER_TIMEOUT, self.exchange(&bytes, calls.len())).await;
         match exchanged {
             Ok(Ok(values)) => Ok(values),
             Ok(Err(error)) => Err(self.gone(&error.to_string())),
-            Err(_) => Err(self.gone(&format!("no answer within {} s", ANSWER_WITHIN.as_secs()))),
+            Err(_) => Err(self.gone(&format!("no answer within {} s", ANSWER_TIMEOUT.as_secs()))),
         }
     }
 

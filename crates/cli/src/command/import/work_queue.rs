@@ -6,9 +6,9 @@ use std::time::Duration;
 use ganger_client::import::WorkItem;
 use ganger_client::{Bytes, ImportRecord};
 
-use super::Seen;
+use super::SeenNames;
 use super::batch::{RECORD_BYTES_MAX, Target};
-use super::report::Kind;
+use super::report::RecordKind;
 use super::source::{Source, call};
 use super::value::Value;
 use crate::exit::Failure;
@@ -34,11 +34,11 @@ pub(super) fn queue_of(key: &Bytes) -> Option<Bytes> {
 pub(super) struct Items<'a> {
     queues: &'a BTreeSet<Bytes>,
     /// Keys of data that were dealt with.
-    seen: Seen,
+    seen: SeenNames,
 }
 
 /// Where an item was found.
-struct Place<'a> {
+struct ItemLocation<'a> {
     queue: &'a [u8],
     id: Bytes,
     list: Option<Bytes>,
@@ -48,7 +48,7 @@ impl<'a> Items<'a> {
     pub(super) fn new(queues: &'a BTreeSet<Bytes>) -> Self {
         Self {
             queues,
-            seen: Seen::default(),
+            seen: SeenNames::default(),
         }
     }
 
@@ -67,7 +67,7 @@ impl<'a> Items<'a> {
                 let (start, stop) = (from.to_string(), (until - 1).to_string());
                 let page = call(&[b"LRANGE", &list, start.as_bytes(), stop.as_bytes()]);
                 let ids = source.one(page).await?.list().into_iter().rev();
-                let places = ids.map(|id| Place {
+                let places = ids.map(|id| ItemLocation {
                     queue,
                     id,
                     list: Some(list.clone()),
@@ -91,7 +91,7 @@ impl<'a> Items<'a> {
         for key in keys {
             let item = self.split(&key, ITEM);
             if let Some((queue, id)) = item {
-                places.push(Place {
+                places.push(ItemLocation {
                     queue,
                     id,
                     list: None,
@@ -114,7 +114,7 @@ impl<'a> Items<'a> {
 
     async fn take(
         &mut self,
-        mut places: Vec<Place<'_>>,
+        mut places: Vec<ItemLocation<'_>>,
         source: &mut Source,
         target: &mut Target,
     ) -> Result<(), Failure> {
@@ -125,11 +125,11 @@ impl<'a> Items<'a> {
         for (place, length) in places.into_iter().zip(lengths) {
             let size = length.size() + place.id.len();
             if size > RECORD_BYTES_MAX {
-                target.report.found(Kind::WorkItem);
+                target.report.found(RecordKind::WorkItem);
                 let reason = "it is larger than 4 MiB: copy it by hand with GET and SET";
                 target
                     .report
-                    .refused(Kind::WorkItem, reason, &place.key(ITEM));
+                    .refused(RecordKind::WorkItem, reason, &place.key(ITEM));
                 continue;
             }
             if bytes + size > READ_BYTES {
@@ -143,7 +143,7 @@ impl<'a> Items<'a> {
     }
 }
 
-impl Place<'_> {
+impl ItemLocation<'_> {
     /// The list that it goes into. One that is in none, because a producer or a cleaner died between two commands, is
     /// being worked on if it is leased; else it is in line, as a deep clean would have it.
     fn list_for(&self, is_leased: bool) -> Bytes {
@@ -159,7 +159,7 @@ impl Place<'_> {
 }
 
 async fn take_some(
-    places: Vec<Place<'_>>,
+    places: Vec<ItemLocation<'_>>,
     source: &mut Source,
     target: &mut Target,
 ) -> Result<(), Failure> {
@@ -180,14 +180,14 @@ async fn take_some(
         let data = match data {
             Value::Bytes(data) => data,
             Value::Error(text) => {
-                target.report.found(Kind::WorkItem);
+                target.report.found(RecordKind::WorkItem);
                 let reason = format!("its data cannot be read: {text}");
-                target.report.refused(Kind::WorkItem, &reason, &key);
+                target.report.refused(RecordKind::WorkItem, &reason, &key);
                 continue;
             }
             _ => {
                 let reason = "an id without data is no item";
-                target.report.left_out(Kind::WorkItem, reason, &key);
+                target.report.left_out(RecordKind::WorkItem, reason, &key);
                 continue;
             }
         };
@@ -205,18 +205,20 @@ async fn take_some(
             id: place.id,
         };
         let record = ImportRecord::Item(Box::new(item));
-        target.send(Kind::WorkItem, &key, bytes, record).await?;
+        target
+            .send(RecordKind::WorkItem, &key, bytes, record)
+            .await?;
     }
     Ok(())
 }
 
 /// How long a lease without an end lasts here. No client sets one: somebody did by hand.
-const ENDLESS: Duration = Duration::from_secs(10 * 365 * 86_400);
+const UNLIMITED_LEASE: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 fn lasts(left_ms: i64) -> Duration {
     match u64::try_from(left_ms) {
         Ok(left) => Duration::from_millis(left),
-        Err(_) if left_ms == -1 => ENDLESS,
+        Err(_) if left_ms == -1 => UNLIMITED_LEASE,
         Err(_) => Duration::ZERO,
     }
 }

@@ -15,7 +15,7 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::show::{counted, escape, json as views};
 
 /// Ids that an answer over several calls keeps.
-const NAMED_MAX: usize = 100;
+const LISTED_IDS_MAX: usize = 100;
 /// Skipped jobs that are printed.
 const SKIPPED_LINES_MAX: usize = 10;
 /// Queues that a dry run prints.
@@ -141,7 +141,7 @@ fn refs(ids: &[String]) -> Vec<&str> {
 }
 
 /// Tells what was changed. What was asked for and not changed makes the command fail.
-fn tell(context: &Context, changed: &Changed, done: &str, why_not: &str) -> Outcome {
+fn print_changed(context: &Context, changed: &Changed, done: &str, why_not: &str) -> Outcome {
     context.either(
         &views::changed(changed),
         format!("{} {done}", counted(changed.count, "job")),
@@ -158,7 +158,7 @@ fn tell(context: &Context, changed: &Changed, done: &str, why_not: &str) -> Outc
 }
 
 /// Says which other shards put back jobs of theirs.
-fn tell_passed_on(context: &Context, shards: &BTreeSet<String>) {
+fn print_other_shards(context: &Context, shards: &BTreeSet<String>) {
     if context.is_json() || shards.is_empty() {
         return;
     }
@@ -191,7 +191,7 @@ pub(crate) async fn cancel(context: &Context, args: CancelArgs) -> Outcome {
     }
     let client = context.client().await?;
     let changed = client.cancel(&refs(&args.jobs), &args.reason).await?;
-    tell(
+    print_changed(
         context,
         &changed,
         "cancelled",
@@ -215,13 +215,13 @@ pub(crate) async fn retry(context: &Context, args: RetryArgs) -> Outcome {
         if let (Some(graph), true) = (&filter.graph, is_graph_alone && !args.dry_run) {
             let client = context.client().await?;
             let changed = client.retry_graph(graph, into).await?;
-            let outcome = tell(
+            let outcome = print_changed(
                 context,
                 &changed,
                 "put back",
                 "what it waits for is not back",
             );
-            tell_passed_on(context, &changed.passed_on);
+            print_other_shards(context, &changed.passed_on);
             return outcome;
         }
         let action = BulkAction::Retry {
@@ -249,14 +249,14 @@ pub(crate) async fn retry(context: &Context, args: RetryArgs) -> Outcome {
                 ));
             }
         }
-        tell_passed_on(context, &changed.passed_on);
+        print_other_shards(context, &changed.passed_on);
         return Ok(if changed.count > 0 {
             Exit::Done
         } else {
             Exit::NotFound
         });
     }
-    tell(
+    print_changed(
         context,
         &changed,
         "put back",
@@ -271,7 +271,7 @@ pub(crate) async fn delete(context: &Context, args: DeleteArgs) -> Outcome {
     }
     let client = context.client().await?;
     let changed = client.delete(&refs(&args.jobs)).await?;
-    tell(
+    print_changed(
         context,
         &changed,
         "deleted",
@@ -318,7 +318,7 @@ async fn matching(
             (&mut all.skipped_jobs, part.skipped_jobs),
             (&mut all.sample, part.sample),
         ] {
-            let room = NAMED_MAX.saturating_sub(names.len());
+            let room = LISTED_IDS_MAX.saturating_sub(names.len());
             names.extend(more.into_iter().take(room));
         }
         filter.cursor = part.next;
@@ -340,7 +340,7 @@ async fn matching(
             remark(format!("nor {} more", counted(all.skipped - shown, "job")));
         }
     }
-    tell_passed_on(context, &all.passed_on);
+    print_other_shards(context, &all.passed_on);
     Ok(Exit::Done)
 }
 
@@ -363,7 +363,7 @@ fn summary(all: &Matched, is_dry: bool, done: &str) -> String {
 pub(crate) async fn time_out(context: &Context, args: &TimeOutArgs) -> Outcome {
     let client = context.client().await?;
     let changed = client.time_out(&refs(&args.jobs)).await?;
-    tell(
+    print_changed(
         context,
         &changed,
         "timed out",

@@ -8,7 +8,7 @@ use ganger_client::{Backoff, Client, HistoryEntry, Job, JobState};
 use ganger_types::Priority;
 use tokio::time::Instant;
 
-use crate::command::waiting::{Awaited, Reporter};
+use crate::command::waiting::{Reporter, WaitTarget};
 use crate::context::{Context, remark};
 use crate::document::span::read_span;
 use crate::exit::{Exit, Failure, Outcome};
@@ -95,16 +95,16 @@ async fn input(client: &Client, job: &Job) -> String {
 
 pub(crate) async fn wait(context: &Context, args: &WaitArgs) -> Outcome {
     context.client().await?;
-    let client = context.patient_client()?;
+    let client = context.client_for_long_waits()?;
     let until = args.timeout.map(|timeout| Instant::now() + timeout);
     let reporter = Reporter::new(context)?;
     let mut exit = Exit::Done;
     for id in &args.jobs {
-        let awaited = Awaited::Job(id.clone());
+        let awaited = WaitTarget::Job(id.clone());
         let job = reporter
             .during(&awaited, wait_for(&client, id, until))
             .await?;
-        tell(context, &job)?;
+        print_changed(context, &job)?;
         if !job.state.is_terminal() {
             remark(format!(
                 "{} has not ended yet; `ganger job why` tells why",
@@ -136,7 +136,7 @@ pub(crate) async fn wait_for(
     }
 }
 
-fn tell(context: &Context, job: &Job) -> Result<(), Failure> {
+fn print_changed(context: &Context, job: &Job) -> Result<(), Failure> {
     let reason = job
         .failure
         .as_ref()

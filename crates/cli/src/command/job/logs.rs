@@ -36,7 +36,9 @@ pub(crate) async fn run(context: &Context, args: &LogsArgs) -> Outcome {
         offset: 0,
     };
     if args.follow {
-        let mut pieces = context.patient_client()?.follow_log(&args.job, start);
+        let mut pieces = context
+            .client_for_long_waits()?
+            .follow_log(&args.job, start);
         while let Some(page) = pieces.next().await {
             if printer.print(&page?)? {
                 break;

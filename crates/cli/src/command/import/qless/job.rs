@@ -5,7 +5,7 @@ use ganger_client::import::{QlessJobSource, QlessSet, QlessSource, QlessTime};
 
 use super::send;
 use crate::command::import::batch::{RECORD_BYTES_MAX, Target};
-use crate::command::import::report::Kind;
+use crate::command::import::report::RecordKind;
 use crate::command::import::source::{Call, Source, call};
 use crate::command::import::value::Value;
 use crate::exit::Failure;
@@ -38,9 +38,9 @@ pub(super) async fn take(
     for (jid, length) in jids.into_iter().zip(lengths) {
         let size = length.size() + BESIDE_BYTES;
         if size > RECORD_BYTES_MAX {
-            target.report.found(Kind::QlessJob);
+            target.report.found(RecordKind::QlessJob);
             let reason = "its data is larger than 4 MiB, which is the limit of a record";
-            target.report.refused(Kind::QlessJob, reason, &jid);
+            target.report.refused(RecordKind::QlessJob, reason, &jid);
             continue;
         }
         if bytes + size > READ_BYTES {
@@ -166,7 +166,14 @@ async fn place(
         let job = draft.finish(&mut values);
         let bytes = size(&job);
         let jid = job.jid.clone();
-        send(target, Kind::QlessJob, &jid, bytes, QlessSource::Job(job)).await?;
+        send(
+            target,
+            RecordKind::QlessJob,
+            &jid,
+            bytes,
+            QlessSource::Job(job),
+        )
+        .await?;
     }
     Ok(())
 }

@@ -17,7 +17,7 @@ const VALUES_MAX: usize = 1_000_000;
 const DEPTH_MAX: usize = 120;
 
 /// The index of a value in a pickle.
-pub(super) type Place = usize;
+pub(super) type ValueIndex = usize;
 
 /// A value. Texts, bytes and names are those of the input.
 #[derive(Debug)]
@@ -33,8 +33,8 @@ enum Value<'a> {
     /// Bytes, or a set: nothing that JSON has.
     Opaque,
     /// A list or a tuple.
-    List(Vec<Place>),
-    Dict(Vec<(Place, Place)>),
+    List(Vec<ValueIndex>),
+    Dict(Vec<(ValueIndex, ValueIndex)>),
     /// A class or a function: its module and its name.
     Named(&'a str, &'a str),
     Object(Box<Object>),
@@ -44,19 +44,19 @@ enum Value<'a> {
 #[derive(Debug)]
 struct Object {
     /// Where its class is: a [`Value::Named`].
-    class: Place,
-    arguments: Place,
+    class: ValueIndex,
+    arguments: ValueIndex,
     /// What was written into it, mostly a dictionary of its attributes.
-    state: Option<Place>,
+    state: Option<ValueIndex>,
     /// Keys and values, if its class is one of dictionaries.
-    items: Vec<(Place, Place)>,
+    items: Vec<(ValueIndex, ValueIndex)>,
 }
 
 /// All values of a pickle.
 #[derive(Debug)]
 pub(super) struct Pickle<'a> {
     values: Vec<Value<'a>>,
-    top: Place,
+    top: ValueIndex,
 }
 
 impl<'a> Pickle<'a> {
@@ -67,43 +67,43 @@ impl<'a> Pickle<'a> {
     }
 
     /// The value that contains all others.
-    pub(super) fn top(&self) -> Place {
+    pub(super) fn top(&self) -> ValueIndex {
         self.top
     }
 
     /// The elements of a list or tuple; none of anything else.
-    pub(super) fn elements(&self, place: Place) -> &[Place] {
-        match &self.values[place] {
+    pub(super) fn elements(&self, index: ValueIndex) -> &[ValueIndex] {
+        match &self.values[index] {
             Value::List(list) => list,
             _ => &[],
         }
     }
 
     /// A text; `None` for anything else.
-    pub(super) fn text(&self, place: Place) -> Option<&'a str> {
-        match &self.values[place] {
+    pub(super) fn text(&self, index: ValueIndex) -> Option<&'a str> {
+        match &self.values[index] {
             Value::Text(text) => Some(text),
             _ => None,
         }
     }
 
     /// Module and name of an object's class; `None` for what is no object.
-    pub(super) fn class(&self, place: Place) -> Option<(&'a str, &'a str)> {
-        match &self.values[place] {
+    pub(super) fn class(&self, index: ValueIndex) -> Option<(&'a str, &'a str)> {
+        match &self.values[index] {
             Value::Object(object) => self.named(object.class),
             _ => None,
         }
     }
 
-    fn named(&self, place: Place) -> Option<(&'a str, &'a str)> {
-        match &self.values[place] {
+    fn named(&self, index: ValueIndex) -> Option<(&'a str, &'a str)> {
+        match &self.values[index] {
             Value::Named(module, name) => Some((module, name)),
             _ => None,
         }
     }
 
     /// The value under a key of a dictionary.
-    pub(super) fn entry(&self, dict: Place, key: &str) -> Option<Place> {
+    pub(super) fn entry(&self, dict: ValueIndex, key: &str) -> Option<ValueIndex> {
         let Value::Dict(pairs) = &self.values[dict] else {
             return None;
         };
@@ -113,7 +113,7 @@ impl<'a> Pickle<'a> {
     }
 
     /// An attribute of an object. Models of pydantic keep theirs one level deeper, under `__dict__`.
-    pub(super) fn attribute(&self, object: Place, name: &str) -> Option<Place> {
+    pub(super) fn attribute(&self, object: ValueIndex, name: &str) -> Option<ValueIndex> {
         let Value::Object(object) = &self.values[object] else {
             return None;
         };
@@ -123,9 +123,9 @@ impl<'a> Pickle<'a> {
     }
 
     /// The value as JSON of at most about so many bytes.
-    pub(super) fn json(&self, place: Place, bytes_max: usize) -> Result<Json, String> {
+    pub(super) fn json(&self, index: ValueIndex, bytes_max: usize) -> Result<Json, String> {
         let mut left = bytes_max;
-        self.to_json(place, 0, &mut left)
+        self.to_json(index, 0, &mut left)
             .map_err(|wrong| match wrong {
                 Some(wrong) => wrong,
                 None => format!("it has more than {bytes_max} bytes as JSON"),
@@ -135,14 +135,14 @@ impl<'a> Pickle<'a> {
     /// `Err(None)`: it is too large.
     fn to_json(
         &self,
-        place: Place,
+        index: ValueIndex,
         depth: usize,
         left: &mut usize,
     ) -> Result<Json, Option<String>> {
         if depth > DEPTH_MAX {
             return Err(Some(format!("it has more than {DEPTH_MAX} levels")));
         }
-        let value = &self.values[place];
+        let value = &self.values[index];
         // A value and what stands between it and the next one.
         spend(left, 2)?;
         Ok(match value {
@@ -171,13 +171,13 @@ impl<'a> Pickle<'a> {
                 self.map_to_json(&object.items, depth, left)?
             }
             Value::Object(object) => return Err(Some(self.no_json(object.class))),
-            Value::Named(..) => return Err(Some(self.no_json(place))),
+            Value::Named(..) => return Err(Some(self.no_json(index))),
         })
     }
 
     fn map_to_json(
         &self,
-        pairs: &[(Place, Place)],
+        pairs: &[(ValueIndex, ValueIndex)],
         depth: usize,
         left: &mut usize,
     ) -> Result<Json, Option<String>> {
@@ -191,15 +191,15 @@ impl<'a> Pickle<'a> {
         Ok(Json::Object(map))
     }
 
-    fn no_json(&self, class: Place) -> String {
+    fn no_json(&self, class: ValueIndex) -> String {
         let (module, name) = self.named(class).unwrap_or_default();
         let (module, name) = (short(module), short(name));
         format!("it holds {module:?}.{name:?}, which JSON has not")
     }
 
     /// An exception as Python shows it: its class without the module, and its arguments; `None` for what is no object.
-    pub(super) fn exception(&self, place: Place, bytes_max: usize) -> Option<String> {
-        let Value::Object(object) = &self.values[place] else {
+    pub(super) fn exception(&self, index: ValueIndex, bytes_max: usize) -> Option<String> {
+        let Value::Object(object) = &self.values[index] else {
             return None;
         };
         let (_, name) = self.named(object.class)?;

@@ -13,7 +13,7 @@ use ganger_ngsi::task::{Origin, Task};
 use ganger_types::limits::{MESSAGE_BYTES_MAX, RETRIES_MAX};
 use serde_json::Value as Json;
 
-use super::pickle::{Pickle, Place};
+use super::pickle::{Pickle, ValueIndex};
 use crate::command::import::batch::RECORD_BYTES_MAX;
 
 /// The fields of a job's hash that are read.
@@ -89,8 +89,8 @@ fn task(fields: &Fields) -> Result<Task, String> {
     let input = pickle.attribute(action, "_input");
     let input = input.ok_or("its task has no input")?;
     let text = |name: &str| -> Option<String> {
-        let place = pickle.attribute(input, name)?;
-        pickle.text(place).map(str::to_owned)
+        let index = pickle.attribute(input, name)?;
+        pickle.text(index).map(str::to_owned)
     };
     let payload = pickle.attribute(input, "payload");
     let payload = payload.ok_or("its task has no entities")?;
@@ -130,7 +130,7 @@ fn unpacked(data: &[u8]) -> Result<Vec<u8>, String> {
 }
 
 /// The only argument of the call, which must be one of QuantumLeap's.
-fn action(pickle: &Pickle<'_>) -> Result<Place, String> {
+fn action(pickle: &Pickle<'_>) -> Result<ValueIndex, String> {
     let &[function, _, arguments, _] = pickle.elements(pickle.top()) else {
         return Err("its data is no call of RQ".to_owned());
     };

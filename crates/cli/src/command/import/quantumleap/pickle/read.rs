@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use super::{Object, Place, VALUES_MAX, Value};
+use super::{Object, VALUES_MAX, Value, ValueIndex};
 
 /// Most bytes of a whole number: about 4,900 digits. Python itself writes at most 4,300.
 const LONG_BYTES_MAX: usize = 2_048;
@@ -12,7 +12,7 @@ const LONG_BYTES_MAX: usize = 2_048;
 const PROTOCOL_MAX: u8 = 5;
 
 /// All values of a pickle, and the one that contains the others.
-pub(super) fn all(bytes: &[u8]) -> Result<(Vec<Value<'_>>, Place), String> {
+pub(super) fn all(bytes: &[u8]) -> Result<(Vec<Value<'_>>, ValueIndex), String> {
     let mut reader = Reader {
         rest: bytes,
         values: Vec::new(),
@@ -27,15 +27,15 @@ pub(super) fn all(bytes: &[u8]) -> Result<(Vec<Value<'_>>, Place), String> {
 struct Reader<'a> {
     rest: &'a [u8],
     values: Vec<Value<'a>>,
-    stack: Vec<Place>,
+    stack: Vec<ValueIndex>,
     /// Lengths that the stack had at the marks.
     marks: Vec<usize>,
     /// Values that later steps refer to, by number.
-    memo: HashMap<usize, Place>,
+    memo: HashMap<usize, ValueIndex>,
 }
 
 impl<'a> Reader<'a> {
-    fn run(&mut self) -> Result<Place, String> {
+    fn run(&mut self) -> Result<ValueIndex, String> {
         loop {
             let step = self.take(1)?[0];
             if step == b'.' {
@@ -82,20 +82,20 @@ impl<'a> Reader<'a> {
     }
 
     /// The newest value above the last mark.
-    fn last(&self) -> Result<Place, String> {
+    fn last(&self) -> Result<ValueIndex, String> {
         let bottom = self.marks.last().copied().unwrap_or(0);
         let above = self.stack.get(bottom..).unwrap_or_default();
         above.last().copied().ok_or_else(missing)
     }
 
-    fn pop(&mut self) -> Result<Place, String> {
+    fn pop(&mut self) -> Result<ValueIndex, String> {
         let last = self.last()?;
         self.stack.pop();
         Ok(last)
     }
 
     /// Takes the values above the last mark, and the mark.
-    fn above_mark(&mut self) -> Result<Vec<Place>, String> {
+    fn above_mark(&mut self) -> Result<Vec<ValueIndex>, String> {
         let bottom = self.marks.pop().ok_or("a mark is missing")?;
         Ok(self.stack.drain(bottom..).collect())
     }
@@ -197,7 +197,7 @@ impl<'a> Reader<'a> {
         Ok(true)
     }
 
-    fn append(&mut self, more: &[Place]) -> Result<(), String> {
+    fn append(&mut self, more: &[ValueIndex]) -> Result<(), String> {
         let list = self.last()?;
         match &mut self.values[list] {
             Value::List(list) => list.extend(more),
@@ -208,7 +208,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn set(&mut self, more: &[Place]) -> Result<(), String> {
+    fn set(&mut self, more: &[ValueIndex]) -> Result<(), String> {
         let dict = self.last()?;
         let items = match &mut self.values[dict] {
             Value::Dict(items) => items,
@@ -255,7 +255,7 @@ impl<'a> Reader<'a> {
         Ok(true)
     }
 
-    fn make(&mut self, class: Place, arguments: Place) -> Result<(), String> {
+    fn make(&mut self, class: ValueIndex, arguments: ValueIndex) -> Result<(), String> {
         let Value::Named(..) = &self.values[class] else {
             return Err("an object is made by what is no class".to_owned());
         };
@@ -281,18 +281,18 @@ impl<'a> Reader<'a> {
             // A frame: the number of bytes up to the next one.
             0x95 => drop(self.take(8)?),
             0x94 => {
-                let place = self.last()?;
-                self.memo.insert(self.memo.len(), place);
+                let index = self.last()?;
+                self.memo.insert(self.memo.len(), index);
             }
             b'q' | b'r' => {
                 let number = self.size(if step == b'q' { 1 } else { 4 })?;
-                let place = self.last()?;
-                self.memo.insert(number, place);
+                let index = self.last()?;
+                self.memo.insert(number, index);
             }
             b'h' | b'j' => {
                 let number = self.size(if step == b'h' { 1 } else { 4 })?;
-                let place = self.memo.get(&number).copied();
-                self.stack.push(place.ok_or_else(missing)?);
+                let index = self.memo.get(&number).copied();
+                self.stack.push(index.ok_or_else(missing)?);
             }
             b'0' => drop(self.pop()?),
             b'1' => drop(self.above_mark()?),
@@ -303,7 +303,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn pairs(values: &[Place]) -> Result<Vec<(Place, Place)>, String> {
+fn pairs(values: &[ValueIndex]) -> Result<Vec<(ValueIndex, ValueIndex)>, String> {
     let (each, rest) = values.as_chunks::<2>();
     if !rest.is_empty() {
         return Err("a key has no value".to_owned());
