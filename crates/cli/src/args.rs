@@ -49,7 +49,7 @@ pub(crate) enum Command {
     /// Show and change queues.
     #[command(subcommand)]
     Queue(queue::QueueCommand),
-    /// Show failed jobs by cause, and try them again.
+    /// Show failed jobs by cause, and retry them.
     #[command(subcommand)]
     Failures(failures::FailuresCommand),
     /// Show and change recurring jobs.
@@ -57,20 +57,20 @@ pub(crate) enum Command {
     Schedule(schedule::ScheduleCommand),
     /// Show the workers and what they run.
     Workers(workers::WorkersArgs),
-    /// Show what waits for other shards.
+    /// Show the messages that wait for other shards.
     Outbox(outbox::OutboxArgs),
     /// Show the server, its queues, and the statistics of a day.
     Stats(stats::StatsArgs),
-    /// Show what happens, as it happens.
+    /// Show events as they happen.
     Events(events::EventsArgs),
     /// Audit a store at rest, or a running server.
     Check(check::CheckArgs),
     /// Copy a store, also while its server runs.
     Backup(backup::BackupArgs),
-    /// Take over what lies in a Redis.
+    /// Import jobs and queues from Redis: qless, redis-work-queue, QuantumLeap.
     #[cfg(any(feature = "redis", feature = "quantumleap"))]
     Import(import::ImportArgs),
-    /// Measure a server, beside a bare log on the same disk.
+    /// Measure a server, and a bare log on the same disk.
     Bench(Box<bench::BenchArgs>),
     /// Make, list and revoke tokens in the access file of a server.
     #[command(subcommand)]
@@ -81,7 +81,7 @@ pub(crate) enum Command {
     Man(man::ManArgs),
     /// Show the versions of this program and of the server.
     Version(version::VersionArgs),
-    /// Insert what a worker asks for on standard input. The worker starts it by itself.
+    /// Insert the tasks that a worker sends on standard input. The worker starts it by itself.
     #[cfg(feature = "quantumleap")]
     #[command(hide = true)]
     NgsiInsert(ngsi::InsertArgs),

@@ -46,15 +46,16 @@ pub(crate) fn run(context: &Context, command: Command) -> Outcome {
         Command::NgsiInsert(args) => ngsi::insert(&args),
         command => {
             if matches!(command, Command::Worker(_)) {
-                // Before there is a thread: programs that run as root may read everything of ours.
+                // Done before any thread exists: programs that run as root could read the environment of this
+                // process.
                 ganger_worker::hide_environment();
             }
             let runtime = Runtime::new()?;
-            // As a trait object: each flavour of the runtime would get its own copy of all commands.
+            // A trait object, since each flavour of the runtime would get its own copy of all commands.
             let outcome: Pin<Box<dyn Future<Output = Outcome> + '_>> =
                 Box::pin(serve(context, command));
             let outcome = runtime.block_on(outcome);
-            // A read of standard input may still hang there: do not wait for it.
+            // A read of standard input may still block: it is not waited for.
             runtime.shutdown_background();
             outcome
         }

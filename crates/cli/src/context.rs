@@ -1,4 +1,4 @@
-//! What every command needs: where the server is, how to print.
+//! State of every command: the server's address, and how to print.
 
 use std::env;
 use std::fs;
@@ -14,13 +14,13 @@ use crate::document::span::read_span;
 use crate::exit::{Exit, Failure};
 use crate::show::Palette;
 
-/// Without an answer within this time the server is said not to be there.
+/// Time after which a server without an answer counts as unreachable.
 const FIRST_ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A server may be away for so long while we wait for a job.
+/// Longest absence of the server while a command waits for a job.
 const AWAY_MAX: Duration = Duration::from_secs(60);
 
-/// Behind a command's own options in its help.
+/// Position in the help after a command's own options.
 const LAST: usize = 900;
 
 /// Options of every command.
@@ -53,7 +53,7 @@ pub(crate) struct Global {
     #[arg(long, global = true, env = "GANGER_CA", value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
 
-    /// Our certificate (PEM), for servers that want one.
+    /// Client certificate (PEM), for servers that require one.
     #[arg(
         long,
         global = true,
@@ -77,12 +77,12 @@ pub(crate) struct Global {
     #[arg(long, global = true, help_heading = None, display_order = LAST)]
     pub(crate) json: bool,
 
-    /// Try for so long to reach a server that does not answer.
+    /// Keep trying for this time to reach a server that does not respond.
     #[arg(long, global = true, value_name = "DURATION", value_parser = read_span)]
     pub(crate) retry_for: Option<Duration>,
 }
 
-/// Options and output of this run.
+/// Global options and output of this run.
 pub(crate) struct Context {
     pub(crate) global: Global,
 }
@@ -92,8 +92,8 @@ impl Context {
         Self { global }
     }
 
-    /// How to reach the server. The token comes from the environment or a file only: a command line
-    /// is visible to everyone on the machine.
+    /// Returns the connection options. The token comes only from the environment or a file: a command line is visible
+    /// to everyone on the machine.
     pub(crate) fn options(&self) -> Result<Options, Failure> {
         let mut options = Options::new(&self.global.server).namespace(&self.global.namespace);
         options.token = token()?;
@@ -108,7 +108,7 @@ impl Context {
         Ok(options)
     }
 
-    /// A client of a server that has answered.
+    /// Connects to the server; fails if it does not respond.
     pub(crate) async fn client(&self) -> Result<Client, Failure> {
         let options = self.options()?;
         let total_max = self.global.retry_for.unwrap_or(FIRST_ANSWER_TIMEOUT);
@@ -125,21 +125,21 @@ impl Context {
         Client::new(options).map_err(Into::into)
     }
 
-    /// A client for long waits: it lives through a restart of the server.
+    /// Returns a client for long waits, which survives a restart of the server.
     pub(crate) fn client_for_long_waits(&self) -> Result<Client, Failure> {
         let mut options = self.options()?;
         options.retry.total_max = options.retry.total_max.max(AWAY_MAX);
         Client::new(options).map_err(Into::into)
     }
 
-    /// A client that asks once and does not try again.
+    /// Returns a client that does not retry.
     pub(crate) fn client_without_retries(&self) -> Result<Client, Failure> {
         let mut options = self.options()?;
         options.retry.total_max = Duration::ZERO;
         Client::new(options).map_err(Into::into)
     }
 
-    /// The error, with the address if it is about that.
+    /// Converts an error, adding the address if the error concerns it.
     pub(crate) fn explain(&self, error: ganger_client::Error) -> Failure {
         let is_unreachable = error.is_unreachable() && error.code() != code::WRONG_PORT;
         let mut failure = Failure::from(error);
@@ -182,7 +182,7 @@ impl Context {
         self.line(value.to_string())
     }
 
-    /// Prints `value` as JSON if that is wanted, else `text`.
+    /// Prints `value` if --json is given, else `text`.
     pub(crate) fn either(&self, value: &Value, text: impl AsRef<str>) -> Result<(), Failure> {
         if self.is_json() {
             self.json(value)
@@ -192,13 +192,13 @@ impl Context {
     }
 }
 
-/// Prints a remark for people; it is no part of the output.
+/// Prints a remark to standard error; it is not part of the output.
 #[expect(clippy::print_stderr, reason = "this is where remarks go")]
 pub(crate) fn remark(text: impl AsRef<str>) {
     eprintln!("{}", text.as_ref());
 }
 
-/// The token, from the environment or from the file named there.
+/// Returns the token from the environment, or from the file named there; `None` if there is none.
 pub(crate) fn token() -> Result<Option<String>, Failure> {
     if let Some(token) = env::var_os("GANGER_TOKEN").filter(|token| !token.is_empty()) {
         return match token.into_string() {

@@ -1,4 +1,4 @@
-//! How commands end: exit codes that scripts may rely on, and errors that say what to do next.
+//! Exit codes that scripts may rely on, and errors that say what to do next.
 
 use std::fmt;
 use std::io;
@@ -7,24 +7,24 @@ use ganger_client::{Error, code};
 
 use crate::document::Problem;
 
-/// How the program ends. Scripts rely on these numbers: they never change meaning.
+/// The exit code. Scripts rely on these numbers, so they never change meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// All went well; a job that was waited for succeeded.
+    /// Success; a job that was waited for succeeded.
     Done,
     /// The operation failed: a job that was waited for failed or was cancelled, an audit found something.
     Failed,
     /// The command line, or the document, cannot be understood. Nothing was sent.
     Usage,
-    /// The job, queue or schedule is not there.
+    /// The job, queue or schedule does not exist.
     NotFound,
-    /// The server cannot be reached, or did not answer in time.
+    /// The server cannot be reached, or did not respond in time.
     Unreachable,
-    /// The server refused: no right to, a rule of the queue, or overload.
+    /// The server refused: missing right, a rule of the queue, or overload.
     Refused,
     /// The wait ended before the job did.
     StillRunning,
-    /// `ganger server` has codes of its own.
+    /// An exit code of `ganger server`, which has its own.
     Server(u8),
 }
 
@@ -44,7 +44,7 @@ impl Exit {
     }
 }
 
-/// For the end of every help text.
+/// Text at the end of every help.
 pub(crate) const EXIT_CODES_HELP: &str = "\
 Exit codes:
   0  done; a job that was waited for succeeded
@@ -63,7 +63,7 @@ Environment:
   GANGER_CA          as --ca; GANGER_CLIENT_CERT, GANGER_CLIENT_KEY likewise
   NO_COLOR           no colours";
 
-/// Why a command failed, and what to do.
+/// A failed command: the reason, and what to do.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
@@ -71,11 +71,11 @@ pub(crate) struct Failure {
     pub(crate) code: String,
     pub(crate) message: String,
     pub(crate) next_step: Option<String>,
-    /// The reader of our output has gone: nothing is to be said.
+    /// Whether to print nothing, because the reader of the output has gone.
     pub(crate) is_quiet: bool,
 }
 
-/// What a command gives.
+/// Result of a command.
 pub(crate) type Outcome = Result<Exit, Failure>;
 
 impl Failure {
@@ -84,7 +84,7 @@ impl Failure {
         Self::new(Exit::Failed, "failed", message)
     }
 
-    /// The command line cannot be understood.
+    /// Error in the command line, with this message.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new(Exit::Usage, "usage", message)
     }
@@ -99,13 +99,13 @@ impl Failure {
         }
     }
 
-    /// Adds what to do next.
+    /// Adds the next step.
     pub(crate) fn then(mut self, next_step: impl Into<String>) -> Self {
         self.next_step = Some(next_step.into());
         self
     }
 
-    /// From a failed use of a file.
+    /// Failure to use a file.
     pub(crate) fn file(path: &std::path::Path, error: &io::Error) -> Self {
         Self::new(Exit::Usage, "file", format!("{}: {error}", path.display()))
     }

@@ -1,7 +1,7 @@
-//! The `ganger` program: server, worker, and every tool for people and scripts.
+//! The `ganger` program: server, worker, and all command-line tools.
 //!
-//! One file per subcommand under `command`; no rule of the queue lives here. Everything but `server`,
-//! `check PATH` and `completions` talks to a server through `ganger-client`, like anyone else's program.
+//! There is one file per subcommand under `command`; no rule of the queue is here. Everything but `server`, `check
+//! PATH` and `completions` calls a server through `ganger-client`, like any other program.
 
 #![forbid(unsafe_code)]
 
@@ -21,12 +21,13 @@ use crate::args::Cli;
 use crate::context::{Context, remark};
 use crate::exit::{Exit, Failure};
 
-/// A server allocates and frees small things on several threads; the system's allocator takes twice the time.
+/// A server allocates and frees small objects on several threads, for which the system's allocator takes twice the
+/// time.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    // The worker starts this program again, as the guard of each program it runs.
+    // The worker starts this program again as a supervisor of programs.
     ganger_worker::become_supervisor_if_asked();
     let cli = Cli::parse();
     let context = Context::new(cli.global);
@@ -37,7 +38,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Tells what went wrong, and ends with its code.
+/// Prints the failure, and returns its exit code.
 fn end(context: &Context, failure: &Failure) -> ExitCode {
     if !failure.is_quiet {
         if context.is_json() {

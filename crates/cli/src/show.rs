@@ -1,4 +1,4 @@
-//! How things are printed for people.
+//! Output for people.
 
 pub(crate) mod escape;
 pub(crate) mod json;
@@ -35,7 +35,7 @@ impl Palette {
         self.paint("2", text)
     }
 
-    /// A state in its colour, for tables: they count the width of what they show.
+    /// Returns a state in its colour as a table cell, whose width ignores the colour codes.
     pub(crate) fn cell(self, state: JobState) -> Cell {
         let cell = Cell::new(state.as_str());
         if !self.is_on {
@@ -51,7 +51,7 @@ impl Palette {
         })
     }
 
-    /// A state in its colour.
+    /// Returns a state in its colour.
     pub(crate) fn state(self, state: JobState) -> String {
         let code = match state {
             JobState::Blocked | JobState::Scheduled => "33",
@@ -65,13 +65,13 @@ impl Palette {
     }
 }
 
-/// `1 job`, `2 jobs`.
+/// Returns a count with its noun: `1 job`, `2 jobs`.
 pub(crate) fn counted(count: u64, word: &str) -> String {
     let ending = if count == 1 { "" } else { "s" };
     format!("{count} {word}{ending}")
 }
 
-/// Bytes as `12 B`, `1.5 KiB`.
+/// Formats bytes as `12 B`, `1.5 KiB`.
 pub(crate) fn bytes(count: u64) -> String {
     const UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     for (unit, scale) in UNITS {

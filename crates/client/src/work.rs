@@ -1,7 +1,7 @@
-//! The worker's stream: deliveries in, reports out, alive through failures.
+//! The worker's stream: receives deliveries, sends reports, and reconnects after failures.
 //!
-//! One task (`driver`) owns the connection and all that must outlive it: what is held, reports without
-//! an answer, unused credits. [`WorkStream`] and [`Reporter`] only talk to that task.
+//! One task (`driver`) owns the connection and everything that outlives it: held leases, reports without an answer,
+//! unused credits. [`WorkStream`] and [`Reporter`] only communicate with that task.
 
 mod driver;
 mod held;
@@ -24,37 +24,37 @@ use crate::model::{
 use driver::Driver;
 use held::HeldJobs;
 
-/// How long a worker that holds nothing waits for the answer to its deregistration.
+/// Longest wait of a worker without leases for the answer to its deregistration.
 const DEREGISTRATION_MAX: Duration = Duration::from_secs(2);
-/// Calls of reporters that may wait for the driver.
+/// Maximum number of reporters' calls that wait for the driver.
 const CALLS_MAX: usize = 64;
 
-/// What to take, and as whom.
+/// Options of a worker's stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkOptions {
-    /// Who: host name plus something random, new at each start.
+    /// Name of the worker. Default: host name and a random suffix, new at each start.
     pub worker: String,
     /// Queues to take jobs from.
     pub queues: Vec<TakeFrom>,
-    /// How the queues share what is taken.
+    /// How the queues are combined.
     pub mode: TakeMode,
-    /// Length of the leases; `None`: the queue's.
+    /// Length of the leases; `None` for the queue's setting.
     pub lease_for: Option<Duration>,
-    /// Credits granted at the start; each is one job that may be delivered.
+    /// Number of credits granted at the start; each allows the delivery of one job.
     pub credits: u32,
 }
 
-/// What the stream tells.
+/// An event of the stream.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WorkEvent {
-    /// The stream stands, for the first time or again.
+    /// The stream is connected, for the first time or again.
     Connected {
         /// Version of the server.
         version: String,
         /// Name of the server's shard.
         shard: String,
     },
-    /// The stream broke; it will be tried again by itself.
+    /// The connection broke; the stream reconnects by itself.
     Disconnected {
         /// Error that broke the stream.
         error: Error,
@@ -63,9 +63,9 @@ pub enum WorkEvent {
     },
     /// Jobs to run; each has used one credit.
     Jobs(Vec<Delivery>),
-    /// A lease is lost: stop that run and drop its outcome. Not told for what was reported already.
+    /// A lease has ended: stop its run and drop its outcome. Not sent for attempts that were reported already.
     Lost(Lost),
-    /// The server is about to stop: nothing new comes until the next `Connected`. Reports still go.
+    /// The server is about to stop: no jobs are delivered until the next `Connected`. Reports are still accepted.
     Draining,
 }
 
@@ -74,39 +74,39 @@ pub enum WorkEvent {
 pub struct Lost {
     /// The attempt whose lease is lost.
     pub held: Held,
-    /// Where the job stands now; `None`: unknown, or the job is gone.
+    /// Current state of the job; `None` if it is unknown or the job was removed.
     pub state: Option<JobState>,
-    /// Reason of the loss, for people.
+    /// Reason of the loss.
     pub reason: String,
 }
 
 impl Lost {
-    /// Whether somebody called the job off.
+    /// Whether the job was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.state == Some(JobState::Cancelled)
     }
 }
 
-/// What reporters and the driver share.
+/// State shared by reporters and the driver.
 pub(crate) struct Shared {
-    /// Credits granted and not yet told to the driver.
+    /// Number of credits granted that the driver has not taken over yet.
     granted: AtomicU32,
     are_credits_dropped: AtomicBool,
     is_closed: AtomicBool,
-    /// Something above has changed.
+    /// Notified when a value above has changed.
     changed: Notify,
-    /// Whether there is a connection.
+    /// Whether the stream is connected.
     connected: watch::Sender<bool>,
     held: HeldJobs,
 }
 
-/// Reports of one call, and where their answers go.
+/// Reports of one call, and the channel for their answers.
 pub(crate) struct Call {
     reports: Vec<(Held, Report)>,
     answer: oneshot::Sender<Vec<ReportResult>>,
 }
 
-/// Deliveries and notices. Dropping it ends the stream; leases then live until they run out.
+/// The receiving side of the stream. Dropping it ends the stream; held leases then last until they expire.
 pub struct WorkStream {
     events: mpsc::UnboundedReceiver<WorkEvent>,
     reporter: Reporter,
@@ -135,21 +135,21 @@ impl WorkStream {
         Self { events, reporter }
     }
 
-    /// The next event; `None` after [`Reporter::close`] or [`Reporter::deregister`].
+    /// Waits for the next event; `None` after [`Reporter::close`] or [`Reporter::deregister`].
     pub async fn next(&mut self) -> Option<WorkEvent> {
         self.events.recv().await
     }
 
-    /// A handle for reports and credits, for any number of tasks.
+    /// Returns a handle for reports and credits, for any number of tasks.
     pub fn reporter(&self) -> Reporter {
         self.reporter.clone()
     }
 }
 
-/// Reports and credits. Cheap to clone.
+/// Sends reports and credits. Cheap to clone.
 ///
-/// A report resolves once the server has it durably, or has refused it; while the server is away it
-/// waits. What is held is renewed by itself until its `complete`, `fail` or `release` was taken.
+/// A report resolves once the server has stored it durably, or has refused it; while the server is away it waits.
+/// Held leases are renewed automatically until their `complete`, `fail` or `release` was accepted.
 #[derive(Clone)]
 pub struct Reporter {
     shared: Arc<Shared>,
@@ -159,14 +159,14 @@ pub struct Reporter {
 }
 
 impl Reporter {
-    /// Grants credits: so many more jobs may be delivered. A delivered job uses one up for good, so
-    /// grant one for each run that ended.
+    /// Grants `credits` more credits, each of which allows one delivery. A delivered job uses up its credit, so grant
+    /// one for each run that ended.
     pub fn grant(&self, credits: u32) {
         self.shared.granted.fetch_add(credits, Ordering::AcqRel);
         self.shared.changed.notify_one();
     }
 
-    /// Takes all unused credits back; what is on its way still comes.
+    /// Takes all unused credits back; jobs on their way still arrive.
     pub fn drop_credits(&self) {
         self.shared.granted.store(0, Ordering::Release);
         self.shared
@@ -189,7 +189,7 @@ impl Reporter {
         let count = reports.len();
         let (answer, answered) = oneshot::channel();
         let refused = || (0..count).map(|_| Err(closed())).collect();
-        // The call comes back with the error, and with it the sender of its answer.
+        // A failed send returns the call, and with it the sender of its answer.
         if self.calls.send(Call { reports, answer }).await.is_err() {
             return refused();
         }
@@ -199,7 +199,7 @@ impl Reporter {
     /// Ends an attempt with success.
     ///
     /// # Errors
-    /// As [`Reporter::report`].
+    /// See [`Reporter::report`].
     pub async fn complete(&self, held: &Held, result: Option<Bytes>) -> ReportResult {
         self.report(held, Report::Complete { result, next: None })
             .await
@@ -208,23 +208,23 @@ impl Reporter {
     /// Ends an attempt with a failure.
     ///
     /// # Errors
-    /// As [`Reporter::report`].
+    /// See [`Reporter::report`].
     pub async fn fail(&self, held: &Held, failing: Failing) -> ReportResult {
         self.report(held, Report::Fail(failing)).await
     }
 
-    /// Gives a job back.
+    /// Releases a job.
     ///
     /// # Errors
-    /// As [`Reporter::report`].
+    /// See [`Reporter::report`].
     pub async fn release(&self, held: &Held, releasing: Releasing) -> ReportResult {
         self.report(held, Report::Release(releasing)).await
     }
 
-    /// Tells how far an attempt is; renews its lease too.
+    /// Reports the progress of an attempt, which also renews its lease.
     ///
     /// # Errors
-    /// As [`Reporter::report`].
+    /// See [`Reporter::report`].
     pub async fn progress(&self, held: &Held, progress: Progress) -> ReportResult {
         let renewing = Renewing {
             progress: Some(progress),
@@ -236,31 +236,32 @@ impl Reporter {
     /// Appends to the attempt's log; `offset` is the number of bytes sent before.
     ///
     /// # Errors
-    /// As [`Reporter::report`].
+    /// See [`Reporter::report`].
     pub async fn log(&self, held: &Held, offset: u64, bytes: Bytes) -> ReportResult {
         self.report(held, Report::Log { offset, bytes }).await
     }
 
-    /// Until when the lease surely lasts; `None` once it is reported or lost. Kill the program before.
+    /// Returns the time until which the lease surely lasts; `None` once it is reported or lost. Kill the program
+    /// before that time.
     pub fn expires_at(&self, held: &Held) -> Option<Instant> {
         self.shared.held.expires_at(held)
     }
 
-    /// Stops renewing an attempt whose outcome nobody will report; its lease runs out.
+    /// Stops renewing an attempt whose outcome will not be reported; its lease expires.
     pub fn abandon(&self, held: &Held) {
         self.shared.held.remove(&held.token);
     }
 
-    /// Waits until all reports given so far are answered (at most `patience`), deregisters with the
-    /// server, and ends the stream: leases still held end as released. Without a connection the stream ends at once.
+    /// Waits until all reports so far are answered (at most `patience`), deregisters the worker, and ends the stream:
+    /// leases still held end as released. Without a connection the stream ends at once.
     ///
     /// # Errors
-    /// If the server could not be told.
+    /// If the server could not be reached.
     pub async fn deregister(&self, patience: Duration) -> Result<(), Error> {
         self.drop_credits();
         let mut connected = self.shared.connected.subscribe();
         let said = tokio::select! {
-            // Looked at first: nothing is sent where nobody listens.
+            // Polled first: nothing is sent if nothing receives it.
             biased;
             _ = connected.wait_for(|connected| !connected) => Err(Error::lost("the server is away")),
             said = self.flush_and_deregister(patience) => said,
@@ -276,7 +277,7 @@ impl Reporter {
             let message = format!("reports were not answered within {patience:?}");
             return Err(Error::slow(message));
         }
-        // Of a worker that holds nothing the server would learn later by itself.
+        // The server notices the end of a worker without leases later by itself.
         let patience = if self.shared.held.lock().is_empty() {
             patience.min(DEREGISTRATION_MAX)
         } else {
@@ -289,7 +290,7 @@ impl Reporter {
         })
     }
 
-    /// Ends the stream at once; leases live until they run out.
+    /// Ends the stream at once; held leases last until they expire.
     pub fn close(&self) {
         self.shared.is_closed.store(true, Ordering::Release);
         self.shared.changed.notify_one();

@@ -1,4 +1,4 @@
-//! `ganger bench`: how fast a server is, beside a bare log on the same disk in the same run.
+//! `ganger bench`: measures a server, and a bare log on the same disk in the same run.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,16 +11,16 @@ use crate::document::span::read_span;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::show::bytes;
 
-/// Measures full lives (enqueue, lease, complete) per second, enqueueing and taking by themselves, a
-/// steady flow, and the time from an enqueue to the start of the job, through gRPC and over HTTP.
+/// Measures full lives (enqueue, lease, complete) per second, enqueueing and leasing separately, a steady flow, and
+/// the time from an enqueue to the start of the job, over gRPC and HTTP.
 ///
-/// By itself it starts a server with a fresh store in --dir and removes both in the end; with --attach it
-/// loads the server named by --server. Everything is flushed to disk before it is acknowledged, and
-/// so is the bare log beside it: an append-only file, flushed after each batch of records,
-/// three records a life. Prints tables in Markdown.
+/// Without --attach it starts a server with a new store in --dir and removes both at the end; with --attach it
+/// measures the server named by --server. Everything is flushed to disk before it is acknowledged, and so is the bare
+/// log: an append-only file, flushed after each batch of records, with three records per life. Prints tables in
+/// Markdown.
 #[derive(Args, Debug)]
 pub(crate) struct BenchArgs {
-    /// What to measure, several separated by commas.
+    /// Measurements to run, separated by commas.
     #[arg(
         long,
         value_enum,
@@ -29,23 +29,23 @@ pub(crate) struct BenchArgs {
     )]
     loads: Vec<Kind>,
 
-    /// Through which faces, several separated by commas.
+    /// APIs to measure, separated by commas.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "grpc,http")]
     apis: Vec<Api>,
 
-    /// Connections at once for full lives, several separated by commas.
+    /// Numbers of connections for full lives, separated by commas.
     #[arg(long, value_delimiter = ',', default_value = "1,16,64")]
     connections: Vec<usize>,
 
-    /// Jobs in one enqueue, delivery and report of full lives, several separated by commas.
+    /// Numbers of jobs per enqueue, delivery and report of full lives, separated by commas.
     #[arg(long, value_delimiter = ',', default_value = "1,16,256")]
     batches: Vec<usize>,
 
-    /// Jobs a second while the time from enqueue to start is measured, several separated by commas.
+    /// Jobs per second while the time from enqueue to start is measured, separated by commas.
     #[arg(long, value_delimiter = ',', default_value = "20,1000")]
     rates: Vec<u32>,
 
-    /// How long each measurement takes.
+    /// Duration of each measurement.
     #[arg(long, value_name = "DURATION", value_parser = read_span, default_value = "3s")]
     time: Duration,
 
@@ -53,15 +53,15 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "BYTES", default_value_t = 200)]
     payload: usize,
 
-    /// Where to put the store and the bare log: the disk to measure.
+    /// Directory for the store and the bare log, on the disk to measure.
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
 
-    /// Load the server named by --server instead of one of our own.
+    /// Measure the server named by --server instead of starting one.
     #[arg(long)]
     attach: bool,
 
-    /// With --attach: its process, to measure its CPU time.
+    /// With --attach: process id of the server, to measure its CPU time.
     #[arg(long, value_name = "PID", requires = "attach")]
     server_pid: Option<u32>,
 }

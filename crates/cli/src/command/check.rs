@@ -12,8 +12,8 @@ use crate::show::{counted, escape};
 
 /// Audits a store: reads every row, verifies every checksum, and compares all indexes and counts.
 ///
-/// A store may be in use meanwhile; nothing is written into it. With --live the running server
-/// recomputes what it has in memory and compares. Ends with 1 if something disagrees.
+/// The store may be in use; nothing is written into it. With --live the running server recomputes its state in memory
+/// and compares. Exits with 1 if something disagrees.
 #[derive(Args, Debug)]
 pub(crate) struct CheckArgs {
     /// Path of the store's file.

@@ -1,4 +1,4 @@
-//! `ganger events`: what happens, as it happens.
+//! `ganger events`: shows events as they happen.
 
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
@@ -12,35 +12,35 @@ use crate::document::span::read_span;
 use crate::exit::{Exit, Outcome};
 use crate::show::{Palette, escape, json as views, time};
 
-/// Without --follow, we stop once nothing has come for so long.
+/// Without --follow the command ends once no event has arrived for this time.
 const QUIET_FOR: Duration = Duration::from_millis(500);
 
 /// Shows events in order, each with its position.
 ///
-/// Without --follow it shows those after --after that are there already, and ends.
+/// Without --follow it shows the existing events after --after, and ends.
 #[derive(Args, Debug)]
 pub(crate) struct EventsArgs {
     /// Keep printing new events until interrupted.
     #[arg(short, long)]
     follow: bool,
 
-    /// Those after this position; from now on if absent.
+    /// Show events after this position; new events only if absent.
     #[arg(long, value_name = "POSITION")]
     after: Option<u64>,
 
-    /// Of this job only; may be repeated.
+    /// Show events of this job only; may be repeated.
     #[arg(long = "job", value_name = "JOB")]
     jobs: Vec<String>,
 
-    /// Of this queue only; may be repeated.
+    /// Show events of this queue only; may be repeated.
     #[arg(long = "queue", short, value_name = "QUEUE")]
     queues: Vec<String>,
 
-    /// Without progress and growing logs.
+    /// Omit progress and log events.
     #[arg(long)]
     moves_only: bool,
 
-    /// End after so long.
+    /// End after this time.
     #[arg(long, value_name = "DURATION", value_parser = read_span)]
     timeout: Option<Duration>,
 }

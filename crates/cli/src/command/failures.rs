@@ -10,18 +10,18 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::show::table::Rows;
 use crate::show::{counted, escape, json as views};
 
-/// Jobs put back by one call.
+/// Number of jobs retried by one call.
 const RETRY_JOBS: u32 = 1_000;
 
 /// What to do with failed jobs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum FailuresCommand {
-    /// List the causes, with the number of jobs that failed of each.
+    /// List the causes, with the number of failed jobs of each.
     #[command(visible_alias = "ls")]
     List,
-    /// Show the jobs that failed of one cause.
+    /// Show the failed jobs of one cause.
     Show(ShowArgs),
-    /// Put all jobs that failed of one cause back on their queues.
+    /// Retry all failed jobs of one cause.
     Retry(GroupArgs),
 }
 
@@ -32,13 +32,13 @@ pub(crate) struct GroupArgs {
     group: String,
 }
 
-/// Shows the jobs of a cause.
+/// Shows the failed jobs of a cause.
 #[derive(Args, Debug)]
 pub(crate) struct ShowArgs {
     /// The group of the failures, as `ganger failures list` shows it.
     group: String,
 
-    /// At most so many.
+    /// Maximum number of jobs to show.
     #[arg(short, long, default_value_t = 50)]
     limit: u32,
 }
@@ -115,7 +115,7 @@ fn nothing(group: &str) -> Failure {
 async fn retry(context: &Context, client: &Client, group: &str) -> Outcome {
     let mut count = 0;
     let mut filter = of_group(group, RETRY_JOBS);
-    // The cursor moves past jobs that could not be put back; those put back leave the listing.
+    // The cursor moves past jobs that could not be retried; retried ones leave the listing.
     loop {
         let page = client.list(filter.clone()).await?;
         let ids: Vec<&str> = page.jobs.iter().map(|job| job.id.as_str()).collect();

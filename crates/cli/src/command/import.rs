@@ -1,10 +1,10 @@
-//! `ganger import`: takes over what lies in a Redis.
+//! `ganger import`: imports jobs and queues from a Redis.
 //!
-//! The source is only read. A record goes to the server in the form in which the source keeps it; the server checks it,
-//! and takes it once, however often it is sent.
+//! The source is only read. A record is sent to the server in the form in which the source keeps it; the server
+//! checks it, and imports it once, however often it is sent.
 //!
-//! What a build cannot serve it does not take over: keys of a product whose feature it lacks are reported and fail the
-//! import, so that nobody believes that they were taken.
+//! Keys of a product whose feature this build lacks are reported and fail the import, so that they are not believed
+//! imported.
 
 mod address;
 mod batch;
@@ -28,17 +28,18 @@ use self::source::Source;
 use crate::context::{Context, remark};
 use crate::exit::{Exit, Failure, Outcome};
 
-/// Keys of which the names are asked for at once.
+/// Number of key names requested at once.
 const SCAN_KEYS: usize = 500;
 
-/// For the end of its help.
+/// Examples at the end of the help.
 const EXAMPLES: &str = "\
 Examples:
   ganger import redis://127.0.0.1:6379/0
   ganger import --dry-run redis://:password@redis.example:6379/3";
 
-/// Takes over what lies in a Redis: jobs, queues, recurring jobs, failures and statistics of qless; queues, items and
-/// leases of redis-work-queue; tasks of QuantumLeap in RQ. The source is only read. Run it again after an interruption: each record is taken once.
+/// Imports from a Redis: jobs, queues, recurring jobs, failures and statistics of qless; queues, items and leases of
+/// redis-work-queue; tasks of QuantumLeap in RQ. The source is only read. Run it again after an interruption: each
+/// record is imported once.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ImportArgs {
@@ -46,8 +47,8 @@ pub(crate) struct ImportArgs {
     #[arg(value_name = "URL", value_parser = Address::read)]
     source: Address,
 
-    /// The namespace that gets the records. If absent, that of --namespace, or else of the database with the same
-    /// number on ganger's Redis port: `default` for 0, `db1` for 1, and so on.
+    /// Namespace for the records. If absent, that of --namespace, or else of the database with the same number on
+    /// ganger's Redis port: `default` for 0, `db1` for 1, and so on.
     #[arg(long, value_name = "NAME")]
     into: Option<String>,
 
@@ -55,12 +56,12 @@ pub(crate) struct ImportArgs {
     #[arg(long, value_enum, value_name = "WHAT")]
     only: Option<SourceKind>,
 
-    /// Only read and report; the server is not asked.
+    /// Only read and report, without a server.
     #[arg(long)]
     dry_run: bool,
 }
 
-/// What to take over.
+/// A kind of data to import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 enum SourceKind {
     /// Jobs and queues that qless keeps.
@@ -75,7 +76,7 @@ enum SourceKind {
 }
 
 impl SourceKind {
-    /// Its name, the Cargo feature that it needs, and whether this build has that.
+    /// Returns the name, the Cargo feature that it needs, and whether this build has that feature.
     fn feature(self) -> (&'static str, &'static str, bool) {
         match self {
             Self::Qless => ("qless", "qless", cfg!(feature = "qless")),
@@ -84,7 +85,7 @@ impl SourceKind {
         }
     }
 
-    /// Whether this build takes it over.
+    /// Whether this build can import it.
     fn is_built(self) -> bool {
         self.feature().2
     }
@@ -133,7 +134,7 @@ impl ImportArgs {
         what.is_built() && self.only.is_none_or(|only| only == what)
     }
 
-    /// Reports a key of what this build cannot take over, unless only something else is wanted.
+    /// Reports a key that this build cannot import, unless only another kind was requested.
     fn report_not_built(&self, what: SourceKind, key: &[u8], target: &mut Target) {
         if self.only.is_none() && !what.is_built() {
             target.report.not_built(what, key);
@@ -141,12 +142,12 @@ impl ImportArgs {
     }
 }
 
-/// What the first look at all keys leaves for later.
+/// Keys that the first scan leaves for later.
 #[derive(Default)]
 struct ScanResult {
     /// Queues of redis-work-queue, of which there is a list.
     queues: BTreeSet<Bytes>,
-    /// Whether there are strings of which nobody has looked at the names yet.
+    /// Whether there are strings whose names have not been examined yet.
     has_strings: bool,
 }
 
@@ -247,7 +248,7 @@ async fn take_strings(
     }
 }
 
-/// Names that were dealt with: 16 bytes each, of whatever length they are.
+/// Processed names: 16 bytes each, regardless of their length.
 #[derive(Default)]
 struct SeenNames {
     hashes: std::collections::HashSet<(u64, u64)>,
@@ -256,7 +257,7 @@ struct SeenNames {
 }
 
 impl SeenNames {
-    /// Notes a name; true the first time.
+    /// Records a name; returns true the first time.
     fn is_new(&mut self, name: &[u8]) -> bool {
         use std::hash::BuildHasher as _;
         let hashes = (self.one.hash_one(name), self.two.hash_one(name));

@@ -15,7 +15,7 @@ use crate::exit::Outcome;
 
 pub(crate) use list::{read_label, table};
 
-/// What to do with jobs. A job is named by its id, or by `shard/id`.
+/// Show and change jobs. A job is named by its id, or by `shard/id`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum JobCommand {
     /// Show jobs with their state, attempts and history.
@@ -25,22 +25,22 @@ pub(crate) enum JobCommand {
     List(Box<list::ListArgs>),
     /// Wait until jobs have ended; the exit code tells whether all succeeded.
     Wait(get::WaitArgs),
-    /// Cancel jobs: by id, a whole graph, or all that fulfil conditions.
+    /// Cancel jobs: by id, a whole graph, or all that match conditions.
     Cancel(Box<change::CancelArgs>),
-    /// Put finished jobs back on their queue: by id, with their dependents, a graph, or all that fulfil conditions.
+    /// Retry finished jobs: by id, with their dependents, a graph, or all that match conditions.
     Retry(Box<change::RetryArgs>),
-    /// Remove jobs altogether; what runs loses its lease.
+    /// Remove jobs completely; running ones lose their lease.
     Delete(Box<change::DeleteArgs>),
-    /// End running attempts by hand, without waiting for their leases.
+    /// End running attempts now, without waiting for their leases.
     TimeOut(change::TimeOutArgs),
     /// Change priority, queue, start, tags, labels of a job.
     Set(Box<change::SetArgs>),
     /// Show a job's log.
     #[command(visible_alias = "log")]
     Logs(logs::LogsArgs),
-    /// Show the jobs around a job, over its dependencies both ways.
+    /// Show the jobs around a job: its dependencies and dependents.
     Graph(graph::GraphArgs),
-    /// Tell in plain words why a job is not running, and what to do.
+    /// Explain why a job is not running, and what to do.
     Why(why::WhyArgs),
     /// Print a job's result.
     Result(result::ResultArgs),

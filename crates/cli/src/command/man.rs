@@ -11,7 +11,7 @@ use crate::exit::{Exit, Failure, Outcome};
 /// Prints the manual page, such as `ganger man | man -l -`, or writes a page for each command into a directory.
 #[derive(Args, Debug)]
 pub(crate) struct ManArgs {
-    /// The directory for all pages, such as ~/.local/share/man/man1; it must exist.
+    /// Directory for all pages, such as ~/.local/share/man/man1; it must exist.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! Flags of a job to be enqueued: what documents for `submit` have, under the same words.
+//! Flags for a new job, with the same names as in documents for `submit`.
 
 use std::time::Duration;
 
@@ -13,19 +13,19 @@ use crate::document::span::read_span;
 /// Rarely needed fields of a job.
 #[derive(Args, Debug)]
 pub(crate) struct JobFlags {
-    /// Retries after the first attempt; as the queue says if neither this nor --backoff is given.
+    /// Number of retries after the first attempt; the queue's setting if neither this nor --backoff is given.
     #[arg(long, value_name = "N")]
     retries: Option<u32>,
 
-    /// The pause before a retry: 10s, a list such as 1s,10s,1m, or 1s..5m, which doubles from 1 s to 5 min.
+    /// Pause before a retry: 10s, a list such as 1s,10s,1m, or 1s..5m, which doubles from 1 s to 5 min.
     #[arg(long, value_name = "DURATIONS", value_parser = read_backoff)]
     backoff: Option<Backoff>,
 
-    /// Wait for this job, shard/id or id; may be repeated.
+    /// Depend on this job, shard/id or id; may be repeated.
     #[arg(long = "after", value_name = "JOB")]
     after: Vec<String>,
 
-    /// What it means if a job of --after does not succeed.
+    /// What to do if a job of --after does not succeed.
     #[arg(
         long,
         value_name = "POLICY",
@@ -34,36 +34,36 @@ pub(crate) struct JobFlags {
     )]
     after_policy: Policy,
 
-    /// At most one job under this key; a second one is answered with the first. While that one is live, if
-    /// --unique-window is not given.
+    /// Allow at most one job with this key; a second one returns the first. Without --unique-window the key is free
+    /// again when the first job ends.
     #[arg(long, value_name = "KEY")]
     unique: Option<String>,
 
-    /// So long after the first one was enqueued.
+    /// How long the key stays taken after the first job was enqueued.
     #[arg(long, value_name = "DURATION", value_parser = read_span, requires = "unique")]
     unique_window: Option<Duration>,
 
-    /// A tag; may be repeated.
+    /// Add a tag; may be repeated.
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
 
-    /// A label; may be repeated.
+    /// Add a label; may be repeated.
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = read_label)]
     labels: Vec<(String, String)>,
 
-    /// Follow it: it is listed among the tracked jobs.
+    /// Track the job: it is listed among the tracked jobs.
     #[arg(long)]
     tracked: bool,
 
-    /// The shard that runs it; the server's own if absent.
+    /// Shard that runs the job; the server's own if absent.
     #[arg(long, value_name = "ID")]
     shard: Option<String>,
 
-    /// How long it is kept after success: a duration, or forever; as the queue says if absent.
+    /// Retention after success: a duration, or forever; the queue's setting if absent.
     #[arg(long, value_name = "DURATION", value_parser = read_keep)]
     keep_succeeded: Option<KeepFor>,
 
-    /// Likewise after failure or cancellation.
+    /// Retention after failure or cancellation; the queue's setting if absent.
     #[arg(long, value_name = "DURATION", value_parser = read_keep)]
     keep_failed: Option<KeepFor>,
 }
@@ -72,14 +72,14 @@ pub(crate) struct JobFlags {
 enum Policy {
     /// The job fails too.
     Fail,
-    /// The job waits until the other one was put back and succeeded.
+    /// The job waits until the other one was retried and succeeded.
     Wait,
-    /// The job goes on.
+    /// The job runs.
     Ignore,
 }
 
 impl JobFlags {
-    /// Sets the fields that were given.
+    /// Sets the given fields of the job.
     pub(crate) fn put_on(self, job: &mut NewJob) {
         if self.retries.is_some() || self.backoff.is_some() {
             let default = RetryPolicy::default();

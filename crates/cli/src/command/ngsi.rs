@@ -14,17 +14,17 @@ use crate::command::worker::{DEFAULT_LOG, start_log};
 use crate::context::{Context, remark};
 use crate::exit::{Exit, Failure, Outcome};
 
-/// Where the children find the level of their log: as any command.
+/// Variable with the log level of the child processes.
 const LOG_VARIABLE: &str = "GANGER_LOG";
-/// What children do not need.
+/// Variables that child processes do not get.
 const SECRETS: [&str; 2] = ["GANGER_TOKEN", "GANGER_TOKEN_FILE"];
 
-/// What is said to the pool that inserts.
+/// Options of the pool that inserts NGSI notifications.
 #[derive(Args, Debug)]
 pub(crate) struct NgsiArgs {
     /// Insert NGSI notifications into the PostgreSQL at URL, such as `postgres://user@host:5432/database`; without a
-    /// URL, at the place that `POSTGRES_HOST`, `POSTGRES_PORT`, `POSTGRES_DB_NAME`, `POSTGRES_DB_USER`, `POSTGRES_DB_PASS` and
-    /// `POSTGRES_USE_SSL` name.
+    /// URL, into the database named by `POSTGRES_HOST`, `POSTGRES_PORT`, `POSTGRES_DB_NAME`, `POSTGRES_DB_USER`,
+    /// `POSTGRES_DB_PASS` and `POSTGRES_USE_SSL`.
     #[arg(
         long,
         value_name = "URL",
@@ -43,7 +43,7 @@ pub(crate) struct NgsiArgs {
     )]
     ngsi: Option<Option<String>>,
 
-    /// Workers: each inserts in a process of its own; as `WQ_WORKERS` says if absent, else 1.
+    /// Number of worker processes; the value of `WQ_WORKERS` if absent, else 1.
     #[arg(
         short,
         long,
@@ -53,11 +53,11 @@ pub(crate) struct NgsiArgs {
     )]
     workers: Option<usize>,
 
-    /// End once nothing is ready and nothing runs here. What waits for a retry is not waited for.
+    /// End once no task is ready or running here. Tasks that wait for a retry are not waited for.
     #[arg(short, long, requires = "ngsi", help_heading = "NGSI")]
     burst_mode: bool,
 
-    /// End after so many attempts.
+    /// End after this number of attempts.
     #[arg(
         long,
         value_name = "K",
@@ -67,28 +67,28 @@ pub(crate) struct NgsiArgs {
     )]
     max_tasks: Option<u64>,
 
-    /// A directory for samples of how long attempts took, in CSV files.
+    /// Directory for samples of attempts' durations, in CSV files.
     #[arg(long, value_name = "DIR", requires = "ngsi", help_heading = "NGSI")]
     collect_telemetry_in: Option<PathBuf>,
 }
 
 impl NgsiArgs {
-    /// Whether notifications are to be inserted at all.
+    /// Whether to insert notifications at all.
     pub(crate) fn is_wanted(&self) -> bool {
         self.ngsi.is_some()
     }
 }
 
-/// Where a pool takes its tasks, and as whom.
+/// The connection of a pool to the server.
 pub(crate) struct PoolConnection {
     pub(crate) shard: Option<ShardId>,
     pub(crate) name: Option<String>,
     pub(crate) queues: Vec<String>,
-    /// Where to show its numbers; nowhere if absent.
+    /// Address for its metrics; `None` for none.
     pub(crate) metrics: Option<SocketAddr>,
 }
 
-/// The hidden command: there is nothing to say to it.
+/// Arguments of the hidden command that a pool starts.
 #[derive(Args, Debug)]
 pub(crate) struct InsertArgs {
     /// Filter of the log lines to write.
@@ -126,7 +126,7 @@ pub(crate) async fn run(
     })
 }
 
-/// Inserts for a parent. Not asynchronous: it needs one thread only, and makes its own runtime.
+/// Inserts tasks for a parent process. Not asynchronous: it needs only one thread, and makes its own runtime.
 pub(crate) fn insert(args: &InsertArgs) -> Outcome {
     start_log(&args.log)?;
     ganger_ngsi_worker::insert_for_parent(read_environment()?)?;
@@ -177,7 +177,7 @@ fn settings(
     })
 }
 
-/// The database of the URL; a password that it does not name is as the environment says.
+/// Returns the database of the URL; a missing password comes from the environment.
 fn database(url: Option<&str>, otherwise: &Database) -> Result<Database, Failure> {
     let Some(url) = url else {
         return Ok(otherwise.clone());

@@ -1,4 +1,4 @@
-//! `ganger outbox`: what waits for other shards, and taking traffic up again.
+//! `ganger outbox`: messages that wait for other shards, and resuming traffic.
 
 use std::time::SystemTime;
 
@@ -11,10 +11,10 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::show::table::Rows;
 use crate::show::{escape, time};
 
-/// Messages asked for at once.
+/// Number of messages requested at once.
 const PAGE: u32 = 1_000;
 
-/// Shows what waits for other shards: for whom, since when, tried how often, and why it did not get there.
+/// Shows the messages that wait for other shards: receiver, age, number of tries, and the last error.
 ///
 /// ganger outbox
 /// ganger outbox --shard 2 --to 1
@@ -24,19 +24,19 @@ pub(crate) struct OutboxArgs {
     #[command(subcommand)]
     action: Option<OutboxCommand>,
 
-    /// Of this shard; the server's own if absent.
+    /// Shard whose outbox to show; the server's own if absent.
     #[arg(long, value_name = "SHARD", value_parser = read_shard, global = true)]
     shard: Option<ShardId>,
 
-    /// Each message that waits for this shard.
+    /// Show each message that waits for this shard.
     #[arg(long, value_name = "SHARD", value_parser = read_shard)]
     to: Option<ShardId>,
 }
 
-/// What to do beside looking.
+/// Actions on the outbox.
 #[derive(Debug, Subcommand)]
 pub(crate) enum OutboxCommand {
-    /// Take traffic with a shard up again after a store went back in time, such as by a restored backup.
+    /// Resume traffic with a shard after one store went back in time, for example after restoring a backup.
     Reconcile {
         /// Name of the other shard.
         #[arg(value_parser = read_shard)]

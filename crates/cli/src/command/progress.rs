@@ -1,4 +1,4 @@
-//! Waiting for jobs that were submitted together, with bars for people.
+//! Waits for jobs that were submitted together, with progress bars on a terminal.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -12,24 +12,24 @@ use crate::context::remark;
 use crate::exit::Failure;
 use crate::show::escape;
 
-/// A wait without an end given takes at most so long; nobody waits longer.
+/// Longest wait if no timeout is given: in effect no limit.
 const NO_TIMEOUT: Duration = Duration::from_secs(10 * 365 * 86_400);
 
-/// After so long without news the members are counted again: a wait must not hang on one lost event.
+/// Time without events after which the members are counted again: a wait must not hang on one lost event.
 const RECOUNT_AFTER: Duration = Duration::from_secs(15);
 
-/// A shard that was away hears of the decision over a submission within this time, being there again.
+/// Time within which a shard that was away learns the decision about a submission.
 const DECIDED_WITHIN: Duration = Duration::from_secs(60);
 const UNDECIDED_PAUSE: Duration = Duration::from_millis(200);
 
-/// Lines of running jobs shown below the bar.
+/// Maximum number of running jobs shown below the bar.
 const RUNNING_LINES_MAX: usize = 6;
 
 /// How a wait ended.
 pub(crate) enum WaitEnd {
     /// All jobs have ended; their states in the order of the submission.
     All(Vec<JobState>),
-    /// The time was up before.
+    /// The timeout passed before.
     TimeIsUp,
 }
 
@@ -57,7 +57,7 @@ pub(crate) async fn wait(
     reporter.during(&awaited, wait).await
 }
 
-/// Waits for the members on one shard after the other: all must have ended, whichever is first.
+/// Waits for the members on one shard after the other: all must have ended, in any order.
 async fn wait_for_graph(
     client: &Client,
     accepted: &Accepted,
@@ -79,7 +79,7 @@ async fn wait_for_graph(
                 bars.show(progress, before);
             }
         };
-        // On one shard the members are there at once; those that existed before are none.
+        // On a single shard the members are visible at once; jobs that existed before are not members.
         let expected = if is_one { 0 } else { count };
         if !wait_for_part(&client, graph, expected, until, show).await? {
             return Ok(WaitEnd::TimeIsUp);
@@ -99,7 +99,7 @@ async fn wait_for_graph(
     Ok(WaitEnd::All(accepted.jobs.iter().map(state).collect()))
 }
 
-/// Waits for the members on the shard that the client is for; false if the time is up before.
+/// Waits for the members on the client's shard; returns false if the timeout passes before.
 async fn wait_for_part(
     client: &Client,
     graph: &str,
@@ -117,7 +117,7 @@ async fn wait_for_part(
             Ok(None) => return Ok(true),
             Ok(Some(progress)) => {
                 let progress = progress?;
-                // A shard that has not heard of the decision shows no members yet.
+                // A shard that has not learned the decision shows no members yet.
                 if progress.total < expected && Instant::now() < all_seen_by.min(until) {
                     tokio::time::sleep(UNDECIDED_PAUSE).await;
                     watch = client.watch_graph(graph).await?;
@@ -129,12 +129,12 @@ async fn wait_for_part(
     }
 }
 
-/// The client for a shard, if the name can be one.
+/// Returns a client for a shard; unchanged if the name is invalid.
 fn at_shard(client: &Client, shard: &str) -> Client {
     ShardId::new(shard).map_or_else(|| client.clone(), |shard| client.at_shard(&shard))
 }
 
-/// The members that did not succeed.
+/// Returns the members that did not succeed.
 async fn unsuccessful(client: &Client, graph: &str) -> Result<HashMap<String, JobState>, Failure> {
     let mut bad = HashMap::new();
     for state in [JobState::Failed, JobState::Cancelled] {
@@ -177,12 +177,12 @@ async fn wait_for_each(
     Ok(WaitEnd::All(states))
 }
 
-/// A bar for all jobs, and a line for each of some that run.
+/// A progress bar for all jobs, and lines for some running jobs.
 pub(crate) struct Bars {
     all: MultiProgress,
     whole: ProgressBar,
     running: BTreeMap<String, ProgressBar>,
-    /// How the document calls each job.
+    /// Names of the jobs in the document.
     names: HashMap<String, String>,
 }
 
@@ -213,7 +213,7 @@ impl Bars {
         Box::new(move |line| all.suspend(|| remark(line)))
     }
 
-    /// Shows how far the members on one shard are, after so many on others that have ended.
+    /// Updates the bar with the progress on one shard, after `before` ended members on others.
     fn show(&mut self, progress: &GraphProgress, before: u64) {
         self.whole.set_position(before + progress.ended());
         let counts = &progress.counts;

@@ -15,7 +15,7 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::show::table::{Rows, facts};
 use crate::show::{escape, json as views, time};
 
-/// What to do with queues.
+/// Show and change queues.
 #[derive(Debug, Subcommand)]
 pub(crate) enum QueueCommand {
     /// List queues with their jobs by state.
@@ -23,13 +23,13 @@ pub(crate) enum QueueCommand {
     List,
     /// Show a queue with its settings.
     Get(QueueName),
-    /// Take nothing from a queue until it is resumed; running jobs go on.
+    /// Lease no jobs from a queue until it is resumed; running jobs continue.
     Pause(QueueName),
-    /// Take from a queue again.
+    /// Lease jobs from a paused queue again.
     Resume(QueueName),
-    /// Show the jobs that are taken next.
+    /// Show the jobs that are leased next.
     Peek(PeekArgs),
-    /// Change settings of a queue; what is not named stays.
+    /// Change settings of a queue; others stay as they are.
     Set(Box<SetArgs>),
     /// Drop an empty queue with its settings.
     Forget(QueueName),
@@ -43,7 +43,7 @@ pub(crate) struct QueueName {
     queue: String,
 }
 
-/// Shows the jobs that are taken next.
+/// Shows the jobs that are leased next.
 #[derive(Args, Debug)]
 pub(crate) struct PeekArgs {
     /// Name of the queue.
@@ -55,56 +55,56 @@ pub(crate) struct PeekArgs {
     limit: u32,
 }
 
-/// Changes settings. `none` takes a setting back; the namespace's holds then.
+/// Changes settings. `none` removes a setting, so that the namespace's applies.
 #[derive(Args, Debug)]
 pub(crate) struct SetArgs {
     /// Name of the queue.
     queue: String,
 
-    /// Jobs of it that may run at once.
+    /// Maximum number of jobs that run at once.
     #[arg(long, value_name = "N|none", value_parser = optional::<u32>)]
     running_max: Option<Setting<u32>>,
 
-    /// Live jobs that it takes; more are refused.
+    /// Maximum number of live jobs; more are refused.
     #[arg(long, value_name = "N|none", value_parser = optional::<u64>)]
     live_max: Option<Setting<u64>>,
 
-    /// Length of its leases.
+    /// Length of leases.
     #[arg(long, value_name = "DURATION|none", value_parser = optional_span)]
     lease_for: Option<Setting<Duration>>,
 
-    /// Warn the holder of an expired lease, and wait so long before it is taken away.
+    /// Warn the holder of an expired lease, and wait this long before the lease ends.
     #[arg(long, value_name = "DURATION|none", value_parser = optional_span)]
     grace_for: Option<Setting<Duration>>,
 
-    /// Retries of jobs that name none.
+    /// Number of retries of jobs that do not set it.
     #[arg(long, value_name = "N")]
     retries: Option<u32>,
 
-    /// The pause before each retry: one duration, several separated by commas, or BASE..CAP, which doubles.
+    /// Pause before each retry: one duration, several separated by commas, or BASE..CAP, which doubles.
     #[arg(long, value_name = "PAUSE", value_parser = read_backoff)]
     backoff: Option<Backoff>,
 
-    /// Keep jobs for so long after success.
+    /// Retention after success.
     #[arg(long, value_name = "DURATION|none", value_parser = optional_span)]
     keep_succeeded: Option<Setting<Duration>>,
 
-    /// Keep jobs for so long after failure.
+    /// Retention after failure.
     #[arg(long, value_name = "DURATION|none", value_parser = optional_span)]
     keep_failed: Option<Setting<Duration>>,
 
-    /// Where due jobs line up.
+    /// Position of a job that becomes due.
     #[arg(long)]
     due_order: Option<DueOrderArg>,
 }
 
-/// A setting as given: a value, or none.
+/// A setting from the command line: a value, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Setting<T>(Option<T>);
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum DueOrderArg {
-    /// Behind those already waiting.
+    /// After those already waiting.
     Behind,
     /// Before those already waiting, within its priority.
     Ahead,
@@ -191,7 +191,7 @@ async fn list(context: &Context) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// Queues as a table.
+/// Returns queues as a table.
 pub(crate) fn table(queues: &[QueueView]) -> String {
     let mut rows = Rows::new(&[
         "queue",
@@ -283,7 +283,7 @@ fn describe(view: &QueueView) -> String {
     facts(&pairs)
 }
 
-/// Jobs that are taken next. The order within what is shown is the server's listing order.
+/// Shows the jobs that are leased next, in the server's listing order.
 async fn peek(context: &Context, args: &PeekArgs) -> Outcome {
     let filter = JobFilter {
         queue: Some(args.queue.clone()),
@@ -309,7 +309,7 @@ async fn peek(context: &Context, args: &PeekArgs) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// Reads the settings, changes what is named, and writes them back.
+/// Reads the settings, changes those that were given, and writes them back.
 async fn set(context: &Context, args: SetArgs) -> Outcome {
     let client = context.client().await?;
     let before = client.queue(&args.queue).await?.settings;

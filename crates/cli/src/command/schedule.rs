@@ -17,7 +17,7 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::show::table::{Rows, facts};
 use crate::show::{escape, json as views, time};
 
-/// What to do with schedules.
+/// Show and change recurring jobs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ScheduleCommand {
     /// List all schedules of the namespace.
@@ -25,17 +25,17 @@ pub(crate) enum ScheduleCommand {
     List,
     /// Show one schedule by its name.
     Get(Name),
-    /// Make or replace a schedule.
+    /// Create or replace a schedule.
     Set(Box<SetArgs>),
     /// Remove a schedule; its jobs stay.
     Delete(Name),
-    /// Fire nothing until it is resumed.
+    /// Pause a schedule: it does not fire until it is resumed.
     Pause(Name),
-    /// Let a paused schedule fire again.
+    /// Resume a paused schedule.
     Resume(Name),
-    /// Make a job of it now.
+    /// Enqueue a job of the schedule now.
     Run(Name),
-    /// Show its next times.
+    /// Show the next times of a schedule.
     Next(NextArgs),
 }
 
@@ -52,12 +52,12 @@ pub(crate) struct NextArgs {
     /// Name of the schedule.
     schedule: String,
 
-    /// How many, 1 to 20.
+    /// Number of times to show, 1 to 20.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=20))]
     count: u32,
 }
 
-/// Makes or replaces a schedule.
+/// Creates or replaces a schedule.
 ///
 /// ganger schedule set backup --cron '0 3 * * *' --time-zone Europe/Rome --kind backup
 /// ganger schedule set ping --every 30s --kind ping --payload '{"host": "a"}'
@@ -66,15 +66,15 @@ pub(crate) struct SetArgs {
     /// Name of the schedule.
     schedule: String,
 
-    /// Read it from a JSON document; - is standard input.
+    /// Read the schedule from a JSON document; - is standard input.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["every", "cron", "kind"])]
     file: Option<PathBuf>,
 
-    /// Fire every so often.
+    /// Fire at this interval.
     #[arg(long, value_name = "DURATION", value_parser = read_span)]
     every: Option<Duration>,
 
-    /// With --every: the first time.
+    /// With --every: time of the first run.
     #[arg(long, value_name = "TIME", requires = "every")]
     first_at: Option<String>,
 
@@ -82,47 +82,47 @@ pub(crate) struct SetArgs {
     #[arg(long, value_name = "EXPRESSION", conflicts_with = "every")]
     cron: Option<String>,
 
-    /// With --cron: an IANA time zone.
+    /// With --cron: IANA time zone.
     #[arg(long, value_name = "ZONE", requires = "cron", default_value = "UTC")]
     time_zone: String,
 
-    /// Which program runs its jobs.
+    /// Kind of its jobs: the name of the program that runs them.
     #[arg(short, long)]
     kind: Option<String>,
 
-    /// The queue of its jobs.
+    /// Queue of its jobs.
     #[arg(short, long, default_value = "default")]
     queue: String,
 
-    /// Their payload: a JSON value, or text.
+    /// Payload of its jobs: a JSON value, or text.
     #[arg(long, value_name = "JSON")]
     payload: Option<String>,
 
-    /// Their priority; smaller runs first.
+    /// Priority of its jobs; smaller runs first.
     #[arg(long, default_value_t = 0, allow_hyphen_values = true, value_parser = read_priority)]
     priority: i64,
 
-    /// Retries after the first attempt.
+    /// Number of retries after the first attempt.
     #[arg(long, value_name = "N")]
     retries: Option<u32>,
 
-    /// How long one attempt may run.
+    /// Longest run of one attempt.
     #[arg(long, value_name = "DURATION", value_parser = read_span)]
     job_timeout: Option<Duration>,
 
-    /// A tag for its jobs; may be repeated.
+    /// Tag of its jobs; may be repeated.
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
 
-    /// What happens to times that passed while no server ran.
+    /// What to do about times that passed while no server ran.
     #[arg(long, default_value = "last")]
     catch_up: CatchUpArg,
 
-    /// What happens when the job of the time before still lives.
+    /// What to do if the job of the previous time is still live.
     #[arg(long, default_value = "allow")]
     overlap: OverlapArg,
 
-    /// Make it, but fire nothing yet.
+    /// Create the schedule paused.
     #[arg(long)]
     paused: bool,
 }
@@ -131,9 +131,9 @@ pub(crate) struct SetArgs {
 enum CatchUpArg {
     /// Missed runs are skipped.
     None,
-    /// One job stands for all of them.
+    /// One job is enqueued for all of them.
     Last,
-    /// Each is made up for.
+    /// One job is enqueued for each.
     All,
 }
 
@@ -141,7 +141,7 @@ enum CatchUpArg {
 enum OverlapArg {
     /// Both jobs run independently.
     Allow,
-    /// The new one is skipped.
+    /// The new job is skipped.
     Skip,
     /// The earlier job is cancelled.
     Replace,
@@ -273,7 +273,7 @@ async fn next(context: &Context, args: &NextArgs) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// A time in the zone of the schedule, with the zone named.
+/// Returns a time in the time zone of the schedule, with the zone's name.
 fn in_zone(at: SystemTime, spec: &ScheduleSpec) -> String {
     let zone = match spec {
         ScheduleSpec::Interval { .. } => "UTC",

@@ -9,19 +9,20 @@ use crate::exit::{Exit, Failure, Outcome};
 
 /// Runs a server until SIGTERM or Ctrl-C.
 ///
-/// Settings come from a TOML file, the environment (`GANGER_ADDR`, `GANGER_DB`, ...) and flags; later ones win.
-/// Without TLS, and tokens or certificates of clients, the server listens on this machine only. Secrets come from
-/// files or the environment. Certificates, tokens and rights are read again when their files change, and on SIGHUP.
+/// Settings come from a TOML file, the environment (`GANGER_ADDR`, `GANGER_DB`, ...) and flags; later ones override
+/// earlier ones. Without TLS, and tokens or client certificates, the server listens on this machine only. Secrets
+/// come from files or the environment. Certificates, tokens and rights are read again when their files change, and on
+/// SIGHUP.
 ///
-/// Ends with 2 if a setting is wrong, 3 if the store cannot be used, 4 if the address is taken,
-/// 5 if the shard stopped by itself.
+/// Exits with 2 if a setting is wrong, 3 if the store cannot be used, 4 if the address is in use, 5 if the shard
+/// stopped by itself.
 #[derive(Args, Debug)]
 pub(crate) struct ServerArgs {
-    /// Where to listen; :PORT is this machine only.
+    /// Address to listen on; :PORT is this machine only.
     #[arg(long, value_name = "HOST:PORT")]
     addr: Option<String>,
 
-    /// Where to listen for clients of Redis, such as 127.0.0.1:6379; nowhere if not given.
+    /// Address to listen on for Redis clients, such as 127.0.0.1:6379; no such port if absent.
     #[cfg(feature = "redis")]
     #[arg(long, value_name = "HOST:PORT")]
     resp: Option<String>,
@@ -31,49 +32,51 @@ pub(crate) struct ServerArgs {
     #[arg(long)]
     resp_allow_flush: bool,
 
-    /// Where to listen for NGSI notifications as QuantumLeap does, such as 127.0.0.1:8668; nowhere if not given.
+    /// Address to listen on for NGSI notifications as QuantumLeap does, such as 127.0.0.1:8668; no such port if
+    /// absent.
     #[cfg(feature = "quantumleap")]
     #[arg(long, value_name = "HOST:PORT")]
     quantumleap: Option<String>,
 
-    /// A directory for samples of durations and of what the process uses, in CSV files.
+    /// Directory for samples of durations and resource usage, in CSV files.
     #[cfg(feature = "quantumleap")]
     #[arg(long, value_name = "DIR")]
     collect_telemetry_in: Option<String>,
 
-    /// The id of the shard.
+    /// Id of the shard.
     #[arg(long, value_name = "ID")]
     shard: Option<String>,
 
-    /// Several shards in this process, each with a store of its own: their ids with commas, or how many.
+    /// Several shards in this process, each with its own store: their ids separated by commas, or their number.
     #[arg(long, value_name = "IDS", conflicts_with = "shard")]
     shards: Option<String>,
 
-    /// Where other shards are: static:1=HOST:PORT,2=HOST:PORT or dns:%s.example.com:3733.
+    /// Addresses of other shards: static:1=HOST:PORT,2=HOST:PORT or dns:%s.example.com:3733.
     #[arg(long, value_name = "WHERE")]
     topology: Option<String>,
 
-    /// A file with the token to show to other servers; without it the one that clients must show.
+    /// File with the token for other servers; without it the token that clients must send.
     #[arg(long, value_name = "FILE")]
     peer_token_file: Option<String>,
 
-    /// The store's file; with several shards, -SHARD goes before its extension. :memory: keeps nothing.
+    /// File of the store; with several shards, -SHARD is inserted before its extension. :memory: stores nothing on
+    /// disk.
     #[arg(long, value_name = "FILE")]
     db: Option<String>,
 
-    /// The directory of the store's file, if --db is not given.
+    /// Directory of the store's file, if --db is not given.
     #[arg(long, value_name = "DIR")]
     data_dir: Option<String>,
 
-    /// A file with the token that clients must show.
+    /// File with the token that clients must send.
     #[arg(long, value_name = "FILE")]
     token_file: Option<String>,
 
-    /// Tokens and certificates with what each may do, as `ganger token` writes it.
+    /// File of tokens and certificates with their grants, as `ganger token` writes it.
     #[arg(long, value_name = "FILE")]
     access_file: Option<String>,
 
-    /// The server's certificate, and those that lead to its authority (PEM).
+    /// The server's certificate, followed by intermediate certificates (PEM).
     #[arg(long, value_name = "FILE")]
     tls_cert: Option<String>,
 
@@ -81,35 +84,35 @@ pub(crate) struct ServerArgs {
     #[arg(long, value_name = "FILE")]
     tls_key: Option<String>,
 
-    /// Authorities of clients' certificates (PEM).
+    /// Authorities of client certificates (PEM).
     #[arg(long, value_name = "FILE")]
     tls_client_ca: Option<String>,
 
-    /// What clients must show: token, client-cert, both, or either.
+    /// Credentials that clients must present: token, client-cert, both, or either.
     #[arg(long, value_name = "WHAT")]
     require: Option<String>,
 
-    /// A file for the audit log; without it, it goes into the ordinary log.
+    /// File of the audit log; the ordinary log if absent.
     #[arg(long, value_name = "FILE")]
     audit_log: Option<String>,
 
-    /// Listen beyond this machine although encryption, or a check of who asks, is missing.
+    /// Listen beyond this machine although encryption or authentication is missing.
     #[arg(long)]
     insecure: bool,
 
-    /// A name by which clients may call this server; may be repeated, * is any.
+    /// Host name by which clients may call this server; may be repeated, * allows any.
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
 
-    /// Which log lines: error, warn, info, debug, trace, or directives.
+    /// Filter of log lines: error, warn, info, debug, trace, or directives.
     #[arg(long, value_name = "LEVEL")]
     log: Option<String>,
 
-    /// How log lines look: text or json.
+    /// Format of log lines: text or json.
     #[arg(long, value_name = "FORMAT")]
     log_format: Option<String>,
 
-    /// How long a stop waits for requests in flight.
+    /// Longest time that a stop waits for requests in flight.
     #[arg(long, value_name = "DURATION")]
     stop_timeout: Option<String>,
 
@@ -117,7 +120,7 @@ pub(crate) struct ServerArgs {
     #[arg(long, value_name = "BYTES")]
     reserve_bytes: Option<String>,
 
-    /// A file with settings.
+    /// File with settings.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
@@ -125,12 +128,12 @@ pub(crate) struct ServerArgs {
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
 
-    /// List all settings with their defaults, and end.
+    /// List all settings with their defaults, and exit.
     #[arg(long)]
     list_settings: bool,
 }
 
-/// Not asynchronous: the server makes its own threads.
+/// Runs the server. Not asynchronous: the server starts its own threads.
 pub(crate) fn run(args: ServerArgs) -> Outcome {
     if args.list_settings {
         return list();

@@ -1,4 +1,4 @@
-//! `ganger stats`: the server, its queues, the statistics of a day.
+//! `ganger stats`: the server, its queues, and the statistics of a day.
 
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
@@ -17,10 +17,10 @@ use crate::show::{counted, escape, json as views, time};
 /// Shows the server, its queues, and what happened on a day.
 #[derive(Args, Debug)]
 pub(crate) struct StatsArgs {
-    /// Of these queues only.
+    /// Show these queues only.
     queues: Vec<String>,
 
-    /// Of this day (UTC), such as 2030-01-31, or the day that contains this time: RFC 3339, or -DURATION. Today if absent.
+    /// Day (UTC), such as 2030-01-31, or the day that contains this time: RFC 3339, or -DURATION. Today if absent.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     day: Option<String>,
 }

@@ -18,10 +18,10 @@ use crate::document::{self, Document, Lines};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::show::{counted, escape, json as views};
 
-/// Jobs in one batch of a stream: large enough to share a flush, small enough to be refused alone.
+/// Number of jobs in one batch of a stream: enough to share a flush, few enough to be refused alone.
 const STREAM_BATCH_JOBS: usize = 1_000;
 
-/// Bytes of payload in one batch of a stream; well below what a message may have.
+/// Maximum bytes of payload in one batch of a stream, well below the limit of a message.
 const STREAM_BATCH_BYTES: usize = 1 << 20;
 
 /// Submits jobs or a graph.
@@ -31,18 +31,18 @@ const STREAM_BATCH_BYTES: usize = 1 << 20;
 /// how the document calls each job and its final id, in the order of the document.
 #[derive(Args, Debug)]
 pub(crate) struct SubmitArgs {
-    /// The document; - or nothing: standard input.
+    /// File of the document; - or absent for standard input.
     file: Option<PathBuf>,
 
     /// Wait until all jobs have ended; the exit code tells whether all succeeded.
     #[arg(long)]
     wait: bool,
 
-    /// As --wait, and show progress.
+    /// Like --wait, with a progress bar.
     #[arg(long)]
     progress: bool,
 
-    /// Give up waiting after so long.
+    /// Stop waiting after this time.
     #[arg(long, value_name = "DURATION", value_parser = read_span)]
     timeout: Option<Duration>,
 
@@ -50,7 +50,7 @@ pub(crate) struct SubmitArgs {
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
 
-    /// Read very many jobs, one JSON job in each line; each batch of them is all or none.
+    /// Read a stream of jobs, one JSON job per line; each batch is accepted or refused as a whole.
     #[arg(long, conflicts_with_all = ["wait", "progress", "timeout", "idempotency_key"])]
     stream: bool,
 }
@@ -157,7 +157,7 @@ async fn wait(
             continue;
         }
         bad += 1;
-        // A cascade may fail a hundred thousand jobs; the first few tell the story.
+        // A cascade may fail a hundred thousand jobs; the first few are enough.
         if bad <= 10 && !context.is_json() {
             let name = called
                 .get(place)
@@ -182,7 +182,7 @@ async fn wait(
     Ok(if bad == 0 { Exit::Done } else { Exit::Failed })
 }
 
-/// The failure of a job as the end of a line.
+/// Returns the failure of a job as the end of a line.
 async fn reason(client: &Client, job: &str) -> String {
     match client.job(job).await {
         Ok(job) => job
@@ -193,7 +193,7 @@ async fn reason(client: &Client, job: &str) -> String {
     }
 }
 
-/// Enqueues line by line. Memory is bounded by the batches that have no answer yet.
+/// Enqueues jobs line by line. Memory is bounded by the unanswered batches.
 async fn stream(context: &Context, input: Box<dyn BufRead>) -> Outcome {
     let client = context.client().await?;
     let mut batches = Batches::new(input);
@@ -236,7 +236,7 @@ async fn stream(context: &Context, input: Box<dyn BufRead>) -> Outcome {
     }
 }
 
-/// Which lines a batch had.
+/// Returns the line numbers of a batch.
 fn lines_of(sent_up_to: &[(u64, usize)], number: u64) -> String {
     let place = sent_up_to.iter().position(|(known, _)| *known == number);
     let Some(place) = place else {
@@ -248,11 +248,11 @@ fn lines_of(sent_up_to: &[(u64, usize)], number: u64) -> String {
     format!("{first} to {}", sent_up_to[place].1)
 }
 
-/// Jobs that go out together, and the line after them if it cannot be read.
+/// Jobs that are sent together, and the following line if it cannot be read.
 #[derive(Default)]
 struct Batch {
     jobs: Vec<NewJob>,
-    /// The line of its last job, from 1.
+    /// Line number of its last job, from 1.
     last_line: usize,
     unreadable: Option<Failure>,
 }
@@ -260,7 +260,7 @@ struct Batch {
 /// A stream of jobs in batches.
 struct Batches {
     lines: Lines<Box<dyn BufRead>>,
-    /// A job that was read and belongs into the next batch, and its line.
+    /// A job that was read and belongs to the next batch, with its line number.
     held: Option<(NewJob, usize)>,
 }
 
@@ -272,7 +272,7 @@ impl Batches {
         }
     }
 
-    /// The next jobs; none at the end. Within a batch each name stands for one job, so a job whose name was seen
+    /// Returns the next batch; empty at the end. Within a batch each name is unique, so a job whose name occurred
     /// already begins the next one.
     fn next(&mut self) -> Result<Batch, Failure> {
         let mut batch = Batch::default();

@@ -1,6 +1,6 @@
 //! `ganger token`: makes, lists and revokes tokens in the server's access file.
 //!
-//! No server is asked: the file is the server's own, which reads it again within seconds.
+//! No server is contacted: the server reads the changed file within seconds.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,18 +17,18 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::show::escape;
 use crate::show::table::Rows;
 
-/// What to do with tokens.
+/// Create, list and revoke tokens.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokenCommand {
-    /// Make a token, and print its secret: this once, and never again.
+    /// Create a token, and print its secret, which is shown only once.
     Create(CreateArgs),
-    /// List tokens and certificates with what each may do.
+    /// List tokens and certificates with their grants.
     List(ListArgs),
     /// Revoke tokens or certificates; the server refuses them within seconds.
     Revoke(RevokeArgs),
 }
 
-/// Where the tokens are.
+/// The access file to use.
 #[derive(Args, Debug)]
 struct AccessFileArgs {
     /// The server's access file.
@@ -36,30 +36,30 @@ struct AccessFileArgs {
     access_file: PathBuf,
 }
 
-/// Arguments for making a token.
+/// Arguments for creating a token.
 #[derive(Args, Debug)]
 pub(crate) struct CreateArgs {
     #[command(flatten)]
     place: AccessFileArgs,
 
-    /// Its name, for lists and logs.
+    /// Name of the token, for lists and logs.
     #[arg(long, value_name = "NAME")]
     name: String,
 
-    /// A role in the namespace of --namespace: admin, operator, producer, worker, reader; may be repeated.
-    /// --namespace '*' is all of them, --namespace 'team-*' those that begin so.
+    /// Role in the namespace of --namespace: admin, operator, producer, worker, reader; may be repeated. --namespace
+    /// '*' covers all namespaces, --namespace 'team-*' those with that prefix.
     #[arg(long = "role", value_name = "ROLE", required_unless_present = "grants")]
     roles: Vec<Role>,
 
-    /// A role in another namespace, such as reader@team-*; may be repeated.
+    /// Role in another namespace, such as reader@team-*; may be repeated.
     #[arg(long = "grant", value_name = "ROLE@NAMESPACE")]
     grants: Vec<Grant>,
 
-    /// When it ends: a time such as 2030-01-31T00:00:00Z, or a duration from now such as 90d.
+    /// Time at which the token expires, such as 2030-01-31T00:00:00Z, or a duration from now such as 90d.
     #[arg(long, value_name = "TIME", value_parser = read_end)]
     expires: Option<Timestamp>,
 
-    /// Write the secret into this file, for its owner alone, instead of printing it.
+    /// Write the secret to this file, readable by its owner only, instead of printing it.
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
 }
@@ -113,13 +113,14 @@ fn create(context: &Context, args: CreateArgs) -> Outcome {
         expires: args.expires,
         created: Some(now),
     };
-    // The secret is safe before the token counts: else a full disk would leave a token that nobody has.
+    // The secret is written before the token is valid: otherwise a full disk would leave a token whose secret is
+    // lost.
     if let Some(path) = &args.secret_file {
         keep(path, secret.reveal()).map_err(|error| Failure::file(path, &error))?;
     }
     if let Err(error) = ganger_access::add(&args.place.access_file, &entry) {
         if let Some(path) = &args.secret_file {
-            // It opens nothing; that it stays behind would do no harm.
+            // The secret is not valid, so leaving it behind does no harm.
             let _ = fs::remove_file(path);
         }
         return Err(failure(error));
@@ -211,7 +212,7 @@ fn failure(error: AccessError) -> Failure {
     Failure::new(exit, "access_file", error.to_string())
 }
 
-/// A point in time, or a duration from now.
+/// Reads a time, or a duration from now.
 fn read_end(text: &str) -> Result<Timestamp, String> {
     if let Ok(at) = text.parse() {
         return Ok(at);

@@ -7,10 +7,10 @@ use crate::context::Context;
 use crate::exit::{Exit, Outcome};
 use crate::show::escape;
 
-/// Shows the version of this program, and of the server if there is one.
+/// Shows the version of this program, and of the server if it can be reached.
 #[derive(Args, Debug)]
 pub(crate) struct VersionArgs {
-    /// Of this program only.
+    /// Show the version of this program only.
     #[arg(long)]
     client: bool,
 }
@@ -20,7 +20,7 @@ pub(crate) async fn run(context: &Context, args: &VersionArgs) -> Outcome {
     let server = if args.client {
         None
     } else {
-        // No server is no failure here.
+        // A missing server is no failure here.
         match context.client().await {
             Ok(client) => client.info().await.ok().map(|info| info.version),
             Err(_) => None,

@@ -14,10 +14,10 @@ use crate::context::{Context, remark};
 use crate::exit::Failure;
 use crate::show::escape;
 
-/// Most jobs run within this time; nothing is reported before.
+/// Time before the first check; most jobs run within it.
 const FIRST_CHECK_AFTER: Duration = Duration::from_secs(1);
 
-/// The pause between two looks doubles up to this while the reason stays the same.
+/// Longest pause between checks; it doubles while the reason stays the same.
 const CHECK_INTERVAL_MAX: Duration = Duration::from_secs(15);
 
 /// The jobs that a command waits for.
@@ -31,12 +31,12 @@ pub(crate) enum WaitTarget {
     },
 }
 
-/// Prints lines on standard error, around bars that may be there.
+/// Writes lines to standard error, above any progress bars.
 pub(crate) type LineWriter = Box<dyn Fn(&str) + Send>;
 
 /// Reports why jobs do not run.
 pub(crate) struct Reporter {
-    /// Asks once: a server that is away is a reason of its own.
+    /// Client without retries: an unreachable server is a reason too.
     client: Client,
     address: String,
     is_json: bool,
@@ -54,7 +54,7 @@ impl Reporter {
         })
     }
 
-    /// Prints its lines in another way.
+    /// Sets how lines are printed.
     pub(crate) fn saying(mut self, say: LineWriter) -> Self {
         self.say = say;
         self
@@ -94,7 +94,7 @@ impl Reporter {
         }
     }
 
-    /// The job that waits, and why; nothing if it runs or has ended.
+    /// Returns the waiting job and the reason; `None` if it runs or has ended.
     async fn look(&self, awaited: &WaitTarget) -> Option<Waiting> {
         match self.try_look(awaited).await {
             Ok(found) => found,
@@ -110,7 +110,7 @@ impl Reporter {
                     step: None,
                 },
             }),
-            // The wait itself has the same error, or gets an answer.
+            // The wait itself gets the same error, or an answer.
             Err(_) => None,
         }
     }
@@ -129,14 +129,14 @@ impl Reporter {
         let id = job.r#ref.clone();
         let why = self.client.why(&id).await?;
         let reason = first_reason(&why, &job, SystemTime::now());
-        // It may have moved between the two questions.
+        // The job may have moved between the two requests.
         Ok(reason.map(|reason| Waiting {
             job: Some((id, why.state)),
             reason,
         }))
     }
 
-    /// The oldest member that may run next, if none runs.
+    /// Returns the oldest member that may run next, if none runs.
     async fn member_that_waits(
         &self,
         graph: &str,
@@ -216,7 +216,7 @@ fn waits(job: &Job) -> bool {
     )
 }
 
-/// A job that does not run, and the reason; no job if the server cannot be asked.
+/// A job that does not run, and the reason; no job if the server cannot be reached.
 struct Waiting {
     job: Option<(String, JobState)>,
     reason: FirstReason,

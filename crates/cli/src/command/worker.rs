@@ -1,5 +1,5 @@
-//! `ganger worker`: flags to settings; the worker itself is in `ganger-worker`. The one that inserts NGSI notifications
-//! begins in `ngsi`.
+//! `ganger worker`: flags to settings; the worker itself is in `ganger-worker`. The pool that inserts NGSI
+//! notifications starts in `ngsi`.
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
@@ -18,30 +18,29 @@ use crate::context::{Context, remark};
 use crate::document::span::read_span;
 use crate::exit::{Exit, Failure, Outcome};
 
-/// Runs a worker: takes jobs and runs the program DIR/KIND for each.
+/// Runs a worker: leases jobs and runs the program DIR/KIND for each.
 ///
-/// A program reads a JSON list of its arguments on standard input and writes one JSON value, its result,
-/// to standard output; standard error is its log. Exit 0 is success, 100 failure for good, anything
-/// else failure that may be tried again. Ctrl-C or SIGTERM: nothing new is taken, running programs
-/// get the grace period.
+/// A program reads a JSON list of its arguments on standard input and writes one JSON value, its result, to standard
+/// output; standard error is its log. Exit 0 is success, 100 a permanent failure, anything else a failure that may be
+/// retried. On Ctrl-C or SIGTERM the worker leases no new jobs, and running programs get the grace period.
 ///
-/// With --ngsi no programs are run: a pool of workers inserts the notifications that `ganger server --quantumleap`
-/// has queued into PostgreSQL, as QuantumLeap's workers do. Its password is best put into `POSTGRES_DB_PASS`.
+/// With --ngsi no programs run: a pool of workers inserts the notifications that `ganger server --quantumleap` has
+/// queued into PostgreSQL, as QuantumLeap's workers do. Put its password into `POSTGRES_DB_PASS`.
 #[derive(Args, Debug)]
 pub(crate) struct WorkerArgs {
-    /// Its name; host name plus something random if absent.
+    /// Name of the worker; host name and a random suffix if absent.
     #[arg(long, value_name = "NAME")]
     id: Option<String>,
 
-    /// The shard to take jobs of, if the server has several or reaches others; its own, or the first, if absent.
+    /// Shard to lease jobs from; the server's own, or its first, if absent.
     #[arg(long, value_name = "SHARD", value_parser = read_shard)]
     shard: Option<ShardId>,
 
-    /// Where the programs are, one for each kind.
+    /// Directory of the programs, one for each kind.
     #[arg(long, value_name = "DIR", default_value = "/etc/ganger/worker.d")]
     dir: PathBuf,
 
-    /// A queue to take from; may be repeated. With --mode weighted: QUEUE=WEIGHT.
+    /// Queue to lease from; may be repeated. With --mode weighted: QUEUE=WEIGHT.
     #[cfg_attr(
         feature = "quantumleap",
         doc = "With --ngsi: the one queue of the notifications, quantumleap if absent."
@@ -49,19 +48,19 @@ pub(crate) struct WorkerArgs {
     #[arg(short, long = "queue", value_name = "QUEUE")]
     queues: Vec<String>,
 
-    /// How several queues are taken from.
+    /// How several queues are combined.
     #[arg(long, default_value = "ordered")]
     mode: Mode,
 
-    /// Programs at a time; one for each core if absent.
+    /// Maximum number of programs at a time; one for each core if absent.
     #[arg(short = 'j', long, value_name = "N")]
     concurrency: Option<usize>,
 
-    /// Length of the leases; as the queue says if absent.
+    /// Length of the leases; the queue's setting if absent.
     #[arg(long, value_name = "DURATION", value_parser = read_span)]
     lease_for: Option<Duration>,
 
-    /// Between asking a program to end and killing it.
+    /// Time between asking a program to end and killing it.
     #[arg(
         long,
         value_name = "DURATION",
@@ -70,19 +69,19 @@ pub(crate) struct WorkerArgs {
     )]
     grace: Duration,
 
-    /// Where working directories of programs are made.
+    /// Directory for working directories of programs.
     #[arg(long, value_name = "DIR")]
     scratch: Option<PathBuf>,
 
-    /// A variable that programs inherit besides the usual ones; may be repeated.
+    /// Variable that programs inherit besides the standard ones; may be repeated.
     #[arg(long = "pass-env", value_name = "NAME")]
     pass_env: Vec<String>,
 
-    /// A job without a program here is offered again after so long.
+    /// Delay until a job without a program is offered again.
     #[arg(long, value_name = "DURATION", value_parser = read_span)]
     no_handler_delay: Option<Duration>,
 
-    /// Which log lines: error, warn, info, debug, trace, or directives; info if absent.
+    /// Filter of log lines: error, warn, info, debug, trace, or directives; info if absent.
     #[cfg_attr(
         feature = "quantumleap",
         doc = "With --ngsi: as LOGLEVEL says if absent."
@@ -90,7 +89,7 @@ pub(crate) struct WorkerArgs {
     #[arg(long, value_name = "LEVEL", env = "GANGER_LOG")]
     log: Option<String>,
 
-    /// Where to show numbers for Prometheus, at /metrics, and /healthz; :PORT is this machine only.
+    /// Address for Prometheus metrics at /metrics, and for /healthz; :PORT is this machine only.
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<String>,
 
@@ -99,16 +98,16 @@ pub(crate) struct WorkerArgs {
     ngsi: NgsiArgs,
 }
 
-/// What is logged unless somebody says otherwise.
+/// Default filter of log lines.
 pub(super) const DEFAULT_LOG: &str = "info";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Mode {
-    /// A queue only when those named before it are empty.
+    /// A queue is used only when those named before it are empty.
     Ordered,
     /// Takes jobs from the queues in turn.
     RoundRobin,
-    /// In turn, by weight.
+    /// Takes jobs from the queues in turn, by weight.
     Weighted,
 }
 
@@ -233,7 +232,7 @@ fn read_queue(text: &str, mode: Mode) -> Result<TakeFrom, Failure> {
     })
 }
 
-/// Log lines go to standard error, with control characters escaped.
+/// Starts logging to standard error, with control characters escaped.
 pub(super) fn start_log(level: &str) -> Result<(), Failure> {
     let flag = Flag {
         key: "log",

@@ -1,4 +1,4 @@
-//! `ganger workers`: who works, and on what.
+//! `ganger workers`: the workers, and the jobs they run.
 
 use std::time::SystemTime;
 
@@ -9,10 +9,10 @@ use crate::exit::{Exit, Outcome};
 use crate::show::table::Rows;
 use crate::show::{escape, json as views, time};
 
-/// Shows the workers seen, and what they run.
+/// Shows the known workers, and the jobs they run.
 #[derive(Args, Debug)]
 pub(crate) struct WorkersArgs {
-    /// Each job that is held.
+    /// Show each leased job.
     #[arg(short, long)]
     long: bool,
 }

@@ -1,22 +1,22 @@
-//! Text from jobs is hostile: nothing in it may steer the terminal (`rel S7`).
+//! Escapes text from jobs, which must not control the terminal (`rel S7`).
 
 use std::fmt::Write as _;
 
-/// One line: every control character is written out.
+/// Escapes a line: every control character is written out.
 pub(crate) fn line(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     push(&mut out, text, false);
     out
 }
 
-/// Text of several lines: line ends and tabs stay, every other control character is written out.
+/// Escapes text of several lines: line ends and tabs stay, other control characters are written out.
 pub(crate) fn text(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     push(&mut out, text, true);
     out
 }
 
-/// As [`text`], of bytes; those that are not UTF-8 are written `\xNN`.
+/// Like [`text`], for bytes; invalid UTF-8 is written as `\xNN`.
 pub(crate) fn bytes(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -28,7 +28,7 @@ pub(crate) fn bytes(bytes: &[u8]) -> String {
     out
 }
 
-/// One line of at most `most` characters, with an ellipsis where it was cut.
+/// Returns one line of at most `most` characters, with an ellipsis where it was cut.
 pub(crate) fn short(text: &str, most: usize) -> String {
     let first = text.lines().next().unwrap_or_default();
     let line = line(first);
@@ -41,7 +41,7 @@ pub(crate) fn short(text: &str, most: usize) -> String {
     out
 }
 
-/// The last line of a failure's message that is not empty, of at most `most` characters: there a stack trace ends with
+/// Returns the last non-empty line of a failure's message, with at most `most` characters: a stack trace ends with
 /// the error, after a first line that is the same for all.
 pub(crate) fn last_line(text: &str, most: usize) -> String {
     let lines = text.lines().rev();
@@ -74,7 +74,7 @@ fn push(out: &mut String, text: &str, keep_lines: bool) {
     }
 }
 
-/// Characters beyond ASCII that show nothing, but steer the terminal or the order of what is shown.
+/// Whether a character beyond ASCII is invisible but affects the terminal or the direction of text.
 fn is_unseen(character: char) -> bool {
     character.is_control()
         || matches!(character,

@@ -1,4 +1,4 @@
-//! Tables for people: no lines, as wide as the terminal.
+//! Tables without lines, as wide as the terminal.
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 
@@ -8,7 +8,7 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// A table with these columns; a name that begins with `>` is aligned right.
+    /// Creates a table with these columns; a name that begins with `>` is aligned right.
     pub(crate) fn new(columns: &[&str]) -> Self {
         let mut table = Table::new();
         table
@@ -35,7 +35,7 @@ impl Rows {
         self.table.add_row(cells);
     }
 
-    /// The text, without blanks at the ends of lines.
+    /// Returns the text, without blanks at the ends of lines.
     pub(crate) fn text(&self) -> String {
         let lines: Vec<String> = self
             .table
@@ -46,7 +46,7 @@ impl Rows {
     }
 }
 
-/// Lines of `name: value` with the values below each other.
+/// Returns lines of `name: value` with aligned values.
 pub(crate) fn facts(pairs: &[(&str, String)]) -> String {
     let width = pairs.iter().map(|(name, _)| name.len()).max().unwrap_or(0) + 1;
     let lines = pairs

@@ -1,23 +1,23 @@
-//! Times and durations for people.
+//! Formats times and durations.
 
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
 
-/// RFC 3339 in UTC with microseconds, for JSON.
+/// Formats a time as RFC 3339 in UTC with microseconds, for JSON.
 pub(crate) fn exact(time: SystemTime) -> String {
     jiff::Timestamp::try_from(time)
         .unwrap_or(jiff::Timestamp::MAX)
         .to_string()
 }
 
-/// In the time zone of this machine, to the second.
+/// Formats a time in the time zone of this machine, to the second.
 pub(crate) fn absolute(time: SystemTime) -> String {
     let time = jiff::Timestamp::try_from(time).unwrap_or(jiff::Timestamp::MAX);
     let zoned = time.to_zoned(jiff::tz::TimeZone::system());
     zoned.strftime("%Y-%m-%d %H:%M:%S").to_string()
 }
 
-/// Such as `3m ago`, `in 5s`, `now`.
+/// Formats a time relative to now: `3m ago`, `in 5s`, `now`.
 pub(crate) fn relative(time: SystemTime, now: SystemTime) -> String {
     match now.duration_since(time) {
         Ok(past) if past < Duration::from_secs(1) => "now".to_owned(),
@@ -26,12 +26,12 @@ pub(crate) fn relative(time: SystemTime, now: SystemTime) -> String {
     }
 }
 
-/// Both: `2026-01-31 09:30:00 (3m ago)`.
+/// Formats a time both ways: `2026-01-31 09:30:00 (3m ago)`.
 pub(crate) fn both(time: SystemTime, now: SystemTime) -> String {
     format!("{} ({})", absolute(time), relative(time, now))
 }
 
-/// A duration by its two largest units: `1h 3m`, `45s`, `120ms`.
+/// Formats a duration by its two largest units: `1h 3m`, `45s`, `120ms`.
 pub(crate) fn span(span: Duration) -> String {
     const UNITS: [(&str, u64); 4] = [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)];
     let seconds = span.as_secs();
@@ -54,7 +54,7 @@ pub(crate) fn span(span: Duration) -> String {
     out
 }
 
-/// A duration as documents have it: `1h30m`, `500ms`, in whole units.
+/// Formats a duration as in documents: `1h30m`, `500ms`, in whole units.
 pub(crate) use ganger_client::show_span as exact_span;
 
 #[cfg(test)]

@@ -19,21 +19,21 @@ use crate::error::{Error, code};
 use crate::model::{Answer, Delivery, Held, JobState, LeaseToken, Report, ReportResult};
 use crate::pause::{Pauses, random_key};
 
-/// A message is sent at least so often; the server counts leases from the last one it heard.
+/// Longest interval between messages; the server measures leases from the last one it received.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(4);
-/// A server that was silent for so long is taken for gone. It gives a sign every 10 s.
+/// Silence after which the server counts as gone. It sends a heartbeat every 10 s.
 const SILENCE_MAX: Duration = Duration::from_secs(45);
-/// A server that takes nothing for so long is left.
+/// Time after which a connection that accepts nothing is dropped.
 const SLOW_MAX: Duration = Duration::from_secs(20);
-/// Reports in one message.
+/// Maximum number of reports in one message.
 const MESSAGE_REPORTS_MAX: usize = 2_048;
-/// Pace of looking after leases: a twelfth of the shortest one, within these.
+/// Shortest interval between checks of leases; the interval is a twelfth of the shortest lease.
 const PACE_MIN: Duration = Duration::from_millis(10);
 const PACE_MAX: Duration = Duration::from_millis(250);
-/// A refused report is sent again after so long, unless the server says otherwise.
+/// Delay before a refused report is sent again, unless the server names another.
 const SEND_AGAIN_AFTER: Duration = Duration::from_millis(200);
 
-/// Why a connection, or the whole stream, ends.
+/// The reason why a connection, or the whole stream, ends.
 enum StreamEnd {
     Broken(Error),
     Closed,
@@ -51,17 +51,17 @@ pub(crate) struct Driver {
     options: WorkOptions,
     shared: Arc<Shared>,
     events: mpsc::UnboundedSender<WorkEvent>,
-    /// The same over all connections: what was lost with one comes again with the next.
+    /// Session id, the same over all connections: deliveries lost with one are repeated on the next.
     session: String,
     batches_received: u64,
     credits: u32,
     pending: PendingReports,
-    /// Reports that the server could not take for the moment, and when to try again.
+    /// Reports that the server could not accept for the moment, with the time of the next try.
     deferred: Vec<(Instant, u64)>,
-    /// Deliveries that came so late that their lease must be renewed before they may run.
+    /// Deliveries that arrived so late that their lease must be renewed before they may run.
     unconfirmed: HashMap<LeaseToken, Delivery>,
     tick_at: Instant,
-    /// Whether the server at the other end of this connection is about to stop.
+    /// Whether the server of this connection is about to stop.
     is_draining: bool,
 }
 
@@ -88,7 +88,7 @@ impl Driver {
         }
     }
 
-    /// Connects and serves, again and again, until the stream is closed.
+    /// Connects and serves repeatedly, until the stream is closed.
     pub(crate) async fn run(mut self, mut calls: mpsc::Receiver<Call>) {
         let mut pauses = Pauses::new(self.client.options.retry);
         loop {
@@ -108,7 +108,7 @@ impl Driver {
         }
     }
 
-    /// One connection, from its first message to its end.
+    /// Runs one connection, from its first message to its end.
     async fn connection(
         &mut self,
         calls: &mut mpsc::Receiver<Call>,
@@ -125,7 +125,7 @@ impl Driver {
         let served = self.serve(link, calls).await;
         self.shared.connected.send_replace(false);
         if !self.is_draining {
-            // While a server stops, workers come back to it less and less often.
+            // While a server stops, workers reconnect at growing intervals.
             *pauses = Pauses::new(self.client.options.retry);
         }
         match served {
@@ -134,7 +134,7 @@ impl Driver {
         }
     }
 
-    /// Whether nothing is held and nothing waits for an answer.
+    /// Whether no lease is held and no report waits for an answer.
     fn is_idle(&self) -> bool {
         self.pending.is_empty() && self.unconfirmed.is_empty() && self.shared.held.lock().is_empty()
     }
@@ -163,7 +163,8 @@ impl Driver {
         }
     }
 
-    /// Takes over what reporters granted or dropped: the credits added, and whether earlier ones fell.
+    /// Takes over the credits that reporters granted or dropped: returns the number added, and whether earlier ones
+    /// were dropped.
     fn take_credits(&mut self) -> (u32, bool) {
         let dropped = self
             .shared
@@ -182,11 +183,11 @@ impl Driver {
     }
 
     fn tell(&self, event: WorkEvent) {
-        // Bounded by the credits granted and by the leases held. Nobody listens: closed, seen elsewhere.
+        // The channel is bounded by the granted credits and the held leases. A closed receiver is noticed elsewhere.
         self.events.send(event).ok();
     }
 
-    /// Waits for something while there is no connection; leases run out and calls come in meanwhile.
+    /// Waits for a future while there is no connection; leases expire and calls are accepted meanwhile. Returns
     /// `None` if the stream was closed.
     async fn meanwhile<T>(
         &mut self,
@@ -258,7 +259,7 @@ impl Driver {
         }
     }
 
-    /// Takes a call in. From here on the end of its attempts is told by the answers only.
+    /// Accepts a call. From now on only the answers report the end of its attempts.
     fn accept(&mut self, call: Call) -> Vec<u64> {
         let mut leases = self.shared.held.lock();
         for (held, report) in &call.reports {
@@ -272,8 +273,8 @@ impl Driver {
         self.pending.take(call, Instant::now())
     }
 
-    /// Takes in what else waits, so that it travels in the same message: the end of a run and the credit for
-    /// the next one then reach the same turn of the shard.
+    /// Accepts all waiting calls, so that they travel in the same message: the end of a run and the credit for the
+    /// next one then reach the same turn of the shard.
     fn accept_waiting(&mut self, calls: &mut mpsc::Receiver<Call>, numbers: &mut Vec<u64>) {
         while self.pending.has_room() {
             let Ok(call) = calls.try_recv() else { return };
@@ -281,7 +282,7 @@ impl Driver {
         }
     }
 
-    /// Sends reports by number, and credits that were granted meanwhile, in messages of a bounded size.
+    /// Sends reports by number, and newly granted credits, in messages of bounded size.
     async fn send_reports(&mut self, link: &mut Link, numbers: &[u64]) -> Result<(), StreamEnd> {
         let (added, dropped) = self.take_credits();
         let mut message = v1::WorkerMessage {
@@ -308,7 +309,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Sends a message. While the connection takes nothing, leases still run out in time.
+    /// Sends a message. While the connection accepts nothing, leases still expire in time.
     async fn send(&mut self, link: &mut Link, message: v1::WorkerMessage) -> Result<(), StreamEnd> {
         link.note_sending();
         let out = link.out.clone();
@@ -328,7 +329,7 @@ impl Driver {
         }
     }
 
-    /// Looks after leases: renews what is due, gives up what has run out, tries refused reports again.
+    /// Renews leases that are due, gives up expired ones, and repeats refused reports.
     async fn tick(&mut self, link: &mut Link) -> Result<(), StreamEnd> {
         self.expire();
         let now = Instant::now();
@@ -353,7 +354,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Tells of leases that ran out, and sets the time of the next look.
+    /// Reports expired leases, and sets the time of the next check.
     fn expire(&mut self) {
         let now = Instant::now();
         for held in self.shared.held.expired(now) {
@@ -368,10 +369,10 @@ impl Driver {
         self.tick_at = now + pace.clamp(PACE_MIN, PACE_MAX);
     }
 
-    /// A lease is gone: the worker is told, unless it never saw the job.
+    /// Handles a lost lease: reports it to the worker, unless the worker never saw the job.
     fn lose(&mut self, held: Held, state: Option<JobState>, reason: String) {
         if self.unconfirmed.remove(&held.token).is_some() {
-            // Its credit was not used up after all.
+            // Its credit was not used.
             self.shared.granted.fetch_add(1, Ordering::AcqRel);
             self.shared.changed.notify_one();
             return;
@@ -423,7 +424,7 @@ impl Driver {
             token: LeaseToken(lost.token),
         };
         let state = convert::state_or_none(lost.state)?;
-        // What is reported learns of its end by the answer to the report.
+        // The answer to its report shows the end of a reported attempt.
         if let Some(lease) = self.shared.held.remove(&held.token)
             && !lease.is_reported
         {
@@ -432,7 +433,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Takes jobs in. One that came before is not told again.
+    /// Accepts jobs. A job that was delivered before is not passed on again.
     fn deliver(&mut self, deliveries: Vec<Delivery>, since: Instant) {
         let now = Instant::now();
         let mut fresh = Vec::with_capacity(deliveries.len());
@@ -450,7 +451,7 @@ impl Driver {
                 Lease {
                     job: delivery.held.job.clone(),
                     length: lease_for,
-                    // A late one may live or not: the answer to its renewal will tell.
+                    // The lease of a late one may have expired: the answer to its renewal shows it.
                     expires_at: if is_late {
                         now + lease_for
                     } else {
@@ -490,7 +491,7 @@ impl Driver {
         self.pending.answer(&pending, result);
     }
 
-    /// What an answer means for the lease.
+    /// Applies an answer to the lease.
     fn apply_answer(&mut self, pending: &Pending, result: &ReportResult) {
         let token = &pending.held.token;
         match result {
@@ -508,7 +509,7 @@ impl Driver {
                     self.lose(pending.held.clone(), None, error.message().to_owned());
                 }
             }
-            // Refused for another reason: the attempt goes on, and may be reported otherwise.
+            // Refused for another reason: the attempt continues, and may be reported otherwise.
             Err(_) if ends_attempt(&pending.report) => {
                 if let Some(lease) = self.shared.held.lock().get_mut(token) {
                     lease.is_reported = false;

@@ -1,4 +1,4 @@
-//! What the worker holds, until when, and when to renew it.
+//! The leases that the worker holds, their expiry, and when to renew them.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,10 +11,10 @@ use crate::model::{Held, LeaseToken};
 pub(crate) struct Lease {
     pub(crate) job: String,
     pub(crate) length: Duration,
-    /// Surely lives until here.
+    /// Time until which the lease surely lasts.
     pub(crate) expires_at: Instant,
     pub(crate) renew_at: Instant,
-    /// Its end is reported, and the answer is on its way: nothing else is told of it.
+    /// Whether its end is reported and the answer pending: nothing else is reported about it.
     pub(crate) is_reported: bool,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct HeldJobs {
 }
 
 impl HeldJobs {
-    /// The leases, for a whole batch at a time.
+    /// Locks the leases, for a whole batch at a time.
     pub(crate) fn lock(&self) -> MutexGuard<'_, HashMap<LeaseToken, Lease>> {
         self.leases.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -38,7 +38,7 @@ impl HeldJobs {
         self.lock().remove(token)
     }
 
-    /// A renewal sent at `since` was accepted.
+    /// Records that a renewal sent at `since` was accepted.
     pub(crate) fn renewed(&self, token: &LeaseToken, since: Instant, lease_for: Duration) {
         if let Some(lease) = self.lock().get_mut(token) {
             lease.length = lease_for;
@@ -47,7 +47,7 @@ impl HeldJobs {
         }
     }
 
-    /// Leases to renew now; each is tried again after a sixth of its length until it is answered.
+    /// Returns the leases to renew now; each is tried again after a sixth of its length until it is answered.
     pub(crate) fn due(&self, now: Instant) -> Vec<Held> {
         let mut due = Vec::new();
         for (token, lease) in self.lock().iter_mut() {
@@ -62,7 +62,7 @@ impl HeldJobs {
         due
     }
 
-    /// Takes out what has run out.
+    /// Removes and returns expired leases.
     pub(crate) fn expired(&self, now: Instant) -> Vec<Held> {
         let mut leases = self.lock();
         let gone: Vec<_> = leases
@@ -79,7 +79,7 @@ impl HeldJobs {
         gone
     }
 
-    /// The shortest lease held, which sets the pace of looking after them.
+    /// Returns the length of the shortest held lease, which sets the interval of checks.
     pub(crate) fn shortest(&self) -> Option<Duration> {
         self.lock().values().map(|lease| lease.length).min()
     }

@@ -10,9 +10,9 @@ use tokio_stream::wrappers::ReceiverStream;
 use crate::client::Client;
 use crate::error::Error;
 
-/// Messages made before the connection took them.
+/// Maximum number of messages queued for the connection.
 const QUEUED_MESSAGES_MAX: usize = 32;
-/// Sending times remembered; beyond it every other one is forgotten.
+/// Maximum number of sending times kept; beyond it every other one is dropped.
 const TIMES_MAX: usize = 4_096;
 
 /// One connection of the stream.
@@ -28,7 +28,7 @@ impl Link {
         let (out, messages) = mpsc::channel(QUEUED_MESSAGES_MAX);
         let mut times = SendTimes::default();
         times.note(Instant::now());
-        // There is room: it is the first.
+        // The queue has room for the first message.
         out.try_send(first).ok();
         let mut wire = client.leases_wire();
         let call = wire.work(ReceiverStream::new(messages));
@@ -40,24 +40,24 @@ impl Link {
         })
     }
 
-    /// A message is about to be sent.
+    /// Records that a message is about to be sent.
     pub(crate) fn note_sending(&mut self) {
         self.times.note(Instant::now());
     }
 
-    /// How long nothing was sent.
+    /// Returns the time since the last message was sent.
     pub(crate) fn silent_for(&self) -> Duration {
         self.times.last().map_or(Duration::ZERO, |at| at.elapsed())
     }
 
-    /// When the message was sent that the server had heard last before it granted: a lease cannot have
-    /// begun before that, so counted from there it surely lives.
+    /// Returns when the last message that the server had received before a grant was sent: the lease cannot have
+    /// begun before that, so counted from there it surely lasts.
     pub(crate) fn sent_at(&mut self, heard: u64) -> Instant {
         self.times.sent_at(heard)
     }
 }
 
-/// When each message was sent, by its number from 1.
+/// Sending time of each message, by its number from 1.
 #[derive(Default)]
 struct SendTimes {
     count: u64,
@@ -81,8 +81,8 @@ impl SendTimes {
         self.times.back().map(|(_, at)| *at)
     }
 
-    /// The time of message `heard`, or of the nearest one before it that is still known: earlier is
-    /// always safe. Later grants have heard at least as much, so older times are dropped.
+    /// Returns the time of message `heard`, or of the nearest earlier one that is still known, which is always safe.
+    /// Later grants have received at least as many, so older times are dropped.
     fn sent_at(&mut self, heard: u64) -> Instant {
         while self.times.len() > 1 && self.times[1].0 <= heard {
             self.times.pop_front();

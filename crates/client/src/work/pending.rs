@@ -1,4 +1,4 @@
-//! Reports without an answer: kept whole, so that they can be delivered again over a new stream.
+//! Reports without an answer: kept whole, so that they can be sent again over a new connection.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -8,18 +8,18 @@ use tokio::sync::oneshot;
 use super::{Call, closed};
 use crate::model::{Held, Report, ReportResult};
 
-/// Reports that may be without an answer; beyond it no calls are taken.
+/// Maximum number of reports without an answer; beyond it no calls are accepted.
 const REPORTS_MAX: usize = 8_192;
-/// Bytes of results, payloads and logs in them.
+/// Maximum bytes of results, payloads and logs in them.
 const BYTES_MAX: usize = 64 << 20;
 
-/// One report on its way.
+/// A report without an answer.
 pub(crate) struct Pending {
     pub(crate) held: Held,
     pub(crate) report: Report,
-    /// When it was sent last.
+    /// Time at which it was last sent.
     pub(crate) sent_at: Instant,
-    /// Which call it belongs to, and its place there; `None` for our own renewals.
+    /// The call it belongs to, and its index there; `None` for the driver's own renewals.
     origin: Option<(u64, usize)>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct PendingReports {
 }
 
 impl PendingReports {
-    /// Whether more calls may be taken.
+    /// Whether more calls may be accepted.
     pub(crate) fn has_room(&self) -> bool {
         self.reports.len() < REPORTS_MAX && self.bytes < BYTES_MAX
     }
@@ -51,7 +51,7 @@ impl PendingReports {
         self.reports.is_empty()
     }
 
-    /// Takes a call in; gives the numbers of its reports.
+    /// Adds a call; returns the numbers of its reports.
     pub(crate) fn take(&mut self, call: Call, now: Instant) -> Vec<u64> {
         let id = self.next_call;
         self.next_call += 1;
@@ -72,7 +72,7 @@ impl PendingReports {
         numbers
     }
 
-    /// Adds a renewal of our own.
+    /// Adds a renewal of the driver.
     pub(crate) fn add_renewal(&mut self, held: Held, now: Instant) -> u64 {
         let report = Report::Renew(crate::Renewing::default());
         self.add(held, report, None, now)
@@ -102,14 +102,14 @@ impl PendingReports {
         self.reports.get(&number)
     }
 
-    /// Takes a report out that has its answer.
+    /// Removes a report that has its answer.
     pub(crate) fn remove(&mut self, number: u64) -> Option<Pending> {
         let pending = self.reports.remove(&number)?;
         self.bytes -= bytes_of(&pending.report);
         Some(pending)
     }
 
-    /// Files an answer with its call, and finishes the calls that are complete, in order.
+    /// Stores an answer with its call, and finishes complete calls, in order.
     pub(crate) fn answer(&mut self, pending: &Pending, result: ReportResult) {
         let Some((call, place)) = pending.origin else {
             return;
@@ -126,7 +126,7 @@ impl PendingReports {
     }
 
     fn finish(&mut self, call: u64) {
-        // An empty call waits for all before it; see `flush`.
+        // An empty call waits for all earlier calls; see `flush`.
         if self
             .calls
             .get(&call)
@@ -143,7 +143,7 @@ impl PendingReports {
         }
     }
 
-    /// Answers empty calls that have no call before them.
+    /// Answers empty calls without an earlier unanswered call.
     fn flush(&mut self) {
         while let Some(first) = self.calls.first_entry() {
             if !first.get().answers.is_empty() {
@@ -153,7 +153,8 @@ impl PendingReports {
         }
     }
 
-    /// All numbers, in order, for a new stream; renewals of our own are not repeated but made again.
+    /// Returns all numbers in order, for a new connection; the driver's own renewals are made again instead of
+    /// repeated.
     pub(crate) fn for_a_new_stream(&mut self, now: Instant) -> Vec<u64> {
         self.reports.retain(|_, pending| pending.origin.is_some());
         self.reports

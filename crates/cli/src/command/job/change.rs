@@ -14,14 +14,14 @@ use crate::document::span::{read_moment, read_span};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::show::{counted, escape, json as views};
 
-/// Ids that an answer over several calls keeps.
+/// Maximum number of ids kept from several calls.
 const LISTED_IDS_MAX: usize = 100;
-/// Skipped jobs that are printed.
+/// Maximum number of skipped jobs that are printed.
 const SKIPPED_LINES_MAX: usize = 10;
-/// Queues that a dry run prints.
+/// Maximum number of queues that a dry run prints.
 const QUEUE_LINES_MAX: usize = 20;
 
-/// Cancels jobs that have not ended: those named, or all that fulfil the conditions.
+/// Cancels jobs that have not ended: those named, or all that match the conditions.
 #[derive(Args, Debug)]
 pub(crate) struct CancelArgs {
     /// Ids of the jobs.
@@ -34,13 +34,12 @@ pub(crate) struct CancelArgs {
     #[arg(long)]
     dry_run: bool,
 
-    /// Why, for the history.
+    /// Reason, recorded in the history.
     #[arg(long, default_value = "")]
     reason: String,
 }
 
-/// Puts finished jobs back on their queue with a new series of attempts: those named, or all that fulfil the
-/// conditions.
+/// Retries finished jobs with a new series of attempts: those named, or all that match the conditions.
 #[derive(Args, Debug)]
 pub(crate) struct RetryArgs {
     /// Ids of the jobs.
@@ -53,17 +52,17 @@ pub(crate) struct RetryArgs {
     #[arg(long)]
     dry_run: bool,
 
-    /// Into this queue instead of their own.
+    /// Retry them in this queue instead of their own.
     #[arg(long, value_name = "QUEUE")]
     into: Option<String>,
 
-    /// Also the jobs that ended because these did: dependents that failed with them, and jobs that were cancelled
-    /// because nobody needed them any more. Jobs of other shards come back once those have been reached.
+    /// Also retry the jobs that ended because these did: dependents that failed with them, and jobs that were
+    /// cancelled because no job needed them any more. Jobs on other shards follow once those have been reached.
     #[arg(long)]
     dependents: bool,
 }
 
-/// Removes jobs altogether: those named, or all that fulfil the conditions.
+/// Removes jobs completely: those named, or all that match the conditions.
 #[derive(Args, Debug)]
 pub(crate) struct DeleteArgs {
     /// Ids of the jobs.
@@ -88,7 +87,7 @@ pub(crate) struct TimeOutArgs {
 /// Arguments for changing a job.
 #[derive(Args, Debug)]
 pub(crate) struct SetArgs {
-    /// Its id, or shard/id.
+    /// Id of the job, or shard/id.
     pub(super) job: String,
 
     /// New priority; smaller runs first.
@@ -99,11 +98,11 @@ pub(crate) struct SetArgs {
     #[arg(long)]
     queue: Option<String>,
 
-    /// Not before so long from now.
+    /// Start no earlier than this time from now.
     #[arg(long, value_name = "DURATION", value_parser = read_span, conflicts_with = "run_at")]
     delay: Option<Duration>,
 
-    /// Not before this time.
+    /// Start no earlier than this time.
     #[arg(long, value_name = "TIME")]
     run_at: Option<String>,
 
@@ -111,11 +110,11 @@ pub(crate) struct SetArgs {
     #[arg(long, value_name = "JSON")]
     payload: Option<String>,
 
-    /// Put this tag on; may be repeated.
+    /// Add this tag; may be repeated.
     #[arg(long, value_name = "TAG")]
     tag: Vec<String>,
 
-    /// Take this tag off; may be repeated.
+    /// Remove this tag; may be repeated.
     #[arg(long, value_name = "TAG")]
     untag: Vec<String>,
 
@@ -123,15 +122,15 @@ pub(crate) struct SetArgs {
     #[arg(long, value_name = "KEY=VALUE", value_parser = read_label)]
     label: Vec<(String, String)>,
 
-    /// Take the label of this key off; may be repeated.
+    /// Remove the label with this key; may be repeated.
     #[arg(long, value_name = "KEY")]
     no_label: Vec<String>,
 
-    /// Follow it, or not.
+    /// Track the job, or stop tracking it.
     #[arg(long)]
     tracked: Option<bool>,
 
-    /// A line for its history.
+    /// Add this line to the history.
     #[arg(long)]
     note: Option<String>,
 }
@@ -140,7 +139,7 @@ fn refs(ids: &[String]) -> Vec<&str> {
     ids.iter().map(String::as_str).collect()
 }
 
-/// Tells what was changed. What was asked for and not changed makes the command fail.
+/// Prints what was changed. A named job that was not changed makes the command fail.
 fn print_changed(context: &Context, changed: &Changed, done: &str, why_not: &str) -> Outcome {
     context.either(
         &views::changed(changed),
@@ -157,7 +156,7 @@ fn print_changed(context: &Context, changed: &Changed, done: &str, why_not: &str
     Ok(Exit::NotFound)
 }
 
-/// Says which other shards put back jobs of theirs.
+/// Prints which other shards retry jobs.
 fn print_other_shards(context: &Context, shards: &BTreeSet<String>) {
     if context.is_json() || shards.is_empty() {
         return;
@@ -178,7 +177,7 @@ pub(crate) async fn cancel(context: &Context, args: CancelArgs) -> Outcome {
                 ..JobFilter::default()
             };
         if let (Some(graph), true) = (&filter.graph, is_graph_alone && !args.dry_run) {
-            // A graph is cancelled on all its shards; members that have ended are no surprise here.
+            // A graph is cancelled on all its shards; finished members are expected here.
             let client = context.client().await?;
             let changed = client.cancel_graph(graph, &args.reason).await?;
             let text = format!("{} cancelled", counted(changed.count, "job"));
@@ -238,7 +237,7 @@ pub(crate) async fn retry(context: &Context, args: RetryArgs) -> Outcome {
         client.retry(&jobs, into).await?
     };
     if args.dependents {
-        // Named jobs that have not ended are no failure here, if what depends on them came back.
+        // Named jobs that have not ended are no failure here, if their dependents were retried.
         let text = format!("{} put back", counted(changed.count, "job"));
         context.either(&views::changed(&changed), text)?;
         if !context.is_json() {
@@ -279,7 +278,7 @@ pub(crate) async fn delete(context: &Context, args: DeleteArgs) -> Outcome {
     )
 }
 
-/// The conditions, if there are some instead of ids.
+/// Returns the conditions, if they are given instead of ids.
 fn filter(jobs: &[String], filters: Filters, is_dry: bool) -> Result<Option<JobFilter>, Failure> {
     let filter = filters.conditions()?;
     match (jobs.is_empty(), filter == JobFilter::default()) {
@@ -293,7 +292,7 @@ fn filter(jobs: &[String], filters: Filters, is_dry: bool) -> Result<Option<JobF
     }
 }
 
-/// Acts on all jobs that fulfil the conditions, call by call.
+/// Acts on all jobs that match the conditions, call by call.
 async fn matching(
     context: &Context,
     action: &BulkAction,

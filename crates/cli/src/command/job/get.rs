@@ -15,10 +15,10 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::show::table::{Rows, facts};
 use crate::show::{Palette, bytes, counted, escape, json as views, time};
 
-/// A payload is shown up to this; `job payload` prints any.
+/// Maximum bytes of a payload that is shown; `job payload` prints any.
 const PAYLOAD_BYTES_SHOWN: u64 = 4_096;
 
-/// Inputs that are shown, and characters of each; `job inputs` prints all.
+/// Maximum number of inputs that are shown; `job inputs` prints all.
 const INPUTS_SHOWN: u32 = 5;
 const INPUT_WIDTH: usize = 120;
 
@@ -37,7 +37,7 @@ pub(crate) struct WaitArgs {
     #[arg(required = true)]
     pub(super) jobs: Vec<String>,
 
-    /// Give up after so long.
+    /// Stop waiting after this time.
     #[arg(long, value_name = "DURATION", value_parser = read_span)]
     timeout: Option<Duration>,
 }
@@ -59,7 +59,7 @@ pub(crate) async fn run(context: &Context, args: &GetArgs) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// What the program reads, as far as it is short; else how much there is.
+/// Returns the program's input if it is short; otherwise its size.
 async fn input(client: &Client, job: &Job) -> String {
     let id = job.r#ref.clone();
     if job.inputs == 0 {
@@ -119,7 +119,7 @@ pub(crate) async fn wait(context: &Context, args: &WaitArgs) -> Outcome {
     Ok(exit)
 }
 
-/// The job once it has ended, or as it is when the time is up.
+/// Waits until a job has ended; returns it as it is then, or when the time is over.
 pub(crate) async fn wait_for(
     client: &Client,
     id: &str,
@@ -152,7 +152,7 @@ fn print_changed(context: &Context, job: &Job) -> Result<(), Failure> {
     context.either(&views::document(job), line)
 }
 
-/// All there is to tell of a job.
+/// Describes a job completely.
 fn describe(job: &Job, input: &str, palette: Palette, now: SystemTime) -> String {
     let mut pairs = vec![
         (

@@ -15,15 +15,15 @@ pub(crate) struct GraphArgs {
     /// Id of the job.
     pub(super) job: String,
 
-    /// At most so many steps away; 0: as far as it goes.
+    /// Maximum distance in steps; 0 for no limit.
     #[arg(long, default_value_t = 0)]
     depth: u32,
 
-    /// At most so many jobs.
+    /// Maximum number of jobs.
     #[arg(long, default_value_t = 1_000)]
     limit: u32,
 
-    /// Print a description for Graphviz.
+    /// Print the graph in the language of Graphviz.
     #[arg(long)]
     dot: bool,
 }
@@ -52,7 +52,7 @@ pub(crate) async fn run(context: &Context, args: &GraphArgs) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// Dependencies before their dependents, one job a line.
+/// Prints dependencies before their dependents, one job a line.
 fn layers(view: &GraphView, palette: Palette) -> String {
     let depths = depths(view);
     let mut jobs: Vec<&GraphJob> = view.jobs.iter().collect();
@@ -93,8 +93,8 @@ fn layers(view: &GraphView, palette: Palette) -> String {
     out.join("\n")
 }
 
-/// The longest way from a job without dependencies to each. A graph has no circles, but what is shown of
-/// it is cut: so many rounds as there are jobs are enough in any case.
+/// Returns the longest path from a job without dependencies to each job. A graph has no cycles, but the shown part
+/// may be incomplete: as many rounds as there are jobs are always enough.
 fn depths(view: &GraphView) -> HashMap<&str, usize> {
     let mut depths: HashMap<&str, usize> = HashMap::new();
     for _ in 0..view.jobs.len() {
@@ -114,7 +114,7 @@ fn depths(view: &GraphView) -> HashMap<&str, usize> {
     depths
 }
 
-/// The graph in the language of Graphviz.
+/// Returns the graph in the language of Graphviz.
 fn dot(view: &GraphView) -> String {
     let quote = |text: &str| {
         format!(

@@ -13,18 +13,18 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::show::table::Rows;
 use crate::show::{Palette, escape, json as views, time};
 
-/// Jobs fetched at once.
+/// Number of jobs fetched at once.
 const PAGE_JOBS: u32 = 200;
 
-/// Conditions on jobs. All that are given must hold.
+/// Conditions on jobs, all of which must hold.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Filters {
     /// Only jobs of this queue.
     #[arg(short, long)]
     pub(super) queue: Option<String>,
 
-    /// In this state: blocked, scheduled, ready, running, succeeded, failed, cancelled; may be repeated, or
-    /// several with commas.
+    /// Only jobs in this state: blocked, scheduled, ready, running, succeeded, failed, cancelled; may be repeated, or
+    /// several separated by commas.
     #[arg(long = "state", value_name = "STATE", value_parser = read_state, value_delimiter = ',')]
     pub(super) states: Vec<JobState>,
 
@@ -44,23 +44,23 @@ pub(crate) struct Filters {
     #[arg(long)]
     pub(super) graph: Option<String>,
 
-    /// Made by this schedule.
+    /// Only jobs of this schedule.
     #[arg(long)]
     schedule: Option<String>,
 
-    /// Failed in this group.
+    /// Only jobs that failed in this failure group.
     #[arg(long)]
     group: Option<String>,
 
-    /// Whose failure contains this text.
+    /// Only jobs whose failure message contains this text.
     #[arg(long, value_name = "TEXT")]
     failure: Option<String>,
 
-    /// Held by this worker.
+    /// Only jobs leased by this worker.
     #[arg(long)]
     worker: Option<String>,
 
-    /// Created at or after: RFC 3339, or -DURATION such as -2h.
+    /// Only jobs created at or after this time: RFC 3339, or -DURATION such as -2h.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     since: Option<String>,
 
@@ -79,15 +79,15 @@ pub(crate) struct ListArgs {
     #[arg(long)]
     oldest_first: bool,
 
-    /// At most so many; 0: all.
+    /// Maximum number of jobs; 0 for all.
     #[arg(short, long, default_value_t = 100)]
     limit: u64,
 
-    /// Only how many there are.
+    /// Print only the number of jobs.
     #[arg(long, conflicts_with_all = ["limit", "oldest_first", "full"])]
     count: bool,
 
-    /// Histories too, with --json.
+    /// Include histories, with --json.
     #[arg(long)]
     full: bool,
 }
@@ -162,7 +162,7 @@ fn filter(args: ListArgs) -> Result<JobFilter, Failure> {
 }
 
 impl Filters {
-    /// The conditions, without order and page.
+    /// Returns the conditions, without order and page.
     pub(super) fn conditions(self) -> Result<JobFilter, Failure> {
         let moment = |option: &str, text: Option<String>| {
             text.map(|text| read_moment(&text, SystemTime::now()))
@@ -187,7 +187,7 @@ impl Filters {
     }
 }
 
-/// Jobs as a table; `headed` if it has a heading.
+/// Returns jobs as a table; `headed`: whether it has a heading.
 pub(crate) fn table(jobs: &[Job], palette: Palette, headed: bool) -> String {
     let now = SystemTime::now();
     let mut rows = Rows::new(&[
@@ -214,7 +214,7 @@ pub(crate) fn table(jobs: &[Job], palette: Palette, headed: bool) -> String {
         .unwrap_or_default()
 }
 
-/// The most telling fact of a job.
+/// Returns the most relevant fact about a job.
 fn note(job: &Job, now: SystemTime) -> String {
     let failure = || {
         job.failure

@@ -10,7 +10,7 @@ use crate::context::{Context, remark};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::show::{escape, time};
 
-/// Bytes fetched at once.
+/// Number of bytes fetched at once.
 const PAGE_BYTES: u32 = 256 << 10;
 
 /// Shows a job's log, all attempts in order.
@@ -19,7 +19,7 @@ pub(crate) struct LogsArgs {
     /// Id of the job.
     pub(super) job: String,
 
-    /// Go on until the job has ended.
+    /// Continue until the job has ended.
     #[arg(short, long)]
     follow: bool,
 
@@ -81,7 +81,7 @@ impl<'a> Printer<'a> {
         }
     }
 
-    /// Prints a piece; true once nothing more is wanted.
+    /// Prints a chunk; returns true once no more is wanted.
     fn print(&mut self, page: &LogPage) -> Result<bool, Failure> {
         for chunk in &page.chunks {
             if self.only.is_some_and(|only| chunk.attempt > only) {
@@ -103,7 +103,7 @@ impl<'a> Printer<'a> {
             }));
         }
         if chunk.attempt != self.attempt {
-            // The first attempt needs no heading, and no program that reads the log wants any.
+            // The first attempt needs no heading, and programs that read the log want none.
             if self.for_people && self.attempt > 0 {
                 let heading = format!("--- attempt {} ---", chunk.attempt);
                 self.context.line(self.context.palette().dim(&heading))?;

@@ -9,10 +9,10 @@ use crate::exit::{Exit, Outcome};
 use crate::show::table::Rows;
 use crate::show::{escape, json as views};
 
-/// Inputs fetched at once.
+/// Number of inputs fetched at once.
 const PAGE_INPUTS: u32 = 500;
 
-/// Slots from here on are dependencies without data.
+/// First slot of dependencies without data.
 const EDGE_FIRST: u32 = 1 << 31;
 
 /// Prints a job's result.
@@ -21,7 +21,7 @@ pub(crate) struct ResultArgs {
     /// Id of the job.
     pub(super) job: String,
 
-    /// Print a result that is a JSON string as the text that it stands for.
+    /// Print a result that is a JSON string as plain text.
     #[arg(short, long)]
     raw: bool,
 }

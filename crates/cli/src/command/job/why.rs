@@ -1,4 +1,4 @@
-//! `ganger job why`: in plain words, with the next step.
+//! `ganger job why`: the reasons why a job does not run, with the next step.
 
 use std::time::SystemTime;
 
@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::exit::{Exit, Outcome};
 use crate::show::{Palette, escape, json as views, time};
 
-/// Tells why a job is not running, or that it is.
+/// Explains why a job is not running, or says that it is.
 #[derive(Args, Debug)]
 pub(crate) struct WhyArgs {
     /// Id of the job.
@@ -32,17 +32,17 @@ pub(crate) async fn run(context: &Context, args: &WhyArgs) -> Outcome {
 
 /// The first reason why a job does not run.
 pub(crate) struct FirstReason {
-    /// Equal for the same reason at a later time.
+    /// Key of the reason, equal for the same reason at a later time.
     pub(crate) key: String,
     /// Stable code of the reason, for programs.
     pub(crate) code: String,
-    /// A sentence for people.
+    /// The reason as a sentence.
     pub(crate) text: String,
     /// What the user can do about it; `None` if nothing is known to help.
     pub(crate) step: Option<String>,
 }
 
-/// The first reason; nothing if the job runs or has ended.
+/// Returns the first reason; `None` if the job runs or has ended.
 pub(crate) fn first_reason(why: &Explanation, job: &Job, now: SystemTime) -> Option<FirstReason> {
     let reason = why.reasons.first()?;
     let key = match reason.code.as_str() {
@@ -84,7 +84,7 @@ fn explain(
     out.join("\n")
 }
 
-/// The server's sentence with what it leaves to the reader's side: examples of jobs, and times in the local time zone.
+/// Returns the server's sentence with examples of jobs, and times in the local time zone.
 fn sentence(reason: &Reason, now: SystemTime) -> String {
     let text = escape::text(reason.text.trim_end()).replace('\n', "\n  ");
     let at = reason.at.map(|at| time::both(at, now));
@@ -97,7 +97,7 @@ fn sentence(reason: &Reason, now: SystemTime) -> String {
     format!("{}{}{when}.", in_capital(&text), examples(reason))
 }
 
-/// Some of the jobs that the reason is about, after a colon; empty if it names none.
+/// Returns some of the jobs that the reason concerns, after a colon; empty if there are none.
 fn examples(reason: &Reason) -> String {
     let here = reason
         .jobs
@@ -115,14 +115,14 @@ fn examples(reason: &Reason) -> String {
     }
 }
 
-/// The text with its first letter in upper case.
+/// Returns the text with its first letter in upper case.
 fn in_capital(text: &str) -> String {
     let mut letters = text.chars();
     let first = letters.next().map(|first| first.to_ascii_uppercase());
     first.into_iter().chain(letters).collect()
 }
 
-/// Whether the next step helps with jobs that go by rules of others too: there our own settings change nothing.
+/// Whether the next step helps with external jobs too, which ganger's own settings do not affect.
 fn is_for_all(reason: &Reason) -> bool {
     matches!(reason.code.as_str(), "waits_for" | "ended")
 }
@@ -215,7 +215,7 @@ mod tests {
              The queue mail is paused.\n    \
              -> ganger queue resume mail"
         );
-        // Our own settings do not move what goes by rules of others.
+        // ganger's own settings do not affect external jobs.
         let of_others = told(false);
         assert!(of_others.contains("-> ganger job why u"));
         assert!(!of_others.contains("-> ganger queue resume"));
