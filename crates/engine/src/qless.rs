@@ -131,7 +131,7 @@ impl QlessSpaces {
     /// Whether there is a job of that id.
     pub(crate) fn has_job(&self, namespace: &Namespace, id: &JobId) -> bool {
         let qless = self.space(namespace);
-        qless.is_some_and(|qless| qless.look_up(id.as_bytes()).is_some())
+        qless.is_some_and(|qless| qless.job_by_id(id.as_bytes()).is_some())
     }
 
     /// The job with this id, as if it were one of ours.
@@ -151,7 +151,7 @@ impl QlessSpaces {
 
     /// Where the job with this id stands.
     pub(crate) fn state(&self, namespace: &Namespace, id: &JobId) -> Option<JobState> {
-        let job = self.space(namespace)?.look_up(id.as_bytes())?;
+        let job = self.space(namespace)?.job_by_id(id.as_bytes())?;
         Some(as_job::state(job))
     }
 

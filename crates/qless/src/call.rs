@@ -1,4 +1,4 @@
-//! What a command gets besides its arguments, how it reads those, and how it refuses.
+//! The context of a command, the reading of its arguments, and its refusals.
 //!
 //! An argument that is missing (the list is too short) and one that is empty are two things: an empty job id is valid.
 
@@ -9,30 +9,30 @@ use ganger_types::qless::{Generation, QlessMessage, QlessRefusal, QlessTag, Qles
 use crate::json::{self, Kind};
 use crate::number;
 
-/// The circumstances of a call.
+/// The context of a call.
 pub(crate) struct Call<'a> {
     /// The caller's time, finite.
     pub(crate) now: f64,
-    /// The server's time, by which only the lives of throttles go.
+    /// The server's time, used only for the lifetimes of throttles.
     pub(crate) server: Elapsed,
-    /// The form of the script that the caller speaks.
+    /// The generation of the script that the caller uses.
     pub(crate) generation: Generation,
-    /// Where messages go, in order. Nothing may be added before the last check of the command has passed.
+    /// Messages to publish, in order. None may be added before the command's last check has passed.
     pub(crate) messages: &'a mut Vec<QlessMessage>,
 }
 
 impl Call<'_> {
-    /// The caller's time, as records and orders keep it.
+    /// Returns the caller's time, as records and orders store it.
     pub(crate) fn at(&self) -> QlessTime {
         QlessTime::new(self.now)
     }
 
-    /// The time so many seconds from the caller's.
+    /// Returns the time `seconds` after the caller's.
     pub(crate) fn after(&self, seconds: f64) -> QlessTime {
         QlessTime::new(number::sum(self.now, seconds))
     }
 
-    /// Whether the caller knows of throttles.
+    /// Whether the caller's generation has throttles.
     pub(crate) fn has_throttles(&self) -> bool {
         self.generation >= Generation::Three
     }

@@ -92,7 +92,7 @@ impl Qless {
                 }
                 is_free
             }
-            QlessSource::Release { jid } => self.let_go_on(&jid),
+            QlessSource::Release { jid } => self.release_waiting_job(&jid),
             QlessSource::Job(_) | QlessSource::Recurring { .. } | QlessSource::Statistics(_) => {
                 false
             }
@@ -115,7 +115,7 @@ impl Qless {
     }
 
     /// Lets a job go on that waits for jobs, if none is left that it waits for.
-    fn let_go_on(&mut self, jid: &Bytes) -> bool {
+    fn release_waiting_job(&mut self, jid: &Bytes) -> bool {
         let waits = |job: &&ganger_types::qless::QlessJob| {
             job.state == QlessState::Depends && job.dependencies.is_empty()
         };

@@ -3,7 +3,7 @@
 pub(crate) mod configuration;
 pub(crate) mod ending;
 pub(crate) mod expiry;
-pub(crate) mod handing;
+pub(crate) mod hand_out;
 pub(crate) mod history;
 pub(crate) mod links;
 pub(crate) mod promotion;

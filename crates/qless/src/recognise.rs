@@ -1,4 +1,4 @@
-//! Telling the script of qless by its text, and its generation.
+//! Recognises the script of qless by its text, with its generation.
 //!
 //! The same script exists with and without comments and with several first lines, so its digest says little. What tells
 //! is which entries it puts into the table of its commands. The text is therefore taken apart into the tokens of its
@@ -9,9 +9,9 @@ use ganger_types::qless::Generation;
 /// Longer texts are not looked into: the scripts have some 65 KB.
 const TEXT_BYTES_MAX: usize = 1 << 20;
 
-/// What a text is.
+/// The kind of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Recognised {
+pub enum ScriptKind {
     /// The script of qless in a generation that is served.
     Served(Generation),
     /// The script of reqless since 0.14, whose commands have other names. It is not served yet.
@@ -20,23 +20,23 @@ pub enum Recognised {
     Unknown,
 }
 
-/// Tells what `text` is.
-pub fn recognise(text: &[u8]) -> Recognised {
+/// Returns the kind of the script `text`.
+pub fn recognise(text: &[u8]) -> ScriptKind {
     if text.len() > TEXT_BYTES_MAX || !contains(text, b"'ql:'") || !contains(text, b"cjson") {
-        return Recognised::Unknown;
+        return ScriptKind::Unknown;
     }
     let tokens: Vec<Token<'_>> = Tokens { text, at: 0 }.collect();
     let assigns = |table: &'static str, entry: &'static str| {
         (0..tokens.len()).any(|at| assignment(&tokens[at..], table, entry).is_some())
     };
     if assigns("ReqlessAPI", "queue.put") {
-        Recognised::Later
+        ScriptKind::Later
     } else if assigns("QlessAPI", "throttle.set") {
-        Recognised::Served(Generation::Three)
+        ScriptKind::Served(Generation::Three)
     } else {
         (0..tokens.len())
             .find_map(|at| generation_of_put(&tokens[at..]))
-            .map_or(Recognised::Unknown, Recognised::Served)
+            .map_or(ScriptKind::Unknown, ScriptKind::Served)
     }
 }
 
@@ -211,10 +211,10 @@ mod tests {
     use ganger_types::qless::Generation;
     use proptest::prelude::*;
 
-    use super::{Recognised, recognise};
+    use super::{ScriptKind, recognise};
 
     /// A script with what every script of qless has, and `rest`.
-    fn script(rest: &str) -> Recognised {
+    fn script(rest: &str) -> ScriptKind {
         let text = format!(
             "-- Current SHA: 0123\nlocal ns = 'ql:' local it = cjson.encode({{}})\n{rest}\n"
         );
@@ -232,7 +232,7 @@ mod tests {
             "QlessAPI.put = function(now, --[[ a comment ]] queue, jid)",
             "QlessAPI.put = -- it puts\nfunction(now, queue)",
         ] {
-            assert_eq!(script(rest), Recognised::Served(Generation::One), "{rest}");
+            assert_eq!(script(rest), ScriptKind::Served(Generation::One), "{rest}");
         }
     }
 
@@ -242,7 +242,7 @@ mod tests {
             "QlessAPI.put = function(now, me, queue, jid, klass, data, delay, ...)",
             "QlessAPI.put=function(now,worker,queue)",
         ] {
-            assert_eq!(script(rest), Recognised::Served(Generation::Two), "{rest}");
+            assert_eq!(script(rest), ScriptKind::Served(Generation::Two), "{rest}");
         }
     }
 
@@ -251,17 +251,17 @@ mod tests {
         let put = "QlessAPI.put = function(now, me, queue)";
         let throttles = "QlessAPI['throttle.set'] = function(now, tid, max)";
         let later = "ReqlessAPI[\"queue.put\"] = function(now, me, queue)";
-        let third = Recognised::Served(Generation::Three);
+        let third = ScriptKind::Served(Generation::Three);
         assert_eq!(script(&format!("{put}\n{throttles}")), third);
         assert_eq!(script(&throttles.replace('\'', "\"")), third);
         assert_eq!(
             script(&throttles.replace("['", " [ '").replace("']", "' ] ")),
             third
         );
-        assert_eq!(script(later), Recognised::Later);
+        assert_eq!(script(later), ScriptKind::Later);
         assert_eq!(
             script(&format!("{put}\n{throttles}\n{later}")),
-            Recognised::Later
+            ScriptKind::Later
         );
     }
 
@@ -283,26 +283,26 @@ mod tests {
             "x = 'QlessAPI.put = function(now, queue)'",
             "x = [[QlessAPI.put = function(now, queue)]]",
         ] {
-            assert_eq!(script(rest), Recognised::Unknown, "{rest}");
+            assert_eq!(script(rest), ScriptKind::Unknown, "{rest}");
         }
     }
 
     #[test]
     fn the_prefix_of_its_keys_and_the_encoder_must_occur() {
         let put = "QlessAPI.put = function(now, queue)";
-        assert_eq!(recognise(put.as_bytes()), Recognised::Unknown);
+        assert_eq!(recognise(put.as_bytes()), ScriptKind::Unknown);
         assert_eq!(
             recognise(format!("cjson {put}").as_bytes()),
-            Recognised::Unknown
+            ScriptKind::Unknown
         );
         assert_eq!(
             recognise(format!("'ql:' {put}").as_bytes()),
-            Recognised::Unknown
+            ScriptKind::Unknown
         );
         let whole = format!("cjson 'ql:' {put}");
         assert_eq!(
             recognise(whole.as_bytes()),
-            Recognised::Served(Generation::One)
+            ScriptKind::Served(Generation::One)
         );
     }
 
@@ -311,14 +311,14 @@ mod tests {
         let put = "QlessAPI.put = function(now, queue)";
         assert_eq!(
             script(&format!("{put}{}", " ".repeat(1 << 20))),
-            Recognised::Unknown
+            ScriptKind::Unknown
         );
     }
 
     #[test]
     fn strings_and_comments_that_do_not_end_end_with_the_text() {
         for rest in ["'", "\"\\", "[[", "--[[", "--[==[ ]]", "--", "[=", "'\\"] {
-            assert_eq!(script(rest), Recognised::Unknown, "{rest}");
+            assert_eq!(script(rest), ScriptKind::Unknown, "{rest}");
         }
     }
 

@@ -29,17 +29,17 @@ use touched::Touch;
 
 pub(crate) use jobs::Details;
 pub(crate) use order::{ByTime, InLine, between, since, until};
-pub use touched::{Standing, Touched};
+pub use touched::{JobPosition, Touched};
 
-/// All that qless knows in one namespace.
+/// The state of qless in one namespace.
 #[derive(Clone, Debug, Default)]
 pub struct Qless {
     rows: Rows,
     /// Indexes over the rows, derived from `rows`.
     indexes: Indexes,
-    /// Rows that changed since somebody took them.
+    /// Rows that changed since they were last taken.
     changed: BTreeSet<QlessKey>,
-    /// Queues that got ready jobs since somebody took them.
+    /// Queues that got ready jobs since they were last taken.
     grown: BTreeSet<Bytes>,
     /// Jobs that were touched since somebody took them: exactly those whose entries say so, and those that are gone.
     /// All of them are among the changed rows.

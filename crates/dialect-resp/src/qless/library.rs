@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ganger_qless::{Recognised, recognise};
+use ganger_qless::{ScriptKind, recognise};
 use ganger_types::qless::Generation;
 use sha1::{Digest as _, Sha1};
 
@@ -73,9 +73,9 @@ impl Library {
             return Ok((digest, generation));
         }
         let generation = match recognise(text) {
-            Recognised::Served(generation) => generation,
-            Recognised::Later => return Err(later()),
-            Recognised::Unknown => return Err(unknown()),
+            ScriptKind::Served(generation) => generation,
+            ScriptKind::Later => return Err(later()),
+            ScriptKind::Unknown => return Err(unknown()),
         };
         let mut known = self.known();
         if known.generations.insert(digest, generation).is_none() {

@@ -24,7 +24,7 @@ impl QlessSpaces {
     ) -> bool {
         let job = self
             .space(namespace)
-            .and_then(|qless| qless.look_up(id.as_bytes()));
+            .and_then(|qless| qless.job_by_id(id.as_bytes()));
         let Some(job) = job.filter(|job| as_job::state(job).is_terminal()) else {
             return false;
         };

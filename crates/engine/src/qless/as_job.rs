@@ -19,7 +19,7 @@ use crate::external_jobs::{NO_TOKEN, short};
 
 /// The job with this id, if there is one that can be shown.
 pub(super) fn view(qless: &Qless, namespace: &Namespace, id: &JobId) -> Option<ExternalJobView> {
-    view_of(qless, namespace, id, qless.look_up(id.as_bytes())?)
+    view_of(qless, namespace, id, qless.job_by_id(id.as_bytes())?)
 }
 
 /// The same of a job that was found.
@@ -30,7 +30,7 @@ pub(super) fn view_of(
     job: &QlessJob,
 ) -> Option<ExternalJobView> {
     let mut record = record(namespace, id, job)?;
-    record.tracked = qless.is_followed(id.as_bytes());
+    record.tracked = qless.is_tracked_jid(id.as_bytes());
     let lease = (record.state == JobState::Running).then(|| lease(&record, job));
     Some(ExternalJobView {
         record,

@@ -1,6 +1,6 @@
 //! The queues of qless among ours: counts of one that both have are added up.
 
-use ganger_qless::{Qless, Sizes};
+use ganger_qless::{Qless, QueueSizes};
 use ganger_types::reply::QueueView;
 use ganger_types::{Queue, QueueCounts, QueueSettings, Timestamp};
 
@@ -15,7 +15,7 @@ pub(super) fn view(qless: &Qless, queue: &Queue) -> QueueView {
     QueueView {
         queue: queue.clone(),
         settings: QueueSettings {
-            paused: qless.is_stopped(name),
+            paused: qless.is_paused_queue(name),
             ..QueueSettings::default()
         },
         counts: counts(sizes),
@@ -37,7 +37,7 @@ pub(super) fn add(view: &mut QueueView, qless: &Qless) {
     view.schedules += wide(sizes.recurring);
 }
 
-fn counts(sizes: Sizes) -> QueueCounts {
+fn counts(sizes: QueueSizes) -> QueueCounts {
     QueueCounts {
         blocked: wide(sizes.depends),
         scheduled: wide(sizes.scheduled),

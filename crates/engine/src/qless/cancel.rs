@@ -46,7 +46,7 @@ impl QlessSpaces {
 
 /// Whether a job can be cancelled together with `ids`: it is not complete, and all that wait for it are cancelled too.
 fn may_go(qless: &Qless, id: &JobId, ids: &BTreeSet<JobId>) -> bool {
-    let Some(job) = qless.look_up(id.as_bytes()) else {
+    let Some(job) = qless.job_by_id(id.as_bytes()) else {
         return false;
     };
     let goes = |jid: &Bytes| JobId::new(jid).is_ok_and(|id| ids.contains(&id));

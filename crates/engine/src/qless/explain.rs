@@ -20,7 +20,7 @@ pub(super) fn explain(
     server: Elapsed,
     wall: Timestamp,
 ) -> Option<Explanation> {
-    let job = qless.look_up(id.as_bytes())?;
+    let job = qless.job_by_id(id.as_bytes())?;
     let reasons = match state(job) {
         JobState::Blocked => vec![waits_for(qless, job)],
         JobState::Scheduled => vec![not_before(job)],
@@ -45,7 +45,7 @@ pub(super) fn explain(
 
 fn waits_for(qless: &Qless, job: &QlessJob) -> Reason {
     let others = job.dependencies.iter().filter_map(|jid| {
-        let other = qless.look_up(jid)?;
+        let other = qless.job_by_id(jid)?;
         Some((JobId::new(jid).ok()?, state(other)))
     });
     Reason::WaitsFor {
@@ -78,7 +78,7 @@ fn ended(job: &QlessJob) -> Reason {
 
 fn ready(qless: &Qless, job: &QlessJob, server: Elapsed, wall: Timestamp) -> Vec<Reason> {
     let mut reasons = Vec::new();
-    if qless.is_stopped(&job.queue) {
+    if qless.is_paused_queue(&job.queue) {
         reasons.push(Reason::QueuePaused);
     }
     if job.state == QlessState::Throttled && !job.pending.is_empty() {

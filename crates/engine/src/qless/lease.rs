@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use ganger_qless::{Loan, live_lease};
+use ganger_qless::{LeaseOptions, live_lease};
 use ganger_types::command::Lease;
 use ganger_types::{Bytes, Grant, JobId, Now, RequestId, Worker};
 
@@ -40,25 +40,31 @@ impl Engine {
                 .lease_for
                 .or(ours.and_then(|queue| queue.settings.lease_for))
                 .unwrap_or(self.spaces[space.at()].settings.lease_for);
-            let loan = Loan {
+            let options = LeaseOptions {
                 queue: Bytes::copy_from_slice(take.queue.as_bytes()),
                 worker: Bytes::copy_from_slice(worker.as_bytes()),
                 count: most.min(jobs_max - grants.len()),
                 seconds: lease_for.as_secs_f64(),
                 request: cmd.request.clone(),
             };
-            if loan.count > 0 {
-                grants.extend(self.lend(now, cmd, &loan, out));
+            if options.count > 0 {
+                grants.extend(self.lend(now, cmd, &options, out));
             }
         }
         grants
     }
 
-    fn lend(&mut self, now: Now, cmd: &Lease, loan: &Loan, out: &mut Effects) -> Vec<Grant> {
+    fn lend(
+        &mut self,
+        now: Now,
+        cmd: &Lease,
+        options: &LeaseOptions,
+        out: &mut Effects,
+    ) -> Vec<Grant> {
         let mut spaces = std::mem::take(&mut self.qless);
         let handed = spaces.change(&cmd.namespace, out, |qless, messages| {
             let mut draw = || self.next_token();
-            qless.lend(now.elapsed, seconds(now.wall), loan, &mut draw, messages)
+            qless.lease_jobs(now.elapsed, seconds(now.wall), options, &mut draw, messages)
         });
         self.qless = spaces;
         // An option of qless that is no number stops its own workers too.
@@ -73,7 +79,7 @@ impl Engine {
                 // It cannot be named here: only workers of qless run it.
                 None => self
                     .qless
-                    .put_back(now, &cmd.namespace, &loan.queue, &jid, out),
+                    .put_back(now, &cmd.namespace, &options.queue, &jid, out),
             }
         }
         grants
@@ -88,7 +94,7 @@ impl Engine {
         cmd: &Lease,
     ) -> Vec<Grant> {
         let jids = self.qless.space(&cmd.namespace);
-        let jids = jids.map(|qless| qless.lent_to(worker.as_bytes(), request));
+        let jids = jids.map(|qless| qless.leased_to_request(worker.as_bytes(), request));
         let ids = jids.unwrap_or_default().into_iter();
         ids.filter_map(|jid| self.qless.grant(now, cmd, &JobId::new(jid).ok()?))
             .collect()
@@ -97,7 +103,7 @@ impl Engine {
     /// The payload of a job of qless that was handed out.
     pub fn payload_of_qless(&self, grant: &Grant) -> Option<Bytes> {
         let qless = self.qless.space(&grant.namespace)?;
-        let job = qless.look_up(grant.job.as_bytes())?;
+        let job = qless.job_by_id(grant.job.as_bytes())?;
         Some(job.data.clone())
     }
 }
@@ -109,7 +115,7 @@ impl QlessSpaces {
     }
 
     fn grant(&self, now: Now, cmd: &Lease, id: &JobId) -> Option<Grant> {
-        let job = self.space(&cmd.namespace)?.look_up(id.as_bytes())?;
+        let job = self.space(&cmd.namespace)?.job_by_id(id.as_bytes())?;
         let lease = live_lease(job)?;
         let record = self.job(&cmd.namespace, id)?.record;
         let left = (job.expires - seconds(now.wall)).max(0.0);

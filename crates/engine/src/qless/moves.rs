@@ -3,7 +3,7 @@
 //! Each call is looked at by itself: what it touched is compared with how it stood before, in our words, so that what is
 //! not seen from here is no event. A job whose jid or queue can be no name of ours has none.
 
-use ganger_qless::{Qless, Standing, Touched};
+use ganger_qless::{JobPosition, Qless, Touched};
 use ganger_types::qless::{QlessFailure, QlessJob, QlessState};
 use ganger_types::{Bytes, Group, Happening, JobId, JobKey, JobState, Kind, Queue};
 
@@ -64,12 +64,12 @@ fn removed(touched: &Touched<'_>) -> Option<Happening> {
     })
 }
 
-fn state_before(before: &Standing) -> JobState {
+fn state_before(before: &JobPosition) -> JobState {
     as_job::state_of(before.is_scheduled, before.state)
 }
 
 /// The job's queue; of one that was just completed the one where it was, which spares a look into its history.
-fn queue(before: Option<&Standing>, job: &QlessJob) -> Bytes {
+fn queue(before: Option<&JobPosition>, job: &QlessJob) -> Bytes {
     let last = before.filter(|before| job.queue.is_empty() && !before.queue.is_empty());
     last.map_or_else(|| as_job::queue(job), |before| before.queue.clone())
 }

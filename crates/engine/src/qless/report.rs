@@ -202,7 +202,7 @@ impl Engine {
             Err(lost) => lost,
         };
         let qless = self.qless.space(&held.namespace);
-        let job = qless.and_then(|qless| qless.look_up(held.job.as_bytes()));
+        let job = qless.and_then(|qless| qless.job_by_id(held.job.as_bytes()));
         let Some((job, lease)) = job.and_then(|job| Some((job, job.lease.as_ref()?))) else {
             return Err(lost);
         };
@@ -224,7 +224,7 @@ impl Engine {
     /// The job, if the token shown is that of its live lease.
     fn live_of_qless(&self, held: &Held) -> Result<QlessJob, Rejection> {
         let qless = self.qless.space(&held.namespace);
-        let job = qless.and_then(|qless| qless.look_up(held.job.as_bytes()));
+        let job = qless.and_then(|qless| qless.job_by_id(held.job.as_bytes()));
         let job = job.ok_or_else(|| self.no_job(&held.namespace, &held.job))?;
         if live_lease(job).is_some_and(|lease| lease.token == held.token) {
             return Ok(job.clone());
@@ -245,7 +245,7 @@ impl Engine {
 /// Where a job stands after a report; one that retention has taken at once is complete.
 fn stands(qless: &Qless, jid: &[u8]) -> JobState {
     qless
-        .look_up(jid)
+        .job_by_id(jid)
         .map_or(JobState::Succeeded, as_job::state)
 }
 

@@ -9,7 +9,7 @@ use crate::call::{Arguments, Call, at_most, whole};
 use crate::number;
 use crate::procedures::configuration::{heartbeat, max_concurrency, max_pop_retry};
 use crate::procedures::expiry::{self, expire};
-use crate::procedures::handing::{Hand, hand_out};
+use crate::procedures::hand_out::{HandOutOptions, hand_out};
 use crate::procedures::history;
 use crate::procedures::promotion::promote;
 use crate::procedures::spawning::spawn;
@@ -21,7 +21,7 @@ pub(super) fn pop(state: &mut Qless, call: &mut Call<'_>, arguments: Arguments<'
     let queue = arguments.queue(0)?;
     let worker = arguments.required(1, "Pop(): Arg \"worker\" missing")?;
     let count = whole(arguments.number(2, "Pop(): Arg \"count\" missing or not a number: ")?)?;
-    let wanted = Wanted {
+    let wanted = PopRequest {
         queue,
         worker,
         count: at_most(count),
@@ -33,7 +33,7 @@ pub(super) fn pop(state: &mut Qless, call: &mut Call<'_>, arguments: Arguments<'
 
 /// Request of a worker for jobs of a queue.
 #[derive(Clone, Copy)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct PopRequest<'a> {
     /// The queue to take jobs from.
     pub(crate) queue: &'a Bytes,
     /// The worker that gets the jobs.
@@ -48,9 +48,9 @@ pub(crate) struct Wanted<'a> {
 pub(crate) fn take(
     state: &mut Qless,
     call: &mut Call<'_>,
-    wanted: Wanted<'_>,
+    wanted: PopRequest<'_>,
 ) -> Result<Vec<Bytes>, QlessRefusal> {
-    let Wanted { queue, worker, .. } = wanted;
+    let PopRequest { queue, worker, .. } = wanted;
     if state.is_paused(queue) {
         return Ok(Vec::new());
     }
@@ -60,21 +60,21 @@ pub(crate) fn take(
     let rounds = rounds(state, call, queue)?;
 
     state.see_worker(worker, Some(call.at()));
-    let hand = Hand {
+    let hand_options = HandOutOptions {
         worker,
         heartbeat: wanted.heartbeat,
         history,
     };
     let mut handed = expire(state, call, queue, count, grace, history);
     for jid in &handed {
-        hand_out(state, call, queue, jid, hand);
+        hand_out(state, call, queue, jid, hand_options);
     }
     if throttles::has_room(state, call, queue) {
         spawn(state, call, queue, count - handed.len(), history);
         // A child may have taken the place of an older job of its name that was handed out just now.
         handed.retain(|jid| state.is_held(jid));
         promote(state, queue, call.at(), count - handed.len());
-        take_ready(state, call, queue, count, rounds, hand, &mut handed);
+        take_ready(state, call, queue, count, rounds, hand_options, &mut handed);
     }
     Ok(handed)
 }
@@ -87,7 +87,7 @@ fn take_ready(
     queue: &Bytes,
     count: usize,
     rounds: i64,
-    hand: Hand<'_>,
+    hand_options: HandOutOptions<'_>,
     handed: &mut Vec<Bytes>,
 ) {
     for _ in 0..rounds {
@@ -98,10 +98,10 @@ fn take_ready(
         }
         for jid in ready {
             if let Some(throttle) = throttles::obstacle(state, &jid, call) {
-                throttles::wait(state, call, &jid, queue, &throttle, hand.history);
+                throttles::wait(state, call, &jid, queue, &throttle, hand_options.history);
             } else {
                 throttles::acquire(state, call, &jid);
-                hand_out(state, call, queue, &jid, hand);
+                hand_out(state, call, queue, &jid, hand_options);
                 handed.push(jid);
             }
         }

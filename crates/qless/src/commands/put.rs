@@ -108,7 +108,7 @@ fn carry_out(state: &mut Qless, call: &mut Call<'_>, mut put: Put<'_>) -> Bytes 
     let tags = state.job(jid).map(|job| job.tags.clone());
     tags::enter(state, jid, &tags.unwrap_or_default(), now);
     links::link(state, jid, &put.options.depends);
-    line_up(state, call, &put);
+    place_in_queue(state, call, &put);
     state.know(put.queue, now);
     events::tracked(state, call, "ql:put", jid);
     jid.clone()
@@ -178,7 +178,7 @@ fn write_record(state: &mut Qless, call: &Call<'_>, put: &Put<'_>) {
 }
 
 /// Puts the job in line: behind what it waits for, at its time, behind a throttle, or among the ready ones.
-fn line_up(state: &mut Qless, call: &Call<'_>, put: &Put<'_>) {
+fn place_in_queue(state: &mut Qless, call: &Call<'_>, put: &Put<'_>) {
     let (jid, queue, now) = (put.jid, put.queue, call.at());
     let scheduled: Option<QlessTime> = (put.delay > 0.0).then(|| call.after(put.delay));
     if links::is_waiting(state, jid) {

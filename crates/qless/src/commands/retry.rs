@@ -57,7 +57,7 @@ pub(super) fn retry(
         history,
     };
     if remaining >= 0.0 {
-        line_up(state, call, retry);
+        place_in_queue(state, call, retry);
     } else {
         give_up(state, call, retry);
     }
@@ -83,7 +83,7 @@ fn check<'a>(state: &'a Qless, jid: &Bytes, worker: &Bytes) -> Result<&'a QlessJ
 }
 
 /// Back in line, in the queue that was named. Its worker and the end of its lock are still shown.
-fn line_up(state: &mut Qless, call: &Call<'_>, retry: Retry<'_>) {
+fn place_in_queue(state: &mut Qless, call: &Call<'_>, retry: Retry<'_>) {
     let Retry { jid, queue, .. } = retry;
     state.edit(jid, |job| *job.queue = queue.clone());
     if retry.delay > 0.0 {

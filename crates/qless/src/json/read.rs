@@ -57,7 +57,7 @@ impl From<Wrong> for QlessRefusal {
 /// What kind of value `text` is; an error if it is not JSON.
 pub(crate) fn kind(text: &[u8]) -> Result<Kind, Wrong> {
     let mut reader = Reader { text, at: 0 };
-    let kind = reader.value(&mut Nowhere)?;
+    let kind = reader.value(&mut Discard)?;
     reader.finish()?;
     Ok(kind)
 }
@@ -96,7 +96,7 @@ pub(crate) fn object(text: &[u8]) -> Result<Vec<(Bytes, Bytes)>, Wrong> {
         if !reader.is_next(b'}') {
             loop {
                 let key: Bytes = reader.key()?.into();
-                let mut writer = Anew(Writer::default());
+                let mut writer = Rewriter(Writer::default());
                 reader.value(&mut writer)?;
                 let value: Bytes = writer.0.finish().into();
                 members.push((key, value));
@@ -121,7 +121,7 @@ pub(crate) fn values(text: &[u8]) -> Result<Vec<Bytes>, Wrong> {
         reader.expect(b'[', "an array")?;
         if !reader.is_next(b']') {
             loop {
-                let mut writer = Anew(Writer::default());
+                let mut writer = Rewriter(Writer::default());
                 reader.value(&mut writer)?;
                 values.push(writer.0.finish().into());
                 if !reader.is_next(b',') {
@@ -157,9 +157,9 @@ trait Sink {
 }
 
 /// For a value of which only the kind is wanted.
-struct Nowhere;
+struct Discard;
 
-impl Sink for Nowhere {
+impl Sink for Discard {
     const WANTS_TEXT: bool = false;
     fn begin(&mut self, _: Container, _: bool) {}
     fn end(&mut self, _: Container) {}
@@ -172,9 +172,9 @@ impl Sink for Nowhere {
 }
 
 /// Writes the value again, by the habits of the writer.
-struct Anew(Writer);
+struct Rewriter(Writer);
 
-impl Sink for Anew {
+impl Sink for Rewriter {
     const WANTS_TEXT: bool = true;
 
     fn begin(&mut self, container: Container, is_empty: bool) {

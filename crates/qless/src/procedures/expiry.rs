@@ -1,4 +1,4 @@
-//! Locks that ran out. Only a pop looks for them: first the holder is warned, and gets some grace; after that the job is
+//! Expired locks. Only a pop checks them: first the holder is warned, and gets a grace period; after that the job is
 //! taken away, and handed out again while it has retries left.
 
 use bytes::Bytes;
@@ -21,7 +21,7 @@ pub(crate) fn grace(state: &Qless) -> Result<Grace, QlessRefusal> {
     number_of(state, "grace-period", GRACE).map(Grace)
 }
 
-/// The first `count` jobs of the queue whose locks have run out.
+/// Returns the first `count` jobs of the queue whose locks have expired.
 pub(crate) fn overdue(state: &Qless, call: &Call<'_>, queue: &Bytes, count: usize) -> Vec<Bytes> {
     until(state.in_order(queue, QlessSet::Locks), call.at())
         .take(count)
@@ -29,8 +29,8 @@ pub(crate) fn overdue(state: &Qless, call: &Call<'_>, queue: &Bytes, count: usiz
         .collect()
 }
 
-/// Deals with up to `count` locks that ran out; which jobs are to be handed out again, in order. Those are still where
-/// they were, but nobody lists them.
+/// Handles up to `count` expired locks; returns the jobs to hand out again, in order. They are still in their sets,
+/// but no worker lists them.
 pub(crate) fn expire(
     state: &mut Qless,
     call: &mut Call<'_>,
@@ -63,7 +63,7 @@ fn is_to_be_handed_out(
     (was_warned || grace.0 <= 0.0) && take_away(state, call, queue, jid, history)
 }
 
-/// Tells the holder, and lets the lock run on for the grace period.
+/// Warns the holder, and extends the lock by the grace period.
 fn warn(
     state: &mut Qless,
     call: &mut Call<'_>,

@@ -83,7 +83,7 @@ fn add_child(
 ) {
     let count = recurring.count.to_string();
     let jid = Bytes::from([&recurring.jid[..], b"-", count.as_bytes()].concat());
-    displace(state, call, &jid);
+    remove_older_job(state, call, &jid);
     state.begin_job(&jid);
     tags::enter(state, &jid, &recurring.tags, call.at());
     state.edit(&jid, |mut job| write_record(&mut job, recurring, due));
@@ -93,7 +93,7 @@ fn add_child(
 
 /// Takes an older job of that name out of wherever it is, quietly: a recurring job that was removed and made again
 /// counts from 1. Its history, its place in the tag index, and who waits for it stay.
-fn displace(state: &mut Qless, call: &Call<'_>, jid: &Bytes) {
+fn remove_older_job(state: &mut Qless, call: &Call<'_>, jid: &Bytes) {
     let Some(older) = state.job(jid) else { return };
     let worker = older.worker.clone();
     state.place(jid, None);

@@ -1,4 +1,4 @@
-//! Which jobs were touched, and how they stood before, so that their moves can be reported.
+//! Records which jobs changed, and their position before, so that their moves can be reported.
 //!
 //! A job is noted when it is first changed, with the few fields that tell a move. Nothing is compared here, and what is
 //! loaded or forgotten all at once is not noted.
@@ -10,23 +10,23 @@ use std::sync::Arc;
 use super::Qless;
 use super::table::Entry;
 
-/// How a job stands: what a move changes.
+/// The position of a job: the fields that a move changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
-    /// What its record says.
+pub struct JobPosition {
+    /// State in its record.
     pub state: QlessState,
-    /// Whether it waits for its time, whatever its record says.
+    /// Whether it is scheduled, whatever its record says.
     pub is_scheduled: bool,
-    /// Its queue; empty once complete.
+    /// Queue of the job; empty once it is complete.
     pub queue: Bytes,
-    /// Who holds or last held it; empty if nobody.
+    /// Worker that holds or last held it; empty if none has.
     pub worker: Bytes,
-    /// How often it was handed out, since rows count that.
+    /// Number of times that it was handed out.
     pub handed_out: u64,
 }
 
-impl Standing {
-    /// That of a job now.
+impl JobPosition {
+    /// Returns the current position of a job.
     fn of(job: &QlessJob) -> Self {
         let place = job.place.as_ref();
         Self {
@@ -44,7 +44,7 @@ impl Standing {
 pub(super) struct Touch {
     jid: Bytes,
     /// `None`: it was not there.
-    before: Option<Standing>,
+    before: Option<JobPosition>,
     /// Whether a failure was noted.
     has_failed: bool,
     /// As it was when it was removed.
@@ -55,7 +55,7 @@ pub(super) struct Touch {
 #[derive(Clone, Copy, Debug)]
 pub struct Touched<'a> {
     /// How it stood before; `None`: it was not there.
-    pub before: Option<&'a Standing>,
+    pub before: Option<&'a JobPosition>,
     /// The job now, or as it was when it was removed.
     pub job: &'a QlessJob,
     /// Whether a failure was noted, and is the job's last one.
@@ -93,7 +93,7 @@ impl Qless {
         entry.touch = Some(touched.len());
         touched.push(Touch {
             jid: entry.job.jid.clone(),
-            before: Some(Standing::of(&entry.job)),
+            before: Some(JobPosition::of(&entry.job)),
             has_failed: false,
             gone: None,
         });
@@ -118,7 +118,7 @@ impl Qless {
             Some(touch) => touch.gone = Some(job),
             None => self.touched.push(Touch {
                 jid: job.jid.clone(),
-                before: Some(Standing::of(&job)),
+                before: Some(JobPosition::of(&job)),
                 has_failed: false,
                 gone: Some(job),
             }),

@@ -119,7 +119,11 @@ fn jobs_that_are_forgotten_all_at_once_or_loaded_are_not_touched() {
 }
 
 fn result(it: &Database) -> Option<Bytes> {
-    it.qless.look_up(b"a").expect("it is there").result.clone()
+    it.qless
+        .job_by_id(b"a")
+        .expect("it is there")
+        .result
+        .clone()
 }
 
 #[test]
@@ -154,6 +158,6 @@ fn the_child_of_a_recurring_job_that_takes_the_place_of_a_complete_one_has_no_re
             it.call("unrecur 2 a");
         }
     }
-    let child = it.qless.look_up(b"a-1").expect("it is there");
+    let child = it.qless.job_by_id(b"a-1").expect("it is there");
     assert_eq!((child.handed_out, &child.result), (2, &None));
 }

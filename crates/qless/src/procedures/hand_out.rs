@@ -10,37 +10,37 @@ use crate::number;
 use crate::state::Qless;
 use crate::statistics;
 
-/// To whom jobs go, and for how long.
+/// The worker that gets jobs, and the length of the locks.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Hand<'a> {
+pub(crate) struct HandOutOptions<'a> {
     /// The worker that gets the jobs.
     pub(crate) worker: &'a Bytes,
-    /// Seconds for which it gets the lock.
+    /// Length of the lock in seconds.
     pub(crate) heartbeat: f64,
-    /// How long a history may become.
+    /// Maximum length of a history.
     pub(crate) history: Limit,
 }
 
-/// Hands a job of the queue out.
+/// Gives a job of the queue to a worker.
 pub(crate) fn hand_out(
     state: &mut Qless,
     call: &mut Call<'_>,
     queue: &Bytes,
     jid: &Bytes,
-    hand: Hand<'_>,
+    hand_options: HandOutOptions<'_>,
 ) {
     let Some(waited_since) = state.job(jid).map(|job| job.time) else {
         return;
     };
-    let Hand { worker, .. } = hand;
+    let HandOutOptions { worker, .. } = hand_options;
     let extra = vec![history::text("worker", worker)];
     let what = Bytes::from_static(b"popped");
-    history::append(state, jid, hand.history, what, call.now, extra);
+    history::append(state, jid, hand_options.history, what, call.now, extra);
     let waited = number::sum(call.now, -waited_since);
     state.edit_statistics(queue, statistics::day(call.now), |it| {
         statistics::add(&mut it.wait, waited);
     });
-    let expires = call.after(hand.heartbeat);
+    let expires = call.after(hand_options.heartbeat);
     state.list(jid, worker, Some(expires));
     state.edit(jid, |job| {
         *job.time = call.now;

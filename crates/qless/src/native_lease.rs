@@ -1,5 +1,5 @@
-//! What workers of ours do with jobs of qless that the script has no command for: they take them for a length of their
-//! own and under tokens, keep them for another length, and give them back without cost.
+//! Leases of qless jobs by ganger's own workers, for which the script has no command: they lease jobs with their own
+//! length and token, extend leases, and release jobs without cost.
 
 use bytes::Bytes;
 use ganger_types::job::ReportKind;
@@ -9,62 +9,62 @@ use ganger_types::qless::{
 use ganger_types::{Elapsed, LeaseToken, RequestId};
 
 use crate::call::{Call, json_of};
-use crate::commands::pop::{Wanted, room, take};
+use crate::commands::pop::{PopRequest, room, take};
 use crate::procedures::{ending, links};
 use crate::state::Qless;
 
-/// What a worker of ours asks for.
+/// Options of a lease request by one of ganger's own workers.
 #[derive(Clone, Debug)]
-pub struct Loan {
+pub struct LeaseOptions {
     /// The queue to take jobs from.
     pub queue: Bytes,
     /// The worker that gets the jobs.
     pub worker: Bytes,
-    /// At most so many.
+    /// Maximum number of jobs.
     pub count: usize,
-    /// Seconds for which the locks are good.
+    /// Length of the locks in seconds.
     pub seconds: f64,
-    /// The request, if it names itself.
+    /// Id of the request; `None` if it has none.
     pub request: Option<RequestId>,
 }
 
-/// How a worker of ours keeps a job.
+/// A heartbeat of one of ganger's own workers.
 #[derive(Clone, Debug)]
 pub struct Heartbeat {
-    /// Seconds from now for which its lock is good at least.
+    /// Seconds from now for which the lock lasts at least.
     pub seconds: f64,
-    /// Replaces the job's data.
+    /// New data of the job; `None` to keep it.
     pub data: Option<Bytes>,
 }
 
 impl Qless {
-    /// Hands jobs out as a pop at `now` does, and notes the token that is drawn for each. A pop by this way heeds both
-    /// what limits there are: those of concurrency, which only older forms of the script know, and throttles.
+    /// Leases jobs like a pop at `now`, and stores the token drawn for each. Both kinds of limits apply: those of
+    /// concurrency, which only older generations of the script know, and throttles.
     ///
     /// # Errors
-    /// If the script would refuse the pop, because an option is no number.
-    pub fn lend(
+    /// If the script would refuse the pop, because an option is not a number.
+    pub fn lease_jobs(
         &mut self,
         server: Elapsed,
         now: f64,
-        loan: &Loan,
+        options: &LeaseOptions,
         draw: &mut dyn FnMut() -> LeaseToken,
         messages: &mut Vec<QlessMessage>,
     ) -> Result<Vec<Bytes>, QlessRefusal> {
         let mut call = script_call(now, server, Generation::Two, messages);
-        let room = room(self, &call, &loan.queue)?;
+        let room = room(self, &call, &options.queue)?;
         call.generation = Generation::Three;
-        let wanted = Wanted {
-            queue: &loan.queue,
-            worker: &loan.worker,
-            count: loan.count.min(room),
-            heartbeat: loan.seconds,
+        let wanted = PopRequest {
+            queue: &options.queue,
+            worker: &options.worker,
+            count: options.count.min(room),
+            heartbeat: options.seconds,
         };
         let handed = take(self, &mut call, wanted)?;
         for jid in &handed {
             let lease = QlessLease {
                 token: draw(),
-                request: loan.request.clone(),
+                request: options.request.clone(),
                 report: None,
             };
             self.edit(jid, |job| *job.lease = Some(lease));
@@ -72,8 +72,7 @@ impl Qless {
         Ok(handed)
     }
 
-    /// Keeps a job that runs: its lock is good for so many seconds, and never for less than before. When it runs out
-    /// then.
+    /// Extends the lock of a running job by `seconds`, never to an earlier time than before. Returns its new expiry.
     ///
     /// # Errors
     /// If the data is not JSON.
@@ -103,8 +102,8 @@ impl Qless {
         Ok(expires.seconds())
     }
 
-    /// Takes a job that runs from its holder and puts it back in line, after `delay` seconds if that is more than 0. It
-    /// costs no retry.
+    /// Releases a running job and puts it back in its queue, after `delay` seconds if that is more than 0. It costs
+    /// no retry.
     pub fn give_back(&mut self, server: Elapsed, now: f64, jid: &Bytes, delay: f64) {
         let Some(queue) = self.job(jid).map(|job| job.queue.clone()) else {
             return;
@@ -125,7 +124,7 @@ impl Qless {
         }
     }
 
-    /// Remembers the report that ended a job's lease, if the job is still there.
+    /// Records the report that ended a job's lease, if the job still exists.
     pub fn note_report(&mut self, jid: &Bytes, kind: ReportKind) {
         self.edit(jid, |job| {
             if let Some(lease) = job.lease {
@@ -134,13 +133,13 @@ impl Qless {
         });
     }
 
-    /// Keeps what a worker of ours gave as the result of a job, if that is complete and still there.
+    /// Stores the result from one of ganger's own workers, if the job is complete and still exists.
     pub fn keep_result(&mut self, jid: &Bytes, result: Option<Bytes>) {
         self.edit(jid, |job| *job.result = result);
     }
 
-    /// The jobs that a worker holds under a lease of that request.
-    pub fn lent_to(&self, worker: &[u8], request: &RequestId) -> Vec<Bytes> {
+    /// Returns the jobs that a worker holds from that lease request.
+    pub fn leased_to_request(&self, worker: &[u8], request: &RequestId) -> Vec<Bytes> {
         let jobs = self.worker_jobs(&Bytes::copy_from_slice(worker)).iter();
         let jobs = jobs.filter_map(|(_, jid)| self.job(jid));
         let is_of_it = |job: &&QlessJob| {
@@ -149,14 +148,14 @@ impl Qless {
         jobs.filter(is_of_it).map(|job| job.jid.clone()).collect()
     }
 
-    /// Whether the queue has a job that a pop would look at now.
+    /// Whether the queue has a job that a pop would consider now.
     pub fn has_ready(&self, queue: &[u8]) -> bool {
         let queue = Bytes::copy_from_slice(queue);
         !self.is_paused(&queue) && self.size(&queue, QlessSet::Work) > 0
     }
 }
 
-/// The lease of ours under which a job runs, if it does.
+/// Returns the live lease of a job; `None` if it does not run under one.
 pub fn live_lease(job: &QlessJob) -> Option<&QlessLease> {
     let lease = job.lease.as_ref().filter(|lease| lease.report.is_none());
     lease.filter(|_| job.state == QlessState::Running)
