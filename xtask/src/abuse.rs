@@ -34,19 +34,19 @@ const IDENTITIES: [(&str, &str); 4] = [
     ("victim", "admin@*"),
 ];
 /// How long an attack stays when its connections have been made.
-const STAYS: Duration = Duration::from_secs(5);
+const HOLD_TIME: Duration = Duration::from_secs(5);
 /// What the numbers of connections are divided by when all attacks run at once.
 const DIVISOR_OF_ALL: usize = 15;
 /// Bytes of the job that attackers read.
 const PAYLOAD_BYTES: usize = 1_000_000;
 
 /// What an attack leaves open.
-pub(crate) type Open = Vec<Box<dyn Any + Send>>;
+pub(crate) type OpenConnections = Vec<Box<dyn Any + Send>>;
 
 /// An attack: its name and its code.
 pub(crate) struct Attack {
     pub(crate) name: &'static str,
-    pub(crate) run: fn(&Target) -> Open,
+    pub(crate) run: fn(&Target) -> OpenConnections,
 }
 
 /// Where to attack, and as whom.
@@ -70,7 +70,11 @@ impl Target {
 }
 
 /// Connections that do something each. One that the server ends does not stop the others.
-fn each(target: &Target, count: usize, mut connect: impl FnMut(&mut Open) -> Result<()>) -> Open {
+fn each(
+    target: &Target,
+    count: usize,
+    mut connect: impl FnMut(&mut OpenConnections) -> Result<()>,
+) -> OpenConnections {
     let mut open = Vec::new();
     for _ in 0..count.div_ceil(target.divisor) {
         let _ = connect(&mut open);
@@ -125,7 +129,7 @@ fn one(name: &str, attacks: &[&Attack]) -> Result<()> {
     redis::put_keys(&target)?;
     thread::sleep(Duration::from_millis(500));
     let meter = Meter::start(process.id(), target.address, target.token("other"))?;
-    let open: Result<Vec<Open>> = thread::scope(|scope| {
+    let open: Result<Vec<OpenConnections>> = thread::scope(|scope| {
         let each = attacks.iter().map(|attack| {
             let target = &target;
             scope.spawn(move || (attack.run)(target))
@@ -135,7 +139,7 @@ fn one(name: &str, attacks: &[&Attack]) -> Result<()> {
             .map(|running| running.join().map_err(|_| anyhow!("an attack panicked")))
             .collect()
     });
-    thread::sleep(STAYS);
+    thread::sleep(HOLD_TIME);
     let row = meter.finish();
     let audit = fs::metadata(directory.join("audit.log")).map_or(0, |file| file.len());
     println!("{name:28} {row}   (audit log {} KiB)", audit >> 10);

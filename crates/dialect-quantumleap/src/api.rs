@@ -10,9 +10,9 @@ use ganger_shard::Handle;
 use ganger_types::Namespace;
 use tokio::sync::Semaphore;
 
-use crate::health::Pulse;
+use crate::health::DatabaseHealth;
 use crate::inline_insert::InlineInsert;
-use crate::metrics::Numbers;
+use crate::metrics::Metrics;
 use crate::routes;
 
 /// What the server may set.
@@ -73,7 +73,7 @@ impl Service {
 
     /// Appends its numbers in the Prometheus text format.
     pub fn metrics(&self, out: &mut String) {
-        self.api.numbers().write(out);
+        self.api.counters().write(out);
         crate::metrics::write_tasks(&self.api, out);
     }
 }
@@ -85,9 +85,9 @@ pub(crate) struct Api(Arc<Inner>);
 struct Inner {
     shard: Handle,
     settings: Settings,
-    spot: InlineInsert,
-    pulse: Pulse,
-    numbers: Numbers,
+    inline_insert: InlineInsert,
+    database_health: DatabaseHealth,
+    counters: Metrics,
     large_bodies: Semaphore,
     lists: Arc<Semaphore>,
 }
@@ -100,9 +100,9 @@ impl Api {
             insert_bytes_max: settings.environment.insert_bytes_max,
         };
         Self(Arc::new(Inner {
-            spot: InlineInsert::new(database.clone()),
-            pulse: Pulse::new(database),
-            numbers: Numbers::default(),
+            inline_insert: InlineInsert::new(database.clone()),
+            database_health: DatabaseHealth::new(database),
+            counters: Metrics::default(),
             large_bodies: Semaphore::new(1),
             lists: Arc::new(Semaphore::new(settings.lists_max)),
             shard,
@@ -126,17 +126,17 @@ impl Api {
     }
 
     /// Inserts within the request.
-    pub(crate) fn spot(&self) -> &InlineInsert {
-        &self.0.spot
+    pub(crate) fn inline_insert(&self) -> &InlineInsert {
+        &self.0.inline_insert
     }
 
     /// Whether the database answers.
-    pub(crate) fn pulse(&self) -> &Pulse {
-        &self.0.pulse
+    pub(crate) fn database_health(&self) -> &DatabaseHealth {
+        &self.0.database_health
     }
 
-    pub(crate) fn numbers(&self) -> &Numbers {
-        &self.0.numbers
+    pub(crate) fn counters(&self) -> &Metrics {
+        &self.0.counters
     }
 
     /// The one turn at reading a large body.

@@ -130,7 +130,7 @@ async fn run(request: Request, next: Next) -> Response {
 
 fn measure(gate: &Authorization, label: &str, begun: Instant) {
     let took = begun.elapsed();
-    gate.api.numbers().request(gate.operation, took);
+    gate.api.counters().request(gate.operation, took);
     if let Some(durations) = &gate.api.settings().durations
         && let Err(error) = durations.sample(label, took.as_secs_f64())
     {

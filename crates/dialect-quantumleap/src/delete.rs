@@ -35,7 +35,7 @@ pub(crate) async fn tasks(State(api): State<Api>, request: Request) -> Result<St
             .collect();
         if !commands.is_empty() {
             for outcome in api.shard().call_all(commands).await? {
-                gone(outcome.map(|_| ()))?;
+                ignore_missing(outcome.map(|_| ()))?;
             }
         }
         if jobs.is_at_end() {
@@ -45,7 +45,7 @@ pub(crate) async fn tasks(State(api): State<Api>, request: Request) -> Result<St
 }
 
 /// One that is not there is as good as deleted; one that others of ours still need stays, and hinders nothing.
-fn gone(outcome: Result<(), CallError>) -> Result<(), CallError> {
+fn ignore_missing(outcome: Result<(), CallError>) -> Result<(), CallError> {
     match outcome {
         Err(CallError::Rejected(rejection)) => {
             tracing::debug!(%rejection, "a task was not deleted");

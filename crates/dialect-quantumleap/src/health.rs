@@ -14,12 +14,12 @@ use crate::api::Api;
 use crate::problem::json_line;
 
 /// For so long the last answer of the database is passed on to all who ask.
-const ANSWER_KEPT: Duration = Duration::from_secs(1);
+const ANSWER_CACHED_FOR: Duration = Duration::from_secs(1);
 /// How long the database may take to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
 /// Asks the database, over a session of its own, and not oftener than once a second however many want to know.
-pub(crate) struct Pulse {
+pub(crate) struct DatabaseHealth {
     state: Arc<Mutex<Asker>>,
 }
 
@@ -30,7 +30,7 @@ struct Asker {
     last: Option<(Instant, bool)>,
 }
 
-impl Pulse {
+impl DatabaseHealth {
     pub(crate) fn new(settings: Settings) -> Self {
         let state = Asker {
             settings,
@@ -54,7 +54,7 @@ impl Pulse {
 impl Asker {
     async fn ask(&mut self) -> bool {
         if let Some((at, answered)) = self.last
-            && at.elapsed() < ANSWER_KEPT
+            && at.elapsed() < ANSWER_CACHED_FOR
         {
             return answered;
         }
@@ -71,7 +71,7 @@ impl Asker {
 
 /// Answers `GET /health` of the API.
 pub(crate) async fn health(State(api): State<Api>) -> Response {
-    let mut response = if api.pulse().is_there().await {
+    let mut response = if api.database_health().is_there().await {
         json_line(StatusCode::OK, json!({"status": "pass"}))
     } else {
         let document = json!({

@@ -70,13 +70,13 @@ struct Listing {
     selection: Selection,
     has_inputs: bool,
     jobs: Jobs,
-    written: Written,
+    written: ListProgress,
     _permit: OwnedSemaphorePermit,
 }
 
 /// How much of a list has been written.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Written {
+enum ListProgress {
     Nothing,
     Some,
     All,
@@ -96,7 +96,7 @@ impl Listing {
             selection,
             has_inputs,
             jobs,
-            written: Written::Nothing,
+            written: ListProgress::Nothing,
             _permit: permit,
         })
     }
@@ -105,15 +105,15 @@ impl Listing {
     async fn next_piece(&mut self) -> Result<Option<Bytes>, CallError> {
         let mut piece = BytesMut::new();
         match self.written {
-            Written::Nothing => piece.extend_from_slice(b"[\n"),
-            Written::Some => {}
-            Written::All => return Ok(None),
+            ListProgress::Nothing => piece.extend_from_slice(b"[\n"),
+            ListProgress::Some => {}
+            ListProgress::All => return Ok(None),
         }
-        self.written = Written::Some;
+        self.written = ListProgress::Some;
         while piece.len() < PIECE_BYTES {
             let Some(job) = self.jobs.next(&self.api).await? else {
                 piece.extend_from_slice(b"null\n]");
-                self.written = Written::All;
+                self.written = ListProgress::All;
                 break;
             };
             if self.selection.has(&job) && !job::is_over(&job, now()) {

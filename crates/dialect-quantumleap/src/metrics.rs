@@ -44,7 +44,7 @@ impl Outcome {
 
 /// Numbers since the server's start.
 #[derive(Debug, Default)]
-pub(crate) struct Numbers {
+pub(crate) struct Metrics {
     notifications: [AtomicU64; Outcome::ALL.len()],
     rows: AtomicU64,
     requests: [Durations; Operation::ALL.len()],
@@ -73,10 +73,10 @@ fn place<T: PartialEq>(all: &[T], one: &T) -> usize {
     found.expect("all are there")
 }
 
-impl Numbers {
+impl Metrics {
     /// Counts a notification by its outcome.
-    pub(crate) fn notification(&self, fate: Outcome) {
-        self.notifications[place(&Outcome::ALL, &fate)].fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn notification(&self, outcome: Outcome) {
+        self.notifications[place(&Outcome::ALL, &outcome)].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts rows inserted within requests.
@@ -98,9 +98,14 @@ impl Numbers {
             "counter",
             "Notifications by what became of them.",
         );
-        for (fate, number) in Outcome::ALL.iter().zip(&self.notifications) {
+        for (outcome, number) in Outcome::ALL.iter().zip(&self.notifications) {
             let number = number.load(Ordering::Relaxed);
-            line(out, name, &format!("outcome=\"{}\"", fate.as_str()), number);
+            line(
+                out,
+                name,
+                &format!("outcome=\"{}\"", outcome.as_str()),
+                number,
+            );
         }
         let name = "ganger_quantumleap_rows_inserted_total";
         head(out, name, "counter", "Rows inserted within requests.");
@@ -168,12 +173,12 @@ mod tests {
 
     #[test]
     fn durations_are_counted_cumulatively() {
-        let numbers = Numbers::default();
+        let counters = Metrics::default();
         for millis in [1, 3, 60_000] {
-            numbers.request(Operation::Notify, Duration::from_millis(millis));
+            counters.request(Operation::Notify, Duration::from_millis(millis));
         }
         let mut out = String::new();
-        numbers.write(&mut out);
+        counters.write(&mut out);
         let name = "ganger_quantumleap_request_seconds";
         for wanted in [
             "_bucket{operation=\"notify\",le=\"0.001\"} 1",

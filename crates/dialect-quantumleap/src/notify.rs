@@ -43,12 +43,12 @@ pub(crate) async fn notify(State(api): State<Api>, request: Request) -> Response
     let draft = match read(&api, parts, body).await {
         Ok(draft) => draft,
         Err(problem) => {
-            let fate = if problem.status().is_client_error() {
+            let outcome = if problem.status().is_client_error() {
                 Outcome::Refused
             } else {
                 Outcome::Failed
             };
-            api.numbers().notification(fate);
+            api.counters().notification(outcome);
             return problem.into_response();
         }
     };
@@ -119,7 +119,7 @@ async fn enqueue(api: &Api, mut draft: Draft) -> Response {
         ..Enqueue::default()
     }));
     let Err(error) = api.shard().call(command).await else {
-        api.numbers().notification(Outcome::Accepted);
+        api.counters().notification(Outcome::Accepted);
         return json_line(StatusCode::OK, Value::from(DONE));
     };
     if api.environment().recover {
@@ -128,14 +128,14 @@ async fn enqueue(api: &Api, mut draft: Draft) -> Response {
         return insert(api, draft, true).await;
     }
     if let CallError::Rejected(Rejection::TooLarge { actual, limit, .. }) = &error {
-        api.numbers().notification(Outcome::Refused);
+        api.counters().notification(Outcome::Refused);
         let detail = format!(
             "the notification makes a task of {actual} bytes, the limit is {limit}: send fewer entities at once, or raise `payload_bytes_max` of the namespace"
         );
         return Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail).into_response();
     }
     tracing::warn!(%error, "the queue does not take a task");
-    api.numbers().notification(Outcome::Failed);
+    api.counters().notification(Outcome::Failed);
     not_done(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string())
 }
 
@@ -147,19 +147,19 @@ async fn insert(api: &Api, draft: Draft, is_repeat: bool) -> Response {
         is_repeat,
         sole_until: None,
     };
-    match api.spot().insert(insert).await {
+    match api.inline_insert().insert(insert).await {
         Ok(inserted) => {
-            api.numbers().notification(Outcome::Inserted);
-            api.numbers().rows(inserted.rows);
+            api.counters().notification(Outcome::Inserted);
+            api.counters().rows(inserted.rows);
             json_line(StatusCode::OK, Value::from(DONE))
         }
         Err(error) if error.message.starts_with(USAGE_ERROR) => {
-            api.numbers().notification(Outcome::Refused);
+            api.counters().notification(Outcome::Refused);
             not_done(StatusCode::BAD_REQUEST, &error.message)
         }
         Err(error) => {
             tracing::warn!(%error, "a notification could not be inserted");
-            api.numbers().notification(Outcome::Failed);
+            api.counters().notification(Outcome::Failed);
             not_done(StatusCode::INTERNAL_SERVER_ERROR, &error.message)
         }
     }

@@ -13,9 +13,9 @@ use tokio::time::timeout;
 use crate::settings::Program;
 
 /// How long a process may take from its start to its first answer.
-const READY_WITHIN: Duration = Duration::from_secs(20);
+const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long one may take to end once its input is closed.
-const END_WITHIN: Duration = Duration::from_secs(2);
+const END_TIMEOUT: Duration = Duration::from_secs(2);
 /// Batches after which a process is replaced: whatever it leaks, it does not leak forever.
 const BATCHES_MAX: u32 = 10_000;
 /// Resident memory beyond which it is replaced.
@@ -23,7 +23,7 @@ const RESIDENT_BYTES_MAX: u64 = 512 << 20;
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Silence {
+pub(crate) enum ChildFailure {
     /// The process has ended.
     #[error("it ended with {0}")]
     Ended(ExitStatus),
@@ -53,12 +53,12 @@ pub(crate) struct Child {
 
 impl Child {
     /// Starts one, and waits until it answers.
-    pub(crate) async fn start(program: &Program) -> Result<Self, Silence> {
+    pub(crate) async fn start(program: &Program) -> Result<Self, ChildFailure> {
         let mut child = Self::spawn(program)?;
         let nothing = Request {
             inserts: Vec::new(),
         };
-        child.ask(&nothing, READY_WITHIN).await?;
+        child.ask(&nothing, START_TIMEOUT).await?;
         Ok(child)
     }
 
@@ -92,17 +92,17 @@ impl Child {
         &mut self,
         request: &Request,
         patience: Duration,
-    ) -> Result<Vec<Outcome>, Silence> {
+    ) -> Result<Vec<Outcome>, ChildFailure> {
         let asked = timeout(patience, self.exchange(request)).await;
         let silence = match asked {
             Ok(Ok(outcomes)) => return Ok(outcomes),
             Ok(Err(silence)) => silence,
-            Err(_) => Silence::Hung(patience),
+            Err(_) => ChildFailure::Hung(patience),
         };
-        Err(self.bury(silence).await)
+        Err(self.reap(silence).await)
     }
 
-    async fn exchange(&mut self, request: &Request) -> Result<Vec<Outcome>, Silence> {
+    async fn exchange(&mut self, request: &Request) -> Result<Vec<Outcome>, ChildFailure> {
         self.batches += 1;
         self.input.write_all(&protocol::line(request)).await?;
         let mut line = Vec::new();
@@ -111,24 +111,24 @@ impl Child {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
         }
         let answer: Answer =
-            protocol::read(&line).map_err(|error| Silence::Babbled(error.to_string()))?;
+            protocol::read(&line).map_err(|error| ChildFailure::Babbled(error.to_string()))?;
         if answer.outcomes.len() != request.inserts.len() {
             let reason = format!(
                 "{} outcomes for {} tasks",
                 answer.outcomes.len(),
                 request.inserts.len()
             );
-            return Err(Silence::Babbled(reason));
+            return Err(ChildFailure::Babbled(reason));
         }
         Ok(answer.outcomes)
     }
 
     /// Makes sure that it is gone. A broken pipe then has a better name: how the process ended.
-    async fn bury(&mut self, silence: Silence) -> Silence {
-        if matches!(silence, Silence::System(_))
-            && let Ok(Ok(status)) = timeout(END_WITHIN, self.process.wait()).await
+    async fn reap(&mut self, silence: ChildFailure) -> ChildFailure {
+        if matches!(silence, ChildFailure::System(_))
+            && let Ok(Ok(status)) = timeout(END_TIMEOUT, self.process.wait()).await
         {
-            return Silence::Ended(status);
+            return ChildFailure::Ended(status);
         }
         // It may have ended just now.
         let _ = self.process.kill().await;
@@ -136,10 +136,10 @@ impl Child {
     }
 
     /// Waits for its end, which nobody asked for.
-    pub(crate) async fn ended(&mut self) -> Silence {
+    pub(crate) async fn ended(&mut self) -> ChildFailure {
         match self.process.wait().await {
-            Ok(status) => Silence::Ended(status),
-            Err(error) => Silence::System(error),
+            Ok(status) => ChildFailure::Ended(status),
+            Err(error) => ChildFailure::System(error),
         }
     }
 
@@ -149,7 +149,7 @@ impl Child {
     }
 
     /// Why it is to be replaced, if it is.
-    pub(crate) fn is_worn_out(&self) -> Option<String> {
+    pub(crate) fn replacement_reason(&self) -> Option<String> {
         if self.batches >= BATCHES_MAX {
             return Some(format!("it has inserted {} batches", self.batches));
         }
@@ -169,7 +169,7 @@ impl Child {
             mut process, input, ..
         } = self;
         drop(input);
-        if timeout(END_WITHIN, process.wait()).await.is_err() {
+        if timeout(END_TIMEOUT, process.wait()).await.is_err() {
             // It may have ended just now.
             let _ = process.kill().await;
         }

@@ -39,5 +39,5 @@ pub use error::Error;
 pub use ganger_worker::{Deliveries, Reports, Shutdown, shutdown_on_signals};
 pub use pool::{Summary, run, run_with};
 pub use settings::{Program, Settings, WORKERS_MAX};
-pub use source::{Insight, Standing};
+pub use source::{QueueState, ServerQueries};
 pub use variables::variables;

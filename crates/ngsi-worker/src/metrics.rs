@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::outcome::CountedEnd;
+use crate::outcome::TaskResult;
 use crate::rate::Rate;
 
 /// Upper bounds of the histogram, in milliseconds: from an insert of one row to the limit of an attempt.
@@ -20,7 +20,7 @@ const UNKNOWN: u64 = u64::MAX;
 pub(crate) struct Metrics {
     workers: AtomicU64,
     rows: AtomicU64,
-    tasks: [AtomicU64; CountedEnd::ALL.len()],
+    tasks: [AtomicU64; TaskResult::ALL.len()],
     batches: AtomicU64,
     restarts: AtomicU64,
     queue_size: AtomicU64,
@@ -53,8 +53,8 @@ impl Metrics {
     }
 
     /// A task ended so.
-    pub(crate) fn ended(&self, counted: CountedEnd) {
-        self.tasks[counted.place()].fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn ended(&self, counted: TaskResult) {
+        self.tasks[counted.index()].fetch_add(1, Ordering::Relaxed);
     }
 
     /// An attempt took so long.
@@ -110,8 +110,8 @@ impl Metrics {
             "counter",
             "Tasks, by how their attempts ended.",
         );
-        for counted in CountedEnd::ALL {
-            let (outcome, count) = (counted.as_str(), read(&self.tasks[counted.place()]));
+        for counted in TaskResult::ALL {
+            let (outcome, count) = (counted.as_str(), read(&self.tasks[counted.index()]));
             line(
                 &mut out,
                 &format!("tasks_total{{outcome=\"{outcome}\"}}"),
@@ -156,9 +156,9 @@ impl Metrics {
             "From a task's fetch to the end of its report.",
         );
         let mut count = 0;
-        for (place, own) in self.durations.iter().enumerate() {
+        for (index, own) in self.durations.iter().enumerate() {
             count += own.load(Ordering::Relaxed);
-            let bound = BOUNDS_MS.get(place).map_or_else(
+            let bound = BOUNDS_MS.get(index).map_or_else(
                 || "+Inf".to_owned(),
                 |bound| Duration::from_millis(*bound).as_secs_f64().to_string(),
             );
@@ -204,9 +204,9 @@ mod tests {
         let metrics = Metrics::new(3);
         metrics.inserted(5);
         metrics.inserted(2);
-        metrics.ended(CountedEnd::Inserted);
-        metrics.ended(CountedEnd::Lost);
-        metrics.ended(CountedEnd::Lost);
+        metrics.ended(TaskResult::Inserted);
+        metrics.ended(TaskResult::Lost);
+        metrics.ended(TaskResult::Lost);
         metrics.began_batch();
         metrics.restarted();
         let text = metrics.text();

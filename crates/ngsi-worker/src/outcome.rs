@@ -31,7 +31,7 @@ pub(crate) enum Outcome {
 
 /// Outcomes as they are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CountedEnd {
+pub(crate) enum TaskResult {
     Inserted,
     Failed,
     Refused,
@@ -40,8 +40,8 @@ pub(crate) enum CountedEnd {
     Dropped,
 }
 
-impl CountedEnd {
-    /// All, in the order of [`Self::place`].
+impl TaskResult {
+    /// All, in the order of [`Self::index`].
     pub(crate) const ALL: [Self; 6] = [
         Self::Inserted,
         Self::Failed,
@@ -64,7 +64,7 @@ impl CountedEnd {
     }
 
     /// Its place among all.
-    pub(crate) fn place(self) -> usize {
+    pub(crate) fn index(self) -> usize {
         match self {
             Self::Inserted => 0,
             Self::Failed => 1,
@@ -83,16 +83,16 @@ impl Outcome {
     }
 
     /// As what it is counted, if the server takes it.
-    pub(crate) fn counted(&self) -> CountedEnd {
+    pub(crate) fn counted(&self) -> TaskResult {
         match self {
-            Self::Inserted { .. } => CountedEnd::Inserted,
+            Self::Inserted { .. } => TaskResult::Inserted,
             Self::Failed {
                 is_curable: true, ..
-            } => CountedEnd::Failed,
-            Self::Failed { .. } => CountedEnd::Refused,
-            Self::Lost => CountedEnd::Lost,
-            Self::Unstarted => CountedEnd::Released,
-            Self::Dropped => CountedEnd::Dropped,
+            } => TaskResult::Failed,
+            Self::Failed { .. } => TaskResult::Refused,
+            Self::Lost => TaskResult::Lost,
+            Self::Unstarted => TaskResult::Released,
+            Self::Dropped => TaskResult::Dropped,
         }
     }
 
@@ -139,8 +139,8 @@ mod tests {
 
     #[test]
     fn every_count_has_its_place() {
-        for (place, counted) in CountedEnd::ALL.into_iter().enumerate() {
-            assert_eq!(counted.place(), place, "{}", counted.as_str());
+        for (index, counted) in TaskResult::ALL.into_iter().enumerate() {
+            assert_eq!(counted.index(), index, "{}", counted.as_str());
         }
     }
 

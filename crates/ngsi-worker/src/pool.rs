@@ -11,11 +11,11 @@ use tokio::task::{JoinError, JoinSet};
 
 use crate::burst;
 use crate::metrics::Metrics;
-use crate::outcome::{CountedEnd, Outcome};
+use crate::outcome::{Outcome, TaskResult};
 use crate::reporter::Reporter;
 use crate::sample::sample_queue;
-use crate::slot::{self, Batches, Ended, PoolContext, WorkerEvent};
-use crate::source::{Insight, Server};
+use crate::slot::{self, Batches, FinishedTask, PoolContext, WorkerEvent};
+use crate::source::{Server, ServerQueries};
 use crate::waiting::{BATCH_TASKS_MAX, Task, Waiting};
 use crate::{Error, Settings};
 
@@ -72,7 +72,7 @@ pub async fn run(
 ///
 /// # Errors
 /// Likewise.
-pub async fn run_with<D: Deliveries, R: Reports, I: Insight>(
+pub async fn run_with<D: Deliveries, R: Reports, I: ServerQueries>(
     settings: Settings,
     deliveries: D,
     reports: R,
@@ -95,9 +95,9 @@ struct InsertWorkers<I> {
     server: I,
     metrics: Arc<Metrics>,
     /// The ways to the workers, by their places.
-    ways: Vec<Batches>,
+    batch_senders: Vec<Batches>,
     workers: JoinSet<()>,
-    said: mpsc::UnboundedReceiver<WorkerEvent>,
+    events: mpsc::UnboundedReceiver<WorkerEvent>,
     level: watch::Sender<Shutdown>,
     waiting: Waiting,
     /// Places of workers without a batch. The last is taken first, so that few are warm instead of all lukewarm.
@@ -116,12 +116,12 @@ enum PoolEvent {
     /// A worker says something.
     Worker(WorkerEvent),
     /// A worker has ended.
-    Ended,
+    WorkerEnded,
     /// Nothing is left to do, or the server cannot say so.
     Drained(Result<(), Error>),
 }
 
-impl<I: Insight> InsertWorkers<I> {
+impl<I: ServerQueries> InsertWorkers<I> {
     async fn open<R: Reports>(settings: Settings, reports: R, server: I) -> Result<Self, Error> {
         let metrics = Arc::new(Metrics::new(settings.workers));
         if let Some(address) = settings.metrics {
@@ -136,25 +136,25 @@ impl<I: Insight> InsertWorkers<I> {
         }
         let settings = Arc::new(settings);
         let (level, follow_level) = watch::channel(Shutdown::No);
-        let (say, said) = mpsc::unbounded_channel();
-        let shop = PoolContext {
+        let (say, events) = mpsc::unbounded_channel();
+        let context = PoolContext {
             settings: Arc::clone(&settings),
             reports,
             metrics: Arc::clone(&metrics),
-            said: say,
+            events: say,
             level: follow_level,
         };
         let mut workers = JoinSet::new();
-        let ways = (0..settings.workers.max(1))
-            .map(|place| slot::start(&mut workers, shop.clone(), place))
+        let batch_senders = (0..settings.workers.max(1))
+            .map(|place| slot::start(&mut workers, context.clone(), place))
             .collect();
         Ok(Self {
             settings,
             server,
             metrics,
-            ways,
+            batch_senders,
             workers,
-            said,
+            events,
             level,
             waiting: Waiting::default(),
             idle: Vec::new(),
@@ -173,20 +173,20 @@ impl<I: Insight> InsertWorkers<I> {
                 return;
             };
             self.running += batch.len();
-            self.ways[*place]
+            self.batch_senders[*place]
                 .send(batch)
                 .expect("a worker takes batches until the pool stops");
             self.idle.pop();
         }
     }
 
-    fn end<R: Reports>(&mut self, ended: Vec<Ended>, pool: &mut Pool<R, Vec<CountedEnd>>) {
+    fn end<R: Reports>(&mut self, ended: Vec<FinishedTask>, pool: &mut Pool<R, Vec<TaskResult>>) {
         self.running -= ended.len();
         let attempts = ended.iter().filter(|one| one.outcome.is_attempt()).count();
         self.attempts += u64::try_from(attempts).unwrap_or(u64::MAX);
         // Credits first: they travel with the reports.
         pool.grant(self);
-        self.teller.tell(pool, ended);
+        self.teller.report_outcomes(pool, ended);
         if self
             .settings
             .tasks_max
@@ -200,29 +200,29 @@ impl<I: Insight> InsertWorkers<I> {
         }
     }
 
-    fn give_back_waiting<R: Reports>(&mut self, pool: &mut Pool<R, Vec<CountedEnd>>) {
+    fn give_back_waiting<R: Reports>(&mut self, pool: &mut Pool<R, Vec<TaskResult>>) {
         let now = std::time::Instant::now();
         let tasks = self.waiting.take_all().into_iter();
         let ended: Vec<_> = tasks
-            .map(|task| Ended {
+            .map(|task| FinishedTask {
                 held: task.held,
                 outcome: Outcome::Unstarted,
                 began_at: now,
             })
             .collect();
         if !ended.is_empty() {
-            self.teller.tell(pool, ended);
+            self.teller.report_outcomes(pool, ended);
         }
     }
 }
 
-impl<R: Reports, I: Insight> Executor<R> for InsertWorkers<I> {
+impl<R: Reports, I: ServerQueries> Executor<R> for InsertWorkers<I> {
     type Event = PoolEvent;
-    type TaskResult = Vec<CountedEnd>;
+    type TaskResult = Vec<TaskResult>;
 
     /// As many as the workers can have in their batches.
     fn jobs_wanted(&self) -> usize {
-        let wanted = self.ways.len() * BATCH_TASKS_MAX;
+        let wanted = self.batch_senders.len() * BATCH_TASKS_MAX;
         let Some(tasks_max) = self.settings.tasks_max else {
             return wanted;
         };
@@ -235,7 +235,7 @@ impl<R: Reports, I: Insight> Executor<R> for InsertWorkers<I> {
     }
 
     /// Takes tasks in. Those that come while the pool stops are given back, and so is what is none.
-    fn take(&mut self, jobs: Vec<Delivery>, pool: &mut Pool<R, Vec<CountedEnd>>) {
+    fn take(&mut self, jobs: Vec<Delivery>, pool: &mut Pool<R, Vec<TaskResult>>) {
         for job in jobs {
             if job.kind == KIND {
                 self.waiting.push(Task::from(job));
@@ -253,7 +253,7 @@ impl<R: Reports, I: Insight> Executor<R> for InsertWorkers<I> {
     fn lose(&mut self, lost: &Lost) {
         if self.waiting.forget(&lost.held) {
             self.summary.dropped += 1;
-            self.metrics.ended(CountedEnd::Dropped);
+            self.metrics.ended(TaskResult::Dropped);
         }
     }
 
@@ -261,28 +261,28 @@ impl<R: Reports, I: Insight> Executor<R> for InsertWorkers<I> {
         let is_idle = self.running == 0 && self.waiting.len() == 0 && !is_reporting;
         let may_be_drained = self.settings.is_burst && is_idle;
         tokio::select! {
-            Some(said) = self.said.recv() => PoolEvent::Worker(said),
+            Some(events) = self.events.recv() => PoolEvent::Worker(events),
             Some(ended) = self.workers.join_next() => {
-                whole(ended);
-                PoolEvent::Ended
+                unwrap_task(ended);
+                PoolEvent::WorkerEnded
             }
             drained = burst::drained(&self.server), if may_be_drained => PoolEvent::Drained(drained),
             else => std::future::pending().await,
         }
     }
 
-    fn on_event(&mut self, event: PoolEvent, pool: &mut Pool<R, Vec<CountedEnd>>) {
+    fn on_event(&mut self, event: PoolEvent, pool: &mut Pool<R, Vec<TaskResult>>) {
         match event {
             PoolEvent::Worker(WorkerEvent::Idle(place)) => {
                 self.idle.push(place);
                 self.deal();
             }
-            PoolEvent::Worker(WorkerEvent::Ended(ended)) => self.end(ended, pool),
+            PoolEvent::Worker(WorkerEvent::Finished(ended)) => self.end(ended, pool),
             PoolEvent::Worker(WorkerEvent::GaveUp(how)) => {
                 self.trouble = Some(Error::GaveUp { how });
                 pool.stop();
             }
-            PoolEvent::Ended => {}
+            PoolEvent::WorkerEnded => {}
             PoolEvent::Drained(drained) => {
                 match drained {
                     Ok(()) => tracing::info!("nothing is ready, and nothing runs here"),
@@ -293,20 +293,20 @@ impl<R: Reports, I: Insight> Executor<R> for InsertWorkers<I> {
         }
     }
 
-    fn count(&mut self, reported: Result<Vec<CountedEnd>, JoinError>) {
-        for one in whole(reported) {
+    fn count(&mut self, reported: Result<Vec<TaskResult>, JoinError>) {
+        for one in unwrap_task(reported) {
             let of = match one {
-                CountedEnd::Inserted => &mut self.summary.inserted,
-                CountedEnd::Failed | CountedEnd::Refused => &mut self.summary.failed,
-                CountedEnd::Lost => &mut self.summary.lost,
-                CountedEnd::Released => &mut self.summary.released,
-                CountedEnd::Dropped => &mut self.summary.dropped,
+                TaskResult::Inserted => &mut self.summary.inserted,
+                TaskResult::Failed | TaskResult::Refused => &mut self.summary.failed,
+                TaskResult::Lost => &mut self.summary.lost,
+                TaskResult::Released => &mut self.summary.released,
+                TaskResult::Dropped => &mut self.summary.dropped,
             };
             *of += 1;
         }
     }
 
-    fn stop(&mut self, level: Shutdown, pool: &mut Pool<R, Vec<CountedEnd>>) {
+    fn stop(&mut self, level: Shutdown, pool: &mut Pool<R, Vec<TaskResult>>) {
         self.level.send_replace(level);
         if level == Shutdown::Graceful {
             self.give_back_waiting(pool);
@@ -316,12 +316,12 @@ impl<R: Reports, I: Insight> Executor<R> for InsertWorkers<I> {
 
     fn close(&mut self) {
         // Without the way to it, a worker ends.
-        self.ways.clear();
+        self.batch_senders.clear();
     }
 
     async fn closed(&mut self, _: usize) -> u64 {
         while let Some(ended) = self.workers.join_next().await {
-            whole(ended);
+            unwrap_task(ended);
         }
         self.summary.undelivered = self.teller.undelivered();
         self.summary.undelivered
@@ -329,7 +329,7 @@ impl<R: Reports, I: Insight> Executor<R> for InsertWorkers<I> {
 }
 
 /// What a task of ours gave. One that panicked takes the pool with it: its leases run out, and nothing hangs.
-fn whole<T>(ended: Result<T, JoinError>) -> T {
+fn unwrap_task<T>(ended: Result<T, JoinError>) -> T {
     match ended {
         Ok(given) => given,
         Err(error) => std::panic::resume_unwind(error.into_panic()),

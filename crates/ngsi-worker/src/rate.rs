@@ -36,8 +36,8 @@ impl Rate {
     /// The mean a second over the last ten whole seconds, or over fewer if it has not run for so long; 0 in the first.
     pub(crate) fn per_second(&self, now: Instant) -> f64 {
         let present = self.second(now);
-        let whole = present.min(10);
-        if whole == 0 {
+        let unwrap_task = present.min(10);
+        if unwrap_task == 0 {
             return 0.0;
         }
         let is_recent = |second: u64| second < present && present - second <= 10;
@@ -47,7 +47,7 @@ impl Rate {
             .filter(|(second, _)| is_recent(*second))
             .map(|(_, count)| count)
             .sum();
-        number(sum) / number(whole)
+        number(sum) / number(unwrap_task)
     }
 
     fn second(&self, now: Instant) -> u64 {

@@ -12,8 +12,8 @@ use ganger_worker::{Pool, Reports};
 
 use crate::Error;
 use crate::metrics::Metrics;
-use crate::outcome::{CountedEnd, Outcome};
-use crate::slot::Ended;
+use crate::outcome::{Outcome, TaskResult};
+use crate::slot::FinishedTask;
 
 /// A job of another kind is offered again after so long: somebody may come who knows it.
 const OTHER_KIND_DELAY: Duration = Duration::from_secs(30);
@@ -49,7 +49,11 @@ impl Reporter {
     }
 
     /// Tells how tasks ended, beside everything else; what the server made of it comes out of the pool.
-    pub(crate) fn tell<R: Reports>(&self, pool: &mut Pool<R, Vec<CountedEnd>>, ended: Vec<Ended>) {
+    pub(crate) fn report_outcomes<R: Reports>(
+        &self,
+        pool: &mut Pool<R, Vec<TaskResult>>,
+        ended: Vec<FinishedTask>,
+    ) {
         let (reports, counts) = (pool.reports().clone(), Arc::clone(&self.counts));
         counts.note_undelivered(ended.len());
         pool.report(async move {
@@ -66,7 +70,7 @@ impl Reporter {
                         sent.push((one.held, report));
                         measured.push((counted, began_at));
                     }
-                    None => told.push(CountedEnd::Dropped),
+                    None => told.push(TaskResult::Dropped),
                 }
             }
             let jobs: Vec<_> = sent.iter().map(|(held, _)| held.job.clone()).collect();
@@ -83,7 +87,7 @@ impl Reporter {
     }
 
     /// Gives back a job of another kind, which has no business in this queue.
-    pub(crate) fn refuse<R: Reports>(&self, pool: &mut Pool<R, Vec<CountedEnd>>, job: Delivery) {
+    pub(crate) fn refuse<R: Reports>(&self, pool: &mut Pool<R, Vec<TaskResult>>, job: Delivery) {
         let (reports, counts) = (pool.reports().clone(), Arc::clone(&self.counts));
         tracing::warn!(job = %job.held.job, kind = %job.kind, "given back: this worker only inserts");
         counts.note_undelivered(1);
@@ -95,7 +99,7 @@ impl Reporter {
             };
             let report = vec![(job.held, Report::Release(releasing))];
             reports.report_all(report).await;
-            let told = vec![CountedEnd::Released];
+            let told = vec![TaskResult::Released];
             counts.settle(&told);
             told
         });
@@ -138,7 +142,7 @@ impl Counts {
         }
     }
 
-    fn settle(&self, told: &[CountedEnd]) {
+    fn settle(&self, told: &[TaskResult]) {
         for counted in told {
             self.metrics.ended(*counted);
         }
@@ -148,12 +152,12 @@ impl Counts {
 }
 
 /// As what an outcome counts, now that the server has answered.
-fn settled(answer: &ReportResult, job: &str, counted: CountedEnd) -> CountedEnd {
+fn settled(answer: &ReportResult, job: &str, counted: TaskResult) -> TaskResult {
     match answer {
         Ok(_) => counted,
         Err(error) => {
             tracing::warn!(job, code = error.code(), "the outcome is dropped: {error}");
-            CountedEnd::Dropped
+            TaskResult::Dropped
         }
     }
 }

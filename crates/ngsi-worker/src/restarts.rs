@@ -11,7 +11,7 @@ const PAUSES_MAX: u32 = 10;
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Death {
+pub(crate) struct ChildDeath {
     /// How long it lived.
     pub(crate) lived_for: Duration,
     /// Whether it was given a task that it did not survive. Such a death is the task's fault: a queue full of tasks
@@ -21,7 +21,7 @@ pub(crate) struct Death {
 
 /// What to do about a death.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum RestartDecision {
     /// Start another one after this pause.
     StartAfter(Duration),
     /// Tell that it is of no use.
@@ -56,19 +56,19 @@ impl Restarts {
     }
 
     /// A process has died.
-    pub(crate) fn died(&mut self, death: Death) -> Next {
+    pub(crate) fn died(&mut self, death: ChildDeath) -> RestartDecision {
         if death.lived_for >= STARTED_AFTER {
             self.did_well();
-            return Next::StartAfter(Duration::ZERO);
+            return RestartDecision::StartAfter(Duration::ZERO);
         }
         self.early += 1;
         if !death.had_task {
             self.failed += 1;
         }
         if self.failed >= FAILED_STARTS_MAX {
-            return Next::GiveUp;
+            return RestartDecision::GiveUp;
         }
-        Next::StartAfter(self.pause * self.early.min(PAUSES_MAX))
+        RestartDecision::StartAfter(self.pause * self.early.min(PAUSES_MAX))
     }
 }
 
@@ -78,8 +78,8 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn early(had_task: bool) -> Death {
-        Death {
+    fn early(had_task: bool) -> ChildDeath {
+        ChildDeath {
             lived_for: Duration::from_millis(3),
             had_task,
         }
@@ -90,9 +90,12 @@ mod tests {
         let mut restarts = Restarts::new(SECOND);
         for seconds in 1..10 {
             let pause = Duration::from_secs(seconds);
-            assert_eq!(restarts.died(early(false)), Next::StartAfter(pause));
+            assert_eq!(
+                restarts.died(early(false)),
+                RestartDecision::StartAfter(pause)
+            );
         }
-        assert_eq!(restarts.died(early(false)), Next::GiveUp);
+        assert_eq!(restarts.died(early(false)), RestartDecision::GiveUp);
     }
 
     #[test]
@@ -101,13 +104,19 @@ mod tests {
         for _ in 1..10 {
             restarts.died(early(false));
         }
-        let late = Death {
+        let late = ChildDeath {
             lived_for: STARTED_AFTER,
             had_task: false,
         };
-        assert_eq!(restarts.died(late), Next::StartAfter(Duration::ZERO));
+        assert_eq!(
+            restarts.died(late),
+            RestartDecision::StartAfter(Duration::ZERO)
+        );
         let pause = Duration::from_secs(1);
-        assert_eq!(restarts.died(early(false)), Next::StartAfter(pause));
+        assert_eq!(
+            restarts.died(early(false)),
+            RestartDecision::StartAfter(pause)
+        );
     }
 
     #[test]
@@ -115,7 +124,9 @@ mod tests {
         let mut restarts = Restarts::new(SECOND);
         for _ in 0..1_000 {
             let next = restarts.died(early(true));
-            assert!(matches!(next, Next::StartAfter(pause) if pause <= SECOND * PAUSES_MAX));
+            assert!(
+                matches!(next, RestartDecision::StartAfter(pause) if pause <= SECOND * PAUSES_MAX)
+            );
         }
     }
 
@@ -127,6 +138,9 @@ mod tests {
         }
         restarts.did_well();
         let pause = Duration::from_secs(1);
-        assert_eq!(restarts.died(early(false)), Next::StartAfter(pause));
+        assert_eq!(
+            restarts.died(early(false)),
+            RestartDecision::StartAfter(pause)
+        );
     }
 }

@@ -6,19 +6,19 @@ use std::time::Duration;
 use tokio::time::MissedTickBehavior;
 
 use crate::metrics::Metrics;
-use crate::source::{Insight, is_final};
+use crate::source::{ServerQueries, is_final};
 
 /// Interval between two samples: one second.
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 
 /// Samples until the runtime ends, or the server says that it will never tell.
-pub(crate) async fn sample_queue(server: impl Insight, metrics: Arc<Metrics>) {
+pub(crate) async fn sample_queue(server: impl ServerQueries, metrics: Arc<Metrics>) {
     let mut ticks = tokio::time::interval(SAMPLE_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        match server.standing().await {
-            Ok(standing) => metrics.sampled(Some(standing.pending)),
+        match server.queue_state().await {
+            Ok(queue_state) => metrics.sampled(Some(queue_state.pending)),
             Err(error) => {
                 metrics.sampled(None);
                 if is_final(&error) {

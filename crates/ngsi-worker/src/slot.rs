@@ -14,10 +14,10 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use crate::Settings;
-use crate::child::{Child, Silence};
+use crate::child::{Child, ChildFailure};
 use crate::metrics::Metrics;
 use crate::outcome::Outcome;
-use crate::restarts::{Death, Next, Restarts};
+use crate::restarts::{ChildDeath, RestartDecision, Restarts};
 use crate::waiting::Task;
 
 /// What a task shows that had to be killed: the words of the queue that QuantumLeap uses.
@@ -29,14 +29,14 @@ pub(crate) enum WorkerEvent {
     /// It can take a batch. Said once for each batch.
     Idle(usize),
     /// Tasks have come to their end.
-    Ended(Vec<Ended>),
+    Finished(Vec<FinishedTask>),
     /// No process can be kept running.
     GaveUp(String),
 }
 
 /// A task that came to its end.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct FinishedTask {
     /// Attempt and token of the task's lease.
     pub(crate) held: Held,
     /// How the task ended.
@@ -54,20 +54,20 @@ pub(crate) struct PoolContext<R> {
     pub(crate) settings: Arc<Settings>,
     pub(crate) reports: R,
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) said: mpsc::UnboundedSender<WorkerEvent>,
+    pub(crate) events: mpsc::UnboundedSender<WorkerEvent>,
     pub(crate) level: watch::Receiver<Shutdown>,
 }
 
 /// Starts the worker at `place`. It ends when its process is gone.
 pub(crate) fn start<R: Reports>(
     workers: &mut JoinSet<()>,
-    shop: PoolContext<R>,
+    context: PoolContext<R>,
     place: usize,
 ) -> Batches {
     let (batches, inbox) = mpsc::unbounded_channel();
-    let restarts = Restarts::new(shop.settings.restart_pause);
+    let restarts = Restarts::new(context.settings.restart_pause);
     let worker = Worker {
-        shop,
+        context,
         place,
         inbox,
         child: None,
@@ -80,7 +80,7 @@ pub(crate) fn start<R: Reports>(
 }
 
 struct Worker<R> {
-    shop: PoolContext<R>,
+    context: PoolContext<R>,
     place: usize,
     inbox: mpsc::UnboundedReceiver<Vec<Task>>,
     child: Option<Child>,
@@ -102,7 +102,7 @@ impl<R: Reports> Worker<R> {
             tokio::select! {
                 // A task that is given to a dead process would be taken for the one that killed it.
                 biased;
-                silence = child.ended() => self.bury(&silence, false),
+                silence = child.ended() => self.reap(&silence, false),
                 batch = self.inbox.recv() => match batch {
                     Some(batch) => self.attend(batch).await,
                     None => break,
@@ -126,7 +126,7 @@ impl<R: Reports> Worker<R> {
         if self.level() != Shutdown::No {
             return self.give_back(batch);
         }
-        self.shop.metrics.began_batch();
+        self.context.metrics.began_batch();
         if let Some(outcomes) = self.run(&batch, false).await {
             let tasks = batch.into_iter().zip(outcomes);
             self.tell(tasks.map(|(task, outcome)| (task.held, outcome)), began_at);
@@ -161,7 +161,7 @@ impl<R: Reports> Worker<R> {
         // Stands for an outcome that is still to come.
         let mut open = Vec::with_capacity(tasks.len());
         for task in tasks {
-            outcomes.push(match self.requested(task, is_again) {
+            outcomes.push(match self.request_for(task, is_again) {
                 Ok(insert) => {
                     inserts.push(insert);
                     open.push(outcomes.len());
@@ -182,7 +182,7 @@ impl<R: Reports> Worker<R> {
             Err(_) if open.len() > 1 && self.level() != Shutdown::AtOnce => return None,
             Err(silence) => {
                 for place in open {
-                    outcomes[place] = fate(&silence);
+                    outcomes[place] = outcome_of(&silence);
                 }
             }
         }
@@ -190,8 +190,8 @@ impl<R: Reports> Worker<R> {
     }
 
     /// A task as the process is told of it, or how it ends without that.
-    fn requested(&self, task: &Task, is_again: bool) -> Result<RequestedInsert, Outcome> {
-        let Some(expires_at) = self.shop.reports.expires_at(&task.held) else {
+    fn request_for(&self, task: &Task, is_again: bool) -> Result<RequestedInsert, Outcome> {
+        let Some(expires_at) = self.context.reports.expires_at(&task.held) else {
             return Err(Outcome::Dropped);
         };
         let text = String::from_utf8(task.input.to_vec()).map_err(|error| unreadable(&error))?;
@@ -207,40 +207,40 @@ impl<R: Reports> Worker<R> {
     }
 
     /// Asks the process, unless everything is to stop at once: then it is killed. It is gone if there is no answer.
-    async fn ask(&mut self, request: Request) -> Result<Vec<Answered>, Silence> {
-        let patience = self.shop.settings.patience;
+    async fn ask(&mut self, request: Request) -> Result<Vec<Answered>, ChildFailure> {
+        let patience = self.context.settings.patience;
         let Some(mut child) = self.child.take() else {
-            return Err(Silence::Killed);
+            return Err(ChildFailure::Killed);
         };
-        let mut level = self.shop.level.clone();
+        let mut level = self.context.level.clone();
         let asked = tokio::select! {
             asked = child.ask(&request, patience) => asked,
-            _ = level.wait_for(|level| *level == Shutdown::AtOnce) => Err(Silence::Killed),
+            _ = level.wait_for(|level| *level == Shutdown::AtOnce) => Err(ChildFailure::Killed),
         };
         self.child = Some(child);
         match &asked {
             Ok(_) => self.restarts.did_well(),
-            Err(silence) => self.bury(silence, true),
+            Err(silence) => self.reap(silence, true),
         }
         asked
     }
 
     /// The process has died.
-    fn bury(&mut self, silence: &Silence, had_task: bool) {
+    fn reap(&mut self, silence: &ChildFailure, had_task: bool) {
         let lived_for = self
             .child
             .take()
             .map_or(Duration::ZERO, |child| child.lived_for());
         self.note_death(
             silence,
-            Death {
+            ChildDeath {
                 lived_for,
                 had_task,
             },
         );
     }
 
-    fn note_death(&mut self, silence: &Silence, death: Death) {
+    fn note_death(&mut self, silence: &ChildFailure, death: ChildDeath) {
         let (worker, lived_for) = (self.place, death.lived_for);
         tracing::warn!(
             worker,
@@ -248,19 +248,19 @@ impl<R: Reports> Worker<R> {
             "the process that inserts is gone: {silence}"
         );
         match self.restarts.died(death) {
-            Next::StartAfter(pause) => {
+            RestartDecision::StartAfter(pause) => {
                 self.pause = pause;
-                self.shop.metrics.restarted();
+                self.context.metrics.restarted();
             }
-            Next::GiveUp => self.say(WorkerEvent::GaveUp(silence.to_string())),
+            RestartDecision::GiveUp => self.say(WorkerEvent::GaveUp(silence.to_string())),
         }
     }
 
     /// Starts a process if there is none. `false` if there will be none: the pool stops.
     async fn has_child(&mut self) -> bool {
         while self.child.is_none() {
-            let mut level = self.shop.level.clone();
-            let program = self.shop.settings.program.clone();
+            let mut level = self.context.level.clone();
+            let program = self.context.settings.program.clone();
             let started_at = Instant::now();
             let starting = async {
                 tokio::time::sleep(self.pause).await;
@@ -281,7 +281,7 @@ impl<R: Reports> Worker<R> {
                     let lived_for = started_at.elapsed().saturating_sub(self.pause);
                     self.note_death(
                         &silence,
-                        Death {
+                        ChildDeath {
                             lived_for,
                             had_task: false,
                         },
@@ -294,14 +294,14 @@ impl<R: Reports> Worker<R> {
 
     /// Replaces a process that has leaked, or may have.
     fn retire(&mut self) {
-        if let Some(reason) = self.child.as_ref().and_then(Child::is_worn_out)
+        if let Some(reason) = self.child.as_ref().and_then(Child::replacement_reason)
             && let Some(child) = self.child.take()
         {
             tracing::info!(
                 worker = self.place,
                 "the process that inserts is replaced: {reason}"
             );
-            self.shop.metrics.restarted();
+            self.context.metrics.restarted();
             // The next one need not wait for it.
             tokio::spawn(child.end());
         }
@@ -315,21 +315,21 @@ impl<R: Reports> Worker<R> {
     }
 
     fn tell(&self, tasks: impl Iterator<Item = (Held, Outcome)>, began_at: Instant) {
-        let ended = tasks.map(|(held, outcome)| Ended {
+        let ended = tasks.map(|(held, outcome)| FinishedTask {
             held,
             outcome,
             began_at,
         });
-        self.say(WorkerEvent::Ended(ended.collect()));
+        self.say(WorkerEvent::Finished(ended.collect()));
     }
 
-    fn say(&self, said: WorkerEvent) {
+    fn say(&self, events: WorkerEvent) {
         // A pool that is gone has no use for it.
-        let _ = self.shop.said.send(said);
+        let _ = self.context.events.send(events);
     }
 
     fn level(&self) -> Shutdown {
-        *self.shop.level.borrow()
+        *self.context.level.borrow()
     }
 }
 
@@ -346,9 +346,9 @@ impl From<Answered> for Outcome {
 }
 
 /// What becomes of the one task that a process did not answer about.
-fn fate(silence: &Silence) -> Outcome {
+fn outcome_of(silence: &ChildFailure) -> Outcome {
     match silence {
-        Silence::Hung(_) => Outcome::Failed {
+        ChildFailure::Hung(_) => Outcome::Failed {
             message: TIMED_OUT.into(),
             is_curable: false,
         },

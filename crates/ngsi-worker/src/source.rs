@@ -6,7 +6,7 @@ use ganger_client::{Client, Error, code};
 
 /// How a queue stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct QueueState {
     /// Tasks that could run now.
     pub ready: u64,
     /// Tasks that have not come to their end: those, the running ones and those that wait for a retry.
@@ -16,11 +16,11 @@ pub struct Standing {
 }
 
 /// Whom to ask how things stand.
-pub trait Insight: Clone + Send + Sync + 'static {
+pub trait ServerQueries: Clone + Send + Sync + 'static {
     /// How the queue stands.
-    fn standing(&self) -> impl Future<Output = Result<Standing, Error>> + Send;
+    fn queue_state(&self) -> impl Future<Output = Result<QueueState, Error>> + Send;
     /// How many tasks this pool holds in the server's eyes. Some may still be on their way to it.
-    fn holds(&self) -> impl Future<Output = Result<usize, Error>> + Send;
+    fn held_tasks(&self) -> impl Future<Output = Result<usize, Error>> + Send;
 }
 
 /// The server of a real pool.
@@ -31,23 +31,23 @@ pub(crate) struct Server {
     pub(crate) worker: String,
 }
 
-impl Insight for Server {
-    async fn standing(&self) -> Result<Standing, Error> {
+impl ServerQueries for Server {
+    async fn queue_state(&self) -> Result<QueueState, Error> {
         let view = match self.client.queue(&self.queue).await {
             Ok(view) => view,
             // It comes into being with its first task.
-            Err(error) if error.code() == "queue_not_found" => return Ok(Standing::default()),
+            Err(error) if error.code() == "queue_not_found" => return Ok(QueueState::default()),
             Err(error) => return Err(error),
         };
         let counts = view.counts;
-        Ok(Standing {
+        Ok(QueueState {
             ready: counts.ready,
             pending: counts.ready + counts.running + counts.scheduled + counts.blocked,
             is_paused: view.settings.paused,
         })
     }
 
-    async fn holds(&self) -> Result<usize, Error> {
+    async fn held_tasks(&self) -> Result<usize, Error> {
         let workers = self.client.workers().await?;
         let own = workers.iter().find(|view| view.worker == self.worker);
         Ok(own.map_or(0, |view| view.holds.len()))

@@ -8,7 +8,7 @@ use anyhow::Result;
 
 use super::meter::{call, request};
 use super::wire::Connection;
-use super::{Attack, Open, Target, each};
+use super::{Attack, OpenConnections, Target, each};
 
 pub(super) const ATTACKS: &[Attack] = &[
     Attack {
@@ -114,7 +114,7 @@ fn announced(
     path: &str,
     connections: usize,
     streams: usize,
-) -> Open {
+) -> OpenConnections {
     let authorization = who.map_or(String::new(), |who| bearer(target, who));
     each(target, connections, |open| {
         let mut connection = Connection::open(target.address, 1 << 20)?;
@@ -129,7 +129,7 @@ fn announced(
 }
 
 /// Messages of which all but a little is sent.
-fn grpc_partial(target: &Target) -> Open {
+fn grpc_partial(target: &Target) -> OpenConnections {
     let authorization = bearer(target, "attacker");
     let message = [&[0, 0, 0x3f, 0xff, 0xc0][..], &vec![0; 4_100_000]].concat();
     each(target, 100, |open| {
@@ -158,7 +158,7 @@ fn slow_body(target: &Target, path: &str, announced: usize, sent: usize) -> Resu
 }
 
 /// Graphs of which all but 500 bytes are sent.
-fn http_slow_bodies(target: &Target) -> Open {
+fn http_slow_bodies(target: &Target) -> OpenConnections {
     each(target, 40, |open| {
         let bytes = 30 << 20;
         open.push(Box::new(slow_body(
@@ -172,7 +172,7 @@ fn http_slow_bodies(target: &Target) -> Open {
 }
 
 /// The same with many small bodies.
-fn http_small_slow_bodies(target: &Target) -> Open {
+fn http_small_slow_bodies(target: &Target) -> OpenConnections {
     each(target, 1_000, |open| {
         let bytes = 64 << 10;
         open.push(Box::new(slow_body(
@@ -186,7 +186,7 @@ fn http_small_slow_bodies(target: &Target) -> Open {
 }
 
 /// Answers of 1 MB over HTTP/2 of which nothing, or one byte, is read.
-fn http2_unread(target: &Target, window: u32) -> Open {
+fn http2_unread(target: &Target, window: u32) -> OpenConnections {
     let authorization = bearer(target, "attacker");
     let path = format!("/api/v1/jobs/{LARGE_JOB}/payload");
     each(target, 20, |open| {
@@ -201,7 +201,7 @@ fn http2_unread(target: &Target, window: u32) -> Open {
 }
 
 /// The same over gRPC.
-fn grpc_unread(target: &Target) -> Open {
+fn grpc_unread(target: &Target) -> OpenConnections {
     let authorization = bearer(target, "attacker");
     // Field 2, of 5 bytes: the job's id.
     let message = [&[0, 0, 0, 0, 7, 0x12, 5][..], LARGE_JOB.as_bytes()].concat();
@@ -218,7 +218,7 @@ fn grpc_unread(target: &Target) -> Open {
 }
 
 /// Answers of 1 MB over HTTP/1.1 that nobody reads.
-fn http1_unread(target: &Target) -> Open {
+fn http1_unread(target: &Target) -> OpenConnections {
     let path = format!("/api/v1/jobs/{LARGE_JOB}/payload");
     let sent = request("GET", &path, target.token("attacker"), "");
     each(target, 1_000, |open| {
@@ -230,7 +230,7 @@ fn http1_unread(target: &Target) -> Open {
 }
 
 /// Requests that wait for a job that does not end, and for jobs that do not come.
-fn waits(target: &Target) -> Open {
+fn waits(target: &Target) -> OpenConnections {
     let reader = bearer(target, "attacker");
     let worker = bearer(target, "attacker-worker");
     let path = format!("/api/v1/jobs/{LARGE_JOB}?wait=120s");
@@ -249,7 +249,7 @@ fn waits(target: &Target) -> Open {
 }
 
 /// Streams of events that nobody reads.
-fn streams(target: &Target) -> Open {
+fn streams(target: &Target) -> OpenConnections {
     let authorization = bearer(target, "attacker");
     each(target, 20, |open| {
         let mut connection = Connection::open(target.address, 0)?;
@@ -263,7 +263,7 @@ fn streams(target: &Target) -> Open {
 }
 
 /// Heads that do not end.
-fn half_heads(target: &Target) -> Open {
+fn half_heads(target: &Target) -> OpenConnections {
     let head = format!(
         "GET / HTTP/1.1\r\nHost: localhost\r\nX-Long: {}",
         "x".repeat(15 << 10)
@@ -277,7 +277,7 @@ fn half_heads(target: &Target) -> Open {
 }
 
 /// Refusals, each of which is a line of the audit log.
-fn denied(target: &Target) -> Open {
+fn denied(target: &Target) -> OpenConnections {
     let long = "x".repeat(2_000);
     let path = format!("/api/v1/jobs?namespace=foreign&queue={long}");
     let authorization = bearer(target, "attacker");

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::meter::request;
-use super::{Attack, Open, Target, each};
+use super::{Attack, OpenConnections, Target, each};
 
 pub(super) const ATTACKS: &[Attack] = &[
     Attack {
@@ -29,10 +29,10 @@ pub(super) const ATTACKS: &[Attack] = &[
 ];
 
 /// A side that takes nothing for so long has refused.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Notifications of a list of so many ones, all but the last `kept` bytes of each; nobody reads the answers.
-fn notifications(target: &Target, connections: usize, ones: usize, kept: usize) -> Open {
+fn notifications(target: &Target, connections: usize, ones: usize, kept: usize) -> OpenConnections {
     let list = "1,".repeat(ones);
     let body = format!(
         r#"{{"data":[{{"id":"e","type":"t","a":{{"type":"StructuredValue","value":[{list}1]}}}}]}}"#
@@ -40,7 +40,7 @@ fn notifications(target: &Target, connections: usize, ones: usize, kept: usize) 
     let sent = request("POST", "/v2/notify", target.token("attacker"), &body);
     each(target, connections, |open| {
         let mut stream = TcpStream::connect(target.quantumleap)?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
         // The server may refuse in the middle.
         let _ = stream.write_all(&sent[..sent.len() - kept]);
         open.push(Box::new(stream));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
-use super::{Attack, Open, Target, each};
+use super::{Attack, OpenConnections, Target, each};
 
 pub(super) const ATTACKS: &[Attack] = &[
     Attack {
@@ -49,7 +49,7 @@ const NAME_BYTES: usize = 100;
 /// Bytes that a pattern or channel may have.
 const PATTERN_BYTES: usize = 1 << 10;
 /// A side that takes or gives nothing for so long has been cut or refused.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Puts the keys there that attackers read.
 pub(super) fn put_keys(target: &Target) -> Result<()> {
@@ -92,14 +92,14 @@ fn ask(stream: &mut TcpStream, words: &[&str]) -> Result<()> {
 /// A connection of an identity.
 fn connect(target: &Target, who: &str) -> Result<TcpStream> {
     let mut stream = TcpStream::connect(target.redis)?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    stream.set_read_timeout(Some(PATIENCE * 5))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
+    stream.set_read_timeout(Some(TIMEOUT * 5))?;
     ask(&mut stream, &["AUTH", target.token(who)])?;
     Ok(stream)
 }
 
 /// Connections that send bytes and read nothing. What the server does not take is not sent.
-fn senders(target: &Target, connections: usize, bytes: &[u8]) -> Open {
+fn senders(target: &Target, connections: usize, bytes: &[u8]) -> OpenConnections {
     each(target, connections, |open| {
         let mut stream = connect(target, "attacker")?;
         let _ = stream.write_all(bytes);
@@ -109,7 +109,7 @@ fn senders(target: &Target, connections: usize, bytes: &[u8]) -> Open {
 }
 
 /// Arguments of which all but a little is sent.
-fn unfinished(target: &Target) -> Open {
+fn unfinished(target: &Target) -> OpenConnections {
     let announced = 64 << 10;
     let head = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${announced}\r\n");
     let mut bytes = head.into_bytes();
@@ -118,7 +118,7 @@ fn unfinished(target: &Target) -> Open {
 }
 
 /// Arguments that are announced and do not come: of their largest length, and as many as may be.
-fn announced(target: &Target) -> Open {
+fn announced(target: &Target) -> OpenConnections {
     let bulk = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$60000000\r\nx";
     let mut open = senders(target, 500, bulk);
     let arguments = [&b"*1000000\r\n"[..], &b"$0\r\n\r\n".repeat(5_000)].concat();
@@ -127,12 +127,12 @@ fn announced(target: &Target) -> Open {
 }
 
 /// Pipelines of reads whose replies nobody reads.
-fn unread_replies(target: &Target) -> Open {
+fn unread_replies(target: &Target) -> OpenConnections {
     senders(target, 1_000, &encode(&["GET", LARGE_KEY]).repeat(100))
 }
 
 /// Transactions that are filled and not run, and some that read much.
-fn transactions(target: &Target) -> Open {
+fn transactions(target: &Target) -> OpenConnections {
     let empty: Vec<&str> = ["EXISTS"].into_iter().chain(vec![""; 10_000]).collect();
     let filled = [encode(&["MULTI"]), encode(&empty).repeat(20)].concat();
     let mut open = senders(target, 500, &filled);
@@ -143,7 +143,7 @@ fn transactions(target: &Target) -> Open {
 }
 
 /// Long patterns, each connection with many.
-fn patterns(target: &Target) -> Open {
+fn patterns(target: &Target) -> OpenConnections {
     let mut bytes = Vec::new();
     for number in 0..100 {
         let class = "z".repeat(PATTERN_BYTES - 20);
@@ -153,7 +153,7 @@ fn patterns(target: &Target) -> Open {
 }
 
 /// Subscribers that do not read, and publishers that go on.
-fn mailboxes(target: &Target) -> Open {
+fn mailboxes(target: &Target) -> OpenConnections {
     let pattern = "c".repeat(PATTERN_BYTES - 1) + "*";
     let mut open = senders(target, 990, &encode(&["PSUBSCRIBE", &pattern]));
     let channel = "c".repeat(PATTERN_BYTES);
@@ -176,7 +176,7 @@ fn mailboxes(target: &Target) -> Open {
 }
 
 /// The names of all keys, which nobody reads.
-fn keys_unread(target: &Target) -> Open {
+fn keys_unread(target: &Target) -> OpenConnections {
     let words = [
         encode(&["KEYS", "*"]),
         encode(&["SCAN", "0", "COUNT", "100000"]),

@@ -22,7 +22,7 @@ const FRAME_BYTES: usize = 16 << 10;
 /// The window of a connection before the server opens it further.
 const FIRST_WINDOW: i64 = 65_535;
 /// How long a sender waits for the window.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 /// What the reader's thread needs.
 const STACK_BYTES: usize = 64 << 10;
 
@@ -47,7 +47,7 @@ impl Connection {
     /// Connects; the server may send `window` bytes on a stream, and no more.
     pub(super) fn open(address: SocketAddr, window: u32) -> Result<Self> {
         let mut stream = TcpStream::connect(address)?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
         let mut begin = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
         let mut setting = INITIAL_WINDOW_SIZE.to_be_bytes().to_vec();
         setting.extend(window.to_be_bytes());
@@ -88,7 +88,7 @@ impl Connection {
             let length = i64::try_from(piece.len())?;
             let (window, opened) = &*self.window;
             let window = window.lock().unwrap_or_else(PoisonError::into_inner);
-            let waited = opened.wait_timeout_while(window, PATIENCE, |left| *left < length);
+            let waited = opened.wait_timeout_while(window, TIMEOUT, |left| *left < length);
             let (mut window, _) = waited.unwrap_or_else(PoisonError::into_inner);
             if *window < length {
                 return Ok(());

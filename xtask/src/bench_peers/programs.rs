@@ -15,7 +15,7 @@ use super::report::Report;
 /// The row of both.
 pub(super) const ROW: &str = "programs, JSON in and out";
 /// Programs running at once, in both cases.
-const AT_ONCE: usize = 4;
+const CONCURRENCY: usize = 4;
 /// Programs started in all, in each case.
 const PROGRAMS: usize = 8_000;
 /// Copies its input to its output: about the least that a program with JSON in and out can do.
@@ -34,7 +34,7 @@ pub(super) async fn measure(
         ganger::GRPC,
         "programs/s",
         server
-            .programs(PROGRAM, PROGRAMS, AT_ONCE, directory)
+            .programs(PROGRAM, PROGRAMS, CONCURRENCY, directory)
             .await?,
     );
     Ok(())
@@ -43,10 +43,10 @@ pub(super) async fn measure(
 fn bare() -> Result<f64> {
     let begun = Instant::now();
     thread::scope(|scope| -> Result<()> {
-        let threads: Vec<_> = (0..AT_ONCE)
+        let threads: Vec<_> = (0..CONCURRENCY)
             .map(|_| {
                 scope.spawn(|| -> Result<()> {
-                    for _ in 0..PROGRAMS / AT_ONCE {
+                    for _ in 0..PROGRAMS / CONCURRENCY {
                         one()?;
                     }
                     Ok(())

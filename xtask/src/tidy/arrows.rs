@@ -13,7 +13,7 @@ const DOCUMENT: &str = "ARCHITECTURE.md";
 const HEADING: &str = "## Who may depend on whom";
 
 /// Every crate may use this one; it is not drawn.
-const OF_ALL: &str = "types";
+const SHARED_CRATE: &str = "types";
 
 /// What the pure crates may use of others' crates: nothing that reads a clock, draws, or does I/O.
 const PURE: &[(&str, &[&str])] = &[
@@ -149,7 +149,7 @@ fn compare(drawn: &Arrows, used: &Arrows, findings: &mut Findings) {
             ));
             continue;
         };
-        for to in ours.difference(allowed).filter(|to| *to != OF_ALL) {
+        for to in ours.difference(allowed).filter(|to| *to != SHARED_CRATE) {
             findings.error(format!(
                 "crate {from} must not use {to}: by {DOCUMENT} it may use {allowed:?}"
             ));

@@ -61,7 +61,7 @@ const FOREIGN: &[(&str, &str)] = &[
 const OURS: &[&str] = &["types", "engine", "store", "store-embedded", "shard"];
 
 /// Directories and files, by their whole name, that are about another system and use its words.
-const ABOUT_OTHERS: &[&str] = &[
+const FOREIGN_PATHS: &[&str] = &[
     "qless",
     "qless.rs",
     "qless.md",
@@ -74,7 +74,7 @@ const ABOUT_OTHERS: &[&str] = &[
 ];
 
 /// Where a word stays: the column of the stored inputs has the name that it got in the first format.
-const KEPT: &[(&str, &str)] = &[("crates/store-embedded", "upstream")];
+const EXCEPTIONS: &[(&str, &str)] = &[("crates/store-embedded", "upstream")];
 
 /// Reads every line of the sources and documents, but for this list of words.
 pub(super) fn check(sources: &[Source], findings: &mut Findings) {
@@ -100,7 +100,7 @@ fn lists(source: &Source) -> Vec<&'static [(&'static str, &'static str)]> {
     let is_about_others = source
         .path
         .iter()
-        .any(|part| ABOUT_OTHERS.iter().any(|name| part == *name));
+        .any(|part| FOREIGN_PATHS.iter().any(|name| part == *name));
     let is_ours = source.is("rs")
         && OURS
             .iter()
@@ -118,7 +118,8 @@ fn lists(source: &Source) -> Vec<&'static [(&'static str, &'static str)]> {
 }
 
 fn is_kept(source: &Source, word: &str) -> bool {
-    KEPT.iter()
+    EXCEPTIONS
+        .iter()
         .any(|(place, kept)| *kept == word && source.path.starts_with(place))
 }
 

@@ -1,6 +1,6 @@
 //! Notifications: what is taken, what is refused and in which words, and what is queued.
 
-use crate::support::{Answer, Face, face, face_with, held, room, settings};
+use crate::support::{Answer, TestApi, api, api_with, held, room, settings};
 use axum::body::Body;
 use ganger_shard::CallError;
 use ganger_types::command::{Complete, ConfigureNamespace};
@@ -11,26 +11,26 @@ use std::time::Duration;
 
 const JSON: (&str, &str) = ("content-type", "application/json");
 
-async fn post(face: &Face, content_type: &str, body: &'static str) -> Answer {
+async fn post(api: &TestApi, content_type: &str, body: &'static str) -> Answer {
     let headers = [("content-type", content_type)];
-    face.ask(Method::POST, "/v2/notify", &headers, body).await
+    api.ask(Method::POST, "/v2/notify", &headers, body).await
 }
 
 #[tokio::test]
 async fn a_notification_is_in_the_queue_when_it_is_answered() {
-    let face = face(&[("WQ_MAX_RETRIES", "3"), ("WQ_SUCCESS_TTL", "-1")]);
+    let api = api(&[("WQ_MAX_RETRIES", "3"), ("WQ_SUCCESS_TTL", "-1")]);
     let headers = [
         ("fiware-service", "X"),
         ("fiware-servicepath", "/a"),
         ("fiware-correlator", "c"),
     ];
-    let answer = face.notify(&headers, &room("e1")).await;
+    let answer = api.notify(&headers, &room("e1")).await;
     assert_eq!(answer.status, StatusCode::OK);
     assert_eq!(answer.headers["content-type"], "application/json");
     assert_eq!(answer.text(), "\"Notification successfully processed\"\n");
 
-    let leased = face.lease().await;
-    let job = face.shard.job_by_key(leased.grant.key).await;
+    let leased = api.lease().await;
+    let job = api.shard.job_by_key(leased.grant.key).await;
     let job = job.expect("readable").expect("there").record;
     assert_eq!(job.queue.as_bytes(), b"quantumleap");
     assert_eq!(job.kind.as_bytes(), b"ngsi-insert");
@@ -77,29 +77,29 @@ async fn a_notification_is_in_the_queue_when_it_is_answered() {
 
 #[tokio::test]
 async fn only_json_is_taken() {
-    let face = face(&[]);
+    let api = api(&[]);
     for good in [
         "application/json",
         "application/json; charset=utf-8",
         "application/ld+json",
     ] {
-        let answer = post(&face, good, "{\"data\": []}").await;
+        let answer = post(&api, good, "{\"data\": []}").await;
         assert_eq!(answer.status, StatusCode::OK, "{good}");
     }
-    let answer = post(&face, "text/plain", "{\"data\": []}").await;
+    let answer = post(&api, "text/plain", "{\"data\": []}").await;
     assert_eq!(answer.status, StatusCode::UNSUPPORTED_MEDIA_TYPE);
     assert_eq!(
         answer.detail(),
         "Invalid Content-type (text/plain), expected JSON data"
     );
     assert_eq!(answer.json()["title"], "Unsupported Media Type");
-    let without = face.ask(Method::POST, "/v2/notify", &[], "{}").await;
+    let without = api.ask(Method::POST, "/v2/notify", &[], "{}").await;
     assert_eq!(without.status, StatusCode::UNSUPPORTED_MEDIA_TYPE);
 }
 
 #[tokio::test]
 async fn a_body_of_another_form_is_refused_in_the_words_of_the_schema() {
-    let face = face(&[]);
+    let api = api(&[]);
     for (body, detail) in [
         ("{", "Request body is not valid JSON"),
         ("null", "Request body is not valid JSON"),
@@ -116,63 +116,63 @@ async fn a_body_of_another_form_is_refused_in_the_words_of_the_schema() {
             "1 is not of type 'string' - 'data.0.id'",
         ),
     ] {
-        let answer = post(&face, "application/json", body).await;
+        let answer = post(&api, "application/json", body).await;
         assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{body}");
         assert_eq!(answer.detail(), detail, "{body}");
     }
-    assert_eq!(face.count("", &[]).await, 0);
+    assert_eq!(api.count("", &[]).await, 0);
 }
 
 #[tokio::test]
 async fn what_makes_quantumleap_stumble_is_refused_and_nothing_is_queued() {
-    let face = face(&[]);
+    let api = api(&[]);
     let bad = json!({"data": [room("e1")["data"][0], {"id": "e", "type": "T", "k": 5}]});
-    let answer = face.notify(&[], &bad).await;
+    let answer = api.notify(&[], &bad).await;
     assert_eq!(answer.status, StatusCode::BAD_REQUEST);
     assert!(answer.detail().contains('k'), "{}", answer.detail());
-    assert_eq!(face.count("", &[]).await, 0);
+    assert_eq!(api.count("", &[]).await, 0);
 }
 
 #[tokio::test]
 async fn a_notification_without_values_is_queued_all_the_same() {
-    let face = face(&[]);
+    let api = api(&[]);
     let empty = json!({"subscriptionId": "s", "more": 1, "data": []});
-    assert_eq!(face.notify(&[], &empty).await.status, StatusCode::OK);
-    let tasks = face.list("", &[]).await;
+    assert_eq!(api.notify(&[], &empty).await.status, StatusCode::OK);
+    let tasks = api.list("", &[]).await;
     assert_eq!(tasks[0]["input"]["payload"], json!([]));
 }
 
 #[tokio::test]
 async fn a_wrong_number_of_service_paths_is_the_tasks_affair() {
-    let face = face(&[]);
-    let answer = face
+    let api = api(&[]);
+    let answer = api
         .notify(&[("fiware-servicepath", "/a,/b")], &room("e1"))
         .await;
     assert_eq!(answer.status, StatusCode::OK);
-    assert_eq!(face.count("", &[("fiware-servicepath", "/a,/b")]).await, 1);
+    assert_eq!(api.count("", &[("fiware-servicepath", "/a,/b")]).await, 1);
 }
 
 #[tokio::test]
 async fn the_header_names_the_time_index() {
-    let face = face(&[]);
+    let api = api(&[]);
     let mut notification = room("e1");
     notification["data"][0]["ts"] = json!({"type": "Text", "value": "2001-01-01T00:00:00Z"});
     let header = ("Fiware-TimeIndex-Attribute", "ts");
-    let answer = face.notify(&[header], &notification).await;
+    let answer = api.notify(&[header], &notification).await;
     assert_eq!(answer.status, StatusCode::OK);
-    let tasks = face.list("", &[]).await;
+    let tasks = api.list("", &[]).await;
     let entity = &tasks[0]["input"]["payload"][0];
     assert_eq!(entity["time_index"], "2001-01-01T00:00:00+00:00");
 }
 
 #[tokio::test]
 async fn a_large_notification_is_read_like_a_small_one() {
-    let face = face(&[]);
+    let api = api(&[]);
     let mut notification = room("e1");
     notification["data"][0]["text"] = json!({"type": "Text", "value": "x".repeat(200_000)});
-    let answer = face.notify(&[], &notification).await;
+    let answer = api.notify(&[], &notification).await;
     assert_eq!(answer.status, StatusCode::OK);
-    assert_eq!(face.count("", &[]).await, 1);
+    assert_eq!(api.count("", &[]).await, 1);
 }
 
 /// A body in pieces, whose length nobody has announced.
@@ -189,12 +189,12 @@ fn in_pieces(text: &str) -> Body {
 async fn what_is_too_large_is_refused_before_it_is_read_whole() {
     let mut settings = settings(&[]);
     settings.body_bytes_max = 1_000;
-    let face = face_with(settings);
+    let api = api_with(settings);
     let mut limits = NamespaceSettings {
         payload_bytes_max: 10_000,
         ..NamespaceSettings::default()
     };
-    configure(&face, &limits).await;
+    configure(&api, &limits).await;
     let long = |length| {
         let mut notification = room("e1");
         notification["data"][0]["text"] = json!({"type": "Text", "value": "x".repeat(length)});
@@ -202,13 +202,13 @@ async fn what_is_too_large_is_refused_before_it_is_read_whole() {
     };
     // The namespace takes more than the server's limit says, and this is too much for the namespace.
     let path = "/v2/notify";
-    let taken = face.ask(Method::POST, path, &[JSON], in_pieces(&long(5_000)));
+    let taken = api.ask(Method::POST, path, &[JSON], in_pieces(&long(5_000)));
     assert_eq!(taken.await.status, StatusCode::OK);
-    let refused = face.ask(Method::POST, path, &[JSON], in_pieces(&long(20_000)));
+    let refused = api.ask(Method::POST, path, &[JSON], in_pieces(&long(20_000)));
     let refused = refused.await;
     assert_eq!(refused.status, StatusCode::PAYLOAD_TOO_LARGE);
     assert!(refused.detail().contains("10000"), "{}", refused.detail());
-    let refused = face.ask(Method::POST, path, &[JSON], in_pieces(&long(200_000)));
+    let refused = api.ask(Method::POST, path, &[JSON], in_pieces(&long(200_000)));
     let refused = refused.await;
     assert_eq!(refused.status, StatusCode::PAYLOAD_TOO_LARGE);
     assert!(
@@ -216,30 +216,30 @@ async fn what_is_too_large_is_refused_before_it_is_read_whole() {
         "{}",
         refused.detail()
     );
-    assert_eq!(face.count("", &[]).await, 1);
+    assert_eq!(api.count("", &[]).await, 1);
     limits.payload_bytes_max = 1 << 20;
-    configure(&face, &limits).await;
-    let taken = face.ask(Method::POST, path, &[JSON], in_pieces(&long(200_000)));
+    configure(&api, &limits).await;
+    let taken = api.ask(Method::POST, path, &[JSON], in_pieces(&long(200_000)));
     assert_eq!(taken.await.status, StatusCode::OK);
 }
 
-async fn configure(face: &Face, settings: &NamespaceSettings) {
+async fn configure(api: &TestApi, settings: &NamespaceSettings) {
     let command = Command::ConfigureNamespace(Box::new(ConfigureNamespace {
         namespace: Namespace::default(),
         settings: settings.clone(),
     }));
-    face.shard.call(command).await.expect("accepted");
+    api.shard.call(command).await.expect("accepted");
 }
 
 #[tokio::test]
 async fn a_queue_that_takes_nothing_is_said_as_a_string() {
-    let face = face(&[]);
+    let api = api(&[]);
     let full = NamespaceSettings {
         live_max: Some(0),
         ..NamespaceSettings::default()
     };
-    configure(&face, &full).await;
-    let answer = face.notify(&[], &room("e1")).await;
+    configure(&api, &full).await;
+    let answer = api.notify(&[], &room("e1")).await;
     assert_eq!(answer.status, StatusCode::INTERNAL_SERVER_ERROR);
     assert_eq!(answer.headers["content-type"], "application/json");
     let text = answer.json();
@@ -248,8 +248,8 @@ async fn a_queue_that_takes_nothing_is_said_as_a_string() {
         text.starts_with("Notification not processed or not updated: "),
         "{text}"
     );
-    face.shard.stop().await;
-    let answer = face.notify(&[], &room("e1")).await;
+    api.shard.stop().await;
+    let answer = api.notify(&[], &room("e1")).await;
     assert_eq!(answer.status, StatusCode::INTERNAL_SERVER_ERROR);
     assert!(answer.json().is_string());
 }
@@ -260,8 +260,8 @@ const NOWHERE: [(&str, &str); 2] = [("POSTGRES_HOST", "127.0.0.1"), ("POSTGRES_P
 #[tokio::test]
 async fn without_offloading_the_outcome_of_the_insert_is_the_answer() {
     let variables = [&NOWHERE[..], &[("WQ_OFFLOAD_WORK", "false")]].concat();
-    let face = face(&variables);
-    let answer = face.notify(&[], &room("e1")).await;
+    let api = api(&variables);
+    let answer = api.notify(&[], &room("e1")).await;
     assert_eq!(answer.status, StatusCode::INTERNAL_SERVER_ERROR);
     let text = answer.json();
     let text = text.as_str().expect("a string");
@@ -269,7 +269,7 @@ async fn without_offloading_the_outcome_of_the_insert_is_the_answer() {
         text.starts_with("Notification not processed or not updated: InterfaceError("),
         "{text}"
     );
-    let answer = face
+    let answer = api
         .notify(&[("fiware-servicepath", "/a,/b")], &room("e1"))
         .await;
     assert_eq!(answer.status, StatusCode::BAD_REQUEST);
@@ -280,7 +280,7 @@ async fn without_offloading_the_outcome_of_the_insert_is_the_answer() {
             .contains("InvalidHeaderValue("),
         "{text}"
     );
-    assert_eq!(face.count("", &[]).await, 0);
+    assert_eq!(api.count("", &[]).await, 0);
 }
 
 #[tokio::test]
@@ -290,10 +290,10 @@ async fn recovery_inserts_on_the_spot_what_the_queue_does_not_take() {
         &[("WQ_RECOVER_FROM_ENQUEUEING_FAILURE", "true")],
     ]
     .concat();
-    let face = face(&variables);
-    face.accepted(&[], "e1").await;
-    face.shard.stop().await;
-    let answer = face.notify(&[], &room("e2")).await;
+    let api = api(&variables);
+    api.accepted(&[], "e1").await;
+    api.shard.stop().await;
+    let answer = api.notify(&[], &room("e2")).await;
     assert_eq!(answer.status, StatusCode::INTERNAL_SERVER_ERROR);
     let text = answer.json();
     assert!(
@@ -304,12 +304,12 @@ async fn recovery_inserts_on_the_spot_what_the_queue_does_not_take() {
 
 #[tokio::test]
 async fn notifications_are_counted_by_their_fate() {
-    let face = face(&[]);
-    face.accepted(&[], "e1").await;
-    face.accepted(&[], "e2").await;
-    post(&face, "text/plain", "").await;
+    let api = api(&[]);
+    api.accepted(&[], "e1").await;
+    api.accepted(&[], "e2").await;
+    post(&api, "text/plain", "").await;
     let mut out = String::new();
-    face.service.metrics(&mut out);
+    api.service.metrics(&mut out);
     for wanted in [
         "ganger_quantumleap_notifications_total{outcome=\"accepted\"} 2",
         "ganger_quantumleap_notifications_total{outcome=\"refused\"} 1",
@@ -317,26 +317,26 @@ async fn notifications_are_counted_by_their_fate() {
     ] {
         assert!(out.contains(wanted), "{wanted}: {out}");
     }
-    face.shard.metrics_now().await.expect("counted");
+    api.shard.metrics_now().await.expect("counted");
     let mut out = String::new();
-    face.service.metrics(&mut out);
+    api.service.metrics(&mut out);
     let wanted = "ganger_quantumleap_tasks{status=\"pending\"} 2";
     assert!(out.contains(wanted), "{out}");
 }
 
 #[tokio::test]
 async fn a_report_on_a_deleted_task_is_refused() {
-    let face = face(&[]);
-    face.accepted(&[], "e1").await;
-    let leased = face.lease().await;
-    let answer = face.ask(Method::DELETE, "/wq/notifications", &[], "").await;
+    let api = api(&[]);
+    api.accepted(&[], "e1").await;
+    let leased = api.lease().await;
+    let answer = api.ask(Method::DELETE, "/wq/notifications", &[], "").await;
     assert_eq!(answer.status, StatusCode::NO_CONTENT);
     let report = Command::Complete(Box::new(Complete {
         held: held(&leased),
         result: None,
         next: None,
     }));
-    let refused = face.shard.call(report).await.expect_err("it is gone");
+    let refused = api.shard.call(report).await.expect_err("it is gone");
     assert!(matches!(refused, CallError::Rejected(_)), "{refused}");
-    assert_eq!(face.count("", &[]).await, 0);
+    assert_eq!(api.count("", &[]).await, 0);
 }

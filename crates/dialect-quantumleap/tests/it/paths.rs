@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::support::{face, face_with, room, settings};
+use crate::support::{api, api_with, room, settings};
 use ganger_access::{Identity, Proof};
 use ganger_ngsi::telemetry::Sampler;
 use ganger_types::Namespace;
@@ -11,7 +11,7 @@ use serde_json::json;
 
 #[tokio::test]
 async fn paths_are_exact() {
-    let face = face(&[]);
+    let api = api(&[]);
     for path in [
         "/",
         "/v2",
@@ -26,7 +26,7 @@ async fn paths_are_exact() {
         "/v2/op/query",
         "/api/v1/jobs",
     ] {
-        let answer = face.get(path, &[]).await;
+        let answer = api.get(path, &[]).await;
         assert_eq!(answer.status, StatusCode::NOT_FOUND, "{path}");
         answer.detail();
         assert_eq!(answer.json()["title"], "Not Found");
@@ -35,7 +35,7 @@ async fn paths_are_exact() {
 
 #[tokio::test]
 async fn other_methods_are_refused_with_those_that_are_possible() {
-    let face = face(&[]);
+    let api = api(&[]);
     for (path, method, allowed) in [
         ("/v2/notify", Method::GET, &["POST"][..]),
         ("/version", Method::POST, &["GET"]),
@@ -51,7 +51,7 @@ async fn other_methods_are_refused_with_those_that_are_possible() {
             &["GET", "DELETE"],
         ),
     ] {
-        let answer = face.ask(method, path, &[], "").await;
+        let answer = api.ask(method, path, &[], "").await;
         assert_eq!(answer.status, StatusCode::METHOD_NOT_ALLOWED, "{path}");
         answer.detail();
         assert_eq!(answer.json()["title"], "Method Not Allowed");
@@ -66,15 +66,15 @@ async fn other_methods_are_refused_with_those_that_are_possible() {
 
 #[tokio::test]
 async fn the_server_tells_of_itself() {
-    let face = face(&[]);
-    let version = face.get("/version", &[]).await;
+    let api = api(&[]);
+    let version = api.get("/version", &[]).await;
     assert_eq!(version.status, StatusCode::OK);
     assert_eq!(version.headers["content-type"], "application/json");
     assert_eq!(
         version.json(),
         json!({"version": env!("CARGO_PKG_VERSION")})
     );
-    let resources = face.get("/v2/", &[]).await;
+    let resources = api.get("/v2/", &[]).await;
     assert_eq!(
         resources.json(),
         json!({
@@ -85,7 +85,7 @@ async fn the_server_tells_of_itself() {
             "attributes_url": "/v2/attrs",
         })
     );
-    let config = face.ask(Method::POST, "/management/config", &[], "").await;
+    let config = api.ask(Method::POST, "/management/config", &[], "").await;
     assert_eq!(config.status, StatusCode::NOT_IMPLEMENTED);
     assert_eq!(
         config.json(),
@@ -98,9 +98,9 @@ async fn the_server_tells_of_itself() {
 
 #[tokio::test]
 async fn a_database_that_does_not_answer_is_a_failure_of_health() {
-    let face = face(&[("POSTGRES_HOST", "127.0.0.1"), ("POSTGRES_PORT", "1")]);
+    let api = api(&[("POSTGRES_HOST", "127.0.0.1"), ("POSTGRES_PORT", "1")]);
     for _ in 0..2 {
-        let health = face.get("/health", &[]).await;
+        let health = api.get("/health", &[]).await;
         assert_eq!(health.status, StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(health.headers["cache-control"], "max-age=180");
         assert_eq!(health.headers["content-type"], "application/json");
@@ -142,11 +142,11 @@ async fn each_role_may_do_its_part() {
         let mut settings = settings(&[]);
         settings.namespace = Namespace::from_static("fiware");
         settings.stranger = Identity::principal("x", grants, Proof::Token);
-        let face = face_with(settings);
+        let api = api_with(settings);
         for (method, path, roles) in &requests {
             let headers = [("content-type", "application/json")];
             let body = room("e1").to_string();
-            let answer = face.ask(method.clone(), path, &headers, body).await;
+            let answer = api.ask(method.clone(), path, &headers, body).await;
             let is_allowed = roles.split(' ').any(|allowed| allowed == role);
             let is_refused = answer.status == StatusCode::FORBIDDEN;
             assert_eq!(is_refused, !is_allowed, "{role} {path}: {answer:?}");
@@ -154,9 +154,9 @@ async fn each_role_may_do_its_part() {
     }
     let mut settings = settings(&[]);
     settings.stranger = Identity::Anonymous;
-    let face = face_with(settings);
+    let api = api_with(settings);
     for (method, path, _) in requests {
-        let answer = face.ask(method, path, &[], "").await;
+        let answer = api.ask(method, path, &[], "").await;
         assert_eq!(answer.status, StatusCode::UNAUTHORIZED, "{path}");
         assert!(answer.headers.contains_key("www-authenticate"));
         answer.detail();
@@ -170,9 +170,9 @@ async fn durations_of_requests_are_sampled_under_path_and_method() {
     let sampler = Arc::new(sampler);
     let mut settings = settings(&[]);
     settings.durations = Some(Arc::clone(&sampler));
-    let face = face_with(settings);
-    face.accepted(&[], "e1").await;
-    face.count("", &[]).await;
+    let api = api_with(settings);
+    api.accepted(&[], "e1").await;
+    api.count("", &[]).await;
     sampler.flush().expect("written");
     let file = std::fs::read_dir(directory.path())
         .expect("readable")

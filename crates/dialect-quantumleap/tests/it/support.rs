@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 /// The routes, and the shard behind them.
-pub(crate) struct Face {
+pub(crate) struct TestApi {
     pub(crate) service: Service,
     pub(crate) routes: Router,
     pub(crate) shard: Handle,
@@ -92,10 +92,10 @@ pub(crate) fn shard() -> Handle {
 }
 
 /// The routes over a fresh shard.
-pub(crate) fn face_with(settings: Settings) -> Face {
+pub(crate) fn api_with(settings: Settings) -> TestApi {
     let shard = shard();
     let service = Service::new(shard.clone(), settings);
-    Face {
+    TestApi {
         routes: service.routes(),
         service,
         shard,
@@ -103,8 +103,8 @@ pub(crate) fn face_with(settings: Settings) -> Face {
 }
 
 /// Likewise, with some of QuantumLeap's variables.
-pub(crate) fn face(variables: &[(&str, &str)]) -> Face {
-    face_with(settings(variables))
+pub(crate) fn api(variables: &[(&str, &str)]) -> TestApi {
+    api_with(settings(variables))
 }
 
 /// A notification of one entity with an attribute.
@@ -117,7 +117,7 @@ pub(crate) fn room(id: &str) -> Value {
     }]})
 }
 
-impl Face {
+impl TestApi {
     /// Sends a request and gives the answer while it is being written.
     pub(crate) async fn start(&self, request: Request<Body>) -> Response<Body> {
         let answered = self.routes.clone().oneshot(request).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::support::{Rig, Sink, delivery};
 use bytes::Bytes;
-use ganger_ngsi_worker::{Shutdown, Standing, Summary};
+use ganger_ngsi_worker::{QueueState, Shutdown, Summary};
 
 #[tokio::test]
 async fn a_task_is_inserted_and_its_rows_are_reported() {
@@ -148,7 +148,7 @@ async fn the_second_signal_ends_what_runs_as_lost() {
 #[tokio::test]
 async fn a_burst_ends_when_nothing_is_ready_and_nothing_runs_here() {
     let sink = Sink::default();
-    sink.stand(Standing {
+    sink.stand(QueueState {
         ready: 1,
         pending: 5,
         is_paused: false,
@@ -160,7 +160,7 @@ async fn a_burst_ends_when_nothing_is_ready_and_nothing_runs_here() {
     rig.sink.result("one").await;
     rig.sink.asked().await;
     // Four are left that wait for a retry.
-    rig.sink.stand(Standing {
+    rig.sink.stand(QueueState {
         ready: 0,
         pending: 4,
         is_paused: false,
@@ -171,7 +171,7 @@ async fn a_burst_ends_when_nothing_is_ready_and_nothing_runs_here() {
 #[tokio::test]
 async fn a_burst_does_not_wait_for_a_queue_that_is_stopped() {
     let sink = Sink::default();
-    sink.stand(Standing {
+    sink.stand(QueueState {
         ready: 7,
         pending: 7,
         is_paused: true,

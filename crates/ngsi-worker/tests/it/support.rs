@@ -19,8 +19,8 @@ use ganger_client::{
 };
 use ganger_ngsi::job::KIND;
 use ganger_ngsi_worker::{
-    Deliveries, Error as PoolError, Insight, Program, Reports, Settings, Shutdown, Standing,
-    Summary, run_with,
+    Deliveries, Error as PoolError, Program, QueueState, Reports, ServerQueries, Settings,
+    Shutdown, Summary, run_with,
 };
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
@@ -43,7 +43,7 @@ struct Heard {
     held: HashSet<String>,
     credits: u32,
     granted: u32,
-    standing: Standing,
+    queue_state: QueueState,
     asked: u32,
 }
 
@@ -96,17 +96,17 @@ impl Reports for Sink {
     }
 }
 
-impl Insight for Sink {
-    async fn standing(&self) -> Result<Standing, Error> {
+impl ServerQueries for Sink {
+    async fn queue_state(&self) -> Result<QueueState, Error> {
         let mut heard = self.heard.lock().unwrap();
         heard.asked += 1;
-        let standing = heard.standing;
+        let queue_state = heard.queue_state;
         drop(heard);
         self.rings.notify_waiters();
-        Ok(standing)
+        Ok(queue_state)
     }
 
-    async fn holds(&self) -> Result<usize, Error> {
+    async fn held_tasks(&self) -> Result<usize, Error> {
         Ok(self.heard.lock().unwrap().held.len())
     }
 }
@@ -178,8 +178,8 @@ impl Sink {
     }
 
     /// Says from now on that the queue stands so.
-    pub fn stand(&self, standing: Standing) {
-        self.heard.lock().unwrap().standing = standing;
+    pub fn stand(&self, queue_state: QueueState) {
+        self.heard.lock().unwrap().queue_state = queue_state;
     }
 
     /// Waits until the pool has asked how the queue stands, once more.
