@@ -33,14 +33,14 @@ const IDENTITIES: [(&str, &str); 4] = [
     ("other", "admin@*"),
     ("victim", "admin@*"),
 ];
-/// How long an attack stays when its connections have been made.
+/// Time for which an attack holds its connections open.
 const HOLD_TIME: Duration = Duration::from_secs(5);
 /// What the numbers of connections are divided by when all attacks run at once.
 const DIVISOR_OF_ALL: usize = 15;
 /// Bytes of the job that attackers read.
 const PAYLOAD_BYTES: usize = 1_000_000;
 
-/// What an attack leaves open.
+/// Connections that an attack leaves open.
 pub(crate) type OpenConnections = Vec<Box<dyn Any + Send>>;
 
 /// An attack: its name and its code.
@@ -49,7 +49,7 @@ pub(crate) struct Attack {
     pub(crate) run: fn(&Target) -> OpenConnections,
 }
 
-/// Where to attack, and as whom.
+/// The server under attack, and its tokens.
 pub(crate) struct Target {
     pub(crate) address: SocketAddr,
     /// Address of the Redis port.
@@ -69,7 +69,7 @@ impl Target {
     }
 }
 
-/// Connections that do something each. One that the server ends does not stop the others.
+/// Makes connections that each do something. One that the server ends does not stop the others.
 fn each(
     target: &Target,
     count: usize,
@@ -149,7 +149,7 @@ fn one(name: &str, attacks: &[&Attack]) -> Result<()> {
 }
 
 fn start(directory: &Path, divisor: usize) -> Result<(Target, Process)> {
-    // To compare builds with each other, another one can be named.
+    // Another build can be named, to compare builds.
     let named = env::var_os("GANGER_BIN").map(PathBuf::from);
     let program = named.unwrap_or_else(|| root().join("target/release/ganger"));
     let access = directory.join("access");

@@ -1,4 +1,4 @@
-//! Measures ganger beside Redis, PostgreSQL and beanstalkd: the same loads, on the same machine, in one run.
+//! Measures ganger and Redis, PostgreSQL and beanstalkd: the same loads, on the same machine, in one run.
 //!
 //! Every peer flushes to the device before it answers: Redis with `appendfsync always`, PostgreSQL as it is installed,
 //! beanstalkd with `-f0`. Each has a private instance on the loopback, with its data beside the others' in one temporary

@@ -82,7 +82,7 @@ fn until_ready(address: SocketAddr) -> Result<()> {
 }
 
 fn ganger(address: SocketAddr, directory: &Path) -> Result<Command> {
-    // To compare builds with each other, another one can be named.
+    // Another build can be named, to compare builds.
     let named = env::var_os("GANGER_BIN").map(PathBuf::from);
     let mut command = Command::new(named.unwrap_or_else(|| root().join("target/release/ganger")));
     command

@@ -1,4 +1,4 @@
-//! Licences, sources, versions and known weaknesses of the libraries that we use, by the rules in `deny.toml`.
+//! Checks licences, sources, versions and known vulnerabilities of libraries by the rules in `deny.toml`.
 
 use std::path::PathBuf;
 
@@ -6,8 +6,8 @@ use anyhow::Result;
 
 use crate::process::{self, cargo, exists};
 
-/// Checks with cargo-deny, which reads the lock file and needs no network for it. What is not here is reported and
-/// not checked: the tool, and for weaknesses the database that `cargo deny fetch` brings.
+/// Runs cargo-deny, which reads the lock file and needs no network. A missing tool, or a missing database for
+/// vulnerabilities (from `cargo deny fetch`), is reported and skipped.
 pub(crate) fn check() -> Result<()> {
     if !exists("cargo-deny") {
         println!("skipped: cargo-deny is not installed (cargo install --locked cargo-deny)");

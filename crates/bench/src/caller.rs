@@ -1,4 +1,4 @@
-//! Jobs through the HTTP face: enqueue many, lease many, complete many, each a call.
+//! Jobs over HTTP: enqueue many, lease many, complete many, each in one call.
 
 use std::fmt::Write as _;
 use std::time::Duration;

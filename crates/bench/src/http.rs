@@ -1,4 +1,4 @@
-//! One keep-alive connection to the HTTP face: a request, its answer, and nothing in between.
+//! One keep-alive HTTP connection: a request, its answer, and nothing in between.
 //!
 //! As plain as a client can be, so that the server is what is measured: bodies that repeat are made once, answers are
 //! read into one buffer.

@@ -31,7 +31,7 @@ pub enum Kind {
     Shards,
 }
 
-/// How a server is reached.
+/// The API through which a server is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Api {
     /// gRPC: enqueues are calls, workers have streams.
@@ -141,7 +141,7 @@ impl Bench {
         Ok(self.report)
     }
 
-    /// Each face beside the other and the bare log, in the same ten seconds.
+    /// Measures each API beside the others and the bare log, in the same ten seconds.
     async fn measure_lives(&mut self, remark: impl Fn(String)) -> Result<(), Error> {
         let Plan { payload, time, .. } = self.plan;
         for &batch in &self.plan.batches {

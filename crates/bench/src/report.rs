@@ -1,4 +1,4 @@
-//! What a run found, as tables in Markdown and as JSON.
+//! The report of a run, as tables in Markdown and as JSON.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ pub(crate) struct LifeRow {
     pub(crate) bare: f64,
 }
 
-/// Another load through one face.
+/// Another load over one API.
 pub(crate) struct Row {
     pub(crate) load: &'static str,
     pub(crate) api: Api,

@@ -1,4 +1,4 @@
-//! What says something of the server itself.
+//! Endpoints about the server itself.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -14,7 +14,7 @@ pub(crate) async fn version(State(api): State<Api>) -> Response {
     json_line(StatusCode::OK, document)
 }
 
-/// `GET /v2/`: where things are, as NGSI has it. What reads entities is not served here.
+/// Answers `GET /v2/` with NGSI's resource paths. Paths that read entities are not served.
 pub(crate) async fn resources() -> Response {
     let document = json!({
         "notify_url": "/v2/notify",

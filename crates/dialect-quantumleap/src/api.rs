@@ -1,4 +1,4 @@
-//! What all handlers share: the shard, the settings, the sessions with the database, the numbers.
+//! State shared by all handlers: shard, settings, database sessions, metrics.
 
 use std::sync::Arc;
 
@@ -15,29 +15,29 @@ use crate::inline_insert::InlineInsert;
 use crate::metrics::Metrics;
 use crate::routes;
 
-/// What the server may set.
+/// Settings of the API.
 #[derive(Clone)]
 pub struct Settings {
     /// The version that `/version` shows.
     pub version: &'static str,
-    /// Whose jobs the tasks are.
+    /// Namespace that owns the tasks' jobs.
     pub namespace: Namespace,
-    /// What QuantumLeap's own variables say.
+    /// Values of QuantumLeap's own variables.
     pub environment: Environment,
-    /// Bytes of a request's body; more are taken if a payload of the namespace may be larger.
+    /// Maximum bytes of a request's body; more are accepted if the namespace allows larger payloads.
     pub body_bytes_max: usize,
-    /// Lists that may be written at once.
+    /// Maximum number of concurrent list requests.
     pub lists_max: usize,
-    /// Who asks when the server in front has put no identity into the request; nobody by default, who may nothing.
+    /// Identity of callers that the server has not identified; by default an anonymous one without rights.
     pub stranger: Identity,
-    /// Where the audit log goes.
+    /// The audit log.
     pub audit: Audit,
-    /// Takes the durations of requests.
+    /// Receives the durations of requests; `None` to take no samples.
     pub durations: Option<Arc<Sampler>>,
 }
 
 impl Settings {
-    /// Usual limits, for an environment.
+    /// Creates settings with default limits, for an environment.
     pub fn new(environment: Environment) -> Self {
         Self {
             version: env!("CARGO_PKG_VERSION"),
@@ -52,14 +52,14 @@ impl Settings {
     }
 }
 
-/// The interface over one shard. Cheap to clone.
+/// The QuantumLeap API over one shard. Cheap to clone.
 #[derive(Clone)]
 pub struct Service {
     api: Api,
 }
 
 impl Service {
-    /// Over a shard. Nothing is connected yet.
+    /// Creates the API over a shard, without connecting to the database.
     pub fn new(shard: Handle, settings: Settings) -> Self {
         Self {
             api: Api::new(shard, settings),
@@ -71,14 +71,14 @@ impl Service {
         routes::routes(&self.api)
     }
 
-    /// Appends its numbers in the Prometheus text format.
+    /// Appends its metrics in the Prometheus text format.
     pub fn metrics(&self, out: &mut String) {
         self.api.counters().write(out);
         crate::metrics::write_tasks(&self.api, out);
     }
 }
 
-/// The state of the routes. Cloning is a reference count.
+/// State of the routes. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Api(Arc<Inner>);
 
@@ -110,12 +110,12 @@ impl Api {
         }))
     }
 
-    /// The shard that has the tasks.
+    /// Returns the shard that has the tasks.
     pub(crate) fn shard(&self) -> &Handle {
         &self.0.shard
     }
 
-    /// What the server has set.
+    /// Returns the settings.
     pub(crate) fn settings(&self) -> &Settings {
         &self.0.settings
     }
@@ -125,12 +125,12 @@ impl Api {
         &self.0.settings.environment
     }
 
-    /// Inserts within the request.
+    /// Inserts within a request.
     pub(crate) fn inline_insert(&self) -> &InlineInsert {
         &self.0.inline_insert
     }
 
-    /// Whether the database answers.
+    /// Health check of the database.
     pub(crate) fn database_health(&self) -> &DatabaseHealth {
         &self.0.database_health
     }
@@ -139,12 +139,12 @@ impl Api {
         &self.0.counters
     }
 
-    /// The one turn at reading a large body.
+    /// Permit for parsing a large body, one at a time.
     pub(crate) fn large_bodies(&self) -> &Semaphore {
         &self.0.large_bodies
     }
 
-    /// Whether notifications become jobs and nothing else: none is inserted when the queue does not take it.
+    /// Whether notifications are only queued: none is inserted when the queue does not accept it.
     pub(crate) fn is_queued_only(&self) -> bool {
         self.environment().offload && !self.environment().recover
     }

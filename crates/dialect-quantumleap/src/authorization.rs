@@ -1,5 +1,4 @@
-//! Whether an operation may be asked for, how long it takes, and what the audit log hears of it: one layer before every
-//! handler.
+//! Authorization, measurement and audit of operations: one layer before every handler.
 
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
@@ -15,11 +14,11 @@ use http::{HeaderValue, StatusCode, header};
 use crate::api::Api;
 use crate::problem::Problem;
 
-/// The address that a request came from, as the server has put it into the request's extensions.
+/// Address of the client, which the server puts into the request's extensions.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub SocketAddr);
 
-/// What can be asked for.
+/// An operation of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Take a notification from a context broker.
@@ -30,9 +29,9 @@ pub enum Operation {
     Count,
     /// Delete tasks that match conditions.
     Delete,
-    /// Tell whether the database answers.
+    /// Report whether the database responds.
     Health,
-    /// Tell of the server itself.
+    /// Report facts about the server.
     Version,
 }
 
@@ -47,7 +46,7 @@ impl Operation {
         Self::Version,
     ];
 
-    /// Its name in the audit log, and the right that it takes.
+    /// Returns its name in the audit log, and the right that it needs.
     pub fn access(self) -> Asked {
         match self {
             Self::Notify => Asked::new("quantumleap.notify", Right::SUBMIT),
@@ -59,7 +58,7 @@ impl Operation {
         }
     }
 
-    /// Its name in metrics.
+    /// Returns its name in metrics.
     pub(crate) fn as_str(self) -> &'static str {
         self.access().name.trim_start_matches("quantumleap.")
     }
@@ -72,7 +71,7 @@ pub(crate) struct Authorization {
     pub(crate) operation: Operation,
 }
 
-/// Lets a request pass, or refuses it; measures it.
+/// Authorizes and measures a request.
 pub(crate) async fn pass(
     State(gate): State<Authorization>,
     mut request: Request,
@@ -113,7 +112,7 @@ pub(crate) async fn pass(
     response
 }
 
-/// A panic ends one request, counts as a defect, and tells the client nothing of the inside.
+/// Runs a request. A panic ends only this request, counts as a defect, and reveals nothing to the client.
 async fn run(request: Request, next: Next) -> Response {
     let running = AssertUnwindSafe(next.run(request)).catch_unwind();
     running.await.unwrap_or_else(|panic| {
@@ -170,5 +169,5 @@ fn record(gate: &Authorization, identity: &Identity, request: &Request) -> Recor
     }
 }
 
-/// Characters that the audit log keeps of what an operation is about.
+/// Maximum number of characters of an operation's object in the audit log.
 const ON_CHARACTERS_MAX: usize = 1_000;

@@ -13,12 +13,12 @@ use http_body_util::BodyExt as _;
 use crate::api::Api;
 use crate::problem::Problem;
 
-/// How long a sender may fall silent in the middle of a body.
+/// Longest silence of a sender in the middle of a body.
 const BODY_SILENT_MAX: Duration = Duration::from_secs(30);
-/// What a notification may have around the entities that become a payload.
+/// Maximum bytes of a notification besides the entities that become a payload.
 const ENVELOPE_BYTES: usize = 64 << 10;
 
-/// Reads a whole body. What only becomes a job's payload is no larger than the namespace takes.
+/// Reads a whole body. A body that only becomes a payload is limited to what the namespace accepts.
 pub(crate) async fn read(api: &Api, mut body: Body) -> Result<Bytes, Problem> {
     let mut limit = Limit::new(api);
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
@@ -31,11 +31,11 @@ pub(crate) async fn read(api: &Api, mut body: Body) -> Result<Bytes, Problem> {
     Ok(whole.freeze())
 }
 
-/// The most bytes of a body.
+/// The limit of a body's bytes.
 struct Limit<'a> {
     api: &'a Api,
     bytes: usize,
-    /// Whether the namespace was asked.
+    /// Whether the namespace's limit was read.
     is_final: bool,
 }
 
@@ -54,7 +54,7 @@ impl<'a> Limit<'a> {
         }
     }
 
-    /// Refuses a body that is too long. The namespace is asked once, and only about one that is not short.
+    /// Refuses a body that is too long. The namespace's limit is read once, and only for a body that is not short.
     async fn check(&mut self, length: usize) -> Result<(), Problem> {
         if length > self.bytes && !self.is_final {
             self.is_final = true;
@@ -77,7 +77,7 @@ impl<'a> Limit<'a> {
     }
 }
 
-/// Counts what a body takes when it has been read, before it is: the tree of its values.
+/// Counts the memory of the parsed body before parsing.
 pub(crate) fn count_parsed(hold: Option<&Hold>, body: &[u8]) -> Result<(), Problem> {
     let Some(hold) = hold else {
         return Ok(());
@@ -94,7 +94,7 @@ pub(crate) fn count_parsed(hold: Option<&Hold>, body: &[u8]) -> Result<(), Probl
         .map_err(|full| Problem::new(StatusCode::SERVICE_UNAVAILABLE, full.to_string()))
 }
 
-/// What the namespace takes; the usual, if it has no settings or the shard does not tell.
+/// Returns the namespace's limit of a payload; the default if it has no settings or the shard does not respond.
 async fn payload_bytes_max(api: &Api) -> usize {
     let command = Command::Query(Box::new(Query::Namespaces));
     let known = match api.shard().call(command).await {
@@ -107,7 +107,7 @@ async fn payload_bytes_max(api: &Api) -> usize {
     usize::try_from(settings.payload_bytes_max).unwrap_or(usize::MAX)
 }
 
-/// The next bytes, unless the sender is silent for too long. Trailers count as no bytes.
+/// Reads the next bytes; fails if the sender is silent for too long. Trailers count as no bytes.
 async fn next_data(body: &mut Body) -> Result<Option<Bytes>, Problem> {
     match tokio::time::timeout(BODY_SILENT_MAX, body.frame()).await {
         Ok(None) => Ok(None),
@@ -120,7 +120,7 @@ async fn next_data(body: &mut Body) -> Result<Option<Bytes>, Problem> {
     }
 }
 
-/// The server in front ends a body for a reason; other ends are the sender's.
+/// Converts a body's error: the server gives a reason when it ends a body; other ends are the sender's.
 fn broken_off(error: &axum::Error) -> Problem {
     match BodyCut::of(error) {
         Some(cut @ BodyCut::Full(_)) => {

@@ -1,8 +1,8 @@
-//! How many tasks there are.
+//! Counts tasks.
 //!
-//! The engine and the store count without looking at each task, but count those too whose time to live is over and that
-//! housekeeping will remove within seconds. Where few have ended, each of them is looked at, so that such a one does not
-//! count; where many have, a look at each would cost more than the difference is worth.
+//! The engine and the store count without examining each task, but also count tasks whose time to live is over and
+//! which housekeeping will remove within seconds. If few have ended, each of them is examined so that such tasks do
+//! not count; if many have, examining each would cost more than the difference is worth.
 
 use axum::extract::{Request, State};
 use axum::response::Response;
@@ -19,7 +19,7 @@ use crate::list::{Jobs, now};
 use crate::problem::{Problem, json_line};
 use crate::selection::{Selection, every_task};
 
-/// So many tasks are looked at one by one.
+/// Maximum number of tasks that are examined one by one.
 const LOOKED_AT_MAX: u64 = 10_000;
 
 /// `GET` of the number of tasks.
@@ -40,33 +40,33 @@ pub(crate) async fn tasks(State(api): State<Api>, request: Request) -> Result<Re
     Ok(json_line(StatusCode::OK, count))
 }
 
-/// Tasks of all tenants in a status.
+/// Counts tasks of all tenants in a status.
 async fn everywhere(api: &Api, status: Status) -> Result<u64, CallError> {
     let namespace = &api.settings().namespace;
     let query = Query::Queue(namespace.clone(), Queue::from_static(QUEUE));
     let queue = match api.shard().call(Command::Query(Box::new(query))).await {
         Ok(Reply::Queue(queue)) => queue,
-        // Before the first notification there is no such queue.
+        // The queue does not exist before the first notification.
         Ok(_) | Err(CallError::Rejected(Rejection::QueueNotFound { .. })) => return Ok(0),
         Err(error) => return Err(error),
     };
     let each = status.states().iter().map(|state| queue.counts.of(state));
     let count = each.sum();
-    // To find the ended ones of a queue the store goes through all that have ended.
+    // To find the finished jobs of a queue the store visits all finished jobs.
     if !has_to_be_looked_at(status, count) || ended_anywhere(api).await? > LOOKED_AT_MAX {
         return Ok(count);
     }
     look(api, every_task(namespace, Some(status)), |_| true).await
 }
 
-/// Jobs of all queues and namespaces that have ended and are kept.
+/// Counts kept finished jobs of all queues and namespaces.
 async fn ended_anywhere(api: &Api) -> Result<u64, CallError> {
     let queues = api.shard().metrics_now().await?.queues;
     let ended = |counts: &QueueCounts| counts.succeeded + counts.failed + counts.cancelled;
     Ok(queues.iter().map(|(_, _, counts, _)| ended(counts)).sum())
 }
 
-/// Tasks in a status among those that headers select.
+/// Counts tasks in a status among those that the headers select.
 async fn selected(api: &Api, selection: &Selection, status: Status) -> Result<u64, CallError> {
     let selection = selection.in_status(status);
     let query = selection.query(&api.settings().namespace);
@@ -76,11 +76,11 @@ async fn selected(api: &Api, selection: &Selection, status: Status) -> Result<u6
             return Ok(count);
         }
     }
-    // Few have one correlation id.
+    // Few tasks share a correlation id.
     look(api, query, |job| selection.has(job)).await
 }
 
-/// Tasks that are pending are never over.
+/// Whether tasks must be examined. Pending tasks never expire.
 fn has_to_be_looked_at(status: Status, count: u64) -> bool {
     status != Status::Pending && (1..=LOOKED_AT_MAX).contains(&count)
 }

@@ -1,4 +1,4 @@
-//! Deleting tasks, whatever they are doing: a running one's report is refused from then on, so its outcome is dropped.
+//! Deletes tasks in any state: later reports of running ones are refused, so their outcomes are dropped.
 
 use axum::extract::{Request, State};
 use ganger_shard::CallError;
@@ -11,7 +11,7 @@ use crate::list::Jobs;
 use crate::problem::Problem;
 use crate::selection::Selection;
 
-/// Tasks deleted in one commit.
+/// Maximum number of tasks deleted in one commit.
 const PAGE_TASKS: usize = 500;
 
 /// `DELETE` of the tasks.
@@ -22,7 +22,7 @@ pub(crate) async fn tasks(State(api): State<Api>, request: Request) -> Result<St
     let mut jobs = Jobs::until_now(&api, selection.query(&namespace), PAGE_TASKS).await?;
     loop {
         let page = jobs.next_page(&api).await?;
-        // A command for each: one that has gone meanwhile is refused by itself and keeps no other.
+        // One command for each: a task that was removed meanwhile is refused alone.
         let commands: Vec<Command> = page
             .into_iter()
             .filter(|job| selection.has(job))
@@ -44,7 +44,7 @@ pub(crate) async fn tasks(State(api): State<Api>, request: Request) -> Result<St
     }
 }
 
-/// One that is not there is as good as deleted; one that others of ours still need stays, and hinders nothing.
+/// Accepts that a task is missing, or that other jobs still need it.
 fn ignore_missing(outcome: Result<(), CallError>) -> Result<(), CallError> {
     match outcome {
         Err(CallError::Rejected(rejection)) => {

@@ -9,7 +9,7 @@ const SERVICE_PATH: &str = "fiware-servicepath";
 const CORRELATOR: &str = "fiware-correlator";
 const TIME_INDEX: &str = "fiware-timeindex-attribute";
 
-/// Where a request comes from, or which tasks it asks for.
+/// Returns the origin of a notification, or the origin of the requested tasks.
 pub(crate) fn origin(headers: &HeaderMap) -> Origin {
     let tenant_ld = text(headers, TENANT_LD).filter(|tenant| !tenant.is_empty());
     Origin {
@@ -19,12 +19,12 @@ pub(crate) fn origin(headers: &HeaderMap) -> Origin {
     }
 }
 
-/// The attribute to take the time index from.
+/// Returns the attribute for the time index; `None` if the header is missing.
 pub(crate) fn time_index(headers: &HeaderMap) -> Option<String> {
     text(headers, TIME_INDEX)
 }
 
-/// A header's text: UTF-8, else Latin-1 as HTTP once had it. One that stands several times is one list, with commas.
+/// Returns a header's text: UTF-8, or Latin-1 as in old HTTP. Several values become a list separated by commas.
 fn text(headers: &HeaderMap, name: &str) -> Option<String> {
     let mut values = headers.get_all(name).iter().map(|value| {
         let bytes = value.as_bytes();

@@ -1,4 +1,4 @@
-//! Whether the database answers.
+//! Health check of the database.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,12 +13,12 @@ use tokio::sync::Mutex;
 use crate::api::Api;
 use crate::problem::json_line;
 
-/// For so long the last answer of the database is passed on to all who ask.
+/// Time for which the database's last answer is reused.
 const ANSWER_CACHED_FOR: Duration = Duration::from_secs(1);
-/// How long the database may take to answer.
+/// Longest wait for the database's answer.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
-/// Asks the database, over a session of its own, and not oftener than once a second however many want to know.
+/// Asks the database over a separate session, at most once a second however many clients ask.
 pub(crate) struct DatabaseHealth {
     state: Arc<Mutex<Asker>>,
 }
@@ -26,7 +26,7 @@ pub(crate) struct DatabaseHealth {
 struct Asker {
     settings: Settings,
     session: Option<Inserter>,
-    /// When it was last asked, and whether it answered.
+    /// Time of the last request, and whether the database responded.
     last: Option<(Instant, bool)>,
 }
 
@@ -42,10 +42,10 @@ impl DatabaseHealth {
         }
     }
 
-    /// Whether the database answers, or did within the last second.
+    /// Whether the database responds, or did within the last second.
     async fn is_there(&self) -> bool {
         let state = Arc::clone(&self.state);
-        // Goes on if the caller has stopped waiting: the next one gets the answer.
+        // Continues if the caller stops waiting: the next caller gets the answer.
         let asked = tokio::spawn(async move { state.lock().await.ask().await });
         asked.await.unwrap_or(false)
     }
@@ -61,7 +61,7 @@ impl Asker {
         let session = self.session.take();
         let mut session = session.unwrap_or_else(|| Inserter::new(self.settings.clone()));
         let answered = tokio::time::timeout(ANSWER_MAX, session.answers()).await;
-        // A session that gave no answer in time is dropped; the next one may fare better.
+        // A session without an answer in time is dropped; the next one may work.
         self.session = answered.is_ok().then_some(session);
         let answered = answered.unwrap_or(false);
         self.last = Some((Instant::now(), answered));

@@ -6,12 +6,12 @@ use std::time::Duration;
 use ganger_ngsi::postgres::{Insert, InsertError, Inserted, Inserter, Settings};
 use tokio::sync::Semaphore;
 
-/// Sessions at once; further inserts wait for one, in the order in which they came.
+/// Maximum number of sessions; further inserts wait for one, in order of arrival.
 const SESSIONS_MAX: usize = 8;
-/// How long an insert may take, as in a worker.
+/// Longest insert, as in a worker.
 const INSERT_MAX: Duration = Duration::from_secs(180);
 
-/// Inserts within the request.
+/// Inserts within a request.
 pub(crate) struct InlineInsert {
     shared: Arc<Shared>,
 }
@@ -33,7 +33,7 @@ impl InlineInsert {
         }
     }
 
-    /// Inserts one task. Goes on if the caller has stopped waiting: a session is not left in the middle.
+    /// Inserts one task. Continues if the caller stops waiting, so that no session is left in the middle.
     pub(crate) async fn insert(&self, insert: Insert) -> Result<Inserted, InsertError> {
         let shared = Arc::clone(&self.shared);
         let inserted = tokio::spawn(async move { shared.insert(insert).await });
@@ -49,7 +49,7 @@ impl Shared {
         let idle = self.lock().pop();
         let mut session = idle.unwrap_or_else(|| Inserter::new(self.settings.clone()));
         let inserting = session.insert(std::slice::from_ref(&insert));
-        // One that takes too long loses its session: what it was doing there is not known.
+        // An insert that takes too long loses its session, whose state is unknown.
         let Ok(mut outcomes) = tokio::time::timeout(INSERT_MAX, inserting).await else {
             return Err(failed("the insert took longer than 180 s"));
         };

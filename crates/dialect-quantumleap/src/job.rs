@@ -1,4 +1,4 @@
-//! A task as a job: its labels, its retries, how long it is kept, and how its status follows from the job's state.
+//! Tasks as jobs: labels, retries, retention, and the status that follows from the job's state.
 
 use ganger_ngsi::environment::Environment;
 use ganger_ngsi::job::{BACKOFF_MAX, KIND, LEASE_EXPIRATIONS_MAX, QUEUE};
@@ -11,7 +11,7 @@ use ganger_types::{
     RetryPolicy, Timestamp,
 };
 
-/// The job of a task. `payload` is the task as a document.
+/// Returns the job of a task. `payload` is the task as a document.
 pub(crate) fn of_task(
     origin: &Origin,
     uuid: &str,
@@ -39,12 +39,12 @@ pub(crate) fn of_task(
     }
 }
 
-/// The label of all tasks of this tenant and path.
+/// Returns the label of all tasks of this tenant and path.
 pub(crate) fn scope_label(origin: &Origin) -> (LabelKey, LabelValue) {
     label(labels::scope(origin))
 }
 
-/// The label of all tasks with this correlation id.
+/// Returns the label of all tasks with this correlation id.
 pub(crate) fn correlator_label(correlator: &str) -> (LabelKey, LabelValue) {
     label(labels::correlator(correlator))
 }
@@ -54,7 +54,7 @@ fn label((key, value): labels::Label) -> (LabelKey, LabelValue) {
     (LabelKey::from_static(key), value)
 }
 
-/// A task's correlation id as far as its job tells: `Err` if it stands in the payload only.
+/// Returns a task's correlation id from its job; `Err` if only the payload has it.
 pub(crate) fn correlator_of(job: &JobRecord) -> Result<Option<String>, ()> {
     let label = |wanted: &str| {
         let mut labels = job.labels.iter();
@@ -67,7 +67,7 @@ pub(crate) fn correlator_of(job: &JobRecord) -> Result<Option<String>, ()> {
     }
 }
 
-/// Whether a task's time to live is over: it counts as gone from then on.
+/// Whether a task's time to live is over: it then counts as removed.
 pub(crate) fn is_over(job: &JobRecord, now: Timestamp) -> bool {
     let until = job
         .finished
@@ -76,7 +76,7 @@ pub(crate) fn is_over(job: &JobRecord, now: Timestamp) -> bool {
     until.flatten().is_some_and(|until| until <= now)
 }
 
-/// What QuantumLeap calls the states of a task, seen from outside.
+/// The status of a task in QuantumLeap's terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
     Pending,
@@ -95,7 +95,7 @@ impl Status {
         }
     }
 
-    /// A task that somebody cancelled through another dialect will not be inserted: it has failed.
+    /// Returns the status of a state. A task cancelled through another API will not be inserted, so it has failed.
     pub(crate) fn of(state: JobState) -> Self {
         match state {
             JobState::Blocked | JobState::Scheduled | JobState::Ready | JobState::Running => {
@@ -106,7 +106,7 @@ impl Status {
         }
     }
 
-    /// The states that it stands for.
+    /// Returns the states with this status.
     pub(crate) fn states(self) -> JobStates {
         let all = JobState::ALL.into_iter();
         all.filter(|state| Self::of(*state) == self).collect()

@@ -1,9 +1,9 @@
-//! QuantumLeap's REST interface: NGSI notifications in, and the tasks made of them.
+//! QuantumLeap's REST API: NGSI notifications, and the tasks made of them.
 //!
-//! A context broker posts a notification; its entities are checked and prepared by `ganger-ngsi`, and become the payload
-//! of one ordinary job, which workers insert into PostgreSQL later. Operators list, count and delete those jobs as the
-//! tasks that QuantumLeap would show. The steps of a notification are in `notify`; what a task is as a job, in `job`;
-//! which tasks a request means, in `selection`.
+//! A context broker posts a notification; its entities are checked and prepared by `ganger-ngsi`, and become the
+//! payload of one ordinary job, which workers insert into PostgreSQL later. Operators list, count and delete those
+//! jobs as the tasks that QuantumLeap would show. The steps of a notification are in `notify`; the task as a job in
+//! `job`; the tasks that a request selects in `selection`.
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
-//! Lists of tasks: written while they are read, a page at a time, so that no length and no payload makes them cost memory.
+//! Lists of tasks: streamed a page at a time, so that neither the length nor payloads cost memory.
 //!
-//! The framing is fixed: a line `[`, a line for each task that ends in a comma, a line `null`, and `]`. The `null` says
-//! that the list is whole; of one that broke off it is missing.
+//! The framing is fixed: a line `[`, a line for each task that ends in a comma, a line `null`, and `]`. The `null`
+//! says that the list is complete; an interrupted list lacks it.
 
 use std::collections::VecDeque;
 
@@ -23,9 +23,9 @@ use crate::problem::Problem;
 use crate::selection::Selection;
 use crate::show;
 
-/// Tasks held in memory at a time, without their payloads; of those one is held at a time.
+/// Number of tasks in memory at a time, without their payloads, of which one is in memory at a time.
 pub(crate) const PAGE_TASKS: usize = 100;
-/// What is gathered before it is sent.
+/// Bytes collected before they are sent.
 const PIECE_BYTES: usize = 32 << 10;
 
 /// `GET` of the tasks with their inputs.
@@ -47,7 +47,7 @@ async fn answer(api: Api, request: Request, has_inputs: bool) -> Result<Response
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail)
     })?;
     let mut listing = Listing::begin(api, selection, has_inputs, permit).await?;
-    // The first piece is made before anything is said: until then a refusal is still possible.
+    // The first chunk is made before the response starts: until then it can still be a refusal.
     let first = listing.next_piece().await?;
     let rest = stream::try_unfold(listing, |mut listing| async {
         let piece = listing.next_piece().await.inspect_err(|error| {
@@ -64,7 +64,7 @@ async fn answer(api: Api, request: Request, has_inputs: bool) -> Result<Response
     Ok(response)
 }
 
-/// A list in the making.
+/// A list while it is written.
 struct Listing {
     api: Api,
     selection: Selection,
@@ -74,7 +74,7 @@ struct Listing {
     _permit: OwnedSemaphorePermit,
 }
 
-/// How much of a list has been written.
+/// Progress of writing a list.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ListProgress {
     Nothing,
@@ -101,7 +101,7 @@ impl Listing {
         })
     }
 
-    /// The next bytes; none after the last.
+    /// Returns the next bytes; `None` after the last.
     async fn next_piece(&mut self) -> Result<Option<Bytes>, CallError> {
         let mut piece = BytesMut::new();
         match self.written {
@@ -123,7 +123,7 @@ impl Listing {
         Ok(Some(piece.freeze()))
     }
 
-    /// Writes a task, unless it has gone meanwhile.
+    /// Writes a task, unless it was removed meanwhile.
     async fn push(&self, job: &JobRecord, out: &mut BytesMut) -> Result<(), CallError> {
         let correlator = job::correlator_of(job);
         let payload = if self.has_inputs || correlator.is_err() {
@@ -153,21 +153,21 @@ impl Listing {
     }
 }
 
-/// The correlation id of a task whose labels do not have it.
+/// Returns the correlation id of a task whose labels do not have it.
 fn correlator_in(payload: &[u8]) -> Option<String> {
     Task::from_json(payload).ok()?.origin.correlator
 }
 
-/// Jobs by number, a page at a time: those that were there when it was made. New ones do not keep it going.
+/// Jobs by number, a page at a time: those that existed when it was created, so that new ones do not prolong it.
 pub(crate) struct Jobs {
     query: JobQuery,
     page: VecDeque<JobRecord>,
-    /// The newest that was there; `None` once no further page is wanted.
+    /// Newest job that existed; `None` once no further page is wanted.
     until: Option<JobKey>,
 }
 
 impl Jobs {
-    /// Those that a query finds now, in pages of so many.
+    /// Creates a list of the jobs that a query finds now, in pages of `page` jobs.
     pub(crate) async fn until_now(
         api: &Api,
         query: JobQuery,
@@ -189,7 +189,7 @@ impl Jobs {
         })
     }
 
-    /// The next job of the list; `None` after the last.
+    /// Returns the next job; `None` after the last.
     pub(crate) async fn next(&mut self, api: &Api) -> Result<Option<JobRecord>, CallError> {
         while self.page.is_empty() && !self.is_at_end() {
             self.page = self.next_page(api).await?.into();
@@ -202,13 +202,13 @@ impl Jobs {
         self.until.is_none()
     }
 
-    /// The next ones; perhaps none although there are more.
+    /// Returns the next page, perhaps empty although there are more.
     pub(crate) async fn next_page(&mut self, api: &Api) -> Result<Vec<JobRecord>, CallError> {
         let Some(until) = self.until else {
             return Ok(Vec::new());
         };
         let page = api.shard().list(self.query.clone()).await?;
-        // Behind the jobs of the store come those that only seem to be some: no tasks.
+        // After the store's jobs come external jobs, which are no tasks.
         let next = page.next.and_then(|place| match place {
             PageCursor::Job(key) => Some(key),
             PageCursor::ExternalJob(_) => None,
@@ -220,7 +220,7 @@ impl Jobs {
     }
 }
 
-/// The time by which a task may be over.
+/// Returns the current time, for expiry.
 pub(crate) fn now() -> Timestamp {
     let micros = jiff::Timestamp::now().as_microsecond();
     Timestamp(u64::try_from(micros).unwrap_or_default())

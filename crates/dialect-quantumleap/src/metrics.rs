@@ -1,4 +1,4 @@
-//! Numbers of this dialect, for the metrics.
+//! Metrics of this dialect.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,16 +16,16 @@ const BOUNDS: [f64; 12] = [
     0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 30.0,
 ];
 
-/// What became of a notification.
+/// The outcome of a notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// Accepted: the notification is in the queue.
     Accepted,
-    /// In the database already.
+    /// Inserted: its rows are in the database.
     Inserted,
-    /// Not taken: the sender's fault.
+    /// Refused: the sender's fault.
     Refused,
-    /// Not taken: not the sender's fault.
+    /// Failed: not the sender's fault.
     Failed,
 }
 
@@ -42,7 +42,7 @@ impl Outcome {
     }
 }
 
-/// Numbers since the server's start.
+/// Metrics since the server's start.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     notifications: [AtomicU64; Outcome::ALL.len()],
@@ -53,7 +53,7 @@ pub(crate) struct Metrics {
 /// A histogram of durations.
 #[derive(Debug, Default)]
 struct Durations {
-    /// By the first bound that is not exceeded; the last is beyond all of them.
+    /// Number of values by the first bound that is not exceeded; the last is beyond all of them.
     buckets: [AtomicU64; BOUNDS.len() + 1],
     micros: AtomicU64,
 }
@@ -89,7 +89,7 @@ impl Metrics {
         self.requests[place(&Operation::ALL, &operation)].add(took);
     }
 
-    /// Writes them in the form of Prometheus.
+    /// Writes the metrics in the Prometheus text format.
     pub(crate) fn write(&self, out: &mut String) {
         let name = "ganger_quantumleap_notifications_total";
         head(
@@ -124,7 +124,7 @@ impl Metrics {
     }
 }
 
-/// Writes the tasks by status, as of the last count of the queues.
+/// Writes the tasks by status, as of the last snapshot of the queues.
 pub(crate) fn write_tasks(api: &Api, out: &mut String) {
     let queues = api.shard().metrics().queues;
     let own = queues.iter().find(|(namespace, queue, ..)| {

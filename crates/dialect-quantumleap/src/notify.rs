@@ -1,4 +1,4 @@
-//! `POST /v2/notify`: a notification becomes a task in the queue, or is inserted at once where that is wanted.
+//! `POST /v2/notify`: a notification becomes a task in the queue, or is inserted at once if configured so.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -24,20 +24,20 @@ use crate::{body, headers, job};
 
 const DONE: &str = "Notification successfully processed";
 const NOT_DONE: &str = "Notification not processed or not updated";
-/// How the error begins that a wrong number of service paths leads to: the one that is the sender's own fault.
+/// Prefix of the error for a wrong number of service paths: the one that is the sender's own fault.
 const USAGE_ERROR: &str = "InvalidHeaderValue(";
-/// A larger body is read beside the threads that serve others, one at a time.
+/// Bytes from which a body is parsed on a separate thread, one at a time.
 const LARGE_BYTES: usize = 64 << 10;
 
-/// A task before it is anywhere.
+/// A task that is not stored yet.
 struct Draft {
     uuid: String,
     task: Task,
-    /// As it is queued; empty if it is not to be.
+    /// Payload for the queue; empty if it is not queued.
     payload: Vec<u8>,
 }
 
-/// Handles the request that brings a notification.
+/// Handles a notification.
 pub(crate) async fn notify(State(api): State<Api>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let draft = match read(&api, parts, body).await {
@@ -59,7 +59,7 @@ pub(crate) async fn notify(State(api): State<Api>, request: Request) -> Response
     }
 }
 
-/// Checks a notification and settles its entities.
+/// Checks a notification and prepares its entities.
 async fn read(api: &Api, parts: Parts, body: axum::body::Body) -> Result<Draft, Problem> {
     let arrived = jiff::Timestamp::now();
     let body = body::read(api, body).await?;
@@ -70,7 +70,7 @@ async fn read(api: &Api, parts: Parts, body: axum::body::Body) -> Result<Draft, 
         return draft(&parts, &body, arrived, is_queued);
     }
     let turn = api.large_bodies().acquire().await;
-    // The hold lasts until it is read, though its sender may be gone by then.
+    // The hold lasts until the body is parsed, even if its sender has gone.
     let drafting = move || {
         let drafted = draft(&parts, &body, arrived, is_queued);
         drop(hold);
@@ -109,7 +109,7 @@ fn draft(
     })
 }
 
-/// Queues a task; answers once it is durable.
+/// Queues a task; responds once it is durable.
 async fn enqueue(api: &Api, mut draft: Draft) -> Response {
     let payload = std::mem::take(&mut draft.payload);
     let job = job::of_task(&draft.task.origin, &draft.uuid, payload, api.environment());
@@ -124,7 +124,7 @@ async fn enqueue(api: &Api, mut draft: Draft) -> Response {
     };
     if api.environment().recover {
         tracing::warn!(%error, "the queue does not take a task: it is inserted on the spot");
-        // The queue may have it all the same, if it was the answer that got lost.
+        // The queue may have accepted it even so, if only the reply was lost.
         return insert(api, draft, true).await;
     }
     if let CallError::Rejected(Rejection::TooLarge { actual, limit, .. }) = &error {
@@ -169,7 +169,7 @@ fn not_done(status: StatusCode, reason: &str) -> Response {
     json_line(status, Value::from(format!("{NOT_DONE}: {reason}")))
 }
 
-/// A random UUID (version 4) without its dashes.
+/// Returns a random UUID (version 4) without dashes.
 fn uuid() -> Result<String, Problem> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|error| {

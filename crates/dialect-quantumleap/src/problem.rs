@@ -1,4 +1,4 @@
-//! Refusals as QuantumLeap words them: problem documents without codes, indented, members in the order of the alphabet.
+//! Refusals in QuantumLeap's form: problem documents without codes, indented, members in alphabetical order.
 
 use axum::response::{IntoResponse, Response};
 use ganger_ngsi::notification::Refusal;
@@ -37,7 +37,7 @@ impl From<Refusal> for Problem {
     }
 }
 
-/// A request about tasks that the queue does not answer.
+/// Converts a failed request about tasks.
 impl From<CallError> for Problem {
     fn from(error: CallError) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
@@ -62,7 +62,7 @@ impl IntoResponse for Problem {
     }
 }
 
-/// Any other answer: JSON text and a line feed.
+/// Returns any other response: JSON text and a line feed.
 pub(crate) fn json_line(status: StatusCode, text: impl std::fmt::Display) -> Response {
     let mut response = (status, format!("{text}\n")).into_response();
     response.headers_mut().insert(

@@ -1,4 +1,4 @@
-//! The table of paths. They are exact: a slash more is another path.
+//! The table of paths. Paths match exactly: an additional slash makes another path.
 
 use axum::Router;
 use axum::middleware;
@@ -10,7 +10,7 @@ use crate::authorization::{self, Authorization, Operation};
 use crate::problem::Problem;
 use crate::{about, count, delete as deletion, health, list, notify};
 
-/// Where tasks are managed: the path of the design page, and that of the releases in the field.
+/// Paths of task management: that of the design page, and that of released versions.
 const TASKS: [&str; 2] = ["/wq/notifications", "/management/queue/notifications"];
 
 /// The routes of this dialect.

@@ -1,4 +1,4 @@
-//! Which tasks a request means: its headers name tenant, path and correlation id, its query a status.
+//! Selects tasks: headers name tenant, path and correlation id, the query a status.
 
 use axum::extract::Query;
 use ganger_ngsi::job::QUEUE;
@@ -15,22 +15,22 @@ use crate::problem::Problem;
 
 const STATUS: &str = "taskStatus";
 
-/// The tasks that a request means.
+/// The tasks that a request selects.
 #[derive(Clone, Debug)]
 pub(crate) struct Selection {
-    /// Their tenant and path; the correlation id, if the request gives one that is not empty.
+    /// Tenant and path; the correlation id, if the request gives one that is not empty.
     pub(crate) origin: Origin,
-    /// Only those in this status.
+    /// Status of the tasks; `None` for any.
     pub(crate) status: Option<Status>,
     scope: (LabelKey, LabelValue),
     correlator: Option<(LabelKey, LabelValue)>,
 }
 
 impl Selection {
-    /// What the headers select.
+    /// Returns what the headers select.
     pub(crate) fn of_headers(parts: &Parts) -> Self {
         let mut origin = headers::origin(&parts.headers);
-        // An empty one is a missing one.
+        // An empty header counts as missing.
         origin.correlator = origin.correlator.filter(|text| !text.is_empty());
         Self {
             scope: job::scope_label(&origin),
@@ -40,7 +40,7 @@ impl Selection {
         }
     }
 
-    /// What headers and query select.
+    /// Returns what headers and query select.
     pub(crate) fn of(parts: &Parts) -> Result<Self, Problem> {
         let selection = Self::of_headers(parts);
         Ok(Self {

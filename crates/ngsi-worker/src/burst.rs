@@ -1,20 +1,20 @@
-//! Whether a pool that works until its queue is empty has come to its end.
+//! Detects that a burst pool, which works until its queue is empty, is finished.
 
 use std::time::Duration;
 
 use crate::Error;
 use crate::source::ServerQueries;
 
-/// How often the server is asked while something seems to be on its way.
+/// Interval between requests to the server while tasks seem to be on their way.
 const ASK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Waits until nothing of the queue is ready, and nothing is held by this pool. It is to be asked only while nothing
-/// is in hand here, and dropped as soon as something comes.
+/// Waits until no task of the queue is ready, and this pool holds none. Call it only while the pool has no task, and
+/// drop it as soon as one arrives.
 ///
 /// Tasks that wait for a retry, or run elsewhere, do not count.
 pub(crate) async fn drained(server: &impl ServerQueries) -> Result<(), Error> {
     loop {
-        // In this order: what was ready a moment ago may be held by now, on its way to us.
+        // In this order: a task that was ready a moment ago may now be leased, on its way to this pool.
         let queue_state = server.queue_state().await?;
         let has_nothing_ready = queue_state.ready == 0 || queue_state.is_paused;
         if has_nothing_ready && server.held_tasks().await? == 0 {

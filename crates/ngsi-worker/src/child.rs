@@ -1,4 +1,4 @@
-//! One process that inserts: started, asked, watched, ended. Lines of JSON go to it and come back.
+//! A child process that inserts: started, asked, watched, ended. Requests and answers are lines of JSON.
 
 use std::fs;
 use std::io;
@@ -12,22 +12,22 @@ use tokio::time::timeout;
 
 use crate::settings::Program;
 
-/// How long a process may take from its start to its first answer.
+/// Longest time from a process's start to its first answer.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long one may take to end once its input is closed.
+/// Longest time for a process to end after its input is closed.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
-/// Batches after which a process is replaced: whatever it leaks, it does not leak forever.
+/// Number of batches after which a process is replaced, which bounds the effect of leaks.
 const BATCHES_MAX: u32 = 10_000;
-/// Resident memory beyond which it is replaced.
+/// Resident memory in bytes beyond which a process is replaced.
 const RESIDENT_BYTES_MAX: u64 = 512 << 20;
 
-/// Why there is no answer.
+/// The reason why a process gave no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ChildFailure {
     /// The process has ended.
     #[error("it ended with {0}")]
     Ended(ExitStatus),
-    /// It did not answer in time, and was killed.
+    /// The process did not answer in time and was killed.
     #[error("it did not answer within {0:?} and was killed")]
     Hung(Duration),
     /// It said something else, and was killed.
@@ -41,7 +41,7 @@ pub(crate) enum ChildFailure {
     System(#[from] io::Error),
 }
 
-/// A process that inserts. It dies with this value.
+/// A process that inserts. Dropping this value kills it.
 #[derive(Debug)]
 pub(crate) struct Child {
     process: tokio::process::Child,
@@ -52,7 +52,7 @@ pub(crate) struct Child {
 }
 
 impl Child {
-    /// Starts one, and waits until it answers.
+    /// Starts a process, and waits until it answers.
     pub(crate) async fn start(program: &Program) -> Result<Self, ChildFailure> {
         let mut child = Self::spawn(program)?;
         let nothing = Request {
@@ -72,7 +72,7 @@ impl Child {
             .envs(program.variables.iter().cloned())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // A terminal's Ctrl-C is for us: what runs may end in peace.
+            // A separate process group, so that a terminal's Ctrl-C does not interrupt a running insert.
             .process_group(0)
             .kill_on_drop(true)
             .spawn()?;
@@ -87,7 +87,7 @@ impl Child {
         })
     }
 
-    /// Lets it insert a batch; the outcome of each, in order. If there is no answer, the process is gone.
+    /// Inserts a batch; returns the outcome of each task, in order. Without an answer the process has ended.
     pub(crate) async fn ask(
         &mut self,
         request: &Request,
@@ -123,19 +123,19 @@ impl Child {
         Ok(answer.outcomes)
     }
 
-    /// Makes sure that it is gone. A broken pipe then has a better name: how the process ended.
+    /// Makes sure that the process has ended. A broken pipe is then reported as the way the process ended.
     async fn reap(&mut self, silence: ChildFailure) -> ChildFailure {
         if matches!(silence, ChildFailure::System(_))
             && let Ok(Ok(status)) = timeout(END_TIMEOUT, self.process.wait()).await
         {
             return ChildFailure::Ended(status);
         }
-        // It may have ended just now.
+        // The process may have ended just now.
         let _ = self.process.kill().await;
         silence
     }
 
-    /// Waits for its end, which nobody asked for.
+    /// Waits for an unexpected end of the process.
     pub(crate) async fn ended(&mut self) -> ChildFailure {
         match self.process.wait().await {
             Ok(status) => ChildFailure::Ended(status),
@@ -143,12 +143,12 @@ impl Child {
         }
     }
 
-    /// How long it has lived.
+    /// Returns how long the process has run.
     pub(crate) fn lived_for(&self) -> Duration {
         self.started_at.elapsed()
     }
 
-    /// Why it is to be replaced, if it is.
+    /// Returns why the process must be replaced; `None` if it need not be.
     pub(crate) fn replacement_reason(&self) -> Option<String> {
         if self.batches >= BATCHES_MAX {
             return Some(format!("it has inserted {} batches", self.batches));
@@ -163,20 +163,20 @@ impl Child {
         })
     }
 
-    /// Lets it end by itself, and sees to it if it does not.
+    /// Lets the process end by itself, and kills it if it does not.
     pub(crate) async fn end(self) {
         let Self {
             mut process, input, ..
         } = self;
         drop(input);
         if timeout(END_TIMEOUT, process.wait()).await.is_err() {
-            // It may have ended just now.
+            // The process may have ended just now.
             let _ = process.kill().await;
         }
     }
 }
 
-/// What a process has in memory; `None` where the system does not tell.
+/// Returns the resident memory of a process; `None` if the system does not report it.
 fn resident_bytes(process: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status

@@ -1,4 +1,4 @@
-//! What a child does: inserts what its parent asks for, until its parent says no more, or is gone.
+//! The child process: inserts the tasks that its parent sends, until the parent closes the input or ends.
 
 use std::io;
 use std::os::fd::AsFd as _;
@@ -11,21 +11,21 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::variables::settings;
 
-/// Inserts tasks that come in on standard input, and answers on standard output, until the input ends.
+/// Inserts tasks from standard input, and answers on standard output, until the input ends.
 ///
-/// It ends with its parent, at once if the system can do that. The signals that ask a parent to stop do nothing here,
-/// also when they are sent to all processes of a service: the parent lets what runs come to its end.
+/// The process ends with its parent, at once if the system supports that. Stop signals are ignored, also when they
+/// are sent to all processes of a service: the parent lets running tasks finish.
 ///
 /// # Errors
-/// If standard input and output are no pipes, or what comes in is no request.
+/// If standard input and output are no pipes, or the input is no request.
 pub fn insert_for_parent(environment: Environment) -> io::Result<()> {
-    // A parent that has died already has closed the input.
+    // A dead parent has closed the input.
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        // From here on they do not end the process, whether anybody listens or not.
+        // From here on these signals do not end the process.
         for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
             drop(signal(kind)?);
         }

@@ -1,26 +1,26 @@
-//! Why a pool cannot work.
+//! The reason why a pool cannot work.
 
 use std::io;
 use std::net::SocketAddr;
 
 use crate::restarts::STARTED_AFTER;
 
-/// Why a pool cannot work.
+/// The reason why a pool cannot work.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The server cannot be used.
     #[error(transparent)]
     Client(#[from] ganger_client::Error),
-    /// The processes that insert end as soon as they have started.
+    /// The processes that insert end right after their start.
     #[error(
         "no process that inserts could be kept running: the last one {how}, and ten in a row did not live for {STARTED_AFTER:?}; their log tells more"
     )]
     GaveUp {
-        /// How the last one ended.
+        /// How the last process ended.
         how: String,
     },
-    /// The numbers cannot be shown there.
+    /// The metrics cannot be served at the address.
     #[error("cannot listen at {address} for --metrics: {source}")]
     Listen {
         /// Address given with `--metrics`.

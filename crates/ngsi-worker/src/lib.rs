@@ -1,19 +1,19 @@
-//! A pool of workers that insert NGSI entities, each insert in a process of its own.
+//! A pool of workers that insert NGSI entities, each in its own process.
 //!
-//! The tasks are ordinary jobs of ganger, made by its QuantumLeap interface. The pool holds their leases and talks to
-//! the server; the database is touched only by its *children*: processes of the same binary that get batches of tasks
-//! on standard input and answer on standard output. A child may crash, leak or hang; that costs the task that made it,
-//! and nothing else.
+//! The tasks are ordinary jobs of ganger, made by its QuantumLeap API. The pool holds their leases and communicates
+//! with the server; only its *children* use the database: processes of the same binary that get batches of tasks on
+//! standard input and answer on standard output. A child may crash, leak or hang; that affects only the task that
+//! caused it.
 //!
 //! # The parts
 //!
-//! [`run()`] is the pool (`pool`, in the frame of `ganger_worker::run_pool`): deliveries come in, wait (`waiting`), and
-//! are dealt out to the workers (`slot`), each of which keeps one child (`child`) and decides what its death means
-//! (`restarts`). How tasks ended goes to the server (`outcome`, `reporter`). What others may read of it is in `metrics`, shown by `ganger_worker::show_metrics`.
+//! [`run()`] is the pool (`pool`, in the frame of `ganger_worker::run_pool`): deliveries arrive, wait (`waiting`),
+//! and are distributed to the workers (`slot`), each of which keeps one child (`child`) and decides what its death
+//! means (`restarts`). The results of tasks go to the server (`outcome`, `reporter`). The metrics are in `metrics`.
 //!
 //! # For binaries that host a pool
 //!
-//! The children are started as [`Settings::program`] says; whatever that is ends in [`insert_for_parent`].
+//! [`Settings::program`] says how children are started; the started program must call [`insert_for_parent`].
 
 #![forbid(unsafe_code)]
 

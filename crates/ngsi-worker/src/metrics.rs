@@ -1,4 +1,4 @@
-//! The pool's numbers, in the Prometheus text format.
+//! The pool's metrics, in the Prometheus text format.
 
 use std::fmt::{Display, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,10 +12,10 @@ use crate::rate::Rate;
 const BOUNDS_MS: [u64; 14] = [
     1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 5_000, 20_000, 60_000, 180_000,
 ];
-/// Stands for a size that nobody knows.
+/// Value of an unknown queue size.
 const UNKNOWN: u64 = u64::MAX;
 
-/// Numbers of a pool. Every change is seen at once, none waits for another.
+/// Metrics of a pool, updated without locks.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     workers: AtomicU64,
@@ -24,14 +24,14 @@ pub(crate) struct Metrics {
     batches: AtomicU64,
     restarts: AtomicU64,
     queue_size: AtomicU64,
-    /// Attempts by duration, not cumulative; those above the last bound at the end.
+    /// Number of attempts by duration, not cumulative; the last entry is for those above all bounds.
     durations: [AtomicU64; BOUNDS_MS.len() + 1],
     microseconds: AtomicU64,
     rate: Mutex<Rate>,
 }
 
 impl Metrics {
-    /// Those of a pool of so many workers.
+    /// Creates the metrics of a pool with `workers` workers.
     pub(crate) fn new(workers: usize) -> Self {
         Self {
             workers: AtomicU64::new(u64::try_from(workers).unwrap_or(u64::MAX)),
@@ -46,18 +46,18 @@ impl Metrics {
         }
     }
 
-    /// So many rows came into the database.
+    /// Counts rows inserted into the database.
     pub(crate) fn inserted(&self, rows: u64) {
         self.rows.fetch_add(rows, Ordering::Relaxed);
         self.rate().add(Instant::now(), rows);
     }
 
-    /// A task ended so.
+    /// Counts a task's result.
     pub(crate) fn ended(&self, counted: TaskResult) {
         self.tasks[counted.index()].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// An attempt took so long.
+    /// Records the duration of an attempt.
     pub(crate) fn took(&self, duration: Duration) {
         let bound = BOUNDS_MS
             .iter()
@@ -67,23 +67,23 @@ impl Metrics {
         self.microseconds.fetch_add(microseconds, Ordering::Relaxed);
     }
 
-    /// A batch was given to a process.
+    /// Counts a batch given to a process.
     pub(crate) fn began_batch(&self) {
         self.batches.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A process was replaced.
+    /// Counts a replaced process.
     pub(crate) fn restarted(&self) {
         self.restarts.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// So many tasks were pending just now; `None`: nobody knows.
+    /// Sets the number of pending tasks; `None` if it is unknown.
     pub(crate) fn sampled(&self, queue_size: Option<u64>) {
         self.queue_size
             .store(queue_size.unwrap_or(UNKNOWN), Ordering::Relaxed);
     }
 
-    /// All of them as text.
+    /// Returns all metrics as text.
     pub(crate) fn text(&self) -> String {
         let mut out = String::new();
         let read = |number: &AtomicU64| number.load(Ordering::Relaxed);

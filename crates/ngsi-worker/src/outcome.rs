@@ -1,12 +1,12 @@
-//! How an attempt ended, and what the server is told of it.
+//! The outcome of an attempt, and its report to the server.
 
 use bytes::Bytes;
 use ganger_client::{Failing, Releasing, Report};
 
-/// Failures of inserts share this group.
+/// Failure group of all failed inserts.
 const GROUP: &str = "ngsi";
 
-/// How an attempt ended.
+/// The outcome of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// The rows are in the database.
@@ -14,22 +14,22 @@ pub(crate) enum Outcome {
         /// Number of rows in the database.
         rows: u64,
     },
-    /// Nothing of it is in the database.
+    /// No row is in the database.
     Failed {
-        /// Why, as lists show it.
+        /// Reason, as listings show it.
         message: String,
-        /// Whether another attempt may go well.
+        /// Whether another attempt may succeed.
         is_curable: bool,
     },
-    /// Its process died of it.
+    /// The process died while inserting it.
     Lost,
-    /// It was not begun, or is to be begun again.
+    /// The task was not started, or must be started again.
     Unstarted,
-    /// Nobody wants to know: the lease is lost.
+    /// The lease has ended, so the outcome is not reported.
     Dropped,
 }
 
-/// Outcomes as they are counted.
+/// Results of tasks, as they are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TaskResult {
     Inserted,
@@ -41,7 +41,7 @@ pub(crate) enum TaskResult {
 }
 
 impl TaskResult {
-    /// All, in the order of [`Self::index`].
+    /// All results, in the order of [`Self::index`].
     pub(crate) const ALL: [Self; 6] = [
         Self::Inserted,
         Self::Failed,
@@ -51,7 +51,7 @@ impl TaskResult {
         Self::Dropped,
     ];
 
-    /// The word for it in metrics.
+    /// Returns the name of the result in metrics.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Inserted => "inserted",
@@ -63,7 +63,7 @@ impl TaskResult {
         }
     }
 
-    /// Its place among all.
+    /// Returns its index in [`Self::ALL`].
     pub(crate) fn index(self) -> usize {
         match self {
             Self::Inserted => 0,
@@ -77,12 +77,12 @@ impl TaskResult {
 }
 
 impl Outcome {
-    /// Whether an attempt was made and came to an end of its own.
+    /// Whether an attempt was made and ended by itself.
     pub(crate) fn is_attempt(&self) -> bool {
         !matches!(self, Self::Unstarted | Self::Dropped)
     }
 
-    /// As what it is counted, if the server takes it.
+    /// Returns the result to count, if the server accepts the report.
     pub(crate) fn counted(&self) -> TaskResult {
         match self {
             Self::Inserted { .. } => TaskResult::Inserted,
@@ -96,7 +96,7 @@ impl Outcome {
         }
     }
 
-    /// What the server is told; `None`: nothing.
+    /// Returns the report to the server; `None` if none is sent.
     pub(crate) fn report(self) -> Option<Report> {
         match self {
             Self::Inserted { rows } => Some(Report::Complete {
@@ -124,7 +124,7 @@ impl Outcome {
     }
 }
 
-/// Gives a task back, to its old place and uncounted.
+/// Returns the report that releases a task to its old position without counting the attempt.
 pub(crate) fn given_back(reason: &str) -> Report {
     Report::Release(Releasing {
         keep_place: true,

@@ -1,4 +1,4 @@
-//! The pool: takes as many tasks as its workers can have in hand, deals them out in batches, reports how they ended.
+//! The pool: leases as many tasks as its workers can handle, distributes them in batches, and reports the outcomes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,26 +19,26 @@ use crate::source::{Server, ServerQueries};
 use crate::waiting::{BATCH_TASKS_MAX, Task, Waiting};
 use crate::{Error, Settings};
 
-/// What a pool did, by tasks.
+/// Numbers of a pool's tasks by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Tasks whose rows are in the database.
     pub inserted: u64,
     /// Tasks whose rows could not be inserted.
     pub failed: u64,
-    /// Their process died of them.
+    /// Tasks whose process died while inserting them.
     pub lost: u64,
-    /// Tasks that were given back.
+    /// Tasks that were released.
     pub released: u64,
-    /// Outcomes that nobody wanted any more: the lease was lost.
+    /// Outcomes dropped because the lease had ended.
     pub dropped: u64,
     /// Outcomes that could not be delivered before the pool ended.
     pub undelivered: u64,
 }
 
-/// Length of the leases: the tasks of a worker that died are free after so long.
+/// Length of the leases, after which the tasks of a dead worker are free again.
 const LEASE_FOR: Duration = Duration::from_secs(15);
-/// Runs a pool until `shutdown` says otherwise, its work is done, or its processes cannot be kept running.
+/// Runs a pool until `shutdown` asks it to stop, its work is done, or its processes cannot be kept running.
 ///
 /// # Errors
 /// If the settings cannot be used, or the pool gave up.
@@ -68,7 +68,7 @@ pub async fn run(
     run_with(settings, stream, reports, server, shutdown).await
 }
 
-/// As [`run`], with tasks and reports of any kind.
+/// Like [`run`], with any source of tasks and destination of reports.
 ///
 /// # Errors
 /// Likewise.
@@ -89,35 +89,35 @@ pub async fn run_with<D: Deliveries, R: Reports, I: ServerQueries>(
     }
 }
 
-/// The workers of a pool and what they have in hand.
+/// The workers of a pool and their tasks.
 struct InsertWorkers<I> {
     settings: Arc<Settings>,
     server: I,
     metrics: Arc<Metrics>,
-    /// The ways to the workers, by their places.
+    /// Senders of batches to the workers, by index.
     batch_senders: Vec<Batches>,
     workers: JoinSet<()>,
     events: mpsc::UnboundedReceiver<WorkerEvent>,
     level: watch::Sender<Shutdown>,
     waiting: Waiting,
-    /// Places of workers without a batch. The last is taken first, so that few are warm instead of all lukewarm.
+    /// Indexes of workers without a batch. The last is used first, so that few processes stay busy and warm.
     idle: Vec<usize>,
-    /// Tasks that workers have.
+    /// Number of tasks at the workers.
     running: usize,
-    /// Attempts that came to their end.
+    /// Number of attempts that ended.
     attempts: u64,
     teller: Reporter,
     summary: Summary,
     trouble: Option<Error>,
 }
 
-/// What happens in a pool while tasks run.
+/// An event of a pool while tasks run.
 enum PoolEvent {
-    /// A worker says something.
+    /// A worker has sent an event.
     Worker(WorkerEvent),
     /// A worker has ended.
     WorkerEnded,
-    /// Nothing is left to do, or the server cannot say so.
+    /// No task is left, or the server cannot be asked.
     Drained(Result<(), Error>),
 }
 
@@ -184,7 +184,7 @@ impl<I: ServerQueries> InsertWorkers<I> {
         self.running -= ended.len();
         let attempts = ended.iter().filter(|one| one.outcome.is_attempt()).count();
         self.attempts += u64::try_from(attempts).unwrap_or(u64::MAX);
-        // Credits first: they travel with the reports.
+        // Credits first, so that they are sent with the reports.
         pool.grant(self);
         self.teller.report_outcomes(pool, ended);
         if self
@@ -220,7 +220,7 @@ impl<R: Reports, I: ServerQueries> Executor<R> for InsertWorkers<I> {
     type Event = PoolEvent;
     type TaskResult = Vec<TaskResult>;
 
-    /// As many as the workers can have in their batches.
+    /// Returns the number of tasks that the workers can have in their batches.
     fn jobs_wanted(&self) -> usize {
         let wanted = self.batch_senders.len() * BATCH_TASKS_MAX;
         let Some(tasks_max) = self.settings.tasks_max else {
@@ -234,7 +234,7 @@ impl<R: Reports, I: ServerQueries> Executor<R> for InsertWorkers<I> {
         self.running + self.waiting.len()
     }
 
-    /// Takes tasks in. Those that come while the pool stops are given back, and so is what is none.
+    /// Accepts tasks. Tasks that arrive while the pool stops are released, and so are jobs of other kinds.
     fn take(&mut self, jobs: Vec<Delivery>, pool: &mut Pool<R, Vec<TaskResult>>) {
         for job in jobs {
             if job.kind == KIND {
@@ -249,7 +249,7 @@ impl<R: Reports, I: ServerQueries> Executor<R> for InsertWorkers<I> {
         self.deal();
     }
 
-    /// What waits is forgotten; the outcome of what runs will be dropped.
+    /// Drops a waiting task; the outcome of a running one will be dropped.
     fn lose(&mut self, lost: &Lost) {
         if self.waiting.forget(&lost.held) {
             self.summary.dropped += 1;
@@ -315,7 +315,7 @@ impl<R: Reports, I: ServerQueries> Executor<R> for InsertWorkers<I> {
     }
 
     fn close(&mut self) {
-        // Without the way to it, a worker ends.
+        // A worker ends when its sender is dropped.
         self.batch_senders.clear();
     }
 
@@ -328,7 +328,7 @@ impl<R: Reports, I: ServerQueries> Executor<R> for InsertWorkers<I> {
     }
 }
 
-/// What a task of ours gave. One that panicked takes the pool with it: its leases run out, and nothing hangs.
+/// Returns the result of an asynchronous task. A panic in it ends the pool: its leases expire, and nothing hangs.
 fn unwrap_task<T>(ended: Result<T, JoinError>) -> T {
     match ended {
         Ok(given) => given,

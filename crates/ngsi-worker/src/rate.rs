@@ -1,20 +1,20 @@
-//! How much happened in the last seconds.
+//! The rate of events in the last seconds.
 
 use std::time::Instant;
 
-/// Over how many whole seconds the rate is taken.
+/// Number of whole seconds over which the rate is computed.
 const SECONDS: usize = 10;
 
 /// Counts by second, for the last ten and the present one.
 #[derive(Debug)]
 pub(crate) struct Rate {
     began_at: Instant,
-    /// The count of each second, at its number modulo the length, with that number.
+    /// The count of each second and its number, at that number modulo the length.
     seconds: [(u64, u64); SECONDS + 1],
 }
 
 impl Rate {
-    /// Nothing has happened yet.
+    /// Creates a rate without events.
     pub(crate) fn new(now: Instant) -> Self {
         Self {
             began_at: now,
@@ -22,7 +22,7 @@ impl Rate {
         }
     }
 
-    /// So much has happened.
+    /// Counts events.
     pub(crate) fn add(&mut self, now: Instant, count: u64) {
         let second = self.second(now);
         let place = usize::try_from(second).unwrap_or_default() % self.seconds.len();
@@ -33,7 +33,8 @@ impl Rate {
         slot.1 += count;
     }
 
-    /// The mean a second over the last ten whole seconds, or over fewer if it has not run for so long; 0 in the first.
+    /// Returns the mean per second over the last ten whole seconds, or over fewer after a recent start; 0 in the
+    /// first second.
     pub(crate) fn per_second(&self, now: Instant) -> f64 {
         let present = self.second(now);
         let unwrap_task = present.min(10);

@@ -1,4 +1,4 @@
-//! Tells the server how tasks ended, and counts and measures what was told.
+//! Reports the outcomes of tasks to the server, counts and measures them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::metrics::Metrics;
 use crate::outcome::{Outcome, TaskResult};
 use crate::slot::FinishedTask;
 
-/// A job of another kind is offered again after so long: somebody may come who knows it.
+/// Delay until a job of another kind is offered again, perhaps to a worker that knows it.
 const OTHER_KIND_DELAY: Duration = Duration::from_secs(30);
 
-/// Tells how tasks ended.
+/// Reports the outcomes of tasks.
 pub(crate) struct Reporter {
     counts: Arc<Counts>,
 }
@@ -27,12 +27,12 @@ struct Counts {
     metrics: Arc<Metrics>,
     durations: Option<Sampler>,
     label: String,
-    /// Outcomes without an answer yet.
+    /// Number of outcomes without an answer yet.
     undelivered: AtomicU64,
 }
 
 impl Reporter {
-    /// With samples of durations in a directory, if one is named.
+    /// Creates a reporter, with samples of durations in a directory if one is named.
     pub(crate) fn open(metrics: Arc<Metrics>, directory: Option<&Path>) -> Result<Self, Error> {
         let durations = directory
             .map(|directory| Sampler::open(directory, DURATION))
@@ -48,7 +48,7 @@ impl Reporter {
         })
     }
 
-    /// Tells how tasks ended, beside everything else; what the server made of it comes out of the pool.
+    /// Reports outcomes in a separate task; the server's answers are returned through the pool.
     pub(crate) fn report_outcomes<R: Reports>(
         &self,
         pool: &mut Pool<R, Vec<TaskResult>>,
@@ -86,7 +86,7 @@ impl Reporter {
         });
     }
 
-    /// Gives back a job of another kind, which has no business in this queue.
+    /// Releases a job of another kind, which does not belong in this queue.
     pub(crate) fn refuse<R: Reports>(&self, pool: &mut Pool<R, Vec<TaskResult>>, job: Delivery) {
         let (reports, counts) = (pool.reports().clone(), Arc::clone(&self.counts));
         tracing::warn!(job = %job.held.job, kind = %job.kind, "given back: this worker only inserts");
@@ -105,12 +105,12 @@ impl Reporter {
         });
     }
 
-    /// Outcomes without an answer yet.
+    /// Number of outcomes without an answer yet.
     pub(crate) fn undelivered(&self) -> u64 {
         self.counts.undelivered.load(Ordering::Acquire)
     }
 
-    /// Writes the samples that have gathered.
+    /// Writes the collected samples.
     pub(crate) fn flush(&self) {
         if let Some(Err(error)) = self.counts.durations.as_ref().map(Sampler::flush) {
             tracing::warn!("{error}");
@@ -151,7 +151,7 @@ impl Counts {
     }
 }
 
-/// As what an outcome counts, now that the server has answered.
+/// Returns the result to count, given the server's answer.
 fn settled(answer: &ReportResult, job: &str, counted: TaskResult) -> TaskResult {
     match answer {
         Ok(_) => counted,

@@ -1,37 +1,37 @@
-//! When a dead process is replaced, and when nobody tries any longer.
+//! Decides when a dead process is replaced, and when the pool gives up.
 
 use std::time::Duration;
 
-/// A process that lived so long has started well.
+/// Run time after which a process counts as started well.
 pub(crate) const STARTED_AFTER: Duration = Duration::from_secs(1);
-/// Starts in a row that fail before a pool gives up.
+/// Number of failed starts in a row after which a pool gives up.
 const FAILED_STARTS_MAX: u32 = 10;
-/// The longest pause before a start, in units of the first one.
+/// Longest pause before a start, in units of the first one.
 const PAUSES_MAX: u32 = 10;
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChildDeath {
-    /// How long it lived.
+    /// Run time of the process.
     pub(crate) lived_for: Duration,
-    /// Whether it was given a task that it did not survive. Such a death is the task's fault: a queue full of tasks
-    /// that kill their inserter must not end the pool.
+    /// Whether it died while inserting a task. Such a death is the task's fault: a queue full of tasks that kill
+    /// their process must not end the pool.
     pub(crate) had_task: bool,
 }
 
-/// What to do about a death.
+/// The reaction to the death of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RestartDecision {
-    /// Start another one after this pause.
+    /// Starts another process after this pause.
     StartAfter(Duration),
-    /// Tell that it is of no use.
+    /// Gives up.
     GiveUp,
 }
 
-/// The deaths in a row of the processes of one worker.
+/// Counts the deaths in a row of the processes of one worker.
 ///
-/// As Supervisor does with a program of `startretries=10`: pauses of 1, 2, 3, ... seconds between starts that do not
-/// last a second; who has lived longer is replaced at once.
+/// The pauses are those of Supervisor with `startretries=10`: 1, 2, 3, ... seconds between starts that last less than
+/// a second; a process that ran longer is replaced at once.
 #[derive(Debug)]
 pub(crate) struct Restarts {
     pause: Duration,
@@ -40,7 +40,7 @@ pub(crate) struct Restarts {
 }
 
 impl Restarts {
-    /// Nothing has died yet. `pause` is the first one, and by how much each further one is longer: a second, but for
+    /// Creates the counter. `pause` is the first pause and the increment of each further one: one second, except in
     /// tests.
     pub(crate) fn new(pause: Duration) -> Self {
         Self {
@@ -50,12 +50,12 @@ impl Restarts {
         }
     }
 
-    /// A process has done something of use.
+    /// Records that a process has worked, which resets the count.
     pub(crate) fn did_well(&mut self) {
         *self = Self::new(self.pause);
     }
 
-    /// A process has died.
+    /// Records a death; returns the reaction.
     pub(crate) fn died(&mut self, death: ChildDeath) -> RestartDecision {
         if death.lived_for >= STARTED_AFTER {
             self.did_well();

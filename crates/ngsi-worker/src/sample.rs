@@ -1,4 +1,4 @@
-//! Looks at the length of the queue once a second, for the metrics.
+//! Samples the length of the queue once a second, for the metrics.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::source::{ServerQueries, is_final};
 /// Interval between two samples: one second.
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 
-/// Samples until the runtime ends, or the server says that it will never tell.
+/// Samples until the runtime ends, or the server's refusal is final.
 pub(crate) async fn sample_queue(server: impl ServerQueries, metrics: Arc<Metrics>) {
     let mut ticks = tokio::time::interval(SAMPLE_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

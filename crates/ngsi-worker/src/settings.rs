@@ -1,4 +1,4 @@
-//! What a pool is told.
+//! Settings of a pool.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -8,36 +8,36 @@ use std::time::Duration;
 use ganger_client::{Options, ShardId};
 use ganger_ngsi::job::QUEUE;
 
-/// Workers in a pool at most. Each is a process, and a session of the database.
+/// Maximum number of workers in a pool. Each is a process with a database session.
 pub const WORKERS_MAX: usize = 1_024;
 
-/// What a pool is told.
+/// Settings of a pool.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// How to reach the server.
     pub server: Options,
-    /// The shard that it takes tasks of; `None`: the server's own, or the first of several.
+    /// The shard to lease tasks from; `None` for the server's own, or the first of several.
     pub shard: Option<ShardId>,
-    /// Its name; `None`: host name plus something random.
+    /// Name of the pool; `None` for the host name and a random suffix.
     pub name: Option<String>,
-    /// From which queue it takes.
+    /// The queue to lease tasks from.
     pub queue: String,
-    /// Workers: processes that insert at the same time.
+    /// Number of workers, each a process that inserts.
     pub workers: usize,
-    /// Ends once nothing is ready and nothing runs here.
+    /// Whether the pool ends once no task is ready or running here.
     pub is_burst: bool,
-    /// Ends after so many attempts.
+    /// Number of attempts after which the pool ends; `None` for no limit.
     pub tasks_max: Option<u64>,
-    /// Where samples of durations go.
+    /// Directory for samples of durations; `None` for none.
     pub telemetry: Option<PathBuf>,
-    /// Where its numbers can be read.
+    /// Address at which the metrics are served; `None` for none.
     pub metrics: Option<SocketAddr>,
     /// The program that inserts.
     pub program: Program,
-    /// How long an insert may take before its process is killed. The process itself gives up after 180 s, so this is
-    /// for one that does not even do that.
+    /// Longest insert before its process is killed. The process itself gives up after 180 s, so this is for one that
+    /// hangs.
     pub patience: Duration,
-    /// The pause after a first start that failed; after each further one in a row it is longer by as much.
+    /// Pause after a first failed start, and increment of the pause after each further one in a row.
     pub restart_pause: Duration,
 }
 
@@ -60,16 +60,16 @@ impl Default for Settings {
     }
 }
 
-/// How the process that inserts is started: the same binary again, with a command that people do not see.
+/// How a child process is started: the same binary with a hidden command.
 #[derive(Clone, Default)]
 pub struct Program {
     /// Path of the binary to start.
     pub path: PathBuf,
-    /// Its arguments. Everyone on the machine may read them: nothing secret goes here.
+    /// Arguments of the program. Every user of the machine can read them, so they must hold no secret.
     pub arguments: Vec<OsString>,
-    /// Variables that are set for it besides ours: here the database's password goes.
+    /// Additional variables of its environment, such as the database's password.
     pub variables: Vec<(String, String)>,
-    /// Variables of ours that it does not get.
+    /// Variables of this process that it does not inherit.
     pub hidden: Vec<String>,
 }
 

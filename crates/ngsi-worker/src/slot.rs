@@ -1,7 +1,7 @@
-//! One worker of the pool: a task that keeps a process running and gives it one batch at a time.
+//! One worker of the pool: a task that keeps a child process running and gives it one batch at a time.
 //!
-//! A process that dies costs the task that killed it, and nothing else: the batch is gone through once more, task by
-//! task, each under the lease that it has, and only the one whose process dies again is given up.
+//! The death of a process affects only the task that caused it: the batch is repeated task by task, each under its
+//! lease, and only the task whose process dies again fails.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,35 +20,35 @@ use crate::outcome::Outcome;
 use crate::restarts::{ChildDeath, RestartDecision, Restarts};
 use crate::waiting::Task;
 
-/// What a task shows that had to be killed: the words of the queue that QuantumLeap uses.
+/// Message of a task that had to be killed: that of QuantumLeap's queue.
 const TIMED_OUT: &str = "JobTimeoutException('Task exceeded maximum timeout value (180 seconds)')";
 
-/// What a worker says to its pool.
+/// An event that a worker sends to its pool.
 #[derive(Debug)]
 pub(crate) enum WorkerEvent {
-    /// It can take a batch. Said once for each batch.
+    /// The worker can take a batch. Sent once for each batch.
     Idle(usize),
-    /// Tasks have come to their end.
+    /// Tasks have ended.
     Finished(Vec<FinishedTask>),
     /// No process can be kept running.
     GaveUp(String),
 }
 
-/// A task that came to its end.
+/// A task that has ended.
 #[derive(Debug)]
 pub(crate) struct FinishedTask {
     /// Attempt and token of the task's lease.
     pub(crate) held: Held,
     /// How the task ended.
     pub(crate) outcome: Outcome,
-    /// When its worker fetched it.
+    /// Time at which its worker started it.
     pub(crate) began_at: Instant,
 }
 
-/// Takes batches for a worker. Dropping it ends the worker after its batch.
+/// Sends batches to a worker. Dropping it ends the worker after its current batch.
 pub(crate) type Batches = mpsc::UnboundedSender<Vec<Task>>;
 
-/// What all workers of a pool share.
+/// State shared by all workers of a pool.
 #[derive(Clone)]
 pub(crate) struct PoolContext<R> {
     pub(crate) settings: Arc<Settings>,
@@ -58,7 +58,7 @@ pub(crate) struct PoolContext<R> {
     pub(crate) level: watch::Receiver<Shutdown>,
 }
 
-/// Starts the worker at `place`. It ends when its process is gone.
+/// Starts the worker with the index `place`. It ends when its process is gone.
 pub(crate) fn start<R: Reports>(
     workers: &mut JoinSet<()>,
     context: PoolContext<R>,
@@ -85,9 +85,9 @@ struct Worker<R> {
     inbox: mpsc::UnboundedReceiver<Vec<Task>>,
     child: Option<Child>,
     restarts: Restarts,
-    /// Before the next start.
+    /// Pause before the next start.
     pause: Duration,
-    /// Whether the pool knows that a batch can be taken.
+    /// Whether the pool has been told that the worker can take a batch.
     is_idle: bool,
 }
 
@@ -100,7 +100,7 @@ impl<R: Reports> Worker<R> {
             }
             let Some(child) = &mut self.child else { break };
             tokio::select! {
-                // A task that is given to a dead process would be taken for the one that killed it.
+                // A task given to a dead process would be taken for the cause of its death.
                 biased;
                 silence = child.ended() => self.reap(&silence, false),
                 batch = self.inbox.recv() => match batch {
@@ -109,7 +109,7 @@ impl<R: Reports> Worker<R> {
                 },
             }
         }
-        // Nothing that was handed over may be left without an end.
+        // Every task that was handed over must get an outcome.
         self.inbox.close();
         while let Some(batch) = self.inbox.recv().await {
             self.give_back(batch);
@@ -119,7 +119,7 @@ impl<R: Reports> Worker<R> {
         }
     }
 
-    /// Goes through a batch: at once, and task by task if its process dies of it.
+    /// Inserts a batch: at once, and task by task if the process dies.
     async fn attend(&mut self, batch: Vec<Task>) {
         self.is_idle = false;
         let began_at = Instant::now();
@@ -154,11 +154,11 @@ impl<R: Reports> Worker<R> {
         }
     }
 
-    /// Lets the process insert tasks, those of them whose lease still lives. `None`: it has died of several.
+    /// Inserts those tasks whose lease is still live. `None` if the process died while inserting several.
     async fn run(&mut self, tasks: &[Task], is_again: bool) -> Option<Vec<Outcome>> {
         let mut outcomes: Vec<Outcome> = Vec::with_capacity(tasks.len());
         let mut inserts = Vec::with_capacity(tasks.len());
-        // Stands for an outcome that is still to come.
+        // Placeholder for a pending outcome.
         let mut open = Vec::with_capacity(tasks.len());
         for task in tasks {
             outcomes.push(match self.request_for(task, is_again) {
@@ -189,14 +189,14 @@ impl<R: Reports> Worker<R> {
         Some(outcomes)
     }
 
-    /// A task as the process is told of it, or how it ends without that.
+    /// Returns the request for a task, or its outcome without one.
     fn request_for(&self, task: &Task, is_again: bool) -> Result<RequestedInsert, Outcome> {
         let Some(expires_at) = self.context.reports.expires_at(&task.held) else {
             return Err(Outcome::Dropped);
         };
         let text = String::from_utf8(task.input.to_vec()).map_err(|error| unreadable(&error))?;
         let input = RawValue::from_string(text).map_err(|error| unreadable(&error))?;
-        // Half of it, because the process hears of it later than we know of it.
+        // Half of the time, because the process learns of it later than this one.
         let sole_for = expires_at.saturating_duration_since(Instant::now()) / 2;
         Ok(RequestedInsert {
             uuid: task.held.job.clone(),
@@ -206,7 +206,7 @@ impl<R: Reports> Worker<R> {
         })
     }
 
-    /// Asks the process, unless everything is to stop at once: then it is killed. It is gone if there is no answer.
+    /// Asks the process; kills it if the pool stops at once. Without an answer it has ended.
     async fn ask(&mut self, request: Request) -> Result<Vec<Answered>, ChildFailure> {
         let patience = self.context.settings.patience;
         let Some(mut child) = self.child.take() else {
@@ -225,7 +225,7 @@ impl<R: Reports> Worker<R> {
         asked
     }
 
-    /// The process has died.
+    /// Handles the death of the process.
     fn reap(&mut self, silence: &ChildFailure, had_task: bool) {
         let lived_for = self
             .child
@@ -256,7 +256,7 @@ impl<R: Reports> Worker<R> {
         }
     }
 
-    /// Starts a process if there is none. `false` if there will be none: the pool stops.
+    /// Starts a process if there is none; returns false if the pool stops.
     async fn has_child(&mut self) -> bool {
         while self.child.is_none() {
             let mut level = self.context.level.clone();
@@ -267,7 +267,7 @@ impl<R: Reports> Worker<R> {
                 Child::start(&program).await
             };
             let started = tokio::select! {
-                // The pool may have given up, or been asked to stop, before this began.
+                // The pool may have given up, or been stopped, before this began.
                 biased;
                 _ = level.wait_for(|level| *level != Shutdown::No) => return false,
                 started = starting => started,
@@ -292,7 +292,7 @@ impl<R: Reports> Worker<R> {
         true
     }
 
-    /// Replaces a process that has leaked, or may have.
+    /// Replaces a process that may have leaked.
     fn retire(&mut self) {
         if let Some(reason) = self.child.as_ref().and_then(Child::replacement_reason)
             && let Some(child) = self.child.take()
@@ -302,7 +302,7 @@ impl<R: Reports> Worker<R> {
                 "the process that inserts is replaced: {reason}"
             );
             self.context.metrics.restarted();
-            // The next one need not wait for it.
+            // The next process need not wait for its end.
             tokio::spawn(child.end());
         }
     }
@@ -324,7 +324,7 @@ impl<R: Reports> Worker<R> {
     }
 
     fn say(&self, events: WorkerEvent) {
-        // A pool that is gone has no use for it.
+        // A pool that has ended needs no event.
         let _ = self.context.events.send(events);
     }
 
@@ -345,7 +345,7 @@ impl From<Answered> for Outcome {
     }
 }
 
-/// What becomes of the one task that a process did not answer about.
+/// Returns the outcome of the single task that a process did not answer.
 fn outcome_of(silence: &ChildFailure) -> Outcome {
     match silence {
         ChildFailure::Hung(_) => Outcome::Failed {
@@ -356,7 +356,7 @@ fn outcome_of(silence: &ChildFailure) -> Outcome {
     }
 }
 
-/// A job that somebody else put into the queue: the document is none of ours.
+/// Returns the outcome of a job whose payload is no task.
 fn unreadable(error: &dyn std::error::Error) -> Outcome {
     Outcome::Failed {
         message: format!("this is not the input of an insert: {error}"),

@@ -1,25 +1,25 @@
-//! Whom a pool asks how its queue stands: the server, or a script of a test.
+//! Queries about the queue: to the server, or to a test's script.
 
 use std::future::Future;
 
 use ganger_client::{Client, Error, code};
 
-/// How a queue stands.
+/// The state of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueState {
-    /// Tasks that could run now.
+    /// Number of tasks that could run now.
     pub ready: u64,
-    /// Tasks that have not come to their end: those, the running ones and those that wait for a retry.
+    /// Number of tasks that have not ended: ready, running, or waiting for a retry.
     pub pending: u64,
-    /// Whether somebody stopped it: what is ready is not handed out.
+    /// Whether the queue is paused, so that ready tasks are not leased.
     pub is_paused: bool,
 }
 
-/// Whom to ask how things stand.
+/// Queries to the server.
 pub trait ServerQueries: Clone + Send + Sync + 'static {
-    /// How the queue stands.
+    /// Returns the state of the queue.
     fn queue_state(&self) -> impl Future<Output = Result<QueueState, Error>> + Send;
-    /// How many tasks this pool holds in the server's eyes. Some may still be on their way to it.
+    /// Returns how many tasks this pool holds according to the server. Some may still be on their way to it.
     fn held_tasks(&self) -> impl Future<Output = Result<usize, Error>> + Send;
 }
 
@@ -35,7 +35,7 @@ impl ServerQueries for Server {
     async fn queue_state(&self) -> Result<QueueState, Error> {
         let view = match self.client.queue(&self.queue).await {
             Ok(view) => view,
-            // It comes into being with its first task.
+            // The queue is created with its first task.
             Err(error) if error.code() == "queue_not_found" => return Ok(QueueState::default()),
             Err(error) => return Err(error),
         };
@@ -54,7 +54,7 @@ impl ServerQueries for Server {
     }
 }
 
-/// Whether the server will say the same however often it is asked.
+/// Whether the error is permanent, so that asking again is useless.
 pub(crate) fn is_final(error: &Error) -> bool {
     !error.is_retryable() && error.code() != code::TIMED_OUT
 }

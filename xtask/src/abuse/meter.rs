@@ -1,4 +1,4 @@
-//! What an attack costs others, seen from outside: memory, `/healthz`, the calls of another identity.
+//! Measures the effect of an attack from outside: memory, `/healthz`, the calls of another identity.
 
 use std::fmt;
 use std::fs;
@@ -34,7 +34,7 @@ pub(super) struct Row {
     was_ended: bool,
     /// Times of the health calls, the shortest first.
     health: Vec<Duration>,
-    /// Done, failed, and the longest.
+    /// Number of calls done, number failed, and the longest time.
     others: (usize, usize, Duration),
 }
 
@@ -123,7 +123,7 @@ impl fmt::Display for Row {
     }
 }
 
-/// The most that it saw, and whether it ended the server for it.
+/// Returns the maximum of memory, and whether the server was ended because of it.
 fn watch_memory(process: u32, is_over: impl Fn() -> bool) -> (u64, bool) {
     let mut peak = 0;
     while !is_over() {

@@ -28,7 +28,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     },
 ];
 
-/// A side that takes nothing for so long has refused.
+/// Time after which a side that accepts nothing counts as refusing.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Notifications of a list of so many ones, all but the last `kept` bytes of each; nobody reads the answers.

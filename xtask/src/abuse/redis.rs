@@ -48,7 +48,7 @@ const KEYS: usize = 100_000;
 const NAME_BYTES: usize = 100;
 /// Bytes that a pattern or channel may have.
 const PATTERN_BYTES: usize = 1 << 10;
-/// A side that takes or gives nothing for so long has been cut or refused.
+/// Time after which a side that neither reads nor writes counts as cut or refused.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Puts the keys there that attackers read.

@@ -23,7 +23,7 @@ const FRAME_BYTES: usize = 16 << 10;
 const FIRST_WINDOW: i64 = 65_535;
 /// How long a sender waits for the window.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// What the reader's thread needs.
+/// Stack size of the reader's thread.
 const STACK_BYTES: usize = 64 << 10;
 
 /// A connection. Open as long as it is there.

@@ -17,7 +17,7 @@ use super::report::Report;
 use super::scratch::{Process, free_address};
 use crate::process::{built, output};
 
-/// The columns that are ours.
+/// Names of ganger's columns.
 pub(super) const GRPC: &str = "ganger gRPC";
 pub(super) const HTTP: &str = "ganger HTTP";
 

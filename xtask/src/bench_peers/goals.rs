@@ -1,12 +1,12 @@
-//! What we want to hold against others, as ratios within one run.
+//! Goals, as ratios to other systems within one run.
 
 use super::ganger::GRPC;
 use super::{load, programs};
 
-/// One goal: ours divided by theirs.
+/// One goal: ganger's value divided by the other's.
 pub(super) struct Goal {
     pub(super) row: &'static str,
-    /// Beside whom; nobody, if the row is a share already.
+    /// System to compare with; `None` if the row is a share already.
     pub(super) against: Option<&'static str>,
     pub(super) must: f64,
     pub(super) aim: f64,
@@ -15,7 +15,7 @@ pub(super) struct Goal {
 /// The row of full lives that is measured beside a bare log.
 pub(super) const LIVES: &str = "full lives, 64 connections, batches of 256";
 
-/// All of them. Those on times say at most, all others at least.
+/// All goals. Those on times are upper bounds, all others lower bounds.
 pub(super) const GOALS: [Goal; 10] = [
     goal(load::ENQUEUE, Some("redis"), 0.5, 1.5),
     goal(load::TAKE, Some("postgres"), 1.5, 3.0),
@@ -53,7 +53,7 @@ impl Goal {
         }
     }
 
-    /// A bound as it is read.
+    /// Returns a bound in readable form.
     pub(super) fn bound(&self, bound: f64) -> String {
         let side = if self.is_time() {
             "at most"
@@ -63,7 +63,7 @@ impl Goal {
         format!("{side} {bound}")
     }
 
-    /// What a ratio means.
+    /// Returns the verdict on a ratio.
     pub(super) fn verdict(&self, ratio: f64) -> &'static str {
         let holds = |bound: f64| {
             if self.is_time() {

@@ -1,4 +1,4 @@
-//! Who may depend on whom: the picture in ARCHITECTURE.md, compared with cargo's metadata in both directions.
+//! Compares the picture of crates in ARCHITECTURE.md with cargo's metadata in both directions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,14 +8,14 @@ use serde_json::Value;
 use super::{Findings, Source};
 use crate::process::{cargo, output};
 
-/// Where the picture is: the first `text` block below this heading.
+/// The document with the picture: the first `text` block below this heading.
 const DOCUMENT: &str = "ARCHITECTURE.md";
 const HEADING: &str = "## Who may depend on whom";
 
-/// Every crate may use this one; it is not drawn.
+/// The crate that every other may use, and that is not drawn.
 const SHARED_CRATE: &str = "types";
 
-/// What the pure crates may use of others' crates: nothing that reads a clock, draws, or does I/O.
+/// External libraries that the pure crates may use: none reads a clock, draws random numbers, or does I/O.
 const PURE: &[(&str, &[&str])] = &[
     ("types", &["bytes", "thiserror"]),
     ("qless", &["bytes", "hashbrown"]),
@@ -35,7 +35,7 @@ const PURE: &[(&str, &[&str])] = &[
 /// A crate of which all modules are pure but some.
 struct MostlyPure {
     name: &'static str,
-    /// What its pure modules may use of others' crates.
+    /// External libraries that its pure modules may use.
     libraries: &'static [&'static str],
     /// The modules that may use more.
     others: &'static [&'static str],
@@ -55,7 +55,7 @@ const MOSTLY_PURE: &[MostlyPure] = &[MostlyPure {
     others: &["postgres", "telemetry"],
 }];
 
-/// What does I/O or reads a clock in the standard library.
+/// Parts of the standard library that do I/O or read a clock.
 const IMPURE: &[&str] = &[
     "std::env::",
     "std::fs",
@@ -66,7 +66,7 @@ const IMPURE: &[&str] = &[
     "SystemTime",
 ];
 
-/// Each crate with the crates of ours that it may use.
+/// Each crate with the workspace's crates that it may use.
 type Arrows = BTreeMap<String, BTreeSet<String>>;
 
 /// Compares every dependency of every crate with the picture, and every arrow with the dependencies.

@@ -1,4 +1,4 @@
-//! Every operation of the HTTP face has a row in `docs/http.md`, and every row is of an operation that exists.
+//! Every operation of the HTTP API has a row in `docs/http.md`, and every row is of an operation that exists.
 
 use std::collections::BTreeSet;
 

@@ -2,7 +2,7 @@
 
 use super::{Findings, Source};
 
-/// Left for later, which must not be: each is written in two parts, or this file would find itself.
+/// Marks of unfinished work, each written in two parts so that this file does not match itself.
 const UNFINISHED_MARKS: &[(&str, &str)] = &[
     ("TO", "DO"),
     ("FIX", "ME"),

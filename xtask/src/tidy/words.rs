@@ -4,7 +4,7 @@
 
 use super::{Findings, Source};
 
-/// Words for our things that are not ours, each with our word.
+/// Words to avoid for ganger's own terms, each with the right one.
 const TERMS: &[(&str, &str)] = &[
     ("upstream", "dependency"),
     ("upstreams", "dependencies"),
@@ -24,7 +24,7 @@ const TERMS: &[(&str, &str)] = &[
     ("losses_max", "lease_expirations_max"),
 ];
 
-/// Words that plain English does without, each with what to write.
+/// Words that plain English avoids, each with a replacement.
 const PROSE: &[(&str, &str)] = &[
     ("shall", "will, must or should"),
     ("whoever", "the client, caller or worker that"),
@@ -37,7 +37,7 @@ const PROSE: &[(&str, &str)] = &[
     ("called back", "revoked"),
 ];
 
-/// Other systems' words for our things, with ours. Only the crates in [`OURS`] know no other system.
+/// Words of other systems, each with ganger's term. Only the crates in [`OURS`] must not use them.
 const FOREIGN: &[(&str, &str)] = &[
     ("dead_letter", "failed"),
     ("DeadLetter", "failed"),
@@ -57,7 +57,7 @@ const FOREIGN: &[(&str, &str)] = &[
     ("message_id", "job id"),
 ];
 
-/// The crates that know no other system.
+/// Crates that know no other system.
 const OURS: &[&str] = &["types", "engine", "store", "store-embedded", "shard"];
 
 /// Directories and files, by their whole name, that are about another system and use its words.
@@ -73,7 +73,7 @@ const FOREIGN_PATHS: &[&str] = &[
     "dialect-resp",
 ];
 
-/// Where a word stays: the column of the stored inputs has the name that it got in the first format.
+/// Exceptions: the column of the stored inputs has the name that it got in the first format.
 const EXCEPTIONS: &[(&str, &str)] = &[("crates/store-embedded", "upstream")];
 
 /// Reads every line of the sources and documents, but for this list of words.
