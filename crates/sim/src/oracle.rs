@@ -9,6 +9,7 @@
 mod admission;
 mod cascade;
 mod compare;
+mod dependencies;
 mod ending;
 mod enqueue;
 mod import;
@@ -18,7 +19,9 @@ mod operate;
 mod read;
 mod report;
 mod retention;
+mod retry;
 mod schedule;
+mod settings;
 mod time;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,14 +1,9 @@
-//! Judges what operators do: cancel, retry, delete, alter, dependencies, settings, deregistrations.
+//! Checks what operators do: cancel, retry, delete, alter, deregistrations.
 
 use std::collections::BTreeSet;
 
-use ganger_types::command::{
-    AddDependencies, Alter, Cancel, ConfigureNamespace, ConfigureQueue, Delete, DeregisterWorker,
-    ForgetQueue, QueueChange, RemoveDependencies, Retry, Selection, Start, TimeOut,
-};
-use ganger_types::{
-    Answer, FailurePolicy, JobId, JobKey, JobState, Namespace, Queue, Reply, limits,
-};
+use ganger_types::command::{Alter, Cancel, Delete, DeregisterWorker, Selection, Start, TimeOut};
+use ganger_types::{Answer, JobId, JobKey, JobState, Namespace, Reply, limits};
 
 use super::admission::due_of;
 use super::job::{DueTime, Gone, PossibleState, Slot};
@@ -16,7 +11,7 @@ use super::{CheckResult, Oracle, Violation};
 
 impl Oracle {
     /// The count and the skipped ids of an accepted bulk command; `None` if it was rightly refused.
-    fn changed(
+    pub(super) fn changed(
         &self,
         answer: &Answer,
         objections: &BTreeSet<&'static str>,
@@ -31,7 +26,7 @@ impl Oracle {
     }
 
     /// Objections to naming jobs that are not there.
-    fn not_there(&self, namespace: &Namespace, ids: &[JobId]) -> BTreeSet<&'static str> {
+    pub(super) fn not_there(&self, namespace: &Namespace, ids: &[JobId]) -> BTreeSet<&'static str> {
         let missing = ids.iter().any(|id| self.find(namespace, id).is_none());
         if missing {
             BTreeSet::from(["job_not_found"])
@@ -129,104 +124,6 @@ impl Oracle {
         Ok(())
     }
 
-    pub(super) fn retry(&mut self, cmd: &Retry, answer: &Answer) -> CheckResult {
-        let objections = self.not_there(&cmd.namespace, &cmd.jobs);
-        let Some((_, skipped)) = self.changed(answer, &objections)? else {
-            return Ok(());
-        };
-        let mut retried = Vec::new();
-        for id in &cmd.jobs {
-            let Some(key) = self.find(&cmd.namespace, id) else {
-                continue;
-            };
-            let job = self.known(key);
-            if skipped.contains(id) {
-                continue;
-            }
-            if !job.may_have_ended() {
-                let what = format!("job {id} was retried, but it had not ended");
-                return Err(self.broken("A2", key, what));
-            }
-            if job.may_be(JobState::Succeeded) && self.user_of(key).is_some() {
-                let what = format!("job {id} was retried while its result is in use");
-                return Err(self.broken("K2", key, what));
-            }
-            retried.push(key);
-        }
-        let followers = self.followers(cmd, answer, &skipped)?;
-        for key in &retried {
-            self.comes_back(*key, cmd.queue.as_ref());
-        }
-        for key in &followers {
-            self.goals.reach("retried-with-its-dependency");
-            self.comes_back(*key, None);
-        }
-        retried.extend(followers);
-        for key in &retried {
-            self.settle_retried(*key);
-        }
-        Ok(())
-    }
-
-    /// The jobs that came back with those that were named. They had ended, and are related to them; and who
-    /// fell with one that was named comes back, unless it would fail again at once.
-    fn followers(
-        &self,
-        cmd: &Retry,
-        answer: &Answer,
-        skipped: &BTreeSet<JobId>,
-    ) -> Result<Vec<JobKey>, Violation> {
-        let Ok(Reply::Retried { dependents, .. }) = answer else {
-            return Ok(Vec::new());
-        };
-        let mut near: BTreeSet<JobKey> = BTreeSet::new();
-        let named = cmd
-            .jobs
-            .iter()
-            .filter_map(|id| self.find(&cmd.namespace, id));
-        let named: BTreeSet<JobKey> = named.collect();
-        let mut open: Vec<JobKey> = named.iter().copied().collect();
-        while let Some(key) = open.pop() {
-            let Some(job) = self.jobs.get(&key) else {
-                continue;
-            };
-            let around = job.dependents.iter().copied().chain(job.missing());
-            open.extend(around.filter(|key| near.insert(*key)));
-        }
-        let mut back = Vec::new();
-        for id in dependents {
-            let key = self.find(&cmd.namespace, id);
-            let Some(key) = key.filter(|key| near.contains(key) && !named.contains(key)) else {
-                let what = format!("job {id} was retried with jobs that it has nothing to do with");
-                return Err(self.wrong("A2", what, Vec::new()));
-            };
-            let job = self.known(key);
-            let may_have_failed = job.may_be(JobState::Failed) || job.may_be(JobState::Cancelled);
-            if !may_have_failed {
-                let what = format!("job {id} was retried with its dependency, but had not failed");
-                return Err(self.broken("A2", key, what));
-            }
-            back.push(key);
-        }
-        for key in near.difference(&named) {
-            let Some(job) = self.jobs.get(key) else {
-                continue;
-            };
-            let fell = job
-                .fell_with
-                .is_some_and(|dependency| named.contains(&dependency));
-            let is_failed = job.state() == Some(JobState::Failed);
-            if fell && is_failed && !back.contains(key) && !skipped.contains(&job.id) {
-                let what = format!(
-                    "job {} fell with a job that was retried and stays behind",
-                    job.id
-                );
-                return Err(self.broken("A2", *key, what));
-            }
-        }
-        Ok(back)
-    }
-
     /// A live job that holds the result of this one as an input.
     pub(super) fn user_of(&self, key: JobKey) -> Option<JobKey> {
         self.users_of(key).next()
@@ -241,72 +138,6 @@ impl Oracle {
             .filter(move |dependent| {
                 self.live.contains(dependent) && self.known(*dependent).inputs.iter().any(takes)
             })
-    }
-
-    fn comes_back(&mut self, key: JobKey, queue: Option<&Queue>) {
-        self.note(key, "was retried", 0);
-        self.goals.reach("retried");
-        self.live.insert(key);
-        let wall = self.now.wall;
-        let job = self.known_mut(key);
-        job.result = None;
-        job.start = None;
-        job.is_retried = true;
-        job.fell_with = None;
-        if let Some(queue) = queue {
-            job.queue = queue.clone();
-        }
-        job.spec.deadline = job.spec.deadline.filter(|deadline| *deadline > wall);
-        job.becomes(vec![PossibleState::new(JobState::Blocked)]);
-    }
-
-    fn settle_retried(&mut self, key: JobKey) {
-        let slots: Vec<Slot> = self.known(key).slots().cloned().collect();
-        let renewed: Vec<Slot> = slots
-            .into_iter()
-            .map(|slot| match slot {
-                // One that was removed since has not succeeded before it was: else it would be in use.
-                Slot::Missing(dependency, FailurePolicy::Ignore)
-                    if !self.jobs.contains_key(&dependency) =>
-                {
-                    Slot::Ignored
-                }
-                Slot::Missing(dependency, policy) => self.slot_for(dependency, policy),
-                Slot::Delivered(dependency) => match self.slot_for(dependency, FailurePolicy::Fail)
-                {
-                    Slot::Missing(dependency, _) => {
-                        Slot::Missing(dependency, self.edge_policy(key, dependency))
-                    }
-                    slot => slot,
-                },
-                slot => slot,
-            })
-            .collect();
-        let job = self.known_mut(key);
-        job.slots_mut()
-            .zip(renewed)
-            .for_each(|(slot, new)| *slot = new);
-        if job.missing().is_empty() {
-            job.becomes(vec![PossibleState::new(JobState::Ready)]);
-        }
-    }
-
-    /// How the submission said that this job treats a failure of `dependency`.
-    fn edge_policy(&self, key: JobKey, dependency: JobKey) -> FailurePolicy {
-        let job = self.known(key);
-        let place = job
-            .slots()
-            .position(|slot| *slot == Slot::Delivered(dependency));
-        let edges = job.spec.inputs.iter().map(|input| match input {
-            ganger_types::command::NewInput::Result(edge) => Some(edge.policy),
-            ganger_types::command::NewInput::Value(_) => None,
-        });
-        let edges: Vec<_> = edges
-            .chain(job.spec.after.iter().map(|edge| Some(edge.policy)))
-            .collect();
-        place
-            .and_then(|place| edges.get(place).copied().flatten())
-            .unwrap_or(FailurePolicy::Wait)
     }
 
     pub(super) fn delete(&mut self, cmd: &Delete, answer: &Answer) -> CheckResult {
@@ -349,7 +180,7 @@ impl Oracle {
     }
 
     /// Who still waits for jobs that will never be retried fails.
-    fn wait_in_vain(&mut self, gone: &[JobKey]) {
+    pub(super) fn wait_in_vain(&mut self, gone: &[JobKey]) {
         let dependents = gone.iter().flat_map(|key| &self.known(*key).dependents);
         let waiting: BTreeSet<JobKey> = dependents
             .copied()
@@ -421,7 +252,7 @@ impl Oracle {
         Ok(())
     }
 
-    fn altered(&mut self, key: JobKey, cmd: &Alter) {
+    pub(super) fn altered(&mut self, key: JobKey, cmd: &Alter) {
         let now = self.now;
         let job = self.known_mut(key);
         if let Some(priority) = cmd.priority {
@@ -447,166 +278,6 @@ impl Oracle {
                 (None, Start::Now | Start::At(_) | Start::After(_)) => stand.moved(JobState::Ready),
             };
         }
-    }
-
-    pub(super) fn add_dependencies(
-        &mut self,
-        cmd: &AddDependencies,
-        answer: &Answer,
-    ) -> CheckResult {
-        let mut objections = self.not_there(&cmd.namespace, &cmd.on);
-        let key = self.find(&cmd.namespace, &cmd.job);
-        let Some(key) = key else {
-            objections.insert("job_not_found");
-            return self.changed(answer, &objections).map(|_| ());
-        };
-        if self.known(key).state() != Some(JobState::Blocked) {
-            objections.insert("wrong_state");
-        }
-        let dependencies: Vec<JobKey> = cmd
-            .on
-            .iter()
-            .filter_map(|id| self.find(&cmd.namespace, id))
-            .collect();
-        if dependencies
-            .iter()
-            .any(|dependency| self.waits_on(*dependency, key))
-        {
-            objections.extend(["wrong_state", "cycle"]);
-        }
-        let dead = |dependency: &JobKey| {
-            self.known(*dependency).has_ended()
-                && !self.known(*dependency).may_be(JobState::Succeeded)
-        };
-        if cmd.policy == FailurePolicy::Fail && dependencies.iter().any(dead) {
-            objections.insert("wrong_state");
-        }
-        let must_refuse = !objections.is_empty();
-        let Some(_) = self.changed(answer, &objections)? else {
-            return Ok(());
-        };
-        if must_refuse && !dependencies.iter().any(dead) {
-            let what = format!("dependencies were added, although: {objections:?}");
-            return Err(self.broken("G7", key, what));
-        }
-        for dependency in dependencies {
-            self.depends(key, dependency, cmd.policy);
-        }
-        Ok(())
-    }
-
-    fn depends(&mut self, key: JobKey, dependency: JobKey, policy: FailurePolicy) {
-        let has_it = |slot: &Slot| matches!(slot, Slot::Missing(key, _) | Slot::Delivered(key) if *key == dependency);
-        if self.known(key).slots().any(has_it) {
-            return;
-        }
-        let slot = self.slot_for(dependency, policy);
-        self.note(key, "waits also for", dependency.0);
-        self.goals.reach("dependency-added");
-        self.jobs
-            .get_mut(&dependency)
-            .expect("found")
-            .dependents
-            .insert(key);
-        if matches!(slot, Slot::Missing(..)) {
-            self.known_mut(key).after.push(slot);
-        }
-    }
-
-    pub(super) fn remove_dependencies(
-        &mut self,
-        cmd: &RemoveDependencies,
-        answer: &Answer,
-    ) -> CheckResult {
-        let Some(key) = self.find(&cmd.namespace, &cmd.job) else {
-            let objections = BTreeSet::from(["job_not_found"]);
-            return self.changed(answer, &objections).map(|_| ());
-        };
-        let job = self.known(key);
-        let is_named = |dependency: JobKey| match &cmd.on {
-            None => true,
-            Some(ids) => ids
-                .iter()
-                .any(|id| self.find(&cmd.namespace, id) == Some(dependency)),
-        };
-        let mut objections = BTreeSet::new();
-        if job.state() != Some(JobState::Blocked) {
-            objections.extend(["wrong_state", "job_not_found"]);
-        }
-        let carries = |slot: &Slot| matches!(slot, Slot::Missing(up, _) if is_named(*up));
-        if job.inputs.iter().any(carries) {
-            objections.insert("dependency_carries_data");
-        }
-        let must_refuse = !objections.is_empty();
-        let removed: Vec<bool> = job.after.iter().map(carries).collect();
-        let Some(_) = self.changed(answer, &objections)? else {
-            return Ok(());
-        };
-        if must_refuse {
-            let what = format!("dependencies were removed, although: {objections:?}");
-            return Err(self.broken("G1", key, what));
-        }
-        self.note(key, "waits for fewer", 0);
-        self.goals.reach("dependency-removed");
-        let mut removed = removed.into_iter();
-        self.known_mut(key)
-            .after
-            .retain(|_| !removed.next().unwrap_or(false));
-        self.unblock_if_met(key);
-        Ok(())
-    }
-
-    pub(super) fn configure_queue(&mut self, cmd: &ConfigureQueue, answer: &Answer) -> CheckResult {
-        if let Err(rejection) = answer {
-            return self.refused(rejection, &BTreeSet::from(["out_of_range"]));
-        }
-        let name = (cmd.namespace.clone(), cmd.queue.clone());
-        let settings = self.queues.entry(name).or_default();
-        match &cmd.change {
-            QueueChange::All(all) => *settings = all.clone(),
-            QueueChange::Paused(paused) => settings.paused = *paused,
-        }
-        Ok(())
-    }
-
-    pub(super) fn forget_queue(&mut self, cmd: &ForgetQueue, answer: &Answer) -> CheckResult {
-        let live = self.count_live(|job| job.namespace == cmd.namespace && job.queue == cmd.queue);
-        let mut objections = BTreeSet::from(["queue_not_found"]);
-        if live > 0 {
-            objections.insert("queue_in_use");
-        }
-        if let Err(rejection) = answer {
-            return self.refused(rejection, &objections);
-        }
-        if live > 0 {
-            return Err(self.wrong(
-                "K4",
-                format!("a queue with {live} live jobs was forgotten"),
-                Vec::new(),
-            ));
-        }
-        let has_kept = self
-            .jobs
-            .values()
-            .any(|job| job.namespace == cmd.namespace && job.queue == cmd.queue);
-        if !has_kept {
-            self.queues
-                .remove(&(cmd.namespace.clone(), cmd.queue.clone()));
-        }
-        Ok(())
-    }
-
-    pub(super) fn configure_namespace(
-        &mut self,
-        cmd: &ConfigureNamespace,
-        answer: &Answer,
-    ) -> CheckResult {
-        if let Err(rejection) = answer {
-            return self.refused(rejection, &BTreeSet::from(["out_of_range", "too_large"]));
-        }
-        self.namespaces
-            .insert(cmd.namespace.clone(), cmd.settings.clone());
-        Ok(())
     }
 
     pub(super) fn deregister(&mut self, cmd: &DeregisterWorker, answer: &Answer) -> CheckResult {
