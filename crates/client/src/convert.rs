@@ -8,31 +8,16 @@ mod peer;
 mod queue;
 mod schedule;
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
 use ganger_proto::convert::{self, At};
 use ganger_proto::v1;
 
 use crate::error::Error;
 use crate::model::{FailurePolicy, JobState, KeepFor, Progress, RetryPolicy};
 
-pub(crate) use ganger_proto::convert::ms;
+pub(crate) use ganger_proto::convert::{calendar as at, ms, us};
 pub(crate) use import::imported;
 pub(crate) use job::{job, page};
 pub(crate) use lease::{answer, deliveries, wire_report};
-
-/// Microseconds since the epoch; times before it are the epoch.
-pub(crate) fn us(at: SystemTime) -> u64 {
-    let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
-}
-
-/// The point that `us` stands for; one beyond the system's range is its epoch.
-pub(crate) fn at(us: u64) -> SystemTime {
-    UNIX_EPOCH
-        .checked_add(Duration::from_micros(us))
-        .unwrap_or(UNIX_EPOCH)
-}
 
 /// The text as an option; an empty text is `None`.
 pub(crate) fn some(text: String) -> Option<String> {

@@ -1,6 +1,5 @@
 //! From the shard's words to replies. Bytes that are not UTF-8 in names become U+FFFD.
 
-mod explain;
 mod insight;
 mod job;
 mod lease;
@@ -9,7 +8,6 @@ mod settings;
 use ganger_proto::v1;
 use ganger_types::{JobId, JobState, LabelKey, LabelValue, ShardId, Tag};
 
-pub(crate) use explain::explanation;
 pub(crate) use ganger_proto::convert::ms;
 pub(crate) use insight::{event, has_left, statistics, worker};
 pub(crate) use job::{changed, enqueued, input, job, log_page, matched, shards};

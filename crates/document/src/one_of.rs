@@ -63,6 +63,15 @@ pub(crate) fn word<T: Words, S: Serializer>(value: &T, serializer: S) -> Result<
     serializer.serialize_str(value.word())
 }
 
+/// For `#[serde(serialize_with)]`: as [`word`], or null.
+#[expect(clippy::ref_option, reason = "serde passes fields by reference")]
+pub(crate) fn word_if_any<T: Words, S: Serializer>(
+    value: &Option<T>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    value.map(OneOf).serialize(serializer)
+}
+
 /// Reads one of `words`. Other strings and other values are refused with the words there are.
 pub(crate) fn read_word<'de, T: Copy, D: Deserializer<'de>>(
     deserializer: D,

@@ -89,6 +89,15 @@ pub(crate) fn span_if_any<S: Serializer>(
     span.map(Span).serialize(serializer)
 }
 
+/// For `#[serde(serialize_with)]`: as [`seconds`], or null.
+#[expect(clippy::ref_option, reason = "serde passes fields by reference")]
+pub(crate) fn seconds_if_any<S: Serializer>(
+    span: &Option<Duration>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    span.map(|span| span.as_secs_f64()).serialize(serializer)
+}
+
 /// For `#[serde(serialize_with)]`: a duration in seconds.
 pub(crate) fn seconds<S: Serializer>(span: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_f64(span.as_secs_f64())

@@ -3,12 +3,14 @@
 //! Outward a message is made [`From`] a type. Inward every field is checked, and an error names the field by its path
 //! ([`At`]). The server reads requests by these rules, the client reads answers by the same ones.
 
+mod explanation;
 mod policy;
 mod settings;
 
 use std::fmt;
 use std::time::Duration;
 
+pub use explanation::{calendar, explanation, us};
 pub use policy::{catch_up, failure_policy, job_state, overlap, progress, retry};
 pub use settings::{namespace_settings, queue_counts, queue_settings, retention};
 

@@ -6,9 +6,9 @@ use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
 use ganger_client::{
-    Accepted, CatchUp, Changed, Enqueued, Event, Explanation, GraphView, Happening, InputView,
-    Matched, Page, Progress, QueueView, RetryPolicy, Sample, Schedule, ScheduleSpec, ServerInfo,
-    Statistics, WorkerView,
+    Accepted, CatchUp, Changed, Enqueued, Event, GraphView, Happening, InputView, Matched, Page,
+    Progress, QueueView, RetryPolicy, Sample, Schedule, ScheduleSpec, ServerInfo, Statistics,
+    WorkerView,
 };
 use ganger_document::retry::RetryDocument;
 use ganger_document::settings::QueueSettingsDocument;
@@ -122,29 +122,6 @@ pub(crate) fn changed(changed: &Changed) -> Value {
     }))
 }
 
-pub(crate) fn why(why: &Explanation) -> Value {
-    let reasons = why.reasons.iter().map(|reason| {
-        let jobs: Vec<Value> = reason
-            .jobs
-            .iter()
-            .map(|(id, state)| json!({ "id": id, "state": state.as_str() }))
-            .collect();
-        object(json!({
-            "code": reason.code,
-            "text": reason.text,
-            "count": reason.count,
-            "limit": reason.limit,
-            "at": at(reason.at),
-            "lasts": span(reason.lasts),
-            "jobs": (!jobs.is_empty()).then_some(jobs),
-            "elsewhere": (!reason.elsewhere.is_empty()).then_some(&reason.elsewhere),
-            "worker": (!reason.worker.is_empty()).then_some(&reason.worker),
-            "attempt": (reason.attempt > 0).then_some(reason.attempt),
-        }))
-    });
-    json!({ "job": why.job, "state": why.state.as_str(), "reasons": reasons.collect::<Vec<_>>() })
-}
-
 pub(crate) fn graph(view: &GraphView) -> Value {
     let jobs = view.jobs.iter().map(|job| {
         object(json!({
@@ -191,7 +168,7 @@ pub(crate) fn queue(view: &QueueView) -> Value {
         "counts": counts,
         "settings": document(&QueueSettingsDocument::from(&view.settings)),
         "schedules": view.schedules,
-        "oldest_ready_for": span(view.oldest_ready_for),
+        "oldest_ready_seconds": view.oldest_ready_for.map(|age| age.as_secs_f64()),
         "created_at": time::exact(view.created_at),
         "enqueued_total": view.enqueued_total,
         "finished_total": view.finished_total,

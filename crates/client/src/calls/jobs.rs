@@ -115,7 +115,11 @@ impl Client {
     /// # Errors
     /// `job_not_found`, or if the server cannot be reached.
     pub async fn why(&self, job: &str) -> Result<Explanation, Error> {
-        call!(self.at(job), Safe, jobs_wire.why(self.one(job)))?.try_into()
+        Ok(ganger_proto::convert::explanation(call!(
+            self.at(job),
+            Safe,
+            jobs_wire.why(self.one(job))
+        )?)?)
     }
 
     /// Shows the jobs around a job: `depth` steps away (0: all), at most `limit` (0: 1000).

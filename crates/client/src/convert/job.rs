@@ -10,9 +10,9 @@ use ganger_types::Priority;
 use super::{at, labels, ms, pairs, progress, retry, some, state, us, wire_policy, wire_state};
 use crate::error::Error;
 use crate::model::{
-    Accepted, Alteration, Changed, Dependency, Edge, Enqueued, Explanation, Failure, GraphEdge,
-    GraphJob, GraphView, HistoryEntry, Input, InputView, Job, JobFilter, LeaseView, LogChunk,
-    LogPage, LogPlace, Matched, NewJob, Page, Reason, Start, Unique,
+    Accepted, Alteration, Changed, Dependency, Edge, Enqueued, Failure, GraphEdge, GraphJob,
+    GraphView, HistoryEntry, Input, InputView, Job, JobFilter, LeaseView, LogChunk, LogPage,
+    LogPlace, Matched, NewJob, Page, Start, Unique,
 };
 
 impl From<NewJob> for v1::NewJob {
@@ -238,45 +238,6 @@ pub(crate) fn page(page: v1::ListReply) -> Result<Page, Error> {
         jobs: page.jobs.into_iter().map(job).collect::<Result<_, _>>()?,
         next: some(page.next),
     })
-}
-
-impl TryFrom<v1::Explanation> for Explanation {
-    type Error = Error;
-
-    fn try_from(why: v1::Explanation) -> Result<Self, Error> {
-        Ok(Self {
-            job: why.job,
-            state: state(why.state)?,
-            reasons: why
-                .reasons
-                .into_iter()
-                .map(TryInto::try_into)
-                .collect::<Result<_, _>>()?,
-        })
-    }
-}
-
-impl TryFrom<v1::Reason> for Reason {
-    type Error = Error;
-
-    fn try_from(reason: v1::Reason) -> Result<Self, Error> {
-        let jobs = reason
-            .jobs
-            .into_iter()
-            .map(|job| Ok((job.job, state(job.state)?)));
-        Ok(Self {
-            code: reason.code,
-            text: reason.text,
-            count: reason.count,
-            limit: reason.limit,
-            at: reason.at_us.map(at),
-            lasts: reason.for_ms.map(Duration::from_millis),
-            jobs: jobs.collect::<Result<_, Error>>()?,
-            elsewhere: reason.elsewhere,
-            worker: reason.worker,
-            attempt: reason.attempt,
-        })
-    }
 }
 
 impl TryFrom<v1::GraphView> for GraphView {

@@ -1,7 +1,7 @@
 //! Listings, explanations, graphs, inputs, logs, changes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use bytes::Bytes;
 
@@ -42,43 +42,6 @@ pub struct JobFilter {
     pub limit: u32,
     /// Whether to leave the histories out of the answer.
     pub brief: bool,
-}
-
-/// Why a job is not running, or that it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Explanation {
-    /// Id of the job.
-    pub job: String,
-    /// State of the job.
-    pub state: JobState,
-    /// The causes, most important first.
-    pub reasons: Vec<Reason>,
-}
-
-/// One reason for the state of a job.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reason {
-    /// Stable: `waits_for`, `waits_elsewhere`, `not_before`, `queue_paused`, `queue_limit`, `behind`, `no_worker`,
-    /// `released`, `runs`, `ended`, `next`.
-    pub code: String,
-    /// A sentence for people.
-    pub text: String,
-    /// How many it waits for, run already, are before it, or times it was released.
-    pub count: Option<u64>,
-    /// Limit of the queue that holds the job back.
-    pub limit: Option<u64>,
-    /// When its time comes; of `waits_elsewhere`: when the other shards were last asked whether they know of it.
-    pub at: Option<SystemTime>,
-    /// Since when no worker has asked, or how long its lease still lasts.
-    pub lasts: Option<Duration>,
-    /// Some of the jobs it waits for.
-    pub jobs: Vec<(String, JobState)>,
-    /// Some of the jobs of other shards that it waits for, as `shard/id`.
-    pub elsewhere: Vec<String>,
-    /// Who runs it; empty: nobody.
-    pub worker: String,
-    /// Which attempt runs, or failed before this pause.
-    pub attempt: u32,
 }
 
 /// Jobs and the dependencies between them.

@@ -238,7 +238,9 @@ impl Jobs for ServiceContext {
         let (namespace, id) = named(self.handle.id(), request.get_ref())?;
         let reply = self.ask(Query::Why(namespace, id)).await?;
         let why = reply_as!(reply, Reply::Why(why) => why)?;
-        Ok(Response::new(encode::explanation(self.handle.id(), &why)))
+        Ok(Response::new(
+            ganger_document::view::reason::Explanation::new(self.handle.id(), *why).into(),
+        ))
     }
 
     async fn graph(

@@ -3,7 +3,7 @@
 use ganger_access::Right;
 use ganger_document::view::delivery::InputsView;
 use ganger_document::view::job::Job;
-use ganger_document::view::reason::WhyView;
+use ganger_document::view::reason::Explanation;
 use http::Method;
 
 use super::{ANY, Operation, PAGE, WAIT, operation, plain};
@@ -95,7 +95,7 @@ pub(super) fn about_one_job() -> Vec<Operation> {
             "Says why a job is not running.",
             jobs::why,
         )
-        .reply::<WhyView>(),
+        .reply::<Explanation>(),
         operation(
             M::GET,
             "/api/v1/jobs/{job}/log",

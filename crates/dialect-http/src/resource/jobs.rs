@@ -108,7 +108,10 @@ pub(crate) async fn show(ask: RequestContext) -> Result<Response, Problem> {
 
 pub(crate) async fn why(ask: RequestContext) -> Result<Response, Problem> {
     let explanation = explain(&ask, ask.job()?).await?;
-    Ok(json::ok(&reason::view(ask.shard().id(), explanation)))
+    Ok(json::ok(&reason::Explanation::new(
+        ask.shard().id(),
+        explanation,
+    )))
 }
 
 async fn explain(ask: &RequestContext, id: JobId) -> Result<Explanation, Problem> {

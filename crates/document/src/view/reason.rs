@@ -1,126 +1,150 @@
 //! Why a job is not running, as a document.
 
-use ganger_types::why::{Explanation, Reason};
-use ganger_types::{Queue, ShardId, Timestamp, Worker};
+use std::borrow::Cow;
+use std::time::{Duration, SystemTime};
+
+use ganger_types::{JobState, Queue, ShardId, Timestamp, why};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::names::full_name;
-use crate::names::{Named, QueueName, WorkerName};
-use crate::time::Moment;
+use crate::names::{full_name, text};
+use crate::one_of::{StateWord, word, word_if_any};
+use crate::time::{Moment, calendar, moment_if_any, seconds_if_any};
 
 /// Why a job is not running, or that it is.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Explanation)]
-pub struct WhyView {
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Explanation {
     /// The job, as `shard/id`.
-    job: String,
+    pub job: String,
     /// State of the job.
-    state: &'static str,
-    /// The queue of the job.
-    queue: QueueName,
+    #[serde(serialize_with = "word")]
+    #[schema(value_type = StateWord)]
+    pub state: JobState,
+    /// Queue of the job.
+    pub queue: String,
     /// The causes, most important first.
-    reasons: Vec<ReasonView>,
+    pub reasons: Vec<Reason>,
 }
 
 /// One reason for the state of a job.
-#[derive(Debug, Default, Serialize, ToSchema)]
-#[schema(as = Reason)]
-struct ReasonView {
-    /// `waits_for`, `waits_elsewhere`, `not_before`, `queue_paused`, `queue_limit`, behind, `no_worker`, released, runs,
-    /// locked, throttled, `key_leased`, `key_taken`, `key_staged`, ended, next.
-    reason: &'static str,
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Reason {
+    /// `waits_for`, `waits_elsewhere`, `not_before`, `queue_paused`, `queue_limit`, `behind`, `no_worker`, `released`,
+    /// `runs`, `locked`, `throttled`, `key_leased`, `key_taken`, `key_staged`, `ended`, `next`.
+    #[serde(rename = "reason")]
+    #[schema(value_type = String)]
+    pub code: Cow<'static, str>,
     /// A sentence for people.
-    text: String,
-    /// Of `waits_for`, `waits_elsewhere` and `behind`: how many jobs.
+    pub text: String,
+    /// Of `waits_for`, `waits_elsewhere` and `behind`: number of jobs.
     #[serde(skip_serializing_if = "Option::is_none")]
-    count: Option<u64>,
-    /// Of `behind`: there are more than counted.
+    pub count: Option<u64>,
+    /// Of `behind`: whether there are more jobs than counted.
     #[serde(skip_serializing_if = "Option::is_none")]
-    more: Option<bool>,
-    /// Of `waits_for` and `waits_elsewhere`: some of them.
+    pub more: Option<bool>,
+    /// Of `waits_for` and `waits_elsewhere`: some of the jobs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    jobs: Vec<JobAndState>,
-    /// Of `not_before`: when; of `locked`: until when; of `waits_elsewhere`: when the other shards were last asked whether
-    /// they know of it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    at: Option<Moment>,
+    pub jobs: Vec<JobAndState>,
+    /// Of `not_before`: the earliest start; of `locked`: the end of the lock; of `waits_elsewhere`: when the other shards
+    /// were last asked whether they know of the wait.
+    #[serde(
+        serialize_with = "moment_if_any",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<Moment>)]
+    pub at: Option<SystemTime>,
     /// Of `not_before`: the attempt that failed; of `runs` and `locked`: the attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
-    attempt: Option<u32>,
-    /// Of `queue_limit`: how many run.
+    pub attempt: Option<u32>,
+    /// Of `queue_limit`: number of jobs of the queue that run.
     #[serde(skip_serializing_if = "Option::is_none")]
-    running: Option<u64>,
-    /// Of `queue_limit`: how many may.
+    pub running: Option<u64>,
+    /// Of `queue_limit`: number of jobs of the queue that may run.
     #[serde(skip_serializing_if = "Option::is_none")]
-    limit: Option<u32>,
-    /// Of `no_worker`: nobody asked for so many seconds; absent: never.
+    pub limit: Option<u32>,
+    /// Of `no_worker`: time since a worker last asked, in documents in seconds; absent: none ever did.
+    #[serde(
+        rename = "silent_seconds",
+        serialize_with = "seconds_if_any",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<f64>)]
+    pub silent_for: Option<Duration>,
+    /// Of `released`: number of releases.
     #[serde(skip_serializing_if = "Option::is_none")]
-    silent_seconds: Option<f64>,
-    /// Of `released`: how often.
+    pub times: Option<u32>,
+    /// Of `runs`, `locked` and `key_leased`: the holder; of `released`: the worker that released the job.
     #[serde(skip_serializing_if = "Option::is_none")]
-    times: Option<u32>,
-    /// Of `runs`, `locked` and `key_leased`: with whom; of `released`: by whom.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    worker: Option<WorkerName>,
-    /// Of `runs` and `key_leased`: the lease ends after so many seconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    lease_left_seconds: Option<f64>,
+    pub worker: Option<String>,
+    /// Of `runs` and `key_leased`: time until the lease ends, in documents in seconds.
+    #[serde(
+        rename = "lease_left_seconds",
+        serialize_with = "seconds_if_any",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<f64>)]
+    pub lease_left: Option<Duration>,
     /// Of `released` and `ended`: why; of `throttled`: by what.
     #[serde(skip_serializing_if = "Option::is_none")]
-    detail: Option<String>,
+    pub detail: Option<String>,
 }
 
-/// A job and where it stands.
-#[derive(Debug, Serialize, ToSchema)]
-struct JobAndState {
+/// A job and its state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct JobAndState {
     /// The job, as `shard/id`.
-    job: String,
-    /// Its state; absent if only its own shard knows.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    state: Option<&'static str>,
+    pub job: String,
+    /// State of the job; absent if only its own shard knows.
+    #[serde(
+        serialize_with = "word_if_any",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<StateWord>)]
+    pub state: Option<JobState>,
 }
 
-/// The whole explanation, of a job of this shard.
-pub fn view(shard: &ShardId, explanation: Explanation) -> WhyView {
-    let reasons = explanation.reasons.into_iter();
-    WhyView {
-        job: full_name(shard, &explanation.job),
-        state: explanation.state.as_str(),
-        reasons: reasons
-            .map(|one| reason(shard, &explanation.queue, one))
-            .collect(),
-        queue: Named(explanation.queue),
+impl Explanation {
+    /// The explanation of a job of a shard.
+    pub fn new(shard: &ShardId, given: why::Explanation) -> Self {
+        let reasons = given.reasons.into_iter();
+        Self {
+            job: full_name(shard, &given.job),
+            state: given.state,
+            reasons: reasons
+                .map(|one| reason(shard, &given.queue, one))
+                .collect(),
+            queue: text(given.queue.as_bytes()),
+        }
     }
 }
 
 /// When the job is expected to become ready, if that is what it waits for.
-pub fn not_before(explanation: &Explanation) -> Option<Timestamp> {
+pub fn not_before(explanation: &why::Explanation) -> Option<Timestamp> {
     explanation.reasons.iter().find_map(|reason| match reason {
-        Reason::NotBefore { at, .. } => Some(*at),
+        why::Reason::NotBefore { at, .. } => Some(*at),
         _ => None,
     })
 }
 
-fn reason(shard: &ShardId, queue: &Queue, reason: Reason) -> ReasonView {
-    let view = ReasonView {
-        reason: reason.code(),
+fn reason(shard: &ShardId, queue: &Queue, reason: why::Reason) -> Reason {
+    let view = Reason {
+        code: reason.code().into(),
         text: reason.text(queue),
-        ..ReasonView::default()
+        ..Reason::default()
     };
     match reason {
-        Reason::WaitsFor { count, some } => {
+        why::Reason::WaitsFor { count, some } => {
             let jobs = some.into_iter().map(|(job, state)| JobAndState {
                 job: full_name(shard, &job),
-                state: Some(state.as_str()),
+                state: Some(state),
             });
-            ReasonView {
+            Reason {
                 count: Some(count),
                 jobs: jobs.collect(),
                 ..view
             }
         }
-        Reason::WaitsElsewhere {
+        why::Reason::WaitsElsewhere {
             count,
             some,
             asked_at,
@@ -129,77 +153,75 @@ fn reason(shard: &ShardId, queue: &Queue, reason: Reason) -> ReasonView {
                 job: full_name(&job.shard, &job.id),
                 state: None,
             });
-            ReasonView {
+            Reason {
                 count: Some(count),
                 jobs: jobs.collect(),
-                at: asked_at.map(Moment),
+                at: asked_at.map(calendar),
                 ..view
             }
         }
-        Reason::NotBefore { at, after_attempt } => ReasonView {
-            at: Some(Moment(at)),
+        why::Reason::NotBefore { at, after_attempt } => Reason {
+            at: Some(calendar(at)),
             attempt: (after_attempt > 0).then_some(after_attempt),
             ..view
         },
-        Reason::QueueLimit { running, limit } => ReasonView {
+        why::Reason::QueueLimit { running, limit } => Reason {
             running: Some(running),
             limit: Some(limit),
             ..view
         },
-        Reason::Behind { jobs, more } => ReasonView {
+        why::Reason::Behind { jobs, more } => Reason {
             count: Some(jobs),
             more: Some(more),
             ..view
         },
-        Reason::NoWorker { silent_for } => ReasonView {
-            silent_seconds: silent_for.map(|span| span.as_secs_f64()),
-            ..view
-        },
-        Reason::Released {
+        why::Reason::NoWorker { silent_for } => Reason { silent_for, ..view },
+        why::Reason::Released {
             times,
             worker,
             reason,
-        } => ReasonView {
+        } => Reason {
             times: Some(times),
-            worker: Some(Named(worker)),
+            worker: Some(text(worker.as_bytes())),
             detail: Some(reason),
             ..view
         },
-        Reason::Runs {
+        why::Reason::Runs {
             worker,
             attempt,
             lease_left,
-        } => ReasonView {
+        } => Reason {
             attempt: Some(attempt),
-            lease_left_seconds: Some(lease_left.as_secs_f64()),
-            worker: Some(Named(worker)),
+            lease_left: Some(lease_left),
+            worker: Some(text(worker.as_bytes())),
             ..view
         },
-        Reason::Locked {
+        why::Reason::Locked {
             worker,
             attempt,
             until,
-        } => ReasonView {
-            at: Some(Moment(until)),
+        } => Reason {
+            at: Some(calendar(until)),
             attempt: Some(attempt),
-            worker: Some(Named(worker)),
+            worker: Some(text(worker.as_bytes())),
             ..view
         },
-        Reason::Throttled { by } => ReasonView {
+        why::Reason::Throttled { by } => Reason {
             detail: Some(by.join(", ")),
             ..view
         },
-        Reason::KeyLeased { session, left, .. } => ReasonView {
-            lease_left_seconds: left.map(|left| left.as_secs_f64()),
-            worker: Worker::new(&session).ok().map(Named),
+        why::Reason::KeyLeased { session, left, .. } => Reason {
+            lease_left: left,
+            worker: Some(session),
             ..view
         },
-        Reason::Ended { detail } => ReasonView {
+        why::Reason::Ended { detail } => Reason {
             detail: Some(detail),
             ..view
         },
-        Reason::QueuePaused | Reason::KeyTaken { .. } | Reason::KeyStaged { .. } | Reason::Next => {
-            view
-        }
+        why::Reason::QueuePaused
+        | why::Reason::KeyTaken { .. }
+        | why::Reason::KeyStaged { .. }
+        | why::Reason::Next => view,
     }
 }

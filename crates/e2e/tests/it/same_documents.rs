@@ -97,7 +97,8 @@ fn enqueue(api: &mut Api) -> Result<Vec<&'static str>> {
 }
 
 #[test]
-fn a_job_is_the_same_document_over_http_and_from_the_command_line() -> Result<()> {
+fn jobs_reasons_and_queues_are_the_same_documents_over_http_and_from_the_command_line() -> Result<()>
+{
     let directory = tempfile::tempdir()?;
     let setup = Setup::in_directory(directory.path())?;
     let mut server = setup.start()?;
@@ -107,6 +108,27 @@ fn a_job_is_the_same_document_over_http_and_from_the_command_line() -> Result<()
         let over_http = api.expect("GET", &format!("jobs/{id}"), &Value::Null)?;
         ensure!(over_http["state"] == id, "{over_http:#}");
         expect_same(id, &over_http, &printed(&url, &["job", "get", id])?)?;
+        let over_http = api.expect("GET", &format!("jobs/{id}/why"), &Value::Null)?;
+        let printed = printed(&url, &["job", "why", id])?;
+        expect_same(id, &without_times(over_http), &without_times(printed))?;
+    }
+    for queue in ["paused", "work"] {
+        let over_http = api.expect("GET", &format!("queues/{queue}"), &Value::Null)?;
+        let printed = printed(&url, &["queue", "get", queue])?;
+        expect_same(queue, &without_times(over_http), &without_times(printed))?;
     }
     server.stop()
+}
+
+/// A document without the spans that go on while it is read.
+fn without_times(mut document: Value) -> Value {
+    let reasons = document["reasons"].as_array_mut();
+    for reason in reasons.into_iter().flatten() {
+        let fields = reason.as_object_mut().expect("an object");
+        fields.retain(|name, _| !["lease_left_seconds", "silent_seconds"].contains(&&**name));
+    }
+    if let Some(fields) = document.as_object_mut() {
+        fields.remove("oldest_ready_seconds");
+    }
+    document
 }

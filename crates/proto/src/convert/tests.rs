@@ -1,5 +1,6 @@
 //! What goes out as a message comes back as it was.
 
+use ganger_document::view::reason::{Explanation, JobAndState, Reason};
 use ganger_types::limits::{PROGRESS_MESSAGE_BYTES_MAX, RETRIES_MAX, SCHEDULE_BACKLOG_MAX};
 use ganger_types::{
     Backoff, CatchUp, Clock, DueOrder, FailurePolicy, JobState, Keep, NamespaceSettings, Overlap,
@@ -185,4 +186,51 @@ fn errors_name_the_field_by_its_path() {
         "reports[3].progress.millionths: 1000001 is out of range: 0 to 1000000"
     );
     assert_eq!(error.code, "invalid_value");
+}
+
+fn reason() -> impl Strategy<Value = Reason> {
+    let text = || option::of("\\PC{0,9}");
+    let job = (".{1,9}", option::of(any_of::<JobState>()))
+        .prop_map(|(job, state)| JobAndState { job, state });
+    let numbers = any::<(Option<u64>, Option<bool>, Option<u32>, Option<u64>)>();
+    let more_numbers = any::<(Option<u32>, Option<u32>)>();
+    let at = option::of((0..u64::MAX / 2_000).prop_map(calendar));
+    let spans = (option::of(duration()), option::of(duration()));
+    (
+        numbers,
+        more_numbers,
+        vec(job, 0..3),
+        at,
+        spans,
+        (text(), text()),
+    )
+        .prop_map(
+            |(numbers, (limit, times), jobs, at, (silent_for, lease_left), (worker, detail))| {
+                Reason {
+                    code: "behind".into(),
+                    text: "a sentence".to_owned(),
+                    count: numbers.0,
+                    more: numbers.1,
+                    jobs,
+                    at,
+                    attempt: numbers.2,
+                    running: numbers.3,
+                    limit,
+                    silent_for,
+                    times,
+                    worker,
+                    lease_left,
+                    detail,
+                }
+            },
+        )
+}
+
+proptest! {
+    #[test]
+    fn explanations_come_back(state in any_of::<JobState>(), reasons in vec(reason(), 0..3)) {
+        let (job, queue) = ("1/a".to_owned(), "mail".to_owned());
+        let given = Explanation { job, state, queue, reasons };
+        prop_assert_eq!(explanation(given.clone().into()), Ok(given));
+    }
 }

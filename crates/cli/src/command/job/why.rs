@@ -20,7 +20,7 @@ pub(crate) async fn run(context: &Context, args: &WhyArgs) -> Outcome {
     let client = context.client().await?;
     let why = client.why(&args.job).await?;
     if context.is_json() {
-        context.json(&views::why(&why))?;
+        context.json(&views::document(&why))?;
         return Ok(Exit::Done);
     }
     let job = client.job(&args.job).await?;
@@ -45,17 +45,17 @@ pub(crate) struct FirstReason {
 /// Returns the first reason; `None` if the job runs or has ended.
 pub(crate) fn first_reason(why: &Explanation, job: &Job, now: SystemTime) -> Option<FirstReason> {
     let reason = why.reasons.first()?;
-    let key = match reason.code.as_str() {
+    let key = match &*reason.code {
         "runs" | "locked" | "ended" => return None,
         "released" => format!("released {}", reason.text),
-        "not_before" => format!("not_before {}", reason.attempt),
+        "not_before" => format!("not_before {}", reason.attempt.unwrap_or_default()),
         code => code.to_owned(),
     };
     let may_help = job.kept_by.is_none() || is_for_all(reason);
     let step = next_step(reason, &why.job, &job.queue).filter(|_| may_help);
     Some(FirstReason {
         key,
-        code: reason.code.clone(),
+        code: reason.code.to_string(),
         text: sentence(reason, now),
         step,
     })
@@ -88,7 +88,7 @@ fn explain(
 fn sentence(reason: &Reason, now: SystemTime) -> String {
     let text = escape::text(reason.text.trim_end()).replace('\n', "\n  ");
     let at = reason.at.map(|at| time::both(at, now));
-    let when = match (reason.code.as_str(), at) {
+    let when = match (&*reason.code, at) {
         (_, None) => String::new(),
         ("waits_elsewhere", Some(at)) => format!("; this shard last asked about them at {at}"),
         ("not_before", Some(at)) => format!(", at {at}"),
@@ -99,12 +99,11 @@ fn sentence(reason: &Reason, now: SystemTime) -> String {
 
 /// Returns some of the jobs that the reason concerns, after a colon; empty if there are none.
 fn examples(reason: &Reason) -> String {
-    let here = reason
-        .jobs
-        .iter()
-        .map(|(id, state)| format!("{} ({state})", escape::line(id)));
-    let elsewhere = reason.elsewhere.iter().map(|job| escape::line(job));
-    let some: Vec<String> = here.chain(elsewhere).collect();
+    let shown = reason.jobs.iter().map(|one| match one.state {
+        Some(state) => format!("{} ({state})", escape::line(&one.job)),
+        None => escape::line(&one.job),
+    });
+    let some: Vec<String> = shown.collect();
     let is_all = reason
         .count
         .is_none_or(|count| u64::try_from(some.len()).is_ok_and(|shown| shown >= count));
@@ -124,17 +123,20 @@ fn in_capital(text: &str) -> String {
 
 /// Whether the next step helps with external jobs too, which ganger's own settings do not affect.
 fn is_for_all(reason: &Reason) -> bool {
-    matches!(reason.code.as_str(), "waits_for" | "ended")
+    matches!(&*reason.code, "waits_for" | "ended")
 }
 
 fn next_step(reason: &Reason, job: &str, queue: &str) -> Option<String> {
     let (job, queue) = (escape::line(job), escape::line(queue));
-    let step = match reason.code.as_str() {
+    let step = match &*reason.code {
         "waits_for" => {
-            let first = reason.jobs.first().map_or(job, |(id, _)| escape::line(id));
+            let first = reason
+                .jobs
+                .first()
+                .map_or(job, |one| escape::line(&one.job));
             format!("ganger job why {first}")
         }
-        "waits_elsewhere" => format!("ganger job why {}", escape::line(reason.elsewhere.first()?)),
+        "waits_elsewhere" => format!("ganger job why {}", escape::line(&reason.jobs.first()?.job)),
         "not_before" => format!("ganger job set {job} --delay 0   runs it now"),
         "queue_paused" => format!("ganger queue resume {queue}"),
         "queue_limit" => format!("ganger queue set {queue} --running-max N   allows more"),
@@ -157,22 +159,14 @@ fn next_step(reason: &Reason, job: &str, queue: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use ganger_client::JobState;
+    use ganger_client::{JobAndState, JobState};
 
     use super::*;
 
     fn reason(code: &str) -> Reason {
         Reason {
-            code: code.to_owned(),
-            text: String::new(),
-            count: None,
-            limit: None,
-            at: None,
-            lasts: None,
-            jobs: Vec::new(),
-            elsewhere: Vec::new(),
-            worker: String::new(),
-            attempt: 0,
+            code: code.to_owned().into(),
+            ..Reason::default()
         }
     }
 
@@ -181,17 +175,24 @@ mod tests {
         let why = Explanation {
             job: "j1".to_owned(),
             state: JobState::Blocked,
+            queue: "mail".to_owned(),
             reasons: vec![
                 Reason {
                     count: Some(2),
                     text: "the job waits for 2 other jobs".to_owned(),
-                    jobs: vec![("u\x1b1".to_owned(), JobState::Running)],
+                    jobs: vec![JobAndState {
+                        job: "u\x1b1".to_owned(),
+                        state: Some(JobState::Running),
+                    }],
                     ..reason("waits_for")
                 },
                 Reason {
                     count: Some(1),
                     text: "the job waits for a job of another shard".to_owned(),
-                    elsewhere: vec!["2/v1".to_owned()],
+                    jobs: vec![JobAndState {
+                        job: "2/v1".to_owned(),
+                        state: None,
+                    }],
                     ..reason("waits_elsewhere")
                 },
                 Reason {
