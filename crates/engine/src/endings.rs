@@ -15,10 +15,10 @@ use ganger_types::{
     Outcome, What,
 };
 
-use crate::Effects;
 use crate::engine::Engine;
 use crate::index::Edge;
 use crate::transition::{EndedJob, Move};
+use crate::turn::Turn;
 
 /// The failure group of jobs that failed because a dependency did.
 pub(crate) const DEPENDENCY_GROUP: &str = "dependency";
@@ -37,37 +37,36 @@ struct UnneededCandidates {
 
 impl Engine {
     /// Tells everyone concerned of the jobs that have ended, and of those that end because of it.
-    pub(crate) fn spread_endings(&mut self, now: Now, out: &mut Effects) {
+    pub(crate) fn spread_endings(&mut self, turn: &mut Turn<'_>) {
         let mut suspects = UnneededCandidates::default();
         loop {
             while let Some(ended) = self.ended.pop_front() {
                 for (dependent, slot, policy) in self.edges.waiting_for(ended.key) {
                     if self.is_live(dependent) {
-                        self.settle_dependent(now, dependent, slot, policy, &ended, out);
+                        self.settle_dependent(dependent, slot, policy, &ended, turn);
                     }
                 }
-                self.notify_dependents_elsewhere(now, &ended, out);
+                self.notify_dependents_elsewhere(&ended, turn);
                 self.drop_dependencies(&ended, &mut suspects);
-                self.drop_dependencies_elsewhere(now, &ended, out);
+                self.drop_dependencies_elsewhere(&ended, turn);
             }
             let Some(dependency) = suspects.to_look_at.pop_first() else {
                 return;
             };
             if self.is_live(dependency) && !self.has_users(dependency) {
                 let reason = format!("job {}{NEEDLESS}", suspects.known[&dependency]);
-                self.cancel_job(now, dependency, &reason, out);
+                self.cancel_job(dependency, &reason, turn);
             }
         }
     }
 
     fn settle_dependent(
         &mut self,
-        now: Now,
         dependent: JobKey,
         slot: u32,
         policy: FailurePolicy,
         ended: &EndedJob,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) {
         match (ended.outcome, policy) {
             (Outcome::Succeeded, _) => {
@@ -77,17 +76,17 @@ impl Engine {
                     id,
                     policy,
                 };
-                self.satisfy(now, dependent, slot, state, out);
+                self.satisfy(dependent, slot, state, turn);
             }
             (_, FailurePolicy::Ignore) => {
                 let state = InputState::Ignored {
                     id: ended.id.clone(),
                 };
-                self.satisfy(now, dependent, slot, state, out);
+                self.satisfy(dependent, slot, state, turn);
             }
             (_, FailurePolicy::Fail) => {
                 let message = format!("dependency {} {}", ended.id, ended.outcome.state());
-                self.fail_unstarted(now, dependent, DEPENDENCY_GROUP, message, out);
+                self.fail_unstarted(dependent, DEPENDENCY_GROUP, message, turn);
             }
             (_, FailurePolicy::Wait) => {}
         }
@@ -96,33 +95,31 @@ impl Engine {
     /// Fails a job that is not running, with a line in its history.
     pub(crate) fn fail_unstarted(
         &mut self,
-        now: Now,
         key: JobKey,
         group: &'static str,
         message: String,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) {
         let group = Group::from_static(group);
         self.append_history(
             key,
             HistoryEntry {
-                at: now.wall,
+                at: turn.now.wall,
                 what: What::Failed {
                     group: group.clone(),
                 },
             },
         );
-        self.fail_for_good(now, key, group, message, out);
+        self.fail_for_good(key, group, message, turn);
     }
 
     /// One dependency of a blocked job is met; with the last one it may go on.
     pub(crate) fn satisfy(
         &mut self,
-        now: Now,
         dependent: JobKey,
         slot: u32,
         state: InputState,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) {
         match state {
             InputState::Delivered { .. } => self.edges.deliver(dependent, slot),
@@ -130,19 +127,18 @@ impl Engine {
                 self.edges.remove(dependent, slot);
             }
         }
-        self.count_met(now, dependent, slot, state, out);
+        self.count_met(dependent, slot, state, turn);
     }
 
     /// Writes the input that was met, from here or elsewhere.
     pub(crate) fn count_met(
         &mut self,
-        now: Now,
         dependent: JobKey,
         slot: u32,
         state: InputState,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) {
-        out.changes.push(Change::PutInput(InputRow {
+        turn.out.changes.push(Change::PutInput(InputRow {
             job: dependent,
             slot,
             state,
@@ -150,25 +146,25 @@ impl Engine {
         let details = self.job_mut(dependent).details_mut();
         details.missing -= 1;
         if details.missing == 0 {
-            self.unblock(now, dependent, out);
+            self.unblock(dependent, turn);
         }
     }
 
     /// Sends a job whose dependencies are met on its way: to its time if it has one, else in line.
-    pub(crate) fn unblock(&mut self, now: Now, key: JobKey, out: &mut Effects) {
+    pub(crate) fn unblock(&mut self, key: JobKey, turn: &mut Turn<'_>) {
         let due = self
             .job(key)
             .details
             .as_deref()
             .and_then(|details| details.due);
         let to = match due {
-            Some(due) if !due.is_past(now) => Move::Scheduled(due),
+            Some(due) if !due.is_past(turn.now) => Move::Scheduled(due),
             _ => Move::Ready {
-                at: now.elapsed,
+                at: turn.now.elapsed,
                 is_ahead: false,
             },
         };
-        self.transition(now, key, to, "", out);
+        self.transition(key, to, "", turn);
     }
 
     /// A job that has ended needs its dependencies no more. If it did not succeed, those of its graph that
@@ -198,19 +194,25 @@ impl Engine {
     }
 
     /// Cancels a live job.
-    pub(crate) fn cancel_job(&mut self, now: Now, key: JobKey, reason: &str, out: &mut Effects) {
+    pub(crate) fn cancel_job(&mut self, key: JobKey, reason: &str, turn: &mut Turn<'_>) {
         if self.job(key).state == JobState::Running {
-            self.end_attempt(now, key, AttemptEnd::Cancelled);
+            self.end_attempt(turn.now, key, AttemptEnd::Cancelled);
         }
         let what = What::Cancelled {
             reason: reason.to_owned(),
         };
-        self.append_history(key, HistoryEntry { at: now.wall, what });
+        self.append_history(
+            key,
+            HistoryEntry {
+                at: turn.now.wall,
+                what,
+            },
+        );
         let to = Move::Finished {
             outcome: Outcome::Cancelled,
             result: None,
         };
-        self.transition(now, key, to, reason, out);
+        self.transition(key, to, reason, turn);
     }
 
     /// Writes the running attempt of a job into its history.

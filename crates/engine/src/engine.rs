@@ -22,6 +22,7 @@ use crate::space::{QueueState, Space};
 use crate::statistics::Statistics;
 use crate::table::JobTable;
 use crate::transition::EndedJob;
+use crate::turn::Turn;
 use crate::{Effects, PrefetchedRows, Start};
 
 /// The state machine of one shard.
@@ -121,56 +122,64 @@ impl Engine {
         out: &mut Effects,
     ) -> Answer {
         self.settle_callers_clock(now, &command, out);
-        let known = &FinishedIndex::new(known);
-        let answer = match command {
-            Command::Enqueue(cmd) => self.enqueue(now, *cmd, known, out),
-            Command::Lease(cmd) => self.lease(now, &cmd, out),
-            Command::Renew(cmd) => self.renew(now, *cmd, known, out),
-            Command::Complete(cmd) => self.complete(now, *cmd, known, out),
-            Command::Fail(cmd) => self.fail(now, *cmd, known, out),
-            Command::Release(cmd) => self.release(now, *cmd, known, out),
-            Command::AppendLog(cmd) => self.append_log(now, &cmd, known, out),
-            Command::Cancel(cmd) => self.cancel(now, &cmd, known, out),
-            Command::Retry(cmd) => self.retry_jobs(now, &cmd, known, out),
-            Command::TimeOut(cmd) => self.time_out(now, &cmd, out),
-            Command::Delete(cmd) => self.delete(now, &cmd, known, out),
-            Command::Retire(cmd) => Ok(self.retire(now, cmd, out)),
-            Command::Alter(cmd) => self.alter(now, *cmd, known, out),
-            Command::AddDependencies(cmd) => self.add_dependencies(now, &cmd, known, out),
-            Command::RemoveDependencies(cmd) => self.remove_dependencies(now, &cmd, out),
-            Command::ConfigureQueue(cmd) => self.configure_queue(now, *cmd, out),
-            Command::ForgetQueue(cmd) => self.forget_queue(now, &cmd, out),
-            Command::ConfigureNamespace(cmd) => self.configure_namespace(*cmd, out),
-            Command::PutSchedule(cmd) => self.put_schedule(now, *cmd, out),
-            Command::RemoveSchedule(cmd) => self.remove_schedule(now, &cmd, out),
-            Command::RunSchedule(cmd) => self.run_schedule_now(now, &cmd, out),
-            Command::DeregisterWorker(cmd) => Ok(self.deregister(now, &cmd, out)),
-            Command::Reserve(cmd) => self.reserve(cmd),
-            Command::Prepare(part) => self.prepare(now, *part, known, out),
-            Command::Decide(cmd) => self.decide(now, &cmd, known, out),
-            Command::Receive(cmd) => self.receive(now, *cmd, known, out),
-            Command::Confirm(cmd) => Ok(self.confirm(now, &cmd, out)),
-            Command::Reconcile(cmd) => self.reconcile(now, &cmd, out),
-            Command::Keys(calls) => Ok(Reply::Keys(self.keys.apply(now, *calls, out))),
-            Command::Qless(call) => Ok(Reply::Qless(self.qless.call(now.elapsed, *call, out))),
-            Command::Import(cmd) => self.import(now, *cmd, known, out),
-            Command::Query(query) => self.query(now, &query, known),
+        let turn = &mut Turn {
+            now,
+            known: &FinishedIndex::new(known),
+            out,
         };
-        self.spread_endings(now, out);
-        self.emit_qless_events(now, out);
+        let answer = match command {
+            Command::Enqueue(cmd) => self.enqueue(*cmd, turn),
+            Command::Lease(cmd) => self.lease(&cmd, turn),
+            Command::Renew(cmd) => self.renew(*cmd, turn),
+            Command::Complete(cmd) => self.complete(*cmd, turn),
+            Command::Fail(cmd) => self.fail(*cmd, turn),
+            Command::Release(cmd) => self.release(*cmd, turn),
+            Command::AppendLog(cmd) => self.append_log(&cmd, turn),
+            Command::Cancel(cmd) => self.cancel(&cmd, turn),
+            Command::Retry(cmd) => self.retry_jobs(&cmd, turn),
+            Command::TimeOut(cmd) => self.time_out(&cmd, turn),
+            Command::Delete(cmd) => self.delete(&cmd, turn),
+            Command::Retire(cmd) => Ok(self.retire(cmd, turn)),
+            Command::Alter(cmd) => self.alter(*cmd, turn),
+            Command::AddDependencies(cmd) => self.add_dependencies(&cmd, turn),
+            Command::RemoveDependencies(cmd) => self.remove_dependencies(&cmd, turn),
+            Command::ConfigureQueue(cmd) => self.configure_queue(*cmd, turn),
+            Command::ForgetQueue(cmd) => self.forget_queue(&cmd, turn),
+            Command::ConfigureNamespace(cmd) => self.configure_namespace(*cmd, turn),
+            Command::PutSchedule(cmd) => self.put_schedule(*cmd, turn),
+            Command::RemoveSchedule(cmd) => self.remove_schedule(&cmd, turn),
+            Command::RunSchedule(cmd) => self.run_schedule_now(&cmd, turn),
+            Command::DeregisterWorker(cmd) => Ok(self.deregister(&cmd, turn)),
+            Command::Reserve(cmd) => self.reserve(cmd),
+            Command::Prepare(part) => self.prepare(*part, turn),
+            Command::Decide(cmd) => self.decide(&cmd, turn),
+            Command::Receive(cmd) => self.receive(*cmd, turn),
+            Command::Confirm(cmd) => Ok(self.confirm(&cmd, turn)),
+            Command::Reconcile(cmd) => self.reconcile(&cmd, turn),
+            Command::Keys(calls) => Ok(Reply::Keys(self.keys.apply(turn.now, *calls, turn.out))),
+            Command::Qless(call) => Ok(Reply::Qless(self.qless.call(
+                turn.now.elapsed,
+                *call,
+                turn.out,
+            ))),
+            Command::Import(cmd) => self.import(*cmd, turn),
+            Command::Query(query) => self.query(turn.now, &query, turn.known),
+        };
+        self.spread_endings(turn);
+        self.emit_qless_events(turn);
         self.peers.falling = None;
         answer
     }
 
     /// Announces what the command did to jobs of qless. Of those that a live job of ours hides by its id nobody hears.
-    fn emit_qless_events(&mut self, now: Now, out: &mut Effects) {
+    fn emit_qless_events(&mut self, turn: &mut Turn<'_>) {
         for (namespace, happening) in self.qless.take_happened() {
             let (Happening::JobMoved { job, .. } | Happening::JobRemoved { job, .. }) = &happening
             else {
                 continue;
             };
             if self.find_job(&namespace, job).is_none() {
-                self.announce_in(namespace, now.wall, happening, out);
+                self.announce_in(namespace, turn.now.wall, happening, turn);
             }
         }
     }
@@ -178,12 +187,17 @@ impl Engine {
     /// Fires what is due, each timer at its own deadline, at most `limit` of them; true if more are due.
     pub fn advance(&mut self, now: Now, limit: usize, out: &mut Effects) -> bool {
         self.notice_jumps(now);
+        let turn = &mut Turn {
+            now,
+            known: &FinishedIndex::default(),
+            out,
+        };
         for _ in 0..limit {
             let Some((space, due_at)) = self.earliest_due(now) else {
                 self.latest = now;
-                return self.keys.advance(now, limit, out);
+                return self.keys.advance(now, limit, turn.out);
             };
-            self.fire_next(space, due_at, now, out);
+            self.fire_next(space, due_at, turn);
         }
         self.earliest_due(now).is_some()
     }
@@ -204,7 +218,8 @@ impl Engine {
 
     /// Fires the earliest due timer of a namespace as of the moment at which it fell due, but never
     /// before what has been applied already.
-    fn fire_next(&mut self, space: SpaceIndex, due_at: Elapsed, now: Now, out: &mut Effects) {
+    fn fire_next(&mut self, space: SpaceIndex, due_at: Elapsed, turn: &mut Turn<'_>) {
+        let now = turn.now;
         let at = due_at.max(self.latest.elapsed).min(now.elapsed);
         let moment = Now {
             elapsed: at,
@@ -213,8 +228,9 @@ impl Engine {
         let Some((_, timer)) = self.spaces[space.at()].timers.pop_due(now) else {
             return;
         };
-        self.fire(space, moment, now, timer, out);
-        self.spread_endings(moment, out);
+        let turn = &mut turn.at(moment);
+        self.fire(space, timer, now, turn);
+        self.spread_endings(turn);
     }
 
     /// Settles what is due at `now` in the namespace of a command that runs on its callers' clocks; `apply`
@@ -233,9 +249,14 @@ impl Engine {
         if !self.spaces[space.at()].runs_on_callers_clock() {
             return;
         }
+        let turn = &mut Turn {
+            now,
+            known: &FinishedIndex::default(),
+            out,
+        };
         while let Some((_, timer)) = self.spaces[space.at()].timers.pop_due(now) {
-            self.fire(space, now, now, timer, out);
-            self.spread_endings(now, out);
+            self.fire(space, timer, now, turn);
+            self.spread_endings(turn);
         }
     }
 
@@ -254,17 +275,23 @@ impl Engine {
     /// To be called once, after the last command of a turn and before its commit.
     pub fn end_turn(&mut self, now: Now, out: &mut Effects) {
         self.turns += 1;
+        let turn = &mut Turn {
+            now,
+            known: &FinishedIndex::default(),
+            out,
+        };
         for queue in std::mem::take(&mut self.changed_queues) {
             let state = &self.queues[queue.at()];
             let record = state.record(&self.spaces[state.space.at()].name);
-            out.changes
+            turn.out
+                .changes
                 .push(ganger_types::Change::PutQueue(Box::new(record)));
         }
         for space in &mut self.spaces {
             let changed = std::mem::take(&mut space.changed);
             for tag in changed.tags {
                 let count = space.tag_counts.get(&tag).copied().unwrap_or(0);
-                out.changes.push(ganger_types::Change::PutTagCount(
+                turn.out.changes.push(ganger_types::Change::PutTagCount(
                     space.name.clone(),
                     tag,
                     count,
@@ -273,14 +300,15 @@ impl Engine {
             for group in changed.groups {
                 let count = space.group_counts.get(&group).copied().unwrap_or(0);
                 let name = space.name.clone();
-                out.changes
+                turn.out
+                    .changes
                     .push(ganger_types::Change::PutGroupCount(name, group, count));
             }
         }
-        self.end_peers_turn(out);
-        self.end_statistics_turn(now, out);
-        self.qless.end_turn(out);
-        self.forget_silent_workers(now, out);
+        self.end_peers_turn(turn);
+        self.end_statistics_turn(turn);
+        self.qless.end_turn(turn.out);
+        self.forget_silent_workers(turn);
         while let Some(entry) = self.removed.first_entry() {
             if *entry.get() + REMOVED_TURNS > self.turns {
                 break;
@@ -292,17 +320,17 @@ impl Engine {
     }
 
     /// Once an hour: workers that hold nothing and have been silent for a day are forgotten.
-    fn forget_silent_workers(&mut self, now: Now, out: &mut Effects) {
+    fn forget_silent_workers(&mut self, turn: &mut Turn<'_>) {
         const LOOK_EVERY: std::time::Duration = std::time::Duration::from_secs(3_600);
-        if now.elapsed < self.workers_looked_at.after(LOOK_EVERY) {
+        if turn.now.elapsed < self.workers_looked_at.after(LOOK_EVERY) {
             return;
         }
-        self.workers_looked_at = now.elapsed;
+        self.workers_looked_at = turn.now.elapsed;
         for place in 0..self.spaces.len() {
             let mut gone = Vec::new();
             self.spaces[place].workers.retain(|worker, state| {
                 let is_silent =
-                    state.seen.after(ganger_types::limits::WORKER_SILENT_MAX) <= now.elapsed;
+                    state.seen.after(ganger_types::limits::WORKER_SILENT_MAX) <= turn.now.elapsed;
                 let is_gone = is_silent && state.holds.is_empty();
                 if is_gone {
                     gone.push(worker.clone());
@@ -311,7 +339,7 @@ impl Engine {
             });
             for worker in gone {
                 let happening = Happening::WorkerGone { worker };
-                self.announce(SpaceIndex::new(place), now.wall, happening, out);
+                self.announce(SpaceIndex::new(place), turn.now.wall, happening, turn);
             }
         }
     }
@@ -508,10 +536,10 @@ impl Engine {
         space: SpaceIndex,
         at: Timestamp,
         happening: Happening,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) {
         let namespace = self.spaces[space.at()].name.clone();
-        self.announce_in(namespace, at, happening, out);
+        self.announce_in(namespace, at, happening, turn);
     }
 
     /// The same in a namespace that may have no jobs or queues of ours.
@@ -520,11 +548,11 @@ impl Engine {
         namespace: Namespace,
         at: Timestamp,
         happening: Happening,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) {
         let position = self.meta.next_event;
         self.meta.next_event = Position(position.0 + 1);
-        out.events.push(Event {
+        turn.out.events.push(Event {
             position,
             at,
             namespace,

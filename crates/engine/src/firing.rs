@@ -7,76 +7,70 @@ use ganger_types::{
     Change, DueOrder, Elapsed, Failure, Group, JobKey, JobState, Now, Outcome, Reply, UniqueKey,
 };
 
-use crate::Effects;
 use crate::command::{ended, goes_on};
 use crate::engine::Engine;
 use crate::index::Timer;
 use crate::names::SpaceIndex;
 use crate::transition::Move;
+use crate::turn::Turn;
 
 impl Engine {
-    /// Fires a timer, already taken out of its index, as of `moment`; `now` is what the clock says.
+    /// Fires a timer, already taken out of its index, as of the moment of `turn`; `clock` is what the clock says.
     pub(crate) fn fire(
         &mut self,
         space: SpaceIndex,
-        moment: Now,
-        now: Now,
         timer: Timer,
-        out: &mut Effects,
+        clock: Now,
+        turn: &mut Turn<'_>,
     ) {
         match timer {
-            Timer::LeaseEnd(key) => self.lease_ran_out(moment, key, out),
-            Timer::JobDue(key) => self.job_fell_due(moment, key, out),
-            Timer::Deadline(key) => self.deadline_passed(moment, key, out),
-            Timer::Schedule(id) => self.run_schedule(now, space, &id, out),
-            Timer::UniqueEnd(key) => self.unique_ran_out(moment, space, key, out),
+            Timer::LeaseEnd(key) => self.lease_ran_out(key, turn),
+            Timer::JobDue(key) => self.job_fell_due(key, turn),
+            Timer::Deadline(key) => self.deadline_passed(key, turn),
+            Timer::Schedule(id) => self.run_schedule(space, &id, &mut turn.at(clock)),
+            Timer::UniqueEnd(key) => self.unique_ran_out(space, key, turn),
             // By the clock: a shard that was away for long asks once, not once for each time that it missed.
-            Timer::Part(graph) => self.part_fell_due(now, space, graph, out),
+            Timer::Part(graph) => self.part_fell_due(space, graph, &mut turn.at(clock)),
             Timer::IdempotencyKeyEnd(key) => {
                 let state = &mut self.spaces[space.at()];
                 state.idempotency_records.remove(&key);
-                out.changes
+                turn.out
+                    .changes
                     .push(Change::RemoveIdempotencyRecord(state.name.clone(), key));
             }
         }
     }
 
     /// A job that is not running may not start any more.
-    pub(crate) fn deadline_passed(&mut self, moment: Now, key: JobKey, out: &mut Effects) {
+    pub(crate) fn deadline_passed(&mut self, key: JobKey, turn: &mut Turn<'_>) {
         let message = "its deadline passed before it could run".to_owned();
-        self.fail_unstarted(moment, key, "deadline", message, out);
+        self.fail_unstarted(key, "deadline", message, turn);
     }
 
-    fn job_fell_due(&mut self, moment: Now, key: JobKey, out: &mut Effects) {
+    fn job_fell_due(&mut self, key: JobKey, turn: &mut Turn<'_>) {
         let queue = &self.queues[self.job(key).queue.at()];
         let is_ahead = queue.settings.due_order == DueOrder::Ahead;
         self.transition(
-            moment,
             key,
             Move::Ready {
-                at: moment.elapsed,
+                at: turn.now.elapsed,
                 is_ahead,
             },
             "due",
-            out,
+            turn,
         );
     }
 
-    fn unique_ran_out(
-        &mut self,
-        moment: Now,
-        space: SpaceIndex,
-        key: UniqueKey,
-        out: &mut Effects,
-    ) {
+    fn unique_ran_out(&mut self, space: SpaceIndex, key: UniqueKey, turn: &mut Turn<'_>) {
         let state = &mut self.spaces[space.at()];
         let is_over = state
             .unique
             .get(&key)
-            .is_some_and(|record| record.until.is_some_and(|until| until <= moment.wall));
+            .is_some_and(|record| record.until.is_some_and(|until| until <= turn.now.wall));
         if is_over {
             state.unique.remove(&key);
-            out.changes
+            turn.out
+                .changes
                 .push(Change::RemoveUnique(state.name.clone(), key));
         }
     }
@@ -87,7 +81,7 @@ impl Engine {
         space: SpaceIndex,
         key: JobKey,
         unique: Option<&UniqueKey>,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) {
         let Some(unique) = unique else { return };
         let state = &mut self.spaces[space.at()];
@@ -97,14 +91,15 @@ impl Engine {
             .is_some_and(|record| record.job == key && record.until.is_none());
         if is_its {
             state.unique.remove(unique);
-            out.changes
+            turn.out
+                .changes
                 .push(Change::RemoveUnique(state.name.clone(), unique.clone()));
         }
     }
 
     /// The lease of a job ran out: its worker is warned if the queue is set so, else the job goes on
     /// without it (`rel L4`, `R6`, `T2`).
-    fn lease_ran_out(&mut self, moment: Now, key: JobKey, out: &mut Effects) {
+    fn lease_ran_out(&mut self, key: JobKey, turn: &mut Turn<'_>) {
         debug_assert_eq!(
             self.job(key).state,
             JobState::Running,
@@ -114,22 +109,22 @@ impl Engine {
             .job(key)
             .lease()
             .expect("a lease timer belongs to a lease");
-        let has_timed_out = lease.timeout_at.is_some_and(|at| at <= moment.elapsed);
+        let has_timed_out = lease.timeout_at.is_some_and(|at| at <= turn.now.elapsed);
         let queue = self.job(key).queue;
         let grace_for = self.queues[queue.at()]
             .settings
             .grace_for
             .filter(|grace| !grace.is_zero());
         if let Some(grace_for) = grace_for.filter(|_| !lease.is_warned && !has_timed_out) {
-            self.warn(moment, key, grace_for, out);
+            self.warn(key, grace_for, turn);
         } else if has_timed_out {
-            self.attempt_timed_out(moment, key, out);
+            self.attempt_timed_out(key, turn);
         } else {
-            self.worker_was_lost(moment, key, out);
+            self.worker_was_lost(key, turn);
         }
     }
 
-    fn warn(&mut self, moment: Now, key: JobKey, grace_for: Duration, out: &mut Effects) {
+    fn warn(&mut self, key: JobKey, grace_for: Duration, turn: &mut Turn<'_>) {
         let queue = self.job(key).queue;
         self.reindex(key, |job| {
             let lease = job
@@ -139,42 +134,42 @@ impl Engine {
                 .expect("a running job has a lease");
             lease.is_warned = true;
             let end = lease.timeout_at.unwrap_or(Elapsed(u64::MAX));
-            lease.expires_at = moment.elapsed.after(grace_for).min(end);
+            lease.expires_at = turn.now.elapsed.after(grace_for).min(end);
         });
         let lease = self
             .job(key)
             .lease()
             .expect("a running job has a lease")
             .clone();
-        out.changes.push(Change::PutLease(Box::new(lease)));
-        self.count_retry(moment, queue);
+        turn.out.changes.push(Change::PutLease(Box::new(lease)));
+        self.count_retry(turn.now, queue);
     }
 
-    fn attempt_timed_out(&mut self, moment: Now, key: JobKey, out: &mut Effects) {
+    fn attempt_timed_out(&mut self, key: JobKey, turn: &mut Turn<'_>) {
         let group = Group::from_static("timeout");
         let message = "the attempt took longer than the job allows".to_owned();
-        self.end_attempt(moment, key, AttemptEnd::TimedOut);
-        self.count_failure(moment, self.job(key).queue);
+        self.end_attempt(turn.now, key, AttemptEnd::TimedOut);
+        self.count_failure(turn.now, self.job(key).queue);
         let pause = self.pause(key);
-        if !self.may_retry(moment, key, pause) {
-            self.fail_for_good(moment, key, group, message, out);
+        if !self.may_retry(turn.now, key, pause) {
+            self.fail_for_good(key, group, message, turn);
             return;
         }
         let worker = self.job(key).lease().map(|lease| lease.worker.clone());
         self.job_mut(key).details_mut().failure = Some(Failure {
             group,
             message,
-            at: moment.wall,
+            at: turn.now.wall,
             worker,
         });
-        self.count_retry(moment, self.job(key).queue);
-        self.retry(moment, key, pause, "timeout", out);
+        self.count_retry(turn.now, self.job(key).queue);
+        self.retry(key, pause, "timeout", turn);
     }
 
     /// The attempt ends without a verdict: its lease expired, or a report says that its worker died.
     /// Gives what the latter hears.
-    pub(crate) fn worker_was_lost(&mut self, now: Now, key: JobKey, out: &mut Effects) -> Reply {
-        self.end_attempt(now, key, AttemptEnd::Expired);
+    pub(crate) fn worker_was_lost(&mut self, key: JobKey, turn: &mut Turn<'_>) -> Reply {
+        self.end_attempt(turn.now, key, AttemptEnd::Expired);
         let lease_expirations_max = self.names.retry(self.job(key).retry).lease_expirations_max;
         let job = self.job_mut(key);
         if lease_expirations_max.is_some() {
@@ -184,22 +179,22 @@ impl Engine {
         details.lease_expirations = details.lease_expirations.saturating_add(1);
         let lease_expirations = details.lease_expirations;
         if let Some(message) = self.suspicion(key, lease_expirations_max, lease_expirations) {
-            self.fail_for_good(now, key, Group::from_static("poison"), message, out);
+            self.fail_for_good(key, Group::from_static("poison"), message, turn);
             return ended(Outcome::Failed);
         }
-        if !self.may_retry(now, key, Duration::ZERO) {
+        if !self.may_retry(turn.now, key, Duration::ZERO) {
             let message = "its lease ran out, and no retries were left".to_owned();
             let group = Group::from_static("lease-expired");
-            self.fail_for_good(now, key, group, message, out);
+            self.fail_for_good(key, group, message, turn);
             return ended(Outcome::Failed);
         }
-        self.count_retry(now, self.job(key).queue);
+        self.count_retry(turn.now, self.job(key).queue);
         let to = Move::Ready {
-            at: now.elapsed,
+            at: turn.now.elapsed,
             is_ahead: false,
         };
-        self.transition(now, key, to, "lease-expired", out);
-        goes_on(JobState::Ready, Some(now.wall))
+        self.transition(key, to, "lease-expired", turn);
+        goes_on(JobState::Ready, Some(turn.now.wall))
     }
 
     /// Why a job is set aside after so many losses; `None` if they are not too many yet.

@@ -29,6 +29,7 @@ mod space;
 mod statistics;
 mod table;
 mod transition;
+mod turn;
 mod why;
 
 pub use engine::Engine;

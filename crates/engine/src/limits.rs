@@ -69,10 +69,10 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use ganger_types::command::ConfigureNamespace;
-    use ganger_types::{Elapsed, Epoch, Meta, Now, ShardId, Timestamp};
+    use ganger_types::{Command, Elapsed, Epoch, Meta, Now, ShardId, Timestamp};
 
     use super::*;
-    use crate::{Effects, Loader, Start};
+    use crate::{Effects, Loader, PrefetchedRows, Start};
 
     #[test]
     fn a_shard_has_a_limit_of_namespaces_with_queues_or_settings() {
@@ -115,7 +115,9 @@ mod tests {
                 namespace: namespace(number),
                 settings: settings.clone(),
             };
-            engine.configure_namespace(cmd, &mut Effects::default())
+            let command = Command::ConfigureNamespace(Box::new(cmd));
+            let rows = PrefetchedRows::default();
+            engine.apply(now, command, &rows, &mut Effects::default())
         };
         let refused = configure(NAMESPACES_MAX).expect_err("too many");
         assert_eq!(refused.code(), "too_large");

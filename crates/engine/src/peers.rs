@@ -20,8 +20,8 @@ use ganger_types::{
     PartRecord, PeerRecord, ShardId,
 };
 
-use crate::Effects;
 use crate::engine::Engine;
+use crate::turn::Turn;
 
 /// One input or dependency of a live job that another shard's job is to meet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,10 +93,11 @@ impl Peer {
 
 impl Engine {
     /// Writes the rows of the peers that changed in this turn.
-    pub(crate) fn end_peers_turn(&mut self, out: &mut Effects) {
+    pub(crate) fn end_peers_turn(&mut self, turn: &mut Turn<'_>) {
         for shard in std::mem::take(&mut self.peers.changed) {
             if let Some(peer) = self.peers.known.get(&shard) {
-                out.changes
+                turn.out
+                    .changes
                     .push(Change::PutPeer(Box::new(peer.record.clone())));
             }
         }

@@ -7,9 +7,9 @@ use ganger_types::statistics::HISTOGRAM_BINS;
 use ganger_types::time::MICROS_PER_SECOND;
 use ganger_types::{Change, Day, Now, Sample, StatisticsRecord, Timestamp};
 
-use crate::Effects;
 use crate::engine::Engine;
 use crate::names::QueueIndex;
+use crate::turn::Turn;
 
 /// Days held in memory: today and yesterday. Older ones are in the store.
 const DAYS_HELD: u32 = 2;
@@ -104,14 +104,15 @@ impl Engine {
     }
 
     /// Writes the days that changed, and lets go of old ones.
-    pub(crate) fn end_statistics_turn(&mut self, now: Now, out: &mut Effects) {
+    pub(crate) fn end_statistics_turn(&mut self, turn: &mut Turn<'_>) {
         for key in std::mem::take(&mut self.statistics.changed) {
             if let Some(record) = self.statistics.days.get(&key) {
-                out.changes
+                turn.out
+                    .changes
                     .push(Change::PutStatistics(Box::new(record.clone())));
             }
         }
-        let today = day_of(now.wall);
+        let today = day_of(turn.now.wall);
         if today != self.statistics.newest {
             self.statistics.newest = today;
             let oldest = Day(today.0.saturating_sub(DAYS_HELD - 1));

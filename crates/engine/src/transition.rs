@@ -3,14 +3,14 @@
 
 use ganger_types::{
     Bytes, Change, Due, Elapsed, Failure, Finished, Group, Happening, HistoryEntry, JobId, JobKey,
-    JobRecord, JobState, LeaseRecord, Now, Outcome, What, Worker,
+    JobRecord, JobState, LeaseRecord, Outcome, What, Worker,
 };
 
-use crate::Effects;
 use crate::engine::Engine;
 use crate::index::Timer;
 use crate::job::Job;
 use crate::names::{QueueIndex, SpaceIndex};
+use crate::turn::Turn;
 
 /// Where a job goes.
 pub(crate) enum Move {
@@ -64,42 +64,28 @@ fn may_become(from: Option<JobState>, to: JobState) -> bool {
 
 impl Engine {
     /// Moves a live job. `reason` is for the event: failure group, or why it was released or cancelled.
-    pub(crate) fn transition(
-        &mut self,
-        now: Now,
-        key: JobKey,
-        to: Move,
-        reason: &str,
-        out: &mut Effects,
-    ) {
+    pub(crate) fn transition(&mut self, key: JobKey, to: Move, reason: &str, turn: &mut Turn<'_>) {
         let from = self.job(key).state;
         let state = to.state();
         assert!(
             may_become(Some(from), state),
             "job {key}: {from:?} may not become {state:?}"
         );
-        let left = self.leave(key, out);
+        let left = self.leave(key, turn);
         let worker = left.map(|lease| lease.worker.clone());
-        self.enter(now, key, to, out);
-        self.emit(now, key, Some(from), worker, reason, out);
+        self.enter(key, to, turn);
+        self.emit(key, Some(from), worker, reason, turn);
     }
 
     /// Brings a new or retried job, already in the table but in no index, to its first state.
-    pub(crate) fn admit(
-        &mut self,
-        now: Now,
-        key: JobKey,
-        to: Move,
-        reason: &str,
-        out: &mut Effects,
-    ) {
+    pub(crate) fn admit(&mut self, key: JobKey, to: Move, reason: &str, turn: &mut Turn<'_>) {
         let state = to.state();
         assert!(
             may_become(None, state),
             "job {key} may not begin as {state:?}"
         );
-        self.enter(now, key, to, out);
-        self.emit(now, key, None, None, reason, out);
+        self.enter(key, to, turn);
+        self.emit(key, None, None, reason, turn);
     }
 
     /// Takes a live job out of its indexes and back in with what `change` made of it (priority, queue).
@@ -128,7 +114,7 @@ impl Engine {
     }
 
     /// Takes a job out of the state it is in; gives its lease if it had one.
-    fn leave(&mut self, key: JobKey, out: &mut Effects) -> Option<Box<LeaseRecord>> {
+    fn leave(&mut self, key: JobKey, turn: &mut Turn<'_>) -> Option<Box<LeaseRecord>> {
         let state = self.job(key).state;
         self.unindex(key, state);
         let lease = self
@@ -136,12 +122,12 @@ impl Engine {
             .details
             .as_mut()
             .and_then(|details| details.lease.take())?;
-        out.changes.push(Change::RemoveLease(key));
+        turn.out.changes.push(Change::RemoveLease(key));
         Some(lease)
     }
 
     /// Puts a job into a state: the one place where `state` is written.
-    fn enter(&mut self, now: Now, key: JobKey, to: Move, out: &mut Effects) {
+    fn enter(&mut self, key: JobKey, to: Move, turn: &mut Turn<'_>) {
         let state = to.state();
         let job = self.job_mut(key);
         job.state = state;
@@ -161,28 +147,27 @@ impl Engine {
                 job.attempts_counted = lease.attempts_counted;
                 let details = job.details_mut();
                 details.log_bytes = 0;
-                out.changes.push(Change::PutLease(lease.clone()));
+                turn.out.changes.push(Change::PutLease(lease.clone()));
                 details.lease = Some(lease);
                 self.index(key, state);
                 return;
             }
             Move::Finished { outcome, result } => {
-                self.finish(now, key, outcome, result, out);
+                self.finish(key, outcome, result, turn);
                 return;
             }
         }
         self.index(key, state);
-        self.put(key, out);
+        self.put(key, turn);
     }
 
     /// Moves a job, already out of its indexes, from the live to the finished.
     fn finish(
         &mut self,
-        now: Now,
         key: JobKey,
         outcome: Outcome,
         result: Option<Bytes>,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) {
         let mut record = self.record(key);
         record.due = None;
@@ -192,12 +177,12 @@ impl Engine {
         };
         record.finished = Some(Finished {
             outcome,
-            at: now.wall,
+            at: turn.now.wall,
             order: self.meta.next_order,
             result_bytes: result
                 .as_ref()
                 .map(|bytes| u64::try_from(bytes.len()).unwrap_or(u64::MAX)),
-            keep_until: keep.map(|keep| keep.map(|keep| now.wall.after(keep))),
+            keep_until: keep.map(|keep| keep.map(|keep| turn.now.wall.after(keep))),
         });
         self.meta.next_order += 1;
         let job = self.job(key);
@@ -208,9 +193,9 @@ impl Engine {
         self.changed_queues.insert(queue);
         if let (Outcome::Failed, Some(failure)) = (outcome, &record.failure) {
             self.spaces[space.at()].count_group(&failure.group, 1);
-            self.count_failed(now, queue);
+            self.count_failed(turn.now, queue);
         }
-        self.free_unique(space, key, record.unique.as_ref(), out);
+        self.free_unique(space, key, record.unique.as_ref(), turn);
         self.ended.push_back(EndedJob {
             key,
             id: record.id.clone(),
@@ -219,7 +204,7 @@ impl Engine {
             namespace: record.namespace.clone(),
             has_result: result.is_some(),
         });
-        out.changes.push(Change::FinishJob {
+        turn.out.changes.push(Change::FinishJob {
             record: Box::new(record),
             result,
         });
@@ -310,12 +295,11 @@ impl Engine {
 
     fn emit(
         &mut self,
-        now: Now,
         key: JobKey,
         from: Option<JobState>,
         worker: Option<Worker>,
         reason: &str,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) {
         let job = self.job(key);
         let queue: QueueIndex = job.queue;
@@ -331,7 +315,7 @@ impl Engine {
             reason: reason.to_owned(),
         };
         let (space, is_over) = (self.queues[queue.at()].space, job.state.is_terminal());
-        self.announce(space, now.wall, happening, out);
+        self.announce(space, turn.now.wall, happening, turn);
         if is_over {
             self.drop_live(space, key);
         }
@@ -360,9 +344,9 @@ impl Engine {
     }
 
     /// Writes a live job's row.
-    pub(crate) fn put(&mut self, key: JobKey, out: &mut Effects) {
+    pub(crate) fn put(&mut self, key: JobKey, turn: &mut Turn<'_>) {
         let record = self.record(key);
-        out.changes.push(Change::PutJob(Box::new(record)));
+        turn.out.changes.push(Change::PutJob(Box::new(record)));
     }
 
     /// A job as it is stored. A live row never says `Running`: its lease row does.
@@ -444,25 +428,24 @@ impl Engine {
     /// Ends a live job with a failure.
     pub(crate) fn fail_for_good(
         &mut self,
-        now: Now,
         key: JobKey,
         group: Group,
         message: String,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) {
         let worker = self.job(key).lease().map(|lease| lease.worker.clone());
         let reason = group.to_text().into_owned();
         self.job_mut(key).details_mut().failure = Some(Failure {
             group,
             message,
-            at: now.wall,
+            at: turn.now.wall,
             worker,
         });
         let to = Move::Finished {
             outcome: Outcome::Failed,
             result: None,
         };
-        self.transition(now, key, to, &reason, out);
+        self.transition(key, to, &reason, turn);
     }
 }
 

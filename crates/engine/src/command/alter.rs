@@ -3,27 +3,20 @@
 use ganger_types::command::{Alter, Start};
 use ganger_types::limits::{LABELS_MAX, MESSAGE_BYTES_MAX, TAGS_MAX};
 use ganger_types::{
-    Answer, Change, Due, HistoryEntry, JobKey, JobRecord, JobState, LabelKey, LabelValue, Now,
+    Answer, Change, Due, HistoryEntry, JobKey, JobRecord, JobState, LabelKey, LabelValue,
     Rejection, Reply, Tag, What,
 };
 
 use super::complete::check_size;
 use super::enqueue::at_most;
 use super::fail::cut;
-use crate::Effects;
 use crate::engine::Engine;
-use crate::finished_index::FinishedIndex;
 use crate::names::SpaceIndex;
 use crate::transition::Move;
+use crate::turn::Turn;
 
 impl Engine {
-    pub(crate) fn alter(
-        &mut self,
-        now: Now,
-        cmd: Alter,
-        known: &FinishedIndex,
-        out: &mut Effects,
-    ) -> Answer {
+    pub(crate) fn alter(&mut self, cmd: Alter, turn: &mut Turn<'_>) -> Answer {
         let id = cmd.job.clone().ok_or(Rejection::OutOfRange {
             what: "job",
             expected: "named",
@@ -35,10 +28,11 @@ impl Engine {
             limit,
         )?;
         let Some(key) = self.find_job(&cmd.namespace, &id) else {
-            let record = known
+            let record = turn
+                .known
                 .find(&cmd.namespace, &id)
                 .ok_or_else(|| self.not_ours(&cmd.namespace, &id))?;
-            return self.alter_finished(now, &cmd, record, out);
+            return self.alter_finished(&cmd, record, turn);
         };
         let (state, details) = (self.job(key).state, self.job(key).details.as_deref());
         check_state(&cmd, state)?;
@@ -51,7 +45,7 @@ impl Engine {
         self.check_new_queues(&cmd.namespace, &cmd.queue)?;
 
         let space = self.space_of_job(key);
-        self.move_in_line(now, space, key, &cmd, out);
+        self.move_in_line(space, key, &cmd, turn);
         let job = self.job_mut(key);
         if let Some(payload) = &cmd.payload {
             job.payload_bytes = u32::try_from(payload.len()).expect("payloads were checked");
@@ -64,24 +58,24 @@ impl Engine {
         change_labels(&mut details.labels, &cmd);
         if let Some(tracked) = cmd.tracked {
             details.tracked = tracked;
-            self.track(now, space, job_id, tracked, out);
+            self.track(space, job_id, tracked, turn);
         }
         if let Some((mut text, data)) = cmd.note {
             cut(&mut text, MESSAGE_BYTES_MAX);
             self.append_history(
                 key,
                 HistoryEntry {
-                    at: now.wall,
+                    at: turn.now.wall,
                     what: What::Note { text, data },
                 },
             );
         }
         if let Some(start) = cmd.start {
-            self.change_start(now, key, start, out);
+            self.change_start(key, start, turn);
         }
-        self.put(key, out);
+        self.put(key, turn);
         if let Some(payload) = cmd.payload {
-            out.changes.push(Change::PutPayload { key, payload });
+            turn.out.changes.push(Change::PutPayload { key, payload });
         }
         Ok(Reply::Altered {
             tags,
@@ -90,19 +84,12 @@ impl Engine {
     }
 
     /// Priority and queue: the job keeps its time of getting ready.
-    fn move_in_line(
-        &mut self,
-        now: Now,
-        space: SpaceIndex,
-        key: JobKey,
-        cmd: &Alter,
-        out: &mut Effects,
-    ) {
+    fn move_in_line(&mut self, space: SpaceIndex, key: JobKey, cmd: &Alter, turn: &mut Turn<'_>) {
         if cmd.priority.is_none() && cmd.queue.is_none() {
             return;
         }
         let queue = cmd.queue.as_ref().map(|queue| {
-            let index = self.make_queue(space, queue, now.wall);
+            let index = self.make_queue(space, queue, turn.now.wall);
             self.queues[index.at()].known = true;
             self.changed_queues.insert(index);
             index
@@ -111,58 +98,57 @@ impl Engine {
             let what = What::Enqueued {
                 queue: queue.clone(),
             };
-            self.append_history(key, HistoryEntry { at: now.wall, what });
+            self.append_history(
+                key,
+                HistoryEntry {
+                    at: turn.now.wall,
+                    what,
+                },
+            );
         }
         self.reindex(key, |job| {
             job.priority = cmd.priority.unwrap_or(job.priority);
             job.queue = queue.unwrap_or(job.queue);
         });
-        let _ = out;
+        let _ = turn.out;
     }
 
     /// A running job goes to another queue; the caller moves it on.
     pub(super) fn change_queue_while_running(
         &mut self,
-        now: Now,
         key: JobKey,
         queue: &ganger_types::Queue,
-        _out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) {
         let space = self.space_of_job(key);
-        let index = self.make_queue(space, queue, now.wall);
+        let index = self.make_queue(space, queue, turn.now.wall);
         self.queues[index.at()].known = true;
         self.changed_queues.insert(index);
         self.reindex(key, |job| job.queue = index);
     }
 
-    fn change_start(&mut self, now: Now, key: JobKey, start: Start, out: &mut Effects) {
+    fn change_start(&mut self, key: JobKey, start: Start, turn: &mut Turn<'_>) {
         let due = match start {
-            Start::Now => Due::Elapsed(now.elapsed),
-            Start::After(delay) => Due::Elapsed(now.elapsed.after(delay)),
+            Start::Now => Due::Elapsed(turn.now.elapsed),
+            Start::After(delay) => Due::Elapsed(turn.now.elapsed.after(delay)),
             Start::At(at) => Due::Wall(at),
         };
         if self.job(key).state == JobState::Blocked {
             self.job_mut(key).details_mut().due = Some(due);
             return;
         }
-        let to = if due.is_past(now) {
+        let to = if due.is_past(turn.now) {
             Move::Ready {
-                at: now.elapsed,
+                at: turn.now.elapsed,
                 is_ahead: false,
             }
         } else {
             Move::Scheduled(due)
         };
-        self.transition(now, key, to, "altered", out);
+        self.transition(key, to, "altered", turn);
     }
 
-    fn alter_finished(
-        &mut self,
-        now: Now,
-        cmd: &Alter,
-        record: &JobRecord,
-        out: &mut Effects,
-    ) -> Answer {
+    fn alter_finished(&mut self, cmd: &Alter, record: &JobRecord, turn: &mut Turn<'_>) -> Answer {
         let state = record
             .finished
             .as_ref()
@@ -176,7 +162,7 @@ impl Engine {
         change_labels(&mut record.labels, cmd);
         if let Some(tracked) = cmd.tracked {
             record.tracked = tracked;
-            self.track(now, space, record.id.clone(), tracked, out);
+            self.track(space, record.id.clone(), tracked, turn);
         }
         if let Some((text, data)) = &cmd.note {
             let mut text = text.clone();
@@ -191,10 +177,13 @@ impl Engine {
                 text,
                 data: data.clone(),
             };
-            record.history.push(HistoryEntry { at: now.wall, what });
+            record.history.push(HistoryEntry {
+                at: turn.now.wall,
+                what,
+            });
         }
         let tags = record.tags.clone();
-        out.changes.push(Change::PutFinished(Box::new(record)));
+        turn.out.changes.push(Change::PutFinished(Box::new(record)));
         Ok(Reply::Altered { tags, state })
     }
 
@@ -213,21 +202,15 @@ impl Engine {
         }
     }
 
-    fn track(
-        &mut self,
-        now: Now,
-        space: SpaceIndex,
-        id: ganger_types::JobId,
-        on: bool,
-        out: &mut Effects,
-    ) {
+    fn track(&mut self, space: SpaceIndex, id: ganger_types::JobId, on: bool, turn: &mut Turn<'_>) {
         let state = &mut self.spaces[space.at()];
-        let since = on.then_some(now.wall);
+        let since = on.then_some(turn.now.wall);
         match since {
             Some(since) => state.tracked.insert(id.clone(), since),
             None => state.tracked.remove(&id),
         };
-        out.changes
+        turn.out
+            .changes
             .push(Change::PutTracked(state.name.clone(), id, since));
     }
 }

@@ -4,38 +4,32 @@ use ganger_types::command::{Cancel, Selection, TimeOut};
 use ganger_types::job::AttemptEnd;
 use ganger_types::limits::{BULK_JOBS_MAX, MESSAGE_BYTES_MAX};
 use ganger_types::{
-    Answer, Change, Graph, Group, HistoryEntry, JobId, JobKey, JobState, Message, Namespace, Now,
+    Answer, Change, Graph, Group, HistoryEntry, JobId, JobKey, JobState, Message, Namespace,
     Rejection, Reply, What,
 };
 
 use super::enqueue::at_most;
 use super::fail::cut;
-use crate::Effects;
 use crate::engine::Engine;
 use crate::finished_index::FinishedIndex;
 use crate::transition::Move;
+use crate::turn::Turn;
 
 impl Engine {
-    pub(crate) fn cancel(
-        &mut self,
-        now: Now,
-        cmd: &Cancel,
-        known: &FinishedIndex,
-        out: &mut Effects,
-    ) -> Answer {
+    pub(crate) fn cancel(&mut self, cmd: &Cancel, turn: &mut Turn<'_>) -> Answer {
         let (keys, skipped) = match &cmd.jobs {
             Selection::Jobs(ids) => {
                 check_bulk(ids.len())?;
-                self.refuse_sole_item(&cmd.namespace, ids, known)?;
-                self.refuse_sole_prepared(&cmd.namespace, ids, known)?;
+                self.refuse_sole_item(&cmd.namespace, ids, turn.known)?;
+                self.refuse_sole_prepared(&cmd.namespace, ids, turn.known)?;
                 self.sort_out(&cmd.namespace, ids)
             }
             Selection::Graph(graph) => {
                 let name = (cmd.namespace.clone(), graph.clone());
                 let mut reason = cmd.reason.clone();
                 cut(&mut reason, MESSAGE_BYTES_MAX);
-                self.cancel_elsewhere(now, &name, &reason, out);
-                let count = self.cancel_graph(now, &name, &reason, out);
+                self.cancel_elsewhere(&name, &reason, turn);
+                let count = self.cancel_graph(&name, &reason, turn);
                 let skipped = Vec::new();
                 return Ok(Reply::Changed { count, skipped });
             }
@@ -47,11 +41,11 @@ impl Engine {
         for key in keys {
             // An earlier one of the list may have taken this one with it.
             if self.is_live(key) {
-                self.cancel_job(now, key, &reason, out);
+                self.cancel_job(key, &reason, turn);
             }
             count += 1;
         }
-        let (more, skipped) = self.cancel_of_qless(now, &cmd.namespace, skipped, known, out);
+        let (more, skipped) = self.cancel_of_qless(&cmd.namespace, skipped, turn);
         count += more;
         Ok(Reply::Changed { count, skipped })
     }
@@ -60,16 +54,15 @@ impl Engine {
     /// job waits that is not named too. How many went, and the ids of the others.
     pub(super) fn cancel_of_qless(
         &mut self,
-        now: Now,
         namespace: &Namespace,
         ids: Vec<JobId>,
-        known: &FinishedIndex,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) -> (u64, Vec<JobId>) {
-        let is_of_qless =
-            |id: &JobId| known.find(namespace, id).is_none() && self.qless.has_job(namespace, id);
+        let is_of_qless = |id: &JobId| {
+            turn.known.find(namespace, id).is_none() && self.qless.has_job(namespace, id)
+        };
         let named = ids.iter().filter(|id| is_of_qless(id)).cloned().collect();
-        let gone = self.qless.cancel(now, namespace, named, out);
+        let gone = self.qless.cancel(turn.now, namespace, named, turn.out);
         let left = ids.into_iter().filter(|id| !gone.contains(id));
         (
             u64::try_from(gone.len()).unwrap_or(u64::MAX),
@@ -81,15 +74,16 @@ impl Engine {
     /// (`rel G9`).
     pub(crate) fn cancel_graph(
         &mut self,
-        now: Now,
         name: &(Namespace, Graph),
         reason: &str,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) -> u64 {
         if let Some(part) = self.peers.parts.get_mut(name) {
             if !part.is_committed {
                 part.cancelled = Some(reason.to_owned());
-                out.changes.push(Change::PutPart(Box::new(part.clone())));
+                turn.out
+                    .changes
+                    .push(Change::PutPart(Box::new(part.clone())));
                 return u64::from(part.count);
             }
             self.peers.falling = Some(name.clone());
@@ -100,7 +94,7 @@ impl Engine {
         let keys: Vec<JobKey> = members.into_iter().flatten().copied().collect();
         for key in &keys {
             if self.is_live(*key) {
-                self.cancel_job(now, *key, reason, out);
+                self.cancel_job(*key, reason, turn);
             }
         }
         u64::try_from(keys.len()).unwrap_or(u64::MAX)
@@ -109,10 +103,9 @@ impl Engine {
     /// Tells the other shards that hold a part of a graph to cancel it.
     pub(crate) fn cancel_elsewhere(
         &mut self,
-        now: Now,
         name: &(Namespace, Graph),
         reason: &str,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) {
         let Some(part) = self.peers.parts.get(name) else {
             return;
@@ -126,7 +119,7 @@ impl Engine {
                 graph: name.1.clone(),
                 reason: reason.to_owned(),
             };
-            self.post(now, &shard, message, out);
+            self.post(&shard, message, turn);
         }
     }
 
@@ -167,7 +160,7 @@ impl Engine {
     }
 
     /// Takes running jobs from their workers without waiting for their leases to end. The attempts count.
-    pub(crate) fn time_out(&mut self, now: Now, cmd: &TimeOut, out: &mut Effects) -> Answer {
+    pub(crate) fn time_out(&mut self, cmd: &TimeOut, turn: &mut Turn<'_>) -> Answer {
         check_bulk(cmd.jobs.len())?;
         let mut keys = std::collections::BTreeSet::new();
         for id in &cmd.jobs {
@@ -188,24 +181,24 @@ impl Engine {
 
         let count = u64::try_from(keys.len()).unwrap_or(u64::MAX);
         for key in keys {
-            self.end_attempt(now, key, AttemptEnd::TimedOut);
+            self.end_attempt(turn.now, key, AttemptEnd::TimedOut);
             self.append_history(
                 key,
                 HistoryEntry {
-                    at: now.wall,
+                    at: turn.now.wall,
                     what: What::TimedOutByHand,
                 },
             );
-            if self.may_retry(now, key, std::time::Duration::ZERO) {
+            if self.may_retry(turn.now, key, std::time::Duration::ZERO) {
                 let to = Move::Ready {
-                    at: now.elapsed,
+                    at: turn.now.elapsed,
                     is_ahead: true,
                 };
-                self.transition(now, key, to, "timed out by hand", out);
+                self.transition(key, to, "timed out by hand", turn);
             } else {
                 let group = Group::from_static("timed-out-by-hand");
                 let message = "timed out by hand, and no retries were left".to_owned();
-                self.fail_for_good(now, key, group, message, out);
+                self.fail_for_good(key, group, message, turn);
             }
         }
         Ok(Reply::Changed {

@@ -3,36 +3,32 @@
 use ganger_types::command::{Complete, Next};
 use ganger_types::job::{AttemptEnd, ReportKind};
 use ganger_types::{
-    Answer, Bytes, Change, Due, FailurePolicy, HistoryEntry, JobKey, JobState, Now, Outcome,
-    Rejection, What,
+    Answer, Bytes, Change, Due, FailurePolicy, HistoryEntry, JobKey, JobState, Outcome, Rejection,
+    What,
 };
 
 use super::enqueue::at_most;
 use super::report::{Standing, ended, goes_on};
-use crate::Effects;
 use crate::engine::Engine;
 use crate::finished_index::FinishedIndex;
 use crate::transition::Move;
+use crate::turn::Turn;
 
 impl Engine {
-    pub(crate) fn complete(
-        &mut self,
-        now: Now,
-        cmd: Complete,
-        known: &FinishedIndex,
-        out: &mut Effects,
-    ) -> Answer {
-        if self.is_of_qless(&cmd.held, known) {
-            return self.complete_of_qless(now, cmd, out);
+    pub(crate) fn complete(&mut self, cmd: Complete, turn: &mut Turn<'_>) -> Answer {
+        if self.is_of_qless(&cmd.held, turn.known) {
+            return self.complete_of_qless(cmd, turn);
         }
-        let key = match self.judge(&cmd.held, ReportKind::Complete, known)? {
+        let key = match self.judge(&cmd.held, ReportKind::Complete, turn.known)? {
             Standing::Live(key) => key,
             Standing::Repeat(reply) => return Ok(reply),
         };
         let limit = self.settings(&cmd.held.namespace).payload_bytes_max;
         check_size("the size of a result in bytes", cmd.result.as_ref(), limit)?;
         let next = match cmd.next {
-            Some(next) => Some(self.check_next(key, &cmd.held.namespace, next, limit, known)?),
+            Some(next) => {
+                Some(self.check_next(key, &cmd.held.namespace, next, limit, turn.known)?)
+            }
             None => None,
         };
 
@@ -42,13 +38,13 @@ impl Engine {
             .lease()
             .expect("the lease was judged live")
             .granted_elapsed;
-        self.sample_running(now, queue, now.elapsed.since(granted));
-        self.accept_report(now, key, ReportKind::Complete, out);
+        self.sample_running(turn.now, queue, turn.now.elapsed.since(granted));
+        self.accept_report(key, ReportKind::Complete, turn);
         self.worker_survived(key);
-        self.end_attempt(now, key, AttemptEnd::Succeeded);
+        self.end_attempt(turn.now, key, AttemptEnd::Succeeded);
         match next {
             Some((next, dependencies)) => {
-                let state = self.go_on(now, key, next, &dependencies, out);
+                let state = self.go_on(key, next, &dependencies, turn);
                 Ok(goes_on(state, None))
             }
             None => {
@@ -56,7 +52,7 @@ impl Engine {
                     outcome: Outcome::Succeeded,
                     result: cmd.result,
                 };
-                self.transition(now, key, to, "", out);
+                self.transition(key, to, "", turn);
                 Ok(ended(Outcome::Succeeded))
             }
         }
@@ -84,18 +80,17 @@ impl Engine {
     /// Puts a completed job into its next queue, with a new series of attempts.
     fn go_on(
         &mut self,
-        now: Now,
         key: JobKey,
         next: Next,
         dependencies: &[(JobKey, ganger_types::JobId)],
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) -> JobState {
-        let due = (!next.delay.is_zero()).then(|| Due::Elapsed(now.elapsed.after(next.delay)));
+        let due = (!next.delay.is_zero()).then(|| Due::Elapsed(turn.now.elapsed.after(next.delay)));
         let to = match (dependencies.is_empty(), due) {
             (false, _) => Move::Blocked,
             (true, Some(due)) => Move::Scheduled(due),
             (true, None) => Move::Ready {
-                at: now.elapsed,
+                at: turn.now.elapsed,
                 is_ahead: false,
             },
         };
@@ -107,8 +102,14 @@ impl Engine {
         let what = What::Enqueued {
             queue: next.queue.clone(),
         };
-        self.append_history(key, HistoryEntry { at: now.wall, what });
-        self.change_queue_while_running(now, key, &next.queue, out);
+        self.append_history(
+            key,
+            HistoryEntry {
+                at: turn.now.wall,
+                what,
+            },
+        );
+        self.change_queue_while_running(key, &next.queue, turn);
         let job = self.job_mut(key);
         job.attempts_counted = 0;
         if let Some(payload) = &next.payload {
@@ -121,11 +122,11 @@ impl Engine {
         details.progress = None;
         details.due = due;
         for (dependency, id) in dependencies {
-            self.depend(key, *dependency, id.clone(), FailurePolicy::Wait, out);
+            self.depend(key, *dependency, id.clone(), FailurePolicy::Wait, turn);
         }
-        self.transition(now, key, to, "next queue", out);
+        self.transition(key, to, "next queue", turn);
         if let Some(payload) = next.payload {
-            out.changes.push(Change::PutPayload { key, payload });
+            turn.out.changes.push(Change::PutPayload { key, payload });
         }
         state
     }

@@ -5,28 +5,23 @@ use ganger_types::command::{
 };
 use ganger_types::job::AttemptEnd;
 use ganger_types::limits::RELEASES_MAX;
-use ganger_types::{Answer, Change, Happening, JobKey, Now, QueueSettings, Rejection, Reply};
+use ganger_types::{Answer, Change, Happening, JobKey, QueueSettings, Rejection, Reply};
 
 use super::enqueue::check_retry;
 use super::lease::check_lease_for;
-use crate::Effects;
 use crate::engine::Engine;
 use crate::transition::Move;
+use crate::turn::Turn;
 
 impl Engine {
-    pub(crate) fn configure_queue(
-        &mut self,
-        now: Now,
-        cmd: ConfigureQueue,
-        out: &mut Effects,
-    ) -> Answer {
+    pub(crate) fn configure_queue(&mut self, cmd: ConfigureQueue, turn: &mut Turn<'_>) -> Answer {
         if let QueueChange::All(settings) = &cmd.change {
             check_settings(settings)?;
         }
         self.check_new_queues(&cmd.namespace, [&cmd.queue])?;
 
         let space = self.make_space(&cmd.namespace);
-        let queue = self.make_queue(space, &cmd.queue, now.wall);
+        let queue = self.make_queue(space, &cmd.queue, turn.now.wall);
         let state = &mut self.queues[queue.at()];
         state.known = true;
         match cmd.change {
@@ -39,23 +34,18 @@ impl Engine {
         self.changed_queues.insert(queue);
         self.announce(
             space,
-            now.wall,
+            turn.now.wall,
             Happening::QueueChanged {
                 queue: cmd.queue,
                 paused,
             },
-            out,
+            turn,
         );
         Ok(Reply::Done)
     }
 
     /// Listings do not show it until it is used again. Without any job left, it is removed.
-    pub(crate) fn forget_queue(
-        &mut self,
-        _now: Now,
-        cmd: &ForgetQueue,
-        out: &mut Effects,
-    ) -> Answer {
+    pub(crate) fn forget_queue(&mut self, cmd: &ForgetQueue, turn: &mut Turn<'_>) -> Answer {
         let missing = || Rejection::QueueNotFound {
             queue: cmd.queue.clone(),
         };
@@ -79,7 +69,7 @@ impl Engine {
             let space = state.space;
             self.changed_queues.remove(&queue);
             self.spaces[space.at()].queues.remove(&cmd.queue);
-            out.changes.push(Change::RemoveQueue(
+            turn.out.changes.push(Change::RemoveQueue(
                 cmd.namespace.clone(),
                 cmd.queue.clone(),
             ));
@@ -90,7 +80,7 @@ impl Engine {
     pub(crate) fn configure_namespace(
         &mut self,
         cmd: ConfigureNamespace,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) -> Answer {
         check_lease_for(Some(cmd.settings.lease_for))?;
         check_retry(&cmd.settings.retry)?;
@@ -111,7 +101,8 @@ impl Engine {
         let space = self.make_space(&cmd.namespace);
         let state = &mut self.spaces[space.at()];
         state.settings = cmd.settings;
-        out.changes
+        turn.out
+            .changes
             .push(Change::PutNamespace(Box::new(state.record())));
         let queues: Vec<_> = state.queues.values().copied().collect();
         for queue in queues {
@@ -121,12 +112,7 @@ impl Engine {
     }
 
     /// Its jobs go back to their old places, without blame, and its name is forgotten.
-    pub(crate) fn deregister(
-        &mut self,
-        now: Now,
-        cmd: &DeregisterWorker,
-        out: &mut Effects,
-    ) -> Reply {
+    pub(crate) fn deregister(&mut self, cmd: &DeregisterWorker, turn: &mut Turn<'_>) -> Reply {
         let Some(space) = self.find_space(&cmd.namespace) else {
             return Reply::Changed {
                 count: 0,
@@ -146,7 +132,7 @@ impl Engine {
                 counted: false,
                 reason: reason.clone(),
             };
-            self.end_attempt(now, *key, end);
+            self.end_attempt(turn.now, *key, end);
             let job = self.job_mut(*key);
             let at = job.ready_at;
             if job.details_mut().releases < RELEASES_MAX {
@@ -155,13 +141,13 @@ impl Engine {
             let details = job.details_mut();
             details.releases += 1;
             let is_ahead = details.is_ahead;
-            self.transition(now, *key, Move::Ready { at, is_ahead }, &reason, out);
+            self.transition(*key, Move::Ready { at, is_ahead }, &reason, turn);
         }
         self.spaces[space.at()].workers.remove(&cmd.worker);
         let happening = Happening::WorkerGone {
             worker: cmd.worker.clone(),
         };
-        self.announce(space, now.wall, happening, out);
+        self.announce(space, turn.now.wall, happening, turn);
         Reply::Changed {
             count: u64::try_from(held.len()).unwrap_or(u64::MAX),
             skipped: Vec::new(),

@@ -8,12 +8,11 @@ use ganger_types::{
 };
 
 use super::cancel::check_bulk;
-use crate::Effects;
 use crate::endings::DEPENDENCY_GROUP;
 use crate::engine::Engine;
-use crate::finished_index::FinishedIndex;
 use crate::names::QueueIndex;
 use crate::space::outcome_place;
+use crate::turn::Turn;
 
 /// Finished jobs of one queue and outcome are looked for again once this part of their age has passed.
 const LOOKS_PER_AGE: u64 = 100;
@@ -23,19 +22,13 @@ impl Engine {
     /// use are skipped and named, and so are those that a submission which is not decided yet waits for, jobs of qless
     /// that its own rules keep, and items of raw keys. Who waits for one to be retried would wait forever, so it fails
     /// (`rel T1`), here as on other shards.
-    pub(crate) fn delete(
-        &mut self,
-        now: Now,
-        cmd: &Delete,
-        known: &FinishedIndex,
-        out: &mut Effects,
-    ) -> Answer {
+    pub(crate) fn delete(&mut self, cmd: &Delete, turn: &mut Turn<'_>) -> Answer {
         check_bulk(cmd.jobs.len())?;
-        self.refuse_sole_item(&cmd.namespace, &cmd.jobs, known)?;
+        self.refuse_sole_item(&cmd.namespace, &cmd.jobs, turn.known)?;
         let mut external_jobs = BTreeSet::new();
         for id in &cmd.jobs {
             let is_ours = self.find_job(&cmd.namespace, id).is_some()
-                || known.find(&cmd.namespace, id).is_some();
+                || turn.known.find(&cmd.namespace, id).is_some();
             if is_ours {
                 continue;
             }
@@ -45,7 +38,7 @@ impl Engine {
             external_jobs.insert(id.clone());
         }
         let named = external_jobs.iter().cloned().collect();
-        let (mut count, mut skipped) = self.cancel_of_qless(now, &cmd.namespace, named, known, out);
+        let (mut count, mut skipped) = self.cancel_of_qless(&cmd.namespace, named, turn);
         // What was refused has changed nothing.
         if let ([id], [_]) = (&cmd.jobs[..], &skipped[..]) {
             return Err(self.kept_by_qless(&cmd.namespace, id));
@@ -58,22 +51,22 @@ impl Engine {
             let live = self.find_job(&cmd.namespace, id);
             if let Some(key) = live.filter(|key| !self.is_needed_by_part(*key)) {
                 gone.insert(id, self.record(key));
-                self.cancel_job(now, key, "deleted", out);
+                self.cancel_job(key, "deleted", turn);
             }
         }
-        self.spread_endings(now, out);
+        self.spread_endings(turn);
         for record in gone.values() {
-            self.fail_those_who_wait(now, record, out);
+            self.fail_those_who_wait(record, turn);
         }
-        self.spread_endings(now, out);
+        self.spread_endings(turn);
 
         for id in cmd.jobs.iter().filter(|id| !external_jobs.contains(*id)) {
             let is_removed = match gone.remove(id) {
                 Some(record) => {
-                    self.remove(now, &record, Outcome::Cancelled, out);
+                    self.remove(&record, Outcome::Cancelled, turn);
                     true
                 }
-                None => self.delete_finished(now, &cmd.namespace, id, known, out),
+                None => self.delete_finished(&cmd.namespace, id, turn),
             };
             if is_removed {
                 count += 1;
@@ -84,24 +77,22 @@ impl Engine {
         Ok(Reply::Changed { count, skipped })
     }
 
-    fn fail_those_who_wait(&mut self, now: Now, dependency: &JobRecord, out: &mut Effects) {
+    fn fail_those_who_wait(&mut self, dependency: &JobRecord, turn: &mut Turn<'_>) {
         for (dependent, ..) in self.edges.waiting_for(dependency.key) {
             if self.is_live(dependent) {
                 let message = format!("dependency {} was deleted", dependency.id);
-                self.fail_unstarted(now, dependent, DEPENDENCY_GROUP, message, out);
+                self.fail_unstarted(dependent, DEPENDENCY_GROUP, message, turn);
             }
         }
     }
 
     fn delete_finished(
         &mut self,
-        now: Now,
         namespace: &ganger_types::Namespace,
         id: &JobId,
-        known: &FinishedIndex,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) -> bool {
-        let Some(record) = known.find(namespace, id) else {
+        let Some(record) = turn.known.find(namespace, id) else {
             return false;
         };
         let Some(finished) = &record.finished else {
@@ -111,17 +102,17 @@ impl Engine {
         if self.removed.contains_key(&record.key) || self.is_needed(record.key) {
             return false;
         }
-        self.remove(now, record, finished.outcome, out);
+        self.remove(record, finished.outcome, turn);
         true
     }
 
     /// Removes those of the candidates whose retention has really passed and that nobody needs (`rel K1`
     /// to `K4`).
-    pub(crate) fn retire(&mut self, now: Now, cmd: Retire, out: &mut Effects) -> Reply {
+    pub(crate) fn retire(&mut self, cmd: Retire, turn: &mut Turn<'_>) -> Reply {
         let mut count = 0;
         for expired in cmd.jobs {
-            if let Some(outcome) = self.may_retire(now, &expired) {
-                self.remove(now, &expired.record, outcome, out);
+            if let Some(outcome) = self.may_retire(turn.now, &expired) {
+                self.remove(&expired.record, outcome, turn);
                 count += 1;
             }
         }
@@ -164,7 +155,7 @@ impl Engine {
     }
 
     /// Removes a finished job for good.
-    fn remove(&mut self, now: Now, record: &JobRecord, outcome: Outcome, out: &mut Effects) {
+    fn remove(&mut self, record: &JobRecord, outcome: Outcome, turn: &mut Turn<'_>) {
         self.uncount_finished(record, outcome);
         self.removed.insert(record.key, self.turns);
         let Some(space) = self.find_space(&record.namespace) else {
@@ -173,15 +164,15 @@ impl Engine {
         for tag in &record.tags {
             self.spaces[space.at()].count_tag(tag, -1);
         }
-        self.take_fallen(record.key, out);
-        self.deny_followers(now, &record.namespace, record.key, &record.id, out);
-        out.changes.push(Change::RemoveJob(record.key));
+        self.take_fallen(record.key, turn);
+        self.deny_followers(&record.namespace, record.key, &record.id, turn);
+        turn.out.changes.push(Change::RemoveJob(record.key));
         let happening = Happening::JobRemoved {
             key: record.key,
             job: record.id.clone(),
             queue: record.queue.clone(),
         };
-        self.announce(space, now.wall, happening, out);
+        self.announce(space, turn.now.wall, happening, turn);
     }
 
     /// Which finished jobs the host should look for in the store, to send back as `Retire`.

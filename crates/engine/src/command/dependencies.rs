@@ -3,28 +3,26 @@
 use ganger_types::command::{AddDependencies, RemoveDependencies};
 use ganger_types::limits::INPUTS_MAX;
 use ganger_types::{
-    Answer, Change, FailurePolicy, InputRow, InputState, JobId, JobKey, JobState, Namespace, Now,
+    Answer, Change, FailurePolicy, InputRow, InputState, JobId, JobKey, JobState, Namespace,
     Outcome, Rejection, Reply,
 };
 
 use super::enqueue::at_most;
-use crate::Effects;
 use crate::engine::Engine;
 use crate::finished_index::FinishedIndex;
 use crate::index::Edge;
 use crate::peers::RemoteEdge;
+use crate::turn::Turn;
 
 impl Engine {
     pub(crate) fn add_dependencies(
         &mut self,
-        _now: Now,
         cmd: &AddDependencies,
-        known: &FinishedIndex,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) -> Answer {
-        let key = self.blocked(&cmd.namespace, &cmd.job, known)?;
-        let dependencies = self.unmet(&cmd.namespace, &cmd.on, known)?;
-        let dependencies = refuse_endings(cmd.policy, dependencies, known)?;
+        let key = self.blocked(&cmd.namespace, &cmd.job, turn.known)?;
+        let dependencies = self.unmet(&cmd.namespace, &cmd.on, turn.known)?;
+        let dependencies = refuse_endings(cmd.policy, dependencies, turn.known)?;
         self.refuse_circles(key, &dependencies)?;
         let have = self.edges.of(key).count() + self.remote_edges(key).count() + dependencies.len();
         let count = |len: usize| u64::try_from(len).unwrap_or(u64::MAX);
@@ -41,7 +39,7 @@ impl Engine {
                 .of(key)
                 .all(|(_, edge)| edge.dependency != dependency)
             {
-                self.depend(key, dependency, id, cmd.policy, out);
+                self.depend(key, dependency, id, cmd.policy, turn);
                 added += 1;
             }
         }
@@ -53,9 +51,8 @@ impl Engine {
 
     pub(crate) fn remove_dependencies(
         &mut self,
-        now: Now,
         cmd: &RemoveDependencies,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) -> Answer {
         let key = self.blocked(&cmd.namespace, &cmd.job, &FinishedIndex::default())?;
         let named = |engine: &Self, dependency: JobKey| match &cmd.on {
@@ -92,19 +89,21 @@ impl Engine {
         }
 
         let elsewhere = if takes_all {
-            self.forsake(now, key, out)
+            self.forsake(key, turn)
         } else {
             0
         };
         let count = u32::try_from(edges.len()).expect("edges are limited") + elsewhere;
         for (slot, _) in edges {
             self.edges.remove(key, slot);
-            out.changes.push(Change::RemoveInput { job: key, slot });
+            turn.out
+                .changes
+                .push(Change::RemoveInput { job: key, slot });
         }
         let details = self.job_mut(key).details_mut();
         details.missing -= count;
         if details.missing == 0 {
-            self.unblock(now, key, out);
+            self.unblock(key, turn);
         }
         Ok(Reply::Changed {
             count: u64::from(count),
@@ -211,7 +210,7 @@ impl Engine {
         dependency: JobKey,
         id: JobId,
         policy: FailurePolicy,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) {
         let after = self.remote_edges(key).map(|(slot, _)| slot + 1).max();
         let slot = self
@@ -233,7 +232,7 @@ impl Engine {
             id,
             policy,
         };
-        out.changes.push(Change::PutInput(InputRow {
+        turn.out.changes.push(Change::PutInput(InputRow {
             job: key,
             slot,
             state,

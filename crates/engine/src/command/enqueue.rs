@@ -18,7 +18,6 @@ use self::check::check_sizes;
 pub(crate) use self::check::{at_most, check_named, check_references, check_retry};
 pub(crate) use self::plan::Member;
 use super::fingerprint::Fingerprint;
-use crate::Effects;
 use crate::endings::DEPENDENCY_GROUP;
 use crate::engine::Engine;
 use crate::finished_index::FinishedIndex;
@@ -27,6 +26,7 @@ use crate::job::{Job, JobDetails};
 use crate::names::SpaceIndex;
 use crate::peers::RemoteEdge;
 use crate::transition::Move;
+use crate::turn::Turn;
 
 /// How long an idempotency key is remembered.
 const IDEMPOTENCY_KEY_FOR: Duration = Duration::from_secs(86_400);
@@ -59,19 +59,13 @@ pub(crate) struct Batch {
 }
 
 impl Engine {
-    pub(crate) fn enqueue(
-        &mut self,
-        now: Now,
-        cmd: Enqueue,
-        known: &FinishedIndex,
-        out: &mut Effects,
-    ) -> Answer {
-        if let Some(answer) = self.repeated_submission(now, &cmd)? {
+    pub(crate) fn enqueue(&mut self, cmd: Enqueue, turn: &mut Turn<'_>) -> Answer {
+        if let Some(answer) = self.repeated_submission(turn.now, &cmd)? {
             return Ok(answer);
         }
-        let members = self.check_submission(now, &cmd, known)?;
+        let members = self.check_submission(turn.now, &cmd, turn.known)?;
 
-        Ok(self.write_submission(now, cmd, &members, known, out))
+        Ok(self.write_submission(cmd, &members, turn))
     }
 
     /// Everything that can be wrong with a submission, or what becomes of each member.
@@ -93,25 +87,18 @@ impl Engine {
 
 /// The writing half: nothing below can fail.
 impl Engine {
-    fn write_submission(
-        &mut self,
-        now: Now,
-        cmd: Enqueue,
-        members: &[Member],
-        known: &FinishedIndex,
-        out: &mut Effects,
-    ) -> Reply {
+    fn write_submission(&mut self, cmd: Enqueue, members: &[Member], turn: &mut Turn<'_>) -> Reply {
         let space = self.make_space(&cmd.namespace);
         let jobs = self.name_members(&cmd, members);
         let graph = graph_name(&cmd, &jobs);
-        self.write_answer(now, space, &cmd, &jobs, graph.as_ref(), out);
+        self.write_answer(space, &cmd, &jobs, graph.as_ref(), turn);
         let prints: Vec<Option<u64>> = members.iter().map(Member::fingerprint).collect();
         let batch = Batch {
             space,
             graph: graph.clone(),
             id_tag: self.id_tag,
         };
-        self.write_jobs(now, &batch, cmd.jobs, (&jobs, &prints), known, out);
+        self.write_jobs(&batch, cmd.jobs, (&jobs, &prints), turn);
         Reply::Enqueued {
             jobs,
             graph,
@@ -122,26 +109,24 @@ impl Engine {
     /// Writes the jobs that have a print, under the numbers and ids given; the others are there already.
     pub(crate) fn write_jobs(
         &mut self,
-        now: Now,
         batch: &Batch,
         jobs: Vec<NewJob>,
         (answers, prints): (&[Enqueued], &[Option<u64>]),
-        known: &FinishedIndex,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) {
         // What a job that is there already waited for may be gone by now.
         let planned: Vec<_> = jobs
             .iter()
             .zip(prints)
             .map(|(job, print)| match print {
-                Some(_) => self.plan_edges(batch.space, job, answers, known),
+                Some(_) => self.plan_edges(batch.space, job, answers, turn.known),
                 None => Vec::new(),
             })
             .collect();
-        let firsts: Vec<Move> = jobs.iter().map(|job| first_move(now, job)).collect();
+        let firsts: Vec<Move> = jobs.iter().map(|job| first_move(turn.now, job)).collect();
         let mut rows = Vec::with_capacity(jobs.len());
         for ((job, print), answer) in jobs.into_iter().zip(prints).zip(answers) {
-            rows.push(print.map(|print| self.add_job(now, batch, job, answer, print, out)));
+            rows.push(print.map(|print| self.add_job(batch, job, answer, print, turn)));
         }
         for (((row, edges), first), answer) in
             rows.into_iter().zip(planned).zip(firsts).zip(answers)
@@ -149,24 +134,25 @@ impl Engine {
             let Some((payload, values)) = row else {
                 continue;
             };
-            self.start_job(now, answer.key, edges, first, out);
-            out.changes.push(Change::PutPayload {
+            self.start_job(answer.key, edges, first, turn);
+            turn.out.changes.push(Change::PutPayload {
                 key: answer.key,
                 payload,
             });
-            out.changes.extend(values.into_iter().map(Change::PutInput));
+            turn.out
+                .changes
+                .extend(values.into_iter().map(Change::PutInput));
         }
     }
 
     /// Remembers the answer for a repeat under the same key.
     fn write_answer(
         &mut self,
-        now: Now,
         space: SpaceIndex,
         cmd: &Enqueue,
         jobs: &[Enqueued],
         graph: Option<&Graph>,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) {
         let Some(key) = &cmd.idempotency_key else {
             return;
@@ -178,11 +164,12 @@ impl Engine {
                 members.map(|(job, made)| (made.key, &made.id, job.id.as_ref() == Some(&made.id))),
             ),
             graph: graph.cloned(),
-            until: now.wall.after(IDEMPOTENCY_KEY_FOR),
+            until: turn.now.wall.after(IDEMPOTENCY_KEY_FOR),
         };
         let state = &mut self.spaces[space.at()];
         state.remember(key.clone(), answer.clone());
-        out.changes
+        turn.out
+            .changes
             .push(Change::PutIdempotencyRecord(Box::new(IdempotencyRecord {
                 namespace: cmd.namespace.clone(),
                 key: key.clone(),
@@ -289,15 +276,14 @@ impl Engine {
     /// Puts a new job into the table, in no index yet. Gives its payload and input values back for writing.
     fn add_job(
         &mut self,
-        now: Now,
         batch: &Batch,
         job: NewJob,
         answer: &Enqueued,
         fingerprint: u64,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) -> (ganger_types::Bytes, Vec<InputRow>) {
         let space = batch.space;
-        let queue = self.make_queue(space, &job.queue, now.wall);
+        let queue = self.make_queue(space, &job.queue, turn.now.wall);
         let state = &mut self.queues[queue.at()];
         state.known = true;
         state.enqueued_total += 1;
@@ -325,8 +311,8 @@ impl Engine {
         self.jobs.insert(Job {
             key,
             priority: job.priority,
-            created_at: now.wall,
-            ready_at: now.elapsed,
+            created_at: turn.now.wall,
+            ready_at: turn.now.elapsed,
             queue,
             kind: self.names.kind_index(&job.kind),
             retry,
@@ -337,19 +323,18 @@ impl Engine {
             state: JobState::Blocked,
             details: details(&job, fingerprint, batch.graph.as_ref()).map(Box::new),
         });
-        self.register(now, space, key, &job, answer, out);
+        self.register(space, key, &job, answer, turn);
         (job.payload, values)
     }
 
     /// Makes a new job findable: by id, graph, tags, unique key.
     fn register(
         &mut self,
-        now: Now,
         space: SpaceIndex,
         key: JobKey,
         job: &NewJob,
         answer: &Enqueued,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) {
         let state = &mut self.spaces[space.at()];
         state.live += 1;
@@ -358,13 +343,16 @@ impl Engine {
         }
         job.tags.iter().for_each(|tag| state.count_tag(tag, 1));
         if job.tracked {
-            state.tracked.insert(answer.id.clone(), now.wall);
+            state.tracked.insert(answer.id.clone(), turn.now.wall);
             let name = state.name.clone();
-            out.changes
-                .push(Change::PutTracked(name, answer.id.clone(), Some(now.wall)));
+            turn.out.changes.push(Change::PutTracked(
+                name,
+                answer.id.clone(),
+                Some(turn.now.wall),
+            ));
         }
         if let Some(unique) = &job.unique {
-            let until = unique.window.map(|window| now.wall.after(window));
+            let until = unique.window.map(|window| turn.now.wall.after(window));
             if let Some(until) = until {
                 state
                     .timers
@@ -377,7 +365,8 @@ impl Engine {
                 id: answer.id.clone(),
                 until,
             };
-            out.changes
+            turn.out
+                .changes
                 .push(Change::PutUnique(Box::new(record.clone())));
             if let Some(old) = state.unique.insert(unique.key.clone(), record)
                 && let Some(until) = old.until
@@ -399,11 +388,10 @@ impl Engine {
     /// Brings a new job to its first state.
     fn start_job(
         &mut self,
-        now: Now,
         key: JobKey,
         edges: Vec<PlannedEdge>,
         first: Move,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) {
         let mut failed = None;
         let mut inputs = Vec::with_capacity(edges.len());
@@ -423,7 +411,7 @@ impl Engine {
                         policy,
                         is_member,
                     };
-                    inputs.push(self.link(now, key, slot, edge, out));
+                    inputs.push(self.link(key, slot, edge, turn));
                     continue;
                 }
             };
@@ -474,10 +462,12 @@ impl Engine {
             }
             Move::Blocked
         };
-        self.admit(now, key, to, "", out);
-        out.changes.extend(inputs.into_iter().map(Change::PutInput));
+        self.admit(key, to, "", turn);
+        turn.out
+            .changes
+            .extend(inputs.into_iter().map(Change::PutInput));
         if let Some(message) = failed {
-            self.fail_unstarted(now, key, DEPENDENCY_GROUP, message, out);
+            self.fail_unstarted(key, DEPENDENCY_GROUP, message, turn);
         }
     }
 }

@@ -9,35 +9,28 @@ use ganger_types::{Answer, Backoff, Due, Failure, JobKey, JobState, Now, Outcome
 use rand_chacha::rand_core::Rng as _;
 
 use super::report::{Standing, ended, goes_on};
-use crate::Effects;
 use crate::engine::Engine;
-use crate::finished_index::FinishedIndex;
 use crate::transition::Move;
+use crate::turn::Turn;
 
 impl Engine {
-    pub(crate) fn fail(
-        &mut self,
-        now: Now,
-        mut cmd: Fail,
-        known: &FinishedIndex,
-        out: &mut Effects,
-    ) -> Answer {
+    pub(crate) fn fail(&mut self, mut cmd: Fail, turn: &mut Turn<'_>) -> Answer {
         cut(&mut cmd.message, MESSAGE_BYTES_MAX);
-        if self.is_of_qless(&cmd.held, known) {
-            return self.fail_of_qless(now, cmd, out);
+        if self.is_of_qless(&cmd.held, turn.known) {
+            return self.fail_of_qless(cmd, turn);
         }
-        let key = match self.judge(&cmd.held, ReportKind::Fail, known)? {
+        let key = match self.judge(&cmd.held, ReportKind::Fail, turn.known)? {
             Standing::Live(key) => key,
             Standing::Repeat(reply) => return Ok(reply),
         };
 
-        self.accept_report(now, key, ReportKind::Fail, out);
+        self.accept_report(key, ReportKind::Fail, turn);
         if cmd.lost {
-            return Ok(self.worker_was_lost(now, key, out));
+            return Ok(self.worker_was_lost(key, turn));
         }
         self.worker_survived(key);
         self.end_attempt(
-            now,
+            turn.now,
             key,
             AttemptEnd::Failed {
                 group: cmd.group.clone(),
@@ -45,10 +38,10 @@ impl Engine {
                 permanent: cmd.permanent,
             },
         );
-        self.count_failure(now, self.job(key).queue);
+        self.count_failure(turn.now, self.job(key).queue);
         let pause = cmd.retry_after.unwrap_or_else(|| self.pause(key));
-        if cmd.permanent || !self.may_retry(now, key, pause) {
-            self.fail_for_good(now, key, cmd.group, cmd.message, out);
+        if cmd.permanent || !self.may_retry(turn.now, key, pause) {
+            self.fail_for_good(key, cmd.group, cmd.message, turn);
             return Ok(ended(Outcome::Failed));
         }
         let worker = self.job(key).lease().map(|lease| lease.worker.clone());
@@ -56,11 +49,11 @@ impl Engine {
         self.job_mut(key).details_mut().failure = Some(Failure {
             group: cmd.group,
             message: cmd.message,
-            at: now.wall,
+            at: turn.now.wall,
             worker,
         });
-        self.count_retry(now, self.job(key).queue);
-        let (state, retry_at) = self.retry(now, key, pause, &reason, out);
+        self.count_retry(turn.now, self.job(key).queue);
+        let (state, retry_at) = self.retry(key, pause, &reason, turn);
         Ok(goes_on(state, retry_at))
     }
 
@@ -77,23 +70,22 @@ impl Engine {
     /// Sends a job whose attempt is over back, after a pause.
     pub(crate) fn retry(
         &mut self,
-        now: Now,
         key: JobKey,
         pause: Duration,
         reason: &str,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) -> (JobState, Option<ganger_types::Timestamp>) {
         if pause.is_zero() {
             let to = Move::Ready {
-                at: now.elapsed,
+                at: turn.now.elapsed,
                 is_ahead: false,
             };
-            self.transition(now, key, to, reason, out);
-            return (JobState::Ready, Some(now.wall));
+            self.transition(key, to, reason, turn);
+            return (JobState::Ready, Some(turn.now.wall));
         }
-        let to = Move::Scheduled(Due::Elapsed(now.elapsed.after(pause)));
-        self.transition(now, key, to, reason, out);
-        (JobState::Scheduled, Some(now.wall.after(pause)))
+        let to = Move::Scheduled(Due::Elapsed(turn.now.elapsed.after(pause)));
+        self.transition(key, to, reason, turn);
+        (JobState::Scheduled, Some(turn.now.wall.after(pause)))
     }
 
     /// The pause before the next retry, by the job's policy. Jitter is drawn here, and stored with the

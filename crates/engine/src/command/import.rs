@@ -10,9 +10,8 @@ use ganger_types::import::{Import, ImportRecord, Imported, JobSource, QlessSourc
 use ganger_types::keys::{Condition, End, Expiry, KeyCall, KeyKind};
 use ganger_types::{Answer, Bytes, KeyCalls, Namespace, Now, Rejection, Reply, limits};
 
-use crate::Effects;
 use crate::engine::Engine;
-use crate::finished_index::FinishedIndex;
+use crate::turn::Turn;
 
 /// With these bytes the names of all marks begin.
 const MARK: &[u8] = b"ganger:imported:";
@@ -22,13 +21,7 @@ const FAILED_GROUP: &str = "imported";
 const MARK_LASTS: Duration = Duration::from_secs(7 * 86_400);
 
 impl Engine {
-    pub(crate) fn import(
-        &mut self,
-        now: Now,
-        cmd: Import,
-        known: &FinishedIndex,
-        out: &mut Effects,
-    ) -> Answer {
+    pub(crate) fn import(&mut self, cmd: Import, turn: &mut Turn<'_>) -> Answer {
         if cmd.records.len() > limits::IMPORT_RECORDS_MAX {
             return Err(Rejection::TooLarge {
                 what: "the number of records of an import",
@@ -39,17 +32,15 @@ impl Engine {
 
         let Import { namespace, records } = cmd;
         let each = records.into_iter();
-        let imported = each.map(|record| self.import_one(now, &namespace, record, known, out));
+        let imported = each.map(|record| self.import_one(&namespace, record, turn));
         Ok(Reply::Imported(imported.collect()))
     }
 
     fn import_one(
         &mut self,
-        now: Now,
         namespace: &Namespace,
         record: ImportRecord,
-        known: &FinishedIndex,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) -> Imported {
         let mark = mark(&record);
         if let Some(mark) = &mark {
@@ -59,18 +50,21 @@ impl Engine {
                     "its name is too long: with the mark of the import {actual} bytes, the limit is {limit}"
                 ));
             }
-            if self.keys.kind(now, namespace, mark).is_some() {
+            if self.keys.kind(turn.now, namespace, mark).is_some() {
                 return Imported::AlreadyThere;
             }
         }
         let imported = match record {
-            ImportRecord::Qless(source) => self.qless.import(now.elapsed, namespace, *source, out),
-            ImportRecord::Item(item) => self.import_item(now, namespace, *item, out),
-            ImportRecord::Job(source) => self.import_job(now, namespace, *source, known, out),
+            ImportRecord::Qless(source) => {
+                self.qless
+                    .import(turn.now.elapsed, namespace, *source, turn.out)
+            }
+            ImportRecord::Item(item) => self.import_item(namespace, *item, turn),
+            ImportRecord::Job(source) => self.import_job(namespace, *source, turn),
         };
         if let (Imported::Taken, Some(mark)) = (&imported, mark) {
             let calls = vec![set(mark, Bytes::new(), Expiry::After(MARK_LASTS))];
-            self.write_keys(now, namespace, calls, out);
+            self.write_keys(namespace, calls, turn);
         }
         imported
     }
@@ -78,15 +72,14 @@ impl Engine {
     /// An item with its place in line and its leases.
     fn import_item(
         &mut self,
-        now: Now,
         namespace: &Namespace,
         item: WorkItem,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) -> Imported {
-        if let Some(wrong) = self.cannot_take(now, namespace, &item) {
+        if let Some(wrong) = self.cannot_take(turn.now, namespace, &item) {
             return Imported::Refused(wrong);
         }
-        if self.keys.kind(now, namespace, &item.key).is_some() {
+        if self.keys.kind(turn.now, namespace, &item.key).is_some() {
             return Imported::AlreadyThere;
         }
         let mut calls = vec![set(item.key, item.data, Expiry::Never)];
@@ -103,7 +96,7 @@ impl Engine {
                 condition: Condition::Always,
             });
         }
-        self.write_keys(now, namespace, calls, out);
+        self.write_keys(namespace, calls, turn);
         Imported::Taken
     }
 
@@ -134,18 +127,16 @@ impl Engine {
     /// A job of ours, which has failed already if the source says so.
     fn import_job(
         &mut self,
-        now: Now,
         namespace: &Namespace,
         source: JobSource,
-        known: &FinishedIndex,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) -> Imported {
         let command = Enqueue {
             namespace: namespace.clone(),
             jobs: vec![source.job],
             ..Enqueue::default()
         };
-        let made = match self.enqueue(now, command, known, out) {
+        let made = match self.enqueue(command, turn) {
             Ok(Reply::Enqueued { jobs, .. }) => jobs.into_iter().next(),
             Ok(_) => None,
             Err(rejection) => return Imported::Refused(rejection.to_string()),
@@ -154,24 +145,18 @@ impl Engine {
             return Imported::AlreadyThere;
         };
         if let Some(message) = source.failed {
-            self.fail_unstarted(now, made.key, FAILED_GROUP, message, out);
+            self.fail_unstarted(made.key, FAILED_GROUP, message, turn);
         }
         Imported::Taken
     }
 
-    fn write_keys(
-        &mut self,
-        now: Now,
-        namespace: &Namespace,
-        calls: Vec<KeyCall>,
-        out: &mut Effects,
-    ) {
+    fn write_keys(&mut self, namespace: &Namespace, calls: Vec<KeyCall>, turn: &mut Turn<'_>) {
         let calls = KeyCalls {
             namespace: namespace.clone(),
             watched: Vec::new(),
             calls,
         };
-        self.keys.apply(now, calls, out);
+        self.keys.apply(turn.now, calls, turn.out);
     }
 }
 

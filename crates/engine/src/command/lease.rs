@@ -8,35 +8,35 @@ use ganger_types::{
 use rand_chacha::rand_core::Rng as _;
 
 use super::enqueue::at_most;
-use crate::Effects;
 use crate::engine::Engine;
 use crate::names::{QueueIndex, SpaceIndex};
 use crate::space::WorkerState;
 use crate::transition::Move;
+use crate::turn::Turn;
 
 impl Engine {
-    pub(crate) fn lease(&mut self, now: Now, cmd: &Lease, out: &mut Effects) -> Answer {
+    pub(crate) fn lease(&mut self, cmd: &Lease, turn: &mut Turn<'_>) -> Answer {
         let worker = check(cmd)?;
 
         let space = self.make_space(&cmd.namespace);
-        self.see_worker(now, space, worker, out);
-        if let Some(grants) = self.repeated_request(now, space, worker, cmd) {
+        self.see_worker(space, worker, turn);
+        if let Some(grants) = self.repeated_request(turn.now, space, worker, cmd) {
             return Ok(Reply::Leased(grants));
         }
-        let queues = self.record_interest(now, space, cmd);
+        let queues = self.record_interest(turn.now, space, cmd);
         let mut grants = Vec::new();
         let jobs_max = usize::try_from(cmd.jobs_max).unwrap_or(usize::MAX);
         while grants.len() < jobs_max {
             let Some(queue) = self.next_queue(space, cmd.mode, &queues) else {
                 break;
             };
-            if !self.end_if_too_late(now, queue, out) {
-                grants.push(self.grant(now, queue, worker, cmd, out));
+            if !self.end_if_too_late(queue, turn) {
+                grants.push(self.grant(queue, worker, cmd, turn));
             }
         }
         if grants.len() < jobs_max {
             let more = jobs_max - grants.len();
-            grants.extend(self.lease_of_qless(now, space, worker, cmd, more, out));
+            grants.extend(self.lease_of_qless(space, worker, cmd, more, turn));
         }
         Ok(Reply::Leased(grants))
     }
@@ -122,15 +122,15 @@ impl Engine {
 
     /// Ends the first ready job of a queue if its deadline has passed; says whether it did. That happens to a
     /// job that comes back to its line late, before its timer is looked at (`rel R5`).
-    fn end_if_too_late(&mut self, now: Now, queue: QueueIndex, out: &mut Effects) -> bool {
+    fn end_if_too_late(&mut self, queue: QueueIndex, turn: &mut Turn<'_>) -> bool {
         let state = &self.queues[queue.at()];
         let (_, _, key) = *state.ready.first().expect("the queue has a leasable job");
         let is_late = self
             .job(key)
             .deadline()
-            .is_some_and(|deadline| deadline <= now.wall);
+            .is_some_and(|deadline| deadline <= turn.now.wall);
         if is_late {
-            self.deadline_passed(now, key, out);
+            self.deadline_passed(key, turn);
         }
         is_late
     }
@@ -138,11 +138,10 @@ impl Engine {
     /// Hands out the first ready job of a queue that has one.
     fn grant(
         &mut self,
-        now: Now,
         queue: QueueIndex,
         worker: &Worker,
         cmd: &Lease,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) -> Grant {
         let state = &self.queues[queue.at()];
         let (_, _, key) = *state.ready.first().expect("the queue has a leasable job");
@@ -157,28 +156,29 @@ impl Engine {
             .details
             .as_deref()
             .and_then(|details| details.timeout)
-            .map(|timeout| now.elapsed.after(timeout));
+            .map(|timeout| turn.now.elapsed.after(timeout));
         let lease = LeaseRecord {
             key,
             attempt: job.attempt + 1,
             attempts_counted: job.attempts_counted + 1,
             worker: worker.clone(),
             token,
-            granted_at: now.wall,
+            granted_at: turn.now.wall,
             lease_for,
-            expires_at: now
+            expires_at: turn
+                .now
                 .elapsed
                 .after(lease_for)
                 .min(timeout_at.unwrap_or(ganger_types::Elapsed(u64::MAX))),
             timeout_at,
             ready_at: job.ready_at,
-            granted_elapsed: now.elapsed,
+            granted_elapsed: turn.now.elapsed,
             request: cmd.request.clone(),
             is_warned: false,
         };
-        let waited = now.elapsed.since(job.ready_at);
-        self.sample_waiting(now, queue, waited);
-        self.transition(now, key, Move::Running(Box::new(lease)), "", out);
+        let waited = turn.now.elapsed.since(job.ready_at);
+        self.sample_waiting(turn.now, queue, waited);
+        self.transition(key, Move::Running(Box::new(lease)), "", turn);
         self.show_grant(key)
     }
 
@@ -224,17 +224,11 @@ impl Engine {
     }
 
     /// A sign of life.
-    pub(crate) fn see_worker(
-        &mut self,
-        now: Now,
-        space: SpaceIndex,
-        worker: &Worker,
-        out: &mut Effects,
-    ) {
+    pub(crate) fn see_worker(&mut self, space: SpaceIndex, worker: &Worker, turn: &mut Turn<'_>) {
         let workers = &mut self.spaces[space.at()].workers;
         if let Some(state) = workers.get_mut(worker) {
-            state.seen = now.elapsed;
-            state.seen_at = now.wall;
+            state.seen = turn.now.elapsed;
+            state.seen_at = turn.now.wall;
             return;
         }
         if workers.len() >= limits::WORKERS_MAX {
@@ -247,15 +241,15 @@ impl Engine {
                 workers.remove(&silent);
                 self.announce(
                     space,
-                    now.wall,
+                    turn.now.wall,
                     Happening::WorkerGone { worker: silent },
-                    out,
+                    turn,
                 );
             }
         }
         let state = WorkerState {
-            seen: now.elapsed,
-            seen_at: now.wall,
+            seen: turn.now.elapsed,
+            seen_at: turn.now.wall,
             holds: std::collections::BTreeSet::new(),
         };
         self.spaces[space.at()]
@@ -263,11 +257,11 @@ impl Engine {
             .insert(worker.clone(), state);
         self.announce(
             space,
-            now.wall,
+            turn.now.wall,
             Happening::WorkerSeen {
                 worker: worker.clone(),
             },
-            out,
+            turn,
         );
     }
 }

@@ -2,28 +2,21 @@
 
 use ganger_types::command::AppendLog;
 use ganger_types::limits::{LOG_BYTES_MAX, LOG_CHUNK_BYTES_MAX};
-use ganger_types::{Answer, Change, Happening, Now, Reply};
+use ganger_types::{Answer, Change, Happening, Reply};
 
 use super::complete::check_size;
-use crate::Effects;
 use crate::engine::Engine;
-use crate::finished_index::FinishedIndex;
+use crate::turn::Turn;
 
 impl Engine {
     /// A piece that was sent before is recognised by its offset and not written twice.
-    pub(crate) fn append_log(
-        &mut self,
-        now: Now,
-        cmd: &AppendLog,
-        known: &FinishedIndex,
-        out: &mut Effects,
-    ) -> Answer {
-        if self.is_of_qless(&cmd.held, known) {
+    pub(crate) fn append_log(&mut self, cmd: &AppendLog, turn: &mut Turn<'_>) -> Answer {
+        if self.is_of_qless(&cmd.held, turn.known) {
             return self.append_log_of_qless(cmd);
         }
         let key = self
             .live_lease(&cmd.held)
-            .ok_or_else(|| self.lease_lost(&cmd.held, known))?;
+            .ok_or_else(|| self.lease_lost(&cmd.held, turn.known))?;
         let limit = u64::try_from(LOG_CHUNK_BYTES_MAX).expect("a small number");
         check_size(
             "the size of a piece of log in bytes",
@@ -47,23 +40,23 @@ impl Engine {
             let take = usize::try_from(to - from).expect("within the piece");
             let bytes = cmd.bytes.slice(skip..skip + take);
             let attempt = self.job(key).attempt;
-            out.changes.push(Change::AppendLog {
+            turn.out.changes.push(Change::AppendLog {
                 key,
                 attempt,
                 offset: from,
-                at: now.wall,
+                at: turn.now.wall,
                 bytes,
             });
             let space = self.space_of_job(key);
             self.announce(
                 space,
-                now.wall,
+                turn.now.wall,
                 Happening::LogAppended {
                     key,
                     attempt,
                     bytes: to,
                 },
-                out,
+                turn,
             );
         }
         self.job_mut(key).details_mut().log_bytes = end;

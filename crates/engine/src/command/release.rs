@@ -5,36 +5,29 @@ use std::time::Duration;
 use ganger_types::command::Release;
 use ganger_types::job::{AttemptEnd, ReportKind};
 use ganger_types::limits::{MESSAGE_BYTES_MAX, RELEASES_MAX};
-use ganger_types::{Answer, Group, Now, Outcome};
+use ganger_types::{Answer, Group, Outcome};
 
 use super::fail::cut;
 use super::report::{Standing, ended, goes_on};
-use crate::Effects;
 use crate::engine::Engine;
-use crate::finished_index::FinishedIndex;
 use crate::transition::Move;
+use crate::turn::Turn;
 
 /// The failure group of jobs that were given back too often.
 const GROUP: &str = "released-too-often";
 
 impl Engine {
-    pub(crate) fn release(
-        &mut self,
-        now: Now,
-        mut cmd: Release,
-        known: &FinishedIndex,
-        out: &mut Effects,
-    ) -> Answer {
-        if self.is_of_qless(&cmd.held, known) {
-            return self.release_of_qless(now, &cmd, out);
+    pub(crate) fn release(&mut self, mut cmd: Release, turn: &mut Turn<'_>) -> Answer {
+        if self.is_of_qless(&cmd.held, turn.known) {
+            return self.release_of_qless(&cmd, turn);
         }
-        let key = match self.judge(&cmd.held, ReportKind::Release, known)? {
+        let key = match self.judge(&cmd.held, ReportKind::Release, turn.known)? {
             Standing::Live(key) => key,
             Standing::Repeat(reply) => return Ok(reply),
         };
 
         cut(&mut cmd.reason, MESSAGE_BYTES_MAX);
-        self.accept_report(now, key, ReportKind::Release, out);
+        self.accept_report(key, ReportKind::Release, turn);
         self.worker_survived(key);
         let releases = self
             .job(key)
@@ -46,7 +39,7 @@ impl Engine {
             counted,
             reason: cmd.reason.clone(),
         };
-        self.end_attempt(now, key, end);
+        self.end_attempt(turn.now, key, end);
         let job = self.job_mut(key);
         if !counted {
             job.attempts_counted -= 1;
@@ -54,8 +47,8 @@ impl Engine {
                 job.details_mut().releases += 1;
             }
         }
-        if counted && !self.may_retry(now, key, cmd.delay) {
-            self.fail_for_good(now, key, Group::from_static(GROUP), cmd.reason, out);
+        if counted && !self.may_retry(turn.now, key, cmd.delay) {
+            self.fail_for_good(key, Group::from_static(GROUP), cmd.reason, turn);
             return Ok(ended(Outcome::Failed));
         }
         if cmd.keep_place && cmd.delay == Duration::ZERO {
@@ -65,10 +58,10 @@ impl Engine {
                 .details
                 .as_deref()
                 .is_some_and(|details| details.is_ahead);
-            self.transition(now, key, Move::Ready { at, is_ahead }, &cmd.reason, out);
-            return Ok(goes_on(ganger_types::JobState::Ready, Some(now.wall)));
+            self.transition(key, Move::Ready { at, is_ahead }, &cmd.reason, turn);
+            return Ok(goes_on(ganger_types::JobState::Ready, Some(turn.now.wall)));
         }
-        let (state, retry_at) = self.retry(now, key, cmd.delay, &cmd.reason, out);
+        let (state, retry_at) = self.retry(key, cmd.delay, &cmd.reason, turn);
         Ok(goes_on(state, retry_at))
     }
 }

@@ -4,29 +4,22 @@ use std::time::Duration;
 
 use ganger_types::command::Renew;
 use ganger_types::limits::PROGRESS_MESSAGE_BYTES_MAX;
-use ganger_types::{Answer, Change, Elapsed, Happening, JobKey, Now, Rejection, Reply};
+use ganger_types::{Answer, Change, Elapsed, Happening, JobKey, Rejection, Reply};
 
 use super::complete::check_size;
 use super::fail::cut;
 use super::lease::check_lease_for;
-use crate::Effects;
 use crate::engine::Engine;
-use crate::finished_index::FinishedIndex;
+use crate::turn::Turn;
 
 impl Engine {
-    pub(crate) fn renew(
-        &mut self,
-        now: Now,
-        cmd: Renew,
-        known: &FinishedIndex,
-        out: &mut Effects,
-    ) -> Answer {
-        let is_of_qless = self.is_of_qless(&cmd.held, known);
+    pub(crate) fn renew(&mut self, cmd: Renew, turn: &mut Turn<'_>) -> Answer {
+        let is_of_qless = self.is_of_qless(&cmd.held, turn.known);
         let key = if is_of_qless {
             None
         } else {
             let live = self.live_lease(&cmd.held);
-            Some(live.ok_or_else(|| self.lease_lost(&cmd.held, known))?)
+            Some(live.ok_or_else(|| self.lease_lost(&cmd.held, turn.known))?)
         };
         check_lease_for(cmd.lease_for)?;
         let limit = self.settings(&cmd.held.namespace).payload_bytes_max;
@@ -47,34 +40,34 @@ impl Engine {
         }
 
         let Some(key) = key else {
-            return self.renew_of_qless(now, cmd, out);
+            return self.renew_of_qless(cmd, turn);
         };
-        let lease_for = self.extend(now, key, cmd.lease_for, out);
+        let lease_for = self.extend(key, cmd.lease_for, turn);
         let space = self.space_of_job(key);
         let worker = self.job(key).lease().expect("just extended").worker.clone();
-        self.see_worker(now, space, &worker, out);
+        self.see_worker(space, &worker, turn);
         if let Some(mut progress) = cmd.progress {
             cut(&mut progress.message, PROGRESS_MESSAGE_BYTES_MAX);
             let job = self.job_mut(key);
             job.details_mut().progress = Some(progress.clone());
             let id = job.id();
-            self.put(key, out);
+            self.put(key, turn);
             self.announce(
                 space,
-                now.wall,
+                turn.now.wall,
                 Happening::JobProgressed {
                     key,
                     job: id,
                     progress,
                 },
-                out,
+                turn,
             );
         }
         if let Some(payload) = cmd.payload {
             self.job_mut(key).payload_bytes =
                 u32::try_from(payload.len()).expect("payloads were checked");
-            self.put(key, out);
-            out.changes.push(Change::PutPayload { key, payload });
+            self.put(key, turn);
+            turn.out.changes.push(Change::PutPayload { key, payload });
         }
         Ok(Reply::Renewed { lease_for })
     }
@@ -84,10 +77,9 @@ impl Engine {
     /// it does not, and each renewal is written.
     fn extend(
         &mut self,
-        now: Now,
         key: JobKey,
         lease_for: Option<Duration>,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) -> Duration {
         let mut left = Duration::ZERO;
         let mut longer = None;
@@ -102,14 +94,14 @@ impl Engine {
             let end = lease.timeout_at.unwrap_or(Elapsed(u64::MAX));
             let wanted = lease_for.unwrap_or(lease.lease_for);
             let before = lease.expires_at;
-            lease.expires_at = before.max(now.elapsed.after(wanted).min(end));
-            left = lease.expires_at.since(now.elapsed);
+            lease.expires_at = before.max(turn.now.elapsed.after(wanted).min(end));
+            left = lease.expires_at.since(turn.now.elapsed);
             if wanted > lease.lease_for || (is_kept && lease.expires_at > before) {
                 lease.lease_for = lease.lease_for.max(wanted);
                 longer = Some(lease.clone());
             }
         });
-        out.changes.extend(longer.map(Change::PutLease));
+        turn.out.changes.extend(longer.map(Change::PutLease));
         left
     }
 }

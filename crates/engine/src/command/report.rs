@@ -3,11 +3,11 @@
 use ganger_types::command::Held;
 use ganger_types::job::{LastReport, ReportKind};
 use ganger_types::rejection::LeaseEnd;
-use ganger_types::{JobKey, JobRecord, JobState, Now, Outcome, Rejection, Reply, Timestamp};
+use ganger_types::{JobKey, JobRecord, JobState, Outcome, Rejection, Reply, Timestamp};
 
-use crate::Effects;
 use crate::engine::Engine;
 use crate::finished_index::FinishedIndex;
+use crate::turn::Turn;
 
 /// The lease shown is live, or the report is a repeat and this is its answer.
 pub(super) enum Standing {
@@ -91,17 +91,11 @@ impl Engine {
     }
 
     /// The worker of a live lease has shown itself, and its report is remembered for repeats.
-    pub(super) fn accept_report(
-        &mut self,
-        now: Now,
-        key: JobKey,
-        kind: ReportKind,
-        out: &mut Effects,
-    ) {
+    pub(super) fn accept_report(&mut self, key: JobKey, kind: ReportKind, turn: &mut Turn<'_>) {
         let space = self.space_of_job(key);
         let lease = self.job(key).lease().expect("the lease was judged live");
         let (worker, token) = (lease.worker.clone(), lease.token);
-        self.see_worker(now, space, &worker, out);
+        self.see_worker(space, &worker, turn);
         self.job_mut(key).details_mut().last_report = Some(LastReport { token, kind });
     }
 

@@ -5,11 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use ganger_types::command::Retry;
 use ganger_types::{
     Answer, Change, FailurePolicy, HistoryEntry, InputRow, InputState, JobId, JobKey, JobRecord,
-    JobState, Now, Outcome, Queue, Reply, ShardId, What, Within,
+    JobState, Outcome, Queue, Reply, ShardId, What, Within,
 };
 
 use super::cancel::check_bulk;
-use crate::Effects;
 use crate::engine::Engine;
 use crate::finished_index::FinishedIndex;
 use crate::followers::followers;
@@ -17,6 +16,7 @@ use crate::index::Edge;
 use crate::job::{Job, JobDetails};
 use crate::names::SpaceIndex;
 use crate::transition::Move;
+use crate::turn::Turn;
 
 /// How far a retry reaches.
 pub(crate) enum RetryScope {
@@ -51,27 +51,24 @@ pub(crate) struct RetryOutcome<'a> {
 impl Engine {
     /// Those that have not ended, or whose result live jobs still use, or that would fail again at once
     /// because a dependency has failed, are skipped and named.
-    pub(crate) fn retry_jobs(
-        &mut self,
-        now: Now,
-        cmd: &Retry,
-        known: &FinishedIndex,
-        out: &mut Effects,
-    ) -> Answer {
+    pub(crate) fn retry_jobs(&mut self, cmd: &Retry, turn: &mut Turn<'_>) -> Answer {
         check_bulk(cmd.jobs.len())?;
         self.check_new_queues(&cmd.namespace, &cmd.queue)?;
-        self.refuse_sole_item(&cmd.namespace, &cmd.jobs, known)?;
+        self.refuse_sole_item(&cmd.namespace, &cmd.jobs, turn.known)?;
         let mut skipped = Vec::new();
         let mut external_jobs = BTreeSet::new();
         let followers = if cmd.dependents {
-            followers(&self.keys_of(&cmd.namespace, &cmd.jobs, known), known)
+            followers(
+                &self.keys_of(&cmd.namespace, &cmd.jobs, turn.known),
+                turn.known,
+            )
         } else {
             Vec::new()
         };
         check_bulk(cmd.jobs.len().max(followers.len()))?;
         let mut named: Vec<&JobRecord> = Vec::new();
         for id in &cmd.jobs {
-            match known.find(&cmd.namespace, id) {
+            match turn.known.find(&cmd.namespace, id) {
                 Some(record) if self.may_be_retried(record) => named.push(record),
                 Some(_) => skipped.push(id.clone()),
                 None if self.find_job(&cmd.namespace, id).is_some() => skipped.push(id.clone()),
@@ -86,7 +83,7 @@ impl Engine {
 
         let mut passed_on = BTreeSet::new();
         if let Some(within) = within.as_ref().filter(|_| cmd.jobs.is_empty()) {
-            passed_on = self.retry_graph_elsewhere(now, &cmd.namespace, within, out);
+            passed_on = self.retry_graph_elsewhere(&cmd.namespace, within, turn);
         }
         let followers: BTreeSet<JobKey> = followers.iter().map(|record| record.key).collect();
         let plan = RetryPlan {
@@ -98,7 +95,7 @@ impl Engine {
                 None => RetryScope::Named,
             },
         };
-        let back = self.bring_back(now, &named, &plan, known, out);
+        let back = self.bring_back(&named, &plan, turn);
         skipped.extend(back.skipped);
         passed_on.extend(back.passed_on);
         let coming = back.coming;
@@ -106,7 +103,10 @@ impl Engine {
         for id in external_jobs {
             // Items of raw keys do not end.
             let (namespace, queue) = (&cmd.namespace, cmd.queue.as_ref());
-            if self.qless.retry_jobs(now, namespace, id, queue, out) {
+            if self
+                .qless
+                .retry_jobs(turn.now, namespace, id, queue, turn.out)
+            {
                 count += 1;
             } else {
                 skipped.push(id.clone());
@@ -129,33 +129,31 @@ impl Engine {
     /// shards to put theirs back, as far as the retry reaches.
     pub(crate) fn bring_back<'a>(
         &mut self,
-        now: Now,
         named: &[&'a JobRecord],
         plan: &RetryPlan,
-        known: &FinishedIndex<'a>,
-        out: &mut Effects,
+        turn: &mut Turn<'a>,
     ) -> RetryOutcome<'a> {
         let followers = plan.followers.iter();
-        let followers = followers.filter_map(|key| known.by_key(*key));
+        let followers = followers.filter_map(|key| turn.known.by_key(*key));
         let all = followers.chain(named.iter().copied());
         let mut records: Vec<&JobRecord> =
             all.filter(|record| self.may_be_retried(record)).collect();
         records.sort_by_key(|record| record.key);
         records.dedup_by_key(|record| record.key);
         let mut skipped = Vec::new();
-        let coming = self.retryable(&records, known, &mut skipped);
+        let coming = self.retryable(&records, turn.known, &mut skipped);
         let mut passed_on = BTreeSet::new();
         for record in &coming {
-            self.retry_dependents_elsewhere(now, record, &plan.reach, &mut passed_on, out);
+            self.retry_dependents_elsewhere(record, &plan.reach, &mut passed_on, turn);
         }
         for record in &coming {
             let queue = plan.queue;
             let queue = queue.filter(|_| !plan.followers.contains(&record.key));
             let space = self.make_space(&record.namespace);
-            self.readmit(now, space, record, queue, out);
+            self.readmit(space, record, queue, turn);
         }
         for record in &coming {
-            self.restart(now, record, &plan.reach, known, out);
+            self.restart(record, &plan.reach, turn);
             if matches!(plan.reach, RetryScope::Followers) {
                 let dependencies = self.remote_edges(record.key);
                 passed_on.extend(dependencies.map(|(_, edge)| edge.dependency.shard.clone()));
@@ -306,11 +304,10 @@ impl Engine {
     /// Takes the job back among the live, in no index yet.
     fn readmit(
         &mut self,
-        now: Now,
         space: SpaceIndex,
         record: &JobRecord,
         queue: Option<&Queue>,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) {
         let outcome = record
             .finished
@@ -319,7 +316,7 @@ impl Engine {
             .outcome;
         self.uncount_finished(record, outcome);
         let queue = queue.unwrap_or(&record.queue);
-        let queue = self.make_queue(space, queue, now.wall);
+        let queue = self.make_queue(space, queue, turn.now.wall);
         self.queues[queue.at()].known = true;
         self.changed_queues.insert(queue);
         let job = job_of(record, queue, self);
@@ -337,7 +334,7 @@ impl Engine {
         }
         self.jobs.insert(Job {
             attempts_counted: 0,
-            ready_at: now.elapsed,
+            ready_at: turn.now.elapsed,
             state: JobState::Blocked,
             ..job
         });
@@ -347,30 +344,25 @@ impl Engine {
         details.unique = None;
         details.progress = None;
         details.due = None;
-        details.deadline = details.deadline.filter(|deadline| *deadline > now.wall);
+        details.deadline = details
+            .deadline
+            .filter(|deadline| *deadline > turn.now.wall);
         self.append_history(
             record.key,
             HistoryEntry {
-                at: now.wall,
+                at: turn.now.wall,
                 what: What::Retried,
             },
         );
-        out.changes.push(Change::RetryJob(record.key));
+        turn.out.changes.push(Change::RetryJob(record.key));
     }
 
     /// Gives a readmitted job its edges and its first state.
-    fn restart(
-        &mut self,
-        now: Now,
-        record: &JobRecord,
-        reach: &RetryScope,
-        known: &FinishedIndex,
-        out: &mut Effects,
-    ) {
+    fn restart(&mut self, record: &JobRecord, reach: &RetryScope, turn: &mut Turn<'_>) {
         let key = record.key;
         let mut missing = 0;
         let mut rows = Vec::new();
-        for row in known.inputs_of(key) {
+        for row in turn.known.inputs_of(key) {
             if let InputState::Remote {
                 dependency, policy, ..
             } = &row.state
@@ -378,10 +370,10 @@ impl Engine {
                 missing += 1;
                 let place = (key, row.slot);
                 let retries = matches!(reach, RetryScope::Followers);
-                rows.push(self.link_again(now, place, (dependency, *policy), retries, out));
+                rows.push(self.link_again(place, (dependency, *policy), retries, turn));
                 continue;
             }
-            let Some(state) = self.renewed(&row.state, known) else {
+            let Some(state) = self.renewed(&row.state, turn.known) else {
                 continue;
             };
             if let InputState::Missing {
@@ -413,12 +405,14 @@ impl Engine {
             Move::Blocked
         } else {
             Move::Ready {
-                at: now.elapsed,
+                at: turn.now.elapsed,
                 is_ahead: false,
             }
         };
-        self.admit(now, key, to, "retried", out);
-        out.changes.extend(rows.into_iter().map(Change::PutInput));
+        self.admit(key, to, "retried", turn);
+        turn.out
+            .changes
+            .extend(rows.into_iter().map(Change::PutInput));
     }
 
     /// What an input of a retried job is from now on; `None` if it never was an edge, or is none any more.

@@ -10,42 +10,41 @@ use ganger_types::{
 };
 
 use super::enqueue::{at_most, check_named, check_retry};
-use crate::Effects;
 use crate::engine::Engine;
-use crate::finished_index::FinishedIndex;
 use crate::index::Timer;
 use crate::names::SpaceIndex;
 use crate::recurrence::{Recurrence, check_spec};
+use crate::turn::Turn;
 
 /// A run that is found due within this time counts as on time, not as missed.
 const ON_TIME: Duration = Duration::from_secs(5);
 
 impl Engine {
-    pub(crate) fn put_schedule(&mut self, now: Now, cmd: PutSchedule, out: &mut Effects) -> Answer {
+    pub(crate) fn put_schedule(&mut self, cmd: PutSchedule, turn: &mut Turn<'_>) -> Answer {
         let mut schedule = cmd.schedule;
-        let recurrence = self.check_schedule(now, &schedule)?;
+        let recurrence = self.check_schedule(turn.now, &schedule)?;
         self.check_new_queues(&schedule.namespace, [&schedule.queue])?;
         self.check_new_schedule(&schedule)?;
 
         let space = self.make_space(&schedule.namespace);
         let old = self.disarm_schedule(space, &schedule.id);
-        schedule.created_at = old.as_ref().map_or(now.wall, |old| old.created_at);
+        schedule.created_at = old.as_ref().map_or(turn.now.wall, |old| old.created_at);
         schedule.runs = old.as_ref().map_or(0, |old| old.runs);
         schedule.last_job = old.as_ref().and_then(|old| old.last_job.clone());
         let same = old.filter(|old| old.spec == schedule.spec);
         schedule.next_at = match (same, &recurrence) {
             (Some(old), _) => old.next_at,
             (None, Recurrence::Interval { first_at, .. }) => Some(*first_at),
-            (None, Recurrence::Cron { .. }) => recurrence.after(now.wall),
+            (None, Recurrence::Cron { .. }) => recurrence.after(turn.now.wall),
         };
-        let queue = self.make_queue(space, &schedule.queue, now.wall);
+        let queue = self.make_queue(space, &schedule.queue, turn.now.wall);
         self.queues[queue.at()].known = true;
         self.changed_queues.insert(queue);
         let happening = Happening::ScheduleChanged {
             schedule: schedule.id.clone(),
         };
-        self.store_schedule(space, schedule, out);
-        self.announce(space, now.wall, happening, out);
+        self.store_schedule(space, schedule, turn);
+        self.announce(space, turn.now.wall, happening, turn);
         Ok(Reply::Done)
     }
 
@@ -96,35 +95,25 @@ impl Engine {
         Recurrence::read(&schedule.spec)
     }
 
-    pub(crate) fn remove_schedule(
-        &mut self,
-        now: Now,
-        cmd: &RemoveSchedule,
-        out: &mut Effects,
-    ) -> Answer {
+    pub(crate) fn remove_schedule(&mut self, cmd: &RemoveSchedule, turn: &mut Turn<'_>) -> Answer {
         let space = self.find_space(&cmd.namespace);
         let found = space.filter(|space| self.spaces[space.at()].schedules.contains_key(&cmd.id));
         let space = found.ok_or_else(|| Rejection::ScheduleNotFound { id: cmd.id.clone() })?;
 
         self.disarm_schedule(space, &cmd.id);
-        out.changes.push(Change::RemoveSchedule(
+        turn.out.changes.push(Change::RemoveSchedule(
             cmd.namespace.clone(),
             cmd.id.clone(),
         ));
         let happening = Happening::ScheduleChanged {
             schedule: cmd.id.clone(),
         };
-        self.announce(space, now.wall, happening, out);
+        self.announce(space, turn.now.wall, happening, turn);
         Ok(Reply::Done)
     }
 
     /// Makes a job of a schedule, and answers with the schedule, which names it.
-    pub(crate) fn run_schedule_now(
-        &mut self,
-        now: Now,
-        cmd: &RunSchedule,
-        out: &mut Effects,
-    ) -> Answer {
+    pub(crate) fn run_schedule_now(&mut self, cmd: &RunSchedule, turn: &mut Turn<'_>) -> Answer {
         let space = self.find_space(&cmd.namespace);
         let found = space.and_then(|space| {
             let schedule = self.spaces[space.at()].schedules.get(&cmd.id)?;
@@ -132,10 +121,10 @@ impl Engine {
         });
         let (space, mut schedule) =
             found.ok_or_else(|| Rejection::ScheduleNotFound { id: cmd.id.clone() })?;
-        self.make_job_of(now, &mut schedule, out)?;
+        self.make_job_of(&mut schedule, turn)?;
 
         self.disarm_schedule(space, &cmd.id);
-        self.store_schedule(space, schedule.clone(), out);
+        self.store_schedule(space, schedule.clone(), turn);
         Ok(Reply::Schedule(Box::new(schedule)))
     }
 
@@ -151,8 +140,9 @@ impl Engine {
         Some(old)
     }
 
-    fn store_schedule(&mut self, space: SpaceIndex, schedule: ScheduleRecord, out: &mut Effects) {
-        out.changes
+    fn store_schedule(&mut self, space: SpaceIndex, schedule: ScheduleRecord, turn: &mut Turn<'_>) {
+        turn.out
+            .changes
             .push(Change::PutSchedule(Box::new(schedule.clone())));
         self.arm_schedule(space, schedule);
     }
@@ -170,26 +160,20 @@ impl Engine {
 
     /// Makes the jobs that are due, and notes the next run, in one commit (`rel T7`). A run lies strictly
     /// after the one before, so a clock that jumps back fires nothing twice (`rel C2`).
-    pub(crate) fn run_schedule(
-        &mut self,
-        now: Now,
-        space: SpaceIndex,
-        id: &ScheduleId,
-        out: &mut Effects,
-    ) {
+    pub(crate) fn run_schedule(&mut self, space: SpaceIndex, id: &ScheduleId, turn: &mut Turn<'_>) {
         let Some(mut schedule) = self.spaces[space.at()].schedules.remove(id) else {
             return;
         };
         let recurrence =
             Recurrence::read(&schedule.spec).expect("schedules are checked when they are made");
         if let Some(from) = schedule.next_at {
-            let runs = due_runs(&recurrence, schedule.catch_up, from, now.wall);
+            let runs = due_runs(&recurrence, schedule.catch_up, from, turn.now.wall);
             for _ in &runs {
-                self.run_once(now, &mut schedule, out);
+                self.run_once(&mut schedule, turn);
             }
-            schedule.next_at = recurrence.after(now.wall.max(from));
+            schedule.next_at = recurrence.after(turn.now.wall.max(from));
         }
-        self.store_schedule(space, schedule, out);
+        self.store_schedule(space, schedule, turn);
     }
 
     /// Whether the queue of a schedule, and its namespace, would take a job in the place of this one.
@@ -208,7 +192,7 @@ impl Engine {
         has_queue_room && fits(space.settings.live_max, space.live - 1)
     }
 
-    fn run_once(&mut self, now: Now, schedule: &mut ScheduleRecord, out: &mut Effects) {
+    fn run_once(&mut self, schedule: &mut ScheduleRecord, turn: &mut Turn<'_>) {
         let earlier = schedule
             .last_job
             .as_ref()
@@ -217,35 +201,32 @@ impl Engine {
             // Where the new job would be refused, the old one stays.
             (Some(key), Overlap::Replace) if self.has_room_instead_of(key, schedule) => {
                 let reason = format!("schedule {} replaced it", schedule.id);
-                self.cancel_job(now, key, &reason, out);
+                self.cancel_job(key, &reason, turn);
             }
             (Some(_), Overlap::Skip | Overlap::Replace) => return,
             _ => {}
         }
         // A full queue refuses the run; the next one is tried at its own time.
-        let _ = self.make_job_of(now, schedule, out);
+        let _ = self.make_job_of(schedule, turn);
     }
 
     /// Enqueues a job as the schedule describes it, and notes it there.
     fn make_job_of(
         &mut self,
-        now: Now,
         schedule: &mut ScheduleRecord,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) -> Result<(), Rejection> {
         let cmd = Enqueue {
             namespace: schedule.namespace.clone(),
             jobs: vec![job_of(schedule)],
             ..Enqueue::default()
         };
-        let Reply::Enqueued { jobs, .. } =
-            self.enqueue(now, cmd, &FinishedIndex::default(), out)?
-        else {
+        let Reply::Enqueued { jobs, .. } = self.enqueue(cmd, turn)? else {
             return Ok(());
         };
         let job = &jobs[0];
         self.job_mut(job.key).details_mut().schedule = Some(schedule.id.clone());
-        self.put(job.key, out);
+        self.put(job.key, turn);
         schedule.runs += 1;
         schedule.last_job = Some(JobId::clone(&job.id));
         Ok(())

@@ -13,15 +13,15 @@ use std::collections::BTreeSet;
 use ganger_types::command::Receive;
 use ganger_types::limits::PAGE_JOBS_MAX;
 use ganger_types::{
-    Graph, GraphRetry, InputState, JobId, JobKey, JobRecord, JobRef, Message, Namespace, Now,
-    Outcome, Queue, ShardId, Within,
+    Graph, GraphRetry, InputState, JobId, JobKey, JobRecord, JobRef, Message, Namespace, Outcome,
+    Queue, ShardId, Within,
 };
 
-use crate::Effects;
 use crate::command::{RetryPlan, RetryScope};
 use crate::engine::Engine;
 use crate::finished_index::FinishedIndex;
 use crate::followers::{Followed, Follows, Members, followers, follows};
+use crate::turn::Turn;
 
 /// Whether a message may put jobs back.
 pub(super) fn retries(message: &Message) -> bool {
@@ -67,21 +67,20 @@ impl Engine {
     /// Asks the shards of those jobs that failed with this one, which is about to come back, to retry them.
     pub(crate) fn retry_dependents_elsewhere(
         &mut self,
-        now: Now,
         record: &JobRecord,
         reach: &RetryScope,
         passed_on: &mut BTreeSet<ShardId>,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) {
         let within = match reach {
             RetryScope::Followers => None,
             RetryScope::Graph(within) => Some(within.clone()),
             RetryScope::Named => {
-                self.take_fallen(record.key, out);
+                self.take_fallen(record.key, turn);
                 return;
             }
         };
-        for dependent in self.take_fallen(record.key, out) {
+        for dependent in self.take_fallen(record.key, turn) {
             let message = Message::RetryDependent {
                 namespace: record.namespace.clone(),
                 dependency: record.id.clone(),
@@ -89,7 +88,7 @@ impl Engine {
                 slot: dependent.slot,
                 within: within.clone(),
             };
-            self.post(now, &dependent.shard, message, out);
+            self.post(&dependent.shard, message, turn);
             passed_on.insert(dependent.shard);
         }
     }
@@ -97,10 +96,9 @@ impl Engine {
     /// Asks the other shards of a graph to put their members back. Gives those shards.
     pub(crate) fn retry_graph_elsewhere(
         &mut self,
-        now: Now,
         namespace: &Namespace,
         within: &Within,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) -> BTreeSet<ShardId> {
         let shards = self.other_shards_of(namespace, &within.graph);
         for shard in &shards {
@@ -114,7 +112,7 @@ impl Engine {
                     has_skipped: false,
                 },
             };
-            self.post_once(now, shard, message, out);
+            self.post_once(shard, message, turn);
         }
         shards
     }
@@ -144,27 +142,23 @@ impl Engine {
     /// comes back too, with what ended because of it.
     pub(super) fn dependent_is_back(
         &mut self,
-        now: Now,
         namespace: &Namespace,
         dependency: &JobId,
-        known: &FinishedIndex,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) {
-        let record = known.find(namespace, dependency);
+        let record = turn.known.find(namespace, dependency);
         let record = record.filter(|record| follows(record) == Some(Follows::Dependent));
         if let Some(record) = record {
-            self.retry_with_followers(now, record, None, known, out);
+            self.retry_with_followers(record, None, turn);
         }
     }
 
     /// Applies a message that is about nothing but a retry.
     pub(super) fn apply_retry_message(
         &mut self,
-        now: Now,
         from: &ShardId,
         message: Message,
-        known: &FinishedIndex,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) {
         match message {
             Message::RetryDependent {
@@ -179,16 +173,16 @@ impl Engine {
                     id: dependency,
                 };
                 let place = (dependent, slot);
-                let record = fallen(&namespace, &by, place, within.as_ref(), known);
+                let record = fallen(&namespace, &by, place, within.as_ref(), turn.known);
                 if let Some(record) = record {
-                    self.retry_with_followers(now, record, within, known, out);
+                    self.retry_with_followers(record, within, turn);
                 }
             }
             Message::RetryGraph { namespace, retry } => {
-                self.retry_members(now, from, namespace, retry, known, out);
+                self.retry_members(from, namespace, retry, turn);
             }
             Message::GoOn { namespace, retry } => {
-                self.post(now, from, Message::RetryGraph { namespace, retry }, out);
+                self.post(from, Message::RetryGraph { namespace, retry }, turn);
             }
             _ => {}
         }
@@ -196,13 +190,11 @@ impl Engine {
 
     fn retry_with_followers(
         &mut self,
-        now: Now,
         record: &JobRecord,
         within: Option<Within>,
-        known: &FinishedIndex,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) {
-        let mut followers = followers(&[record.key], known);
+        let mut followers = followers(&[record.key], turn.known);
         if let Some(within) = &within {
             followers.retain(|follower| follower.graph.as_ref() == Some(&within.graph));
         }
@@ -224,9 +216,11 @@ impl Engine {
             followers,
             reach: within.map_or(RetryScope::Followers, RetryScope::Graph),
         };
-        let named = named.iter().filter_map(|record| known.by_key(record.key));
+        let named = named
+            .iter()
+            .filter_map(|record| turn.known.by_key(record.key));
         let named: Vec<&JobRecord> = named.collect();
-        self.bring_back(now, &named, &plan, known, out);
+        self.bring_back(&named, &plan, turn);
     }
 
     fn takes_queue(&self, namespace: &Namespace, queue: &Queue) -> bool {
@@ -237,12 +231,10 @@ impl Engine {
     /// shard is asked to go on.
     pub(super) fn retry_members(
         &mut self,
-        now: Now,
         from: &ShardId,
         namespace: Namespace,
         mut retry: GraphRetry,
-        known: &FinishedIndex,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) {
         let before = *retry.before.get_or_insert(self.meta.next_order);
         let is_meant = |record: &&JobRecord| {
@@ -252,7 +244,7 @@ impl Engine {
                 && finished
                     .is_some_and(|end| end.outcome != Outcome::Succeeded && end.order < before)
         };
-        let named: Vec<&JobRecord> = known.members().filter(is_meant).collect();
+        let named: Vec<&JobRecord> = turn.known.members().filter(is_meant).collect();
         let queue = retry.within.queue.as_ref();
         let queue = queue.filter(|queue| self.takes_queue(&namespace, queue));
         let plan = RetryPlan {
@@ -260,10 +252,10 @@ impl Engine {
             followers: BTreeSet::new(),
             reach: RetryScope::Graph(retry.within.clone()),
         };
-        let back = self.bring_back(now, &named, &plan, known, out);
+        let back = self.bring_back(&named, &plan, turn);
         retry.has_changed |= !back.coming.is_empty();
         retry.has_skipped |= !back.skipped.is_empty();
-        retry.after = known.members_up_to();
+        retry.after = turn.known.members_up_to();
         if retry.after.is_none() {
             // A job comes back only after those it waits for.
             if !(retry.has_changed && retry.has_skipped) {
@@ -272,7 +264,7 @@ impl Engine {
             retry.has_changed = false;
             retry.has_skipped = false;
         }
-        self.post(now, from, Message::GoOn { namespace, retry }, out);
+        self.post(from, Message::GoOn { namespace, retry }, turn);
     }
 }
 

@@ -8,43 +8,41 @@ use ganger_types::{
 };
 
 use super::RemoteEdge;
-use crate::Effects;
 use crate::engine::Engine;
 use crate::transition::EndedJob;
+use crate::turn::Turn;
 
 impl Engine {
     /// A job here waits for one elsewhere. Its shard knows that already if both are of one submission.
     pub(crate) fn link(
         &mut self,
-        now: Now,
         key: JobKey,
         slot: u32,
         edge: RemoteEdge,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) -> InputRow {
         if !edge.is_member {
-            self.follow(now, key, slot, &edge, out);
+            self.follow(key, slot, &edge, turn);
         }
-        self.linked(now, key, slot, edge)
+        self.linked(turn.now, key, slot, edge)
     }
 
     /// A job that is back waits for one elsewhere again. If the retry `retries` what ended with the job, the
     /// dependency's shard looks whether its job did.
     pub(crate) fn link_again(
         &mut self,
-        now: Now,
         (key, slot): (JobKey, u32),
         (dependency, policy): (&JobRef, FailurePolicy),
         retries: bool,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) -> InputRow {
         let edge = RemoteEdge {
             dependency: dependency.clone(),
             policy,
             is_member: false,
         };
-        self.ask_to_be_told(now, (key, slot), &edge, retries, out);
-        self.linked(now, key, slot, edge)
+        self.ask_to_be_told((key, slot), &edge, retries, turn);
+        self.linked(turn.now, key, slot, edge)
     }
 
     fn linked(&mut self, now: Now, key: JobKey, slot: u32, edge: RemoteEdge) -> InputRow {
@@ -64,22 +62,20 @@ impl Engine {
     /// Asks the dependency's shard to say when it has ended.
     pub(super) fn follow(
         &mut self,
-        now: Now,
         key: JobKey,
         slot: u32,
         edge: &RemoteEdge,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) {
-        self.ask_to_be_told(now, (key, slot), edge, false, out);
+        self.ask_to_be_told((key, slot), edge, false, turn);
     }
 
     fn ask_to_be_told(
         &mut self,
-        now: Now,
         (key, slot): (JobKey, u32),
         edge: &RemoteEdge,
         retries: bool,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) {
         let dependent = Dependent {
             shard: self.shard.clone(),
@@ -96,7 +92,7 @@ impl Engine {
             dependent,
             retries,
         };
-        self.post(now, &edge.dependency.shard, message, out);
+        self.post(&edge.dependency.shard, message, turn);
     }
 
     /// A job elsewhere waits for one here. Once is enough.
@@ -104,10 +100,11 @@ impl Engine {
         &mut self,
         dependency: JobKey,
         dependent: Dependent,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) {
         if self.peers.add_dependent(dependency, dependent.clone()) {
-            out.changes
+            turn.out
+                .changes
                 .push(Change::PutDependent(dependency, Box::new(dependent)));
         }
     }
@@ -116,11 +113,12 @@ impl Engine {
         &mut self,
         dependency: JobKey,
         place: &(ganger_types::ShardId, JobKey, u32),
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) -> Option<Dependent> {
         let dependent = self.peers.remove_dependent(dependency, place)?;
         let (shard, key, slot) = place.clone();
-        out.changes
+        turn.out
+            .changes
             .push(Change::RemoveDependent(dependency, shard, key, slot));
         Some(dependent)
     }
@@ -147,7 +145,11 @@ impl Engine {
     }
 
     /// Strikes those from the list of a finished job that failed with it, and gives them.
-    pub(crate) fn take_fallen(&mut self, dependency: JobKey, out: &mut Effects) -> Vec<Dependent> {
+    pub(crate) fn take_fallen(
+        &mut self,
+        dependency: JobKey,
+        turn: &mut Turn<'_>,
+    ) -> Vec<Dependent> {
         debug_assert!(!self.is_live(dependency), "those of a live job wait for it");
         let listed = self.peers.down.get(&dependency);
         let fallen = listed.into_iter().flat_map(BTreeMap::values);
@@ -157,19 +159,14 @@ impl Engine {
             .collect();
         for dependent in &fallen {
             let place = (dependent.shard.clone(), dependent.key, dependent.slot);
-            self.remove_dependent(dependency, &place, out);
+            self.remove_dependent(dependency, &place, turn);
         }
         fallen
     }
 
     /// Tells the shards whose jobs wait for one that has ended. If it did not succeed, two kinds of jobs stay on the
     /// list: those that wait until it is retried and succeeds, and those that fail with it, to be retried with it.
-    pub(crate) fn notify_dependents_elsewhere(
-        &mut self,
-        now: Now,
-        ended: &EndedJob,
-        out: &mut Effects,
-    ) {
+    pub(crate) fn notify_dependents_elsewhere(&mut self, ended: &EndedJob, turn: &mut Turn<'_>) {
         if self.peers.is_reading {
             let name = (ended.namespace.clone(), ended.id.clone());
             self.peers.ended_since.insert(name);
@@ -182,10 +179,10 @@ impl Engine {
             let is_cancelled = dependent.is_member && self.falls(ended);
             if !stays_listed(ended, &dependent) || is_cancelled {
                 let place = (dependent.shard.clone(), dependent.key, dependent.slot);
-                self.remove_dependent(ended.key, &place, out);
+                self.remove_dependent(ended.key, &place, turn);
             }
             if !is_cancelled {
-                self.notify_end(now, ended, &dependent, out);
+                self.notify_end(ended, &dependent, turn);
             }
         }
     }
@@ -193,19 +190,18 @@ impl Engine {
     /// A job elsewhere came to wait for one that has ended.
     pub(super) fn notify_late_dependent(
         &mut self,
-        now: Now,
         ended: &EndedJob,
         dependent: &Dependent,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) {
         if stays_listed(ended, dependent) {
-            self.add_dependent(ended.key, dependent.clone(), out);
+            self.add_dependent(ended.key, dependent.clone(), turn);
         }
-        self.notify_end(now, ended, dependent, out);
+        self.notify_end(ended, dependent, turn);
     }
 
     /// Says that a job has ended, to one that does not wait for its retry.
-    fn notify_end(&mut self, now: Now, ended: &EndedJob, dependent: &Dependent, out: &mut Effects) {
+    fn notify_end(&mut self, ended: &EndedJob, dependent: &Dependent, turn: &mut Turn<'_>) {
         let has_succeeded = ended.outcome == Outcome::Succeeded;
         if !has_succeeded && dependent.policy == FailurePolicy::Wait {
             return;
@@ -223,7 +219,7 @@ impl Engine {
             outcome: ended.outcome,
             result,
         };
-        self.post(now, &dependent.shard, message, out);
+        self.post(&dependent.shard, message, turn);
     }
 
     /// Whether the graph of a job that has ended is being cancelled on all its shards.
@@ -236,12 +232,7 @@ impl Engine {
 
     /// A job that has ended waits for nobody elsewhere any more. If it did not succeed, members of its graph
     /// that nobody else needs are cancelled (`rel G5`).
-    pub(crate) fn drop_dependencies_elsewhere(
-        &mut self,
-        now: Now,
-        ended: &EndedJob,
-        out: &mut Effects,
-    ) {
+    pub(crate) fn drop_dependencies_elsewhere(&mut self, ended: &EndedJob, turn: &mut Turn<'_>) {
         let edges = self.unlink(ended.key);
         let falls = self.falls(ended);
         for (slot, edge) in edges {
@@ -259,12 +250,12 @@ impl Engine {
                 slot,
                 unneeded_in,
             };
-            self.post(now, &edge.dependency.shard, message, out);
+            self.post(&edge.dependency.shard, message, turn);
         }
     }
 
     /// A live job is to wait for nobody elsewhere any more; gives how many it waited for. The caller counts.
-    pub(crate) fn forsake(&mut self, now: Now, key: JobKey, out: &mut Effects) -> u32 {
+    pub(crate) fn forsake(&mut self, key: JobKey, turn: &mut Turn<'_>) -> u32 {
         let namespace = self.spaces[self.space_of_job(key).at()].name.clone();
         let edges = self.unlink(key);
         let count = u32::try_from(edges.len()).expect("edges are limited");
@@ -276,8 +267,10 @@ impl Engine {
                 slot,
                 unneeded_in: None,
             };
-            self.post(now, &edge.dependency.shard, message, out);
-            out.changes.push(Change::RemoveInput { job: key, slot });
+            self.post(&edge.dependency.shard, message, turn);
+            turn.out
+                .changes
+                .push(Change::RemoveInput { job: key, slot });
         }
         count
     }

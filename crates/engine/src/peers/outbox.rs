@@ -6,12 +6,12 @@ use ganger_types::{
     Carried, Change, JobKey, Message, Now, OutboxRecord, PeerRecord, Reply, ShardId,
 };
 
-use crate::Effects;
 use crate::engine::Engine;
+use crate::turn::Turn;
 
 impl Engine {
     /// Writes a message for another shard.
-    pub(crate) fn post(&mut self, now: Now, to: &ShardId, message: Message, out: &mut Effects) {
+    pub(crate) fn post(&mut self, to: &ShardId, message: Message, turn: &mut Turn<'_>) {
         debug_assert_ne!(*to, self.shard, "a shard writes to others");
         if let Message::Ended {
             result: Carried::Stored(key),
@@ -27,50 +27,44 @@ impl Engine {
             to: to.clone(),
             number: peer.record.last_sent,
             tag,
-            at: now.wall,
+            at: turn.now.wall,
             message,
         };
         peer.outbox.push_back(record.clone());
         self.peers.changed.insert(to.clone());
-        out.changes.push(Change::PutOutbox(Box::new(record)));
+        turn.out.changes.push(Change::PutOutbox(Box::new(record)));
     }
 
     /// Writes a message unless the same one waits already: what is asked again and again while a peer is away
     /// makes no pile.
-    pub(super) fn post_once(
-        &mut self,
-        now: Now,
-        to: &ShardId,
-        message: Message,
-        out: &mut Effects,
-    ) {
+    pub(super) fn post_once(&mut self, to: &ShardId, message: Message, turn: &mut Turn<'_>) {
         let mut waiting = self.peer(to).outbox.iter();
         if !waiting.any(|record| record.message == message) {
-            self.post(now, to, message, out);
+            self.post(to, message, turn);
         }
     }
 
     /// A peer has answered a batch.
-    pub(crate) fn confirm(&mut self, now: Now, cmd: &Confirm, out: &mut Effects) -> Reply {
+    pub(crate) fn confirm(&mut self, cmd: &Confirm, turn: &mut Turn<'_>) -> Reply {
         if cmd.peer == self.shard {
             return Reply::Done;
         }
         if cmd.up_to > 0 || cmd.stream_epoch > PeerRecord::STREAM_EPOCH_FIRST {
-            self.remove_confirmed(cmd, out);
+            self.remove_confirmed(cmd, turn);
         }
         if let Some(looked) = &cmd.checked_waits {
-            let is_new = self.was_answered(now, &cmd.peer, looked);
+            let is_new = self.was_answered(turn.now, &cmd.peer, looked);
             let line = self.peers.known.get(&cmd.peer).map(|peer| &peer.record);
             let is_heard = line.is_none_or(|record| is_of_this_line(cmd, record));
             if is_new && is_heard {
-                self.waits_were_looked_at(now, &cmd.peer, looked, out);
+                self.waits_were_looked_at(&cmd.peer, looked, turn);
             }
         }
         Reply::Done
     }
 
     /// A peer has our messages up to a number, durably: they are done (`rel X3`).
-    fn remove_confirmed(&mut self, cmd: &Confirm, out: &mut Effects) {
+    fn remove_confirmed(&mut self, cmd: &Confirm, turn: &mut Turn<'_>) {
         self.peer(&cmd.peer);
         let Some(peer) = self.peers.known.get_mut(&cmd.peer) else {
             return;
@@ -119,7 +113,8 @@ impl Engine {
                 unpinned.push(key);
             }
             peer.record.confirmed = done.number;
-            out.changes
+            turn.out
+                .changes
                 .push(Change::RemoveOutbox(cmd.peer.clone(), done.number));
             self.peers.changed.insert(cmd.peer.clone());
         }

@@ -14,12 +14,12 @@ use ganger_types::{
     PartRecord, Rejection, Reply,
 };
 
-use crate::Effects;
 use crate::command::{Batch, Fingerprint, at_most, edges_of};
 use crate::engine::Engine;
 use crate::finished_index::FinishedIndex;
 use crate::index::Timer;
 use crate::names::SpaceIndex;
+use crate::turn::Turn;
 
 /// How long an idempotency key is remembered, as for other submissions.
 const IDEMPOTENCY_KEY_FOR: Duration = Duration::from_secs(86_400);
@@ -58,13 +58,7 @@ impl Engine {
         })
     }
 
-    pub(crate) fn prepare(
-        &mut self,
-        now: Now,
-        mut part: Part,
-        known: &FinishedIndex,
-        out: &mut Effects,
-    ) -> Answer {
+    pub(crate) fn prepare(&mut self, mut part: Part, turn: &mut Turn<'_>) -> Answer {
         let name = (part.record.namespace.clone(), part.record.graph.clone());
         if self.peers.parts.contains_key(&name) {
             // A repeat: the numbers were reserved for it alone.
@@ -86,10 +80,10 @@ impl Engine {
             let shard = self.shard.clone();
             return Err(Rejection::OwnShard { shard });
         }
-        self.check_idempotency_key(now, &part.record)?;
+        self.check_idempotency_key(turn.now, &part.record)?;
         let prints = prints_of(&part);
         let cmd = as_submission(&mut part);
-        let outside = self.check_part(now, &cmd, &prints, known);
+        let outside = self.check_part(turn.now, &cmd, &prints, turn.known);
         part.jobs = cmd.jobs;
         let outside = outside?;
 
@@ -99,13 +93,15 @@ impl Engine {
         part.record.client_ids = numbered
             .filter_map(|(job, key)| Some((JobKey(key), job.id.clone()?)))
             .collect();
-        part.record.prepared_at = now.wall;
+        part.record.prepared_at = turn.now.wall;
         part.record.is_committed = false;
         part.record.cancelled = None;
         let record = part.record.clone();
-        out.changes.push(Change::PutPart(Box::new(record.clone())));
-        out.changes.push(Change::PutPartJobs(Box::new(part)));
-        self.add_part(now, record);
+        turn.out
+            .changes
+            .push(Change::PutPart(Box::new(record.clone())));
+        turn.out.changes.push(Change::PutPartJobs(Box::new(part)));
+        self.add_part(turn.now, record);
         Ok(Reply::Done)
     }
 
@@ -222,13 +218,7 @@ impl Engine {
     }
 
     /// Decides, on the decider. Repeating a decision is fine; taking it back is not possible.
-    pub(crate) fn decide(
-        &mut self,
-        now: Now,
-        cmd: &Decide,
-        known: &FinishedIndex,
-        out: &mut Effects,
-    ) -> Answer {
+    pub(crate) fn decide(&mut self, cmd: &Decide, turn: &mut Turn<'_>) -> Answer {
         let name = (cmd.namespace.clone(), cmd.graph.clone());
         let refused = || Rejection::NotPrepared {
             graph: cmd.graph.clone(),
@@ -247,19 +237,12 @@ impl Engine {
         if record.is_committed {
             return Ok(Reply::Done);
         }
-        self.settle(now, &name, cmd.is_committed, known, out);
+        self.settle(&name, cmd.is_committed, turn);
         Ok(Reply::Done)
     }
 
     /// Carries a decision out on the decider and tells the others.
-    fn settle(
-        &mut self,
-        now: Now,
-        name: &(Namespace, Graph),
-        is_committed: bool,
-        known: &FinishedIndex,
-        out: &mut Effects,
-    ) {
+    fn settle(&mut self, name: &(Namespace, Graph), is_committed: bool, turn: &mut Turn<'_>) {
         let others: Vec<_> = self.peers.parts[name]
             .shards
             .iter()
@@ -272,24 +255,19 @@ impl Engine {
                 graph: name.1.clone(),
                 is_committed,
             };
-            self.post(now, &shard, message, out);
+            self.post(&shard, message, turn);
         }
         if is_committed {
-            self.start_part(now, name, known, out);
+            self.start_part(name, turn);
         } else {
-            self.drop_part(now, name, out);
+            self.drop_part(name, turn);
         }
     }
 
     /// Turns a prepared part into jobs. `known` has its jobs and the ended ones outside that it waits for.
-    pub(super) fn start_part(
-        &mut self,
-        now: Now,
-        name: &(Namespace, Graph),
-        known: &FinishedIndex,
-        out: &mut Effects,
-    ) {
-        let mut part = known
+    pub(super) fn start_part(&mut self, name: &(Namespace, Graph), turn: &mut Turn<'_>) {
+        let mut part = turn
+            .known
             .part(name)
             .expect("the host reads the part that a command starts")
             .clone();
@@ -310,7 +288,7 @@ impl Engine {
             .collect();
         let prints: Vec<Option<u64>> = prints_of(&part).into_iter().map(Some).collect();
         for (place, dependent) in std::mem::take(&mut part.dependents) {
-            self.add_dependent(JobKey(first.0 + u64::from(place)), dependent, out);
+            self.add_dependent(JobKey(first.0 + u64::from(place)), dependent, turn);
         }
         let graph = Some(name.1.clone());
         let jobs = part.jobs;
@@ -319,8 +297,9 @@ impl Engine {
             graph,
             id_tag,
         };
-        self.write_jobs(now, &batch, jobs, (&answers, &prints), known, out);
-        out.changes
+        self.write_jobs(&batch, jobs, (&answers, &prints), turn);
+        turn.out
+            .changes
             .push(Change::RemovePartJobs(name.0.clone(), name.1.clone()));
 
         let record = self
@@ -334,23 +313,23 @@ impl Engine {
         let cancelled = record.cancelled.take();
         let record = record.clone();
         let decides = record.decider == self.shard;
-        let due = Due::Wall(now.wall.after(REMEMBERED_FOR));
+        let due = Due::Wall(turn.now.wall.after(REMEMBERED_FOR));
         self.arm_part(space, name, due);
-        out.changes.push(Change::PutPart(Box::new(record)));
+        turn.out.changes.push(Change::PutPart(Box::new(record)));
         if let Some(reason) = cancelled {
-            self.spread_endings(now, out);
+            self.spread_endings(turn);
             // Shards whose parts came after the first word of it had nothing to cancel then; now they have.
             if decides {
-                self.cancel_elsewhere(now, name, &reason, out);
+                self.cancel_elsewhere(name, &reason, turn);
             }
-            self.cancel_graph(now, name, &reason, out);
+            self.cancel_graph(name, &reason, turn);
         }
     }
 
     /// Forgets a part that was decided against.
-    pub(super) fn drop_part(&mut self, now: Now, name: &(Namespace, Graph), out: &mut Effects) {
+    pub(super) fn drop_part(&mut self, name: &(Namespace, Graph), turn: &mut Turn<'_>) {
         self.undecide(name);
-        let Some(record) = self.forget_part(name, out) else {
+        let Some(record) = self.forget_part(name, turn) else {
             return;
         };
         let last = JobKey(record.first.0 + u64::from(record.count));
@@ -363,11 +342,15 @@ impl Engine {
         for key in asked {
             let given = record.client_ids.iter().find(|(given, _)| *given == key);
             let id = given.map_or_else(|| JobId::made(key, record.id_tag), |(_, id)| id.clone());
-            self.deny_followers(now, &name.0, key, &id, out);
+            self.deny_followers(&name.0, key, &id, turn);
         }
     }
 
-    fn forget_part(&mut self, name: &(Namespace, Graph), out: &mut Effects) -> Option<PartRecord> {
+    fn forget_part(
+        &mut self,
+        name: &(Namespace, Graph),
+        turn: &mut Turn<'_>,
+    ) -> Option<PartRecord> {
         let record = self.peers.parts.remove(name)?;
         self.peers.part_due.remove(name);
         let space = self.make_space(&record.namespace);
@@ -378,7 +361,7 @@ impl Engine {
             }
         }
         let (namespace, graph) = name.clone();
-        out.changes.push(Change::RemovePart(namespace, graph));
+        turn.out.changes.push(Change::RemovePart(namespace, graph));
         Some(record)
     }
 
@@ -406,34 +389,28 @@ impl Engine {
     }
 
     /// The time of a part has come: to be decided against, to be asked about, or to be forgotten.
-    pub(crate) fn part_fell_due(
-        &mut self,
-        now: Now,
-        space: SpaceIndex,
-        graph: Graph,
-        out: &mut Effects,
-    ) {
+    pub(crate) fn part_fell_due(&mut self, space: SpaceIndex, graph: Graph, turn: &mut Turn<'_>) {
         let name = (self.spaces[space.at()].name.clone(), graph);
         let Some(record) = self.peers.parts.get(&name).cloned() else {
             return;
         };
         if record.is_committed {
             if self.spaces[space.at()].graphs.contains_key(&name.1) {
-                self.arm_part(space, &name, Due::Wall(now.wall.after(REMEMBERED_FOR)));
+                self.arm_part(space, &name, Due::Wall(turn.now.wall.after(REMEMBERED_FOR)));
                 return;
             }
-            self.forget_part(&name, out);
+            self.forget_part(&name, turn);
         } else if record.decider == self.shard {
-            self.settle(now, &name, false, &FinishedIndex::default(), out);
+            self.settle(&name, false, turn);
         } else {
             let message = Message::Inquire {
                 namespace: name.0.clone(),
                 graph: name.1.clone(),
             };
-            self.post_once(now, &record.decider, message, out);
-            let waited = now.wall.since(record.prepared_at);
+            self.post_once(&record.decider, message, turn);
+            let waited = turn.now.wall.since(record.prepared_at);
             let pause = (waited / 4).clamp(ASK_EVERY, ASK_EVERY_MAX);
-            self.arm_part(space, &name, Due::Elapsed(now.elapsed.after(pause)));
+            self.arm_part(space, &name, Due::Elapsed(turn.now.elapsed.after(pause)));
         }
     }
 

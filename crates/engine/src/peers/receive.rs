@@ -5,26 +5,19 @@ use std::collections::BTreeSet;
 use ganger_types::command::{Receive, Reconcile};
 use ganger_types::{
     Answer, Carried, Change, Command, Dependent, FailurePolicy, Graph, InputState, JobId, JobKey,
-    JobRef, Message, Namespace, Now, OutboxRecord, Outcome, PeerRecord, Rejection, Reply, ShardId,
+    JobRef, Message, Namespace, OutboxRecord, Outcome, PeerRecord, Rejection, Reply, ShardId,
 };
 
 use super::graph_retry::retries;
-use crate::Effects;
 use crate::endings::DEPENDENCY_GROUP;
 use crate::engine::Engine;
-use crate::finished_index::FinishedIndex;
 use crate::transition::EndedJob;
+use crate::turn::Turn;
 
 impl Engine {
     /// Applies what is new among the messages. A peer that went back in time, or that knows us as later than we
     /// are, is not listened to any more until a person reconciles the two (`rel X6`).
-    pub(crate) fn receive(
-        &mut self,
-        now: Now,
-        cmd: Receive,
-        known: &FinishedIndex,
-        out: &mut Effects,
-    ) -> Answer {
+    pub(crate) fn receive(&mut self, cmd: Receive, turn: &mut Turn<'_>) -> Answer {
         if cmd.from == self.shard {
             return Err(Rejection::OwnShard { shard: cmd.from });
         }
@@ -32,13 +25,13 @@ impl Engine {
         // line in our answer that it did.
         let is_old = cmd.stream_epoch < self.peer(&cmd.from).record.received_epoch;
         if !is_old {
-            self.find_the_line(now, &cmd, out);
+            self.find_the_line(&cmd, turn);
         }
         let mut unknown = Vec::new();
         if !is_old && self.peer(&cmd.from).record.stopped.is_none() {
             self.peers.is_reading = true;
             for message in cmd.messages {
-                if !self.take_next(now, &cmd.from, message, known, out) {
+                if !self.take_next(&cmd.from, message, turn) {
                     break;
                 }
             }
@@ -58,14 +51,7 @@ impl Engine {
     }
 
     /// Applies a message if it is the next one; false if it is not its turn yet.
-    fn take_next(
-        &mut self,
-        now: Now,
-        from: &ShardId,
-        message: OutboxRecord,
-        known: &FinishedIndex,
-        out: &mut Effects,
-    ) -> bool {
+    fn take_next(&mut self, from: &ShardId, message: OutboxRecord, turn: &mut Turn<'_>) -> bool {
         let record = &mut self.peer(from).record;
         if message.number <= record.received {
             return true;
@@ -80,10 +66,10 @@ impl Engine {
         record.received_tag = message.tag;
         self.peers.changed.insert(from.clone());
         if has_restarted {
-            self.peers.ask_soon(now, from);
+            self.peers.ask_soon(turn.now, from);
         }
-        self.apply_message(now, from, message.message, known, out);
-        self.spread_endings(now, out);
+        self.apply_message(from, message.message, turn);
+        self.spread_endings(turn);
         self.peers.falling = None;
         true
     }
@@ -115,7 +101,7 @@ impl Engine {
     }
 
     /// Sees whether the peer goes on where we left off, starts a new epoch, or contradicts what we know.
-    fn find_the_line(&mut self, now: Now, cmd: &Receive, out: &mut Effects) {
+    fn find_the_line(&mut self, cmd: &Receive, turn: &mut Turn<'_>) {
         let record = &mut self.peer(&cmd.from).record;
         if record.received_epoch == 0 && cmd.stream_epoch == PeerRecord::STREAM_EPOCH_FIRST {
             // Its very first line tells of no reconciliation.
@@ -130,7 +116,7 @@ impl Engine {
             record.adopts = false;
             record.stopped = None;
             self.peers.changed.insert(cmd.from.clone());
-            self.ask_again(now, &cmd.from, out);
+            self.ask_again(&cmd.from, turn);
         } else if record.adopts && cmd.stream_epoch == record.received_epoch {
             record.adopts = false;
             record.received = cmd.confirmed;
@@ -149,7 +135,7 @@ impl Engine {
     /// Takes traffic up again, by hand: what waits here is written again in a new epoch, the peer's own stream is
     /// taken from where it stands, and all that this shard waits for is asked for again. The peer does the
     /// same when it sees the new epoch.
-    pub(crate) fn reconcile(&mut self, now: Now, cmd: &Reconcile, out: &mut Effects) -> Answer {
+    pub(crate) fn reconcile(&mut self, cmd: &Reconcile, turn: &mut Turn<'_>) -> Answer {
         let not_stopped = || Rejection::PeerNotStopped {
             shard: cmd.peer.clone(),
         };
@@ -165,14 +151,15 @@ impl Engine {
         let waiting = std::mem::take(&mut peer.outbox);
         let record = &mut peer.record;
         // Larger than any line that a lost time may have had.
-        record.stream_epoch = now.wall.0.max(record.stream_epoch + 1);
+        record.stream_epoch = turn.now.wall.0.max(record.stream_epoch + 1);
         record.last_sent = 0;
         record.confirmed = 0;
         record.adopts = true;
         record.stopped = None;
         self.peers.changed.insert(cmd.peer.clone());
         for old in waiting {
-            out.changes
+            turn.out
+                .changes
                 .push(Change::RemoveOutbox(cmd.peer.clone(), old.number));
             if let Message::Ended {
                 result: Carried::Stored(key),
@@ -181,21 +168,21 @@ impl Engine {
             {
                 self.unpin(*key);
             }
-            self.post(now, &cmd.peer, old.message, out);
+            self.post(&cmd.peer, old.message, turn);
         }
-        self.ask_again(now, &cmd.peer, out);
+        self.ask_again(&cmd.peer, turn);
         Ok(Reply::Done)
     }
 
     /// Asks a peer for everything that this shard waits for from it: what was said before may be lost.
-    fn ask_again(&mut self, now: Now, shard: &ShardId, out: &mut Effects) {
+    fn ask_again(&mut self, shard: &ShardId, turn: &mut Turn<'_>) {
         let edges = self.peers.up.iter();
         let edges: Vec<_> = edges
             .filter(|(_, edge)| edge.dependency.shard == *shard)
             .map(|((key, slot), edge)| (*key, *slot, edge.clone()))
             .collect();
         for (key, slot, edge) in edges {
-            self.follow(now, key, slot, &edge, out);
+            self.follow(key, slot, &edge, turn);
         }
         let undecided = self.peers.undecided.values();
         let names: Vec<_> = undecided
@@ -203,18 +190,11 @@ impl Engine {
             .cloned()
             .collect();
         for (namespace, graph) in names {
-            self.post(now, shard, Message::Inquire { namespace, graph }, out);
+            self.post(shard, Message::Inquire { namespace, graph }, turn);
         }
     }
 
-    fn apply_message(
-        &mut self,
-        now: Now,
-        from: &ShardId,
-        message: Message,
-        known: &FinishedIndex,
-        out: &mut Effects,
-    ) {
+    fn apply_message(&mut self, from: &ShardId, message: Message, turn: &mut Turn<'_>) {
         match message {
             Message::Ended {
                 dependency,
@@ -228,8 +208,8 @@ impl Engine {
                     shard: from.clone(),
                     id: dependency,
                 };
-                self.start_if_undecided(now, dependent, known, out);
-                self.dependency_ended(now, &by, (dependent, slot), (outcome, result), out);
+                self.start_if_undecided(dependent, turn);
+                self.dependency_ended(&by, (dependent, slot), (outcome, result), turn);
             }
             Message::NoSuchJob {
                 dependency,
@@ -241,7 +221,7 @@ impl Engine {
                     shard: from.clone(),
                     id: dependency,
                 };
-                self.dependency_unknown(now, &by, (dependent, slot), out);
+                self.dependency_unknown(&by, (dependent, slot), turn);
             }
             Message::Follow {
                 namespace,
@@ -252,9 +232,9 @@ impl Engine {
                 // A message tells of its sender's jobs only (`rel X7`).
                 if dependent.shard == *from {
                     if retries {
-                        self.dependent_is_back(now, &namespace, &dependency, known, out);
+                        self.dependent_is_back(&namespace, &dependency, turn);
                     }
-                    self.follower_came(now, &namespace, dependency, dependent, known, out);
+                    self.follower_came(&namespace, dependency, dependent, turn);
                 }
             }
             Message::LetGo {
@@ -267,11 +247,11 @@ impl Engine {
                 if let Some(name) =
                     self.drop_undecided(&namespace, &dependency, unneeded_in.as_ref())
                 {
-                    self.start_part(now, &name, known, out);
-                    self.spread_endings(now, out);
+                    self.start_part(&name, turn);
+                    self.spread_endings(turn);
                 }
                 let place = (from.clone(), dependent, slot);
-                self.drop_dependency_by(now, &namespace, &dependency, &place, unneeded_in, out);
+                self.drop_dependency_by(&namespace, &dependency, &place, unneeded_in, turn);
             }
             Message::Decided {
                 namespace,
@@ -285,16 +265,16 @@ impl Engine {
                     .get(&name)
                     .is_some_and(|part| !part.is_committed && part.decider == *from);
                 if is_due && is_committed {
-                    self.start_part(now, &name, known, out);
+                    self.start_part(&name, turn);
                 } else if is_due {
-                    self.drop_part(now, &name, out);
+                    self.drop_part(&name, turn);
                 }
             }
             Message::RetryDependent { .. } | Message::RetryGraph { .. } | Message::GoOn { .. } => {
-                self.apply_retry_message(now, from, message, known, out);
+                self.apply_retry_message(from, message, turn);
             }
             Message::Inquire { namespace, graph } => {
-                self.answer_inquiry(now, from, namespace, graph, out);
+                self.answer_inquiry(from, namespace, graph, turn);
             }
             Message::CancelGraph {
                 namespace,
@@ -310,35 +290,28 @@ impl Engine {
                     .get(&name)
                     .is_some_and(|part| part.is_committed && part.decider == self.shard);
                 if passes_on {
-                    self.cancel_elsewhere(now, &name, &reason, out);
+                    self.cancel_elsewhere(&name, &reason, turn);
                 }
-                self.cancel_graph(now, &name, &reason, out);
+                self.cancel_graph(&name, &reason, turn);
             }
         }
     }
 
     /// A message about a job of a part that is not decided here tells that it was decided for: nobody knows
     /// of its jobs before.
-    fn start_if_undecided(
-        &mut self,
-        now: Now,
-        key: JobKey,
-        known: &FinishedIndex,
-        out: &mut Effects,
-    ) {
+    fn start_if_undecided(&mut self, key: JobKey, turn: &mut Turn<'_>) {
         if let Some(name) = self.undecided_with(key).cloned() {
-            self.start_part(now, &name, known, out);
-            self.spread_endings(now, out);
+            self.start_part(&name, turn);
+            self.spread_endings(turn);
         }
     }
 
     fn dependency_ended(
         &mut self,
-        now: Now,
         by: &JobRef,
         (dependent, slot): (JobKey, u32),
         (outcome, result): (Outcome, Carried),
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) {
         let Some(policy) = self.take_remote_edge(by, dependent, slot) else {
             return;
@@ -349,10 +322,10 @@ impl Engine {
             (_, FailurePolicy::Fail | FailurePolicy::Wait) => None,
         };
         match state {
-            Some(state) => self.count_met(now, dependent, slot, state, out),
+            Some(state) => self.count_met(dependent, slot, state, turn),
             None => {
                 let message = format!("dependency {}/{} {}", by.shard, by.id, outcome.state());
-                self.fail_unstarted(now, dependent, DEPENDENCY_GROUP, message, out);
+                self.fail_unstarted(dependent, DEPENDENCY_GROUP, message, turn);
             }
         }
     }
@@ -360,23 +333,22 @@ impl Engine {
     /// The peer does not know the job that one of ours waits for: the edge has failed (`rel X2`).
     fn dependency_unknown(
         &mut self,
-        now: Now,
         by: &JobRef,
         (dependent, slot): (JobKey, u32),
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) {
         match self.take_remote_edge(by, dependent, slot) {
             None => {}
             Some(FailurePolicy::Ignore) => {
                 let state = InputState::Ignored { id: by.id.clone() };
-                self.count_met(now, dependent, slot, state, out);
+                self.count_met(dependent, slot, state, turn);
             }
             Some(FailurePolicy::Fail | FailurePolicy::Wait) => {
                 let message = format!(
                     "dependency {}/{} does not exist: never enqueued there, or its retention has passed",
                     by.shard, by.id
                 );
-                self.fail_unstarted(now, dependent, DEPENDENCY_GROUP, message, out);
+                self.fail_unstarted(dependent, DEPENDENCY_GROUP, message, turn);
             }
         }
     }
@@ -398,18 +370,16 @@ impl Engine {
 
     fn follower_came(
         &mut self,
-        now: Now,
         namespace: &Namespace,
         dependency: JobId,
         dependent: Dependent,
-        known: &FinishedIndex,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) {
         if let Some(key) = self.find_job(namespace, &dependency) {
-            self.add_dependent(key, dependent, out);
+            self.add_dependent(key, dependent, turn);
             return;
         }
-        let ended = known.find(namespace, &dependency).and_then(|record| {
+        let ended = turn.known.find(namespace, &dependency).and_then(|record| {
             let finished = record.finished.as_ref()?;
             (!self.removed.contains_key(&record.key)).then(|| EndedJob {
                 key: record.key,
@@ -421,21 +391,20 @@ impl Engine {
             })
         });
         match ended {
-            Some(ended) => self.notify_late_dependent(now, &ended, &dependent, out),
+            Some(ended) => self.notify_late_dependent(&ended, &dependent, turn),
             None => match self.undecided_job(namespace, &dependency) {
-                Some(key) => self.add_dependent(key, dependent, out),
-                None => self.deny(now, namespace, dependency, &dependent, out),
+                Some(key) => self.add_dependent(key, dependent, turn),
+                None => self.deny(namespace, dependency, &dependent, turn),
             },
         }
     }
 
     fn deny(
         &mut self,
-        now: Now,
         namespace: &Namespace,
         dependency: JobId,
         dependent: &Dependent,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) {
         let message = Message::NoSuchJob {
             namespace: namespace.clone(),
@@ -443,17 +412,16 @@ impl Engine {
             dependent: dependent.key,
             slot: dependent.slot,
         };
-        self.post(now, &dependent.shard, message, out);
+        self.post(&dependent.shard, message, turn);
     }
 
     /// The job that was promised will not come.
     pub(crate) fn deny_followers(
         &mut self,
-        now: Now,
         namespace: &Namespace,
         key: JobKey,
         dependency: &JobId,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) {
         let waiting = self.peers.down.get(&key);
         let places: Vec<_> = waiting
@@ -461,20 +429,19 @@ impl Engine {
             .flat_map(|all| all.keys().cloned())
             .collect();
         for place in places {
-            if let Some(dependent) = self.remove_dependent(key, &place, out) {
-                self.deny(now, namespace, dependency.clone(), &dependent, out);
+            if let Some(dependent) = self.remove_dependent(key, &place, turn) {
+                self.deny(namespace, dependency.clone(), &dependent, turn);
             }
         }
     }
 
     fn drop_dependency_by(
         &mut self,
-        now: Now,
         namespace: &Namespace,
         dependency: &JobId,
         place: &(ShardId, JobKey, u32),
         unneeded_in: Option<Graph>,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) {
         let key = self
             .find_job(namespace, dependency)
@@ -485,7 +452,7 @@ impl Engine {
         if self.is_fallen(key, place) {
             return;
         }
-        if self.remove_dependent(key, place, out).is_none() {
+        if self.remove_dependent(key, place, turn).is_none() {
             return;
         }
         let Some(graph) = unneeded_in else { return };
@@ -493,21 +460,19 @@ impl Engine {
             self.is_live(key) && !self.has_users(key) && self.job(key).graph() == Some(&graph);
         if is_unneeded {
             self.cancel_job(
-                now,
                 key,
                 &format!("a job of shard {} needs it no more", place.0),
-                out,
+                turn,
             );
         }
     }
 
     fn answer_inquiry(
         &mut self,
-        now: Now,
         from: &ShardId,
         namespace: Namespace,
         graph: Graph,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) {
         let is_committed = match self.peers.parts.get(&(namespace.clone(), graph.clone())) {
             // It will be told with the others.
@@ -520,7 +485,7 @@ impl Engine {
             graph,
             is_committed,
         };
-        self.post_once(now, from, message, out);
+        self.post_once(from, message, turn);
     }
 }
 

@@ -18,8 +18,8 @@ use ganger_types::{
 };
 
 use super::{Peers, RemoteEdge};
-use crate::Effects;
 use crate::engine::Engine;
+use crate::turn::Turn;
 
 /// How long after the beginning of one round the next one begins.
 const ASK_EVERY: Duration = Duration::from_secs(60);
@@ -246,10 +246,9 @@ impl Engine {
     /// already.
     pub(super) fn waits_were_looked_at(
         &mut self,
-        now: Now,
         peer: &ShardId,
         looked: &CheckedWaits,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) {
         if looked.unknown.is_empty() {
             return;
@@ -263,7 +262,7 @@ impl Engine {
             // It may have been answered since.
             let edge = self.peers.up.get(&place).filter(is_meant).cloned();
             if let Some(edge) = edge.filter(|_| !told.contains(&place)) {
-                self.follow(now, place.0, place.1, &edge, out);
+                self.follow(place.0, place.1, &edge, turn);
             }
         }
     }

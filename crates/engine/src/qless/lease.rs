@@ -14,18 +14,18 @@ use super::{QlessSpaces, seconds};
 use crate::Effects;
 use crate::engine::Engine;
 use crate::names::SpaceIndex;
+use crate::turn::Turn;
 
 impl Engine {
     /// Takes jobs of qless, up to so many, from the queues of a request in their order. What holds a queue of ours up
     /// (pause, limit of running jobs) holds up those of qless in it too.
     pub(crate) fn lease_of_qless(
         &mut self,
-        now: Now,
         space: SpaceIndex,
         worker: &Worker,
         cmd: &Lease,
         jobs_max: usize,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) -> Vec<Grant> {
         let mut grants = Vec::new();
         if !self.qless.is_used(&cmd.namespace) {
@@ -48,23 +48,23 @@ impl Engine {
                 request: cmd.request.clone(),
             };
             if options.count > 0 {
-                grants.extend(self.lend(now, cmd, &options, out));
+                grants.extend(self.lend(cmd, &options, turn));
             }
         }
         grants
     }
 
-    fn lend(
-        &mut self,
-        now: Now,
-        cmd: &Lease,
-        options: &LeaseOptions,
-        out: &mut Effects,
-    ) -> Vec<Grant> {
+    fn lend(&mut self, cmd: &Lease, options: &LeaseOptions, turn: &mut Turn<'_>) -> Vec<Grant> {
         let mut spaces = std::mem::take(&mut self.qless);
-        let handed = spaces.change(&cmd.namespace, out, |qless, messages| {
+        let handed = spaces.change(&cmd.namespace, turn.out, |qless, messages| {
             let mut draw = || self.next_token();
-            qless.lease_jobs(now.elapsed, seconds(now.wall), options, &mut draw, messages)
+            qless.lease_jobs(
+                turn.now.elapsed,
+                seconds(turn.now.wall),
+                options,
+                &mut draw,
+                messages,
+            )
         });
         self.qless = spaces;
         // An option of qless that is no number stops its own workers too.
@@ -73,13 +73,14 @@ impl Engine {
         for jid in handed {
             match JobId::new(&jid)
                 .ok()
-                .and_then(|id| self.qless.grant(now, cmd, &id))
+                .and_then(|id| self.qless.grant(turn.now, cmd, &id))
             {
                 Some(grant) => grants.push(grant),
                 // It cannot be named here: only workers of qless run it.
-                None => self
-                    .qless
-                    .put_back(now, &cmd.namespace, &options.queue, &jid, out),
+                None => {
+                    self.qless
+                        .put_back(turn.now, &cmd.namespace, &options.queue, &jid, turn.out);
+                }
             }
         }
         grants

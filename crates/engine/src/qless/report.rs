@@ -13,10 +13,10 @@ use ganger_types::rejection::LeaseEnd;
 use ganger_types::{Answer, Bytes, JobState, Now, Rejection, Reply};
 
 use super::{as_job, seconds};
-use crate::Effects;
 use crate::command::check_size;
 use crate::engine::Engine;
 use crate::finished_index::FinishedIndex;
+use crate::turn::Turn;
 
 /// The lease shown is live, or the report is a repeat and this is its answer.
 enum Standing {
@@ -33,12 +33,7 @@ impl Engine {
     }
 
     /// The result is kept in the job's row, where clients of qless do not see it. With a next queue there is none.
-    pub(crate) fn complete_of_qless(
-        &mut self,
-        now: Now,
-        cmd: Complete,
-        out: &mut Effects,
-    ) -> Answer {
+    pub(crate) fn complete_of_qless(&mut self, cmd: Complete, turn: &mut Turn<'_>) -> Answer {
         let job = match self.judge_of_qless(&cmd.held, ReportKind::Complete)? {
             Standing::Live(job) => job,
             Standing::Repeat(reply) => return Ok(reply),
@@ -61,16 +56,17 @@ impl Engine {
                 .collect();
             words.extend([word("depends"), list_of(&after)]);
         }
-        self.report_to_qless(now, &cmd.held, "complete", words, out)?;
+        self.report_to_qless(&cmd.held, "complete", words, turn)?;
         if result.is_some() {
-            self.qless.change(&cmd.held.namespace, out, |qless, _| {
-                qless.keep_result(&job.jid, result);
-            });
+            self.qless
+                .change(&cmd.held.namespace, turn.out, |qless, _| {
+                    qless.keep_result(&job.jid, result);
+                });
         }
-        Ok(self.reported(&cmd.held, ReportKind::Complete, None, out))
+        Ok(self.reported(&cmd.held, ReportKind::Complete, None, turn))
     }
 
-    pub(crate) fn fail_of_qless(&mut self, now: Now, cmd: Fail, out: &mut Effects) -> Answer {
+    pub(crate) fn fail_of_qless(&mut self, cmd: Fail, turn: &mut Turn<'_>) -> Answer {
         let job = match self.judge_of_qless(&cmd.held, ReportKind::Fail)? {
             Standing::Live(job) => job,
             Standing::Repeat(reply) => return Ok(reply),
@@ -82,42 +78,38 @@ impl Engine {
         if cmd.permanent && !cmd.lost {
             let mut words = vec![job.worker.clone()];
             words.extend(failure);
-            self.report_to_qless(now, &cmd.held, "fail", words, out)?;
-            return Ok(self.reported(&cmd.held, ReportKind::Fail, None, out));
+            self.report_to_qless(&cmd.held, "fail", words, turn)?;
+            return Ok(self.reported(&cmd.held, ReportKind::Fail, None, turn));
         }
         let pause = cmd.retry_after.filter(|_| !cmd.lost).unwrap_or_default();
         let mut words = vec![job.queue.clone(), job.worker.clone(), delay(pause)];
         words.extend(failure);
-        self.report_to_qless(now, &cmd.held, "retry", words, out)?;
-        let again = Some((now, pause));
-        Ok(self.reported(&cmd.held, ReportKind::Fail, again, out))
+        self.report_to_qless(&cmd.held, "retry", words, turn)?;
+        let again = Some((turn.now, pause));
+        Ok(self.reported(&cmd.held, ReportKind::Fail, again, turn))
     }
 
-    pub(crate) fn release_of_qless(
-        &mut self,
-        now: Now,
-        cmd: &Release,
-        out: &mut Effects,
-    ) -> Answer {
+    pub(crate) fn release_of_qless(&mut self, cmd: &Release, turn: &mut Turn<'_>) -> Answer {
         let job = match self.judge_of_qless(&cmd.held, ReportKind::Release)? {
             Standing::Live(job) => job,
             Standing::Repeat(reply) => return Ok(reply),
         };
         if cmd.counted {
             let words = vec![job.queue.clone(), job.worker.clone(), delay(cmd.delay)];
-            self.report_to_qless(now, &cmd.held, "retry", words, out)?;
+            self.report_to_qless(&cmd.held, "retry", words, turn)?;
         } else {
-            self.qless.change(&cmd.held.namespace, out, |qless, _| {
-                let pause = cmd.delay.as_secs_f64();
-                qless.give_back(now.elapsed, seconds(now.wall), &job.jid, pause);
-            });
+            self.qless
+                .change(&cmd.held.namespace, turn.out, |qless, _| {
+                    let pause = cmd.delay.as_secs_f64();
+                    qless.give_back(turn.now.elapsed, seconds(turn.now.wall), &job.jid, pause);
+                });
         }
-        let again = Some((now, cmd.delay));
-        Ok(self.reported(&cmd.held, ReportKind::Release, again, out))
+        let again = Some((turn.now, cmd.delay));
+        Ok(self.reported(&cmd.held, ReportKind::Release, again, turn))
     }
 
     /// Progress is not kept.
-    pub(crate) fn renew_of_qless(&mut self, now: Now, cmd: Renew, out: &mut Effects) -> Answer {
+    pub(crate) fn renew_of_qless(&mut self, cmd: Renew, turn: &mut Turn<'_>) -> Answer {
         let job = self.live_of_qless(&cmd.held)?;
         let limit = self.settings(&cmd.held.namespace).payload_bytes_max;
         let payload = cmd.payload.as_ref();
@@ -129,10 +121,12 @@ impl Engine {
             seconds: lease_for.as_secs_f64(),
             data: cmd.payload,
         };
-        let wall = seconds(now.wall);
-        let expires = self.qless.change(&cmd.held.namespace, out, |qless, _| {
-            qless.keep(wall, &job.jid, heartbeat)
-        });
+        let wall = seconds(turn.now.wall);
+        let expires = self
+            .qless
+            .change(&cmd.held.namespace, turn.out, |qless, _| {
+                qless.keep(wall, &job.jid, heartbeat)
+            });
         let left = expires.map_err(|_| refused())? - wall;
         Ok(Reply::Renewed {
             lease_for: Duration::try_from_secs_f64(left.max(0.0)).unwrap_or(Duration::MAX),
@@ -152,15 +146,14 @@ impl Engine {
     /// Calls the script with a command about the job: its id comes first, then `words`.
     fn report_to_qless(
         &mut self,
-        now: Now,
         held: &Held,
         command: &'static str,
         words: Vec<Bytes>,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) -> Result<(), Rejection> {
         let mut all = vec![
             word(command),
-            Bytes::from(seconds(now.wall).to_string()),
+            Bytes::from(seconds(turn.now.wall).to_string()),
             Bytes::copy_from_slice(held.job.as_bytes()),
         ];
         all.extend(words);
@@ -168,9 +161,11 @@ impl Engine {
             generation: Generation::Three,
             words: all,
         };
-        let answer = self.qless.change(&held.namespace, out, |qless, messages| {
-            qless.call(now.elapsed, request, messages)
-        });
+        let answer = self
+            .qless
+            .change(&held.namespace, turn.out, |qless, messages| {
+                qless.call(turn.now.elapsed, request, messages)
+            });
         answer.map(drop).map_err(|_| refused())
     }
 
@@ -181,10 +176,10 @@ impl Engine {
         held: &Held,
         kind: ReportKind,
         again: Option<(Now, Duration)>,
-        out: &mut Effects,
+        turn: &mut Turn<'_>,
     ) -> Reply {
         let jid = Bytes::copy_from_slice(held.job.as_bytes());
-        let state = self.qless.change(&held.namespace, out, |qless, _| {
+        let state = self.qless.change(&held.namespace, turn.out, |qless, _| {
             qless.note_report(&jid, kind);
             stands(qless, &jid)
         });
