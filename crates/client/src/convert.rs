@@ -12,7 +12,7 @@ use ganger_proto::convert::{self, At};
 use ganger_proto::v1;
 
 use crate::error::Error;
-use crate::model::{FailurePolicy, JobState, KeepFor, Progress, RetryPolicy};
+use crate::model::{FailurePolicy, JobState, KeepFor, RetryPolicy};
 
 pub(crate) use ganger_proto::convert::{calendar as at, ms, us};
 pub(crate) use import::imported;
@@ -51,12 +51,6 @@ pub(crate) fn state_or_none(state: i32) -> Result<Option<JobState>, Error> {
 /// A retry policy that may be absent.
 pub(crate) fn retry(wire: Option<v1::RetryPolicy>) -> Result<Option<RetryPolicy>, Error> {
     let read = wire.map(|policy| convert::retry(At::top("retry"), &policy));
-    Ok(read.transpose()?)
-}
-
-/// Progress that may be absent.
-pub(crate) fn progress(wire: Option<v1::Progress>) -> Result<Option<Progress>, Error> {
-    let read = wire.map(|made| convert::progress(At::top("progress"), made));
     Ok(read.transpose()?)
 }
 

@@ -12,8 +12,8 @@ use std::time::Duration;
 use ganger_proto::convert;
 use ganger_proto::v1;
 use ganger_types::{
-    JobId, JobRef, JobStates, LabelKey, LabelValue, NameError, Namespace, Priority, Queue, ShardId,
-    limits,
+    JobId, JobRef, JobStates, LabelKey, LabelValue, NameError, Namespace, Priority, Progress,
+    Queue, RetryPolicy, ShardId, limits,
 };
 
 use crate::authorization;
@@ -99,6 +99,26 @@ pub(crate) fn job_ids(here: &ShardId, at: At<'_>, texts: &[String]) -> Result<Ve
     }
     at_most(at, texts.len(), limits::BULK_JOBS_MAX)?;
     each_job(here, at, texts)
+}
+
+/// A retry policy that a request may ask for.
+pub(crate) fn retry(at: At<'_>, wire: &v1::RetryPolicy) -> Result<RetryPolicy, Problem> {
+    convert::check_retry(at, wire)?;
+    Ok(convert::retry(at, wire)?)
+}
+
+/// Refuses settings at `at` whose retry policy a request may not ask for.
+pub(crate) fn check_retry(at: At<'_>, wire: Option<&v1::RetryPolicy>) -> Result<(), Problem> {
+    let checked = wire.map_or(Ok(()), |policy| {
+        convert::check_retry(at.field("retry"), policy)
+    });
+    Ok(checked?)
+}
+
+/// Progress that a request may report.
+pub(crate) fn progress(at: At<'_>, wire: v1::Progress) -> Result<Progress, Problem> {
+    convert::check_progress(at, &wire)?;
+    Ok(wire.into())
 }
 
 pub(crate) fn at_most(at: At<'_>, actual: usize, limit: usize) -> Result<(), Problem> {

@@ -11,7 +11,9 @@ use std::fmt;
 use std::time::Duration;
 
 pub use explanation::{calendar, explanation, us};
-pub use policy::{catch_up, failure_policy, job_state, overlap, progress, retry};
+pub use policy::{
+    catch_up, check_progress, check_retry, failure_policy, job_state, overlap, retry,
+};
 pub use settings::{namespace_settings, queue_counts, queue_settings, retention};
 
 /// A field of a message, for errors. Costs nothing until it is shown.

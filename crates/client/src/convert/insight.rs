@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use ganger_proto::convert::{self, At};
 use ganger_proto::v1;
 
 use super::{at, some, state, state_or_none};
@@ -119,7 +118,7 @@ impl TryFrom<v1::event::Happening> for Happening {
             Wire::JobProgressed(one) => Self::JobProgressed {
                 job: one.job,
                 number: one.number,
-                progress: convert::progress(At::top("progress"), one.progress.unwrap_or_default())?,
+                progress: one.progress.unwrap_or_default().into(),
             },
             Wire::LogAppended(one) => Self::LogAppended {
                 number: one.number,

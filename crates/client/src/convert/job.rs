@@ -7,7 +7,7 @@ use ganger_proto::convert::{self, At};
 use ganger_proto::v1;
 use ganger_types::Priority;
 
-use super::{at, labels, ms, pairs, progress, retry, some, state, us, wire_policy, wire_state};
+use super::{at, labels, ms, pairs, retry, some, state, us, wire_policy, wire_state};
 use crate::error::Error;
 use crate::model::{
     Accepted, Alteration, Changed, Dependency, Edge, Enqueued, Failure, GraphEdge, GraphJob,
@@ -136,7 +136,7 @@ pub(crate) fn job(job: v1::Job) -> Result<Job, Error> {
         graph: some(job.graph),
         schedule: some(job.schedule),
         unique_key: some(job.unique),
-        progress: progress(job.progress)?,
+        progress: job.progress.map(Into::into),
         lease: job.lease.map(lease),
         failure: job.failure.map(failure),
         finished_at: finished.map(|finished| at(finished.at_us)),
@@ -271,7 +271,7 @@ impl TryFrom<v1::GraphJob> for GraphJob {
             kind: job.kind,
             state: state(job.state)?,
             queue: job.queue,
-            progress: progress(job.progress)?,
+            progress: job.progress.map(Into::into),
             name: some(job.name),
         })
     }

@@ -8,7 +8,7 @@ use ganger_types::command::{Alter, Dependency, NewEdge, NewInput, NewJob, Start,
 use ganger_types::{IdempotencyKey, JobName, Kind, ShardId, Timestamp, UniqueKey, limits};
 
 use super::place::Shards;
-use super::{At, at_most, keys, labels, ms, name, priority, queue, tags, unless_empty};
+use super::{At, at_most, keys, labels, ms, name, priority, queue, retry, tags, unless_empty};
 use crate::problem::Problem;
 
 /// Places of the members by the names that the client gave them.
@@ -116,7 +116,7 @@ fn new_job(
         timeout: wire.timeout_ms.map(ms),
         retry: wire
             .retry
-            .map(|policy| convert::retry(at.field("retry"), &policy))
+            .map(|policy| retry(at.field("retry"), &policy))
             .transpose()?,
         tags: tags(at.field("tags"), &wire.tags)?,
         labels: labels(at.field("labels"), &wire.labels)?,

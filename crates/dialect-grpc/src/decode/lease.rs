@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use ganger_proto::{convert, v1};
+use ganger_proto::v1;
 use ganger_types::command::{
     AppendLog, Complete, Fail, Held, Lease, Next, Release, Renew, TakeFrom, TakeMode,
 };
 use ganger_types::reference::read_held;
 use ganger_types::{Command, Group, LeaseToken, Namespace, RequestId, ShardId, Worker, limits};
 
-use super::{At, at_most, bounded, each_job, ms, name, queue, unless_empty, wait_for};
+use super::{At, at_most, bounded, each_job, ms, name, progress, queue, unless_empty, wait_for};
 use crate::problem::Problem;
 
 /// Longest session name of a stream, so that a batch number fits behind it.
@@ -202,7 +202,7 @@ fn renew(
         lease_for: item.lease_ms.map(ms),
         progress: item
             .progress
-            .map(|wire| convert::progress(at.field("progress"), wire))
+            .map(|wire| progress(at.field("progress"), wire))
             .transpose()?,
         payload: item.payload,
     })))

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use ganger_proto::{convert, v1};
 use ganger_types::{Kind, Namespace, ScheduleId, ScheduleRecord, ScheduleSpec, Timestamp};
 
-use super::{At, labels, ms, name, priority, queue, tags};
+use super::{At, labels, ms, name, priority, queue, retry, tags};
 use crate::problem::Problem;
 
 /// A schedule to be put.
@@ -18,7 +18,7 @@ pub(crate) fn schedule(
     let policy = wire
         .retry
         .as_ref()
-        .map(|policy| convert::retry(at.field("retry"), policy))
+        .map(|policy| retry(at.field("retry"), policy))
         .transpose()?;
     Ok(ScheduleRecord {
         namespace,

@@ -99,9 +99,10 @@ impl Queues for ServiceContext {
         let settings = request.settings.ok_or_else(|| {
             Problem::missing("settings", "give all settings; absent ones are reset")
         })?;
-        let change = QueueChange::All(
-            convert::queue_settings(At::top("settings"), settings).map_err(Problem::from)?,
-        );
+        let at = At::top("settings");
+        decode::check_retry(at, settings.retry.as_ref())?;
+        let settings = convert::queue_settings(at, settings).map_err(Problem::from)?;
+        let change = QueueChange::All(settings);
         let command = ConfigureQueue {
             namespace: namespace.clone(),
             queue: queue.clone(),
@@ -160,8 +161,9 @@ impl Queues for ServiceContext {
         let settings = request.settings.ok_or_else(|| {
             Problem::missing("settings", "give all settings; absent ones are reset")
         })?;
-        let settings =
-            convert::namespace_settings(At::top("settings"), settings).map_err(Problem::from)?;
+        let at = At::top("settings");
+        decode::check_retry(at, settings.retry.as_ref())?;
+        let settings = convert::namespace_settings(at, settings).map_err(Problem::from)?;
         let command = ConfigureNamespace {
             namespace: namespace.clone(),
             settings: settings.clone(),

@@ -3,6 +3,7 @@
 use anyhow::{Context as _, Result, ensure};
 use ganger_e2e::api::Api;
 use ganger_e2e::command::good;
+use ganger_e2e::redis::World;
 use ganger_e2e::server::Setup;
 use serde_json::{Value, json};
 
@@ -117,6 +118,30 @@ fn jobs_reasons_and_queues_are_the_same_documents_over_http_and_from_the_command
         let printed = printed(&url, &["queue", "get", queue])?;
         expect_same(queue, &without_times(over_http), &without_times(printed))?;
     }
+    server.stop()
+}
+
+/// Jobs of raw keys have retries without a limit, which no request may ask for; answers carry them.
+#[test]
+fn jobs_of_raw_keys_are_listed_as_the_same_documents() -> Result<()> {
+    let world = World::new(&[])?;
+    let mut server = world.setup.start()?;
+    // An item of redis-work-queue, as its library adds one.
+    let mut line = world.line()?;
+    line.ask("SET mail:item:a hello")?;
+    line.ask("LPUSH mail:queue a")?;
+    let mut api = Api::new(world.setup.client());
+    let page = api.expect("GET", "jobs?queue=mail", &Value::Null)?;
+    let jobs = page["jobs"].as_array().context("jobs")?;
+    ensure!(jobs.len() == 1 && jobs[0]["kept_by"] == "keys", "{page:#}");
+    let url = format!("http://{}", world.setup.address);
+    let printed = printed(&url, &["job", "list", "--queue", "mail"])?;
+    let (mut over_http, mut printed) = (jobs[0].clone(), printed);
+    for document in [&mut over_http, &mut printed] {
+        // A listing of the command line leaves histories out.
+        document["history"] = json!([]);
+    }
+    expect_same("a raw key", &over_http, &printed)?;
     server.stop()
 }
 

@@ -89,44 +89,33 @@ impl From<&RetryPolicy> for v1::RetryPolicy {
     }
 }
 
-/// A retry policy; fields that are absent are as by default.
+/// Refuses a retry policy that a request may not ask for. Answers may carry others: jobs of qless and of raw keys have
+/// retries without a limit.
 ///
 /// # Errors
 /// If a number is out of its range or a list of pauses is empty or too long.
-pub fn retry(at: At<'_>, wire: &v1::RetryPolicy) -> Result<RetryPolicy, FieldError> {
-    let default = RetryPolicy::default();
-    let jitter = at.field("jitter_percent");
-    let jitter_percent = u8::try_from(wire.jitter_percent)
-        .ok()
-        .filter(|percent| *percent <= 100)
-        .ok_or_else(|| {
-            FieldError::invalid(
-                jitter,
-                format_args!("{} is out of range: 0 to 100", wire.jitter_percent),
-            )
-        })?;
-    let retries_max = wire.retries_max.unwrap_or(default.retries_max);
-    at_most_retries(at.field("retries_max"), retries_max)?;
-    if let Some(expirations) = wire.lease_expirations_max {
-        at_most_retries(at.field("lease_expirations_max"), expirations)?;
+pub fn check_retry(at: At<'_>, wire: &v1::RetryPolicy) -> Result<(), FieldError> {
+    in_range(at.field("jitter_percent"), wire.jitter_percent, 100)?;
+    for (field, given) in [
+        ("retries_max", wire.retries_max),
+        ("lease_expirations_max", wire.lease_expirations_max),
+    ] {
+        in_range(at.field(field), given.unwrap_or(0), limits::RETRIES_MAX)?;
     }
-    let rule = wire
-        .backoff
-        .as_ref()
-        .and_then(|backoff| backoff.rule.as_ref());
-    let backoff = rule.map_or(Ok(default.backoff), |rule| {
-        backoff(at.field("backoff"), rule)
-    })?;
-    Ok(RetryPolicy {
-        retries_max,
-        backoff,
-        jitter_percent,
-        lease_expirations_max: wire.lease_expirations_max,
-    })
+    let rule = wire.backoff.as_ref().and_then(|it| it.rule.as_ref());
+    if let Some(v1::backoff::Rule::List(list)) = rule {
+        let at = at.field("backoff");
+        let at = at.field("list");
+        let at = at.field("pauses_ms");
+        if list.pauses_ms.is_empty() {
+            return Err(FieldError::missing(at, "give at least one pause"));
+        }
+        at_most(at, list.pauses_ms.len(), PAUSES_MAX)?;
+    }
+    Ok(())
 }
 
-fn at_most_retries(at: At<'_>, given: u32) -> Result<(), FieldError> {
-    let most = limits::RETRIES_MAX;
+fn in_range(at: At<'_>, given: u32, most: u32) -> Result<(), FieldError> {
     if given > most {
         let reason = format_args!("{given} is out of range: 0 to {most}");
         return Err(FieldError::invalid(at, reason));
@@ -134,23 +123,36 @@ fn at_most_retries(at: At<'_>, given: u32) -> Result<(), FieldError> {
     Ok(())
 }
 
-fn backoff(at: At<'_>, rule: &v1::backoff::Rule) -> Result<Backoff, FieldError> {
+/// A retry policy; fields that are absent are as by default. Requests are held by [`check_retry`] first.
+///
+/// # Errors
+/// If the jitter is more than the type can hold.
+pub fn retry(at: At<'_>, wire: &v1::RetryPolicy) -> Result<RetryPolicy, FieldError> {
+    let default = RetryPolicy::default();
+    let jitter = u8::try_from(wire.jitter_percent).map_err(|_| {
+        let reason = format_args!("{} is out of range: 0 to 100", wire.jitter_percent);
+        FieldError::invalid(at.field("jitter_percent"), reason)
+    })?;
+    let rule = wire.backoff.as_ref().and_then(|it| it.rule.as_ref());
+    Ok(RetryPolicy {
+        retries_max: wire.retries_max.unwrap_or(default.retries_max),
+        backoff: rule.map_or(default.backoff, backoff),
+        jitter_percent: jitter,
+        lease_expirations_max: wire.lease_expirations_max,
+    })
+}
+
+fn backoff(rule: &v1::backoff::Rule) -> Backoff {
     use v1::backoff::Rule;
     match rule {
-        Rule::FixedMs(pause) => Ok(Backoff::Fixed(Duration::from_millis(*pause))),
-        Rule::Exponential(rule) => Ok(Backoff::Exponential {
+        Rule::FixedMs(pause) => Backoff::Fixed(Duration::from_millis(*pause)),
+        Rule::Exponential(rule) => Backoff::Exponential {
             base: Duration::from_millis(rule.base_ms),
             cap: Duration::from_millis(rule.cap_ms),
-        }),
+        },
         Rule::List(list) => {
-            let at = at.field("list");
-            let at = at.field("pauses_ms");
-            if list.pauses_ms.is_empty() {
-                return Err(FieldError::missing(at, "give at least one pause"));
-            }
-            at_most(at, list.pauses_ms.len(), PAUSES_MAX)?;
             let pauses = list.pauses_ms.iter().copied();
-            Ok(Backoff::List(pauses.map(Duration::from_millis).collect()))
+            Backoff::List(pauses.map(Duration::from_millis).collect())
         }
     }
 }
@@ -164,24 +166,28 @@ impl From<Progress> for v1::Progress {
     }
 }
 
-/// The progress of a running job.
+/// Refuses progress that a request may not report.
 ///
 /// # Errors
 /// If it is more than all, or the message is too long.
-pub fn progress(at: At<'_>, wire: v1::Progress) -> Result<Progress, FieldError> {
-    if wire.millionths > 1_000_000 {
-        let reason = format_args!("{} is out of range: 0 to 1000000", wire.millionths);
-        return Err(FieldError::invalid(at.field("millionths"), reason));
-    }
+pub fn check_progress(at: At<'_>, wire: &v1::Progress) -> Result<(), FieldError> {
+    in_range(at.field("millionths"), wire.millionths, 1_000_000)?;
+    let bytes = wire.message.len();
     at_most(
         at.field("message"),
-        wire.message.len(),
+        bytes,
         limits::PROGRESS_MESSAGE_BYTES_MAX,
-    )?;
-    Ok(Progress {
-        millionths: wire.millionths,
-        message: wire.message,
-    })
+    )
+}
+
+impl From<v1::Progress> for Progress {
+    /// Requests are held by [`check_progress`] first.
+    fn from(wire: v1::Progress) -> Self {
+        Self {
+            millionths: wire.millionths,
+            message: wire.message,
+        }
+    }
 }
 
 impl From<CatchUp> for v1::CatchUp {

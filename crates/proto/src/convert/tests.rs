@@ -33,20 +33,14 @@ fn backoff() -> impl Strategy<Value = Backoff> {
 }
 
 fn retry_policy() -> impl Strategy<Value = RetryPolicy> {
-    (
-        0..=RETRIES_MAX,
-        backoff(),
-        0..=100_u8,
-        option::of(0..=RETRIES_MAX),
+    (any::<u32>(), backoff(), any::<u8>(), any::<Option<u32>>()).prop_map(
+        |(retries_max, backoff, jitter_percent, lease_expirations_max)| RetryPolicy {
+            retries_max,
+            backoff,
+            jitter_percent,
+            lease_expirations_max,
+        },
     )
-        .prop_map(
-            |(retries_max, backoff, jitter_percent, lease_expirations_max)| RetryPolicy {
-                retries_max,
-                backoff,
-                jitter_percent,
-                lease_expirations_max,
-            },
-        )
 }
 
 fn keep() -> impl Strategy<Value = Keep> {
@@ -130,9 +124,9 @@ proptest! {
     }
 
     #[test]
-    fn progress_comes_back(millionths in 0..=1_000_000_u32, message in "\\PC{0,40}") {
+    fn progress_comes_back(millionths in any::<u32>(), message in "\\PC{0,40}") {
         let made = Progress { millionths, message };
-        prop_assert_eq!(progress(At::top(AT), made.clone().into()), Ok(made));
+        prop_assert_eq!(Progress::from(v1::Progress::from(made.clone())), made);
     }
 
     #[test]
@@ -180,7 +174,7 @@ fn errors_name_the_field_by_its_path() {
         message: "x".repeat(PROGRESS_MESSAGE_BYTES_MAX + 1),
     };
     let top = At::top("reports").entry(3);
-    let error = progress(top.field("progress"), too_long).expect_err("more than all");
+    let error = check_progress(top.field("progress"), &too_long).expect_err("more than all");
     assert_eq!(
         error.message,
         "reports[3].progress.millionths: 1000001 is out of range: 0 to 1000000"
@@ -233,4 +227,23 @@ proptest! {
         let given = Explanation { job, state, queue, reasons };
         prop_assert_eq!(explanation(given.clone().into()), Ok(given));
     }
+}
+
+#[test]
+fn requests_are_held_by_limits_that_answers_do_not_have() {
+    let at = At::top("retry");
+    let endless = v1::RetryPolicy {
+        retries_max: Some(RETRIES_MAX + 1),
+        ..v1::RetryPolicy::default()
+    };
+    assert!(
+        retry(at, &endless).is_ok(),
+        "jobs of raw keys are answered so"
+    );
+    let refused = check_retry(at, &endless).expect_err("too many");
+    let wanted = format!(
+        "retry.retries_max: {} is out of range: 0 to {RETRIES_MAX}",
+        RETRIES_MAX + 1
+    );
+    assert_eq!(refused.message, wanted);
 }
