@@ -286,7 +286,11 @@ pub(super) const KEYS: &[Key] = &[
         "256MiB",
         "room kept on the store's disk for reports and deletion, half of it (at most 64 MiB) in a file; 0 for none",
         |config, value| {
-            config.reserve_bytes = u64::try_from(bytes(value)?).unwrap_or(u64::MAX);
+            config.reserve_bytes = read_size(value).map_err(|_| {
+                format!(
+                    "must be a number of bytes such as 256MiB, or 0 for no reserve, not {value:?}"
+                )
+            })?;
             Ok(())
         },
     ),
@@ -494,5 +498,17 @@ mod tests {
         for wrong in ["", "s", "5 m", "-1s", "0s", "99999999999s"] {
             assert!(span(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn the_reserve_may_be_nothing() {
+        let mut config = Config::default();
+        let key = keys().find(|key| key.name == "reserve_bytes");
+        let key = key.expect("it is a key");
+        for (text, bytes) in [("0", 0), ("64MiB", 64 << 20)] {
+            assert_eq!(key.apply(&mut config, text), Ok(()));
+            assert_eq!(config.reserve_bytes, bytes);
+        }
+        assert!(key.apply(&mut config, "some").is_err());
     }
 }
