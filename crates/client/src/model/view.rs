@@ -36,7 +36,7 @@ pub struct JobFilter {
     pub created_before: Option<SystemTime>,
     /// Newest first instead of oldest first.
     pub newest_first: bool,
-    /// [`Page::next`] of the page before.
+    /// [`Page::next`](super::Page::next) of the page before.
     pub cursor: Option<String>,
     /// At most so many, 1 to 1000; 0: 100.
     pub limit: u32,

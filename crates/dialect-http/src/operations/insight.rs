@@ -40,7 +40,7 @@ pub(super) fn about_the_rest() -> Vec<Operation> {
             "/api/v1/failures/{group}/retry",
             "retryFailedJobs",
             Right::OPERATE,
-            "Puts all failed jobs of a group back.",
+            "Retries all failed jobs of a group.",
             failures::retry,
         )
         .reply::<Done>(),
@@ -89,7 +89,7 @@ pub(super) fn about_the_rest() -> Vec<Operation> {
             "/api/v1/stats",
             "getStatistics",
             Right::OBSERVE,
-            "Statistics of a queue and a day.",
+            "Shows the statistics of a queue and a day.",
             numbers::statistics,
         )
         .query(&[
@@ -102,7 +102,7 @@ pub(super) fn about_the_rest() -> Vec<Operation> {
             "/api/v1/events",
             "followEvents",
             Right::OBSERVE,
-            "Events as they happen, as server-sent events.",
+            "Streams events as they happen, as server-sent events.",
             events::follow,
         )
         .query(&[
@@ -123,7 +123,7 @@ pub(super) fn about_the_rest() -> Vec<Operation> {
             "/api/v1/audit",
             "audit",
             Right::OPERATE.on_server(),
-            "Recomputes every index and compares.",
+            "Recomputes every index and compares it with the stored one.",
             numbers::audit,
         )
         .reply::<AuditView>(),

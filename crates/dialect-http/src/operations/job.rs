@@ -50,7 +50,7 @@ pub(super) fn about_one_job() -> Vec<Operation> {
             "/api/v1/jobs/{job}/result",
             "getResult",
             Right::OBSERVE,
-            "The result, byte for byte.",
+            "Returns the result, byte for byte.",
             jobs::result,
         )
         .query(&[WAIT])
@@ -60,7 +60,7 @@ pub(super) fn about_one_job() -> Vec<Operation> {
             "/api/v1/jobs/{job}/payload",
             "getPayload",
             Right::OBSERVE,
-            "The payload, byte for byte.",
+            "Returns the payload, byte for byte.",
             jobs::payload,
         )
         .reply_as(plain(ANY)),
@@ -92,7 +92,7 @@ pub(super) fn about_one_job() -> Vec<Operation> {
             "/api/v1/jobs/{job}/why",
             "explainJob",
             Right::OBSERVE,
-            "Says why a job is not running.",
+            "Explains why a job is not running.",
             jobs::why,
         )
         .reply::<Explanation>(),
@@ -101,7 +101,7 @@ pub(super) fn about_one_job() -> Vec<Operation> {
             "/api/v1/jobs/{job}/log",
             "getLog",
             Right::OBSERVE,
-            "The log of a job's attempts.",
+            "Returns the log of a job's attempts.",
             logs::show,
         )
         .query(&[
@@ -115,7 +115,7 @@ pub(super) fn about_one_job() -> Vec<Operation> {
             "/api/v1/jobs/{job}/cancel",
             "cancelJob",
             Right::CANCEL,
-            "Calls a job off.",
+            "Cancels a job.",
             act::cancel,
         )
         .maybe::<CancelIn>()
@@ -125,7 +125,7 @@ pub(super) fn about_one_job() -> Vec<Operation> {
             "/api/v1/jobs/{job}/retry",
             "retryJob",
             Right::OPERATE,
-            "Puts a finished job back on its queue.",
+            "Retries a finished job.",
             act::retry,
         )
         .maybe::<RetryJobIn>()

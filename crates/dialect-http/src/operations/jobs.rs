@@ -54,7 +54,7 @@ pub(super) fn about_jobs() -> Vec<Operation> {
             "/api/v1/jobs/batch",
             "enqueueJobs",
             Right::SUBMIT,
-            "Enqueues many jobs, a line each, streamed both ways.",
+            "Enqueues many jobs, one per line, streamed both ways.",
             batch::enqueue,
         )
         .query(&[(
@@ -68,7 +68,7 @@ pub(super) fn about_jobs() -> Vec<Operation> {
             "/api/v1/jobs/cancel",
             "cancelJobs",
             Right::CANCEL,
-            "Calls many jobs off.",
+            "Cancels many jobs.",
             bulk::cancel,
         )
         .query(bulk::PARAMETERS)
@@ -79,7 +79,7 @@ pub(super) fn about_jobs() -> Vec<Operation> {
             "/api/v1/jobs/retry",
             "retryJobs",
             Right::OPERATE,
-            "Puts many finished jobs back on their queues.",
+            "Retries many finished jobs.",
             bulk::retry,
         )
         .query(bulk::PARAMETERS)
@@ -117,7 +117,7 @@ pub(super) fn about_graphs() -> Vec<Operation> {
             "/api/v1/graphs/{graph}/retry",
             "retryGraph",
             Right::OPERATE,
-            "Puts the members of a graph back that failed or were cancelled.",
+            "Retries the jobs of a graph that failed or were cancelled, on all its shards.",
             graphs::retry,
         )
         .reply::<ChangedView>(),
@@ -126,7 +126,7 @@ pub(super) fn about_graphs() -> Vec<Operation> {
             "/api/v1/graphs/{graph}/cancel",
             "cancelGraph",
             Right::CANCEL,
-            "Calls a graph off.",
+            "Cancels a graph.",
             graphs::cancel,
         )
         .maybe::<CancelIn>()

@@ -18,7 +18,7 @@ pub(super) fn about_leases() -> Vec<Operation> {
             "/api/v1/leases",
             "lease",
             Right::WORK,
-            "Takes jobs under leases; waits for them if asked to.",
+            "Leases jobs; waits for them if asked to.",
             leases::lease,
         )
         .body::<LeaseIn>()
@@ -28,7 +28,7 @@ pub(super) fn about_leases() -> Vec<Operation> {
             "/api/v1/leases/renew",
             "renew",
             Right::WORK,
-            "Extends a lease, or each of a list.",
+            "Renews a lease, or each of a list.",
             leases::renew,
         )
         .body::<RenewIn>()

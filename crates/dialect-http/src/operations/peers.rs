@@ -16,7 +16,7 @@ pub(super) fn about_peers() -> Vec<Operation> {
             "/api/v1/peers",
             "listPeers",
             Right::OBSERVE.on_server(),
-            "Lists the other shards, and what waits for them.",
+            "Lists the other shards and the number of messages for them.",
             peers::list,
         )
         .reply::<PeersDoc>(),
@@ -35,7 +35,7 @@ pub(super) fn about_peers() -> Vec<Operation> {
             "/api/v1/peers/{shard}/reconcile",
             "reconcilePeer",
             Right::OPERATE.on_server(),
-            "Takes traffic up again after a store went back in time.",
+            "Resumes traffic with a shard after a store was restored.",
             peers::reconcile,
         )
         .reply::<Done>(),

@@ -46,7 +46,7 @@ pub(super) fn about_queues() -> Vec<Operation> {
             "/api/v1/queues/{queue}",
             "forgetQueue",
             Right::OPERATE,
-            "Drops a queue without jobs.",
+            "Removes a queue without jobs.",
             queues::forget,
         )
         .reply::<Done>(),
@@ -55,7 +55,7 @@ pub(super) fn about_queues() -> Vec<Operation> {
             "/api/v1/queues/{queue}/pause",
             "pauseQueue",
             Right::OPERATE,
-            "Stops leasing from a queue.",
+            "Pauses a queue: nothing is leased from it.",
             queues::pause,
         )
         .reply::<QueueDoc>(),
@@ -64,7 +64,7 @@ pub(super) fn about_queues() -> Vec<Operation> {
             "/api/v1/queues/{queue}/resume",
             "resumeQueue",
             Right::OPERATE,
-            "Leases from a queue again.",
+            "Resumes a paused queue.",
             queues::resume,
         )
         .reply::<QueueDoc>(),

@@ -45,7 +45,7 @@ pub(super) fn about_schedules() -> Vec<Operation> {
             "/api/v1/schedules/{schedule}/run",
             "runSchedule",
             Right::OPERATE,
-            "Makes a job of a schedule now; the answer names it as the last job.",
+            "Enqueues a job of a schedule now; the answer names it as the last job.",
             schedules::run,
         )
         .reply::<ScheduleView>(),
@@ -54,7 +54,7 @@ pub(super) fn about_schedules() -> Vec<Operation> {
             "/api/v1/schedules/{schedule}/preview",
             "previewSchedule",
             Right::OBSERVE,
-            "The next times of a schedule, as if it were not paused.",
+            "Lists the next times of a schedule, as if it were not paused.",
             schedules::preview,
         )
         .query(&[("count", "how many, 1 to 20; 5 if absent")])

@@ -25,7 +25,7 @@ pub(super) fn about_the_server() -> Vec<Operation> {
             "/healthz",
             "live",
             Right::OPEN,
-            "Whether the process answers.",
+            "Tells whether the process answers.",
             health::live,
         )
         .reply::<LiveView>(),
@@ -34,7 +34,7 @@ pub(super) fn about_the_server() -> Vec<Operation> {
             "/readyz",
             "ready",
             Right::OPEN,
-            "Whether the shard can work.",
+            "Tells whether the shard can work.",
             health::ready,
         )
         .reply::<ReadinessView>(),
@@ -43,7 +43,7 @@ pub(super) fn about_the_server() -> Vec<Operation> {
             "/version",
             "version",
             Right::AUTHENTICATED,
-            "What the server is.",
+            "Shows the version of the server and its shard.",
             health::version,
         )
         .reply::<VersionView>(),
@@ -52,7 +52,7 @@ pub(super) fn about_the_server() -> Vec<Operation> {
             "/metrics",
             "metrics",
             Right::OBSERVE.on_server(),
-            "Numbers in the Prometheus text format.",
+            "Returns metrics in the Prometheus text format.",
             metrics::show_all,
         )
         .reply_as(plain("text/plain")),
@@ -61,7 +61,7 @@ pub(super) fn about_the_server() -> Vec<Operation> {
             "/openapi.json",
             "openapi",
             Right::AUTHENTICATED,
-            "This document.",
+            "Returns this document.",
             health::describe,
         )
         .reply_as(plain("application/json")),

@@ -34,7 +34,7 @@ pub struct TaskIn {
     args: Vec<Argument>,
     /// Retriable failures allowed after the first run.
     max_retries: Option<u32>,
-    /// Never run, and no retry, after it.
+    /// Time after which no attempt is started; none if absent.
     deadline: Option<Moment>,
 }
 

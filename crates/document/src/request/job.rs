@@ -25,20 +25,20 @@ use crate::time::{Moment, Span};
 )]
 #[schema(as = NewJob)]
 pub struct JobIn {
-    /// Its name, for references inside this submission and for people. Kept and shown.
+    /// Name of the job, for references inside this submission and for people. Kept and shown.
     pub name: Option<String>,
-    /// Its id; made by the server if absent.
+    /// Id of the job; the server makes one if absent.
     pub id: Option<JobReference>,
-    /// The shard that runs it; the one that is asked if absent.
+    /// Shard that runs the job; the one that is asked if absent.
     shard: Option<String>,
-    /// Where it lines up; `default` if absent.
+    /// Queue that the job enters; `default` if absent.
     queue: Option<QueueName>,
-    /// Which program runs it.
+    /// Kind of the job: the program that runs it.
     pub kind: KindName,
-    /// Its input: any JSON value, kept as its exact text.
+    /// Payload of the job: any JSON value, kept as its exact text.
     #[serde(default, deserialize_with = "raw_json::given")]
     payload: Option<RawJson>,
-    /// Its input as base64, instead of `payload`.
+    /// Payload as base64, instead of `payload`.
     payload_base64: Option<Base64>,
     /// Positional inputs of the job, in order; none if absent.
     #[serde(default)]
@@ -46,17 +46,17 @@ pub struct JobIn {
     /// Jobs to wait for without taking their results.
     #[serde(default)]
     after: Vec<AfterIn>,
-    /// Smaller runs first; 0 if absent.
+    /// Priority: smaller runs first; 0 if absent.
     priority: Option<Rank>,
-    /// It may run after so long. Not together with `run_at`.
+    /// Delay before the job may run. Not together with `run_at`.
     delay: Option<Span>,
-    /// It may run from this time on; one in the past is now.
+    /// Earliest start; a time in the past is now.
     run_at: Option<Moment>,
-    /// Never started, and never tried again, after this.
+    /// Time after which no attempt is started; none if absent.
     deadline: Option<Moment>,
-    /// How long one attempt may run.
+    /// Maximum time of one attempt; no limit if absent.
     timeout: Option<Span>,
-    /// How it is tried again; queue and namespace decide if absent.
+    /// Retry policy; that of the queue or namespace if absent.
     retry: Option<RetryDocument>,
     /// Tags of the job; none if absent.
     #[serde(default)]
@@ -64,14 +64,14 @@ pub struct JobIn {
     /// Labels of the job: indexed key-value pairs; none if absent.
     #[serde(default)]
     labels: Labels,
-    /// Whether to follow it.
+    /// Whether the job appears in the list of tracked jobs.
     #[serde(default)]
     tracked: bool,
-    /// At most one job under a key: a second one is answered with the first one's id.
+    /// Unique key: enqueueing a second job under it returns the id of the first.
     unique: Option<UniqueIn>,
-    /// How long to keep it after success: a duration or `forever`.
+    /// How long to keep the job after success: a duration or `forever`; as the queue says if absent.
     keep_succeeded: Option<KeepFor>,
-    /// How long to keep it after failure or cancellation, likewise.
+    /// How long to keep the job after failure or cancellation: as `keep_succeeded`.
     keep_failed: Option<KeepFor>,
 }
 

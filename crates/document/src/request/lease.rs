@@ -20,20 +20,20 @@ use crate::time::Span;
 )]
 #[schema(as = LeaseRequest)]
 pub struct LeaseIn {
-    /// From where; the queue `default` if absent.
+    /// Queues to take from; the queue `default` if absent.
     queues: Option<Vec<FromIn>>,
-    /// In which manner, when there are several; `ordered` if absent.
+    /// Order in which several queues are taken from; `ordered` if absent.
     #[serde(default)]
     mode: TakeModeWord,
-    /// For whom: the name under which this worker is listed.
+    /// Name of the worker that will hold the leases.
     worker: WorkerName,
-    /// At most so many jobs; 1 if absent.
+    /// Maximum number of jobs; 1 if absent.
     max: Option<u32>,
     /// Length of the leases; the queue's if absent.
     lease_for: Option<Span>,
-    /// How long to wait until there is at least one; 0 if absent.
+    /// Maximum time to wait for the first job; 0 if absent.
     wait: Option<Span>,
-    /// A repeat under the same id, while those leases live, gets the same jobs.
+    /// Id of the request: a repeat under the same id gets the same jobs while their leases live.
     request_id: Option<RequestName>,
 }
 
@@ -44,7 +44,7 @@ pub struct LeaseIn {
 pub struct QueueIn {
     /// Name of the queue to lease from.
     queue: QueueName,
-    /// Its share under `weighted`; 1 if absent.
+    /// Share of the queue under `weighted`; 1 if absent.
     weight: Option<u32>,
 }
 

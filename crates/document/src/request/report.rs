@@ -79,7 +79,7 @@ fn held(
     })
 }
 
-/// How far a job is.
+/// Progress of a job.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(
     deny_unknown_fields,
@@ -87,9 +87,9 @@ fn held(
 )]
 #[schema(as = NewProgress)]
 struct ProgressIn {
-    /// From 0 to 1.
+    /// Part that is done, from 0 to 1.
     fraction: f64,
-    /// What it is doing.
+    /// What the job is doing, for people.
     #[serde(default)]
     message: String,
 }
@@ -108,7 +108,7 @@ pub struct RenewIn {
     token: Token,
     /// A new length from now on; as granted if absent.
     lease_for: Option<Span>,
-    /// How far it is.
+    /// Progress of the job; as before if absent.
     progress: Option<ProgressIn>,
     /// New payload of the job, as JSON; the payload stays if both forms are absent.
     #[serde(default, deserialize_with = "raw_json::given")]
@@ -175,16 +175,16 @@ pub struct CompleteIn {
     job: JobReference,
     /// Token of the lease, from the delivery.
     token: Token,
-    /// Any JSON value, kept as its exact text.
+    /// Result: any JSON value, kept as its exact text.
     #[serde(default, deserialize_with = "raw_json::given")]
     result: Option<RawJson>,
-    /// Likewise any bytes, as base64.
+    /// Result as base64, instead of `result`.
     result_base64: Option<Base64>,
-    /// Goes on in another queue instead of ending.
+    /// Queue in which the job continues instead of ending; it ends if absent.
     next: Option<NextIn>,
 }
 
-/// Where a completed job goes on.
+/// Where a completed job continues.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(
     deny_unknown_fields,
@@ -196,7 +196,7 @@ struct NextIn {
     queue: QueueName,
     /// Delay before the job is ready in that queue; none if absent.
     delay: Option<Span>,
-    /// Once these jobs have succeeded.
+    /// Ids of jobs that must succeed first; none if absent.
     #[serde(default)]
     after: Vec<JobReference>,
     /// New payload of the job, as JSON; the payload stays if both forms are absent.
@@ -253,13 +253,13 @@ pub struct FailIn {
     /// Message of the failure, for people; empty if absent.
     #[serde(default)]
     message: String,
-    /// Rules further retries out.
+    /// Whether further retries are ruled out.
     #[serde(default)]
     permanent: bool,
     /// Overrides the pause before the next retry.
     retry_after: Option<Span>,
-    /// The worker or program died, which says nothing about the job: the job goes on at once as if its lease had
-    /// run out, and nothing else said here counts.
+    /// Whether the worker or program died, which says nothing about the job: the job goes on at once as if its lease had
+    /// expired, and all other fields are ignored.
     #[serde(default)]
     lost: bool,
 }
@@ -296,12 +296,12 @@ pub struct ReleaseIn {
     job: JobReference,
     /// Token of the lease, from the delivery.
     token: Token,
-    /// Ready again after so long; at once if absent.
+    /// Delay before the job is ready again; none if absent.
     delay: Option<Span>,
     /// Whether the attempt counts against the retries.
     #[serde(default)]
     counted: bool,
-    /// Back to its old place instead of the end of the line.
+    /// Whether the job returns to its old position instead of the end of the queue.
     #[serde(default)]
     keep_place: bool,
     /// Reason of the release, for people; empty if absent.

@@ -20,7 +20,7 @@ use crate::time::{Moment, Span};
 )]
 #[schema(as = NewSchedule)]
 pub struct ScheduleIn {
-    /// So long between two runs; at least one second.
+    /// Time between two runs; at least one second.
     every: Option<Span>,
     /// The first run, with `every`; now if absent.
     first_at: Option<Moment>,
@@ -28,20 +28,20 @@ pub struct ScheduleIn {
     cron: Option<String>,
     /// The time zone of `cron`: an IANA name such as `Europe/Rome`; `UTC` if absent.
     time_zone: Option<String>,
-    /// Runs missed while nobody looked: `none`, `last` (default), `all`.
+    /// What happens to missed runs: `none`, `last` (default), `all`.
     #[serde(default)]
     catch_up: CatchUpWord,
-    /// With `catch_up` of `all`: at most so many of the newest, up to 10,000; 10,000 if absent or 0.
+    /// With `catch_up` of `all`: maximum number of missed runs that are made up for, up to 10,000; 10,000 if absent or 0.
     catch_up_max: Option<u32>,
     /// A run that is due while the job of an earlier one is live: `allow` (default), `skip`, `replace`.
     #[serde(default)]
     overlap: OverlapWord,
-    /// Fires nothing while set.
+    /// Whether the schedule is paused: nothing fires.
     #[serde(default)]
     paused: bool,
-    /// Where its jobs line up; `default` if absent.
+    /// Queue that its jobs enter; `default` if absent.
     queue: Option<QueueName>,
-    /// Which program runs them.
+    /// Kind of its jobs: the program that runs them.
     kind: KindName,
     /// Payload of the schedule's jobs, as JSON.
     #[serde(default, deserialize_with = "raw_json::given")]
@@ -50,9 +50,9 @@ pub struct ScheduleIn {
     payload_base64: Option<Base64>,
     /// Priority of the schedule's jobs: smaller runs first.
     priority: Option<Rank>,
-    /// How they are tried again.
+    /// Retry policy of its jobs; that of the queue if absent.
     retry: Option<RetryDocument>,
-    /// How long one attempt may run.
+    /// Maximum time of one attempt; no limit if absent.
     timeout: Option<Span>,
     /// Tags of the schedule's jobs; none if absent.
     #[serde(default)]
