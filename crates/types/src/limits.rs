@@ -32,7 +32,9 @@ pub const BULK_JOBS_MAX: usize = 10_000;
 pub const TURN_COMMANDS_MAX: usize = 4_096;
 /// Timers fired in one turn, so that housekeeping cannot starve service (`rel T9`).
 pub const TURN_TIMERS_MAX: usize = 4_096;
-/// Retries, and losses that do not count, that a policy may ask for.
+/// Pauses that the list of a retry policy may have.
+pub const BACKOFF_PAUSES_MAX: usize = 1_000;
+/// Retries, and lease expirations that do not count, that a policy may ask for.
 pub const RETRIES_MAX: u32 = 1_000_000;
 /// Times a job may be released unstarted without that counting as an attempt.
 pub const RELEASES_MAX: u32 = 100;

@@ -8,7 +8,7 @@ use super::{at, ms, pairs, some, state};
 use crate::error::Error;
 use crate::model::{
     Answer, Delivery, Failing, Held, LeaseToken, Next, Releasing, Renewing, Report, ReportResult,
-    TakeFrom, TakeMode,
+    TakeFrom,
 };
 
 impl From<Held> for v1::Held {
@@ -25,16 +25,6 @@ impl From<TakeFrom> for v1::TakeFrom {
         Self {
             queue: take.queue,
             weight: take.weight,
-        }
-    }
-}
-
-impl From<TakeMode> for v1::TakeMode {
-    fn from(mode: TakeMode) -> Self {
-        match mode {
-            TakeMode::Ordered => Self::Ordered,
-            TakeMode::RoundRobin => Self::RoundRobin,
-            TakeMode::Weighted => Self::Weighted,
         }
     }
 }

@@ -5,20 +5,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 
-use super::{JobState, Progress};
+use super::{JobState, Progress, TakeMode};
 use crate::Error;
-
-/// How several queues are taken from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TakeMode {
-    /// A queue only when those named before it are empty.
-    #[default]
-    Ordered,
-    /// Takes jobs from the queues in turn.
-    RoundRobin,
-    /// In turn, by weight.
-    Weighted,
-}
 
 /// A queue to take from.
 #[derive(Clone, Debug, PartialEq, Eq)]

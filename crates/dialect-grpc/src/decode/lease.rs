@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use ganger_proto::v1;
+use ganger_proto::{convert, v1};
 use ganger_types::command::{
-    AppendLog, Complete, Fail, Held, Lease, Next, Release, Renew, TakeFrom, TakeMode,
+    AppendLog, Complete, Fail, Held, Lease, Next, Release, Renew, TakeFrom,
 };
 use ganger_types::reference::read_held;
 use ganger_types::{Command, Group, LeaseToken, Namespace, RequestId, ShardId, Worker, limits};
@@ -20,7 +20,7 @@ pub(crate) fn lease(wire: &v1::LeaseRequest) -> Result<(Lease, Duration), Proble
     let command = Lease {
         namespace: super::namespace(&wire.namespace)?,
         queues: queues(&wire.queues)?,
-        mode: mode(wire.mode)?,
+        mode: convert::take_mode(At::top("mode"), wire.mode)?,
         worker: Some(name(At::top("worker"), &wire.worker, Worker::new)?),
         jobs_max: bounded(
             At::top("jobs_max"),
@@ -50,7 +50,7 @@ pub(crate) fn hello(wire: v1::Hello) -> Result<Asked, Problem> {
     let lease = Lease {
         namespace: super::namespace(&wire.namespace)?,
         queues: queues(&wire.queues)?,
-        mode: mode(wire.mode)?,
+        mode: convert::take_mode(At::top("mode"), wire.mode)?,
         worker: Some(name(At::top("hello.worker"), &wire.worker, Worker::new)?),
         jobs_max: 0,
         lease_for: wire.lease_ms.map(ms),
@@ -76,18 +76,6 @@ fn queues(wire: &[v1::TakeFrom]) -> Result<Vec<TakeFrom>, Problem> {
         })
     };
     wire.iter().enumerate().map(take).collect()
-}
-
-fn mode(wire: i32) -> Result<TakeMode, Problem> {
-    match v1::TakeMode::try_from(wire) {
-        Ok(v1::TakeMode::Unspecified | v1::TakeMode::Ordered) => Ok(TakeMode::Ordered),
-        Ok(v1::TakeMode::RoundRobin) => Ok(TakeMode::RoundRobin),
-        Ok(v1::TakeMode::Weighted) => Ok(TakeMode::Weighted),
-        Err(_) => Err(Problem::invalid(
-            At::top("mode"),
-            format_args!("{wire} is not a way of taking"),
-        )),
-    }
 }
 
 pub(crate) fn held(

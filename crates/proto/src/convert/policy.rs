@@ -2,15 +2,13 @@
 
 use std::time::Duration;
 
+use ganger_types::command::TakeMode;
 use ganger_types::{
     Backoff, CatchUp, FailurePolicy, JobState, Overlap, Progress, RetryPolicy, limits,
 };
 
 use super::{At, FieldError, at_most, bounded, ms};
 use crate::v1;
-
-/// Pauses that a retry policy may list.
-const PAUSES_MAX: usize = 1_000;
 
 impl From<JobState> for v1::JobState {
     fn from(state: JobState) -> Self {
@@ -110,7 +108,7 @@ pub fn check_retry(at: At<'_>, wire: &v1::RetryPolicy) -> Result<(), FieldError>
         if list.pauses_ms.is_empty() {
             return Err(FieldError::missing(at, "give at least one pause"));
         }
-        at_most(at, list.pauses_ms.len(), PAUSES_MAX)?;
+        at_most(at, list.pauses_ms.len(), limits::BACKOFF_PAUSES_MAX)?;
     }
     Ok(())
 }
@@ -187,6 +185,32 @@ impl From<v1::Progress> for Progress {
             millionths: wire.millionths,
             message: wire.message,
         }
+    }
+}
+
+impl From<TakeMode> for v1::TakeMode {
+    fn from(mode: TakeMode) -> Self {
+        match mode {
+            TakeMode::Ordered => Self::Ordered,
+            TakeMode::RoundRobin => Self::RoundRobin,
+            TakeMode::Weighted => Self::Weighted,
+        }
+    }
+}
+
+/// The order of several queues that a number of the schema stands for; [`TakeMode::Ordered`] for 0, "not said".
+///
+/// # Errors
+/// If the schema has no such order.
+pub fn take_mode(at: At<'_>, wire: i32) -> Result<TakeMode, FieldError> {
+    match v1::TakeMode::try_from(wire) {
+        Ok(v1::TakeMode::Unspecified | v1::TakeMode::Ordered) => Ok(TakeMode::Ordered),
+        Ok(v1::TakeMode::RoundRobin) => Ok(TakeMode::RoundRobin),
+        Ok(v1::TakeMode::Weighted) => Ok(TakeMode::Weighted),
+        Err(_) => Err(FieldError::invalid(
+            at,
+            format_args!("{wire} is not a way of taking"),
+        )),
     }
 }
 

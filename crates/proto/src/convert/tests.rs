@@ -1,6 +1,7 @@
 //! What goes out as a message comes back as it was.
 
 use ganger_document::view::reason::{Explanation, JobAndState, Reason};
+use ganger_types::command::TakeMode;
 use ganger_types::limits::{PROGRESS_MESSAGE_BYTES_MAX, RETRIES_MAX, SCHEDULE_BACKLOG_MAX};
 use ganger_types::{
     Backoff, CatchUp, Clock, DueOrder, FailurePolicy, JobState, Keep, NamespaceSettings, Overlap,
@@ -155,6 +156,9 @@ fn words_of_the_schema_come_back_and_unknown_numbers_are_refused() {
     for (_, rule) in Overlap::WORDS {
         assert_eq!(overlap(at, v1::Overlap::from(*rule).into()), Ok(*rule));
     }
+    for (_, mode) in TakeMode::WORDS {
+        assert_eq!(take_mode(at, v1::TakeMode::from(*mode).into()), Ok(*mode));
+    }
     assert_eq!(job_state(at, 0), Ok(None));
     for number in [-1, 8, 300] {
         let refused = job_state(at, number).expect_err("no such state");
@@ -164,6 +168,7 @@ fn words_of_the_schema_come_back_and_unknown_numbers_are_refused() {
         );
         assert!(failure_policy(at, number).is_err());
         assert!(overlap(at, number).is_err());
+        assert!(take_mode(at, number).is_err());
     }
 }
 

@@ -152,7 +152,11 @@ pub(crate) fn check_retry(retry: &RetryPolicy) -> Result<(), Rejection> {
             what: "the list of pauses",
             expected: "at least one long",
         }),
-        Backoff::List(pauses) => at_most("the number of pauses", count(pauses.len()), 1_000),
+        Backoff::List(pauses) => at_most(
+            "the number of pauses",
+            count(pauses.len()),
+            count(limits::BACKOFF_PAUSES_MAX),
+        ),
         Backoff::Fixed(_) | Backoff::Exponential { .. } => Ok(()),
     }
 }
