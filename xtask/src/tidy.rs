@@ -3,6 +3,7 @@
 //! Each rule is a module and returns its findings; one finding fails the run, a remark does not.
 
 mod arrows;
+mod circles;
 mod citations;
 mod codes;
 mod commits;
@@ -76,6 +77,7 @@ pub(crate) fn run() -> Result<()> {
     let sources = read_sources(&root())?;
     let mut findings = Findings::default();
     arrows::check(&sources, &mut findings)?;
+    circles::check(&sources, &mut findings);
     sizes::check(&sources, &mut findings);
     words::check(&sources, &mut findings);
     text::check(&sources, &mut findings);
