@@ -6,13 +6,13 @@
 
 use std::env;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-use crate::process::{self, built, cargo, exists, root, shown};
+use crate::process::{self, built, exists, line, linted, root, shown, words};
 use crate::{dependencies, features, tidy};
 
 /// What builds all that the later steps run, and lints it. Tests are among it, so that the libraries get the features
@@ -146,39 +146,9 @@ fn is_ci() -> bool {
     env::var_os("CI").is_some()
 }
 
-/// Cargo with these arguments, compiling our own crates with clippy as the compiler: a warning is an error. Commands
-/// that are to share what was built must all be called this way.
-pub(crate) fn linted(arguments: &str) -> Result<Command> {
-    let sysroot = process::output(Command::new("rustc").args(["--print", "sysroot"]))?;
-    let clippy = Path::new(sysroot.trim()).join("bin").join("clippy-driver");
-    if !clippy.is_file() {
-        bail!("clippy is missing: `rustup component add clippy`");
-    }
-    let mut command = line(arguments);
-    command
-        .env("RUSTC_WORKSPACE_WRAPPER", clippy)
-        // As `cargo clippy -- -D warnings` hands it on.
-        .env(
-            "CLIPPY_ARGS",
-            "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__",
-        );
-    Ok(command)
-}
-
 /// A rustdoc that checks a crate's documents where cargo has it run their examples.
 fn rustdoc_wrapper() -> PathBuf {
     root().join("scripts").join("rustdoc-check")
-}
-
-/// Cargo with these arguments.
-fn line(arguments: &str) -> Command {
-    let mut command = cargo();
-    command.args(words(arguments));
-    command
-}
-
-fn words(line: &str) -> Vec<String> {
-    line.split(' ').map(str::to_owned).collect()
 }
 
 /// The steps so far, with their times.

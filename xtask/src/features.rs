@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Result, bail};
 
-use crate::ci::linted;
-use crate::process::{self, cargo, shown};
+use crate::process::{self, cargo, linted, shown};
 
 /// An optional part of the program.
 struct Part {

@@ -1,7 +1,7 @@
 //! Running other programs, and finding the project.
 
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
@@ -17,6 +17,37 @@ pub(crate) fn cargo() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
     command
+}
+
+/// Cargo with these arguments.
+pub(crate) fn line(arguments: &str) -> Command {
+    let mut command = cargo();
+    command.args(words(arguments));
+    command
+}
+
+/// The words of a line, which single spaces separate.
+pub(crate) fn words(line: &str) -> Vec<String> {
+    line.split(' ').map(str::to_owned).collect()
+}
+
+/// Cargo with these arguments, compiling our own crates with clippy as the compiler: a warning is an error. Commands
+/// that are to share what was built must all be called this way.
+pub(crate) fn linted(arguments: &str) -> Result<Command> {
+    let sysroot = output(Command::new("rustc").args(["--print", "sysroot"]))?;
+    let clippy = Path::new(sysroot.trim()).join("bin").join("clippy-driver");
+    if !clippy.is_file() {
+        bail!("clippy is missing: `rustup component add clippy`");
+    }
+    let mut command = line(arguments);
+    command
+        .env("RUSTC_WORKSPACE_WRAPPER", clippy)
+        // As `cargo clippy -- -D warnings` hands it on.
+        .env(
+            "CLIPPY_ARGS",
+            "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__",
+        );
+    Ok(command)
 }
 
 /// The command as one would type it.

@@ -20,6 +20,7 @@ const WITHOUT_CIRCLES: &[&str] = &[
     "ngsi-worker",
     "proto",
     "store",
+    "xtask",
 ];
 
 /// Looks for circles in every crate.
