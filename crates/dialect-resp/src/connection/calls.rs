@@ -1,0 +1,135 @@
+//! Calls of a connection on its shard: the batch, the pages of `KEYS`, and the wait for an element of a list.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ganger_types::KeyWait;
+use ganger_types::keys::{KeyCall, KeyError, KeyReply};
+use ganger_types::limits::KEY_REPLY_ELEMENTS_MAX;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::waiting::Woken;
+use super::{Connection, End};
+use crate::batch::{Batch, Gathered, unavailable};
+use crate::counters::Gauge;
+use crate::limits::PART_BYTES;
+use crate::memory::no_room;
+use crate::plan::{Answer, Planned, Wait, refused};
+use crate::unconfirmed_pops::{Pop, is_taken};
+use crate::value::Value;
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
+    /// Waits for an element. Commands that come meanwhile wait behind it; when the client goes away, so does its place.
+    pub(super) async fn block(&mut self, wait: Wait) -> Result<(), End> {
+        self.settle().await?;
+        self.write().await?;
+        let shared = Arc::clone(&self.session.shared);
+        let asked = KeyWait {
+            namespace: self.session.namespace().clone(),
+            lists: wait.lists.clone(),
+            end: wait.end,
+            to: wait.to.clone(),
+        };
+        let pop = shared.handle.pop(asked.clone(), wait.patience);
+        let blocked = Gauge::of(&shared.counters.blocked);
+        self.session.client.facts().is_blocked = true;
+        // When the client goes away it is dropped: its place is given up, and an element on its way goes back.
+        let woken = self.wait(pop, false).await;
+        self.session.client.facts().is_blocked = false;
+        drop(blocked);
+        let value = match woken? {
+            Woken::Ready(Ok(Ok(popped))) => {
+                let is_unchanged = popped.is_none() || self.session.is_still_now();
+                if let Some((list, element)) = &popped {
+                    if let Some((to, _)) = &asked.to
+                        && is_taken(list, to)
+                    {
+                        self.session.popped.note(Pop {
+                            namespace: asked.namespace.clone(),
+                            list: list.clone(),
+                            element: element.clone(),
+                        });
+                    }
+                    self.undelivered = Some((asked, list.clone(), element.clone()));
+                }
+                if !is_unchanged {
+                    // The element goes back.
+                    return Err(End::Unknown);
+                }
+                wait.reply(popped)
+            }
+            Woken::Ready(Ok(Err(error))) => refused(error),
+            Woken::Ready(Err(error)) => unavailable(&error),
+            Woken::Input => unreachable!("bytes are gathered only"),
+        };
+        self.batch.ready(value);
+        Ok(())
+    }
+
+    /// Runs what was put together, and puts the replies where they are written from.
+    pub(super) async fn settle(&mut self) -> Result<(), End> {
+        if self.batch.is_empty() {
+            return Ok(());
+        }
+        let batch = std::mem::take(&mut self.batch);
+        let (is_wide, only_looks) = (batch.is_wide(), batch.only_looks());
+        let shared = Arc::clone(&self.session.shared);
+        let permit = shared.permit(is_wide).await;
+        let Gathered::Replies(mut replies, popped) = batch.gather(&shared.handle).await else {
+            unreachable!("nothing is watched outside of a transaction");
+        };
+        for pop in popped {
+            self.session.popped.note(pop);
+        }
+        let parts: usize = replies.iter().map(Value::parts).sum();
+        let held = self.held() + parts * PART_BYTES;
+        if is_wide && let Err(full) = self.session.memory.set(held) {
+            if only_looks && let Some(last) = replies.last_mut() {
+                *last = Value::error(no_room(full));
+            } else {
+                self.session.memory.set_anyway(held);
+            }
+        }
+        drop(permit);
+        self.write_replies(replies).await
+    }
+
+    /// `KEYS`: a page at a time, so that others have their turns between. A key that is there throughout is named once.
+    pub(super) async fn names(&mut self, pattern: Bytes) -> Result<(), End> {
+        self.settle().await?;
+        let shared = Arc::clone(&self.session.shared);
+        let permit = shared.permit(true).await;
+        let (mut names, mut after) = (Vec::new(), None);
+        let value = loop {
+            let mut page = Batch::default();
+            let call = KeyCall::Names {
+                pattern: pattern.clone(),
+                after: after.take(),
+                is_whole: false,
+            };
+            page.call(self.session.namespace(), Planned::page(call), true);
+            let found = match page.answers(&shared.handle).await.pop() {
+                Some(Ok(Answer::Keys(Ok(KeyReply::Names(found, next))))) => {
+                    after = next;
+                    found
+                }
+                Some(Ok(Answer::Keys(Err(error)))) => break refused(error),
+                Some(Err(error)) => break error,
+                other => unreachable!("names are asked for, not {:?}", other.is_some()),
+            };
+            names.extend(found);
+            if names.len() > KEY_REPLY_ELEMENTS_MAX {
+                break refused(KeyError::ReplyTooLarge);
+            }
+            let held = self.held() + names.len() * PART_BYTES;
+            if let Err(full) = self.session.memory.set(held) {
+                break Value::error(no_room(full));
+            }
+            if after.is_none() {
+                break Value::Bulks(names);
+            }
+        };
+        drop(permit);
+        self.write_replies(vec![value]).await
+    }
+}

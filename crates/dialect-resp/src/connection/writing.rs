@@ -1,0 +1,108 @@
+//! Writing to the client: replies in order, messages between them, and a limited time for a client that does not read.
+
+use bytes::{Buf as _, BytesMut};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+use tokio::time::{Instant, sleep_until};
+
+use super::{Connection, End};
+use crate::encode::Encoder;
+use crate::limits::{IDLE_BYTES, STALLED_AFTER, WRITE_BYTES};
+use crate::value::Value;
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
+    /// Puts replies where they are written from.
+    pub(super) async fn write_replies(&mut self, replies: Vec<Value>) -> Result<(), End> {
+        self.writing = replies.iter().map(Value::held).sum();
+        // What others have sent meanwhile, and what this connection sent itself, comes before the replies.
+        self.put_messages().await?;
+        for reply in replies {
+            self.put(reply).await?;
+        }
+        Ok(())
+    }
+
+    /// Puts a value behind what is to be written, in pieces if it is large.
+    pub(super) async fn put(&mut self, value: Value) -> Result<(), End> {
+        let protocol = self.session.protocol;
+        if value.is_short() {
+            value.write(protocol, &mut self.out);
+        } else {
+            let mut encoder = Encoder::new(value);
+            while !encoder.fill(protocol, &mut self.out, WRITE_BYTES) {
+                self.write_out().await?;
+            }
+        }
+        if self.out.len() >= WRITE_BYTES {
+            self.write_out().await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn put_messages(&mut self) -> Result<(), End> {
+        for message in self.session.mailbox.take() {
+            self.put(message.push()).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes all replies and messages, unless the client reads too slowly.
+    pub(super) async fn write(&mut self) -> Result<(), End> {
+        if self.batch.is_empty() {
+            self.put_messages().await?;
+        }
+        self.write_out().await?;
+        self.writing = 0;
+        // What is still in the batch is not written.
+        if self.batch.is_empty() {
+            self.undelivered = None;
+        }
+        if self.out.capacity() > IDLE_BYTES {
+            self.out = BytesMut::new();
+        }
+        Ok(())
+    }
+
+    /// Writes what is there. What a client does not read soon counts in the budget, and it has a limited time for it.
+    async fn write_out(&mut self) -> Result<(), End> {
+        let patience = self.session.shared.settings.write_timeout;
+        let begun = Instant::now();
+        let mut counted = 0;
+        while !self.out.is_empty() {
+            let full = async {
+                // A stop lets replies go out; a connection that is cut for its reader's slowness ends here.
+                self.session.client.cut.cancelled().await;
+                if !self.session.mailbox.is_full() {
+                    std::future::pending::<()>().await;
+                }
+            };
+            let until = begun
+                + if counted > 0 {
+                    patience
+                } else {
+                    patience.min(STALLED_AFTER)
+                };
+            tokio::select! {
+                biased;
+                written = self.stream.write(&self.out) => match written? {
+                    0 => return Err(End::Closed),
+                    written => self.out.advance(written),
+                },
+                () = full => return Err(End::Slow),
+                () = sleep_until(until) => {
+                    if counted > 0 || patience <= STALLED_AFTER {
+                        return Err(End::Slow);
+                    }
+                    let before = self.session.memory.counted();
+                    counted = self.writing.max(self.out.len());
+                    let all = before.saturating_add(counted);
+                    self.session.memory.set(all).map_err(|_| End::Slow)?;
+                }
+            }
+        }
+        self.stream.flush().await?;
+        if counted > 0 {
+            self.session.memory.set_anyway(self.held());
+        }
+        Ok(())
+    }
+}
