@@ -6,6 +6,7 @@ use ganger_types::{Bytes, Command, Namespace, Reply};
 
 use crate::limits::{BATCH_BYTES_MAX, BATCH_CALLS_MAX, CALL_BYTES};
 use crate::plan::{Answer, Call, Planned, Shape};
+use crate::refusal::unavailable;
 use crate::unconfirmed_pops::{Pop, is_taken};
 use crate::value::Value;
 
@@ -253,19 +254,4 @@ async fn call(handle: &Handle, mut commands: Vec<Command>) -> Vec<Result<Reply, 
         Ok(replies) => replies,
         Err(error) => vec![Err(error); count],
     }
-}
-
-/// Why nothing came of a call, with a code that tells clients whether to come back.
-pub(crate) fn unavailable(error: &CallError) -> Value {
-    let code = match error {
-        // Libraries take this for a server that will serve them soon, and come back.
-        CallError::Unavailable { .. } => "LOADING",
-        CallError::Overloaded { .. } => "BUSY",
-        // What Redis says when it cannot write to its disk.
-        CallError::Full { .. } => "MISCONF",
-        CallError::Rejected(_) | CallError::Damaged { .. } | CallError::PositionTooOld { .. } => {
-            "ERR"
-        }
-    };
-    Value::error(format!("{code} {error}"))
 }

@@ -5,7 +5,8 @@ use ganger_access::Outcome;
 
 use crate::limits::{CLIENT_NAME_BYTES_MAX, SHOWN_BYTES_MAX};
 use crate::number::integer;
-use crate::plan::{is, shown, syntax_error};
+use crate::plan::{is, shown};
+use crate::refusal::syntax_error;
 use crate::rights::Right;
 use crate::session::Session;
 use crate::table::{Command, Local, Word, family, local};

@@ -9,7 +9,6 @@ use std::io;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use ganger_shard::Health;
 use ganger_types::KeyWait;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::{Instant, timeout};
@@ -207,13 +206,4 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             self.pace = Some(Pace { until, held });
         }
     }
-}
-
-/// The refusal of what takes a store that is loaded.
-pub(crate) fn loading() -> Value {
-    Value::error("LOADING ganger is loading its store")
-}
-
-pub(crate) fn is_loading(health: &Health) -> bool {
-    matches!(health, Health::Starting { .. })
 }

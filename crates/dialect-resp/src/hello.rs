@@ -5,12 +5,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 
 use crate::client::set_name;
-use crate::connection::{is_loading, loading};
 use crate::info::VERSION;
 use crate::limits::SHOWN_BYTES_MAX;
 use crate::login::LoginError;
 use crate::number::integer;
-use crate::plan::{is, shown, syntax_error, wrong_arity};
+use crate::plan::{is, shown};
+use crate::refusal::{is_loading, loading, syntax_error, wrong_arity};
 use crate::rights::Right;
 use crate::session::Session;
 use crate::table::{Command, local};

@@ -27,6 +27,7 @@ mod port;
 mod pubsub;
 #[cfg(feature = "qless")]
 mod qless;
+mod refusal;
 mod request;
 mod rights;
 mod scripts;

@@ -11,6 +11,7 @@ use ganger_types::qless::{QlessAnswer, QlessRequest};
 use crate::limits::{WAIT_LISTS_MAX, WAIT_NAMES_BYTES_MAX};
 #[cfg(feature = "qless")]
 use crate::qless::{self, ReplyContext};
+use crate::refusal::{key_too_long, refused};
 use crate::value::Value;
 
 /// A call, and the form of its reply.
@@ -260,44 +261,6 @@ pub(crate) fn plain(reply: KeyReply) -> Value {
 #[expect(clippy::needless_pass_by_value, reason = "it is a `Shape::Of`")]
 pub(crate) fn one_or_zero(reply: KeyReply) -> Value {
     Value::Number(i64::from(reply == KeyReply::Done))
-}
-
-/// A refusal in the words of Redis.
-pub(crate) fn refused(error: KeyError) -> Value {
-    Value::error(match error {
-        KeyError::WrongKind => "WRONGTYPE Operation against a key holding the wrong kind of value",
-        KeyError::NotANumber => "ERR value is not an integer or out of range",
-        KeyError::Overflow => "ERR increment or decrement would overflow",
-        KeyError::NoSuchKey => "ERR no such key",
-        KeyError::OutOfRange => "ERR index out of range",
-        KeyError::TooLong => "ERR string exceeds maximum allowed size (proto-max-bulk-len)",
-        KeyError::PatternTooLong => "ERR a pattern exceeds the largest length of 1024 bytes",
-        KeyError::ReplyTooLarge => {
-            "ERR reply too large: a command is answered with 512 MiB or 1048576 elements at most, a transaction with as many elements in all; ask for less at a time"
-        }
-        KeyError::TooMuchWork => {
-            "ERR the commands of this transaction look at too many elements: send some of them outside of it"
-        }
-    })
-}
-
-/// The refusal of a name that no key can have.
-pub(crate) fn key_too_long() -> Value {
-    Value::error(format!(
-        "ERR the name of a key exceeds the largest length of {KEY_NAME_MAX} bytes"
-    ))
-}
-
-/// The refusal of what nothing is known about.
-pub(crate) fn syntax_error() -> Value {
-    Value::error("ERR syntax error")
-}
-
-/// The refusal of a wrong number of arguments.
-pub(crate) fn wrong_arity(command: &str) -> Value {
-    Value::error(format!(
-        "ERR wrong number of arguments for '{command}' command"
-    ))
 }
 
 /// An argument within an error, up to a number of bytes, and to the first that is zero, as in C.

@@ -8,7 +8,7 @@ use ganger_types::keys::KeyError;
 
 use crate::counters::count;
 use crate::limits::{CHANNEL_BYTES_MAX, SUBSCRIPTIONS_MAX};
-use crate::plan::refused;
+use crate::refusal::refused;
 use crate::rights::Right;
 use crate::session::{Session, subscription_bytes};
 use crate::table::{Command, Run, Special, family};

@@ -8,9 +8,10 @@ use std::sync::LazyLock;
 use bytes::Bytes;
 
 use crate::limits::SHOWN_BYTES_MAX;
-use crate::plan::{Plan, Wait, is, shown, wrong_arity};
+use crate::plan::{Plan, Wait, is, shown};
 #[cfg(feature = "qless")]
 use crate::qless;
+use crate::refusal::wrong_arity;
 use crate::rights::Right;
 use crate::session::Session;
 use crate::value::Value;

@@ -9,13 +9,14 @@ use ganger_types::keys::{KeyAnswers, KeyCall, KeyCalls, KeyError, KeyReply};
 use ganger_types::limits::KEY_NAME_MAX;
 use ganger_types::{Command as EngineCommand, Namespace, Reply};
 
-use crate::batch::{Batch, Gathered, unavailable};
+use crate::batch::{Batch, Gathered};
 use crate::info;
 use crate::keys;
 use crate::limits::{LOCAL_REPLIES_BYTES_MAX, TRANSACTION_WIDE_CALLS_MAX, WATCHED_KEYS_MAX};
 use crate::number::integer_argument;
-use crate::plan::{Answer, Call, is, key_too_long, refused as refused_call};
+use crate::plan::{Answer, Call, is};
 use crate::pubsub;
+use crate::refusal::{key_too_long, refused as refused_call, unavailable};
 use crate::rights::Right;
 use crate::session::{Session, watched_bytes};
 use crate::table::{Command, Run, Special, run_second};

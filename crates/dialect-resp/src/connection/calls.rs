@@ -10,11 +10,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::waiting::Woken;
 use super::{Connection, End};
-use crate::batch::{Batch, Gathered, unavailable};
+use crate::batch::{Batch, Gathered};
 use crate::counters::Gauge;
 use crate::limits::PART_BYTES;
 use crate::memory::no_room;
-use crate::plan::{Answer, Planned, Wait, refused};
+use crate::plan::{Answer, Planned, Wait};
+use crate::refusal::{refused, unavailable};
 use crate::unconfirmed_pops::{Pop, is_taken};
 use crate::value::Value;
 

@@ -4,11 +4,12 @@ use bytes::Bytes;
 use ganger_types::keys::KeyCall;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::{Connection, End, is_loading, loading};
+use super::{Connection, End};
 use crate::counters::count;
 use crate::limits::CONFIRMATIONS;
 use crate::memory::no_room;
 use crate::plan::{Call, Plan, Planned, Wait};
+use crate::refusal::{is_loading, loading};
 use crate::session::Queue;
 use crate::table::{self, Command, Run, Special};
 use crate::value::Value;

@@ -8,7 +8,8 @@ use ganger_types::time::Timestamp;
 
 use crate::limits::{EXPIRY_MILLIS_MAX, LINE_BYTES_MAX};
 use crate::number::integer_argument;
-use crate::plan::{Plan, Planned, is, shown, syntax_error};
+use crate::plan::{Plan, Planned, is, shown};
+use crate::refusal::syntax_error;
 use crate::rights::Right;
 use crate::table::{Command, command, wide};
 use crate::value::Value;

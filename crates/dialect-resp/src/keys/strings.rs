@@ -8,7 +8,8 @@ use ganger_types::time::Timestamp;
 
 use crate::limits::{EXPIRY_MILLIS_MAX, WIDE_KEYS};
 use crate::number::integer_argument;
-use crate::plan::{Plan, Planned, is, one_or_zero, plain, syntax_error, wrong_arity};
+use crate::plan::{Plan, Planned, is, one_or_zero, plain};
+use crate::refusal::{syntax_error, wrong_arity};
 use crate::rights::Right;
 use crate::table::{Command, command};
 use crate::value::Value;

@@ -4,7 +4,8 @@ use bytes::Bytes;
 use ganger_types::keys::{KeyCall, KeyError, KeyReply};
 use ganger_types::qless::{QlessRequest, QlessSet};
 
-use crate::plan::{Plan, Planned, refused};
+use crate::plan::{Plan, Planned};
+use crate::refusal::refused;
 use crate::rights::Right;
 use crate::table::{Command, command};
 use crate::value::Value;
