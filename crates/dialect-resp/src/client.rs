@@ -3,13 +3,13 @@
 use bytes::Bytes;
 use ganger_access::Outcome;
 
+use crate::command::{Command, Local, Word, family, local};
 use crate::limits::{CLIENT_NAME_BYTES_MAX, SHOWN_BYTES_MAX};
 use crate::number::integer;
 use crate::plan::{is, shown};
 use crate::refusal::syntax_error;
 use crate::rights::Right;
 use crate::session::Session;
-use crate::table::{Command, Local, Word, family, local};
 use crate::value::Value;
 
 pub(crate) const COMMANDS: &[Command] = &[family("client", -2, Right::Known, WORDS)];
@@ -52,7 +52,7 @@ const WORDS: &[Word] = &[
 
 /// Runs a second word that takes more rights than the first.
 fn checked(session: &mut Session, row: &Command, run: Local, arguments: &[Bytes]) -> Value {
-    match session.check(row) {
+    match row.check_right(session) {
         Ok(()) => run(session, arguments),
         Err(refusal) => refusal,
     }

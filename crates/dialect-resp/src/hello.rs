@@ -5,6 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 
 use crate::client::set_name;
+use crate::command::{Command, local};
 use crate::info::VERSION;
 use crate::limits::SHOWN_BYTES_MAX;
 use crate::login::LoginError;
@@ -13,7 +14,6 @@ use crate::plan::{is, shown};
 use crate::refusal::{is_loading, loading, syntax_error, wrong_arity};
 use crate::rights::Right;
 use crate::session::Session;
-use crate::table::{Command, local};
 use crate::value::{Protocol, Value};
 
 pub(crate) const COMMANDS: &[Command] = &[

@@ -1,4 +1,4 @@
-//! What the server tells of itself: `INFO`, `COMMAND`, `CONFIG`.
+//! What the server tells of itself: `INFO`, `CONFIG`.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,37 +6,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use ganger_shard::Health;
 
+use crate::command::{Command, family};
 use crate::plan::is;
 use crate::rights::Right;
 use crate::session::Session;
-use crate::table::{self, Command, family};
 use crate::value::Value;
 
 /// The version of Redis that clients are told: libraries decide by it what they may send.
 pub(crate) const VERSION: &str = "7.0.15";
 
-pub(crate) const COMMANDS: &[Command] = &[
-    // Descriptions are for programs that complete what people type; there are none.
-    family(
-        "command",
-        -1,
-        Right::Known,
-        &[
-            ("docs", -2, |_, _| Value::Map(Vec::new())),
-            ("info", -2, |_, _| Value::Array(Vec::new())),
-            ("list", -2, |_, _| Value::Array(Vec::new())),
-            ("count", 2, |_, _| {
-                Value::Number(i64::try_from(table::count()).unwrap_or(i64::MAX))
-            }),
-        ],
-    ),
-    family(
-        "config",
-        -2,
-        Right::Known,
-        &[("get", -3, |_, _| Value::Map(Vec::new()))],
-    ),
-];
+pub(crate) const COMMANDS: &[Command] = &[family(
+    "config",
+    -2,
+    Right::Known,
+    &[("get", -3, |_, _| Value::Map(Vec::new()))],
+)];
 
 /// The text of `INFO` without the counts of keys, which come last.
 pub(crate) struct Head {

@@ -4,7 +4,7 @@ mod general;
 mod lists;
 mod strings;
 
-use crate::table::Command;
+use crate::command::Command;
 
 pub(crate) use general::check_flush;
 

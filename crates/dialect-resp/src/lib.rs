@@ -11,6 +11,7 @@
 mod batch;
 mod client;
 mod clients;
+mod command;
 mod connection;
 mod counters;
 mod encode;

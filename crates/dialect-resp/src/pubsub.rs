@@ -6,12 +6,12 @@ use bytes::Bytes;
 use ganger_engine::Glob;
 use ganger_types::keys::KeyError;
 
+use crate::command::{Command, Run, Special, family};
 use crate::counters::count;
 use crate::limits::{CHANNEL_BYTES_MAX, SUBSCRIPTIONS_MAX};
 use crate::refusal::refused;
 use crate::rights::Right;
 use crate::session::{Session, subscription_bytes};
-use crate::table::{Command, Run, Special, family};
 use crate::value::Value;
 
 pub(crate) const COMMANDS: &[Command] = &[family(

@@ -3,12 +3,12 @@
 
 use bytes::Bytes;
 
+use crate::command::{Command, Run};
 use crate::plan::Plan;
 #[cfg(feature = "qless")]
 use crate::qless::scripts::{eval, eval_ro, evalsha, evalsha_ro, exists, flush, load};
 use crate::rights::Right;
 use crate::session::Session;
-use crate::table::{Command, Run};
 
 #[cfg(not(feature = "qless"))]
 use absent::{call as eval, call as eval_ro, call as evalsha, call as evalsha_ro};

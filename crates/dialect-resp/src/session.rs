@@ -16,7 +16,6 @@ use crate::login::Login;
 use crate::memory::{Memory, no_room};
 use crate::rights::{Right, Rights};
 use crate::shared::Shared;
-use crate::table::Command;
 use crate::unconfirmed_pops::UnconfirmedPops;
 use crate::value::{Protocol, Value};
 
@@ -77,7 +76,8 @@ pub(crate) fn subscription_bytes(is_pattern: bool, name: &Bytes) -> usize {
 /// Commands that wait for `EXEC`.
 #[derive(Default)]
 pub(crate) struct Queue {
-    pub(crate) commands: Vec<(&'static Command, Vec<Bytes>)>,
+    /// The words of each, its name first. Each was found in the table before it was queued.
+    pub(crate) commands: Vec<Vec<Bytes>>,
     bytes: usize,
     /// Whether one was refused, so that `EXEC` will be.
     pub(crate) is_broken: bool,
@@ -85,7 +85,7 @@ pub(crate) struct Queue {
 
 impl Queue {
     /// Puts a command at the end; false if there is no room.
-    pub(crate) fn put(&mut self, command: &'static Command, arguments: Vec<Bytes>) -> bool {
+    pub(crate) fn put(&mut self, arguments: Vec<Bytes>) -> bool {
         let bytes = arguments.iter().map(|each| each.len() + ARGUMENT_BYTES);
         let bytes = self.bytes + ARGUMENT_BYTES + bytes.sum::<usize>();
         if self.commands.len() >= QUEUED_COMMANDS_MAX || bytes > QUEUED_BYTES_MAX {
@@ -93,7 +93,7 @@ impl Queue {
             return false;
         }
         self.bytes = bytes;
-        self.commands.push((command, arguments));
+        self.commands.push(arguments);
         true
     }
 
@@ -203,19 +203,6 @@ impl Session {
             return true;
         }
         self.is_still_now()
-    }
-
-    /// Whether a command may be sent; else its refusal, which the audit log hears of.
-    pub(crate) fn check(&self, command: &Command) -> Result<(), Value> {
-        self.check_right(command.name, command.right)?;
-        if command.right == Right::Clear && !self.shared.settings.may_flush {
-            let name = command.name.to_uppercase();
-            let text = format!(
-                "ERR {name} is switched off: start the server with --resp-allow-flush to allow it"
-            );
-            return Err(Value::error(text));
-        }
-        Ok(())
     }
 
     /// Whether it has a right in its database; else the refusal of what needs it.

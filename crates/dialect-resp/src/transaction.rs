@@ -10,6 +10,7 @@ use ganger_types::limits::KEY_NAME_MAX;
 use ganger_types::{Command as EngineCommand, Namespace, Reply};
 
 use crate::batch::{Batch, Gathered};
+use crate::command::{Command, Run, Special, run_second};
 use crate::info;
 use crate::keys;
 use crate::limits::{LOCAL_REPLIES_BYTES_MAX, TRANSACTION_WIDE_CALLS_MAX, WATCHED_KEYS_MAX};
@@ -19,7 +20,7 @@ use crate::pubsub;
 use crate::refusal::{key_too_long, refused as refused_call, unavailable};
 use crate::rights::Right;
 use crate::session::{Session, watched_bytes};
-use crate::table::{Command, Run, Special, run_second};
+use crate::table;
 use crate::value::Value;
 
 /// Whether a command is run at once even between `MULTI` and `EXEC`.
@@ -211,15 +212,13 @@ pub(crate) async fn execute(session: &mut Session) -> Value {
 /// A command that needs no call, and the place of its reply.
 type Later = (usize, &'static Command, Vec<Bytes>);
 
-fn plan(
-    session: &mut Session,
-    commands: Vec<(&'static Command, Vec<Bytes>)>,
-) -> (Batch, Vec<Later>) {
+fn plan(session: &mut Session, commands: Vec<Vec<Bytes>>) -> (Batch, Vec<Later>) {
     let (mut batch, mut later) = (Batch::default(), Vec::new());
     let mut wide = 0;
-    for (command, arguments) in commands {
+    for arguments in commands {
+        let command = table::find(&arguments[0]).expect("only commands of the table are queued");
         // Rights may have changed since it was queued, and differ from database to database.
-        if let Err(refusal) = session.check(command) {
+        if let Err(refusal) = command.check_right(session) {
             batch.ready(refusal);
             continue;
         }

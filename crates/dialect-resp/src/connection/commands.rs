@@ -5,15 +5,15 @@ use ganger_types::keys::KeyCall;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{Connection, End};
+use crate::command::{Command, Run, Special, run_second};
 use crate::counters::count;
 use crate::limits::CONFIRMATIONS;
 use crate::memory::no_room;
 use crate::plan::{Call, Plan, Planned, Wait};
 use crate::refusal::{is_loading, loading};
 use crate::session::Queue;
-use crate::table::{self, Command, Run, Special};
 use crate::value::Value;
-use crate::{pubsub, transaction};
+use crate::{pubsub, table, transaction};
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     /// Judges a command, and runs it or puts it where it waits for its turn.
@@ -31,7 +31,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         if let Some(queue) = &mut self.session.queue
             && !transaction::is_at_once(command)
         {
-            let is_put = queue.put(command, arguments);
+            let is_put = queue.put(arguments);
             let queued = queue.commands.len();
             self.session.client.facts().queued = Some(queued);
             let reply = if is_put {
@@ -64,7 +64,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 Ok(())
             }
             Run::Second(words) | Run::Scripts(words) => {
-                let value = table::run_second(words, &mut self.session, &arguments);
+                let value = run_second(words, &mut self.session, &arguments);
                 self.batch.ready(value);
                 // Some look at all connections.
                 tokio::task::yield_now().await;
@@ -106,7 +106,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             return Err(table::unknown(arguments));
         };
         command.check_words(arguments)?;
-        session.check(command)?;
+        command.check_right(session)?;
         if session.is_listening_only() && !pubsub::is_for_listeners(command) {
             return Err(Value::error(format!(
                 "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",

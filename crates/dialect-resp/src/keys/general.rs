@@ -6,12 +6,12 @@ use bytes::Bytes;
 use ganger_types::keys::{Expiry, KeyCall, KeyKind, KeyReply, TimeLeft};
 use ganger_types::time::Timestamp;
 
+use crate::command::{Command, command, wide};
 use crate::limits::{EXPIRY_MILLIS_MAX, LINE_BYTES_MAX};
 use crate::number::integer_argument;
 use crate::plan::{Plan, Planned, is, shown};
 use crate::refusal::syntax_error;
 use crate::rights::Right;
-use crate::table::{Command, command, wide};
 use crate::value::Value;
 
 pub(super) const COMMANDS: &[Command] = &[

@@ -3,11 +3,11 @@
 use bytes::Bytes;
 use ganger_types::keys::{Condition, End, KeyCall, KeyReply};
 
+use crate::command::{Command, command, waiting, wide};
 use crate::number::{integer, integer_argument, timeout};
 use crate::plan::{Plan, Planned, Wait, is};
 use crate::refusal::{syntax_error, wrong_arity};
 use crate::rights::Right;
-use crate::table::{Command, command, waiting, wide};
 use crate::value::Value;
 
 pub(super) const COMMANDS: &[Command] = &[

@@ -6,12 +6,12 @@ use bytes::Bytes;
 use ganger_types::keys::{Condition, Expiry, KeyCall};
 use ganger_types::time::Timestamp;
 
+use crate::command::{Command, command};
 use crate::limits::{EXPIRY_MILLIS_MAX, WIDE_KEYS};
 use crate::number::integer_argument;
 use crate::plan::{Plan, Planned, is, one_or_zero, plain};
 use crate::refusal::{syntax_error, wrong_arity};
 use crate::rights::Right;
-use crate::table::{Command, command};
 use crate::value::Value;
 
 pub(super) const COMMANDS: &[Command] = &[

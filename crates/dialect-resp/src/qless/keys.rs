@@ -4,10 +4,10 @@ use bytes::Bytes;
 use ganger_types::keys::{KeyCall, KeyError, KeyReply};
 use ganger_types::qless::{QlessRequest, QlessSet};
 
+use crate::command::{Command, command};
 use crate::plan::{Plan, Planned};
 use crate::refusal::refused;
 use crate::rights::Right;
-use crate::table::{Command, command};
 use crate::value::Value;
 
 pub(crate) const COMMANDS: &[Command] = &[
