@@ -179,30 +179,35 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 tokio::task::yield_now().await;
                 pubsub::publish(&mut self.session, arguments)
             }
-            Special::Subscribe(is_pattern) => {
-                // The confirmation stands before every message of what it confirms.
-                self.settle().await?;
-                self.put_messages().await?;
-                for names in arguments[1..].chunks(CONFIRMATIONS) {
-                    for value in pubsub::subscribe(&mut self.session, is_pattern, names) {
-                        self.put(value).await?;
-                    }
-                }
-                return Ok(());
-            }
+            Special::Subscribe(is_pattern) => return self.subscribe(is_pattern, arguments).await,
             Special::Unsubscribe(is_pattern) => {
-                // And behind every message of what it ends.
-                self.settle().await?;
-                let confirmations =
-                    pubsub::unsubscribe(&mut self.session, is_pattern, &arguments[1..]);
-                self.put_messages().await?;
-                for value in confirmations {
-                    self.put(value).await?;
-                }
-                return Ok(());
+                return self.unsubscribe(is_pattern, arguments).await;
             }
         };
         self.batch.ready(value);
+        Ok(())
+    }
+
+    async fn subscribe(&mut self, is_pattern: bool, arguments: &[Bytes]) -> Result<(), End> {
+        // The confirmation stands before every message of what it confirms.
+        self.settle().await?;
+        self.put_messages().await?;
+        for names in arguments[1..].chunks(CONFIRMATIONS) {
+            for value in pubsub::subscribe(&mut self.session, is_pattern, names) {
+                self.put(value).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn unsubscribe(&mut self, is_pattern: bool, arguments: &[Bytes]) -> Result<(), End> {
+        // The confirmation stands behind every message of what it ends.
+        self.settle().await?;
+        let confirmations = pubsub::unsubscribe(&mut self.session, is_pattern, &arguments[1..]);
+        self.put_messages().await?;
+        for value in confirmations {
+            self.put(value).await?;
+        }
         Ok(())
     }
 
