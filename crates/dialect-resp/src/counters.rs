@@ -1,10 +1,13 @@
 //! Numbers of the port, for the metrics.
 
+#[cfg(feature = "qless")]
+mod qless;
+
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 #[cfg(feature = "qless")]
-use crate::qless::QlessCounters;
+pub(crate) use qless::{Family, QlessCounters};
 
 /// Numbers of the port since the server's start.
 #[derive(Debug, Default)]

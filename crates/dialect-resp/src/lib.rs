@@ -31,6 +31,10 @@ mod qless;
 mod refusal;
 mod request;
 mod rights;
+#[cfg(feature = "qless")]
+mod script_library;
+#[cfg(feature = "qless")]
+mod script_reply;
 mod scripts;
 mod session;
 mod settings;

@@ -9,9 +9,9 @@ use ganger_types::limits::KEY_NAME_MAX;
 use ganger_types::qless::{QlessAnswer, QlessRequest};
 
 use crate::limits::{WAIT_LISTS_MAX, WAIT_NAMES_BYTES_MAX};
-#[cfg(feature = "qless")]
-use crate::qless::{self, ReplyContext};
 use crate::refusal::{key_too_long, refused};
+#[cfg(feature = "qless")]
+use crate::script_reply::{self, ReplyContext};
 use crate::value::Value;
 
 /// A call, and the form of its reply.
@@ -146,7 +146,7 @@ impl Shape {
             #[cfg(feature = "qless")]
             Answer::Qless(answer) => match (self, answer) {
                 (Self::Script(told), answer) => told.reply(answer),
-                (_, Ok(reply)) => qless::result(reply),
+                (_, Ok(reply)) => script_reply::result(reply),
                 (_, Err(refusal)) => {
                     unreachable!("only a script's commands are refused, not with {refusal:?}")
                 }

@@ -3,13 +3,7 @@
 //! A call of the script becomes a call of the engine, with its words as they came; what a command does is not known here.
 
 mod commands;
-mod counters;
 mod keys;
-mod library;
-mod reply_context;
 pub(crate) mod scripts;
 
-pub(crate) use counters::QlessCounters;
 pub(crate) use keys::COMMANDS;
-pub(crate) use library::Library;
-pub(crate) use reply_context::{ReplyContext, result};

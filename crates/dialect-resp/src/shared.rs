@@ -11,7 +11,7 @@ use crate::counters::Counters;
 use crate::hub::Hub;
 use crate::limits::WIDE_CALLS_MAX;
 #[cfg(feature = "qless")]
-use crate::qless::Library;
+use crate::script_library::Library;
 use crate::settings::Settings;
 
 /// What all connections share.

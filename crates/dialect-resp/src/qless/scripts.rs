@@ -7,13 +7,13 @@ use ganger_access::Outcome;
 use ganger_types::qless::{Generation, QlessRequest};
 
 use super::commands::find;
-use super::library::Digest;
-use super::reply_context::{ReplyContext, script_error};
 use crate::counters::count;
 use crate::number::integer_argument;
 use crate::plan::{Plan, Planned, is};
 use crate::refusal::syntax_error;
 use crate::rights::Right;
+use crate::script_library::Digest;
+use crate::script_reply::{ReplyContext, script_error};
 use crate::session::Session;
 use crate::value::Value;
 

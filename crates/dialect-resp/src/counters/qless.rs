@@ -3,7 +3,57 @@
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::commands::Family;
+/// Commands that are counted together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Family {
+    /// Putting a job in.
+    Put,
+    /// Commands that take jobs.
+    Pop,
+    /// Commands that end an attempt.
+    Finish,
+    /// Commands that extend an attempt's lock.
+    Heartbeat,
+    /// Changing jobs in another way.
+    Change,
+    /// Commands on recurring jobs.
+    Recur,
+    /// Queues, workers, options, throttles.
+    Manage,
+    /// Commands that only read.
+    Look,
+    /// What the script does not know.
+    Unknown,
+}
+
+impl Family {
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Put,
+        Self::Pop,
+        Self::Finish,
+        Self::Heartbeat,
+        Self::Change,
+        Self::Recur,
+        Self::Manage,
+        Self::Look,
+        Self::Unknown,
+    ];
+
+    /// Its word in the metrics.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Put => "put",
+            Self::Pop => "pop",
+            Self::Finish => "finish",
+            Self::Heartbeat => "heartbeat",
+            Self::Change => "change",
+            Self::Recur => "recur",
+            Self::Manage => "manage",
+            Self::Look => "look",
+            Self::Unknown => "unknown",
+        }
+    }
+}
 
 /// Numbers of qless since the server's start.
 #[derive(Debug, Default)]

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use ganger_access::{Audit, Outcome, Record};
 use ganger_types::qless::{QlessAnswer, QlessReply};
 
-use super::library::Digest;
 use crate::counters::{Counters, count};
+use crate::script_library::Digest;
 use crate::value::Value;
 
 /// What is needed to tell of a call.
