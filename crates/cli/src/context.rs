@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 use ganger_client::{Client, Options, Retry, Trust, code};
-use serde_json::Value;
+use serde::Serialize;
 
 use crate::document::span::read_span;
 use crate::exit::{Exit, Failure};
@@ -178,14 +178,20 @@ impl Context {
     }
 
     /// Prints one JSON document in a line.
-    pub(crate) fn json(&self, value: &Value) -> Result<(), Failure> {
-        self.line(value.to_string())
+    pub(crate) fn json(&self, document: &impl Serialize) -> Result<(), Failure> {
+        let text = serde_json::to_string(document).expect("a document is plain data");
+        // Values that are kept as their exact text may have line ends between their parts, never inside strings.
+        self.line(text.replace(['\n', '\r'], " "))
     }
 
-    /// Prints `value` if --json is given, else `text`.
-    pub(crate) fn either(&self, value: &Value, text: impl AsRef<str>) -> Result<(), Failure> {
+    /// Prints `document` if --json is given, else `text`.
+    pub(crate) fn either(
+        &self,
+        document: &impl Serialize,
+        text: impl AsRef<str>,
+    ) -> Result<(), Failure> {
         if self.is_json() {
-            self.json(value)
+            self.json(document)
         } else {
             self.line(text)
         }

@@ -10,6 +10,7 @@ mod schedule;
 
 use ganger_proto::convert::{self, At};
 use ganger_proto::v1;
+use ganger_types::Priority;
 
 use crate::error::Error;
 use crate::model::{FailurePolicy, JobState, KeepFor, RetryPolicy};
@@ -18,6 +19,7 @@ pub(crate) use ganger_proto::convert::{calendar as at, ms, us};
 pub(crate) use import::imported;
 pub(crate) use job::{job, page};
 pub(crate) use lease::{answer, deliveries, wire_report};
+pub(crate) use schedule::schedule;
 
 /// The text as an option; an empty text is `None`.
 pub(crate) fn some(text: String) -> Option<String> {
@@ -46,6 +48,11 @@ pub(crate) fn state(state: i32) -> Result<JobState, Error> {
 /// `None` for "not said".
 pub(crate) fn state_or_none(state: i32) -> Result<Option<JobState>, Error> {
     Ok(convert::job_state(At::top("state"), state)?)
+}
+
+/// A whole priority within the limit.
+pub(crate) fn priority(whole: i64) -> Result<Priority, Error> {
+    Priority::whole(whole).ok_or_else(|| Error::bad_reply("a priority that is out of range"))
 }
 
 /// A retry policy that may be absent.

@@ -67,6 +67,16 @@ pub(crate) fn as_document<S: Serializer>(
     RetryDocument::from(policy).serialize(serializer)
 }
 
+/// For `#[serde(serialize_with)]`: as [`as_document`], or null.
+#[expect(clippy::ref_option, reason = "serde passes fields by reference")]
+pub(crate) fn as_document_if_any<S: Serializer>(
+    policy: &Option<RetryPolicy>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let document = policy.as_ref().map(RetryDocument::from);
+    document.serialize(serializer)
+}
+
 #[derive(Clone, Debug)]
 struct BackoffDocument(Backoff);
 

@@ -12,6 +12,7 @@ pub mod statistics;
 use std::collections::BTreeMap;
 
 use ganger_types::{LabelKey, LabelValue, Priority, Tag};
+use serde::{Serialize as _, Serializer};
 use serde_json::Number;
 
 use crate::names::{Named, TagName, text};
@@ -49,6 +50,15 @@ pub fn priority(priority: Priority) -> Number {
     text.trim_end_matches('0')
         .parse()
         .unwrap_or_else(|_| Number::from(whole))
+}
+
+/// For `#[serde(serialize_with)]`: a priority as a number.
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes fields by reference"
+)]
+pub(crate) fn as_number<S: Serializer>(given: &Priority, serializer: S) -> Result<S::Ok, S::Error> {
+    priority(*given).serialize(serializer)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use crate::command::job;
 use crate::context::{Context, remark};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::show::table::Rows;
-use crate::show::{counted, escape, json as views};
+use crate::show::{counted, escape};
 
 /// Number of jobs retried by one call.
 const RETRY_JOBS: u32 = 1_000;
@@ -92,8 +92,8 @@ async fn show(context: &Context, client: &Client, args: &ShowArgs) -> Outcome {
     let has_more = page.jobs.len() > limit;
     page.jobs.truncate(limit);
     if context.is_json() {
-        for job in views::page(&page) {
-            context.json(&job)?;
+        for job in &page.jobs {
+            context.json(job)?;
         }
     } else if page.jobs.is_empty() {
         return Err(nothing(&args.group));

@@ -295,8 +295,8 @@ async fn peek(context: &Context, args: &PeekArgs) -> Outcome {
     let mut page = context.client().await?.list(filter).await?;
     page.jobs.sort_by_key(|job| job.priority);
     if context.is_json() {
-        for job in views::page(&page) {
-            context.json(&job)?;
+        for job in &page.jobs {
+            context.json(job)?;
         }
     } else if page.jobs.is_empty() {
         remark(format!(

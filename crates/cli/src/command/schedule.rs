@@ -6,7 +6,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use clap::{Args, Subcommand, ValueEnum};
-use ganger_client::{CatchUp, Client, NewSchedule, Overlap, RetryPolicy, Schedule, ScheduleSpec};
+use ganger_client::{
+    CatchUp, Client, NewSchedule, Overlap, RetryPolicy, Schedule, ScheduleSpec, ScheduleTime,
+};
+use ganger_types::limits::SCHEDULE_BACKLOG_MAX;
 use serde_json::json;
 
 use crate::command::run::{argument, read_priority};
@@ -15,7 +18,7 @@ use crate::document::read_schedule;
 use crate::document::span::{read_moment, read_span};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::show::table::{Rows, facts};
-use crate::show::{escape, json as views, time};
+use crate::show::{escape, time};
 
 /// Show and change recurring jobs.
 #[derive(Debug, Subcommand)]
@@ -177,7 +180,7 @@ pub(crate) async fn run(context: &Context, command: ScheduleCommand) -> Outcome 
         ScheduleCommand::Run(name) => {
             let schedule = context.client().await?.run_schedule(&name.schedule).await?;
             let job = schedule.last_job.clone().unwrap_or_default();
-            context.either(&views::schedule(&schedule), escape::line(&job))?;
+            context.either(&schedule, escape::line(&job))?;
             Ok(Exit::Done)
         }
         ScheduleCommand::Next(args) => next(context, &args).await,
@@ -190,20 +193,19 @@ async fn list(context: &Context) -> Outcome {
     let mut rows = Rows::new(&["schedule", "when", "kind", "queue", "next", ">jobs", "note"]);
     for schedule in &schedules {
         if context.is_json() {
-            context.json(&views::schedule(schedule))?;
+            context.json(schedule)?;
         }
-        let rule = &schedule.rule;
         rows.push([
-            escape::line(&rule.id),
-            when(&rule.spec),
-            escape::line(&rule.kind),
-            escape::line(&rule.queue),
+            escape::line(&schedule.id),
+            when(schedule),
+            escape::line(&schedule.kind),
+            escape::line(&schedule.queue),
             schedule.next_at.map_or_else(
-                || if rule.paused { "-" } else { "never" }.to_owned(),
+                || if schedule.paused { "-" } else { "never" }.to_owned(),
                 |at| time::relative(at, now),
             ),
             schedule.runs.to_string(),
-            if rule.paused {
+            if schedule.paused {
                 "paused".to_owned()
             } else {
                 String::new()
@@ -220,36 +222,44 @@ async fn list(context: &Context) -> Outcome {
     Ok(Exit::Done)
 }
 
-fn when(spec: &ScheduleSpec) -> String {
-    match spec {
-        ScheduleSpec::Interval { every, .. } => format!("every {}", time::span(*every)),
-        ScheduleSpec::Cron {
-            expression,
-            time_zone,
-        } => {
+fn when(schedule: &Schedule) -> String {
+    match (&schedule.cron, &schedule.time_zone) {
+        (Some(expression), time_zone) => {
+            let time_zone = time_zone.as_deref().unwrap_or("UTC");
             format!("{} {}", escape::line(expression), escape::line(time_zone))
         }
+        (None, _) => format!("every {}", time::span(schedule.every.unwrap_or_default())),
     }
 }
 
 fn show(context: &Context, schedule: &Schedule) -> Outcome {
     let now = SystemTime::now();
-    let rule = &schedule.rule;
+    let payload = match (&schedule.payload, &schedule.payload_base64) {
+        (Some(exact), _) => exact.0.get().to_owned(),
+        (None, Some(base64)) => String::from_utf8_lossy(&base64.0).into_owned(),
+        (None, None) => String::new(),
+    };
     let pairs = [
-        ("schedule", escape::line(&rule.id)),
-        ("when", when(&rule.spec)),
-        ("paused", if rule.paused { "yes" } else { "no" }.to_owned()),
-        ("kind", escape::line(&rule.kind)),
-        ("queue", escape::line(&rule.queue)),
+        ("schedule", escape::line(&schedule.id)),
+        ("when", when(schedule)),
         (
-            "payload",
-            escape::short(&String::from_utf8_lossy(&rule.payload), 80),
+            "paused",
+            if schedule.paused { "yes" } else { "no" }.to_owned(),
         ),
+        ("kind", escape::line(&schedule.kind)),
+        ("queue", escape::line(&schedule.queue)),
+        ("payload", escape::short(&payload, 80)),
         (
             "next",
             schedule.next_at.map_or_else(
-                || if rule.paused { "paused" } else { "never" }.to_owned(),
-                |at| format!("{} ({})", in_zone(at, &rule.spec), time::relative(at, now)),
+                || if schedule.paused { "paused" } else { "never" }.to_owned(),
+                |at| {
+                    format!(
+                        "{} ({})",
+                        in_zone(at, schedule.time_zone.as_deref()),
+                        time::relative(at, now)
+                    )
+                },
             ),
         ),
         ("jobs", schedule.runs.to_string()),
@@ -258,27 +268,24 @@ fn show(context: &Context, schedule: &Schedule) -> Outcome {
             escape::line(schedule.last_job.as_deref().unwrap_or("none")),
         ),
     ];
-    context.either(&views::schedule(schedule), facts(&pairs))?;
+    context.either(schedule, facts(&pairs))?;
     Ok(Exit::Done)
 }
 
 async fn next(context: &Context, args: &NextArgs) -> Outcome {
     let client = context.client().await?;
-    let rule = client.schedule(&args.schedule).await?.rule;
+    let zone = client.schedule(&args.schedule).await?.time_zone;
     for at in client.next_times(&args.schedule, args.count).await? {
-        let text = in_zone(at, &rule.spec);
+        let text = in_zone(at, zone.as_deref());
         let line = format!("{text}  {}", time::relative(at, SystemTime::now()));
-        context.either(&json!({ "at": time::exact(at), "local": text }), line)?;
+        context.either(&ScheduleTime::new(at, zone.as_deref()), line)?;
     }
     Ok(Exit::Done)
 }
 
-/// Returns a time in the time zone of the schedule, with the zone's name.
-fn in_zone(at: SystemTime, spec: &ScheduleSpec) -> String {
-    let zone = match spec {
-        ScheduleSpec::Interval { .. } => "UTC",
-        ScheduleSpec::Cron { time_zone, .. } => time_zone,
-    };
+/// Returns a time in the time zone of the schedule, UTC if it has none, with the zone's name.
+fn in_zone(at: SystemTime, zone: Option<&str>) -> String {
+    let zone = zone.unwrap_or("UTC");
     let zoned = jiff::Timestamp::try_from(at)
         .ok()
         .zip(jiff::tz::TimeZone::get(zone).ok())
@@ -297,7 +304,7 @@ fn in_zone(at: SystemTime, spec: &ScheduleSpec) -> String {
 
 async fn pause(context: &Context, id: &str, paused: bool) -> Outcome {
     let client: Client = context.client().await?;
-    let mut rule = client.schedule(id).await?.rule;
+    let mut rule = NewSchedule::from(client.schedule(id).await?);
     rule.paused = paused;
     let schedule = client.put_schedule(rule).await?;
     show(context, &schedule)
@@ -331,7 +338,9 @@ fn new_schedule(args: SetArgs) -> Result<NewSchedule, Failure> {
         catch_up: match args.catch_up {
             CatchUpArg::None => CatchUp::None,
             CatchUpArg::Last => CatchUp::Last,
-            CatchUpArg::All => CatchUp::All { max: 0 },
+            CatchUpArg::All => CatchUp::All {
+                max: SCHEDULE_BACKLOG_MAX,
+            },
         },
         overlap: match args.overlap {
             OverlapArg::Allow => Overlap::Allow,

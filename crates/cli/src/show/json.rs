@@ -2,18 +2,13 @@
 //!
 //! Times are RFC 3339 in UTC, durations texts such as `1h30m`; absent means there is none.
 
-use std::time::{Duration, SystemTime};
-
 use base64::Engine as _;
 use ganger_client::{
-    Accepted, CatchUp, Changed, Enqueued, Event, GraphView, Happening, InputView, Matched, Page,
-    Progress, QueueView, RetryPolicy, Sample, Schedule, ScheduleSpec, ServerInfo, Statistics,
-    WorkerView,
+    Accepted, Changed, Enqueued, Event, GraphView, Happening, InputView, Matched, Progress,
+    QueueView, Sample, ServerInfo, Statistics, WorkerView,
 };
-use ganger_document::retry::RetryDocument;
 use ganger_document::settings::QueueSettingsDocument;
 use ganger_document::view::job::ProgressDocument;
-use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::time;
@@ -28,22 +23,6 @@ fn object(fields: Value) -> Value {
         ),
         other => other,
     }
-}
-
-fn at(time: Option<SystemTime>) -> Value {
-    time.map_or(Value::Null, |time| time::exact(time).into())
-}
-
-fn span(span: Option<Duration>) -> Value {
-    span.map_or(Value::Null, |span| time::exact_span(span).into())
-}
-
-fn labels(pairs: &[(String, String)]) -> Value {
-    let map: Map<String, Value> = pairs
-        .iter()
-        .map(|(key, value)| (key.clone(), value.clone().into()))
-        .collect();
-    Value::Object(map)
 }
 
 /// Bytes as the JSON value that they are, or as base64 under the other key.
@@ -82,17 +61,8 @@ pub(crate) fn accepted(accepted: &Accepted, called: &[Option<String>]) -> Value 
     }))
 }
 
-/// A document of the HTTP API.
-pub(crate) fn document(document: &impl Serialize) -> Value {
-    serde_json::to_value(document).expect("a document is plain data")
-}
-
 fn progress(progress: &Progress) -> Value {
-    document(&ProgressDocument::from(progress))
-}
-
-fn retry(policy: &RetryPolicy) -> Value {
-    document(&RetryDocument::from(policy))
+    json!(ProgressDocument::from(progress))
 }
 
 pub(crate) fn matched(done: &Matched, is_dry: bool) -> Value {
@@ -166,57 +136,13 @@ pub(crate) fn queue(view: &QueueView) -> Value {
     object(json!({
         "queue": view.queue,
         "counts": counts,
-        "settings": document(&QueueSettingsDocument::from(&view.settings)),
+        "settings": QueueSettingsDocument::from(&view.settings),
         "schedules": view.schedules,
         "oldest_ready_seconds": view.oldest_ready_for.map(|age| age.as_secs_f64()),
         "created_at": time::exact(view.created_at),
         "enqueued_total": view.enqueued_total,
         "finished_total": view.finished_total,
     }))
-}
-
-pub(crate) fn schedule(schedule: &Schedule) -> Value {
-    let rule = &schedule.rule;
-    let mut out = json!({ "id": rule.id });
-    let mut put = |key: &str, value: Value| {
-        if !value.is_null() {
-            out[key] = value;
-        }
-    };
-    match &rule.spec {
-        ScheduleSpec::Interval { every, first_at } => {
-            put("every", time::exact_span(*every).into());
-            put("first_at", at(*first_at));
-        }
-        ScheduleSpec::Cron {
-            expression,
-            time_zone,
-        } => {
-            put("cron", expression.clone().into());
-            put("time_zone", time_zone.clone().into());
-        }
-    }
-    put("catch_up", rule.catch_up.as_str().into());
-    if let CatchUp::All { max } = rule.catch_up {
-        put("catch_up_max", max.into());
-    }
-    put("overlap", rule.overlap.as_str().into());
-    put("paused", rule.paused.into());
-    put("queue", rule.queue.clone().into());
-    put("kind", rule.kind.clone().into());
-    put("priority", rule.priority.into());
-    put("retry", rule.retry.as_ref().map_or(Value::Null, retry));
-    put("timeout", span(rule.timeout));
-    put("tags", rule.tags.clone().into());
-    put("labels", labels(&rule.labels));
-    put("created_at", time::exact(schedule.created_at).into());
-    put("next_at", at(schedule.next_at));
-    put("runs", schedule.runs.into());
-    put("last_job", schedule.last_job.clone().into());
-    if !rule.payload.is_empty() {
-        put_bytes(&mut out, "payload", &rule.payload);
-    }
-    out
 }
 
 pub(crate) fn worker(worker: &WorkerView) -> Value {
@@ -265,10 +191,6 @@ pub(crate) fn info(info: &ServerInfo) -> Value {
         "draining": info.draining,
         "live_jobs": info.live_jobs,
     })
-}
-
-pub(crate) fn page(page: &Page) -> impl Iterator<Item = Value> + '_ {
-    page.jobs.iter().map(document)
 }
 
 pub(crate) fn event(event: &Event) -> Value {

@@ -6,7 +6,7 @@ use ganger_proto::v1;
 
 use super::jobs::call;
 use crate::Client;
-use crate::convert::at;
+use crate::convert::{self, at};
 use crate::error::Error;
 use crate::model::{NewSchedule, Schedule};
 
@@ -27,7 +27,7 @@ impl Client {
             namespace: self.namespace(),
             schedule: Some(schedule.into()),
         };
-        call!(self, Safe, schedules_wire.put(request))?.try_into()
+        convert::schedule(call!(self, Safe, schedules_wire.put(request))?)
     }
 
     /// All schedules.
@@ -39,7 +39,7 @@ impl Client {
             namespace: self.namespace(),
         };
         let reply = call!(self, Safe, schedules_wire.list(request))?;
-        reply.schedules.into_iter().map(TryInto::try_into).collect()
+        reply.schedules.into_iter().map(convert::schedule).collect()
     }
 
     /// One schedule.
@@ -47,7 +47,8 @@ impl Client {
     /// # Errors
     /// `schedule_not_found`, or if the server cannot be reached.
     pub async fn schedule(&self, id: &str) -> Result<Schedule, Error> {
-        call!(self, Safe, schedules_wire.get(self.schedule_named(id)))?.try_into()
+        let reply = call!(self, Safe, schedules_wire.get(self.schedule_named(id)))?;
+        convert::schedule(reply)
     }
 
     /// Makes a job of a schedule now; the answer names it as its last job.
@@ -56,7 +57,8 @@ impl Client {
     /// `schedule_not_found`, if its queue is full, or if the server cannot be reached.
     pub async fn run_schedule(&self, id: &str) -> Result<Schedule, Error> {
         let request = self.schedule_named(id);
-        call!(self, IfNothingChanged, schedules_wire.run(request))?.try_into()
+        let reply = call!(self, IfNothingChanged, schedules_wire.run(request))?;
+        convert::schedule(reply)
     }
 
     /// The next times of a schedule, at most 20, as if it were not paused.

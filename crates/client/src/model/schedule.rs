@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 
-use super::{CatchUp, Overlap, RetryPolicy};
+use super::{CatchUp, Overlap, RetryPolicy, Schedule};
 
 /// When a schedule fires.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,17 +77,38 @@ impl NewSchedule {
     }
 }
 
-/// A schedule as stored.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Schedule {
-    /// As it was put.
-    pub rule: NewSchedule,
-    /// When it was made.
-    pub created_at: SystemTime,
-    /// The next run; `None`: there are no more, or it is paused.
-    pub next_at: Option<SystemTime>,
-    /// Jobs made so far.
-    pub runs: u64,
-    /// The job made last.
-    pub last_job: Option<String>,
+impl From<Schedule> for NewSchedule {
+    /// The rule of a schedule that was read, for putting it again with changes.
+    fn from(schedule: Schedule) -> Self {
+        let spec = match (schedule.cron, schedule.time_zone) {
+            (Some(expression), time_zone) => ScheduleSpec::Cron {
+                expression,
+                time_zone: time_zone.unwrap_or_default(),
+            },
+            (None, _) => ScheduleSpec::Interval {
+                every: schedule.every.unwrap_or_default(),
+                first_at: schedule.first_at,
+            },
+        };
+        let payload = match (schedule.payload, schedule.payload_base64) {
+            (Some(exact), _) => Bytes::from(String::from(Box::<str>::from(exact.0))),
+            (None, Some(base64)) => base64.0,
+            (None, None) => Bytes::new(),
+        };
+        Self {
+            id: schedule.id,
+            spec,
+            catch_up: schedule.catch_up,
+            overlap: schedule.overlap,
+            paused: schedule.paused,
+            queue: schedule.queue,
+            kind: schedule.kind,
+            payload,
+            priority: schedule.priority.to_whole(),
+            retry: schedule.retry,
+            timeout: schedule.timeout,
+            tags: schedule.tags,
+            labels: schedule.labels.into_iter().collect(),
+        }
+    }
 }

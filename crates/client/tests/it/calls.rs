@@ -474,7 +474,7 @@ async fn queues_namespaces_and_schedules_are_set_and_shown() {
         ..NewSchedule::new("nightly", "report", spec)
     };
     let put = client.put_schedule(rule.clone()).await.expect("put");
-    assert_eq!(put.rule, rule);
+    assert_eq!(NewSchedule::from(put.clone()), rule);
     assert!(put.next_at.is_some());
     assert_eq!(client.schedules().await.expect("shown").first(), Some(&put));
     assert_eq!(client.schedule("nightly").await.expect("shown"), put);

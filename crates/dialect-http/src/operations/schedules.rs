@@ -2,7 +2,7 @@
 
 use ganger_access::Right;
 use ganger_document::request::schedule::ScheduleIn;
-use ganger_document::view::schedule::{ScheduleView, SchedulesView, TimesView};
+use ganger_document::view::schedule::{Schedule, ScheduleTimes, Schedules};
 use http::Method;
 
 use super::{Operation, operation};
@@ -20,7 +20,7 @@ pub(super) fn about_schedules() -> Vec<Operation> {
             "Lists the schedules.",
             schedules::list,
         )
-        .reply::<SchedulesView>(),
+        .reply::<Schedules>(),
         operation(
             M::GET,
             "/api/v1/schedules/{schedule}",
@@ -29,7 +29,7 @@ pub(super) fn about_schedules() -> Vec<Operation> {
             "Shows a schedule.",
             schedules::show,
         )
-        .reply::<ScheduleView>(),
+        .reply::<Schedule>(),
         operation(
             M::PUT,
             "/api/v1/schedules/{schedule}",
@@ -39,7 +39,7 @@ pub(super) fn about_schedules() -> Vec<Operation> {
             schedules::put,
         )
         .body::<ScheduleIn>()
-        .reply::<ScheduleView>(),
+        .reply::<Schedule>(),
         operation(
             M::POST,
             "/api/v1/schedules/{schedule}/run",
@@ -48,7 +48,7 @@ pub(super) fn about_schedules() -> Vec<Operation> {
             "Enqueues a job of a schedule now; the answer names it as the last job.",
             schedules::run,
         )
-        .reply::<ScheduleView>(),
+        .reply::<Schedule>(),
         operation(
             M::GET,
             "/api/v1/schedules/{schedule}/preview",
@@ -58,7 +58,7 @@ pub(super) fn about_schedules() -> Vec<Operation> {
             schedules::preview,
         )
         .query(&[("count", "how many, 1 to 20; 5 if absent")])
-        .reply::<TimesView>(),
+        .reply::<ScheduleTimes>(),
         operation(
             M::DELETE,
             "/api/v1/schedules/{schedule}",

@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::response::Response;
 use ganger_document::request::schedule::ScheduleIn;
-use ganger_document::view::schedule::{ScheduleView, SchedulesView, times, view};
+use ganger_document::view::schedule::{Schedule, ScheduleTimes, Schedules};
 use ganger_types::command::{PutSchedule, RemoveSchedule, RunSchedule};
 use ganger_types::limits::SCHEDULE_TIMES_MAX;
 use ganger_types::query::Query;
@@ -19,8 +19,8 @@ use crate::resource::numbers::Done;
 pub(crate) async fn list(ask: RequestContext) -> Result<Response, Problem> {
     let query = Query::Schedules(ask.namespace.clone());
     match ask.call(Command::Query(Box::new(query))).await? {
-        Reply::Schedules(records) => Ok(json::ok(&SchedulesView {
-            schedules: records.into_iter().map(view).collect(),
+        Reply::Schedules(records) => Ok(json::ok(&Schedules {
+            schedules: records.into_iter().map(Into::into).collect(),
         })),
         _ => Err(unexpected_reply()),
     }
@@ -31,10 +31,10 @@ pub(crate) async fn show(ask: RequestContext) -> Result<Response, Problem> {
     Ok(json::ok(&read(&ask, id).await?))
 }
 
-async fn read(ask: &RequestContext, id: ScheduleId) -> Result<ScheduleView, Problem> {
+async fn read(ask: &RequestContext, id: ScheduleId) -> Result<Schedule, Problem> {
     let query = Query::Schedule(ask.namespace.clone(), id);
     match ask.call(Command::Query(Box::new(query))).await? {
-        Reply::Schedule(record) => Ok(view(*record)),
+        Reply::Schedule(record) => Ok((*record).into()),
         _ => Err(unexpected_reply()),
     }
 }
@@ -67,7 +67,7 @@ pub(crate) async fn run(ask: RequestContext) -> Result<Response, Problem> {
         id: ask.name()?,
     };
     match ask.call(Command::RunSchedule(command)).await? {
-        Reply::Schedule(record) => Ok(json::ok(&view(*record))),
+        Reply::Schedule(record) => Ok(json::ok(&Schedule::from(*record))),
         _ => Err(unexpected_reply()),
     }
 }
@@ -84,7 +84,7 @@ pub(crate) async fn preview(ask: RequestContext) -> Result<Response, Problem> {
     };
     let query = Query::ScheduleTimes(ask.namespace.clone(), id, count);
     match ask.call(Command::Query(Box::new(query))).await? {
-        Reply::Times(all) => Ok(json::ok(&times(all, &record.spec))),
+        Reply::Times(all) => Ok(json::ok(&ScheduleTimes::new(all, &record.spec))),
         _ => Err(unexpected_reply()),
     }
 }

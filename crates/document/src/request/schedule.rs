@@ -1,5 +1,6 @@
 //! A schedule to be, as a document.
 
+use ganger_types::limits::SCHEDULE_BACKLOG_MAX;
 use ganger_types::{CatchUp, Namespace, ScheduleId, ScheduleRecord, ScheduleSpec, Timestamp};
 use serde::Deserialize;
 use utoipa::ToSchema;
@@ -105,7 +106,7 @@ impl ScheduleIn {
     fn catch_up(&self) -> Result<CatchUp, DocumentError> {
         match (self.catch_up.0, self.catch_up_max) {
             (CatchUp::All { .. }, max) => Ok(CatchUp::All {
-                max: max.unwrap_or(0),
+                max: max.filter(|max| *max > 0).unwrap_or(SCHEDULE_BACKLOG_MAX),
             }),
             (_, Some(_)) => Err(only_with("catch_up_max", "catch_up of \"all\"")),
             (catch_up, None) => Ok(catch_up),

@@ -15,7 +15,7 @@ use crate::one_of::{StateWord, word};
 use crate::retry::{RetryDocument, as_document};
 use crate::time::{Moment, Span, calendar, moment, moment_if_any, seconds, span_if_any};
 use crate::view::history::HistoryEntry;
-use crate::view::{labels, priority, texts};
+use crate::view::{as_number, labels, texts};
 
 /// A job as it stands, but for its payload, inputs, result and log.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
@@ -284,12 +284,4 @@ fn progress_if_any<S: Serializer>(
 ) -> Result<S::Ok, S::Error> {
     let document = progress.as_ref().map(ProgressDocument::from);
     document.serialize(serializer)
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes fields by reference"
-)]
-fn as_number<S: Serializer>(given: &Priority, serializer: S) -> Result<S::Ok, S::Error> {
-    priority(*given).serialize(serializer)
 }

@@ -1,174 +1,232 @@
-//! Schedules as documents, in the form in which they are put.
+//! A schedule as a document, in the form in which it is put.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
 
-use ganger_types::{CatchUp, ScheduleRecord, ScheduleSpec, Timestamp};
+use ganger_types::limits::SCHEDULE_BACKLOG_MAX;
+use ganger_types::{
+    CatchUp, Overlap, Priority, RetryPolicy, ScheduleRecord, ScheduleSpec, Timestamp,
+};
 use serde::Serialize;
-use serde_json::Number;
 use utoipa::ToSchema;
 
-use crate::names::{JobName, KindName, Named, QueueName, ScheduleName, TagName};
-use crate::one_of::{CatchUpWord, OneOf, OverlapWord};
+use crate::names::text;
+use crate::one_of::{CatchUpWord, OverlapWord, word};
 use crate::raw_json::{self, Base64, RawJson};
-use crate::retry::RetryDocument;
-use crate::time::{Moment, Span};
-use crate::view::{labels, priority, tags};
+use crate::retry::{RetryDocument, as_document_if_any};
+use crate::time::{Moment, Span, calendar, moment, moment_if_any, span_if_any};
+use crate::view::{as_number, labels, texts};
 
 /// Schedule: when it fires, and the jobs that it makes.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Schedule)]
-pub struct ScheduleView {
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct Schedule {
     /// Name of the schedule.
-    id: ScheduleName,
-    /// So long between two runs.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    every: Option<Span>,
-    /// Time of the first run, if one is set.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    first_at: Option<Moment>,
+    pub id: String,
+    /// Time between two runs; absent if the schedule has a cron expression.
+    #[serde(
+        serialize_with = "span_if_any",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<Span>)]
+    pub every: Option<Duration>,
+    /// Time of the first run; absent if the schedule has a cron expression.
+    #[serde(
+        serialize_with = "moment_if_any",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<Moment>)]
+    pub first_at: Option<SystemTime>,
     /// Cron expression; absent if the schedule has a fixed interval.
     #[serde(skip_serializing_if = "Option::is_none")]
-    cron: Option<String>,
-    /// Time zone of the cron expression.
+    pub cron: Option<String>,
+    /// Time zone of the cron expression; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    time_zone: Option<String>,
+    pub time_zone: Option<String>,
     /// Which missed runs are made up for: `none`, `last` or `all`.
-    catch_up: CatchUpWord,
-    /// Maximum number of missed runs made up for, with `catch_up` = `all`.
+    #[serde(serialize_with = "word")]
+    #[schema(value_type = CatchUpWord)]
+    pub catch_up: CatchUp,
+    /// Maximum number of missed runs that are made up for, 1 to 10,000; absent unless `catch_up` is `all`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    catch_up_max: Option<u32>,
+    pub catch_up_max: Option<u32>,
     /// What happens if the previous run is still live: `allow`, `skip` or `replace`.
-    overlap: OverlapWord,
-    /// Fires nothing while set.
-    paused: bool,
-    /// Where its jobs line up.
-    queue: QueueName,
-    /// Which program runs them.
-    kind: KindName,
-    /// Their payload, if that is JSON.
+    #[serde(serialize_with = "word")]
+    #[schema(value_type = OverlapWord)]
+    pub overlap: Overlap,
+    /// Whether the schedule is paused: nothing fires.
+    pub paused: bool,
+    /// Queue that its jobs enter.
+    pub queue: String,
+    /// Kind of its jobs: the program that runs them.
+    pub kind: String,
+    /// Payload of its jobs, if that is JSON; absent if it is not, or empty.
     #[serde(skip_serializing_if = "Option::is_none")]
-    payload: Option<RawJson>,
-    /// Payload in base64, if it is not JSON.
+    pub payload: Option<RawJson>,
+    /// Payload of its jobs in base64, if it is not JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
-    payload_base64: Option<Base64>,
-    /// Priority of the jobs: smaller runs first.
+    pub payload_base64: Option<Base64>,
+    /// Priority of its jobs: smaller runs first.
+    #[serde(serialize_with = "as_number")]
     #[schema(value_type = f64)]
-    priority: Number,
-    /// How they are tried again.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    retry: Option<RetryDocument>,
-    /// How long one attempt may run.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    timeout: Option<Span>,
-    /// Tags of the schedule's jobs.
-    tags: Vec<TagName>,
-    /// Labels of the schedule's jobs.
-    labels: BTreeMap<String, String>,
-    /// When it was made.
-    created_at: Moment,
-    /// The next run; absent when there are no more, and while it is paused.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    next_at: Option<Moment>,
+    pub priority: Priority,
+    /// Retry policy of its jobs; absent: that of the queue.
+    #[serde(
+        serialize_with = "as_document_if_any",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<RetryDocument>)]
+    pub retry: Option<RetryPolicy>,
+    /// Maximum time of one attempt; absent: no limit.
+    #[serde(
+        serialize_with = "span_if_any",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<Span>)]
+    pub timeout: Option<Duration>,
+    /// Tags of its jobs.
+    pub tags: Vec<String>,
+    /// Labels of its jobs.
+    pub labels: BTreeMap<String, String>,
+    /// Time at which the schedule was made.
+    #[serde(serialize_with = "moment")]
+    #[schema(value_type = Moment)]
+    pub created_at: SystemTime,
+    /// Time of the next run; absent if there is none, and while the schedule is paused.
+    #[serde(
+        serialize_with = "moment_if_any",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<Moment>)]
+    pub next_at: Option<SystemTime>,
     /// The next run of a `cron` in its own zone, such as `2026-11-23T03:30:00+01:00[Europe/Rome]`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    next_local: Option<String>,
-    /// Jobs made so far.
-    runs: u64,
-    /// The job made last.
+    pub next_local: Option<String>,
+    /// Number of jobs made so far.
+    pub runs: u64,
+    /// Id of the job made last; absent if none was made.
     #[serde(skip_serializing_if = "Option::is_none")]
-    last_job: Option<JobName>,
+    pub last_job: Option<String>,
 }
 
 /// List of the schedules.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Schedules)]
-pub struct SchedulesView {
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct Schedules {
     /// Schedules in the order of their names.
-    pub schedules: Vec<ScheduleView>,
+    pub schedules: Vec<Schedule>,
 }
 
-/// Next times at which the schedule fires.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = ScheduleTimes)]
-pub struct TimesView {
+/// Next times at which a schedule fires.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct ScheduleTimes {
     /// Earliest first; fewer than asked for if the schedule ends.
-    pub times: Vec<TimeView>,
+    pub times: Vec<ScheduleTime>,
 }
 
-/// A time to come.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = ScheduleTime)]
-pub struct TimeView {
+/// A time at which a schedule fires.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct ScheduleTime {
     /// Time of the run.
-    at: Moment,
-    /// Of a `cron`: in its own zone.
+    #[serde(serialize_with = "moment")]
+    #[schema(value_type = Moment)]
+    pub at: SystemTime,
+    /// The time in the zone of a `cron`, such as `2026-11-23T03:30:00+01:00[Europe/Rome]`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    local: Option<String>,
+    pub local: Option<String>,
 }
 
-/// Times of a schedule with this rule.
-pub fn times(times: Vec<Timestamp>, spec: &ScheduleSpec) -> TimesView {
-    let view = |at| TimeView {
-        at: Moment(at),
-        local: local(at, spec),
-    };
-    TimesView {
-        times: times.into_iter().map(view).collect(),
+impl ScheduleTime {
+    /// A time of a schedule whose cron expression has this time zone; `None`: a schedule without one.
+    pub fn new(at: SystemTime, time_zone: Option<&str>) -> Self {
+        let local = time_zone.and_then(|zone| in_zone(at, zone));
+        Self { at, local }
     }
 }
 
-/// A time in the zone of a cron rule, with the zone named.
-fn local(at: Timestamp, spec: &ScheduleSpec) -> Option<String> {
-    let ScheduleSpec::Cron { time_zone, .. } = spec else {
-        return None;
-    };
+impl ScheduleTimes {
+    /// Times of a schedule with this rule.
+    pub fn new(times: Vec<Timestamp>, spec: &ScheduleSpec) -> Self {
+        let time_zone = match spec {
+            ScheduleSpec::Cron { time_zone, .. } => Some(time_zone.as_str()),
+            ScheduleSpec::Interval { .. } => None,
+        };
+        let times = times.into_iter();
+        Self {
+            times: times
+                .map(|at| ScheduleTime::new(calendar(at), time_zone))
+                .collect(),
+        }
+    }
+}
+
+/// A time in a zone, with the zone named; `None` if this machine does not know the zone.
+fn in_zone(at: SystemTime, time_zone: &str) -> Option<String> {
     let zone = jiff::tz::TimeZone::get(time_zone).ok()?;
-    let micros = i64::try_from(at.0).ok()?;
-    let time = jiff::Timestamp::from_microsecond(micros).ok()?;
+    let time = jiff::Timestamp::try_from(at).ok()?;
     Some(time.to_zoned(zone).to_string())
 }
 
-/// Converts a schedule to its document.
-pub fn view(record: ScheduleRecord) -> ScheduleView {
-    let (payload, payload_base64) = raw_json::show(&record.payload);
-    let next_at = record.next_at.filter(|_| !record.paused);
-    let next_local = next_at.and_then(|at| local(at, &record.spec));
-    let (every, first_at, cron, time_zone) = match record.spec {
-        ScheduleSpec::Interval { every, first_at } => {
-            (Some(Span(every)), Some(Moment(first_at)), None, None)
-        }
-        ScheduleSpec::Cron {
-            expression,
-            time_zone,
-        } => (None, None, Some(expression), Some(time_zone)),
-    };
-    let catch_up_max = match record.catch_up {
+/// Maximum number of runs that a rule makes up for; `None` unless the rule makes up for all.
+fn catch_up_max(rule: CatchUp) -> Option<u32> {
+    match rule {
+        CatchUp::All { max: 0 } => Some(SCHEDULE_BACKLOG_MAX),
         CatchUp::All { max } => Some(max),
         CatchUp::None | CatchUp::Last => None,
-    };
-    ScheduleView {
-        id: Named(record.id),
-        every,
-        first_at,
-        cron,
-        time_zone,
-        catch_up: OneOf(record.catch_up),
-        catch_up_max,
-        overlap: OneOf(record.overlap),
-        paused: record.paused,
-        queue: Named(record.queue),
-        kind: Named(record.kind),
-        payload,
-        payload_base64,
-        priority: priority(record.priority),
-        retry: record.retry.as_ref().map(Into::into),
-        timeout: record.timeout.map(Span),
-        tags: tags(&record.tags),
-        labels: labels(&record.labels),
-        created_at: Moment(record.created_at),
-        next_at: next_at.map(Moment),
-        next_local,
-        runs: record.runs,
-        last_job: record.last_job.map(Named),
+    }
+}
+
+impl Schedule {
+    /// The schedule with the fields that follow from others: `catch_up_max`, `next_local`, and no next run while it
+    /// is paused.
+    #[must_use]
+    pub fn completed(self) -> Self {
+        let next_at = self.next_at.filter(|_| !self.paused);
+        let next = next_at.map(|at| ScheduleTime::new(at, self.time_zone.as_deref()));
+        Self {
+            catch_up_max: catch_up_max(self.catch_up),
+            next_at,
+            next_local: next.and_then(|next| next.local),
+            ..self
+        }
+    }
+}
+
+impl From<ScheduleRecord> for Schedule {
+    fn from(record: ScheduleRecord) -> Self {
+        let (payload, payload_base64) = raw_json::show(&record.payload);
+        let (every, first_at, cron, time_zone) = match record.spec {
+            ScheduleSpec::Interval { every, first_at } => {
+                (Some(every), Some(calendar(first_at)), None, None)
+            }
+            ScheduleSpec::Cron {
+                expression,
+                time_zone,
+            } => (None, None, Some(expression), Some(time_zone)),
+        };
+        let schedule = Self {
+            id: text(record.id.as_bytes()),
+            every,
+            first_at,
+            cron,
+            time_zone,
+            catch_up: record.catch_up,
+            catch_up_max: None,
+            overlap: record.overlap,
+            paused: record.paused,
+            queue: text(record.queue.as_bytes()),
+            kind: text(record.kind.as_bytes()),
+            payload,
+            payload_base64,
+            priority: record.priority,
+            retry: record.retry,
+            timeout: record.timeout,
+            tags: texts(&record.tags),
+            labels: labels(&record.labels),
+            created_at: calendar(record.created_at),
+            next_at: record.next_at.map(calendar),
+            next_local: None,
+            runs: record.runs,
+            last_job: record.last_job.map(|job| text(job.as_bytes())),
+        };
+        schedule.completed()
     }
 }

@@ -121,6 +121,65 @@ fn jobs_reasons_and_queues_are_the_same_documents_over_http_and_from_the_command
     server.stop()
 }
 
+/// What the command line prints as JSON, a document a line.
+fn printed_lines(url: &str, arguments: &[&str]) -> Result<Vec<Value>> {
+    let text = good(&[&["--json", "--server", url], arguments].concat(), &[])?;
+    let lines = text.lines();
+    lines
+        .map(|line| serde_json::from_str(line).with_context(|| line.to_owned()))
+        .collect()
+}
+
+#[test]
+fn schedules_are_the_same_documents() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let setup = Setup::in_directory(directory.path())?;
+    let mut server = setup.start()?;
+    let mut api = Api::new(setup.client());
+    let url = format!("http://{}", setup.address);
+    let everything = json!({
+        "every": "1h30m", "first_at": "2100-01-01T00:00:00.25Z", "catch_up": "all", "catch_up_max": 3, "overlap": "skip",
+        "queue": "paused", "kind": "k", "payload": {"a": [1.0, null]}, "priority": -3, "timeout": "1m",
+        "tags": ["x", "y"], "labels": {"k": "v", "a": "b"}, "retry": {"max": 7, "backoff": ["1s", "1m"]},
+    });
+    let schedules = [
+        ("all", everything),
+        (
+            "bytes",
+            json!({"every": "1h", "kind": "k", "payload_base64": "/w=="}),
+        ),
+        (
+            "cron",
+            json!({"cron": "30 3 * * *", "time_zone": "Europe/Rome", "kind": "k", "catch_up": "all"}),
+        ),
+        (
+            "paused",
+            json!({"cron": "0 0 * * *", "kind": "k", "paused": true, "catch_up": "none"}),
+        ),
+    ];
+    for (id, schedule) in &schedules {
+        api.expect("PUT", &format!("schedules/{id}"), schedule)?;
+    }
+    let list = api.expect("GET", "schedules", &Value::Null)?;
+    let listed = Value::from(printed_lines(&url, &["schedule", "list"])?);
+    expect_same("schedules", &list["schedules"], &listed)?;
+    for (id, _) in &schedules {
+        let over_http = api.expect("GET", &format!("schedules/{id}"), &Value::Null)?;
+        expect_same(id, &over_http, &printed(&url, &["schedule", "get", id])?)?;
+        // Read and put again, a schedule stays what it was.
+        let paused = over_http["paused"] == true;
+        let verb = if paused { "pause" } else { "resume" };
+        expect_same(id, &over_http, &printed(&url, &["schedule", verb, id])?)?;
+        let times = api.expect("GET", &format!("schedules/{id}/preview"), &Value::Null)?;
+        let next = Value::from(printed_lines(&url, &["schedule", "next", id])?);
+        expect_same(id, &times["times"], &next)?;
+    }
+    let shown = &list["schedules"];
+    ensure!(shown[2]["catch_up_max"] == 10_000, "{shown:#}");
+    ensure!(shown[2]["next_local"].is_string(), "{shown:#}");
+    server.stop()
+}
+
 /// Jobs of raw keys have retries without a limit, which no request may ask for; answers carry them.
 #[test]
 fn jobs_of_raw_keys_are_listed_as_the_same_documents() -> Result<()> {

@@ -13,7 +13,7 @@ use crate::context::{Context, remark};
 use crate::document::span::read_span;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::show::table::{Rows, facts};
-use crate::show::{Palette, bytes, counted, escape, json as views, time};
+use crate::show::{Palette, bytes, counted, escape, time};
 
 /// Maximum bytes of a payload that is shown; `job payload` prints any.
 const PAYLOAD_BYTES_SHOWN: u64 = 4_096;
@@ -47,7 +47,7 @@ pub(crate) async fn run(context: &Context, args: &GetArgs) -> Outcome {
     for (place, id) in args.jobs.iter().enumerate() {
         let job = client.job(id).await?;
         if context.is_json() {
-            context.json(&views::document(&job))?;
+            context.json(&job)?;
             continue;
         }
         if place > 0 {
@@ -149,7 +149,7 @@ fn print_changed(context: &Context, job: &Job) -> Result<(), Failure> {
         escape::line(&job.id),
         reason.unwrap_or_default()
     );
-    context.either(&views::document(job), line)
+    context.either(job, line)
 }
 
 /// Describes a job completely.

@@ -11,7 +11,7 @@ use crate::context::{Context, remark};
 use crate::document::span::read_moment;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::show::table::Rows;
-use crate::show::{Palette, escape, json as views, time};
+use crate::show::{Palette, escape, time};
 
 /// Number of jobs fetched at once.
 const PAGE_JOBS: u32 = 200;
@@ -131,8 +131,8 @@ pub(crate) async fn run(context: &Context, args: ListArgs) -> Outcome {
         let has_more = page.jobs.len() > wanted;
         page.jobs.truncate(wanted);
         if context.is_json() {
-            for job in views::page(&page) {
-                context.json(&job)?;
+            for job in &page.jobs {
+                context.json(job)?;
             }
         } else if !page.jobs.is_empty() {
             context.line(table(&page.jobs, context.palette(), shown == 0))?;

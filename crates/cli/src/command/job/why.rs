@@ -7,7 +7,7 @@ use ganger_client::{Explanation, Job, Reason};
 
 use crate::context::Context;
 use crate::exit::{Exit, Outcome};
-use crate::show::{Palette, escape, json as views, time};
+use crate::show::{Palette, escape, time};
 
 /// Explains why a job is not running, or says that it is.
 #[derive(Args, Debug)]
@@ -20,7 +20,7 @@ pub(crate) async fn run(context: &Context, args: &WhyArgs) -> Outcome {
     let client = context.client().await?;
     let why = client.why(&args.job).await?;
     if context.is_json() {
-        context.json(&views::document(&why))?;
+        context.json(&why)?;
         return Ok(Exit::Done);
     }
     let job = client.job(&args.job).await?;
