@@ -63,14 +63,16 @@ pub fn explanation(wire: v1::Explanation) -> Result<Explanation, FieldError> {
         reasons: wire
             .reasons
             .into_iter()
-            .map(reason)
+            .enumerate()
+            .map(|(index, wire)| reason(At::top("reasons").entry(index), wire))
             .collect::<Result<_, _>>()?,
     })
 }
 
-fn reason(wire: v1::Reason) -> Result<Reason, FieldError> {
-    let jobs = wire.jobs.into_iter().map(|wire| {
-        let state = job_state(At::top("reasons").field("state"), wire.state)?;
+fn reason(at: At<'_>, wire: v1::Reason) -> Result<Reason, FieldError> {
+    let jobs = wire.jobs.into_iter().enumerate().map(|(index, wire)| {
+        let place = at.field("jobs").entry(index);
+        let state = job_state(place.field("state"), wire.state)?;
         let job = wire.job;
         Ok(JobAndState { job, state })
     });

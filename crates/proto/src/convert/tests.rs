@@ -252,3 +252,25 @@ fn requests_are_held_by_limits_that_answers_do_not_have() {
     );
     assert_eq!(refused.message, wanted);
 }
+
+#[test]
+fn an_error_about_a_reason_names_the_reason_and_the_job() {
+    let job = |state| v1::JobInState {
+        job: "local/1".into(),
+        state,
+    };
+    let reason = |states: &[i32]| v1::Reason {
+        jobs: states.iter().copied().map(job).collect(),
+        ..v1::Reason::default()
+    };
+    let wire = v1::Explanation {
+        state: 1,
+        reasons: vec![reason(&[]), reason(&[1, 2, 99])],
+        ..v1::Explanation::default()
+    };
+    let error = explanation(wire).expect_err("no such state");
+    assert_eq!(
+        error.message,
+        "reasons[1].jobs[2].state: 99 is not a job state"
+    );
+}
