@@ -10,7 +10,6 @@ mod schedule;
 
 use ganger_proto::convert::{self, At};
 use ganger_proto::v1;
-use ganger_types::Priority;
 
 use crate::error::Error;
 use crate::model::{FailurePolicy, JobState, KeepFor, RetryPolicy};
@@ -48,11 +47,6 @@ pub(crate) fn state(state: i32) -> Result<JobState, Error> {
 /// `None` for "not said".
 pub(crate) fn state_or_none(state: i32) -> Result<Option<JobState>, Error> {
     Ok(convert::job_state(At::top("state"), state)?)
-}
-
-/// A whole priority within the limit.
-pub(crate) fn priority(whole: i64) -> Result<Priority, Error> {
-    Priority::whole(whole).ok_or_else(|| Error::bad_reply("a priority that is out of range"))
 }
 
 /// A retry policy that may be absent.

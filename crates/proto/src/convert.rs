@@ -12,7 +12,8 @@ use std::time::Duration;
 
 pub use explanation::{calendar, explanation, us};
 pub use policy::{
-    catch_up, check_progress, check_retry, failure_policy, job_state, overlap, retry, take_mode,
+    catch_up, check_progress, check_retry, failure_policy, job_state, overlap, priority,
+    priority_millionths, retry, take_mode,
 };
 pub use settings::{namespace_settings, queue_counts, queue_settings, retention};
 

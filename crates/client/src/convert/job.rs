@@ -5,7 +5,6 @@ use std::time::Duration;
 use ganger_document::raw_json;
 use ganger_proto::convert::{self, At};
 use ganger_proto::v1;
-use ganger_types::Priority;
 
 use super::{at, labels, ms, pairs, retry, some, state, us, wire_policy, wire_state};
 use crate::error::Error;
@@ -118,7 +117,7 @@ pub(crate) fn job(job: v1::Job) -> Result<Job, Error> {
         queue: job.queue,
         kind: job.kind,
         state: state(job.state)?,
-        priority: Priority::whole(job.priority).unwrap_or_default(),
+        priority: convert::priority(At::top("priority"), job.priority, job.priority_millionths)?,
         created_at: at(job.created_at_us),
         run_at: job.run_at_us.map(at),
         deadline: job.deadline_at_us.map(at),

@@ -6,7 +6,7 @@ use ganger_document::raw_json;
 use ganger_proto::convert::{self, At};
 use ganger_proto::v1;
 
-use super::{at, labels, ms, pairs, priority, retry, some, us};
+use super::{at, labels, ms, pairs, retry, some, us};
 use crate::error::Error;
 use crate::model::{NewSchedule, Schedule, ScheduleSpec};
 
@@ -71,7 +71,7 @@ pub(crate) fn schedule(wire: v1::Schedule) -> Result<Schedule, Error> {
         kind: wire.kind,
         payload,
         payload_base64,
-        priority: priority(wire.priority)?,
+        priority: convert::priority(At::top("priority"), wire.priority, 0)?,
         retry: retry(wire.retry)?,
         timeout: wire.timeout_ms.map(Duration::from_millis),
         tags: wire.tags,

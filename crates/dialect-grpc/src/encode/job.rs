@@ -1,6 +1,6 @@
 //! Jobs as shown.
 
-use ganger_proto::v1;
+use ganger_proto::{convert, v1};
 use ganger_shard::{BulkResult, LogChunk, StoredJob};
 use ganger_types::job::AttemptEnd;
 use ganger_types::{Due, HistoryEntry, InputRow, InputState, JobId, JobState, ShardId, What};
@@ -25,6 +25,7 @@ pub(crate) fn job(shard: &ShardId, stored: StoredJob, brief: bool) -> v1::Job {
         kind: record.kind.to_text().into_owned(),
         state: state(shown),
         priority: record.priority.to_whole(),
+        priority_millionths: convert::priority_millionths(record.priority),
         created_at_us: record.created_at.0,
         run_at_us: record.due.and_then(|due| match due {
             Due::Wall(at) if shown == JobState::Scheduled => Some(at.0),

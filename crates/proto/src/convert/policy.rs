@@ -4,11 +4,14 @@ use std::time::Duration;
 
 use ganger_types::command::TakeMode;
 use ganger_types::{
-    Backoff, CatchUp, FailurePolicy, JobState, Overlap, Progress, RetryPolicy, limits,
+    Backoff, CatchUp, FailurePolicy, JobState, Overlap, Priority, Progress, RetryPolicy, limits,
 };
 
 use super::{At, FieldError, at_most, bounded, ms};
 use crate::v1;
+
+/// Millionths in a whole priority.
+const MILLIONTHS: i64 = 1_000_000;
 
 impl From<JobState> for v1::JobState {
     fn from(state: JobState) -> Self {
@@ -46,6 +49,32 @@ impl From<FailurePolicy> for v1::FailurePolicy {
             FailurePolicy::Wait => Self::Wait,
             FailurePolicy::Ignore => Self::Ignore,
         }
+    }
+}
+
+/// The fraction of a priority, in millionths, that is added to its whole part.
+#[expect(
+    clippy::missing_panics_doc,
+    reason = "the remainder is less than a million"
+)]
+pub fn priority_millionths(priority: Priority) -> u32 {
+    let fraction = priority.millionths().rem_euclid(MILLIONTHS);
+    u32::try_from(fraction).expect("a fraction is less than a million millionths")
+}
+
+/// The priority of a job as shown: its whole part, rounded down, and the millionths that are added to it.
+///
+/// # Errors
+/// If the fraction is one or more, or the priority is out of range.
+pub fn priority(at: At<'_>, whole: i64, millionths: u32) -> Result<Priority, FieldError> {
+    let fraction = i64::from(millionths);
+    let sum = i128::from(whole) * i128::from(MILLIONTHS) + i128::from(fraction);
+    match i64::try_from(sum) {
+        Ok(sum) if fraction < MILLIONTHS => Ok(Priority::from_millionths(sum)),
+        _ => Err(FieldError::invalid(
+            at,
+            format_args!("{whole} and {millionths} millionths are not a priority"),
+        )),
     }
 }
 

@@ -5,7 +5,7 @@ use ganger_types::command::TakeMode;
 use ganger_types::limits::{PROGRESS_MESSAGE_BYTES_MAX, RETRIES_MAX, SCHEDULE_BACKLOG_MAX};
 use ganger_types::{
     Backoff, CatchUp, Clock, DueOrder, FailurePolicy, JobState, Keep, NamespaceSettings, Overlap,
-    Progress, QueueCounts, QueueSettings, Retention, RetryPolicy, Words,
+    Priority, Progress, QueueCounts, QueueSettings, Retention, RetryPolicy, Words,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -227,6 +227,13 @@ fn reason() -> impl Strategy<Value = Reason> {
 
 proptest! {
     #[test]
+    fn priorities_come_back(millionths in any::<i64>()) {
+        let given = Priority::from_millionths(millionths);
+        let (whole, fraction) = (given.to_whole(), priority_millionths(given));
+        prop_assert_eq!(priority(At::top(AT), whole, fraction), Ok(given));
+    }
+
+    #[test]
     fn explanations_come_back(state in any_of::<JobState>(), reasons in vec(reason(), 0..3)) {
         let (job, queue) = ("1/a".to_owned(), "mail".to_owned());
         let given = Explanation { job, state, queue, reasons };
@@ -251,6 +258,14 @@ fn requests_are_held_by_limits_that_answers_do_not_have() {
         RETRIES_MAX + 1
     );
     assert_eq!(refused.message, wanted);
+}
+
+#[test]
+fn a_priority_that_no_job_can_have_is_refused() {
+    for (whole, millionths) in [(i64::MAX, 0), (i64::MIN, 0), (0, 1_000_000)] {
+        let error = priority(At::top(AT), whole, millionths).expect_err("out of range");
+        assert_eq!(error.code, "invalid_value");
+    }
 }
 
 #[test]
