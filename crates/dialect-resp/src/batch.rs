@@ -2,7 +2,7 @@
 
 use ganger_shard::{CallError, Handle};
 use ganger_types::keys::{KeyAnswers, KeyCall, KeyCalls, KeyReply};
-use ganger_types::{Bytes, Command, Namespace, Reply};
+use ganger_types::{Bytes, Command, ExternalCall, ExternalReply, Namespace, Reply};
 
 use crate::limits::{BATCH_BYTES_MAX, BATCH_CALLS_MAX, CALL_BYTES};
 use crate::plan::{Answer, Call, Planned, Shape};
@@ -62,7 +62,9 @@ impl Batch {
     /// Whether its calls change nothing, so that their answers may be withheld.
     pub(crate) fn only_looks(&self) -> bool {
         self.commands.iter().all(|command| match command {
-            Command::Keys(calls) => calls.calls.iter().all(|call| call.look().is_some()),
+            Command::External(ExternalCall::Keys(calls)) => {
+                calls.calls.iter().all(|call| call.look().is_some())
+            }
             _ => false,
         })
     }
@@ -109,7 +111,7 @@ impl Batch {
             self.commands.push(no_calls(namespace));
         }
         match &mut *self.commands {
-            [Command::Keys(calls)] if calls.namespace == *namespace => {
+            [Command::External(ExternalCall::Keys(calls))] if calls.namespace == *namespace => {
                 calls.watched = watched;
                 true
             }
@@ -134,15 +136,17 @@ impl Batch {
             Call::Qless(request) => {
                 let namespace = namespace.clone();
                 let call = ganger_types::qless::QlessCall { namespace, request };
-                self.commands.push(Command::Qless(Box::new(call)));
+                self.commands.push(Command::from(call));
                 return;
             }
         };
         match self.commands.last_mut() {
-            Some(Command::Keys(last)) if last.namespace == *namespace => last.calls.push(call),
+            Some(Command::External(ExternalCall::Keys(last))) if last.namespace == *namespace => {
+                last.calls.push(call);
+            }
             _ => {
                 let mut command = no_calls(namespace);
-                if let Command::Keys(calls) = &mut command {
+                if let Command::External(ExternalCall::Keys(calls)) = &mut command {
                     calls.calls.push(call);
                 }
                 self.commands.push(command);
@@ -161,12 +165,14 @@ impl Batch {
         let replies = call(handle, commands).await;
         for (reply, count) in replies.into_iter().zip(counts) {
             match reply {
-                Ok(Reply::Keys(KeyAnswers::Each(all))) => {
+                Ok(Reply::External(ExternalReply::Keys(KeyAnswers::Each(all)))) => {
                     answers.extend(all.into_iter().map(Answer::Keys).map(Ok));
                 }
-                Ok(Reply::Keys(KeyAnswers::Changed)) => return None,
+                Ok(Reply::External(ExternalReply::Keys(KeyAnswers::Changed))) => return None,
                 #[cfg(feature = "qless")]
-                Ok(Reply::Qless(answer)) => answers.push(Ok(Answer::Qless(answer))),
+                Ok(Reply::External(ExternalReply::Qless(answer))) => {
+                    answers.push(Ok(Answer::Qless(answer)));
+                }
                 Ok(other) => unreachable!("calls are answered as such, not with {other:?}"),
                 Err(error) => {
                     answers.extend((0..count).map(|_| Err(unavailable(&error))));
@@ -210,16 +216,16 @@ impl Batch {
 }
 
 fn no_calls(namespace: &Namespace) -> Command {
-    Command::Keys(Box::new(KeyCalls {
+    Command::from(KeyCalls {
         namespace: namespace.clone(),
         watched: Vec::new(),
         calls: Vec::new(),
-    }))
+    })
 }
 
 fn calls_in(command: &Command) -> usize {
     match command {
-        Command::Keys(calls) => calls.calls.len(),
+        Command::External(ExternalCall::Keys(calls)) => calls.calls.len(),
         _ => 1,
     }
 }

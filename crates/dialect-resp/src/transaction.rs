@@ -7,7 +7,7 @@ use ganger_access::Outcome;
 use ganger_shard::Health;
 use ganger_types::keys::{KeyAnswers, KeyCall, KeyCalls, KeyError, KeyReply};
 use ganger_types::limits::KEY_NAME_MAX;
-use ganger_types::{Command as EngineCommand, Namespace, Reply};
+use ganger_types::{Command as EngineCommand, ExternalReply, Namespace, Reply};
 
 use crate::batch::{Batch, Gathered};
 use crate::command::{Command, Run, Special, run_second};
@@ -143,10 +143,10 @@ async fn watch_new(session: &mut Session, database: usize, keys: Vec<Bytes>) -> 
     let answers = match session
         .shared
         .handle
-        .call(EngineCommand::Keys(Box::new(command)))
+        .call(EngineCommand::from(command))
         .await
     {
-        Ok(Reply::Keys(KeyAnswers::Each(answers))) => answers,
+        Ok(Reply::External(ExternalReply::Keys(KeyAnswers::Each(answers)))) => answers,
         Ok(other) => unreachable!("calls on keys are answered as such, not with {other:?}"),
         Err(error) => return unavailable(&error),
     };

@@ -72,7 +72,7 @@ impl UnconfirmedPops {
                 calls,
             };
             // If the shard has ended, all of it is looked at after its start.
-            drop(handle.call(Command::Keys(Box::new(calls))).await);
+            drop(handle.call(Command::from(calls)).await);
         }
     }
 }

@@ -16,7 +16,8 @@ use std::time::Instant;
 use ganger_engine::{Effects, Engine, Loader, PrefetchedRows, Start};
 use ganger_types::qless::{Generation, QlessReply, QlessRequest};
 use ganger_types::{
-    Bytes, Command, Elapsed, Epoch, Meta, Namespace, Now, QlessCall, Reply, Timestamp,
+    Bytes, Command, Elapsed, Epoch, ExternalReply, Meta, Namespace, Now, QlessCall, Reply,
+    Timestamp,
 };
 
 /// Jobs of a load.
@@ -102,10 +103,10 @@ impl Host {
             generation: Generation::Two,
             words: words.collect(),
         };
-        let command = Command::Qless(Box::new(QlessCall {
+        let command = Command::from(QlessCall {
             namespace: Namespace::default(),
             request,
-        }));
+        });
         let now = now(u64::from(self.calls));
         let known = PrefetchedRows::default();
         let answer = self.engine.apply(now, command, &known, &mut self.out);
@@ -115,7 +116,9 @@ impl Host {
             self.out = Effects::default();
         }
         match answer.unwrap() {
-            Reply::Qless(Ok(QlessReply::Text(text))) => String::from_utf8(text.into()).unwrap(),
+            Reply::External(ExternalReply::Qless(Ok(QlessReply::Text(text)))) => {
+                String::from_utf8(text.into()).unwrap()
+            }
             other => panic!("a call is answered with text, not with {other:?}"),
         }
     }

@@ -9,7 +9,6 @@ mod dependencies;
 mod enqueue;
 mod fail;
 mod fingerprint;
-mod import;
 mod lease;
 mod log;
 mod release;

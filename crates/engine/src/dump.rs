@@ -83,15 +83,8 @@ impl Engine {
         for part in self.peers.parts.values() {
             line("part", part);
         }
-        let (keys, elements) = self.keys.rows();
-        for key in &keys {
-            line("key", key);
-        }
-        for element in &elements {
-            line("element", element);
-        }
-        for row in self.qless.rows() {
-            line("qless", &row);
+        for row in self.external.rows() {
+            line("external", &row);
         }
         lines.sort();
         lines

@@ -2,22 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use ganger_types::keys::{KeyKind, KeyUpkeep, UpkeepCounts};
 use ganger_types::limits::RETENTION_DISTRUST_FOR;
 use ganger_types::{
-    Answer, Bytes, Command, Due, Elapsed, Epoch, Event, Happening, IdTag, JobId, JobKey, Meta,
-    Namespace, NamespaceSettings, Now, Position, Queue, Rejection, Reply, ShardId, Timestamp,
+    Answer, Command, Due, Elapsed, Epoch, Event, Happening, IdTag, JobId, JobKey, Meta, Namespace,
+    NamespaceSettings, Now, Position, Queue, Rejection, Reply, ShardId, Timestamp,
 };
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
 
+use crate::external::ExternalSystems;
 use crate::finished_index::FinishedIndex;
 use crate::index::Edges;
 use crate::job::Job;
-use crate::keys::Keys;
 use crate::names::{Names, QueueIndex, SpaceIndex};
 use crate::peers::Peers;
-use crate::qless::QlessSpaces;
 use crate::space::{QueueState, Space};
 use crate::statistics::Statistics;
 use crate::table::JobTable;
@@ -48,8 +46,7 @@ pub struct Engine {
     pub(crate) edges: Edges,
     pub(crate) statistics: Statistics,
     pub(crate) peers: Peers,
-    pub(crate) keys: Keys,
-    pub(crate) qless: QlessSpaces,
+    pub(crate) external: ExternalSystems,
     /// Jobs that ended during this command and whose dependents have not been told.
     pub(crate) ended: VecDeque<EndedJob>,
     /// Queues whose row is to be written at the end of the turn.
@@ -95,8 +92,7 @@ impl Engine {
             edges: Edges::default(),
             statistics: Statistics::default(),
             peers,
-            keys: Keys::default(),
-            qless: QlessSpaces::default(),
+            external: ExternalSystems::default(),
             ended: VecDeque::new(),
             changed_queues: BTreeSet::new(),
             woken: BTreeSet::new(),
@@ -156,24 +152,21 @@ impl Engine {
             Command::Receive(cmd) => self.receive(*cmd, turn),
             Command::Confirm(cmd) => Ok(self.confirm(&cmd, turn)),
             Command::Reconcile(cmd) => self.reconcile(&cmd, turn),
-            Command::Keys(calls) => Ok(Reply::Keys(self.keys.apply(turn.now, *calls, turn.out))),
-            Command::Qless(call) => Ok(Reply::Qless(self.qless.call(
-                turn.now.elapsed,
-                *call,
-                turn.out,
-            ))),
+            Command::External(call) => Ok(Reply::External(
+                self.external.apply(turn.now, call, turn.out),
+            )),
             Command::Import(cmd) => self.import(*cmd, turn),
             Command::Query(query) => self.query(turn.now, &query, turn.known),
         };
         self.spread_endings(turn);
-        self.emit_qless_events(turn);
+        self.emit_external_events(turn);
         self.peers.falling = None;
         answer
     }
 
-    /// Announces what the command did to jobs of qless. Of those that a live job of ours hides by its id nobody hears.
-    fn emit_qless_events(&mut self, turn: &mut Turn<'_>) {
-        for (namespace, happening) in self.qless.take_happened() {
+    /// Announces what the command did to external jobs, except to those that a live job of ours hides by its id.
+    fn emit_external_events(&mut self, turn: &mut Turn<'_>) {
+        for (namespace, happening) in self.external.take_happened() {
             let (Happening::JobMoved { job, .. } | Happening::JobRemoved { job, .. }) = &happening
             else {
                 continue;
@@ -195,7 +188,7 @@ impl Engine {
         for _ in 0..limit {
             let Some((space, due_at)) = self.earliest_due(now) else {
                 self.latest = now;
-                return self.keys.advance(now, limit, turn.out);
+                return self.external.advance(now, limit, turn.out);
             };
             self.fire_next(space, due_at, turn);
         }
@@ -271,7 +264,7 @@ impl Engine {
         }
     }
 
-    /// Writes what changed during the turn but is stored once a turn (queues, counts, statistics, qless).
+    /// Writes what changed during the turn but is stored once a turn (queues, counts, statistics, some rows of external systems).
     /// To be called once, after the last command of a turn and before its commit.
     pub fn end_turn(&mut self, now: Now, out: &mut Effects) {
         self.turns += 1;
@@ -307,7 +300,7 @@ impl Engine {
         }
         self.end_peers_turn(turn);
         self.end_statistics_turn(turn);
-        self.qless.end_turn(turn.out);
+        self.external.end_turn(turn.out);
         self.forget_silent_workers(turn);
         while let Some(entry) = self.removed.first_entry() {
             if *entry.get() + REMOVED_TURNS > self.turns {
@@ -357,7 +350,7 @@ impl Engine {
                 .filter(|space| !space.runs_on_callers_clock())
         };
         let of_jobs = ours().filter_map(|space| space.timers.next_elapsed());
-        let elapsed = of_jobs.chain(self.keys.next_due()).min();
+        let elapsed = of_jobs.chain(self.external.next_due()).min();
         let wall = ours().filter_map(|space| space.timers.next_wall()).min();
         elapsed
             .map(Due::Elapsed)
@@ -368,7 +361,7 @@ impl Engine {
 
     /// Queues in which a job may have become leasable since the last call, for waking waiting workers.
     pub fn take_woken(&mut self) -> Vec<(Namespace, Queue)> {
-        let of_qless = self.qless.take_woken();
+        let of_external_jobs = self.external.take_woken();
         std::mem::take(&mut self.woken)
             .into_iter()
             .map(|queue| &self.queues[queue.at()])
@@ -379,39 +372,14 @@ impl Engine {
                     state.name.clone(),
                 )
             })
-            .chain(of_qless)
+            .chain(of_external_jobs)
             .collect()
     }
 
-    /// Lists of raw keys that got elements since the last call, for serving those who wait.
-    pub fn take_grown(&mut self) -> Vec<(Namespace, Bytes)> {
-        self.keys.take_grown()
-    }
-
-    /// Whether the end of the turn may have more to write than the changes of its commands: those of qless come only
-    /// there.
+    /// Whether the end of the turn may have more to write than the changes of its commands: some rows of external systems
+    /// come only there.
     pub fn may_write_at_end(&self) -> bool {
-        self.qless.was_called()
-    }
-
-    /// Begins the upkeep of work queues of raw keys; without it none is done.
-    pub fn begin_key_upkeep(&mut self, now: Now, settings: KeyUpkeep) {
-        self.keys.begin_upkeep(now.elapsed, settings);
-    }
-
-    /// What the upkeep of raw keys has done since it was begun.
-    pub fn key_upkeep_counts(&self) -> UpkeepCounts {
-        self.keys.upkeep_counts()
-    }
-
-    /// What a raw key holds at `now`.
-    pub fn kind_of_key(&self, now: Now, namespace: &Namespace, name: &Bytes) -> Option<KeyKind> {
-        self.keys.kind(now, namespace, name)
-    }
-
-    /// The number of a raw key, also of one that has run out and is about to go.
-    pub fn number_of_key(&self, namespace: &Namespace, name: &Bytes) -> Option<u64> {
-        self.keys.number(namespace, name)
+        self.external.may_write_at_end()
     }
 
     /// Whether a lease of this queue would get a job right now.
@@ -420,7 +388,7 @@ impl Engine {
         let ours = ours.map(|queue| &self.queues[queue.at()]);
         ours.is_some_and(QueueState::has_leasable)
             || (ours.is_none_or(|queue| queue.slots() > 0)
-                && self.qless.has_ready(namespace, queue))
+                && self.external.has_ready(namespace, queue))
     }
 
     /// Whether commands in this namespace must bring their own time.
@@ -433,11 +401,6 @@ impl Engine {
     /// Number of live jobs.
     pub fn live_jobs(&self) -> usize {
         self.jobs.len()
-    }
-
-    /// Number of namespaces that have jobs or queues of qless.
-    pub fn qless_namespaces(&self) -> usize {
-        self.qless.namespaces().count()
     }
 
     /// Whether this job is live.

@@ -28,8 +28,7 @@ impl Engine {
         self.check_names(&jobs, &mut wrong);
         self.check_workers(&jobs, &mut wrong);
         self.check_peers(&mut wrong);
-        self.keys.check(&mut wrong);
-        self.qless.check(&mut wrong);
+        self.external.check(&mut wrong);
         if !self.ended.is_empty() {
             wrong.push(format!("{} endings have not been told", self.ended.len()));
         }

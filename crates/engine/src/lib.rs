@@ -9,20 +9,18 @@ mod command;
 mod dump;
 mod endings;
 mod engine;
-mod external_jobs;
+mod external;
 mod finished_index;
 mod firing;
 mod followers;
 mod index;
 mod invariants;
 mod job;
-mod keys;
 mod limits;
 mod load;
 mod names;
 mod peers;
 mod prefetch;
-mod qless;
 mod query;
 mod recurrence;
 mod space;
@@ -33,15 +31,14 @@ mod turn;
 mod why;
 
 pub use engine::Engine;
+pub use external::Glob;
 pub use followers::{Archive, Followed, Members, read_followers};
-pub use keys::Glob;
 pub use load::Loader;
 pub use peers::{Remainder, ReservedIds, ShardParts, ShardedSubmission};
 pub use recurrence::check_spec;
 
 use ganger_types::{
-    Change, Epoch, Event, InputRow, JobKey, JobRecord, Meta, Namespace, Now, Part, QlessMessage,
-    ShardId,
+    Change, Epoch, Event, ExternalMessage, InputRow, JobKey, JobRecord, Meta, Now, Part, ShardId,
 };
 
 /// All that a turn caused: `changes` are committed first, then `events` and `messages` go out.
@@ -51,8 +48,8 @@ pub struct Effects {
     pub changes: Vec<Change>,
     /// Events to announce, in order.
     pub events: Vec<Event>,
-    /// Messages of qless for its subscribers, in order, each with the namespace whose call caused it.
-    pub messages: Vec<(Namespace, QlessMessage)>,
+    /// Messages for subscribers of external systems, in order.
+    pub messages: Vec<ExternalMessage>,
 }
 
 /// What the engine is given at start.

@@ -1,13 +1,11 @@
 //! Rebuilds the engine from the rows of a store.
 
-use std::collections::BTreeMap;
-
 use ganger_types::change::UniqueRecord;
 use ganger_types::{
-    Carried, Dependent, Due, ElementRecord, Group, IdempotencyRecord, InputRow, InputState, JobId,
-    JobKey, JobRecord, JobState, KeyRecord, LeaseRecord, Message, Namespace, NamespaceRecord, Now,
-    OutboxRecord, PartRecord, PeerRecord, QlessRow, QueueRecord, ScheduleRecord, StatisticsRecord,
-    Tag, Timestamp,
+    Carried, Dependent, Due, ExternalRow, Group, IdempotencyRecord, InputRow, InputState, JobId,
+    JobKey, JobRecord, JobState, LeaseRecord, Message, Namespace, NamespaceRecord, Now,
+    OutboxRecord, PartRecord, PeerRecord, QueueRecord, ScheduleRecord, StatisticsRecord, Tag,
+    Timestamp,
 };
 
 use crate::Start;
@@ -22,8 +20,6 @@ use crate::space::WorkerState;
 pub struct Loader {
     engine: Engine,
     now: Now,
-    /// Whose each list of raw keys is.
-    lists: BTreeMap<u64, Namespace>,
 }
 
 impl Loader {
@@ -33,7 +29,6 @@ impl Loader {
         Self {
             engine: Engine::new(start),
             now,
-            lists: BTreeMap::new(),
         }
     }
 
@@ -240,28 +235,14 @@ impl Loader {
             .insert((queue, record.day), record);
     }
 
-    /// Adds the record of a raw key.
-    pub fn key(&mut self, record: KeyRecord) {
-        if record.value.is_none() {
-            self.lists.insert(record.number, record.namespace.clone());
-        }
-        self.engine.keys.load(record);
-    }
-
-    /// An element of a list; after the list.
-    pub fn element(&mut self, record: ElementRecord) {
-        if let Some(namespace) = self.lists.get(&record.list) {
-            self.engine.keys.load_element(namespace, record);
-        }
-    }
-
-    /// A row of qless.
-    pub fn qless(&mut self, namespace: Namespace, row: QlessRow) {
-        self.engine.qless.load(namespace, row);
+    /// A row of an external system.
+    pub fn external(&mut self, row: ExternalRow) {
+        self.engine.external.load(row);
     }
 
     /// The engine. What fell due is left to the first `advance`.
     pub fn finish(mut self) -> Engine {
+        self.engine.external.loaded();
         self.engine.woken = (0..self.engine.queues.len())
             .map(crate::names::QueueIndex::new)
             .collect();

@@ -27,7 +27,7 @@ impl Engine {
             Query::Queue(namespace, queue) => {
                 let found = match self.find_queue(namespace, queue) {
                     Some(index) => Some(self.queue_view(now, index)),
-                    None => self.queue_of_external_jobs(namespace, queue),
+                    None => self.external.queue(namespace, queue),
                 };
                 let view = found.ok_or_else(|| Rejection::QueueNotFound {
                     queue: queue.clone(),
@@ -38,7 +38,7 @@ impl Engine {
             Query::Workers(namespace) => Reply::Workers(self.worker_views(namespace)),
             Query::FailureGroups(namespace) => {
                 let mut groups = self.in_space(namespace, |space| space.group_counts.clone());
-                for (group, count) in self.qless.failure_groups(namespace) {
+                for (group, count) in self.external.failure_groups(namespace) {
                     *groups.entry(group).or_default() += count;
                 }
                 Reply::FailureGroups(groups.into_iter().collect())
@@ -153,8 +153,7 @@ impl Engine {
         limit: usize,
     ) -> Vec<QueueView> {
         let is_behind = |queue: &Queue| after.is_none_or(|after| queue > after);
-        let mut names: BTreeSet<Queue> = self.qless.queues(namespace).into_iter().collect();
-        names.extend(self.keys.queues(namespace));
+        let mut names = self.external.queues(namespace);
         names.retain(is_behind);
         let ours = self.find_space(namespace).map(|space| {
             let start = after.map_or(Bound::Unbounded, Bound::Excluded);
@@ -170,7 +169,7 @@ impl Engine {
             let index = self.find_queue(namespace, name).filter(is_shown);
             match index {
                 Some(index) => Some(self.queue_view(now, index)),
-                None => self.queue_of_external_jobs(namespace, name),
+                None => self.external.queue(namespace, name),
             }
         };
         names.iter().filter_map(view).take(limit).collect()
@@ -180,9 +179,9 @@ impl Engine {
     fn namespace_records(&self) -> Vec<NamespaceRecord> {
         let ours = self.spaces.iter().map(Space::record);
         let others: BTreeSet<&Namespace> = self
-            .qless
+            .external
             .namespaces()
-            .chain(self.keys.namespaces())
+            .into_iter()
             .filter(|name| self.find_space(name).is_none())
             .collect();
         let others = others.into_iter().map(|namespace| NamespaceRecord {
@@ -213,7 +212,7 @@ impl Engine {
             finished_total: queue.finished_total,
         };
         let namespace = &self.spaces[queue.space.at()].name;
-        self.add_external_jobs_to(namespace, &mut view);
+        self.external.add_to(namespace, &mut view);
         view
     }
 

@@ -25,8 +25,7 @@ impl Engine {
             return match known.find(namespace, id) {
                 Some(record) => Ok(explain_ended(record)),
                 None => {
-                    let of_qless = self.qless.why(now, namespace, id);
-                    let why = of_qless.or_else(|| self.keys.why(now, namespace, id));
+                    let why = self.external.why(now, namespace, id);
                     why.ok_or_else(|| self.no_job(namespace, id))
                 }
             };

@@ -14,6 +14,7 @@
 mod apply;
 mod blobs;
 mod deliver;
+mod external;
 mod lookup;
 mod pipeline;
 mod pop;

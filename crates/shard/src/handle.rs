@@ -379,7 +379,7 @@ impl Handle {
         self.shared.outbox.clone()
     }
 
-    /// Passes the messages of qless to `listener` from now on, instead of the earlier listener. It is called on the
+    /// Passes the messages of external systems to `listener` from now on, instead of the earlier listener. It is called on the
     /// shard's thread: turn by turn in the order of commits, once a turn is durable and before its replies go out. So
     /// it must be quick and must not block. Without a listener messages are dropped.
     pub fn listen(&self, listener: Listener) {

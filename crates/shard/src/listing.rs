@@ -200,7 +200,7 @@ impl Handle {
         let until = Instant::now() + wait_for.min(ITEM_WAIT_MAX);
         let mut found = self.await_end(namespace, id, wait_for).await?;
         let is_live_item =
-            |job: &StoredJob| job.record.key == JobKey::OF_KEYS && !job.record.state.is_terminal();
+            |job: &StoredJob| !job.record.key.announces_end() && !job.record.state.is_terminal();
         if !found.as_ref().is_some_and(is_live_item) {
             return Ok(found);
         }

@@ -1,11 +1,11 @@
-//! Passes the messages of qless to one listener.
+//! Passes the messages of external systems to one listener.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ganger_types::{Namespace, QlessMessage};
+use ganger_types::ExternalMessage;
 
 /// Receives the messages of one durable turn, in order, each with the namespace of the call that caused it.
-pub type Listener = Arc<dyn Fn(&[(Namespace, QlessMessage)]) + Send + Sync>;
+pub type Listener = Arc<dyn Fn(&[ExternalMessage]) + Send + Sync>;
 
 /// A listener, if there is one.
 #[derive(Default)]
@@ -21,7 +21,7 @@ impl MessageListener {
     }
 
     /// Passes the messages of a turn to the listener. The lock is not held during the call.
-    pub(crate) fn notify(&self, messages: &[(Namespace, QlessMessage)]) {
+    pub(crate) fn notify(&self, messages: &[ExternalMessage]) {
         let place = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
         let listener = place.clone();
         drop(place);

@@ -28,9 +28,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ganger_types::command::Enqueue;
 use ganger_types::{
-    Answer, Command, Elapsed, IdempotencyKey, JobId, JobKey, JobRecord, JobState, LeaseToken,
-    Namespace, NamespaceSettings, Now, Queue, QueueSettings, RequestId, ScheduleId, Timestamp,
-    UniqueKey,
+    Answer, Command, Elapsed, ExternalCall, IdempotencyKey, JobId, JobKey, JobRecord, JobState,
+    LeaseToken, Namespace, NamespaceSettings, Now, Queue, QueueSettings, RequestId, ScheduleId,
+    Timestamp, UniqueKey,
 };
 
 use crate::actor::names;
@@ -294,7 +294,9 @@ impl Oracle {
             | Command::Reconcile(_) => unreachable!("there is one shard"),
             Command::Import(cmd) => self.import(cmd, answer, rows),
             Command::RunSchedule(cmd) => self.run_schedule(cmd, answer, rows),
-            Command::Keys(_) | Command::Qless(_) => unreachable!("nobody sends it"),
+            Command::External(ExternalCall::Keys(_) | ExternalCall::Qless(_)) => {
+                unreachable!("nobody sends it")
+            }
         }
     }
 

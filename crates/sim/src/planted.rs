@@ -9,8 +9,8 @@ use ganger_shard::Delivery;
 use ganger_store::Loaded;
 use ganger_types::command::{QueueChange, Selection, Start};
 use ganger_types::{
-    Answer, Change, Command, Commit, Elapsed, ImportRecord, InputState, JobKey, Now, Reply,
-    Timestamp,
+    Answer, Change, Command, Commit, Elapsed, ExternalRow, ImportRecord, InputState, JobKey, Now,
+    Reply, Timestamp,
 };
 
 use crate::rng::Rng;
@@ -142,7 +142,7 @@ impl PlantedBug {
             (7, Loaded::Lease(_))
             | (11, Loaded::IdempotencyRecord(_))
             | (14, Loaded::Input(_))
-            | (39, Loaded::Key(_)) => None,
+            | (39, Loaded::External(ExternalRow::Key(_))) => None,
             (13, Loaded::Queue(mut record)) => {
                 record.settings.paused = false;
                 Some(Loaded::Queue(record))

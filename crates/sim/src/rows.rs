@@ -9,11 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use ganger_store::Loaded;
 use ganger_types::IdempotencyRecord;
 use ganger_types::change::UniqueRecord;
-use ganger_types::keys::KeyRecord;
 use ganger_types::{
-    Bytes, Change, Day, Group, IdempotencyKey, InputRow, InputState, JobId, JobKey, JobRecord,
-    JobRef, JobState, LeaseRecord, Meta, Namespace, NamespaceRecord, Queue, QueueRecord,
-    ScheduleId, ScheduleRecord, StatisticsRecord, Tag, Timestamp, UniqueKey,
+    Bytes, Change, Day, ExternalRow, ExternalRowKey, Group, IdempotencyKey, InputRow, InputState,
+    JobId, JobKey, JobRecord, JobRef, JobState, LeaseRecord, Meta, Namespace, NamespaceRecord,
+    Queue, QueueRecord, ScheduleId, ScheduleRecord, StatisticsRecord, Tag, Timestamp, UniqueKey,
 };
 
 /// A job that has ended.
@@ -44,8 +43,8 @@ pub(crate) struct Rows {
     pub(crate) tracked: BTreeMap<(Namespace, JobId), Timestamp>,
     pub(crate) statistics: BTreeMap<(Namespace, Queue, Day), StatisticsRecord>,
     pub(crate) ids: BTreeMap<(Namespace, JobId), JobKey>,
-    /// Raw keys, of which only imports make some: their marks.
-    pub(crate) keys: BTreeMap<u64, KeyRecord>,
+    /// Rows of external systems, of which only imports make some: raw keys, their marks.
+    pub(crate) external: BTreeMap<ExternalRowKey, ExternalRow>,
     /// Jobs that were retried and whose `PutJob` has not come yet; empty between commits.
     retrying: BTreeSet<JobKey>,
 }
@@ -190,11 +189,11 @@ impl Rows {
                 self.statistics
                     .insert(name, StatisticsRecord::clone(record));
             }
-            Change::PutKey(record) => {
-                self.keys.insert(record.number, KeyRecord::clone(record));
-            }
-            Change::RemoveKey(number) => {
-                self.keys.remove(number);
+            Change::External(change) => {
+                match change.row() {
+                    Some(row) => self.external.insert(change.key(), row),
+                    None => self.external.remove(&change.key()),
+                };
             }
             _ => unreachable!("changes of jobs are handled before"),
         }
@@ -329,8 +328,8 @@ impl Rows {
                 each(Loaded::Statistics(Box::new(record.clone())));
             }
         }
-        let keys = self.keys.values();
-        keys.for_each(|record| each(Loaded::Key(Box::new(record.clone()))));
+        let external = self.external.values();
+        external.for_each(|row| each(Loaded::External(row.clone())));
     }
 
     /// The record of a job, live or finished.

@@ -2,9 +2,8 @@
 
 mod at_rest;
 mod cross;
+mod external;
 mod in_use;
-mod keys;
-mod qless;
 mod rows;
 mod shards;
 

@@ -12,6 +12,7 @@ mod connect;
 mod count;
 mod create;
 mod expired_jobs;
+mod external;
 mod fault;
 mod list;
 mod load;

@@ -2,7 +2,9 @@
 
 use ganger_store::encoding::{Cursor, Writer};
 use ganger_store::merge::RowKey;
-use ganger_types::{Graph, JobKey, Namespace, QlessKey, ShardId};
+use ganger_types::{Graph, JobKey, Namespace, ShardId};
+
+use crate::external::{self, ExternalTable};
 
 /// Returns the key made of `parts`.
 pub(crate) fn name(parts: &[&[u8]]) -> Vec<u8> {
@@ -66,9 +68,10 @@ pub(crate) fn row_name(key: &RowKey<'_>) -> (SmallTable, Vec<u8>) {
             SmallTable::Dependents,
             dependent_name(*dependency, shard, *key, *slot),
         ),
-        RowKey::Key(number) => (SmallTable::Keys, number.to_be_bytes().to_vec()),
-        RowKey::Element(list, place) => (SmallTable::Elements, element_name(*list, *place)),
-        RowKey::Qless(namespace, key) => (SmallTable::Qless, qless_name(namespace, key)),
+        RowKey::External(key) => {
+            let (table, name) = external::row_name(key);
+            (SmallTable::External(table), name)
+        }
     }
 }
 
@@ -105,68 +108,6 @@ pub(crate) fn dependent_name(
     name
 }
 
-/// Returns the key of a list element. They sort by list, then from left to right.
-pub(crate) fn element_name(list: u64, place: i64) -> Vec<u8> {
-    let mut name = list.to_be_bytes().to_vec();
-    let from_the_leftmost = place.cast_unsigned() ^ (1 << 63);
-    name.extend_from_slice(&from_the_leftmost.to_be_bytes());
-    name
-}
-
-/// Kind byte of qless jobs in the keys of their rows. Before version 6 of the tables the byte was 1, followed by the
-/// job's id.
-const QLESS_JOB: u8 = 10;
-const QLESS_JOB_BY_ID: u8 = 1;
-
-/// Returns the key of a qless row. They sort by namespace and kind.
-pub(crate) fn qless_name(namespace: &Namespace, key: &QlessKey) -> Vec<u8> {
-    let mut key_of_row = name(&[namespace.as_bytes()]);
-    let mut out = Writer::new(&mut key_of_row);
-    let (kind, part) = match key {
-        // Most rows are jobs. Keyed by number, new jobs come after all others, so a commit changes few pages; ids are
-        // mostly random.
-        QlessKey::Job { number, .. } => {
-            out.byte(QLESS_JOB);
-            out.raw(&number.to_be_bytes());
-            return key_of_row;
-        }
-        QlessKey::Recurring(jid) => (2, jid),
-        QlessKey::Queue(queue) => (3, queue),
-        QlessKey::Worker(worker) => (4, worker),
-        QlessKey::Setting(option) => (5, option),
-        QlessKey::TagCount(tag) => (6, tag),
-        QlessKey::Tracked(jid) => (7, jid),
-        QlessKey::Statistics(queue, _) => (8, queue),
-        QlessKey::Throttle(id) => (9, id),
-    };
-    out.byte(kind);
-    out.bytes(part);
-    if let QlessKey::Statistics(_, day) = key {
-        out.float(day.seconds());
-    }
-    key_of_row
-}
-
-/// Returns the namespace in the key of a qless row.
-pub(crate) fn namespace_of(qless: &[u8]) -> Option<Namespace> {
-    Namespace::new(Cursor::new(qless, "name").bytes().ok()?).ok()
-}
-
-/// Returns the key of a qless job's row in versions before 6.
-pub(crate) fn qless_job_name_by_id(namespace: &Namespace, jid: &[u8]) -> Vec<u8> {
-    let mut key_of_row = name(&[namespace.as_bytes()]);
-    let mut out = Writer::new(&mut key_of_row);
-    out.byte(QLESS_JOB_BY_ID);
-    out.bytes(jid);
-    key_of_row
-}
-
-/// Whether the key of a qless row is that of a job in versions before 6.
-pub(crate) fn is_qless_job_by_id(qless: &[u8]) -> bool {
-    let mut from = Cursor::new(qless, "name");
-    from.bytes().is_ok() && from.byte().is_ok_and(|kind| kind == QLESS_JOB_BY_ID)
-}
-
 /// Returns the dependency in a dependent's key.
 pub(crate) fn dependency_of(dependent: &[u8]) -> Option<JobKey> {
     let (dependency, _) = dependent.split_first_chunk()?;
@@ -190,9 +131,7 @@ pub(crate) enum SmallTable {
     Parts,
     PartJobs,
     Dependents,
-    Keys,
-    Elements,
-    Qless,
+    External(ExternalTable),
 }
 
 impl SmallTable {
@@ -212,17 +151,16 @@ impl SmallTable {
         Self::Parts,
         Self::PartJobs,
         Self::Dependents,
-        Self::Keys,
-        Self::Elements,
-        Self::Qless,
+        Self::External(ExternalTable::Keys),
+        Self::External(ExternalTable::Elements),
+        Self::External(ExternalTable::Qless),
     ];
 
     /// Version of the tables in which this table appeared.
     pub(crate) fn since(self) -> u32 {
         match self {
             Self::Peers | Self::Outbox | Self::Parts | Self::PartJobs | Self::Dependents => 3,
-            Self::Keys | Self::Elements => 4,
-            Self::Qless => 5,
+            Self::External(table) => table.since(),
             _ => 1,
         }
     }
@@ -243,9 +181,7 @@ impl SmallTable {
             Self::Parts => "parts",
             Self::PartJobs => "part_jobs",
             Self::Dependents => "dependents",
-            Self::Keys => "keys",
-            Self::Elements => "elements",
-            Self::Qless => "qless",
+            Self::External(table) => table.name(),
         }
     }
 }

@@ -5,16 +5,15 @@ use ganger_store::encoding::{Cursor, Record, Writer, seal};
 use ganger_store::merge::RowKey;
 use ganger_types::change::UniqueRecord;
 use ganger_types::{
-    Change, Dependent, ElementRecord, Group, IdempotencyRecord, JobId, KeyRecord, Namespace,
-    NamespaceRecord, OutboxRecord, Part, PartRecord, PeerRecord, QlessKey, QlessRow, QueueRecord,
-    ScheduleRecord, StatisticsRecord, Tag, Timestamp,
+    Change, Dependent, Group, IdempotencyRecord, JobId, Namespace, NamespaceRecord, OutboxRecord,
+    Part, PartRecord, PeerRecord, QueueRecord, ScheduleRecord, StatisticsRecord, Tag, Timestamp,
 };
 use rusqlite::{CachedStatement, Connection};
 
+use crate::external;
 use crate::fault::Fault;
 use crate::names::{
-    SmallTable, dependency_of, dependent_name, element_name, namespace_of, outbox_name, part_name,
-    qless_job_name_by_id, qless_name, row_name, two_parts,
+    SmallTable, dependency_of, dependent_name, outbox_name, part_name, row_name, two_parts,
 };
 use crate::row::{open, open_record, seal_record, show};
 
@@ -101,9 +100,7 @@ fn encode(table: &str, name: &[u8], change: &Change, buffer: &mut Vec<u8>) -> bo
         Change::PutPart(record) => seal_record(table, name, &**record, buffer),
         Change::PutPartJobs(part) => seal_record(table, name, &**part, buffer),
         Change::PutDependent(_, dependent) => seal_record(table, name, &**dependent, buffer),
-        Change::PutKey(record) => seal_record(table, name, &**record, buffer),
-        Change::PutElement(record) => seal_record(table, name, &**record, buffer),
-        Change::PutQless(_, row) => seal_record(table, name, &**row, buffer),
+        Change::External(change) => return external::encode(table, name, change, buffer),
         Change::PutTagCount(_, _, count) | Change::PutGroupCount(_, _, count) if *count > 0 => {
             seal_number(table, name, *count, buffer);
         }
@@ -155,8 +152,9 @@ pub(crate) fn read(small: SmallTable, name: &[u8], body: &[u8]) -> Result<Loaded
         | SmallTable::Dependents => {
             return read_of_shards(small, name, body);
         }
-        SmallTable::Keys | SmallTable::Elements => return read_of_keys(small, name, body),
-        SmallTable::Qless => return read_of_qless(name, body),
+        SmallTable::External(table) => {
+            return external::read(table, name, body).map(Loaded::External);
+        }
     };
     Ok(loaded)
 }
@@ -198,45 +196,8 @@ fn read_of_shards(small: SmallTable, at: &[u8], body: &[u8]) -> Result<Loaded, F
     Ok(loaded)
 }
 
-/// Reads a raw key or an element and compares it with its key.
-fn read_of_keys(small: SmallTable, at: &[u8], body: &[u8]) -> Result<Loaded, Fault> {
-    let table = small.table();
-    let (named, loaded) = if small == SmallTable::Keys {
-        let key = record::<KeyRecord>(table, at, body)?;
-        (
-            key.number.to_be_bytes().to_vec(),
-            Loaded::Key(Box::new(key)),
-        )
-    } else {
-        let element = record::<ElementRecord>(table, at, body)?;
-        let named = element_name(element.list, element.place);
-        (named, Loaded::Element(Box::new(element)))
-    };
-    expect_name(table, at, &named)?;
-    Ok(loaded)
-}
-
-/// Reads a qless row and compares it with its key.
-fn read_of_qless(at: &[u8], body: &[u8]) -> Result<Loaded, Fault> {
-    let (namespace, row) = read_qless_row(at, body)?;
-    Ok(Loaded::Qless(namespace, Box::new(row)))
-}
-
-/// Reads a qless row and its namespace.
-pub(crate) fn read_qless_row(at: &[u8], body: &[u8]) -> Result<(Namespace, QlessRow), Fault> {
-    let table = SmallTable::Qless.table();
-    let namespace =
-        namespace_of(at).ok_or_else(|| Fault::row(table, show(at), "its name has a wrong form"))?;
-    let row = record::<QlessRow>(table, at, body)?;
-    let named = match row.key() {
-        QlessKey::Job { number: 0, jid } => qless_job_name_by_id(&namespace, &jid),
-        key => qless_name(&namespace, &key),
-    };
-    expect_name(table, at, &named)?;
-    Ok((namespace, row))
-}
-
-fn expect_name(table: &str, at: &[u8], named: &[u8]) -> Result<(), Fault> {
+/// Refuses a row whose record has another key.
+pub(crate) fn expect_name(table: &str, at: &[u8], named: &[u8]) -> Result<(), Fault> {
     if named != at {
         let what = "it holds the record of another row";
         return Err(Fault::row(table, show(at), what));

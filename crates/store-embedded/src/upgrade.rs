@@ -6,10 +6,10 @@ use ganger_store::encoding::Record;
 use ganger_types::qless::QlessRow;
 use rusqlite::Connection;
 
+use crate::external::{ExternalTable, is_qless_job_by_id, qless_name, read_qless_row};
 use crate::fault::Fault;
-use crate::names::{SmallTable, is_qless_job_by_id, qless_name};
+use crate::names::SmallTable;
 use crate::row::{open_record, seal_record};
-use crate::small::read_qless_row;
 
 /// Number of rows in memory at a time.
 const ROWS_AT_ONCE: u32 = 100;
@@ -30,7 +30,7 @@ pub(crate) fn rewrite<R: Record>(connection: &Connection, small: SmallTable) -> 
 
 /// Gives every qless job a number and renames its row by it.
 pub(crate) fn number_jobs_of_qless(connection: &Connection) -> Result<(), Fault> {
-    let table = SmallTable::Qless.table();
+    let table = ExternalTable::Qless.name();
     let sql = format!("UPDATE {table} SET name = ?2, body = ?3 WHERE name = ?1");
     let mut rename = connection.prepare(&sql)?;
     let mut buffer = Vec::new();

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use ganger_types::{
-    Bytes, Change, Day, Graph, Group, IdempotencyKey, InputRow, JobId, JobKey, JobRecord,
-    LeaseRecord, Namespace, QlessKey, Queue, ScheduleId, ShardId, Tag, Timestamp, UniqueKey,
+    Bytes, Change, Day, ExternalRowKey, Graph, Group, IdempotencyKey, InputRow, JobId, JobKey,
+    JobRecord, LeaseRecord, Namespace, Queue, ScheduleId, ShardId, Tag, Timestamp, UniqueKey,
 };
 
 /// All that a commit does to one job.
@@ -60,9 +60,7 @@ pub enum RowKey<'a> {
     Part(&'a Namespace, &'a Graph),
     PartJobs(&'a Namespace, &'a Graph),
     Dependent(JobKey, &'a ShardId, JobKey, u32),
-    Key(u64),
-    Element(u64, i64),
-    Qless(&'a Namespace, QlessKey),
+    External(ExternalRowKey),
 }
 
 /// A piece of log to append.
@@ -201,7 +199,7 @@ fn row_key(change: &Change) -> Option<RowKey<'_>> {
     })
 }
 
-/// The key of a row about other shards, of raw keys, or of qless. The removal of a part is of two rows.
+/// The key of a row about other shards or of an external system. The removal of a part is of two rows.
 fn shard_row_key(change: &Change) -> Option<RowKey<'_>> {
     Some(match change {
         Change::PutPeer(record) => RowKey::Peer(&record.shard),
@@ -216,12 +214,7 @@ fn shard_row_key(change: &Change) -> Option<RowKey<'_>> {
         Change::RemoveDependent(dependency, shard, key, slot) => {
             RowKey::Dependent(*dependency, shard, *key, *slot)
         }
-        Change::PutKey(record) => RowKey::Key(record.number),
-        Change::RemoveKey(number) => RowKey::Key(*number),
-        Change::PutElement(record) => RowKey::Element(record.list, record.place),
-        Change::RemoveElement(list, place) => RowKey::Element(*list, *place),
-        Change::PutQless(namespace, row) => RowKey::Qless(namespace, row.key()),
-        Change::RemoveQless(namespace, key) => RowKey::Qless(namespace, key.clone()),
+        Change::External(change) => RowKey::External(change.key()),
         _ => return None,
     })
 }

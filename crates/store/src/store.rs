@@ -5,9 +5,9 @@ use std::sync::Arc;
 use ganger_types::IdempotencyRecord;
 use ganger_types::change::UniqueRecord;
 use ganger_types::{
-    Commit, Day, Dependent, ElementRecord, Epoch, Group, InputRow, JobId, JobKey, JobRecord,
-    KeyRecord, LeaseRecord, Meta, Namespace, NamespaceRecord, OutboxRecord, PartRecord, PeerRecord,
-    QlessRow, QueueRecord, ScheduleRecord, StatisticsRecord, Tag, Timestamp,
+    Commit, Day, Dependent, Epoch, ExternalRow, Group, InputRow, JobId, JobKey, JobRecord,
+    LeaseRecord, Meta, Namespace, NamespaceRecord, OutboxRecord, PartRecord, PeerRecord,
+    QueueRecord, ScheduleRecord, StatisticsRecord, Tag, Timestamp,
 };
 
 use crate::error::{CommitError, StoreError};
@@ -52,12 +52,8 @@ pub enum Loaded {
     Part(Box<PartRecord>),
     /// A job of another shard that waits for this one.
     Dependent(JobKey, Box<Dependent>),
-    /// A raw key; by number.
-    Key(Box<KeyRecord>),
-    /// An element of a list; by number of the list, and place.
-    Element(Box<ElementRecord>),
-    /// A row of qless; in any order.
-    Qless(Namespace, Box<QlessRow>),
+    /// A row of an external system; in the order of the tables in [`ganger_types::external::ExternalRowKey`].
+    External(ExternalRow),
 }
 
 /// What a store was when it was opened: the epoch is already raised, durably.

@@ -5,13 +5,12 @@
 
 use bytes::Bytes;
 
+use crate::external::ExternalChange;
 use crate::id::{Epoch, JobId, JobKey, Position, ShardId};
 use crate::idempotency::IdempotencyRecord;
 use crate::job::{FailurePolicy, JobRecord, LeaseRecord};
-use crate::keys::{ElementRecord, KeyRecord};
 use crate::name::{Graph, Group, IdempotencyKey, Namespace, Queue, ScheduleId, Tag, UniqueKey};
 use crate::peer::{Dependent, OutboxRecord, Part, PartRecord, PeerRecord};
-use crate::qless::{QlessKey, QlessRow};
 use crate::queue::{NamespaceRecord, QueueRecord};
 use crate::reference::JobRef;
 use crate::schedule::ScheduleRecord;
@@ -177,18 +176,8 @@ pub enum Change {
     PutDependent(JobKey, Box<Dependent>),
     /// Removes it: dependency, and whose slot it was.
     RemoveDependent(JobKey, ShardId, JobKey, u32),
-    /// Writes a raw key.
-    PutKey(Box<KeyRecord>),
-    /// Removes it, by its number. The elements of a list are removed one by one.
-    RemoveKey(u64),
-    /// Writes an element of a list.
-    PutElement(Box<ElementRecord>),
-    /// Removes it: number of the list, and place.
-    RemoveElement(u64, i64),
-    /// Writes a row of qless.
-    PutQless(Namespace, Box<QlessRow>),
-    /// Removes a row of qless.
-    RemoveQless(Namespace, QlessKey),
+    /// Writes or removes a row of an external system.
+    External(ExternalChange),
 }
 
 /// A unique key and the job that stands under it.

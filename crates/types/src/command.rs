@@ -6,16 +6,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::external::ExternalCall;
 use crate::id::{JobId, LeaseToken, ShardId};
 use crate::import::Import;
 use crate::job::{FailurePolicy, Outcome, Priority, Progress, RetryPolicy};
-use crate::keys::KeyCalls;
 use crate::name::{
     Graph, Group, IdempotencyKey, JobName, Kind, LabelKey, LabelValue, Namespace, Queue, RequestId,
     ScheduleId, Tag, UniqueKey, Worker,
 };
 use crate::peer::{CheckedWaits, OutboxRecord, Part, Wait};
-use crate::qless::QlessCall;
 use crate::query::Query;
 use crate::queue::{NamespaceSettings, QueueSettings};
 use crate::reference::JobRef;
@@ -82,10 +81,8 @@ pub enum Command {
     Confirm(Confirm),
     /// Takes traffic up again with a peer that went back in time.
     Reconcile(Reconcile),
-    /// Calls on raw keys.
-    Keys(Box<KeyCalls>),
-    /// A call of qless.
-    Qless(Box<QlessCall>),
+    /// A call of a client of an external system: raw keys, qless.
+    External(ExternalCall),
     /// Takes records of another server over.
     Import(Box<Import>),
     /// Reads from memory, in the order of commands.

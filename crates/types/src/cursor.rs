@@ -1,13 +1,11 @@
 //! Where a listing of jobs goes on.
 //!
-//! Jobs of ours are listed by number. Behind them come the external jobs: jobs that are kept by other parts of the engine, have no
-//! number, and are shown among ours; first those of qless by their ids, then items of raw keys by queue and id.
+//! Jobs of ours are listed by number. Behind them come the jobs of external systems, in the order of [`ExternalJob`].
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::str::FromStr;
 
-use bytes::Bytes;
-
+use crate::external::ExternalJob;
 use crate::id::JobKey;
 use crate::query::JobQuery;
 
@@ -18,20 +16,6 @@ pub enum PageCursor {
     Job(JobKey),
     /// One behind all of ours.
     ExternalJob(ExternalJob),
-}
-
-/// A job that has no number.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ExternalJob {
-    /// A job of qless: its jid.
-    Qless(Bytes),
-    /// An item of raw keys.
-    Item {
-        /// Its queue, as the key's beginning says.
-        queue: Bytes,
-        /// The item's id within that queue.
-        id: Bytes,
-    },
 }
 
 impl JobQuery {
@@ -48,10 +32,7 @@ impl fmt::Display for PageCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Job(key) => write!(f, "{key}"),
-            Self::ExternalJob(ExternalJob::Qless(jid)) => write!(f, "q{}", hex(jid)),
-            Self::ExternalJob(ExternalJob::Item { queue, id }) => {
-                write!(f, "k{}-{}", hex(queue), hex(id))
-            }
+            Self::ExternalJob(job) => write!(f, "{job}"),
         }
     }
 }
@@ -65,42 +46,17 @@ impl FromStr for PageCursor {
     type Err = NoCursor;
 
     fn from_str(text: &str) -> Result<Self, NoCursor> {
-        if let Some(jid) = text.strip_prefix('q') {
-            return Ok(Self::ExternalJob(ExternalJob::Qless(unhex(jid)?)));
+        match text.parse() {
+            Ok(number) => Ok(Self::Job(JobKey(number))),
+            Err(_) => text.parse().map(Self::ExternalJob),
         }
-        if let Some(item) = text.strip_prefix('k') {
-            let (queue, id) = item.split_once('-').ok_or(NoCursor)?;
-            let (queue, id) = (unhex(queue)?, unhex(id)?);
-            return Ok(Self::ExternalJob(ExternalJob::Item { queue, id }));
-        }
-        let number = text.parse().map_err(|_| NoCursor)?;
-        Ok(Self::Job(JobKey(number)))
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-fn unhex(text: &str) -> Result<Bytes, NoCursor> {
-    let digits = text.as_bytes();
-    if !digits.len().is_multiple_of(2) || !digits.iter().all(u8::is_ascii_hexdigit) {
-        return Err(NoCursor);
-    }
-    let pairs = digits.chunks_exact(2).map(|pair| {
-        let pair = std::str::from_utf8(pair).map_err(|_| NoCursor)?;
-        u8::from_str_radix(pair, 16).map_err(|_| NoCursor)
-    });
-    pairs
-        .collect::<Result<Vec<u8>, NoCursor>>()
-        .map(Bytes::from)
 }
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
 
     #[test]

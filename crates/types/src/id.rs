@@ -10,27 +10,6 @@ use crate::name::NameError;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobKey(pub u64);
 
-impl JobKey {
-    /// What stands for a number in the record of a job of qless, which has none. No row has it.
-    pub const OF_QLESS: Self = Self(u64::MAX);
-    /// Likewise of an item of raw keys.
-    pub const OF_KEYS: Self = Self(u64::MAX - 1);
-
-    /// Whether it stands for a number in the record of a job that has none.
-    pub fn is_of_external_job(self) -> bool {
-        self.kept_by().is_some()
-    }
-
-    /// Whose rules a job that has no number goes by: those of `qless`, or of the clients of raw `keys`.
-    pub fn kept_by(self) -> Option<&'static str> {
-        match self {
-            Self::OF_QLESS => Some("qless"),
-            Self::OF_KEYS => Some("keys"),
-            _ => None,
-        }
-    }
-}
-
 /// How often the shard was taken over; every start raises it, durably.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u64);

@@ -8,6 +8,7 @@ pub mod change;
 pub mod command;
 pub mod cursor;
 pub mod event;
+pub mod external;
 pub mod id;
 pub mod idempotency;
 pub mod import;
@@ -35,8 +36,12 @@ pub mod words;
 pub use bytes::Bytes;
 pub use change::{Change, Commit, InputRow, InputState, Meta};
 pub use command::Command;
-pub use cursor::{ExternalJob, PageCursor};
+pub use cursor::PageCursor;
 pub use event::{Event, Happening};
+pub use external::{
+    ExternalCall, ExternalChange, ExternalJob, ExternalMessage, ExternalReply, ExternalRow,
+    ExternalRowKey,
+};
 pub use id::{Epoch, IdTag, JobId, JobKey, LeaseToken, Position, ShardId};
 pub use idempotency::{IdempotencyRecord, SubmissionAnswer, SubmittedJobs, SubmittedRun};
 pub use import::{Import, ImportRecord, Imported, JobSource, WorkItem};

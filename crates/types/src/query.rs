@@ -1,6 +1,6 @@
 //! Questions that the engine answers from memory, and listings that the store answers.
 
-use crate::cursor::ExternalJob;
+use crate::external::ExternalJob;
 use crate::id::{JobId, JobKey, ShardId};
 use crate::name::{
     Graph, Group, IdempotencyKey, Kind, LabelKey, LabelValue, Namespace, Queue, ScheduleId, Tag,

@@ -4,14 +4,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::cursor::ExternalJob;
+use crate::external::ExternalJob;
+use crate::external::ExternalReply;
 use crate::id::{IdTag, JobId, JobKey, LeaseToken, ShardId};
 use crate::import::Imported;
 use crate::job::{JobRecord, JobState, LeaseRecord, Priority};
-use crate::keys::KeyAnswers;
 use crate::name::{Graph, Group, Kind, LabelKey, LabelValue, Namespace, Queue, Tag, Worker};
 use crate::peer::{OutboxRecord, PartRecord, PeerRecord, Wait};
-use crate::qless::QlessAnswer;
 use crate::queue::{NamespaceRecord, QueueCounts, QueueSettings};
 use crate::rejection::Rejection;
 use crate::schedule::ScheduleRecord;
@@ -83,10 +82,8 @@ pub enum Reply {
         /// The state of the job now.
         state: JobState,
     },
-    /// The answer to [`crate::command::Command::Keys`].
-    Keys(KeyAnswers),
-    /// To [`crate::command::Command::Qless`]. A call that the script refuses is accepted here, and has changed nothing.
-    Qless(QlessAnswer),
+    /// The answer to [`crate::command::Command::External`], of the same system.
+    External(ExternalReply),
     /// To [`crate::import::Import`]: what became of each record, in order.
     Imported(Vec<Imported>),
     /// The command was carried out; there is nothing more to say.

@@ -4,7 +4,7 @@ use crate::support::Server;
 use ganger_proto::v1;
 use ganger_types::keys::{Condition, End, Expiry, KeyCall, KeyCalls};
 use ganger_types::qless::{Generation, QlessRequest};
-use ganger_types::{Bytes, Command, Namespace, QlessCall, Reply};
+use ganger_types::{Bytes, Command, ExternalReply, Namespace, QlessCall, Reply};
 use tonic::Status;
 use v1::event::Happening;
 
@@ -18,8 +18,11 @@ impl Server {
                 words: words.collect(),
             },
         };
-        let reply = self.handle.call(Command::Qless(Box::new(call))).await;
-        assert!(matches!(reply, Ok(Reply::Qless(Ok(_)))), "{reply:?}");
+        let reply = self.handle.call(Command::from(call)).await;
+        assert!(
+            matches!(reply, Ok(Reply::External(ExternalReply::Qless(Ok(_))))),
+            "{reply:?}"
+        );
     }
 
     /// An item of a work queue of raw keys.
@@ -42,7 +45,7 @@ impl Server {
             watched: Vec::new(),
             calls: vec![set, push],
         };
-        let reply = self.handle.call(Command::Keys(Box::new(calls))).await;
+        let reply = self.handle.call(Command::from(calls)).await;
         reply.expect("in service");
     }
 

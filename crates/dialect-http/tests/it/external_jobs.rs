@@ -31,7 +31,7 @@ async fn keys(face: &Face, calls: Vec<KeyCall>) {
         watched: Vec::new(),
         calls,
     };
-    let reply = face.shard.call(Command::Keys(Box::new(calls))).await;
+    let reply = face.shard.call(Command::from(calls)).await;
     reply.expect("in service");
 }
 
@@ -71,7 +71,7 @@ async fn qless(face: &Face, words: &str) {
             words: words.collect(),
         },
     };
-    let reply = face.shard.call(Command::Qless(Box::new(call))).await;
+    let reply = face.shard.call(Command::from(call)).await;
     reply.expect("in service");
 }
 

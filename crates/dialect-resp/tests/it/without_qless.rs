@@ -2,7 +2,7 @@
 
 use crate::kit::World;
 use ganger_types::qless::{Generation, QlessCall, QlessReply, QlessRequest};
-use ganger_types::{Bytes, Command, Namespace, Reply};
+use ganger_types::{Bytes, Command, ExternalCall, ExternalReply, Namespace, Reply};
 
 /// What the engine answers to a call of qless that comes through no port.
 fn call(world: &World, line: &str) -> QlessReply {
@@ -16,8 +16,8 @@ fn call(world: &World, line: &str) -> QlessReply {
             words: words.collect(),
         },
     };
-    match world.call(Command::Qless(Box::new(call))) {
-        Reply::Qless(answer) => answer.expect("it is accepted"),
+    match world.call(Command::from(call)) {
+        Reply::External(ExternalReply::Qless(answer)) => answer.expect("it is accepted"),
         other => panic!("{other:?}"),
     }
 }

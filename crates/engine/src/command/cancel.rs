@@ -20,7 +20,7 @@ impl Engine {
         let (keys, skipped) = match &cmd.jobs {
             Selection::Jobs(ids) => {
                 check_bulk(ids.len())?;
-                self.refuse_sole_item(&cmd.namespace, ids, turn.known)?;
+                self.refuse_external_item(&cmd.namespace, ids, turn.known)?;
                 self.refuse_sole_prepared(&cmd.namespace, ids, turn.known)?;
                 self.sort_out(&cmd.namespace, ids)
             }
@@ -45,32 +45,12 @@ impl Engine {
             }
             count += 1;
         }
-        let (more, skipped) = self.cancel_of_qless(&cmd.namespace, skipped, turn);
+        let (more, skipped) = self.cancel_external(&cmd.namespace, skipped, turn);
         count += more;
         Ok(Reply::Changed { count, skipped })
     }
 
-    /// Cancels those that are jobs of qless, by its own rules: one that is complete stays, and so does one for which a
-    /// job waits that is not named too. How many went, and the ids of the others.
-    pub(super) fn cancel_of_qless(
-        &mut self,
-        namespace: &Namespace,
-        ids: Vec<JobId>,
-        turn: &mut Turn<'_>,
-    ) -> (u64, Vec<JobId>) {
-        let is_of_qless = |id: &JobId| {
-            turn.known.find(namespace, id).is_none() && self.qless.has_job(namespace, id)
-        };
-        let named = ids.iter().filter(|id| is_of_qless(id)).cloned().collect();
-        let gone = self.qless.cancel(turn.now, namespace, named, turn.out);
-        let left = ids.into_iter().filter(|id| !gone.contains(id));
-        (
-            u64::try_from(gone.len()).unwrap_or(u64::MAX),
-            left.collect(),
-        )
-    }
-
-    /// Calls the members of a graph off that are here. A part that is not decided falls once it is decided for
+    /// Cancels the members of a graph that are here. A part that is not decided falls once it is decided for
     /// (`rel G9`).
     pub(crate) fn cancel_graph(
         &mut self,

@@ -16,8 +16,8 @@ use crate::turn::Turn;
 
 impl Engine {
     pub(crate) fn complete(&mut self, cmd: Complete, turn: &mut Turn<'_>) -> Answer {
-        if self.is_of_qless(&cmd.held, turn.known) {
-            return self.complete_of_qless(cmd, turn);
+        if self.is_external_lease(&cmd.held, turn.known) {
+            return self.complete_external(cmd, turn);
         }
         let key = match self.judge(&cmd.held, ReportKind::Complete, turn.known)? {
             Standing::Live(key) => key,

@@ -24,7 +24,7 @@ impl Engine {
     /// (`rel T1`), here as on other shards.
     pub(crate) fn delete(&mut self, cmd: &Delete, turn: &mut Turn<'_>) -> Answer {
         check_bulk(cmd.jobs.len())?;
-        self.refuse_sole_item(&cmd.namespace, &cmd.jobs, turn.known)?;
+        self.refuse_external_item(&cmd.namespace, &cmd.jobs, turn.known)?;
         let mut external_jobs = BTreeSet::new();
         for id in &cmd.jobs {
             let is_ours = self.find_job(&cmd.namespace, id).is_some()
@@ -38,10 +38,10 @@ impl Engine {
             external_jobs.insert(id.clone());
         }
         let named = external_jobs.iter().cloned().collect();
-        let (mut count, mut skipped) = self.cancel_of_qless(&cmd.namespace, named, turn);
+        let (mut count, mut skipped) = self.cancel_external(&cmd.namespace, named, turn);
         // What was refused has changed nothing.
         if let ([id], [_]) = (&cmd.jobs[..], &skipped[..]) {
-            return Err(self.kept_by_qless(&cmd.namespace, id));
+            return Err(self.refuse_delete_external(&cmd.namespace, id));
         }
 
         // All live ones are cancelled before any is told of another: what becomes of a job that is named

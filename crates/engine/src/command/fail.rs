@@ -16,8 +16,8 @@ use crate::turn::Turn;
 impl Engine {
     pub(crate) fn fail(&mut self, mut cmd: Fail, turn: &mut Turn<'_>) -> Answer {
         cut(&mut cmd.message, MESSAGE_BYTES_MAX);
-        if self.is_of_qless(&cmd.held, turn.known) {
-            return self.fail_of_qless(cmd, turn);
+        if self.is_external_lease(&cmd.held, turn.known) {
+            return self.fail_external(cmd, turn);
         }
         let key = match self.judge(&cmd.held, ReportKind::Fail, turn.known)? {
             Standing::Live(key) => key,

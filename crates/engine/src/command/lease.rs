@@ -36,7 +36,7 @@ impl Engine {
         }
         if grants.len() < jobs_max {
             let more = jobs_max - grants.len();
-            grants.extend(self.lease_of_qless(space, worker, cmd, more, turn));
+            grants.extend(self.lease_external(space, worker, cmd, more, turn));
         }
         Ok(Reply::Leased(grants))
     }
@@ -53,7 +53,7 @@ impl Engine {
         let keys = self.spaces[space.at()].requests.get(&asked);
         let keys = keys.into_iter().flatten();
         let mut grants: Vec<Grant> = keys.map(|key| self.show_grant(*key)).collect();
-        grants.extend(self.repeated_of_qless(now, worker, &asked.1, cmd));
+        grants.extend(self.repeated_external_leases(now, worker, &asked.1, cmd));
         (!grants.is_empty()).then_some(grants)
     }
 

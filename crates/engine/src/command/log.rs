@@ -11,8 +11,8 @@ use crate::turn::Turn;
 impl Engine {
     /// A piece that was sent before is recognised by its offset and not written twice.
     pub(crate) fn append_log(&mut self, cmd: &AppendLog, turn: &mut Turn<'_>) -> Answer {
-        if self.is_of_qless(&cmd.held, turn.known) {
-            return self.append_log_of_qless(cmd);
+        if self.is_external_lease(&cmd.held, turn.known) {
+            return self.append_log_external(cmd);
         }
         let key = self
             .live_lease(&cmd.held)

@@ -18,8 +18,8 @@ const GROUP: &str = "released-too-often";
 
 impl Engine {
     pub(crate) fn release(&mut self, mut cmd: Release, turn: &mut Turn<'_>) -> Answer {
-        if self.is_of_qless(&cmd.held, turn.known) {
-            return self.release_of_qless(&cmd, turn);
+        if self.is_external_lease(&cmd.held, turn.known) {
+            return self.release_external(&cmd, turn);
         }
         let key = match self.judge(&cmd.held, ReportKind::Release, turn.known)? {
             Standing::Live(key) => key,

@@ -14,8 +14,8 @@ use crate::turn::Turn;
 
 impl Engine {
     pub(crate) fn renew(&mut self, cmd: Renew, turn: &mut Turn<'_>) -> Answer {
-        let is_of_qless = self.is_of_qless(&cmd.held, turn.known);
-        let key = if is_of_qless {
+        let is_external_lease = self.is_external_lease(&cmd.held, turn.known);
+        let key = if is_external_lease {
             None
         } else {
             let live = self.live_lease(&cmd.held);
@@ -40,7 +40,7 @@ impl Engine {
         }
 
         let Some(key) = key else {
-            return self.renew_of_qless(cmd, turn);
+            return self.renew_external(cmd, turn);
         };
         let lease_for = self.extend(key, cmd.lease_for, turn);
         let space = self.space_of_job(key);

@@ -54,7 +54,7 @@ impl Engine {
     pub(crate) fn retry_jobs(&mut self, cmd: &Retry, turn: &mut Turn<'_>) -> Answer {
         check_bulk(cmd.jobs.len())?;
         self.check_new_queues(&cmd.namespace, &cmd.queue)?;
-        self.refuse_sole_item(&cmd.namespace, &cmd.jobs, turn.known)?;
+        self.refuse_external_item(&cmd.namespace, &cmd.jobs, turn.known)?;
         let mut skipped = Vec::new();
         let mut external_jobs = BTreeSet::new();
         let followers = if cmd.dependents {
@@ -101,12 +101,7 @@ impl Engine {
         let coming = back.coming;
         let mut count = u64::try_from(coming.len()).unwrap_or(u64::MAX);
         for id in external_jobs {
-            // Items of raw keys do not end.
-            let (namespace, queue) = (&cmd.namespace, cmd.queue.as_ref());
-            if self
-                .qless
-                .retry_jobs(turn.now, namespace, id, queue, turn.out)
-            {
+            if self.retry_external(&cmd.namespace, id, cmd.queue.as_ref(), turn) {
                 count += 1;
             } else {
                 skipped.push(id.clone());

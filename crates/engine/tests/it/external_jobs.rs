@@ -14,8 +14,8 @@ use ganger_types::query::{JobQuery, Query};
 use ganger_types::reply::ExternalJobView;
 use ganger_types::why::Reason;
 use ganger_types::{
-    Bytes, Command, ExternalJob, JobId, JobKey, JobState, Namespace, PageCursor, QlessCall, Queue,
-    Reply, Worker,
+    Bytes, Command, ExternalJob, ExternalReply, JobId, JobKey, JobState, Namespace, PageCursor,
+    QlessCall, Queue, Reply, Worker,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -34,8 +34,10 @@ fn run(world: &mut World, call: KeyCall) -> KeyReply {
         watched: Vec::new(),
         calls: vec![call],
     };
-    match world.ok(Command::Keys(Box::new(calls))) {
-        Reply::Keys(KeyAnswers::Each(mut answers)) => answers.remove(0).expect("accepted"),
+    match world.ok(Command::from(calls)) {
+        Reply::External(ExternalReply::Keys(KeyAnswers::Each(mut answers))) => {
+            answers.remove(0).expect("accepted")
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -132,8 +134,8 @@ fn script(world: &mut World, words: &str) -> QlessReply {
             words: words.collect(),
         },
     };
-    match world.ok(Command::Qless(Box::new(call))) {
-        Reply::Qless(Ok(reply)) => reply,
+    match world.ok(Command::from(call)) {
+        Reply::External(ExternalReply::Qless(Ok(reply))) => reply,
         other => panic!("{other:?}"),
     }
 }

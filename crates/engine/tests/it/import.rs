@@ -11,8 +11,8 @@ use ganger_types::keys::{End, KeyCall, KeyReply, TimeLeft};
 use ganger_types::qless::{Generation, QlessReply, QlessRequest, QlessSet, QlessTime};
 use ganger_types::query::Query;
 use ganger_types::{
-    Bytes, Command, Group, Import, JobId, JobSource, KeyAnswers, KeyCalls, Kind, Namespace,
-    QlessCall, Reply, WorkItem, limits,
+    Bytes, Command, ExternalReply, Group, Import, JobId, JobSource, KeyAnswers, KeyCalls, Kind,
+    Namespace, QlessCall, Reply, WorkItem, limits,
 };
 
 fn pairs(fields: &[(&str, &str)]) -> Vec<(Bytes, Bytes)> {
@@ -73,9 +73,11 @@ fn call(world: &mut World, words: &str) -> String {
         words: words.collect(),
     };
     let namespace = Namespace::default();
-    let command = Command::Qless(Box::new(QlessCall { namespace, request }));
+    let command = Command::from(QlessCall { namespace, request });
     match world.ok(command) {
-        Reply::Qless(Ok(QlessReply::Text(text))) => String::from_utf8_lossy(&text).into_owned(),
+        Reply::External(ExternalReply::Qless(Ok(QlessReply::Text(text)))) => {
+            String::from_utf8_lossy(&text).into_owned()
+        }
         other => format!("{other:?}"),
     }
 }
@@ -250,13 +252,15 @@ fn send(world: &mut World, record: ImportRecord) -> Imported {
 }
 
 fn keys(world: &mut World, call: KeyCall) -> KeyReply {
-    let command = Command::Keys(Box::new(KeyCalls {
+    let command = Command::from(KeyCalls {
         namespace: Namespace::default(),
         watched: Vec::new(),
         calls: vec![call],
-    }));
+    });
     match world.ok(command) {
-        Reply::Keys(KeyAnswers::Each(mut each)) => each.remove(0).expect("it is accepted"),
+        Reply::External(ExternalReply::Keys(KeyAnswers::Each(mut each))) => {
+            each.remove(0).expect("it is accepted")
+        }
         other => panic!("not the answer to a call on keys: {other:?}"),
     }
 }

@@ -9,7 +9,7 @@ use crate::support::key_model::Model;
 use ganger_types::keys::{
     Condition, End, Expiry, KeyAnswers, KeyCall, KeyCalls, KeyError, KeyKind, KeyReply, TimeLeft,
 };
-use ganger_types::{Bytes, Command, Namespace, Reply};
+use ganger_types::{Bytes, Command, ExternalReply, Namespace, Reply};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -22,8 +22,8 @@ pub(crate) fn run(world: &mut World, calls: Vec<KeyCall>) -> Vec<Called> {
         watched: Vec::new(),
         calls,
     };
-    match world.run(Command::Keys(Box::new(calls))) {
-        Ok(Reply::Keys(KeyAnswers::Each(answers))) => answers,
+    match world.run(Command::from(calls)) {
+        Ok(Reply::External(ExternalReply::Keys(KeyAnswers::Each(answers)))) => answers,
         other => panic!("{other:?}"),
     }
 }
@@ -330,7 +330,7 @@ fn an_expiry_counts_down_also_over_a_restart() {
         Ok(KeyReply::TimeLeft(TimeLeft::Absent))
     );
     assert!(
-        world.rows.keys.is_empty(),
+        world.rows.external.is_empty(),
         "what has expired is gone from the store"
     );
 }
@@ -353,11 +353,13 @@ fn nothing_is_applied_if_a_watched_key_has_changed() {
                 .collect(),
             calls: vec![set("k", value, Expiry::Never)],
         };
-        world.run(Command::Keys(Box::new(calls)))
+        world.run(Command::from(calls))
     };
-    let done = Ok(Reply::Keys(KeyAnswers::Each(vec![Ok(KeyReply::Done)])));
+    let done = Ok(Reply::External(ExternalReply::Keys(KeyAnswers::Each(
+        vec![Ok(KeyReply::Done)],
+    ))));
     assert_eq!(exec(vec![("k", seen), ("none", 0)], "w"), done);
-    let changed = Ok(Reply::Keys(KeyAnswers::Changed));
+    let changed = Ok(Reply::External(ExternalReply::Keys(KeyAnswers::Changed)));
     assert_eq!(exec(vec![("k", seen)], "x"), changed);
     assert_eq!(exec(vec![("none", 7)], "x"), changed);
     assert_eq!(
@@ -387,8 +389,10 @@ fn namespaces_do_not_see_each_others_keys() {
         Ok(KeyReply::Names(Vec::new(), None)),
     ];
     assert_eq!(
-        world.run(Command::Keys(Box::new(calls))),
-        Ok(Reply::Keys(KeyAnswers::Each(answers)))
+        world.run(Command::from(calls)),
+        Ok(Reply::External(ExternalReply::Keys(KeyAnswers::Each(
+            answers
+        ))))
     );
     assert_eq!(call(&mut world, KeyCall::Count), Ok(KeyReply::Number(1)));
 }

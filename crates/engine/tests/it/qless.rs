@@ -11,8 +11,9 @@ use ganger_types::qless::{Generation, QlessReply, QlessRequest, QlessSet};
 use ganger_types::query::{JobQuery, Query};
 use ganger_types::reply::ExternalJobView;
 use ganger_types::{
-    Bytes, Change, Clock, Command, Event, Happening, JobId, JobKey, JobState, Namespace,
-    NamespaceSettings, QlessAnswer, QlessCall, QlessMessage, Queue, Reply,
+    Bytes, Change, Clock, Command, Event, ExternalChange, ExternalReply, ExternalRowKey, Happening,
+    JobId, JobKey, JobState, Namespace, NamespaceSettings, QlessAnswer, QlessCall, QlessMessage,
+    Queue, Reply,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -24,10 +25,10 @@ fn text(words: &str) -> Vec<Bytes> {
 }
 
 fn request(namespace: &Namespace, request: QlessRequest) -> Command {
-    Command::Qless(Box::new(QlessCall {
+    Command::from(QlessCall {
         namespace: namespace.clone(),
         request,
-    }))
+    })
 }
 
 fn script(namespace: &Namespace, words: &str) -> Command {
@@ -37,7 +38,7 @@ fn script(namespace: &Namespace, words: &str) -> Command {
 
 fn answer(reply: Reply) -> QlessAnswer {
     match reply {
-        Reply::Qless(answer) => answer,
+        Reply::External(ExternalReply::Qless(answer)) => answer,
         other => panic!("not an answer of qless: {other:?}"),
     }
 }
@@ -111,7 +112,13 @@ fn namespaces_know_nothing_of_each_other_and_are_forgotten_alone() {
     world.restart();
     assert_eq!(count(&mut world, &default, QlessSet::Work), 0);
     assert_eq!(count(&mut world, &other(), QlessSet::Work), 1);
-    assert!(world.rows.qless.keys().all(|(space, _)| *space == other()));
+    assert!(
+        world
+            .rows
+            .external
+            .keys()
+            .all(|key| matches!(key, ExternalRowKey::Qless(space, _) if *space == other()))
+    );
 }
 
 #[test]
@@ -176,8 +183,12 @@ fn a_row_is_written_once_a_turn_and_messages_come_in_the_order_of_their_calls() 
 
 fn key_of(change: &Change) -> (Namespace, ganger_types::QlessKey) {
     match change {
-        Change::PutQless(namespace, row) => (namespace.clone(), row.key()),
-        Change::RemoveQless(namespace, key) => (namespace.clone(), key.clone()),
+        Change::External(ExternalChange::PutQless(namespace, row)) => {
+            (namespace.clone(), row.key())
+        }
+        Change::External(ExternalChange::RemoveQless(namespace, key)) => {
+            (namespace.clone(), key.clone())
+        }
         other => panic!("not of qless: {other:?}"),
     }
 }

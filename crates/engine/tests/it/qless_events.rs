@@ -16,10 +16,10 @@ use ganger_types::{
 };
 
 fn request(request: QlessRequest) -> Command {
-    Command::Qless(Box::new(QlessCall {
+    Command::from(QlessCall {
         namespace: Namespace::default(),
         request,
-    }))
+    })
 }
 
 /// A call at the world's time plus so many seconds.

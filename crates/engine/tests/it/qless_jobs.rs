@@ -12,8 +12,8 @@ use ganger_types::query::Query;
 use ganger_types::reply::ExternalJobView;
 use ganger_types::why::Reason;
 use ganger_types::{
-    Bytes, Command, Due, JobId, JobKey, JobState, Kind, Namespace, Priority, QlessCall, Queue,
-    Reply, Timestamp, What, Worker,
+    Bytes, Command, Due, ExternalReply, JobId, JobKey, JobState, Kind, Namespace, Priority,
+    QlessCall, Queue, Reply, Timestamp, What, Worker,
 };
 
 fn id(text: &str) -> JobId {
@@ -24,20 +24,20 @@ fn script(words: &[&str]) -> Command {
     let words = words
         .iter()
         .map(|word| Bytes::copy_from_slice(word.as_bytes()));
-    Command::Qless(Box::new(QlessCall {
+    Command::from(QlessCall {
         namespace: Namespace::default(),
         request: QlessRequest::Script {
             generation: Generation::Three,
             words: words.collect(),
         },
-    }))
+    })
 }
 
 /// Words that have no spaces in them.
 fn call(world: &mut World, words: &str) -> QlessReply {
     let words: Vec<&str> = words.split(' ').collect();
     match world.ok(script(&words)) {
-        Reply::Qless(Ok(reply)) => reply,
+        Reply::External(ExternalReply::Qless(Ok(reply))) => reply,
         other => panic!("{words:?}: {other:?}"),
     }
 }

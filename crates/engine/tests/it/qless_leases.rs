@@ -13,8 +13,8 @@ use ganger_types::qless::{Generation, QlessReply, QlessRequest};
 use ganger_types::query::Query;
 use ganger_types::reply::ExternalJobView;
 use ganger_types::{
-    Bytes, Command, Grant, Group, JobId, JobState, Kind, Namespace, NamespaceSettings, QlessCall,
-    Queue, Reply, RequestId, Worker,
+    Bytes, Command, ExternalReply, Grant, Group, JobId, JobState, Kind, Namespace,
+    NamespaceSettings, QlessCall, Queue, Reply, RequestId, Worker,
 };
 
 /// Calls qless at the world's time plus so many seconds.
@@ -23,15 +23,15 @@ fn call(world: &mut World, after: u64, words: &str) -> QlessReply {
     let words = words.split(' ').map(str::to_owned);
     let mut words: Vec<Bytes> = words.map(Bytes::from).collect();
     words.insert(1, Bytes::from(now.to_string()));
-    let command = Command::Qless(Box::new(QlessCall {
+    let command = Command::from(QlessCall {
         namespace: Namespace::default(),
         request: QlessRequest::Script {
             generation: Generation::Three,
             words,
         },
-    }));
+    });
     match world.ok(command) {
-        Reply::Qless(Ok(reply)) => reply,
+        Reply::External(ExternalReply::Qless(Ok(reply))) => reply,
         other => panic!("{other:?}"),
     }
 }
@@ -145,7 +145,7 @@ fn jobs_of_ours_come_first_and_those_of_qless_fill_up() {
     assert_eq!(grant.kind, Kind::from_static("mail"));
     assert_eq!((grant.attempt, grant.retries_left), (1, 5));
     assert_eq!(grant.lease_for, Duration::from_secs(20));
-    let payload = world.engine.payload_of_qless(grant);
+    let payload = world.engine.external_payload(grant);
     assert_eq!(payload, Some("{\"n\":1}".into()));
     let lease = show(&mut world, "a").lease.expect("it runs");
     assert_eq!(lease.worker, Worker::from_static("ours"));

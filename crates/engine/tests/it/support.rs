@@ -15,11 +15,11 @@ use std::time::Duration;
 use ganger_engine::{
     Archive, Effects, Engine, Loader, Members, PrefetchedRows, Start, read_followers,
 };
-use ganger_types::IdempotencyRecord;
 use ganger_types::change::UniqueRecord;
 use ganger_types::command::*;
 use ganger_types::query::Query;
 use ganger_types::*;
+use ganger_types::{ExternalRow, ExternalRowKey, IdempotencyRecord};
 
 #[derive(Default, Clone, PartialEq)]
 pub struct Rows {
@@ -44,9 +44,7 @@ pub struct Rows {
     pub parts: BTreeMap<(Namespace, Graph), PartRecord>,
     pub part_jobs: BTreeMap<(Namespace, Graph), Part>,
     pub dependents: BTreeMap<(JobKey, ShardId, JobKey, u32), Dependent>,
-    pub keys: BTreeMap<u64, KeyRecord>,
-    pub elements: BTreeMap<(u64, i64), ElementRecord>,
-    pub qless: BTreeMap<(Namespace, QlessKey), QlessRow>,
+    pub external: BTreeMap<ExternalRowKey, ExternalRow>,
 }
 
 impl Rows {
@@ -210,23 +208,11 @@ impl Rows {
                     .remove(&(dependency, shard, key, slot))
                     .expect("it is there");
             }
-            Change::PutKey(record) => {
-                self.keys.insert(record.number, *record);
-            }
-            Change::RemoveKey(number) => {
-                self.keys.remove(&number);
-            }
-            Change::PutElement(record) => {
-                self.elements.insert((record.list, record.place), *record);
-            }
-            Change::RemoveElement(list, place) => {
-                self.elements.remove(&(list, place)).expect("it is there");
-            }
-            Change::PutQless(namespace, row) => {
-                self.qless.insert((namespace, row.key()), *row);
-            }
-            Change::RemoveQless(namespace, key) => {
-                self.qless.remove(&(namespace, key));
+            Change::External(change) => {
+                match change.row() {
+                    Some(row) => self.external.insert(change.key(), row),
+                    None => self.external.remove(&change.key()),
+                };
             }
             other => panic!("{other:?} is written above"),
         }
@@ -443,13 +429,9 @@ impl World {
         rows.dependents
             .into_iter()
             .for_each(|((dependency, ..), row)| loader.dependent(dependency, row));
-        rows.keys.into_values().for_each(|row| loader.key(row));
-        rows.elements
+        rows.external
             .into_values()
-            .for_each(|row| loader.element(row));
-        rows.qless
-            .into_iter()
-            .for_each(|((space, _), row)| loader.qless(space, row));
+            .for_each(|row| loader.external(row));
         self.engine = loader.finish();
         let wrong = self.engine.check_invariants();
         assert!(wrong.is_empty(), "after a restart: {wrong:#?}");

@@ -160,8 +160,8 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     }
 
     fn read_one(&mut self, grant: &Grant) -> Result<(Bytes, Vec<Bytes>), DeliveryFault> {
-        if grant.key == JobKey::OF_QLESS {
-            let payload = self.live().engine.payload_of_qless(grant);
+        if grant.key.is_of_external_job() {
+            let payload = self.live().engine.external_payload(grant);
             return Ok((payload.unwrap_or_default(), Vec::new()));
         }
         let payload = self.read_payload(grant.key)?;

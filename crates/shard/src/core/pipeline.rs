@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ganger_store::{Reader, StoredJob};
-use ganger_types::{Change, Commit, Elapsed, Happening, JobId, Meta, Now, QlessKey, QlessRow};
+use ganger_types::{Change, Commit, Elapsed, Happening, Meta, Now};
 
 use super::request::{CallReply, Output, Ticket};
 use super::turn::{Turn, TurnInFlight, TurnSizeHint};
@@ -166,10 +166,10 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         if self.waiters.has_ends() {
             self.answer_end_waiters(&mut turn_in_flight);
         }
-        if self.waiters.has_ends_of_qless()
+        if self.waiters.has_external_ends()
             && let Some(commit) = &turn_in_flight.commit
         {
-            self.answer_qless_end_waiters(commit);
+            self.answer_external_end_waiters(commit);
         }
         // Events go out first: a client that has a reply may rely on its events being published.
         if !turn_in_flight.effects.events.is_empty() {
@@ -212,36 +212,6 @@ impl<R: Reader, T: Ticket> Core<R, T> {
                     lease: None,
                 })
             });
-            for waiter in waiters {
-                let answer = Ok(CallReply::Job(job.clone()));
-                self.outputs.push(Output::Answer(waiter.ticket, answer));
-            }
-        }
-    }
-
-    /// Answers the requests that wait for the end of a qless job. The rows show it, since mass removals send no
-    /// events. Without a loaded engine no request is answered; the next engine is asked.
-    fn answer_qless_end_waiters(&mut self, commit: &Commit) {
-        let Some(live) = &self.live else { return };
-        for change in &commit.changes {
-            let (namespace, jid, row) = match change {
-                Change::PutQless(namespace, row) => match &**row {
-                    QlessRow::Job(job) => (namespace, &job.jid, Some(job)),
-                    _ => continue,
-                },
-                Change::RemoveQless(namespace, QlessKey::Job { jid, .. }) => (namespace, jid, None),
-                _ => continue,
-            };
-            if row.is_some_and(|job| !job.state.is_end()) {
-                continue;
-            }
-            let Ok(id) = JobId::new(jid) else { continue };
-            let waiters = self.waiters.take_ended_of_qless(namespace, &id);
-            if waiters.is_empty() {
-                continue;
-            }
-            let view = row.and_then(|job| live.engine.external_job_of_row(namespace, job));
-            let job = view.map(|job| Box::new(StoredJob::new(job.record, job.lease)));
             for waiter in waiters {
                 let answer = Ok(CallReply::Job(job.clone()));
                 self.outputs.push(Output::Answer(waiter.ticket, answer));

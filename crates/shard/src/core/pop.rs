@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use ganger_store::Reader;
 use ganger_types::keys::{Condition, End, KeyAnswers, KeyCall, KeyError, KeyKind, KeyReply};
-use ganger_types::{Bytes, Command, KeyCalls, KeyWait, Namespace, Now, Popped, Reply};
+use ganger_types::{
+    Bytes, Command, ExternalReply, KeyCalls, KeyWait, Namespace, Now, Popped, Reply,
+};
 
 use super::Core;
 use super::request::{CallReply, Ticket, WaiterId};
@@ -87,7 +89,9 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         call: KeyCall,
     ) -> Result<Result<KeyReply, KeyError>, CallError> {
         match self.apply(now, keys(namespace, call), None)? {
-            Reply::Keys(KeyAnswers::Each(mut answers)) if answers.len() == 1 => {
+            Reply::External(ExternalReply::Keys(KeyAnswers::Each(mut answers)))
+                if answers.len() == 1 =>
+            {
                 Ok(answers.remove(0))
             }
             other => unreachable!("one call is answered once, not with {other:?}"),
@@ -151,7 +155,8 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             condition: Condition::Always,
         };
         let pushed = self.apply_if_full(now, keys(&wait.namespace, push), None);
-        if !matches!(&pushed, Ok(Reply::Keys(KeyAnswers::Each(answers))) if answers[0].is_ok()) {
+        if !matches!(&pushed, Ok(Reply::External(ExternalReply::Keys(KeyAnswers::Each(answers)))) if answers[0].is_ok())
+        {
             tracing::error!(
                 ?pushed,
                 "an element that nobody received could not be put back"
@@ -178,9 +183,9 @@ fn from_end(end: End) -> i64 {
 }
 
 fn keys(namespace: &Namespace, call: KeyCall) -> Command {
-    Command::Keys(Box::new(KeyCalls {
+    Command::from(KeyCalls {
         namespace: namespace.clone(),
         watched: Vec::new(),
         calls: vec![call],
-    }))
+    })
 }

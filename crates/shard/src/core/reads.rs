@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 
 use ganger_store::Reader;
-use ganger_types::keys::Look;
-use ganger_types::{Bytes, Command, KeyCalls, Namespace, Now};
+use ganger_types::{Command, Now};
 
 use super::Core;
+use super::external::is_key_read;
 use super::request::{CallReply, Output, Request, Ticket};
 
 impl<R: Reader, T: Ticket> Core<R, T> {
@@ -59,30 +59,6 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             .as_ref()
             .map_or(0, |turn| turn.effects.changes.len())
     }
-
-    /// Whether nothing that this command reads has uncommitted changes.
-    fn sees_durable(&mut self, command: &Command) -> bool {
-        let Command::Keys(calls) = command else {
-            return false;
-        };
-        calls.calls.iter().all(|call| match call.look() {
-            Some(Look::At(keys)) => keys
-                .iter()
-                .all(|key| self.is_durable(&calls.namespace, key)),
-            Some(Look::Everywhere) => !self.pending().touches_keys(),
-            None => false,
-        })
-    }
-
-    fn is_durable(&mut self, namespace: &Namespace, key: &Bytes) -> bool {
-        let number = self.live().engine.number_of_key(namespace, key);
-        let mut pending = self.pending();
-        match number {
-            Some(number) => !pending.touches_key(number),
-            // The key may have existed until just now.
-            None => !pending.removes_keys(),
-        }
-    }
 }
 
 /// Whether a request only reads keys.
@@ -90,11 +66,5 @@ fn is_read<T>(request: &Request<T>) -> bool {
     let Request::CallAll { commands, .. } = request else {
         return false;
     };
-    let only_looks = |calls: &KeyCalls| {
-        calls.watched.is_empty() && calls.calls.iter().all(|call| call.look().is_some())
-    };
-    commands.iter().all(|command| match command {
-        Command::Keys(calls) => only_looks(calls),
-        _ => false,
-    })
+    commands.iter().all(is_key_read)
 }

@@ -164,7 +164,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         self.stage = CoreState::Running;
         self.store_idle_since = now.elapsed;
         self.upkeep.restart(now.elapsed);
-        self.check_qless_ends(now);
+        self.check_external_ends(now);
         self.serve_all(now);
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ganger_store::StoredJob;
 use ganger_types::command::{Held, Lease};
 use ganger_types::{
-    Command, Event, JobId, KeyWait, Namespace, Popped, QlessMessage, Queue, QueueCounts, Reply,
+    Command, Event, ExternalMessage, JobId, KeyWait, Namespace, Popped, Queue, QueueCounts, Reply,
     RequestId, Timestamp,
 };
 
@@ -127,8 +127,8 @@ pub enum Output<T> {
     Answer(T, Result<CallReply, CallError>),
     /// Events of one turn.
     Events(Vec<Event>),
-    /// Messages of qless from one turn, for subscribers.
-    Messages(Vec<(Namespace, QlessMessage)>),
+    /// Messages for subscribers of external systems, from one turn.
+    Messages(Vec<ExternalMessage>),
     /// New messages for other shards are in the outbox.
     Outbox,
 }

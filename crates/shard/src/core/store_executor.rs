@@ -240,8 +240,6 @@ fn load_row(loader: &mut Loader, row: Loaded) {
         Loaded::Outbox(record) => loader.outbox(*record),
         Loaded::Part(record) => loader.part(*record),
         Loaded::Dependent(dependency, dependent) => loader.dependent(dependency, *dependent),
-        Loaded::Key(record) => loader.key(*record),
-        Loaded::Element(record) => loader.element(*record),
-        Loaded::Qless(namespace, row) => loader.qless(namespace, *row),
+        Loaded::External(row) => loader.external(row),
     }
 }

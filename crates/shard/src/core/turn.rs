@@ -1,6 +1,6 @@
 //! Turns: the open one, those in flight, and lookups of rows in them that no reader can see yet.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ganger_engine::Effects;
@@ -9,6 +9,7 @@ use ganger_types::{
 };
 
 use super::blobs::DeterministicMap;
+use super::external::TouchedKeys;
 use super::request::{CallReply, Request};
 use crate::CallError;
 
@@ -113,9 +114,7 @@ pub(super) struct TurnRows {
     indexed: usize,
     jobs: DeterministicMap<JobKey, JobRowIndex>,
     ids: BTreeMap<(Namespace, JobId), JobKey>,
-    /// Numbers of raw keys.
-    keys: BTreeSet<u64>,
-    removes_keys: bool,
+    touched_keys: TouchedKeys,
 }
 
 #[derive(Default)]
@@ -192,13 +191,7 @@ impl TurnRows {
             Change::PutInput(InputRow { job, .. }) | Change::RemoveInput { job, .. } => {
                 self.jobs.entry(*job).or_default().inputs.push(place);
             }
-            Change::PutKey(record) => drop(self.keys.insert(record.number)),
-            Change::PutElement(element) => drop(self.keys.insert(element.list)),
-            Change::RemoveElement(number, _) => drop(self.keys.insert(*number)),
-            Change::RemoveKey(number) => {
-                self.keys.insert(*number);
-                self.removes_keys = true;
-            }
+            Change::External(change) => self.touched_keys.add(change),
             _ => {}
         }
     }
@@ -272,20 +265,10 @@ impl<T> PendingRows<'_, T> {
             .any(|(rows, _)| rows.jobs.contains_key(&key))
     }
 
-    /// Whether a raw key, or an element of it, is uncommitted.
-    pub(super) fn touches_key(&mut self, number: u64) -> bool {
+    /// Whether an uncommitted turn has touched raw keys of which `is_touched` is true.
+    pub(super) fn any_touched_keys(&mut self, is_touched: impl Fn(&TouchedKeys) -> bool) -> bool {
         self.newest_first()
-            .any(|(rows, _)| rows.keys.contains(&number))
-    }
-
-    /// Whether any raw key is uncommitted.
-    pub(super) fn touches_keys(&mut self) -> bool {
-        self.newest_first().any(|(rows, _)| !rows.keys.is_empty())
-    }
-
-    /// Whether the removal of any raw key is uncommitted.
-    pub(super) fn removes_keys(&mut self) -> bool {
-        self.newest_first().any(|(rows, _)| rows.removes_keys)
+            .any(|(rows, _)| is_touched(&rows.touched_keys))
     }
 
     /// Returns the payload if it is uncommitted.

@@ -21,8 +21,8 @@ pub(super) struct LeaseWaiter<T> {
 pub(super) struct EndWaiter<T> {
     pub(super) namespace: Namespace,
     pub(super) id: JobId,
-    /// Whether it was a qless job when the wait began. The end of a qless job is found in other rows.
-    pub(super) is_of_qless: bool,
+    /// Whether it was an external job when the wait began. The end of an external job is found in other rows.
+    pub(super) is_external: bool,
     pub(super) deadline: Elapsed,
     pub(super) ticket: T,
 }
@@ -53,8 +53,8 @@ pub(super) struct Waiters<T> {
     by_queue: BTreeMap<(Namespace, Queue), BTreeSet<WaiterId>>,
     /// Exactly the waits for ends of ordinary jobs, by job.
     by_job: BTreeMap<(Namespace, JobId), BTreeSet<WaiterId>>,
-    /// Exactly the waits for ends of qless jobs, by job.
-    by_job_of_qless: BTreeMap<(Namespace, JobId), BTreeSet<WaiterId>>,
+    /// Exactly the waits for ends of external jobs, by job.
+    by_external_job: BTreeMap<(Namespace, JobId), BTreeSet<WaiterId>>,
     /// Exactly the requests with a deadline, by deadline.
     by_deadline: BTreeSet<(Elapsed, WaiterId)>,
     slots: u64,
@@ -69,7 +69,7 @@ impl<T> Default for Waiters<T> {
             by_list: BTreeMap::new(),
             by_queue: BTreeMap::new(),
             by_job: BTreeMap::new(),
-            by_job_of_qless: BTreeMap::new(),
+            by_external_job: BTreeMap::new(),
             by_deadline: BTreeSet::new(),
             slots: 0,
         }
@@ -91,7 +91,7 @@ impl<T> Waiters<T> {
     /// Registers a wait for the end of a job.
     pub(super) fn wait_for_end(&mut self, id: WaiterId, waiter: EndWaiter<T>) {
         let name = (waiter.namespace.clone(), waiter.id.clone());
-        let jobs = self.by_job_mut(waiter.is_of_qless);
+        let jobs = self.by_job_mut(waiter.is_external);
         jobs.entry(name).or_default().insert(id);
         self.by_deadline.insert((waiter.deadline, id));
         self.ends.insert(id, waiter);
@@ -167,16 +167,16 @@ impl<T> Waiters<T> {
         let waiter = self.ends.remove(&id)?;
         self.by_deadline.remove(&(waiter.deadline, id));
         let name = (waiter.namespace.clone(), waiter.id.clone());
-        remove(self.by_job_mut(waiter.is_of_qless), &name, id);
+        remove(self.by_job_mut(waiter.is_external), &name, id);
         Some(waiter)
     }
 
     fn by_job_mut(
         &mut self,
-        is_of_qless: bool,
+        is_external: bool,
     ) -> &mut BTreeMap<(Namespace, JobId), BTreeSet<WaiterId>> {
-        if is_of_qless {
-            &mut self.by_job_of_qless
+        if is_external {
+            &mut self.by_external_job
         } else {
             &mut self.by_job
         }
@@ -196,14 +196,14 @@ impl<T> Waiters<T> {
         self.take_ends(waiting.cloned().unwrap_or_default())
     }
 
-    /// Removes the requests that wait for the end of this qless job.
-    pub(super) fn take_ended_of_qless(
+    /// Removes the requests that wait for the end of this external job.
+    pub(super) fn take_ended_external(
         &mut self,
         namespace: &Namespace,
         id: &JobId,
     ) -> Vec<EndWaiter<T>> {
         let name = (namespace.clone(), id.clone());
-        let waiting = self.by_job_of_qless.get(&name);
+        let waiting = self.by_external_job.get(&name);
         self.take_ends(waiting.cloned().unwrap_or_default())
     }
 
@@ -211,9 +211,9 @@ impl<T> Waiters<T> {
         ids.into_iter().filter_map(|id| self.take_end(id)).collect()
     }
 
-    /// Returns the qless jobs for whose end a request waits.
-    pub(super) fn jobs_of_qless(&self) -> Vec<(Namespace, JobId)> {
-        self.by_job_of_qless.keys().cloned().collect()
+    /// Returns the external jobs for whose end a request waits.
+    pub(super) fn external_jobs(&self) -> Vec<(Namespace, JobId)> {
+        self.by_external_job.keys().cloned().collect()
     }
 
     /// Removes the next request whose deadline has passed.
@@ -242,9 +242,9 @@ impl<T> Waiters<T> {
         !self.by_job.is_empty()
     }
 
-    /// Whether a request waits for the end of a qless job.
-    pub(super) fn has_ends_of_qless(&self) -> bool {
-        !self.by_job_of_qless.is_empty()
+    /// Whether a request waits for the end of an external job.
+    pub(super) fn has_external_ends(&self) -> bool {
+        !self.by_external_job.is_empty()
     }
 
     /// Whether a lease request waits.
@@ -332,20 +332,20 @@ mod tests {
     fn an_end_is_told_to_those_who_wait_for_a_job_of_its_kind() {
         let (space, job) = (Namespace::default(), JobId::new("a").expect("short"));
         let mut waiters = Waiters::default();
-        for (id, is_of_qless) in [(1, false), (2, true)] {
+        for (id, is_external) in [(1, false), (2, true)] {
             let waiter = EndWaiter {
                 namespace: space.clone(),
                 id: job.clone(),
-                is_of_qless,
+                is_external,
                 deadline: Elapsed(50),
                 ticket: id,
             };
             waiters.wait_for_end(WaiterId(id), waiter);
         }
-        assert_eq!(waiters.jobs_of_qless(), [(space.clone(), job.clone())]);
-        let told = waiters.take_ended_of_qless(&space, &job);
+        assert_eq!(waiters.external_jobs(), [(space.clone(), job.clone())]);
+        let told = waiters.take_ended_external(&space, &job);
         assert_eq!(told.iter().map(|it| it.ticket).collect::<Vec<_>>(), [2]);
-        assert!(waiters.has_ends() && !waiters.has_ends_of_qless());
+        assert!(waiters.has_ends() && !waiters.has_external_ends());
         let told = waiters.take_ended(&space, &job);
         assert_eq!(told.iter().map(|it| it.ticket).collect::<Vec<_>>(), [1]);
         assert_eq!(waiters.sizes(), (0, 0_u64, 0, 0));

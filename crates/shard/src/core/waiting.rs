@@ -9,7 +9,7 @@ use std::time::Duration;
 use ganger_store::{Reader, StoredJob};
 use ganger_types::command::{Held, Lease, Release};
 use ganger_types::query::Query;
-use ganger_types::{Command, JobId, JobKey, Namespace, Now, Queue, Reply, RequestId};
+use ganger_types::{Command, JobId, Namespace, Now, Queue, Reply, RequestId};
 
 use super::Core;
 use super::request::{CallReply, Output, Request, Ticket, WaiterId};
@@ -147,7 +147,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             let waiting = EndWaiter {
                 namespace,
                 id,
-                is_of_qless: is_external_job,
+                is_external: is_external_job,
                 deadline,
                 ticket,
             };
@@ -182,15 +182,15 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         Ok(CallReply::Job(stored))
     }
 
-    /// Checks in a newly loaded engine the qless jobs for whose ends requests wait, and answers those that have
+    /// Checks in a newly loaded engine the external jobs for whose ends requests wait, and answers those that have
     /// ended.
-    pub(super) fn check_qless_ends(&mut self, now: Now) {
-        for (namespace, id) in self.waiters.jobs_of_qless() {
+    pub(super) fn check_external_ends(&mut self, now: Now) {
+        for (namespace, id) in self.waiters.external_jobs() {
             let answer = self.ask_for_job(now, namespace.clone(), id.clone());
             if end_is_announced(&answer) {
                 continue;
             }
-            for waiter in self.waiters.take_ended_of_qless(&namespace, &id) {
+            for waiter in self.waiters.take_ended_external(&namespace, &id) {
                 self.answer(now, waiter.ticket, answer.clone());
             }
         }
@@ -202,7 +202,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             let (ticket, answer) = match waiter {
                 Waiter::Lease(waiter) => (waiter.ticket, Ok(CallReply::Deliveries(Vec::new()))),
                 Waiter::Pop(waiter) => (waiter.ticket, Ok(CallReply::Popped(Ok(None)))),
-                Waiter::End(waiter) if self.live.is_some() && waiter.is_of_qless => {
+                Waiter::End(waiter) if self.live.is_some() && waiter.is_external => {
                     let answer = self.ask_for_job(now, waiter.namespace, waiter.id);
                     self.answer(now, waiter.ticket, answer);
                     continue;
@@ -273,12 +273,12 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     }
 }
 
-/// Whether the job lives and its end will be announced. Ends of items of raw keys are not announced.
+/// Whether the job lives and its end will be announced. Not all external jobs announce it.
 fn end_is_announced(answer: &Result<CallReply, CallError>) -> bool {
     let Ok(CallReply::Job(Some(job))) = answer else {
         return false;
     };
-    job.record.finished.is_none() && job.record.key != JobKey::OF_KEYS
+    job.record.finished.is_none() && job.record.key.announces_end()
 }
 
 /// The latest lease request for each request id, for the newest [`LATEST_REQUESTS_MAX`] ids.

@@ -15,8 +15,8 @@ use ganger_shard::{Hooks, Settings, ShardMetrics};
 use ganger_store::{Loaded, MemoryStore, Reader, Reserve, Store};
 use ganger_types::qless::{Generation, QlessJob, QlessReply, QlessRequest, QlessRow, QlessState};
 use ganger_types::{
-    Bytes, Command, Elapsed, Happening, JobId, JobKey, JobState, Namespace, Now, QlessCall,
-    QlessMessage, Reply, Timestamp,
+    Bytes, Command, Elapsed, ExternalReply, ExternalRow, Happening, JobId, JobKey, JobState,
+    Namespace, Now, QlessCall, QlessMessage, Reply, Timestamp,
 };
 use proptest::prelude::*;
 
@@ -288,7 +288,7 @@ impl World {
             words: words.collect(),
         };
         self.core.push(Request::Call {
-            command: Command::Qless(Box::new(QlessCall { namespace, request })),
+            command: Command::from(QlessCall { namespace, request }),
             at: None,
             ticket,
         });
@@ -346,7 +346,7 @@ impl World {
         );
         self.waiting.retain(|waiter| waiter.0 != ticket);
         if let Some(jid) = self.putting.remove(&ticket) {
-            let is_put = matches!(&answer, Ok(CallReply::Reply(Reply::Qless(Ok(QlessReply::Text(put))))) if *put == jid);
+            let is_put = matches!(&answer, Ok(CallReply::Reply(Reply::External(ExternalReply::Qless(Ok(QlessReply::Text(put)))))) if *put == jid);
             assert_eq!(is_put, answer.is_ok(), "{answer:?}");
             assert_eq!(is_put, self.told.contains(&jid), "told before, or never");
         }
@@ -412,16 +412,26 @@ impl World {
         }
     }
 
-    /// Returns the qless rows in the store, as an engine loads them.
-    fn stored_qless(&self) -> Vec<(Namespace, QlessRow)> {
+    /// Returns the rows of external systems in the store, as an engine loads them.
+    fn stored_external_rows(&self) -> Vec<ExternalRow> {
         let mut rows = Vec::new();
         let each = &mut |row| {
-            if let Loaded::Qless(namespace, row) = row {
-                rows.push((namespace, *row));
+            if let Loaded::External(row) = row {
+                rows.push(row);
             }
         };
         self.store.clone().load(each).expect("memory reads");
         rows
+    }
+
+    /// Returns the qless rows in the store.
+    fn stored_qless(&self) -> Vec<(Namespace, QlessRow)> {
+        let rows = self.stored_external_rows().into_iter();
+        let qless = rows.filter_map(|row| match row {
+            ExternalRow::Qless(namespace, row) => Some((namespace, *row)),
+            ExternalRow::Key(_) | ExternalRow::Element(_) => None,
+        });
+        qless.collect()
     }
 
     fn job_of_qless(&self, namespace: &Namespace, id: &JobId) -> QlessJob {
@@ -502,9 +512,9 @@ impl World {
         let engine = self.core.engine().expect("in service");
         assert_eq!(engine.check_invariants(), Vec::<String>::new());
         let known = engine.dump().into_iter();
-        let known: Vec<_> = known.filter(|line| line.starts_with("qless ")).collect();
-        let stored = self.stored_qless().into_iter();
-        let mut stored: Vec<_> = stored.map(|row| format!("qless {row:?}")).collect();
+        let known: Vec<_> = known.filter(|line| line.starts_with("external ")).collect();
+        let stored = self.stored_external_rows().into_iter();
+        let mut stored: Vec<_> = stored.map(|row| format!("external {row:?}")).collect();
         stored.sort();
         assert_eq!(known, stored, "the store has what the engine knows");
         assert_eq!(self.core.turns_in_flight(), 0);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::kit::{Fault, TestShard, poll_once};
 use ganger_shard::{CallError, Health, Settings};
 use ganger_types::keys::{Condition, End, Expiry, KeyAnswers, KeyCall, KeyError, KeyReply};
-use ganger_types::{Bytes, Command, KeyCalls, KeyWait, Namespace, Popped, Reply};
+use ganger_types::{Bytes, Command, ExternalReply, KeyCalls, KeyWait, Namespace, Popped, Reply};
 
 type Called = Result<KeyReply, KeyError>;
 
@@ -16,16 +16,16 @@ fn b(text: &'static str) -> Bytes {
 }
 
 fn calls(calls: Vec<KeyCall>) -> Command {
-    Command::Keys(Box::new(KeyCalls {
+    Command::from(KeyCalls {
         namespace: Namespace::default(),
         watched: Vec::new(),
         calls,
-    }))
+    })
 }
 
 async fn run(bench: &TestShard, all: Vec<KeyCall>) -> Vec<Called> {
     match bench.handle.call(calls(all)).await {
-        Ok(Reply::Keys(KeyAnswers::Each(answers))) => answers,
+        Ok(Reply::External(ExternalReply::Keys(KeyAnswers::Each(answers)))) => answers,
         other => panic!("{other:?}"),
     }
 }

@@ -9,22 +9,24 @@ use crate::kit::{Fault, TestShard};
 use ganger_shard::{CallError, Handle, Health, Hooks, ManualClock, Settings, Shard};
 use ganger_store_embedded::EmbeddedStore;
 use ganger_types::qless::{Generation, QlessReply, QlessRequest};
-use ganger_types::{Bytes, Command, Namespace, QlessAnswer, QlessCall, Reply, ShardId, Timestamp};
+use ganger_types::{
+    Bytes, Command, ExternalReply, Namespace, QlessAnswer, QlessCall, Reply, ShardId, Timestamp,
+};
 
 fn script(words: &str) -> Command {
     let words = words.split(' ').map(str::to_owned).map(Bytes::from);
-    Command::Qless(Box::new(QlessCall {
+    Command::from(QlessCall {
         namespace: Namespace::default(),
         request: QlessRequest::Script {
             generation: Generation::Two,
             words: words.collect(),
         },
-    }))
+    })
 }
 
 async fn try_call(handle: &Handle, words: &str) -> Result<QlessAnswer, CallError> {
     match handle.call(script(words)).await? {
-        Reply::Qless(answer) => Ok(answer),
+        Reply::External(ExternalReply::Qless(answer)) => Ok(answer),
         other => panic!("not an answer of qless: {other:?}"),
     }
 }

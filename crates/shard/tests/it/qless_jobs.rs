@@ -10,7 +10,7 @@ use ganger_types::keys::{Condition, End, KeyCall, KeyCalls};
 use ganger_types::qless::{Generation, QlessRequest};
 use ganger_types::query::JobQuery;
 use ganger_types::{
-    Bytes, Command, Happening, JobId, JobKey, JobState, Namespace, QlessCall, Reply,
+    Bytes, Command, ExternalReply, Happening, JobId, JobKey, JobState, Namespace, QlessCall, Reply,
 };
 
 async fn call(bench: &TestShard, words: &str) {
@@ -19,12 +19,15 @@ async fn call(bench: &TestShard, words: &str) {
         generation: Generation::Two,
         words: words.collect(),
     };
-    let call = Command::Qless(Box::new(QlessCall {
+    let call = Command::from(QlessCall {
         namespace: Namespace::default(),
         request,
-    }));
+    });
     let reply = bench.handle.call(call).await.expect("in service");
-    assert!(matches!(reply, Reply::Qless(Ok(_))), "{reply:?}");
+    assert!(
+        matches!(reply, Reply::External(ExternalReply::Qless(Ok(_)))),
+        "{reply:?}"
+    );
 }
 
 fn id(text: &str) -> JobId {
@@ -133,10 +136,10 @@ async fn a_client_that_waits_for_a_job_that_goes_learns_that_there_is_none() {
     call(&bench, "cancel 2 a").await;
     assert_eq!(ended(a).await, None);
     // Clearing a database sends no events, and the wait is answered all the same.
-    let clear = Command::Qless(Box::new(QlessCall {
+    let clear = Command::from(QlessCall {
         namespace: Namespace::default(),
         request: QlessRequest::Clear,
-    }));
+    });
     bench.handle.call(clear).await.expect("in service");
     assert_eq!(ended(b).await, None);
     assert_eq!(ended(spawn_wait(&bench, "a")).await, None);
@@ -207,11 +210,11 @@ async fn lists_have_ours_by_number_and_then_the_others_page_by_page() {
         call(&bench, &format!("put 1 w q {jid} k {{}} 0")).await;
     }
     let keys = |call| {
-        Command::Keys(Box::new(KeyCalls {
+        Command::from(KeyCalls {
             namespace: Namespace::default(),
             watched: Vec::new(),
             calls: vec![call],
-        }))
+        })
     };
     for item in ["i2", "i1"] {
         let set = KeyCall::SetMany {

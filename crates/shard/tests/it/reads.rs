@@ -9,7 +9,10 @@ use ganger_shard::core::{CallReply, Core, Output, Request, StoreExecutor, StoreT
 use ganger_shard::{Hooks, Settings, ShardMetrics};
 use ganger_store::{MemoryStore, Store};
 use ganger_types::keys::{Condition, Expiry, KeyAnswers, KeyCall, KeyReply};
-use ganger_types::{Bytes, Change, Command, Elapsed, KeyCalls, Namespace, Now, Reply, Timestamp};
+use ganger_types::{
+    Bytes, Change, Command, Elapsed, ExternalChange, ExternalReply, KeyCalls, Namespace, Now,
+    Reply, Timestamp,
+};
 use proptest::prelude::*;
 
 type Value = Option<Bytes>;
@@ -68,7 +71,7 @@ impl World {
             calls: vec![call],
         };
         self.core.push(Request::CallAll {
-            commands: vec![Command::Keys(Box::new(calls))],
+            commands: vec![Command::from(calls)],
             ticket: self.next,
         });
         self.next
@@ -103,7 +106,7 @@ impl World {
                 CallReply::Replies(mut replies) => replies.remove(0).expect("nothing is refused"),
                 other => panic!("{other:?}"),
             };
-            let Reply::Keys(KeyAnswers::Each(mut replies)) = reply else {
+            let Reply::External(ExternalReply::Keys(KeyAnswers::Each(mut replies))) = reply else {
                 panic!("{reply:?}");
             };
             let reply = replies.remove(0).expect("a string");
@@ -148,13 +151,13 @@ impl World {
 
     fn note(&mut self, change: &Change) {
         match change {
-            Change::PutKey(record) => {
+            Change::External(ExternalChange::PutKey(record)) => {
                 let key = record.name[0];
                 self.names.insert(record.number, key);
                 let values = self.durable.entry(key).or_insert_with(|| [None].into());
                 values.insert(record.value.clone());
             }
-            Change::RemoveKey(number) => {
+            Change::External(ExternalChange::RemoveKey(number)) => {
                 let values = self.durable.entry(self.names[number]).or_default();
                 values.insert(None);
             }

@@ -68,7 +68,7 @@ pub(super) fn compare(
     compare_header(connection, report);
     compare_index(connection, report, tally)?;
     compare_counts(report, tally);
-    tally.keys.compare(report);
+    tally.external.compare(report);
     tally.shards.compare(connection, report)
 }
 

@@ -8,9 +8,9 @@ use ganger_types::{
 };
 use rusqlite::{Connection, Row, Statement};
 
-use super::keys::KeyRows;
+use super::AuditReport;
+use super::external::ExternalRows;
 use super::shards::ShardRows;
-use super::{AuditReport, qless};
 use crate::commit::{dependency_column, retention_end};
 use crate::fault::Fault;
 use crate::load::read_keyed;
@@ -34,7 +34,7 @@ pub(super) struct Tally {
     /// Rows of the small tables.
     pub(super) stored: Vec<Loaded>,
     pub(super) shards: ShardRows,
-    pub(super) keys: KeyRows,
+    pub(super) external: ExternalRows,
 }
 
 struct Auditor<'a> {
@@ -289,10 +289,7 @@ impl Auditor<'_> {
 
     fn small(&mut self, small: SmallTable, row: &Row<'_>) -> Result<(), Fault> {
         let loaded = small::read(small, blob(row, 0)?, blob(row, 1)?)?;
-        if self.tally.shards.add(small, &loaded)
-            || self.tally.keys.add(&loaded)
-            || qless::add(self.report, &loaded)
-        {
+        if self.tally.shards.add(small, &loaded) || self.tally.external.add(&loaded) {
             return Ok(());
         }
         if matches!(

@@ -6,7 +6,7 @@ use crate::kit::fixture::{FORMATS, as_it_is, expected, format_1, of_format};
 use ganger_store::{Loaded, Store};
 use ganger_store_embedded::check;
 use ganger_types::qless::QlessRow;
-use ganger_types::{Bytes, IdempotencyRecord, JobKey};
+use ganger_types::{Bytes, ExternalRow, IdempotencyRecord, JobKey};
 
 #[test]
 fn a_store_of_an_older_format_opens_with_every_row_as_it_was() {
@@ -80,7 +80,7 @@ fn jobs_of_qless(path: &Path) -> Vec<(String, Bytes, u64)> {
     store.open().expect("it opens");
     let mut found = Vec::new();
     let mut each = |loaded| {
-        if let Loaded::Qless(namespace, row) = loaded
+        if let Loaded::External(ExternalRow::Qless(namespace, row)) = loaded
             && let QlessRow::Job(job) = *row
         {
             found.push((namespace.to_string(), job.jid.clone(), job.number));

@@ -5,7 +5,7 @@ use std::path::Path;
 use ganger_store::{Loaded, Store};
 use ganger_store_embedded::check;
 use ganger_types::qless::{QlessQueue, QlessRow, QlessTime};
-use ganger_types::{Bytes, Change, Namespace};
+use ganger_types::{Bytes, Change, ExternalChange, ExternalRow, Namespace};
 
 fn row(name: &'static str) -> QlessRow {
     QlessRow::Queue(QlessQueue {
@@ -16,7 +16,10 @@ fn row(name: &'static str) -> QlessRow {
 }
 
 fn put(row: QlessRow) -> Change {
-    Change::PutQless(Namespace::default(), Box::new(row))
+    Change::External(ExternalChange::PutQless(
+        Namespace::default(),
+        Box::new(row),
+    ))
 }
 
 /// Makes a closed store with three rows.
@@ -61,7 +64,9 @@ fn rows_of_qless_that_are_not_what_their_names_say_are_reported_and_not_loaded()
         let mut store = crate::kit::open(&path).expect("it opens");
         store.open().expect("it opens");
         let mut rows = 0;
-        let loaded = store.load(&mut |row| rows += usize::from(matches!(row, Loaded::Qless(..))));
+        let loaded = store.load(&mut |row| {
+            rows += usize::from(matches!(row, Loaded::External(ExternalRow::Qless(..))));
+        });
         let refused = loaded.expect_err("a row is not what it should be");
         assert!(refused.to_string().contains("qless"), "{refused}");
         assert_eq!(rows, 0, "{sql}");

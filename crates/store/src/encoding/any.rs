@@ -7,7 +7,6 @@ use ganger_types::name::{
     Graph, Group, IdempotencyKey, JobName, Kind, LabelKey, LabelValue, NameError, Namespace, Queue,
     RequestId, ScheduleId, Tag, UniqueKey, Worker,
 };
-use ganger_types::qless::QlessTime;
 use ganger_types::{
     Bytes, Day, Elapsed, Epoch, IdTag, JobId, JobKey, LeaseToken, Position, Priority, ShardId,
     Timestamp,
@@ -117,7 +116,6 @@ plain! {
     Position: any::<u64>().prop_map(Self);
     Timestamp: any::<u64>().prop_map(Self);
     Priority: any::<i64>().prop_map(Self::from_millionths);
-    QlessTime: f64::any().prop_map(Self::new);
     LeaseToken: (any::<[u64; 2]>(), any::<[u8; 12]>()).prop_map(|([epoch, counter], secret)| Self {
         epoch: Epoch(epoch),
         counter,

@@ -14,7 +14,8 @@ const _: () = assert!(Meta::VERSION == 1, "raise the version of `Commit` too");
 
 record!("commit", version 1, Commit { epoch, sequence, meta, changes });
 
-// A number, once given, keeps its meaning and its fields; a new kind of change takes the next one.
+// A number, once given, keeps its meaning and its fields; a new kind of change takes the next one. Those of external systems
+// have theirs in `external`.
 choice!(Change, "has a change that this program does not know" {
     1 PutJob(record)
     2 PutPayload { key, payload }
@@ -49,24 +50,21 @@ choice!(Change, "has a change that this program does not know" {
     31 RemovePartJobs(namespace, graph)
     32 PutDependent(dependency, dependent)
     33 RemoveDependent(dependency, shard, key, slot)
-    34 PutKey(record)
-    35 RemoveKey(number)
-    36 PutElement(record)
-    37 RemoveElement(list, place)
-    38 PutQless(namespace, row)
-    39 RemoveQless(namespace, key)
-});
+} inside 34..=39 => External);
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
-    use ganger_types::{Bytes, Elapsed, Epoch, JobKey, Namespace, Position, QlessKey, Timestamp};
+    use ganger_types::{
+        Bytes, Elapsed, Epoch, ExternalChange, JobKey, Namespace, Position, QlessKey, Timestamp,
+    };
     use proptest::prelude::*;
     use proptest::strategy::ValueTree;
     use proptest::test_runner::TestRunner;
 
     use super::super::any::Any;
+    use super::super::external;
     use super::super::field::Field;
     use super::super::{Cursor, Writer, decode, encode};
     use super::*;
@@ -110,12 +108,7 @@ mod tests {
             Change::RemovePartJobs(..) => 31,
             Change::PutDependent(..) => 32,
             Change::RemoveDependent(..) => 33,
-            Change::PutKey(..) => 34,
-            Change::RemoveKey(..) => 35,
-            Change::PutElement(..) => 36,
-            Change::RemoveElement(..) => 37,
-            Change::PutQless(..) => 38,
-            Change::RemoveQless(..) => 39,
+            Change::External(change) => external::number(change),
         }
     }
 
@@ -173,7 +166,7 @@ mod tests {
         };
         commit.changes = vec![
             Change::RemoveLease(JobKey(300)),
-            Change::RemoveQless(namespace, key),
+            Change::External(ExternalChange::RemoveQless(namespace, key)),
         ];
         let changes = [6, 0xac, 2, 39, 1, b'n', 1, 1, b'j', 9];
         let whole = [&[1, 1, 2, 3, 4, 5, 6, 7, 2][..], &changes].concat();

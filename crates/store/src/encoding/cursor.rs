@@ -62,6 +62,11 @@ impl<'a> Cursor<'a> {
         Ok(*first)
     }
 
+    /// The next byte, which stays to be read; `None` at the end.
+    pub(super) fn peek(&self) -> Option<u8> {
+        self.rest.first().copied()
+    }
+
     /// A yes or no.
     ///
     /// # Errors

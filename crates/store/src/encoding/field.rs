@@ -10,7 +10,6 @@ use ganger_types::name::{
     Graph, Group, IdempotencyKey, JobName, Kind, LabelKey, LabelValue, Namespace, Queue, RequestId,
     ScheduleId, Tag, UniqueKey, Worker,
 };
-use ganger_types::qless::QlessTime;
 use ganger_types::{
     Bytes, Day, Elapsed, Epoch, IdTag, JobId, JobKey, JobRef, LeaseToken, Position, Priority,
     ShardId, Timestamp,
@@ -187,9 +186,13 @@ macro_rules! record {
 }
 
 /// An enum: the error for an unknown number, then for each variant its number and its fields. Those of a variant
-/// without names get names here for people only. What stands behind `;` is not written: the number implies it.
+/// without names get names here for people only. What stands behind `;` is not written: the number implies it. Numbers
+/// `inside` are those of the enum in the variant after them, which writes and reads them itself.
 macro_rules! choice {
-    ($type:ident, $unknown:literal { $($number:tt $variant:ident $fields:tt)* }) => {
+    (
+        $type:ident, $unknown:literal { $($number:tt $variant:ident $fields:tt)* }
+        $(inside $inner_numbers:pat => $inner:ident)?
+    ) => {
         impl $crate::encoding::field::Field for $type {
             fn put(&self, out: &mut $crate::encoding::Writer<'_>) {
                 match self {$(
@@ -197,12 +200,17 @@ macro_rules! choice {
                         out.byte($number);
                         choice!(@put out $fields);
                     }
-                )*}
+                )*
+                    $($type::$inner(inner) => $crate::encoding::field::Field::put(inner, out),)?
+                }
             }
 
             fn take(
                 from: &mut $crate::encoding::Cursor<'_>,
             ) -> Result<Self, $crate::encoding::DecodeError> {
+                $(if let Some($inner_numbers) = from.peek() {
+                    return Ok($type::$inner($crate::encoding::field::Field::take(from)?));
+                })?
                 Ok(match from.byte()? {
                     $($number => {
                         choice!(@take from $fields);
@@ -214,7 +222,7 @@ macro_rules! choice {
         }
 
         #[cfg(test)]
-        $crate::encoding::any::any_enum!($type { $($variant $fields)* });
+        $crate::encoding::any::any_enum!($type { $($variant $fields)* $($inner(inner))? });
     };
     (@shape $type:ident $variant:ident ($($field:ident $(as $form:ident)?),*)) => {
         $type::$variant($($field),*)
@@ -279,7 +287,6 @@ plain! {
     Position: |it, out| it.0.put(out), |from| Field::take(from).map(Self);
     Timestamp: |it, out| it.0.put(out), |from| Field::take(from).map(Self);
     Priority: |it, out| out.signed(it.millionths()), |from| from.signed().map(Self::from_millionths);
-    QlessTime: |it, out| out.float(it.seconds()), |from| from.float().map(Self::new);
     LeaseToken: |it, out| out.raw(&it.to_bytes()), |from| {
         let raw = from.raw(28)?;
         Ok(Self::from_bytes(raw).expect("a token has 28 bytes"))

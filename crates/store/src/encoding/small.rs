@@ -1,7 +1,7 @@
-//! Records of a few fields: unique keys, counters, statistics, raw keys and elements of lists.
+//! Records of a few fields: unique keys, counters, statistics.
 
 use ganger_types::change::UniqueRecord;
-use ganger_types::{ElementRecord, KeyRecord, Meta, Sample, StatisticsRecord};
+use ganger_types::{Meta, Sample, StatisticsRecord};
 
 use super::field::{fields, record};
 
@@ -26,7 +26,3 @@ fields!(Sample {
     vk,
     histogram
 });
-
-record!("raw key", version 1, KeyRecord { number, namespace, name, expires_at, value });
-
-record!("element of a list", version 1, ElementRecord { list, place, value });

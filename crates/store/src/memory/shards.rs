@@ -1,10 +1,10 @@
-//! The rows of the memory store that are about other shards, of raw keys, and of qless.
+//! The rows of the memory store that are about other shards or of external systems.
 
 use std::collections::BTreeMap;
 
 use ganger_types::{
-    Change, Dependent, ElementRecord, Graph, JobKey, KeyRecord, Namespace, OutboxRecord, Part,
-    PartRecord, PeerRecord, QlessKey, QlessRow, ShardId,
+    Change, Dependent, ExternalRow, ExternalRowKey, Graph, JobKey, Namespace, OutboxRecord, Part,
+    PartRecord, PeerRecord, ShardId,
 };
 
 use crate::store::Loaded;
@@ -20,9 +20,7 @@ pub(super) struct ShardRows {
     parts: BTreeMap<Name, PartRecord>,
     part_jobs: BTreeMap<Name, Part>,
     dependents: BTreeMap<(JobKey, ShardId, JobKey, u32), Dependent>,
-    keys: BTreeMap<u64, KeyRecord>,
-    elements: BTreeMap<(u64, i64), ElementRecord>,
-    qless: BTreeMap<(Namespace, QlessKey), QlessRow>,
+    external: BTreeMap<ExternalRowKey, ExternalRow>,
 }
 
 impl ShardRows {
@@ -64,25 +62,11 @@ impl ShardRows {
                 self.dependents
                     .remove(&(*dependency, shard.clone(), *key, *slot));
             }
-            Change::PutKey(record) => {
-                self.keys.insert(record.number, (**record).clone());
-            }
-            Change::RemoveKey(number) => {
-                self.keys.remove(number);
-            }
-            Change::PutElement(record) => {
-                let place = (record.list, record.place);
-                self.elements.insert(place, (**record).clone());
-            }
-            Change::RemoveElement(list, place) => {
-                self.elements.remove(&(*list, *place));
-            }
-            Change::PutQless(namespace, row) => {
-                let name = (namespace.clone(), row.key());
-                self.qless.insert(name, (**row).clone());
-            }
-            Change::RemoveQless(namespace, key) => {
-                self.qless.remove(&(namespace.clone(), key.clone()));
+            Change::External(change) => {
+                match change.row() {
+                    Some(row) => self.external.insert(change.key(), row),
+                    None => self.external.remove(&change.key()),
+                };
             }
             _ => unreachable!("changes of other rows are applied elsewhere"),
         }
@@ -101,15 +85,9 @@ impl ShardRows {
         for ((dependency, ..), row) in &self.dependents {
             each(Loaded::Dependent(*dependency, Box::new(row.clone())));
         }
-        self.keys
+        self.external
             .values()
-            .for_each(|row| each(Loaded::Key(Box::new(row.clone()))));
-        self.elements
-            .values()
-            .for_each(|row| each(Loaded::Element(Box::new(row.clone()))));
-        for ((namespace, _), row) in &self.qless {
-            each(Loaded::Qless(namespace.clone(), Box::new(row.clone())));
-        }
+            .for_each(|row| each(Loaded::External(row.clone())));
     }
 
     /// An undecided part with its jobs.

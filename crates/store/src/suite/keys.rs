@@ -1,6 +1,8 @@
 //! Rows of raw keys.
 
-use ganger_types::{Bytes, Change, Elapsed, ElementRecord, KeyRecord, Namespace};
+use ganger_types::{
+    Bytes, Change, Elapsed, ElementRecord, ExternalChange, ExternalRow, KeyRecord, Namespace,
+};
 
 use super::StoreFixture;
 use super::script::Script;
@@ -25,11 +27,11 @@ fn element(list: u64, place: i64, value: &'static str) -> ElementRecord {
 }
 
 fn put_key(record: KeyRecord) -> Change {
-    Change::PutKey(Box::new(record))
+    Change::External(ExternalChange::PutKey(Box::new(record)))
 }
 
 fn put_element(record: ElementRecord) -> Change {
-    Change::PutElement(Box::new(record))
+    Change::External(ExternalChange::PutElement(Box::new(record)))
 }
 
 /// Keys by number, elements by list and place, however they were written.
@@ -45,10 +47,15 @@ pub fn raw_keys_and_elements_are_given_back_in_order<G: StoreFixture>(fixture: &
     let mut sorted = places;
     sorted.sort_unstable();
     let mut expected: Vec<Loaded> = [key(2, None), key(70, Some("")), key(300, None)]
-        .map(|row| Loaded::Key(Box::new(row)))
+        .map(|row| Loaded::External(ExternalRow::Key(Box::new(row))))
         .into();
-    expected.push(Loaded::Element(Box::new(element(2, 7, "seven"))));
-    expected.extend(sorted.map(|place| Loaded::Element(Box::new(element(300, place, "")))));
+    expected.push(Loaded::External(ExternalRow::Element(Box::new(element(
+        2, 7, "seven",
+    )))));
+    expected
+        .extend(sorted.map(|place| {
+            Loaded::External(ExternalRow::Element(Box::new(element(300, place, ""))))
+        }));
     assert_eq!(script.loaded(), expected);
     script.crash();
     assert_eq!(script.loaded(), expected);
@@ -66,21 +73,21 @@ pub fn raw_keys_and_elements_are_replaced_and_removed<G: StoreFixture>(fixture: 
         put_element(element(1, 1, "c")),
     ]);
     script.put(vec![
-        Change::RemoveKey(3),
+        Change::External(ExternalChange::RemoveKey(3)),
         put_key(key(2, Some("new"))),
-        Change::RemoveElement(1, 0),
+        Change::External(ExternalChange::RemoveElement(1, 0)),
         put_element(element(1, 1, "d")),
         // Came and went within one commit.
         put_key(key(4, None)),
         put_element(element(4, 0, "e")),
-        Change::RemoveElement(4, 0),
-        Change::RemoveKey(4),
+        Change::External(ExternalChange::RemoveElement(4, 0)),
+        Change::External(ExternalChange::RemoveKey(4)),
     ]);
     let expected = vec![
-        Loaded::Key(Box::new(key(1, None))),
-        Loaded::Key(Box::new(key(2, Some("new")))),
-        Loaded::Element(Box::new(element(1, -1, "a"))),
-        Loaded::Element(Box::new(element(1, 1, "d"))),
+        Loaded::External(ExternalRow::Key(Box::new(key(1, None)))),
+        Loaded::External(ExternalRow::Key(Box::new(key(2, Some("new"))))),
+        Loaded::External(ExternalRow::Element(Box::new(element(1, -1, "a")))),
+        Loaded::External(ExternalRow::Element(Box::new(element(1, 1, "d")))),
     ];
     assert_eq!(script.loaded(), expected);
     script.crash();

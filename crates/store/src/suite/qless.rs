@@ -6,7 +6,9 @@ use ganger_types::qless::{
     QlessRow, QlessSample, QlessSet, QlessState, QlessStatistics, QlessTag, QlessThrottle,
     QlessTime,
 };
-use ganger_types::{Bytes, Change, Elapsed, Epoch, LeaseToken, Namespace};
+use ganger_types::{
+    Bytes, Change, Elapsed, Epoch, ExternalChange, ExternalRow, LeaseToken, Namespace,
+};
 use std::sync::Arc;
 
 use super::StoreFixture;
@@ -149,7 +151,7 @@ fn namespaces() -> [Namespace; 3] {
 }
 
 fn put(namespace: &Namespace, row: QlessRow) -> Change {
-    Change::PutQless(namespace.clone(), Box::new(row))
+    Change::External(ExternalChange::PutQless(namespace.clone(), Box::new(row)))
 }
 
 type Named = ((Namespace, QlessKey), QlessRow);
@@ -161,7 +163,7 @@ fn named(namespace: &Namespace, row: QlessRow) -> Named {
 /// What is given back, sorted by name: it may come in any order.
 fn given<G: StoreFixture>(script: &mut Script<'_, G>) -> Vec<Named> {
     let of_qless = |row| match row {
-        Loaded::Qless(namespace, row) => named(&namespace, *row),
+        Loaded::External(ExternalRow::Qless(namespace, row)) => named(&namespace, *row),
         other => panic!("nobody has put {other:?}"),
     };
     let mut given: Vec<_> = script.loaded().into_iter().map(of_qless).collect();
@@ -195,16 +197,19 @@ pub fn rows_of_qless_are_replaced_and_removed<G: StoreFixture>(fixture: &mut G) 
     script.put(changes);
     script.put(vec![
         put(&one, job("changed", "new")),
-        Change::RemoveQless(one.clone(), job_key("gone")),
-        Change::RemoveQless(
+        Change::External(ExternalChange::RemoveQless(one.clone(), job_key("gone"))),
+        Change::External(ExternalChange::RemoveQless(
             one.clone(),
             QlessKey::Statistics(b("queue"), QlessTime::new(0.0)),
-        ),
+        )),
         // It was never there.
-        Change::RemoveQless(one.clone(), QlessKey::Worker(b("nobody"))),
+        Change::External(ExternalChange::RemoveQless(
+            one.clone(),
+            QlessKey::Worker(b("nobody")),
+        )),
         // Came and went within one commit.
         put(&one, job("short", "")),
-        Change::RemoveQless(one.clone(), job_key("short")),
+        Change::External(ExternalChange::RemoveQless(one.clone(), job_key("short"))),
     ]);
     let expected = vec![
         named(&one, job("changed", "new")),

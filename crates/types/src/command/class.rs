@@ -7,7 +7,6 @@ use bytes::Bytes;
 
 use super::{Command, NewInput, NewJob};
 use crate::import::ImportRecord;
-use crate::keys::KeyCall;
 use crate::name::Namespace;
 use crate::peer::{Carried, Message, OutboxRecord};
 use crate::query::Query;
@@ -57,9 +56,8 @@ impl Command {
             Self::Enqueue(_) | Self::PutSchedule(_) | Self::Prepare(_) | Self::Import(_) => {
                 Class::NewWork
             }
-            Self::Keys(cmd) if cmd.calls.iter().all(|call| call.look().is_some()) => Class::Read,
-            Self::Keys(cmd) => new_work_if(cmd.calls.iter().any(KeyCall::is_new)),
-            Self::Qless(cmd) => new_work_if(cmd.request.is_new()),
+            Self::External(call) if call.is_read() => Class::Read,
+            Self::External(call) => new_work_if(call.is_new_work()),
             Self::Lease(_)
             | Self::Renew(_)
             | Self::Complete(_)
@@ -100,8 +98,7 @@ impl Command {
             Self::Alter(cmd) => length(&cmd.payload),
             Self::AppendLog(cmd) => cmd.bytes.len(),
             Self::PutSchedule(cmd) => cmd.schedule.payload.len(),
-            Self::Keys(cmd) => cmd.calls.iter().map(KeyCall::bytes).sum(),
-            Self::Qless(cmd) => cmd.request.bytes(),
+            Self::External(call) => call.bytes(),
             Self::Import(cmd) => cmd.records.iter().map(ImportRecord::bytes).sum(),
             Self::Lease(_)
             | Self::Fail(_)
@@ -152,10 +149,9 @@ impl Command {
             Self::RunSchedule(cmd) => &cmd.namespace,
             Self::DeregisterWorker(cmd) => &cmd.namespace,
             Self::Query(query) => return query.namespace(),
-            // Other shards know nothing of callers' clocks: what they say is of the whole shard. Raw keys live by the
-            // server's clock in every namespace, and a call of qless has its caller's time in it.
-            Self::Keys(_)
-            | Self::Qless(_)
+            // Other shards know nothing of callers' clocks: what they say is of the whole shard. External systems live
+            // by the server's clock in every namespace, or have their caller's time in the call.
+            Self::External(_)
             | Self::Import(_)
             | Self::Retire(_)
             | Self::Reserve(_)

@@ -6,6 +6,7 @@
 use std::ops::Bound;
 use std::time::Duration;
 
+use ganger_types::keys::KeyUpkeep;
 use ganger_types::query::JobQuery;
 use ganger_types::reply::ExternalJobView;
 use ganger_types::why::{Explanation, Reason};
@@ -14,9 +15,9 @@ use ganger_types::{
     LeaseRecord, Namespace, Now, Queue, RetryPolicy, Timestamp, Worker,
 };
 
+use super::KeySpace;
 use super::work_queue::{ITEM, QUEUE, Standing, joined, readings};
-use super::{KeySpace, Keys};
-use crate::external_jobs::{ExternalJobScan, Measure, NO_TOKEN, asks_for, short};
+use crate::external::{ExternalJobScan, Measure, NO_TOKEN, asks_for, short};
 
 /// Elements counted ahead of an item, at most.
 const COUNTED_MAX: usize = 10_000;
@@ -53,105 +54,105 @@ impl ItemPlace<'_> {
 }
 
 /// The name under which an item is always found, if it may be an id of a job.
-pub(crate) fn full_name(external_job: &ExternalJob) -> Option<JobId> {
+pub(super) fn full_name(external_job: &ExternalJob) -> Option<JobId> {
     match external_job {
         ExternalJob::Item { queue, id } => JobId::new(joined(queue, ITEM, id)).ok(),
         ExternalJob::Qless(_) => None,
     }
 }
 
-impl Keys {
-    /// The item with this id.
-    pub(crate) fn job(
-        &self,
-        now: Now,
-        namespace: &Namespace,
-        id: &JobId,
-    ) -> Option<ExternalJobView> {
-        let space = self.spaces.get(namespace)?;
-        let item = space.find_item(id, now.elapsed)?;
-        view(space, now, namespace, &item)
-    }
+/// The item with this id.
+pub(super) fn view_by_id(
+    space: &KeySpace,
+    now: Now,
+    namespace: &Namespace,
+    id: &JobId,
+) -> Option<ExternalJobView> {
+    let item = space.find_item(id, now.elapsed)?;
+    view(space, now, namespace, &item)
+}
 
-    /// Where the item with this id stands, expired or not.
-    pub(crate) fn state(&self, namespace: &Namespace, id: &JobId) -> Option<JobState> {
-        let space = self.spaces.get(namespace)?;
-        let item = space.find_item(id, Elapsed::default())?;
-        Some(item.stand.state())
-    }
+/// Where the item with this id stands, expired or not.
+pub(super) fn state(space: &KeySpace, id: &JobId) -> Option<JobState> {
+    let item = space.find_item(id, Elapsed::default())?;
+    Some(item.stand.state())
+}
 
-    /// Items in order of queues and ids, behind one of them: those that a query may ask for.
-    pub(crate) fn jobs(
-        &self,
-        now: Now,
-        query: &JobQuery,
-        after: Option<(&Bytes, &Bytes)>,
-        measure: Measure,
-    ) -> ExternalJobScan {
-        let has_words = query.tag.is_some() || query.schedule.is_some() || query.group.is_some();
-        let Some(space) = self.spaces.get(&query.namespace) else {
-            return ExternalJobScan::NONE;
-        };
-        if has_words || query.failure_text.is_some() {
-            return ExternalJobScan::NONE;
+/// Items in order of queues and ids, behind one of them: those that a query may ask for.
+pub(super) fn scan(
+    space: &KeySpace,
+    now: Now,
+    query: &JobQuery,
+    after: Option<&ExternalJob>,
+    measure: Measure,
+) -> ExternalJobScan {
+    let has_words = query.tag.is_some() || query.schedule.is_some() || query.group.is_some();
+    let after = after.and_then(|after| match after {
+        ExternalJob::Item { queue, id } => Some((queue, id)),
+        ExternalJob::Qless(_) => None,
+    });
+    if has_words || query.failure_text.is_some() {
+        return ExternalJobScan::NONE;
+    }
+    let mut looked = ExternalJobScan::NONE;
+    let from = after.map_or(Bound::Unbounded, |(queue, _)| {
+        Bound::Included(queue.clone())
+    });
+    for queue in space.queues.range((from, Bound::Unbounded)) {
+        let is_wanted = query.queue.as_ref();
+        if is_wanted.is_some_and(|wanted| queue != wanted.as_bytes()) {
+            continue;
         }
-        let mut looked = ExternalJobScan::NONE;
-        let from = after.map_or(Bound::Unbounded, |(queue, _)| {
-            Bound::Included(queue.clone())
-        });
-        for queue in space.queues.range((from, Bound::Unbounded)) {
-            let is_wanted = query.queue.as_ref();
-            if is_wanted.is_some_and(|wanted| queue != wanted.as_bytes()) {
-                continue;
-            }
-            let behind = after.filter(|(other, _)| *other == queue);
-            for id in space.item_ids(queue, behind.map(|(_, id)| id)) {
-                let external_job = ExternalJob::Item {
-                    queue: queue.clone(),
-                    id: id.clone(),
-                };
-                looked.count += 1;
-                let item = space.item_here(queue, &id, now.elapsed);
-                let item = item.filter(|item| asks_for(query, item.stand.state()));
-                let view = item.and_then(|item| view(space, now, &query.namespace, &item));
-                looked
-                    .found
-                    .extend(view.map(|view| (external_job.clone(), view)));
-                if looked.count >= measure.looked_at || looked.found.len() >= measure.found {
-                    looked.rest = Some(external_job);
-                    return looked;
-                }
+        let behind = after.filter(|(other, _)| *other == queue);
+        for id in space.item_ids(queue, behind.map(|(_, id)| id)) {
+            let external_job = ExternalJob::Item {
+                queue: queue.clone(),
+                id: id.clone(),
+            };
+            looked.count += 1;
+            let item = space.item_here(queue, &id, now.elapsed);
+            let item = item.filter(|item| asks_for(query, item.stand.state()));
+            let view = item.and_then(|item| view(space, now, &query.namespace, &item));
+            looked
+                .found
+                .extend(view.map(|view| (external_job.clone(), view)));
+            if looked.count >= measure.looked_at || looked.found.len() >= measure.found {
+                looked.rest = Some(external_job);
+                return looked;
             }
         }
-        looked
     }
+    looked
+}
 
-    /// Why an item is not worked on, or that it is.
-    pub(crate) fn why(&self, now: Now, namespace: &Namespace, id: &JobId) -> Option<Explanation> {
-        let space = self.spaces.get(namespace)?;
-        let item = space.find_item(id, now.elapsed)?;
-        let settings = self.upkeep.settings();
-        let reasons = match item.stand {
-            ItemPlace::Leased(until, session) => vec![Reason::KeyLeased {
-                session: String::from_utf8_lossy(session).into_owned(),
-                left: until.map(|until| until.since(now.elapsed)),
-                goes_back: settings.put_back_after.is_some(),
-            }],
-            ItemPlace::Taken => vec![Reason::KeyTaken {
-                back_after: settings.put_back_after,
-            }],
-            ItemPlace::Staged => vec![Reason::KeyStaged {
-                queued_after: settings.rescue_after,
-            }],
-            ItemPlace::Ready => vec![space.place_in_line(&item)],
-        };
-        Some(Explanation {
-            job: id.clone(),
-            state: item.stand.state(),
-            queue: Queue::new(&item.queue).ok()?,
-            reasons,
-        })
-    }
+/// Why an item is not worked on, or that it is.
+pub(super) fn explain(
+    space: &KeySpace,
+    settings: KeyUpkeep,
+    now: Now,
+    id: &JobId,
+) -> Option<Explanation> {
+    let item = space.find_item(id, now.elapsed)?;
+    let reasons = match item.stand {
+        ItemPlace::Leased(until, session) => vec![Reason::KeyLeased {
+            session: String::from_utf8_lossy(session).into_owned(),
+            left: until.map(|until| until.since(now.elapsed)),
+            goes_back: settings.put_back_after.is_some(),
+        }],
+        ItemPlace::Taken => vec![Reason::KeyTaken {
+            back_after: settings.put_back_after,
+        }],
+        ItemPlace::Staged => vec![Reason::KeyStaged {
+            queued_after: settings.rescue_after,
+        }],
+        ItemPlace::Ready => vec![space.place_in_line(&item)],
+    };
+    Some(Explanation {
+        job: id.clone(),
+        state: item.stand.state(),
+        queue: Queue::new(&item.queue).ok()?,
+        reasons,
+    })
 }
 
 impl KeySpace {

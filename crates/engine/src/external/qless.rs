@@ -17,20 +17,21 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ganger_qless::Qless;
 use ganger_types::import::{Imported, QlessSource};
-use ganger_types::qless::QlessJob;
+use ganger_types::query::JobQuery;
 use ganger_types::reply::{ExternalJobView, QueueView};
 use ganger_types::why::Explanation;
 use ganger_types::{
-    Bytes, Change, Elapsed, Group, Happening, JobId, JobState, Namespace, Now, QlessAnswer,
-    QlessCall, QlessMessage, QlessRow, Queue, Timestamp,
+    Bytes, Change, Elapsed, ExternalChange, ExternalJob, ExternalRow, Group, Happening, JobId,
+    JobState, Namespace, Now, QlessAnswer, QlessCall, QlessMessage, QlessRow, Queue, Timestamp,
 };
 
+use super::{ExternalJobScan, ExternalSystem, Measure, short};
 use crate::Effects;
-use crate::external_jobs::short;
+use crate::engine::Engine;
 
 /// qless in all namespaces.
 #[derive(Debug, Default)]
-pub(crate) struct QlessSpaces {
+pub(super) struct QlessSpaces {
     spaces: BTreeMap<Namespace, Qless>,
     /// Namespaces that were called in this turn: rows may have changed only there.
     called: BTreeSet<Namespace>,
@@ -42,7 +43,7 @@ pub(crate) struct QlessSpaces {
 
 impl QlessSpaces {
     /// Carries a call out. It runs by the time in it; the server's time counts for the lives of throttles alone.
-    pub(crate) fn call(&mut self, at: Elapsed, call: QlessCall, out: &mut Effects) -> QlessAnswer {
+    pub(super) fn call(&mut self, at: Elapsed, call: QlessCall, out: &mut Effects) -> QlessAnswer {
         let QlessCall { namespace, request } = call;
         self.change(&namespace, out, |qless, messages| {
             qless.call(at, request, messages)
@@ -50,7 +51,7 @@ impl QlessSpaces {
     }
 
     /// Takes a record of a Redis over.
-    pub(crate) fn import(
+    pub(super) fn import(
         &mut self,
         at: Elapsed,
         namespace: &Namespace,
@@ -85,30 +86,30 @@ impl QlessSpaces {
     }
 
     /// Queues that got ready jobs since the last call, as far as their names may be those of ours.
-    pub(crate) fn take_woken(&mut self) -> Vec<(Namespace, Queue)> {
+    pub(super) fn take_woken(&mut self) -> Vec<(Namespace, Queue)> {
         let woken = std::mem::take(&mut self.woken).into_iter();
         let named = |(namespace, queue)| Some((namespace, Queue::new(queue).ok()?));
         woken.filter_map(named).collect()
     }
 
     /// What was done to jobs since the last call, in order. The commands are few that do anything to them.
-    pub(crate) fn take_happened(&mut self) -> Vec<(Namespace, Happening)> {
+    pub(super) fn take_happened(&mut self) -> Vec<(Namespace, Happening)> {
         std::mem::take(&mut self.happened)
     }
 
     /// Whether a pop of the queue would find a job that is ready.
-    pub(crate) fn has_ready(&self, namespace: &Namespace, queue: &Queue) -> bool {
+    pub(super) fn has_ready(&self, namespace: &Namespace, queue: &Queue) -> bool {
         let qless = self.space(namespace);
         qless.is_some_and(|qless| qless.has_ready(queue.as_bytes()))
     }
 
     /// Whether the end of the turn may have rows to write.
-    pub(crate) fn was_called(&self) -> bool {
+    pub(super) fn was_called(&self) -> bool {
         !self.called.is_empty()
     }
 
     /// Writes the rows that changed during the turn, each once.
-    pub(crate) fn end_turn(&mut self, out: &mut Effects) {
+    pub(super) fn end_turn(&mut self, out: &mut Effects) {
         for namespace in std::mem::take(&mut self.called) {
             let Some(qless) = self.spaces.get_mut(&namespace) else {
                 continue;
@@ -116,11 +117,18 @@ impl QlessSpaces {
             for (key, row) in qless.take_changed() {
                 let namespace = namespace.clone();
                 out.changes.push(match row {
-                    Some(row) => Change::PutQless(namespace, Box::new(row)),
-                    None => Change::RemoveQless(namespace, key),
+                    Some(row) => {
+                        Change::External(ExternalChange::PutQless(namespace, Box::new(row)))
+                    }
+                    None => Change::External(ExternalChange::RemoveQless(namespace, key)),
                 });
             }
         }
+    }
+
+    /// Whether there is a job of that id.
+    fn has_job(&self, namespace: &Namespace, id: &JobId) -> bool {
+        self.state(namespace, id).is_some()
     }
 
     /// The state of a namespace, if it has any.
@@ -128,70 +136,8 @@ impl QlessSpaces {
         self.spaces.get(namespace)
     }
 
-    /// Whether there is a job of that id.
-    pub(crate) fn has_job(&self, namespace: &Namespace, id: &JobId) -> bool {
-        let qless = self.space(namespace);
-        qless.is_some_and(|qless| qless.job_by_id(id.as_bytes()).is_some())
-    }
-
-    /// The job with this id, as if it were one of ours.
-    pub(crate) fn job(&self, namespace: &Namespace, id: &JobId) -> Option<ExternalJobView> {
-        as_job::view(self.space(namespace)?, namespace, id)
-    }
-
-    /// A job of this row, as if it were one of ours.
-    pub(crate) fn job_of_row(
-        &self,
-        namespace: &Namespace,
-        row: &QlessJob,
-    ) -> Option<ExternalJobView> {
-        let id = JobId::new(&row.jid).ok()?;
-        as_job::view_of(self.space(namespace)?, namespace, &id, row)
-    }
-
-    /// Where the job with this id stands.
-    pub(crate) fn state(&self, namespace: &Namespace, id: &JobId) -> Option<JobState> {
-        let job = self.space(namespace)?.job_by_id(id.as_bytes())?;
-        Some(as_job::state(job))
-    }
-
-    /// Why the job is not running.
-    pub(crate) fn why(&self, now: Now, namespace: &Namespace, id: &JobId) -> Option<Explanation> {
-        explain::explain(self.space(namespace)?, id, now.elapsed, now.wall)
-    }
-
-    /// Namespaces that have anything of qless.
-    pub(crate) fn namespaces(&self) -> impl Iterator<Item = &Namespace> {
-        let in_use = self.spaces.iter().filter(|(_, qless)| qless.is_in_use());
-        in_use.map(|(namespace, _)| namespace)
-    }
-
-    /// Its queues whose names may be those of ours.
-    pub(crate) fn queues(&self, namespace: &Namespace) -> Vec<Queue> {
-        let names = self.space(namespace).map(Qless::queue_names);
-        let names = names.unwrap_or_default();
-        names
-            .iter()
-            .filter_map(|name| Queue::new(name).ok())
-            .collect()
-    }
-
-    /// The queue as qless knows it, if it does.
-    pub(crate) fn queue(&self, namespace: &Namespace, queue: &Queue) -> Option<QueueView> {
-        let qless = self.space(namespace)?;
-        let is_there = qless.queue_names().contains(queue.as_bytes());
-        is_there.then(|| as_queue::view(qless, queue))
-    }
-
-    /// Adds what is in its queue of that name to the view of one of ours.
-    pub(crate) fn add_to(&self, namespace: &Namespace, view: &mut QueueView) {
-        if let Some(qless) = self.space(namespace) {
-            as_queue::add(view, qless);
-        }
-    }
-
     /// Its failure groups with the number of jobs in each; names are cut as in the jobs.
-    pub(crate) fn failure_groups(&self, namespace: &Namespace) -> Vec<(Group, u64)> {
+    pub(super) fn failure_groups(&self, namespace: &Namespace) -> Vec<(Group, u64)> {
         let groups = self
             .space(namespace)
             .into_iter()
@@ -202,31 +148,111 @@ impl QlessSpaces {
         });
         named.collect()
     }
+}
 
-    /// A row as it was stored.
-    pub(crate) fn load(&mut self, namespace: Namespace, row: QlessRow) {
-        self.spaces.entry(namespace).or_default().load(row);
+impl ExternalSystem for QlessSpaces {
+    fn load(&mut self, row: ExternalRow) {
+        if let ExternalRow::Qless(namespace, row) = row {
+            self.spaces.entry(namespace).or_default().load(*row);
+        }
     }
 
-    /// Every row with its namespace, for comparing.
-    pub(crate) fn rows(&self) -> impl Iterator<Item = (&Namespace, QlessRow)> {
-        self.spaces.iter().flat_map(|(namespace, qless)| {
+    fn rows(&self) -> Vec<ExternalRow> {
+        let spaces = self.spaces.iter().flat_map(|(namespace, qless)| {
             let rows = qless.rows().into_iter();
-            rows.map(move |row| (namespace, row))
-        })
+            rows.map(|row| ExternalRow::Qless(namespace.clone(), Box::new(row)))
+        });
+        spaces.collect()
     }
 
-    /// Compares the indexes with the rows; each line names what disagrees.
-    pub(crate) fn check(&self, wrong: &mut Vec<String>) {
+    fn check(&self, wrong: &mut Vec<String>) {
         for (namespace, qless) in &self.spaces {
             let mut found = Vec::new();
             qless.check(&mut found);
-            wrong.extend(
-                found
-                    .into_iter()
-                    .map(|line| format!("qless of {namespace}: {line}")),
-            );
+            let lines = found.into_iter();
+            wrong.extend(lines.map(|line| format!("qless of {namespace}: {line}")));
         }
+    }
+
+    fn namespaces(&self) -> Vec<&Namespace> {
+        let in_use = self.spaces.iter().filter(|(_, qless)| qless.is_in_use());
+        in_use.map(|(namespace, _)| namespace).collect()
+    }
+
+    fn state(&self, namespace: &Namespace, id: &JobId) -> Option<JobState> {
+        let job = self.space(namespace)?.job_by_id(id.as_bytes())?;
+        Some(as_job::state(job))
+    }
+
+    fn job(&self, _: Now, namespace: &Namespace, id: &JobId) -> Option<ExternalJobView> {
+        as_job::view(self.space(namespace)?, namespace, id)
+    }
+
+    fn jobs(
+        &self,
+        _: Now,
+        query: &JobQuery,
+        after: Option<&ExternalJob>,
+        measure: Measure,
+    ) -> ExternalJobScan {
+        let qless = self.space(&query.namespace);
+        qless.map_or(ExternalJobScan::NONE, |qless| {
+            list::scan(qless, query, after, measure)
+        })
+    }
+
+    fn id_when_hidden(&self, _: &ExternalJob) -> Option<JobId> {
+        None
+    }
+
+    fn why(&self, now: Now, namespace: &Namespace, id: &JobId) -> Option<Explanation> {
+        explain::explain(self.space(namespace)?, id, now.elapsed, now.wall)
+    }
+
+    fn needed_instead(&self) -> &'static str {
+        "it is a job of qless: call qless to change it"
+    }
+
+    fn queues(&self, namespace: &Namespace) -> Vec<Queue> {
+        let names = self.space(namespace).map(Qless::queue_names);
+        let names = names.unwrap_or_default();
+        names
+            .iter()
+            .filter_map(|name| Queue::new(name).ok())
+            .collect()
+    }
+
+    fn queue(&self, namespace: &Namespace, queue: &Queue) -> Option<QueueView> {
+        let qless = self.space(namespace)?;
+        let is_there = qless.queue_names().contains(queue.as_bytes());
+        is_there.then(|| as_queue::view(qless, queue))
+    }
+
+    fn add_to(&self, namespace: &Namespace, view: &mut QueueView) {
+        if let Some(qless) = self.space(namespace) {
+            as_queue::add(view, qless);
+        }
+    }
+}
+
+/// What a host asks of qless.
+impl Engine {
+    /// Number of namespaces that have jobs or queues of qless.
+    pub fn qless_namespaces(&self) -> usize {
+        self.external.qless.namespaces().len()
+    }
+
+    /// The external job that a row is, as the row says, whatever has become of it since: for a host that has made this row
+    /// durable. `None` if the row is no job, or the system has nothing in the namespace.
+    pub fn external_job_of_row(&self, row: &ExternalRow) -> Option<ExternalJobView> {
+        let ExternalRow::Qless(namespace, row) = row else {
+            return None;
+        };
+        let QlessRow::Job(job) = &**row else {
+            return None;
+        };
+        let id = JobId::new(&job.jid).ok()?;
+        as_job::view_of(self.external.qless.space(namespace)?, namespace, &id, job)
     }
 }
 

@@ -18,11 +18,20 @@ mod work_queue;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ganger_types::keys::{ElementRecord, KeyAnswers, KeyCalls, KeyKind, KeyRecord};
-use ganger_types::{Bytes, Change, Elapsed, Namespace, Now};
+use ganger_types::keys::{
+    ElementRecord, KeyAnswers, KeyCalls, KeyKind, KeyRecord, KeyUpkeep, UpkeepCounts,
+};
+use ganger_types::query::JobQuery;
+use ganger_types::reply::{ExternalJobView, QueueView};
+use ganger_types::why::Explanation;
+use ganger_types::{
+    Bytes, Change, Elapsed, ExternalChange, ExternalJob, ExternalRow, JobId, JobState, Namespace,
+    Now, Queue,
+};
 
+use super::{ExternalJobScan, ExternalSystem, Measure};
 use crate::Effects;
-pub(crate) use as_job::full_name;
+use crate::engine::Engine;
 pub use glob::Glob;
 use list::List;
 use spent::Spent;
@@ -32,7 +41,7 @@ use work_queue::work_queue_of;
 
 /// The keys of all namespaces.
 #[derive(Debug, Default)]
-pub(crate) struct Keys {
+pub(super) struct Keys {
     spaces: BTreeMap<Namespace, KeySpace>,
     /// Exactly those that expire, by when.
     due: Due,
@@ -40,6 +49,8 @@ pub(crate) struct Keys {
     upkeep: Upkeep,
     /// Lists that got elements and had none, or got more, since somebody asked.
     grown: BTreeSet<(Namespace, Bytes)>,
+    /// The namespace of each list by its number, while rows are loaded; empty afterwards.
+    loading: BTreeMap<u64, Namespace>,
 }
 
 /// Keys that expire: when, its number, whose.
@@ -128,7 +139,7 @@ impl KeySpace {
 impl Keys {
     /// Removes what has expired by now and looks at what is due, each at its own time, at most `limit` in all; true if
     /// more is due.
-    pub(crate) fn advance(&mut self, now: Now, limit: usize, out: &mut Effects) -> bool {
+    pub(super) fn advance(&mut self, now: Now, limit: usize, out: &mut Effects) -> bool {
         for _ in 0..limit {
             let is_due = |at: &Elapsed| *at <= now.elapsed;
             let Some(at) = self.next_due().filter(is_due) else {
@@ -137,7 +148,7 @@ impl Keys {
             // What expires is gone before anything is looked at.
             match self.due.first().cloned() {
                 Some((expires_at, number, namespace)) if expires_at <= at => {
-                    self.desk(&namespace, now, out).run_out(number);
+                    self.context(&namespace, now, out).run_out(number);
                 }
                 _ => self.look(now, out),
             }
@@ -146,7 +157,7 @@ impl Keys {
     }
 
     /// When there is next something to do.
-    pub(crate) fn next_due(&self) -> Option<Elapsed> {
+    pub(super) fn next_due(&self) -> Option<Elapsed> {
         let expires_at = self.due.first().map(|(at, ..)| *at);
         [expires_at, self.upkeep.next_due()]
             .into_iter()
@@ -155,7 +166,7 @@ impl Keys {
     }
 
     /// Applies calls in order.
-    pub(crate) fn apply(&mut self, now: Now, calls: KeyCalls, out: &mut Effects) -> KeyAnswers {
+    pub(super) fn apply(&mut self, now: Now, calls: KeyCalls, out: &mut Effects) -> KeyAnswers {
         self.advance(now, usize::MAX, out);
         let namespace = &calls.namespace;
         let is_as_watched = calls
@@ -165,17 +176,17 @@ impl Keys {
         if !is_as_watched {
             return KeyAnswers::Changed;
         }
-        let mut desk = self.desk(namespace, now, out);
+        let mut context = self.context(namespace, now, out);
         KeyAnswers::Each(
             calls
                 .calls
                 .into_iter()
-                .map(|call| desk.call(call))
+                .map(|call| context.call(call))
                 .collect(),
         )
     }
 
-    fn desk<'a>(
+    fn context<'a>(
         &'a mut self,
         namespace: &'a Namespace,
         now: Now,
@@ -203,24 +214,29 @@ impl Keys {
         found.map_or(0, |(_, entry)| entry.revision)
     }
 
-    /// What a key holds at `now`.
-    pub(crate) fn kind(&self, now: Now, namespace: &Namespace, name: &Bytes) -> Option<KeyKind> {
+    /// To be called once all rows are loaded.
+    pub(super) fn loaded(&mut self) {
+        self.loading.clear();
+    }
+
+    /// What a key holds at `now`; `None` if it does not exist.
+    pub(super) fn kind(&self, now: Now, namespace: &Namespace, name: &Bytes) -> Option<KeyKind> {
         let (_, entry) = self.spaces.get(namespace)?.find(name)?;
         let is_there = entry.expires_at.is_none_or(|at| at > now.elapsed);
         is_there.then(|| entry.kind())
     }
 
-    pub(crate) fn number(&self, namespace: &Namespace, name: &Bytes) -> Option<u64> {
+    pub(super) fn number(&self, namespace: &Namespace, name: &Bytes) -> Option<u64> {
         self.spaces.get(namespace)?.names.get(name).copied()
     }
 
     /// Lists that got elements since the last call.
-    pub(crate) fn take_grown(&mut self) -> Vec<(Namespace, Bytes)> {
+    pub(super) fn take_grown(&mut self) -> Vec<(Namespace, Bytes)> {
         std::mem::take(&mut self.grown).into_iter().collect()
     }
 
-    /// A key as it was stored.
-    pub(crate) fn load(&mut self, record: KeyRecord) {
+    /// Takes a key back as it was stored.
+    fn load_key(&mut self, record: KeyRecord) {
         let number = record.number;
         self.counters.number = self.counters.number.max(number);
         self.counters.revision += 1;
@@ -230,9 +246,12 @@ impl Keys {
         let value = record
             .value
             .map_or_else(|| Value::List(List::default()), Value::String);
+        let is_list = matches!(value, Value::List(_));
+        if is_list {
+            self.loading.insert(number, record.namespace.clone());
+        }
         let space = self.spaces.entry(record.namespace).or_default();
         space.names.insert(record.name.clone(), number);
-        let is_list = matches!(value, Value::List(_));
         let entry = Entry {
             name: record.name.clone(),
             value,
@@ -245,9 +264,10 @@ impl Keys {
         }
     }
 
-    /// An element as it was stored; its list was loaded before.
-    pub(crate) fn load_element(&mut self, namespace: &Namespace, record: ElementRecord) {
-        let space = self.spaces.get_mut(namespace);
+    /// Takes an element back as it was stored; its list was loaded before.
+    fn load_element(&mut self, record: ElementRecord) {
+        let namespace = self.loading.get(&record.list);
+        let space = namespace.and_then(|namespace| self.spaces.get_mut(namespace));
         let entry = space.and_then(|space| space.entries.get_mut(&record.list));
         if let Some(Entry {
             value: Value::List(list),
@@ -257,27 +277,38 @@ impl Keys {
             list.put(record.place, record.value);
         }
     }
+}
 
-    /// Every row that is stored of them, for comparing.
-    pub(crate) fn rows(&self) -> (Vec<KeyRecord>, Vec<ElementRecord>) {
+impl ExternalSystem for Keys {
+    fn load(&mut self, row: ExternalRow) {
+        match row {
+            ExternalRow::Key(record) => self.load_key(*record),
+            ExternalRow::Element(record) => self.load_element(*record),
+            ExternalRow::Qless(..) => {}
+        }
+    }
+
+    fn rows(&self) -> Vec<ExternalRow> {
         let (mut keys, mut elements) = (Vec::new(), Vec::new());
         for (namespace, space) in &self.spaces {
             for (number, entry) in &space.entries {
-                keys.push(entry.record(*number, namespace));
+                keys.push(ExternalRow::Key(Box::new(entry.record(*number, namespace))));
                 if let Value::List(list) = &entry.value {
-                    elements.extend(list.iter().map(|(place, value)| ElementRecord {
-                        list: *number,
-                        place,
-                        value: value.clone(),
+                    elements.extend(list.iter().map(|(place, value)| {
+                        ExternalRow::Element(Box::new(ElementRecord {
+                            list: *number,
+                            place,
+                            value: value.clone(),
+                        }))
                     }));
                 }
             }
         }
-        (keys, elements)
+        keys.extend(elements);
+        keys
     }
 
-    /// Compares the indexes with the keys; each line names what disagrees.
-    pub(crate) fn check(&self, wrong: &mut Vec<String>) {
+    fn check(&self, wrong: &mut Vec<String>) {
         let mut due = Due::new();
         for (namespace, space) in &self.spaces {
             if space.names.len() != space.entries.len() {
@@ -305,6 +336,90 @@ impl Keys {
         if due != self.due {
             wrong.push("the order of expiries differs from the keys".to_owned());
         }
+    }
+
+    fn namespaces(&self) -> Vec<&Namespace> {
+        let with_queues = self.spaces.iter();
+        let with_queues = with_queues.filter(|(_, space)| !space.queues.is_empty());
+        with_queues.map(|(namespace, _)| namespace).collect()
+    }
+
+    fn state(&self, namespace: &Namespace, id: &JobId) -> Option<JobState> {
+        as_job::state(self.spaces.get(namespace)?, id)
+    }
+
+    fn job(&self, now: Now, namespace: &Namespace, id: &JobId) -> Option<ExternalJobView> {
+        as_job::view_by_id(self.spaces.get(namespace)?, now, namespace, id)
+    }
+
+    fn jobs(
+        &self,
+        now: Now,
+        query: &JobQuery,
+        after: Option<&ExternalJob>,
+        measure: Measure,
+    ) -> ExternalJobScan {
+        let space = self.spaces.get(&query.namespace);
+        space.map_or(ExternalJobScan::NONE, |space| {
+            as_job::scan(space, now, query, after, measure)
+        })
+    }
+
+    fn id_when_hidden(&self, job: &ExternalJob) -> Option<JobId> {
+        as_job::full_name(job)
+    }
+
+    fn why(&self, now: Now, namespace: &Namespace, id: &JobId) -> Option<Explanation> {
+        let space = self.spaces.get(namespace)?;
+        as_job::explain(space, self.upkeep.settings(), now, id)
+    }
+
+    fn needed_instead(&self) -> &'static str {
+        "it is an item of raw keys, which only its own clients end and move: to end it, DEL its key over the Redis port"
+    }
+
+    fn queues(&self, namespace: &Namespace) -> Vec<Queue> {
+        let names = self.spaces.get(namespace).map(|space| &space.queues);
+        let names = names.into_iter().flatten();
+        names.filter_map(|name| Queue::new(name).ok()).collect()
+    }
+
+    fn queue(&self, namespace: &Namespace, queue: &Queue) -> Option<QueueView> {
+        as_queue::view(self.spaces.get(namespace)?, queue)
+    }
+
+    fn add_to(&self, namespace: &Namespace, view: &mut QueueView) {
+        if let Some(space) = self.spaces.get(namespace) {
+            as_queue::add(view, space);
+        }
+    }
+}
+
+/// What a host asks of raw keys.
+impl Engine {
+    /// Lists of raw keys that got elements since the last call, for serving those who wait.
+    pub fn take_grown(&mut self) -> Vec<(Namespace, Bytes)> {
+        self.external.keys.take_grown()
+    }
+
+    /// Begins the upkeep of work queues of raw keys; without it none is done.
+    pub fn begin_key_upkeep(&mut self, now: Now, settings: KeyUpkeep) {
+        self.external.keys.begin_upkeep(now.elapsed, settings);
+    }
+
+    /// What the upkeep of raw keys has done since it was begun.
+    pub fn key_upkeep_counts(&self) -> UpkeepCounts {
+        self.external.keys.upkeep_counts()
+    }
+
+    /// What a raw key holds at `now`.
+    pub fn kind_of_key(&self, now: Now, namespace: &Namespace, name: &Bytes) -> Option<KeyKind> {
+        self.external.keys.kind(now, namespace, name)
+    }
+
+    /// The number of a raw key, also of one that has run out and is about to go.
+    pub fn number_of_key(&self, namespace: &Namespace, name: &Bytes) -> Option<u64> {
+        self.external.keys.number(namespace, name)
     }
 }
 
@@ -345,7 +460,8 @@ impl KeyContext<'_> {
     /// Writes the row of a key, of a list without its elements.
     fn write(&mut self, number: u64) {
         let record = self.space.entries[&number].record(number, self.namespace);
-        self.changes.push(Change::PutKey(Box::new(record)));
+        self.changes
+            .push(Change::External(ExternalChange::PutKey(Box::new(record))));
         self.touch(number);
         self.lease_written(number);
     }
@@ -379,7 +495,8 @@ impl KeyContext<'_> {
         self.space.names.remove(&entry.name);
         self.space.untouched.forget(&entry.name);
         self.drop_elements(number, &entry.name, &entry.value);
-        self.changes.push(Change::RemoveKey(number));
+        self.changes
+            .push(Change::External(ExternalChange::RemoveKey(number)));
         self.lease_lost(&entry.name, None);
     }
 
@@ -397,8 +514,9 @@ impl KeyContext<'_> {
     fn drop_elements(&mut self, number: u64, name: &Bytes, value: &Value) {
         if let Value::List(list) = value {
             let places = list.iter().map(|(place, _)| place);
-            self.changes
-                .extend(places.map(|place| Change::RemoveElement(number, place)));
+            self.changes.extend(
+                places.map(|place| Change::External(ExternalChange::RemoveElement(number, place))),
+            );
             self.space.list_gone(name);
         }
     }

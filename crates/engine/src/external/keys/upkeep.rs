@@ -124,10 +124,10 @@ impl Keys {
         let Some((namespace, look)) = self.upkeep.looks.pop_first() else {
             return;
         };
-        let mut desk = self.desk(&namespace, now, out);
+        let mut context = self.context(&namespace, now, out);
         match look {
-            UpkeepCheck::Processing(queue, id) => desk.look_at_processing(queue, id),
-            UpkeepCheck::Staged(item) => desk.look_at_staged(item),
+            UpkeepCheck::Processing(queue, id) => context.look_at_processing(queue, id),
+            UpkeepCheck::Staged(item) => context.look_at_staged(item),
         }
     }
 

@@ -26,15 +26,15 @@ enum Standing {
 
 impl Engine {
     /// Whether a report is about a job of qless: there is one of that id, and none of ours.
-    pub(crate) fn is_of_qless(&self, held: &Held, known: &FinishedIndex) -> bool {
-        self.qless.has_job(&held.namespace, &held.job)
+    pub(crate) fn is_external_lease(&self, held: &Held, known: &FinishedIndex) -> bool {
+        self.external.qless.has_job(&held.namespace, &held.job)
             && self.find_job(&held.namespace, &held.job).is_none()
             && known.find(&held.namespace, &held.job).is_none()
     }
 
     /// The result is kept in the job's row, where clients of qless do not see it. With a next queue there is none.
-    pub(crate) fn complete_of_qless(&mut self, cmd: Complete, turn: &mut Turn<'_>) -> Answer {
-        let job = match self.judge_of_qless(&cmd.held, ReportKind::Complete)? {
+    pub(crate) fn complete_external(&mut self, cmd: Complete, turn: &mut Turn<'_>) -> Answer {
+        let job = match self.check_external_lease(&cmd.held, ReportKind::Complete)? {
             Standing::Live(job) => job,
             Standing::Repeat(reply) => return Ok(reply),
         };
@@ -58,7 +58,8 @@ impl Engine {
         }
         self.report_to_qless(&cmd.held, "complete", words, turn)?;
         if result.is_some() {
-            self.qless
+            self.external
+                .qless
                 .change(&cmd.held.namespace, turn.out, |qless, _| {
                     qless.keep_result(&job.jid, result);
                 });
@@ -66,8 +67,8 @@ impl Engine {
         Ok(self.reported(&cmd.held, ReportKind::Complete, None, turn))
     }
 
-    pub(crate) fn fail_of_qless(&mut self, cmd: Fail, turn: &mut Turn<'_>) -> Answer {
-        let job = match self.judge_of_qless(&cmd.held, ReportKind::Fail)? {
+    pub(crate) fn fail_external(&mut self, cmd: Fail, turn: &mut Turn<'_>) -> Answer {
+        let job = match self.check_external_lease(&cmd.held, ReportKind::Fail)? {
             Standing::Live(job) => job,
             Standing::Repeat(reply) => return Ok(reply),
         };
@@ -89,8 +90,8 @@ impl Engine {
         Ok(self.reported(&cmd.held, ReportKind::Fail, again, turn))
     }
 
-    pub(crate) fn release_of_qless(&mut self, cmd: &Release, turn: &mut Turn<'_>) -> Answer {
-        let job = match self.judge_of_qless(&cmd.held, ReportKind::Release)? {
+    pub(crate) fn release_external(&mut self, cmd: &Release, turn: &mut Turn<'_>) -> Answer {
+        let job = match self.check_external_lease(&cmd.held, ReportKind::Release)? {
             Standing::Live(job) => job,
             Standing::Repeat(reply) => return Ok(reply),
         };
@@ -98,7 +99,8 @@ impl Engine {
             let words = vec![job.queue.clone(), job.worker.clone(), delay(cmd.delay)];
             self.report_to_qless(&cmd.held, "retry", words, turn)?;
         } else {
-            self.qless
+            self.external
+                .qless
                 .change(&cmd.held.namespace, turn.out, |qless, _| {
                     let pause = cmd.delay.as_secs_f64();
                     qless.give_back(turn.now.elapsed, seconds(turn.now.wall), &job.jid, pause);
@@ -109,8 +111,8 @@ impl Engine {
     }
 
     /// Progress is not kept.
-    pub(crate) fn renew_of_qless(&mut self, cmd: Renew, turn: &mut Turn<'_>) -> Answer {
-        let job = self.live_of_qless(&cmd.held)?;
+    pub(crate) fn renew_external(&mut self, cmd: Renew, turn: &mut Turn<'_>) -> Answer {
+        let job = self.live_external_job(&cmd.held)?;
         let limit = self.settings(&cmd.held.namespace).payload_bytes_max;
         let payload = cmd.payload.as_ref();
         check_size("the size of a payload in bytes", payload, limit)?;
@@ -123,6 +125,7 @@ impl Engine {
         };
         let wall = seconds(turn.now.wall);
         let expires = self
+            .external
             .qless
             .change(&cmd.held.namespace, turn.out, |qless, _| {
                 qless.keep(wall, &job.jid, heartbeat)
@@ -134,8 +137,8 @@ impl Engine {
     }
 
     /// What a program writes is not kept: all of it is dropped, as beyond a limit of nothing.
-    pub(crate) fn append_log_of_qless(&self, cmd: &AppendLog) -> Answer {
-        self.live_of_qless(&cmd.held)?;
+    pub(crate) fn append_log_external(&self, cmd: &AppendLog) -> Answer {
+        self.live_external_job(&cmd.held)?;
         let sent = u64::try_from(cmd.bytes.len()).unwrap_or(u64::MAX);
         Ok(Reply::LogAppended {
             bytes: 0,
@@ -162,6 +165,7 @@ impl Engine {
             words: all,
         };
         let answer = self
+            .external
             .qless
             .change(&held.namespace, turn.out, |qless, messages| {
                 qless.call(turn.now.elapsed, request, messages)
@@ -179,10 +183,13 @@ impl Engine {
         turn: &mut Turn<'_>,
     ) -> Reply {
         let jid = Bytes::copy_from_slice(held.job.as_bytes());
-        let state = self.qless.change(&held.namespace, turn.out, |qless, _| {
-            qless.note_report(&jid, kind);
-            stands(qless, &jid)
-        });
+        let state = self
+            .external
+            .qless
+            .change(&held.namespace, turn.out, |qless, _| {
+                qless.note_report(&jid, kind);
+                stands(qless, &jid)
+            });
         let again = again.filter(|_| !state.is_terminal());
         Reply::Reported {
             state,
@@ -191,12 +198,12 @@ impl Engine {
         }
     }
 
-    fn judge_of_qless(&self, held: &Held, kind: ReportKind) -> Result<Standing, Rejection> {
-        let lost = match self.live_of_qless(held) {
+    fn check_external_lease(&self, held: &Held, kind: ReportKind) -> Result<Standing, Rejection> {
+        let lost = match self.live_external_job(held) {
             Ok(job) => return Ok(Standing::Live(Box::new(job))),
             Err(lost) => lost,
         };
-        let qless = self.qless.space(&held.namespace);
+        let qless = self.external.qless.space(&held.namespace);
         let job = qless.and_then(|qless| qless.job_by_id(held.job.as_bytes()));
         let Some((job, lease)) = job.and_then(|job| Some((job, job.lease.as_ref()?))) else {
             return Err(lost);
@@ -217,8 +224,8 @@ impl Engine {
     }
 
     /// The job, if the token shown is that of its live lease.
-    fn live_of_qless(&self, held: &Held) -> Result<QlessJob, Rejection> {
-        let qless = self.qless.space(&held.namespace);
+    fn live_external_job(&self, held: &Held) -> Result<QlessJob, Rejection> {
+        let qless = self.external.qless.space(&held.namespace);
         let job = qless.and_then(|qless| qless.job_by_id(held.job.as_bytes()));
         let job = job.ok_or_else(|| self.no_job(&held.namespace, &held.job))?;
         if live_lease(job).is_some_and(|lease| lease.token == held.token) {

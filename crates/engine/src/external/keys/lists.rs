@@ -1,7 +1,7 @@
 //! Calls on lists.
 
 use ganger_types::keys::{Condition, ElementRecord, End, KeyCall, KeyError, KeyReply};
-use ganger_types::{Bytes, Change};
+use ganger_types::{Bytes, Change, ExternalChange};
 
 use super::calls::{Called, number_of, within};
 use super::list::List;
@@ -99,22 +99,26 @@ impl KeyContext<'_> {
 
     fn write_element(&mut self, list: u64, place: i64, value: Bytes) {
         self.changes
-            .push(Change::PutElement(Box::new(ElementRecord {
-                list,
-                place,
-                value,
-            })));
+            .push(Change::External(ExternalChange::PutElement(Box::new(
+                ElementRecord { list, place, value },
+            ))));
     }
 
     fn pop_one(&mut self, number: u64, end: End) -> Option<Bytes> {
         let (place, value) = self.list_mut(number).pop(end)?;
-        self.changes.push(Change::RemoveElement(number, place));
+        self.changes
+            .push(Change::External(ExternalChange::RemoveElement(
+                number, place,
+            )));
         Some(value)
     }
 
     fn take(&mut self, number: u64, place: i64) {
         self.list_mut(number).take(place);
-        self.changes.push(Change::RemoveElement(number, place));
+        self.changes
+            .push(Change::External(ExternalChange::RemoveElement(
+                number, place,
+            )));
     }
 
     /// After a list was changed: one that is empty now is no key any more.

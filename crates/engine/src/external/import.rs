@@ -50,13 +50,14 @@ impl Engine {
                     "its name is too long: with the mark of the import {actual} bytes, the limit is {limit}"
                 ));
             }
-            if self.keys.kind(turn.now, namespace, mark).is_some() {
+            if self.external.keys.kind(turn.now, namespace, mark).is_some() {
                 return Imported::AlreadyThere;
             }
         }
         let imported = match record {
             ImportRecord::Qless(source) => {
-                self.qless
+                self.external
+                    .qless
                     .import(turn.now.elapsed, namespace, *source, turn.out)
             }
             ImportRecord::Item(item) => self.import_item(namespace, *item, turn),
@@ -79,7 +80,12 @@ impl Engine {
         if let Some(wrong) = self.cannot_take(turn.now, namespace, &item) {
             return Imported::Refused(wrong);
         }
-        if self.keys.kind(turn.now, namespace, &item.key).is_some() {
+        if self
+            .external
+            .keys
+            .kind(turn.now, namespace, &item.key)
+            .is_some()
+        {
             return Imported::AlreadyThere;
         }
         let mut calls = vec![set(item.key, item.data, Expiry::Never)];
@@ -117,7 +123,7 @@ impl Engine {
             }
         }
         let list = item.list.as_ref()?;
-        let is_string = self.keys.kind(now, namespace, list) == Some(KeyKind::String);
+        let is_string = self.external.keys.kind(now, namespace, list) == Some(KeyKind::String);
         is_string.then(|| {
             let list = list.escape_ascii();
             format!("the key \"{list}\" holds a string here, not a list: rename or delete it")
@@ -156,7 +162,7 @@ impl Engine {
             watched: Vec::new(),
             calls,
         };
-        self.keys.apply(turn.now, calls, turn.out);
+        self.external.keys.apply(turn.now, calls, turn.out);
     }
 }
 

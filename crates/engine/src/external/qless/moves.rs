@@ -8,7 +8,7 @@ use ganger_types::qless::{QlessFailure, QlessJob, QlessState};
 use ganger_types::{Bytes, Group, Happening, JobId, JobKey, JobState, Kind, Queue};
 
 use super::as_job;
-use crate::external_jobs::short;
+use crate::external::short;
 
 /// What came of the last call, in the order in which it touched the jobs.
 pub(super) fn take(qless: &mut Qless, mut tell: impl FnMut(Happening)) {

@@ -13,13 +13,14 @@ use super::as_job::count;
 use super::{QlessSpaces, seconds};
 use crate::Effects;
 use crate::engine::Engine;
+use crate::external::ExternalSystem as _;
 use crate::names::SpaceIndex;
 use crate::turn::Turn;
 
 impl Engine {
     /// Takes jobs of qless, up to so many, from the queues of a request in their order. What holds a queue of ours up
     /// (pause, limit of running jobs) holds up those of qless in it too.
-    pub(crate) fn lease_of_qless(
+    pub(crate) fn lease_external(
         &mut self,
         space: SpaceIndex,
         worker: &Worker,
@@ -28,7 +29,7 @@ impl Engine {
         turn: &mut Turn<'_>,
     ) -> Vec<Grant> {
         let mut grants = Vec::new();
-        if !self.qless.is_used(&cmd.namespace) {
+        if !self.external.qless.is_used(&cmd.namespace) {
             return grants;
         }
         for take in &cmd.queues {
@@ -55,7 +56,7 @@ impl Engine {
     }
 
     fn lend(&mut self, cmd: &Lease, options: &LeaseOptions, turn: &mut Turn<'_>) -> Vec<Grant> {
-        let mut spaces = std::mem::take(&mut self.qless);
+        let mut spaces = std::mem::take(&mut self.external.qless);
         let handed = spaces.change(&cmd.namespace, turn.out, |qless, messages| {
             let mut draw = || self.next_token();
             qless.lease_jobs(
@@ -66,20 +67,25 @@ impl Engine {
                 messages,
             )
         });
-        self.qless = spaces;
+        self.external.qless = spaces;
         // An option of qless that is no number stops its own workers too.
         let handed = handed.unwrap_or_default();
         let mut grants = Vec::new();
         for jid in handed {
             match JobId::new(&jid)
                 .ok()
-                .and_then(|id| self.qless.grant(turn.now, cmd, &id))
+                .and_then(|id| self.external.qless.grant(turn.now, cmd, &id))
             {
                 Some(grant) => grants.push(grant),
                 // It cannot be named here: only workers of qless run it.
                 None => {
-                    self.qless
-                        .put_back(turn.now, &cmd.namespace, &options.queue, &jid, turn.out);
+                    self.external.qless.put_back(
+                        turn.now,
+                        &cmd.namespace,
+                        &options.queue,
+                        &jid,
+                        turn.out,
+                    );
                 }
             }
         }
@@ -87,23 +93,23 @@ impl Engine {
     }
 
     /// What a request was granted of qless already, as far as it lives.
-    pub(crate) fn repeated_of_qless(
+    pub(crate) fn repeated_external_leases(
         &self,
         now: Now,
         worker: &Worker,
         request: &RequestId,
         cmd: &Lease,
     ) -> Vec<Grant> {
-        let jids = self.qless.space(&cmd.namespace);
+        let jids = self.external.qless.space(&cmd.namespace);
         let jids = jids.map(|qless| qless.leased_to_request(worker.as_bytes(), request));
         let ids = jids.unwrap_or_default().into_iter();
-        ids.filter_map(|jid| self.qless.grant(now, cmd, &JobId::new(jid).ok()?))
+        ids.filter_map(|jid| self.external.qless.grant(now, cmd, &JobId::new(jid).ok()?))
             .collect()
     }
 
     /// The payload of a job of qless that was handed out.
-    pub fn payload_of_qless(&self, grant: &Grant) -> Option<Bytes> {
-        let qless = self.qless.space(&grant.namespace)?;
+    pub fn external_payload(&self, grant: &Grant) -> Option<Bytes> {
+        let qless = self.external.qless.space(&grant.namespace)?;
         let job = qless.job_by_id(grant.job.as_bytes())?;
         Some(job.data.clone())
     }
@@ -118,7 +124,7 @@ impl QlessSpaces {
     fn grant(&self, now: Now, cmd: &Lease, id: &JobId) -> Option<Grant> {
         let job = self.space(&cmd.namespace)?.job_by_id(id.as_bytes())?;
         let lease = live_lease(job)?;
-        let record = self.job(&cmd.namespace, id)?.record;
+        let record = self.job(now, &cmd.namespace, id)?.record;
         let left = (job.expires - seconds(now.wall)).max(0.0);
         Some(Grant {
             key: record.key,

@@ -15,7 +15,7 @@ use ganger_types::{
     ScheduleId, Tag, Timestamp, What, Worker, limits,
 };
 
-use crate::external_jobs::{NO_TOKEN, short};
+use crate::external::{NO_TOKEN, short};
 
 /// The job with this id, if there is one that can be shown.
 pub(super) fn view(qless: &Qless, namespace: &Namespace, id: &JobId) -> Option<ExternalJobView> {

@@ -1,15 +1,16 @@
-//! Compares raw keys with the elements of lists.
+//! Rows of external systems: compares raw keys with the elements of lists, and counts the rows of qless, whose content the
+//! engine's audit checks by the rules of qless.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use ganger_store::Loaded;
-use ganger_types::{Bytes, Namespace};
+use ganger_types::{Bytes, ExternalRow, Namespace};
 
 use super::AuditReport;
 
-/// Raw keys and list elements collected from their rows.
+/// What is collected from the rows of external systems.
 #[derive(Default)]
-pub(super) struct KeyRows {
+pub(super) struct ExternalRows {
     names: BTreeSet<(Namespace, Bytes)>,
     /// Numbers of keys with two rows of the same name.
     duplicates: Vec<u64>,
@@ -17,13 +18,18 @@ pub(super) struct KeyRows {
     lists: BTreeSet<u64>,
     /// Number of elements of each list, by the key's number.
     elements: BTreeMap<u64, u64>,
+    /// Number of rows of qless.
+    qless: u64,
 }
 
-impl KeyRows {
+impl ExternalRows {
     /// Adds a row; returns false if the row is of another kind.
     pub(super) fn add(&mut self, row: &Loaded) -> bool {
+        let Loaded::External(row) = row else {
+            return false;
+        };
         match row {
-            Loaded::Key(key) => {
+            ExternalRow::Key(key) => {
                 if !self.names.insert((key.namespace.clone(), key.name.clone())) {
                     self.duplicates.push(key.number);
                 }
@@ -33,13 +39,16 @@ impl KeyRows {
                 };
                 kind.insert(key.number);
             }
-            Loaded::Element(element) => *self.elements.entry(element.list).or_default() += 1,
-            _ => return false,
+            ExternalRow::Element(element) => {
+                *self.elements.entry(element.list).or_default() += 1;
+            }
+            ExternalRow::Qless(..) => self.qless += 1,
         }
         true
     }
 
     pub(super) fn compare(&self, report: &mut AuditReport) {
+        report.qless_rows += self.qless;
         for number in &self.duplicates {
             report.add("keys", number, "another key has the same name");
         }

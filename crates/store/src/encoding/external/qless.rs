@@ -6,10 +6,11 @@ use ganger_types::QlessKey;
 use ganger_types::qless::{
     QlessFailure, QlessHappening, QlessJob, QlessLease, QlessPlace, QlessQueue, QlessRecurring,
     QlessRow, QlessSample, QlessSet, QlessState, QlessStatistics, QlessTag, QlessThrottle,
+    QlessTime,
 };
 
-use super::field::{Field, choice, fields};
-use super::{Cursor, DecodeError, Record, Writer};
+use crate::encoding::field::{Field, choice, fields};
+use crate::encoding::{Cursor, DecodeError, Record, Writer};
 
 // The kind of a row, in the row's own bytes and in those of its key.
 const JOB: u8 = 1;
@@ -206,14 +207,35 @@ macro_rules! pointers {
     )*};
 }
 
-pointers! { Arc<QlessJob> Box<QlessRecurring> Box<QlessStatistics> }
+impl Field for QlessTime {
+    fn put(&self, out: &mut Writer<'_>) {
+        out.float(self.seconds());
+    }
+
+    fn take(from: &mut Cursor<'_>) -> Result<Self, DecodeError> {
+        from.float().map(Self::new)
+    }
+}
 
 #[cfg(test)]
-impl super::any::Any for Arc<QlessJob> {
+impl crate::encoding::any::Any for QlessTime {
     fn any() -> proptest::strategy::BoxedStrategy<Self> {
         use proptest::strategy::Strategy;
 
-        <QlessJob as super::any::Any>::any()
+        <f64 as crate::encoding::any::Any>::any()
+            .prop_map(Self::new)
+            .boxed()
+    }
+}
+
+pointers! { Arc<QlessJob> Box<QlessRecurring> Box<QlessStatistics> }
+
+#[cfg(test)]
+impl crate::encoding::any::Any for Arc<QlessJob> {
+    fn any() -> proptest::strategy::BoxedStrategy<Self> {
+        use proptest::strategy::Strategy;
+
+        <QlessJob as crate::encoding::any::Any>::any()
             .prop_map(Self::new)
             .boxed()
     }
@@ -221,8 +243,8 @@ impl super::any::Any for Arc<QlessJob> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{decode, encode};
     use super::*;
+    use crate::encoding::{decode, encode};
 
     /// A job as version 1 wrote it: `a` of class `k`, data `{}`, waiting in `q`, and 58 bytes that say nothing more.
     fn old() -> Vec<u8> {

@@ -1,0 +1,124 @@
+//! What the engine asks of external systems about their jobs.
+
+use ganger_types::query::JobQuery;
+use ganger_types::reply::ExternalJobView;
+use ganger_types::{ExternalJob, JobId, Namespace, Now, Rejection, limits};
+
+use super::{ExternalJobScan, ExternalSystems, Measure};
+use crate::engine::Engine;
+use crate::finished_index::FinishedIndex;
+
+/// Jobs that one question looks at: so many that a page is often whole, so few that nobody else waits for long.
+const LOOKED_AT_MAX: usize = 4_000;
+
+impl Engine {
+    /// The external job with this id, unless a live job of ours has it. The host asks once it has found none that has
+    /// ended.
+    pub(crate) fn external_job(
+        &self,
+        now: Now,
+        namespace: &Namespace,
+        id: &JobId,
+    ) -> Option<Box<ExternalJobView>> {
+        if self.find_job(namespace, id).is_some() {
+            return None;
+        }
+        let mut systems = self.external.all().into_iter();
+        let view = systems.find_map(|system| system.job(now, namespace, id));
+        view.map(Box::new)
+    }
+
+    /// External jobs that may be asked for, from a place on; and from where to look on, if there may be more.
+    pub(crate) fn external_jobs(
+        &self,
+        now: Now,
+        query: &JobQuery,
+    ) -> (Vec<(ExternalJob, ExternalJobView)>, Option<ExternalJob>) {
+        // None is in a graph or has labels.
+        if query.graph.is_some() || query.label.is_some() {
+            return (Vec::new(), None);
+        }
+        let mut measure = Measure {
+            looked_at: LOOKED_AT_MAX,
+            found: query.limit.clamp(1, limits::PAGE_JOBS_MAX + 1),
+        };
+        let mut found = Vec::new();
+        let after = query.after_external_job.as_ref();
+        let first = after.map_or(0, ExternalSystems::place_of);
+        for place in first..self.external.all().len() {
+            let after = after.filter(|_| place == first);
+            let scan = self.scan_external_jobs(now, query, place, after, measure);
+            measure.looked_at -= scan.count;
+            measure.found -= scan.found.len();
+            found.extend(scan.found);
+            if scan.rest.is_some() {
+                return (found, scan.rest);
+            }
+        }
+        (found, None)
+    }
+
+    /// Looks at the jobs of one system behind `after`. Those that another job hides are left out, or named otherwise.
+    fn scan_external_jobs(
+        &self,
+        now: Now,
+        query: &JobQuery,
+        place: usize,
+        after: Option<&ExternalJob>,
+        measure: Measure,
+    ) -> ExternalJobScan {
+        let systems = self.external.all();
+        let system = systems[place];
+        let is_hidden = |id: &JobId| {
+            let namespace = &query.namespace;
+            let mut before = systems[..place].iter();
+            self.find_job(namespace, id).is_some()
+                || before.any(|system| system.state(namespace, id).is_some())
+        };
+        let mut scan = system.jobs(now, query, after, measure);
+        scan.found.retain_mut(|(job, view)| {
+            if !is_hidden(&view.record.id) {
+                return true;
+            }
+            let id = system.id_when_hidden(job);
+            let is_shown = id.is_some();
+            view.record.id = id.unwrap_or_else(|| view.record.id.clone());
+            is_shown
+        });
+        scan
+    }
+
+    /// Whether there is an external job with this id.
+    pub(crate) fn has_external_job(&self, namespace: &Namespace, id: &JobId) -> bool {
+        self.external.state(namespace, id).is_some()
+    }
+
+    /// The refusal of a command that is for jobs of ours only, and names one that is not there.
+    pub(crate) fn not_ours(&self, namespace: &Namespace, id: &JobId) -> Rejection {
+        let refusal = self.external.refuse(namespace, id);
+        refusal.unwrap_or_else(|| self.no_job(namespace, id))
+    }
+
+    /// The refusal of a command that is about this one job alone, if that is a job which no command can change, and no job
+    /// of ours.
+    pub(crate) fn refuse_external_item(
+        &self,
+        namespace: &Namespace,
+        ids: &[JobId],
+        known: &FinishedIndex,
+    ) -> Result<(), Rejection> {
+        let [id] = ids else {
+            return Ok(());
+        };
+        let is_other = self.find_job(namespace, id).is_some()
+            || known.find(namespace, id).is_some()
+            || self.external.takes_commands(namespace, id);
+        let refusal = self.external.refuse(namespace, id).filter(|_| !is_other);
+        refusal.map_or(Ok(()), Err)
+    }
+
+    /// Number of namespaces that have jobs or queues of external systems. Where that is none, nobody is asked for them.
+    pub fn external_job_namespaces(&self) -> usize {
+        self.external.namespaces().len()
+    }
+}

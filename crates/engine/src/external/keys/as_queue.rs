@@ -1,0 +1,44 @@
+//! Work queues of raw keys as queues: counts are the lengths of their lists, as their own clients count.
+
+use ganger_types::reply::QueueView;
+use ganger_types::{Queue, QueueCounts, QueueSettings, Timestamp};
+
+use super::KeySpace;
+use super::work_queue::Lists;
+
+/// The work queue of that name, if one of its lists has elements.
+pub(super) fn view(space: &KeySpace, queue: &Queue) -> Option<QueueView> {
+    Some(QueueView {
+        queue: queue.clone(),
+        settings: QueueSettings::default(),
+        counts: counts(space, queue)?,
+        schedules: 0,
+        oldest_ready_for: None,
+        created_at: Timestamp(0),
+        enqueued_total: 0,
+        finished_total: 0,
+    })
+}
+
+/// Adds what is in its lists of that name to the view of a queue.
+pub(super) fn add(view: &mut QueueView, space: &KeySpace) {
+    if let Some(more) = counts(space, &view.queue) {
+        view.counts.ready += more.ready;
+        view.counts.running += more.running;
+    }
+}
+
+/// The lengths of its lists: ids that are there twice, and ids without an item, count as for the clients.
+fn counts(space: &KeySpace, queue: &Queue) -> Option<QueueCounts> {
+    if !space.queues.contains(queue.as_bytes()) {
+        return None;
+    }
+    let Lists { main, processing } = space.lists_of(queue.as_bytes())?;
+    let length = |list: Option<&super::List>| list.map_or(0, super::List::len);
+    let wide = |length: usize| u64::try_from(length).unwrap_or(u64::MAX);
+    Some(QueueCounts {
+        ready: wide(length(main)),
+        running: wide(length(processing)),
+        ..QueueCounts::default()
+    })
+}

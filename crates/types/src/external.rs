@@ -1,0 +1,247 @@
+//! External systems: the raw keys of Redis clients, and qless. A shard keeps their state beside its own jobs.
+//!
+//! The engine, the stores and the shard hand their calls, answers and rows on without looking into them; the modules
+//! [`crate::keys`] and [`crate::qless`] say what is in them.
+
+use std::fmt::{self, Write as _};
+use std::str::FromStr;
+
+use bytes::Bytes;
+
+use crate::change::Change;
+use crate::command::Command;
+use crate::cursor::NoCursor;
+use crate::id::JobKey;
+use crate::keys::{ElementRecord, KeyAnswers, KeyCall, KeyCalls, KeyRecord};
+use crate::name::Namespace;
+use crate::qless::{QlessAnswer, QlessCall, QlessKey, QlessMessage, QlessRow};
+
+/// A call of a client of an external system.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ExternalCall {
+    /// Calls on the raw keys of a namespace.
+    Keys(Box<KeyCalls>),
+    /// A call of qless.
+    Qless(Box<QlessCall>),
+}
+
+/// The answer to an [`ExternalCall`], of the same system.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ExternalReply {
+    /// The answers to [`ExternalCall::Keys`].
+    Keys(KeyAnswers),
+    /// The answer to [`ExternalCall::Qless`]. A call that the script refuses is accepted by the engine, and has changed
+    /// nothing.
+    Qless(QlessAnswer),
+}
+
+impl ExternalCall {
+    /// Whether the call only reads.
+    pub fn is_read(&self) -> bool {
+        match self {
+            Self::Keys(cmd) => cmd.calls.iter().all(|call| call.look().is_some()),
+            Self::Qless(_) => false,
+        }
+    }
+
+    /// Whether the call brings something new to keep, which a full device refuses (`rel D9`).
+    pub fn is_new_work(&self) -> bool {
+        match self {
+            Self::Keys(cmd) => cmd.calls.iter().any(KeyCall::is_new),
+            Self::Qless(cmd) => cmd.request.is_new(),
+        }
+    }
+
+    /// Bytes of values that the call brings.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Keys(cmd) => cmd.calls.iter().map(KeyCall::bytes).sum(),
+            Self::Qless(cmd) => cmd.request.bytes(),
+        }
+    }
+}
+
+impl From<KeyCalls> for Command {
+    fn from(calls: KeyCalls) -> Self {
+        Self::External(ExternalCall::Keys(Box::new(calls)))
+    }
+}
+
+impl From<QlessCall> for Command {
+    fn from(call: QlessCall) -> Self {
+        Self::External(ExternalCall::Qless(Box::new(call)))
+    }
+}
+
+/// A message for subscribers of an external system, with the namespace whose call caused it.
+pub type ExternalMessage = (Namespace, QlessMessage);
+
+/// A row of an external system, as stored.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ExternalRow {
+    /// A raw key.
+    Key(Box<KeyRecord>),
+    /// An element of a list of raw keys. It is loaded after its list.
+    Element(Box<ElementRecord>),
+    /// A row of qless in a namespace.
+    Qless(Namespace, Box<QlessRow>),
+}
+
+/// What names a row of an external system within a shard. Keys sort in the order in which their rows are loaded.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ExternalRowKey {
+    /// The number of a raw key.
+    Key(u64),
+    /// The number of a list, and the place of an element in it.
+    Element(u64, i64),
+    /// A row of qless in a namespace.
+    Qless(Namespace, QlessKey),
+}
+
+/// A durable write of an external system.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ExternalChange {
+    /// Writes a raw key.
+    PutKey(Box<KeyRecord>),
+    /// Removes it, by its number. The elements of a list are removed one by one.
+    RemoveKey(u64),
+    /// Writes an element of a list.
+    PutElement(Box<ElementRecord>),
+    /// Removes it: number of the list, and place.
+    RemoveElement(u64, i64),
+    /// Writes a row of qless.
+    PutQless(Namespace, Box<QlessRow>),
+    /// Removes a row of qless.
+    RemoveQless(Namespace, QlessKey),
+}
+
+impl ExternalRow {
+    /// What names the row.
+    pub fn key(&self) -> ExternalRowKey {
+        match self {
+            Self::Key(record) => ExternalRowKey::Key(record.number),
+            Self::Element(record) => ExternalRowKey::Element(record.list, record.place),
+            Self::Qless(namespace, row) => ExternalRowKey::Qless(namespace.clone(), row.key()),
+        }
+    }
+}
+
+impl ExternalChange {
+    /// What names the row that is written or removed.
+    pub fn key(&self) -> ExternalRowKey {
+        match self {
+            Self::PutKey(record) => ExternalRowKey::Key(record.number),
+            Self::RemoveKey(number) => ExternalRowKey::Key(*number),
+            Self::PutElement(record) => ExternalRowKey::Element(record.list, record.place),
+            Self::RemoveElement(list, place) => ExternalRowKey::Element(*list, *place),
+            Self::PutQless(namespace, row) => ExternalRowKey::Qless(namespace.clone(), row.key()),
+            Self::RemoveQless(namespace, key) => {
+                ExternalRowKey::Qless(namespace.clone(), key.clone())
+            }
+        }
+    }
+
+    /// The row that is written; `None` if one is removed.
+    pub fn row(&self) -> Option<ExternalRow> {
+        match self {
+            Self::PutKey(record) => Some(ExternalRow::Key(record.clone())),
+            Self::PutElement(record) => Some(ExternalRow::Element(record.clone())),
+            Self::PutQless(namespace, row) => {
+                Some(ExternalRow::Qless(namespace.clone(), row.clone()))
+            }
+            Self::RemoveKey(_) | Self::RemoveElement(..) | Self::RemoveQless(..) => None,
+        }
+    }
+}
+
+impl From<ExternalChange> for Change {
+    fn from(change: ExternalChange) -> Self {
+        Self::External(change)
+    }
+}
+
+/// A job of an external system: it has no number. First come those of qless by their ids, then items of raw keys by queue
+/// and id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ExternalJob {
+    /// A job of qless: its jid.
+    Qless(Bytes),
+    /// An item of raw keys.
+    Item {
+        /// Its queue, as the key's beginning says.
+        queue: Bytes,
+        /// The item's id within that queue.
+        id: Bytes,
+    },
+}
+
+/// The text form, which is part of a [`crate::cursor::PageCursor`]: opaque to clients.
+impl fmt::Display for ExternalJob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Qless(jid) => write!(f, "q{}", hex(jid)),
+            Self::Item { queue, id } => write!(f, "k{}-{}", hex(queue), hex(id)),
+        }
+    }
+}
+
+impl FromStr for ExternalJob {
+    type Err = NoCursor;
+
+    fn from_str(text: &str) -> Result<Self, NoCursor> {
+        if let Some(jid) = text.strip_prefix('q') {
+            return Ok(Self::Qless(unhex(jid)?));
+        }
+        let item = text.strip_prefix('k').ok_or(NoCursor)?;
+        let (queue, id) = item.split_once('-').ok_or(NoCursor)?;
+        let (queue, id) = (unhex(queue)?, unhex(id)?);
+        Ok(Self::Item { queue, id })
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn unhex(text: &str) -> Result<Bytes, NoCursor> {
+    let digits = text.as_bytes();
+    if !digits.len().is_multiple_of(2) || !digits.iter().all(u8::is_ascii_hexdigit) {
+        return Err(NoCursor);
+    }
+    let pairs = digits.chunks_exact(2).map(|pair| {
+        let pair = std::str::from_utf8(pair).map_err(|_| NoCursor)?;
+        u8::from_str_radix(pair, 16).map_err(|_| NoCursor)
+    });
+    pairs
+        .collect::<Result<Vec<u8>, NoCursor>>()
+        .map(Bytes::from)
+}
+
+impl JobKey {
+    /// What stands for a number in the record of a job of qless, which has none. No row has it.
+    pub const OF_QLESS: Self = Self(u64::MAX);
+    /// Likewise of an item of raw keys.
+    pub const OF_KEYS: Self = Self(u64::MAX - 1);
+
+    /// Whether it stands for a number in the record of a job of an external system, which has none.
+    pub fn is_of_external_job(self) -> bool {
+        self.kept_by().is_some()
+    }
+
+    /// Whether events tell that the job has ended. Those of items of raw keys do not: their clients just delete them.
+    pub fn announces_end(self) -> bool {
+        self != Self::OF_KEYS
+    }
+
+    /// Whose rules a job that has no number goes by: those of `qless`, or of the clients of raw `keys`.
+    pub fn kept_by(self) -> Option<&'static str> {
+        match self {
+            Self::OF_QLESS => Some("qless"),
+            Self::OF_KEYS => Some("keys"),
+            _ => None,
+        }
+    }
+}
