@@ -12,10 +12,10 @@ use ganger_access::{Identity, Operation as Asked, Outcome, Record, Scope};
 use ganger_types::Namespace;
 
 use crate::api::Api;
-use crate::operations::{Known, Operation};
+use crate::operations::Operation;
 use crate::problem::Problem;
 use crate::request_context;
-use crate::routes::Peer;
+use crate::request_extensions::{Known, Peer};
 
 /// Characters of a path and query that the audit log keeps.
 const TARGET_CHARACTERS_MAX: usize = 1_000;

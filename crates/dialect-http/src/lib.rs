@@ -18,6 +18,7 @@ mod operations;
 mod problem;
 mod refusal;
 mod request_context;
+mod request_extensions;
 mod resource;
 mod routes;
 mod stream;
@@ -26,7 +27,8 @@ pub use api::Settings;
 pub use host_check::HostCheck;
 pub use operations::rights;
 pub use problem::Problem;
-pub use routes::{Peer, routes};
+pub use request_extensions::Peer;
+pub use routes::routes;
 
 /// What holds for all operations; part of `/openapi.json`.
 pub const CONVENTIONS: &str = "\

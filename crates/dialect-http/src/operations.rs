@@ -10,7 +10,7 @@ mod schedules;
 mod server;
 
 use std::borrow::Cow;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 use axum::handler::Handler;
 use axum::routing::{MethodFilter, MethodRouter, on};
@@ -22,10 +22,7 @@ use utoipa::openapi::schema::Schema;
 use utoipa::openapi::{Ref, RefOr};
 
 use crate::api::Api;
-
-/// The query parameters that an operation takes, beside the namespace and the shard.
-#[derive(Clone)]
-pub(crate) struct Known(pub(crate) Arc<[&'static str]>);
+use crate::request_extensions::Known;
 
 /// Schemas of an OpenAPI document, by name.
 pub(crate) type Schemas = Vec<(String, RefOr<Schema>)>;

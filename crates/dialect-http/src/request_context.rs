@@ -12,9 +12,8 @@ use percent_encoding::percent_decode;
 
 use crate::api::Api;
 use crate::arguments::Arguments;
-use crate::operations::Known;
 use crate::problem::Problem;
-use crate::routes::Peer;
+use crate::request_extensions::{Known, Peer};
 
 /// The header that names the namespace.
 pub(crate) const NAMESPACE_HEADER: &str = "ganger-namespace";

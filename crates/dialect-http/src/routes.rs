@@ -1,6 +1,5 @@
 //! The router: every operation, and what every answer has in common.
 
-use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 
 use axum::extract::{Request, State};
@@ -16,10 +15,6 @@ use crate::api::{Api, Settings};
 use crate::authorization::{self, Authorization};
 use crate::operations;
 use crate::problem::Problem;
-
-/// The address that a request came from, as the server has put it into the request's extensions.
-#[derive(Clone, Copy, Debug)]
-pub struct Peer(pub SocketAddr);
 
 /// The routes of this dialect.
 pub fn routes(shard: Handle, settings: Settings) -> Router {
