@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use ganger_access::{Audit, Identity, StreamLimit};
+use ganger_access::{Audit, Identity, Operation, StreamLimit};
 use ganger_document::Shards;
 use ganger_document::names::JobReference;
 use ganger_router::{RouteError, Router};
@@ -12,6 +12,7 @@ use ganger_types::{JobId, JobRef, ShardId};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use crate::description::Description;
 use crate::problem::Problem;
 
 /// What the server may set.
@@ -69,15 +70,17 @@ pub(crate) struct Api(Arc<Inner>);
 struct Inner {
     shard: Handle,
     settings: Settings,
+    operations: Vec<Description>,
     requests: [AtomicU64; 5],
     large_bodies: Semaphore,
 }
 
 impl Api {
-    pub(crate) fn new(shard: Handle, settings: Settings) -> Self {
+    pub(crate) fn new(shard: Handle, settings: Settings, operations: Vec<Description>) -> Self {
         Self(Arc::new(Inner {
             shard,
             settings,
+            operations,
             requests: Default::default(),
             large_bodies: Semaphore::new(1),
         }))
@@ -99,6 +102,24 @@ impl Api {
     /// What the server has set.
     pub(crate) fn settings(&self) -> &Settings {
         &self.0.settings
+    }
+
+    /// All operations of the API.
+    pub(crate) fn operations(&self) -> &[Description] {
+        &self.0.operations
+    }
+
+    /// The operation with this id, as rights know it.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub(crate) fn access(&self, id: &str) -> Operation {
+        let found = self
+            .operations()
+            .iter()
+            .find(|operation| operation.id == id);
+        let found = found.expect("the table has the operations that its pages refer to");
+        found.access()
     }
 
     /// Answers sent, by the first digit of their status less one.

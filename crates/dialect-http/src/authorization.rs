@@ -12,7 +12,7 @@ use ganger_access::{Identity, Operation as Asked, Outcome, Record, Scope};
 use ganger_types::Namespace;
 
 use crate::api::Api;
-use crate::operations::Operation;
+use crate::description::Description;
 use crate::problem::Problem;
 use crate::request_context;
 use crate::request_extensions::{Known, Peer};
@@ -33,7 +33,7 @@ pub(crate) struct Authorization {
 }
 
 impl Authorization {
-    pub(crate) fn new(api: Api, operation: &Operation) -> Self {
+    pub(crate) fn new(api: Api, operation: &Description) -> Self {
         Self {
             api,
             operation: operation.access(),

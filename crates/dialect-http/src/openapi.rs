@@ -1,5 +1,6 @@
 //! `/openapi.json`, made from the table of operations.
 
+use ganger_document::request::enq::TaskIn;
 use http::Method;
 use utoipa::openapi::path::{
     HttpMethod, Operation as Documented, OperationBuilder, ParameterBuilder, ParameterIn, PathItem,
@@ -12,18 +13,47 @@ use utoipa::openapi::{
     ResponseBuilder,
 };
 
-use crate::operations::{self, Content, Operation, Schemas};
+use crate::description::{AddSchema, Content, Description, Schemas, add_schema};
+use crate::problem::ProblemView;
 
-/// The OpenAPI document of the HTTP API, for a server of this version.
-pub(crate) fn document(version: &str) -> OpenApi {
+/// What holds for all operations; part of `/openapi.json`.
+const CONVENTIONS: &str = "\
+A durable job queue. What is answered with a status of 2xx is on disk.
+
+Bytes. `payload`, `value` and `result` hold any JSON value, and its exact text is what is stored; \
+`payload_base64`, `value_base64` and `result_base64` hold any bytes instead. Answers use the first form \
+where the stored bytes are JSON, else the second.
+
+Names are text of at most 255 bytes. A byte that is not UTF-8 is written \\xNN with two lower-case \
+hexadecimal digits; the backslash of a literal \\xNN is written \\x5c.
+
+Jobs are named by their id, or as shard/id; in a path the slash is written %2F.
+
+A request is for the shard of the job in its path, else of the header Ganger-Shard, else of ?shard=, else the \
+server's own.
+
+Durations are strings such as 30s, 1h30m, 500ms, or numbers of seconds; fields that end in _seconds are \
+numbers. Times are RFC 3339 with an offset.
+
+Namespaces are chosen by ?namespace= or the header Ganger-Namespace; `default` if absent. In a namespace \
+on its callers' clock the header Ganger-Now brings the time.
+
+Unknown fields and parameters are refused. Errors are application/problem+json with a stable `code`.";
+
+/// The schema of the problem document.
+const PROBLEM: AddSchema = add_schema::<ProblemView<'static>>;
+
+/// The OpenAPI document of these operations, for a server of this version.
+pub(crate) fn document(version: &str, operations: &[Description]) -> OpenApi {
     let mut schemas = Schemas::new();
-    operations::enq_form()(&mut schemas);
-    operations::problem_form()(&mut schemas);
+    // enq's form of a submission, which no operation names.
+    add_schema::<TaskIn>(&mut schemas);
+    PROBLEM(&mut schemas);
     let mut paths = PathsBuilder::new();
-    for operation in operations::all() {
+    for operation in operations {
         let item = PathItem::new(
             method(&operation.method),
-            documented(&operation, &mut schemas),
+            documented(operation, &mut schemas),
         );
         paths = paths.path(operation.path, item);
     }
@@ -31,7 +61,7 @@ pub(crate) fn document(version: &str) -> OpenApi {
     let info = InfoBuilder::new()
         .title("ganger")
         .version(version)
-        .description(Some(crate::CONVENTIONS))
+        .description(Some(CONVENTIONS))
         .build();
     OpenApiBuilder::new()
         .info(info)
@@ -40,7 +70,7 @@ pub(crate) fn document(version: &str) -> OpenApi {
         .build()
 }
 
-fn documented(operation: &Operation, schemas: &mut Schemas) -> Documented {
+fn documented(operation: &Description, schemas: &mut Schemas) -> Documented {
     let mut out = OperationBuilder::new()
         .operation_id(Some(operation.id))
         .summary(Some(operation.summary))
@@ -76,7 +106,7 @@ fn documented(operation: &Operation, schemas: &mut Schemas) -> Documented {
     }
     let problem = Content {
         media_type: "application/problem+json",
-        schema: Some(operations::problem_form()),
+        schema: Some(PROBLEM),
         is_optional: false,
     };
     let refused = ResponseBuilder::new()
@@ -137,11 +167,13 @@ mod tests {
 
     #[test]
     fn every_operation_is_documented_once_and_every_reference_leads_somewhere() {
-        let text = serde_json::to_string(&document("0")).expect("plain data");
+        let all = crate::operations::all().into_iter();
+        let operations: Vec<_> = all.map(|operation| operation.description).collect();
+        let text = serde_json::to_string(&document("0", &operations)).expect("plain data");
         let document: serde_json::Value = serde_json::from_str(&text).expect("our own JSON");
         let paths = document["paths"].as_object().expect("paths");
         let mut ids = Vec::new();
-        for operation in operations::all() {
+        for operation in &operations {
             let method = operation.method.as_str().to_lowercase();
             let found = &paths[operation.path][&method];
             assert_eq!(found["operationId"], operation.id);

@@ -1,4 +1,4 @@
-//! Every operation of the API in one table: the routes and `/openapi.json` are both made from it.
+//! Every operation of the API in one table: the routes, the rights and `/openapi.json` are made from it.
 
 mod insight;
 mod job;
@@ -9,64 +9,25 @@ mod queues;
 mod schedules;
 mod server;
 
-use std::borrow::Cow;
-use std::sync::LazyLock;
-
 use axum::handler::Handler;
 use axum::routing::{MethodFilter, MethodRouter, on};
 use ganger_access::Right;
-use ganger_document::request::enq::TaskIn;
 use http::Method;
 use utoipa::ToSchema;
-use utoipa::openapi::schema::Schema;
-use utoipa::openapi::{Ref, RefOr};
 
 use crate::api::Api;
-use crate::request_extensions::Known;
-
-/// Schemas of an OpenAPI document, by name.
-pub(crate) type Schemas = Vec<(String, RefOr<Schema>)>;
-/// Adds a type's schemas to the document's, and refers to it.
-pub(crate) type Described = fn(&mut Schemas) -> RefOr<Schema>;
-
-/// What is sent or answered.
-#[derive(Clone, Copy)]
-pub(crate) struct Content {
-    /// Media type of the content.
-    pub(crate) media_type: &'static str,
-    /// Its schema, if it has one.
-    pub(crate) schema: Option<Described>,
-    /// Whether it may be left out.
-    pub(crate) is_optional: bool,
-}
+use crate::description::{Content, Description, add_schema};
 
 /// One operation of the HTTP API.
 pub(crate) struct Operation {
-    pub(crate) method: Method,
-    pub(crate) path: &'static str,
-    pub(crate) id: &'static str,
-    /// What a caller needs.
-    pub(crate) right: Right,
-    pub(crate) summary: &'static str,
-    pub(crate) query: &'static [(&'static str, &'static str)],
-    pub(crate) body: Option<Content>,
-    pub(crate) reply: Option<Content>,
+    pub(crate) description: Description,
     pub(crate) route: MethodRouter<Api>,
-}
-
-/// The schema of a type. Cold: it runs once, for the published document, and is made for every type.
-#[cold]
-fn describe<T: ToSchema>(schemas: &mut Schemas) -> RefOr<Schema> {
-    let name: Cow<'static, str> = T::name();
-    schemas.push((name.clone().into_owned(), T::schema()));
-    T::schemas(schemas);
-    Ref::from_schema_name(name).into()
 }
 
 fn json<T: ToSchema>() -> Content {
     Content {
         media_type: "application/json",
-        schema: Some(describe::<T>),
+        schema: Some(add_schema::<T>),
         is_optional: false,
     }
 }
@@ -94,7 +55,7 @@ where
     let filter =
         MethodFilter::try_from(method.clone()).expect("only plain methods stand in the table");
     let route = on(filter, handler);
-    Operation {
+    let description = Description {
         method,
         path,
         id,
@@ -103,23 +64,23 @@ where
         query: &[],
         body: None,
         reply: None,
-        route,
-    }
+    };
+    Operation { description, route }
 }
 
 impl Operation {
     fn query(mut self, query: &'static [(&'static str, &'static str)]) -> Self {
-        self.query = query;
+        self.description.query = query;
         self
     }
 
     fn body<T: ToSchema>(mut self) -> Self {
-        self.body = Some(json::<T>());
+        self.description.body = Some(json::<T>());
         self
     }
 
     fn maybe<T: ToSchema>(mut self) -> Self {
-        self.body = Some(Content {
+        self.description.body = Some(Content {
             is_optional: true,
             ..json::<T>()
         });
@@ -127,29 +88,18 @@ impl Operation {
     }
 
     fn body_as(mut self, content: Content) -> Self {
-        self.body = Some(content);
+        self.description.body = Some(content);
         self
     }
 
     fn reply<T: ToSchema>(mut self) -> Self {
-        self.reply = Some(json::<T>());
+        self.description.reply = Some(json::<T>());
         self
     }
 
     fn reply_as(mut self, content: Content) -> Self {
-        self.reply = Some(content);
+        self.description.reply = Some(content);
         self
-    }
-
-    /// The operation as rights and the audit log know it.
-    pub(crate) fn access(&self) -> ganger_access::Operation {
-        ganger_access::Operation::new(self.id, self.right)
-    }
-
-    /// The names of the query parameters that it takes.
-    pub(crate) fn known(&self) -> Known {
-        let own = self.query.iter().map(|parameter| parameter.0);
-        Known(own.chain(["namespace", "shard"]).collect())
     }
 }
 
@@ -192,32 +142,14 @@ pub(crate) fn methods_at(path: &str) -> Vec<Method> {
         }
     };
     let all = all().into_iter();
-    all.filter(|operation| fits(operation.path))
-        .map(|operation| operation.method)
+    all.filter(|operation| fits(operation.description.path))
+        .map(|operation| operation.description.method)
         .collect()
 }
 
 /// Every operation with the right that it takes.
 pub fn rights() -> Vec<ganger_access::Operation> {
-    all().iter().map(Operation::access).collect()
-}
-
-/// The operation with this id, as rights know it.
-///
-/// # Panics
-/// If there is none.
-pub(crate) fn access(id: &str) -> ganger_access::Operation {
-    static RIGHTS: LazyLock<Vec<ganger_access::Operation>> = LazyLock::new(rights);
-    let found = RIGHTS.iter().find(|operation| operation.name == id);
-    *found.expect("the table has the operations that its pages refer to")
-}
-
-/// enq's form of a submission, for the document.
-pub(crate) fn enq_form() -> Described {
-    describe::<TaskIn>
-}
-
-/// The problem document, likewise.
-pub(crate) fn problem_form() -> Described {
-    describe::<crate::problem::ProblemView<'static>>
+    let all = all().into_iter();
+    all.map(|operation| operation.description.access())
+        .collect()
 }

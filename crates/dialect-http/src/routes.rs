@@ -18,14 +18,16 @@ use crate::problem::Problem;
 
 /// The routes of this dialect.
 pub fn routes(shard: Handle, settings: Settings) -> Router {
-    let api = Api::new(shard, settings);
+    let all = operations::all().into_iter();
+    let (descriptions, handlers): (Vec<_>, Vec<_>) = all
+        .map(|operation| (operation.description, operation.route))
+        .unzip();
+    let api = Api::new(shard, settings, descriptions);
     let mut router = Router::new();
-    for operation in operations::all() {
-        let known = operation.known();
-        let gate = Authorization::new(api.clone(), &operation);
-        let route: MethodRouter<Api> = operation
-            .route
-            .layer(Extension(known))
+    for (operation, handler) in api.operations().iter().zip(handlers) {
+        let gate = Authorization::new(api.clone(), operation);
+        let route: MethodRouter<Api> = handler
+            .layer(Extension(operation.known()))
             .layer(middleware::from_fn_with_state(gate, authorization::pass));
         router = router.route(operation.path, route);
     }

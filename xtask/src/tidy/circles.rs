@@ -15,6 +15,7 @@ const WITHOUT_CIRCLES: &[&str] = &[
     "dialect-grpc",
     "document",
     "e2e",
+    "dialect-http",
     "dialect-resp",
     "fuzz",
     "ngsi",

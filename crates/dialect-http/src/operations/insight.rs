@@ -8,7 +8,8 @@ use ganger_document::view::statistics::{
 };
 use http::Method;
 
-use super::{Content, Operation, PAGE, describe, operation, plain};
+use super::{Operation, PAGE, operation, plain};
+use crate::description::{Content, add_schema};
 use crate::resource::numbers::{AuditView, Done};
 use crate::resource::{events, failures, numbers, workers};
 
@@ -115,7 +116,7 @@ pub(super) fn about_the_rest() -> Vec<Operation> {
             ),
         ])
         .reply_as(Content {
-            schema: Some(describe::<EventView>),
+            schema: Some(add_schema::<EventView>),
             ..plain("text/event-stream")
         }),
         operation(

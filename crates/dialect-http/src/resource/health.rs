@@ -132,5 +132,5 @@ pub(crate) async fn version(State(api): State<Api>) -> Response {
 }
 
 pub(crate) async fn describe(State(api): State<Api>) -> Response {
-    json::ok(&openapi::document(api.settings().version))
+    json::ok(&openapi::document(api.settings().version, api.operations()))
 }

@@ -14,7 +14,6 @@ use utoipa::ToSchema;
 
 use crate::api::Api;
 use crate::json;
-use crate::operations::access;
 
 /// What this server is.
 #[derive(Debug, Serialize, ToSchema)]
@@ -42,7 +41,7 @@ pub(crate) async fn show_home(
     Extension(identity): Extension<Identity>,
     headers: HeaderMap,
 ) -> Response {
-    let version = identity.may(access("version"), None).is_ok();
+    let version = identity.may(api.access("version"), None).is_ok();
     let version = version.then(|| api.settings().version);
     let mut response = if is_for_browser(&headers) {
         let html = HeaderValue::from_static("text/html; charset=utf-8");

@@ -9,7 +9,6 @@ use ganger_shard::{Handle, Health, MetricsSnapshot};
 use ganger_types::{JobState, Namespace, Queue, QueueCounts};
 
 use crate::api::Api;
-use crate::operations::access;
 
 /// Queues that the page lists.
 const QUEUES_MAX: usize = 200;
@@ -55,7 +54,7 @@ pub(super) async fn page(api: &Api, identity: &Identity, version: Option<&str>) 
         }
         None => how_to_get_in(&mut out),
     }
-    next_steps(&mut out, identity);
+    next_steps(&mut out, api, identity);
     out.push_str("</main>\n</body>\n</html>\n");
     out
 }
@@ -69,7 +68,7 @@ impl Seen {
                 failed: None,
             };
         }
-        let listing = access("listQueues");
+        let listing = api.access("listQueues");
         let may = |namespace: &Namespace| {
             let namespace = Some(namespace.as_bytes());
             identity.may(listing, namespace).is_ok()
@@ -100,7 +99,7 @@ impl Seen {
             },
             queues: (may(&Namespace::default()) || !rows.is_empty()).then_some(rows),
             failed: identity
-                .may(access("metrics"), None)
+                .may(api.access("metrics"), None)
                 .is_ok()
                 .then_some(failed),
         }
@@ -238,7 +237,7 @@ fn how_to_get_in(out: &mut String) {
 }
 
 /// Where to go from here. Links lead only to what the caller may ask for.
-fn next_steps(out: &mut String, identity: &Identity) {
+fn next_steps(out: &mut String, api: &Api, identity: &Identity) {
     out.push_str("<h2>Next</h2>\n<ul>\n");
     let links = [
         (
@@ -251,7 +250,7 @@ fn next_steps(out: &mut String, identity: &Identity) {
         ("live", "/healthz", "whether the process answers"),
     ];
     for (operation, path, what) in links {
-        if identity.may(access(operation), None).is_ok() {
+        if identity.may(api.access(operation), None).is_ok() {
             put(
                 out,
                 format_args!("<li><a href=\"{path}\">{path}</a>: {what}</li>\n"),
