@@ -1,6 +1,6 @@
-//! The context of a command, the reading of its arguments, and its refusals.
+//! The context of a command, the parsing of its arguments, and its refusals.
 //!
-//! An argument that is missing (the list is too short) and one that is empty are two things: an empty job id is valid.
+//! A missing argument (the list is too short) and an empty one differ: an empty job id is valid.
 
 use bytes::Bytes;
 use ganger_types::Elapsed;
@@ -9,30 +9,30 @@ use ganger_types::qless::{Generation, QlessMessage, QlessRefusal, QlessTag, Qles
 use crate::json::{self, Kind};
 use crate::number;
 
-/// The context of a call.
+/// The context of one call: its times, its generation of the script, and the messages that it publishes.
 pub(crate) struct Call<'a> {
-    /// The caller's time, finite.
+    /// The caller's time in seconds since the epoch; always finite.
     pub(crate) now: f64,
-    /// The server's time, used only for the lifetimes of throttles.
+    /// The server's time. Only the lifetimes of throttles depend on it.
     pub(crate) server: Elapsed,
     /// The generation of the script that the caller uses.
     pub(crate) generation: Generation,
-    /// Messages to publish, in order. None may be added before the command's last check has passed.
+    /// Messages to publish, in order. A command adds none before its last check has passed.
     pub(crate) messages: &'a mut Vec<QlessMessage>,
 }
 
 impl Call<'_> {
-    /// Returns the caller's time, as records and orders store it.
+    /// Returns the caller's time, in the type that rows and indexes use.
     pub(crate) fn at(&self) -> QlessTime {
         QlessTime::new(self.now)
     }
 
-    /// Returns the time `seconds` after the caller's.
+    /// Returns the time `seconds` after the caller's; a negative number gives an earlier time.
     pub(crate) fn after(&self, seconds: f64) -> QlessTime {
         QlessTime::new(number::sum(self.now, seconds))
     }
 
-    /// Whether the caller's generation has throttles.
+    /// Whether the caller's generation has throttles, as only the third has.
     pub(crate) fn has_throttles(&self) -> bool {
         self.generation >= Generation::Three
     }
@@ -46,38 +46,39 @@ impl Call<'_> {
     }
 }
 
-/// The arguments of a command: what follows its name and the time.
+/// The arguments of a command: the words after its name and the caller's time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arguments<'a>(pub(crate) &'a [Bytes]);
 
 impl<'a> Arguments<'a> {
-    /// The argument at `index`, if the list is that long.
+    /// Returns the argument at `index`, counted from 0; `None` if the list is shorter.
     pub(crate) fn get(self, index: usize) -> Option<&'a Bytes> {
         self.0.get(index)
     }
 
-    /// The argument at `index`; if it is missing, the refusal `otherwise`.
+    /// Returns the argument at `index`; refuses the call with the text `otherwise` if it is missing.
     pub(crate) fn required(self, index: usize, otherwise: &str) -> Result<&'a Bytes, QlessRefusal> {
         self.get(index)
             .ok_or_else(|| refuse(&[otherwise.as_bytes()]))
     }
 
-    /// The argument at `index` as the name of a queue.
+    /// Returns the argument at `index` as the name of a queue; refuses the call if it is missing.
     pub(crate) fn queue(self, index: usize) -> Result<&'a Bytes, QlessRefusal> {
         self.required(index, "Queue(): no queue name provided")
     }
 
-    /// The argument at `index` as the id of a job.
+    /// Returns the argument at `index` as the id of a job; refuses the call if it is missing.
     pub(crate) fn job(self, index: usize) -> Result<&'a Bytes, QlessRefusal> {
         self.required(index, "Job(): no jid provided")
     }
 
-    /// The argument at `index` as the id of a recurring job.
+    /// Returns the argument at `index` as the id of a recurring job; refuses the call if it is missing.
     pub(crate) fn recurring(self, index: usize) -> Result<&'a Bytes, QlessRefusal> {
         self.required(index, "Recurring(): no jid provided")
     }
 
-    /// The argument at `index` as a number. If it is missing or none: `complaint`, then the argument, `nil` if missing.
+    /// Returns the argument at `index` as a number. If it is missing or not a number, the refusal is `complaint`
+    /// followed by the argument, or by `nil` if it is missing.
     pub(crate) fn number(self, index: usize, complaint: &str) -> Result<f64, QlessRefusal> {
         match self.get(index) {
             Some(text) => number_of(text, complaint),
@@ -85,7 +86,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// The same, with a value for a missing argument.
+    /// Returns the argument at `index` as a number, or `default` if it is missing. Refuses it if it is not a number.
     pub(crate) fn number_or(
         self,
         index: usize,
@@ -98,7 +99,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// The argument at `index` as a whole number, with a value for a missing one.
+    /// Returns the argument at `index` as a whole number, or `default` if it is missing.
     pub(crate) fn whole_or(
         self,
         index: usize,
@@ -108,12 +109,12 @@ impl<'a> Arguments<'a> {
         whole(self.number_or(index, default, complaint)?)
     }
 
-    /// The arguments from `index` on; none if the list is shorter.
+    /// Returns the arguments from `index` to the end; empty if the list is shorter.
     pub(crate) fn from(self, index: usize) -> &'a [Bytes] {
         self.0.get(index..).unwrap_or(&[])
     }
 
-    /// The arguments from `index` on in pairs of option and value.
+    /// Returns the arguments from `index` to the end as pairs of option and value; refuses an odd number of them.
     pub(crate) fn pairs(self, index: usize) -> Result<Pairs<'a>, QlessRefusal> {
         let words = self.from(index);
         if !words.len().is_multiple_of(2) {
@@ -125,12 +126,13 @@ impl<'a> Arguments<'a> {
     }
 }
 
-/// Arguments in pairs of option and value.
+/// Arguments as pairs: an option, then its value. The order of the pairs is free.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pairs<'a>(pub(crate) &'a [Bytes]);
 
 impl<'a> Pairs<'a> {
-    /// The value of `option`; of a repeated option the last. A last word without a value counts as absent.
+    /// Returns the value of `option`, the last one if it is repeated; `None` if it is absent. A last word without a
+    /// value is ignored.
     pub(crate) fn get(self, option: &str) -> Option<&'a Bytes> {
         let pairs = self.0.chunks_exact(2);
         pairs
@@ -139,7 +141,8 @@ impl<'a> Pairs<'a> {
             .map(|pair| &pair[1])
     }
 
-    /// The value of `option` as a number, if it is given. If it is none: `complaint`, then the value.
+    /// Returns the value of `option` as a number; `None` if it is absent. If it is not a number, the refusal is
+    /// `complaint` followed by the value.
     pub(crate) fn number(self, option: &str, complaint: &str) -> Result<Option<f64>, QlessRefusal> {
         self.get(option)
             .map(|text| number_of(text, complaint))
@@ -147,12 +150,13 @@ impl<'a> Pairs<'a> {
     }
 }
 
-/// The number that `text` is; if it is none, the refusal `complaint` followed by the text.
+/// Parses `text` as a number. If it is not one, the refusal is `complaint` followed by the text.
 pub(crate) fn number_of(text: &Bytes, complaint: &str) -> Result<f64, QlessRefusal> {
     number::parse(text).ok_or_else(|| refuse(&[complaint.as_bytes(), text]))
 }
 
-/// The argument as JSON text, which stays as it is; `complaint`, then the argument, if it is missing or `false`.
+/// Returns the argument unchanged after checking that it is JSON. If it is missing or `false`, the refusal is
+/// `complaint` followed by the argument, or by `nil` if it is missing.
 pub(crate) fn data_of<'a>(
     argument: Option<&'a Bytes>,
     complaint: &str,
@@ -166,27 +170,27 @@ pub(crate) fn data_of<'a>(
     }
 }
 
-/// What kind of JSON an argument is; if it is none, the reader's own words.
+/// Returns the kind of JSON value in an argument. If it is not JSON, the refusal is the parser's error text.
 pub(crate) fn json_of(text: &Bytes) -> Result<Kind, QlessRefusal> {
     json::kind(text).map_err(|wrong| refuse(&[wrong.to_string().as_bytes()]))
 }
 
-/// A list of tags or jids that is sent as JSON.
+/// Parses a list of tags or jids that a client sent as JSON.
 pub(crate) fn list_of(text: &Bytes) -> Result<Vec<QlessTag>, QlessRefusal> {
     json::list(text).map_err(|wrong| refuse(&[wrong.to_string().as_bytes()]))
 }
 
-/// A whole number, as pages and counts must be.
+/// Converts to a whole number, as offsets and counts need it; refuses a fraction or a number beyond 2^53.
 pub(crate) fn whole(number: f64) -> Result<i64, QlessRefusal> {
     number::whole(number).ok_or_else(|| refuse(&[b"value is not an integer or out of range"]))
 }
 
-/// How many to take at most, of a count that may be below 0 (none).
+/// Converts a count to a limit; a negative count becomes 0.
 pub(crate) fn at_most(count: i64) -> usize {
     usize::try_from(count.max(0)).unwrap_or(usize::MAX)
 }
 
-/// A refusal in the script's words, of these parts. Parts that came from a caller may be any bytes.
+/// Builds a refusal from the concatenated parts, in the script's words. Parts that came from a caller may be any bytes.
 pub(crate) fn refuse(parts: &[&[u8]]) -> QlessRefusal {
     QlessRefusal(parts.concat().into())
 }

@@ -1,4 +1,4 @@
-//! From the words of a call to its command.
+//! Finds the command that the words of a call name, and runs it.
 
 use bytes::Bytes;
 use ganger_types::Elapsed;
@@ -9,7 +9,7 @@ use crate::commands;
 use crate::number;
 use crate::state::Qless;
 
-/// Carries out a call of the script: the command, the caller's time, and the command's own arguments.
+/// Runs a call of the script. The words are the command, the caller's time, and the command's own arguments.
 pub(crate) fn script(
     state: &mut Qless,
     server: Elapsed,
@@ -27,7 +27,7 @@ pub(crate) fn script(
         return Err(refuse(&[b"Arg \"now\" missing or not a number: nil"]));
     };
     let mut call = Call {
-        // Adding 0 makes the negative zero an ordinary one.
+        // Adding 0 turns negative zero into zero.
         now: now + 0.0,
         server,
         generation,
@@ -36,7 +36,7 @@ pub(crate) fn script(
     command(state, &mut call, Arguments(&words[2..]))
 }
 
-/// A number of things as a reply.
+/// Returns a count as a reply.
 pub(crate) fn number(count: usize) -> QlessReply {
     QlessReply::Number(i64::try_from(count).unwrap_or(i64::MAX))
 }

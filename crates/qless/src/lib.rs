@@ -1,8 +1,8 @@
-//! qless without Lua: the rules of its script, as a state machine on the clocks of its callers.
+//! qless without Lua: the rules of its script as a state machine. Callers pass their own time in.
 //!
-//! Pure and deterministic, as the engine whose part it is: requests in; replies, messages and changed rows out. What a
-//! call does is described by the commands of the qless script, whose clients depend on each detail; the rules are those
-//! of its second generation, and where the first and the third differ, the code says so.
+//! Pure and deterministic, like the engine that uses it: requests come in; replies, messages and changed rows go out.
+//! The behaviour is that of the commands of the qless script, because its clients depend on every detail. The rules are
+//! those of the script's second generation; the code says where the first and the third differ.
 
 #![forbid(unsafe_code)]
 

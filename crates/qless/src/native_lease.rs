@@ -1,5 +1,5 @@
-//! Leases of qless jobs by ganger's own workers, for which the script has no command: they lease jobs with their own
-//! length and token, extend leases, and release jobs without cost.
+//! Leases of qless jobs by ganger's own workers. The script has no commands for them: these workers choose the length
+//! of the lock, get a lease token, extend leases, and release jobs without losing a retry.
 
 use bytes::Bytes;
 use ganger_types::job::ReportKind;
@@ -18,28 +18,28 @@ use crate::state::Qless;
 pub struct LeaseOptions {
     /// The queue to take jobs from.
     pub queue: Bytes,
-    /// The worker that gets the jobs.
+    /// Name of the worker that gets the jobs.
     pub worker: Bytes,
-    /// Maximum number of jobs.
+    /// Maximum number of jobs to lease.
     pub count: usize,
-    /// Length of the locks in seconds.
+    /// Length of the locks in seconds, counted from the time of the call.
     pub seconds: f64,
-    /// Id of the request; `None` if it has none.
+    /// Id of the lease request, so that a repeat gets the same jobs; `None` if it has none.
     pub request: Option<RequestId>,
 }
 
 /// A heartbeat of one of ganger's own workers.
 #[derive(Clone, Debug)]
 pub struct Heartbeat {
-    /// Seconds from now for which the lock lasts at least.
+    /// Minimum length of the lock from now, in seconds.
     pub seconds: f64,
-    /// New data of the job; `None` to keep it.
+    /// New data of the job, as JSON text; `None` keeps the old data.
     pub data: Option<Bytes>,
 }
 
 impl Qless {
-    /// Leases jobs like a pop at `now`, and stores the token drawn for each. Both kinds of limits apply: those of
-    /// concurrency, which only older generations of the script know, and throttles.
+    /// Leases jobs like a pop at `now`, and stores the token that `draw` gives for each. Returns their jids. Both kinds
+    /// of limits apply: the limits of concurrency, which only older generations of the script have, and throttles.
     ///
     /// # Errors
     /// If the script would refuse the pop, because an option is not a number.
@@ -72,7 +72,8 @@ impl Qless {
         Ok(handed)
     }
 
-    /// Extends the lock of a running job by `seconds`, never to an earlier time than before. Returns its new expiry.
+    /// Extends the lock of a running job and returns its new expiry in seconds since the epoch. A lock never gets
+    /// shorter. Returns `now` if the job does not exist.
     ///
     /// # Errors
     /// If the data is not JSON.
@@ -138,7 +139,7 @@ impl Qless {
         self.edit(jid, |job| *job.result = result);
     }
 
-    /// Returns the jobs that a worker holds from that lease request.
+    /// Returns the jids of the jobs that the worker holds from that lease request.
     pub fn leased_to_request(&self, worker: &[u8], request: &RequestId) -> Vec<Bytes> {
         let jobs = self.worker_jobs(&Bytes::copy_from_slice(worker)).iter();
         let jobs = jobs.filter_map(|(_, jid)| self.job(jid));
@@ -148,14 +149,14 @@ impl Qless {
         jobs.filter(is_of_it).map(|job| job.jid.clone()).collect()
     }
 
-    /// Whether the queue has a job that a pop would consider now.
+    /// Whether the queue has a ready job and is not paused.
     pub fn has_ready(&self, queue: &[u8]) -> bool {
         let queue = Bytes::copy_from_slice(queue);
         !self.is_paused(&queue) && self.size(&queue, QlessSet::Work) > 0
     }
 }
 
-/// Returns the live lease of a job; `None` if it does not run under one.
+/// Returns the live lease of a job; `None` if the job does not run or has no lease of ganger's own workers.
 pub fn live_lease(job: &QlessJob) -> Option<&QlessLease> {
     let lease = job.lease.as_ref().filter(|lease| lease.report.is_none());
     lease.filter(|_| job.state == QlessState::Running)

@@ -1,7 +1,7 @@
-//! The state of a database: its rows, and the indexes that are derived from them.
+//! The qless state of one namespace: its rows, and the indexes derived from them.
 //!
-//! Fields are private to this module. Commands read through `queries`, and change through the functions of `jobs` and
-//! `others`, each of which changes a row, the indexes made from it, and the list of changed rows together.
+//! Fields are private to this module. Commands read through `queries` and write through the functions of `jobs` and
+//! `others`. Each of these functions changes a row, its index entries, and the list of changed rows together.
 
 mod indexes;
 mod jobs;
@@ -35,40 +35,45 @@ pub use touched::{JobPosition, Touched};
 #[derive(Clone, Debug, Default)]
 pub struct Qless {
     rows: Rows,
-    /// Indexes over the rows, derived from `rows`.
+    /// Indexes over the rows. They can be rebuilt from `rows` at any time.
     indexes: Indexes,
-    /// Rows that changed since they were last taken.
+    /// Keys of rows that changed since [`Qless::take_changed`] last ran.
     changed: BTreeSet<QlessKey>,
-    /// Queues that got ready jobs since they were last taken.
+    /// Queues that got ready jobs since [`Qless::take_grown`] last ran.
     grown: BTreeSet<Bytes>,
-    /// Jobs that were touched since somebody took them: exactly those whose entries say so, and those that are gone.
-    /// All of them are among the changed rows.
+    /// Records of the jobs that changed since [`Qless::take_touched`] last ran: one for each job whose table entry
+    /// refers to a record, and one for each removed job. All of these jobs are among the changed rows.
     touched: Vec<Touch>,
 }
 
-/// Rows of one namespace, as the store keeps them.
+/// Rows of one namespace, in the form that the store keeps.
 #[derive(Clone, Debug, Default)]
 struct Rows {
     jobs: Jobs,
+    /// Recurring jobs by jid. Their ids are separate from those of jobs.
     recurring: BTreeMap<Bytes, QlessRecurring>,
-    /// Queues that are known or paused.
+    /// Queues that are known or paused, by name. Other queues have no row.
     queues: BTreeMap<Bytes, QlessQueue>,
+    /// Time of each known worker's last sign of life, by worker.
     workers: BTreeMap<Bytes, QlessTime>,
+    /// Options that clients set, by name. An option with its default value has no row.
     settings: BTreeMap<Bytes, Bytes>,
-    /// Counters that are not 0.
+    /// Counters of the tags, by tag. A counter of 0 has no row.
     tag_counts: BTreeMap<Bytes, i64>,
+    /// Time when tracking began, by jid. The job itself may no longer exist.
     tracked: BTreeMap<Bytes, QlessTime>,
+    /// Statistics by queue and beginning of the day.
     statistics: BTreeMap<(Bytes, QlessTime), QlessStatistics>,
-    /// Throttles with a maximum.
+    /// Throttles that have a maximum, by id.
     throttles: BTreeMap<Bytes, QlessThrottle>,
 }
 
 impl Qless {
-    /// Carries a request out, all of it or nothing. Messages are added in order. `at` is the server's time, by which
-    /// nothing but the lives of throttles goes.
+    /// Runs a request, completely or not at all, and appends its messages in order. `at` is the server's time; only the
+    /// lifetimes of throttles depend on it.
     ///
     /// # Errors
-    /// If the script would refuse the call; nothing has changed then.
+    /// If the script would refuse the call. The state is unchanged then.
     pub fn call(
         &mut self,
         at: Elapsed,
@@ -93,8 +98,8 @@ impl Qless {
         }
     }
 
-    /// The rows that changed since the last call, each in its last state; `None` for one that is gone. Jobs that were
-    /// touched and not taken are forgotten.
+    /// Returns the rows that changed since the last call, each in its current state; `None` for a removed row. Discards
+    /// the records of touched jobs that [`Qless::take_touched`] has not returned.
     pub fn take_changed(&mut self) -> Vec<(QlessKey, Option<QlessRow>)> {
         self.take_touched(|_| {});
         let changed = std::mem::take(&mut self.changed);
@@ -105,12 +110,12 @@ impl Qless {
         rows.collect()
     }
 
-    /// The queues that got ready jobs since the last call.
+    /// Returns the queues that got ready jobs since the last call.
     pub fn take_grown(&mut self) -> BTreeSet<Bytes> {
         std::mem::take(&mut self.grown)
     }
 
-    /// Takes a row as it was stored, in any order of rows.
+    /// Loads a stored row. Rows may come in any order.
     pub fn load(&mut self, row: QlessRow) {
         self.indexes.add(&row);
         self.rows.put(row);
@@ -121,12 +126,13 @@ impl Qless {
         self.rows.all().collect()
     }
 
-    /// Compares the indexes with the rows; each line names what disagrees.
+    /// Checks the indexes against the rows, and the rows against each other. Appends one line for each difference to
+    /// `wrong`.
     pub fn check(&self, wrong: &mut Vec<String>) {
         self.compare(wrong);
     }
 
-    /// Forgets everything. No job counts as touched: reporting their moves would report them all.
+    /// Removes all rows. No job counts as touched, because reporting their moves would report every job.
     fn clear(&mut self) {
         self.touched.clear();
         self.changed
@@ -142,6 +148,7 @@ impl Qless {
 }
 
 impl Rows {
+    /// Returns the row with that key; `None` if there is none.
     fn get(&self, key: &QlessKey) -> Option<QlessRow> {
         match key {
             QlessKey::Job { number, jid } => {
@@ -168,6 +175,7 @@ impl Rows {
         }
     }
 
+    /// Stores a row, or replaces the one with the same key.
     fn put(&mut self, row: QlessRow) {
         match row {
             QlessRow::Job(job) => self.jobs.insert(job, None),

@@ -1,18 +1,18 @@
-//! Jobs and recurring jobs as JSON.
+//! Writes jobs and recurring jobs as JSON, in the form that clients of the script expect.
 
 use ganger_types::qless::{Generation, QlessHappening, QlessJob, QlessRecurring};
 
 use crate::json::Writer;
 use crate::state::Qless;
 
-/// About how many bytes a job takes.
+/// Estimates the length of a job's JSON in bytes.
 pub(crate) fn room(job: &QlessJob) -> usize {
     const OF_ALL: usize = 512;
     const OF_AN_ENTRY: usize = 64;
     OF_ALL + job.data.len() + job.data.len() / 8 + job.history.len() * OF_AN_ENTRY
 }
 
-/// Writes a job as the commands show it. The third generation sees its throttles besides.
+/// Writes a job in the form that all commands return. Only the third generation gets the throttles.
 pub(crate) fn job(out: &mut Writer, state: &Qless, generation: Generation, job: &QlessJob) {
     out.begin();
     out.key("jid").string(&job.jid);
@@ -43,7 +43,7 @@ pub(crate) fn job(out: &mut Writer, state: &Qless, generation: Generation, job: 
     out.end();
 }
 
-/// Writes a recurring job.
+/// Writes a recurring job. Only the third generation gets the throttles.
 pub(crate) fn recurring(out: &mut Writer, generation: Generation, job: &QlessRecurring) {
     out.begin();
     out.key("jid").string(&job.jid);
@@ -64,7 +64,7 @@ pub(crate) fn recurring(out: &mut Writer, generation: Generation, job: &QlessRec
     out.end();
 }
 
-/// Writes an entry of the history. What happened and when is said by the entry itself, whatever its further keys.
+/// Writes an entry of the history. The entry's own `what` and `when` win over further keys with these names.
 fn happening(out: &mut Writer, entry: &QlessHappening) {
     out.begin();
     out.key("what").string(&entry.what);

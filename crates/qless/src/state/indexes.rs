@@ -1,7 +1,7 @@
-//! Orders that are derived from the rows, and rebuilt from them on start.
+//! Indexes that are derived from the rows and rebuilt from them at start.
 //!
-//! A row enters and leaves all its indexes here, in one place; [`super::Qless::check`] builds them a second time and
-//! compares.
+//! This file adds a row to all its indexes and removes it from them. [`super::Qless::check`] builds the indexes a
+//! second time and compares.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,14 +12,20 @@ use ganger_types::qless::{
 
 use super::order::{ByTime, InLine};
 
-/// The sets of a queue.
+/// The sets of a queue. Each job is in at most one of them; `recur` contains recurring jobs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Sets {
+    /// Ready jobs, in the order in which they run.
     pub(super) work: BTreeSet<InLine>,
+    /// Jobs that a worker holds, by the expiry of the lock.
     pub(super) locks: ByTime,
+    /// Jobs that wait for their time, by that time.
     pub(super) scheduled: ByTime,
+    /// Jobs that wait for other jobs, by the time when they began to wait.
     pub(super) depends: ByTime,
+    /// Recurring jobs, by the time of their next run.
     pub(super) recur: ByTime,
+    /// Jobs that wait for a throttle, by the time when they began to wait.
     pub(super) throttled: ByTime,
 }
 
@@ -33,7 +39,7 @@ impl Sets {
             && self.throttled.is_empty()
     }
 
-    /// The set, if it is one that goes by time.
+    /// Returns the set if it is ordered by time; `None` for `Work`, which is not.
     pub(super) fn by_time(&self, set: QlessSet) -> Option<&ByTime> {
         Some(match set {
             QlessSet::Work => return None,
@@ -57,35 +63,35 @@ impl Sets {
     }
 }
 
-/// Every derived order of a namespace. A name with nothing under it is not there.
+/// All indexes of a namespace. No map has a key whose set is empty.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Indexes {
-    /// The sets of each queue.
+    /// The sets of each queue, by the name of the queue.
     pub(super) queues: BTreeMap<Bytes, Sets>,
-    /// Known queues by when they were first seen.
+    /// Known queues, by the time when they were first seen.
     pub(super) known: ByTime,
-    /// Completed jobs by when they completed.
+    /// Completed jobs, by the time of completion.
     pub(super) completed: ByTime,
-    /// Per failure group its jobs; the newest is last.
+    /// Jobs of each failure group, each with its number in the group; the newest failure is last.
     pub(super) failures: BTreeMap<Bytes, BTreeSet<(u64, Bytes)>>,
-    /// Per tag its jobs, by when they were tagged.
+    /// Jobs of each tag, by the time when they got it.
     pub(super) tags: BTreeMap<Bytes, ByTime>,
-    /// Tags by their counters.
+    /// Tags with their counters, the smallest counter first.
     pub(super) tag_ranks: BTreeSet<(i64, Bytes)>,
-    /// Workers by their last sign of life.
+    /// Known workers, by their last sign of life.
     pub(super) workers: ByTime,
-    /// Per worker its jobs, by when their locks run out.
+    /// Jobs that each worker holds, by the expiry of their locks.
     pub(super) worker_jobs: BTreeMap<Bytes, ByTime>,
-    /// Tracked jids by when that began.
+    /// Tracked jids, by the time when tracking began.
     pub(super) tracked: ByTime,
-    /// Per throttle the jobs that hold it, by jid.
+    /// Jobs that hold each throttle, by jid.
     pub(super) holders: BTreeMap<Bytes, BTreeSet<Bytes>>,
-    /// Per throttle the jobs that wait for it, by when they began to.
+    /// Jobs that wait for each throttle, by the time when they began to wait.
     pub(super) pending: BTreeMap<Bytes, ByTime>,
 }
 
 impl Indexes {
-    /// Enters a row into all its indexes.
+    /// Adds a row to all its indexes.
     pub(super) fn add(&mut self, row: &QlessRow) {
         match row {
             QlessRow::Job(job) => self.add_job(job),
@@ -211,7 +217,7 @@ impl Indexes {
         remove_under(&mut self.tags, tag, at, jid);
     }
 
-    /// Enters the job into its failure's group, if it is to be in it.
+    /// Adds the job to the group of its failure, if it has a number in it.
     pub(super) fn add_failure(&mut self, job: &QlessJob) {
         if let (Some(order), Some(failure)) = (job.failed_order, &job.failure) {
             let group = self.failures.entry(failure.group.clone()).or_default();
@@ -260,12 +266,12 @@ impl Indexes {
     }
 }
 
-/// Enters a name at a time.
+/// Adds a name with a time to a set.
 pub(super) fn add(set: &mut ByTime, at: QlessTime, name: &Bytes) {
     set.insert((at, name.clone()));
 }
 
-/// Takes an entry out of the set of that name, and the set away if nothing is left.
+/// Removes an entry from the set of that name, and the set itself if it is empty then.
 pub(super) fn remove_under(
     sets: &mut BTreeMap<Bytes, ByTime>,
     name: &Bytes,

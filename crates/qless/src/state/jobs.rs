@@ -1,8 +1,8 @@
-//! The one way to change each thing about a job.
+//! The functions that change jobs. Each part of a job has exactly one.
 //!
-//! What is in an index (place, tags, workers' lists, completion, failure, throttles) has a function of its own; all
-//! else is changed through [`Qless::edit`], whose view of a job cannot reach the rest. A job that is not there is left
-//! alone: callers have looked it up.
+//! Every field that is in an index (place, tags, workers' lists, completion, failure, throttles) has its own function.
+//! [`Qless::edit`] changes all other fields and cannot reach the indexed ones. The functions ignore a job that does not
+//! exist, because callers have looked it up.
 
 use std::mem;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use ganger_types::qless::{
 use super::Qless;
 use super::indexes::{Indexes, add, remove_under};
 
-/// The fields of a job that no index is made from.
+/// The fields of a job that are in no index. Each has the meaning of the field of the same name in [`QlessJob`].
 pub(crate) struct Details<'a> {
     pub(crate) klass: &'a mut Bytes,
     pub(crate) data: &'a mut Bytes,
@@ -40,7 +40,8 @@ pub(crate) struct Details<'a> {
 }
 
 impl Qless {
-    /// Begins the record of a job, unless there is one: waiting, in no set and no list, and nothing said about it.
+    /// Creates the record of a job unless it exists. A new job is waiting, is in no set and in no worker's list, and
+    /// has default values.
     pub(crate) fn begin_job(&mut self, jid: &Bytes) {
         let number = match self.job(jid) {
             Some(job) => job.number,
@@ -53,8 +54,8 @@ impl Qless {
         self.changed.insert(key(number, jid));
     }
 
-    /// Removes a job from everywhere: from its queue, from workers' lists, from the jobs that it waits for and that
-    /// wait for it, from the tag index (the tags' counters are the caller's business).
+    /// Removes a job from its queue, from workers' lists, from the links to its dependencies and dependents, and from
+    /// the tag index. The caller adjusts the counters of its tags.
     pub(crate) fn remove_job(&mut self, jid: &Bytes) {
         self.unlink_all(jid);
         self.release_dependents(jid);
@@ -65,7 +66,7 @@ impl Qless {
         }
     }
 
-    /// Changes what no index is made from. A job that is not complete has no result.
+    /// Changes fields that are in no index. Deletes the result of a job that is not complete.
     pub(crate) fn edit(&mut self, jid: &Bytes, change: impl FnOnce(Details<'_>)) {
         self.with_job(jid, |job, _| {
             change(Details {
@@ -95,7 +96,7 @@ impl Qless {
         });
     }
 
-    /// Moves the job into a set of a queue, out of the one it is in; `None`: into none.
+    /// Moves the job from its present set into `place`; `None` removes it from its set.
     pub(crate) fn place(&mut self, jid: &Bytes, place: Option<QlessPlace>) {
         if let Some(place) = place.as_ref().filter(|it| it.set == QlessSet::Work) {
             self.grown.insert(place.queue.clone());
@@ -107,7 +108,7 @@ impl Qless {
         });
     }
 
-    /// Moves the job into the work of `queue` with its priority and this time.
+    /// Moves the job into the ready jobs of `queue`, ordered by its priority and then by `at`.
     pub(crate) fn make_ready(&mut self, jid: &Bytes, queue: &Bytes, at: QlessTime) {
         if let Some(job) = self.job(jid) {
             let rank = job.priority;
@@ -115,12 +116,12 @@ impl Qless {
         }
     }
 
-    /// Moves the job into a set of `queue` that goes by time.
+    /// Moves the job into a set of `queue` that is ordered by time.
     pub(crate) fn place_at(&mut self, jid: &Bytes, queue: &Bytes, set: QlessSet, at: QlessTime) {
         self.place(jid, Some(place(queue, set, 0.0, at)));
     }
 
-    /// Lists the job among those of `worker`, which holds it until then; `None`: no longer lists it.
+    /// Lists the job among those that `worker` holds, until that time; `None` removes it from the worker's list.
     pub(crate) fn list(&mut self, jid: &Bytes, worker: &Bytes, until: Option<QlessTime>) {
         self.with_job(jid, |job, indexes| {
             if let Some(before) = set(&mut job.listed, worker, until) {
@@ -133,8 +134,8 @@ impl Qless {
         });
     }
 
-    /// Enters the job into the index of `tag` as of `at`; `None`: takes it out. Neither touches the tag's counter nor
-    /// the list of the job's tags.
+    /// Adds the job to the index of `tag` with the time `at`; `None` removes it. The tag's counter and the job's own
+    /// list of tags stay unchanged.
     pub(crate) fn tag(&mut self, jid: &Bytes, tag: &Bytes, at: Option<QlessTime>) {
         self.with_job(jid, |job, indexes| {
             if let Some(before) = set(&mut job.tagged, tag, at) {
@@ -146,7 +147,7 @@ impl Qless {
         });
     }
 
-    /// Enters the job into the list of completed ones; `None`: takes it out.
+    /// Adds the job to the list of completed jobs with the time `at`; `None` removes it.
     pub(crate) fn complete_at(&mut self, jid: &Bytes, at: Option<QlessTime>) {
         self.with_job(jid, |job, indexes| {
             if let Some(before) = mem::replace(&mut job.completed_at, at) {
@@ -158,7 +159,7 @@ impl Qless {
         });
     }
 
-    /// Notes a failure, or that there is none; the job is in no failure group then.
+    /// Records the job's last failure, or that it has none. The job leaves its failure group.
     pub(crate) fn note_failure(&mut self, jid: &Bytes, failure: Option<QlessFailure>) {
         let has_failed = failure.is_some();
         self.with_job(jid, |job, indexes| {
@@ -171,7 +172,7 @@ impl Qless {
         }
     }
 
-    /// Notes a failure, and makes the job the newest of its group.
+    /// Records a failure, and adds the job to its failure group as the newest.
     pub(crate) fn enter_failures(&mut self, jid: &Bytes, failure: QlessFailure) {
         self.with_job(jid, |job, indexes| {
             indexes.remove_failure(job);
@@ -184,7 +185,7 @@ impl Qless {
         self.touch_failed(jid);
     }
 
-    /// Takes the job out of its failure group; the failure stays noted.
+    /// Removes the job from its failure group. The recorded failure stays.
     pub(crate) fn leave_failures(&mut self, jid: &Bytes) {
         self.with_job(jid, |job, indexes| {
             indexes.remove_failure(job);
@@ -192,7 +193,7 @@ impl Qless {
         });
     }
 
-    /// Makes `jid` wait for `on`. Both must exist.
+    /// Makes `jid` depend on `on`. Does nothing unless both jobs exist.
     pub(crate) fn link(&mut self, jid: &Bytes, on: &Bytes) {
         if self.job(jid).is_some() && self.job(on).is_some() {
             self.with_job(jid, |job, _| insert(&mut job.dependencies, on));
@@ -200,7 +201,7 @@ impl Qless {
         }
     }
 
-    /// Lets `jid` wait for `on` no longer.
+    /// Removes the dependency of `jid` on `on`, if there is one.
     pub(crate) fn unlink(&mut self, jid: &Bytes, on: &Bytes) {
         if self.waits_for(jid, on) {
             self.with_job(jid, |job, _| take(&mut job.dependencies, on));
@@ -208,7 +209,7 @@ impl Qless {
         }
     }
 
-    /// Lets `jid` wait for nothing.
+    /// Removes all dependencies of `jid`.
     pub(crate) fn unlink_all(&mut self, jid: &Bytes) {
         let mut dependencies = Vec::new();
         if self
@@ -224,7 +225,7 @@ impl Qless {
         }
     }
 
-    /// Lets nobody wait for `jid`; who did.
+    /// Removes all dependents of `jid` and returns their jids.
     pub(crate) fn release_dependents(&mut self, jid: &Bytes) -> Vec<Bytes> {
         let mut dependents = Vec::new();
         if self.job(jid).is_some_and(|job| !job.dependents.is_empty()) {
@@ -236,7 +237,7 @@ impl Qless {
         dependents
     }
 
-    /// Lets the job hold a throttle since then; `None`: no longer.
+    /// Records that the job holds a throttle since that time; `None` takes the throttle from it.
     pub(crate) fn hold(&mut self, jid: &Bytes, throttle: &Bytes, since: Option<QlessTime>) {
         self.with_job(jid, |job, indexes| {
             set(&mut job.holds, throttle, since);
@@ -247,7 +248,7 @@ impl Qless {
         });
     }
 
-    /// Lets the job wait for a throttle since then; `None`: no longer.
+    /// Records that the job waits for a throttle since that time; `None` ends the wait.
     pub(crate) fn pend(&mut self, jid: &Bytes, throttle: &Bytes, since: Option<QlessTime>) {
         self.with_job(jid, |job, indexes| {
             if let Some(before) = set(&mut job.pending, throttle, since) {
@@ -260,7 +261,7 @@ impl Qless {
         });
     }
 
-    /// Enters the job into a queue's throttled ones; `None`: takes it out of those it is in.
+    /// Adds the job to the throttled jobs of a queue with a time; `None` removes it from those that it is in.
     pub(crate) fn throttled(&mut self, jid: &Bytes, place: Option<(Bytes, QlessTime)>) {
         self.with_job(jid, |job, indexes| {
             if let Some((queue, at)) = &job.throttled {
@@ -289,7 +290,7 @@ fn key(number: u64, jid: &Bytes) -> QlessKey {
     QlessKey::Job { number, jid }
 }
 
-/// Retries of a job for which nobody said how many.
+/// Number of retries of a job that was put without the option `retries`.
 const RETRIES: f64 = 5.0;
 
 fn blank(number: u64, jid: Bytes) -> QlessJob {
@@ -333,13 +334,14 @@ fn place(queue: &Bytes, set: QlessSet, rank: f64, at: QlessTime) -> QlessPlace {
     QlessPlace {
         queue: queue.clone(),
         set,
-        // Adding 0 makes the negative zero an ordinary one, so that they are a tie.
+        // Adding 0 turns negative zero into zero, so that both rank equally.
         rank: rank + 0.0,
         at,
     }
 }
 
-/// Sets or drops an entry of a list that is ordered by name; what it was before.
+/// Sets the entry `name` of a list that is sorted by name, or removes it for `None`. Returns the previous time; `None`
+/// if there was no entry.
 fn set(
     list: &mut Vec<(Bytes, QlessTime)>,
     name: &Bytes,

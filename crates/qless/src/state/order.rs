@@ -1,4 +1,4 @@
-//! The orders of the dialect's sets, ties included.
+//! The orders of the script's sets, including how ties are broken.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -6,13 +6,13 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use ganger_types::qless::{QlessPlace, QlessTime};
 
-/// Names by a time, earliest first; ties by their bytes.
+/// Names ordered by time, the earliest first; ties by the bytes of the name.
 pub(crate) type ByTime = BTreeSet<(QlessTime, Bytes)>;
 
-/// A set without anything, for what nobody has put anything in.
+/// The empty set, for names that have no entries.
 pub(super) static NOTHING: ByTime = ByTime::new();
 
-/// The entries of `set` with a time from `from` to `to`, both included, in order.
+/// Returns the entries of `set` with a time from `from` to `to`, both included, in order.
 pub(crate) fn between(
     set: &ByTime,
     from: QlessTime,
@@ -22,22 +22,25 @@ pub(crate) fn between(
         .take_while(move |(at, _)| *at <= to)
 }
 
-/// The entries of `set` with a time up to `to`, itself included, in order.
+/// Returns the entries of `set` with a time up to and including `to`, in order.
 pub(crate) fn until(set: &ByTime, to: QlessTime) -> impl Iterator<Item = &(QlessTime, Bytes)> {
     set.iter().take_while(move |(at, _)| *at <= to)
 }
 
-/// The entries of `set` with a time from `from` on, itself included, in order.
+/// Returns the entries of `set` with a time of `from` or later, in order.
 pub(crate) fn since(set: &ByTime, from: QlessTime) -> impl Iterator<Item = &(QlessTime, Bytes)> {
     set.range((from, Bytes::new())..)
 }
 
-/// A job among the ready ones of a queue. The greatest rank is first; then the earliest time; then the jid that is
-/// **last** by its bytes, as in a list that is kept by one score and read from its end.
+/// Entry of a ready job in its queue. The largest rank comes first, then the earliest time, then the jid that is
+/// **last** by its bytes: the script keeps one score per job and reads the list from its end.
 #[derive(Clone, Debug)]
 pub(crate) struct InLine {
+    /// The job's priority, or infinity for a job that was timed out.
     rank: f64,
+    /// The time when the job became ready; 0 if its priority was changed since, or if it was timed out.
     at: QlessTime,
+    /// The id of the job.
     pub(crate) jid: Bytes,
 }
 

@@ -1,4 +1,5 @@
-//! The one way to change each thing that is not about a job.
+//! The functions that change everything but jobs: recurring jobs, queues, workers, options, tags' counters, tracked
+//! jids, statistics and throttles. Each part has exactly one.
 
 use bytes::Bytes;
 use ganger_types::qless::{
@@ -8,7 +9,7 @@ use ganger_types::qless::{
 use super::Qless;
 
 impl Qless {
-    /// Makes a recurring job, or replaces the one with its id.
+    /// Creates a recurring job, or replaces the one with the same id.
     pub(crate) fn put_recurring(&mut self, job: QlessRecurring) {
         self.remove_recurring(&job.jid);
         self.changed.insert(QlessKey::Recurring(job.jid.clone()));
@@ -16,7 +17,7 @@ impl Qless {
         self.rows.recurring.insert(job.jid.clone(), job);
     }
 
-    /// Removes a recurring job, if it is there.
+    /// Removes a recurring job. Does nothing if it does not exist.
     pub(crate) fn remove_recurring(&mut self, jid: &Bytes) {
         if let Some(job) = self.rows.recurring.remove(jid) {
             self.indexes.remove_recurring(&job);
@@ -24,19 +25,19 @@ impl Qless {
         }
     }
 
-    /// Makes the queue known, if it is not.
+    /// Makes the queue known as of `at`, unless it is known.
     pub(crate) fn know(&mut self, queue: &Bytes, at: QlessTime) {
         self.with_queue(queue, |it| {
             it.seen_at.get_or_insert(at);
         });
     }
 
-    /// Takes the queue out of the known ones.
+    /// Makes the queue unknown. Its jobs and its pause stay.
     pub(crate) fn forget_queue(&mut self, queue: &Bytes) {
         self.with_queue(queue, |it| it.seen_at = None);
     }
 
-    /// Lets the queue give nothing out, or again.
+    /// Pauses the queue, or ends its pause. No pop gets a job from a paused queue.
     pub(crate) fn pause(&mut self, queue: &Bytes, is_paused: bool) {
         self.with_queue(queue, |it| it.is_paused = is_paused);
     }
@@ -66,7 +67,7 @@ impl Qless {
         self.changed.insert(QlessKey::Queue(name.clone()));
     }
 
-    /// Notes a sign of life of a worker; `None`: forgets it. Its list of jobs stays.
+    /// Records the time of a worker's last sign of life; `None` makes the worker unknown. Its list of jobs stays.
     pub(crate) fn see_worker(&mut self, worker: &Bytes, at: Option<QlessTime>) {
         let before = match at {
             Some(at) => self.rows.workers.insert(worker.clone(), at),
@@ -84,7 +85,7 @@ impl Qless {
         self.changed.insert(QlessKey::Worker(worker.clone()));
     }
 
-    /// Empties a worker's list of jobs.
+    /// Removes all jobs from a worker's list. The jobs stay locked.
     pub(crate) fn unlist_all(&mut self, worker: &Bytes) {
         let jobs: Vec<Bytes> = (self.worker_jobs(worker).iter())
             .map(|(_, jid)| jid.clone())
@@ -94,7 +95,7 @@ impl Qless {
         }
     }
 
-    /// Sets an option; `None`: unsets it.
+    /// Sets an option to a value; `None` restores its default.
     pub(crate) fn set(&mut self, option: &Bytes, value: Option<Bytes>) {
         if self.rows.settings.get(option) == value.as_ref() {
             return;
@@ -106,13 +107,13 @@ impl Qless {
         self.changed.insert(QlessKey::Setting(option.clone()));
     }
 
-    /// Adds to a tag's counter. At 0 it is as if there had never been one.
+    /// Adds `by` to a tag's counter. A counter of 0 is not stored.
     pub(crate) fn count_tag(&mut self, tag: &Bytes, by: i64) {
         let count = self.tag_count(tag).saturating_add(by);
         self.set_tag_count(tag, count);
     }
 
-    /// Sets a tag's counter.
+    /// Sets a tag's counter. A counter of 0 is not stored.
     pub(crate) fn set_tag_count(&mut self, tag: &Bytes, count: i64) {
         let before = match count {
             0 => self.rows.tag_counts.remove(tag),
@@ -129,7 +130,7 @@ impl Qless {
         }
     }
 
-    /// Tracks a jid since then; `None`: no longer.
+    /// Tracks a jid since `at`; `None` stops tracking it.
     pub(crate) fn track(&mut self, jid: &Bytes, at: Option<QlessTime>) {
         let before = match at {
             Some(at) => self.rows.tracked.insert(jid.clone(), at),
@@ -144,7 +145,7 @@ impl Qless {
         self.changed.insert(QlessKey::Tracked(jid.clone()));
     }
 
-    /// Changes a queue's statistics of the day that begins then.
+    /// Changes the statistics of a queue for the day that begins at `day`. Creates them with zeros if there are none.
     pub(crate) fn edit_statistics(
         &mut self,
         queue: &Bytes,
@@ -170,13 +171,13 @@ impl Qless {
             .insert(QlessKey::Statistics(queue.clone(), day));
     }
 
-    /// Gives a throttle a maximum.
+    /// Sets the maximum of a throttle, and the end of its lifetime.
     pub(crate) fn set_throttle(&mut self, throttle: QlessThrottle) {
         self.changed.insert(QlessKey::Throttle(throttle.id.clone()));
         self.rows.throttles.insert(throttle.id.clone(), throttle);
     }
 
-    /// Forgets a throttle's maximum. Who holds it and who waits for it stay.
+    /// Removes the maximum of a throttle. The jobs that hold it and those that wait for it stay.
     pub(crate) fn forget_throttle(&mut self, id: &Bytes) {
         if self.rows.throttles.remove(id).is_some() {
             self.changed.insert(QlessKey::Throttle(id.clone()));

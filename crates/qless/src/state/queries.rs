@@ -1,4 +1,4 @@
-//! What commands ask of the state. Sizes are counted already; orders are those of the dialect.
+//! Read access to the state for the commands. Sizes cost constant time; the orders are those of the script's sets.
 
 use std::collections::BTreeSet;
 
@@ -11,9 +11,9 @@ use ganger_types::qless::{
 use super::order::NOTHING;
 use super::{ByTime, InLine, Qless};
 
-/// No jobs of any failure group.
+/// The empty result for a failure group that does not exist.
 static NO_FAILURES: BTreeSet<(u64, Bytes)> = BTreeSet::new();
-/// No jobs that hold a throttle.
+/// The empty result for a throttle that no job holds.
 static NO_HOLDERS: BTreeSet<Bytes> = BTreeSet::new();
 
 impl Qless {
@@ -22,12 +22,12 @@ impl Qless {
         self.rows.jobs.get(jid).map(|job| &**job)
     }
 
-    /// The jobs behind that jid, in order of jids; all of them without one.
+    /// Returns the jobs after that jid, in order of jids; all jobs for `None`.
     pub(crate) fn jobs_behind(&self, jid: Option<&Bytes>) -> impl Iterator<Item = &QlessJob> {
         self.rows.jobs.after(jid).map(|job| &**job)
     }
 
-    /// Whether somebody holds the job.
+    /// Whether a worker holds a lock on the job. The lock may have expired.
     pub(crate) fn is_held(&self, jid: &Bytes) -> bool {
         let place = self.job(jid).and_then(|job| job.place.as_ref());
         place.is_some_and(|place| place.set == QlessSet::Locks)
@@ -38,13 +38,13 @@ impl Qless {
         self.rows.recurring.get(jid)
     }
 
-    /// Whether `jid` waits for `on`.
+    /// Whether `jid` depends on `on` and still waits for it.
     pub(crate) fn waits_for(&self, jid: &Bytes, on: &Bytes) -> bool {
         let dependencies = self.job(jid).map(|job| &job.dependencies);
         dependencies.is_some_and(|list| list.binary_search(on).is_ok())
     }
 
-    /// How many there are in a set of a queue.
+    /// Returns the number of jobs in a set of a queue.
     pub(crate) fn size(&self, queue: &Bytes, set: QlessSet) -> usize {
         match set {
             QlessSet::Work => self.indexes.queues.get(queue).map_or(0, |it| it.work.len()),
@@ -52,57 +52,57 @@ impl Qless {
         }
     }
 
-    /// A queue's ready jobs, the next one first.
+    /// Returns the jids of a queue's ready jobs, the one that runs next first.
     pub(crate) fn work(&self, queue: &Bytes) -> impl Iterator<Item = &Bytes> {
         let sets = self.indexes.queues.get(queue);
         let work = sets.into_iter().flat_map(|sets| &sets.work);
         work.map(|it: &InLine| &it.jid)
     }
 
-    /// A set of a queue that goes by time; empty for `Work`, which does not.
+    /// Returns a set of a queue that is ordered by time; empty for `Work`, which is not.
     pub(crate) fn in_order(&self, queue: &Bytes, set: QlessSet) -> &ByTime {
         let sets = self.indexes.queues.get(queue);
         sets.and_then(|sets| sets.by_time(set)).unwrap_or(&NOTHING)
     }
 
-    /// Whether there is any job, recurring job or queue.
+    /// Whether the namespace has any job, recurring job, or known or paused queue.
     pub fn is_in_use(&self) -> bool {
         let rows = &self.rows;
         !(rows.jobs.is_empty() && rows.recurring.is_empty() && rows.queues.is_empty())
     }
 
-    /// Queues that hold anything.
+    /// Returns the names of queues that contain a job or a recurring job.
     pub(crate) fn queues_in_use(&self) -> impl Iterator<Item = &Bytes> {
         self.indexes.queues.keys()
     }
 
-    /// Known queues, by when they were first seen.
+    /// Returns the known queues, ordered by the time when they were first seen.
     pub(crate) fn known_queues(&self) -> &ByTime {
         &self.indexes.known
     }
 
-    /// Whether the queue gives nothing out.
+    /// Whether the queue is paused, so that no pop gets a job from it.
     pub(crate) fn is_paused(&self, queue: &Bytes) -> bool {
         self.rows.queues.get(queue).is_some_and(|it| it.is_paused)
     }
 
-    /// Completed jobs, by when they completed.
+    /// Returns the completed jobs, ordered by the time of completion.
     pub(crate) fn completed(&self) -> &ByTime {
         &self.indexes.completed
     }
 
-    /// Failure groups with the number of their jobs.
+    /// Returns the failure groups, each with the number of its jobs.
     pub(crate) fn failure_groups(&self) -> impl Iterator<Item = (&Bytes, usize)> {
         let groups = self.indexes.failures.iter();
         groups.map(|(group, jobs)| (group, jobs.len()))
     }
 
-    /// The jobs of a failure group; the newest is last.
+    /// Returns the jobs of a failure group, the oldest failure first.
     pub(crate) fn failed(&self, group: &Bytes) -> &BTreeSet<(u64, Bytes)> {
         self.indexes.failures.get(group).unwrap_or(&NO_FAILURES)
     }
 
-    /// The jobs with a tag, by when they were tagged.
+    /// Returns the jobs with a tag, ordered by the time when they got it.
     pub(crate) fn tagged(&self, tag: &Bytes) -> &ByTime {
         self.indexes.tags.get(tag).unwrap_or(&NOTHING)
     }
@@ -112,54 +112,55 @@ impl Qless {
         self.rows.tag_counts.get(tag).copied().unwrap_or(0)
     }
 
-    /// Tags by their counters, the smallest first, ties by their bytes. None with 0.
+    /// Returns the tags ordered by their counters, the smallest first, ties by their bytes. Tags with a counter of 0
+    /// are absent.
     pub(crate) fn tag_ranks(&self) -> &BTreeSet<(i64, Bytes)> {
         &self.indexes.tag_ranks
     }
 
-    /// Known workers, by their last sign of life.
+    /// Returns the known workers, ordered by their last sign of life.
     pub(crate) fn workers(&self) -> &ByTime {
         &self.indexes.workers
     }
 
-    /// A worker's jobs, by when their locks run out.
+    /// Returns the jobs that a worker holds, ordered by the expiry of their locks.
     pub(crate) fn worker_jobs(&self, worker: &Bytes) -> &ByTime {
         self.indexes.worker_jobs.get(worker).unwrap_or(&NOTHING)
     }
 
-    /// Tracked jids, by when that began.
+    /// Returns the tracked jids, ordered by the time when tracking began.
     pub(crate) fn tracked(&self) -> &ByTime {
         &self.indexes.tracked
     }
 
-    /// Whether a jid is tracked.
+    /// Whether clients track that jid.
     pub(crate) fn is_tracked(&self, jid: &Bytes) -> bool {
         self.rows.tracked.contains_key(jid)
     }
 
-    /// An option's value, if it was set.
+    /// Returns the value that a client set for an option; `None` if the default applies.
     pub(crate) fn setting(&self, option: &[u8]) -> Option<&Bytes> {
         self.rows.settings.get(option)
     }
 
-    /// Every option that was set, with its value.
+    /// Returns every option that a client set, with its value.
     pub(crate) fn settings(&self) -> impl Iterator<Item = (&Bytes, &Bytes)> {
         self.rows.settings.iter()
     }
 
-    /// A queue's statistics of the day that begins then, if there are any.
+    /// Returns the statistics of a queue for the day that begins at `day`; `None` if nothing happened on it.
     pub(crate) fn statistics(&self, queue: &Bytes, day: QlessTime) -> Option<&QlessStatistics> {
         self.rows.statistics.get(&(queue.clone(), day))
     }
 
-    /// A throttle that has a maximum, unless its life is over by the server's time.
+    /// Returns a throttle that has a maximum; `None` if there is none or its lifetime has ended by the server's time.
     pub(crate) fn throttle(&self, id: &Bytes, server: Elapsed) -> Option<&QlessThrottle> {
         let throttle = self.rows.throttles.get(id)?;
         let is_over = throttle.ends_at.is_some_and(|end| end <= server);
         (!is_over).then_some(throttle)
     }
 
-    /// The jobs that hold a throttle.
+    /// Returns the jids of the jobs that hold a throttle.
     pub(crate) fn holders(&self, throttle: &Bytes) -> &BTreeSet<Bytes> {
         self.indexes.holders.get(throttle).unwrap_or(&NO_HOLDERS)
     }
@@ -170,7 +171,7 @@ impl Qless {
         job.is_some_and(|job| job.pending.iter().any(|(it, _)| it == throttle))
     }
 
-    /// The jobs that wait for a throttle, by when they began to.
+    /// Returns the jobs that wait for a throttle, ordered by the time when they began to wait.
     pub(crate) fn pending(&self, throttle: &Bytes) -> &ByTime {
         self.indexes.pending.get(throttle).unwrap_or(&NOTHING)
     }

@@ -1,4 +1,4 @@
-//! Whether the indexes agree with the rows, and the rows with each other.
+//! Checks that the indexes agree with the rows, and the rows with each other.
 
 use std::fmt::Debug;
 
@@ -9,7 +9,7 @@ use super::Qless;
 use super::indexes::Indexes;
 
 impl Qless {
-    /// Builds the indexes a second time and compares; then looks at each job.
+    /// Builds the indexes a second time and compares; then checks each job.
     pub(super) fn compare(&self, wrong: &mut Vec<String>) {
         let mut again = Indexes::default();
         for row in self.rows.all() {
@@ -37,7 +37,7 @@ impl Qless {
         }
     }
 
-    /// Whether a job is where its state says, and its links lead both ways.
+    /// Checks that a job is in the set that its state requires, and that its links exist in both directions.
     fn look_at(&self, job: &QlessJob, wrong: &mut Vec<String>) {
         let jid = &job.jid;
         let mut say = |what: &str| wrong.push(format!("job {jid:?} {what}: {job:?}"));
@@ -86,18 +86,18 @@ impl Qless {
     }
 }
 
-/// Whether the job's place is one that its state allows.
+/// Whether the job's state allows the set that it is in.
 fn is_where_it_should_be(job: &QlessJob) -> bool {
     let set = job.place.as_ref().map(|place| place.set);
     match job.state {
-        // Completing into another queue with a delay leaves the state `waiting`.
+        // A job that completes into another queue with a delay keeps the state `waiting`.
         QlessState::Waiting => matches!(set, Some(QlessSet::Work | QlessSet::Scheduled)),
         QlessState::Scheduled => set == Some(QlessSet::Scheduled),
         QlessState::Depends => set == Some(QlessSet::Depends),
         QlessState::Running => set == Some(QlessSet::Locks),
         QlessState::Stalled => set == Some(QlessSet::Work),
         QlessState::Failed | QlessState::Complete => set.is_none(),
-        // A throttle that becomes free sends a job back to work without changing its state.
+        // When a throttle becomes free, the job is ready again and keeps this state.
         QlessState::Throttled => {
             set == Some(QlessSet::Work) || (set.is_none() && job.throttled.is_some())
         }

@@ -1,7 +1,8 @@
-//! Jobs by their ids.
+//! The table of jobs by id.
 //!
-//! A call looks a job up a dozen times, so they are found by hash; beside that, their ids are kept in order. The hash has
-//! keys of its own in each process, so that nobody can choose ids that collide. Nothing goes by the hash's order.
+//! A call looks a job up a dozen times, so a hash table finds jobs, and an ordered set beside it keeps their ids. The
+//! hash has random keys in each process, so that nobody can choose ids that collide. Nothing depends on the order of
+//! the hash table.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher as _, RandomState};
@@ -12,36 +13,37 @@ use bytes::Bytes;
 use ganger_types::qless::QlessJob;
 use hashbrown::HashTable;
 
-/// The number of the first job. Jobs of stores that know of no numbers have 0.
+/// The number of the first job. Jobs from stores that are older than the numbers have 0.
 const NUMBER_FIRST: u64 = 1;
 
-/// Table of every job of a namespace.
+/// All jobs of a namespace, found by jid or in order of jids.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Jobs {
     entries: HashTable<Entry>,
     order: BTreeSet<Key>,
     hash: RandomState,
-    /// All numbers of jobs are below it, also of those that have gone: their rows may still be on their way out.
+    /// The number of the next new job. It is larger than all numbers in use and than those of removed jobs, whose rows
+    /// may not have reached the store yet.
     next_number: u64,
 }
 
-/// A job in the table.
+/// A job in the table, with the record of its change.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
-    /// Shared with the rows that are on their way to the store.
+    /// The job, shared with the rows that are on their way to the store.
     pub(super) job: Arc<QlessJob>,
-    /// Which of the notes on touched jobs is its own, if it was touched.
+    /// Index of the job's record among the touched jobs; `None` if it has not changed since they were last taken.
     pub(super) touch: Option<usize>,
 }
 
 /// A job's id, ordered by its bytes.
 ///
-/// A tree's node holds the first bytes of its keys itself, so that a search seldom has to look behind a pointer: ids are
-/// mostly random from their first byte on.
+/// The nodes of the tree contain the first bytes of their keys, so that a search seldom follows a pointer: most ids are
+/// random from their first byte.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
-    /// The first bytes as a number, zeros for those that are not there. It never orders two ids otherwise than their
-    /// bytes do; where it is the same, those decide.
+    /// The first 8 bytes as a big-endian number, missing bytes as 0. Two ids with different numbers have the order of
+    /// their numbers; for equal numbers the bytes decide.
     head: u64,
     jid: Bytes,
 }
@@ -68,20 +70,20 @@ impl Jobs {
         self.entries.find_mut(self.hash_of(jid), is(jid))
     }
 
-    /// Enters a new job, on which there is that note; its number.
+    /// Inserts a new job whose record has the index `touch`, and returns the job's number.
     pub(super) fn begin(&mut self, touch: usize, job: impl FnOnce(u64) -> QlessJob) -> u64 {
         let number = self.next_number.max(NUMBER_FIRST);
         self.insert(Arc::new(job(number)), Some(touch));
         number
     }
 
-    /// Removes all jobs from the table.
+    /// Removes all jobs. The numbers go on, so that no number is used twice.
     pub(super) fn clear(&mut self) {
         self.entries.clear();
         self.order.clear();
     }
 
-    /// Enters a job whose id is not there yet, or instead of the one with its id.
+    /// Inserts a job, or replaces the one with the same id.
     pub(super) fn insert(&mut self, job: Arc<QlessJob>, touch: Option<usize>) {
         let jid = job.jid.clone();
         self.next_number = self.next_number.max(job.number.saturating_add(1));
@@ -109,14 +111,14 @@ impl Jobs {
         self.entries.is_empty()
     }
 
-    /// The jobs behind this id, in order of the ids; all of them without one.
+    /// Returns the jobs after this id, in order of ids; all jobs for `None`.
     pub(super) fn after(&self, jid: Option<&Bytes>) -> impl Iterator<Item = &Arc<QlessJob>> {
         let from = jid.map_or(Bound::Unbounded, |jid| Bound::Excluded(Key::new(jid)));
         let keys = self.order.range((from, Bound::Unbounded));
         keys.filter_map(|key| self.get(&key.jid))
     }
 
-    /// Every job, in order of the ids.
+    /// Returns every job, in order of ids.
     pub(super) fn values(&self) -> impl Iterator<Item = &Arc<QlessJob>> {
         self.after(None)
     }

@@ -1,7 +1,7 @@
-//! Records which jobs changed, and their position before, so that their moves can be reported.
+//! Records which jobs changed and their position before, so that their moves can be reported.
 //!
-//! A job is noted when it is first changed, with the few fields that tell a move. Nothing is compared here, and what is
-//! loaded or forgotten all at once is not noted.
+//! A job's first change creates a record with the few fields that define its position. This module compares nothing,
+//! and records no jobs that are loaded or that are all removed at once.
 
 use bytes::Bytes;
 use ganger_types::qless::{QlessJob, QlessSet, QlessState};
@@ -13,15 +13,15 @@ use super::table::Entry;
 /// The position of a job: the fields that a move changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobPosition {
-    /// State in its record.
+    /// State of the job's record.
     pub state: QlessState,
-    /// Whether it is scheduled, whatever its record says.
+    /// Whether the job is in the scheduled set of its queue. Its state can be another one.
     pub is_scheduled: bool,
     /// Queue of the job; empty once it is complete.
     pub queue: Bytes,
-    /// Worker that holds or last held it; empty if none has.
+    /// Worker that holds or last held the job; empty if none has.
     pub worker: Bytes,
-    /// Number of times that it was handed out.
+    /// Number of times that a worker got the job.
     pub handed_out: u64,
 }
 
@@ -39,34 +39,34 @@ impl JobPosition {
     }
 }
 
-/// A job that was touched.
+/// The record of a job's changes since its position was last reported.
 #[derive(Clone, Debug)]
 pub(super) struct Touch {
     jid: Bytes,
-    /// `None`: it was not there.
+    /// The job's position before its first change; `None` if it did not exist.
     before: Option<JobPosition>,
-    /// Whether a failure was noted.
+    /// Whether a failure of the job was recorded.
     has_failed: bool,
-    /// As it was when it was removed.
+    /// The job in its last state, if it was removed.
     gone: Option<Arc<QlessJob>>,
 }
 
-/// What became of a job that was touched.
+/// The changes of a job since the last call of [`Qless::take_touched`].
 #[derive(Clone, Copy, Debug)]
 pub struct Touched<'a> {
-    /// How it stood before; `None`: it was not there.
+    /// The job's position before; `None` if it did not exist.
     pub before: Option<&'a JobPosition>,
-    /// The job now, or as it was when it was removed.
+    /// The job in its current state, or in its last state if it was removed.
     pub job: &'a QlessJob,
-    /// Whether a failure was noted, and is the job's last one.
+    /// Whether the job failed. Its recorded failure is this one.
     pub has_failed: bool,
-    /// Whether it was removed.
+    /// Whether the job was removed.
     pub is_gone: bool,
 }
 
 impl Qless {
-    /// Gives the jobs that were touched since the last call, in the order in which they first were. One that was
-    /// removed and put again comes twice.
+    /// Calls `look` for each job that changed since the last call, in the order of their first changes. A job that was
+    /// removed and put again appears twice.
     pub fn take_touched(&mut self, mut look: impl FnMut(Touched<'_>)) {
         for touch in std::mem::take(&mut self.touched) {
             let job = match &touch.gone {
@@ -88,7 +88,7 @@ impl Qless {
         }
     }
 
-    /// Notes a job that is about to be changed for the first time. It counts as changed from then on.
+    /// Records a job before its first change.
     pub(super) fn touch(touched: &mut Vec<Touch>, entry: &mut Entry) {
         entry.touch = Some(touched.len());
         touched.push(Touch {
@@ -99,7 +99,7 @@ impl Qless {
         });
     }
 
-    /// Notes a job that was not there before; which note that is.
+    /// Records a job that did not exist before. Returns the index of the record.
     pub(super) fn touch_new(&mut self, jid: &Bytes) -> usize {
         let touch = self.touched.len();
         self.touched.push(Touch {
@@ -111,7 +111,7 @@ impl Qless {
         touch
     }
 
-    /// Notes that a job was taken out of the table.
+    /// Records that a job was removed from the table.
     pub(super) fn touch_gone(&mut self, entry: Entry) {
         let Entry { job, touch } = entry;
         match touch.and_then(|touch| self.touched.get_mut(touch)) {
@@ -125,7 +125,7 @@ impl Qless {
         }
     }
 
-    /// Notes that a job has failed, which was touched for that.
+    /// Records that a job has failed. The failure has already created the job's record.
     pub(super) fn touch_failed(&mut self, jid: &Bytes) {
         let touch = self.rows.jobs.entry(jid).and_then(|entry| entry.touch);
         if let Some(touch) = touch.and_then(|touch| self.touched.get_mut(touch)) {
