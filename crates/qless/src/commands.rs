@@ -1,4 +1,5 @@
-//! The commands of the script. Each first checks everything, and may refuse; then it changes, and cannot fail.
+//! The commands of the script. Each command first checks everything and may refuse the call; then it changes the state,
+//! and this part cannot fail.
 
 mod cancel;
 mod complete;
@@ -28,10 +29,10 @@ use ganger_types::qless::{Generation, QlessAnswer};
 use crate::call::{Arguments, Call};
 use crate::state::Qless;
 
-/// Carries a command out, all of it or nothing.
+/// The function that runs a command, completely or not at all.
 pub(crate) type Command = fn(&mut Qless, &mut Call<'_>, Arguments<'_>) -> QlessAnswer;
 
-/// The command of that name, if the generation has it. Names are case-sensitive.
+/// Returns the command with that name; `None` if the generation does not have it. Names are case-sensitive.
 pub(crate) fn find(name: &[u8], generation: Generation) -> Option<Command> {
     Some(match name {
         b"get" => get::get,

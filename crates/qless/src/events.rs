@@ -1,4 +1,4 @@
-//! Messages to those who listen, with their keys in the order that is part of the contract.
+//! Messages that calls publish to subscribers. The order of the keys in a payload is part of the contract.
 
 use bytes::Bytes;
 
@@ -6,29 +6,29 @@ use crate::call::Call;
 use crate::json::Writer;
 use crate::state::Qless;
 
-/// Where everything is told.
+/// The channel that gets all messages but those about tracked jobs.
 const LOG: Bytes = Bytes::from_static(b"ql:log");
 
-/// Tells, if the job is tracked, that something happened to it.
+/// Publishes the jid on the channel `what`, if the job is tracked.
 pub(crate) fn tracked(state: &Qless, call: &mut Call<'_>, what: &'static str, jid: &Bytes) {
     if state.is_tracked(jid) {
         call.publish(what, jid.clone());
     }
 }
 
-/// A job was put.
+/// Publishes that a job was put into `queue`.
 pub(crate) fn put(call: &mut Call<'_>, jid: &Bytes, queue: &Bytes) {
     let payload = object(&[("jid", jid), ("event", b"put"), ("queue", queue)]);
     call.publish(LOG, payload);
 }
 
-/// A job is complete.
+/// Publishes that a job is complete.
 pub(crate) fn completed(call: &mut Call<'_>, jid: &Bytes, queue: &Bytes) {
     let payload = object(&[("jid", jid), ("event", b"completed"), ("queue", queue)]);
     call.publish(LOG, payload);
 }
 
-/// A job is complete in `queue`, and goes on in `to`.
+/// Publishes that a job is complete in `queue` and moves to the queue `to`.
 pub(crate) fn advanced(call: &mut Call<'_>, jid: &Bytes, queue: &Bytes, to: &Bytes) {
     let payload = object(&[
         ("jid", jid),
@@ -57,14 +57,15 @@ pub(crate) fn failed(
     call.publish(LOG, payload);
 }
 
-/// A worker lost the lock of a job: it hears of it, then everybody.
+/// Publishes that a worker lost the lock of a job, first on the worker's own channel.
 pub(crate) fn lock_lost(call: &mut Call<'_>, jid: &Bytes, worker: &Bytes) {
     let payload = object(&[("jid", jid), ("event", b"lock_lost"), ("worker", worker)]);
     call.publish(of_worker(worker), payload.clone());
     call.publish(LOG, payload);
 }
 
-/// A job was cancelled, of which queue and worker are known if it was there: everybody hears of it, then its holder.
+/// Publishes that a job was cancelled, then tells its worker. `queue` and `worker` are `None` if the job does not
+/// exist.
 pub(crate) fn canceled(
     call: &mut Call<'_>,
     jid: &Bytes,
@@ -85,7 +86,7 @@ pub(crate) fn canceled(
     }
 }
 
-/// An option was set.
+/// Publishes the new value of an option.
 pub(crate) fn config_set(call: &mut Call<'_>, option: &Bytes, value: &Bytes) {
     let payload = object(&[
         ("option", option),
@@ -95,13 +96,13 @@ pub(crate) fn config_set(call: &mut Call<'_>, option: &Bytes, value: &Bytes) {
     call.publish(LOG, payload);
 }
 
-/// An option was unset.
+/// Publishes that an option has its default again.
 pub(crate) fn config_unset(call: &mut Call<'_>, option: &Bytes) {
     let payload = object(&[("event", b"config_unset"), ("option", option)]);
     call.publish(LOG, payload);
 }
 
-/// The channel on which a worker hears of its jobs.
+/// Returns the channel with the messages for one worker.
 fn of_worker(worker: &Bytes) -> Bytes {
     [b"ql:w:", &worker[..]].concat().into()
 }

@@ -1,4 +1,4 @@
-//! Reads of qless for the rest of the engine, without a call of the script: jobs and queues.
+//! Read access to jobs and queues of qless for the rest of the engine, without a call of the script.
 
 use std::collections::BTreeSet;
 
@@ -12,12 +12,12 @@ use crate::procedures::configuration::max_concurrency;
 use crate::procedures::throttles;
 use crate::state::{Qless, since};
 
-/// Number of jobs of a queue by position.
+/// Number of jobs of a queue in each of its sets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueSizes {
-    /// Number of jobs that are ready, or wait for a throttle.
+    /// Number of jobs that are ready or wait for a throttle.
     pub ready: usize,
-    /// Number of jobs that a worker holds.
+    /// Number of jobs that a worker holds, including those whose lock has expired.
     pub locked: usize,
     /// Number of jobs that wait for their time.
     pub scheduled: usize,
@@ -30,7 +30,7 @@ pub struct QueueSizes {
 }
 
 impl Qless {
-    /// Returns the job with that jid.
+    /// Returns the job with that jid; `None` if it does not exist.
     pub fn job_by_id(&self, jid: &[u8]) -> Option<&QlessJob> {
         self.job(&Bytes::copy_from_slice(jid))
     }
@@ -40,7 +40,7 @@ impl Qless {
         self.jobs_behind(jid)
     }
 
-    /// Whether that jid is tracked.
+    /// Whether clients track that jid. The job itself may not exist.
     pub fn is_tracked_jid(&self, jid: &[u8]) -> bool {
         self.is_tracked(&Bytes::copy_from_slice(jid))
     }
@@ -51,7 +51,7 @@ impl Qless {
         known.chain(self.queues_in_use().cloned()).collect()
     }
 
-    /// Returns when the queue was first seen; `None` if it is unknown.
+    /// Returns the time when the queue was first seen; `None` if it is unknown.
     pub fn seen_since(&self, queue: &[u8]) -> Option<QlessTime> {
         let known = self.known_queues().iter();
         known.clone().find(|(_, it)| it == queue).map(|it| it.0)
@@ -62,7 +62,7 @@ impl Qless {
         self.is_paused(&Bytes::copy_from_slice(queue))
     }
 
-    /// Counts the jobs of the queue by position. Visits every failed job.
+    /// Counts the jobs of the queue in each set. Visits every failed job of the namespace.
     pub fn sizes(&self, queue: &[u8]) -> QueueSizes {
         let queue = Bytes::copy_from_slice(queue);
         let size = |set| self.size(&queue, set);
@@ -83,7 +83,8 @@ impl Qless {
         self.failure_groups()
     }
 
-    /// Returns how many ready jobs of its queue come before the job, counted up to `most`.
+    /// Returns the number of ready jobs of its queue that run before the job, counted up to `most`; 0 if it is not
+    /// ready.
     pub fn ahead_of(&self, job: &QlessJob, most: usize) -> usize {
         let Some(place) = job.place.as_ref().filter(|it| it.set == QlessSet::Work) else {
             return 0;
@@ -92,8 +93,8 @@ impl Qless {
         others.take(most).take_while(|jid| **jid != job.jid).count()
     }
 
-    /// Returns how many jobs of the queue run and how many may, if it is at its limit of concurrency or of its own
-    /// throttle; `None` if not.
+    /// Returns the number of jobs of the queue that run and the maximum, if the queue is at its limit of concurrency or
+    /// at that of its own throttle; `None` if not.
     pub fn limit_reached(&self, queue: &[u8], now: f64, server: Elapsed) -> Option<(usize, f64)> {
         let queue = Bytes::copy_from_slice(queue);
         let held = since(self.in_order(&queue, QlessSet::Locks), QlessTime::new(now)).count();
@@ -108,19 +109,20 @@ impl Qless {
     }
 }
 
-/// Returns a list of texts as JSON.
+/// Returns a list of texts as JSON; an empty list is `{}`, as the script writes it.
 pub fn list_of(texts: &[Bytes]) -> Bytes {
     let mut json = json::Writer::default();
     json.strings(texts);
     json.finish().into()
 }
 
-/// Returns a tag as the text under which it is indexed.
+/// Returns a tag as the text under which it is indexed. A number becomes its decimal text.
 pub fn tag_text(tag: &QlessTag) -> Bytes {
     json::tag_text(tag)
 }
 
-/// Returns the text under a key of an entry of a history, if there is one.
+/// Returns the text of a further key of an entry of a history; `None` if the key is absent or its value is neither a
+/// text nor a number.
 pub fn text_of(entry: &QlessHappening, key: &str) -> Option<Bytes> {
     let (_, value) = entry.extra.iter().find(|(it, _)| it == key)?;
     let list = json::list(&[b"[", &value[..], b"]"].concat()).ok()?;

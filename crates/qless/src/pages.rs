@@ -1,9 +1,9 @@
-//! The two rules by which commands page through a list.
+//! The two rules by which commands select a page of a list.
 
 use std::ops::Range;
 
-/// The range rule: elements from index `offset` to index `offset + count - 1`, both included, where a negative index
-/// counts from the end. So a count of 0 at offset 0 is everything, as 0 to -1.
+/// The range rule: elements from index `offset` to index `offset + count - 1`, both included. A negative index counts
+/// from the end. A count of 0 at offset 0 therefore means 0 to -1, which is everything.
 pub(crate) fn by_range(length: usize, offset: i64, count: i64) -> Range<usize> {
     let length = i64::try_from(length).unwrap_or(i64::MAX);
     let last = offset.saturating_add(count).saturating_sub(1);
@@ -16,7 +16,8 @@ pub(crate) fn by_range(length: usize, offset: i64, count: i64) -> Range<usize> {
     indexes(first.min(length), end.max(first.min(length)))
 }
 
-/// The limit rule: skips `offset`, takes at most `count`; a negative count takes all, a negative offset nothing.
+/// The limit rule: skips `offset` elements and takes at most `count`. A negative count takes all; a negative offset
+/// takes nothing.
 pub(crate) fn by_limit(length: usize, offset: i64, count: i64) -> Range<usize> {
     let length = i64::try_from(length).unwrap_or(i64::MAX);
     if offset < 0 {

@@ -1,4 +1,4 @@
-//! What several commands do alike.
+//! The steps that several commands share.
 
 pub(crate) mod configuration;
 pub(crate) mod ending;

@@ -1,4 +1,4 @@
-//! `cancel jid...`: jobs go, unless they are complete.
+//! `cancel jid...`: deletes jobs unless they are complete.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::events;
 use crate::procedures::{ending, retention, throttles};
 use crate::state::Qless;
 
-/// The jids as they were given. Either all go or, if a job waits for one of them that is not given itself, none.
+/// Cancels jobs and returns the given jids. If another job depends on one of them, refuses the call, and cancels none.
 pub(super) fn cancel(
     state: &mut Qless,
     call: &mut Call<'_>,

@@ -1,4 +1,4 @@
-//! `complete jid worker queue data [option value]...`: a job is done, for good or in this queue only.
+//! `complete jid worker queue data [option value]...`: completes a job, or moves it to the next queue.
 
 use bytes::Bytes;
 use ganger_types::qless::{QlessAnswer, QlessJob, QlessRefusal, QlessReply, QlessSet, QlessState};
@@ -13,14 +13,17 @@ use crate::procedures::retention::{Retention, retain, retention};
 use crate::state::Qless;
 use crate::statistics;
 
-/// Where a job goes on.
+/// The next queue of a job, from the options `next`, `delay` and `depends`.
 struct Next<'a> {
+    /// The queue where the job runs next.
     queue: &'a Bytes,
+    /// Seconds until the job may run there; at 0 or less it may run now.
     delay: f64,
+    /// Ids of the jobs that it waits for there.
     depends: Vec<Bytes>,
 }
 
-/// What became of the job, as a word.
+/// Completes a job and returns its new state: `complete`, `scheduled`, `depends` or `waiting`.
 pub(super) fn complete(
     state: &mut Qless,
     call: &mut Call<'_>,
@@ -65,7 +68,7 @@ fn next(options: Pairs<'_>) -> Result<Option<Next<'_>>, QlessRefusal> {
     }))
 }
 
-/// Whether the job runs in that queue, and that worker holds it.
+/// Refuses the call unless the job runs in that queue and that worker holds it.
 fn check(state: &Qless, jid: &Bytes, worker: &Bytes, queue: &Bytes) -> Result<(), QlessRefusal> {
     let of_job = |what: &str, name: &[u8]| {
         let parts: [&[u8]; 4] = [b"Complete(): Job ", jid, what.as_bytes(), name];
@@ -84,7 +87,7 @@ fn check(state: &Qless, jid: &Bytes, worker: &Bytes, queue: &Bytes) -> Result<()
     }
 }
 
-/// What is done wherever the job goes.
+/// Ends the run: history, lock, statistics, and the fields of the job. Both outcomes start with this.
 fn finish(state: &mut Qless, call: &mut Call<'_>, jid: &Bytes, data: &Bytes, limit: Limit) {
     let Some((queue, since)) = state.job(jid).map(|job| (job.queue.clone(), job.time)) else {
         return;
@@ -107,7 +110,7 @@ fn finish(state: &mut Qless, call: &mut Call<'_>, jid: &Bytes, data: &Bytes, lim
     events::tracked(state, call, "ql:completed", jid);
 }
 
-/// Puts the job into the next queue. Those that wait for it keep waiting.
+/// Puts the job into the next queue. The jobs that depend on it keep waiting.
 fn advance(
     state: &mut Qless,
     call: &mut Call<'_>,
@@ -121,7 +124,7 @@ fn advance(
     history::put(state, jid, limit, next.queue, call.now);
     state.know(next.queue, now);
     state.edit(jid, |job| {
-        // It stays so even if the job is scheduled: that is how the script has it.
+        // The state stays `waiting` even if the job is scheduled, as in the script.
         *job.state = QlessState::Waiting;
         *job.queue = next.queue.clone();
     });
@@ -135,13 +138,13 @@ fn advance(
         links::await_others(state, jid, next.queue, now, scheduled);
         return "depends";
     }
-    // Also if a delay was given: with dependencies that are all met it is not heeded.
+    // A delay is ignored if dependencies were given and all of them are met.
     state.make_ready(jid, next.queue, now);
     "waiting"
 }
 
-/// Completes the job for good. What has been complete for long goes, and may be this very job; those that waited for it
-/// go on all the same.
+/// Completes the job, which then runs nowhere else. Deletes old completed jobs, which may include this one; its
+/// dependents continue in any case.
 fn end(
     state: &mut Qless,
     call: &mut Call<'_>,

@@ -1,4 +1,4 @@
-//! `config.get`, `config.set`, `config.unset`: options, which are texts until somebody uses them as numbers.
+//! `config.get`, `config.set`, `config.unset`: options. Their values are texts; commands that need numbers parse them.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +12,14 @@ use crate::number;
 use crate::procedures::configuration::{GRACE, HEARTBEAT, JOBS_HISTORY, JOBS_HISTORY_COUNT};
 use crate::state::Qless;
 
-/// What an option is that nobody set.
+/// Default value of an option.
 enum Default {
     Text(&'static str),
     Number(f64),
 }
 
-/// The defaults that are shown. There are others that are only heeded, and three of these are only shown.
+/// The defaults that `config.get` shows. Other options have defaults that commands use but `config.get` does not show;
+/// `application`, `stats-history` and `histogram-history` are shown but not used.
 const DEFAULTS: [(&str, Default); 7] = [
     ("application", Default::Text("qless")),
     ("heartbeat", Default::Number(HEARTBEAT)),
@@ -29,7 +30,7 @@ const DEFAULTS: [(&str, Default); 7] = [
     ("jobs-history", Default::Number(JOBS_HISTORY)),
 ];
 
-/// `config.get [option]`: an option's value, nil if it has none; or all there are.
+/// `config.get [option]`: returns the value of an option, nil if it has none; or all options as JSON.
 #[expect(
     clippy::unnecessary_wraps,
     reason = "commands are alike, whether or not they may refuse"
@@ -49,7 +50,7 @@ pub(super) fn get(state: &mut Qless, _: &mut Call<'_>, arguments: Arguments<'_>)
     })
 }
 
-/// Sets an option: `config.set option value`.
+/// `config.set option value`: sets an option.
 pub(super) fn set(state: &mut Qless, call: &mut Call<'_>, arguments: Arguments<'_>) -> QlessAnswer {
     let option = arguments.required(0, "config.set(): Arg \"option\" missing")?;
     let value = arguments.required(1, "config.set(): Arg \"value\" missing")?;
@@ -59,7 +60,7 @@ pub(super) fn set(state: &mut Qless, call: &mut Call<'_>, arguments: Arguments<'
     Ok(QlessReply::Nil)
 }
 
-/// Removes an option's value: `config.unset option`.
+/// `config.unset option`: restores the default of an option.
 pub(super) fn unset(
     state: &mut Qless,
     call: &mut Call<'_>,
@@ -72,7 +73,7 @@ pub(super) fn unset(
     Ok(QlessReply::Nil)
 }
 
-/// The defaults, and in their place or besides what was set.
+/// Returns all options as JSON: the defaults, replaced and extended by the options that were set.
 fn all(state: &Qless) -> QlessReply {
     let set: BTreeMap<&[u8], &Bytes> = (state.settings())
         .map(|(option, value)| (&option[..], value))

@@ -1,4 +1,4 @@
-//! `depends jid on|off [jid...]`: changes what a job waits for, while it waits.
+//! `depends jid on|off [jid...]`: adds or removes dependencies of a job that waits for other jobs.
 
 use bytes::Bytes;
 use ganger_types::qless::{QlessAnswer, QlessReply, QlessState};
@@ -7,7 +7,7 @@ use crate::call::{Arguments, Call, refuse};
 use crate::procedures::links;
 use crate::state::Qless;
 
-/// Changes the dependencies of a job; answers true.
+/// Changes the dependencies of a job and returns 1.
 pub(super) fn depends(
     state: &mut Qless,
     call: &mut Call<'_>,
@@ -38,7 +38,8 @@ pub(super) fn depends(
     Ok(QlessReply::Number(1))
 }
 
-/// Lets the job wait no longer for these. If it waits for nothing then it is ready, also if it was to be scheduled.
+/// Removes dependencies of the job; `all` removes every one. A job without further dependencies becomes ready, even if
+/// it was to be scheduled.
 fn off(state: &mut Qless, call: &Call<'_>, jid: &Bytes, others: &[Bytes]) {
     if others.first().is_some_and(|it| it == "all") {
         state.unlink_all(jid);

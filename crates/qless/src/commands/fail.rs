@@ -1,4 +1,4 @@
-//! `fail jid worker group message [data]`: a job fails, as its holder says.
+//! `fail jid worker group message [data]`: fails a job at the request of the worker that holds it.
 
 use bytes::Bytes;
 use ganger_types::qless::{
@@ -10,7 +10,7 @@ use crate::events;
 use crate::procedures::{ending, history};
 use crate::state::Qless;
 
-/// Fails a job for good; answers its jid.
+/// Fails a job without a further retry, and returns its jid.
 pub(super) fn fail(
     state: &mut Qless,
     call: &mut Call<'_>,
@@ -47,7 +47,7 @@ pub(super) fn fail(
     Ok(QlessReply::Text(jid.clone()))
 }
 
-/// The job, if it runs and that worker holds it.
+/// Returns the job if it runs and that worker holds it; refuses the call otherwise.
 fn check<'a>(state: &'a Qless, jid: &Bytes, worker: &Bytes) -> Result<&'a QlessJob, QlessRefusal> {
     let of_job = |what: &str, name: &[u8]| {
         let parts: [&[u8]; 4] = [b"Fail(): Job ", jid, what.as_bytes(), name];

@@ -1,4 +1,4 @@
-//! `failed` and `unfail`: looks at failed jobs by their groups, and moves them back to work.
+//! `failed` and `unfail`: list failed jobs by group, and make them ready again.
 
 use bytes::Bytes;
 use ganger_types::qless::{QlessAnswer, QlessReply, QlessState};
@@ -10,7 +10,8 @@ use crate::pages;
 use crate::procedures::history;
 use crate::state::Qless;
 
-/// `failed [group] [start] [limit]`: how many there are in each group; or a page of one group, the newest first.
+/// `failed [group] [start] [limit]`: returns the number of failed jobs in each group, or a page of one group, the
+/// newest first.
 pub(super) fn failed(state: &mut Qless, _: &mut Call<'_>, arguments: Arguments<'_>) -> QlessAnswer {
     let start = arguments.number_or(1, 0.0, "Failed(): Arg \"start\" is not a number: ")?;
     let limit = arguments.number_or(2, 25.0, "Failed(): Arg \"limit\" is not a number: ")?;
@@ -31,7 +32,8 @@ pub(super) fn failed(state: &mut Qless, _: &mut Call<'_>, arguments: Arguments<'
     Ok(QlessReply::Text(json.finish().into()))
 }
 
-/// `unfail queue group [count]`: moves the oldest of a group to a queue; how many. Nobody hears of it.
+/// `unfail queue group [count]`: moves the oldest jobs of a group to a queue, 25 by default, and returns their number.
+/// Publishes no messages.
 pub(super) fn unfail(
     state: &mut Qless,
     call: &mut Call<'_>,

@@ -1,4 +1,4 @@
-//! `get jid` and `multiget jid...`: jobs as JSON.
+//! `get jid` and `multiget jid...`: return jobs as JSON.
 
 use bytes::Bytes;
 use ganger_types::qless::{QlessAnswer, QlessReply};
@@ -8,7 +8,7 @@ use crate::json::Writer;
 use crate::state::Qless;
 use crate::view;
 
-/// The job, or nil.
+/// `get jid`: returns the job; nil if it does not exist.
 pub(super) fn get(state: &mut Qless, call: &mut Call<'_>, arguments: Arguments<'_>) -> QlessAnswer {
     let jid = arguments.job(0)?;
     let Some(job) = state.job(jid) else {
@@ -19,7 +19,7 @@ pub(super) fn get(state: &mut Qless, call: &mut Call<'_>, arguments: Arguments<'
     Ok(QlessReply::Text(json.finish().into()))
 }
 
-/// The jobs that exist, in the order asked for; one that is asked for twice comes twice.
+/// `multiget jid...`: returns the jobs that exist, in the order of the jids; a repeated jid appears twice.
 #[expect(
     clippy::unnecessary_wraps,
     reason = "commands are alike, whether or not they may refuse"
@@ -32,7 +32,7 @@ pub(super) fn multiget(
     Ok(jobs(state, call, arguments.from(0)))
 }
 
-/// A list of those jobs that exist, in full.
+/// Returns the list of the jobs that exist, as JSON.
 pub(super) fn jobs(state: &Qless, call: &Call<'_>, jids: &[Bytes]) -> QlessReply {
     let jobs = jids.iter().filter_map(|jid| state.job(jid));
     let room = jobs.clone().map(view::room).sum();

@@ -1,4 +1,5 @@
-//! `heartbeat jid worker [data]`: a holder keeps its lock, also one that ran out if nobody has taken the job since.
+//! `heartbeat jid worker [data]`: extends the lock of a job for the worker that holds it. The lock may have expired, if
+//! no other worker has got the job since.
 
 use bytes::Bytes;
 use ganger_types::qless::{QlessAnswer, QlessJob, QlessRefusal, QlessReply, QlessSet, QlessState};
@@ -8,7 +9,7 @@ use crate::number;
 use crate::procedures::configuration;
 use crate::state::Qless;
 
-/// When the lock runs out now, cut to whole seconds.
+/// Extends the lock and returns its new expiry in whole seconds since the epoch, rounded towards 0.
 pub(super) fn heartbeat(
     state: &mut Qless,
     call: &mut Call<'_>,
@@ -33,7 +34,7 @@ pub(super) fn heartbeat(
     Ok(QlessReply::Number(number::cut(expires.seconds())))
 }
 
-/// The job, if it runs and that worker holds it.
+/// Returns the job if it runs and that worker holds it; refuses the call otherwise.
 fn check<'a>(state: &'a Qless, jid: &Bytes, worker: &Bytes) -> Result<&'a QlessJob, QlessRefusal> {
     let of_job = |what: &str, name: &[u8]| {
         let parts: [&[u8]; 4] = [b"Heartbeat(): Job ", jid, what.as_bytes(), name];

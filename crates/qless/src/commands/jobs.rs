@@ -1,4 +1,4 @@
-//! `jobs`: the jids of jobs in a state.
+//! `jobs`: lists the jids of the jobs in one state.
 
 use bytes::Bytes;
 use ganger_types::qless::{QlessAnswer, QlessRefusal, QlessReply, QlessSet, QlessTime};
@@ -8,7 +8,8 @@ use crate::pages::{by_limit, by_range};
 use crate::procedures::promotion::promote;
 use crate::state::{ByTime, Qless, since, until};
 
-/// `jobs complete [offset] [count]`, `jobs state queue [offset] [count]`.
+/// `jobs complete [offset] [count]`, `jobs state queue [offset] [count]`: returns a page of jids, completed jobs with
+/// the latest first, others with the earliest first.
 pub(super) fn jobs(
     state: &mut Qless,
     call: &mut Call<'_>,
@@ -49,15 +50,17 @@ fn of_queue(
     })
 }
 
-/// Which part of a list is wanted.
+/// The page of a list that a call asks for.
 #[derive(Clone, Copy)]
 struct Page {
+    /// Index of the first element; 0 by default.
     offset: i64,
+    /// Number of elements; 25 by default.
     count: i64,
 }
 
 impl Page {
-    /// The offset at `index` and the count behind it.
+    /// Reads the offset at `index` and the count after it.
     fn read(arguments: Arguments<'_>, index: usize) -> Result<Self, QlessRefusal> {
         Ok(Self {
             offset: arguments.whole_or(index, 0.0, "Jobs(): Arg \"offset\" not a number: ")?,
@@ -65,7 +68,7 @@ impl Page {
         })
     }
 
-    /// The part by the range rule of a list of that length.
+    /// Returns the page by the range rule; `length` is the length of the list.
     fn of_range<'a>(
         self,
         list: impl Iterator<Item = &'a (QlessTime, Bytes)>,
@@ -76,9 +79,9 @@ impl Page {
         part.map(|(_, jid)| jid.clone()).collect()
     }
 
-    /// The part by the limit rule.
+    /// Returns the page by the limit rule.
     fn of_limit<'a>(self, list: impl Iterator<Item = &'a (QlessTime, Bytes)>) -> Vec<Bytes> {
-        // The list ends where it ends; no length cuts the range before that.
+        // The iterator ends by itself, so the range needs no length.
         let range = by_limit(usize::MAX, self.offset, self.count);
         let part = list.skip(range.start).take(range.len());
         part.map(|(_, jid)| jid.clone()).collect()

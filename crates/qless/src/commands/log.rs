@@ -1,4 +1,4 @@
-//! `log`: an entry in a job's history, in the words of a client.
+//! `log`: appends an entry with a client's own text to a job's history.
 
 use ganger_types::qless::{QlessAnswer, QlessReply};
 
@@ -7,7 +7,8 @@ use crate::json;
 use crate::procedures::history;
 use crate::state::Qless;
 
-/// `log jid message [data]`: the message is what happened, the keys of data are the entry's further keys.
+/// `log jid message [data]`: `message` becomes the entry's `what`; the keys of the object `data` become its further
+/// keys.
 pub(super) fn log(state: &mut Qless, call: &mut Call<'_>, arguments: Arguments<'_>) -> QlessAnswer {
     let jid = arguments.required(0, "Log(): Argument 'jid' missing")?;
     let message = arguments.required(1, "Log(): Argument 'message' missing")?;

@@ -1,5 +1,5 @@
-//! `peek queue count`: what a pop would give next, without giving it. What is due by the caller's time becomes ready all
-//! the same.
+//! `peek queue count`: shows the jobs that a pop would return next, without locking them. Jobs that are due by the
+//! caller's time become ready all the same.
 
 use bytes::Bytes;
 use ganger_types::qless::QlessAnswer;
@@ -12,8 +12,8 @@ use crate::procedures::promotion::promote;
 use crate::procedures::spawning::spawn;
 use crate::state::Qless;
 
-/// The jobs. The third generation says `peek queue offset count`, and skips so many; its first script, of
-/// qless-with-throttles, says `peek queue count` as the others do.
+/// Returns the jobs as JSON. Calls of the third generation are `peek queue offset count` and skip `offset` jobs; its
+/// first script, of qless-with-throttles, has `peek queue count` like the others.
 pub(super) fn peek(
     state: &mut Qless,
     call: &mut Call<'_>,
@@ -37,7 +37,7 @@ pub(super) fn peek(
     };
     let mut jids: Vec<Bytes> = overdue(state, call, queue, end);
     spawn(state, call, queue, end - jids.len(), history);
-    // A child may have taken the place of an older job of its name.
+    // A new child may have replaced an older job of the same jid.
     jids.retain(|jid| state.is_held(jid));
     promote(state, queue, call.at(), end - jids.len());
     let ready = state.work(queue).take(end - jids.len()).cloned();

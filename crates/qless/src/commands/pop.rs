@@ -1,5 +1,5 @@
-//! `pop queue worker count`: hands jobs out. First those whose holders lost them, then what is ready by the caller's
-//! time, all within one count.
+//! `pop queue worker count`: gives jobs to a worker. Jobs whose locks have expired come first, then the jobs that are
+//! ready by the caller's time. `count` is the maximum of both together.
 
 use bytes::Bytes;
 use ganger_types::qless::{QlessAnswer, QlessRefusal, QlessSet};
@@ -16,7 +16,7 @@ use crate::procedures::spawning::spawn;
 use crate::procedures::throttles;
 use crate::state::{Qless, since};
 
-/// The jobs that were handed out, as they are then, in the order in which they were.
+/// Pops jobs and returns them as JSON, in the order in which they were locked.
 pub(super) fn pop(state: &mut Qless, call: &mut Call<'_>, arguments: Arguments<'_>) -> QlessAnswer {
     let queue = arguments.queue(0)?;
     let worker = arguments.required(1, "Pop(): Arg \"worker\" missing")?;
@@ -36,15 +36,15 @@ pub(super) fn pop(state: &mut Qless, call: &mut Call<'_>, arguments: Arguments<'
 pub(crate) struct PopRequest<'a> {
     /// The queue to take jobs from.
     pub(crate) queue: &'a Bytes,
-    /// The worker that gets the jobs.
+    /// Name of the worker that gets the jobs.
     pub(crate) worker: &'a Bytes,
-    /// At most so many.
+    /// Maximum number of jobs.
     pub(crate) count: usize,
-    /// Seconds for which the locks are good.
+    /// Length of the locks in seconds.
     pub(crate) heartbeat: f64,
 }
 
-/// Hands jobs out; which, in order.
+/// Locks jobs for the worker and returns their jids in order; empty if the queue is paused.
 pub(crate) fn take(
     state: &mut Qless,
     call: &mut Call<'_>,
@@ -71,7 +71,7 @@ pub(crate) fn take(
     }
     if throttles::has_room(state, call, queue) {
         spawn(state, call, queue, count - handed.len(), history);
-        // A child may have taken the place of an older job of its name that was handed out just now.
+        // A new child may have replaced an older job of the same jid that was just locked.
         handed.retain(|jid| state.is_held(jid));
         promote(state, queue, call.at(), count - handed.len());
         take_ready(state, call, queue, count, rounds, hand_options, &mut handed);
@@ -79,8 +79,8 @@ pub(crate) fn take(
     Ok(handed)
 }
 
-/// Hands ready jobs out until there are `count`. Those that a throttle keeps from running wait for it, and further ones
-/// are looked at only so often.
+/// Locks ready jobs until `handed` has `count` of them. Jobs that a throttle blocks wait for the throttle; `rounds`
+/// limits how often other jobs are tried instead.
 fn take_ready(
     state: &mut Qless,
     call: &mut Call<'_>,
@@ -108,8 +108,8 @@ fn take_ready(
     }
 }
 
-/// How many more jobs of the queue may be held. Locks that ran out do not count; generations with throttles have those
-/// instead.
+/// Returns how many more jobs of the queue may be locked under its limit of concurrency. Expired locks do not count.
+/// Generations with throttles have no such limit.
 pub(crate) fn room(state: &Qless, call: &Call<'_>, queue: &Bytes) -> Result<usize, QlessRefusal> {
     let maximum = if call.has_throttles() {
         0.0
@@ -124,7 +124,7 @@ pub(crate) fn room(state: &Qless, call: &Call<'_>, queue: &Bytes) -> Result<usiz
     Ok(maximum - held.take(maximum).count())
 }
 
-/// How often ready jobs are looked at.
+/// Returns the maximum number of rounds through the ready jobs; 1 in generations without throttles.
 fn rounds(state: &Qless, call: &Call<'_>, queue: &Bytes) -> Result<i64, QlessRefusal> {
     if call.has_throttles() {
         Ok(number::cut(max_pop_retry(state, queue)?.ceil()))

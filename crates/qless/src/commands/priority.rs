@@ -1,4 +1,4 @@
-//! `priority jid priority`: changes a job's priority, and its place if it is ready.
+//! `priority jid priority`: changes a job's priority, and its position if it is ready.
 
 use ganger_types::qless::{QlessAnswer, QlessReply, QlessSet, QlessTime};
 
@@ -6,7 +6,7 @@ use crate::call::{Arguments, Call, refuse};
 use crate::number;
 use crate::state::Qless;
 
-/// The priority, cut to a whole number.
+/// Changes the priority and returns it as a whole number, rounded towards 0.
 pub(super) fn priority(
     state: &mut Qless,
     _: &mut Call<'_>,
@@ -22,7 +22,7 @@ pub(super) fn priority(
 
     state.edit(jid, |job| *job.priority = priority);
     if let Some(place) = ready {
-        // At time 0: before all others of that priority.
+        // At time 0, so that it runs before all other jobs of that priority.
         state.make_ready(jid, &place.queue, QlessTime::default());
     }
     Ok(QlessReply::Number(number::cut(priority)))

@@ -1,4 +1,4 @@
-//! `put` and `requeue`: a new job into a queue, or an existing one there, whatever its state.
+//! `put` and `requeue`: put a new job into a queue, or move an existing job there in any state.
 
 use std::collections::BTreeSet;
 
@@ -14,29 +14,43 @@ use crate::procedures::history::{self, Limit};
 use crate::procedures::{ending, links, tags, throttles};
 use crate::state::Qless;
 
-/// What is to be put.
+/// The checked arguments of a put.
 struct Put<'a> {
-    /// Who puts, if the caller's generation says so.
+    /// Name of the caller; `None` in the first generation, whose calls do not contain it.
     worker: Option<&'a Bytes>,
+    /// The queue to put the job into.
     queue: &'a Bytes,
+    /// The id of the job, new or existing.
     jid: &'a Bytes,
+    /// Name of the class that runs the job.
     klass: &'a Bytes,
+    /// Data of the job, as JSON text.
     data: &'a Bytes,
+    /// Seconds until the job may run; at 0 or less it may run now.
     delay: f64,
+    /// The options of the call.
     options: Options,
+    /// Maximum number of entries of the job's history.
     history: Limit,
 }
 
-/// What may be said besides.
+/// Options of a put. An existing job keeps its retries, tags and priority if they are absent; a new job gets the
+/// defaults.
 struct Options {
+    /// Number of retries.
     retries: Option<f64>,
+    /// Tags of the job, which replace its present ones.
     tags: Option<Vec<QlessTag>>,
+    /// Priority: larger runs first.
     priority: Option<f64>,
+    /// Ids of the jobs to wait for. If there are any, they replace the present ones.
     depends: Vec<Bytes>,
+    /// Ids of the throttles that the job needs besides that of its queue; empty in generations without throttles.
     throttles: Vec<Bytes>,
 }
 
-/// `put worker queue jid klass data delay [option value]...`; the first generation has no worker.
+/// `put worker queue jid klass data delay [option value]...`: puts a job and returns its jid. The first generation has
+/// no argument `worker`.
 pub(super) fn put(state: &mut Qless, call: &mut Call<'_>, arguments: Arguments<'_>) -> QlessAnswer {
     let (worker, rest) = match call.generation {
         Generation::One => (None, arguments),
@@ -56,7 +70,7 @@ pub(super) fn put(state: &mut Qless, call: &mut Call<'_>, arguments: Arguments<'
     Ok(QlessReply::Text(carry_out(state, call, put)))
 }
 
-/// The same for a job that must exist.
+/// `requeue`: a put of a job that must exist.
 pub(super) fn requeue(
     state: &mut Qless,
     call: &mut Call<'_>,
@@ -114,7 +128,7 @@ fn carry_out(state: &mut Qless, call: &mut Call<'_>, mut put: Put<'_>) -> Bytes 
     jid.clone()
 }
 
-/// Drops present dependencies that are not among new ones, if there are new ones.
+/// Removes the dependencies that are not among the new ones. Does nothing if there are no new ones.
 fn drop_dependencies(state: &mut Qless, jid: &Bytes, depends: &[Bytes]) {
     let Some(job) = state.job(jid).filter(|_| !depends.is_empty()) else {
         return;
@@ -127,7 +141,7 @@ fn drop_dependencies(state: &mut Qless, jid: &Bytes, depends: &[Bytes]) {
     }
 }
 
-/// Takes a job out of where it was. Its holder hears of it, unless it is the one that puts it.
+/// Removes an existing job from its sets and lists. Its worker gets a message, unless that worker puts the job itself.
 fn take_out(state: &mut Qless, call: &mut Call<'_>, before: &QlessJob, worker: Option<&Bytes>) {
     let jid = &before.jid;
     state.place(jid, None);
@@ -142,7 +156,7 @@ fn take_out(state: &mut Qless, call: &mut Call<'_>, before: &QlessJob, worker: O
     }
 }
 
-/// A failed job that is put counts as one failed job less, in the queue where it is put now.
+/// Subtracts one failed job from the statistics of the queue that a failed job is put into.
 fn count_unfailed(state: &mut Qless, before: &QlessJob, queue: &Bytes) {
     if let (QlessState::Failed, Some(failure)) = (before.state, &before.failure) {
         ending::unfailed(state, queue, failure.when);
@@ -177,7 +191,8 @@ fn write_record(state: &mut Qless, call: &Call<'_>, put: &Put<'_>) {
     });
 }
 
-/// Puts the job in line: behind what it waits for, at its time, behind a throttle, or among the ready ones.
+/// Moves the job into the set where it waits for other jobs, for its time or for a throttle; otherwise into the ready
+/// jobs.
 fn place_in_queue(state: &mut Qless, call: &Call<'_>, put: &Put<'_>) {
     let (jid, queue, now) = (put.jid, put.queue, call.at());
     let scheduled: Option<QlessTime> = (put.delay > 0.0).then(|| call.after(put.delay));

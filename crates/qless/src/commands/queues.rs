@@ -1,4 +1,4 @@
-//! `queues`, `length`, `pause`, `unpause`, `queue.forget`, `stats`: queues as a whole.
+//! `queues`, `length`, `pause`, `unpause`, `queue.forget`, `stats`: counts, pauses and statistics of queues.
 
 use bytes::Bytes;
 use ganger_types::qless::{QlessAnswer, QlessRefusal, QlessReply, QlessSet, QlessTime};
@@ -10,8 +10,8 @@ use crate::procedures::promotion::promote;
 use crate::state::{Qless, between};
 use crate::statistics;
 
-/// `queues [queue]`: how many jobs a queue has of each kind; or those of all known queues. What is due becomes ready
-/// before. A queue does not become known by asking.
+/// `queues [queue]`: returns the number of jobs in each set of the queue, or of all known queues. Scheduled jobs that
+/// are due become ready before that. A query does not make a queue known.
 #[expect(
     clippy::unnecessary_wraps,
     reason = "commands are alike, whether or not they may refuse"
@@ -56,7 +56,7 @@ fn write_counts(state: &mut Qless, call: &Call<'_>, queue: &Bytes, out: &mut Wri
     out.end();
 }
 
-/// `length queue`: jobs that are held, ready or scheduled.
+/// `length queue`: returns the number of jobs that are locked, ready or scheduled.
 pub(super) fn length(state: &mut Qless, _: &mut Call<'_>, arguments: Arguments<'_>) -> QlessAnswer {
     let queue = arguments.queue(0)?;
     let sets = [QlessSet::Locks, QlessSet::Work, QlessSet::Scheduled];
@@ -64,7 +64,7 @@ pub(super) fn length(state: &mut Qless, _: &mut Call<'_>, arguments: Arguments<'
     Ok(dispatch::number(length))
 }
 
-/// Pauses queues: `pause queue..`.
+/// `pause queue..`: pauses queues.
 pub(super) fn pause(state: &mut Qless, _: &mut Call<'_>, arguments: Arguments<'_>) -> QlessAnswer {
     for queue in some(arguments, "Pause(): No queues specified")? {
         state.pause(queue, true);
@@ -72,7 +72,7 @@ pub(super) fn pause(state: &mut Qless, _: &mut Call<'_>, arguments: Arguments<'_
     Ok(QlessReply::Nil)
 }
 
-/// Ends the pause of queues: `unpause queue..`.
+/// `unpause queue..`: ends the pause of queues.
 pub(super) fn unpause(
     state: &mut Qless,
     _: &mut Call<'_>,
@@ -84,7 +84,7 @@ pub(super) fn unpause(
     Ok(QlessReply::Nil)
 }
 
-/// `queue.forget queue..`: they are no longer known; all else stays.
+/// `queue.forget queue..`: makes queues unknown. Their jobs and pauses stay.
 pub(super) fn forget(state: &mut Qless, _: &mut Call<'_>, arguments: Arguments<'_>) -> QlessAnswer {
     for queue in some(arguments, "QueueForget(): No queues specified")? {
         state.forget_queue(queue);
@@ -92,7 +92,7 @@ pub(super) fn forget(state: &mut Qless, _: &mut Call<'_>, arguments: Arguments<'
     Ok(QlessReply::Nil)
 }
 
-/// `stats queue date`: the statistics of the day of that date.
+/// `stats queue date`: returns the statistics of the day that contains `date`, in seconds since the epoch.
 pub(super) fn stats(state: &mut Qless, _: &mut Call<'_>, arguments: Arguments<'_>) -> QlessAnswer {
     let queue = arguments.queue(0)?;
     let date = arguments.number(1, "Stats(): Arg \"date\" missing or not a number: ")?;
@@ -101,7 +101,7 @@ pub(super) fn stats(state: &mut Qless, _: &mut Call<'_>, arguments: Arguments<'_
     Ok(out.into())
 }
 
-/// All arguments, of which there must be one.
+/// Returns all arguments; refuses the call with the text `otherwise` if there are none.
 pub(super) fn some<'a>(
     arguments: Arguments<'a>,
     otherwise: &str,

@@ -1,4 +1,5 @@
-//! `recur`, `recur.get`, `recur.update`, `recur.tag`, `recur.untag`, `unrecur`: recurring jobs.
+//! `recur`, `recur.get`, `recur.update`, `recur.tag`, `recur.untag`, `unrecur`: recurring jobs, which create other jobs
+//! ("children") at an interval.
 
 use bytes::Bytes;
 use ganger_types::qless::{QlessAnswer, QlessRecurring, QlessRefusal, QlessReply, QlessTime};
@@ -11,8 +12,8 @@ use crate::procedures::{links, throttles};
 use crate::state::Qless;
 use crate::view;
 
-/// `recur queue jid klass data interval interval offset [option value]..`: makes a recurring job, or replaces one whole but
-/// for the number of its children.
+/// `recur queue jid klass data interval interval offset [option value]..`: creates a recurring job and returns its jid.
+/// An existing one is replaced, but keeps its number of children.
 pub(super) fn recur(
     state: &mut Qless,
     call: &mut Call<'_>,
@@ -52,7 +53,7 @@ pub(super) fn recur(
     Ok(QlessReply::Text(jid.clone()))
 }
 
-/// A recurring job of which only the options are said.
+/// Returns a recurring job that has only the fields that options set; the caller fills in the others.
 fn options(
     call: &Call<'_>,
     queue: &Bytes,
@@ -84,7 +85,7 @@ fn options(
     })
 }
 
-/// Returns a recurring job: `recur.get jid`.
+/// `recur.get jid`: returns a recurring job as JSON; nil if it does not exist.
 pub(super) fn get(state: &mut Qless, call: &mut Call<'_>, arguments: Arguments<'_>) -> QlessAnswer {
     let Some(job) = state.recurring(arguments.recurring(0)?) else {
         return Ok(QlessReply::Nil);
@@ -94,7 +95,7 @@ pub(super) fn get(state: &mut Qless, call: &mut Call<'_>, arguments: Arguments<'
     Ok(out.into())
 }
 
-/// `recur.update jid [key value]..`: all of it or nothing.
+/// `recur.update jid [key value]..`: changes all given fields or, if one is wrong, none.
 pub(super) fn update(
     state: &mut Qless,
     call: &mut Call<'_>,
@@ -122,7 +123,7 @@ pub(super) fn update(
     Ok(QlessReply::Number(1))
 }
 
-/// Changes one thing of a recurring job.
+/// Changes one field of a recurring job.
 fn change(job: &mut QlessRecurring, key: &Bytes, value: &Bytes) -> Result<(), QlessRefusal> {
     let number = || {
         let what = String::from_utf8_lossy(key);
@@ -156,7 +157,7 @@ fn change(job: &mut QlessRecurring, key: &Bytes, value: &Bytes) -> Result<(), Ql
     Ok(())
 }
 
-/// Moves a recurring job to another queue, whose own throttle takes the place of that of the old one.
+/// Moves a recurring job to another queue. The throttle of the new queue replaces that of the old one.
 fn move_to(job: &mut QlessRecurring, queue: &Bytes) {
     let own = throttles::of_queue(&job.queue);
     for throttle in &mut job.throttles {
@@ -167,7 +168,7 @@ fn move_to(job: &mut QlessRecurring, queue: &Bytes) {
     job.queue = queue.clone();
 }
 
-/// `recur.tag jid [tag..]`: its children to come have these tags, too. Tells all its tags.
+/// `recur.tag jid [tag..]`: adds tags for future children, and returns all tags.
 pub(super) fn tag(state: &mut Qless, _: &mut Call<'_>, arguments: Arguments<'_>) -> QlessAnswer {
     let jid = arguments.recurring(0)?;
     let Some(mut job) = state.recurring(jid).cloned() else {
@@ -178,7 +179,7 @@ pub(super) fn tag(state: &mut Qless, _: &mut Call<'_>, arguments: Arguments<'_>)
     Ok(put_tags(state, job))
 }
 
-/// `recur.untag jid [tag..]`: its children to come do not have these tags. Tells all its tags.
+/// `recur.untag jid [tag..]`: removes tags from future children, and returns the remaining tags.
 pub(super) fn untag(state: &mut Qless, _: &mut Call<'_>, arguments: Arguments<'_>) -> QlessAnswer {
     let jid = arguments.recurring(0)?;
     let Some(mut job) = state.recurring(jid).cloned() else {
@@ -189,7 +190,7 @@ pub(super) fn untag(state: &mut Qless, _: &mut Call<'_>, arguments: Arguments<'_
     Ok(put_tags(state, job))
 }
 
-/// Keeps a recurring job whose tags are new, and tells them.
+/// Stores a recurring job with new tags, and returns the tags.
 fn put_tags(state: &mut Qless, job: QlessRecurring) -> QlessReply {
     let mut out = Writer::default();
     out.tags(&job.tags);
@@ -197,7 +198,7 @@ fn put_tags(state: &mut Qless, job: QlessRecurring) -> QlessReply {
     out.into()
 }
 
-/// `unrecur jid`: removes a recurring job, if it is there. Its children stay.
+/// `unrecur jid`: removes a recurring job, if it exists. Its children stay.
 pub(super) fn unrecur(
     state: &mut Qless,
     _: &mut Call<'_>,

@@ -1,4 +1,4 @@
-//! `retry jid queue worker [delay] [group] [message]`: a holder gives a job back, which costs a retry.
+//! `retry jid queue worker [delay] [group] [message]`: a worker gives a job back, which costs a retry.
 
 use bytes::Bytes;
 use ganger_types::qless::{
@@ -12,18 +12,23 @@ use crate::procedures::history::{self, Limit};
 use crate::procedures::{ending, links};
 use crate::state::Qless;
 
-/// How a job is given back.
+/// The checked arguments of a retry.
 struct Retry<'a> {
+    /// The id of the job.
     jid: &'a Bytes,
+    /// The queue that the job goes back to.
     queue: &'a Bytes,
+    /// Seconds until the job may run; at 0 or less it may run now.
     delay: f64,
+    /// Failure group from the caller, if there is one.
     group: Option<&'a Bytes>,
-    /// What its holder says about it, if it says both group and message.
+    /// Failure from the caller; `None` unless it gave both group and message.
     failure: Option<QlessFailure>,
+    /// Maximum number of entries of the job's history.
     history: Limit,
 }
 
-/// The retries that are left; -1 when they are used up.
+/// Gives a job back and returns the number of retries left; -1 if it had none, and has failed.
 pub(super) fn retry(
     state: &mut Qless,
     call: &mut Call<'_>,
@@ -64,7 +69,7 @@ pub(super) fn retry(
     Ok(QlessReply::Number(number::cut(remaining.floor())))
 }
 
-/// The job, if it runs and that worker holds it.
+/// Returns the job if it runs and that worker holds it; refuses the call otherwise.
 fn check<'a>(state: &'a Qless, jid: &Bytes, worker: &Bytes) -> Result<&'a QlessJob, QlessRefusal> {
     let of_job = |what: &str, name: &[u8]| {
         let parts: [&[u8]; 4] = [b"Retry(): Job ", jid, what.as_bytes(), name];
@@ -82,7 +87,7 @@ fn check<'a>(state: &'a Qless, jid: &Bytes, worker: &Bytes) -> Result<&'a QlessJ
     }
 }
 
-/// Back in line, in the queue that was named. Its worker and the end of its lock are still shown.
+/// Moves the job into the named queue, scheduled or ready. Its record still shows the worker and the end of the lock.
 fn place_in_queue(state: &mut Qless, call: &Call<'_>, retry: Retry<'_>) {
     let Retry { jid, queue, .. } = retry;
     state.edit(jid, |job| *job.queue = queue.clone());
@@ -97,7 +102,7 @@ fn place_in_queue(state: &mut Qless, call: &Call<'_>, retry: Retry<'_>) {
     }
 }
 
-/// Fails the job, whose retries are used up. Only those hear of it who listen to tracked jobs.
+/// Fails the job, which has no retries left. Publishes only on the channel of tracked jobs.
 fn give_up(state: &mut Qless, call: &mut Call<'_>, retry: Retry<'_>) {
     let Retry { jid, queue, .. } = retry;
     let failure = retry.failure.unwrap_or_else(|| {

@@ -1,4 +1,4 @@
-//! `tag`: adds tags to a job and removes them, finds jobs by a tag, and tells the tags that occur most.
+//! `tag`: adds tags to a job and removes them, finds jobs by tag, and lists the most frequent tags.
 
 use bytes::Bytes;
 use ganger_types::qless::{Generation, QlessAnswer, QlessRefusal, QlessTag};
@@ -9,10 +9,11 @@ use crate::pages::{by_limit, by_range};
 use crate::procedures::tags;
 use crate::state::Qless;
 
-/// Tags that occur less often are not told.
+/// Minimum counter of a tag that `tag top` lists.
 const TOP_MIN: i64 = 2;
 
-/// `tag add jid [tag..]`, `tag remove jid [tag..]`, `tag get tag [offset] [count]`, `tag top [offset] [count]`.
+/// `tag add jid [tag..]`, `tag remove jid [tag..]`, `tag get tag [offset] [count]`, `tag top [offset] [count]`:
+/// dispatches to the subcommand.
 pub(super) fn tag(state: &mut Qless, call: &mut Call<'_>, arguments: Arguments<'_>) -> QlessAnswer {
     let missing = "Tag(): Arg \"command\" must be \"add\", \"remove\", \"get\" or \"top\"";
     match &arguments.required(0, missing)?[..] {
@@ -26,7 +27,7 @@ pub(super) fn tag(state: &mut Qless, call: &mut Call<'_>, arguments: Arguments<'
     }
 }
 
-/// Each tag is counted and gets its time again, also one that the job has.
+/// Adds tags and returns the job's tags. Each given tag is counted up and gets a new time, even if the job has it.
 fn add(state: &mut Qless, call: &mut Call<'_>, arguments: Arguments<'_>) -> QlessAnswer {
     let jid = existing_job(state, arguments)?;
 
@@ -39,7 +40,7 @@ fn add(state: &mut Qless, call: &mut Call<'_>, arguments: Arguments<'_>) -> Qles
     let job = state.job(jid);
     out.tags(job.map_or(&[], |job| &job.tags));
     if call.generation == Generation::One {
-        // The first generation encodes what is encoded already; its clients do not look at it.
+        // The first generation encodes the JSON twice; its clients ignore the reply.
         let mut twice = Writer::default();
         twice.string(out.finish());
         out = twice;
@@ -47,7 +48,7 @@ fn add(state: &mut Qless, call: &mut Call<'_>, arguments: Arguments<'_>) -> Qles
     Ok(out.into())
 }
 
-/// Each tag is counted down, also one that the job does not have.
+/// Removes tags and returns the job's tags. Each given tag is counted down, even if the job does not have it.
 fn remove(state: &mut Qless, call: &mut Call<'_>, arguments: Arguments<'_>) -> QlessAnswer {
     let jid = existing_job(state, arguments)?;
 
@@ -91,14 +92,14 @@ fn top(state: &Qless, arguments: Arguments<'_>) -> QlessAnswer {
     Ok(out.into())
 }
 
-/// The offset at `index` and the count behind it.
+/// Reads the offset at `index`, 0 by default, and the count after it, 25 by default.
 fn page(arguments: Arguments<'_>, index: usize) -> Result<(i64, i64), QlessRefusal> {
     let offset = arguments.whole_or(index, 0.0, "Tag(): Arg \"offset\" not a number: ")?;
     let count = arguments.whole_or(index + 1, 25.0, "Tag(): Arg \"count\" not a number: ")?;
     Ok((offset, count))
 }
 
-/// Appends those of `tags` that are not in the list yet.
+/// Appends the tags that are not in the list.
 pub(super) fn extend(list: &mut Vec<QlessTag>, tags: &[Bytes]) {
     for tag in tags {
         if !list.iter().any(|it| tag_text(it) == tag) {
@@ -107,7 +108,7 @@ pub(super) fn extend(list: &mut Vec<QlessTag>, tags: &[Bytes]) {
     }
 }
 
-/// Takes `tags` out of the list; the order of the rest stays.
+/// Removes `tags` from the list. The others keep their order.
 pub(super) fn retain(list: &mut Vec<QlessTag>, tags: &[Bytes]) {
     list.retain(|it| !tags.contains(&tag_text(it)));
 }

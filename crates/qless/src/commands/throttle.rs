@@ -1,4 +1,4 @@
-//! Commands about throttles, which only the third generation has.
+//! Commands on throttles, which only the third generation has.
 
 use bytes::Bytes;
 use ganger_types::Elapsed;
@@ -10,10 +10,11 @@ use crate::number;
 use crate::procedures::throttles;
 use crate::state::Qless;
 
-/// Microseconds in a second, in which the server counts.
+/// Microseconds in a second; the server's time counts microseconds.
 const MICROS_PER_SECOND: u64 = 1_000_000;
 
-/// `throttle.set id maximum [expiration]`: nil. An expiration above 0 is the life of the maximum, in seconds.
+/// `throttle.set id maximum [expiration]`: sets the maximum of a throttle and returns nil. An expiration above 0 is the
+/// lifetime of the maximum, in seconds; 0 or less means no end.
 pub(super) fn set(state: &mut Qless, call: &mut Call<'_>, arguments: Arguments<'_>) -> QlessAnswer {
     let id = id(arguments)?;
     let maximum = arguments.number(1, "Throttle(): Arg \"maximum\" not a number: ")?;
@@ -27,24 +28,24 @@ pub(super) fn set(state: &mut Qless, call: &mut Call<'_>, arguments: Arguments<'
     Ok(QlessReply::Nil)
 }
 
-/// `throttle.get id`: JSON of the id and the maximum.
+/// `throttle.get id`: returns the id and the maximum as JSON.
 pub(super) fn get(state: &mut Qless, call: &mut Call<'_>, arguments: Arguments<'_>) -> QlessAnswer {
     Ok(shown(state, call, id(arguments)?))
 }
 
-/// `throttle.delete id`: nil. Forgets the maximum; who holds the throttle holds it still.
+/// `throttle.delete id`: removes the maximum and returns nil. Jobs that hold the throttle keep it.
 pub(super) fn delete(state: &mut Qless, _: &mut Call<'_>, arguments: Arguments<'_>) -> QlessAnswer {
     state.forget_throttle(id(arguments)?);
     Ok(QlessReply::Nil)
 }
 
-/// `throttle.locks id`: the jobs that hold it.
+/// `throttle.locks id`: returns the jobs that hold the throttle, by jid.
 pub(super) fn locks(state: &mut Qless, _: &mut Call<'_>, arguments: Arguments<'_>) -> QlessAnswer {
     let holders = state.holders(id(arguments)?);
     Ok(QlessReply::List(holders.iter().cloned().collect()))
 }
 
-/// `throttle.pending id`: the jobs that wait for it, by when they began to.
+/// `throttle.pending id`: returns the jobs that wait for the throttle, by the time when they began to wait.
 pub(super) fn pending(
     state: &mut Qless,
     _: &mut Call<'_>,
@@ -55,7 +56,8 @@ pub(super) fn pending(
     Ok(QlessReply::List(jids.collect()))
 }
 
-/// `throttle.ttl id`: the seconds that its maximum has to live; -1 if it has no end, -2 if there is none.
+/// `throttle.ttl id`: returns the remaining lifetime of the maximum in seconds; -1 if it has no end, -2 if there is no
+/// maximum.
 pub(super) fn ttl(state: &mut Qless, call: &mut Call<'_>, arguments: Arguments<'_>) -> QlessAnswer {
     let seconds = match state.throttle(id(arguments)?, call.server) {
         None => -2,
@@ -63,7 +65,7 @@ pub(super) fn ttl(state: &mut Qless, call: &mut Call<'_>, arguments: Arguments<'
         Some(QlessThrottle {
             ends_at: Some(end), ..
         }) => {
-            // As the server of the script: to the nearest second.
+            // Rounded to the nearest second, as Redis does.
             let left = end.0.saturating_sub(call.server.0);
             let seconds = left.saturating_add(MICROS_PER_SECOND / 2) / MICROS_PER_SECOND;
             i64::try_from(seconds).unwrap_or(i64::MAX)
@@ -72,7 +74,7 @@ pub(super) fn ttl(state: &mut Qless, call: &mut Call<'_>, arguments: Arguments<'
     Ok(QlessReply::Number(seconds))
 }
 
-/// `throttle.release id jid...`: nil. Takes the throttle from these jobs, or lets them wait for it no longer.
+/// `throttle.release id jid...`: takes the throttle from these jobs, or ends their wait for it, and returns nil.
 pub(super) fn release(
     state: &mut Qless,
     call: &mut Call<'_>,
@@ -85,7 +87,7 @@ pub(super) fn release(
     Ok(QlessReply::Nil)
 }
 
-/// `queue.throttle.get queue`: the queue's own throttle.
+/// `queue.throttle.get queue`: returns the throttle of the queue as JSON.
 pub(super) fn queue_get(
     state: &mut Qless,
     call: &mut Call<'_>,
@@ -95,7 +97,7 @@ pub(super) fn queue_get(
     Ok(shown(state, call, &id))
 }
 
-/// `queue.throttle.set queue maximum`: nil.
+/// `queue.throttle.set queue maximum`: sets the maximum of the queue's throttle, without an end, and returns nil.
 pub(super) fn queue_set(
     state: &mut Qless,
     _: &mut Call<'_>,
@@ -128,7 +130,7 @@ fn shown(state: &Qless, call: &Call<'_>, id: &Bytes) -> QlessReply {
     QlessReply::Text(json.finish().into())
 }
 
-/// So many seconds later, cut to what the server's clock can say.
+/// Returns the time `seconds` after `at`, limited to the range of the server's clock.
 fn after(at: Elapsed, seconds: f64) -> Elapsed {
     let micros = number::cut(seconds * number::from_count(MICROS_PER_SECOND));
     Elapsed(at.0.saturating_add(u64::try_from(micros).unwrap_or(0)))

@@ -1,4 +1,4 @@
-//! `timeout jid...`: takes jobs from their holders, to be handed out again before all others.
+//! `timeout jid...`: takes jobs from their workers. These jobs run before all others of their queue.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::procedures::history::{self, Limit};
 use crate::procedures::throttles;
 use crate::state::Qless;
 
-/// Takes jobs from their holders; answers nil.
+/// Takes all given jobs from their workers and returns nil; refuses the call if one of them does not run.
 pub(super) fn timeout(
     state: &mut Qless,
     call: &mut Call<'_>,
@@ -31,7 +31,8 @@ pub(super) fn timeout(
     Ok(QlessReply::Nil)
 }
 
-/// Whether the job runs, and will still when those before it are timed out.
+/// Refuses the call unless the job runs. `is_new` is false for a repeated jid, which no longer runs when its turn
+/// comes.
 fn check(state: &Qless, jid: &Bytes, is_new: bool) -> Result<(), QlessRefusal> {
     let Some(job) = state.job(jid) else {
         return Err(refuse(&[b"Timeout(): Job ", jid, b" does not exist"]));
@@ -42,7 +43,7 @@ fn check(state: &Qless, jid: &Bytes, is_new: bool) -> Result<(), QlessRefusal> {
     Ok(())
 }
 
-/// The worker still lists the job, and is still shown with it.
+/// Takes one job from its worker. The worker's list and the job's record still show both together.
 fn time_out(state: &mut Qless, call: &mut Call<'_>, jid: &Bytes, limit: Limit) {
     let Some(job) = state.job(jid) else { return };
     let (queue, worker) = (job.queue.clone(), job.worker.clone());
@@ -51,7 +52,7 @@ fn time_out(state: &mut Qless, call: &mut Call<'_>, jid: &Bytes, limit: Limit) {
         queue,
         set: QlessSet::Work,
         rank: f64::INFINITY,
-        // Those that are timed out are all as far in front, whenever it was: their jids alone order them.
+        // All timed-out jobs have the same time, so that only their jids order them.
         at: QlessTime::default(),
     };
     state.place(jid, Some(first));

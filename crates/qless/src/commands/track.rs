@@ -1,4 +1,4 @@
-//! `track`: jobs of which everybody hears who listens.
+//! `track`: tracks jobs. Subscribers get messages about every step of a tracked job.
 
 use bytes::Bytes;
 use ganger_types::qless::{QlessAnswer, QlessReply};
@@ -8,8 +8,8 @@ use crate::json::Writer;
 use crate::state::Qless;
 use crate::view;
 
-/// `track`: what is tracked. `track track jid`, `track untrack jid`: begins to, and stops; whether that changed the list.
-/// Tracking outlives the job, but only of a job that is there can it begin and end.
+/// `track` returns the tracked jobs. `track track jid` and `track untrack jid` start and stop tracking, and return
+/// whether that changed the list: 1 or 0. Tracking outlives the job, but starts and stops only while the job exists.
 pub(super) fn track(
     state: &mut Qless,
     call: &mut Call<'_>,
@@ -40,7 +40,7 @@ pub(super) fn track(
     Ok(QlessReply::Text(Bytes::from_static(answer.as_bytes())))
 }
 
-/// Tracked jobs, and tracked jids without a job, each by when tracking began.
+/// Returns the tracked jobs, and the tracked jids without a job, both by the time when tracking began.
 fn list(state: &Qless, call: &Call<'_>) -> QlessReply {
     let tracked = || state.tracked().iter().map(|(_, jid)| jid);
     let mut out = Writer::default();

@@ -1,4 +1,4 @@
-//! `workers`, `worker.deregister`: who works, and on what.
+//! `workers`, `worker.deregister`: the known workers and the jobs that they hold.
 
 use bytes::Bytes;
 use ganger_types::qless::{QlessAnswer, QlessReply, QlessTime};
@@ -9,14 +9,14 @@ use crate::json::Writer;
 use crate::procedures::configuration::number_of;
 use crate::state::{ByTime, Qless, between};
 
-/// Seconds after which a worker is forgotten that gave no sign of life.
+/// Default time in seconds after which a worker without a sign of life is forgotten: the option `max-worker-age`.
 const WORKER_AGE_MAX: f64 = 86_400.0;
 
-/// Locks that run out later than in so many seconds do not count.
+/// Locks that expire later than this many seconds from now (100 days) do not count.
 const HORIZON: f64 = 8_640_000.0;
 
-/// `workers [worker]`: a worker's jobs and those whose locks ran out; or the numbers of both for all known workers, the
-/// latest sign of life first. Those who gave none for long are forgotten before.
+/// `workers [worker]`: returns the jobs of a worker and those whose locks have expired; or the numbers of both for all
+/// known workers, the latest sign of life first. Forgets workers without a recent sign of life before that.
 pub(super) fn workers(
     state: &mut Qless,
     call: &mut Call<'_>,
@@ -48,7 +48,7 @@ pub(super) fn workers(
     Ok(out.into())
 }
 
-/// `worker.deregister worker..`: they are no longer known; their lists of jobs stay.
+/// `worker.deregister worker..`: makes the workers unknown. Their lists of jobs stay.
 pub(super) fn deregister(
     state: &mut Qless,
     _: &mut Call<'_>,
@@ -71,7 +71,7 @@ fn forget_silent(state: &mut Qless, until: QlessTime) {
     }
 }
 
-/// The jids with a time from `from` to `to`, the latest first.
+/// Returns the jids with a time from `from` to `to`, both included, the latest first.
 fn latest_first(jobs: &ByTime, from: QlessTime, to: QlessTime) -> Vec<&Bytes> {
     let mut jids: Vec<&Bytes> = between(jobs, from, to).map(|(_, jid)| jid).collect();
     jids.reverse();

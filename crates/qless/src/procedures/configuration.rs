@@ -1,4 +1,5 @@
-//! Options, read as numbers where they are used.
+//! Options that clients set. They are texts; the command that uses an option reads it as a number and refuses the call
+//! if it is none.
 
 use bytes::Bytes;
 use ganger_types::qless::QlessRefusal;
@@ -7,20 +8,20 @@ use crate::call::refuse;
 use crate::number;
 use crate::state::Qless;
 
-/// Seconds for which a lock is given, unless an option says otherwise.
+/// Default length of a lock, in seconds: the option `heartbeat`.
 pub(crate) const HEARTBEAT: f64 = 60.0;
-/// Seconds that a holder gets after the warning that its lock ran out.
+/// Default grace period after the warning that a lock has expired, in seconds: the option `grace-period`.
 pub(crate) const GRACE: f64 = 10.0;
-/// Seconds for which completed jobs are kept.
+/// Default time for which completed jobs are kept, in seconds (7 days): the option `jobs-history`.
 pub(crate) const JOBS_HISTORY: f64 = 604_800.0;
-/// How many completed jobs are kept.
+/// Default number of completed jobs that are kept: the option `jobs-history-count`.
 pub(crate) const JOBS_HISTORY_COUNT: f64 = 50_000.0;
-/// Entries of a job's history that are kept.
+/// Default number of entries of a job's history: the option `max-job-history`.
 pub(crate) const JOB_HISTORY_MAX: f64 = 100.0;
-/// How often a pop looks for jobs that no throttle holds up.
+/// Default number of rounds in which a pop looks for jobs that no throttle blocks: the option `max-pop-retry`.
 pub(crate) const POP_RETRY_MAX: f64 = 1.0;
 
-/// An option's value as a number, if it was set.
+/// Returns the value of an option as a number; `None` if it was not set.
 fn given(state: &Qless, option: &[u8]) -> Result<Option<f64>, QlessRefusal> {
     let Some(value) = state.setting(option) else {
         return Ok(None);
@@ -36,17 +37,17 @@ fn given(state: &Qless, option: &[u8]) -> Result<Option<f64>, QlessRefusal> {
     }
 }
 
-/// An option's value as a number.
+/// Returns the value of an option as a number, or `default` if it was not set.
 pub(crate) fn number_of(state: &Qless, option: &str, default: f64) -> Result<f64, QlessRefusal> {
     Ok(given(state, option.as_bytes())?.unwrap_or(default))
 }
 
-/// The value of a queue's own option, `<queue>-<option>`.
+/// Returns the value of a queue's own option, `<queue>-<option>`; `None` if it was not set.
 fn of_queue(state: &Qless, queue: &Bytes, option: &str) -> Result<Option<f64>, QlessRefusal> {
     given(state, &[&queue[..], b"-", option.as_bytes()].concat())
 }
 
-/// Seconds for which a lock of the queue is given. Negative ones run out at once.
+/// Returns the length of the queue's locks in seconds. A lock with a negative length has expired at once.
 pub(crate) fn heartbeat(state: &Qless, queue: &Bytes) -> Result<f64, QlessRefusal> {
     match of_queue(state, queue, "heartbeat")? {
         Some(seconds) => Ok(seconds),
@@ -54,12 +55,12 @@ pub(crate) fn heartbeat(state: &Qless, queue: &Bytes) -> Result<f64, QlessRefusa
     }
 }
 
-/// How many jobs of the queue may be held at a time; 0 or less: any number.
+/// Returns the number of jobs of the queue that may be locked at a time; 0 or less means no limit.
 pub(crate) fn max_concurrency(state: &Qless, queue: &Bytes) -> Result<f64, QlessRefusal> {
     Ok(of_queue(state, queue, "max-concurrency")?.unwrap_or(0.0))
 }
 
-/// How often a pop of the queue looks for jobs that no throttle holds up.
+/// Returns the number of rounds in which a pop of the queue looks for jobs that no throttle blocks.
 pub(crate) fn max_pop_retry(state: &Qless, queue: &Bytes) -> Result<f64, QlessRefusal> {
     match of_queue(state, queue, "max-pop-retry")? {
         Some(times) => Ok(times),

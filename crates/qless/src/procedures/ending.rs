@@ -1,4 +1,4 @@
-//! A job stops running: its lock goes, and it fails if there is no more to try.
+//! The end of a run: the job loses its lock, and fails if it has no retries left.
 
 use bytes::Bytes;
 use ganger_types::qless::{QlessFailure, QlessState};
@@ -9,7 +9,7 @@ use crate::call::Call;
 use crate::state::Qless;
 use crate::statistics;
 
-/// How a job that has no retries left says why it failed.
+/// Returns the failure of a job that has no retries left.
 pub(crate) fn exhausted(queue: &Bytes, now: f64) -> QlessFailure {
     QlessFailure {
         group: exhausted_group(queue),
@@ -21,12 +21,12 @@ pub(crate) fn exhausted(queue: &Bytes, now: f64) -> QlessFailure {
     }
 }
 
-/// The group of jobs of a queue that have no retries left.
+/// Returns the name of the failure group for jobs of the queue that have no retries left.
 pub(crate) fn exhausted_group(queue: &Bytes) -> Bytes {
     [b"failed-retries-", &queue[..]].concat().into()
 }
 
-/// Takes the job from its holder and out of line.
+/// Removes the job from its worker's list and from its queue's sets, and releases its throttles.
 pub(crate) fn stop(state: &mut Qless, call: &Call<'_>, jid: &Bytes) {
     if let Some(worker) = state.job(jid).map(|job| job.worker.clone()) {
         state.list(jid, &worker, None);
@@ -35,7 +35,7 @@ pub(crate) fn stop(state: &mut Qless, call: &Call<'_>, jid: &Bytes) {
     throttles::release(state, call, jid);
 }
 
-/// Fails a job that is in line nowhere. The queue's statistics of the day count it.
+/// Fails a job that is in no set of its queue. Counts it in the queue's statistics of the day.
 pub(crate) fn fail(
     state: &mut Qless,
     call: &Call<'_>,
@@ -55,7 +55,7 @@ pub(crate) fn fail(
     });
 }
 
-/// One of the failed jobs of a queue is no longer: counted on the day when it failed.
+/// Subtracts one failed job from the queue's statistics of the day when it failed.
 pub(crate) fn unfailed(state: &mut Qless, queue: &Bytes, failed_at: f64) {
     state.edit_statistics(queue, statistics::day(failed_at), |it| {
         it.failed = it.failed.saturating_sub(1);

@@ -1,5 +1,5 @@
-//! Expired locks. Only a pop checks them: first the holder is warned, and gets a grace period; after that the job is
-//! taken away, and handed out again while it has retries left.
+//! Expired locks. Only a pop checks for them. The first expiry warns the worker and starts a grace period; the second
+//! takes the job from the worker. The job is then popped again if it has retries left, and fails otherwise.
 
 use bytes::Bytes;
 use ganger_types::qless::{QlessRefusal, QlessSet};
@@ -12,16 +12,16 @@ use crate::events;
 use crate::state::{Qless, until};
 use crate::statistics;
 
-/// Seconds that a holder gets after the warning; at 0 or less there is none.
+/// Length of the grace period in seconds; 0 or less if there is none.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Grace(f64);
 
-/// As it is configured.
+/// Returns the grace period that the option `grace-period` sets.
 pub(crate) fn grace(state: &Qless) -> Result<Grace, QlessRefusal> {
     number_of(state, "grace-period", GRACE).map(Grace)
 }
 
-/// Returns the first `count` jobs of the queue whose locks have expired.
+/// Returns the first `count` jobs of the queue whose locks have expired, by expiry.
 pub(crate) fn overdue(state: &Qless, call: &Call<'_>, queue: &Bytes, count: usize) -> Vec<Bytes> {
     until(state.in_order(queue, QlessSet::Locks), call.at())
         .take(count)
@@ -29,8 +29,8 @@ pub(crate) fn overdue(state: &Qless, call: &Call<'_>, queue: &Bytes, count: usiz
         .collect()
 }
 
-/// Handles up to `count` expired locks; returns the jobs to hand out again, in order. They are still in their sets,
-/// but no worker lists them.
+/// Handles up to `count` expired locks, and returns the jobs to pop again, in order. These jobs are still in their
+/// sets, but in no worker's list.
 pub(crate) fn expire(
     state: &mut Qless,
     call: &mut Call<'_>,
@@ -63,7 +63,7 @@ fn is_to_be_handed_out(
     (was_warned || grace.0 <= 0.0) && take_away(state, call, queue, jid, history)
 }
 
-/// Warns the holder, and extends the lock by the grace period.
+/// Warns the worker that holds the job, and extends the lock by the grace period.
 fn warn(
     state: &mut Qless,
     call: &mut Call<'_>,
@@ -85,7 +85,7 @@ fn warn(
     });
 }
 
-/// Takes the job from its holder. True if it has a retry for this; else it failed.
+/// Takes the job from its worker at the cost of a retry. Returns whether it had one; if not, the job has failed.
 fn take_away(
     state: &mut Qless,
     call: &mut Call<'_>,

@@ -1,4 +1,4 @@
-//! Handing a job out to a worker.
+//! Gives a job to the worker that pops it.
 
 use bytes::Bytes;
 use ganger_types::qless::{QlessSet, QlessState};
@@ -10,18 +10,18 @@ use crate::number;
 use crate::state::Qless;
 use crate::statistics;
 
-/// The worker that gets jobs, and the length of the locks.
+/// Options for jobs that a pop gives to a worker.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HandOutOptions<'a> {
-    /// The worker that gets the jobs.
+    /// Name of the worker that gets the jobs.
     pub(crate) worker: &'a Bytes,
-    /// Length of the lock in seconds.
+    /// Length of the lock in seconds, counted from the caller's time.
     pub(crate) heartbeat: f64,
-    /// Maximum length of a history.
+    /// Maximum number of entries of a job's history.
     pub(crate) history: Limit,
 }
 
-/// Gives a job of the queue to a worker.
+/// Locks a job of the queue for a worker.
 pub(crate) fn hand_out(
     state: &mut Qless,
     call: &mut Call<'_>,

@@ -1,4 +1,4 @@
-//! What happened to a job.
+//! The history of a job: its entries, and the limit on their number.
 
 use bytes::Bytes;
 use ganger_types::qless::{QlessHappening, QlessRefusal};
@@ -8,21 +8,21 @@ use crate::json::Writer;
 use crate::number;
 use crate::state::Qless;
 
-/// How long a history may become; 0: as long as it likes. Commands get it among their checks, since the option may be
-/// no number.
+/// Maximum number of entries of a history; 0 means no limit. Commands read it among their checks, because the option
+/// may not be a number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limit(usize);
 
-/// The limit as it is configured.
+/// Returns the limit that the option `max-job-history` sets.
 pub(crate) fn limit(state: &Qless) -> Result<Limit, QlessRefusal> {
     let entries = number_of(state, "max-job-history", JOB_HISTORY_MAX)?;
-    // Above 0, and so less than one entry is still a limit.
+    // A fraction above 0 is a limit of one entry, not the absence of a limit.
     let entries = number::cut(entries.ceil().max(0.0));
     Ok(Limit(usize::try_from(entries).unwrap_or(usize::MAX)))
 }
 
-/// Appends an entry, and cuts the list before: the oldest entry always stays, and of the others as many of the newest as
-/// make the list, with this entry, no longer than the limit.
+/// Appends an entry. Before that, it removes the oldest entries but the very first, so that the list with the new entry
+/// is within the limit. The very first entry always stays.
 pub(crate) fn append(
     state: &mut Qless,
     jid: &Bytes,
@@ -46,20 +46,20 @@ pub(crate) fn append(
     });
 }
 
-/// A key of an entry with a text as its value.
+/// Returns a further key of an entry, with a text as its value.
 pub(crate) fn text(key: &'static str, value: &[u8]) -> (Bytes, Bytes) {
     let mut json = Writer::with_room(value.len() + 2);
     json.string(value);
     (Bytes::from_static(key.as_bytes()), json.finish().into())
 }
 
-/// Appends that the job was put into a queue.
+/// Appends an entry for a job that was put into a queue.
 pub(crate) fn put(state: &mut Qless, jid: &Bytes, limit: Limit, queue: &Bytes, when: f64) {
     let what = Bytes::from_static(b"put");
     append(state, jid, limit, what, when, vec![text("q", queue)]);
 }
 
-/// Appends that the job's lock ran out, or was taken.
+/// Appends an entry for a job whose lock expired or was taken away.
 pub(crate) fn timed_out(state: &mut Qless, jid: &Bytes, limit: Limit, when: f64) {
     let what = Bytes::from_static(b"timed-out");
     append(state, jid, limit, what, when, Vec::new());

@@ -1,4 +1,4 @@
-//! Jobs that wait for jobs.
+//! Dependencies between jobs: links, and what happens when the last dependency of a job is complete.
 
 use bytes::Bytes;
 use ganger_types::qless::{QlessSet, QlessState, QlessTag, QlessTime};
@@ -6,12 +6,12 @@ use ganger_types::qless::{QlessSet, QlessState, QlessTag, QlessTime};
 use crate::json::tag_text;
 use crate::state::Qless;
 
-/// The jids of a list as it was sent.
+/// Returns the jids of a list that a client sent as JSON.
 pub(crate) fn jids(list: &[QlessTag]) -> Vec<Bytes> {
     list.iter().map(tag_text).collect()
 }
 
-/// Lets the job wait for those of `on` that exist and are not complete; the others count as met.
+/// Makes the job depend on the jobs of `on` that exist and are not complete. The others count as met.
 pub(crate) fn link(state: &mut Qless, jid: &Bytes, on: &[Bytes]) {
     for on in on {
         let other = state.job(on);
@@ -21,14 +21,14 @@ pub(crate) fn link(state: &mut Qless, jid: &Bytes, on: &[Bytes]) {
     }
 }
 
-/// Whether the job waits for anything.
+/// Whether the job waits for another job.
 pub(crate) fn is_waiting(state: &Qless, jid: &Bytes) -> bool {
     let job = state.job(jid);
     job.is_some_and(|job| !job.dependencies.is_empty())
 }
 
-/// Puts a job that waits for others into `depends`, and remembers when to schedule it after that. A time that was
-/// remembered before stays if there is no new one.
+/// Moves a job that waits for others into `depends`, and stores the time for which it is scheduled after that. `None`
+/// keeps a time that was stored before.
 pub(crate) fn await_others(
     state: &mut Qless,
     jid: &Bytes,
@@ -45,8 +45,8 @@ pub(crate) fn await_others(
     });
 }
 
-/// Lets those go on that waited for a job which is complete. One that waits for nothing else is scheduled, if it is to
-/// be, or ready.
+/// Continues the dependents of a complete job. A dependent that waits for no other job becomes scheduled if a time is
+/// stored for it, and ready otherwise.
 pub(crate) fn go_on(state: &mut Qless, dependents: &[Bytes], now: QlessTime) {
     for dependent in dependents {
         let Some(job) = state.job(dependent) else {
@@ -69,7 +69,7 @@ pub(crate) fn go_on(state: &mut Qless, dependents: &[Bytes], now: QlessTime) {
     }
 }
 
-/// Makes a job ready that waited.
+/// Makes a waiting job ready, and sets its state.
 pub(crate) fn make_ready(state: &mut Qless, jid: &Bytes, queue: &Bytes, now: QlessTime) {
     state.make_ready(jid, queue, now);
     state.edit(jid, |job| *job.state = QlessState::Waiting);

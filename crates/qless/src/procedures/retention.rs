@@ -1,4 +1,4 @@
-//! Jobs that go: when they have been complete for long, and when they are cancelled.
+//! Deletes jobs: completed jobs after their retention, and cancelled jobs.
 
 use bytes::Bytes;
 use ganger_types::qless::{QlessRefusal, QlessTime};
@@ -9,14 +9,16 @@ use crate::call::{Call, at_most};
 use crate::number;
 use crate::state::{Qless, between};
 
-/// For how long completed jobs are kept, and how many.
+/// How long completed jobs are kept, and how many.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Retention {
+    /// Maximum age in seconds, counted from completion.
     seconds: f64,
+    /// Maximum number of completed jobs.
     count: usize,
 }
 
-/// As it is configured.
+/// Returns the retention that the options `jobs-history` and `jobs-history-count` set.
 pub(crate) fn retention(state: &Qless) -> Result<Retention, QlessRefusal> {
     let count = number_of(state, "jobs-history-count", JOBS_HISTORY_COUNT)?;
     Ok(Retention {
@@ -25,7 +27,7 @@ pub(crate) fn retention(state: &Qless) -> Result<Retention, QlessRefusal> {
     })
 }
 
-/// Forgets what has been complete for too long, then the oldest of what is too many.
+/// Deletes jobs that completed too long ago, then the oldest ones above the maximum number.
 pub(crate) fn retain(state: &mut Qless, call: &Call<'_>, retention: Retention) {
     let until = call.after(-retention.seconds);
     let old: Vec<Bytes> = between(state.completed(), QlessTime::default(), until)
@@ -43,7 +45,7 @@ pub(crate) fn retain(state: &mut Qless, call: &Call<'_>, retention: Retention) {
     }
 }
 
-/// Forgets a job: its tags, its record, its history.
+/// Deletes a job with its tags and history.
 pub(crate) fn forget(state: &mut Qless, call: &Call<'_>, jid: &Bytes) {
     tags::leave(state, call, jid);
     state.remove_job(jid);

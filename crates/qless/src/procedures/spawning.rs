@@ -1,4 +1,4 @@
-//! Children of recurring jobs.
+//! Creates the children of recurring jobs when they are due.
 
 use bytes::Bytes;
 use ganger_types::qless::{QlessRecurring, QlessSet, QlessState, QlessTime};
@@ -9,12 +9,12 @@ use crate::call::Call;
 use crate::number;
 use crate::state::{Details, Qless, between};
 
-/// Children that one call makes at most: a short interval and a great count would make any number. A run that falls
-/// behind is made up for over several calls.
+/// Maximum number of children that one call creates. Without it, a short interval and a large count would create any
+/// number. Later calls create the rest.
 const SPAWNED_MAX: usize = 10_000;
 
-/// Makes the children that are due, `count` at most over all of the queue's recurring jobs. The queue does not become
-/// known by it.
+/// Creates the children that are due, at most `count` over all recurring jobs of the queue. This does not make the
+/// queue known.
 pub(crate) fn spawn(
     state: &mut Qless,
     call: &Call<'_>,
@@ -35,7 +35,7 @@ pub(crate) fn spawn(
     }
 }
 
-/// Makes the children of one recurring job that are due, `wanted` at most; how many it made.
+/// Creates the due children of one recurring job, at most `wanted`, and returns how many it created.
 fn spawn_of(
     state: &mut Qless,
     call: &Call<'_>,
@@ -51,7 +51,7 @@ fn spawn_of(
         due = number::sum(due, recurring.interval);
         made += 1;
     }
-    // What was skipped is skipped for good only once a child came of it.
+    // Runs that the backlog skips are final only once the recurring job has created a child.
     if made > 0 {
         recurring.next_at = QlessTime::new(due);
         state.put_recurring(recurring);
@@ -59,7 +59,8 @@ fn spawn_of(
     made
 }
 
-/// When the first child is due: in whole seconds, and not so far back that more runs than the backlog are made up for.
+/// Returns when the first child is due, in whole seconds. Skips older runs, so that at most as many are made up for as
+/// the backlog allows; a backlog of 0 skips none.
 fn first_due(recurring: &QlessRecurring, now: f64) -> f64 {
     let due = recurring.next_at.seconds().floor();
     if recurring.backlog == 0.0 {
@@ -91,8 +92,9 @@ fn add_child(
     state.make_ready(&jid, &recurring.queue, QlessTime::new(due));
 }
 
-/// Takes an older job of that name out of wherever it is, quietly: a recurring job that was removed and made again
-/// counts from 1. Its history, its place in the tag index, and who waits for it stay.
+/// Removes an older job with that jid from its sets and lists, without a message. There is one if a recurring job was
+/// removed and created again, because the new one counts its children from 1. The older job's history, its entries in
+/// the tag index, and its dependents stay.
 fn remove_older_job(state: &mut Qless, call: &Call<'_>, jid: &Bytes) {
     let Some(older) = state.job(jid) else { return };
     let worker = older.worker.clone();

@@ -1,4 +1,4 @@
-//! Tags of a job as a whole: into the index and out of it, and counted.
+//! Tags of a job: adds them to the tag index, removes them, and keeps their counters.
 
 use bytes::Bytes;
 use ganger_types::qless::{QlessTag, QlessTime};
@@ -7,7 +7,7 @@ use crate::call::Call;
 use crate::json::tag_text;
 use crate::state::Qless;
 
-/// Enters a job under each of these tags, and counts each. A tag that is given twice counts twice.
+/// Adds a job to the index of each of these tags, and counts each tag up. A repeated tag counts twice.
 pub(crate) fn enter(state: &mut Qless, jid: &Bytes, tags: &[QlessTag], at: QlessTime) {
     for tag in tags {
         let tag = tag_text(tag);
@@ -16,7 +16,7 @@ pub(crate) fn enter(state: &mut Qless, jid: &Bytes, tags: &[QlessTag], at: Qless
     }
 }
 
-/// Takes a job out of the index under each of its tags, and counts each down.
+/// Removes a job from the index of each of its tags, and counts each tag down.
 pub(crate) fn leave(state: &mut Qless, call: &Call<'_>, jid: &Bytes) {
     let tags = state.job(jid).map(|job| job.tags.clone());
     for tag in tags.unwrap_or_default() {
@@ -24,8 +24,8 @@ pub(crate) fn leave(state: &mut Qless, call: &Call<'_>, jid: &Bytes) {
     }
 }
 
-/// Takes a job out of the index of one tag, and counts that down. In the third generation a tag that no job has is
-/// forgotten, whatever its counter.
+/// Removes a job from the index of one tag, and counts the tag down. In the third generation a tag without jobs loses
+/// its counter, whatever its value.
 pub(crate) fn leave_one(state: &mut Qless, call: &Call<'_>, jid: &Bytes, tag: &Bytes) {
     state.tag(jid, tag, None);
     state.count_tag(tag, -1);

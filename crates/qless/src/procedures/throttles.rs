@@ -1,6 +1,7 @@
-//! Limits of jobs that run at a time: who may go, who waits, and who goes on when there is room again.
+//! Throttles: limits on the number of jobs that run at a time. Decides which jobs may run, which wait, and which
+//! continue when a throttle has room again.
 //!
-//! A job that waits is in `pending` of one throttle and in its queue's throttled ones, both or neither.
+//! A waiting job is in `pending` of one throttle and among its queue's throttled jobs, or in neither.
 
 use bytes::Bytes;
 use ganger_types::Elapsed;
@@ -11,33 +12,34 @@ use crate::call::Call;
 use crate::number;
 use crate::state::Qless;
 
-/// How many go on at a release of a throttle without a maximum.
+/// Maximum number of jobs that continue when a job releases a throttle without a maximum.
 const UNLIMITED_STEP: f64 = 10.0;
 
-/// The throttle that every queue has.
+/// Returns the id of the throttle that every queue has.
 pub(crate) fn of_queue(queue: &Bytes) -> Bytes {
     [b"ql:q:", &queue[..]].concat().into()
 }
 
-/// How many may hold a throttle; 0: any number.
+/// Returns the maximum number of jobs that may hold a throttle; 0 means no limit.
 pub(crate) fn maximum(state: &Qless, throttle: &Bytes, server: Elapsed) -> f64 {
     let throttle = state.throttle(throttle, server);
     throttle.map_or(0.0, |it| it.maximum)
 }
 
-/// Whether one more may hold a throttle.
+/// Whether one more job may hold a throttle.
 pub(crate) fn is_available(state: &Qless, throttle: &Bytes, server: Elapsed) -> bool {
     let maximum = maximum(state, throttle, server);
     maximum == 0.0 || number::from_length(state.holders(throttle).len()) < maximum
 }
 
-/// Whether the queue's own throttle lets ready jobs go at all, if the caller knows of throttles.
+/// Whether the queue's own throttle lets at least one more job run. Always true for callers whose generation has no
+/// throttles.
 pub(crate) fn has_room(state: &Qless, call: &Call<'_>, queue: &Bytes) -> bool {
     !call.has_throttles() || is_available(state, &of_queue(queue), call.server)
 }
 
-/// The first throttle that keeps the job from running. One that it holds already does not, and callers who know of no
-/// throttles see none.
+/// Returns the first throttle that keeps the job from running; `None` if none does. A throttle that the job already
+/// holds does not. Always `None` for callers whose generation has no throttles.
 pub(crate) fn obstacle(state: &Qless, jid: &Bytes, call: &Call<'_>) -> Option<Bytes> {
     let job = state.job(jid).filter(|_| call.has_throttles())?;
     let mut missing = (job.throttles.iter()).filter(|it| !state.holders(it).contains(jid));
@@ -46,7 +48,7 @@ pub(crate) fn obstacle(state: &Qless, jid: &Bytes, call: &Call<'_>) -> Option<By
         .cloned()
 }
 
-/// Lets the job hold all its throttles, if the caller knows of any.
+/// Gives the job all its throttles. Does nothing for callers whose generation has no throttles.
 pub(crate) fn acquire(state: &mut Qless, call: &Call<'_>, jid: &Bytes) {
     if !call.has_throttles() {
         return;
@@ -58,7 +60,7 @@ pub(crate) fn acquire(state: &mut Qless, call: &Call<'_>, jid: &Bytes) {
     }
 }
 
-/// Lets the job wait for a throttle, out of its queue's work.
+/// Moves the job from its queue's ready jobs to those that wait for a throttle.
 pub(crate) fn wait(
     state: &mut Qless,
     call: &Call<'_>,
@@ -79,7 +81,7 @@ pub(crate) fn wait(
     }
 }
 
-/// Lets the job wait for no throttle any more, because it goes elsewhere.
+/// Ends all waits of the job for throttles, because it moves elsewhere.
 pub(crate) fn leave_line(state: &mut Qless, jid: &Bytes) {
     state.throttled(jid, None);
     let pending = state.job(jid).map(|job| job.pending.clone());
@@ -88,7 +90,8 @@ pub(crate) fn leave_line(state: &mut Qless, jid: &Bytes) {
     }
 }
 
-/// Takes all its throttles from a job that ends or goes back, also those that it kept when it was moved.
+/// Takes all throttles from a job that ends or is given back, including those that it kept when it moved to another
+/// queue.
 pub(crate) fn release(state: &mut Qless, call: &Call<'_>, jid: &Bytes) {
     let holds = state.job(jid).map(|job| job.holds.clone());
     let mut list = throttles(state, jid);
@@ -100,8 +103,7 @@ pub(crate) fn release(state: &mut Qless, call: &Call<'_>, jid: &Bytes) {
     }
 }
 
-/// Takes a throttle from a job that holds it, or else lets it wait for it no longer; then those go on for whom there is
-/// room.
+/// Takes a throttle from a job that holds it, or ends the job's wait for it. Then the jobs that have room now continue.
 pub(crate) fn release_one(state: &mut Qless, call: &Call<'_>, jid: &Bytes, throttle: &Bytes) {
     if state.holders(throttle).contains(jid) {
         state.hold(jid, throttle, None);
@@ -123,8 +125,8 @@ pub(crate) fn release_one(state: &mut Qless, call: &Call<'_>, jid: &Bytes, throt
     }
 }
 
-/// Lets a job wait for a throttle no longer. It enters the work of its queue, and takes its throttles when it is popped;
-/// until then its state says that it waits.
+/// Ends a job's wait for a throttle and makes it ready in its queue. The job takes its throttles when it is popped;
+/// until then its state stays `throttled`.
 fn go_on(state: &mut Qless, call: &Call<'_>, jid: &Bytes, throttle: &Bytes) {
     state.pend(jid, throttle, None);
     let place = state.job(jid).and_then(|job| job.throttled.clone());
