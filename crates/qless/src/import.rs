@@ -1,8 +1,7 @@
-//! Taking over what the script keeps in a Redis, record by record.
+//! Imports the records that the qless script keeps in a Redis server, one by one.
 //!
-//! A record is checked as a whole before anything changes. What is here already stays as it is. The records of one Redis
-//! may come in any order; a job is linked with those it waits for, and with those that wait for it, as soon as both are
-//! there.
+//! A record is checked completely before anything changes. An existing record stays as it is. The records of one Redis
+//! server may come in any order: a job is linked with its dependencies and dependents as soon as both jobs exist.
 
 mod history;
 mod job;
@@ -19,11 +18,11 @@ use crate::number;
 use crate::procedures::links;
 use crate::state::Qless;
 
-/// Why a record cannot be taken over.
+/// Reason why a record cannot be imported, as a clause about the record.
 type Wrong = String;
 
 impl Qless {
-    /// Takes a record over, unless there is one of its name. `at` is the server's time, from which lives of throttles
+    /// Imports a record, unless one with its name exists. `at` is the server's time, from which lifetimes of throttles
     /// are counted.
     pub fn import(&mut self, at: Elapsed, source: QlessSource) -> Imported {
         let taken = match source {
@@ -99,7 +98,7 @@ impl Qless {
         }
     }
 
-    /// A queue that is known here keeps its pause, or its having none: somebody may have changed it since.
+    /// Imports a queue. A known queue stays paused or not as it is, because someone may have changed that since.
     fn take_queue(&mut self, name: &Bytes, seen_at: Option<QlessTime>, is_paused: bool) -> bool {
         let is_known = self.known_queues().iter().any(|(_, it)| it == name) || self.is_paused(name);
         if is_known {
@@ -114,7 +113,7 @@ impl Qless {
         true
     }
 
-    /// Lets a job go on that waits for jobs, if none is left that it waits for.
+    /// Makes a job ready or scheduled if it is in `depends` and no dependency is left. Returns whether it did.
     fn release_waiting_job(&mut self, jid: &Bytes) -> bool {
         let waits = |job: &&ganger_types::qless::QlessJob| {
             job.state == QlessState::Depends && job.dependencies.is_empty()
@@ -160,7 +159,7 @@ impl Qless {
     }
 }
 
-/// The fields of a hash.
+/// The fields of a Redis hash, with their values.
 struct Fields<'a>(&'a [(Bytes, Bytes)]);
 
 impl Fields<'_> {
@@ -169,13 +168,13 @@ impl Fields<'_> {
         found.map(|(_, value)| value)
     }
 
-    /// A field that must be there; any text.
+    /// Returns a required field; its text may be anything.
     fn text(&self, name: &str) -> Result<Bytes, Wrong> {
         let value = self.get(name).cloned();
         value.ok_or_else(|| format!("its field {name:?} is missing"))
     }
 
-    /// A number; the default if it is missing or empty.
+    /// Returns a field as a number. A missing or empty field has the default; without a default it is an error.
     fn number(&self, name: &str, default: Option<f64>) -> Result<f64, Wrong> {
         match (self.get(name).filter(|value| !value.is_empty()), default) {
             (None, Some(default)) => Ok(default),
@@ -185,7 +184,7 @@ impl Fields<'_> {
         }
     }
 
-    /// JSON, as it is.
+    /// Returns a required field unchanged after checking that it is JSON.
     fn json(&self, name: &str) -> Result<Bytes, Wrong> {
         let text = self.text(name)?;
         let read = json::kind(&text);
@@ -193,7 +192,7 @@ impl Fields<'_> {
         Ok(text)
     }
 
-    /// A list of texts and numbers as JSON; empty if it is missing.
+    /// Returns a field with a JSON list of texts and numbers; empty if the field is missing.
     fn list(&self, name: &str) -> Result<Vec<ganger_types::qless::QlessTag>, Wrong> {
         let Some(text) = self.get(name) else {
             return Ok(Vec::new());
@@ -202,10 +201,10 @@ impl Fields<'_> {
     }
 }
 
-/// Bytes of a text that are shown in a refusal.
+/// Maximum number of bytes of a text that an error shows.
 const SHOWN_BYTES: usize = 60;
 
-/// A text as it is shown in a refusal.
+/// Returns the beginning of a text in quotes, for an error.
 fn shown(text: &[u8]) -> String {
     let cut = &text[..text.len().min(SHOWN_BYTES)];
     let dots = if cut.len() < text.len() { "..." } else { "" };

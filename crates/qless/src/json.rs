@@ -1,8 +1,8 @@
-//! JSON as the script's clients get it and send it, over any bytes.
+//! Reads and writes JSON in the form that clients of the script send and expect. Strings may contain any bytes.
 //!
-//! Replies have the habits of the encoder that the script uses ([`Writer`]), which clients and checks compare with. What
-//! clients send is read strictly ([`kind`], [`list`], [`object`]), with strings of any bytes; texts that only pass
-//! through, such as a job's data, are checked and kept as they came.
+//! The [`Writer`] formats replies like the encoder of the script, because clients and tests compare them. The parser is
+//! strict ([`kind`], [`list`], [`object`]). Texts that only pass through, such as a job's data, are checked and kept
+//! unchanged.
 
 mod read;
 mod write;
@@ -15,7 +15,7 @@ pub(crate) use write::Writer;
 
 use crate::number;
 
-/// A tag as the text under which it is looked up and listed.
+/// Returns a tag as the text under which it is indexed and listed.
 pub(crate) fn tag_text(tag: &QlessTag) -> Bytes {
     match tag {
         QlessTag::Text(text) => text.clone(),

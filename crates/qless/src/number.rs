@@ -1,20 +1,21 @@
-//! Numbers as the script reads and writes them: as C does.
+//! Reads and writes numbers like the script, which uses C's functions.
 //!
-//! Every number is a 64-bit float. It is read as by `strtod` with spaces around it, and written with 14 significant
-//! digits as by `%.14g`. Between the two it keeps its full precision.
+//! Every number is a 64-bit float. It is parsed like `strtod`, with spaces around it, and written with 14 significant
+//! digits like `%.14g`. In between it keeps its full precision.
 
 use std::io::Write as _;
 
-/// Digits that a number is written with.
+/// Number of significant digits in a written number.
 const DIGITS: i32 = 14;
 
-/// Whole numbers below this have no more digits than that.
+/// Whole numbers below this limit have at most that many digits.
 const PLAIN_BELOW: f64 = 1e14;
 
-/// Whole numbers up to here are exact; offsets and counts beyond it are refused.
+/// Maximum whole number that is exact: 2^53. Offsets and counts above it are refused.
 const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
 
-/// Reads a number: decimal or hexadecimal, spaces before and after. `None` for all else, and for what is not finite.
+/// Parses a decimal or hexadecimal number with spaces before and after it. Returns `None` for other texts, and for
+/// infinite numbers.
 pub(crate) fn parse(text: &[u8]) -> Option<f64> {
     let text = std::str::from_utf8(text).ok()?;
     let text = text.trim_matches(|it: char| matches!(it, ' ' | '\t'..='\r'));
@@ -32,12 +33,13 @@ pub(crate) fn parse(text: &[u8]) -> Option<f64> {
     Some(if text.starts_with('-') { -size } else { size })
 }
 
-/// The number if it is whole, and small enough to be exact.
+/// Converts a number that is whole and small enough to be exact; `None` otherwise.
 pub(crate) fn whole(number: f64) -> Option<i64> {
     (number.fract() == 0.0 && number.abs() <= WHOLE_MAX).then(|| cut(number))
 }
 
-/// Cuts towards zero, as a number is cut that becomes an integer reply.
+/// Rounds towards zero, as Redis converts a number to an integer reply. Numbers out of range become the largest or the
+/// smallest integer.
 #[expect(
     clippy::as_conversions,
     clippy::cast_possible_truncation,
@@ -47,12 +49,12 @@ pub(crate) fn cut(number: f64) -> i64 {
     number as i64
 }
 
-/// The sum, or the largest number there is in its direction: times never become infinite.
+/// Adds two numbers. The result is never infinite: it is limited to the range of finite numbers.
 pub(crate) fn sum(left: f64, right: f64) -> f64 {
     (left + right).clamp(f64::MIN, f64::MAX)
 }
 
-/// A count as a number.
+/// Converts a count to a number.
 #[expect(
     clippy::as_conversions,
     clippy::cast_precision_loss,
@@ -62,23 +64,23 @@ pub(crate) fn from_count(count: u64) -> f64 {
     count as f64
 }
 
-/// A length as a number.
+/// Converts a length to a number.
 pub(crate) fn from_length(length: usize) -> f64 {
     from_count(u64::try_from(length).unwrap_or(u64::MAX))
 }
 
-/// Writes a number as [`write`] does, behind what is there.
+/// Appends a number to `out`, in the format of [`write()`].
 pub(crate) fn write_to(out: &mut Vec<u8>, number: f64) {
     if number.fract() == 0.0 && number.abs() < PLAIN_BELOW && number != 0.0 {
-        // Most numbers are such, and have no digits to round.
+        // Most numbers are whole and small, and need no rounding.
         write!(out, "{}", cut(number)).expect("memory takes what is written");
     } else {
         out.extend_from_slice(write(number).as_bytes());
     }
 }
 
-/// Writes a number as `%.14g`. JSON has nothing that is not finite: the infinite becomes the largest, and what is not a
-/// number 0.
+/// Formats a number like `%.14g`. JSON has only finite numbers: infinity becomes the largest number, and `NaN` becomes
+/// 0.
 pub(crate) fn write(number: f64) -> String {
     if number == 0.0 || number.is_nan() {
         return if number.is_sign_negative() && !number.is_nan() {
@@ -109,7 +111,7 @@ pub(crate) fn write(number: f64) -> String {
     }
 }
 
-/// The digits with the point where the exponent of the first one puts it.
+/// Returns the digits in decimal notation; `exponent` is the power of ten of the first digit.
 fn plainly(digits: &str, exponent: i32) -> String {
     let Ok(before) = usize::try_from(exponent + 1) else {
         let zeros = usize::try_from(-exponent - 1).unwrap_or(0);
@@ -126,7 +128,7 @@ fn plainly(digits: &str, exponent: i32) -> String {
 }
 
 fn read_decimal(text: &str) -> Option<f64> {
-    // The standard reader knows words and further signs besides, which are not wanted here.
+    // The standard parser also accepts words and further signs, which are no numbers here.
     let begins_well = text.starts_with(|it: char| it.is_ascii_digit() || it == '.');
     let is_number = |it: u8| matches!(it, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-');
     (begins_well && text.bytes().all(is_number))
@@ -134,7 +136,7 @@ fn read_decimal(text: &str) -> Option<f64> {
         .flatten()
 }
 
-/// Hexadecimal digits with a point and an exponent of two, as C has them.
+/// Parses hexadecimal digits with a point and an exponent of two, like C.
 fn read_hexadecimal(text: &str) -> Option<f64> {
     let (digits, exponent) = match text.split_once(['p', 'P']) {
         Some((digits, exponent)) => (digits, read_exponent(exponent)?),
@@ -153,7 +155,7 @@ fn read_hexadecimal(text: &str) -> Option<f64> {
             if mantissa >> 60 == 0 {
                 mantissa = mantissa << 4 | digit;
             } else {
-                // Too many digits to keep: one bit stands for all that follow, so that rounding is right.
+                // Further digits do not fit: one bit stands for all of them, so that rounding is right.
                 mantissa |= u64::from(digit != 0);
                 exponent += 4;
             }
@@ -167,14 +169,14 @@ fn read_exponent(text: &str) -> Option<i64> {
     if digits.is_empty() || !digits.bytes().all(|it| it.is_ascii_digit()) {
         return None;
     }
-    // No number is so large that an exponent beyond this makes a difference.
+    // Larger exponents give the same result as this one.
     let size = digits
         .parse::<i64>()
         .map_or(i64::from(i32::MAX), |it| it.min(i64::from(i32::MAX)));
     Some(if text.starts_with('-') { -size } else { size })
 }
 
-/// The number times so many twos.
+/// Multiplies the number by 2 to the power of `exponent`.
 fn scale(mut number: f64, mut exponent: i64) -> f64 {
     const STEP: i64 = 512;
     let (up, down) = (2_f64.powi(512), 2_f64.powi(-512));
@@ -196,7 +198,7 @@ mod tests {
 
     use super::{cut, parse, sum, whole, write, write_to};
 
-    /// What C writes for these.
+    /// Numbers with the text that C writes for them.
     const WRITTEN: [(f64, &str); 34] = [
         (0.0, "0"),
         (-0.0, "-0"),
@@ -344,7 +346,7 @@ mod tests {
         fn what_is_written_reads_back_but_for_the_digits_that_are_cut(number in any::<f64>()) {
             prop_assume!(number.is_finite());
             let back = parse(write(number).as_bytes());
-            // The largest of all is rounded up to what is not finite; then nothing comes back.
+            // The largest number is rounded up beyond the range of finite numbers, so parsing it gives nothing.
             let is_near = back.is_some_and(|it| (it - number).abs() <= number.abs() * 1e-13 || number.abs() < 1e-300);
             prop_assert!(is_near || number.abs() > 1e308);
         }

@@ -1,22 +1,22 @@
-//! Recognises the script of qless by its text, with its generation.
+//! Recognises the script of qless and its generation by the script's text.
 //!
-//! The same script exists with and without comments and with several first lines, so its digest says little. What tells
-//! is which entries it puts into the table of its commands. The text is therefore taken apart into the tokens of its
-//! language, without comments and spaces, and looked through for these assignments.
+//! The same script exists with and without comments and with several first lines, so its digest does not identify it.
+//! The entries that it puts into the table of its commands do. The text is split into Lua tokens, without comments and
+//! spaces, and searched for these assignments.
 
 use ganger_types::qless::Generation;
 
-/// Longer texts are not looked into: the scripts have some 65 KB.
+/// Maximum length of a text that is searched, in bytes; the scripts have about 65 KB.
 const TEXT_BYTES_MAX: usize = 1 << 20;
 
-/// The kind of a script.
+/// The kind of a Lua script, as far as ganger distinguishes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScriptKind {
-    /// The script of qless in a generation that is served.
+    /// The script of qless in a generation that ganger serves.
     Served(Generation),
-    /// The script of reqless since 0.14, whose commands have other names. It is not served yet.
+    /// The script of reqless since 0.14, whose commands have other names. ganger does not serve it.
     Later,
-    /// No script of qless.
+    /// A text that is not a script of qless.
     Unknown,
 }
 
@@ -40,8 +40,8 @@ pub fn recognise(text: &[u8]) -> ScriptKind {
     }
 }
 
-/// The first or the second generation, if the tokens begin with an assignment of `put`: the second puts a worker between
-/// the time and the queue.
+/// Returns the first or the second generation if the tokens begin with an assignment of `put`, `None` otherwise. The
+/// second has a worker between the time and the queue.
 fn generation_of_put(tokens: &[Token<'_>]) -> Option<Generation> {
     use Token::{Name, Sign};
     let parameters = match tokens {
@@ -66,7 +66,8 @@ fn generation_of_put(tokens: &[Token<'_>]) -> Option<Generation> {
     }
 }
 
-/// What follows the sign of equality, if the tokens begin with an assignment to that entry of the table.
+/// Returns the tokens after the equals sign if the tokens begin with an assignment to that entry of the table; `None`
+/// otherwise.
 fn assignment<'a, 'b>(
     tokens: &'b [Token<'a>],
     table: &str,
@@ -78,7 +79,8 @@ fn assignment<'a, 'b>(
     }
 }
 
-/// What follows the entry of the table, `table.entry` or `table['entry']`, if the tokens begin with it.
+/// Returns the tokens after the entry of the table, `table.entry` or `table['entry']`, if the tokens begin with it;
+/// `None` otherwise.
 fn entry_name<'a, 'b>(
     tokens: &'b [Token<'a>],
     table: &str,
@@ -100,20 +102,20 @@ fn contains(text: &[u8], part: &[u8]) -> bool {
     text.windows(part.len()).any(|it| it == part)
 }
 
-/// A token of the script's language, as far as it is told apart here.
+/// A Lua token, as far as this module distinguishes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Token<'a> {
-    /// A name, a word of the language, or a number.
+    /// A name, a keyword, or a number.
     Name(&'a [u8]),
-    /// A string; its inside as it is written.
+    /// A string: the bytes between its quotes, escapes not decoded.
     Text(&'a [u8]),
     /// Any other single character.
     Sign(u8),
-    /// A comparison of two signs, such as `==`.
+    /// A comparison operator of two characters, such as `==`.
     Comparison,
 }
 
-/// The tokens of a text, in order.
+/// Iterator over the tokens of a text, in order.
 struct Tokens<'a> {
     text: &'a [u8],
     at: usize,
@@ -148,7 +150,7 @@ impl<'a> Iterator for Tokens<'a> {
 }
 
 impl<'a> Tokens<'a> {
-    /// Passes over spaces and comments.
+    /// Skips spaces and comments.
     fn skip_comments(&mut self) {
         loop {
             self.skip_while(|it| it.is_ascii_whitespace() || it == 0x0b);
@@ -162,8 +164,8 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// Passes over a long bracket, `[[..]]` or `[=[..]=]`, if one begins here, and gives its inside. One that does not
-    /// end goes to the end of the text.
+    /// Skips a long bracket, `[[..]]` or `[=[..]=]`, and returns its content; `None` if none begins here. A bracket
+    /// without an end extends to the end of the text.
     fn long_bracket(&mut self) -> Option<&'a [u8]> {
         let rest = self.rest().strip_prefix(b"[")?;
         let level = rest.iter().take_while(|it| **it == b'=').count();
@@ -178,7 +180,7 @@ impl<'a> Tokens<'a> {
         Some(&inside[..length])
     }
 
-    /// Passes over a string in quotes and gives its inside. One that does not end goes to the end of the text.
+    /// Skips a string in quotes and returns its content. A string without an end extends to the end of the text.
     fn quoted(&mut self, quote: u8) -> &'a [u8] {
         self.at += 1;
         let begin = self.at;
@@ -213,7 +215,7 @@ mod tests {
 
     use super::{ScriptKind, recognise};
 
-    /// A script with what every script of qless has, and `rest`.
+    /// Recognises a script that has what every script of qless has, and `rest`.
     fn script(rest: &str) -> ScriptKind {
         let text = format!(
             "-- Current SHA: 0123\nlocal ns = 'ql:' local it = cjson.encode({{}})\n{rest}\n"

@@ -1,23 +1,23 @@
-//! A queue's statistics of a day: two samples in streaming form, and the counters beside them.
+//! Statistics of a queue for one day: two samples, which are updated value by value, and counters.
 
 use ganger_types::qless::{QlessSample, QlessStatistics, QlessTime};
 
 use crate::json::Writer;
 use crate::number;
 
-/// Seconds of a day.
+/// Number of seconds in a day.
 const DAY: f64 = 86_400.0;
 
-/// The bins of a histogram in the order in which they are shown, with the number of the first and one behind the last.
-/// The first minute, hour and day are the last of the smaller unit, so they have nothing to show.
+/// The bins of a histogram in the order in which replies show them: the first bin of each range, and the one after its
+/// last. The bins of the first minute, hour and day are missing, because the smaller unit counts these values.
 const SHOWN: [(u16, u16); 4] = [(0, 60), (61, 120), (121, 144), (145, 151)];
 
-/// The beginning of the day that a caller's time belongs to.
+/// Returns the beginning of the day of a caller's time, in seconds since the epoch; days begin at midnight UTC.
 pub(crate) fn day(now: f64) -> QlessTime {
     QlessTime::new((now / DAY).floor() * DAY)
 }
 
-/// Adds a value, in seconds; it may be negative if the callers' clocks differ.
+/// Adds a value in seconds to a sample. The value is negative if the callers' clocks differ.
 pub(crate) fn add(sample: &mut QlessSample, value: f64) {
     sample.total += 1;
     let before = sample.mean;
@@ -32,12 +32,13 @@ pub(crate) fn add(sample: &mut QlessSample, value: f64) {
     }
 }
 
-/// The bin in which a value is counted, if it is in one.
+/// Returns the bin that counts a value; `None` if it is negative or 7 days or more.
 pub(crate) fn bin_of(value: f64) -> Option<u16> {
     bin(value)
 }
 
-/// The bin of a value: 60 of seconds, 60 of minutes, 24 of hours, 7 of days. `None` before and behind them.
+/// Returns the bin of a value in seconds: 60 bins for seconds, 60 for minutes, 24 for hours, 7 for days. `None` if the
+/// value is negative or 7 days or more.
 fn bin(value: f64) -> Option<u16> {
     let seconds = number::cut(value.floor());
     let bin = match seconds {
@@ -50,7 +51,7 @@ fn bin(value: f64) -> Option<u16> {
     u16::try_from(bin).ok()
 }
 
-/// Writes the statistics of a day; `None`: of one on which nothing happened.
+/// Writes the statistics of a day; `None` stands for a day without events, which is all zeros.
 pub(crate) fn write(out: &mut Writer, statistics: Option<&QlessStatistics>) {
     let nothing = QlessSample::default();
     let (retries, failed, failures) =

@@ -1,5 +1,5 @@
-//! A job's history in the forms that scripts have kept it in: entries of `[when, what, {key: value}]` as JSON or as
-//! `MessagePack`, and before those a list of rounds in one field.
+//! Reads a job's history in the three forms that scripts have used: entries `[when, what, {key: value}]` as JSON or as
+//! `MessagePack`, and in the oldest scripts one field with a list of rounds.
 
 use bytes::Bytes;
 use ganger_types::qless::QlessHappening;
@@ -8,7 +8,7 @@ use super::{Wrong, message_pack, shown};
 use crate::json;
 use crate::number;
 
-/// Reads the entries: those of the old field first, then the list's.
+/// Reads the entries of the old field `history`, then those of the list.
 pub(super) fn read(old: Option<&Bytes>, entries: &[Bytes]) -> Result<Vec<QlessHappening>, Wrong> {
     let mut history = match old {
         Some(text) => rounds(text)?,
@@ -46,7 +46,8 @@ fn entry(bytes: &[u8]) -> Result<QlessHappening, Wrong> {
     })
 }
 
-/// What happened in a round of the oldest form: the key of its time, what it is called, and the key that goes with it.
+/// The events of a round of the oldest form: the key of its time, the name of the event, and the key of its further
+/// value; `None` if it has none.
 const STEPS: [(&str, &str, Option<&str>); 4] = [
     ("put", "put", Some("q")),
     ("popped", "popped", Some("worker")),

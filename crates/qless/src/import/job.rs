@@ -1,4 +1,4 @@
-//! A job.
+//! Imports a job with its history, its place in a queue, and its links.
 
 use bytes::Bytes;
 use ganger_types::import::QlessJobSource;
@@ -12,10 +12,10 @@ use crate::number;
 use crate::procedures::links;
 use crate::state::Qless;
 
-/// By how much the script divides the time in the score of a job that is ready.
+/// Divisor that the script applies to the time in the score of a ready job.
 const SCORE_STEP: f64 = 1e10;
 
-/// A job that has been read.
+/// The checked fields of a job to import. Each has the meaning of the field of the same name in `QlessJob`.
 struct Read {
     klass: Bytes,
     data: Bytes,
@@ -34,11 +34,12 @@ struct Read {
     is_warned: bool,
     scheduled: Option<QlessTime>,
     place: Option<QlessPlace>,
+    /// Time since which it waits for a throttle; `None` if it does not.
     throttled_at: Option<QlessTime>,
     throttles: Vec<Bytes>,
 }
 
-/// Takes a job over; false if there is one with its id.
+/// Imports a job. Returns false, and changes nothing, if one with its jid exists.
 pub(super) fn take(state: &mut Qless, source: &QlessJobSource) -> Result<bool, Wrong> {
     if state.job(&source.jid).is_some() {
         return Ok(false);
@@ -92,7 +93,8 @@ fn state_of(fields: &Fields<'_>) -> Result<QlessState, Wrong> {
     known.ok_or_else(|| format!("its state is none of qless: {}", shown(&text)))
 }
 
-/// Its last failure. Where the script keeps one from before, the job may be in any state.
+/// Returns the job's last failure; `None` if none is stored. The script keeps earlier failures, so the job may be in
+/// any state.
 fn failure(fields: &Fields<'_>) -> Result<Option<QlessFailure>, Wrong> {
     let Some(text) = fields.get("failure").filter(|text| !text.is_empty()) else {
         return Ok(None);
@@ -120,7 +122,8 @@ fn failure(fields: &Fields<'_>) -> Result<Option<QlessFailure>, Wrong> {
     }))
 }
 
-/// Where it is in line, and since when it waits for a throttle.
+/// Returns the job's place in its queue, and the time since which it waits for a throttle; `None` for either if it has
+/// none.
 fn place_of(
     source: &QlessJobSource,
     state: QlessState,
@@ -167,8 +170,8 @@ fn place_of(
     Ok((Some(place), None))
 }
 
-/// The rank and the time of entering that a score among the ready jobs stands for. The score has room for fewer digits
-/// than the time, so the job's own time counts where it gives that score.
+/// Returns the rank and the time that the score of a ready job stands for. The score has fewer digits than the time, so
+/// the job's own time counts if it gives that score.
 fn rank_of(priority: f64, score: f64, time: f64) -> (f64, f64) {
     if !score.is_finite() {
         return (score, 0.0);

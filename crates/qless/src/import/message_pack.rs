@@ -1,14 +1,14 @@
-//! `MessagePack`, in which some scripts keep histories, as JSON.
+//! Converts `MessagePack`, in which some scripts store histories, to JSON.
 
 use bytes::Bytes;
 
 use super::Wrong;
 use crate::json::Writer;
 
-/// How deep values may lie in each other.
+/// Maximum depth of nested values.
 const DEPTH_MAX: usize = 100;
 
-/// One value as JSON text.
+/// Converts one value to JSON text.
 pub(super) fn to_json(bytes: &[u8]) -> Result<Bytes, Wrong> {
     let mut reader = Reader { rest: bytes };
     let mut out = Vec::new();
@@ -69,7 +69,7 @@ impl<'a> Reader<'a> {
         Ok(bytes.try_into().expect("so many were taken"))
     }
 
-    /// A whole number of so many bytes.
+    /// Reads an unsigned number of `bytes` bytes, the most significant first.
     fn whole(&mut self, bytes: usize) -> Result<u64, Wrong> {
         let digits = self.take(bytes)?.iter();
         Ok(digits.fold(0, |sum, digit| sum << 8 | u64::from(*digit)))
@@ -126,7 +126,7 @@ impl<'a> Reader<'a> {
             let from = out.len();
             self.value(out, depth + 1)?;
             if out[from] != b'"' {
-                // JSON has texts as keys only.
+                // Keys in JSON are texts only.
                 let key = out.split_off(from);
                 let mut writer = Writer::default();
                 writer.string(key);

@@ -1,4 +1,4 @@
-//! The statistics of a queue and day, which are added to those that are here.
+//! Imports the statistics of a queue and day, and adds them to existing ones.
 
 use bytes::Bytes;
 use ganger_types::import::QlessStatisticsSource;
@@ -9,7 +9,7 @@ use crate::number;
 use crate::state::Qless;
 use crate::statistics::bin_of;
 
-/// Takes over the statistics of a queue and day.
+/// Imports the statistics of a queue and day. Always returns true.
 pub(super) fn take(state: &mut Qless, source: &QlessStatisticsSource) -> Result<bool, Wrong> {
     let counters = Fields(&source.counters);
     let counter = |name| counters.number(name, Some(0.0)).map(number::cut);
@@ -50,7 +50,8 @@ fn sample(fields: &[(Bytes, Bytes)]) -> Result<QlessSample, Wrong> {
     })
 }
 
-/// The bin of a histogram's field: a letter for the unit, and how many of it.
+/// Returns the bin of a histogram's field, whose name is a letter for the unit and a number of units; `None` for other
+/// fields.
 fn bin(name: &[u8]) -> Option<u16> {
     let (unit, digits) = name.split_first()?;
     let seconds = match unit {
@@ -63,7 +64,7 @@ fn bin(name: &[u8]) -> Option<u16> {
     bin_of(number::parse(digits)? * seconds)
 }
 
-/// Adds a sample to another: what a sample of all their values would be.
+/// Adds a sample to another. The result equals a sample of all their values.
 fn add(to: &mut QlessSample, other: QlessSample) {
     let total = to.total.saturating_add(other.total);
     if other.total > 0 {

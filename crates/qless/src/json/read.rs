@@ -1,8 +1,8 @@
-//! The reader: what kind of value a text is, lists of tags or job ids, and objects whose values are written again.
+//! The parser: the kind of a value, lists of tags or job ids, and objects whose values are written again.
 //!
-//! It keeps what is open on a stack of its own, so that no text makes it deep, and refuses more than 1000 levels as the
-//! script does. Strings may hold any bytes, control characters included. The words `NaN` and `Infinity`, which the
-//! client's language writes for such numbers and the script accepts, pass in texts that are kept as they came.
+//! It keeps open containers on a stack of its own, so that no text causes deep recursion, and refuses more than 1000
+//! levels as the script does. Strings may contain any bytes, including control characters. The parser accepts the words
+//! `NaN` and `Infinity` in texts that are kept unchanged, because clients write them and the script accepts them.
 
 mod scalars;
 
@@ -13,10 +13,10 @@ use ganger_types::qless::{QlessRefusal, QlessTag};
 
 use super::write::Writer;
 
-/// Levels of lists and objects within each other that are accepted.
+/// Maximum depth of nested lists and objects.
 const DEPTH_MAX: usize = 1000;
 
-/// What kind of value a text is.
+/// The kind of a JSON value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Null,
@@ -28,12 +28,12 @@ pub(crate) enum Kind {
     Object,
 }
 
-/// Why a text cannot be read, in words such as the script's.
+/// Why a text is not the JSON that was expected, in words like the script's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wrong {
     /// Name of what the reader expected.
     wanted: &'static str,
-    /// Before how many bytes of the text.
+    /// Offset of the error in the text, in bytes from 0.
     at: usize,
 }
 
@@ -54,7 +54,10 @@ impl From<Wrong> for QlessRefusal {
     }
 }
 
-/// What kind of value `text` is; an error if it is not JSON.
+/// Returns the kind of the value in `text`.
+///
+/// # Errors
+/// If it is not JSON.
 pub(crate) fn kind(text: &[u8]) -> Result<Kind, Wrong> {
     let mut reader = Reader { text, at: 0 };
     let kind = reader.value(&mut Discard)?;
@@ -84,8 +87,8 @@ pub(crate) fn list(text: &[u8]) -> Result<Vec<QlessTag>, Wrong> {
     Ok(items)
 }
 
-/// Reads an object: its keys, each once, with their values by the habits of the writer. Of a repeated key the last value
-/// counts. An empty list counts as an empty object.
+/// Reads an object. Returns each key once, in order of keys, with its value as the writer formats it. The last value of
+/// a repeated key counts. An empty list counts as an empty object.
 pub(crate) fn object(text: &[u8]) -> Result<Vec<(Bytes, Bytes)>, Wrong> {
     let mut reader = Reader { text, at: 0 };
     let mut members: Vec<(Bytes, Bytes)> = Vec::new();
@@ -111,7 +114,7 @@ pub(crate) fn object(text: &[u8]) -> Result<Vec<(Bytes, Bytes)>, Wrong> {
     Ok(last_of_each(members))
 }
 
-/// Reads an array: its values by the habits of the writer. The empty object counts as an empty array.
+/// Reads an array. Returns its values as the writer formats them. The empty object counts as an empty array.
 pub(crate) fn values(text: &[u8]) -> Result<Vec<Bytes>, Wrong> {
     let mut reader = Reader { text, at: 0 };
     let mut values = Vec::new();
@@ -135,7 +138,7 @@ pub(crate) fn values(text: &[u8]) -> Result<Vec<Bytes>, Wrong> {
     Ok(values)
 }
 
-/// Leaves the last member of each key, in the order of the keys.
+/// Keeps the last member of each key, in order of keys.
 fn last_of_each(mut members: Vec<(Bytes, Bytes)>) -> Vec<(Bytes, Bytes)> {
     members.reverse();
     members.sort_by(|left, right| left.0.cmp(&right.0));
@@ -143,20 +146,20 @@ fn last_of_each(mut members: Vec<(Bytes, Bytes)>) -> Vec<(Bytes, Bytes)> {
     members
 }
 
-/// Where the parts of a value go that is read.
+/// Receiver of the parts of a value while it is parsed.
 trait Sink {
     fn begin(&mut self, container: Container, is_empty: bool);
     fn end(&mut self, container: Container);
     fn key(&mut self, key: Vec<u8>);
     fn text(&mut self, text: Vec<u8>);
-    /// Tells whether the number can go there.
+    /// Receives a number; returns whether it accepts the number.
     fn number(&mut self, number: f64) -> bool;
     fn word(&mut self, word: &'static str);
-    /// Whether texts are wanted, or only their being right.
+    /// Whether the receiver needs the content of texts. If not, they are only checked.
     const WANTS_TEXT: bool;
 }
 
-/// For a value of which only the kind is wanted.
+/// Drops the parts of a value of which only the kind matters.
 struct Discard;
 
 impl Sink for Discard {
@@ -171,7 +174,7 @@ impl Sink for Discard {
     fn word(&mut self, _: &'static str) {}
 }
 
-/// Writes the value again, by the habits of the writer.
+/// Writes the value again, as the writer formats it.
 struct Rewriter(Writer);
 
 impl Sink for Rewriter {
@@ -210,21 +213,21 @@ impl Sink for Rewriter {
     }
 }
 
-/// What holds other values.
+/// A JSON value that contains other values.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Container {
     List,
     Object,
 }
 
-/// Reads a text from its beginning.
+/// The position in a text that is parsed from its beginning.
 struct Reader<'a> {
     text: &'a [u8],
     at: usize,
 }
 
 impl Reader<'_> {
-    /// Reads a value whole and tells its kind.
+    /// Reads a complete value and returns its kind.
     fn value<S: Sink>(&mut self, sink: &mut S) -> Result<Kind, Wrong> {
         let mut open = Vec::new();
         let mut outermost = None;
@@ -242,7 +245,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads a simple value or an empty container whole, or the beginning of a container up to its first value.
+    /// Reads a simple value or an empty container completely, or the beginning of a container up to its first value.
+    /// Returns the container if one is open now.
     fn beginning<S: Sink>(&mut self, sink: &mut S) -> Result<(Kind, Option<Container>), Wrong> {
         self.skip_spaces();
         let kind = match self.peek() {
@@ -290,7 +294,7 @@ impl Reader<'_> {
         Ok((kind, (!is_empty).then_some(container)))
     }
 
-    /// After a value: closes what ends here. Tells whether nothing is open any more; else another value follows.
+    /// Closes the containers that end after a value. Returns whether none is open now; if not, another value follows.
     fn close<S: Sink>(&mut self, open: &mut Vec<Container>, sink: &mut S) -> Result<bool, Wrong> {
         while let Some(&container) = open.last() {
             if self.is_next(b',') {
@@ -321,7 +325,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads a key and the colon behind it.
+    /// Reads a key and the colon after it.
     fn key(&mut self) -> Result<Vec<u8>, Wrong> {
         self.begin_key()?;
         let key = self.string()?;
@@ -329,7 +333,7 @@ impl Reader<'_> {
         Ok(key)
     }
 
-    /// A key must begin here.
+    /// Checks that a key begins here.
     fn begin_key(&mut self) -> Result<(), Wrong> {
         self.skip_spaces();
         if self.peek() == Some(b'"') {
@@ -356,7 +360,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The end of the text must be here.
+    /// Checks that only spaces follow up to the end of the text.
     fn finish(&mut self) -> Result<(), Wrong> {
         self.skip_spaces();
         if self.at == self.text.len() {

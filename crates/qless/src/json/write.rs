@@ -1,22 +1,23 @@
-//! The writer, with its habits: `{}` for an empty list, 14 digits, and a backslash before each slash.
+//! The writer. Like the encoder of the script, it writes `{}` for an empty list, numbers with 14 digits, and a
+//! backslash before each slash.
 
 use ganger_types::qless::{QlessReply, QlessTag};
 
 use crate::number;
 
-/// Whether a byte stands in a string otherwise than as it is.
+/// Whether a byte in a string must be escaped.
 fn is_escaped(byte: u8) -> bool {
     matches!(byte, 0..0x20 | b'"' | b'/' | b'\\' | 0x7f)
 }
 
-/// Writes JSON without spaces; puts the commas itself.
+/// Writes JSON without spaces, and adds the commas itself.
 #[derive(Debug, Default)]
 pub(crate) struct Writer {
     out: Vec<u8>,
 }
 
 impl Writer {
-    /// One that need not grow for a text of so many bytes.
+    /// Returns a writer that has memory for a text of that many bytes.
     pub(crate) fn with_room(bytes: usize) -> Self {
         Self {
             out: Vec::with_capacity(bytes),
@@ -28,7 +29,7 @@ impl Writer {
         self.out
     }
 
-    /// Begins an object. Then come keys, each with its value, and [`Writer::end`].
+    /// Begins an object. The caller then writes keys, each followed by its value, and calls [`Writer::end`].
     pub(crate) fn begin(&mut self) {
         self.separate();
         self.out.push(b'{');
@@ -39,7 +40,7 @@ impl Writer {
         self.out.push(b'}');
     }
 
-    /// Begins a list that has elements. An empty one is an object to this writer: see [`Writer::list`].
+    /// Begins a list that has elements. [`Writer::list`] also writes empty lists, as empty objects.
     pub(super) fn begin_list(&mut self) {
         self.separate();
         self.out.push(b'[');
@@ -99,7 +100,7 @@ impl Writer {
         self.out.extend_from_slice(json);
     }
 
-    /// Writes a list, each element by `write`.
+    /// Writes a list; `write` writes each element. An empty list becomes `{}`.
     pub(crate) fn list<T>(
         &mut self,
         items: impl IntoIterator<Item = T>,
@@ -122,7 +123,7 @@ impl Writer {
         self.list(texts, Self::string);
     }
 
-    /// Writes a list of tags, each as the type that it came as.
+    /// Writes a list of tags. Each tag keeps its JSON type.
     pub(crate) fn tags(&mut self, tags: &[QlessTag]) {
         self.list(tags, |it, tag| match tag {
             QlessTag::Text(text) => it.string(text),
@@ -130,14 +131,15 @@ impl Writer {
         });
     }
 
-    /// Puts a comma unless a value begins here: a value never ends in one of these bytes, since strings end in a quote.
+    /// Writes a comma unless the value is the first one here. No value ends in one of these bytes, since strings end in
+    /// a quote.
     fn separate(&mut self) {
         if !matches!(self.out.last(), None | Some(b'{' | b'[' | b':')) {
             self.out.push(b',');
         }
     }
 
-    /// Writes one of the bytes that are escaped.
+    /// Writes the escape sequence of a byte.
     fn escaped(&mut self, byte: u8) {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let letter = match byte {

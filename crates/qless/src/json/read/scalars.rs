@@ -1,10 +1,10 @@
-//! The simple parts of JSON: words, numbers, strings, and the signs between them.
+//! The simple parts of JSON: words, numbers, strings, and punctuation.
 
 use super::{Reader, Wrong};
 use crate::number;
 
 impl<'a> Reader<'a> {
-    /// Passes over a word, which must be here.
+    /// Skips a word, which must come next.
     pub(super) fn literal(&mut self, word: &str) -> Result<(), Wrong> {
         if !self.rest().starts_with(word.as_bytes()) {
             return Err(self.wrong("value"));
@@ -13,7 +13,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Reads a number; one that is too large, or one of the words for what is not finite, becomes what it says.
+    /// Reads a number. One that is too large becomes infinite; `NaN` and `Infinity` become these values.
     pub(super) fn number(&mut self) -> Result<f64, Wrong> {
         let begin = self.at;
         let is_negative = self.take(b'-');
@@ -51,7 +51,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Passes over a string.
+    /// Skips a string, whose quote comes next.
     pub(super) fn skip_string(&mut self) -> Result<(), Wrong> {
         self.at += 1;
         loop {
@@ -68,7 +68,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Reads a string; what its escapes stand for is in it as UTF-8.
+    /// Reads a string, and decodes its escapes to UTF-8.
     pub(super) fn string(&mut self) -> Result<Vec<u8>, Wrong> {
         let begin = self.at + 1;
         self.skip_string()?;
@@ -90,7 +90,7 @@ impl<'a> Reader<'a> {
         Ok(out)
     }
 
-    /// Reads an escape: the backslash and what belongs to it.
+    /// Reads an escape sequence: the backslash and the characters that belong to it.
     fn escape(&mut self) -> Result<char, Wrong> {
         let begin = self.at;
         self.at += 1;
@@ -112,7 +112,8 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Reads four hexadecimal digits, or a pair of surrogates. A lone surrogate is none, to the script as well.
+    /// Reads four hexadecimal digits, or a pair of surrogates. Returns `None` for a lone surrogate, which the script
+    /// refuses as well.
     fn escaped_character(&mut self) -> Option<char> {
         let first = self.four_digits()?;
         if !(0xd800..0xe000).contains(&first) {
@@ -135,7 +136,7 @@ impl<'a> Reader<'a> {
         Some(value)
     }
 
-    /// Passes over `byte`, if it is next but for spaces.
+    /// Skips spaces, and `byte` if it comes next. Returns whether it did.
     pub(super) fn is_next(&mut self, byte: u8) -> bool {
         self.skip_spaces();
         self.take(byte)

@@ -1,4 +1,4 @@
-//! What is read, what is refused, and that nothing is lost between writer and reader.
+//! What the parser accepts and refuses, and that the writer and the parser lose nothing between them.
 
 use bytes::Bytes;
 use ganger_types::qless::QlessTag;
@@ -251,7 +251,7 @@ proptest! {
         let read = object(json.as_bytes()).expect("an object");
         prop_assert_eq!(&read[0].0[..], b"it");
         prop_assert!(serde_json::from_slice::<serde_json::Value>(&read[0].1).is_ok());
-        // What has the writer's habits already stays as it is.
+        // A text that the writer has formatted stays unchanged.
         let again = [b"{\"it\":", &read[0].1[..], b"}"].concat();
         prop_assert_eq!(object(&again), Ok(read));
     }
