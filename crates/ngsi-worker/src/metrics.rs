@@ -1,16 +1,30 @@
 //! The pool's metrics, in the Prometheus text format.
 
-use std::fmt::{Display, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use ganger_metrics::{Distribution, Exposition};
+
 use crate::outcome::TaskResult;
 use crate::rate::Rate;
 
-/// Upper bounds of the histogram, in milliseconds: from an insert of one row to the limit of an attempt.
-const BOUNDS_MS: [u64; 14] = [
-    1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 5_000, 20_000, 60_000, 180_000,
+/// Upper bounds of the histogram, in microseconds: from an insert of one row to the limit of an attempt.
+const BOUNDS: &[u64] = &[
+    1_000,
+    2_000,
+    5_000,
+    10_000,
+    20_000,
+    50_000,
+    100_000,
+    200_000,
+    500_000,
+    1_000_000,
+    5_000_000,
+    20_000_000,
+    60_000_000,
+    180_000_000,
 ];
 /// Value of an unknown queue size.
 const UNKNOWN: u64 = u64::MAX;
@@ -24,9 +38,8 @@ pub(crate) struct Metrics {
     batches: AtomicU64,
     restarts: AtomicU64,
     queue_size: AtomicU64,
-    /// Number of attempts by duration, not cumulative; the last entry is for those above all bounds.
-    durations: [AtomicU64; BOUNDS_MS.len() + 1],
-    microseconds: AtomicU64,
+    /// Durations of attempts.
+    durations: Distribution,
     rate: Mutex<Rate>,
 }
 
@@ -40,8 +53,7 @@ impl Metrics {
             batches: AtomicU64::default(),
             restarts: AtomicU64::default(),
             queue_size: AtomicU64::new(UNKNOWN),
-            durations: Default::default(),
-            microseconds: AtomicU64::default(),
+            durations: Distribution::times(BOUNDS),
             rate: Mutex::new(Rate::new(Instant::now())),
         }
     }
@@ -59,12 +71,7 @@ impl Metrics {
 
     /// Records the duration of an attempt.
     pub(crate) fn took(&self, duration: Duration) {
-        let bound = BOUNDS_MS
-            .iter()
-            .position(|bound| duration <= Duration::from_millis(*bound));
-        self.durations[bound.unwrap_or(BOUNDS_MS.len())].fetch_add(1, Ordering::Relaxed);
-        let microseconds = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-        self.microseconds.fetch_add(microseconds, Ordering::Relaxed);
+        self.durations.observe_time(duration);
     }
 
     /// Counts a batch given to a process.
@@ -85,114 +92,41 @@ impl Metrics {
 
     /// Returns all metrics as text.
     pub(crate) fn text(&self) -> String {
-        let mut out = String::new();
+        let mut out = Exposition::default();
         let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
-        one(
-            &mut out,
-            "workers",
-            "gauge",
-            "Workers of the pool.",
-            read(&self.workers),
-        );
-        one(
-            &mut out,
-            "rows_total",
-            "counter",
-            "Rows inserted.",
-            read(&self.rows),
-        );
-        let rate = self.rate().per_second(Instant::now());
+        out.gauge("ganger_ngsi_workers", "Workers of the pool.")
+            .sample(&[], read(&self.workers));
+        out.counter("ganger_ngsi_rows_total", "Rows inserted.")
+            .sample(&[], read(&self.rows));
         let help = "Rows inserted a second, over the last ten seconds.";
-        one(&mut out, "rows_per_second", "gauge", help, rate);
-        head(
-            &mut out,
-            "tasks_total",
-            "counter",
-            "Tasks, by how their attempts ended.",
-        );
+        out.gauge("ganger_ngsi_rows_per_second", help)
+            .sample(&[], self.rate().per_second(Instant::now()));
+        let help = "Tasks, by how their attempts ended.";
+        let mut tasks = out.counter("ganger_ngsi_tasks_total", help);
         for counted in TaskResult::ALL {
-            let (outcome, count) = (counted.as_str(), read(&self.tasks[counted.index()]));
-            line(
-                &mut out,
-                &format!("tasks_total{{outcome=\"{outcome}\"}}"),
-                count,
-            );
+            let labels = [("outcome", counted.as_str())];
+            tasks.sample(&labels, read(&self.tasks[counted.index()]));
         }
-        self.histogram(&mut out);
+        let help = "From a task's fetch to the end of its report.";
+        out.histogram("ganger_ngsi_attempt_seconds", help)
+            .sample(&[], &self.durations.snapshot());
         let help = "Batches of tasks that shared a transaction, or tried to.";
-        one(
-            &mut out,
-            "batches_total",
-            "counter",
-            help,
-            read(&self.batches),
-        );
+        out.counter("ganger_ngsi_batches_total", help)
+            .sample(&[], read(&self.batches));
         let help = "Processes that were replaced: dead, too large, or old.";
-        one(
-            &mut out,
-            "children_restarted_total",
-            "counter",
-            help,
-            read(&self.restarts),
-        );
+        out.counter("ganger_ngsi_children_restarted_total", help)
+            .sample(&[], read(&self.restarts));
         let size = read(&self.queue_size);
         if size != UNKNOWN {
-            one(
-                &mut out,
-                "queue_size",
-                "gauge",
-                "Pending tasks of the queue.",
-                size,
-            );
+            out.gauge("ganger_ngsi_queue_size", "Pending tasks of the queue.")
+                .sample(&[], size);
         }
-        out
-    }
-
-    fn histogram(&self, out: &mut String) {
-        head(
-            out,
-            "attempt_seconds",
-            "histogram",
-            "From a task's fetch to the end of its report.",
-        );
-        let mut count = 0;
-        for (index, own) in self.durations.iter().enumerate() {
-            count += own.load(Ordering::Relaxed);
-            let bound = BOUNDS_MS.get(index).map_or_else(
-                || "+Inf".to_owned(),
-                |bound| Duration::from_millis(*bound).as_secs_f64().to_string(),
-            );
-            line(
-                out,
-                &format!("attempt_seconds_bucket{{le=\"{bound}\"}}"),
-                count,
-            );
-        }
-        let sum = Duration::from_micros(self.microseconds.load(Ordering::Relaxed));
-        line(out, "attempt_seconds_sum", sum.as_secs_f64());
-        line(out, "attempt_seconds_count", count);
+        out.text()
     }
 
     fn rate(&self) -> MutexGuard<'_, Rate> {
         self.rate.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn one(out: &mut String, name: &str, kind: &str, help: &str, value: impl Display) {
-    head(out, name, kind, help);
-    line(out, name, value);
-}
-
-fn head(out: &mut String, name: &str, kind: &str, help: &str) {
-    write!(
-        out,
-        "# HELP ganger_ngsi_{name} {help}\n# TYPE ganger_ngsi_{name} {kind}\n"
-    )
-    .expect("strings take everything");
-}
-
-fn line(out: &mut String, name: &str, value: impl Display) {
-    writeln!(out, "ganger_ngsi_{name} {value}").expect("strings take everything");
 }
 
 #[cfg(test)]
@@ -255,21 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn every_series_has_its_help_and_its_type_once() {
-        let text = Metrics::new(1).text();
-        let mut types: Vec<_> = text
-            .lines()
-            .filter(|line| line.starts_with("# TYPE"))
-            .collect();
-        let count = types.len();
-        types.sort_unstable();
-        types.dedup();
-        assert_eq!(types.len(), count, "{text}");
-        assert_eq!(
-            text.lines()
-                .filter(|line| line.starts_with("# HELP"))
-                .count(),
-            count
-        );
+    fn the_text_is_sound() {
+        assert_eq!(ganger_metrics::check(&Metrics::new(1).text()), Ok(()));
     }
 }

@@ -6,10 +6,8 @@ use std::net::SocketAddr;
 use axum::Router;
 use axum::http::header;
 use axum::routing::get;
+use ganger_metrics::CONTENT_TYPE;
 use tokio::net::TcpListener;
-
-/// The content type of the text format.
-const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Serves the metrics for as long as the runtime lives; returns the address, with the chosen port if 0 was given.
 ///
@@ -23,7 +21,7 @@ pub async fn show_metrics(
     let address = listener.local_addr()?;
     let show = move || {
         let text = text();
-        async move { ([(header::CONTENT_TYPE, MEDIA_TYPE)], text) }
+        async move { ([(header::CONTENT_TYPE, CONTENT_TYPE)], text) }
     };
     let live = async || {
         (

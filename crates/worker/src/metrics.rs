@@ -1,8 +1,9 @@
 //! The worker's metrics, in the Prometheus text format.
 
-use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
+
+use ganger_metrics::Exposition;
 
 use crate::Summary;
 
@@ -47,49 +48,44 @@ impl Metrics {
     /// Returns all metrics as text.
     pub fn text(&self) -> String {
         let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
-        let mut out = String::new();
-        let mut gauge = |name: &str, help: &str, value: u64| {
-            let _ = write!(
-                out,
-                "# HELP ganger_worker_{name} {help}\n# TYPE ganger_worker_{name} gauge\nganger_worker_{name} {value}\n"
-            );
-        };
-        let is_connected = self.is_connected.load(Ordering::Relaxed);
-        gauge(
-            "connected",
-            "1 while the stream to the server is open.",
-            u64::from(is_connected),
+        let mut out = Exposition::default();
+        let is_connected = u64::from(self.is_connected.load(Ordering::Relaxed));
+        for (name, help, value) in [
+            (
+                "ganger_worker_connected",
+                "1 while the stream to the server is open.",
+                is_connected,
+            ),
+            (
+                "ganger_worker_slots",
+                "Programs that may run at a time.",
+                read(&self.slots),
+            ),
+            (
+                "ganger_worker_jobs_held",
+                "Jobs taken and not reported yet.",
+                read(&self.running),
+            ),
+        ] {
+            out.gauge(name, help).sample(&[], value);
+        }
+        let mut jobs = out.counter(
+            "ganger_worker_jobs_total",
+            "Jobs, by what was reported; dropped: the lease was lost.",
         );
-        gauge(
-            "slots",
-            "Programs that may run at a time.",
-            read(&self.slots),
-        );
-        gauge(
-            "jobs_held",
-            "Jobs taken and not reported yet.",
-            read(&self.running),
-        );
-        out.push_str("# HELP ganger_worker_jobs_total Jobs, by what was reported; dropped: the lease was lost.\n# TYPE ganger_worker_jobs_total counter\n");
         for (outcome, number) in [
             ("succeeded", &self.succeeded),
             ("failed", &self.failed),
             ("released", &self.released),
             ("dropped", &self.dropped),
         ] {
-            let _ = writeln!(
-                out,
-                "ganger_worker_jobs_total{{outcome=\"{outcome}\"}} {}",
-                read(number)
-            );
+            jobs.sample(&[("outcome", outcome)], read(number));
         }
         let (runs, micros) = (read(&self.runs), read(&self.run_micros));
         let seconds = Duration::from_micros(micros).as_secs_f64();
-        let _ = write!(
-            out,
-            "# HELP ganger_worker_run_seconds How long programs ran.\n# TYPE ganger_worker_run_seconds summary\nganger_worker_run_seconds_sum {seconds}\nganger_worker_run_seconds_count {runs}\n"
-        );
-        out
+        let help = "How long programs ran.";
+        out.summary("ganger_worker_run_seconds", help, seconds, runs);
+        out.text()
     }
 }
 
@@ -111,6 +107,7 @@ mod tests {
         };
         metrics.show(4, 2, &summary);
         let text = metrics.text();
+        assert_eq!(ganger_metrics::check(&text), Ok(()));
         for line in [
             "ganger_worker_connected 1",
             "ganger_worker_slots 4",

@@ -18,6 +18,7 @@ const WITHOUT_CIRCLES: &[&str] = &[
     "dialect-http",
     "dialect-resp",
     "fuzz",
+    "metrics",
     "ngsi",
     "ngsi-worker",
     "proto",
