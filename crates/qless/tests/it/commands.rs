@@ -1,4 +1,4 @@
-//! What each command answers, changes and tells, and how it refuses, as clients see it.
+//! What each command returns, changes and publishes, and how it refuses a call, as clients see it.
 
 mod caller;
 mod config;

@@ -1,4 +1,4 @@
-//! A database and a short way to call it: a call is a line as in the dialect's description, `command now argument...`,
+//! A database with a short notation for calls: a line as in the description of the dialect, `command now argument...`,
 //! with `''` for an empty argument.
 
 use bytes::Bytes;
@@ -7,13 +7,14 @@ use ganger_types::Elapsed;
 use ganger_types::qless::{Generation, QlessAnswer, QlessMessage, QlessReply, QlessRequest};
 use serde_json::Value;
 
-/// A database with a caller.
+/// A database with a client that calls it.
 pub(crate) struct Database {
     pub(crate) qless: Qless,
+    /// The generation of the script that the client uses.
     pub(crate) generation: Generation,
     /// Current time of the server.
     pub(crate) at: Elapsed,
-    /// What the last call published: the channel, a space, the payload.
+    /// Messages of the last call, each as the channel, a space, and the payload.
     pub(crate) messages: Vec<String>,
 }
 
@@ -27,7 +28,7 @@ impl Database {
         }
     }
 
-    /// Calls with these words, and looks whether the state is sound and a refused call has left no trace.
+    /// Makes a call with these words. Checks that the state is sound, and that a refused call has changed nothing.
     pub(crate) fn words(&mut self, words: &[&[u8]]) -> QlessAnswer {
         let before = self.qless.rows();
         let mut messages = Vec::new();
@@ -54,7 +55,7 @@ impl Database {
         answer
     }
 
-    /// Calls, and shows the reply: `nil`, `:1`, the text, or a list with spaces between.
+    /// Makes a call and returns the reply as text: `nil`, `:1`, the text, or a list separated by spaces.
     pub(crate) fn call(&mut self, line: &str) -> String {
         let answer = self.words(&split(line));
         match answer {
@@ -70,13 +71,13 @@ impl Database {
         }
     }
 
-    /// Calls, and reads the reply as JSON.
+    /// Makes a call and returns the reply as JSON.
     pub(crate) fn json(&mut self, line: &str) -> Value {
         let text = self.call(line);
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{line}: {error}: {text}"))
     }
 
-    /// Calls, and gives the words with which it is refused.
+    /// Makes a call that must be refused, and returns the text of the refusal.
     pub(crate) fn refused(&mut self, line: &str) -> String {
         match self.words(&split(line)) {
             Ok(reply) => panic!("{line} gave {reply:?}"),
@@ -84,7 +85,7 @@ impl Database {
         }
     }
 
-    /// The jids of a list of jobs.
+    /// Makes a call that returns a list of jobs, and returns their jids.
     pub(crate) fn jids(&mut self, line: &str) -> Vec<String> {
         let list = self.json(line);
         let jobs = list.as_array().cloned().unwrap_or_default();
@@ -93,12 +94,12 @@ impl Database {
             .collect()
     }
 
-    /// One thing about a job, as JSON.
+    /// Returns one field of a job, as JSON text.
     pub(crate) fn of_job(&mut self, jid: &str, key: &str) -> String {
         self.json(&format!("get 0 {jid}"))[key].to_string()
     }
 
-    /// What happened to a job, in order.
+    /// Returns the names of the events in a job's history, in order.
     pub(crate) fn history(&mut self, jid: &str) -> Vec<String> {
         let job = self.json(&format!("get 0 {jid}"));
         let history = job["history"].as_array().expect("a job has a history");

@@ -1,4 +1,4 @@
-//! What commands do to jobs: orders and ties, times, locks, dependencies, retention, and the messages about it.
+//! How commands change jobs: orders and ties, times, locks, dependencies, retention, and the messages about them.
 
 use crate::harness::Database;
 use ganger_types::qless::Generation;

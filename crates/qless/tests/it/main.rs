@@ -1,4 +1,4 @@
-//! The integration tests of this crate, in one program: each further one links everything again.
+//! The integration tests of this crate, in one program, because linking each program takes time.
 
 mod commands;
 mod harness;

@@ -1,4 +1,4 @@
-//! Where the script does something odd: copied, unless jobs would break or be lost.
+//! Odd behaviour of the script, which is copied unless jobs would break or be lost.
 
 use crate::harness::Database;
 use ganger_types::qless::Generation;
@@ -8,7 +8,7 @@ fn database() -> Database {
     Database::new(Generation::Two)
 }
 
-/// A database in which `j` runs, held by `w`.
+/// Returns a database in which the job `j` runs and the worker `w` holds it.
 fn running() -> Database {
     let mut it = database();
     it.call("put 1 w q j k {} 0");
@@ -103,7 +103,7 @@ fn the_warning_is_remembered_until_the_job_is_taken_away_or_given_back() {
     let mut it = running();
     assert_eq!(it.jids("pop 61 q v 1"), [""; 0]);
     assert_eq!(it.call("heartbeat 62 j w"), ":122");
-    // No second warning: it is taken away at once.
+    // Without a second warning, the job is taken away at once.
     assert_eq!(it.jids("pop 122 q v 1"), ["j"]);
     assert_eq!(it.jids("pop 182 q w 1"), [""; 0]);
     it.call("complete 183 j v q {} next q");
@@ -167,7 +167,7 @@ fn giving_a_job_back_to_another_queue_moves_it_there() {
         job["failure"],
         json!({"group": "g", "message": "m", "when": 2, "worker": "w"})
     );
-    // The script leaves these.
+    // The script does not remove these.
     assert_eq!((&job["worker"], &job["expires"]), (&json!("w"), &json!(61)));
     assert_eq!(it.jids("peek 2 p 1"), ["j"]);
     assert_eq!(it.json("workers 2 w")["jobs"], json!({}));

@@ -1,6 +1,6 @@
 //! Random calls of all commands, on few names and on times that go back and forth. After each call the indexes agree
-//! with the rows, a refused call has left no trace, and a state that is read back from its rows is the same: it has the
-//! same rows and answers alike, whatever is called next.
+//! with the rows, and a refused call has changed nothing. A state that is loaded from the rows has the same rows and
+//! gives the same replies to later calls.
 
 use bytes::Bytes;
 use ganger_qless::Qless;
@@ -13,18 +13,18 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use std::collections::BTreeMap;
 
-/// A call: who, when by the server, and the words.
+/// A call: the caller's generation, the server's time, and the words of the call.
 #[derive(Clone, Debug)]
 struct Step {
     generation: Generation,
     at: Elapsed,
     words: Vec<String>,
-    /// Whether the state is read back from its rows before.
+    /// Whether the state is loaded from its rows before the call.
     is_restarted: bool,
 }
 
-/// The arguments of each command: a letter for each kind, as [`argument`] reads them; what follows `*` may come any
-/// number of times. How often a command is here is how often it is called.
+/// The arguments of each command: a letter for each kind, which [`argument`] explains; arguments after `*` may occur
+/// any number of times. A command is called as often as it occurs here.
 const COMMANDS: [(&str, &str); 74] = [
     ("put", "wqjkdt*O"),
     ("put", "wqjkdt*O"),
@@ -107,7 +107,7 @@ const TIMES: [&str; 10] = [
     "0", "1", "1.5", "59.75", "60", "61", "75", "140", "700000", "-5",
 ];
 
-/// An argument of a kind, or several.
+/// Generates an argument of a kind; some kinds are several words.
 fn argument(kind: char) -> BoxedStrategy<Vec<String>> {
     let one_of = |words: &'static [&'static str]| {
         select(words)
@@ -119,7 +119,7 @@ fn argument(kind: char) -> BoxedStrategy<Vec<String>> {
         'q' => one_of(&["q", "q", "q", "q", "p"]),
         'j' => one_of(&JIDS),
         'r' => one_of(&["r", "r", "r", "a"]),
-        // Of a job that somebody holds when the call is made.
+        // `@` stands for a job that a worker holds at the time of the call.
         'J' => one_of(&["@jid", "@jid", "@jid", "@jid", "@jid", "@jid", "a"]),
         'W' => one_of(&["@worker", "@worker", "@worker", "@worker", "@worker", "v"]),
         'Q' => one_of(&["@queue", "@queue", "@queue", "@queue", "@queue", "p"]),
@@ -226,7 +226,7 @@ fn step() -> impl Strategy<Value = Step> {
             words
         })
     });
-    // The second generation calls as often as the others together.
+    // The first generation is the least frequent.
     let generation = select(vec![
         Generation::Two,
         Generation::Three,
@@ -255,7 +255,7 @@ fn call(qless: &mut Qless, step: &Step) -> (QlessAnswer, Vec<QlessMessage>) {
         (_, word) => Bytes::from(word.to_owned()),
     });
     let mut words: Vec<Bytes> = words.collect();
-    // The first generation does not say who puts.
+    // Calls of the first generation do not contain the worker.
     if step.generation == Generation::One && words[0] == "put" {
         words.remove(2);
     }
@@ -267,7 +267,7 @@ fn call(qless: &mut Qless, step: &Step) -> (QlessAnswer, Vec<QlessMessage>) {
     (answer, messages)
 }
 
-/// One of the jobs that somebody holds, if there is any.
+/// Returns one of the jobs that a worker holds, if the step refers to one and there is one.
 fn held_job(qless: &Qless, step: &Step) -> Option<QlessJob> {
     let is_about_one = step.words.iter().any(|word| word.starts_with('@'));
     let mut held = qless.rows();
@@ -285,7 +285,8 @@ fn assert_sound(qless: &Qless, step: &Step) {
     assert!(wrong.is_empty(), "after {:?}: {wrong:#?}", step.words);
 }
 
-/// The jobs that are otherwise than before were touched, and of each is said truly how it stood.
+/// Checks that exactly the jobs that changed were touched, and that each was reported with its correct earlier
+/// position.
 fn assert_touched(qless: &mut Qless, before: &[QlessRow], step: &Step) {
     let jobs = |rows: &[QlessRow]| -> BTreeMap<Bytes, QlessJob> {
         let job = |row: &QlessRow| match row {
@@ -312,7 +313,7 @@ fn assert_touched(qless: &mut Qless, before: &[QlessRow], step: &Step) {
     assert_eq!(stood, now, "after {:?}", step.words);
 }
 
-/// The state again, from its rows in another order.
+/// Loads a state from rows, in reverse order.
 fn read_back(rows: &BTreeMap<QlessKey, QlessRow>) -> Qless {
     let mut qless = Qless::default();
     for row in rows.values().rev() {
@@ -322,7 +323,7 @@ fn read_back(rows: &BTreeMap<QlessKey, QlessRow>) -> Qless {
     qless
 }
 
-/// What several commands say that change little.
+/// Returns the replies of several commands to a copy of the state.
 fn answers(qless: &Qless) -> Vec<(QlessAnswer, Vec<QlessMessage>)> {
     let lines = [
         "queues 61",
@@ -366,7 +367,7 @@ proptest! {
     #[test]
     fn whatever_is_called_the_state_is_sound_and_reads_back_the_same(steps in prop::collection::vec(step(), 1..120)) {
         let mut qless = Qless::default();
-        // The rows as a store has them: changed by what each call says has changed.
+        // The rows in the store: what each call reports as changed.
         let mut stored = BTreeMap::new();
         for step in &steps {
             if step.is_restarted {

@@ -1,9 +1,10 @@
-//! The words with which commands about jobs refuse a call, in the order in which they look.
+//! The texts with which commands about jobs refuse a call, and the order of their checks.
 
 use crate::harness::Database;
 use ganger_types::qless::Generation;
 
-/// A database with a job of each kind: `r` runs and is held by `w`, `d` waits for `r`, `f` failed, `c` is complete.
+/// Returns a database with one job of each kind: `r` runs and `w` holds it, `d` waits for `r`, `f` failed, `c` is
+/// complete.
 fn database() -> Database {
     let mut it = Database::new(Generation::Two);
     for line in [

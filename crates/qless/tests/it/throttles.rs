@@ -1,4 +1,4 @@
-//! Throttles, which the third generation has.
+//! Throttles, which only the third generation has.
 
 use crate::harness::Database;
 use ganger_types::Elapsed;
@@ -78,7 +78,7 @@ fn a_job_for_which_there_is_no_room_is_throttled_when_it_is_put() {
     assert_eq!(it.of_job("b", "state"), r#""throttled""#);
     assert_eq!(it.of_job("c", "state"), r#""scheduled""#);
     assert_eq!(it.call("throttle.pending 3 T"), "b");
-    // Those that came first go first.
+    // Jobs that waited longer continue first.
     it.call("pop 13 q w 1");
     assert_eq!(it.call("throttle.pending 13 T"), "b c");
     for (now, ending) in [
@@ -126,7 +126,7 @@ fn only_as_many_go_on_as_there_is_room_for() {
             r#"put {number} w q j{number} k {{}} 0 throttles ["T"]"#
         ));
     }
-    // A new maximum lets nobody go on by itself.
+    // A new maximum alone lets no job continue.
     it.call("throttle.set 31 T 3");
     assert_eq!(it.call("length 31 q"), ":1");
     it.call("complete 31 a w q {}");
@@ -161,7 +161,7 @@ fn a_job_that_is_moved_keeps_what_it_holds_until_it_ends() {
     assert_eq!(it.json("get 2 a")["throttles"], json!(["T", "ql:q:p"]));
     assert_eq!(it.call("throttle.locks 2 T"), "a");
     assert_eq!(it.call("throttle.locks 2 ql:q:q"), "a");
-    // What it holds itself is not in its way.
+    // A throttle that the job holds itself does not block it.
     assert_eq!(it.jids("pop 3 p w 1"), ["a"]);
     it.call("complete 4 a w p {}");
     for throttle in ["T", "ql:q:q", "ql:q:p"] {

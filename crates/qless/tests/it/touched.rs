@@ -1,4 +1,4 @@
-//! Which jobs a call has touched, and how they stood before; and results, which only workers of ours give.
+//! Which jobs a call has touched, with their positions before; and results, which only ganger's own workers report.
 
 use crate::harness::Database;
 use bytes::Bytes;
@@ -29,7 +29,7 @@ fn shown(touched: Touched<'_>) -> String {
     )
 }
 
-/// Calls, and says what that touched.
+/// Makes a call and returns a line for each job that it touched.
 fn touched_by(it: &mut Database, line: &str) -> Vec<String> {
     it.qless.take_touched(|_| {});
     it.call(line);

@@ -1,4 +1,4 @@
-//! The worked examples of the dialect's description, word for word, each on an empty database.
+//! The worked examples in the description of the dialect, word for word, each on an empty database.
 
 use crate::harness::Database;
 use ganger_types::qless::{Generation, QlessReply, QlessRequest};

@@ -1,5 +1,5 @@
-//! A client whose every call is checked: besides what the harness looks at, the rows that were told of as changed must be
-//! enough to build the state again.
+//! A client whose every call is checked: in addition to the checks of the harness, the rows that were reported as
+//! changed must be enough to rebuild the state.
 
 use std::collections::BTreeMap;
 
@@ -9,22 +9,22 @@ use serde_json::Value;
 
 use crate::harness::Database;
 
-/// A client of a database of its own.
+/// A client with a database of its own.
 pub(crate) struct Caller {
     database: Database,
-    /// As a store has them that is given every change.
+    /// The rows in a store that gets every change.
     stored: BTreeMap<QlessKey, QlessRow>,
-    /// What was told since somebody asked.
+    /// Messages since the last call of [`Caller::messages`].
     messages: Vec<String>,
 }
 
 impl Caller {
-    /// A client of the second generation, which knows nothing yet.
+    /// Creates a client of the second generation with an empty database.
     pub(crate) fn new() -> Self {
         Self::of(Generation::Two)
     }
 
-    /// A client of that generation.
+    /// Creates a client of that generation with an empty database.
     pub(crate) fn of(generation: Generation) -> Self {
         Self {
             database: Database::new(generation),
@@ -33,18 +33,19 @@ impl Caller {
         }
     }
 
-    /// Goes on as a client of another generation.
+    /// Makes later calls with another generation.
     pub(crate) fn speak(&mut self, generation: Generation) {
         self.database.generation = generation;
     }
 
-    /// The answer to a call that is not refused: words between spaces, `''` for an empty one.
+    /// Makes a call that must not be refused, and returns its reply. The words are separated by spaces; `''` is an
+    /// empty word.
     pub(crate) fn ask(&mut self, words: &str) -> QlessReply {
         self.call(words)
             .unwrap_or_else(|refusal| panic!("{words}: {refusal:?}"))
     }
 
-    /// The text that a call answers.
+    /// Makes a call that returns a text, and returns the text.
     pub(crate) fn text(&mut self, words: &str) -> String {
         match self.ask(words) {
             QlessReply::Text(text) => lossy(&text),
@@ -52,12 +53,12 @@ impl Caller {
         }
     }
 
-    /// The JSON that a call answers.
+    /// Makes a call that returns JSON, and returns the value.
     pub(crate) fn json(&mut self, words: &str) -> Value {
         serde_json::from_str(&self.text(words)).expect("an answer is JSON")
     }
 
-    /// The list that a call answers, with spaces between.
+    /// Makes a call that returns a list, and returns its elements separated by spaces.
     pub(crate) fn list(&mut self, words: &str) -> String {
         match self.ask(words) {
             QlessReply::List(list) => {
@@ -68,7 +69,7 @@ impl Caller {
         }
     }
 
-    /// The number that a call answers.
+    /// Makes a call that returns a number, and returns the number.
     pub(crate) fn number(&mut self, words: &str) -> i64 {
         match self.ask(words) {
             QlessReply::Number(number) => number,
@@ -76,12 +77,12 @@ impl Caller {
         }
     }
 
-    /// Makes a call that answers nil.
+    /// Makes a call that must return nil.
     pub(crate) fn nil(&mut self, words: &str) {
         assert_eq!(self.ask(words), QlessReply::Nil, "{words}");
     }
 
-    /// The words in which a call is refused.
+    /// Makes a call that must be refused, and returns the text of the refusal.
     pub(crate) fn refused(&mut self, words: &str) -> String {
         match self.call(words) {
             Err(refusal) => lossy(&refusal.0),
@@ -89,17 +90,17 @@ impl Caller {
         }
     }
 
-    /// The messages since the last time, as `channel payload`.
+    /// Returns the messages since its last call, each as `channel payload`.
     pub(crate) fn messages(&mut self) -> Vec<String> {
         std::mem::take(&mut self.messages)
     }
 
-    /// A row as it is stored.
+    /// Returns a row from the store; `None` if there is none.
     pub(crate) fn stored(&self, key: &QlessKey) -> Option<&QlessRow> {
         self.stored.get(key)
     }
 
-    /// Another request than those of the script.
+    /// Makes a request that is not a call of the script.
     pub(crate) fn request(&mut self, request: QlessRequest) -> QlessReply {
         let at = self.database.at;
         let answer = self.database.qless.call(at, request, &mut Vec::new());
@@ -122,7 +123,7 @@ impl Caller {
         answer
     }
 
-    /// Stores what changed; how many rows.
+    /// Stores the changed rows, checks them, and returns their number.
     fn store(&mut self) -> usize {
         let changed = self.database.qless.take_changed();
         let count = changed.len();
@@ -138,7 +139,7 @@ impl Caller {
             "the changes that were told of do not make the rows"
         );
         let mut again = Qless::default();
-        // Any order of rows will do.
+        // Rows may be loaded in any order.
         for row in rows.into_iter().rev() {
             again.load(row);
         }

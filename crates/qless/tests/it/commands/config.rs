@@ -1,4 +1,4 @@
-//! `config.get`, `config.set`, `config.unset`.
+//! The commands `config.get`, `config.set` and `config.unset`.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! `jobs`.
+//! The command `jobs`, for each state.
 
 use ganger_types::qless::Generation;
 
@@ -13,7 +13,7 @@ fn each_wrong_argument_is_named() {
         it.refused("jobs 1 what q"),
         r#"Jobs(): Unknown type "what""#
     );
-    // Only the third generation knows of throttles, and no generation lists the ready.
+    // Only the third generation has throttles, and no generation lists ready jobs.
     assert_eq!(
         it.refused("jobs 1 throttled q"),
         r#"Jobs(): Unknown type "throttled""#
@@ -84,7 +84,7 @@ fn asking_for_scheduled_jobs_makes_those_ready_that_are_due() {
     assert_eq!(it.json("get 10 b")["state"], "waiting");
     assert_eq!(it.list("jobs 10 scheduled q 0 0"), "c d a");
     assert_eq!(it.list("jobs 10 scheduled q 1 1"), "d");
-    // Times do not go back for a job that is ready.
+    // A call with an earlier time does not make a ready job scheduled again.
     assert_eq!(it.list("jobs 5 scheduled q"), "c d a");
 }
 

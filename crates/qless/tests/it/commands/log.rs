@@ -1,4 +1,4 @@
-//! `log`.
+//! The command `log` and its refusals.
 
 use serde_json::json;
 
@@ -16,7 +16,7 @@ fn each_wrong_argument_is_named() {
     assert_eq!(it.refused("log 1"), "Log(): Argument 'jid' missing");
     assert_eq!(it.refused("log 1 j"), "Log(): Argument 'message' missing");
     assert_eq!(it.refused("log 1 x m"), "Log(): Job x does not exist");
-    // The data is looked at before the job.
+    // The data is checked before the job.
     let syntax = it.refused("log 1 x m {");
     assert_eq!(
         syntax,

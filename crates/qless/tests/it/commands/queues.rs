@@ -1,4 +1,4 @@
-//! `queues`, `length`, `pause`, `unpause`, `queue.forget`, `stats`.
+//! The commands `queues`, `length`, `pause`, `unpause`, `queue.forget` and `stats`.
 
 use ganger_types::qless::{Generation, QlessReply, QlessRequest, QlessSet};
 use serde_json::json;
@@ -19,7 +19,7 @@ fn each_wrong_argument_is_named() {
     }
 }
 
-/// A queue with a job of each kind.
+/// Returns a queue with one job of each kind.
 fn busy() -> Caller {
     let mut it = Caller::new();
     it.ask("put 1 w q held k {} 0");
@@ -79,7 +79,7 @@ fn asking_makes_those_ready_that_are_due() {
     assert_eq!(counts["waiting"], 3);
     assert_eq!(counts["scheduled"], 0);
     assert_eq!(it.json("get 1001 later")["state"], "waiting");
-    // All known queues likewise.
+    // The query for all known queues does the same.
     it.ask("put 1001 w q late k {} 10");
     assert_eq!(it.json("queues 1011")[0]["waiting"], 4);
 }
@@ -112,7 +112,7 @@ fn known_queues_come_by_when_they_were_first_seen_and_ties_by_name() {
     assert_eq!(names(&mut it), ["b", "c", "a"]);
     it.nil("queue.forget 9 b x");
     assert_eq!(names(&mut it), ["c", "a"]);
-    // Its jobs are still there, and so is it once it is used again.
+    // The jobs of the queue stay, and the queue is known again once it is used.
     assert_eq!(it.number("length 9 b"), 1);
     it.ask("put 9 w b again k {} 0");
     assert_eq!(names(&mut it), ["c", "a", "b"]);
@@ -130,7 +130,7 @@ fn a_paused_queue_gives_nothing_out_until_it_is_unpaused() {
     assert_eq!(it.json("queues 1 q")["paused"], false);
     assert_eq!(it.json("queues 1 other")["paused"], true);
     assert_eq!(it.json("pop 1 q w 1")[0]["jid"], "j");
-    // Pausing makes no queue known.
+    // A pause does not make a queue known.
     assert_eq!(it.json("queues 1").as_array().map(Vec::len), Some(1));
 }
 

@@ -1,4 +1,5 @@
-//! `recur`, `recur.get`, `recur.update`, `recur.tag`, `recur.untag`, `unrecur`, and the children.
+//! The commands `recur`, `recur.get`, `recur.update`, `recur.tag`, `recur.untag` and `unrecur`, and the children of
+//! recurring jobs.
 
 use ganger_types::qless::Generation;
 use serde_json::json;
@@ -121,7 +122,7 @@ fn a_recurring_job_is_shown_with_its_defaults() {
         )
     );
     it.nil("recur.get 1 x");
-    // It is no job, and tells nobody; but its queue is known.
+    // A recurring job is not a job and publishes no message, but its queue becomes known.
     it.nil("get 1 r");
     assert!(it.messages().is_empty());
     assert_eq!(it.json("queues 1")[0]["recurring"], 1);
@@ -163,7 +164,7 @@ fn children_are_due_in_whole_seconds_and_no_further_back_than_the_backlog() {
     assert_eq!(popped[0]["jid"], "r-2");
     assert_eq!(popped[0]["history"][0]["when"], 252);
     assert_eq!(it.text("pop 312 q w 10"), "{}");
-    // The next run was 312.5, which counts as 312 once it is due.
+    // The next run was at 312.5, which counts as 312 once it is due.
     assert_eq!(it.json("pop 312.5 q w 10")[0]["history"][0]["when"], 312);
 }
 
@@ -187,7 +188,7 @@ fn runs_are_made_up_for_as_many_as_are_asked_for() {
     assert_eq!(it.json("recur.get 600 r")["count"], 3);
     assert_eq!(it.json("pop 600 q w 5").as_array().map(Vec::len), Some(5));
     assert_eq!(it.json("recur.get 600 r")["count"], 8);
-    // Those that a peek had made count among what there is, not among what may be made.
+    // Children that a peek created count as existing jobs, not as new children.
     assert_eq!(it.json("pop 600 q w 50").as_array().map(Vec::len), Some(6));
 }
 
@@ -224,7 +225,7 @@ fn an_update_changes_what_it_names() {
     assert_eq!(it.number("recur.update 1 r"), 1);
     assert_eq!(it.list("jobs 1 recurring q"), "");
     assert_eq!(it.json("queues 1")[1]["name"], "p");
-    // The next run moved by what the interval grew.
+    // The next run moves by the change of the interval.
     assert_eq!(it.text("pop 129.9 p w 1"), "{}");
     assert_eq!(it.json("pop 130 p w 1")[0]["jid"], "r-1");
 }

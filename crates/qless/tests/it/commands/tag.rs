@@ -1,4 +1,4 @@
-//! `tag`.
+//! The command `tag` with its subcommands.
 
 use ganger_types::qless::{Generation, QlessKey};
 use serde_json::json;
@@ -80,7 +80,7 @@ fn jobs_are_listed_by_when_they_were_tagged_and_ties_by_jid() {
     it.ask("tag 4 add a t");
     assert_eq!(jobs(&mut it, ""), json!(["d", "b", "c", "a"]));
     assert_eq!(jobs(&mut it, " 1 2"), json!(["b", "c"]));
-    // Pages are ranges: a count of 0 at 0 is everything.
+    // Pages follow the range rule: a count of 0 at offset 0 means everything.
     assert_eq!(jobs(&mut it, " 0 0"), json!(["d", "b", "c", "a"]));
     assert_eq!(jobs(&mut it, " -2 1"), json!(["c"]));
     assert_eq!(it.json("tag 9 get t 1 1")["total"], 4);
@@ -111,7 +111,7 @@ fn counters_go_up_again_for_the_same_tag_and_down_below_nothing() {
     assert_eq!(it.text("tag 1 top"), r#"["a"]"#);
     it.ask("tag 1 remove j b b");
     it.ask("put 2 w q j k {} 0 tags [\"b\",\"b\",\"b\"]");
-    // Three up from two below.
+    // The counter was 2 below 0 and went up by 3.
     assert_eq!(it.text("tag 2 top"), "{}");
     assert_eq!(it.json("get 2 j")["tags"], json!(["b", "b", "b"]));
     it.ask("tag 2 add j b");

@@ -1,4 +1,4 @@
-//! `track`.
+//! The command `track` with its subcommands.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! `workers`, `worker.deregister`.
+//! The commands `workers` and `worker.deregister`.
 
 use serde_json::json;
 
@@ -37,7 +37,7 @@ fn jobs_are_counted_by_whether_their_locks_ran_out() {
         it.ask(&format!("put 0 w q {jid} k {{}} 0"));
         it.ask(&format!("pop {at} q w 1"));
     }
-    // At its very end a lock counts on both sides.
+    // A lock that expires exactly now counts as held and as expired.
     assert_eq!(
         it.json("workers 62"),
         json!([{"name": "w", "jobs": 3, "stalled": 3}])
@@ -78,7 +78,7 @@ fn a_worker_that_is_silent_for_a_day_is_forgotten_and_its_jobs_stay_locked() {
     assert_eq!(it.text("workers 1 w"), r#"{"jobs":{},"stalled":{}}"#);
     assert_eq!(it.list("jobs 1 running q"), "j");
     assert_eq!(it.json("get 1 j")["worker"], "w");
-    // Asking for one forgets them all the same.
+    // A query for one worker also forgets the silent ones.
     it.ask("config.set 1 max-worker-age 10");
     it.ask("workers 11 x");
     assert_eq!(names(&mut it, "5"), [""; 0]);
