@@ -1,6 +1,6 @@
-//! qless on this port: which scripts are its, who may call what, and the few plain commands that read its keys.
+//! qless on the Redis port: calls of its script, the rights they need, and the few plain commands that read its keys.
 //!
-//! A call of the script becomes a call of the engine, with its words as they came; what a command does is not known here.
+//! A call of the script goes to the engine with its words unchanged. Only the engine knows what a command does.
 
 mod commands;
 mod keys;

@@ -1,6 +1,6 @@
-//! The scripts that were sent and are known, by the digests of their bytes.
+//! The library of known scripts that clients have sent, by the digests of their bytes.
 //!
-//! They are not kept over a restart: clients send a script again when its digest is not known.
+//! The library is empty after a restart: clients send a script again when its digest is unknown.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -13,7 +13,7 @@ use sha1::{Digest as _, Sha1};
 use crate::limits::{SCRIPT_BYTES_MAX, SCRIPTS_MAX};
 use crate::value::Value;
 
-/// The SHA1 of a script.
+/// The SHA-1 digest of a script's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Digest([u8; 20]);
 
@@ -23,7 +23,7 @@ impl Digest {
         Self(Sha1::digest(text).into())
     }
 
-    /// As it was written: 40 hexadecimal digits in either case.
+    /// Parses 40 hexadecimal digits in either case; `None` for other texts.
     pub(crate) fn read(text: &[u8]) -> Option<Self> {
         let (pairs, []) = text.as_chunks::<2>() else {
             return None;
@@ -44,26 +44,30 @@ fn digit(letter: u8) -> Option<u8> {
     u8::try_from(value).ok()
 }
 
-/// Writes the digest in lower case.
+/// Writes the digest as 40 hexadecimal digits in lower case.
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
-/// The scripts that are known.
+/// The known scripts, at most [`SCRIPTS_MAX`]. A new script replaces the oldest one.
 #[derive(Default)]
 pub(crate) struct Library(Mutex<Known>);
 
 #[derive(Default)]
 struct Known {
+    /// The generation of each known script.
     generations: HashMap<Digest, Generation>,
-    /// Digests in order, the oldest first.
+    /// Digests in the order in which clients sent them, the oldest first.
     order: VecDeque<Digest>,
 }
 
 impl Library {
-    /// Looks at a script that was sent, and remembers it if it is known; else its refusal.
+    /// Adds a script that a client sent, and returns its digest and generation.
+    ///
+    /// # Errors
+    /// The reply for a script that is too long, that ganger does not know, or whose generation it does not serve.
     pub(crate) fn learn(&self, text: &[u8]) -> Result<(Digest, Generation), Value> {
         if text.len() > SCRIPT_BYTES_MAX {
             return Err(unknown());
@@ -89,12 +93,12 @@ impl Library {
         Ok((digest, generation))
     }
 
-    /// The script with this digest.
+    /// Returns the generation of the script with this digest; `None` if it is unknown.
     pub(crate) fn find(&self, digest: Digest) -> Option<Generation> {
         self.known().generations.get(&digest).copied()
     }
 
-    /// Forgets all scripts of the library.
+    /// Removes all scripts from the library.
     pub(crate) fn forget(&self) {
         *self.known() = Known::default();
     }

@@ -1,4 +1,4 @@
-//! How what came of a call is told: to its caller as Redis 7 tells a script's result or error, and to the audit log.
+//! The reply to a call of a script, in the form of Redis 7, and its record in the audit log.
 
 use std::sync::Arc;
 
@@ -10,17 +10,19 @@ use crate::counters::{Counters, count};
 use crate::script_library::Digest;
 use crate::value::Value;
 
-/// What is needed to tell of a call.
+/// What the reply to a call of a script needs besides the engine's answer.
 pub(crate) struct ReplyContext {
-    /// The script that was called.
+    /// Digest of the script that was called.
     pub(crate) digest: Digest,
+    /// The counters, of which one counts refused calls.
     pub(crate) counters: Arc<Counters>,
-    /// What the audit log hears, if it is to hear of it.
+    /// The audit log and the record to write; `None` for calls that it does not record.
     pub(crate) audit: Option<Box<(Audit, Record)>>,
 }
 
 impl ReplyContext {
-    /// The reply. Clients take the message out of an error by its shape, and know their own errors by it.
+    /// Writes the audit record and returns the reply. Clients recognise their own errors by the form of the error text,
+    /// and extract the message from it.
     pub(crate) fn reply(self, answer: QlessAnswer) -> Value {
         if let Some(audit) = self.audit {
             let (audit, mut record) = *audit;
@@ -40,7 +42,7 @@ impl ReplyContext {
     }
 }
 
-/// What a script, or a question about its sets, has given.
+/// Converts the result of a script, or of a query of its sets, to a reply.
 pub(crate) fn result(reply: QlessReply) -> Value {
     match reply {
         QlessReply::Nil => Value::Nil,
@@ -51,7 +53,7 @@ pub(crate) fn result(reply: QlessReply) -> Value {
     }
 }
 
-/// The error of a script, which may have any bytes in it.
+/// Returns the error of a script. Its message may contain any bytes.
 pub(crate) fn script_error(message: &[u8], digest: Digest) -> Value {
     let head: &[u8] = b"ERR user_script:1: ";
     let tail = format!(" script: {digest}, on @user_script:1.");

@@ -1,5 +1,5 @@
-//! Scripts: ganger runs no Lua. It knows the script of qless when it sees it, and carries its calls out itself, unless it
-//! was built without qless.
+//! The commands for scripts. ganger runs no Lua: it recognises the script of qless and runs its commands itself. A
+//! build without qless refuses every script.
 
 use bytes::Bytes;
 
@@ -15,7 +15,8 @@ use absent::{call as eval, call as eval_ro, call as evalsha, call as evalsha_ro}
 #[cfg(not(feature = "qless"))]
 use absent::{word as exists, word as flush, word as load};
 
-/// Which right a call takes, its own command says.
+/// The rows of the commands for scripts. The right that a call needs depends on the command of the script, so the rows
+/// ask only for a valid identity.
 pub(crate) const COMMANDS: &[Command] = &[
     script("eval", eval),
     script("eval_ro", eval_ro),
@@ -44,7 +45,7 @@ const fn script(name: &'static str, plan: fn(&mut Session, &[Bytes]) -> Plan) ->
     }
 }
 
-/// What a build without qless answers to every script.
+/// The replies of a build without qless: it refuses every script.
 #[cfg(not(feature = "qless"))]
 mod absent {
     use bytes::Bytes;

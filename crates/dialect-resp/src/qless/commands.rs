@@ -1,6 +1,6 @@
-//! The commands of the script: who may send each, and with what it is counted.
+//! The commands of the script: the right that each needs, and the counter that counts it.
 //!
-//! What they do is the engine's. A command that is not here is passed on as well, for the engine to refuse.
+//! The engine runs the commands. A command that is not in the table goes to the engine too, which refuses it.
 
 use bytes::Bytes;
 
@@ -10,10 +10,13 @@ use crate::rights::Right;
 /// Row in the table of qless commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
+    /// Name of the command, case-sensitive.
     pub(crate) name: &'static str,
+    /// The right that the caller needs.
     pub(crate) right: Right,
+    /// The family of commands that the counters count it under.
     pub(crate) family: Family,
-    /// Whether its answer may be large.
+    /// Whether the reply may be large.
     pub(crate) is_wide: bool,
 }
 
@@ -37,7 +40,8 @@ const fn wide(row: Row) -> Row {
     }
 }
 
-/// Every command. Those that only settle what is due, as a look at a queue does, count as reading.
+/// Every command of the script. Commands that change only what is due at their time, such as a query of a queue, need
+/// only the right to read.
 const COMMANDS: &[Row] = &[
     look("get"),
     wide(look("multiget")),
@@ -87,10 +91,10 @@ const COMMANDS: &[Row] = &[
     row("queue.throttle.set", Right::Manage, Family::Manage),
 ];
 
-/// What the engine will refuse.
+/// The row of commands that the engine refuses.
 const UNKNOWN: Row = row("evalsha", Right::Read, Family::Unknown);
 
-/// The row of a call: its command, the caller's time, and what follows.
+/// Returns the row of a call. Its words are the command, the caller's time, and the command's own arguments.
 pub(crate) fn find(words: &[Bytes]) -> Row {
     let Some(name) = words.first() else {
         return UNKNOWN;

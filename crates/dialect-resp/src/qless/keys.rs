@@ -1,4 +1,4 @@
-//! The plain commands by which clients read sets of qless that the script does not show.
+//! The plain Redis commands `ZCARD` and `ZSCORE`, by which clients read sets of qless that the script does not return.
 
 use bytes::Bytes;
 use ganger_types::keys::{KeyCall, KeyError, KeyReply};
@@ -10,6 +10,7 @@ use crate::refusal::refused;
 use crate::rights::Right;
 use crate::value::Value;
 
+/// The rows of these commands for the command table.
 pub(crate) const COMMANDS: &[Command] = &[
     command("zcard", 2, Right::Read, |a| match set(&a[1]) {
         Some((queue, set)) => Planned::qless(QlessRequest::Count { queue, set }),
@@ -21,13 +22,14 @@ pub(crate) const COMMANDS: &[Command] = &[
                 queue,
                 jid: a[2].clone(),
             }),
-            // Nobody asks for the places in the other sets.
+            // Clients read scores of no other set.
             _ => no_set(&a[1], |kind| kind.unwrap_or(Value::Nil)),
         }
     }),
 ];
 
-/// The queue and which of its sets, if the key is the name of one. A queue's name may have any bytes.
+/// Returns the queue and the set that a key names; `None` if it is not the key of a set. The name of a queue may
+/// contain any bytes.
 fn set(key: &Bytes) -> Option<(Bytes, QlessSet)> {
     const PREFIX: &[u8] = b"ql:q:";
     let end = key.iter().rposition(|byte| *byte == b'-')?;
@@ -44,7 +46,8 @@ fn set(key: &Bytes) -> Option<(Bytes, QlessSet)> {
     is_set.then(|| (key.slice(PREFIX.len()..end), set))
 }
 
-/// Of a key that is no set of qless: absent, or a string or list and so of the wrong kind.
+/// Plans the reply for a key that is not a set of qless. `otherwise` gets `None` if the key is absent, and the error
+/// for a wrong type if it is a string or a list.
 fn no_set(key: &Bytes, otherwise: fn(Option<Value>) -> Value) -> Plan {
     let call = KeyCall::Kind { key: key.clone() };
     Planned::with(call, move |reply| {

@@ -1,4 +1,4 @@
-//! Calls of the script of qless, by its text or its digest.
+//! Calls of the qless script, by its text or its digest.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ pub(crate) fn evalsha_ro(session: &mut Session, arguments: &[Bytes]) -> Plan {
     by_digest(session, arguments, true)
 }
 
-/// The text is compared as a whole by some clients.
+/// Returns the error for a digest that is not loaded. Some clients compare the whole text.
 fn not_loaded() -> Value {
     Value::error("NOSCRIPT No matching script. Please use EVAL.")
 }
@@ -55,7 +55,7 @@ fn by_text(session: &mut Session, arguments: &[Bytes], only_reads: bool) -> Plan
     )
 }
 
-/// What cannot be a digest is not looked at further.
+/// Plans a call by digest. A word that cannot be a digest is refused before its arguments are checked.
 fn by_digest(session: &mut Session, arguments: &[Bytes], only_reads: bool) -> Plan {
     let digest = Digest::read(&arguments[1]).ok_or_else(not_loaded)?;
     let keys = keys(arguments)?;
@@ -70,7 +70,7 @@ fn by_digest(session: &mut Session, arguments: &[Bytes], only_reads: bool) -> Pl
     )
 }
 
-/// The number of keys, which Redis looks at before anything else.
+/// Reads the number of keys, which Redis checks before all other arguments.
 fn keys(arguments: &[Bytes]) -> Result<usize, Value> {
     let Ok(keys) = usize::try_from(integer_argument(&arguments[2])?) else {
         return Err(Value::error("ERR Number of keys can't be negative"));
@@ -83,7 +83,7 @@ fn keys(arguments: &[Bytes]) -> Result<usize, Value> {
     Ok(keys)
 }
 
-/// A call of the script: a command, the caller's time, and what follows.
+/// Plans a call of the script. The words are a command, the caller's time, and the command's own arguments.
 fn call(
     session: &Session,
     digest: Digest,
