@@ -17,9 +17,7 @@ mod report;
 mod retry;
 mod schedule;
 
-pub(crate) use complete::check_size;
-pub(crate) use enqueue::{Batch, at_most, check_named, check_references, edges_of};
-pub(crate) use fail::cut;
+pub(crate) use enqueue::{Batch, check_references, edges_of};
 pub(crate) use fingerprint::Fingerprint;
 pub(crate) use report::{ended, goes_on};
 pub(crate) use retry::{RetryPlan, RetryScope, job_of};

@@ -31,12 +31,12 @@ impl Engine {
         for edge in self.edges.all().filter(|(job, ..)| self.is_live(*job)) {
             line("edge", &edge);
         }
-        for queue in &self.queues {
-            let space = &self.spaces[queue.space.at()];
+        for queue in self.queues.iter() {
+            let space = &self.spaces[queue.space];
             if space
                 .queues
                 .get(&queue.name)
-                .is_some_and(|index| std::ptr::eq(&raw const self.queues[index.at()], queue))
+                .is_some_and(|index| std::ptr::eq(&raw const self.queues[*index], queue))
             {
                 line(
                     "queue",
@@ -44,7 +44,7 @@ impl Engine {
                 );
             }
         }
-        for space in &self.spaces {
+        for space in self.spaces.iter() {
             for schedule in space.schedules.values() {
                 line("schedule", schedule);
             }
@@ -68,7 +68,7 @@ impl Engine {
                 line("tracked", &(&space.name, id));
             }
         }
-        for record in self.statistics.days.values() {
+        for record in self.statistics.iter() {
             line("statistics", record);
         }
         for peer in self.peers.known.values() {

@@ -16,8 +16,8 @@ use ganger_types::{
 };
 
 use crate::engine::Engine;
-use crate::index::Edge;
-use crate::transition::{EndedJob, Move};
+use crate::state::{Edge, EndedJob};
+use crate::transition::Move;
 use crate::turn::Turn;
 
 /// The failure group of jobs that failed because a dependency did.

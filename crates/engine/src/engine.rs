@@ -1,103 +1,65 @@
 //! The engine's state, and how a turn runs through it.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
-use ganger_types::limits::RETENTION_DISTRUST_FOR;
 use ganger_types::{
-    Answer, Command, Due, Elapsed, Epoch, Event, Happening, IdTag, JobId, JobKey, Meta, Namespace,
+    Answer, Command, Due, Elapsed, Event, Happening, JobId, JobKey, Meta, Namespace,
     NamespaceSettings, Now, Position, Queue, Rejection, Reply, ShardId, Timestamp,
 };
-use rand_chacha::ChaCha12Rng;
-use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
 
 use crate::external::ExternalSystems;
 use crate::finished_index::FinishedIndex;
-use crate::index::Edges;
-use crate::job::Job;
-use crate::names::{Names, QueueIndex, SpaceIndex};
-use crate::peers::Peers;
-use crate::space::{QueueState, Space};
-use crate::statistics::Statistics;
-use crate::table::JobTable;
-use crate::transition::EndedJob;
+use crate::state::{
+    ClockTrust, Draws, Edges, EndedJob, Job, JobTable, Names, Peers, QueueIndex, QueueState,
+    Queues, RemovedJobs, Space, SpaceIndex, Spaces, Statistics,
+};
 use crate::turn::Turn;
 use crate::{Effects, PrefetchedRows, Start};
 
-/// The state machine of one shard.
+/// The state machine of one shard: parts that keep their own state, and what belongs to none of them.
 pub struct Engine {
     pub(crate) shard: ShardId,
-    pub(crate) epoch: Epoch,
+    /// The counters that are committed with every turn.
     pub(crate) meta: Meta,
-    pub(crate) id_tag: IdTag,
-    pub(crate) random: ChaCha12Rng,
-    pub(crate) tokens: u64,
-    /// The latest moment any input brought, in namespaces on the server's clock.
-    pub(crate) latest: Now,
-    /// From then on retention by age believes the wall clock for every job (`rel C4`).
-    pub(crate) wall_trusted_from: Elapsed,
-    /// Jobs whose place in the order of endings is this or later ended after the last start and the last
-    /// jump: both their times are of one clock, so retention need not wait.
-    pub(crate) trusted_from_order: u64,
+    pub(crate) clock: ClockTrust,
+    pub(crate) draws: Draws,
     pub(crate) names: Names,
-    pub(crate) spaces: Vec<Space>,
-    pub(crate) space_of: BTreeMap<Namespace, SpaceIndex>,
-    pub(crate) queues: Vec<QueueState>,
+    pub(crate) spaces: Spaces,
+    pub(crate) queues: Queues,
     pub(crate) jobs: JobTable,
     pub(crate) edges: Edges,
     pub(crate) statistics: Statistics,
     pub(crate) peers: Peers,
     pub(crate) external: ExternalSystems,
+    pub(crate) removed: RemovedJobs,
     /// Jobs that ended during this command and whose dependents have not been told.
     pub(crate) ended: VecDeque<EndedJob>,
-    /// Queues whose row is to be written at the end of the turn.
-    pub(crate) changed_queues: BTreeSet<QueueIndex>,
-    /// Queues in which a job may have become leasable.
-    pub(crate) woken: BTreeSet<QueueIndex>,
-    /// Finished jobs removed in recent turns: a host that read them before may still name them.
-    pub(crate) removed: BTreeMap<JobKey, u64>,
-    pub(crate) turns: u64,
-    /// When workers that have been silent for long are looked for next.
-    pub(crate) workers_looked_at: Elapsed,
+    /// When silent workers were looked for last.
+    workers_looked_at: Elapsed,
 }
-
-/// Turns for which removed jobs are remembered: more than a host ever has in flight.
-const REMOVED_TURNS: u64 = 256;
-
-/// A wall clock that runs ahead of the elapsed one by more than this between two inputs has jumped.
-const JUMP_MICROS: u64 = 5_000_000;
 
 impl Engine {
     pub(crate) fn new(start: Start) -> Self {
-        let mut random = ChaCha12Rng::from_seed(start.seed);
-        let id_tag = IdTag(random.next_u32() & 0xF_FFFF);
+        let mut draws = Draws::new(start.epoch, start.seed);
         let peers = Peers {
-            tag: random.next_u64(),
+            tag: draws.number(),
             ..Peers::default()
         };
         Self {
             shard: start.shard,
-            epoch: start.epoch,
             meta: start.meta,
-            id_tag,
-            random,
-            tokens: 0,
-            latest: start.now,
-            wall_trusted_from: start.now.elapsed.after(RETENTION_DISTRUST_FOR),
-            trusted_from_order: start.meta.next_order,
+            clock: ClockTrust::new(start.now, start.meta.next_order),
+            draws,
             names: Names::default(),
-            spaces: Vec::new(),
-            space_of: BTreeMap::new(),
-            queues: Vec::new(),
+            spaces: Spaces::default(),
+            queues: Queues::default(),
             jobs: JobTable::default(),
             edges: Edges::default(),
             statistics: Statistics::default(),
             peers,
             external: ExternalSystems::default(),
+            removed: RemovedJobs::default(),
             ended: VecDeque::new(),
-            changed_queues: BTreeSet::new(),
-            woken: BTreeSet::new(),
-            removed: BTreeMap::new(),
-            turns: 0,
             workers_looked_at: start.now.elapsed,
         }
     }
@@ -179,7 +141,7 @@ impl Engine {
 
     /// Fires what is due, each timer at its own deadline, at most `limit` of them; true if more are due.
     pub fn advance(&mut self, now: Now, limit: usize, out: &mut Effects) -> bool {
-        self.notice_jumps(now);
+        self.clock.notice_jumps(now, self.meta.next_order);
         let turn = &mut Turn {
             now,
             known: &FinishedIndex::default(),
@@ -187,7 +149,7 @@ impl Engine {
         };
         for _ in 0..limit {
             let Some((space, due_at)) = self.earliest_due(now) else {
-                self.latest = now;
+                self.clock.reached(now);
                 return self.external.advance(now, limit, turn.out);
             };
             self.fire_next(space, due_at, turn);
@@ -213,12 +175,12 @@ impl Engine {
     /// before what has been applied already.
     fn fire_next(&mut self, space: SpaceIndex, due_at: Elapsed, turn: &mut Turn<'_>) {
         let now = turn.now;
-        let at = due_at.max(self.latest.elapsed).min(now.elapsed);
+        let at = due_at.max(self.clock.latest_elapsed()).min(now.elapsed);
         let moment = Now {
             elapsed: at,
             wall: now.wall.before(now.elapsed.since(at)),
         };
-        let Some((_, timer)) = self.spaces[space.at()].timers.pop_due(now) else {
+        let Some((_, timer)) = self.spaces[space].timers.pop_due(now) else {
             return;
         };
         let turn = &mut turn.at(moment);
@@ -233,13 +195,10 @@ impl Engine {
         if command.is_setting() {
             return;
         }
-        let Some(space) = command
-            .namespace()
-            .and_then(|name| self.space_of.get(name).copied())
-        else {
+        let Some(space) = command.namespace().and_then(|name| self.spaces.find(name)) else {
             return;
         };
-        if !self.spaces[space.at()].runs_on_callers_clock() {
+        if !self.spaces[space].runs_on_callers_clock() {
             return;
         }
         let turn = &mut Turn {
@@ -247,40 +206,28 @@ impl Engine {
             known: &FinishedIndex::default(),
             out,
         };
-        while let Some((_, timer)) = self.spaces[space.at()].timers.pop_due(now) {
+        while let Some((_, timer)) = self.spaces[space].timers.pop_due(now) {
             self.fire(space, timer, now, turn);
             self.spread_endings(turn);
-        }
-    }
-
-    /// A wall clock that jumped forward is not believed by retention for a while (`rel C4`). A start counts
-    /// as a jump: nobody knows what the clock did meanwhile.
-    fn notice_jumps(&mut self, now: Now) {
-        let elapsed = now.elapsed.0.saturating_sub(self.latest.elapsed.0);
-        let wall = now.wall.0.saturating_sub(self.latest.wall.0);
-        if wall > elapsed.saturating_add(JUMP_MICROS) {
-            self.wall_trusted_from = now.elapsed.after(RETENTION_DISTRUST_FOR);
-            self.trusted_from_order = self.meta.next_order;
         }
     }
 
     /// Writes what changed during the turn but is stored once a turn (queues, counts, statistics, some rows of external systems).
     /// To be called once, after the last command of a turn and before its commit.
     pub fn end_turn(&mut self, now: Now, out: &mut Effects) {
-        self.turns += 1;
         let turn = &mut Turn {
             now,
             known: &FinishedIndex::default(),
             out,
         };
-        for queue in std::mem::take(&mut self.changed_queues) {
-            let state = &self.queues[queue.at()];
-            let record = state.record(&self.spaces[state.space.at()].name);
+        for queue in self.queues.take_changed() {
+            let state = &self.queues[queue];
+            let record = state.record(&self.spaces[state.space].name);
             turn.out
                 .changes
                 .push(ganger_types::Change::PutQueue(Box::new(record)));
         }
-        for space in &mut self.spaces {
+        for space in self.spaces.iter_mut() {
             let changed = std::mem::take(&mut space.changed);
             for tag in changed.tags {
                 let count = space.tag_counts.get(&tag).copied().unwrap_or(0);
@@ -302,12 +249,7 @@ impl Engine {
         self.end_statistics_turn(turn);
         self.external.end_turn(turn.out);
         self.forget_silent_workers(turn);
-        while let Some(entry) = self.removed.first_entry() {
-            if *entry.get() + REMOVED_TURNS > self.turns {
-                break;
-            }
-            entry.remove();
-        }
+        self.removed.end_turn();
         self.meta.elapsed = self.meta.elapsed.max(now.elapsed);
         self.meta.wall = now.wall;
     }
@@ -319,9 +261,9 @@ impl Engine {
             return;
         }
         self.workers_looked_at = turn.now.elapsed;
-        for place in 0..self.spaces.len() {
+        for space in self.spaces.indexes() {
             let mut gone = Vec::new();
-            self.spaces[place].workers.retain(|worker, state| {
+            self.spaces[space].workers.retain(|worker, state| {
                 let is_silent =
                     state.seen.after(ganger_types::limits::WORKER_SILENT_MAX) <= turn.now.elapsed;
                 let is_gone = is_silent && state.holds.is_empty();
@@ -332,7 +274,7 @@ impl Engine {
             });
             for worker in gone {
                 let happening = Happening::WorkerGone { worker };
-                self.announce(SpaceIndex::new(place), turn.now.wall, happening, turn);
+                self.announce(space, turn.now.wall, happening, turn);
             }
         }
     }
@@ -362,16 +304,12 @@ impl Engine {
     /// Queues in which a job may have become leasable since the last call, for waking waiting workers.
     pub fn take_woken(&mut self) -> Vec<(Namespace, Queue)> {
         let of_external_jobs = self.external.take_woken();
-        std::mem::take(&mut self.woken)
+        self.queues
+            .take_woken()
             .into_iter()
-            .map(|queue| &self.queues[queue.at()])
+            .map(|queue| &self.queues[queue])
             .filter(|state| state.has_leasable())
-            .map(|state| {
-                (
-                    self.spaces[state.space.at()].name.clone(),
-                    state.name.clone(),
-                )
-            })
+            .map(|state| (self.spaces[state.space].name.clone(), state.name.clone()))
             .chain(of_external_jobs)
             .collect()
     }
@@ -385,7 +323,7 @@ impl Engine {
     /// Whether a lease of this queue would get a job right now.
     pub fn has_leasable(&self, namespace: &Namespace, queue: &Queue) -> bool {
         let ours = self.find_queue(namespace, queue);
-        let ours = ours.map(|queue| &self.queues[queue.at()]);
+        let ours = ours.map(|queue| &self.queues[queue]);
         ours.is_some_and(QueueState::has_leasable)
             || (ours.is_none_or(|queue| queue.slots() > 0)
                 && self.external.has_ready(namespace, queue))
@@ -393,9 +331,9 @@ impl Engine {
 
     /// Whether commands in this namespace must bring their own time.
     pub fn runs_on_callers_clock(&self, namespace: &Namespace) -> bool {
-        self.space_of
-            .get(namespace)
-            .is_some_and(|space| self.spaces[space.at()].runs_on_callers_clock())
+        self.spaces
+            .find(namespace)
+            .is_some_and(|space| self.spaces[space].runs_on_callers_clock())
     }
 
     /// Number of live jobs.
@@ -412,30 +350,23 @@ impl Engine {
 /// Looking things up, and making them when they are first used.
 impl Engine {
     pub(crate) fn find_space(&self, namespace: &Namespace) -> Option<SpaceIndex> {
-        self.space_of.get(namespace).copied()
+        self.spaces.find(namespace)
     }
 
     pub(crate) fn find_queue(&self, namespace: &Namespace, queue: &Queue) -> Option<QueueIndex> {
         let space = self.find_space(namespace)?;
-        self.spaces[space.at()].queues.get(queue).copied()
+        self.spaces[space].queues.get(queue).copied()
     }
 
     /// The settings in force in a namespace, used or not.
     pub(crate) fn settings(&self, namespace: &Namespace) -> NamespaceSettings {
         self.find_space(namespace)
-            .map(|space| self.spaces[space.at()].settings.clone())
+            .map(|space| self.spaces[space].settings.clone())
             .unwrap_or_default()
     }
 
     pub(crate) fn make_space(&mut self, namespace: &Namespace) -> SpaceIndex {
-        if let Some(space) = self.find_space(namespace) {
-            return space;
-        }
-        let space = SpaceIndex::new(self.spaces.len());
-        self.spaces
-            .push(Space::new(namespace.clone(), NamespaceSettings::default()));
-        self.space_of.insert(namespace.clone(), space);
-        space
+        self.spaces.make(namespace)
     }
 
     pub(crate) fn make_queue(
@@ -444,25 +375,24 @@ impl Engine {
         queue: &Queue,
         at: Timestamp,
     ) -> QueueIndex {
-        if let Some(found) = self.spaces[space.at()].queues.get(queue).copied() {
+        if let Some(found) = self.spaces[space].queues.get(queue).copied() {
             return found;
         }
-        let index = QueueIndex::new(self.queues.len());
-        self.queues.push(QueueState::new(space, queue.clone(), at));
-        self.spaces[space.at()].queues.insert(queue.clone(), index);
+        let index = self.queues.add(space, queue.clone(), at);
+        self.spaces[space].queues.insert(queue.clone(), index);
         index
     }
 
     /// The live job with this id.
     pub(crate) fn find_job(&self, namespace: &Namespace, id: &JobId) -> Option<JobKey> {
         let space = self.find_space(namespace)?;
-        if let Some(key) = self.spaces[space.at()].given.get(id) {
+        if let Some(key) = self.spaces[space].given.get(id) {
             return Some(*key);
         }
         let (key, tag) = id.parts()?;
         let job = self.jobs.get(key)?;
         let is_it = job.id_tag == tag
-            && self.queues[job.queue.at()].space == space
+            && self.queues[job.queue].space == space
             && job
                 .details
                 .as_deref()
@@ -491,7 +421,7 @@ impl Engine {
     }
 
     pub(crate) fn space_of_job(&self, key: JobKey) -> SpaceIndex {
-        self.queues[self.job(key).queue.at()].space
+        self.queues[self.job(key).queue].space
     }
 
     pub(crate) fn announce(
@@ -501,7 +431,7 @@ impl Engine {
         happening: Happening,
         turn: &mut Turn<'_>,
     ) {
-        let namespace = self.spaces[space.at()].name.clone();
+        let namespace = self.spaces[space].name.clone();
         self.announce_in(namespace, at, happening, turn);
     }
 

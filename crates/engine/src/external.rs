@@ -2,10 +2,8 @@
 //!
 //! Each is one [`ExternalSystem`], which lives by rules of its own. Its jobs have no numbers and no rows of jobs, and are
 //! shown among ours: one of ours with the same id hides an external job, one of qless an item of raw keys. The rest of
-//! the engine sees only this module.
+//! the engine sees only this module, and `external_jobs`, which has the commands about their jobs.
 
-mod import;
-mod jobs;
 mod keys;
 mod qless;
 
@@ -23,9 +21,10 @@ use crate::Effects;
 pub use keys::Glob;
 use keys::Keys;
 use qless::QlessSpaces;
+pub(crate) use qless::{job_state, seconds};
 
 /// A system whose state is kept beside our jobs, by rules of its own.
-trait ExternalSystem {
+pub(crate) trait ExternalSystem {
     /// Takes a row back as it was stored, after a start. Rows of other systems are not its own and are passed over.
     fn load(&mut self, row: ExternalRow);
 
@@ -75,18 +74,18 @@ trait ExternalSystem {
 /// The external systems of one shard.
 #[derive(Debug, Default)]
 pub(crate) struct ExternalSystems {
-    keys: Keys,
-    qless: QlessSpaces,
+    pub(crate) keys: Keys,
+    pub(crate) qless: QlessSpaces,
 }
 
 impl ExternalSystems {
     /// All of them. A job hides those of later systems with the same id; listings come in this order.
-    fn all(&self) -> [&dyn ExternalSystem; 2] {
+    pub(crate) fn all(&self) -> [&dyn ExternalSystem; 2] {
         [&self.qless, &self.keys]
     }
 
     /// The place in [`Self::all`] of the system that has this job.
-    fn place_of(job: &ExternalJob) -> usize {
+    pub(crate) fn place_of(job: &ExternalJob) -> usize {
         match job {
             ExternalJob::Qless(_) => 0,
             ExternalJob::Item { .. } => 1,
@@ -219,12 +218,12 @@ impl ExternalSystems {
     }
 
     /// Whether the id names a job that workers of ours run, and commands cancel, delete and retry.
-    fn takes_commands(&self, namespace: &Namespace, id: &JobId) -> bool {
+    pub(crate) fn takes_commands(&self, namespace: &Namespace, id: &JobId) -> bool {
         self.qless.state(namespace, id).is_some()
     }
 
     /// The refusal of a command that is for jobs of ours only, if the id names a job of one of these systems.
-    fn refuse(&self, namespace: &Namespace, id: &JobId) -> Option<Rejection> {
+    pub(crate) fn refuse(&self, namespace: &Namespace, id: &JobId) -> Option<Rejection> {
         self.all().into_iter().find_map(|system| {
             let state = system.state(namespace, id)?;
             Some(wrong_state(id, state, system.needed_instead()))
@@ -250,13 +249,13 @@ fn asks_for(query: &JobQuery, state: JobState) -> bool {
 }
 
 /// The jobs that were found among some external jobs.
-struct ExternalJobScan {
+pub(crate) struct ExternalJobScan {
     /// Number of jobs that were looked at.
-    count: usize,
+    pub(crate) count: usize,
     /// Those that may be asked for.
-    found: Vec<(ExternalJob, ExternalJobView)>,
+    pub(crate) found: Vec<(ExternalJob, ExternalJobView)>,
     /// The last one that was looked at, if there are more.
-    rest: Option<ExternalJob>,
+    pub(crate) rest: Option<ExternalJob>,
 }
 
 impl ExternalJobScan {
@@ -269,12 +268,13 @@ impl ExternalJobScan {
 
 /// How many to look at, and how many to find.
 #[derive(Clone, Copy)]
-struct Measure {
-    looked_at: usize,
-    found: usize,
+pub(crate) struct Measure {
+    pub(crate) looked_at: usize,
+    pub(crate) found: usize,
 }
 
-fn wrong_state(job: &JobId, state: JobState, needed: &'static str) -> Rejection {
+/// The refusal of a command that needs the job to be otherwise: `needed` says what to do instead.
+pub(crate) fn wrong_state(job: &JobId, state: JobState, needed: &'static str) -> Rejection {
     Rejection::WrongState {
         job: job.clone(),
         state,

@@ -9,8 +9,7 @@ use ganger_types::{
 
 use crate::command::{ended, goes_on};
 use crate::engine::Engine;
-use crate::index::Timer;
-use crate::names::SpaceIndex;
+use crate::state::{Counted, SpaceIndex, Timer};
 use crate::transition::Move;
 use crate::turn::Turn;
 
@@ -32,7 +31,7 @@ impl Engine {
             // By the clock: a shard that was away for long asks once, not once for each time that it missed.
             Timer::Part(graph) => self.part_fell_due(space, graph, &mut turn.at(clock)),
             Timer::IdempotencyKeyEnd(key) => {
-                let state = &mut self.spaces[space.at()];
+                let state = &mut self.spaces[space];
                 state.idempotency_records.remove(&key);
                 turn.out
                     .changes
@@ -48,7 +47,7 @@ impl Engine {
     }
 
     fn job_fell_due(&mut self, key: JobKey, turn: &mut Turn<'_>) {
-        let queue = &self.queues[self.job(key).queue.at()];
+        let queue = &self.queues[self.job(key).queue];
         let is_ahead = queue.settings.due_order == DueOrder::Ahead;
         self.transition(
             key,
@@ -62,7 +61,7 @@ impl Engine {
     }
 
     fn unique_ran_out(&mut self, space: SpaceIndex, key: UniqueKey, turn: &mut Turn<'_>) {
-        let state = &mut self.spaces[space.at()];
+        let state = &mut self.spaces[space];
         let is_over = state
             .unique
             .get(&key)
@@ -84,7 +83,7 @@ impl Engine {
         turn: &mut Turn<'_>,
     ) {
         let Some(unique) = unique else { return };
-        let state = &mut self.spaces[space.at()];
+        let state = &mut self.spaces[space];
         let is_its = state
             .unique
             .get(unique)
@@ -111,7 +110,7 @@ impl Engine {
             .expect("a lease timer belongs to a lease");
         let has_timed_out = lease.timeout_at.is_some_and(|at| at <= turn.now.elapsed);
         let queue = self.job(key).queue;
-        let grace_for = self.queues[queue.at()]
+        let grace_for = self.queues[queue]
             .settings
             .grace_for
             .filter(|grace| !grace.is_zero());
@@ -142,14 +141,14 @@ impl Engine {
             .expect("a running job has a lease")
             .clone();
         turn.out.changes.push(Change::PutLease(Box::new(lease)));
-        self.count_retry(turn.now, queue);
+        self.count(turn.now, queue, Counted::Retry);
     }
 
     fn attempt_timed_out(&mut self, key: JobKey, turn: &mut Turn<'_>) {
         let group = Group::from_static("timeout");
         let message = "the attempt took longer than the job allows".to_owned();
         self.end_attempt(turn.now, key, AttemptEnd::TimedOut);
-        self.count_failure(turn.now, self.job(key).queue);
+        self.count(turn.now, self.job(key).queue, Counted::Failure);
         let pause = self.pause(key);
         if !self.may_retry(turn.now, key, pause) {
             self.fail_for_good(key, group, message, turn);
@@ -162,7 +161,7 @@ impl Engine {
             at: turn.now.wall,
             worker,
         });
-        self.count_retry(turn.now, self.job(key).queue);
+        self.count(turn.now, self.job(key).queue, Counted::Retry);
         self.retry(key, pause, "timeout", turn);
     }
 
@@ -188,7 +187,7 @@ impl Engine {
             self.fail_for_good(key, group, message, turn);
             return ended(Outcome::Failed);
         }
-        self.count_retry(turn.now, self.job(key).queue);
+        self.count(turn.now, self.job(key).queue, Counted::Retry);
         let to = Move::Ready {
             at: turn.now.elapsed,
             is_ahead: false,
@@ -211,7 +210,7 @@ impl Engine {
                 )
             });
         }
-        let lease_expirations_in_a_row_max = self.spaces[self.space_of_job(key).at()]
+        let lease_expirations_in_a_row_max = self.spaces[self.space_of_job(key)]
             .settings
             .lease_expirations_in_a_row_max;
         (lease_expirations_in_a_row_max > 0 && lease_expirations >= lease_expirations_in_a_row_max).then(|| {

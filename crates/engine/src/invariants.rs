@@ -5,9 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ganger_types::{Carried, Due, JobKey, JobState, Message, QueueCounts};
 
 use crate::engine::Engine;
-use crate::index::Timer;
-use crate::job::Job;
-use crate::names::QueueIndex;
+use crate::state::{Job, QueueIndex, Timer};
 
 impl Engine {
     /// Recomputes every index and compares. Each line names what disagrees; none is good. Costs as much
@@ -73,7 +71,7 @@ impl Engine {
                     queue.name
                 ));
             }
-            let key_of = &self.spaces[queue.space.at()].queues;
+            let key_of = &self.spaces[queue.space].queues;
             if recounted.live() > 0 && key_of.get(&queue.name) != Some(&index) {
                 wrong.push(format!("queue {} has jobs but cannot be found", queue.name));
             }
@@ -131,7 +129,7 @@ impl Engine {
     fn check_timers(&self, jobs: &BTreeMap<JobKey, &Job>, wrong: &mut Vec<String>) {
         let mut expected = 0;
         for job in jobs.values() {
-            let timers = &self.spaces[self.queues[job.queue.at()].space.at()].timers;
+            let timers = &self.spaces[self.queues[job.queue].space].timers;
             let mut need = |due: Due, timer: Timer, wrong: &mut Vec<String>| {
                 expected += 1;
                 if !timers.is_armed(due, timer.clone()) {
@@ -166,7 +164,7 @@ impl Engine {
                 }
             }
         }
-        for space in &self.spaces {
+        for space in self.spaces.iter() {
             let armed = |schedule: &&ganger_types::ScheduleRecord| {
                 schedule.next_at.is_some() && !schedule.paused
             };
@@ -182,7 +180,7 @@ impl Engine {
         for (name, due) in &self.peers.part_due {
             let space = self.find_space(&name.0);
             let is_armed = space.is_some_and(|space| {
-                let timers = &self.spaces[space.at()].timers;
+                let timers = &self.spaces[space].timers;
                 timers.is_armed(*due, Timer::Part(name.1.clone()))
             });
             if !is_armed || !self.peers.parts.contains_key(name) {
@@ -198,13 +196,10 @@ impl Engine {
     }
 
     fn check_names(&self, jobs: &BTreeMap<JobKey, &Job>, wrong: &mut Vec<String>) {
-        for space in &self.spaces {
+        for space in self.spaces.iter() {
             let mine = || {
                 jobs.values().filter(|job| {
-                    std::ptr::eq(
-                        &raw const self.spaces[self.queues[job.queue.at()].space.at()],
-                        space,
-                    )
+                    std::ptr::eq(&raw const self.spaces[self.queues[job.queue].space], space)
                 })
             };
             let mut given = BTreeMap::new();
@@ -260,7 +255,7 @@ impl Engine {
 
     fn check_workers(&self, jobs: &BTreeMap<JobKey, &Job>, wrong: &mut Vec<String>) {
         let mut held = 0;
-        for space in &self.spaces {
+        for space in self.spaces.iter() {
             for (worker, state) in &space.workers {
                 held += state.holds.len();
                 for key in &state.holds {

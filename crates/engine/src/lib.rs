@@ -5,27 +5,25 @@
 
 #![forbid(unsafe_code)]
 
+mod check;
 mod command;
 mod dump;
 mod endings;
 mod engine;
 mod external;
+mod external_jobs;
 mod finished_index;
 mod firing;
 mod followers;
-mod index;
 mod invariants;
-mod job;
 mod limits;
 mod load;
-mod names;
 mod peers;
 mod prefetch;
 mod query;
 mod recurrence;
-mod space;
+mod state;
 mod statistics;
-mod table;
 mod transition;
 mod turn;
 mod why;

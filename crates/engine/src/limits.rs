@@ -5,10 +5,9 @@ use std::collections::BTreeSet;
 use ganger_types::limits::NAMESPACES_MAX;
 use ganger_types::{Namespace, NamespaceSettings, Queue, Rejection};
 
-use crate::command::{at_most, check_named};
+use crate::check::{at_most, check_named};
 use crate::engine::Engine;
-use crate::names::QueueIndex;
-use crate::space::Space;
+use crate::state::{QueueIndex, Space};
 
 impl Engine {
     /// Refuses if these queues, as far as they are new, would be more than the namespace may have.
@@ -17,11 +16,9 @@ impl Engine {
         namespace: &Namespace,
         queues: impl IntoIterator<Item = &'a Queue>,
     ) -> Result<(), Rejection> {
-        let space = self
-            .find_space(namespace)
-            .map(|space| &self.spaces[space.at()]);
+        let space = self.find_space(namespace).map(|space| &self.spaces[space]);
         let is_known = |index: &QueueIndex| {
-            let queue = &self.queues[index.at()];
+            let queue = &self.queues[*index];
             queue.known || queue.counts.live() > 0
         };
         let is_new = |queue: &&Queue| {
@@ -53,9 +50,7 @@ impl Engine {
         let is_used = |space: &&Space| {
             !space.queues.is_empty() || space.settings != NamespaceSettings::default()
         };
-        let space = self
-            .find_space(namespace)
-            .map(|space| &self.spaces[space.at()]);
+        let space = self.find_space(namespace).map(|space| &self.spaces[space]);
         if self.spaces.len() < NAMESPACES_MAX || space.as_ref().is_some_and(is_used) {
             return Ok(());
         }

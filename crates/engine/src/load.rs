@@ -11,9 +11,7 @@ use ganger_types::{
 use crate::Start;
 use crate::command::job_of;
 use crate::engine::Engine;
-use crate::index::{Edge, Timer};
-use crate::peers::{Peer, RemoteEdge};
-use crate::space::WorkerState;
+use crate::state::{Edge, Peer, RemoteEdge, Timer, WorkerState};
 
 /// Takes rows back after a start; `finish` gives the engine. Rows come in the order of the methods: what a
 /// row refers to comes before it.
@@ -35,7 +33,7 @@ impl Loader {
     /// Adds the record of a namespace.
     pub fn namespace(&mut self, record: NamespaceRecord) {
         let space = self.engine.make_space(&record.namespace);
-        self.engine.spaces[space.at()].settings = record.settings;
+        self.engine.spaces[space].settings = record.settings;
     }
 
     /// Adds the record of a queue.
@@ -44,7 +42,7 @@ impl Loader {
         let queue = self
             .engine
             .make_queue(space, &record.queue, record.created_at);
-        let state = &mut self.engine.queues[queue.at()];
+        let state = &mut self.engine.queues[queue];
         state.known = record.known;
         state.settings = record.settings;
         state.counts.succeeded = record.succeeded;
@@ -75,7 +73,7 @@ impl Loader {
             "a live row of job {key} says {state}"
         );
         engine.jobs.insert(job);
-        let space = &mut engine.spaces[space.at()];
+        let space = &mut engine.spaces[space];
         space.live += 1;
         if record.id_is_given {
             space.given.insert(record.id.clone(), key);
@@ -141,7 +139,7 @@ impl Loader {
         let engine = &mut self.engine;
         let key = lease.key;
         let space = engine.space_of_job(key);
-        if !engine.spaces[space.at()].runs_on_callers_clock() {
+        if !engine.spaces[space].runs_on_callers_clock() {
             let full = self.now.elapsed.after(lease.lease_for);
             lease.expires_at = lease.expires_at.max(full);
             lease.timeout_at = lease.timeout_at.map(|at| at.max(lease.expires_at));
@@ -151,7 +149,7 @@ impl Loader {
             seen_at: lease.granted_at,
             holds: std::collections::BTreeSet::new(),
         };
-        engine.spaces[space.at()]
+        engine.spaces[space]
             .workers
             .entry(lease.worker.clone())
             .or_insert(worker);
@@ -161,7 +159,7 @@ impl Loader {
     /// Adds the record of a unique key.
     pub fn unique(&mut self, record: UniqueRecord) {
         let space = self.engine.make_space(&record.namespace);
-        let space = &mut self.engine.spaces[space.at()];
+        let space = &mut self.engine.spaces[space];
         if let Some(until) = record.until {
             space
                 .timers
@@ -173,7 +171,7 @@ impl Loader {
     /// Adds the record of an idempotency key.
     pub fn idempotency_record(&mut self, record: IdempotencyRecord) {
         let space = self.engine.make_space(&record.namespace);
-        self.engine.spaces[space.at()].remember(record.key, record.answer);
+        self.engine.spaces[space].remember(record.key, record.answer);
     }
 
     /// What is known of another shard.
@@ -208,31 +206,26 @@ impl Loader {
     /// How many jobs bear a tag.
     pub fn tag_count(&mut self, namespace: &Namespace, tag: Tag, count: u64) {
         let space = self.engine.make_space(namespace);
-        self.engine.spaces[space.at()].tag_counts.insert(tag, count);
+        self.engine.spaces[space].tag_counts.insert(tag, count);
     }
 
     /// How many kept jobs failed in a group.
     pub fn group_count(&mut self, namespace: &Namespace, group: Group, count: u64) {
         let space = self.engine.make_space(namespace);
-        self.engine.spaces[space.at()]
-            .group_counts
-            .insert(group, count);
+        self.engine.spaces[space].group_counts.insert(group, count);
     }
 
     /// Since when an id is tracked.
     pub fn tracked(&mut self, namespace: &Namespace, id: JobId, since: Timestamp) {
         let space = self.engine.make_space(namespace);
-        self.engine.spaces[space.at()].tracked.insert(id, since);
+        self.engine.spaces[space].tracked.insert(id, since);
     }
 
     /// Statistics of a queue and day.
     pub fn statistics(&mut self, record: StatisticsRecord) {
         let space = self.engine.make_space(&record.namespace);
         let queue = self.engine.make_queue(space, &record.queue, self.now.wall);
-        self.engine
-            .statistics
-            .days
-            .insert((queue, record.day), record);
+        self.engine.statistics.load(queue, record);
     }
 
     /// A row of an external system.
@@ -243,9 +236,7 @@ impl Loader {
     /// The engine. What fell due is left to the first `advance`.
     pub fn finish(mut self) -> Engine {
         self.engine.external.loaded();
-        self.engine.woken = (0..self.engine.queues.len())
-            .map(crate::names::QueueIndex::new)
-            .collect();
+        self.engine.queues.wake_all();
         self.engine
     }
 }

@@ -13,83 +13,11 @@ mod waits;
 
 pub use split::{Remainder, ReservedIds, ShardParts, ShardedSubmission};
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-
-use ganger_types::{
-    Change, Dependent, Due, FailurePolicy, Graph, JobId, JobKey, JobRef, Namespace, OutboxRecord,
-    PartRecord, PeerRecord, ShardId,
-};
+use ganger_types::{Change, JobKey, PeerRecord, ShardId};
 
 use crate::engine::Engine;
+use crate::state::Peer;
 use crate::turn::Turn;
-
-/// One input or dependency of a live job that another shard's job is to meet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct RemoteEdge {
-    pub dependency: JobRef,
-    pub policy: FailurePolicy,
-    /// Whether both were submitted together.
-    pub is_member: bool,
-}
-
-/// Who waits here for what elsewhere, who waits elsewhere for what is here, and the messages between.
-#[derive(Default)]
-pub(crate) struct Peers {
-    /// Drawn at each start; see [`OutboxRecord::tag`].
-    pub tag: u64,
-    pub known: BTreeMap<ShardId, Peer>,
-    /// Whose row is to be written at the end of the turn.
-    pub changed: BTreeSet<ShardId>,
-    /// Undelivered edges by dependent and slot. Changed through [`Peers::add_edge`] and its counterpart only.
-    pub up: BTreeMap<(JobKey, u32), RemoteEdge>,
-    /// The same edges by peer, with how far it was asked about them.
-    pub asking: BTreeMap<ShardId, waits::Asking>,
-    /// By dependency, who waits for it: shard, number and slot, for finding; the rest beside it.
-    pub down: BTreeMap<JobKey, BTreeMap<(ShardId, JobKey, u32), Dependent>>,
-    /// The same the other way round: shard, number, slot, dependency.
-    pub dependencies: BTreeSet<(ShardId, JobKey, u32, JobKey)>,
-    /// Finished jobs whose results unconfirmed messages need, and how many of those there are.
-    pub pins: BTreeMap<JobKey, u32>,
-    /// Submissions over several shards that have a part here.
-    pub parts: BTreeMap<(Namespace, Graph), PartRecord>,
-    /// What their timers are armed for.
-    pub part_due: BTreeMap<(Namespace, Graph), Due>,
-    /// The undecided of them, by the number of their first job.
-    pub undecided: BTreeMap<JobKey, (Namespace, Graph)>,
-    /// Numbers given out for parts to come: the first, and how many.
-    pub reserved: BTreeMap<JobKey, u32>,
-    /// The graph that is being cancelled everywhere: its members need not tell each other.
-    pub falling: Option<(Namespace, Graph)>,
-    /// Jobs that ended while this batch was applied: what the host looked up before does not tell of them.
-    pub ended_since: BTreeSet<(Namespace, JobId)>,
-    /// Whether a batch is being applied.
-    pub is_reading: bool,
-    /// Whether a message of this batch was about a graph that is retried: the host reads members for one of them.
-    pub has_retried: bool,
-}
-
-/// State that this shard keeps about another shard.
-pub(crate) struct Peer {
-    pub record: PeerRecord,
-    /// Not confirmed, in order.
-    pub outbox: VecDeque<OutboxRecord>,
-}
-
-impl Peer {
-    pub(crate) fn new(record: PeerRecord) -> Self {
-        Self {
-            record,
-            outbox: VecDeque::new(),
-        }
-    }
-
-    /// Whether the message that waits under this number bears another mark than this; 0 is no mark.
-    fn has_another(&self, number: u64, tag: u64) -> bool {
-        let mut waiting = self.outbox.iter();
-        let ours = waiting.find(|record| record.number == number);
-        tag != 0 && ours.is_some_and(|record| record.tag != tag)
-    }
-}
 
 impl Engine {
     /// Writes the rows of the peers that changed in this turn.

@@ -95,7 +95,7 @@ impl Engine {
             }
             let holder = space
                 .zip(job.unique.as_ref())
-                .and_then(|(space, unique)| self.spaces[space.at()].unique.get(&unique.key));
+                .and_then(|(space, unique)| self.spaces[space].unique.get(&unique.key));
             if let Some(holder) = holder {
                 want(namespace, &holder.id);
             }

@@ -14,9 +14,8 @@ use ganger_types::{
 
 use crate::engine::Engine;
 use crate::finished_index::FinishedIndex;
-use crate::names::QueueIndex;
 use crate::recurrence::Recurrence;
-use crate::space::Space;
+use crate::state::{QueueIndex, Space};
 
 impl Engine {
     pub(crate) fn query(&self, now: Now, query: &Query, known: &FinishedIndex) -> Answer {
@@ -69,7 +68,7 @@ impl Engine {
             Query::Schedule(namespace, id) => {
                 let found = self
                     .find_space(namespace)
-                    .and_then(|space| self.spaces[space.at()].schedules.get(id));
+                    .and_then(|space| self.spaces[space].schedules.get(id));
                 let schedule =
                     found.ok_or_else(|| Rejection::ScheduleNotFound { id: id.clone() })?;
                 Reply::Schedule(Box::new(schedule.clone()))
@@ -80,7 +79,7 @@ impl Engine {
             Query::Statistics(namespace, queue, day) => {
                 let found = self
                     .find_queue(namespace, queue)
-                    .and_then(|index| self.statistics.days.get(&(index, *day)));
+                    .and_then(|index| self.statistics.find(index, *day));
                 let empty = || StatisticsRecord {
                     namespace: namespace.clone(),
                     queue: queue.clone(),
@@ -122,7 +121,7 @@ impl Engine {
 
     fn in_space<T: Default>(&self, namespace: &Namespace, show: impl FnOnce(&Space) -> T) -> T {
         self.find_space(namespace)
-            .map(|space| show(&self.spaces[space.at()]))
+            .map(|space| show(&self.spaces[space]))
             .unwrap_or_default()
     }
 
@@ -135,7 +134,7 @@ impl Engine {
         count: usize,
     ) -> Result<Vec<Timestamp>, Rejection> {
         let space = self.find_space(namespace);
-        let found = space.and_then(|space| self.spaces[space.at()].schedules.get(id));
+        let found = space.and_then(|space| self.spaces[space].schedules.get(id));
         let schedule = found.ok_or_else(|| Rejection::ScheduleNotFound { id: id.clone() })?;
         let recurrence = Recurrence::read(&schedule.spec)?;
         let first = schedule.next_at.filter(|at| *at >= now.wall);
@@ -157,11 +156,11 @@ impl Engine {
         names.retain(is_behind);
         let ours = self.find_space(namespace).map(|space| {
             let start = after.map_or(Bound::Unbounded, Bound::Excluded);
-            self.spaces[space.at()]
+            self.spaces[space]
                 .queues
                 .range::<Queue, _>((start, Bound::Unbounded))
         });
-        let is_shown = |queue: &QueueIndex| self.queues[queue.at()].known;
+        let is_shown = |queue: &QueueIndex| self.queues[*queue].known;
         let ours = ours.into_iter().flatten();
         let ours = ours.filter(|(_, index)| is_shown(index)).take(limit);
         names.extend(ours.map(|(name, _)| name.clone()));
@@ -192,8 +191,8 @@ impl Engine {
     }
 
     fn queue_view(&self, now: Now, index: QueueIndex) -> QueueView {
-        let queue = &self.queues[index.at()];
-        let schedules = self.spaces[queue.space.at()]
+        let queue = &self.queues[index];
+        let schedules = self.spaces[queue.space]
             .schedules
             .values()
             .filter(|schedule| schedule.queue == queue.name)
@@ -211,7 +210,7 @@ impl Engine {
             enqueued_total: queue.enqueued_total,
             finished_total: queue.finished_total,
         };
-        let namespace = &self.spaces[queue.space.at()].name;
+        let namespace = &self.spaces[queue.space].name;
         self.external.add_to(namespace, &mut view);
         view
     }
@@ -219,7 +218,7 @@ impl Engine {
     fn worker_views(&self, namespace: &Namespace) -> Vec<WorkerView> {
         self.in_space(namespace, |space| {
             let view =
-                |(worker, state): (&ganger_types::Worker, &crate::space::WorkerState)| WorkerView {
+                |(worker, state): (&ganger_types::Worker, &crate::state::WorkerState)| WorkerView {
                     worker: worker.clone(),
                     seen_at: state.seen_at,
                     holds: state
@@ -227,7 +226,7 @@ impl Engine {
                         .iter()
                         .map(|key| {
                             let job = self.job(*key);
-                            let queue = self.queues[job.queue.at()].name.clone();
+                            let queue = self.queues[job.queue].name.clone();
                             let since =
                                 job.lease().map_or(job.created_at, |lease| lease.granted_at);
                             (job.id(), queue, self.names.kind(job.kind).clone(), since)

@@ -3,6 +3,7 @@
 //! Daylight saving: a local time that a change day skips fires at the moment after the gap; one that a
 //! change day repeats fires once, at its first occurrence, unless the expression names every hour.
 
+use crate::check::at_most;
 use std::time::Duration;
 
 use croner::Cron;
@@ -11,8 +12,6 @@ use ganger_types::limits;
 use ganger_types::time::micros;
 use ganger_types::{Rejection, ScheduleSpec, Timestamp};
 use jiff::tz::TimeZone;
-
-use crate::command::at_most;
 
 /// The year of the calendar, on average.
 const YEAR: Duration = Duration::from_secs(31_556_952);

@@ -2,14 +2,12 @@
 //! ARCHITECTURE.md has the table of all moves, with what causes each; a test compares it with [`may_become`].
 
 use ganger_types::{
-    Bytes, Change, Due, Elapsed, Failure, Finished, Group, Happening, HistoryEntry, JobId, JobKey,
+    Bytes, Change, Due, Elapsed, Failure, Finished, Group, Happening, HistoryEntry, JobKey,
     JobRecord, JobState, LeaseRecord, Outcome, What, Worker,
 };
 
 use crate::engine::Engine;
-use crate::index::Timer;
-use crate::job::Job;
-use crate::names::{QueueIndex, SpaceIndex};
+use crate::state::{Counted, EndedJob, Job, QueueIndex, SpaceIndex, Timer};
 use crate::turn::Turn;
 
 /// Where a job goes.
@@ -37,16 +35,6 @@ impl Move {
             Self::Finished { outcome, .. } => outcome.state(),
         }
     }
-}
-
-/// A job that has ended and whose dependents and dependencies are to be told.
-pub(crate) struct EndedJob {
-    pub key: JobKey,
-    pub id: JobId,
-    pub outcome: Outcome,
-    pub graph: Option<ganger_types::Graph>,
-    pub namespace: ganger_types::Namespace,
-    pub has_result: bool,
 }
 
 /// Whether a job may move so. `from` is `None` for a new and for a retried job.
@@ -187,13 +175,13 @@ impl Engine {
         self.meta.next_order += 1;
         let job = self.job(key);
         let (queue, space) = (job.queue, self.space_of_job(key));
-        let state = &mut self.queues[queue.at()];
+        let state = &mut self.queues[queue];
         *state.counts.of_mut(outcome.state()) += 1;
         state.finished_total += 1;
-        self.changed_queues.insert(queue);
+        self.queues.mark_changed(queue);
         if let (Outcome::Failed, Some(failure)) = (outcome, &record.failure) {
-            self.spaces[space.at()].count_group(&failure.group, 1);
-            self.count_failed(turn.now, queue);
+            self.spaces[space].count_group(&failure.group, 1);
+            self.count(turn.now, queue, Counted::Failed);
         }
         self.free_unique(space, key, record.unique.as_ref(), turn);
         self.ended.push_back(EndedJob {
@@ -212,13 +200,13 @@ impl Engine {
 
     pub(crate) fn index(&mut self, key: JobKey, state: JobState) {
         let job = self.jobs.get(key).expect("callers have looked the job up");
-        let queue = &mut self.queues[job.queue.at()];
-        let space = &mut self.spaces[queue.space.at()];
+        let queue = &mut self.queues[job.queue];
+        let space = &mut self.spaces[queue.space];
         *queue.counts.of_mut(state) += 1;
         match state {
             JobState::Ready => {
                 queue.ready.insert(job.place());
-                self.woken.insert(job.queue);
+                self.queues.wake(job.queue);
             }
             JobState::Scheduled => {
                 let due = job.details.as_deref().and_then(|details| details.due);
@@ -249,8 +237,8 @@ impl Engine {
 
     fn unindex(&mut self, key: JobKey, state: JobState) {
         let job = self.jobs.get(key).expect("callers have looked the job up");
-        let queue = &mut self.queues[job.queue.at()];
-        let space = &mut self.spaces[queue.space.at()];
+        let queue = &mut self.queues[job.queue];
+        let space = &mut self.spaces[queue.space];
         *queue.counts.of_mut(state) -= 1;
         match state {
             JobState::Ready => {
@@ -280,7 +268,7 @@ impl Engine {
                     }
                 }
                 if queue.settings.running_max.is_some() {
-                    self.woken.insert(job.queue);
+                    self.queues.wake(job.queue);
                 }
                 return;
             }
@@ -306,7 +294,7 @@ impl Engine {
         let happening = Happening::JobMoved {
             key,
             job: job.id(),
-            queue: self.queues[queue.at()].name.clone(),
+            queue: self.queues[queue].name.clone(),
             kind: self.names.kind(job.kind).clone(),
             from,
             to: job.state,
@@ -314,7 +302,7 @@ impl Engine {
             worker: worker.or_else(|| job.lease().map(|lease| lease.worker.clone())),
             reason: reason.to_owned(),
         };
-        let (space, is_over) = (self.queues[queue.at()].space, job.state.is_terminal());
+        let (space, is_over) = (self.queues[queue].space, job.state.is_terminal());
         self.announce(space, turn.now.wall, happening, turn);
         if is_over {
             self.drop_live(space, key);
@@ -327,7 +315,7 @@ impl Engine {
             .jobs
             .remove(key)
             .expect("callers have looked the job up");
-        let space = &mut self.spaces[space.at()];
+        let space = &mut self.spaces[space];
         space.live -= 1;
         let Some(details) = job.details else { return };
         if let Some(id) = details.id {
@@ -352,7 +340,7 @@ impl Engine {
     /// A job as it is stored. A live row never says `Running`: its lease row does.
     pub(crate) fn record(&self, key: JobKey) -> JobRecord {
         let job = self.job(key);
-        let queue = &self.queues[job.queue.at()];
+        let queue = &self.queues[job.queue];
         let details = job.details.as_deref().cloned().unwrap_or_default();
         let state = if job.state == JobState::Running {
             JobState::Ready
@@ -365,7 +353,7 @@ impl Engine {
             id_tag: job.id_tag,
             id_is_given: details.id.is_some(),
             name: details.name,
-            namespace: self.spaces[queue.space.at()].name.clone(),
+            namespace: self.spaces[queue.space].name.clone(),
             queue: queue.name.clone(),
             kind: self.names.kind(job.kind).clone(),
             state,
@@ -404,10 +392,10 @@ impl Engine {
     /// Appends to a live job's history, which keeps its first entry and the newest others.
     pub(crate) fn append_history(&mut self, key: JobKey, entry: HistoryEntry) {
         let space = self.space_of_job(key);
-        let max = usize::try_from(self.spaces[space.at()].settings.history_max)
+        let max = usize::try_from(self.spaces[space].settings.history_max)
             .unwrap_or(usize::MAX)
             .max(2);
-        let queue = self.queues[self.job(key).queue.at()].name.clone();
+        let queue = self.queues[self.job(key).queue].name.clone();
         let job = self.job_mut(key);
         let created_at = job.created_at;
         let details = job.details_mut();

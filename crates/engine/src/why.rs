@@ -6,7 +6,7 @@ use ganger_types::{JobId, JobKey, JobRecord, JobState, Namespace, Now, Rejection
 
 use crate::engine::Engine;
 use crate::finished_index::FinishedIndex;
-use crate::job::Job;
+use crate::state::Job;
 
 /// Jobs counted ahead of one, at most.
 const COUNTED_MAX: usize = 10_000;
@@ -49,7 +49,7 @@ impl Engine {
         Ok(Explanation {
             job: job.id(),
             state: job.state,
-            queue: self.queues[job.queue.at()].name.clone(),
+            queue: self.queues[job.queue].name.clone(),
             reasons,
         })
     }
@@ -61,7 +61,10 @@ impl Engine {
             .map(|(_, edge)| match self.jobs.get(edge.dependency) {
                 Some(job) => (job.id(), job.state),
                 // It has ended badly, and this job waits for it to be retried.
-                None => (JobId::made(edge.dependency, self.id_tag), JobState::Failed),
+                None => (
+                    JobId::made(edge.dependency, self.draws.id_tag()),
+                    JobState::Failed,
+                ),
             })
             .collect();
         let count = |len: usize| u64::try_from(len).unwrap_or(u64::MAX);
@@ -86,7 +89,7 @@ impl Engine {
     }
 
     fn ready_reasons(&self, now: Now, job: &Job) -> Vec<Reason> {
-        let queue = &self.queues[job.queue.at()];
+        let queue = &self.queues[job.queue];
         let mut reasons = Vec::new();
         if queue.settings.paused {
             reasons.push(Reason::QueuePaused);

@@ -14,6 +14,7 @@ use super::{Findings, Source};
 const WITHOUT_CIRCLES: &[&str] = &[
     "dialect-grpc",
     "document",
+    "engine",
     "e2e",
     "dialect-http",
     "dialect-resp",

@@ -1,5 +1,6 @@
 //! Changes a job that has not ended; tags, labels, tracking and notes of any.
 
+use crate::check::{at_most, check_size, cut};
 use ganger_types::command::{Alter, Start};
 use ganger_types::limits::{LABELS_MAX, MESSAGE_BYTES_MAX, TAGS_MAX};
 use ganger_types::{
@@ -7,11 +8,8 @@ use ganger_types::{
     Rejection, Reply, Tag, What,
 };
 
-use super::complete::check_size;
-use super::enqueue::at_most;
-use super::fail::cut;
 use crate::engine::Engine;
-use crate::names::SpaceIndex;
+use crate::state::SpaceIndex;
 use crate::transition::Move;
 use crate::turn::Turn;
 
@@ -90,8 +88,8 @@ impl Engine {
         }
         let queue = cmd.queue.as_ref().map(|queue| {
             let index = self.make_queue(space, queue, turn.now.wall);
-            self.queues[index.at()].known = true;
-            self.changed_queues.insert(index);
+            self.queues[index].known = true;
+            self.queues.mark_changed(index);
             index
         });
         if let Some(queue) = &cmd.queue {
@@ -122,8 +120,8 @@ impl Engine {
     ) {
         let space = self.space_of_job(key);
         let index = self.make_queue(space, queue, turn.now.wall);
-        self.queues[index.at()].known = true;
-        self.changed_queues.insert(index);
+        self.queues[index].known = true;
+        self.queues.mark_changed(index);
         self.reindex(key, |job| job.queue = index);
     }
 
@@ -168,7 +166,7 @@ impl Engine {
             let mut text = text.clone();
             cut(&mut text, MESSAGE_BYTES_MAX);
             let max =
-                usize::try_from(self.spaces[space.at()].settings.history_max).unwrap_or(usize::MAX);
+                usize::try_from(self.spaces[space].settings.history_max).unwrap_or(usize::MAX);
             while record.history.len() >= max.max(2) {
                 record.history.remove(1);
                 record.history_dropped += 1;
@@ -191,19 +189,19 @@ impl Engine {
         for tag in &cmd.tags_added {
             if !tags.contains(tag) {
                 tags.push(tag.clone());
-                self.spaces[space.at()].count_tag(tag, 1);
+                self.spaces[space].count_tag(tag, 1);
             }
         }
         for tag in &cmd.tags_removed {
             if let Some(place) = tags.iter().position(|have| have == tag) {
                 tags.remove(place);
-                self.spaces[space.at()].count_tag(tag, -1);
+                self.spaces[space].count_tag(tag, -1);
             }
         }
     }
 
     fn track(&mut self, space: SpaceIndex, id: ganger_types::JobId, on: bool, turn: &mut Turn<'_>) {
-        let state = &mut self.spaces[space.at()];
+        let state = &mut self.spaces[space];
         let since = on.then_some(turn.now.wall);
         match since {
             Some(since) => state.tracked.insert(id.clone(), since),

@@ -1,5 +1,6 @@
 //! Cancels jobs: single ones, or a whole graph. Also ends attempts by hand.
 
+use crate::check::{at_most, cut};
 use ganger_types::command::{Cancel, Selection, TimeOut};
 use ganger_types::job::AttemptEnd;
 use ganger_types::limits::{BULK_JOBS_MAX, MESSAGE_BYTES_MAX};
@@ -8,8 +9,6 @@ use ganger_types::{
     Rejection, Reply, What,
 };
 
-use super::enqueue::at_most;
-use super::fail::cut;
 use crate::engine::Engine;
 use crate::finished_index::FinishedIndex;
 use crate::transition::Move;
@@ -70,7 +69,7 @@ impl Engine {
         }
         let members = self
             .find_space(&name.0)
-            .and_then(|space| self.spaces[space.at()].graphs.get(&name.1));
+            .and_then(|space| self.spaces[space].graphs.get(&name.1));
         let keys: Vec<JobKey> = members.into_iter().flatten().copied().collect();
         for key in &keys {
             if self.is_live(*key) {

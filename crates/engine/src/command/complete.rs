@@ -1,16 +1,16 @@
 //! Ends the current attempt with success: the job ends, or goes on in another queue.
 
+use crate::check::check_size;
 use ganger_types::command::{Complete, Next};
 use ganger_types::job::{AttemptEnd, ReportKind};
 use ganger_types::{
-    Answer, Bytes, Change, Due, FailurePolicy, HistoryEntry, JobKey, JobState, Outcome, Rejection,
-    What,
+    Answer, Change, Due, FailurePolicy, HistoryEntry, JobKey, JobState, Outcome, Rejection, What,
 };
 
-use super::enqueue::at_most;
 use super::report::{Standing, ended, goes_on};
 use crate::engine::Engine;
 use crate::finished_index::FinishedIndex;
+use crate::state::Counted;
 use crate::transition::Move;
 use crate::turn::Turn;
 
@@ -38,7 +38,11 @@ impl Engine {
             .lease()
             .expect("the lease was judged live")
             .granted_elapsed;
-        self.sample_running(turn.now, queue, turn.now.elapsed.since(granted));
+        self.count(
+            turn.now,
+            queue,
+            Counted::Ran(turn.now.elapsed.since(granted)),
+        );
         self.accept_report(key, ReportKind::Complete, turn);
         self.worker_survived(key);
         self.end_attempt(turn.now, key, AttemptEnd::Succeeded);
@@ -130,13 +134,4 @@ impl Engine {
         }
         state
     }
-}
-
-pub(crate) fn check_size(
-    what: &'static str,
-    bytes: Option<&Bytes>,
-    limit: u64,
-) -> Result<(), Rejection> {
-    let size = bytes.map_or(0, |bytes| u64::try_from(bytes.len()).unwrap_or(u64::MAX));
-    at_most(what, size, limit)
 }

@@ -1,5 +1,6 @@
 //! Sets queues and namespaces; takes leave of workers.
 
+use crate::check::at_most;
 use ganger_types::command::{
     ConfigureNamespace, ConfigureQueue, DeregisterWorker, ForgetQueue, QueueChange,
 };
@@ -22,7 +23,7 @@ impl Engine {
 
         let space = self.make_space(&cmd.namespace);
         let queue = self.make_queue(space, &cmd.queue, turn.now.wall);
-        let state = &mut self.queues[queue.at()];
+        let state = &mut self.queues[queue];
         state.known = true;
         match cmd.change {
             QueueChange::All(settings) => state.settings = settings,
@@ -30,8 +31,8 @@ impl Engine {
         }
         state.retired_until = Default::default();
         let paused = state.settings.paused;
-        self.woken.insert(queue);
-        self.changed_queues.insert(queue);
+        self.queues.wake(queue);
+        self.queues.mark_changed(queue);
         self.announce(
             space,
             turn.now.wall,
@@ -52,7 +53,7 @@ impl Engine {
         let queue = self
             .find_queue(&cmd.namespace, &cmd.queue)
             .ok_or_else(missing)?;
-        let live = self.queues[queue.at()].counts.live();
+        let live = self.queues[queue].counts.live();
         if live > 0 {
             return Err(Rejection::QueueInUse {
                 queue: cmd.queue.clone(),
@@ -60,15 +61,15 @@ impl Engine {
             });
         }
 
-        let state = &mut self.queues[queue.at()];
+        let state = &mut self.queues[queue];
         state.known = false;
         let kept = state.counts.succeeded + state.counts.failed + state.counts.cancelled;
         if kept > 0 {
-            self.changed_queues.insert(queue);
+            self.queues.mark_changed(queue);
         } else {
             let space = state.space;
-            self.changed_queues.remove(&queue);
-            self.spaces[space.at()].queues.remove(&cmd.queue);
+            self.queues.unmark_changed(queue);
+            self.spaces[space].queues.remove(&cmd.queue);
             turn.out.changes.push(Change::RemoveQueue(
                 cmd.namespace.clone(),
                 cmd.queue.clone(),
@@ -91,7 +92,7 @@ impl Engine {
             });
         }
         let payload_max = u64::from(u32::MAX);
-        super::enqueue::at_most(
+        at_most(
             "the limit of payloads in bytes",
             cmd.settings.payload_bytes_max,
             payload_max,
@@ -99,14 +100,14 @@ impl Engine {
         self.check_new_namespace(&cmd.namespace)?;
 
         let space = self.make_space(&cmd.namespace);
-        let state = &mut self.spaces[space.at()];
+        let state = &mut self.spaces[space];
         state.settings = cmd.settings;
         turn.out
             .changes
             .push(Change::PutNamespace(Box::new(state.record())));
         let queues: Vec<_> = state.queues.values().copied().collect();
         for queue in queues {
-            self.queues[queue.at()].retired_until = Default::default();
+            self.queues[queue].retired_until = Default::default();
         }
         Ok(Reply::Done)
     }
@@ -119,7 +120,7 @@ impl Engine {
                 skipped: Vec::new(),
             };
         };
-        let Some(worker) = self.spaces[space.at()].workers.get(&cmd.worker) else {
+        let Some(worker) = self.spaces[space].workers.get(&cmd.worker) else {
             return Reply::Changed {
                 count: 0,
                 skipped: Vec::new(),
@@ -143,7 +144,7 @@ impl Engine {
             let is_ahead = details.is_ahead;
             self.transition(*key, Move::Ready { at, is_ahead }, &reason, turn);
         }
-        self.spaces[space.at()].workers.remove(&cmd.worker);
+        self.spaces[space].workers.remove(&cmd.worker);
         let happening = Happening::WorkerGone {
             worker: cmd.worker.clone(),
         };

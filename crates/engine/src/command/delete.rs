@@ -10,8 +10,7 @@ use ganger_types::{
 use super::cancel::check_bulk;
 use crate::endings::DEPENDENCY_GROUP;
 use crate::engine::Engine;
-use crate::names::QueueIndex;
-use crate::space::outcome_place;
+use crate::state::{QueueIndex, outcome_place};
 use crate::turn::Turn;
 
 /// Finished jobs of one queue and outcome are looked for again once this part of their age has passed.
@@ -99,7 +98,7 @@ impl Engine {
             return false;
         };
         // Named twice, or removed by a turn that the host had not seen when it looked.
-        if self.removed.contains_key(&record.key) || self.is_needed(record.key) {
+        if self.removed.contains(record.key) || self.is_needed(record.key) {
             return false;
         }
         self.remove(record, finished.outcome, turn);
@@ -125,12 +124,12 @@ impl Engine {
     fn may_retire(&self, now: Now, expired: &ExpiredJob) -> Option<Outcome> {
         let record = &expired.record;
         let finished = record.finished.as_ref()?;
-        let is_gone = self.removed.contains_key(&record.key) || self.is_live(record.key);
+        let is_gone = self.removed.contains(record.key) || self.is_live(record.key);
         if is_gone || self.is_needed(record.key) {
             return None;
         }
-        let queue = &self.queues[self.find_queue(&record.namespace, &record.queue)?.at()];
-        let space = &self.spaces[queue.space.at()];
+        let queue = &self.queues[self.find_queue(&record.namespace, &record.queue)?];
+        let space = &self.spaces[queue.space];
         let keep = queue.keep(space, finished.outcome);
         let is_over_count = keep
             .count
@@ -141,28 +140,19 @@ impl Engine {
             (None, None) => false,
         };
         let is_due = (expired.beyond_count && is_over_count && finished.keep_until.is_none())
-            || (is_old && (self.trusts_wall(now) || finished.order >= self.trusted_from_order));
+            || (is_old && self.clock.trusts_age(now, finished.order));
         is_due.then_some(finished.outcome)
-    }
-
-    fn trusts_wall(&self, now: Now) -> bool {
-        now.elapsed >= self.wall_trusted_from
-    }
-
-    /// Whether the age of any finished job can be told at all.
-    fn may_judge_age(&self, now: Now) -> bool {
-        self.trusts_wall(now) || self.meta.next_order > self.trusted_from_order
     }
 
     /// Removes a finished job for good.
     fn remove(&mut self, record: &JobRecord, outcome: Outcome, turn: &mut Turn<'_>) {
         self.uncount_finished(record, outcome);
-        self.removed.insert(record.key, self.turns);
+        self.removed.add(record.key);
         let Some(space) = self.find_space(&record.namespace) else {
             return;
         };
         for tag in &record.tags {
-            self.spaces[space.at()].count_tag(tag, -1);
+            self.spaces[space].count_tag(tag, -1);
         }
         self.take_fallen(record.key, turn);
         self.deny_followers(&record.namespace, record.key, &record.id, turn);
@@ -178,12 +168,12 @@ impl Engine {
     /// Which finished jobs the host should look for in the store, to send back as `Retire`.
     pub fn retention_due(&mut self, now: Now) -> Vec<ExpiredJobsQuery> {
         let mut queries = Vec::new();
-        for place in 0..self.queues.len() {
+        for queue in self.queues.indexes() {
             for outcome in [Outcome::Succeeded, Outcome::Failed, Outcome::Cancelled] {
-                self.find_expired(now, QueueIndex::new(place), outcome, &mut queries);
+                self.find_expired(now, queue, outcome, &mut queries);
             }
         }
-        if self.may_judge_age(now) {
+        if self.clock.trusts_any_age(now, self.meta.next_order) {
             queries.push(ExpiredJobsQuery::ByOwnTime { before: now.wall });
         }
         queries
@@ -196,8 +186,8 @@ impl Engine {
         outcome: Outcome,
         queries: &mut Vec<ExpiredJobsQuery>,
     ) {
-        let queue = &self.queues[index.at()];
-        let space = &self.spaces[queue.space.at()];
+        let queue = &self.queues[index];
+        let space = &self.spaces[queue.space];
         let (namespace, name) = (space.name.clone(), queue.name.clone());
         let kept = queue.counts.of(outcome.state());
         let keep = queue.keep(space, outcome);
@@ -214,12 +204,15 @@ impl Engine {
                 excess,
             });
         }
-        let Some(age) = keep.age.filter(|_| kept > 0 && self.may_judge_age(now)) else {
+        let Some(age) = keep
+            .age
+            .filter(|_| kept > 0 && self.clock.trusts_any_age(now, self.meta.next_order))
+        else {
             return;
         };
         let before = now.wall.before(age);
-        let is_trusted = self.trusts_wall(now);
-        let looked = &mut self.queues[index.at()].retired_until[outcome_place(outcome)];
+        let is_trusted = self.clock.trusts_wall(now);
+        let looked = &mut self.queues[index].retired_until[outcome_place(outcome)];
         let step = ganger_types::time::micros(age) / LOOKS_PER_AGE;
         if before.0 > looked.0.saturating_add(step) || before < *looked {
             if is_trusted {
@@ -244,12 +237,12 @@ impl Engine {
         } = query
             && let Some(queue) = self.find_queue(namespace, queue)
         {
-            self.queues[queue.at()].retired_until[outcome_place(*outcome)] = Timestamp(0);
+            self.queues[queue].retired_until[outcome_place(*outcome)] = Timestamp(0);
         }
     }
 
     /// Whether a finished job was removed in one of the recent turns.
     pub fn was_removed(&self, key: JobKey) -> bool {
-        self.removed.contains_key(&key)
+        self.removed.contains(key)
     }
 }

@@ -1,5 +1,6 @@
 //! Makes a blocked job wait for more jobs, or for fewer.
 
+use crate::check::at_most;
 use ganger_types::command::{AddDependencies, RemoveDependencies};
 use ganger_types::limits::INPUTS_MAX;
 use ganger_types::{
@@ -7,11 +8,9 @@ use ganger_types::{
     Outcome, Rejection, Reply,
 };
 
-use super::enqueue::at_most;
 use crate::engine::Engine;
 use crate::finished_index::FinishedIndex;
-use crate::index::Edge;
-use crate::peers::RemoteEdge;
+use crate::state::{Edge, RemoteEdge};
 use crate::turn::Turn;
 
 impl Engine {

@@ -15,16 +15,13 @@ use ganger_types::{
 };
 
 use self::check::check_sizes;
-pub(crate) use self::check::{at_most, check_named, check_references, check_retry};
+pub(crate) use self::check::{check_references, check_retry};
 pub(crate) use self::plan::Member;
 use super::fingerprint::Fingerprint;
 use crate::endings::DEPENDENCY_GROUP;
 use crate::engine::Engine;
 use crate::finished_index::FinishedIndex;
-use crate::index::{Edge, Timer};
-use crate::job::{Job, JobDetails};
-use crate::names::SpaceIndex;
-use crate::peers::RemoteEdge;
+use crate::state::{Edge, Job, JobDetails, RemoteEdge, SpaceIndex, Timer};
 use crate::transition::Move;
 use crate::turn::Turn;
 
@@ -96,7 +93,7 @@ impl Engine {
         let batch = Batch {
             space,
             graph: graph.clone(),
-            id_tag: self.id_tag,
+            id_tag: self.draws.id_tag(),
         };
         self.write_jobs(&batch, cmd.jobs, (&jobs, &prints), turn);
         Reply::Enqueued {
@@ -166,7 +163,7 @@ impl Engine {
             graph: graph.cloned(),
             until: turn.now.wall.after(IDEMPOTENCY_KEY_FOR),
         };
-        let state = &mut self.spaces[space.at()];
+        let state = &mut self.spaces[space];
         state.remember(key.clone(), answer.clone());
         turn.out
             .changes
@@ -197,7 +194,7 @@ impl Engine {
                     let id = job
                         .id
                         .clone()
-                        .unwrap_or_else(|| JobId::made(key, self.id_tag));
+                        .unwrap_or_else(|| JobId::made(key, self.draws.id_tag()));
                     Enqueued {
                         key,
                         id,
@@ -217,7 +214,7 @@ impl Engine {
         jobs: &[Enqueued],
         known: &FinishedIndex,
     ) -> Vec<PlannedEdge> {
-        let namespace = &self.spaces[space.at()].name;
+        let namespace = &self.spaces[space].name;
         let data = job
             .inputs
             .iter()
@@ -284,15 +281,15 @@ impl Engine {
     ) -> (ganger_types::Bytes, Vec<InputRow>) {
         let space = batch.space;
         let queue = self.make_queue(space, &job.queue, turn.now.wall);
-        let state = &mut self.queues[queue.at()];
+        self.queues.mark_changed(queue);
+        let state = &mut self.queues[queue];
         state.known = true;
         state.enqueued_total += 1;
-        self.changed_queues.insert(queue);
         let retry: &RetryPolicy = job
             .retry
             .as_ref()
             .or(state.settings.retry.as_ref())
-            .unwrap_or(&self.spaces[space.at()].settings.retry);
+            .unwrap_or(&self.spaces[space].settings.retry);
         let retry = self.names.retry_index(retry);
         let key = answer.key;
         let values = job
@@ -336,7 +333,7 @@ impl Engine {
         answer: &Enqueued,
         turn: &mut Turn<'_>,
     ) {
-        let state = &mut self.spaces[space.at()];
+        let state = &mut self.spaces[space];
         state.live += 1;
         if let Some(id) = &job.id {
             state.given.insert(id.clone(), key);
@@ -377,7 +374,7 @@ impl Engine {
             }
         }
         if let Some(graph) = self.job(key).graph().cloned() {
-            self.spaces[space.at()]
+            self.spaces[space]
                 .graphs
                 .entry(graph)
                 .or_default()

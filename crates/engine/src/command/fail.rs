@@ -1,15 +1,16 @@
 //! Ends the current attempt with a failure: the job is tried again later, or has failed.
 
+use crate::check::cut;
 use std::time::Duration;
 
 use ganger_types::command::Fail;
 use ganger_types::job::{AttemptEnd, ReportKind};
 use ganger_types::limits::MESSAGE_BYTES_MAX;
 use ganger_types::{Answer, Backoff, Due, Failure, JobKey, JobState, Now, Outcome, RetryPolicy};
-use rand_chacha::rand_core::Rng as _;
 
 use super::report::{Standing, ended, goes_on};
 use crate::engine::Engine;
+use crate::state::Counted;
 use crate::transition::Move;
 use crate::turn::Turn;
 
@@ -38,7 +39,7 @@ impl Engine {
                 permanent: cmd.permanent,
             },
         );
-        self.count_failure(turn.now, self.job(key).queue);
+        self.count(turn.now, self.job(key).queue, Counted::Failure);
         let pause = cmd.retry_after.unwrap_or_else(|| self.pause(key));
         if cmd.permanent || !self.may_retry(turn.now, key, pause) {
             self.fail_for_good(key, cmd.group, cmd.message, turn);
@@ -52,7 +53,7 @@ impl Engine {
             at: turn.now.wall,
             worker,
         });
-        self.count_retry(turn.now, self.job(key).queue);
+        self.count(turn.now, self.job(key).queue, Counted::Retry);
         let (state, retry_at) = self.retry(key, pause, &reason, turn);
         Ok(goes_on(state, retry_at))
     }
@@ -97,7 +98,7 @@ impl Engine {
         if policy.jitter_percent == 0 {
             return pause;
         }
-        let draw = u64::from(self.random.next_u32() % 2_001);
+        let draw = u64::from(self.draws.up_to(2_000));
         let percent = u64::from(policy.jitter_percent);
         let micros = ganger_types::time::micros(pause);
         let spread = (u128::from(micros) * u128::from(percent) * u128::from(draw)) / 100_000;
@@ -121,17 +122,6 @@ fn pause_before(policy: &RetryPolicy, k: u32) -> Duration {
             let factor = 1_u32.checked_shl(k - 1).unwrap_or(u32::MAX);
             base.checked_mul(factor).unwrap_or(Duration::MAX).min(*cap)
         }
-    }
-}
-
-/// Cuts text to a number of bytes, at a character's border.
-pub(crate) fn cut(text: &mut String, bytes: usize) {
-    if text.len() > bytes {
-        let end = (0..=bytes)
-            .rev()
-            .find(|end| text.is_char_boundary(*end))
-            .unwrap_or(0);
-        text.truncate(end);
     }
 }
 

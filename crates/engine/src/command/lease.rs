@@ -1,16 +1,12 @@
 //! Takes jobs under leases.
 
+use crate::check::at_most;
 use ganger_types::command::{Lease, TakeMode};
 use ganger_types::limits;
-use ganger_types::{
-    Answer, Grant, Happening, JobKey, LeaseRecord, LeaseToken, Now, Rejection, Reply, Worker,
-};
-use rand_chacha::rand_core::Rng as _;
+use ganger_types::{Answer, Grant, Happening, JobKey, LeaseRecord, Now, Rejection, Reply, Worker};
 
-use super::enqueue::at_most;
 use crate::engine::Engine;
-use crate::names::{QueueIndex, SpaceIndex};
-use crate::space::WorkerState;
+use crate::state::{Counted, QueueIndex, SpaceIndex, WorkerState};
 use crate::transition::Move;
 use crate::turn::Turn;
 
@@ -50,7 +46,7 @@ impl Engine {
         cmd: &Lease,
     ) -> Option<Vec<Grant>> {
         let asked = (worker.clone(), cmd.request.clone()?);
-        let keys = self.spaces[space.at()].requests.get(&asked);
+        let keys = self.spaces[space].requests.get(&asked);
         let keys = keys.into_iter().flatten();
         let mut grants: Vec<Grant> = keys.map(|key| self.show_grant(*key)).collect();
         grants.extend(self.repeated_external_leases(now, worker, &asked.1, cmd));
@@ -66,11 +62,11 @@ impl Engine {
     ) -> Vec<(QueueIndex, i64)> {
         let mut queues = Vec::with_capacity(cmd.queues.len());
         for take in &cmd.queues {
-            let Some(queue) = self.spaces[space.at()].queues.get(&take.queue) else {
+            let Some(queue) = self.spaces[space].queues.get(&take.queue).copied() else {
                 continue;
             };
-            self.queues[queue.at()].asked = Some(now.elapsed);
-            queues.push((*queue, i64::from(take.weight)));
+            self.queues[queue].asked = Some(now.elapsed);
+            queues.push((queue, i64::from(take.weight)));
         }
         queues
     }
@@ -82,18 +78,18 @@ impl Engine {
         mode: TakeMode,
         queues: &[(QueueIndex, i64)],
     ) -> Option<QueueIndex> {
-        let leasable = |engine: &Self, queue: QueueIndex| engine.queues[queue.at()].has_leasable();
+        let leasable = |engine: &Self, queue: QueueIndex| engine.queues[queue].has_leasable();
         match mode {
             TakeMode::Ordered => queues
                 .iter()
                 .map(|(queue, _)| *queue)
                 .find(|queue| leasable(self, *queue)),
             TakeMode::RoundRobin => {
-                let start = usize::try_from(self.spaces[space.at()].lease_turns).unwrap_or(0);
+                let start = usize::try_from(self.spaces[space].lease_turns).unwrap_or(0);
                 let place = (0..queues.len())
                     .map(|step| (start + step) % queues.len())
                     .find(|place| leasable(self, queues[*place].0))?;
-                self.spaces[space.at()].lease_turns = u64::try_from(place + 1).unwrap_or(0);
+                self.spaces[space].lease_turns = u64::try_from(place + 1).unwrap_or(0);
                 Some(queues[place].0)
             }
             TakeMode::Weighted => self.next_by_weight(queues),
@@ -104,26 +100,26 @@ impl Engine {
     fn next_by_weight(&mut self, queues: &[(QueueIndex, i64)]) -> Option<QueueIndex> {
         let mut total = 0;
         let mut best: Option<QueueIndex> = None;
-        for (queue, weight) in queues {
-            if !self.queues[queue.at()].has_leasable() {
+        for &(queue, weight) in queues {
+            if !self.queues[queue].has_leasable() {
                 continue;
             }
             total += weight;
-            let credit = self.queues[queue.at()].credit.saturating_add(*weight);
-            self.queues[queue.at()].credit = credit;
-            if best.is_none_or(|best| self.queues[best.at()].credit < credit) {
-                best = Some(*queue);
+            let credit = self.queues[queue].credit.saturating_add(weight);
+            self.queues[queue].credit = credit;
+            if best.is_none_or(|best| self.queues[best].credit < credit) {
+                best = Some(queue);
             }
         }
         let best = best?;
-        self.queues[best.at()].credit -= total;
+        self.queues[best].credit -= total;
         Some(best)
     }
 
     /// Ends the first ready job of a queue if its deadline has passed; says whether it did. That happens to a
     /// job that comes back to its line late, before its timer is looked at (`rel R5`).
     fn end_if_too_late(&mut self, queue: QueueIndex, turn: &mut Turn<'_>) -> bool {
-        let state = &self.queues[queue.at()];
+        let state = &self.queues[queue];
         let (_, _, key) = *state.ready.first().expect("the queue has a leasable job");
         let is_late = self
             .job(key)
@@ -143,14 +139,14 @@ impl Engine {
         cmd: &Lease,
         turn: &mut Turn<'_>,
     ) -> Grant {
-        let state = &self.queues[queue.at()];
+        let state = &self.queues[queue];
         let (_, _, key) = *state.ready.first().expect("the queue has a leasable job");
-        let space = &self.spaces[state.space.at()];
+        let space = &self.spaces[state.space];
         let lease_for = cmd
             .lease_for
             .or(state.settings.lease_for)
             .unwrap_or(space.settings.lease_for);
-        let token = self.next_token();
+        let token = self.draws.token();
         let job = self.job(key);
         let timeout_at = job
             .details
@@ -177,26 +173,15 @@ impl Engine {
             is_warned: false,
         };
         let waited = turn.now.elapsed.since(job.ready_at);
-        self.sample_waiting(turn.now, queue, waited);
+        self.count(turn.now, queue, Counted::Waited(waited));
         self.transition(key, Move::Running(Box::new(lease)), "", turn);
         self.show_grant(key)
-    }
-
-    pub(crate) fn next_token(&mut self) -> LeaseToken {
-        self.tokens += 1;
-        let mut secret = [0; 12];
-        self.random.fill_bytes(&mut secret);
-        LeaseToken {
-            epoch: self.epoch,
-            counter: self.tokens,
-            secret,
-        }
     }
 
     fn show_grant(&self, key: JobKey) -> Grant {
         let job = self.job(key);
         let lease = job.lease().expect("a granted job has a lease");
-        let queue = &self.queues[job.queue.at()];
+        let queue = &self.queues[job.queue];
         let details = job
             .details
             .as_deref()
@@ -205,7 +190,7 @@ impl Engine {
         Grant {
             key,
             job: job.id(),
-            namespace: self.spaces[queue.space.at()].name.clone(),
+            namespace: self.spaces[queue.space].name.clone(),
             queue: queue.name.clone(),
             kind: self.names.kind(job.kind).clone(),
             attempt: lease.attempt,
@@ -225,7 +210,7 @@ impl Engine {
 
     /// A sign of life.
     pub(crate) fn see_worker(&mut self, space: SpaceIndex, worker: &Worker, turn: &mut Turn<'_>) {
-        let workers = &mut self.spaces[space.at()].workers;
+        let workers = &mut self.spaces[space].workers;
         if let Some(state) = workers.get_mut(worker) {
             state.seen = turn.now.elapsed;
             state.seen_at = turn.now.wall;
@@ -252,9 +237,7 @@ impl Engine {
             seen_at: turn.now.wall,
             holds: std::collections::BTreeSet::new(),
         };
-        self.spaces[space.at()]
-            .workers
-            .insert(worker.clone(), state);
+        self.spaces[space].workers.insert(worker.clone(), state);
         self.announce(
             space,
             turn.now.wall,

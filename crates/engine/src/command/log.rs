@@ -1,10 +1,10 @@
 //! Appends to the log of the current attempt.
 
+use crate::check::check_size;
 use ganger_types::command::AppendLog;
 use ganger_types::limits::{LOG_BYTES_MAX, LOG_CHUNK_BYTES_MAX};
 use ganger_types::{Answer, Change, Happening, Reply};
 
-use super::complete::check_size;
 use crate::engine::Engine;
 use crate::turn::Turn;
 

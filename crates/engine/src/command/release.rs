@@ -1,5 +1,6 @@
 //! Gives a job back: unrun, or to be run again without blame.
 
+use crate::check::cut;
 use std::time::Duration;
 
 use ganger_types::command::Release;
@@ -7,7 +8,6 @@ use ganger_types::job::{AttemptEnd, ReportKind};
 use ganger_types::limits::{MESSAGE_BYTES_MAX, RELEASES_MAX};
 use ganger_types::{Answer, Group, Outcome};
 
-use super::fail::cut;
 use super::report::{Standing, ended, goes_on};
 use crate::engine::Engine;
 use crate::transition::Move;

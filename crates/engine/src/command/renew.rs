@@ -1,13 +1,12 @@
 //! Extends a lease; tells progress; replaces the payload.
 
+use crate::check::{check_size, cut};
 use std::time::Duration;
 
 use ganger_types::command::Renew;
 use ganger_types::limits::PROGRESS_MESSAGE_BYTES_MAX;
 use ganger_types::{Answer, Change, Elapsed, Happening, JobKey, Rejection, Reply};
 
-use super::complete::check_size;
-use super::fail::cut;
 use super::lease::check_lease_for;
 use crate::engine::Engine;
 use crate::turn::Turn;
@@ -84,7 +83,7 @@ impl Engine {
         let mut left = Duration::ZERO;
         let mut longer = None;
         let space = self.space_of_job(key);
-        let is_kept = self.spaces[space.at()].runs_on_callers_clock();
+        let is_kept = self.spaces[space].runs_on_callers_clock();
         self.reindex(key, |job| {
             let lease = job
                 .details_mut()

@@ -72,7 +72,7 @@ impl Engine {
         let end = match (live, known.find(&held.namespace, &held.job)) {
             (Some(key), _) => {
                 let job = self.job(key);
-                if job.attempt == 0 || held.token.epoch > self.epoch {
+                if job.attempt == 0 || held.token.epoch > self.draws.epoch() {
                     LeaseEnd::Unknown
                 } else if job.state == JobState::Running {
                     LeaseEnd::Replaced

@@ -12,9 +12,7 @@ use super::cancel::check_bulk;
 use crate::engine::Engine;
 use crate::finished_index::FinishedIndex;
 use crate::followers::followers;
-use crate::index::Edge;
-use crate::job::{Job, JobDetails};
-use crate::names::SpaceIndex;
+use crate::state::{Edge, Job, JobDetails, SpaceIndex};
 use crate::transition::Move;
 use crate::turn::Turn;
 
@@ -162,7 +160,7 @@ impl Engine {
     }
 
     pub(crate) fn may_be_retried(&self, record: &JobRecord) -> bool {
-        let is_gone = self.removed.contains_key(&record.key) || self.is_live(record.key);
+        let is_gone = self.removed.contains(record.key) || self.is_live(record.key);
         let succeeded = record
             .finished
             .as_ref()
@@ -312,10 +310,10 @@ impl Engine {
         self.uncount_finished(record, outcome);
         let queue = queue.unwrap_or(&record.queue);
         let queue = self.make_queue(space, queue, turn.now.wall);
-        self.queues[queue.at()].known = true;
-        self.changed_queues.insert(queue);
+        self.queues[queue].known = true;
+        self.queues.mark_changed(queue);
         let job = job_of(record, queue, self);
-        let state = &mut self.spaces[space.at()];
+        let state = &mut self.spaces[space];
         state.live += 1;
         if record.id_is_given {
             state.given.insert(record.id.clone(), record.key);
@@ -457,13 +455,13 @@ impl Engine {
         let Some(queue) = self.find_queue(&record.namespace, &record.queue) else {
             return;
         };
-        let state = &mut self.queues[queue.at()];
+        let state = &mut self.queues[queue];
         let count = state.counts.of_mut(outcome.state());
         *count = count.saturating_sub(1);
         let space = state.space;
-        self.changed_queues.insert(queue);
+        self.queues.mark_changed(queue);
         if let (Outcome::Failed, Some(failure)) = (outcome, &record.failure) {
-            self.spaces[space.at()].count_group(&failure.group, -1);
+            self.spaces[space].count_group(&failure.group, -1);
         }
     }
 }
@@ -478,7 +476,7 @@ fn has_succeeded(known: &FinishedIndex, key: JobKey) -> bool {
 /// A live job made of its stored record, in no index.
 pub(crate) fn job_of(
     record: &JobRecord,
-    queue: crate::names::QueueIndex,
+    queue: crate::state::QueueIndex,
     engine: &mut Engine,
 ) -> Job {
     let details = JobDetails {

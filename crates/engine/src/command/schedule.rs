@@ -1,5 +1,6 @@
 //! Recurring jobs: makes, replaces, removes schedules, and runs them.
 
+use crate::check::{at_most, check_named, check_size};
 use std::time::Duration;
 
 use ganger_types::command::{Enqueue, NewJob, PutSchedule, RemoveSchedule, RunSchedule};
@@ -9,11 +10,10 @@ use ganger_types::{
     ScheduleId, ScheduleRecord, Timestamp,
 };
 
-use super::enqueue::{at_most, check_named, check_retry};
+use super::enqueue::check_retry;
 use crate::engine::Engine;
-use crate::index::Timer;
-use crate::names::SpaceIndex;
 use crate::recurrence::{Recurrence, check_spec};
+use crate::state::{SpaceIndex, Timer};
 use crate::turn::Turn;
 
 /// A run that is found due within this time counts as on time, not as missed.
@@ -38,8 +38,8 @@ impl Engine {
             (None, Recurrence::Cron { .. }) => recurrence.after(turn.now.wall),
         };
         let queue = self.make_queue(space, &schedule.queue, turn.now.wall);
-        self.queues[queue.at()].known = true;
-        self.changed_queues.insert(queue);
+        self.queues[queue].known = true;
+        self.queues.mark_changed(queue);
         let happening = Happening::ScheduleChanged {
             schedule: schedule.id.clone(),
         };
@@ -51,7 +51,7 @@ impl Engine {
     /// Refuses a new schedule where there are too many.
     fn check_new_schedule(&self, schedule: &ScheduleRecord) -> Result<(), Rejection> {
         let space = self.find_space(&schedule.namespace);
-        let Some(schedules) = space.map(|space| &self.spaces[space.at()].schedules) else {
+        let Some(schedules) = space.map(|space| &self.spaces[space].schedules) else {
             return Ok(());
         };
         if schedules.contains_key(&schedule.id) {
@@ -86,7 +86,7 @@ impl Engine {
             check_retry(retry)?;
         }
         let limit = self.settings(&schedule.namespace).payload_bytes_max;
-        super::complete::check_size(
+        check_size(
             "the size of a payload in bytes",
             Some(&schedule.payload),
             limit,
@@ -97,7 +97,7 @@ impl Engine {
 
     pub(crate) fn remove_schedule(&mut self, cmd: &RemoveSchedule, turn: &mut Turn<'_>) -> Answer {
         let space = self.find_space(&cmd.namespace);
-        let found = space.filter(|space| self.spaces[space.at()].schedules.contains_key(&cmd.id));
+        let found = space.filter(|space| self.spaces[*space].schedules.contains_key(&cmd.id));
         let space = found.ok_or_else(|| Rejection::ScheduleNotFound { id: cmd.id.clone() })?;
 
         self.disarm_schedule(space, &cmd.id);
@@ -116,7 +116,7 @@ impl Engine {
     pub(crate) fn run_schedule_now(&mut self, cmd: &RunSchedule, turn: &mut Turn<'_>) -> Answer {
         let space = self.find_space(&cmd.namespace);
         let found = space.and_then(|space| {
-            let schedule = self.spaces[space.at()].schedules.get(&cmd.id)?;
+            let schedule = self.spaces[space].schedules.get(&cmd.id)?;
             Some((space, schedule.clone()))
         });
         let (space, mut schedule) =
@@ -130,7 +130,7 @@ impl Engine {
 
     /// Takes a schedule out, with its timer.
     fn disarm_schedule(&mut self, space: SpaceIndex, id: &ScheduleId) -> Option<ScheduleRecord> {
-        let state = &mut self.spaces[space.at()];
+        let state = &mut self.spaces[space];
         let old = state.schedules.remove(id)?;
         if let Some(next_at) = old.next_at {
             state
@@ -149,7 +149,7 @@ impl Engine {
 
     /// Puts a schedule in, with its timer unless it is paused.
     pub(crate) fn arm_schedule(&mut self, space: SpaceIndex, schedule: ScheduleRecord) {
-        let state = &mut self.spaces[space.at()];
+        let state = &mut self.spaces[space];
         if let Some(next_at) = schedule.next_at.filter(|_| !schedule.paused) {
             state
                 .timers
@@ -161,7 +161,7 @@ impl Engine {
     /// Makes the jobs that are due, and notes the next run, in one commit (`rel T7`). A run lies strictly
     /// after the one before, so a clock that jumps back fires nothing twice (`rel C2`).
     pub(crate) fn run_schedule(&mut self, space: SpaceIndex, id: &ScheduleId, turn: &mut Turn<'_>) {
-        let Some(mut schedule) = self.spaces[space.at()].schedules.remove(id) else {
+        let Some(mut schedule) = self.spaces[space].schedules.remove(id) else {
             return;
         };
         let recurrence =
@@ -179,11 +179,11 @@ impl Engine {
     /// Whether the queue of a schedule, and its namespace, would take a job in the place of this one.
     fn has_room_instead_of(&self, key: JobKey, schedule: &ScheduleRecord) -> bool {
         let from = self.job(key).queue;
-        let space = &self.spaces[self.queues[from.at()].space.at()];
+        let space = &self.spaces[self.queues[from].space];
         let fits = |limit: Option<u64>, live: u64| limit.is_none_or(|limit| live < limit);
         let to = self.find_queue(&schedule.namespace, &schedule.queue);
         let has_queue_room = to.is_none_or(|to| {
-            let queue = &self.queues[to.at()];
+            let queue = &self.queues[to];
             fits(
                 queue.settings.live_max,
                 queue.counts.live() - u64::from(to == from),

@@ -18,9 +18,7 @@ mod work_queue;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ganger_types::keys::{
-    ElementRecord, KeyAnswers, KeyCalls, KeyKind, KeyRecord, KeyUpkeep, UpkeepCounts,
-};
+use ganger_types::keys::{ElementRecord, KeyAnswers, KeyCalls, KeyKind, KeyRecord};
 use ganger_types::query::JobQuery;
 use ganger_types::reply::{ExternalJobView, QueueView};
 use ganger_types::why::Explanation;
@@ -31,7 +29,6 @@ use ganger_types::{
 
 use super::{ExternalJobScan, ExternalSystem, Measure};
 use crate::Effects;
-use crate::engine::Engine;
 pub use glob::Glob;
 use list::List;
 use spent::Spent;
@@ -41,7 +38,7 @@ use work_queue::work_queue_of;
 
 /// The keys of all namespaces.
 #[derive(Debug, Default)]
-pub(super) struct Keys {
+pub(crate) struct Keys {
     spaces: BTreeMap<Namespace, KeySpace>,
     /// Exactly those that expire, by when.
     due: Due,
@@ -139,7 +136,7 @@ impl KeySpace {
 impl Keys {
     /// Removes what has expired by now and looks at what is due, each at its own time, at most `limit` in all; true if
     /// more is due.
-    pub(super) fn advance(&mut self, now: Now, limit: usize, out: &mut Effects) -> bool {
+    pub(crate) fn advance(&mut self, now: Now, limit: usize, out: &mut Effects) -> bool {
         for _ in 0..limit {
             let is_due = |at: &Elapsed| *at <= now.elapsed;
             let Some(at) = self.next_due().filter(is_due) else {
@@ -157,7 +154,7 @@ impl Keys {
     }
 
     /// When there is next something to do.
-    pub(super) fn next_due(&self) -> Option<Elapsed> {
+    pub(crate) fn next_due(&self) -> Option<Elapsed> {
         let expires_at = self.due.first().map(|(at, ..)| *at);
         [expires_at, self.upkeep.next_due()]
             .into_iter()
@@ -166,7 +163,7 @@ impl Keys {
     }
 
     /// Applies calls in order.
-    pub(super) fn apply(&mut self, now: Now, calls: KeyCalls, out: &mut Effects) -> KeyAnswers {
+    pub(crate) fn apply(&mut self, now: Now, calls: KeyCalls, out: &mut Effects) -> KeyAnswers {
         self.advance(now, usize::MAX, out);
         let namespace = &calls.namespace;
         let is_as_watched = calls
@@ -215,23 +212,23 @@ impl Keys {
     }
 
     /// To be called once all rows are loaded.
-    pub(super) fn loaded(&mut self) {
+    pub(crate) fn loaded(&mut self) {
         self.loading.clear();
     }
 
     /// What a key holds at `now`; `None` if it does not exist.
-    pub(super) fn kind(&self, now: Now, namespace: &Namespace, name: &Bytes) -> Option<KeyKind> {
+    pub(crate) fn kind(&self, now: Now, namespace: &Namespace, name: &Bytes) -> Option<KeyKind> {
         let (_, entry) = self.spaces.get(namespace)?.find(name)?;
         let is_there = entry.expires_at.is_none_or(|at| at > now.elapsed);
         is_there.then(|| entry.kind())
     }
 
-    pub(super) fn number(&self, namespace: &Namespace, name: &Bytes) -> Option<u64> {
+    pub(crate) fn number(&self, namespace: &Namespace, name: &Bytes) -> Option<u64> {
         self.spaces.get(namespace)?.names.get(name).copied()
     }
 
     /// Lists that got elements since the last call.
-    pub(super) fn take_grown(&mut self) -> Vec<(Namespace, Bytes)> {
+    pub(crate) fn take_grown(&mut self) -> Vec<(Namespace, Bytes)> {
         std::mem::take(&mut self.grown).into_iter().collect()
     }
 
@@ -392,34 +389,6 @@ impl ExternalSystem for Keys {
         if let Some(space) = self.spaces.get(namespace) {
             as_queue::add(view, space);
         }
-    }
-}
-
-/// What a host asks of raw keys.
-impl Engine {
-    /// Lists of raw keys that got elements since the last call, for serving those who wait.
-    pub fn take_grown(&mut self) -> Vec<(Namespace, Bytes)> {
-        self.external.keys.take_grown()
-    }
-
-    /// Begins the upkeep of work queues of raw keys; without it none is done.
-    pub fn begin_key_upkeep(&mut self, now: Now, settings: KeyUpkeep) {
-        self.external.keys.begin_upkeep(now.elapsed, settings);
-    }
-
-    /// What the upkeep of raw keys has done since it was begun.
-    pub fn key_upkeep_counts(&self) -> UpkeepCounts {
-        self.external.keys.upkeep_counts()
-    }
-
-    /// What a raw key holds at `now`.
-    pub fn kind_of_key(&self, now: Now, namespace: &Namespace, name: &Bytes) -> Option<KeyKind> {
-        self.external.keys.kind(now, namespace, name)
-    }
-
-    /// The number of a raw key, also of one that has run out and is about to go.
-    pub fn number_of_key(&self, namespace: &Namespace, name: &Bytes) -> Option<u64> {
-        self.external.keys.number(namespace, name)
     }
 }
 

@@ -11,7 +11,8 @@ mod explain;
 mod lease;
 mod list;
 mod moves;
-mod report;
+
+pub(crate) use as_job::state as job_state;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,11 +28,10 @@ use ganger_types::{
 
 use super::{ExternalJobScan, ExternalSystem, Measure, short};
 use crate::Effects;
-use crate::engine::Engine;
 
 /// qless in all namespaces.
 #[derive(Debug, Default)]
-pub(super) struct QlessSpaces {
+pub(crate) struct QlessSpaces {
     spaces: BTreeMap<Namespace, Qless>,
     /// Namespaces that were called in this turn: rows may have changed only there.
     called: BTreeSet<Namespace>,
@@ -43,7 +43,7 @@ pub(super) struct QlessSpaces {
 
 impl QlessSpaces {
     /// Carries a call out. It runs by the time in it; the server's time counts for the lives of throttles alone.
-    pub(super) fn call(&mut self, at: Elapsed, call: QlessCall, out: &mut Effects) -> QlessAnswer {
+    pub(crate) fn call(&mut self, at: Elapsed, call: QlessCall, out: &mut Effects) -> QlessAnswer {
         let QlessCall { namespace, request } = call;
         self.change(&namespace, out, |qless, messages| {
             qless.call(at, request, messages)
@@ -51,7 +51,7 @@ impl QlessSpaces {
     }
 
     /// Takes a record of a Redis over.
-    pub(super) fn import(
+    pub(crate) fn import(
         &mut self,
         at: Elapsed,
         namespace: &Namespace,
@@ -62,7 +62,7 @@ impl QlessSpaces {
     }
 
     /// Lets `act` change the state of a namespace, and passes its messages on.
-    fn change<T>(
+    pub(crate) fn change<T>(
         &mut self,
         namespace: &Namespace,
         out: &mut Effects,
@@ -86,30 +86,30 @@ impl QlessSpaces {
     }
 
     /// Queues that got ready jobs since the last call, as far as their names may be those of ours.
-    pub(super) fn take_woken(&mut self) -> Vec<(Namespace, Queue)> {
+    pub(crate) fn take_woken(&mut self) -> Vec<(Namespace, Queue)> {
         let woken = std::mem::take(&mut self.woken).into_iter();
         let named = |(namespace, queue)| Some((namespace, Queue::new(queue).ok()?));
         woken.filter_map(named).collect()
     }
 
     /// What was done to jobs since the last call, in order. The commands are few that do anything to them.
-    pub(super) fn take_happened(&mut self) -> Vec<(Namespace, Happening)> {
+    pub(crate) fn take_happened(&mut self) -> Vec<(Namespace, Happening)> {
         std::mem::take(&mut self.happened)
     }
 
     /// Whether a pop of the queue would find a job that is ready.
-    pub(super) fn has_ready(&self, namespace: &Namespace, queue: &Queue) -> bool {
+    pub(crate) fn has_ready(&self, namespace: &Namespace, queue: &Queue) -> bool {
         let qless = self.space(namespace);
         qless.is_some_and(|qless| qless.has_ready(queue.as_bytes()))
     }
 
     /// Whether the end of the turn may have rows to write.
-    pub(super) fn was_called(&self) -> bool {
+    pub(crate) fn was_called(&self) -> bool {
         !self.called.is_empty()
     }
 
     /// Writes the rows that changed during the turn, each once.
-    pub(super) fn end_turn(&mut self, out: &mut Effects) {
+    pub(crate) fn end_turn(&mut self, out: &mut Effects) {
         for namespace in std::mem::take(&mut self.called) {
             let Some(qless) = self.spaces.get_mut(&namespace) else {
                 continue;
@@ -127,17 +127,29 @@ impl QlessSpaces {
     }
 
     /// Whether there is a job of that id.
-    fn has_job(&self, namespace: &Namespace, id: &JobId) -> bool {
+    pub(crate) fn has_job(&self, namespace: &Namespace, id: &JobId) -> bool {
         self.state(namespace, id).is_some()
     }
 
+    /// The job that a row is, as if it were one of ours; `None` if the row is no job of qless.
+    pub(crate) fn job_of_row(&self, row: &ExternalRow) -> Option<ExternalJobView> {
+        let ExternalRow::Qless(namespace, row) = row else {
+            return None;
+        };
+        let QlessRow::Job(job) = &**row else {
+            return None;
+        };
+        let id = JobId::new(&job.jid).ok()?;
+        as_job::view_of(self.space(namespace)?, namespace, &id, job)
+    }
+
     /// The state of a namespace, if it has any.
-    fn space(&self, namespace: &Namespace) -> Option<&Qless> {
+    pub(crate) fn space(&self, namespace: &Namespace) -> Option<&Qless> {
         self.spaces.get(namespace)
     }
 
     /// Its failure groups with the number of jobs in each; names are cut as in the jobs.
-    pub(super) fn failure_groups(&self, namespace: &Namespace) -> Vec<(Group, u64)> {
+    pub(crate) fn failure_groups(&self, namespace: &Namespace) -> Vec<(Group, u64)> {
         let groups = self
             .space(namespace)
             .into_iter()
@@ -235,33 +247,12 @@ impl ExternalSystem for QlessSpaces {
     }
 }
 
-/// What a host asks of qless.
-impl Engine {
-    /// Number of namespaces that have jobs or queues of qless.
-    pub fn qless_namespaces(&self) -> usize {
-        self.external.qless.namespaces().len()
-    }
-
-    /// The external job that a row is, as the row says, whatever has become of it since: for a host that has made this row
-    /// durable. `None` if the row is no job, or the system has nothing in the namespace.
-    pub fn external_job_of_row(&self, row: &ExternalRow) -> Option<ExternalJobView> {
-        let ExternalRow::Qless(namespace, row) = row else {
-            return None;
-        };
-        let QlessRow::Job(job) = &**row else {
-            return None;
-        };
-        let id = JobId::new(&job.jid).ok()?;
-        as_job::view_of(self.external.qless.space(namespace)?, namespace, &id, job)
-    }
-}
-
 /// A time as qless has it.
 #[expect(
     clippy::as_conversions,
     clippy::cast_precision_loss,
     reason = "microseconds of the next centuries have all their digits"
 )]
-fn seconds(at: Timestamp) -> f64 {
+pub(crate) fn seconds(at: Timestamp) -> f64 {
     at.0 as f64 / 1e6
 }

@@ -7,9 +7,8 @@ use ganger_types::{
     Outcome, ShardId,
 };
 
-use super::RemoteEdge;
 use crate::engine::Engine;
-use crate::transition::EndedJob;
+use crate::state::{EndedJob, RemoteEdge};
 use crate::turn::Turn;
 
 impl Engine {
@@ -85,7 +84,7 @@ impl Engine {
             policy: edge.policy,
             is_member: edge.is_member,
         };
-        let namespace = self.spaces[self.space_of_job(key).at()].name.clone();
+        let namespace = self.spaces[self.space_of_job(key)].name.clone();
         let message = Message::Follow {
             namespace,
             dependency: edge.dependency.id.clone(),
@@ -256,7 +255,7 @@ impl Engine {
 
     /// A live job is to wait for nobody elsewhere any more; gives how many it waited for. The caller counts.
     pub(crate) fn forsake(&mut self, key: JobKey, turn: &mut Turn<'_>) -> u32 {
-        let namespace = self.spaces[self.space_of_job(key).at()].name.clone();
+        let namespace = self.spaces[self.space_of_job(key)].name.clone();
         let edges = self.unlink(key);
         let count = u32::try_from(edges.len()).expect("edges are limited");
         for (slot, edge) in edges {

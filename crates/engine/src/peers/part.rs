@@ -4,6 +4,7 @@
 //! lets the decider decide. If it vanishes on the way, the decider decides against the submission after a
 //! while, and a shard that holds a part and does not know the decision asks the decider.
 
+use crate::check::at_most;
 use std::time::Duration;
 
 use ganger_types::command::{Decide, Dependency, Enqueue, Reserve};
@@ -14,11 +15,10 @@ use ganger_types::{
     PartRecord, Rejection, Reply,
 };
 
-use crate::command::{Batch, Fingerprint, at_most, edges_of};
+use crate::command::{Batch, Fingerprint, edges_of};
 use crate::engine::Engine;
 use crate::finished_index::FinishedIndex;
-use crate::index::Timer;
-use crate::names::SpaceIndex;
+use crate::state::{SpaceIndex, Timer};
 use crate::turn::Turn;
 
 /// How long an idempotency key is remembered, as for other submissions.
@@ -54,7 +54,7 @@ impl Engine {
         }
         Ok(Reply::Reserved {
             first,
-            id_tag: self.id_tag,
+            id_tag: self.draws.id_tag(),
         })
     }
 
@@ -67,7 +67,7 @@ impl Engine {
         let count = u32::try_from(part.jobs.len()).unwrap_or(u32::MAX);
         let first = part.record.first;
         let is_reserved = self.peers.reserved.get(&first) == Some(&count)
-            && part.record.id_tag == self.id_tag
+            && part.record.id_tag == self.draws.id_tag()
             && part.record.count == count;
         if !is_reserved {
             return Err(Rejection::NotReserved { first });
@@ -112,7 +112,7 @@ impl Engine {
         };
         let space = self.find_space(&record.namespace);
         if space.is_some_and(|space| {
-            self.spaces[space.at()]
+            self.spaces[space]
                 .idempotency_records
                 .contains_key(&answer.key)
         }) {
@@ -139,7 +139,7 @@ impl Engine {
         key: &IdempotencyKey,
     ) -> Option<&PartRecord> {
         let space = self.find_space(namespace)?;
-        let graph = self.spaces[space.at()].part_idempotency_keys.get(key)?;
+        let graph = self.spaces[space].part_idempotency_keys.get(key)?;
         let part = self.peers.parts.get(&(namespace.clone(), graph.clone()))?;
         (now.wall < part.prepared_at.after(IDEMPOTENCY_KEY_FOR)).then_some(part)
     }
@@ -189,7 +189,7 @@ impl Engine {
     pub(crate) fn add_part(&mut self, now: Now, record: PartRecord) {
         let space = self.make_space(&record.namespace);
         let timer = Timer::Part(record.graph.clone());
-        let state = &mut self.spaces[space.at()];
+        let state = &mut self.spaces[space];
         let due = if record.is_committed {
             Due::Wall(record.prepared_at.after(REMEMBERED_FOR))
         } else if record.decider == self.shard {
@@ -355,7 +355,7 @@ impl Engine {
         self.peers.part_due.remove(name);
         let space = self.make_space(&record.namespace);
         if let Some(answer) = &record.answer {
-            let idempotency_records = &mut self.spaces[space.at()].part_idempotency_keys;
+            let idempotency_records = &mut self.spaces[space].part_idempotency_keys;
             if idempotency_records.get(&answer.key) == Some(&record.graph) {
                 idempotency_records.remove(&answer.key);
             }
@@ -371,10 +371,10 @@ impl Engine {
         self.peers.undecided.remove(&record.first);
         let space = self.make_space(&record.namespace);
         for (_, id) in &record.client_ids {
-            self.spaces[space.at()].promised.remove(id);
+            self.spaces[space].promised.remove(id);
         }
         if let Some(due) = self.peers.part_due.get(name) {
-            self.spaces[space.at()]
+            self.spaces[space]
                 .timers
                 .disarm_if_armed(*due, Timer::Part(name.1.clone()));
         }
@@ -382,7 +382,7 @@ impl Engine {
     }
 
     fn arm_part(&mut self, space: SpaceIndex, name: &(Namespace, Graph), due: Due) {
-        self.spaces[space.at()]
+        self.spaces[space]
             .timers
             .arm(due, Timer::Part(name.1.clone()));
         self.peers.part_due.insert(name.clone(), due);
@@ -390,12 +390,12 @@ impl Engine {
 
     /// The time of a part has come: to be decided against, to be asked about, or to be forgotten.
     pub(crate) fn part_fell_due(&mut self, space: SpaceIndex, graph: Graph, turn: &mut Turn<'_>) {
-        let name = (self.spaces[space.at()].name.clone(), graph);
+        let name = (self.spaces[space].name.clone(), graph);
         let Some(record) = self.peers.parts.get(&name).cloned() else {
             return;
         };
         if record.is_committed {
-            if self.spaces[space.at()].graphs.contains_key(&name.1) {
+            if self.spaces[space].graphs.contains_key(&name.1) {
                 self.arm_part(space, &name, Due::Wall(turn.now.wall.after(REMEMBERED_FOR)));
                 return;
             }
@@ -438,7 +438,7 @@ impl Engine {
     /// The number of a job of an undecided part, by its id.
     pub(crate) fn undecided_job(&self, namespace: &Namespace, id: &JobId) -> Option<JobKey> {
         let space = self.find_space(namespace)?;
-        if let Some(key) = self.spaces[space.at()].promised.get(id) {
+        if let Some(key) = self.spaces[space].promised.get(id) {
             return Some(*key);
         }
         let (key, tag) = id.parts()?;

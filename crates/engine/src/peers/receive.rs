@@ -11,7 +11,7 @@ use ganger_types::{
 use super::graph_retry::retries;
 use crate::endings::DEPENDENCY_GROUP;
 use crate::engine::Engine;
-use crate::transition::EndedJob;
+use crate::state::EndedJob;
 use crate::turn::Turn;
 
 impl Engine {
@@ -381,7 +381,7 @@ impl Engine {
         }
         let ended = turn.known.find(namespace, &dependency).and_then(|record| {
             let finished = record.finished.as_ref()?;
-            (!self.removed.contains_key(&record.key)).then(|| EndedJob {
+            (!self.removed.contains(record.key)).then(|| EndedJob {
                 key: record.key,
                 id: record.id.clone(),
                 outcome: finished.outcome,

@@ -9,152 +9,14 @@
 //! it ended, or that there is no such job.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
-use std::time::Duration;
 
 use ganger_types::{
-    CheckedWaits, Dependent, Elapsed, FailurePolicy, JobKey, Message, Now, Reply, ShardId,
-    Timestamp, Wait,
+    CheckedWaits, Dependent, FailurePolicy, JobKey, Message, Now, Reply, ShardId, Timestamp, Wait,
 };
 
-use super::{Peers, RemoteEdge};
 use crate::engine::Engine;
+use crate::state::{Asking, RemoteEdge};
 use crate::turn::Turn;
-
-/// How long after the beginning of one round the next one begins.
-const ASK_EVERY: Duration = Duration::from_secs(60);
-/// The pause between two questions of a round.
-const ASK_PAUSE: Duration = Duration::from_secs(5);
-/// Waits that are asked about at once.
-const ASKED_MAX: usize = 1_000;
-
-/// The edges that lead to one peer, and how far this shard is with asking about them. Not stored: after a start it
-/// begins again.
-#[derive(Debug, Default)]
-pub(crate) struct Asking {
-    /// The dependents and their slots; never empty.
-    places: BTreeSet<(JobKey, u32)>,
-    /// How far this round has come; `None` between two of them.
-    reached: Option<(JobKey, u32)>,
-    /// When the next question may be asked.
-    due_at: Elapsed,
-    began_at: Elapsed,
-    /// When the last answer of this round came, and of the one before.
-    answered_at: Option<Timestamp>,
-    answered_before_at: Option<Timestamp>,
-}
-
-impl Asking {
-    /// Those that the next question is about.
-    fn next(&self) -> impl Iterator<Item = &(JobKey, u32)> + '_ {
-        let after = self.reached.map_or(Bound::Unbounded, Bound::Excluded);
-        self.places.range((after, Bound::Unbounded)).take(ASKED_MAX)
-    }
-
-    /// A question was answered, up to a place; false if the same answer came before.
-    fn answered(&mut self, now: Now, up_to: (JobKey, u32)) -> bool {
-        if self.due_at > now.elapsed {
-            return false;
-        }
-        if self.reached.is_none() {
-            self.began_at = now.elapsed;
-            self.answered_before_at = self.answered_at;
-        }
-        self.answered_at = Some(now.wall);
-        self.due_at = now.elapsed.after(ASK_PAUSE);
-        self.reached = self.reached.max(Some(up_to));
-        self.end_round_if_over();
-        true
-    }
-
-    /// Nothing is left to ask in this round: the next one begins in time. To be called whenever that may be so.
-    fn end_round_if_over(&mut self) {
-        if self.reached.is_some() && self.next().next().is_none() {
-            self.reached = None;
-            self.due_at = self.due_at.max(self.began_at.after(ASK_EVERY));
-        }
-    }
-
-    /// When this edge was asked about.
-    fn asked_at(&self, place: (JobKey, u32)) -> Option<Timestamp> {
-        match self.reached {
-            Some(reached) if place > reached => self.answered_before_at,
-            _ => self.answered_at,
-        }
-    }
-}
-
-impl Peers {
-    /// A job waits for one elsewhere from now on.
-    pub(crate) fn add_edge(&mut self, now: Now, place: (JobKey, u32), edge: RemoteEdge) {
-        let asking = self
-            .asking
-            .entry(edge.dependency.shard.clone())
-            .or_default();
-        if asking.places.is_empty() {
-            asking.due_at = now.elapsed.after(ASK_EVERY);
-        }
-        asking.places.insert(place);
-        self.up.insert(place, edge);
-    }
-
-    pub(super) fn remove_edge(&mut self, place: (JobKey, u32)) -> Option<RemoteEdge> {
-        let edge = self.up.remove(&place)?;
-        if let Some(asking) = self.asking.get_mut(&edge.dependency.shard) {
-            asking.places.remove(&place);
-            asking.end_round_if_over();
-            if asking.places.is_empty() {
-                self.asking.remove(&edge.dependency.shard);
-            }
-        }
-        Some(edge)
-    }
-
-    /// A job elsewhere waits for one here; false if that was known.
-    pub(crate) fn add_dependent(&mut self, dependency: JobKey, dependent: Dependent) -> bool {
-        let place = (dependent.shard.clone(), dependent.key, dependent.slot);
-        let (shard, key, slot) = place.clone();
-        self.dependencies.insert((shard, key, slot, dependency));
-        let waiting = self.down.entry(dependency).or_default();
-        let is_known = waiting.get(&place) == Some(&dependent);
-        waiting.insert(place, dependent);
-        !is_known
-    }
-
-    pub(super) fn remove_dependent(
-        &mut self,
-        dependency: JobKey,
-        place: &(ShardId, JobKey, u32),
-    ) -> Option<Dependent> {
-        let waiting = self.down.get_mut(&dependency)?;
-        let dependent = waiting.remove(place)?;
-        if waiting.is_empty() {
-            self.down.remove(&dependency);
-        }
-        let (shard, key, slot) = place.clone();
-        self.dependencies.remove(&(shard, key, slot, dependency));
-        Some(dependent)
-    }
-
-    /// The jobs, live or finished, that this slot of another shard's job waits for. It is one, unless that shard
-    /// forgot the job that had the number first.
-    pub(super) fn dependencies_of(
-        &self,
-        (shard, key, slot): &(ShardId, JobKey, u32),
-    ) -> impl Iterator<Item = JobKey> + '_ {
-        let first = (shard.clone(), *key, *slot, JobKey(0));
-        let last = (shard.clone(), *key, *slot, JobKey(u64::MAX));
-        let range = self.dependencies.range(first..=last);
-        range.map(|(.., dependency)| *dependency)
-    }
-
-    /// The peer has started again since it was last heard: it is asked soon.
-    pub(super) fn ask_soon(&mut self, now: Now, peer: &ShardId) {
-        if let Some(asking) = self.asking.get_mut(peer) {
-            asking.due_at = asking.due_at.min(now.elapsed.after(ASK_PAUSE));
-        }
-    }
-}
 
 impl Engine {
     /// Whether it is time to ask a peer about jobs here that wait for jobs there.
@@ -165,7 +27,7 @@ impl Engine {
             .get(peer)
             .is_some_and(|peer| peer.record.stopped.is_some());
         let asking = self.peers.asking.get(peer);
-        !is_stopped && asking.is_some_and(|asking| asking.due_at <= now.elapsed)
+        !is_stopped && asking.is_some_and(|asking| asking.is_due(now))
     }
 
     /// The waits to ask a peer about now; not those of which it is still to hear for the first time.
@@ -176,7 +38,7 @@ impl Engine {
         let wait = |place: &(JobKey, u32)| {
             let edge = &self.peers.up[place];
             Wait {
-                namespace: self.spaces[self.space_of_job(place.0).at()].name.clone(),
+                namespace: self.spaces[self.space_of_job(place.0)].name.clone(),
                 dependency: edge.dependency.id.clone(),
                 dependent: place.0,
                 slot: place.1,
@@ -291,7 +153,7 @@ impl Engine {
             of_peer.insert(*place);
         }
         let asked = self.peers.asking.iter();
-        let asked = asked.map(|(peer, asking)| (peer, &asking.places));
+        let asked = asked.map(|(peer, asking)| (peer, asking.places()));
         if !asked.eq(places.iter().map(|(peer, places)| (*peer, places))) {
             wrong.push("peers are asked about other waits than there are".to_owned());
         }

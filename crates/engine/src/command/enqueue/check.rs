@@ -5,21 +5,10 @@ use ganger_types::limits;
 use ganger_types::{Backoff, NamespaceSettings, Now, Rejection, RetryPolicy};
 
 use super::edges_of;
+use crate::check::{at_most, check_named};
 
 fn count(len: usize) -> u64 {
     u64::try_from(len).unwrap_or(u64::MAX)
-}
-
-/// Refuses `actual` beyond `limit`.
-pub(crate) fn at_most(what: &'static str, actual: u64, limit: u64) -> Result<(), Rejection> {
-    if actual > limit {
-        return Err(Rejection::TooLarge {
-            what,
-            actual,
-            limit,
-        });
-    }
-    Ok(())
 }
 
 /// Everything about each job that does not depend on others.
@@ -116,15 +105,6 @@ fn check_job(
             index,
             late: now.wall.since(deadline),
         });
-    }
-    Ok(())
-}
-
-/// Refuses an empty name: nothing that has one can be named in a path or on a command line.
-pub(crate) fn check_named(what: &'static str, name: &[u8]) -> Result<(), Rejection> {
-    if name.is_empty() {
-        let expected = "1 to 255 bytes long";
-        return Err(Rejection::OutOfRange { what, expected });
     }
     Ok(())
 }

@@ -47,7 +47,7 @@ impl Engine {
         }
         let earlier = self
             .find_space(&cmd.namespace)
-            .and_then(|space| self.spaces[space.at()].idempotency_records.get(key));
+            .and_then(|space| self.spaces[space].idempotency_records.get(key));
         let Some(earlier) = earlier else {
             return Ok(None);
         };
@@ -147,9 +147,7 @@ impl Engine {
         };
         let space = self.find_space(namespace);
         match found {
-            None if space
-                .is_some_and(|space| self.spaces[space.at()].promised.contains_key(id)) =>
-            {
+            None if space.is_some_and(|space| self.spaces[space].promised.contains_key(id)) => {
                 Err(Rejection::IdBusy { job: id.clone() })
             }
             None => Ok(None),
@@ -160,7 +158,7 @@ impl Engine {
 
     fn holder_of(&self, now: Now, cmd: &Enqueue, key: &UniqueKey) -> Option<Member> {
         let space = self.find_space(&cmd.namespace)?;
-        let record = self.spaces[space.at()].unique.get(key)?;
+        let record = self.spaces[space].unique.get(key)?;
         let is_held = record.until.is_none_or(|until| until > now.wall);
         is_held.then(|| Member::Existing(record.job, record.id.clone()))
     }
@@ -217,12 +215,12 @@ impl Engine {
         self.check_new_queues(&cmd.namespace, coming.keys().copied())?;
         let live_here = self
             .find_space(&cmd.namespace)
-            .map_or(0, |space| self.spaces[space.at()].live);
+            .map_or(0, |space| self.spaces[space].live);
         let all: u64 = coming.values().sum();
         for (queue, more) in coming {
             let state = self
                 .find_queue(&cmd.namespace, queue)
-                .map(|queue| &self.queues[queue.at()]);
+                .map(|queue| &self.queues[queue]);
             let limit = state.and_then(|state| state.settings.live_max);
             let live = state.map_or(0, |state| state.counts.live());
             if let Some(limit) = limit.filter(|limit| live + more > *limit) {

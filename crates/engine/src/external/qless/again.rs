@@ -6,8 +6,6 @@ use ganger_types::{Bytes, JobId, Namespace, Now, Queue};
 
 use super::{QlessSpaces, as_job, seconds};
 use crate::Effects;
-use crate::engine::Engine;
-use crate::turn::Turn;
 
 /// Who puts, as messages and histories of qless tell it.
 const WE: &[u8] = b"ganger";
@@ -16,7 +14,7 @@ impl QlessSpaces {
     /// Puts a job that has failed or is complete into a queue again, its own if none is named, as `requeue` does at the
     /// server's time: with its data, priority, tags, retries and throttles. False if it has not ended, or the script
     /// refuses.
-    pub(in crate::external) fn retry_jobs(
+    pub(crate) fn retry_jobs(
         &mut self,
         now: Now,
         namespace: &Namespace,
@@ -55,20 +53,5 @@ impl QlessSpaces {
             qless.call(now.elapsed, request, messages)
         });
         answer.is_ok()
-    }
-}
-
-impl Engine {
-    /// Puts an external job that has ended into a queue again. False if it has not ended, or its rules refuse; items of
-    /// raw keys do not end.
-    pub(crate) fn retry_external(
-        &mut self,
-        namespace: &Namespace,
-        id: &JobId,
-        queue: Option<&Queue>,
-        turn: &mut Turn<'_>,
-    ) -> bool {
-        let qless = &mut self.external.qless;
-        qless.retry_jobs(turn.now, namespace, id, queue, turn.out)
     }
 }

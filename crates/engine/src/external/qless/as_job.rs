@@ -42,7 +42,7 @@ pub(super) fn view_of(
 
 /// Where a job of qless stands, in our words. Its place counts more than its state, which says of some jobs in line
 /// what they last did.
-pub(super) fn state(job: &QlessJob) -> JobState {
+pub(crate) fn state(job: &QlessJob) -> JobState {
     let place = job.place.as_ref();
     state_of(
         place.is_some_and(|place| place.set == QlessSet::Scheduled),
@@ -172,7 +172,7 @@ fn tags(job: &QlessJob) -> Vec<Tag> {
 
 fn failure(failure: &QlessFailure) -> Option<Failure> {
     let mut message = String::from_utf8_lossy(&failure.message).into_owned();
-    crate::command::cut(&mut message, limits::MESSAGE_BYTES_MAX);
+    crate::check::cut(&mut message, limits::MESSAGE_BYTES_MAX);
     Some(Failure {
         group: short(&failure.group, Group::new)?,
         message,

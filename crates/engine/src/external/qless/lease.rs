@@ -1,119 +1,15 @@
-//! Workers of ours take jobs of qless, when those of ours are fewer than they ask for.
-//!
-//! They go out by a pop of qless at the server's time, and are its rows with a token of ours in them: no timer acts on
-//! the lease, and a lock that expired is settled by the next pop of any client.
+//! What workers of ours get of qless: a job of qless as a grant, and putting one back.
 
 use std::time::Duration;
 
-use ganger_qless::{LeaseOptions, live_lease};
+use ganger_qless::live_lease;
 use ganger_types::command::Lease;
-use ganger_types::{Bytes, Grant, JobId, Now, RequestId, Worker};
+use ganger_types::{Bytes, Grant, JobId, Now};
 
 use super::as_job::count;
 use super::{QlessSpaces, seconds};
 use crate::Effects;
-use crate::engine::Engine;
 use crate::external::ExternalSystem as _;
-use crate::names::SpaceIndex;
-use crate::turn::Turn;
-
-impl Engine {
-    /// Takes jobs of qless, up to so many, from the queues of a request in their order. What holds a queue of ours up
-    /// (pause, limit of running jobs) holds up those of qless in it too.
-    pub(crate) fn lease_external(
-        &mut self,
-        space: SpaceIndex,
-        worker: &Worker,
-        cmd: &Lease,
-        jobs_max: usize,
-        turn: &mut Turn<'_>,
-    ) -> Vec<Grant> {
-        let mut grants = Vec::new();
-        if !self.external.qless.is_used(&cmd.namespace) {
-            return grants;
-        }
-        for take in &cmd.queues {
-            let ours = self.spaces[space.at()].queues.get(&take.queue);
-            let ours = ours.map(|index| &self.queues[index.at()]);
-            let slots = ours.map_or(u64::MAX, crate::space::QueueState::slots);
-            let most = usize::try_from(slots).unwrap_or(usize::MAX);
-            let lease_for = cmd
-                .lease_for
-                .or(ours.and_then(|queue| queue.settings.lease_for))
-                .unwrap_or(self.spaces[space.at()].settings.lease_for);
-            let options = LeaseOptions {
-                queue: Bytes::copy_from_slice(take.queue.as_bytes()),
-                worker: Bytes::copy_from_slice(worker.as_bytes()),
-                count: most.min(jobs_max - grants.len()),
-                seconds: lease_for.as_secs_f64(),
-                request: cmd.request.clone(),
-            };
-            if options.count > 0 {
-                grants.extend(self.lend(cmd, &options, turn));
-            }
-        }
-        grants
-    }
-
-    fn lend(&mut self, cmd: &Lease, options: &LeaseOptions, turn: &mut Turn<'_>) -> Vec<Grant> {
-        let mut spaces = std::mem::take(&mut self.external.qless);
-        let handed = spaces.change(&cmd.namespace, turn.out, |qless, messages| {
-            let mut draw = || self.next_token();
-            qless.lease_jobs(
-                turn.now.elapsed,
-                seconds(turn.now.wall),
-                options,
-                &mut draw,
-                messages,
-            )
-        });
-        self.external.qless = spaces;
-        // An option of qless that is no number stops its own workers too.
-        let handed = handed.unwrap_or_default();
-        let mut grants = Vec::new();
-        for jid in handed {
-            match JobId::new(&jid)
-                .ok()
-                .and_then(|id| self.external.qless.grant(turn.now, cmd, &id))
-            {
-                Some(grant) => grants.push(grant),
-                // It cannot be named here: only workers of qless run it.
-                None => {
-                    self.external.qless.put_back(
-                        turn.now,
-                        &cmd.namespace,
-                        &options.queue,
-                        &jid,
-                        turn.out,
-                    );
-                }
-            }
-        }
-        grants
-    }
-
-    /// What a request was granted of qless already, as far as it lives.
-    pub(crate) fn repeated_external_leases(
-        &self,
-        now: Now,
-        worker: &Worker,
-        request: &RequestId,
-        cmd: &Lease,
-    ) -> Vec<Grant> {
-        let jids = self.external.qless.space(&cmd.namespace);
-        let jids = jids.map(|qless| qless.leased_to_request(worker.as_bytes(), request));
-        let ids = jids.unwrap_or_default().into_iter();
-        ids.filter_map(|jid| self.external.qless.grant(now, cmd, &JobId::new(jid).ok()?))
-            .collect()
-    }
-
-    /// The payload of a job of qless that was handed out.
-    pub fn external_payload(&self, grant: &Grant) -> Option<Bytes> {
-        let qless = self.external.qless.space(&grant.namespace)?;
-        let job = qless.job_by_id(grant.job.as_bytes())?;
-        Some(job.data.clone())
-    }
-}
 
 impl QlessSpaces {
     /// Whether qless was ever called in the namespace.
@@ -121,7 +17,7 @@ impl QlessSpaces {
         self.spaces.contains_key(namespace)
     }
 
-    fn grant(&self, now: Now, cmd: &Lease, id: &JobId) -> Option<Grant> {
+    pub(crate) fn grant(&self, now: Now, cmd: &Lease, id: &JobId) -> Option<Grant> {
         let job = self.space(&cmd.namespace)?.job_by_id(id.as_bytes())?;
         let lease = live_lease(job)?;
         let record = self.job(now, &cmd.namespace, id)?.record;
@@ -148,7 +44,7 @@ impl QlessSpaces {
     }
 
     /// Puts a job back that was just handed out. Nobody is woken for it: it would come here again.
-    fn put_back(
+    pub(crate) fn put_back(
         &mut self,
         now: Now,
         namespace: &ganger_types::Namespace,

@@ -12,9 +12,9 @@ use ganger_types::qless::{Generation, QlessJob, QlessRequest, QlessState};
 use ganger_types::rejection::LeaseEnd;
 use ganger_types::{Answer, Bytes, JobState, Now, Rejection, Reply};
 
-use super::{as_job, seconds};
-use crate::command::check_size;
+use crate::check::check_size;
 use crate::engine::Engine;
+use crate::external::{job_state, seconds};
 use crate::finished_index::FinishedIndex;
 use crate::turn::Turn;
 
@@ -211,7 +211,7 @@ impl Engine {
         match lease.report {
             Some(said) if lease.token == held.token && said == kind => {
                 Ok(Standing::Repeat(Reply::Reported {
-                    state: as_job::state(job),
+                    state: job_state(job),
                     retry_at: None,
                     repeat: true,
                 }))
@@ -232,7 +232,7 @@ impl Engine {
             return Ok(job.clone());
         }
         let end = match job.state {
-            _ if job.handed_out == 0 || held.token.epoch > self.epoch => LeaseEnd::Unknown,
+            _ if job.handed_out == 0 || held.token.epoch > self.draws.epoch() => LeaseEnd::Unknown,
             QlessState::Running => LeaseEnd::Replaced,
             QlessState::Failed | QlessState::Complete => LeaseEnd::Finished,
             _ => LeaseEnd::Expired,
@@ -246,9 +246,7 @@ impl Engine {
 
 /// Where a job stands after a report; one that retention has taken at once is complete.
 fn stands(qless: &Qless, jid: &[u8]) -> JobState {
-    qless
-        .job_by_id(jid)
-        .map_or(JobState::Succeeded, as_job::state)
+    qless.job_by_id(jid).map_or(JobState::Succeeded, job_state)
 }
 
 fn word(text: &'static str) -> Bytes {

@@ -5,7 +5,7 @@
 use ganger_types::JobKey;
 use hashbrown::HashTable;
 
-use crate::job::Job;
+use super::job::Job;
 
 const CHUNK_SLOTS: usize = 1_024;
 
@@ -101,8 +101,8 @@ impl JobTable {
 
 #[cfg(test)]
 mod tests {
+    use super::super::names::{KindIndex, QueueIndex, RetryIndex};
     use super::*;
-    use crate::names::{KindIndex, QueueIndex, RetryIndex};
     use ganger_types::{Elapsed, IdTag, JobState, Priority, Timestamp};
 
     fn job(key: u64) -> Job {

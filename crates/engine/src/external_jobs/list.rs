@@ -4,8 +4,8 @@ use ganger_types::query::JobQuery;
 use ganger_types::reply::ExternalJobView;
 use ganger_types::{ExternalJob, JobId, Namespace, Now, Rejection, limits};
 
-use super::{ExternalJobScan, ExternalSystems, Measure};
 use crate::engine::Engine;
+use crate::external::{ExternalJobScan, ExternalSystems, Measure};
 use crate::finished_index::FinishedIndex;
 
 /// Jobs that one question looks at: so many that a page is often whole, so few that nobody else waits for long.

@@ -10,8 +10,8 @@ use ganger_types::{
     UniqueKey, Worker,
 };
 
-use crate::index::{Timer, Timers};
-use crate::names::{QueueIndex, SpaceIndex};
+use super::index::{Timer, Timers};
+use super::names::{QueueIndex, SpaceIndex};
 
 /// A namespace: nothing in it is seen from another one.
 pub(crate) struct Space {
@@ -138,7 +138,7 @@ pub(crate) struct QueueState {
     pub counts: QueueCounts,
     pub enqueued_total: u64,
     pub finished_total: u64,
-    /// Sorted by [`crate::job::Job::place`]; holds exactly the jobs in `Ready`.
+    /// Sorted by [`crate::state::Job::place`]; holds exactly the jobs in `Ready`.
     pub ready: BTreeSet<(Priority, u64, JobKey)>,
     /// When a worker last asked for jobs of it.
     pub asked: Option<Elapsed>,

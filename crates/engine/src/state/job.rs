@@ -10,7 +10,7 @@ use ganger_types::{
     LabelValue, LeaseRecord, Priority, Progress, ScheduleId, Tag, Timestamp, UniqueKey,
 };
 
-use crate::names::{KindIndex, QueueIndex, RetryIndex};
+use super::names::{KindIndex, QueueIndex, RetryIndex};
 
 /// What every live job has in memory.
 #[derive(Clone, Debug)]
