@@ -53,14 +53,14 @@ impl Qless {
                 let known = self.workers().iter().find(|(_, it)| *it == name);
                 let is_newer = known.is_none_or(|(at, _)| *at < seen_at);
                 if is_newer {
-                    self.see_worker(&name, Some(seen_at));
+                    self.set_worker_seen(&name, Some(seen_at));
                 }
                 is_newer
             }
             QlessSource::Setting { option, value } => {
                 let is_free = self.setting(&option).is_none();
                 if is_free {
-                    self.set(&option, Some(value));
+                    self.set_option(&option, Some(value));
                 }
                 is_free
             }
@@ -71,7 +71,7 @@ impl Qless {
             QlessSource::Tracked { jid, at } => {
                 let is_free = !self.is_tracked(&jid);
                 if is_free {
-                    self.track(&jid, Some(at));
+                    self.set_tracked(&jid, Some(at));
                 }
                 is_free
             }
@@ -105,10 +105,10 @@ impl Qless {
             return false;
         }
         if let Some(at) = seen_at {
-            self.know(name, at);
+            self.register_queue(name, at);
         }
         if is_paused {
-            self.pause(name, true);
+            self.set_paused(name, true);
         }
         true
     }

@@ -37,7 +37,7 @@ impl Qless {
 
     /// Returns the jobs after that jid, in order of jids; all of them for `None`.
     pub fn jobs_after(&self, jid: Option<&Bytes>) -> impl Iterator<Item = &QlessJob> {
-        self.jobs_behind(jid)
+        self.jobs_after_jid(jid)
     }
 
     /// Whether clients track that jid. The job itself may not exist.
@@ -97,7 +97,11 @@ impl Qless {
     /// at that of its own throttle; `None` if not.
     pub fn limit_reached(&self, queue: &[u8], now: f64, server: Elapsed) -> Option<(usize, f64)> {
         let queue = Bytes::copy_from_slice(queue);
-        let held = since(self.in_order(&queue, QlessSet::Locks), QlessTime::new(now)).count();
+        let held = since(
+            self.time_index(&queue, QlessSet::Locks),
+            QlessTime::new(now),
+        )
+        .count();
         let maximum = max_concurrency(self, &queue).unwrap_or(0.0);
         if maximum > 0.0 && number::from_length(held) >= maximum {
             return Some((held, maximum));

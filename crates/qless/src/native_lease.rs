@@ -97,9 +97,9 @@ impl Qless {
                 *job.data = data;
             }
         });
-        self.list(jid, &worker, Some(expires));
-        self.place_at(jid, &queue, QlessSet::Locks, expires);
-        self.see_worker(&worker, Some(call.at()));
+        self.set_worker_entry(jid, &worker, Some(expires));
+        self.move_to_set(jid, &queue, QlessSet::Locks, expires);
+        self.set_worker_seen(&worker, Some(call.at()));
         Ok(expires.seconds())
     }
 
@@ -118,7 +118,7 @@ impl Qless {
             *job.expires = 0.0;
         });
         if delay > 0.0 {
-            self.place_at(jid, &queue, QlessSet::Scheduled, call.after(delay));
+            self.move_to_set(jid, &queue, QlessSet::Scheduled, call.after(delay));
             self.edit(jid, |job| *job.state = QlessState::Scheduled);
         } else {
             links::make_ready(self, jid, &queue, call.at());

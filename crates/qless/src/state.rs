@@ -1,14 +1,14 @@
 //! The qless state of one namespace: its rows, and the indexes derived from them.
 //!
 //! Fields are private to this module. Commands read through `queries` and write through the functions of `jobs` and
-//! `others`. Each of these functions changes a row, its index entries, and the list of changed rows together.
+//! `records`. Each of these functions changes a row, its index entries, and the list of changed rows together.
 
 mod indexes;
+mod invariants;
 mod jobs;
 mod order;
-mod others;
 mod queries;
-mod soundness;
+mod records;
 mod table;
 mod touched;
 
@@ -24,11 +24,11 @@ use ganger_types::qless::{
 
 use crate::dispatch;
 use indexes::Indexes;
-use table::Jobs;
+use table::JobTable;
 use touched::Touch;
 
-pub(crate) use jobs::Details;
-pub(crate) use order::{ByTime, InLine, between, since, until};
+pub(crate) use jobs::JobFields;
+pub(crate) use order::{ReadyEntry, TimeIndex, between, since, until};
 pub use touched::{JobPosition, Touched};
 
 /// The state of qless in one namespace.
@@ -40,7 +40,7 @@ pub struct Qless {
     /// Keys of rows that changed since [`Qless::take_changed`] last ran.
     changed: BTreeSet<QlessKey>,
     /// Queues that got ready jobs since [`Qless::take_grown`] last ran.
-    grown: BTreeSet<Bytes>,
+    queues_with_new_jobs: BTreeSet<Bytes>,
     /// Records of the jobs that changed since [`Qless::take_touched`] last ran: one for each job whose table entry
     /// refers to a record, and one for each removed job. All of these jobs are among the changed rows.
     touched: Vec<Touch>,
@@ -49,7 +49,7 @@ pub struct Qless {
 /// Rows of one namespace, in the form that the store keeps.
 #[derive(Clone, Debug, Default)]
 struct Rows {
-    jobs: Jobs,
+    jobs: JobTable,
     /// Recurring jobs by jid. Their ids are separate from those of jobs.
     recurring: BTreeMap<Bytes, QlessRecurring>,
     /// Queues that are known or paused, by name. Other queues have no row.
@@ -112,7 +112,7 @@ impl Qless {
 
     /// Returns the queues that got ready jobs since the last call.
     pub fn take_grown(&mut self) -> BTreeSet<Bytes> {
-        std::mem::take(&mut self.grown)
+        std::mem::take(&mut self.queues_with_new_jobs)
     }
 
     /// Loads a stored row. Rows may come in any order.
@@ -129,7 +129,7 @@ impl Qless {
     /// Checks the indexes against the rows, and the rows against each other. Appends one line for each difference to
     /// `wrong`.
     pub fn check(&self, wrong: &mut Vec<String>) {
-        self.compare(wrong);
+        self.check_invariants(wrong);
     }
 
     /// Removes all rows. No job counts as touched, because reporting their moves would report every job.

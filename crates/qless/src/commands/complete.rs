@@ -106,7 +106,7 @@ fn finish(state: &mut Qless, call: &mut Call<'_>, jid: &Bytes, data: &Bytes, lim
         *job.remaining = *job.retries;
         *job.time = call.now;
     });
-    state.note_failure(jid, None);
+    state.set_failure(jid, None);
     events::tracked(state, call, "ql:completed", jid);
 }
 
@@ -122,7 +122,7 @@ fn advance(
     let now = call.at();
     events::advanced(call, jid, queue, next.queue);
     history::put(state, jid, limit, next.queue, call.now);
-    state.know(next.queue, now);
+    state.register_queue(next.queue, now);
     state.edit(jid, |job| {
         // The state stays `waiting` even if the job is scheduled, as in the script.
         *job.state = QlessState::Waiting;
@@ -130,7 +130,7 @@ fn advance(
     });
     let scheduled = (next.delay > 0.0).then(|| call.after(next.delay));
     if let (Some(at), true) = (scheduled, next.depends.is_empty()) {
-        state.place_at(jid, next.queue, QlessSet::Scheduled, at);
+        state.move_to_set(jid, next.queue, QlessSet::Scheduled, at);
         return "scheduled";
     }
     links::link(state, jid, &next.depends);
@@ -157,7 +157,7 @@ fn end(
         *job.state = QlessState::Complete;
         *job.queue = Bytes::new();
     });
-    state.complete_at(jid, Some(call.at()));
+    state.set_completed_at(jid, Some(call.at()));
     let dependents = state.release_dependents(jid);
     retain(state, call, retention);
     links::go_on(state, &dependents, call.at());

@@ -56,7 +56,7 @@ pub(super) fn set(state: &mut Qless, call: &mut Call<'_>, arguments: Arguments<'
     let value = arguments.required(1, "config.set(): Arg \"value\" missing")?;
 
     events::config_set(call, option, value);
-    state.set(option, Some(value.clone()));
+    state.set_option(option, Some(value.clone()));
     Ok(QlessReply::Nil)
 }
 
@@ -69,7 +69,7 @@ pub(super) fn unset(
     let option = arguments.required(0, "config.unset(): Arg \"option\" missing")?;
 
     events::config_unset(call, option);
-    state.set(option, None);
+    state.set_option(option, None);
     Ok(QlessReply::Nil)
 }
 

@@ -49,7 +49,7 @@ pub(super) fn unfail(
     let jids: Vec<Bytes> = oldest.map(|(_, jid)| jid.clone()).collect();
     for jid in &jids {
         history::put(state, jid, limit, queue, call.now);
-        state.leave_failures(jid);
+        state.leave_failure_group(jid);
         state.edit(jid, |job| {
             *job.state = QlessState::Waiting;
             *job.worker = Bytes::new();

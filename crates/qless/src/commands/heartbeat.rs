@@ -28,9 +28,9 @@ pub(super) fn heartbeat(
             *job.data = data.clone();
         }
     });
-    state.list(jid, worker, Some(expires));
-    state.place_at(jid, &queue, QlessSet::Locks, expires);
-    state.see_worker(worker, Some(call.at()));
+    state.set_worker_entry(jid, worker, Some(expires));
+    state.move_to_set(jid, &queue, QlessSet::Locks, expires);
+    state.set_worker_seen(worker, Some(call.at()));
     Ok(QlessReply::Number(number::cut(expires.seconds())))
 }
 

@@ -6,7 +6,7 @@ use ganger_types::qless::{QlessAnswer, QlessRefusal, QlessReply, QlessSet, Qless
 use crate::call::{Arguments, Call, refuse};
 use crate::pages::{by_limit, by_range};
 use crate::procedures::promotion::promote;
-use crate::state::{ByTime, Qless, since, until};
+use crate::state::{Qless, TimeIndex, since, until};
 
 /// `jobs complete [offset] [count]`, `jobs state queue [offset] [count]`: returns a page of jids, completed jobs with
 /// the latest first, others with the earliest first.
@@ -34,18 +34,18 @@ fn of_queue(
     queue: &Bytes,
     page: Page,
 ) -> Result<Vec<Bytes>, QlessRefusal> {
-    let all = |set: &ByTime| page.of_range(set.iter(), set.len());
-    let locks = state.in_order(queue, QlessSet::Locks);
+    let all = |set: &TimeIndex| page.of_range(set.iter(), set.len());
+    let locks = state.time_index(queue, QlessSet::Locks);
     Ok(match &kind[..] {
         b"running" => page.of_limit(since(locks, call.at())),
         b"stalled" => page.of_limit(until(locks, call.at())),
         b"scheduled" => {
             promote(state, queue, call.at(), usize::MAX);
-            all(state.in_order(queue, QlessSet::Scheduled))
+            all(state.time_index(queue, QlessSet::Scheduled))
         }
-        b"depends" => all(state.in_order(queue, QlessSet::Depends)),
-        b"recurring" => page.of_limit(state.in_order(queue, QlessSet::Recur).iter()),
-        b"throttled" if call.has_throttles() => all(state.in_order(queue, QlessSet::Throttled)),
+        b"depends" => all(state.time_index(queue, QlessSet::Depends)),
+        b"recurring" => page.of_limit(state.time_index(queue, QlessSet::Recur).iter()),
+        b"throttled" if call.has_throttles() => all(state.time_index(queue, QlessSet::Throttled)),
         _ => return Err(refuse(&[b"Jobs(): Unknown type \"", kind, b"\""])),
     })
 }

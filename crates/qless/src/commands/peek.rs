@@ -38,7 +38,7 @@ pub(super) fn peek(
     let mut jids: Vec<Bytes> = overdue(state, call, queue, end);
     spawn(state, call, queue, end - jids.len(), history);
     // A new child may have replaced an older job of the same jid.
-    jids.retain(|jid| state.is_held(jid));
+    jids.retain(|jid| state.is_locked(jid));
     promote(state, queue, call.at(), end - jids.len());
     let ready = state.work(queue).take(end - jids.len()).cloned();
     jids.extend(ready);

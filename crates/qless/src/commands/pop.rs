@@ -59,7 +59,7 @@ pub(crate) fn take(
     let count = wanted.count.min(room(state, call, queue)?);
     let rounds = rounds(state, call, queue)?;
 
-    state.see_worker(worker, Some(call.at()));
+    state.set_worker_seen(worker, Some(call.at()));
     let hand_options = HandOutOptions {
         worker,
         heartbeat: wanted.heartbeat,
@@ -72,7 +72,7 @@ pub(crate) fn take(
     if throttles::has_room(state, call, queue) {
         spawn(state, call, queue, count - handed.len(), history);
         // A new child may have replaced an older job of the same jid that was just locked.
-        handed.retain(|jid| state.is_held(jid));
+        handed.retain(|jid| state.is_locked(jid));
         promote(state, queue, call.at(), count - handed.len());
         take_ready(state, call, queue, count, rounds, hand_options, &mut handed);
     }
@@ -120,7 +120,7 @@ pub(crate) fn room(state: &Qless, call: &Call<'_>, queue: &Bytes) -> Result<usiz
         return Ok(usize::MAX);
     }
     let maximum = at_most(number::cut(maximum));
-    let held = since(state.in_order(queue, QlessSet::Locks), call.at());
+    let held = since(state.time_index(queue, QlessSet::Locks), call.at());
     Ok(maximum - held.take(maximum).count())
 }
 

@@ -109,7 +109,7 @@ fn carry_out(state: &mut Qless, call: &mut Call<'_>, mut put: Put<'_>) -> Bytes 
     tags::leave(state, call, jid);
     drop_dependencies(state, jid, &put.options.depends);
     events::put(call, jid, put.queue);
-    state.begin_job(jid);
+    state.ensure_job(jid);
     history::put(state, jid, put.history, put.queue, call.now);
     if let Some(before) = &before {
         take_out(state, call, before, put.worker);
@@ -123,7 +123,7 @@ fn carry_out(state: &mut Qless, call: &mut Call<'_>, mut put: Put<'_>) -> Bytes 
     tags::enter(state, jid, &tags.unwrap_or_default(), now);
     links::link(state, jid, &put.options.depends);
     place_in_queue(state, call, &put);
-    state.know(put.queue, now);
+    state.register_queue(put.queue, now);
     events::tracked(state, call, "ql:put", jid);
     jid.clone()
 }
@@ -144,12 +144,12 @@ fn drop_dependencies(state: &mut Qless, jid: &Bytes, depends: &[Bytes]) {
 /// Removes an existing job from its sets and lists. Its worker gets a message, unless that worker puts the job itself.
 fn take_out(state: &mut Qless, call: &mut Call<'_>, before: &QlessJob, worker: Option<&Bytes>) {
     let jid = &before.jid;
-    state.place(jid, None);
+    state.move_to(jid, None);
     throttles::leave_line(state, jid);
-    state.complete_at(jid, None);
-    state.leave_failures(jid);
+    state.set_completed_at(jid, None);
+    state.leave_failure_group(jid);
     if !before.worker.is_empty() {
-        state.list(jid, &before.worker, None);
+        state.set_worker_entry(jid, &before.worker, None);
         if worker != Some(&before.worker) {
             events::lock_lost(call, jid, &before.worker);
         }
@@ -199,7 +199,7 @@ fn place_in_queue(state: &mut Qless, call: &Call<'_>, put: &Put<'_>) {
     if links::is_waiting(state, jid) {
         links::await_others(state, jid, queue, now, scheduled);
     } else if let Some(at) = scheduled {
-        state.place_at(jid, queue, QlessSet::Scheduled, at);
+        state.move_to_set(jid, queue, QlessSet::Scheduled, at);
     } else if let Some(throttle) = throttles::obstacle(state, jid, call) {
         throttles::wait(state, call, jid, queue, &throttle, put.history);
     } else {

@@ -35,7 +35,7 @@ pub(super) fn queues(
 
 fn write_counts(state: &mut Qless, call: &Call<'_>, queue: &Bytes, out: &mut Writer) {
     promote(state, queue, call.at(), usize::MAX);
-    let locks = state.in_order(queue, QlessSet::Locks);
+    let locks = state.time_index(queue, QlessSet::Locks);
     let stalled = between(locks, QlessTime::default(), call.at()).count();
     out.begin();
     out.key("name").string(queue);
@@ -67,7 +67,7 @@ pub(super) fn length(state: &mut Qless, _: &mut Call<'_>, arguments: Arguments<'
 /// `pause queue..`: pauses queues.
 pub(super) fn pause(state: &mut Qless, _: &mut Call<'_>, arguments: Arguments<'_>) -> QlessAnswer {
     for queue in some(arguments, "Pause(): No queues specified")? {
-        state.pause(queue, true);
+        state.set_paused(queue, true);
     }
     Ok(QlessReply::Nil)
 }
@@ -79,7 +79,7 @@ pub(super) fn unpause(
     arguments: Arguments<'_>,
 ) -> QlessAnswer {
     for queue in some(arguments, "Unpause(): No queues specified")? {
-        state.pause(queue, false);
+        state.set_paused(queue, false);
     }
     Ok(QlessReply::Nil)
 }

@@ -49,7 +49,7 @@ pub(super) fn recur(
     };
 
     state.put_recurring(job);
-    state.know(queue, call.at());
+    state.register_queue(queue, call.at());
     Ok(QlessReply::Text(jid.clone()))
 }
 
@@ -118,7 +118,7 @@ pub(super) fn update(
 
     state.put_recurring(job);
     for queue in queues {
-        state.know(queue, call.at());
+        state.register_queue(queue, call.at());
     }
     Ok(QlessReply::Number(1))
 }

@@ -92,13 +92,13 @@ fn place_in_queue(state: &mut Qless, call: &Call<'_>, retry: Retry<'_>) {
     let Retry { jid, queue, .. } = retry;
     state.edit(jid, |job| *job.queue = queue.clone());
     if retry.delay > 0.0 {
-        state.place_at(jid, queue, QlessSet::Scheduled, call.after(retry.delay));
+        state.move_to_set(jid, queue, QlessSet::Scheduled, call.after(retry.delay));
         state.edit(jid, |job| *job.state = QlessState::Scheduled);
     } else {
         links::make_ready(state, jid, queue, call.at());
     }
     if let Some(failure) = retry.failure {
-        state.note_failure(jid, Some(failure));
+        state.set_failure(jid, Some(failure));
     }
 }
 

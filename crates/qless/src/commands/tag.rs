@@ -32,7 +32,7 @@ fn add(state: &mut Qless, call: &mut Call<'_>, arguments: Arguments<'_>) -> Qles
     let jid = existing_job(state, arguments)?;
 
     for tag in arguments.from(2) {
-        state.tag(jid, tag, Some(call.at()));
+        state.set_tag_time(jid, tag, Some(call.at()));
         state.count_tag(tag, 1);
     }
     state.edit(jid, |job| extend(job.tags, arguments.from(2)));

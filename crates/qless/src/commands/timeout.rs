@@ -55,7 +55,7 @@ fn time_out(state: &mut Qless, call: &mut Call<'_>, jid: &Bytes, limit: Limit) {
         // All timed-out jobs have the same time, so that only their jids order them.
         at: QlessTime::default(),
     };
-    state.place(jid, Some(first));
+    state.move_to(jid, Some(first));
     state.edit(jid, |job| {
         *job.state = QlessState::Stalled;
         *job.expires = 0.0;

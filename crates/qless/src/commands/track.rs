@@ -31,10 +31,10 @@ pub(super) fn track(
     let changes = state.is_tracked(jid) != begins;
     if begins {
         call.publish("ql:track", jid.clone());
-        state.track(jid, Some(call.at()));
+        state.set_tracked(jid, Some(call.at()));
     } else {
         call.publish("ql:untrack", jid.clone());
-        state.track(jid, None);
+        state.set_tracked(jid, None);
     }
     let answer = if changes { "1" } else { "0" };
     Ok(QlessReply::Text(Bytes::from_static(answer.as_bytes())))

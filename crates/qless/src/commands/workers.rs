@@ -7,7 +7,7 @@ use super::queues::some;
 use crate::call::{Arguments, Call};
 use crate::json::Writer;
 use crate::procedures::configuration::number_of;
-use crate::state::{ByTime, Qless, between};
+use crate::state::{Qless, TimeIndex, between};
 
 /// Default time in seconds after which a worker without a sign of life is forgotten: the option `max-worker-age`.
 const WORKER_AGE_MAX: f64 = 86_400.0;
@@ -55,7 +55,7 @@ pub(super) fn deregister(
     arguments: Arguments<'_>,
 ) -> QlessAnswer {
     for worker in some(arguments, "Deregister(): No workers specified")? {
-        state.see_worker(worker, None);
+        state.set_worker_seen(worker, None);
     }
     Ok(QlessReply::Nil)
 }
@@ -66,13 +66,13 @@ fn forget_silent(state: &mut Qless, until: QlessTime) {
         .map(|(_, worker)| worker.clone())
         .collect();
     for worker in silent {
-        state.unlist_all(&worker);
-        state.see_worker(&worker, None);
+        state.clear_worker_entries(&worker);
+        state.set_worker_seen(&worker, None);
     }
 }
 
 /// Returns the jids with a time from `from` to `to`, both included, the latest first.
-fn latest_first(jobs: &ByTime, from: QlessTime, to: QlessTime) -> Vec<&Bytes> {
+fn latest_first(jobs: &TimeIndex, from: QlessTime, to: QlessTime) -> Vec<&Bytes> {
     let mut jids: Vec<&Bytes> = between(jobs, from, to).map(|(_, jid)| jid).collect();
     jids.reverse();
     jids

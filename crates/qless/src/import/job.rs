@@ -187,7 +187,7 @@ fn rank_of(priority: f64, score: f64, time: f64) -> (f64, f64) {
 
 fn write(state: &mut Qless, source: &QlessJobSource, read: Read) {
     let jid = &source.jid;
-    state.begin_job(jid);
+    state.ensure_job(jid);
     write_indexes(state, source, &read);
     state.edit(jid, |job| {
         *job.klass = read.klass;
@@ -223,27 +223,27 @@ fn write(state: &mut Qless, source: &QlessJobSource, read: Read) {
 fn write_indexes(state: &mut Qless, source: &QlessJobSource, read: &Read) {
     let jid = &source.jid;
     match (&read.failure, read.state) {
-        (Some(failure), QlessState::Failed) => state.enter_failures(jid, failure.clone()),
-        (failure, _) => state.note_failure(jid, failure.clone()),
+        (Some(failure), QlessState::Failed) => state.join_failure_group(jid, failure.clone()),
+        (failure, _) => state.set_failure(jid, failure.clone()),
     }
-    state.place(jid, read.place.clone());
+    state.move_to(jid, read.place.clone());
     if let Some(at) = read.throttled_at {
-        state.throttled(jid, Some((read.queue.clone(), at)));
+        state.set_throttled(jid, Some((read.queue.clone(), at)));
         for (throttle, since) in &source.pending {
-            state.pend(jid, throttle, Some(*since));
+            state.set_pending_since(jid, throttle, Some(*since));
         }
     }
     for (tag, at) in &source.tagged {
-        state.tag(jid, tag, Some(*at));
+        state.set_tag_time(jid, tag, Some(*at));
     }
     if let Some(until) = source.listed_until.filter(|_| !read.worker.is_empty()) {
-        state.list(jid, &read.worker, Some(until));
+        state.set_worker_entry(jid, &read.worker, Some(until));
     }
     if read.state == QlessState::Complete {
         let at = source.completed_at.unwrap_or(QlessTime::new(read.time));
-        state.complete_at(jid, Some(at));
+        state.set_completed_at(jid, Some(at));
     }
     for (throttle, since) in &source.holds {
-        state.hold(jid, throttle, Some(*since));
+        state.set_held_since(jid, throttle, Some(*since));
     }
 }

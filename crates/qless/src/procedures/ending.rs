@@ -29,9 +29,9 @@ pub(crate) fn exhausted_group(queue: &Bytes) -> Bytes {
 /// Removes the job from its worker's list and from its queue's sets, and releases its throttles.
 pub(crate) fn stop(state: &mut Qless, call: &Call<'_>, jid: &Bytes) {
     if let Some(worker) = state.job(jid).map(|job| job.worker.clone()) {
-        state.list(jid, &worker, None);
+        state.set_worker_entry(jid, &worker, None);
     }
-    state.place(jid, None);
+    state.move_to(jid, None);
     throttles::release(state, call, jid);
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn fail(
         *job.worker = Bytes::new();
         *job.expires = 0.0;
     });
-    state.enter_failures(jid, failure);
+    state.join_failure_group(jid, failure);
     state.edit_statistics(queue, statistics::day(call.now), |it| {
         it.failures = it.failures.saturating_add(1);
         it.failed = it.failed.saturating_add(1);

@@ -23,7 +23,7 @@ pub(crate) fn grace(state: &Qless) -> Result<Grace, QlessRefusal> {
 
 /// Returns the first `count` jobs of the queue whose locks have expired, by expiry.
 pub(crate) fn overdue(state: &Qless, call: &Call<'_>, queue: &Bytes, count: usize) -> Vec<Bytes> {
-    until(state.in_order(queue, QlessSet::Locks), call.at())
+    until(state.time_index(queue, QlessSet::Locks), call.at())
         .take(count)
         .map(|(_, jid)| jid.clone())
         .collect()
@@ -56,7 +56,7 @@ fn is_to_be_handed_out(
         return false;
     };
     let (worker, was_warned) = (job.worker.clone(), job.is_warned);
-    state.list(jid, &worker, None);
+    state.set_worker_entry(jid, &worker, None);
     if !was_warned || grace.0 <= 0.0 {
         warn(state, call, queue, jid, grace, history);
     }
@@ -79,7 +79,7 @@ fn warn(
     history::timed_out(state, jid, limit, call.now);
     state.edit(jid, |job| *job.is_warned = true);
     events::lock_lost(call, jid, &worker);
-    state.place_at(jid, queue, QlessSet::Locks, call.after(grace.0));
+    state.move_to_set(jid, queue, QlessSet::Locks, call.after(grace.0));
     state.edit_statistics(queue, statistics::day(call.now), |it| {
         it.retries = it.retries.saturating_add(1);
     });
@@ -102,7 +102,7 @@ fn take_away(
     };
     let worker = job.worker.clone();
     let failure = ending::exhausted(queue, call.now);
-    state.place(jid, None);
+    state.move_to(jid, None);
     throttles::release(state, call, jid);
     ending::note_exhausted(state, call, jid, &failure.group, limit);
     ending::fail(state, call, jid, queue, failure.clone());

@@ -41,7 +41,7 @@ pub(crate) fn hand_out(
         statistics::add(&mut it.wait, waited);
     });
     let expires = call.after(hand_options.heartbeat);
-    state.list(jid, worker, Some(expires));
+    state.set_worker_entry(jid, worker, Some(expires));
     state.edit(jid, |job| {
         *job.time = call.now;
         *job.worker = worker.clone();
@@ -50,6 +50,6 @@ pub(crate) fn hand_out(
         *job.handed_out += 1;
         *job.lease = None;
     });
-    state.place_at(jid, queue, QlessSet::Locks, expires);
+    state.move_to_set(jid, queue, QlessSet::Locks, expires);
     events::tracked(state, call, "ql:popped", jid);
 }

@@ -36,7 +36,7 @@ pub(crate) fn await_others(
     now: QlessTime,
     scheduled: Option<QlessTime>,
 ) {
-    state.place_at(jid, queue, QlessSet::Depends, now);
+    state.move_to_set(jid, queue, QlessSet::Depends, now);
     state.edit(jid, |job| {
         *job.state = QlessState::Depends;
         if scheduled.is_some() {
@@ -58,7 +58,7 @@ pub(crate) fn go_on(state: &mut Qless, dependents: &[Bytes], now: QlessTime) {
         let (queue, scheduled) = (job.queue.clone(), job.scheduled);
         match scheduled {
             Some(at) => {
-                state.place_at(dependent, &queue, QlessSet::Scheduled, at);
+                state.move_to_set(dependent, &queue, QlessSet::Scheduled, at);
                 state.edit(dependent, |job| {
                     *job.state = QlessState::Scheduled;
                     *job.scheduled = None;

@@ -7,7 +7,7 @@ use super::history::{self, Limit};
 use super::{tags, throttles};
 use crate::call::Call;
 use crate::number;
-use crate::state::{Details, Qless, between};
+use crate::state::{JobFields, Qless, between};
 
 /// Maximum number of children that one call creates. Without it, a short interval and a large count would create any
 /// number. Later calls create the rest.
@@ -23,7 +23,7 @@ pub(crate) fn spawn(
     history: Limit,
 ) {
     let mut wanted = count.min(SPAWNED_MAX);
-    let recur = state.in_order(queue, QlessSet::Recur);
+    let recur = state.time_index(queue, QlessSet::Recur);
     let due: Vec<Bytes> = between(recur, QlessTime::default(), call.at())
         .take(wanted)
         .map(|(_, jid)| jid.clone())
@@ -85,7 +85,7 @@ fn add_child(
     let count = recurring.count.to_string();
     let jid = Bytes::from([&recurring.jid[..], b"-", count.as_bytes()].concat());
     remove_older_job(state, call, &jid);
-    state.begin_job(&jid);
+    state.ensure_job(&jid);
     tags::enter(state, &jid, &recurring.tags, call.at());
     state.edit(&jid, |mut job| write_record(&mut job, recurring, due));
     history::put(state, &jid, limit, &recurring.queue, due);
@@ -98,16 +98,16 @@ fn add_child(
 fn remove_older_job(state: &mut Qless, call: &Call<'_>, jid: &Bytes) {
     let Some(older) = state.job(jid) else { return };
     let worker = older.worker.clone();
-    state.place(jid, None);
-    state.list(jid, &worker, None);
+    state.move_to(jid, None);
+    state.set_worker_entry(jid, &worker, None);
     throttles::leave_line(state, jid);
     throttles::release(state, call, jid);
-    state.complete_at(jid, None);
-    state.note_failure(jid, None);
+    state.set_completed_at(jid, None);
+    state.set_failure(jid, None);
     state.unlink_all(jid);
 }
 
-fn write_record(job: &mut Details<'_>, recurring: &QlessRecurring, due: f64) {
+fn write_record(job: &mut JobFields<'_>, recurring: &QlessRecurring, due: f64) {
     job.klass.clone_from(&recurring.klass);
     job.data.clone_from(&recurring.data);
     *job.state = QlessState::Waiting;

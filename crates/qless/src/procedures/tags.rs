@@ -11,7 +11,7 @@ use crate::state::Qless;
 pub(crate) fn enter(state: &mut Qless, jid: &Bytes, tags: &[QlessTag], at: QlessTime) {
     for tag in tags {
         let tag = tag_text(tag);
-        state.tag(jid, &tag, Some(at));
+        state.set_tag_time(jid, &tag, Some(at));
         state.count_tag(&tag, 1);
     }
 }
@@ -27,7 +27,7 @@ pub(crate) fn leave(state: &mut Qless, call: &Call<'_>, jid: &Bytes) {
 /// Removes a job from the index of one tag, and counts the tag down. In the third generation a tag without jobs loses
 /// its counter, whatever its value.
 pub(crate) fn leave_one(state: &mut Qless, call: &Call<'_>, jid: &Bytes, tag: &Bytes) {
-    state.tag(jid, tag, None);
+    state.set_tag_time(jid, tag, None);
     state.count_tag(tag, -1);
     if call.has_throttles() && state.tagged(tag).is_empty() {
         state.set_tag_count(tag, 0);

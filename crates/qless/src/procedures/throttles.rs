@@ -55,7 +55,7 @@ pub(crate) fn acquire(state: &mut Qless, call: &Call<'_>, jid: &Bytes) {
     }
     for throttle in throttles(state, jid) {
         if !state.holders(&throttle).contains(jid) {
-            state.hold(jid, &throttle, Some(call.at()));
+            state.set_held_since(jid, &throttle, Some(call.at()));
         }
     }
 }
@@ -69,9 +69,9 @@ pub(crate) fn wait(
     throttle: &Bytes,
     limit: Limit,
 ) {
-    state.place(jid, None);
-    state.pend(jid, throttle, Some(call.at()));
-    state.throttled(jid, Some((queue.clone(), call.at())));
+    state.move_to(jid, None);
+    state.set_pending_since(jid, throttle, Some(call.at()));
+    state.set_throttled(jid, Some((queue.clone(), call.at())));
     let job = state.job(jid);
     if job.is_some_and(|job| job.state != QlessState::Throttled) {
         let extra = vec![history::text("queue", queue)];
@@ -83,10 +83,10 @@ pub(crate) fn wait(
 
 /// Ends all waits of the job for throttles, because it moves elsewhere.
 pub(crate) fn leave_line(state: &mut Qless, jid: &Bytes) {
-    state.throttled(jid, None);
+    state.set_throttled(jid, None);
     let pending = state.job(jid).map(|job| job.pending.clone());
     for (throttle, _) in pending.unwrap_or_default() {
-        state.pend(jid, &throttle, None);
+        state.set_pending_since(jid, &throttle, None);
     }
 }
 
@@ -106,7 +106,7 @@ pub(crate) fn release(state: &mut Qless, call: &Call<'_>, jid: &Bytes) {
 /// Takes a throttle from a job that holds it, or ends the job's wait for it. Then the jobs that have room now continue.
 pub(crate) fn release_one(state: &mut Qless, call: &Call<'_>, jid: &Bytes, throttle: &Bytes) {
     if state.holders(throttle).contains(jid) {
-        state.hold(jid, throttle, None);
+        state.set_held_since(jid, throttle, None);
     } else if state.is_pending(jid, throttle) {
         go_on(state, call, jid, throttle);
     }
@@ -128,10 +128,10 @@ pub(crate) fn release_one(state: &mut Qless, call: &Call<'_>, jid: &Bytes, throt
 /// Ends a job's wait for a throttle and makes it ready in its queue. The job takes its throttles when it is popped;
 /// until then its state stays `throttled`.
 fn go_on(state: &mut Qless, call: &Call<'_>, jid: &Bytes, throttle: &Bytes) {
-    state.pend(jid, throttle, None);
+    state.set_pending_since(jid, throttle, None);
     let place = state.job(jid).and_then(|job| job.throttled.clone());
     if let Some((queue, _)) = place {
-        state.throttled(jid, None);
+        state.set_throttled(jid, None);
         state.make_ready(jid, &queue, call.at());
     }
 }

@@ -10,26 +10,26 @@ use ganger_types::qless::{
     QlessJob, QlessPlace, QlessQueue, QlessRecurring, QlessRow, QlessSet, QlessTime,
 };
 
-use super::order::{ByTime, InLine};
+use super::order::{ReadyEntry, TimeIndex};
 
 /// The sets of a queue. Each job is in at most one of them; `recur` contains recurring jobs.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Sets {
+pub(super) struct QueueSets {
     /// Ready jobs, in the order in which they run.
-    pub(super) work: BTreeSet<InLine>,
+    pub(super) work: BTreeSet<ReadyEntry>,
     /// Jobs that a worker holds, by the expiry of the lock.
-    pub(super) locks: ByTime,
+    pub(super) locks: TimeIndex,
     /// Jobs that wait for their time, by that time.
-    pub(super) scheduled: ByTime,
+    pub(super) scheduled: TimeIndex,
     /// Jobs that wait for other jobs, by the time when they began to wait.
-    pub(super) depends: ByTime,
+    pub(super) depends: TimeIndex,
     /// Recurring jobs, by the time of their next run.
-    pub(super) recur: ByTime,
+    pub(super) recur: TimeIndex,
     /// Jobs that wait for a throttle, by the time when they began to wait.
-    pub(super) throttled: ByTime,
+    pub(super) throttled: TimeIndex,
 }
 
-impl Sets {
+impl QueueSets {
     fn is_empty(&self) -> bool {
         self.work.is_empty()
             && self.locks.is_empty()
@@ -40,7 +40,7 @@ impl Sets {
     }
 
     /// Returns the set if it is ordered by time; `None` for `Work`, which is not.
-    pub(super) fn by_time(&self, set: QlessSet) -> Option<&ByTime> {
+    pub(super) fn time_index(&self, set: QlessSet) -> Option<&TimeIndex> {
         Some(match set {
             QlessSet::Work => return None,
             QlessSet::Locks => &self.locks,
@@ -51,7 +51,7 @@ impl Sets {
         })
     }
 
-    fn by_time_mut(&mut self, set: QlessSet) -> Option<&mut ByTime> {
+    fn time_index_mut(&mut self, set: QlessSet) -> Option<&mut TimeIndex> {
         Some(match set {
             QlessSet::Work => return None,
             QlessSet::Locks => &mut self.locks,
@@ -67,27 +67,27 @@ impl Sets {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Indexes {
     /// The sets of each queue, by the name of the queue.
-    pub(super) queues: BTreeMap<Bytes, Sets>,
+    pub(super) queues: BTreeMap<Bytes, QueueSets>,
     /// Known queues, by the time when they were first seen.
-    pub(super) known: ByTime,
+    pub(super) known: TimeIndex,
     /// Completed jobs, by the time of completion.
-    pub(super) completed: ByTime,
+    pub(super) completed: TimeIndex,
     /// Jobs of each failure group, each with its number in the group; the newest failure is last.
     pub(super) failures: BTreeMap<Bytes, BTreeSet<(u64, Bytes)>>,
     /// Jobs of each tag, by the time when they got it.
-    pub(super) tags: BTreeMap<Bytes, ByTime>,
+    pub(super) tags: BTreeMap<Bytes, TimeIndex>,
     /// Tags with their counters, the smallest counter first.
     pub(super) tag_ranks: BTreeSet<(i64, Bytes)>,
     /// Known workers, by their last sign of life.
-    pub(super) workers: ByTime,
+    pub(super) workers: TimeIndex,
     /// Jobs that each worker holds, by the expiry of their locks.
-    pub(super) worker_jobs: BTreeMap<Bytes, ByTime>,
+    pub(super) worker_jobs: BTreeMap<Bytes, TimeIndex>,
     /// Tracked jids, by the time when tracking began.
-    pub(super) tracked: ByTime,
+    pub(super) tracked: TimeIndex,
     /// Jobs that hold each throttle, by jid.
     pub(super) holders: BTreeMap<Bytes, BTreeSet<Bytes>>,
     /// Jobs that wait for each throttle, by the time when they began to wait.
-    pub(super) pending: BTreeMap<Bytes, ByTime>,
+    pub(super) pending: BTreeMap<Bytes, TimeIndex>,
 }
 
 impl Indexes {
@@ -182,10 +182,10 @@ impl Indexes {
     pub(super) fn add_place(&mut self, jid: &Bytes, place: Option<&QlessPlace>) {
         let Some(place) = place else { return };
         let sets = self.queues.entry(place.queue.clone()).or_default();
-        match sets.by_time_mut(place.set) {
+        match sets.time_index_mut(place.set) {
             Some(set) => add(set, place.at, jid),
             None => {
-                sets.work.insert(InLine::new(jid, place));
+                sets.work.insert(ReadyEntry::new(jid, place));
             }
         }
     }
@@ -195,7 +195,7 @@ impl Indexes {
         if place.set != QlessSet::Work {
             self.remove_at(&place.queue, place.set, place.at, jid);
         } else if let Some(sets) = self.queues.get_mut(&place.queue) {
-            sets.work.remove(&InLine::new(jid, place));
+            sets.work.remove(&ReadyEntry::new(jid, place));
             self.drop_if_empty(&place.queue);
         }
     }
@@ -252,7 +252,7 @@ impl Indexes {
 
     fn remove_at(&mut self, queue: &Bytes, set: QlessSet, at: QlessTime, jid: &Bytes) {
         if let Some(sets) = self.queues.get_mut(queue) {
-            if let Some(set) = sets.by_time_mut(set) {
+            if let Some(set) = sets.time_index_mut(set) {
                 set.remove(&(at, jid.clone()));
             }
             self.drop_if_empty(queue);
@@ -260,20 +260,20 @@ impl Indexes {
     }
 
     fn drop_if_empty(&mut self, queue: &Bytes) {
-        if self.queues.get(queue).is_some_and(Sets::is_empty) {
+        if self.queues.get(queue).is_some_and(QueueSets::is_empty) {
             self.queues.remove(queue);
         }
     }
 }
 
 /// Adds a name with a time to a set.
-pub(super) fn add(set: &mut ByTime, at: QlessTime, name: &Bytes) {
+pub(super) fn add(set: &mut TimeIndex, at: QlessTime, name: &Bytes) {
     set.insert((at, name.clone()));
 }
 
 /// Removes an entry from the set of that name, and the set itself if it is empty then.
 pub(super) fn remove_under(
-    sets: &mut BTreeMap<Bytes, ByTime>,
+    sets: &mut BTreeMap<Bytes, TimeIndex>,
     name: &Bytes,
     at: QlessTime,
     jid: &Bytes,

@@ -17,7 +17,7 @@ use super::Qless;
 use super::indexes::{Indexes, add, remove_under};
 
 /// The fields of a job that are in no index. Each has the meaning of the field of the same name in [`QlessJob`].
-pub(crate) struct Details<'a> {
+pub(crate) struct JobFields<'a> {
     pub(crate) klass: &'a mut Bytes,
     pub(crate) data: &'a mut Bytes,
     pub(crate) state: &'a mut QlessState,
@@ -42,13 +42,13 @@ pub(crate) struct Details<'a> {
 impl Qless {
     /// Creates the record of a job unless it exists. A new job is waiting, is in no set and in no worker's list, and
     /// has default values.
-    pub(crate) fn begin_job(&mut self, jid: &Bytes) {
+    pub(crate) fn ensure_job(&mut self, jid: &Bytes) {
         let number = match self.job(jid) {
             Some(job) => job.number,
             None => {
                 let touch = self.touch_new(jid);
-                let job = |number| blank(number, jid.clone());
-                self.rows.jobs.begin(touch, job)
+                let job = |number| new_job(number, jid.clone());
+                self.rows.jobs.insert_new(touch, job)
             }
         };
         self.changed.insert(key(number, jid));
@@ -62,14 +62,14 @@ impl Qless {
         if let Some(entry) = self.rows.jobs.remove(jid) {
             self.indexes.remove_job(&entry.job);
             self.changed.insert(key(entry.job.number, jid));
-            self.touch_gone(entry);
+            self.touch_removed(entry);
         }
     }
 
     /// Changes fields that are in no index. Deletes the result of a job that is not complete.
-    pub(crate) fn edit(&mut self, jid: &Bytes, change: impl FnOnce(Details<'_>)) {
+    pub(crate) fn edit(&mut self, jid: &Bytes, change: impl FnOnce(JobFields<'_>)) {
         self.with_job(jid, |job, _| {
-            change(Details {
+            change(JobFields {
                 klass: &mut job.klass,
                 data: &mut job.data,
                 state: &mut job.state,
@@ -97,9 +97,9 @@ impl Qless {
     }
 
     /// Moves the job from its present set into `place`; `None` removes it from its set.
-    pub(crate) fn place(&mut self, jid: &Bytes, place: Option<QlessPlace>) {
+    pub(crate) fn move_to(&mut self, jid: &Bytes, place: Option<QlessPlace>) {
         if let Some(place) = place.as_ref().filter(|it| it.set == QlessSet::Work) {
-            self.grown.insert(place.queue.clone());
+            self.queues_with_new_jobs.insert(place.queue.clone());
         }
         self.with_job(jid, |job, indexes| {
             indexes.remove_place(jid, job.place.as_ref());
@@ -112,19 +112,24 @@ impl Qless {
     pub(crate) fn make_ready(&mut self, jid: &Bytes, queue: &Bytes, at: QlessTime) {
         if let Some(job) = self.job(jid) {
             let rank = job.priority;
-            self.place(jid, Some(place(queue, QlessSet::Work, rank, at)));
+            self.move_to(jid, Some(new_place(queue, QlessSet::Work, rank, at)));
         }
     }
 
     /// Moves the job into a set of `queue` that is ordered by time.
-    pub(crate) fn place_at(&mut self, jid: &Bytes, queue: &Bytes, set: QlessSet, at: QlessTime) {
-        self.place(jid, Some(place(queue, set, 0.0, at)));
+    pub(crate) fn move_to_set(&mut self, jid: &Bytes, queue: &Bytes, set: QlessSet, at: QlessTime) {
+        self.move_to(jid, Some(new_place(queue, set, 0.0, at)));
     }
 
     /// Lists the job among those that `worker` holds, until that time; `None` removes it from the worker's list.
-    pub(crate) fn list(&mut self, jid: &Bytes, worker: &Bytes, until: Option<QlessTime>) {
+    pub(crate) fn set_worker_entry(
+        &mut self,
+        jid: &Bytes,
+        worker: &Bytes,
+        until: Option<QlessTime>,
+    ) {
         self.with_job(jid, |job, indexes| {
-            if let Some(before) = set(&mut job.listed, worker, until) {
+            if let Some(before) = set_entry(&mut job.listed, worker, until) {
                 remove_under(&mut indexes.worker_jobs, worker, before, jid);
             }
             if let Some(until) = until {
@@ -136,9 +141,9 @@ impl Qless {
 
     /// Adds the job to the index of `tag` with the time `at`; `None` removes it. The tag's counter and the job's own
     /// list of tags stay unchanged.
-    pub(crate) fn tag(&mut self, jid: &Bytes, tag: &Bytes, at: Option<QlessTime>) {
+    pub(crate) fn set_tag_time(&mut self, jid: &Bytes, tag: &Bytes, at: Option<QlessTime>) {
         self.with_job(jid, |job, indexes| {
-            if let Some(before) = set(&mut job.tagged, tag, at) {
+            if let Some(before) = set_entry(&mut job.tagged, tag, at) {
                 indexes.remove_tag(tag, before, jid);
             }
             if let Some(at) = at {
@@ -148,7 +153,7 @@ impl Qless {
     }
 
     /// Adds the job to the list of completed jobs with the time `at`; `None` removes it.
-    pub(crate) fn complete_at(&mut self, jid: &Bytes, at: Option<QlessTime>) {
+    pub(crate) fn set_completed_at(&mut self, jid: &Bytes, at: Option<QlessTime>) {
         self.with_job(jid, |job, indexes| {
             if let Some(before) = mem::replace(&mut job.completed_at, at) {
                 indexes.completed.remove(&(before, jid.clone()));
@@ -160,7 +165,7 @@ impl Qless {
     }
 
     /// Records the job's last failure, or that it has none. The job leaves its failure group.
-    pub(crate) fn note_failure(&mut self, jid: &Bytes, failure: Option<QlessFailure>) {
+    pub(crate) fn set_failure(&mut self, jid: &Bytes, failure: Option<QlessFailure>) {
         let has_failed = failure.is_some();
         self.with_job(jid, |job, indexes| {
             indexes.remove_failure(job);
@@ -173,7 +178,7 @@ impl Qless {
     }
 
     /// Records a failure, and adds the job to its failure group as the newest.
-    pub(crate) fn enter_failures(&mut self, jid: &Bytes, failure: QlessFailure) {
+    pub(crate) fn join_failure_group(&mut self, jid: &Bytes, failure: QlessFailure) {
         self.with_job(jid, |job, indexes| {
             indexes.remove_failure(job);
             let group = indexes.failures.get(&failure.group);
@@ -186,7 +191,7 @@ impl Qless {
     }
 
     /// Removes the job from its failure group. The recorded failure stays.
-    pub(crate) fn leave_failures(&mut self, jid: &Bytes) {
+    pub(crate) fn leave_failure_group(&mut self, jid: &Bytes) {
         self.with_job(jid, |job, indexes| {
             indexes.remove_failure(job);
             job.failed_order = None;
@@ -196,16 +201,16 @@ impl Qless {
     /// Makes `jid` depend on `on`. Does nothing unless both jobs exist.
     pub(crate) fn link(&mut self, jid: &Bytes, on: &Bytes) {
         if self.job(jid).is_some() && self.job(on).is_some() {
-            self.with_job(jid, |job, _| insert(&mut job.dependencies, on));
-            self.with_job(on, |job, _| insert(&mut job.dependents, jid));
+            self.with_job(jid, |job, _| insert_sorted(&mut job.dependencies, on));
+            self.with_job(on, |job, _| insert_sorted(&mut job.dependents, jid));
         }
     }
 
     /// Removes the dependency of `jid` on `on`, if there is one.
     pub(crate) fn unlink(&mut self, jid: &Bytes, on: &Bytes) {
         if self.waits_for(jid, on) {
-            self.with_job(jid, |job, _| take(&mut job.dependencies, on));
-            self.with_job(on, |job, _| take(&mut job.dependents, jid));
+            self.with_job(jid, |job, _| remove_sorted(&mut job.dependencies, on));
+            self.with_job(on, |job, _| remove_sorted(&mut job.dependents, jid));
         }
     }
 
@@ -221,7 +226,7 @@ impl Qless {
             });
         }
         for on in &dependencies {
-            self.with_job(on, |job, _| take(&mut job.dependents, jid));
+            self.with_job(on, |job, _| remove_sorted(&mut job.dependents, jid));
         }
     }
 
@@ -232,15 +237,22 @@ impl Qless {
             self.with_job(jid, |job, _| dependents = mem::take(&mut job.dependents));
         }
         for dependent in &dependents {
-            self.with_job(dependent, |job, _| take(&mut job.dependencies, jid));
+            self.with_job(dependent, |job, _| {
+                remove_sorted(&mut job.dependencies, jid);
+            });
         }
         dependents
     }
 
     /// Records that the job holds a throttle since that time; `None` takes the throttle from it.
-    pub(crate) fn hold(&mut self, jid: &Bytes, throttle: &Bytes, since: Option<QlessTime>) {
+    pub(crate) fn set_held_since(
+        &mut self,
+        jid: &Bytes,
+        throttle: &Bytes,
+        since: Option<QlessTime>,
+    ) {
         self.with_job(jid, |job, indexes| {
-            set(&mut job.holds, throttle, since);
+            set_entry(&mut job.holds, throttle, since);
             match since {
                 Some(_) => indexes.add_holder(throttle, jid),
                 None => indexes.remove_holder(throttle, jid),
@@ -249,9 +261,14 @@ impl Qless {
     }
 
     /// Records that the job waits for a throttle since that time; `None` ends the wait.
-    pub(crate) fn pend(&mut self, jid: &Bytes, throttle: &Bytes, since: Option<QlessTime>) {
+    pub(crate) fn set_pending_since(
+        &mut self,
+        jid: &Bytes,
+        throttle: &Bytes,
+        since: Option<QlessTime>,
+    ) {
         self.with_job(jid, |job, indexes| {
-            if let Some(before) = set(&mut job.pending, throttle, since) {
+            if let Some(before) = set_entry(&mut job.pending, throttle, since) {
                 remove_under(&mut indexes.pending, throttle, before, jid);
             }
             if let Some(since) = since {
@@ -262,7 +279,7 @@ impl Qless {
     }
 
     /// Adds the job to the throttled jobs of a queue with a time; `None` removes it from those that it is in.
-    pub(crate) fn throttled(&mut self, jid: &Bytes, place: Option<(Bytes, QlessTime)>) {
+    pub(crate) fn set_throttled(&mut self, jid: &Bytes, place: Option<(Bytes, QlessTime)>) {
         self.with_job(jid, |job, indexes| {
             if let Some((queue, at)) = &job.throttled {
                 indexes.remove_throttled(queue, *at, jid);
@@ -293,7 +310,7 @@ fn key(number: u64, jid: &Bytes) -> QlessKey {
 /// Number of retries of a job that was put without the option `retries`.
 const RETRIES: f64 = 5.0;
 
-fn blank(number: u64, jid: Bytes) -> QlessJob {
+fn new_job(number: u64, jid: Bytes) -> QlessJob {
     QlessJob {
         number,
         jid,
@@ -330,7 +347,7 @@ fn blank(number: u64, jid: Bytes) -> QlessJob {
     }
 }
 
-fn place(queue: &Bytes, set: QlessSet, rank: f64, at: QlessTime) -> QlessPlace {
+fn new_place(queue: &Bytes, set: QlessSet, rank: f64, at: QlessTime) -> QlessPlace {
     QlessPlace {
         queue: queue.clone(),
         set,
@@ -342,7 +359,7 @@ fn place(queue: &Bytes, set: QlessSet, rank: f64, at: QlessTime) -> QlessPlace {
 
 /// Sets the entry `name` of a list that is sorted by name, or removes it for `None`. Returns the previous time; `None`
 /// if there was no entry.
-fn set(
+fn set_entry(
     list: &mut Vec<(Bytes, QlessTime)>,
     name: &Bytes,
     at: Option<QlessTime>,
@@ -358,13 +375,13 @@ fn set(
     }
 }
 
-fn insert(list: &mut Vec<Bytes>, jid: &Bytes) {
+fn insert_sorted(list: &mut Vec<Bytes>, jid: &Bytes) {
     if let Err(index) = list.binary_search(jid) {
         list.insert(index, jid.clone());
     }
 }
 
-fn take(list: &mut Vec<Bytes>, jid: &Bytes) {
+fn remove_sorted(list: &mut Vec<Bytes>, jid: &Bytes) {
     if let Ok(index) = list.binary_search(jid) {
         list.remove(index);
     }

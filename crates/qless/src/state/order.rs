@@ -7,14 +7,14 @@ use bytes::Bytes;
 use ganger_types::qless::{QlessPlace, QlessTime};
 
 /// Names ordered by time, the earliest first; ties by the bytes of the name.
-pub(crate) type ByTime = BTreeSet<(QlessTime, Bytes)>;
+pub(crate) type TimeIndex = BTreeSet<(QlessTime, Bytes)>;
 
 /// The empty set, for names that have no entries.
-pub(super) static NOTHING: ByTime = ByTime::new();
+pub(super) static EMPTY: TimeIndex = TimeIndex::new();
 
 /// Returns the entries of `set` with a time from `from` to `to`, both included, in order.
 pub(crate) fn between(
-    set: &ByTime,
+    set: &TimeIndex,
     from: QlessTime,
     to: QlessTime,
 ) -> impl Iterator<Item = &(QlessTime, Bytes)> {
@@ -23,19 +23,19 @@ pub(crate) fn between(
 }
 
 /// Returns the entries of `set` with a time up to and including `to`, in order.
-pub(crate) fn until(set: &ByTime, to: QlessTime) -> impl Iterator<Item = &(QlessTime, Bytes)> {
+pub(crate) fn until(set: &TimeIndex, to: QlessTime) -> impl Iterator<Item = &(QlessTime, Bytes)> {
     set.iter().take_while(move |(at, _)| *at <= to)
 }
 
 /// Returns the entries of `set` with a time of `from` or later, in order.
-pub(crate) fn since(set: &ByTime, from: QlessTime) -> impl Iterator<Item = &(QlessTime, Bytes)> {
+pub(crate) fn since(set: &TimeIndex, from: QlessTime) -> impl Iterator<Item = &(QlessTime, Bytes)> {
     set.range((from, Bytes::new())..)
 }
 
 /// Entry of a ready job in its queue. The largest rank comes first, then the earliest time, then the jid that is
 /// **last** by its bytes: the script keeps one score per job and reads the list from its end.
 #[derive(Clone, Debug)]
-pub(crate) struct InLine {
+pub(crate) struct ReadyEntry {
     /// The job's priority, or infinity for a job that was timed out.
     rank: f64,
     /// The time when the job became ready; 0 if its priority was changed since, or if it was timed out.
@@ -44,7 +44,7 @@ pub(crate) struct InLine {
     pub(crate) jid: Bytes,
 }
 
-impl InLine {
+impl ReadyEntry {
     pub(super) fn new(jid: &Bytes, place: &QlessPlace) -> Self {
         Self {
             rank: place.rank,
@@ -54,7 +54,7 @@ impl InLine {
     }
 }
 
-impl Ord for InLine {
+impl Ord for ReadyEntry {
     fn cmp(&self, other: &Self) -> Ordering {
         (other.rank.total_cmp(&self.rank))
             .then_with(|| self.at.cmp(&other.at))
@@ -62,16 +62,16 @@ impl Ord for InLine {
     }
 }
 
-impl PartialOrd for InLine {
+impl PartialOrd for ReadyEntry {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for InLine {
+impl PartialEq for ReadyEntry {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl Eq for InLine {}
+impl Eq for ReadyEntry {}

@@ -8,8 +8,8 @@ use ganger_types::qless::{
     QlessJob, QlessRecurring, QlessSet, QlessStatistics, QlessThrottle, QlessTime,
 };
 
-use super::order::NOTHING;
-use super::{ByTime, InLine, Qless};
+use super::order::EMPTY;
+use super::{Qless, ReadyEntry, TimeIndex};
 
 /// The empty result for a failure group that does not exist.
 static NO_FAILURES: BTreeSet<(u64, Bytes)> = BTreeSet::new();
@@ -23,12 +23,12 @@ impl Qless {
     }
 
     /// Returns the jobs after that jid, in order of jids; all jobs for `None`.
-    pub(crate) fn jobs_behind(&self, jid: Option<&Bytes>) -> impl Iterator<Item = &QlessJob> {
+    pub(crate) fn jobs_after_jid(&self, jid: Option<&Bytes>) -> impl Iterator<Item = &QlessJob> {
         self.rows.jobs.after(jid).map(|job| &**job)
     }
 
     /// Whether a worker holds a lock on the job. The lock may have expired.
-    pub(crate) fn is_held(&self, jid: &Bytes) -> bool {
+    pub(crate) fn is_locked(&self, jid: &Bytes) -> bool {
         let place = self.job(jid).and_then(|job| job.place.as_ref());
         place.is_some_and(|place| place.set == QlessSet::Locks)
     }
@@ -48,7 +48,7 @@ impl Qless {
     pub(crate) fn size(&self, queue: &Bytes, set: QlessSet) -> usize {
         match set {
             QlessSet::Work => self.indexes.queues.get(queue).map_or(0, |it| it.work.len()),
-            set => self.in_order(queue, set).len(),
+            set => self.time_index(queue, set).len(),
         }
     }
 
@@ -56,13 +56,13 @@ impl Qless {
     pub(crate) fn work(&self, queue: &Bytes) -> impl Iterator<Item = &Bytes> {
         let sets = self.indexes.queues.get(queue);
         let work = sets.into_iter().flat_map(|sets| &sets.work);
-        work.map(|it: &InLine| &it.jid)
+        work.map(|it: &ReadyEntry| &it.jid)
     }
 
     /// Returns a set of a queue that is ordered by time; empty for `Work`, which is not.
-    pub(crate) fn in_order(&self, queue: &Bytes, set: QlessSet) -> &ByTime {
+    pub(crate) fn time_index(&self, queue: &Bytes, set: QlessSet) -> &TimeIndex {
         let sets = self.indexes.queues.get(queue);
-        sets.and_then(|sets| sets.by_time(set)).unwrap_or(&NOTHING)
+        sets.and_then(|sets| sets.time_index(set)).unwrap_or(&EMPTY)
     }
 
     /// Whether the namespace has any job, recurring job, or known or paused queue.
@@ -77,7 +77,7 @@ impl Qless {
     }
 
     /// Returns the known queues, ordered by the time when they were first seen.
-    pub(crate) fn known_queues(&self) -> &ByTime {
+    pub(crate) fn known_queues(&self) -> &TimeIndex {
         &self.indexes.known
     }
 
@@ -87,7 +87,7 @@ impl Qless {
     }
 
     /// Returns the completed jobs, ordered by the time of completion.
-    pub(crate) fn completed(&self) -> &ByTime {
+    pub(crate) fn completed(&self) -> &TimeIndex {
         &self.indexes.completed
     }
 
@@ -103,8 +103,8 @@ impl Qless {
     }
 
     /// Returns the jobs with a tag, ordered by the time when they got it.
-    pub(crate) fn tagged(&self, tag: &Bytes) -> &ByTime {
-        self.indexes.tags.get(tag).unwrap_or(&NOTHING)
+    pub(crate) fn tagged(&self, tag: &Bytes) -> &TimeIndex {
+        self.indexes.tags.get(tag).unwrap_or(&EMPTY)
     }
 
     /// Returns the counter of a tag; 0 if none is stored.
@@ -119,17 +119,17 @@ impl Qless {
     }
 
     /// Returns the known workers, ordered by their last sign of life.
-    pub(crate) fn workers(&self) -> &ByTime {
+    pub(crate) fn workers(&self) -> &TimeIndex {
         &self.indexes.workers
     }
 
     /// Returns the jobs that a worker holds, ordered by the expiry of their locks.
-    pub(crate) fn worker_jobs(&self, worker: &Bytes) -> &ByTime {
-        self.indexes.worker_jobs.get(worker).unwrap_or(&NOTHING)
+    pub(crate) fn worker_jobs(&self, worker: &Bytes) -> &TimeIndex {
+        self.indexes.worker_jobs.get(worker).unwrap_or(&EMPTY)
     }
 
     /// Returns the tracked jids, ordered by the time when tracking began.
-    pub(crate) fn tracked(&self) -> &ByTime {
+    pub(crate) fn tracked(&self) -> &TimeIndex {
         &self.indexes.tracked
     }
 
@@ -172,7 +172,7 @@ impl Qless {
     }
 
     /// Returns the jobs that wait for a throttle, ordered by the time when they began to wait.
-    pub(crate) fn pending(&self, throttle: &Bytes) -> &ByTime {
-        self.indexes.pending.get(throttle).unwrap_or(&NOTHING)
+    pub(crate) fn pending(&self, throttle: &Bytes) -> &TimeIndex {
+        self.indexes.pending.get(throttle).unwrap_or(&EMPTY)
     }
 }

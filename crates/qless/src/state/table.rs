@@ -18,9 +18,9 @@ const NUMBER_FIRST: u64 = 1;
 
 /// All jobs of a namespace, found by jid or in order of jids.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Jobs {
+pub(super) struct JobTable {
     entries: HashTable<Entry>,
-    order: BTreeSet<Key>,
+    order: BTreeSet<OrderedJid>,
     hash: RandomState,
     /// The number of the next new job. It is larger than all numbers in use and than those of removed jobs, whose rows
     /// may not have reached the store yet.
@@ -41,14 +41,14 @@ pub(super) struct Entry {
 /// The nodes of the tree contain the first bytes of their keys, so that a search seldom follows a pointer: most ids are
 /// random from their first byte.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
+struct OrderedJid {
     /// The first 8 bytes as a big-endian number, missing bytes as 0. Two ids with different numbers have the order of
     /// their numbers; for equal numbers the bytes decide.
     head: u64,
     jid: Bytes,
 }
 
-impl Key {
+impl OrderedJid {
     fn new(jid: &Bytes) -> Self {
         let mut head = [0; 8];
         let length = jid.len().min(head.len());
@@ -60,18 +60,18 @@ impl Key {
     }
 }
 
-impl Jobs {
+impl JobTable {
     pub(super) fn get(&self, jid: &Bytes) -> Option<&Arc<QlessJob>> {
-        let found = self.entries.find(self.hash_of(jid), is(jid));
+        let found = self.entries.find(self.hash_of(jid), has_jid(jid));
         found.map(|entry| &entry.job)
     }
 
     pub(super) fn entry(&mut self, jid: &Bytes) -> Option<&mut Entry> {
-        self.entries.find_mut(self.hash_of(jid), is(jid))
+        self.entries.find_mut(self.hash_of(jid), has_jid(jid))
     }
 
     /// Inserts a new job whose record has the index `touch`, and returns the job's number.
-    pub(super) fn begin(&mut self, touch: usize, job: impl FnOnce(u64) -> QlessJob) -> u64 {
+    pub(super) fn insert_new(&mut self, touch: usize, job: impl FnOnce(u64) -> QlessJob) -> u64 {
         let number = self.next_number.max(NUMBER_FIRST);
         self.insert(Arc::new(job(number)), Some(touch));
         number
@@ -97,13 +97,13 @@ impl Jobs {
             .insert_unique(hash.hash_one(&jid), entry, |entry| {
                 hash.hash_one(&entry.job.jid)
             });
-        self.order.insert(Key::new(&jid));
+        self.order.insert(OrderedJid::new(&jid));
     }
 
     pub(super) fn remove(&mut self, jid: &Bytes) -> Option<Entry> {
-        let found = self.entries.find_entry(self.hash_of(jid), is(jid));
+        let found = self.entries.find_entry(self.hash_of(jid), has_jid(jid));
         let (entry, _) = found.ok()?.remove();
-        self.order.remove(&Key::new(jid));
+        self.order.remove(&OrderedJid::new(jid));
         Some(entry)
     }
 
@@ -113,7 +113,9 @@ impl Jobs {
 
     /// Returns the jobs after this id, in order of ids; all jobs for `None`.
     pub(super) fn after(&self, jid: Option<&Bytes>) -> impl Iterator<Item = &Arc<QlessJob>> {
-        let from = jid.map_or(Bound::Unbounded, |jid| Bound::Excluded(Key::new(jid)));
+        let from = jid.map_or(Bound::Unbounded, |jid| {
+            Bound::Excluded(OrderedJid::new(jid))
+        });
         let keys = self.order.range((from, Bound::Unbounded));
         keys.filter_map(|key| self.get(&key.jid))
     }
@@ -128,7 +130,7 @@ impl Jobs {
     }
 }
 
-fn is(jid: &Bytes) -> impl Fn(&Entry) -> bool {
+fn has_jid(jid: &Bytes) -> impl Fn(&Entry) -> bool {
     move |entry| entry.job.jid == jid
 }
 
@@ -137,7 +139,7 @@ mod tests {
     use bytes::Bytes;
     use proptest::prelude::*;
 
-    use super::Key;
+    use super::OrderedJid;
 
     proptest! {
         #[test]
@@ -146,7 +148,7 @@ mod tests {
             right in proptest::collection::vec(0..3_u8, 0..12),
         ) {
             let (left, right) = (Bytes::from(left), Bytes::from(right));
-            prop_assert_eq!(Key::new(&left).cmp(&Key::new(&right)), left.cmp(&right));
+            prop_assert_eq!(OrderedJid::new(&left).cmp(&OrderedJid::new(&right)), left.cmp(&right));
         }
     }
 }

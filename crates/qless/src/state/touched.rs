@@ -48,7 +48,7 @@ pub(super) struct Touch {
     /// Whether a failure of the job was recorded.
     has_failed: bool,
     /// The job in its last state, if it was removed.
-    gone: Option<Arc<QlessJob>>,
+    removed: Option<Arc<QlessJob>>,
 }
 
 /// The changes of a job since the last call of [`Qless::take_touched`].
@@ -69,7 +69,7 @@ impl Qless {
     /// removed and put again appears twice.
     pub fn take_touched(&mut self, mut look: impl FnMut(Touched<'_>)) {
         for touch in std::mem::take(&mut self.touched) {
-            let job = match &touch.gone {
+            let job = match &touch.removed {
                 Some(job) => job,
                 None => match self.rows.jobs.entry(&touch.jid) {
                     Some(entry) => {
@@ -83,7 +83,7 @@ impl Qless {
                 before: touch.before.as_ref(),
                 job,
                 has_failed: touch.has_failed,
-                is_gone: touch.gone.is_some(),
+                is_gone: touch.removed.is_some(),
             });
         }
     }
@@ -95,7 +95,7 @@ impl Qless {
             jid: entry.job.jid.clone(),
             before: Some(JobPosition::of(&entry.job)),
             has_failed: false,
-            gone: None,
+            removed: None,
         });
     }
 
@@ -106,21 +106,21 @@ impl Qless {
             jid: jid.clone(),
             before: None,
             has_failed: false,
-            gone: None,
+            removed: None,
         });
         touch
     }
 
     /// Records that a job was removed from the table.
-    pub(super) fn touch_gone(&mut self, entry: Entry) {
+    pub(super) fn touch_removed(&mut self, entry: Entry) {
         let Entry { job, touch } = entry;
         match touch.and_then(|touch| self.touched.get_mut(touch)) {
-            Some(touch) => touch.gone = Some(job),
+            Some(touch) => touch.removed = Some(job),
             None => self.touched.push(Touch {
                 jid: job.jid.clone(),
                 before: Some(JobPosition::of(&job)),
                 has_failed: false,
-                gone: Some(job),
+                removed: Some(job),
             }),
         }
     }

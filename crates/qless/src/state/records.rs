@@ -26,7 +26,7 @@ impl Qless {
     }
 
     /// Makes the queue known as of `at`, unless it is known.
-    pub(crate) fn know(&mut self, queue: &Bytes, at: QlessTime) {
+    pub(crate) fn register_queue(&mut self, queue: &Bytes, at: QlessTime) {
         self.with_queue(queue, |it| {
             it.seen_at.get_or_insert(at);
         });
@@ -38,7 +38,7 @@ impl Qless {
     }
 
     /// Pauses the queue, or ends its pause. No pop gets a job from a paused queue.
-    pub(crate) fn pause(&mut self, queue: &Bytes, is_paused: bool) {
+    pub(crate) fn set_paused(&mut self, queue: &Bytes, is_paused: bool) {
         self.with_queue(queue, |it| it.is_paused = is_paused);
     }
 
@@ -68,7 +68,7 @@ impl Qless {
     }
 
     /// Records the time of a worker's last sign of life; `None` makes the worker unknown. Its list of jobs stays.
-    pub(crate) fn see_worker(&mut self, worker: &Bytes, at: Option<QlessTime>) {
+    pub(crate) fn set_worker_seen(&mut self, worker: &Bytes, at: Option<QlessTime>) {
         let before = match at {
             Some(at) => self.rows.workers.insert(worker.clone(), at),
             None => self.rows.workers.remove(worker),
@@ -86,17 +86,17 @@ impl Qless {
     }
 
     /// Removes all jobs from a worker's list. The jobs stay locked.
-    pub(crate) fn unlist_all(&mut self, worker: &Bytes) {
+    pub(crate) fn clear_worker_entries(&mut self, worker: &Bytes) {
         let jobs: Vec<Bytes> = (self.worker_jobs(worker).iter())
             .map(|(_, jid)| jid.clone())
             .collect();
         for jid in jobs {
-            self.list(&jid, worker, None);
+            self.set_worker_entry(&jid, worker, None);
         }
     }
 
     /// Sets an option to a value; `None` restores its default.
-    pub(crate) fn set(&mut self, option: &Bytes, value: Option<Bytes>) {
+    pub(crate) fn set_option(&mut self, option: &Bytes, value: Option<Bytes>) {
         if self.rows.settings.get(option) == value.as_ref() {
             return;
         }
@@ -131,7 +131,7 @@ impl Qless {
     }
 
     /// Tracks a jid since `at`; `None` stops tracking it.
-    pub(crate) fn track(&mut self, jid: &Bytes, at: Option<QlessTime>) {
+    pub(crate) fn set_tracked(&mut self, jid: &Bytes, at: Option<QlessTime>) {
         let before = match at {
             Some(at) => self.rows.tracked.insert(jid.clone(), at),
             None => self.rows.tracked.remove(jid),
