@@ -186,7 +186,7 @@ pub(crate) fn whole(number: f64) -> Result<i64, QlessRefusal> {
 }
 
 /// Converts a count to a limit; a negative count becomes 0.
-pub(crate) fn at_most(count: i64) -> usize {
+pub(crate) fn limit_of_count(count: i64) -> usize {
     usize::try_from(count.max(0)).unwrap_or(usize::MAX)
 }
 

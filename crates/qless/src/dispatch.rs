@@ -10,7 +10,7 @@ use crate::number;
 use crate::state::Qless;
 
 /// Runs a call of the script. The words are the command, the caller's time, and the command's own arguments.
-pub(crate) fn script(
+pub(crate) fn run_script(
     state: &mut Qless,
     server: Elapsed,
     generation: Generation,
@@ -37,6 +37,6 @@ pub(crate) fn script(
 }
 
 /// Returns a count as a reply.
-pub(crate) fn number(count: usize) -> QlessReply {
+pub(crate) fn count_reply(count: usize) -> QlessReply {
     QlessReply::Number(i64::try_from(count).unwrap_or(i64::MAX))
 }

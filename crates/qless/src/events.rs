@@ -10,7 +10,12 @@ use crate::state::Qless;
 const LOG: Bytes = Bytes::from_static(b"ql:log");
 
 /// Publishes the jid on the channel `what`, if the job is tracked.
-pub(crate) fn tracked(state: &Qless, call: &mut Call<'_>, what: &'static str, jid: &Bytes) {
+pub(crate) fn publish_if_tracked(
+    state: &Qless,
+    call: &mut Call<'_>,
+    what: &'static str,
+    jid: &Bytes,
+) {
     if state.is_tracked(jid) {
         call.publish(what, jid.clone());
     }
@@ -60,7 +65,7 @@ pub(crate) fn failed(
 /// Publishes that a worker lost the lock of a job, first on the worker's own channel.
 pub(crate) fn lock_lost(call: &mut Call<'_>, jid: &Bytes, worker: &Bytes) {
     let payload = object(&[("jid", jid), ("event", b"lock_lost"), ("worker", worker)]);
-    call.publish(of_worker(worker), payload.clone());
+    call.publish(worker_channel(worker), payload.clone());
     call.publish(LOG, payload);
 }
 
@@ -82,7 +87,7 @@ pub(crate) fn canceled(
     let payload = Bytes::from(json.finish());
     call.publish(LOG, payload.clone());
     if let Some(worker) = worker.filter(|it| !it.is_empty()) {
-        call.publish(of_worker(worker), payload);
+        call.publish(worker_channel(worker), payload);
     }
 }
 
@@ -103,14 +108,14 @@ pub(crate) fn config_unset(call: &mut Call<'_>, option: &Bytes) {
 }
 
 /// Returns the channel with the messages for one worker.
-fn of_worker(worker: &Bytes) -> Bytes {
+fn worker_channel(worker: &Bytes) -> Bytes {
     [b"ql:w:", &worker[..]].concat().into()
 }
 
 fn object(members: &[(&str, &[u8])]) -> Bytes {
     // Quotes, a colon and a comma for each member, and the braces.
     let lengths = members.iter().map(|(key, text)| key.len() + text.len() + 6);
-    let mut json = Writer::with_room(lengths.sum::<usize>() + 1);
+    let mut json = Writer::with_capacity(lengths.sum::<usize>() + 1);
     json.begin();
     for (key, text) in members {
         json.key(key).string(text);
@@ -122,6 +127,6 @@ fn object(members: &[(&str, &[u8])]) -> Bytes {
 fn text_or_false(json: &mut Writer, key: &str, text: Option<&Bytes>) {
     match text {
         Some(text) => json.key(key).string(text),
-        None => json.key(key).truth(false),
+        None => json.key(key).boolean(false),
     }
 }

@@ -122,7 +122,7 @@ impl Qless {
             return false;
         };
         let since = job.place.as_ref().map_or(QlessTime::default(), |it| it.at);
-        links::go_on(self, std::slice::from_ref(jid), since);
+        links::resume_dependents(self, std::slice::from_ref(jid), since);
         true
     }
 

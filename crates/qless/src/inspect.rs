@@ -106,7 +106,7 @@ impl Qless {
         if maximum > 0.0 && number::from_length(held) >= maximum {
             return Some((held, maximum));
         }
-        let throttle = throttles::of_queue(&queue);
+        let throttle = throttles::queue_throttle(&queue);
         let holders = self.holders(&throttle).len();
         let is_full = !throttles::is_available(self, &throttle, server);
         is_full.then(|| (holders, throttles::maximum(self, &throttle, server)))

@@ -9,7 +9,7 @@ use ganger_types::qless::{
 use ganger_types::{Elapsed, LeaseToken, RequestId};
 
 use crate::call::{Call, json_of};
-use crate::commands::pop::{PopRequest, room, take};
+use crate::commands::pop::{PopRequest, concurrency_left, pop_jobs};
 use crate::procedures::{ending, links};
 use crate::state::Qless;
 
@@ -52,16 +52,16 @@ impl Qless {
         messages: &mut Vec<QlessMessage>,
     ) -> Result<Vec<Bytes>, QlessRefusal> {
         let mut call = script_call(now, server, Generation::Two, messages);
-        let room = room(self, &call, &options.queue)?;
+        let room = concurrency_left(self, &call, &options.queue)?;
         call.generation = Generation::Three;
-        let wanted = PopRequest {
+        let request = PopRequest {
             queue: &options.queue,
             worker: &options.worker,
             count: options.count.min(room),
             heartbeat: options.seconds,
         };
-        let handed = take(self, &mut call, wanted)?;
-        for jid in &handed {
+        let popped = pop_jobs(self, &mut call, request)?;
+        for jid in &popped {
             let lease = QlessLease {
                 token: draw(),
                 request: options.request.clone(),
@@ -69,7 +69,7 @@ impl Qless {
             };
             self.edit(jid, |job| *job.lease = Some(lease));
         }
-        Ok(handed)
+        Ok(popped)
     }
 
     /// Extends the lock of a running job and returns its new expiry in seconds since the epoch. A lock never gets
@@ -88,8 +88,8 @@ impl Qless {
             return Ok(now);
         };
         let (queue, worker) = (job.queue.clone(), job.worker.clone());
-        let mut silent = Vec::new();
-        let call = script_call(now, Elapsed::default(), Generation::Two, &mut silent);
+        let mut discarded = Vec::new();
+        let call = script_call(now, Elapsed::default(), Generation::Two, &mut discarded);
         let expires = call.after(heartbeat.seconds.max(job.expires - now));
         self.edit(jid, |job| {
             *job.expires = expires.seconds();
@@ -109,9 +109,9 @@ impl Qless {
         let Some(queue) = self.job(jid).map(|job| job.queue.clone()) else {
             return;
         };
-        let mut silent = Vec::new();
-        let call = script_call(now, server, Generation::Three, &mut silent);
-        ending::stop(self, &call, jid);
+        let mut discarded = Vec::new();
+        let call = script_call(now, server, Generation::Three, &mut discarded);
+        ending::stop_running(self, &call, jid);
         self.edit(jid, |job| {
             *job.is_warned = false;
             *job.worker = Bytes::new();
@@ -143,10 +143,12 @@ impl Qless {
     pub fn leased_to_request(&self, worker: &[u8], request: &RequestId) -> Vec<Bytes> {
         let jobs = self.worker_jobs(&Bytes::copy_from_slice(worker)).iter();
         let jobs = jobs.filter_map(|(_, jid)| self.job(jid));
-        let is_of_it = |job: &&QlessJob| {
+        let is_from_request = |job: &&QlessJob| {
             live_lease(job).is_some_and(|lease| lease.request.as_ref() == Some(request))
         };
-        jobs.filter(is_of_it).map(|job| job.jid.clone()).collect()
+        jobs.filter(is_from_request)
+            .map(|job| job.jid.clone())
+            .collect()
     }
 
     /// Whether the queue has a ready job and is not paused.

@@ -82,9 +82,9 @@ impl Qless {
     ) -> QlessAnswer {
         match request {
             QlessRequest::Script { generation, words } => {
-                dispatch::script(self, at, generation, &words, messages)
+                dispatch::run_script(self, at, generation, &words, messages)
             }
-            QlessRequest::Count { queue, set } => Ok(dispatch::number(self.size(&queue, set))),
+            QlessRequest::Count { queue, set } => Ok(dispatch::count_reply(self.size(&queue, set))),
             QlessRequest::NextRun { queue, jid } => Ok(self
                 .recurring(&jid)
                 .filter(|job| job.queue == queue)

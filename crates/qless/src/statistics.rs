@@ -10,7 +10,7 @@ const DAY: f64 = 86_400.0;
 
 /// The bins of a histogram in the order in which replies show them: the first bin of each range, and the one after its
 /// last. The bins of the first minute, hour and day are missing, because the smaller unit counts these values.
-const SHOWN: [(u16, u16); 4] = [(0, 60), (61, 120), (121, 144), (145, 151)];
+const SHOWN_BINS: [(u16, u16); 4] = [(0, 60), (61, 120), (121, 144), (145, 151)];
 
 /// Returns the beginning of the day of a caller's time, in seconds since the epoch; days begin at midnight UTC.
 pub(crate) fn day(now: f64) -> QlessTime {
@@ -83,7 +83,7 @@ fn write_sample(out: &mut Writer, sample: &QlessSample) {
     out.key("mean").number(sample.mean);
     out.key("std").number(deviation);
     out.key("histogram");
-    let bins = SHOWN.into_iter().flat_map(|(first, end)| first..end);
+    let bins = SHOWN_BINS.into_iter().flat_map(|(first, end)| first..end);
     out.list(bins, |out, bin| {
         let found = sample.bins.binary_search_by_key(&bin, |(it, _)| *it);
         let count = found.map_or(0, |index| sample.bins[index].1);

@@ -6,10 +6,10 @@ use crate::json::Writer;
 use crate::state::Qless;
 
 /// Estimates the length of a job's JSON in bytes.
-pub(crate) fn room(job: &QlessJob) -> usize {
-    const OF_ALL: usize = 512;
-    const OF_AN_ENTRY: usize = 64;
-    OF_ALL + job.data.len() + job.data.len() / 8 + job.history.len() * OF_AN_ENTRY
+pub(crate) fn json_bytes_estimate(job: &QlessJob) -> usize {
+    const BYTES_OF_FIELDS: usize = 512;
+    const BYTES_OF_ENTRY: usize = 64;
+    BYTES_OF_FIELDS + job.data.len() + job.data.len() / 8 + job.history.len() * BYTES_OF_ENTRY
 }
 
 /// Writes a job in the form that all commands return. Only the third generation gets the throttles.
@@ -20,20 +20,20 @@ pub(crate) fn job(out: &mut Writer, state: &Qless, generation: Generation, job: 
     out.key("state").string(job.state.as_str());
     out.key("queue").string(&job.queue);
     out.key("worker").string(&job.worker);
-    out.key("tracked").truth(state.is_tracked(&job.jid));
+    out.key("tracked").boolean(state.is_tracked(&job.jid));
     out.key("priority").number(job.priority);
     out.key("expires").number(job.expires);
     out.key("retries").number(job.retries);
     out.key("remaining").number(job.remaining.floor());
     out.key("data").string(&job.data);
     out.key("tags").tags(&job.tags);
-    out.key("history").list(&job.history, happening);
+    out.key("history").list(&job.history, history_entry);
     out.key("failure");
     failure(out, job);
     out.key("spawned_from_jid");
     match &job.spawned_from {
         Some(jid) => out.string(jid),
-        None => out.truth(false),
+        None => out.boolean(false),
     }
     out.key("dependents").strings(&job.dependents);
     out.key("dependencies").strings(&job.dependencies);
@@ -65,7 +65,7 @@ pub(crate) fn recurring(out: &mut Writer, generation: Generation, job: &QlessRec
 }
 
 /// Writes an entry of the history. The entry's own `what` and `when` win over further keys with these names.
-fn happening(out: &mut Writer, entry: &QlessHappening) {
+fn history_entry(out: &mut Writer, entry: &QlessHappening) {
     out.begin();
     out.key("what").string(&entry.what);
     out.key("when").number(entry.when);

@@ -25,9 +25,9 @@ pub(super) fn cancel(
 }
 
 fn check(state: &Qless, jids: &[Bytes]) -> Result<(), QlessRefusal> {
-    let given: BTreeSet<&Bytes> = jids.iter().collect();
+    let requested: BTreeSet<&Bytes> = jids.iter().collect();
     for job in jids.iter().filter_map(|jid| state.job(jid)) {
-        if let Some(other) = job.dependents.iter().find(|it| !given.contains(it)) {
+        if let Some(other) = job.dependents.iter().find(|it| !requested.contains(it)) {
             return Err(refuse(&[
                 b"Cancel(): ",
                 &job.jid,
@@ -43,18 +43,18 @@ fn check(state: &Qless, jids: &[Bytes]) -> Result<(), QlessRefusal> {
 fn cancel_one(state: &mut Qless, call: &mut Call<'_>, jid: &Bytes) {
     let Some(job) = state.job(jid).cloned() else {
         events::canceled(call, jid, None, None);
-        events::tracked(state, call, "ql:canceled", jid);
+        events::publish_if_tracked(state, call, "ql:canceled", jid);
         return;
     };
     if job.state == QlessState::Complete {
         return;
     }
     events::canceled(call, jid, Some(&job.queue), Some(&job.worker));
-    throttles::leave_line(state, jid);
-    ending::stop(state, call, jid);
+    throttles::stop_waiting(state, jid);
+    ending::stop_running(state, call, jid);
     if let (QlessState::Failed, Some(failure)) = (job.state, &job.failure) {
-        ending::unfailed(state, &job.queue, failure.when);
+        ending::subtract_failed(state, &job.queue, failure.when);
     }
-    events::tracked(state, call, "ql:canceled", jid);
-    retention::forget(state, call, jid);
+    events::publish_if_tracked(state, call, "ql:canceled", jid);
+    retention::delete_job(state, call, jid);
 }

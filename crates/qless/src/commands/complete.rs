@@ -6,10 +6,10 @@ use ganger_types::qless::{QlessAnswer, QlessJob, QlessRefusal, QlessReply, Qless
 use crate::call::{Arguments, Call, Pairs, data_of, list_of, refuse};
 use crate::events;
 use crate::number;
-use crate::procedures::ending::stop;
+use crate::procedures::ending::stop_running;
 use crate::procedures::history::{self, Limit};
 use crate::procedures::links;
-use crate::procedures::retention::{Retention, retain, retention};
+use crate::procedures::retention::{Retention, prune, retention};
 use crate::state::Qless;
 use crate::statistics;
 
@@ -41,10 +41,10 @@ pub(super) fn complete(
     let retention = retention(state)?;
     check(state, jid, worker, queue)?;
 
-    finish(state, call, jid, data, history);
+    end_run(state, call, jid, data, history);
     let outcome = match next {
         Some(next) => advance(state, call, jid, queue, &next, history),
-        None => end(state, call, jid, queue, retention),
+        None => complete_job(state, call, jid, queue, retention),
     };
     Ok(QlessReply::Text(Bytes::from_static(outcome.as_bytes())))
 }
@@ -88,13 +88,13 @@ fn check(state: &Qless, jid: &Bytes, worker: &Bytes, queue: &Bytes) -> Result<()
 }
 
 /// Ends the run: history, lock, statistics, and the fields of the job. Both outcomes start with this.
-fn finish(state: &mut Qless, call: &mut Call<'_>, jid: &Bytes, data: &Bytes, limit: Limit) {
+fn end_run(state: &mut Qless, call: &mut Call<'_>, jid: &Bytes, data: &Bytes, limit: Limit) {
     let Some((queue, since)) = state.job(jid).map(|job| (job.queue.clone(), job.time)) else {
         return;
     };
     let what = Bytes::from_static(b"done");
     history::append(state, jid, limit, what, call.now, Vec::new());
-    stop(state, call, jid);
+    stop_running(state, call, jid);
     let ran = number::sum(call.now, -since);
     state.edit_statistics(&queue, statistics::day(call.now), |it| {
         statistics::add(&mut it.run, ran);
@@ -107,7 +107,7 @@ fn finish(state: &mut Qless, call: &mut Call<'_>, jid: &Bytes, data: &Bytes, lim
         *job.time = call.now;
     });
     state.set_failure(jid, None);
-    events::tracked(state, call, "ql:completed", jid);
+    events::publish_if_tracked(state, call, "ql:completed", jid);
 }
 
 /// Puts the job into the next queue. The jobs that depend on it keep waiting.
@@ -135,7 +135,7 @@ fn advance(
     }
     links::link(state, jid, &next.depends);
     if links::is_waiting(state, jid) {
-        links::await_others(state, jid, next.queue, now, scheduled);
+        links::wait_for_dependencies(state, jid, next.queue, now, scheduled);
         return "depends";
     }
     // A delay is ignored if dependencies were given and all of them are met.
@@ -145,7 +145,7 @@ fn advance(
 
 /// Completes the job, which then runs nowhere else. Deletes old completed jobs, which may include this one; its
 /// dependents continue in any case.
-fn end(
+fn complete_job(
     state: &mut Qless,
     call: &mut Call<'_>,
     jid: &Bytes,
@@ -159,7 +159,7 @@ fn end(
     });
     state.set_completed_at(jid, Some(call.at()));
     let dependents = state.release_dependents(jid);
-    retain(state, call, retention);
-    links::go_on(state, &dependents, call.at());
+    prune(state, call, retention);
+    links::resume_dependents(state, &dependents, call.at());
     "complete"
 }

@@ -15,20 +15,20 @@ pub(super) fn depends(
 ) -> QlessAnswer {
     let jid = arguments.job(0)?;
     let command = arguments.required(1, "Depends(): Arg \"command\" missing")?;
-    let standing = state.job(jid).map(|job| job.state);
-    if standing != Some(QlessState::Depends) {
-        let standing = standing.map_or("false", QlessState::as_str);
+    let job_state = state.job(jid).map(|job| job.state);
+    if job_state != Some(QlessState::Depends) {
+        let job_state = job_state.map_or("false", QlessState::as_str);
         return Err(refuse(&[
             b"Depends(): Job ",
             jid,
             b" not in the depends state: ",
-            standing.as_bytes(),
+            job_state.as_bytes(),
         ]));
     }
     let others = arguments.from(2);
     match &command[..] {
         b"on" => links::link(state, jid, others),
-        b"off" => off(state, call, jid, others),
+        b"off" => remove_dependencies(state, call, jid, others),
         _ => {
             return Err(refuse(&[
                 b"Depends(): Argument \"command\" must be \"on\" or \"off\"",
@@ -40,7 +40,7 @@ pub(super) fn depends(
 
 /// Removes dependencies of the job; `all` removes every one. A job without further dependencies becomes ready, even if
 /// it was to be scheduled.
-fn off(state: &mut Qless, call: &Call<'_>, jid: &Bytes, others: &[Bytes]) {
+fn remove_dependencies(state: &mut Qless, call: &Call<'_>, jid: &Bytes, others: &[Bytes]) {
     if others.first().is_some_and(|it| it == "all") {
         state.unlink_all(jid);
     }

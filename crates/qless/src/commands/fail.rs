@@ -26,14 +26,14 @@ pub(super) fn fail(
     let queue = check(state, jid, worker)?.queue.clone();
 
     events::failed(call, jid, group, message, worker);
-    events::tracked(state, call, "ql:failed", jid);
+    events::publish_if_tracked(state, call, "ql:failed", jid);
     let extra = vec![
         history::text("worker", worker),
         history::text("group", group),
     ];
     let what = Bytes::from_static(b"failed");
     history::append(state, jid, limit, what, call.now, extra);
-    ending::stop(state, call, jid);
+    ending::stop_running(state, call, jid);
     if let Some(data) = data {
         state.edit(jid, |job| *job.data = data.clone());
     }

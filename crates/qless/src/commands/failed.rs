@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use ganger_types::qless::{QlessAnswer, QlessReply, QlessState};
 
-use crate::call::{Arguments, Call, at_most, whole};
+use crate::call::{Arguments, Call, limit_of_count, whole};
 use crate::dispatch;
 use crate::json::Writer;
 use crate::pages;
@@ -42,7 +42,7 @@ pub(super) fn unfail(
     let queue = arguments.queue(0)?;
     let group = arguments.required(1, "Unfail(): Arg \"group\" missing")?;
     let count = arguments.number_or(2, 25.0, "Unfail(): Arg \"count\" not a number: ")?;
-    let count = at_most(whole(count)?);
+    let count = limit_of_count(whole(count)?);
     let limit = history::limit(state)?;
 
     let oldest = state.failed(group).iter().take(count);
@@ -59,5 +59,5 @@ pub(super) fn unfail(
         });
         state.make_ready(jid, queue, call.at());
     }
-    Ok(dispatch::number(jids.len()))
+    Ok(dispatch::count_reply(jids.len()))
 }

@@ -14,7 +14,7 @@ pub(super) fn get(state: &mut Qless, call: &mut Call<'_>, arguments: Arguments<'
     let Some(job) = state.job(jid) else {
         return Ok(QlessReply::Nil);
     };
-    let mut json = Writer::with_room(view::room(job));
+    let mut json = Writer::with_capacity(view::json_bytes_estimate(job));
     view::job(&mut json, state, call.generation, job);
     Ok(QlessReply::Text(json.finish().into()))
 }
@@ -35,8 +35,8 @@ pub(super) fn multiget(
 /// Returns the list of the jobs that exist, as JSON.
 pub(super) fn jobs(state: &Qless, call: &Call<'_>, jids: &[Bytes]) -> QlessReply {
     let jobs = jids.iter().filter_map(|jid| state.job(jid));
-    let room = jobs.clone().map(view::room).sum();
-    let mut json = Writer::with_room(room);
+    let bytes = jobs.clone().map(view::json_bytes_estimate).sum();
+    let mut json = Writer::with_capacity(bytes);
     json.list(jobs, |json, job| {
         view::job(json, state, call.generation, job);
     });

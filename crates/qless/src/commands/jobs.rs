@@ -18,33 +18,33 @@ pub(super) fn jobs(
     let kind = arguments.required(0, "Jobs(): Arg \"state\" missing")?;
     let jids = if kind == "complete" {
         let page = Page::read(arguments, 1)?;
-        page.of_range(state.completed().iter().rev(), state.completed().len())
+        page.take_by_range(state.completed().iter().rev(), state.completed().len())
     } else {
         let queue = arguments.required(1, "Jobs(): Arg \"queue\" missing")?;
         let page = Page::read(arguments, 2)?;
-        of_queue(state, call, kind, queue, page)?
+        jobs_of_queue(state, call, kind, queue, page)?
     };
     Ok(QlessReply::List(jids))
 }
 
-fn of_queue(
+fn jobs_of_queue(
     state: &mut Qless,
     call: &Call<'_>,
     kind: &Bytes,
     queue: &Bytes,
     page: Page,
 ) -> Result<Vec<Bytes>, QlessRefusal> {
-    let all = |set: &TimeIndex| page.of_range(set.iter(), set.len());
+    let all = |set: &TimeIndex| page.take_by_range(set.iter(), set.len());
     let locks = state.time_index(queue, QlessSet::Locks);
     Ok(match &kind[..] {
-        b"running" => page.of_limit(since(locks, call.at())),
-        b"stalled" => page.of_limit(until(locks, call.at())),
+        b"running" => page.take_by_limit(since(locks, call.at())),
+        b"stalled" => page.take_by_limit(until(locks, call.at())),
         b"scheduled" => {
             promote(state, queue, call.at(), usize::MAX);
             all(state.time_index(queue, QlessSet::Scheduled))
         }
         b"depends" => all(state.time_index(queue, QlessSet::Depends)),
-        b"recurring" => page.of_limit(state.time_index(queue, QlessSet::Recur).iter()),
+        b"recurring" => page.take_by_limit(state.time_index(queue, QlessSet::Recur).iter()),
         b"throttled" if call.has_throttles() => all(state.time_index(queue, QlessSet::Throttled)),
         _ => return Err(refuse(&[b"Jobs(): Unknown type \"", kind, b"\""])),
     })
@@ -69,7 +69,7 @@ impl Page {
     }
 
     /// Returns the page by the range rule; `length` is the length of the list.
-    fn of_range<'a>(
+    fn take_by_range<'a>(
         self,
         list: impl Iterator<Item = &'a (QlessTime, Bytes)>,
         length: usize,
@@ -80,7 +80,7 @@ impl Page {
     }
 
     /// Returns the page by the limit rule.
-    fn of_limit<'a>(self, list: impl Iterator<Item = &'a (QlessTime, Bytes)>) -> Vec<Bytes> {
+    fn take_by_limit<'a>(self, list: impl Iterator<Item = &'a (QlessTime, Bytes)>) -> Vec<Bytes> {
         // The iterator ends by itself, so the range needs no length.
         let range = by_limit(usize::MAX, self.offset, self.count);
         let part = list.skip(range.start).take(range.len());

@@ -5,8 +5,8 @@ use bytes::Bytes;
 use ganger_types::qless::QlessAnswer;
 
 use super::get;
-use crate::call::{Arguments, Call, at_most, whole};
-use crate::procedures::expiry::overdue;
+use crate::call::{Arguments, Call, limit_of_count, whole};
+use crate::procedures::expiry::expired_locks;
 use crate::procedures::history;
 use crate::procedures::promotion::promote;
 use crate::procedures::spawning::spawn;
@@ -30,12 +30,12 @@ pub(super) fn peek(
     let count = whole(arguments.number(next, complaint)?)?;
     let history = history::limit(state)?;
 
-    let (offset, count) = (at_most(offset), at_most(count));
+    let (offset, count) = (limit_of_count(offset), limit_of_count(count));
     let end = match count {
         0 => 0,
         _ => offset.saturating_add(count),
     };
-    let mut jids: Vec<Bytes> = overdue(state, call, queue, end);
+    let mut jids: Vec<Bytes> = expired_locks(state, call, queue, end);
     spawn(state, call, queue, end - jids.len(), history);
     // A new child may have replaced an older job of the same jid.
     jids.retain(|jid| state.is_locked(jid));

@@ -5,10 +5,10 @@ use bytes::Bytes;
 use ganger_types::qless::{QlessAnswer, QlessRefusal, QlessSet};
 
 use super::get;
-use crate::call::{Arguments, Call, at_most, whole};
+use crate::call::{Arguments, Call, limit_of_count, whole};
 use crate::number;
 use crate::procedures::configuration::{heartbeat, max_concurrency, max_pop_retry};
-use crate::procedures::expiry::{self, expire};
+use crate::procedures::expiry::{self, handle_expired_locks};
 use crate::procedures::hand_out::{HandOutOptions, hand_out};
 use crate::procedures::history;
 use crate::procedures::promotion::promote;
@@ -21,14 +21,14 @@ pub(super) fn pop(state: &mut Qless, call: &mut Call<'_>, arguments: Arguments<'
     let queue = arguments.queue(0)?;
     let worker = arguments.required(1, "Pop(): Arg \"worker\" missing")?;
     let count = whole(arguments.number(2, "Pop(): Arg \"count\" missing or not a number: ")?)?;
-    let wanted = PopRequest {
+    let request = PopRequest {
         queue,
         worker,
-        count: at_most(count),
+        count: limit_of_count(count),
         heartbeat: heartbeat(state, queue)?,
     };
-    let handed = take(state, call, wanted)?;
-    Ok(get::jobs(state, call, &handed))
+    let popped = pop_jobs(state, call, request)?;
+    Ok(get::jobs(state, call, &popped))
 }
 
 /// Request of a worker for jobs of a queue.
@@ -45,64 +45,64 @@ pub(crate) struct PopRequest<'a> {
 }
 
 /// Locks jobs for the worker and returns their jids in order; empty if the queue is paused.
-pub(crate) fn take(
+pub(crate) fn pop_jobs(
     state: &mut Qless,
     call: &mut Call<'_>,
-    wanted: PopRequest<'_>,
+    request: PopRequest<'_>,
 ) -> Result<Vec<Bytes>, QlessRefusal> {
-    let PopRequest { queue, worker, .. } = wanted;
+    let PopRequest { queue, worker, .. } = request;
     if state.is_paused(queue) {
         return Ok(Vec::new());
     }
-    let grace = expiry::grace(state)?;
+    let grace = expiry::grace_period(state)?;
     let history = history::limit(state)?;
-    let count = wanted.count.min(room(state, call, queue)?);
-    let rounds = rounds(state, call, queue)?;
+    let count = request.count.min(concurrency_left(state, call, queue)?);
+    let rounds = rounds_max(state, call, queue)?;
 
     state.set_worker_seen(worker, Some(call.at()));
-    let hand_options = HandOutOptions {
+    let options = HandOutOptions {
         worker,
-        heartbeat: wanted.heartbeat,
+        heartbeat: request.heartbeat,
         history,
     };
-    let mut handed = expire(state, call, queue, count, grace, history);
-    for jid in &handed {
-        hand_out(state, call, queue, jid, hand_options);
+    let mut popped = handle_expired_locks(state, call, queue, count, grace, history);
+    for jid in &popped {
+        hand_out(state, call, queue, jid, options);
     }
-    if throttles::has_room(state, call, queue) {
-        spawn(state, call, queue, count - handed.len(), history);
+    if throttles::queue_has_room(state, call, queue) {
+        spawn(state, call, queue, count - popped.len(), history);
         // A new child may have replaced an older job of the same jid that was just locked.
-        handed.retain(|jid| state.is_locked(jid));
-        promote(state, queue, call.at(), count - handed.len());
-        take_ready(state, call, queue, count, rounds, hand_options, &mut handed);
+        popped.retain(|jid| state.is_locked(jid));
+        promote(state, queue, call.at(), count - popped.len());
+        pop_ready(state, call, queue, count, rounds, options, &mut popped);
     }
-    Ok(handed)
+    Ok(popped)
 }
 
-/// Locks ready jobs until `handed` has `count` of them. Jobs that a throttle blocks wait for the throttle; `rounds`
+/// Locks ready jobs until `popped` has `count` of them. Jobs that a throttle blocks wait for the throttle; `rounds`
 /// limits how often other jobs are tried instead.
-fn take_ready(
+fn pop_ready(
     state: &mut Qless,
     call: &mut Call<'_>,
     queue: &Bytes,
     count: usize,
     rounds: i64,
-    hand_options: HandOutOptions<'_>,
-    handed: &mut Vec<Bytes>,
+    options: HandOutOptions<'_>,
+    popped: &mut Vec<Bytes>,
 ) {
     for _ in 0..rounds {
-        let wanted = count - handed.len();
+        let wanted = count - popped.len();
         let ready: Vec<Bytes> = state.work(queue).take(wanted).cloned().collect();
         if ready.is_empty() {
             break;
         }
         for jid in ready {
-            if let Some(throttle) = throttles::obstacle(state, &jid, call) {
-                throttles::wait(state, call, &jid, queue, &throttle, hand_options.history);
+            if let Some(throttle) = throttles::blocking_throttle(state, &jid, call) {
+                throttles::wait(state, call, &jid, queue, &throttle, options.history);
             } else {
                 throttles::acquire(state, call, &jid);
-                hand_out(state, call, queue, &jid, hand_options);
-                handed.push(jid);
+                hand_out(state, call, queue, &jid, options);
+                popped.push(jid);
             }
         }
     }
@@ -110,7 +110,11 @@ fn take_ready(
 
 /// Returns how many more jobs of the queue may be locked under its limit of concurrency. Expired locks do not count.
 /// Generations with throttles have no such limit.
-pub(crate) fn room(state: &Qless, call: &Call<'_>, queue: &Bytes) -> Result<usize, QlessRefusal> {
+pub(crate) fn concurrency_left(
+    state: &Qless,
+    call: &Call<'_>,
+    queue: &Bytes,
+) -> Result<usize, QlessRefusal> {
     let maximum = if call.has_throttles() {
         0.0
     } else {
@@ -119,13 +123,13 @@ pub(crate) fn room(state: &Qless, call: &Call<'_>, queue: &Bytes) -> Result<usiz
     if maximum <= 0.0 {
         return Ok(usize::MAX);
     }
-    let maximum = at_most(number::cut(maximum));
+    let maximum = limit_of_count(number::cut(maximum));
     let held = since(state.time_index(queue, QlessSet::Locks), call.at());
     Ok(maximum - held.take(maximum).count())
 }
 
 /// Returns the maximum number of rounds through the ready jobs; 1 in generations without throttles.
-fn rounds(state: &Qless, call: &Call<'_>, queue: &Bytes) -> Result<i64, QlessRefusal> {
+fn rounds_max(state: &Qless, call: &Call<'_>, queue: &Bytes) -> Result<i64, QlessRefusal> {
     if call.has_throttles() {
         Ok(number::cut(max_pop_retry(state, queue)?.ceil()))
     } else {

@@ -15,7 +15,7 @@ use crate::procedures::{ending, links, tags, throttles};
 use crate::state::Qless;
 
 /// The checked arguments of a put.
-struct Put<'a> {
+struct PutRequest<'a> {
     /// Name of the caller; `None` in the first generation, whose calls do not contain it.
     worker: Option<&'a Bytes>,
     /// The queue to put the job into.
@@ -57,7 +57,7 @@ pub(super) fn put(state: &mut Qless, call: &mut Call<'_>, arguments: Arguments<'
         _ => (arguments.get(0), Arguments(arguments.from(1))),
     };
     let queue = rest.queue(0)?;
-    let put = Put {
+    let put = PutRequest {
         worker,
         queue,
         jid: rest.required(1, "Put(): Arg \"jid\" missing")?,
@@ -67,7 +67,7 @@ pub(super) fn put(state: &mut Qless, call: &mut Call<'_>, arguments: Arguments<'
         options: options(rest.pairs(5)?, call)?,
         history: history::limit(state)?,
     };
-    Ok(QlessReply::Text(carry_out(state, call, put)))
+    Ok(QlessReply::Text(apply(state, call, put)))
 }
 
 /// `requeue`: a put of a job that must exist.
@@ -103,28 +103,28 @@ fn options(pairs: Pairs<'_>, call: &Call<'_>) -> Result<Options, QlessRefusal> {
     })
 }
 
-fn carry_out(state: &mut Qless, call: &mut Call<'_>, mut put: Put<'_>) -> Bytes {
+fn apply(state: &mut Qless, call: &mut Call<'_>, mut put: PutRequest<'_>) -> Bytes {
     let (jid, now) = (put.jid, call.at());
     let before = state.job(jid).cloned();
-    tags::leave(state, call, jid);
+    tags::remove_all(state, call, jid);
     drop_dependencies(state, jid, &put.options.depends);
     events::put(call, jid, put.queue);
     state.ensure_job(jid);
     history::put(state, jid, put.history, put.queue, call.now);
     if let Some(before) = &before {
-        take_out(state, call, before, put.worker);
+        remove_from_queue(state, call, before, put.worker);
         put.options
             .throttles
-            .retain(|it| *it != throttles::of_queue(&before.queue));
-        count_unfailed(state, before, put.queue);
+            .retain(|it| *it != throttles::queue_throttle(&before.queue));
+        subtract_failed_job(state, before, put.queue);
     }
     write_record(state, call, &put);
     let tags = state.job(jid).map(|job| job.tags.clone());
-    tags::enter(state, jid, &tags.unwrap_or_default(), now);
+    tags::add_all(state, jid, &tags.unwrap_or_default(), now);
     links::link(state, jid, &put.options.depends);
     place_in_queue(state, call, &put);
     state.register_queue(put.queue, now);
-    events::tracked(state, call, "ql:put", jid);
+    events::publish_if_tracked(state, call, "ql:put", jid);
     jid.clone()
 }
 
@@ -142,10 +142,15 @@ fn drop_dependencies(state: &mut Qless, jid: &Bytes, depends: &[Bytes]) {
 }
 
 /// Removes an existing job from its sets and lists. Its worker gets a message, unless that worker puts the job itself.
-fn take_out(state: &mut Qless, call: &mut Call<'_>, before: &QlessJob, worker: Option<&Bytes>) {
+fn remove_from_queue(
+    state: &mut Qless,
+    call: &mut Call<'_>,
+    before: &QlessJob,
+    worker: Option<&Bytes>,
+) {
     let jid = &before.jid;
     state.move_to(jid, None);
-    throttles::leave_line(state, jid);
+    throttles::stop_waiting(state, jid);
     state.set_completed_at(jid, None);
     state.leave_failure_group(jid);
     if !before.worker.is_empty() {
@@ -157,16 +162,16 @@ fn take_out(state: &mut Qless, call: &mut Call<'_>, before: &QlessJob, worker: O
 }
 
 /// Subtracts one failed job from the statistics of the queue that a failed job is put into.
-fn count_unfailed(state: &mut Qless, before: &QlessJob, queue: &Bytes) {
+fn subtract_failed_job(state: &mut Qless, before: &QlessJob, queue: &Bytes) {
     if let (QlessState::Failed, Some(failure)) = (before.state, &before.failure) {
-        ending::unfailed(state, queue, failure.when);
+        ending::subtract_failed(state, queue, failure.when);
     }
 }
 
-fn write_record(state: &mut Qless, call: &Call<'_>, put: &Put<'_>) {
-    let Put { options, .. } = put;
+fn write_record(state: &mut Qless, call: &Call<'_>, put: &PutRequest<'_>) {
+    let PutRequest { options, .. } = put;
     let mut throttles = options.throttles.clone();
-    throttles.push(throttles::of_queue(put.queue));
+    throttles.push(throttles::queue_throttle(put.queue));
     state.edit(put.jid, |job| {
         *job.klass = put.klass.clone();
         *job.data = put.data.clone();
@@ -193,14 +198,14 @@ fn write_record(state: &mut Qless, call: &Call<'_>, put: &Put<'_>) {
 
 /// Moves the job into the set where it waits for other jobs, for its time or for a throttle; otherwise into the ready
 /// jobs.
-fn place_in_queue(state: &mut Qless, call: &Call<'_>, put: &Put<'_>) {
+fn place_in_queue(state: &mut Qless, call: &Call<'_>, put: &PutRequest<'_>) {
     let (jid, queue, now) = (put.jid, put.queue, call.at());
     let scheduled: Option<QlessTime> = (put.delay > 0.0).then(|| call.after(put.delay));
     if links::is_waiting(state, jid) {
-        links::await_others(state, jid, queue, now, scheduled);
+        links::wait_for_dependencies(state, jid, queue, now, scheduled);
     } else if let Some(at) = scheduled {
         state.move_to_set(jid, queue, QlessSet::Scheduled, at);
-    } else if let Some(throttle) = throttles::obstacle(state, jid, call) {
+    } else if let Some(throttle) = throttles::blocking_throttle(state, jid, call) {
         throttles::wait(state, call, jid, queue, &throttle, put.history);
     } else {
         state.make_ready(jid, queue, now);

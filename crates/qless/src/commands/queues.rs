@@ -52,7 +52,7 @@ fn write_counts(state: &mut Qless, call: &Call<'_>, queue: &Bytes, out: &mut Wri
         out.key("throttled")
             .count(state.size(queue, QlessSet::Throttled));
     }
-    out.key("paused").truth(state.is_paused(queue));
+    out.key("paused").boolean(state.is_paused(queue));
     out.end();
 }
 
@@ -61,12 +61,12 @@ pub(super) fn length(state: &mut Qless, _: &mut Call<'_>, arguments: Arguments<'
     let queue = arguments.queue(0)?;
     let sets = [QlessSet::Locks, QlessSet::Work, QlessSet::Scheduled];
     let length = sets.map(|set| state.size(queue, set)).iter().sum();
-    Ok(dispatch::number(length))
+    Ok(dispatch::count_reply(length))
 }
 
 /// `pause queue..`: pauses queues.
 pub(super) fn pause(state: &mut Qless, _: &mut Call<'_>, arguments: Arguments<'_>) -> QlessAnswer {
-    for queue in some(arguments, "Pause(): No queues specified")? {
+    for queue in at_least_one(arguments, "Pause(): No queues specified")? {
         state.set_paused(queue, true);
     }
     Ok(QlessReply::Nil)
@@ -78,7 +78,7 @@ pub(super) fn unpause(
     _: &mut Call<'_>,
     arguments: Arguments<'_>,
 ) -> QlessAnswer {
-    for queue in some(arguments, "Unpause(): No queues specified")? {
+    for queue in at_least_one(arguments, "Unpause(): No queues specified")? {
         state.set_paused(queue, false);
     }
     Ok(QlessReply::Nil)
@@ -86,7 +86,7 @@ pub(super) fn unpause(
 
 /// `queue.forget queue..`: makes queues unknown. Their jobs and pauses stay.
 pub(super) fn forget(state: &mut Qless, _: &mut Call<'_>, arguments: Arguments<'_>) -> QlessAnswer {
-    for queue in some(arguments, "QueueForget(): No queues specified")? {
+    for queue in at_least_one(arguments, "QueueForget(): No queues specified")? {
         state.forget_queue(queue);
     }
     Ok(QlessReply::Nil)
@@ -102,7 +102,7 @@ pub(super) fn stats(state: &mut Qless, _: &mut Call<'_>, arguments: Arguments<'_
 }
 
 /// Returns all arguments; refuses the call with the text `otherwise` if there are none.
-pub(super) fn some<'a>(
+pub(super) fn at_least_one<'a>(
     arguments: Arguments<'a>,
     otherwise: &str,
 ) -> Result<&'a [Bytes], QlessRefusal> {

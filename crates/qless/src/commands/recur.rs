@@ -63,11 +63,11 @@ fn options(
     let priority = pairs.number("priority", "Recur(): Arg \"priority\" not a number: ")?;
     let retries = pairs.number("retries", "Recur(): Arg \"retries\" not a number: ")?;
     let backlog = pairs.number("backlog", "Recur(): Arg \"backlog\" not a number: ")?;
-    let mut held_up_by = Vec::new();
+    let mut required = Vec::new();
     if call.has_throttles() {
-        let given = pairs.get("throttles").map(list_of).transpose()?;
-        held_up_by = links::jids(&given.unwrap_or_default());
-        held_up_by.push(throttles::of_queue(queue));
+        let list = pairs.get("throttles").map(list_of).transpose()?;
+        required = links::jids(&list.unwrap_or_default());
+        required.push(throttles::queue_throttle(queue));
     }
     Ok(QlessRecurring {
         jid: Bytes::new(),
@@ -81,7 +81,7 @@ fn options(
         count: 0,
         tags: tags.unwrap_or_default(),
         next_at: QlessTime::default(),
-        throttles: held_up_by,
+        throttles: required,
     })
 }
 
@@ -159,10 +159,10 @@ fn change(job: &mut QlessRecurring, key: &Bytes, value: &Bytes) -> Result<(), Ql
 
 /// Moves a recurring job to another queue. The throttle of the new queue replaces that of the old one.
 fn move_to(job: &mut QlessRecurring, queue: &Bytes) {
-    let own = throttles::of_queue(&job.queue);
+    let own = throttles::queue_throttle(&job.queue);
     for throttle in &mut job.throttles {
         if *throttle == own {
-            *throttle = throttles::of_queue(queue);
+            *throttle = throttles::queue_throttle(queue);
         }
     }
     job.queue = queue.clone();

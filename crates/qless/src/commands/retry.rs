@@ -13,7 +13,7 @@ use crate::procedures::{ending, links};
 use crate::state::Qless;
 
 /// The checked arguments of a retry.
-struct Retry<'a> {
+struct RetryRequest<'a> {
     /// The id of the job.
     jid: &'a Bytes,
     /// The queue that the job goes back to.
@@ -52,8 +52,8 @@ pub(super) fn retry(
         *job.remaining = remaining;
         *job.is_warned = false;
     });
-    ending::stop(state, call, jid);
-    let retry = Retry {
+    ending::stop_running(state, call, jid);
+    let retry = RetryRequest {
         jid,
         queue,
         delay,
@@ -64,7 +64,7 @@ pub(super) fn retry(
     if remaining >= 0.0 {
         place_in_queue(state, call, retry);
     } else {
-        give_up(state, call, retry);
+        fail_exhausted(state, call, retry);
     }
     Ok(QlessReply::Number(number::cut(remaining.floor())))
 }
@@ -88,8 +88,8 @@ fn check<'a>(state: &'a Qless, jid: &Bytes, worker: &Bytes) -> Result<&'a QlessJ
 }
 
 /// Moves the job into the named queue, scheduled or ready. Its record still shows the worker and the end of the lock.
-fn place_in_queue(state: &mut Qless, call: &Call<'_>, retry: Retry<'_>) {
-    let Retry { jid, queue, .. } = retry;
+fn place_in_queue(state: &mut Qless, call: &Call<'_>, retry: RetryRequest<'_>) {
+    let RetryRequest { jid, queue, .. } = retry;
     state.edit(jid, |job| *job.queue = queue.clone());
     if retry.delay > 0.0 {
         state.move_to_set(jid, queue, QlessSet::Scheduled, call.after(retry.delay));
@@ -103,16 +103,16 @@ fn place_in_queue(state: &mut Qless, call: &Call<'_>, retry: Retry<'_>) {
 }
 
 /// Fails the job, which has no retries left. Publishes only on the channel of tracked jobs.
-fn give_up(state: &mut Qless, call: &mut Call<'_>, retry: Retry<'_>) {
-    let Retry { jid, queue, .. } = retry;
+fn fail_exhausted(state: &mut Qless, call: &mut Call<'_>, retry: RetryRequest<'_>) {
+    let RetryRequest { jid, queue, .. } = retry;
     let failure = retry.failure.unwrap_or_else(|| {
-        let mut failure = ending::exhausted(queue, call.now);
+        let mut failure = ending::exhausted_failure(queue, call.now);
         if let Some(group) = retry.group {
             failure.group.clone_from(group);
         }
         failure
     });
-    ending::note_exhausted(state, call, jid, &failure.group, retry.history);
-    events::tracked(state, call, "ql:failed", jid);
+    ending::append_exhausted(state, call, jid, &failure.group, retry.history);
+    events::publish_if_tracked(state, call, "ql:failed", jid);
     ending::fail(state, call, jid, queue, failure);
 }

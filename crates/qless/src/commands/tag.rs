@@ -53,7 +53,7 @@ fn remove(state: &mut Qless, call: &mut Call<'_>, arguments: Arguments<'_>) -> Q
     let jid = existing_job(state, arguments)?;
 
     for tag in arguments.from(2) {
-        tags::leave_one(state, call, jid, tag);
+        tags::remove_one(state, call, jid, tag);
     }
     state.edit(jid, |job| retain(job.tags, arguments.from(2)));
     let mut out = Writer::default();

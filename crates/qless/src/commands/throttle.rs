@@ -93,7 +93,7 @@ pub(super) fn queue_get(
     call: &mut Call<'_>,
     arguments: Arguments<'_>,
 ) -> QlessAnswer {
-    let id = throttles::of_queue(arguments.queue(0)?);
+    let id = throttles::queue_throttle(arguments.queue(0)?);
     Ok(shown(state, call, &id))
 }
 
@@ -103,7 +103,7 @@ pub(super) fn queue_set(
     _: &mut Call<'_>,
     arguments: Arguments<'_>,
 ) -> QlessAnswer {
-    let id = throttles::of_queue(arguments.queue(0)?);
+    let id = throttles::queue_throttle(arguments.queue(0)?);
     let maximum = arguments.number(1, "Throttle(): Arg \"maximum\" not a number: ")?;
     state.set_throttle(QlessThrottle {
         id,

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use ganger_types::qless::{QlessAnswer, QlessReply, QlessTime};
 
-use super::queues::some;
+use super::queues::at_least_one;
 use crate::call::{Arguments, Call};
 use crate::json::Writer;
 use crate::procedures::configuration::number_of;
@@ -13,7 +13,7 @@ use crate::state::{Qless, TimeIndex, between};
 const WORKER_AGE_MAX: f64 = 86_400.0;
 
 /// Locks that expire later than this many seconds from now (100 days) do not count.
-const HORIZON: f64 = 8_640_000.0;
+const EXPIRY_HORIZON: f64 = 8_640_000.0;
 
 /// `workers [worker]`: returns the jobs of a worker and those whose locks have expired; or the numbers of both for all
 /// known workers, the latest sign of life first. Forgets workers without a recent sign of life before that.
@@ -25,7 +25,7 @@ pub(super) fn workers(
     let age = number_of(state, "max-worker-age", WORKER_AGE_MAX)?;
 
     forget_silent(state, call.after(-age));
-    let (now, last) = (call.at(), call.after(HORIZON));
+    let (now, last) = (call.at(), call.after(EXPIRY_HORIZON));
     let mut out = Writer::default();
     if let Some(worker) = arguments.get(0) {
         let jobs = state.worker_jobs(worker);
@@ -54,7 +54,7 @@ pub(super) fn deregister(
     _: &mut Call<'_>,
     arguments: Arguments<'_>,
 ) -> QlessAnswer {
-    for worker in some(arguments, "Deregister(): No workers specified")? {
+    for worker in at_least_one(arguments, "Deregister(): No workers specified")? {
         state.set_worker_seen(worker, None);
     }
     Ok(QlessReply::Nil)

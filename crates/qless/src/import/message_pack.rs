@@ -99,7 +99,7 @@ impl<'a> Reader<'a> {
     }
 
     fn text(&mut self, out: &mut Vec<u8>, size: usize) -> Result<(), Wrong> {
-        let mut writer = Writer::with_room(size.min(self.rest.len()) + 2);
+        let mut writer = Writer::with_capacity(size.min(self.rest.len()) + 2);
         writer.string(self.take(size)?);
         out.extend(writer.finish());
         Ok(())

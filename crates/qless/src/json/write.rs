@@ -18,7 +18,7 @@ pub(crate) struct Writer {
 
 impl Writer {
     /// Returns a writer that has memory for a text of that many bytes.
-    pub(crate) fn with_room(bytes: usize) -> Self {
+    pub(crate) fn with_capacity(bytes: usize) -> Self {
         Self {
             out: Vec::with_capacity(bytes),
         }
@@ -90,7 +90,7 @@ impl Writer {
     }
 
     /// Writes `true` or `false`.
-    pub(crate) fn truth(&mut self, is_true: bool) {
+    pub(crate) fn boolean(&mut self, is_true: bool) {
         self.raw(if is_true { b"true" } else { b"false" });
     }
 
@@ -187,7 +187,7 @@ mod tests {
             it.key("a").number(1.0);
             it.key("b").strings(["x", "", "{"]);
             it.key("c").begin();
-            it.key("").truth(false);
+            it.key("").boolean(false);
             it.end();
             it.key("d").raw(b"[[]]");
             it.key("e").list([0, 2], Writer::count);

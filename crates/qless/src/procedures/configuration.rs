@@ -22,7 +22,7 @@ pub(crate) const JOB_HISTORY_MAX: f64 = 100.0;
 pub(crate) const POP_RETRY_MAX: f64 = 1.0;
 
 /// Returns the value of an option as a number; `None` if it was not set.
-fn given(state: &Qless, option: &[u8]) -> Result<Option<f64>, QlessRefusal> {
+fn option_number(state: &Qless, option: &[u8]) -> Result<Option<f64>, QlessRefusal> {
     let Some(value) = state.setting(option) else {
         return Ok(None);
     };
@@ -39,17 +39,21 @@ fn given(state: &Qless, option: &[u8]) -> Result<Option<f64>, QlessRefusal> {
 
 /// Returns the value of an option as a number, or `default` if it was not set.
 pub(crate) fn number_of(state: &Qless, option: &str, default: f64) -> Result<f64, QlessRefusal> {
-    Ok(given(state, option.as_bytes())?.unwrap_or(default))
+    Ok(option_number(state, option.as_bytes())?.unwrap_or(default))
 }
 
 /// Returns the value of a queue's own option, `<queue>-<option>`; `None` if it was not set.
-fn of_queue(state: &Qless, queue: &Bytes, option: &str) -> Result<Option<f64>, QlessRefusal> {
-    given(state, &[&queue[..], b"-", option.as_bytes()].concat())
+fn queue_option_number(
+    state: &Qless,
+    queue: &Bytes,
+    option: &str,
+) -> Result<Option<f64>, QlessRefusal> {
+    option_number(state, &[&queue[..], b"-", option.as_bytes()].concat())
 }
 
 /// Returns the length of the queue's locks in seconds. A lock with a negative length has expired at once.
 pub(crate) fn heartbeat(state: &Qless, queue: &Bytes) -> Result<f64, QlessRefusal> {
-    match of_queue(state, queue, "heartbeat")? {
+    match queue_option_number(state, queue, "heartbeat")? {
         Some(seconds) => Ok(seconds),
         None => number_of(state, "heartbeat", HEARTBEAT),
     }
@@ -57,12 +61,12 @@ pub(crate) fn heartbeat(state: &Qless, queue: &Bytes) -> Result<f64, QlessRefusa
 
 /// Returns the number of jobs of the queue that may be locked at a time; 0 or less means no limit.
 pub(crate) fn max_concurrency(state: &Qless, queue: &Bytes) -> Result<f64, QlessRefusal> {
-    Ok(of_queue(state, queue, "max-concurrency")?.unwrap_or(0.0))
+    Ok(queue_option_number(state, queue, "max-concurrency")?.unwrap_or(0.0))
 }
 
 /// Returns the number of rounds in which a pop of the queue looks for jobs that no throttle blocks.
 pub(crate) fn max_pop_retry(state: &Qless, queue: &Bytes) -> Result<f64, QlessRefusal> {
-    match of_queue(state, queue, "max-pop-retry")? {
+    match queue_option_number(state, queue, "max-pop-retry")? {
         Some(times) => Ok(times),
         None => number_of(state, "max-pop-retry", POP_RETRY_MAX),
     }

@@ -10,7 +10,7 @@ use crate::state::Qless;
 use crate::statistics;
 
 /// Returns the failure of a job that has no retries left.
-pub(crate) fn exhausted(queue: &Bytes, now: f64) -> QlessFailure {
+pub(crate) fn exhausted_failure(queue: &Bytes, now: f64) -> QlessFailure {
     QlessFailure {
         group: exhausted_group(queue),
         message: [b"Job exhausted retries in queue \"", &queue[..], b"\""]
@@ -27,7 +27,7 @@ pub(crate) fn exhausted_group(queue: &Bytes) -> Bytes {
 }
 
 /// Removes the job from its worker's list and from its queue's sets, and releases its throttles.
-pub(crate) fn stop(state: &mut Qless, call: &Call<'_>, jid: &Bytes) {
+pub(crate) fn stop_running(state: &mut Qless, call: &Call<'_>, jid: &Bytes) {
     if let Some(worker) = state.job(jid).map(|job| job.worker.clone()) {
         state.set_worker_entry(jid, &worker, None);
     }
@@ -56,14 +56,14 @@ pub(crate) fn fail(
 }
 
 /// Subtracts one failed job from the queue's statistics of the day when it failed.
-pub(crate) fn unfailed(state: &mut Qless, queue: &Bytes, failed_at: f64) {
+pub(crate) fn subtract_failed(state: &mut Qless, queue: &Bytes, failed_at: f64) {
     state.edit_statistics(queue, statistics::day(failed_at), |it| {
         it.failed = it.failed.saturating_sub(1);
     });
 }
 
 /// Appends to the history that the job failed because it has no retries left.
-pub(crate) fn note_exhausted(
+pub(crate) fn append_exhausted(
     state: &mut Qless,
     call: &Call<'_>,
     jid: &Bytes,

@@ -14,15 +14,20 @@ use crate::statistics;
 
 /// Length of the grace period in seconds; 0 or less if there is none.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Grace(f64);
+pub(crate) struct GracePeriod(f64);
 
 /// Returns the grace period that the option `grace-period` sets.
-pub(crate) fn grace(state: &Qless) -> Result<Grace, QlessRefusal> {
-    number_of(state, "grace-period", GRACE).map(Grace)
+pub(crate) fn grace_period(state: &Qless) -> Result<GracePeriod, QlessRefusal> {
+    number_of(state, "grace-period", GRACE).map(GracePeriod)
 }
 
 /// Returns the first `count` jobs of the queue whose locks have expired, by expiry.
-pub(crate) fn overdue(state: &Qless, call: &Call<'_>, queue: &Bytes, count: usize) -> Vec<Bytes> {
+pub(crate) fn expired_locks(
+    state: &Qless,
+    call: &Call<'_>,
+    queue: &Bytes,
+    count: usize,
+) -> Vec<Bytes> {
     until(state.time_index(queue, QlessSet::Locks), call.at())
         .take(count)
         .map(|(_, jid)| jid.clone())
@@ -31,25 +36,25 @@ pub(crate) fn overdue(state: &Qless, call: &Call<'_>, queue: &Bytes, count: usiz
 
 /// Handles up to `count` expired locks, and returns the jobs to pop again, in order. These jobs are still in their
 /// sets, but in no worker's list.
-pub(crate) fn expire(
+pub(crate) fn handle_expired_locks(
     state: &mut Qless,
     call: &mut Call<'_>,
     queue: &Bytes,
     count: usize,
-    grace: Grace,
+    grace: GracePeriod,
     history: Limit,
 ) -> Vec<Bytes> {
-    let mut again = overdue(state, call, queue, count);
-    again.retain(|jid| is_to_be_handed_out(state, call, queue, jid, grace, history));
-    again
+    let mut to_pop = expired_locks(state, call, queue, count);
+    to_pop.retain(|jid| handle_expired_lock(state, call, queue, jid, grace, history));
+    to_pop
 }
 
-fn is_to_be_handed_out(
+fn handle_expired_lock(
     state: &mut Qless,
     call: &mut Call<'_>,
     queue: &Bytes,
     jid: &Bytes,
-    grace: Grace,
+    grace: GracePeriod,
     history: Limit,
 ) -> bool {
     let Some(job) = state.job(jid) else {
@@ -60,7 +65,7 @@ fn is_to_be_handed_out(
     if !was_warned || grace.0 <= 0.0 {
         warn(state, call, queue, jid, grace, history);
     }
-    (was_warned || grace.0 <= 0.0) && take_away(state, call, queue, jid, history)
+    (was_warned || grace.0 <= 0.0) && use_retry(state, call, queue, jid, history)
 }
 
 /// Warns the worker that holds the job, and extends the lock by the grace period.
@@ -69,13 +74,13 @@ fn warn(
     call: &mut Call<'_>,
     queue: &Bytes,
     jid: &Bytes,
-    grace: Grace,
+    grace: GracePeriod,
     limit: Limit,
 ) {
     let Some(worker) = state.job(jid).map(|job| job.worker.clone()) else {
         return;
     };
-    events::tracked(state, call, "ql:stalled", jid);
+    events::publish_if_tracked(state, call, "ql:stalled", jid);
     history::timed_out(state, jid, limit, call.now);
     state.edit(jid, |job| *job.is_warned = true);
     events::lock_lost(call, jid, &worker);
@@ -86,7 +91,7 @@ fn warn(
 }
 
 /// Takes the job from its worker at the cost of a retry. Returns whether it had one; if not, the job has failed.
-fn take_away(
+fn use_retry(
     state: &mut Qless,
     call: &mut Call<'_>,
     queue: &Bytes,
@@ -101,12 +106,12 @@ fn take_away(
         return true;
     };
     let worker = job.worker.clone();
-    let failure = ending::exhausted(queue, call.now);
+    let failure = ending::exhausted_failure(queue, call.now);
     state.move_to(jid, None);
     throttles::release(state, call, jid);
-    ending::note_exhausted(state, call, jid, &failure.group, limit);
+    ending::append_exhausted(state, call, jid, &failure.group, limit);
     ending::fail(state, call, jid, queue, failure.clone());
-    events::tracked(state, call, "ql:failed", jid);
+    events::publish_if_tracked(state, call, "ql:failed", jid);
     events::failed(call, jid, &failure.group, &failure.message, &worker);
     false
 }

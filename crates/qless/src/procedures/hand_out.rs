@@ -27,20 +27,20 @@ pub(crate) fn hand_out(
     call: &mut Call<'_>,
     queue: &Bytes,
     jid: &Bytes,
-    hand_options: HandOutOptions<'_>,
+    options: HandOutOptions<'_>,
 ) {
     let Some(waited_since) = state.job(jid).map(|job| job.time) else {
         return;
     };
-    let HandOutOptions { worker, .. } = hand_options;
+    let HandOutOptions { worker, .. } = options;
     let extra = vec![history::text("worker", worker)];
     let what = Bytes::from_static(b"popped");
-    history::append(state, jid, hand_options.history, what, call.now, extra);
+    history::append(state, jid, options.history, what, call.now, extra);
     let waited = number::sum(call.now, -waited_since);
     state.edit_statistics(queue, statistics::day(call.now), |it| {
         statistics::add(&mut it.wait, waited);
     });
-    let expires = call.after(hand_options.heartbeat);
+    let expires = call.after(options.heartbeat);
     state.set_worker_entry(jid, worker, Some(expires));
     state.edit(jid, |job| {
         *job.time = call.now;
@@ -51,5 +51,5 @@ pub(crate) fn hand_out(
         *job.lease = None;
     });
     state.move_to_set(jid, queue, QlessSet::Locks, expires);
-    events::tracked(state, call, "ql:popped", jid);
+    events::publish_if_tracked(state, call, "ql:popped", jid);
 }

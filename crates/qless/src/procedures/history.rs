@@ -48,7 +48,7 @@ pub(crate) fn append(
 
 /// Returns a further key of an entry, with a text as its value.
 pub(crate) fn text(key: &'static str, value: &[u8]) -> (Bytes, Bytes) {
-    let mut json = Writer::with_room(value.len() + 2);
+    let mut json = Writer::with_capacity(value.len() + 2);
     json.string(value);
     (Bytes::from_static(key.as_bytes()), json.finish().into())
 }

@@ -29,7 +29,7 @@ pub(crate) fn is_waiting(state: &Qless, jid: &Bytes) -> bool {
 
 /// Moves a job that waits for others into `depends`, and stores the time for which it is scheduled after that. `None`
 /// keeps a time that was stored before.
-pub(crate) fn await_others(
+pub(crate) fn wait_for_dependencies(
     state: &mut Qless,
     jid: &Bytes,
     queue: &Bytes,
@@ -47,7 +47,7 @@ pub(crate) fn await_others(
 
 /// Continues the dependents of a complete job. A dependent that waits for no other job becomes scheduled if a time is
 /// stored for it, and ready otherwise.
-pub(crate) fn go_on(state: &mut Qless, dependents: &[Bytes], now: QlessTime) {
+pub(crate) fn resume_dependents(state: &mut Qless, dependents: &[Bytes], now: QlessTime) {
     for dependent in dependents {
         let Some(job) = state.job(dependent) else {
             continue;

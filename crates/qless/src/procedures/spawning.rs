@@ -86,7 +86,7 @@ fn add_child(
     let jid = Bytes::from([&recurring.jid[..], b"-", count.as_bytes()].concat());
     remove_older_job(state, call, &jid);
     state.ensure_job(&jid);
-    tags::enter(state, &jid, &recurring.tags, call.at());
+    tags::add_all(state, &jid, &recurring.tags, call.at());
     state.edit(&jid, |mut job| write_record(&mut job, recurring, due));
     history::put(state, &jid, limit, &recurring.queue, due);
     state.make_ready(&jid, &recurring.queue, QlessTime::new(due));
@@ -100,7 +100,7 @@ fn remove_older_job(state: &mut Qless, call: &Call<'_>, jid: &Bytes) {
     let worker = older.worker.clone();
     state.move_to(jid, None);
     state.set_worker_entry(jid, &worker, None);
-    throttles::leave_line(state, jid);
+    throttles::stop_waiting(state, jid);
     throttles::release(state, call, jid);
     state.set_completed_at(jid, None);
     state.set_failure(jid, None);

@@ -8,7 +8,7 @@ use crate::json::tag_text;
 use crate::state::Qless;
 
 /// Adds a job to the index of each of these tags, and counts each tag up. A repeated tag counts twice.
-pub(crate) fn enter(state: &mut Qless, jid: &Bytes, tags: &[QlessTag], at: QlessTime) {
+pub(crate) fn add_all(state: &mut Qless, jid: &Bytes, tags: &[QlessTag], at: QlessTime) {
     for tag in tags {
         let tag = tag_text(tag);
         state.set_tag_time(jid, &tag, Some(at));
@@ -17,16 +17,16 @@ pub(crate) fn enter(state: &mut Qless, jid: &Bytes, tags: &[QlessTag], at: Qless
 }
 
 /// Removes a job from the index of each of its tags, and counts each tag down.
-pub(crate) fn leave(state: &mut Qless, call: &Call<'_>, jid: &Bytes) {
+pub(crate) fn remove_all(state: &mut Qless, call: &Call<'_>, jid: &Bytes) {
     let tags = state.job(jid).map(|job| job.tags.clone());
     for tag in tags.unwrap_or_default() {
-        leave_one(state, call, jid, &tag_text(&tag));
+        remove_one(state, call, jid, &tag_text(&tag));
     }
 }
 
 /// Removes a job from the index of one tag, and counts the tag down. In the third generation a tag without jobs loses
 /// its counter, whatever its value.
-pub(crate) fn leave_one(state: &mut Qless, call: &Call<'_>, jid: &Bytes, tag: &Bytes) {
+pub(crate) fn remove_one(state: &mut Qless, call: &Call<'_>, jid: &Bytes, tag: &Bytes) {
     state.set_tag_time(jid, tag, None);
     state.count_tag(tag, -1);
     if call.has_throttles() && state.tagged(tag).is_empty() {

@@ -16,7 +16,7 @@ use crate::state::Qless;
 const UNLIMITED_STEP: f64 = 10.0;
 
 /// Returns the id of the throttle that every queue has.
-pub(crate) fn of_queue(queue: &Bytes) -> Bytes {
+pub(crate) fn queue_throttle(queue: &Bytes) -> Bytes {
     [b"ql:q:", &queue[..]].concat().into()
 }
 
@@ -34,13 +34,13 @@ pub(crate) fn is_available(state: &Qless, throttle: &Bytes, server: Elapsed) -> 
 
 /// Whether the queue's own throttle lets at least one more job run. Always true for callers whose generation has no
 /// throttles.
-pub(crate) fn has_room(state: &Qless, call: &Call<'_>, queue: &Bytes) -> bool {
-    !call.has_throttles() || is_available(state, &of_queue(queue), call.server)
+pub(crate) fn queue_has_room(state: &Qless, call: &Call<'_>, queue: &Bytes) -> bool {
+    !call.has_throttles() || is_available(state, &queue_throttle(queue), call.server)
 }
 
 /// Returns the first throttle that keeps the job from running; `None` if none does. A throttle that the job already
 /// holds does not. Always `None` for callers whose generation has no throttles.
-pub(crate) fn obstacle(state: &Qless, jid: &Bytes, call: &Call<'_>) -> Option<Bytes> {
+pub(crate) fn blocking_throttle(state: &Qless, jid: &Bytes, call: &Call<'_>) -> Option<Bytes> {
     let job = state.job(jid).filter(|_| call.has_throttles())?;
     let mut missing = (job.throttles.iter()).filter(|it| !state.holders(it).contains(jid));
     missing
@@ -53,7 +53,7 @@ pub(crate) fn acquire(state: &mut Qless, call: &Call<'_>, jid: &Bytes) {
     if !call.has_throttles() {
         return;
     }
-    for throttle in throttles(state, jid) {
+    for throttle in throttles_of_job(state, jid) {
         if !state.holders(&throttle).contains(jid) {
             state.set_held_since(jid, &throttle, Some(call.at()));
         }
@@ -82,7 +82,7 @@ pub(crate) fn wait(
 }
 
 /// Ends all waits of the job for throttles, because it moves elsewhere.
-pub(crate) fn leave_line(state: &mut Qless, jid: &Bytes) {
+pub(crate) fn stop_waiting(state: &mut Qless, jid: &Bytes) {
     state.set_throttled(jid, None);
     let pending = state.job(jid).map(|job| job.pending.clone());
     for (throttle, _) in pending.unwrap_or_default() {
@@ -94,7 +94,7 @@ pub(crate) fn leave_line(state: &mut Qless, jid: &Bytes) {
 /// queue.
 pub(crate) fn release(state: &mut Qless, call: &Call<'_>, jid: &Bytes) {
     let holds = state.job(jid).map(|job| job.holds.clone());
-    let mut list = throttles(state, jid);
+    let mut list = throttles_of_job(state, jid);
     list.extend(holds.unwrap_or_default().into_iter().map(|it| it.0));
     list.sort();
     list.dedup();
@@ -108,7 +108,7 @@ pub(crate) fn release_one(state: &mut Qless, call: &Call<'_>, jid: &Bytes, throt
     if state.holders(throttle).contains(jid) {
         state.set_held_since(jid, throttle, None);
     } else if state.is_pending(jid, throttle) {
-        go_on(state, call, jid, throttle);
+        resume(state, call, jid, throttle);
     }
     let maximum = maximum(state, throttle, call.server);
     let holders = number::from_length(state.holders(throttle).len());
@@ -120,14 +120,14 @@ pub(crate) fn release_one(state: &mut Qless, call: &Call<'_>, jid: &Bytes, throt
         let Some((_, next)) = state.pending(throttle).first().cloned() else {
             break;
         };
-        go_on(state, call, &next, throttle);
+        resume(state, call, &next, throttle);
         room -= 1.0;
     }
 }
 
 /// Ends a job's wait for a throttle and makes it ready in its queue. The job takes its throttles when it is popped;
 /// until then its state stays `throttled`.
-fn go_on(state: &mut Qless, call: &Call<'_>, jid: &Bytes, throttle: &Bytes) {
+fn resume(state: &mut Qless, call: &Call<'_>, jid: &Bytes, throttle: &Bytes) {
     state.set_pending_since(jid, throttle, None);
     let place = state.job(jid).and_then(|job| job.throttled.clone());
     if let Some((queue, _)) = place {
@@ -136,7 +136,7 @@ fn go_on(state: &mut Qless, call: &Call<'_>, jid: &Bytes, throttle: &Bytes) {
     }
 }
 
-fn throttles(state: &Qless, jid: &Bytes) -> Vec<Bytes> {
+fn throttles_of_job(state: &Qless, jid: &Bytes) -> Vec<Bytes> {
     let job = state.job(jid);
     job.map(|job| job.throttles.clone()).unwrap_or_default()
 }
