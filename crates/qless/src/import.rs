@@ -19,36 +19,36 @@ use crate::procedures::links;
 use crate::state::Qless;
 
 /// Reason why a record cannot be imported, as a clause about the record.
-type Wrong = String;
+type ImportError = String;
 
 impl Qless {
     /// Imports a record, unless one with its name exists. `at` is the server's time, from which lifetimes of throttles
     /// are counted.
     pub fn import(&mut self, at: Elapsed, source: QlessSource) -> Imported {
-        let taken = match source {
-            QlessSource::Job(source) => job::take(self, &source),
+        let outcome = match source {
+            QlessSource::Job(source) => job::import(self, &source),
             QlessSource::Recurring {
                 jid,
                 fields,
                 next_at,
-            } => self.take_recurring(jid, &Fields(&fields), next_at),
-            QlessSource::Statistics(source) => statistics::take(self, &source),
-            other => Ok(self.take_other(at, other)),
+            } => self.import_recurring(jid, &Fields(&fields), next_at),
+            QlessSource::Statistics(source) => statistics::import(self, &source),
+            other => Ok(self.import_other(at, other)),
         };
-        match taken {
+        match outcome {
             Ok(true) => Imported::Taken,
             Ok(false) => Imported::AlreadyThere,
             Err(wrong) => Imported::Refused(wrong),
         }
     }
 
-    fn take_other(&mut self, server: Elapsed, source: QlessSource) -> bool {
+    fn import_other(&mut self, server: Elapsed, source: QlessSource) -> bool {
         match source {
             QlessSource::Queue {
                 name,
                 seen_at,
                 is_paused,
-            } => self.take_queue(&name, seen_at, is_paused),
+            } => self.import_queue(&name, seen_at, is_paused),
             QlessSource::Worker { name, seen_at } => {
                 let known = self.workers().iter().find(|(_, it)| *it == name);
                 let is_newer = known.is_none_or(|(at, _)| *at < seen_at);
@@ -99,7 +99,7 @@ impl Qless {
     }
 
     /// Imports a queue. A known queue stays paused or not as it is, because someone may have changed that since.
-    fn take_queue(&mut self, name: &Bytes, seen_at: Option<QlessTime>, is_paused: bool) -> bool {
+    fn import_queue(&mut self, name: &Bytes, seen_at: Option<QlessTime>, is_paused: bool) -> bool {
         let is_known = self.known_queues().iter().any(|(_, it)| it == name) || self.is_paused(name);
         if is_known {
             return false;
@@ -126,12 +126,12 @@ impl Qless {
         true
     }
 
-    fn take_recurring(
+    fn import_recurring(
         &mut self,
         jid: Bytes,
         fields: &Fields<'_>,
         next_at: QlessTime,
-    ) -> Result<bool, Wrong> {
+    ) -> Result<bool, ImportError> {
         if self.recurring(&jid).is_some() {
             return Ok(false);
         }
@@ -139,7 +139,7 @@ impl Qless {
         if interval <= 0.0 {
             return Err(format!("its interval is {interval}, not above 0"));
         }
-        let count = number::cut(fields.number("count", Some(0.0))?);
+        let count = number::truncate(fields.number("count", Some(0.0))?);
         let recurring = QlessRecurring {
             klass: fields.text("klass")?,
             data: fields.json("data")?,
@@ -169,23 +169,23 @@ impl Fields<'_> {
     }
 
     /// Returns a required field; its text may be anything.
-    fn text(&self, name: &str) -> Result<Bytes, Wrong> {
+    fn text(&self, name: &str) -> Result<Bytes, ImportError> {
         let value = self.get(name).cloned();
         value.ok_or_else(|| format!("its field {name:?} is missing"))
     }
 
     /// Returns a field as a number. A missing or empty field has the default; without a default it is an error.
-    fn number(&self, name: &str, default: Option<f64>) -> Result<f64, Wrong> {
+    fn number(&self, name: &str, default: Option<f64>) -> Result<f64, ImportError> {
         match (self.get(name).filter(|value| !value.is_empty()), default) {
             (None, Some(default)) => Ok(default),
             (None, None) => Err(format!("its field {name:?} is missing")),
             (Some(value), _) => number::parse(value)
-                .ok_or_else(|| format!("its field {name:?} is no number: {}", shown(value))),
+                .ok_or_else(|| format!("its field {name:?} is no number: {}", excerpt(value))),
         }
     }
 
     /// Returns a required field unchanged after checking that it is JSON.
-    fn json(&self, name: &str) -> Result<Bytes, Wrong> {
+    fn json(&self, name: &str) -> Result<Bytes, ImportError> {
         let text = self.text(name)?;
         let read = json::kind(&text);
         read.map_err(|wrong| format!("its field {name:?} is not JSON: {wrong}"))?;
@@ -193,7 +193,7 @@ impl Fields<'_> {
     }
 
     /// Returns a field with a JSON list of texts and numbers; empty if the field is missing.
-    fn list(&self, name: &str) -> Result<Vec<ganger_types::qless::QlessTag>, Wrong> {
+    fn list(&self, name: &str) -> Result<Vec<ganger_types::qless::QlessTag>, ImportError> {
         let Some(text) = self.get(name) else {
             return Ok(Vec::new());
         };
@@ -202,11 +202,11 @@ impl Fields<'_> {
 }
 
 /// Maximum number of bytes of a text that an error shows.
-const SHOWN_BYTES: usize = 60;
+const EXCERPT_BYTES_MAX: usize = 60;
 
 /// Returns the beginning of a text in quotes, for an error.
-fn shown(text: &[u8]) -> String {
-    let cut = &text[..text.len().min(SHOWN_BYTES)];
+fn excerpt(text: &[u8]) -> String {
+    let cut = &text[..text.len().min(EXCERPT_BYTES_MAX)];
     let dots = if cut.len() < text.len() { "..." } else { "" };
     format!("\"{}\"{dots}", cut.escape_ascii())
 }

@@ -10,7 +10,7 @@ mod write;
 use bytes::Bytes;
 use ganger_types::qless::QlessTag;
 
-pub(crate) use read::{Kind, Wrong, kind, list, object, values};
+pub(crate) use read::{JsonError, Kind, kind, list, object, values};
 pub(crate) use write::Writer;
 
 use crate::number;

@@ -35,7 +35,7 @@ pub(crate) fn parse(text: &[u8]) -> Option<f64> {
 
 /// Converts a number that is whole and small enough to be exact; `None` otherwise.
 pub(crate) fn whole(number: f64) -> Option<i64> {
-    (number.fract() == 0.0 && number.abs() <= WHOLE_MAX).then(|| cut(number))
+    (number.fract() == 0.0 && number.abs() <= WHOLE_MAX).then(|| truncate(number))
 }
 
 /// Rounds towards zero, as Redis converts a number to an integer reply. Numbers out of range become the largest or the
@@ -45,7 +45,7 @@ pub(crate) fn whole(number: f64) -> Option<i64> {
     clippy::cast_possible_truncation,
     reason = "cutting is what is asked for; numbers that are too large become the largest"
 )]
-pub(crate) fn cut(number: f64) -> i64 {
+pub(crate) fn truncate(number: f64) -> i64 {
     number as i64
 }
 
@@ -73,7 +73,7 @@ pub(crate) fn from_length(length: usize) -> f64 {
 pub(crate) fn write_to(out: &mut Vec<u8>, number: f64) {
     if number.fract() == 0.0 && number.abs() < PLAIN_BELOW && number != 0.0 {
         // Most numbers are whole and small, and need no rounding.
-        write!(out, "{}", cut(number)).expect("memory takes what is written");
+        write!(out, "{}", truncate(number)).expect("memory takes what is written");
     } else {
         out.extend_from_slice(write(number).as_bytes());
     }
@@ -99,7 +99,7 @@ pub(crate) fn write(number: f64) -> String {
     let digits = digits.trim_end_matches('0');
     let sign = if number < 0.0 { "-" } else { "" };
     if (-4..DIGITS).contains(&exponent) {
-        format!("{sign}{}", plainly(digits, exponent))
+        format!("{sign}{}", decimal_notation(digits, exponent))
     } else {
         let (first, rest) = digits.split_at(1);
         let point = if rest.is_empty() { "" } else { "." };
@@ -112,7 +112,7 @@ pub(crate) fn write(number: f64) -> String {
 }
 
 /// Returns the digits in decimal notation; `exponent` is the power of ten of the first digit.
-fn plainly(digits: &str, exponent: i32) -> String {
+fn decimal_notation(digits: &str, exponent: i32) -> String {
     let Ok(before) = usize::try_from(exponent + 1) else {
         let zeros = usize::try_from(-exponent - 1).unwrap_or(0);
         return format!("0.{}{digits}", "0".repeat(zeros));
@@ -196,7 +196,7 @@ fn scale(mut number: f64, mut exponent: i64) -> f64 {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{cut, parse, sum, whole, write, write_to};
+    use super::{parse, sum, truncate, whole, write, write_to};
 
     /// Numbers with the text that C writes for them.
     const WRITTEN: [(f64, &str); 34] = [
@@ -336,9 +336,9 @@ mod tests {
 
     #[test]
     fn a_number_is_cut_towards_zero() {
-        assert_eq!(cut(71.75), 71);
-        assert_eq!(cut(-2.75), -2);
-        assert_eq!(cut(1e300), i64::MAX);
+        assert_eq!(truncate(71.75), 71);
+        assert_eq!(truncate(-2.75), -2);
+        assert_eq!(truncate(1e300), i64::MAX);
     }
 
     proptest! {

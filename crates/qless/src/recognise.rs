@@ -43,7 +43,7 @@ pub fn recognise(text: &[u8]) -> ScriptKind {
 /// Returns the first or the second generation if the tokens begin with an assignment of `put`, `None` otherwise. The
 /// second has a worker between the time and the queue.
 fn generation_of_put(tokens: &[Token<'_>]) -> Option<Generation> {
-    use Token::{Name, Sign};
+    use Token::{Name, Symbol};
     let parameters = match tokens {
         [Name(b"function"), rest @ ..] => entry_name(rest, "QlessAPI", "put")?,
         _ => match assignment(tokens, "QlessAPI", "put")? {
@@ -52,13 +52,13 @@ fn generation_of_put(tokens: &[Token<'_>]) -> Option<Generation> {
         },
     };
     match parameters {
-        [Sign(b'('), Name(b"now"), Sign(b','), Name(b"queue"), ..] => Some(Generation::One),
+        [Symbol(b'('), Name(b"now"), Symbol(b','), Name(b"queue"), ..] => Some(Generation::One),
         [
-            Sign(b'('),
+            Symbol(b'('),
             Name(b"now"),
-            Sign(b','),
+            Symbol(b','),
             Name(_),
-            Sign(b','),
+            Symbol(b','),
             Name(b"queue"),
             ..,
         ] => Some(Generation::Two),
@@ -74,7 +74,7 @@ fn assignment<'a, 'b>(
     entry: &str,
 ) -> Option<&'b [Token<'a>]> {
     match entry_name(tokens, table, entry)? {
-        [Token::Sign(b'='), rest @ ..] => Some(rest),
+        [Token::Symbol(b'='), rest @ ..] => Some(rest),
         _ => None,
     }
 }
@@ -86,14 +86,16 @@ fn entry_name<'a, 'b>(
     table: &str,
     entry: &str,
 ) -> Option<&'b [Token<'a>]> {
-    use Token::{Name, Sign, Text};
+    use Token::{Literal, Name, Symbol};
     match tokens {
-        [Name(name), Sign(b'.'), Name(key), rest @ ..]
-        | [Name(name), Sign(b'['), Text(key), Sign(b']'), rest @ ..]
-            if *name == table.as_bytes() && *key == entry.as_bytes() =>
-        {
-            Some(rest)
-        }
+        [Name(name), Symbol(b'.'), Name(key), rest @ ..]
+        | [
+            Name(name),
+            Symbol(b'['),
+            Literal(key),
+            Symbol(b']'),
+            rest @ ..,
+        ] if *name == table.as_bytes() && *key == entry.as_bytes() => Some(rest),
         _ => None,
     }
 }
@@ -108,9 +110,9 @@ enum Token<'a> {
     /// A name, a keyword, or a number.
     Name(&'a [u8]),
     /// A string: the bytes between its quotes, escapes not decoded.
-    Text(&'a [u8]),
+    Literal(&'a [u8]),
     /// Any other single character.
-    Sign(u8),
+    Symbol(u8),
     /// A comparison operator of two characters, such as `==`.
     Comparison,
 }
@@ -129,12 +131,12 @@ impl<'a> Iterator for Tokens<'a> {
         let begin = self.at;
         let first = *self.text.get(begin)?;
         if let Some(inside) = self.long_bracket() {
-            return Some(Token::Text(inside));
+            return Some(Token::Literal(inside));
         }
         Some(match first {
-            b'\'' | b'"' => Token::Text(self.quoted(first)),
-            _ if is_of_name(first) => {
-                self.skip_while(is_of_name);
+            b'\'' | b'"' => Token::Literal(self.quoted(first)),
+            _ if is_name_byte(first) => {
+                self.skip_while(is_name_byte);
                 Token::Name(&self.text[begin..self.at])
             }
             b'=' | b'~' | b'<' | b'>' if self.text.get(begin + 1) == Some(&b'=') => {
@@ -143,7 +145,7 @@ impl<'a> Iterator for Tokens<'a> {
             }
             sign => {
                 self.at += 1;
-                Token::Sign(sign)
+                Token::Symbol(sign)
             }
         })
     }
@@ -204,7 +206,7 @@ impl<'a> Tokens<'a> {
     }
 }
 
-fn is_of_name(byte: u8) -> bool {
+fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 

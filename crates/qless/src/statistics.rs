@@ -32,15 +32,10 @@ pub(crate) fn add(sample: &mut QlessSample, value: f64) {
     }
 }
 
-/// Returns the bin that counts a value; `None` if it is negative or 7 days or more.
-pub(crate) fn bin_of(value: f64) -> Option<u16> {
-    bin(value)
-}
-
 /// Returns the bin of a value in seconds: 60 bins for seconds, 60 for minutes, 24 for hours, 7 for days. `None` if the
 /// value is negative or 7 days or more.
-fn bin(value: f64) -> Option<u16> {
-    let seconds = number::cut(value.floor());
+pub(crate) fn bin(value: f64) -> Option<u16> {
+    let seconds = number::truncate(value.floor());
     let bin = match seconds {
         0..60 => seconds,
         60..3600 => 60 + seconds / 60,

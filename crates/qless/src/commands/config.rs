@@ -45,7 +45,7 @@ pub(super) fn get(state: &mut Qless, _: &mut Call<'_>, arguments: Arguments<'_>)
     let default = DEFAULTS.iter().find(|(name, _)| option == name);
     Ok(match default {
         Some((_, Default::Text(text))) => QlessReply::Text(Bytes::from_static(text.as_bytes())),
-        Some((_, Default::Number(value))) => QlessReply::Number(number::cut(*value)),
+        Some((_, Default::Number(value))) => QlessReply::Number(number::truncate(*value)),
         None => QlessReply::Nil,
     })
 }

@@ -31,7 +31,7 @@ pub(super) fn heartbeat(
     state.set_worker_entry(jid, worker, Some(expires));
     state.move_to_set(jid, &queue, QlessSet::Locks, expires);
     state.set_worker_seen(worker, Some(call.at()));
-    Ok(QlessReply::Number(number::cut(expires.seconds())))
+    Ok(QlessReply::Number(number::truncate(expires.seconds())))
 }
 
 /// Returns the job if it runs and that worker holds it; refuses the call otherwise.

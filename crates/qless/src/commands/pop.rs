@@ -123,7 +123,7 @@ pub(crate) fn concurrency_left(
     if maximum <= 0.0 {
         return Ok(usize::MAX);
     }
-    let maximum = limit_of_count(number::cut(maximum));
+    let maximum = limit_of_count(number::truncate(maximum));
     let held = since(state.time_index(queue, QlessSet::Locks), call.at());
     Ok(maximum - held.take(maximum).count())
 }
@@ -131,7 +131,7 @@ pub(crate) fn concurrency_left(
 /// Returns the maximum number of rounds through the ready jobs; 1 in generations without throttles.
 fn rounds_max(state: &Qless, call: &Call<'_>, queue: &Bytes) -> Result<i64, QlessRefusal> {
     if call.has_throttles() {
-        Ok(number::cut(max_pop_retry(state, queue)?.ceil()))
+        Ok(number::truncate(max_pop_retry(state, queue)?.ceil()))
     } else {
         Ok(1)
     }

@@ -25,5 +25,5 @@ pub(super) fn priority(
         // At time 0, so that it runs before all other jobs of that priority.
         state.make_ready(jid, &place.queue, QlessTime::default());
     }
-    Ok(QlessReply::Number(number::cut(priority)))
+    Ok(QlessReply::Number(number::truncate(priority)))
 }

@@ -66,7 +66,7 @@ pub(super) fn retry(
     } else {
         fail_exhausted(state, call, retry);
     }
-    Ok(QlessReply::Number(number::cut(remaining.floor())))
+    Ok(QlessReply::Number(number::truncate(remaining.floor())))
 }
 
 /// Returns the job if it runs and that worker holds it; refuses the call otherwise.

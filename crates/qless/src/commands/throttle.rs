@@ -132,6 +132,6 @@ fn shown(state: &Qless, call: &Call<'_>, id: &Bytes) -> QlessReply {
 
 /// Returns the time `seconds` after `at`, limited to the range of the server's clock.
 fn after(at: Elapsed, seconds: f64) -> Elapsed {
-    let micros = number::cut(seconds * number::from_count(MICROS_PER_SECOND));
+    let micros = number::truncate(seconds * number::from_count(MICROS_PER_SECOND));
     Elapsed(at.0.saturating_add(u64::try_from(micros).unwrap_or(0)))
 }

@@ -4,26 +4,30 @@
 use bytes::Bytes;
 use ganger_types::qless::QlessHappening;
 
-use super::{Wrong, message_pack, shown};
+use super::{ImportError, excerpt, message_pack};
 use crate::json;
 use crate::number;
 
 /// Reads the entries of the old field `history`, then those of the list.
-pub(super) fn read(old: Option<&Bytes>, entries: &[Bytes]) -> Result<Vec<QlessHappening>, Wrong> {
+pub(super) fn read(
+    old: Option<&Bytes>,
+    entries: &[Bytes],
+) -> Result<Vec<QlessHappening>, ImportError> {
     let mut history = match old {
-        Some(text) => rounds(text)?,
+        Some(text) => read_rounds(text)?,
         None => Vec::new(),
     };
     for bytes in entries {
-        let entry = entry(bytes);
+        let entry = read_entry(bytes);
         history.push(
-            entry.map_err(|wrong| format!("an entry of its history {}: {wrong}", shown(bytes)))?,
+            entry
+                .map_err(|wrong| format!("an entry of its history {}: {wrong}", excerpt(bytes)))?,
         );
     }
     Ok(history)
 }
 
-fn entry(bytes: &[u8]) -> Result<QlessHappening, Wrong> {
+fn read_entry(bytes: &[u8]) -> Result<QlessHappening, ImportError> {
     let text = match bytes.first() {
         Some(b'[' | b' ') => Bytes::copy_from_slice(bytes),
         _ => message_pack::to_json(bytes)?,
@@ -48,20 +52,20 @@ fn entry(bytes: &[u8]) -> Result<QlessHappening, Wrong> {
 
 /// The events of a round of the oldest form: the key of its time, the name of the event, and the key of its further
 /// value; `None` if it has none.
-const STEPS: [(&str, &str, Option<&str>); 4] = [
+const ROUND_EVENTS: [(&str, &str, Option<&str>); 4] = [
     ("put", "put", Some("q")),
     ("popped", "popped", Some("worker")),
     ("failed", "failed", None),
     ("done", "done", None),
 ];
 
-fn rounds(text: &[u8]) -> Result<Vec<QlessHappening>, Wrong> {
-    let wrong = |wrong: json::Wrong| format!("its field \"history\": {wrong}");
+fn read_rounds(text: &[u8]) -> Result<Vec<QlessHappening>, ImportError> {
+    let wrong = |wrong: json::JsonError| format!("its field \"history\": {wrong}");
     let mut history = Vec::new();
     for round in json::values(text).map_err(wrong)? {
         let members = json::object(&round).map_err(wrong)?;
         let member = |name: &str| members.iter().find(|(key, _)| key == name);
-        for (time, what, key) in STEPS {
+        for (time, what, key) in ROUND_EVENTS {
             let when = member(time).and_then(|(_, value)| number::parse(value));
             history.extend(when.map(|when| QlessHappening {
                 what: Bytes::from_static(what.as_bytes()),
@@ -79,7 +83,7 @@ mod tests {
 
     use super::read;
 
-    fn shown(old: Option<&str>, entries: &[&[u8]]) -> Result<Vec<String>, String> {
+    fn texts_of(old: Option<&str>, entries: &[&[u8]]) -> Result<Vec<String>, String> {
         let old = old.map(|text| Bytes::copy_from_slice(text.as_bytes()));
         let entries: Vec<_> = entries
             .iter()
@@ -103,7 +107,7 @@ mod tests {
         let with_null: &[u8] = br#"[13,"done",null]"#;
         let packed = b"\x93\xce\x00\x00\x00\x0c\xa6popped\x81\xa6worker\xa1w";
         assert_eq!(
-            shown(None, &[json, packed, alone, with_null]),
+            texts_of(None, &[json, packed, alone, with_null]),
             Ok(vec![
                 "12 put q=\"mail\"".to_owned(),
                 "12 popped worker=\"w\"".to_owned(),
@@ -117,7 +121,7 @@ mod tests {
     fn the_oldest_form_is_a_list_of_rounds() {
         let old = r#"[{"q":"a","put":1.5,"worker":"w","popped":2,"failed":3},{"q":"b","put":4}]"#;
         assert_eq!(
-            shown(Some(old), &[]),
+            texts_of(Some(old), &[]),
             Ok(vec![
                 "1 put q=\"a\"".to_owned(),
                 "2 popped worker=\"w\"".to_owned(),
@@ -139,8 +143,12 @@ mod tests {
             b"\xc1",
         ];
         for bytes in wrong {
-            assert!(shown(None, &[bytes]).is_err(), "{}", bytes.escape_ascii());
+            assert!(
+                texts_of(None, &[bytes]).is_err(),
+                "{}",
+                bytes.escape_ascii()
+            );
         }
-        assert!(shown(Some("{"), &[]).is_err());
+        assert!(texts_of(Some("{"), &[]).is_err());
     }
 }

@@ -6,7 +6,7 @@ use ganger_types::qless::{
     QlessFailure, QlessHappening, QlessPlace, QlessSet, QlessState, QlessTag, QlessTime,
 };
 
-use super::{Fields, Wrong, history, shown};
+use super::{Fields, ImportError, excerpt, history};
 use crate::json;
 use crate::number;
 use crate::procedures::links;
@@ -16,7 +16,7 @@ use crate::state::Qless;
 const SCORE_STEP: f64 = 1e10;
 
 /// The checked fields of a job to import. Each has the meaning of the field of the same name in `QlessJob`.
-struct Read {
+struct ImportedJob {
     klass: Bytes,
     data: Bytes,
     state: QlessState,
@@ -40,16 +40,16 @@ struct Read {
 }
 
 /// Imports a job. Returns false, and changes nothing, if one with its jid exists.
-pub(super) fn take(state: &mut Qless, source: &QlessJobSource) -> Result<bool, Wrong> {
+pub(super) fn import(state: &mut Qless, source: &QlessJobSource) -> Result<bool, ImportError> {
     if state.job(&source.jid).is_some() {
         return Ok(false);
     }
-    let read = read(source)?;
-    write(state, source, read);
+    let job = read(source)?;
+    write(state, source, job);
     Ok(true)
 }
 
-fn read(source: &QlessJobSource) -> Result<Read, Wrong> {
+fn read(source: &QlessJobSource) -> Result<ImportedJob, ImportError> {
     let fields = Fields(&source.fields);
     let state = state_of(&fields)?;
     let queue = fields.text("queue")?;
@@ -64,7 +64,7 @@ fn read(source: &QlessJobSource) -> Result<Read, Wrong> {
     let spawned_from = fields.get("spawned_from_jid").cloned();
     let scheduled = fields.get("scheduled").filter(|text| !text.is_empty());
     let scheduled = scheduled.and_then(|text| number::parse(text));
-    Ok(Read {
+    Ok(ImportedJob {
         klass: fields.text("klass")?,
         data: fields.json("data")?,
         state,
@@ -87,15 +87,15 @@ fn read(source: &QlessJobSource) -> Result<Read, Wrong> {
     })
 }
 
-fn state_of(fields: &Fields<'_>) -> Result<QlessState, Wrong> {
+fn state_of(fields: &Fields<'_>) -> Result<QlessState, ImportError> {
     let text = fields.text("state")?;
     let known = QlessState::ALL.into_iter().find(|it| text == it.as_str());
-    known.ok_or_else(|| format!("its state is none of qless: {}", shown(&text)))
+    known.ok_or_else(|| format!("its state is none of qless: {}", excerpt(&text)))
 }
 
 /// Returns the job's last failure; `None` if none is stored. The script keeps earlier failures, so the job may be in
 /// any state.
-fn failure(fields: &Fields<'_>) -> Result<Option<QlessFailure>, Wrong> {
+fn failure(fields: &Fields<'_>) -> Result<Option<QlessFailure>, ImportError> {
     let Some(text) = fields.get("failure").filter(|text| !text.is_empty()) else {
         return Ok(None);
     };
@@ -130,7 +130,7 @@ fn place_of(
     queue: &Bytes,
     priority: f64,
     time: f64,
-) -> Result<(Option<QlessPlace>, Option<QlessTime>), Wrong> {
+) -> Result<(Option<QlessPlace>, Option<QlessTime>), ImportError> {
     let wanted: &[QlessSet] = match state {
         QlessState::Waiting => &[QlessSet::Work, QlessSet::Scheduled],
         QlessState::Scheduled => &[QlessSet::Scheduled],
@@ -148,7 +148,7 @@ fn place_of(
         return Err(format!(
             "it is {}, but in no set of its queue {} where such jobs are: qless would never run it",
             state.as_str(),
-            shown(queue)
+            excerpt(queue)
         ));
     };
     if set == QlessSet::Throttled {
@@ -185,32 +185,32 @@ fn rank_of(priority: f64, score: f64, time: f64) -> (f64, f64) {
     (priority, at)
 }
 
-fn write(state: &mut Qless, source: &QlessJobSource, read: Read) {
+fn write(state: &mut Qless, source: &QlessJobSource, job: ImportedJob) {
     let jid = &source.jid;
     state.ensure_job(jid);
-    write_indexes(state, source, &read);
-    state.edit(jid, |job| {
-        *job.klass = read.klass;
-        *job.data = read.data;
-        *job.state = read.state;
-        *job.queue = read.queue;
-        *job.worker = read.worker;
-        *job.priority = read.priority;
-        *job.expires = read.expires;
-        *job.retries = read.retries;
-        *job.remaining = read.remaining;
-        *job.tags = read.tags;
-        *job.spawned_from = read.spawned_from;
-        *job.history = read.history;
-        *job.time = read.time;
-        *job.is_warned = read.is_warned;
-        *job.scheduled = read.scheduled;
-        *job.throttles = read.throttles;
+    write_indexes(state, source, &job);
+    state.edit(jid, |fields| {
+        *fields.klass = job.klass;
+        *fields.data = job.data;
+        *fields.state = job.state;
+        *fields.queue = job.queue;
+        *fields.worker = job.worker;
+        *fields.priority = job.priority;
+        *fields.expires = job.expires;
+        *fields.retries = job.retries;
+        *fields.remaining = job.remaining;
+        *fields.tags = job.tags;
+        *fields.spawned_from = job.spawned_from;
+        *fields.history = job.history;
+        *fields.time = job.time;
+        *fields.is_warned = job.is_warned;
+        *fields.scheduled = job.scheduled;
+        *fields.throttles = job.throttles;
     });
-    if read.state == QlessState::Depends {
+    if job.state == QlessState::Depends {
         links::link(state, jid, &source.dependencies);
     }
-    if read.state != QlessState::Complete {
+    if job.state != QlessState::Complete {
         for dependent in &source.dependents {
             let waits = |it: &ganger_types::qless::QlessJob| it.state == QlessState::Depends;
             if state.job(dependent).is_some_and(waits) {
@@ -220,15 +220,15 @@ fn write(state: &mut Qless, source: &QlessJobSource, read: Read) {
     }
 }
 
-fn write_indexes(state: &mut Qless, source: &QlessJobSource, read: &Read) {
+fn write_indexes(state: &mut Qless, source: &QlessJobSource, job: &ImportedJob) {
     let jid = &source.jid;
-    match (&read.failure, read.state) {
+    match (&job.failure, job.state) {
         (Some(failure), QlessState::Failed) => state.join_failure_group(jid, failure.clone()),
         (failure, _) => state.set_failure(jid, failure.clone()),
     }
-    state.move_to(jid, read.place.clone());
-    if let Some(at) = read.throttled_at {
-        state.set_throttled(jid, Some((read.queue.clone(), at)));
+    state.move_to(jid, job.place.clone());
+    if let Some(at) = job.throttled_at {
+        state.set_throttled(jid, Some((job.queue.clone(), at)));
         for (throttle, since) in &source.pending {
             state.set_pending_since(jid, throttle, Some(*since));
         }
@@ -236,11 +236,11 @@ fn write_indexes(state: &mut Qless, source: &QlessJobSource, read: &Read) {
     for (tag, at) in &source.tagged {
         state.set_tag_time(jid, tag, Some(*at));
     }
-    if let Some(until) = source.listed_until.filter(|_| !read.worker.is_empty()) {
-        state.set_worker_entry(jid, &read.worker, Some(until));
+    if let Some(until) = source.listed_until.filter(|_| !job.worker.is_empty()) {
+        state.set_worker_entry(jid, &job.worker, Some(until));
     }
-    if read.state == QlessState::Complete {
-        let at = source.completed_at.unwrap_or(QlessTime::new(read.time));
+    if job.state == QlessState::Complete {
+        let at = source.completed_at.unwrap_or(QlessTime::new(job.time));
         state.set_completed_at(jid, Some(at));
     }
     for (throttle, since) in &source.holds {

@@ -2,14 +2,14 @@
 
 use bytes::Bytes;
 
-use super::Wrong;
+use super::ImportError;
 use crate::json::Writer;
 
 /// Maximum depth of nested values.
 const DEPTH_MAX: usize = 100;
 
 /// Converts one value to JSON text.
-pub(super) fn to_json(bytes: &[u8]) -> Result<Bytes, Wrong> {
+pub(super) fn to_json(bytes: &[u8]) -> Result<Bytes, ImportError> {
     let mut reader = Reader { rest: bytes };
     let mut out = Vec::new();
     reader.value(&mut out, 0)?;
@@ -24,7 +24,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn value(&mut self, out: &mut Vec<u8>, depth: usize) -> Result<(), Wrong> {
+    fn value(&mut self, out: &mut Vec<u8>, depth: usize) -> Result<(), ImportError> {
         if depth > DEPTH_MAX {
             return Err(format!("it is nested deeper than {DEPTH_MAX}"));
         }
@@ -37,9 +37,9 @@ impl<'a> Reader<'a> {
             0xc0 => out.extend(b"null"),
             0xc2 => out.extend(b"false"),
             0xc3 => out.extend(b"true"),
-            0xc4 | 0xd9 => self.sized(1, out, Self::text)?,
-            0xc5 | 0xda => self.sized(2, out, Self::text)?,
-            0xc6 | 0xdb => self.sized(4, out, Self::text)?,
+            0xc4 | 0xd9 => self.with_size(1, out, Self::text)?,
+            0xc5 | 0xda => self.with_size(2, out, Self::text)?,
+            0xc6 | 0xdb => self.with_size(4, out, Self::text)?,
             0xca => {
                 let bytes = self.array_of::<4>()?;
                 number(out, f64::from(f32::from_be_bytes(bytes)));
@@ -47,65 +47,65 @@ impl<'a> Reader<'a> {
             0xcb => number(out, f64::from_be_bytes(self.array_of()?)),
             0xcc..=0xcf => self.unsigned(out, 1 << (tag - 0xcc))?,
             0xd0..=0xd3 => self.signed(out, 1 << (tag - 0xd0))?,
-            0xdc => self.sized(2, out, |it, out, size| it.array(out, size, depth))?,
-            0xdd => self.sized(4, out, |it, out, size| it.array(out, size, depth))?,
-            0xde => self.sized(2, out, |it, out, size| it.map(out, size, depth))?,
-            0xdf => self.sized(4, out, |it, out, size| it.map(out, size, depth))?,
+            0xdc => self.with_size(2, out, |it, out, size| it.array(out, size, depth))?,
+            0xdd => self.with_size(4, out, |it, out, size| it.array(out, size, depth))?,
+            0xde => self.with_size(2, out, |it, out, size| it.map(out, size, depth))?,
+            0xdf => self.with_size(4, out, |it, out, size| it.map(out, size, depth))?,
             0xe0..=0xff => number(out, f64::from(i16::from(tag) - 0x100)),
             other => return Err(format!("no value begins with the byte {other:#04x}")),
         }
         Ok(())
     }
 
-    fn take(&mut self, count: usize) -> Result<&'a [u8], Wrong> {
+    fn take(&mut self, count: usize) -> Result<&'a [u8], ImportError> {
         let taken = self.rest.split_at_checked(count);
         let (taken, rest) = taken.ok_or("it is cut short")?;
         self.rest = rest;
         Ok(taken)
     }
 
-    fn array_of<const N: usize>(&mut self) -> Result<[u8; N], Wrong> {
+    fn array_of<const N: usize>(&mut self) -> Result<[u8; N], ImportError> {
         let bytes = self.take(N)?;
         Ok(bytes.try_into().expect("so many were taken"))
     }
 
     /// Reads an unsigned number of `bytes` bytes, the most significant first.
-    fn whole(&mut self, bytes: usize) -> Result<u64, Wrong> {
+    fn unsigned_number(&mut self, bytes: usize) -> Result<u64, ImportError> {
         let digits = self.take(bytes)?.iter();
         Ok(digits.fold(0, |sum, digit| sum << 8 | u64::from(*digit)))
     }
 
-    fn sized(
+    fn with_size(
         &mut self,
         bytes: usize,
         out: &mut Vec<u8>,
-        read: impl FnOnce(&mut Self, &mut Vec<u8>, usize) -> Result<(), Wrong>,
-    ) -> Result<(), Wrong> {
-        let size = usize::try_from(self.whole(bytes)?).unwrap_or(usize::MAX);
+        read: impl FnOnce(&mut Self, &mut Vec<u8>, usize) -> Result<(), ImportError>,
+    ) -> Result<(), ImportError> {
+        let size = usize::try_from(self.unsigned_number(bytes)?).unwrap_or(usize::MAX);
         read(self, out, size)
     }
 
-    fn unsigned(&mut self, out: &mut Vec<u8>, bytes: usize) -> Result<(), Wrong> {
-        let value = self.whole(bytes)?;
+    fn unsigned(&mut self, out: &mut Vec<u8>, bytes: usize) -> Result<(), ImportError> {
+        let value = self.unsigned_number(bytes)?;
         out.extend(value.to_string().bytes());
         Ok(())
     }
 
-    fn signed(&mut self, out: &mut Vec<u8>, bytes: usize) -> Result<(), Wrong> {
+    fn signed(&mut self, out: &mut Vec<u8>, bytes: usize) -> Result<(), ImportError> {
         let unused = 64 - 8 * u32::try_from(bytes).expect("8 at most");
-        let value = (self.whole(bytes)? << unused).cast_signed() >> unused;
+        let value = (self.unsigned_number(bytes)? << unused).cast_signed() >> unused;
         out.extend(value.to_string().bytes());
         Ok(())
     }
 
-    fn text(&mut self, out: &mut Vec<u8>, size: usize) -> Result<(), Wrong> {
+    fn text(&mut self, out: &mut Vec<u8>, size: usize) -> Result<(), ImportError> {
         let mut writer = Writer::with_capacity(size.min(self.rest.len()) + 2);
         writer.string(self.take(size)?);
         out.extend(writer.finish());
         Ok(())
     }
 
-    fn array(&mut self, out: &mut Vec<u8>, size: usize, depth: usize) -> Result<(), Wrong> {
+    fn array(&mut self, out: &mut Vec<u8>, size: usize, depth: usize) -> Result<(), ImportError> {
         out.push(b'[');
         for index in 0..size {
             if index > 0 {
@@ -117,7 +117,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn map(&mut self, out: &mut Vec<u8>, size: usize, depth: usize) -> Result<(), Wrong> {
+    fn map(&mut self, out: &mut Vec<u8>, size: usize, depth: usize) -> Result<(), ImportError> {
         out.push(b'{');
         for index in 0..size {
             if index > 0 {

@@ -4,15 +4,18 @@ use bytes::Bytes;
 use ganger_types::import::QlessStatisticsSource;
 use ganger_types::qless::QlessSample;
 
-use super::{Fields, Wrong};
+use super::{Fields, ImportError};
 use crate::number;
 use crate::state::Qless;
-use crate::statistics::bin_of;
+use crate::statistics;
 
 /// Imports the statistics of a queue and day. Always returns true.
-pub(super) fn take(state: &mut Qless, source: &QlessStatisticsSource) -> Result<bool, Wrong> {
+pub(super) fn import(
+    state: &mut Qless,
+    source: &QlessStatisticsSource,
+) -> Result<bool, ImportError> {
     let counters = Fields(&source.counters);
-    let counter = |name| counters.number(name, Some(0.0)).map(number::cut);
+    let counter = |name| counters.number(name, Some(0.0)).map(number::truncate);
     let (failed, failures, retries) = (
         counter("failed")?,
         counter("failures")?,
@@ -29,12 +32,12 @@ pub(super) fn take(state: &mut Qless, source: &QlessStatisticsSource) -> Result<
     Ok(true)
 }
 
-fn sample(fields: &[(Bytes, Bytes)]) -> Result<QlessSample, Wrong> {
+fn sample(fields: &[(Bytes, Bytes)]) -> Result<QlessSample, ImportError> {
     let known = Fields(fields);
-    let total = number::cut(known.number("total", Some(0.0))?);
+    let total = number::truncate(known.number("total", Some(0.0))?);
     let mut bins = Vec::new();
     for (name, count) in fields {
-        let count = number::parse(count).map(number::cut);
+        let count = number::parse(count).map(number::truncate);
         let count = count.and_then(|it| u64::try_from(it).ok());
         if let (Some(bin), Some(count)) = (bin(name), count) {
             bins.push((bin, count));
@@ -61,7 +64,7 @@ fn bin(name: &[u8]) -> Option<u16> {
         b'd' => 86_400.0,
         _ => return None,
     };
-    bin_of(number::parse(digits)? * seconds)
+    statistics::bin(number::parse(digits)? * seconds)
 }
 
 /// Adds a sample to another. The result equals a sample of all their values.

@@ -30,26 +30,26 @@ pub(crate) enum Kind {
 
 /// Why a text is not the JSON that was expected, in words like the script's.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wrong {
+pub(crate) struct JsonError {
     /// Name of what the reader expected.
-    wanted: &'static str,
+    expected: &'static str,
     /// Offset of the error in the text, in bytes from 0.
     at: usize,
 }
 
-impl fmt::Display for Wrong {
+impl fmt::Display for JsonError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { wanted, at } = self;
+        let Self { expected, at } = self;
         write!(
             out,
-            "Expected {wanted} but found invalid token at character {}",
+            "Expected {expected} but found invalid token at character {}",
             at + 1
         )
     }
 }
 
-impl From<Wrong> for QlessRefusal {
-    fn from(wrong: Wrong) -> Self {
+impl From<JsonError> for QlessRefusal {
+    fn from(wrong: JsonError) -> Self {
         Self(wrong.to_string().into())
     }
 }
@@ -58,7 +58,7 @@ impl From<Wrong> for QlessRefusal {
 ///
 /// # Errors
 /// If it is not JSON.
-pub(crate) fn kind(text: &[u8]) -> Result<Kind, Wrong> {
+pub(crate) fn kind(text: &[u8]) -> Result<Kind, JsonError> {
     let mut reader = Reader { text, at: 0 };
     let kind = reader.value(&mut Discard)?;
     reader.finish()?;
@@ -66,17 +66,17 @@ pub(crate) fn kind(text: &[u8]) -> Result<Kind, Wrong> {
 }
 
 /// Reads a list of strings and numbers. The empty object counts as an empty list, since the writer writes that.
-pub(crate) fn list(text: &[u8]) -> Result<Vec<QlessTag>, Wrong> {
+pub(crate) fn list(text: &[u8]) -> Result<Vec<QlessTag>, JsonError> {
     let mut reader = Reader { text, at: 0 };
     let mut items = Vec::new();
-    if reader.is_next(b'{') {
+    if reader.skip_token(b'{') {
         reader.expect(b'}', "an empty object or an array")?;
     } else {
         reader.expect(b'[', "an array")?;
-        if !reader.is_next(b']') {
+        if !reader.skip_token(b']') {
             loop {
-                items.push(reader.item()?);
-                if !reader.is_next(b',') {
+                items.push(reader.list_item()?);
+                if !reader.skip_token(b',') {
                     break;
                 }
             }
@@ -89,21 +89,21 @@ pub(crate) fn list(text: &[u8]) -> Result<Vec<QlessTag>, Wrong> {
 
 /// Reads an object. Returns each key once, in order of keys, with its value as the writer formats it. The last value of
 /// a repeated key counts. An empty list counts as an empty object.
-pub(crate) fn object(text: &[u8]) -> Result<Vec<(Bytes, Bytes)>, Wrong> {
+pub(crate) fn object(text: &[u8]) -> Result<Vec<(Bytes, Bytes)>, JsonError> {
     let mut reader = Reader { text, at: 0 };
     let mut members: Vec<(Bytes, Bytes)> = Vec::new();
-    if reader.is_next(b'[') {
+    if reader.skip_token(b'[') {
         reader.expect(b']', "an object")?;
     } else {
         reader.expect(b'{', "an object")?;
-        if !reader.is_next(b'}') {
+        if !reader.skip_token(b'}') {
             loop {
                 let key: Bytes = reader.key()?.into();
                 let mut writer = Rewriter(Writer::default());
                 reader.value(&mut writer)?;
                 let value: Bytes = writer.0.finish().into();
                 members.push((key, value));
-                if !reader.is_next(b',') {
+                if !reader.skip_token(b',') {
                     break;
                 }
             }
@@ -115,19 +115,19 @@ pub(crate) fn object(text: &[u8]) -> Result<Vec<(Bytes, Bytes)>, Wrong> {
 }
 
 /// Reads an array. Returns its values as the writer formats them. The empty object counts as an empty array.
-pub(crate) fn values(text: &[u8]) -> Result<Vec<Bytes>, Wrong> {
+pub(crate) fn values(text: &[u8]) -> Result<Vec<Bytes>, JsonError> {
     let mut reader = Reader { text, at: 0 };
     let mut values = Vec::new();
-    if reader.is_next(b'{') {
+    if reader.skip_token(b'{') {
         reader.expect(b'}', "an empty object or an array")?;
     } else {
         reader.expect(b'[', "an array")?;
-        if !reader.is_next(b']') {
+        if !reader.skip_token(b']') {
             loop {
                 let mut writer = Rewriter(Writer::default());
                 reader.value(&mut writer)?;
                 values.push(writer.0.finish().into());
-                if !reader.is_next(b',') {
+                if !reader.skip_token(b',') {
                     break;
                 }
             }
@@ -228,14 +228,14 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     /// Reads a complete value and returns its kind.
-    fn value<S: Sink>(&mut self, sink: &mut S) -> Result<Kind, Wrong> {
+    fn value<S: Sink>(&mut self, sink: &mut S) -> Result<Kind, JsonError> {
         let mut open = Vec::new();
         let mut outermost = None;
         loop {
-            let (kind, opened) = self.beginning(sink)?;
+            let (kind, opened) = self.begin_value(sink)?;
             outermost.get_or_insert(kind);
             if open.len() == DEPTH_MAX && matches!(kind, Kind::List | Kind::Object) {
-                return Err(self.wrong("less depth"));
+                return Err(self.error("less depth"));
             }
             if let Some(container) = opened {
                 open.push(container);
@@ -247,7 +247,10 @@ impl Reader<'_> {
 
     /// Reads a simple value or an empty container completely, or the beginning of a container up to its first value.
     /// Returns the container if one is open now.
-    fn beginning<S: Sink>(&mut self, sink: &mut S) -> Result<(Kind, Option<Container>), Wrong> {
+    fn begin_value<S: Sink>(
+        &mut self,
+        sink: &mut S,
+    ) -> Result<(Kind, Option<Container>), JsonError> {
         self.skip_spaces();
         let kind = match self.peek() {
             Some(b'[') => return self.open(Container::List, sink),
@@ -264,14 +267,14 @@ impl Reader<'_> {
             Some(b'-' | b'0'..=b'9' | b'N' | b'I') => {
                 let number = self.number()?;
                 if !sink.number(number) {
-                    return Err(self.wrong("finite number"));
+                    return Err(self.error("finite number"));
                 }
                 Kind::Number
             }
             Some(b't') => self.word("true", Kind::True, sink)?,
             Some(b'f') => self.word("false", Kind::False, sink)?,
             Some(b'n') => self.word("null", Kind::Null, sink)?,
-            _ => return Err(self.wrong("value")),
+            _ => return Err(self.error("value")),
         };
         Ok((kind, None))
     }
@@ -280,13 +283,13 @@ impl Reader<'_> {
         &mut self,
         container: Container,
         sink: &mut S,
-    ) -> Result<(Kind, Option<Container>), Wrong> {
+    ) -> Result<(Kind, Option<Container>), JsonError> {
         self.at += 1;
         let (kind, end) = match container {
             Container::List => (Kind::List, b']'),
             Container::Object => (Kind::Object, b'}'),
         };
-        let is_empty = self.is_next(end);
+        let is_empty = self.skip_token(end);
         sink.begin(container, is_empty);
         if !is_empty && container == Container::Object {
             self.member::<S>(sink)?;
@@ -295,9 +298,13 @@ impl Reader<'_> {
     }
 
     /// Closes the containers that end after a value. Returns whether none is open now; if not, another value follows.
-    fn close<S: Sink>(&mut self, open: &mut Vec<Container>, sink: &mut S) -> Result<bool, Wrong> {
+    fn close<S: Sink>(
+        &mut self,
+        open: &mut Vec<Container>,
+        sink: &mut S,
+    ) -> Result<bool, JsonError> {
         while let Some(&container) = open.last() {
-            if self.is_next(b',') {
+            if self.skip_token(b',') {
                 if container == Container::Object {
                     self.member::<S>(sink)?;
                 }
@@ -313,38 +320,38 @@ impl Reader<'_> {
         Ok(true)
     }
 
-    fn member<S: Sink>(&mut self, sink: &mut S) -> Result<(), Wrong> {
+    fn member<S: Sink>(&mut self, sink: &mut S) -> Result<(), JsonError> {
         if S::WANTS_TEXT {
             let key = self.key()?;
             sink.key(key);
             Ok(())
         } else {
-            self.begin_key()?;
+            self.expect_key()?;
             self.skip_string()?;
             self.expect(b':', "colon")
         }
     }
 
     /// Reads a key and the colon after it.
-    fn key(&mut self) -> Result<Vec<u8>, Wrong> {
-        self.begin_key()?;
+    fn key(&mut self) -> Result<Vec<u8>, JsonError> {
+        self.expect_key()?;
         let key = self.string()?;
         self.expect(b':', "colon")?;
         Ok(key)
     }
 
     /// Checks that a key begins here.
-    fn begin_key(&mut self) -> Result<(), Wrong> {
+    fn expect_key(&mut self) -> Result<(), JsonError> {
         self.skip_spaces();
         if self.peek() == Some(b'"') {
             Ok(())
         } else {
-            Err(self.wrong("object key string"))
+            Err(self.error("object key string"))
         }
     }
 
     /// Reads an element of a list of tags.
-    fn item(&mut self) -> Result<QlessTag, Wrong> {
+    fn list_item(&mut self) -> Result<QlessTag, JsonError> {
         self.skip_spaces();
         match self.peek() {
             Some(b'"') => Ok(QlessTag::Text(self.string()?.into())),
@@ -353,20 +360,20 @@ impl Reader<'_> {
                 if number.is_finite() {
                     Ok(QlessTag::Number(number))
                 } else {
-                    Err(self.wrong("finite number"))
+                    Err(self.error("finite number"))
                 }
             }
-            _ => Err(self.wrong("string or number")),
+            _ => Err(self.error("string or number")),
         }
     }
 
     /// Checks that only spaces follow up to the end of the text.
-    fn finish(&mut self) -> Result<(), Wrong> {
+    fn finish(&mut self) -> Result<(), JsonError> {
         self.skip_spaces();
         if self.at == self.text.len() {
             Ok(())
         } else {
-            Err(self.wrong("the end"))
+            Err(self.error("the end"))
         }
     }
 
@@ -375,7 +382,7 @@ impl Reader<'_> {
         word: &'static str,
         kind: Kind,
         sink: &mut S,
-    ) -> Result<Kind, Wrong> {
+    ) -> Result<Kind, JsonError> {
         self.literal(word)?;
         sink.word(word);
         Ok(kind)

@@ -17,7 +17,7 @@ pub(crate) struct Limit(usize);
 pub(crate) fn limit(state: &Qless) -> Result<Limit, QlessRefusal> {
     let entries = number_of(state, "max-job-history", JOB_HISTORY_MAX)?;
     // A fraction above 0 is a limit of one entry, not the absence of a limit.
-    let entries = number::cut(entries.ceil().max(0.0));
+    let entries = number::truncate(entries.ceil().max(0.0));
     Ok(Limit(usize::try_from(entries).unwrap_or(usize::MAX)))
 }
 

@@ -23,7 +23,7 @@ pub(crate) fn retention(state: &Qless) -> Result<Retention, QlessRefusal> {
     let count = number_of(state, "jobs-history-count", JOBS_HISTORY_COUNT)?;
     Ok(Retention {
         seconds: number_of(state, "jobs-history", JOBS_HISTORY)?,
-        count: limit_of_count(number::cut(count)),
+        count: limit_of_count(number::truncate(count)),
     })
 }
 

@@ -1,22 +1,22 @@
 //! The simple parts of JSON: words, numbers, strings, and punctuation.
 
-use super::{Reader, Wrong};
+use super::{JsonError, Reader};
 use crate::number;
 
 impl<'a> Reader<'a> {
     /// Skips a word, which must come next.
-    pub(super) fn literal(&mut self, word: &str) -> Result<(), Wrong> {
+    pub(super) fn literal(&mut self, word: &str) -> Result<(), JsonError> {
         if !self.rest().starts_with(word.as_bytes()) {
-            return Err(self.wrong("value"));
+            return Err(self.error("value"));
         }
         self.at += word.len();
         Ok(())
     }
 
     /// Reads a number. One that is too large becomes infinite; `NaN` and `Infinity` become these values.
-    pub(super) fn number(&mut self) -> Result<f64, Wrong> {
+    pub(super) fn number(&mut self) -> Result<f64, JsonError> {
         let begin = self.at;
-        let is_negative = self.take(b'-');
+        let is_negative = self.skip_byte(b'-');
         match self.peek() {
             Some(b'N') if !is_negative => {
                 self.literal("NaN")?;
@@ -29,30 +29,30 @@ impl<'a> Reader<'a> {
             Some(b'0') => self.at += 1,
             _ => self.digits()?,
         }
-        if self.take(b'.') {
+        if self.skip_byte(b'.') {
             self.digits()?;
         }
-        if self.take(b'e') || self.take(b'E') {
-            if !self.take(b'+') {
-                self.take(b'-');
+        if self.skip_byte(b'e') || self.skip_byte(b'E') {
+            if !self.skip_byte(b'+') {
+                self.skip_byte(b'-');
             }
             self.digits()?;
         }
         Ok(number::parse(&self.text[begin..self.at]).unwrap_or(f64::INFINITY))
     }
 
-    fn digits(&mut self) -> Result<(), Wrong> {
+    fn digits(&mut self) -> Result<(), JsonError> {
         let rest = self.rest();
         let count = rest.iter().take_while(|it| it.is_ascii_digit()).count();
         if count == 0 {
-            return Err(self.wrong("number"));
+            return Err(self.error("number"));
         }
         self.at += count;
         Ok(())
     }
 
     /// Skips a string, whose quote comes next.
-    pub(super) fn skip_string(&mut self) -> Result<(), Wrong> {
+    pub(super) fn skip_string(&mut self) -> Result<(), JsonError> {
         self.at += 1;
         loop {
             match self.peek() {
@@ -61,7 +61,7 @@ impl<'a> Reader<'a> {
                     self.escape()?;
                 }
                 Some(_) => self.at += 1,
-                None => return Err(self.wrong("string end")),
+                None => return Err(self.error("string end")),
             }
         }
         self.at += 1;
@@ -69,7 +69,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a string, and decodes its escapes to UTF-8.
-    pub(super) fn string(&mut self) -> Result<Vec<u8>, Wrong> {
+    pub(super) fn string(&mut self) -> Result<Vec<u8>, JsonError> {
         let begin = self.at + 1;
         self.skip_string()?;
         let end = self.at - 1;
@@ -91,7 +91,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads an escape sequence: the backslash and the characters that belong to it.
-    fn escape(&mut self) -> Result<char, Wrong> {
+    fn escape(&mut self) -> Result<char, JsonError> {
         let begin = self.at;
         self.at += 1;
         let letter = self.peek();
@@ -106,8 +106,8 @@ impl<'a> Reader<'a> {
             Some(b'u') => self.escaped_character(),
             _ => None,
         };
-        found.ok_or(Wrong {
-            wanted: "escape",
+        found.ok_or(JsonError {
+            expected: "escape",
             at: begin,
         })
     }
@@ -119,7 +119,7 @@ impl<'a> Reader<'a> {
         if !(0xd800..0xe000).contains(&first) {
             return char::from_u32(first);
         }
-        let is_pair = self.take(b'\\') && self.take(b'u');
+        let is_pair = self.skip_byte(b'\\') && self.skip_byte(b'u');
         let second = is_pair.then(|| self.four_digits()).flatten()?;
         let pair = (first < 0xdc00 && (0xdc00..0xe000).contains(&second))
             .then(|| 0x1_0000 + ((first & 0x3ff) << 10) + (second & 0x3ff))?;
@@ -137,20 +137,20 @@ impl<'a> Reader<'a> {
     }
 
     /// Skips spaces, and `byte` if it comes next. Returns whether it did.
-    pub(super) fn is_next(&mut self, byte: u8) -> bool {
+    pub(super) fn skip_token(&mut self, byte: u8) -> bool {
         self.skip_spaces();
-        self.take(byte)
+        self.skip_byte(byte)
     }
 
-    pub(super) fn expect(&mut self, byte: u8, wanted: &'static str) -> Result<(), Wrong> {
-        if self.is_next(byte) {
+    pub(super) fn expect(&mut self, byte: u8, expected: &'static str) -> Result<(), JsonError> {
+        if self.skip_token(byte) {
             Ok(())
         } else {
-            Err(self.wrong(wanted))
+            Err(self.error(expected))
         }
     }
 
-    pub(super) fn take(&mut self, byte: u8) -> bool {
+    pub(super) fn skip_byte(&mut self, byte: u8) -> bool {
         let is_here = self.peek() == Some(byte);
         self.at += usize::from(is_here);
         is_here
@@ -170,9 +170,9 @@ impl<'a> Reader<'a> {
         self.text.get(self.at..).unwrap_or(&[])
     }
 
-    pub(super) fn wrong(&self, wanted: &'static str) -> Wrong {
-        Wrong {
-            wanted,
+    pub(super) fn error(&self, expected: &'static str) -> JsonError {
+        JsonError {
+            expected,
             at: self.at.min(self.text.len()),
         }
     }
