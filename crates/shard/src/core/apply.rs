@@ -7,7 +7,7 @@ use ganger_types::{Command, Elapsed, Namespace, Now, Rejection, Reply, Timestamp
 
 use super::Core;
 use super::request::{CallReply, QueueGauge, Request, Ticket};
-use super::turn::Turn;
+use super::turn::{PendingAnswer, Turn};
 use crate::CallError;
 
 /// Maximum number of queues in a snapshot for the metrics; further queues are not listed.
@@ -47,8 +47,19 @@ impl<R: Reader, T: Ticket> Core<R, T> {
                 at,
                 ticket,
             } => {
+                let query = match &command {
+                    Command::Query(query) => Some((query.clone(), at)),
+                    _ => None,
+                };
                 let answer = self.apply(now, command, at).map(CallReply::Reply);
-                self.answer(now, ticket, answer);
+                self.keep_answer(
+                    now,
+                    PendingAnswer {
+                        ticket,
+                        answer,
+                        query,
+                    },
+                );
             }
             Request::CallAll { commands, ticket } => {
                 let answers = self.apply_all(now, commands);
@@ -108,8 +119,20 @@ impl<R: Reader, T: Ticket> Core<R, T> {
 
     /// Keeps a reply until the open turn is durable.
     pub(super) fn answer(&mut self, now: Now, ticket: T, answer: Result<CallReply, CallError>) {
+        let query = None;
+        self.keep_answer(
+            now,
+            PendingAnswer {
+                ticket,
+                answer,
+                query,
+            },
+        );
+    }
+
+    fn keep_answer(&mut self, now: Now, answer: PendingAnswer<T>) {
         let turn = self.open.get_or_insert_with(|| Turn::new(now));
-        turn.answers.push((ticket, answer));
+        turn.answers.push(answer);
     }
 
     /// Applies one command. `at` is the caller's time, used only in namespaces that run on their callers' clocks.

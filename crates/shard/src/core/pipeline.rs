@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use ganger_store::{Reader, StoredJob};
-use ganger_types::{Change, Commit, Elapsed, Happening, Meta, Now};
+use ganger_types::{Change, Command, Commit, Elapsed, Happening, Meta, Now};
 
-use super::request::{CallReply, Output, Ticket};
-use super::turn::{Turn, TurnInFlight, TurnSizeHint};
+use super::request::{CallReply, Output, Request, Ticket};
+use super::turn::{PendingAnswer, Turn, TurnInFlight, TurnSizeHint};
 use super::{Core, CoreState, IN_FLIGHT_TURNS_MAX, StoreTask};
 use crate::CallError;
 use crate::metrics::WaitTimes;
@@ -184,7 +184,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
         let answers = turn_in_flight.answers.into_iter();
         self.outputs
-            .extend(answers.map(|(ticket, answer)| Output::Answer(ticket, answer)));
+            .extend(answers.map(|pending| Output::Answer(pending.ticket, pending.answer)));
     }
 
     /// Answers the requests that wait for the end of a job that ended in this turn.
@@ -219,7 +219,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
     }
 
-    /// Refuses all requests in the open turn and in flight.
+    /// Refuses all requests in the open turn and in flight. Queries, and requests that give leases back, are repeated.
     pub(super) fn fail_turns(&mut self, refusal: &CallError) {
         let open = self
             .open
@@ -231,9 +231,27 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             .map(|turn_in_flight| (turn_in_flight.answers, turn_in_flight.returns));
         let (answers, returns): (Vec<_>, Vec<_>) = turns_in_flight.chain(open).unzip();
         self.inbox.extend(returns.into_iter().flatten());
-        for (ticket, _) in answers.into_iter().flatten() {
-            self.outputs
-                .push(Output::Answer(ticket, Err(refusal.clone())));
+        self.refuse_or_repeat(answers.into_iter().flatten(), refusal);
+    }
+
+    /// Refuses the requests of a failed turn, except queries, which are repeated: another client's write has failed.
+    pub(super) fn refuse_or_repeat(
+        &mut self,
+        answers: impl IntoIterator<Item = PendingAnswer<T>>,
+        refusal: &CallError,
+    ) {
+        for PendingAnswer { ticket, query, .. } in answers {
+            match query {
+                Some((query, at)) => self.inbox.push_back(Request::Call {
+                    command: Command::Query(query),
+                    at,
+                    ticket,
+                }),
+                None => {
+                    let answer = Err(refusal.clone());
+                    self.outputs.push(Output::Answer(ticket, answer));
+                }
+            }
         }
     }
 }

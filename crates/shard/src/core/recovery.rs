@@ -141,10 +141,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         let refusal = self.unavailable(reason);
         let Some(turn) = self.open.take() else { return };
         self.inbox.extend(turn.returns);
-        for (ticket, _) in turn.answers {
-            self.outputs
-                .push(Output::Answer(ticket, Err(refusal.clone())));
-        }
+        self.refuse_or_repeat(turn.answers, &refusal);
     }
 
     /// Takes a newly loaded engine into service.

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ganger_engine::Effects;
+use ganger_types::query::Query;
 use ganger_types::{
     Bytes, Change, Commit, InputRow, InputState, JobId, JobKey, JobRecord, Namespace, Now,
+    Timestamp,
 };
 
 use super::blobs::DeterministicMap;
@@ -13,7 +15,14 @@ use super::external::TouchedKeys;
 use super::request::{CallReply, Request};
 use crate::CallError;
 
-pub(super) type Answers<T> = Vec<(T, Result<CallReply, CallError>)>;
+/// A reply that waits until its turn is durable.
+pub(super) struct PendingAnswer<T> {
+    pub(super) ticket: T,
+    pub(super) answer: Result<CallReply, CallError>,
+    /// The query that this answers, and its time; `None` for every other request. If the turn fails, the query is
+    /// repeated: the write that failed is another client's.
+    pub(super) query: Option<(Box<Query>, Option<Timestamp>)>,
+}
 
 /// The turn that commands are applied to.
 pub(super) struct Turn<T> {
@@ -24,7 +33,7 @@ pub(super) struct Turn<T> {
     /// Changes and events that the commands caused.
     pub(super) effects: Effects,
     /// Replies to send once the turn is durable.
-    pub(super) answers: Answers<T>,
+    pub(super) answers: Vec<PendingAnswer<T>>,
     /// Requests of this turn that give leases back; repeated if the turn fails.
     pub(super) returns: Vec<Request<T>>,
     rows: TurnRows,
@@ -86,7 +95,7 @@ pub(super) struct TurnInFlight<T> {
     pub(super) commands: usize,
     /// Other effects; the changes have become the commit.
     pub(super) effects: Effects,
-    pub(super) answers: Answers<T>,
+    pub(super) answers: Vec<PendingAnswer<T>>,
     pub(super) returns: Vec<Request<T>>,
     /// Whether the store has confirmed the commit.
     pub(super) is_durable: bool,

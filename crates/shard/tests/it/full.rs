@@ -6,10 +6,11 @@ use ganger_shard::{CallError, Delivery, Health, Settings};
 use ganger_store::Reserve;
 use ganger_types::command::{NewJob, Renew};
 use ganger_types::query::Query;
-use ganger_types::{Command, JobId, JobState, Namespace, RetryPolicy};
+use ganger_types::{Command, JobId, JobState, Namespace, Reply, RetryPolicy};
 
 use crate::kit::{
-    Fault, MemoryStore, TestShard, complete, enqueue, held, ids, lease, new_job, settings,
+    Fault, MemoryStore, TestShard, complete, enqueue, held, ids, lease, new_job, poll_once,
+    settings,
 };
 
 const WAIT: Duration = Duration::from_secs(60);
@@ -228,6 +229,41 @@ async fn rel_d9_without_any_room_reads_go_on_and_leases_are_whole_once_there_is_
     assert_eq!(
         state_and_counted(&bench, &id).await,
         (JobState::Succeeded, 1)
+    );
+    bench.handle.stop().await;
+}
+
+/// A query shares its turn with the writes of others. That those find no space is no reason to refuse the query.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_in_the_turn_of_a_write_that_finds_no_space_is_answered() {
+    let bench = TestShard::start().await;
+    ids(bench.handle.call(enqueue(vec![new_job("a", "1")])).await);
+    let query = || Command::Query(Box::new(Query::Queues(Namespace::default(), None, 10)));
+    bench.control.script(&[Fault::None, Fault::Full]);
+    bench.control.hold();
+    let arrived = bench.control.arrived();
+    let call = |command: Command| {
+        let handle = bench.handle.clone();
+        tokio::spawn(async move { handle.call(command).await })
+    };
+    let first = call(enqueue(vec![new_job("a", "2")]));
+    bench.control.wait_arrived(arrived + 1);
+    // Both arrive while the first write is in the store, so they share the next turn.
+    let mut write = Box::pin(bench.handle.call(enqueue(vec![new_job("a", "3")])));
+    let mut read = Box::pin(bench.handle.call(query()));
+    assert!(poll_once(write.as_mut()).is_none());
+    assert!(poll_once(read.as_mut()).is_none());
+    bench.control.release();
+    ids(first.await.expect("no panic"));
+    let refused = write.await;
+    assert!(is_full(&refused), "{refused:?}");
+    let answered = read.await.expect("the query is answered");
+    let Reply::Queues(queues) = answered else {
+        panic!("{answered:?}");
+    };
+    assert_eq!(
+        queues[0].counts.ready, 2,
+        "the write that failed is not seen"
     );
     bench.handle.stop().await;
 }
