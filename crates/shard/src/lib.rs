@@ -27,6 +27,7 @@ mod ticket;
 
 use ganger_types::{Bytes, Grant};
 
+pub use ganger_metrics::Histogram;
 // Store types that handles return, so that dialects need not depend on the store.
 pub use ganger_store::{LogChunk, StoredJob};
 
@@ -37,7 +38,7 @@ pub use crate::events::Subscription;
 pub use crate::handle::Handle;
 pub use crate::listing::Page;
 pub use crate::message_listener::Listener;
-pub use crate::metrics::{Histogram, MetricsSnapshot, ShardMetrics};
+pub use crate::metrics::{MetricsSnapshot, ShardMetrics};
 pub use crate::runs::RunMetrics;
 pub use crate::settings::{GROUP_WAIT_MAX, Hooks, PipelinePoint, Settings, StopCause};
 pub use crate::shard::Shard;

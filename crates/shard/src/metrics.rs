@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use ganger_metrics::{Distribution, Histogram};
 use ganger_types::job::AttemptEnd;
-use ganger_types::time::{MICROS_PER_SECOND, micros};
 use ganger_types::{
     Change, Event, Happening, JobKey, JobRecord, JobState, Namespace, Queue, QueueCounts, What,
 };
@@ -33,17 +33,6 @@ pub struct MetricsSnapshot {
     pub gauges: Vec<(&'static str, u64)>,
     /// Slots of workers by state: `busy` (leased jobs) and `waiting` (asked for by waiting requests).
     pub worker_slots: Vec<(&'static str, u64)>,
-}
-
-/// A histogram with cumulative buckets.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Histogram {
-    /// Upper bound of each bucket with the number of values at or below it, so counts are cumulative.
-    pub buckets: Vec<(f64, u64)>,
-    /// Sum of all values.
-    pub sum: f64,
-    /// Number of values observed.
-    pub count: u64,
 }
 
 /// A number that threads share. Access is relaxed, since each number is independent.
@@ -213,7 +202,7 @@ metrics! {
 }
 
 /// Upper bounds of buckets in microseconds, about three to a decade: from 50 us, a fast flush, to an hour.
-const TIME_BOUNDS: &[u64] = &[
+pub(crate) const TIME_BOUNDS: &[u64] = &[
     50,
     100,
     250,
@@ -241,72 +230,6 @@ const SIZE_BOUNDS: &[u64] = &[
     1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024, 2_048, 4_096, 16_384,
 ];
 
-/// A distribution of values, in whole units.
-#[derive(Debug)]
-pub struct Distribution {
-    bounds: &'static [u64],
-    units_per_one: u64,
-    counts: Vec<MetricValue>,
-    sum: MetricValue,
-}
-
-impl Default for Distribution {
-    /// Creates an empty distribution of times.
-    fn default() -> Self {
-        Self::new(TIME_BOUNDS, MICROS_PER_SECOND)
-    }
-}
-
-impl Distribution {
-    fn new(bounds: &'static [u64], units_per_one: u64) -> Self {
-        let counts = (0..=bounds.len()).map(|_| MetricValue::default()).collect();
-        Self {
-            bounds,
-            units_per_one,
-            counts,
-            sum: MetricValue::default(),
-        }
-    }
-
-    fn observe(&self, value: u64) {
-        let place = self.bounds.partition_point(|bound| *bound < value);
-        self.counts[place].inc();
-        self.sum.add(value);
-    }
-
-    /// Counts a duration as one value.
-    pub fn observe_time(&self, value: Duration) {
-        self.observe(micros(value));
-    }
-
-    pub(crate) fn snapshot(&self) -> Histogram {
-        let mut total = 0;
-        let mut buckets = Vec::with_capacity(self.counts.len());
-        for (place, number) in self.counts.iter().enumerate() {
-            total += number.get();
-            let bound = self
-                .bounds
-                .get(place)
-                .map_or(f64::INFINITY, |bound| self.ratio(*bound));
-            buckets.push((bound, total));
-        }
-        Histogram {
-            buckets,
-            sum: self.ratio(self.sum.get()),
-            count: total,
-        }
-    }
-
-    #[expect(
-        clippy::as_conversions,
-        clippy::cast_precision_loss,
-        reason = "sums shown to people; 2^53 microseconds are 285 years"
-    )]
-    fn ratio(&self, value: u64) -> f64 {
-        value as f64 / self.units_per_one as f64
-    }
-}
-
 /// All metrics of a shard, shared by its threads.
 #[derive(Debug)]
 pub struct ShardMetrics {
@@ -330,8 +253,8 @@ impl Default for ShardMetrics {
             counters: Counters::default(),
             gauges: Gauges::default(),
             runs: Mutex::default(),
-            commit: Distribution::default(),
-            batch: Distribution::new(SIZE_BOUNDS, 1),
+            commit: Distribution::times(TIME_BOUNDS),
+            batch: Distribution::numbers(SIZE_BOUNDS),
             slots_waiting: MetricValue::default(),
         }
     }
@@ -461,20 +384,6 @@ impl ShardMetrics {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn buckets_are_cumulative_and_the_last_one_is_open() {
-        let times = Distribution::new(TIME_BOUNDS, MICROS_PER_SECOND);
-        times.observe_time(Duration::from_micros(50));
-        times.observe_time(Duration::from_millis(2));
-        times.observe_time(Duration::from_secs(7_200));
-        let shown = times.snapshot();
-        assert_eq!(shown.count, 3);
-        assert_eq!(shown.buckets[0], (0.000_05, 1));
-        assert_eq!(shown.buckets[5], (0.002_5, 2));
-        assert_eq!(shown.buckets.last().map(|bucket| bucket.1), Some(3));
-        assert!((shown.sum - 7_200.002_05).abs() < 1e-9);
-    }
 
     #[test]
     fn every_number_has_its_name() {

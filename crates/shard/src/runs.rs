@@ -6,10 +6,11 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use ganger_metrics::{Distribution, Histogram};
 use ganger_types::limits::RUN_SERIES_MAX;
 use ganger_types::{Kind, Namespace, Queue};
 
-use crate::metrics::{Distribution, Histogram, MetricValue};
+use crate::metrics::{MetricValue, TIME_BOUNDS};
 
 /// Results of the runs of one kind in one queue since the start.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -29,13 +30,25 @@ pub struct RunMetrics {
 }
 
 /// The counters of one kind in one queue.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Series {
     pub(crate) jobs_succeeded: MetricValue,
     pub(crate) jobs_failed: MetricValue,
     pub(crate) attempts_failed: MetricValue,
     wait: Distribution,
     run: Distribution,
+}
+
+impl Default for Series {
+    fn default() -> Self {
+        Self {
+            jobs_succeeded: MetricValue::default(),
+            jobs_failed: MetricValue::default(),
+            attempts_failed: MetricValue::default(),
+            wait: Distribution::times(TIME_BOUNDS),
+            run: Distribution::times(TIME_BOUNDS),
+        }
+    }
 }
 
 impl Series {
