@@ -40,8 +40,8 @@ pub struct Settings {
     pub router: Option<Router>,
     /// All shards of this process, of which readiness and metrics tell; only the one behind the routes, if empty.
     pub shards: Vec<Handle>,
-    /// Appends the server's own metrics in the Prometheus text format.
-    pub more_metrics: Arc<dyn Fn(&mut String) + Send + Sync>,
+    /// The metrics of the server itself and of its other ports.
+    pub more_metrics: ganger_metrics::Source,
 }
 
 impl Default for Settings {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use ganger_access::{Audit, Identity};
+use ganger_metrics::Exposition;
 use ganger_ngsi::environment::Environment;
 use ganger_ngsi::telemetry::Sampler;
 use ganger_shard::Handle;
@@ -71,10 +72,10 @@ impl Service {
         routes::routes(&self.api)
     }
 
-    /// Appends its metrics in the Prometheus text format.
-    pub fn metrics(&self, out: &mut String) {
-        self.api.counters().write(out);
-        crate::metrics::write_tasks(&self.api, out);
+    /// Adds the metrics of the API to those of the process.
+    pub fn metrics(&self, out: &mut Exposition) {
+        self.api.counters().add_to(out);
+        crate::metrics::add_tasks(&self.api, out);
     }
 }
 

@@ -1,9 +1,9 @@
 //! Metrics of this dialect.
 
-use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use ganger_metrics::{Distribution, Exposition};
 use ganger_ngsi::job::QUEUE;
 use ganger_types::QueueCounts;
 
@@ -11,9 +11,10 @@ use crate::api::Api;
 use crate::authorization::Operation;
 use crate::job::Status;
 
-/// Upper bounds of the buckets of durations, in seconds.
-const BOUNDS: [f64; 12] = [
-    0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 30.0,
+/// Upper bounds of the buckets of durations, in microseconds.
+const BOUNDS: &[u64] = &[
+    1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 5_000_000,
+    30_000_000,
 ];
 
 /// The outcome of a notification.
@@ -43,28 +44,21 @@ impl Outcome {
 }
 
 /// Metrics since the server's start.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Metrics {
     notifications: [AtomicU64; Outcome::ALL.len()],
     rows: AtomicU64,
-    requests: [Durations; Operation::ALL.len()],
+    /// Durations of requests, by operation.
+    requests: [Distribution; Operation::ALL.len()],
 }
 
-/// A histogram of durations.
-#[derive(Debug, Default)]
-struct Durations {
-    /// Number of values by the first bound that is not exceeded; the last is beyond all of them.
-    buckets: [AtomicU64; BOUNDS.len() + 1],
-    micros: AtomicU64,
-}
-
-impl Durations {
-    fn add(&self, took: Duration) {
-        let seconds = took.as_secs_f64();
-        let bucket = BOUNDS.iter().position(|bound| seconds <= *bound);
-        self.buckets[bucket.unwrap_or(BOUNDS.len())].fetch_add(1, Ordering::Relaxed);
-        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        self.micros.fetch_add(micros, Ordering::Relaxed);
+impl Default for Metrics {
+    fn default() -> Self {
+        Self {
+            notifications: Default::default(),
+            rows: AtomicU64::default(),
+            requests: std::array::from_fn(|_| Distribution::times(BOUNDS)),
+        }
     }
 }
 
@@ -86,85 +80,40 @@ impl Metrics {
 
     /// Counts a request and the time that it took.
     pub(crate) fn request(&self, operation: Operation, took: Duration) {
-        self.requests[place(&Operation::ALL, &operation)].add(took);
+        self.requests[place(&Operation::ALL, &operation)].observe_time(took);
     }
 
-    /// Writes the metrics in the Prometheus text format.
-    pub(crate) fn write(&self, out: &mut String) {
-        let name = "ganger_quantumleap_notifications_total";
-        head(
-            out,
-            name,
-            "counter",
-            "Notifications by what became of them.",
-        );
+    /// Adds the metrics to those of the process.
+    pub(crate) fn add_to(&self, out: &mut Exposition) {
+        let help = "Notifications by what became of them.";
+        let mut family = out.counter("ganger_quantumleap_notifications_total", help);
         for (outcome, number) in Outcome::ALL.iter().zip(&self.notifications) {
             let number = number.load(Ordering::Relaxed);
-            line(
-                out,
-                name,
-                &format!("outcome=\"{}\"", outcome.as_str()),
-                number,
-            );
+            family.sample(&[("outcome", outcome.as_str())], number);
         }
-        let name = "ganger_quantumleap_rows_inserted_total";
-        head(out, name, "counter", "Rows inserted within requests.");
-        let rows = self.rows.load(Ordering::Relaxed);
-        writeln!(out, "{name} {rows}").expect("strings take everything");
-        let name = "ganger_quantumleap_request_seconds";
-        head(
-            out,
-            name,
-            "histogram",
-            "From a request to the head of its answer.",
-        );
+        let help = "Rows inserted within requests.";
+        out.counter("ganger_quantumleap_rows_inserted_total", help)
+            .sample(&[], self.rows.load(Ordering::Relaxed));
+        let help = "From a request to the head of its answer.";
+        let mut family = out.histogram("ganger_quantumleap_request_seconds", help);
         for (operation, durations) in Operation::ALL.iter().zip(&self.requests) {
-            histogram(out, name, operation.as_str(), durations);
+            family.sample(&[("operation", operation.as_str())], &durations.snapshot());
         }
     }
 }
 
-/// Writes the tasks by status, as of the last snapshot of the queues.
-pub(crate) fn write_tasks(api: &Api, out: &mut String) {
+/// Adds the number of tasks by status, as of the last snapshot of the queues.
+pub(crate) fn add_tasks(api: &Api, out: &mut Exposition) {
     let queues = api.shard().metrics().queues;
     let own = queues.iter().find(|(namespace, queue, ..)| {
         *namespace == api.settings().namespace && queue.as_bytes() == QUEUE.as_bytes()
     });
     let counts = own.map_or(QueueCounts::default(), |(_, _, counts, _)| *counts);
-    let name = "ganger_quantumleap_tasks";
-    head(out, name, "gauge", "Tasks by status.");
+    let mut family = out.gauge("ganger_quantumleap_tasks", "Tasks by status.");
     for status in Status::ALL {
         let number: u64 = status.states().iter().map(|state| counts.of(state)).sum();
-        line(
-            out,
-            name,
-            &format!("status=\"{}\"", status.as_str()),
-            number,
-        );
+        family.sample(&[("status", status.as_str())], number);
     }
-}
-
-fn histogram(out: &mut String, name: &str, operation: &str, durations: &Durations) {
-    let label = format!("operation=\"{operation}\"");
-    let mut count = 0;
-    let bounds = BOUNDS.iter().map(f64::to_string);
-    let bounds = bounds.chain(["+Inf".to_owned()]);
-    for (bound, bucket) in bounds.zip(&durations.buckets) {
-        count += bucket.load(Ordering::Relaxed);
-        let labels = format!("{label},le=\"{bound}\"");
-        line(out, &format!("{name}_bucket"), &labels, count);
-    }
-    let sum = Duration::from_micros(durations.micros.load(Ordering::Relaxed)).as_secs_f64();
-    writeln!(out, "{name}_sum{{{label}}} {sum}").expect("strings take everything");
-    line(out, &format!("{name}_count"), &label, count);
-}
-
-fn head(out: &mut String, name: &str, kind: &str, help: &str) {
-    write!(out, "# HELP {name} {help}\n# TYPE {name} {kind}\n").expect("strings take everything");
-}
-
-fn line(out: &mut String, name: &str, labels: &str, number: u64) {
-    writeln!(out, "{name}{{{labels}}} {number}").expect("strings take everything");
 }
 
 #[cfg(test)]
@@ -177,8 +126,10 @@ mod tests {
         for millis in [1, 3, 60_000] {
             counters.request(Operation::Notify, Duration::from_millis(millis));
         }
-        let mut out = String::new();
-        counters.write(&mut out);
+        let mut out = Exposition::default();
+        counters.add_to(&mut out);
+        let out = out.text();
+        assert_eq!(ganger_metrics::check(&out), Ok(()));
         let name = "ganger_quantumleap_request_seconds";
         for wanted in [
             "_bucket{operation=\"notify\",le=\"0.001\"} 1",

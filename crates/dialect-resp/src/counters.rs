@@ -3,8 +3,9 @@
 #[cfg(feature = "qless")]
 mod qless;
 
-use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use ganger_metrics::Exposition;
 
 #[cfg(feature = "qless")]
 pub(crate) use qless::{Family, QlessCounters};
@@ -35,38 +36,41 @@ pub(crate) fn count(counter: &AtomicU64) {
 }
 
 impl Counters {
-    /// The plain ones: name, kind, what it is, and the number.
-    #[rustfmt::skip] // A table reads better with a row on each line.
-    fn rows(&self) -> [(&str, &str, &str, &AtomicU64); 10] {
-        [
-            ("connections", "gauge", "Redis connections open now.", &self.open),
-            ("connections_total", "counter", "Redis connections ever accepted.", &self.accepted),
-            ("connections_refused_total", "counter", "Redis connections closed at once: too many, or no TLS.", &self.refused),
-            ("blocked", "gauge", "Redis connections that wait for an element now.", &self.blocked),
-            ("commands_total", "counter", "Redis commands ever received.", &self.commands),
-            ("commands_unknown_total", "counter", "Redis commands that ganger does not have.", &self.unknown),
-            ("protocol_errors_total", "counter", "Redis connections closed because their bytes were no requests.", &self.malformed),
-            ("commands_denied_total", "counter", "Redis commands refused for lack of rights.", &self.denied),
-            ("connections_cut_total", "counter", "Redis connections cut because they did not read.", &self.cut),
-            ("published_total", "counter", "Messages ever published.", &self.published),
-        ]
-    }
-
-    /// Writes them in the form of Prometheus.
-    pub fn metrics(&self, out: &mut String) {
-        let rows = self.rows().into_iter();
-        #[cfg(feature = "qless")]
-        let rows = rows.chain(self.qless.rows());
-        for (name, kind, help, value) in rows {
-            let value = value.load(Ordering::Relaxed);
-            write!(
-                out,
-                "# HELP ganger_resp_{name} {help}\n# TYPE ganger_resp_{name} {kind}\nganger_resp_{name} {value}\n"
-            )
-            .expect("strings take everything");
+    /// Adds the metrics of the port.
+    pub fn metrics(&self, out: &mut Exposition) {
+        let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        for (name, help, number) in self.gauges() {
+            out.gauge(name, help).sample(&[], read(number));
+        }
+        for (name, help, number) in self.totals() {
+            out.counter(name, help).sample(&[], read(number));
         }
         #[cfg(feature = "qless")]
         self.qless.metrics(out);
+    }
+
+    /// Name, help and number of each gauge.
+    #[rustfmt::skip] // A table reads better with a row on each line.
+    fn gauges(&self) -> [(&str, &str, &AtomicU64); 2] {
+        [
+            ("ganger_resp_connections", "Redis connections open now.", &self.open),
+            ("ganger_resp_blocked", "Redis connections that wait for an element now.", &self.blocked),
+        ]
+    }
+
+    /// Name, help and number of each counter.
+    #[rustfmt::skip] // A table reads better with a row on each line.
+    fn totals(&self) -> [(&str, &str, &AtomicU64); 8] {
+        [
+            ("ganger_resp_connections_total", "Redis connections ever accepted.", &self.accepted),
+            ("ganger_resp_connections_refused_total", "Redis connections closed at once: too many, or no TLS.", &self.refused),
+            ("ganger_resp_commands_total", "Redis commands ever received.", &self.commands),
+            ("ganger_resp_commands_unknown_total", "Redis commands that ganger does not have.", &self.unknown),
+            ("ganger_resp_protocol_errors_total", "Redis connections closed because their bytes were no requests.", &self.malformed),
+            ("ganger_resp_commands_denied_total", "Redis commands refused for lack of rights.", &self.denied),
+            ("ganger_resp_connections_cut_total", "Redis connections cut because they did not read.", &self.cut),
+            ("ganger_resp_published_total", "Messages ever published.", &self.published),
+        ]
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use prometheus::TextEncoder;
 use prometheus::proto::{
@@ -13,6 +14,9 @@ use crate::histogram::{Histogram, ratio};
 
 /// Content type of the text.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Adds the metrics of a part of the process, when they are requested.
+pub type Source = Arc<dyn Fn(&mut Exposition) + Send + Sync>;
 
 /// Families of metrics at one moment, in the order in which they were added.
 ///

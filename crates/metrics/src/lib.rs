@@ -12,5 +12,5 @@ mod histogram;
 
 #[cfg(any(test, feature = "check"))]
 pub use check::check;
-pub use exposition::{CONTENT_TYPE, Exposition, HistogramFamily, NumberFamily, Value};
+pub use exposition::{CONTENT_TYPE, Exposition, HistogramFamily, NumberFamily, Source, Value};
 pub use histogram::{Distribution, Histogram};

@@ -4,7 +4,6 @@
 //! connected to a shard; then served.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use ganger_shard::Handle;
 use tokio::task::JoinHandle;
@@ -13,9 +12,6 @@ use crate::config::Config;
 use crate::error::StartError;
 use crate::security::Security;
 use crate::start::ServerContext;
-
-/// Writes metrics in the Prometheus text format.
-pub(crate) type MetricsWriter = Arc<dyn Fn(&mut String) + Send + Sync>;
 
 /// Connects a prepared part to a shard.
 pub(crate) type Open = Box<dyn FnOnce(&ServerContext, &Handle) -> Result<Part, StartError> + Send>;
@@ -36,8 +32,8 @@ const PARTS: &[Prepare] = &[
 
 /// A part connected to a shard, not served yet.
 pub(crate) struct Part {
-    /// Writes the part's metrics; `None` if it has none.
-    pub(crate) metrics: Option<MetricsWriter>,
+    /// The part's metrics; `None` if it has none.
+    pub(crate) metrics: Option<ganger_metrics::Source>,
     pub(crate) serve: Serve,
 }
 

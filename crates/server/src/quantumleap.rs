@@ -19,7 +19,7 @@ use crate::bind::{self, BoundPort};
 use crate::config::{Config, ConfigError};
 use crate::error::StartError;
 use crate::impersonation::ON_BEHALF;
-use crate::part::{MetricsWriter, Open, Part, RunningPart};
+use crate::part::{Open, Part, RunningPart};
 use crate::port_handler::{Backend, PeerAddress};
 use crate::security::{Protocol, Security};
 use crate::shard_dispatch::call_routes;
@@ -56,7 +56,7 @@ fn open(
     let counted = port.as_ref().map(|(_, service)| service.clone());
     Ok(Part {
         metrics: counted
-            .map(|service| -> MetricsWriter { Arc::new(move |out| service.metrics(out)) }),
+            .map(|service| -> ganger_metrics::Source { Arc::new(move |out| service.metrics(out)) }),
         serve: Box::new(|common| serve(common, port, telemetry)),
     })
 }

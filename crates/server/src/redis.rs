@@ -9,7 +9,7 @@ use crate::bind::{self, BoundPort};
 use crate::config::Config;
 use crate::error::StartError;
 use crate::listen;
-use crate::part::{MetricsWriter, Open, Part, RunningPart};
+use crate::part::{Open, Part, RunningPart};
 use crate::security::{Protocol, Security};
 use crate::start::ServerContext;
 
@@ -31,8 +31,9 @@ fn open(bound: Option<BoundPort>, common: &ServerContext, shard: &Handle) -> Par
     });
     let counters = port.as_ref().map(|(_, port)| Arc::clone(port.counters()));
     Part {
-        metrics: counters
-            .map(|counters| -> MetricsWriter { Arc::new(move |out| counters.metrics(out)) }),
+        metrics: counters.map(|counters| -> ganger_metrics::Source {
+            Arc::new(move |out| counters.metrics(out))
+        }),
         serve: Box::new(|common| Ok(serve(common, port))),
     }
 }

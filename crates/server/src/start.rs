@@ -1,6 +1,5 @@
 //! Starting and stopping a server within a process.
 
-use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use ganger_access::{Budget, Identity, StreamLimit};
 use ganger_dialect_http::{HostCheck, Settings};
+use ganger_metrics::{Exposition, Source};
 use ganger_router::Router;
 use ganger_shard::{Handle, Health, StopCause};
 use ganger_types::ShardId;
@@ -22,7 +22,7 @@ use crate::config::Config;
 use crate::error::StartError;
 use crate::fair::Scheduler;
 use crate::listen::{self, Counters, HttpPort};
-use crate::part::{self, MetricsWriter, RunningPart};
+use crate::part::{self, RunningPart};
 use crate::peers::PeerConnector;
 use crate::port_handler::{Backend, PortHandler};
 use crate::security::{Protocol, Require, Security, follow_files};
@@ -261,7 +261,7 @@ impl Running {
 struct Wiring<'a> {
     common: &'a ServerContext,
     /// Metrics of the optional parts.
-    part_metrics: Vec<MetricsWriter>,
+    part_metrics: Vec<Source>,
     router: &'a Router,
     shards: &'a [Handle],
     passed: &'a Arc<ForwardedRequests>,
@@ -311,16 +311,16 @@ impl Wiring<'_> {
         ganger_dialect_http::routes(shard.clone(), settings)
     }
 
-    /// Returns the writer of the metrics of the server itself and of its other ports.
-    fn server_metrics(&self) -> MetricsWriter {
+    /// Returns the metrics of the server itself and of its other ports.
+    fn server_metrics(&self) -> Source {
         let counters = Arc::clone(&self.common.counters);
         let security = Arc::clone(&self.common.security);
         let (passed, started) = (Arc::clone(self.passed), self.started);
         let of_parts = self.part_metrics.clone();
         Arc::new(move |out| {
             metrics(&counters, &passed, &security, started, out);
-            for write in &of_parts {
-                write(out);
+            for add_to in &of_parts {
+                add_to(out);
             }
         })
     }
@@ -342,69 +342,51 @@ impl Wiring<'_> {
     }
 }
 
+/// Adds the metrics of the process.
 fn metrics(
     counters: &Counters,
     passed: &ForwardedRequests,
     security: &Security,
     started: Instant,
-    out: &mut String,
+    out: &mut Exposition,
 ) {
-    let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    let rows = [
-        (
-            "ganger_connections",
-            "gauge",
-            "Connections open now.",
-            read(&counters.open),
-        ),
+    let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
+    out.gauge("ganger_connections", "Connections open now.")
+        .sample(&[], read(&counters.open));
+    for (name, help, number) in [
         (
             "ganger_connections_total",
-            "counter",
             "Connections ever accepted.",
-            read(&counters.accepted),
+            &counters.accepted,
         ),
         (
             "ganger_connections_refused_total",
-            "counter",
             "Connections closed at once: their address had too many.",
-            read(&counters.refused),
+            &counters.refused,
         ),
         (
             "ganger_handshakes_failed_total",
-            "counter",
             "Connections that came to no TLS.",
-            read(&counters.handshakes_failed),
+            &counters.handshakes_failed,
         ),
         (
             "ganger_logins_failed_total",
-            "counter",
             "Wrong tokens ever shown.",
-            read(&security.logins_failed),
+            &security.logins_failed,
         ),
         (
             "ganger_requests_passed_on_total",
-            "counter",
             "Requests passed on to the server of another shard.",
-            read(&passed.on),
+            &passed.on,
         ),
         (
             "ganger_requests_unreached_total",
-            "counter",
             "Those among them whose shard could not be reached.",
-            read(&passed.failed),
+            &passed.failed,
         ),
-        (
-            "ganger_uptime_seconds",
-            "gauge",
-            "Since the start.",
-            started.elapsed().as_secs(),
-        ),
-    ];
-    for (name, kind, help, value) in rows {
-        write!(
-            out,
-            "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n"
-        )
-        .expect("strings take everything");
+    ] {
+        out.counter(name, help).sample(&[], read(number));
     }
+    out.gauge("ganger_uptime_seconds", "Since the start.")
+        .sample(&[], started.elapsed().as_secs());
 }

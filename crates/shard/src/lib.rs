@@ -27,7 +27,6 @@ mod ticket;
 
 use ganger_types::{Bytes, Grant};
 
-pub use ganger_metrics::Histogram;
 // Store types that handles return, so that dialects need not depend on the store.
 pub use ganger_store::{LogChunk, StoredJob};
 

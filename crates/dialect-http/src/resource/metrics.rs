@@ -1,25 +1,30 @@
-//! The numbers of all shards of the process in the Prometheus text format.
+//! `GET /metrics`: the metrics of all shards and of the process, in the Prometheus text format.
 
-use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use ganger_document::names::show;
+use ganger_metrics::{CONTENT_TYPE, Exposition, Histogram, NumberFamily};
 use ganger_router::PeerState;
-use ganger_shard::{Histogram, MetricsSnapshot, RunMetrics};
+use ganger_shard::{MetricsSnapshot, RunMetrics};
 use ganger_types::JobState;
 use ganger_types::reply::PeerView;
-use http::{HeaderValue, header};
+use http::header;
 
 use crate::api::Api;
 
+/// The id of a shard, and its metrics.
+type ShardSnapshot = (String, MetricsSnapshot);
+/// Adds a family of counters or of gauges.
+type AddFamily = for<'a> fn(&'a mut Exposition, &str, &str) -> NumberFamily<'a>;
+type ReadNumbers = fn(&MetricsSnapshot) -> &[(&'static str, u64)];
 type ReadHistogram = fn(&MetricsSnapshot) -> &Histogram;
 type ReadRuns = fn(&RunMetrics) -> u64;
 type ReadRunTimes = fn(&RunMetrics) -> &Histogram;
 type ReadPeer = fn(&PeerView, &PeerState) -> u64;
 
-/// Numbers of runs, which have labels for queue and kind: name, what it says, where it is.
+/// Counters of runs, which have labels for queue and kind: name, help, value.
 const RUNS: [(&str, &str, ReadRuns); 3] = [
     (
         "jobs_succeeded_total",
@@ -37,12 +42,9 @@ const RUNS: [(&str, &str, ReadRuns); 3] = [
         |runs| runs.attempts_failed,
     ),
 ];
-/// The name of the queue and of the kind of all runs that have no numbers of their own. No namespace has an empty
-/// name, so that these stand beside those of a queue and a kind of this name.
+/// Queue and kind of all runs that have no series of their own. No namespace has an empty name, so this series differs
+/// from that of a queue and a kind of this name.
 const OTHER: &str = "other";
-
-/// The content type of the text format.
-const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 pub(crate) async fn show_all(State(api): State<Api>) -> Response {
     let snapshots: Vec<_> = api
@@ -50,22 +52,18 @@ pub(crate) async fn show_all(State(api): State<Api>) -> Response {
         .iter()
         .map(|shard| (shard.id().to_string(), shard.metrics()))
         .collect();
-    let mut out = encode(&snapshots);
+    let mut out = Exposition::default();
+    shards(&snapshots, &mut out);
     requests(&api, &mut out);
     peers(&api, &mut out).await;
     (api.settings().more_metrics)(&mut out);
-    (
-        [(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE))],
-        out,
-    )
-        .into_response()
+    ([(header::CONTENT_TYPE, CONTENT_TYPE)], out.text()).into_response()
 }
 
-/// The snapshots of all shards, by their ids.
-fn encode(snapshots: &[(String, MetricsSnapshot)]) -> String {
-    let mut out = String::new();
-    queues(snapshots, &mut out);
-    runs(snapshots, &mut out);
+/// Adds the metrics of all shards.
+fn shards(snapshots: &[ShardSnapshot], out: &mut Exposition) {
+    queues(snapshots, out);
+    runs(snapshots, out);
     let histograms: [(&str, &str, ReadHistogram); 2] = [
         (
             "ganger_store_fsync_seconds",
@@ -79,64 +77,56 @@ fn encode(snapshots: &[(String, MetricsSnapshot)]) -> String {
         ),
     ];
     for (name, help, read) in histograms {
-        head(&mut out, name, "histogram", help);
+        let mut family = out.histogram(name, help);
         for (shard, snapshot) in snapshots {
-            histogram(name, &[("shard", shard)], read(snapshot), &mut out);
+            family.sample(&[("shard", shard)], read(snapshot));
         }
     }
-    let name = "ganger_worker_slots";
     let help = "Slots that workers hold or wait with.";
-    head(&mut out, name, "gauge", help);
+    let mut slots = out.gauge("ganger_worker_slots", help);
     for (shard, snapshot) in snapshots {
         for (state, number) in &snapshot.worker_slots {
-            let labels = [("shard", shard.as_str()), ("state", state)];
-            line(&mut out, name, &labels, number);
+            slots.sample(&[("shard", shard), ("state", state)], *number);
         }
     }
-    numbers(
-        snapshots,
-        "counter",
-        |snapshot| &snapshot.counters,
-        &mut out,
-    );
-    numbers(snapshots, "gauge", |snapshot| &snapshot.gauges, &mut out);
-    out
+    let counters: ReadNumbers = |snapshot| &snapshot.counters;
+    numbers(snapshots, Exposition::counter, counters, out);
+    let gauges: ReadNumbers = |snapshot| &snapshot.gauges;
+    numbers(snapshots, Exposition::gauge, gauges, out);
 }
 
-/// Plain numbers, each name once with those of all shards below it: all shards have the same names.
-fn numbers(
-    snapshots: &[(String, MetricsSnapshot)],
-    kind: &str,
-    read: fn(&MetricsSnapshot) -> &[(&'static str, u64)],
-    out: &mut String,
-) {
+/// Adds numbers without labels but the shard. All shards have the same names.
+fn numbers(snapshots: &[ShardSnapshot], add: AddFamily, read: ReadNumbers, out: &mut Exposition) {
     let names = snapshots.first().map_or(&[][..], |(_, first)| read(first));
-    for (place, (short, _)) in names.iter().enumerate() {
+    for (index, (short, _)) in names.iter().enumerate() {
         if RUNS.iter().any(|(by_kind, ..)| by_kind == short) {
             continue;
         }
-        let name = format!("ganger_{short}");
-        head(out, &name, kind, &words(&name));
+        let mut family = add(out, &format!("ganger_{short}"), &words(short));
         for (shard, snapshot) in snapshots {
-            if let Some((_, number)) = read(snapshot).get(place).filter(|row| row.0 == *short) {
-                line(out, &name, &[("shard", shard)], number);
+            if let Some((_, number)) = read(snapshot).get(index).filter(|row| row.0 == *short) {
+                family.sample(&[("shard", shard)], *number);
             }
         }
     }
 }
 
-fn queues(snapshots: &[(String, MetricsSnapshot)], out: &mut String) {
+/// The help of a number that has none: the words of its name.
+fn words(short: &str) -> String {
+    format!("{}.", short.trim_end_matches("_total").replace('_', " "))
+}
+
+fn queues(snapshots: &[ShardSnapshot], out: &mut Exposition) {
     let all = || {
         snapshots.iter().flat_map(|(shard, snapshot)| {
             let queues = snapshot.queues.iter();
             queues.map(move |(namespace, queue, counts, age)| {
                 let names = (show(namespace.as_bytes()), show(queue.as_bytes()));
-                (shard, names, counts, age)
+                (shard, names, counts, *age)
             })
         })
     };
-    let name = "ganger_queue_depth";
-    head(out, name, "gauge", "Jobs of a queue by state.");
+    let mut depth = out.gauge("ganger_queue_depth", "Jobs of a queue by state.");
     for (shard, (namespace, queue), counts, _) in all() {
         for state in JobState::ALL {
             let labels = [
@@ -145,24 +135,23 @@ fn queues(snapshots: &[(String, MetricsSnapshot)], out: &mut String) {
                 ("queue", &*queue),
                 ("state", state.as_str()),
             ];
-            line(out, name, &labels, counts.of(state));
+            depth.sample(&labels, counts.of(state));
         }
     }
-    let name = "ganger_queue_oldest_age_seconds";
     let help = "Since when the oldest ready job of a queue waits.";
-    head(out, name, "gauge", help);
+    let mut oldest = out.gauge("ganger_queue_oldest_age_seconds", help);
     for (shard, (namespace, queue), _, age) in all() {
         let labels = [
             ("shard", shard.as_str()),
             ("namespace", &*namespace),
             ("queue", &*queue),
         ];
-        line(out, name, &labels, age);
+        oldest.sample(&labels, age);
     }
 }
 
-/// What waits for other shards, and how it goes with it.
-async fn peers(api: &Api, out: &mut String) {
+/// Adds what waits for other shards, and how its delivery goes.
+async fn peers(api: &Api, out: &mut Exposition) {
     let Some(router) = &api.settings().router else {
         return;
     };
@@ -191,19 +180,19 @@ async fn peers(api: &Api, out: &mut String) {
         ),
     ];
     for (name, help, read) in numbers {
-        head(out, name, "gauge", help);
+        let mut family = out.gauge(name, help);
         for (shard, view, state) in &rows {
             let labels = [
                 ("shard", shard.as_str()),
                 ("peer", view.record.shard.as_str()),
             ];
-            line(out, name, &labels, read(view, state));
+            family.sample(&labels, read(view, state));
         }
     }
 }
 
-/// What became of runs, by queue and kind.
-fn runs(snapshots: &[(String, MetricsSnapshot)], out: &mut String) {
+/// Adds the results of runs, by queue and kind.
+fn runs(snapshots: &[ShardSnapshot], out: &mut Exposition) {
     let mut all = Vec::new();
     for (shard, snapshot) in snapshots {
         for runs in &snapshot.runs {
@@ -230,16 +219,15 @@ fn runs(snapshots: &[(String, MetricsSnapshot)], out: &mut String) {
         ),
     ];
     for (name, help, read) in histograms {
-        head(out, name, "histogram", help);
+        let mut family = out.histogram(name, help);
         for (shard, names, runs) in &all {
-            histogram(name, &run_labels(shard, names), read(runs), out);
+            family.sample(&run_labels(shard, names), read(runs));
         }
     }
     for (short, help, read) in RUNS {
-        let name = format!("ganger_{short}");
-        head(out, &name, "counter", help);
+        let mut family = out.counter(&format!("ganger_{short}"), help);
         for (shard, names, runs) in &all {
-            line(out, &name, &run_labels(shard, names), read(runs));
+            family.sample(&run_labels(shard, names), read(runs));
         }
     }
 }
@@ -256,86 +244,28 @@ fn run_labels<'a>(
     ]
 }
 
-fn histogram(name: &str, own: &[(&str, &str)], values: &Histogram, out: &mut String) {
-    let bucket = format!("{name}_bucket");
-    let mut below = |bound: &str, count: u64| {
-        let labels = own.iter().copied().chain([("le", bound)]);
-        line(out, &bucket, &labels.collect::<Vec<_>>(), count);
-    };
-    for (bound, count) in values.buckets.iter().filter(|(bound, _)| bound.is_finite()) {
-        below(&bound.to_string(), *count);
-    }
-    below("+Inf", values.count);
-    line(out, &format!("{name}_sum"), own, values.sum);
-    line(out, &format!("{name}_count"), own, values.count);
-}
-
-fn requests(api: &Api, out: &mut String) {
-    let name = "ganger_http_requests_total";
-    head(
-        out,
-        name,
-        "counter",
-        "Requests answered, by class of their status.",
-    );
+fn requests(api: &Api, out: &mut Exposition) {
+    let help = "Requests answered, by class of their status.";
+    let mut family = out.counter("ganger_http_requests_total", help);
     let classes = ["1xx", "2xx", "3xx", "4xx", "5xx"];
-    for (class, number) in classes.iter().zip(api.requests()) {
-        line(
-            out,
-            name,
-            &[("class", class)],
-            number.load(Ordering::Relaxed),
-        );
+    for (class, number) in classes.into_iter().zip(api.requests()) {
+        family.sample(&[("class", class)], number.load(Ordering::Relaxed));
     }
-}
-
-fn words(name: &str) -> String {
-    let text = name
-        .trim_start_matches("ganger_")
-        .trim_end_matches("_total");
-    format!("{}.", text.replace('_', " "))
-}
-
-fn head(out: &mut String, name: &str, kind: &str, help: &str) {
-    writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}").expect("strings take everything");
-}
-
-fn line(out: &mut String, name: &str, labels: &[(&str, &str)], value: impl std::fmt::Display) {
-    out.push_str(name);
-    for (place, (key, value)) in labels.iter().enumerate() {
-        out.push(if place == 0 { '{' } else { ',' });
-        write!(out, "{key}=\"{}\"", escape(value)).expect("strings take everything");
-    }
-    if !labels.is_empty() {
-        out.push('}');
-    }
-    writeln!(out, " {value}").expect("strings take everything");
-}
-
-/// Label values escape backslash, quote and line end. Other control characters are shown as names show bytes, as `\xNN`:
-/// Prometheus knows no other escapes and refuses the whole page for one.
-fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '\\' => out.push_str("\\\\"),
-            '"' => out.push_str("\\\""),
-            '\n' => out.push_str("\\n"),
-            control if control.is_control() => {
-                for byte in control.encode_utf8(&mut [0; 4]).bytes() {
-                    write!(out, "\\\\x{byte:02x}").expect("strings take everything");
-                }
-            }
-            other => out.push(other),
-        }
-    }
-    out
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use ganger_types::{Namespace, Queue, QueueCounts};
+
+    /// Returns the text of one shard's metrics, which is sound.
+    fn text(snapshot: MetricsSnapshot) -> String {
+        let mut out = Exposition::default();
+        shards(&[("1".to_owned(), snapshot)], &mut out);
+        let text = out.text();
+        assert_eq!(ganger_metrics::check(&text), Ok(()));
+        text
+    }
 
     #[test]
     fn a_snapshot_is_encoded_with_the_promised_names() {
@@ -355,7 +285,7 @@ mod tests {
             worker_slots: vec![("busy", 2)],
             ..MetricsSnapshot::default()
         };
-        let text = encode(&[("1".to_owned(), snapshot)]);
+        let text = text(snapshot);
         for line in [
             r#"ganger_queue_depth{shard="1",namespace="default",queue="a\"b\n",state="ready"} 3"#,
             r#"ganger_queue_oldest_age_seconds{shard="1",namespace="default",queue="a\"b\n"} 1.5"#,
@@ -365,35 +295,13 @@ mod tests {
             r#"ganger_store_fsync_seconds_count{shard="1"} 5"#,
             r#"ganger_lease_expired_total{shard="1"} 7"#,
             r#"ganger_worker_slots{shard="1",state="busy"} 2"#,
-            "# TYPE ganger_job_wait_seconds histogram",
+            "# TYPE ganger_store_fsync_seconds histogram",
         ] {
             assert!(
                 text.lines().any(|found| found == line),
                 "{line} is missing in\n{text}"
             );
         }
-    }
-
-    /// The name and the labels of a line, read as Prometheus reads them: it knows three escapes and no other.
-    fn series(line: &str) -> &str {
-        let (name, rest) = line.split_once('{').expect("labels");
-        let mut characters = rest.char_indices();
-        let mut is_quoted = false;
-        while let Some((place, character)) = characters.next() {
-            match character {
-                '\\' => {
-                    let escaped = characters.next().map(|(_, character)| character);
-                    assert!(
-                        is_quoted && matches!(escaped, Some('\\' | '"' | 'n')),
-                        "{line}"
-                    );
-                }
-                '"' => is_quoted = !is_quoted,
-                '}' if !is_quoted => return &line[..name.len() + 1 + place],
-                control => assert!(!control.is_control(), "{line}"),
-            }
-        }
-        panic!("no end: {line}");
     }
 
     #[test]
@@ -412,7 +320,7 @@ mod tests {
             of,
             jobs_failed: 3,
             run_seconds: Histogram {
-                buckets: vec![(0.5, 2), (f64::INFINITY, 4)],
+                buckets: vec![(0.5, 2)],
                 sum: 7.0,
                 count: 4,
             },
@@ -428,21 +336,20 @@ mod tests {
             counters: vec![("jobs_failed_total", 27)],
             ..MetricsSnapshot::default()
         };
-        let text = encode(&[("1".to_owned(), snapshot)]);
-        let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
-        let all: std::collections::BTreeSet<&str> = lines.iter().map(|line| series(line)).collect();
-        assert_eq!(all.len(), lines.len(), "no series comes twice:\n{text}");
+        let text = text(snapshot);
+        let lines: Vec<&str> = text.lines().collect();
         for line in [
             r#"ganger_jobs_failed_total{shard="1",namespace="",queue="other",kind="other"} 3"#,
             r#"ganger_jobs_failed_total{shard="1",namespace="default",queue="other",kind="other"} 3"#,
             r#"ganger_jobs_failed_total{shard="1",namespace="default",queue="tab\\x09",kind="tab\\x09"} 3"#,
             r#"ganger_job_run_seconds_bucket{shard="1",namespace="",queue="other",kind="other",le="+Inf"} 4"#,
+            "# TYPE ganger_job_wait_seconds histogram",
         ] {
             assert!(lines.contains(&line), "{line} is missing in\n{text}");
         }
         let failed = lines
             .iter()
-            .filter(|line| line.starts_with("ganger_jobs_failed_total"));
+            .filter(|line| line.starts_with("ganger_jobs_failed_total{"));
         assert_eq!(failed.count(), names.len() + 1, "and none without labels");
     }
 }

@@ -519,9 +519,9 @@ async fn the_server_tells_of_itself() {
     );
     assert_eq!(face.get("/openapi.json").await["info"]["title"], "ganger");
     let metrics = face.text(Method::GET, "/metrics", "").await;
-    assert!(
-        String::from_utf8_lossy(&metrics.body).contains("ganger_store_commit_batch_size_count")
-    );
+    let metrics = String::from_utf8_lossy(&metrics.body).into_owned();
+    assert_eq!(ganger_metrics::check(&metrics), Ok(()));
+    assert!(metrics.contains("ganger_store_commit_batch_size_count"));
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use crate::support::{Answer, TestApi, api, api_with, held, room, settings};
 use axum::body::Body;
+use ganger_metrics::Exposition;
 use ganger_shard::CallError;
 use ganger_types::command::{Complete, ConfigureNamespace};
 use ganger_types::{Backoff, Command, Namespace, NamespaceSettings};
@@ -302,14 +303,22 @@ async fn recovery_inserts_on_the_spot_what_the_queue_does_not_take() {
     );
 }
 
+/// Returns the metrics of the API as text, which is sound.
+fn metrics(api: &TestApi) -> String {
+    let mut out = Exposition::default();
+    api.service.metrics(&mut out);
+    let text = out.text();
+    assert_eq!(ganger_metrics::check(&text), Ok(()));
+    text
+}
+
 #[tokio::test]
 async fn notifications_are_counted_by_their_fate() {
     let api = api(&[]);
     api.accepted(&[], "e1").await;
     api.accepted(&[], "e2").await;
     post(&api, "text/plain", "").await;
-    let mut out = String::new();
-    api.service.metrics(&mut out);
+    let out = metrics(&api);
     for wanted in [
         "ganger_quantumleap_notifications_total{outcome=\"accepted\"} 2",
         "ganger_quantumleap_notifications_total{outcome=\"refused\"} 1",
@@ -318,8 +327,7 @@ async fn notifications_are_counted_by_their_fate() {
         assert!(out.contains(wanted), "{wanted}: {out}");
     }
     api.shard.metrics_now().await.expect("counted");
-    let mut out = String::new();
-    api.service.metrics(&mut out);
+    let out = metrics(&api);
     let wanted = "ganger_quantumleap_tasks{status=\"pending\"} 2";
     assert!(out.contains(wanted), "{out}");
 }

@@ -1,7 +1,8 @@
 //! Numbers of qless on this port, for the metrics.
 
-use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use ganger_metrics::Exposition;
 
 /// Commands that are counted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,29 +67,20 @@ pub(crate) struct QlessCounters {
 }
 
 impl QlessCounters {
-    /// The plain ones: name, kind, what it is, and the number.
-    #[rustfmt::skip] // A table reads better with a row on each line.
-    pub(crate) fn rows(&self) -> [(&str, &str, &str, &AtomicU64); 2] {
-        [
-            ("qless_refused_total", "counter", "Calls of the qless script that were answered with an error of the script.", &self.refused),
-            ("qless_messages_total", "counter", "Messages of qless to subscribers.", &self.messages),
-        ]
-    }
-
-    /// Writes the calls by family in the form of Prometheus.
-    pub(crate) fn metrics(&self, out: &mut String) {
-        out.push_str(
-            "# HELP ganger_resp_qless_calls_total Calls of the qless script, by family of its commands.\n# TYPE ganger_resp_qless_calls_total counter\n",
-        );
+    /// Adds the metrics of qless.
+    pub(crate) fn metrics(&self, out: &mut Exposition) {
+        let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        let help = "Calls of the qless script, by family of its commands.";
+        let mut calls = out.counter("ganger_resp_qless_calls_total", help);
         for family in Family::ALL {
-            let calls = self.calls(family).load(Ordering::Relaxed);
-            let family = family.as_str();
-            writeln!(
-                out,
-                "ganger_resp_qless_calls_total{{family=\"{family}\"}} {calls}"
-            )
-            .expect("strings take everything");
+            calls.sample(&[("family", family.as_str())], read(self.calls(family)));
         }
+        let help = "Calls of the qless script that were answered with an error of the script.";
+        out.counter("ganger_resp_qless_refused_total", help)
+            .sample(&[], read(&self.refused));
+        let help = "Messages of qless to subscribers.";
+        out.counter("ganger_resp_qless_messages_total", help)
+            .sample(&[], read(&self.messages));
     }
 
     /// The counter of a family of commands.

@@ -10,6 +10,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use ganger_access::{Audit, Budget, Identity};
 use ganger_dialect_resp::{Counters, Login, LoginError, Port, Settings};
+use ganger_metrics::Exposition;
 use ganger_shard::{Handle, Hooks, Shard, SystemClock};
 use ganger_store::{CommitError, Loaded, MemoryStore, Opened, Store, StoreError};
 use ganger_types::Commit;
@@ -152,7 +153,7 @@ pub(crate) struct World {
     shard: Handle,
     pub(crate) address: SocketAddr,
     pub(crate) tokens: Tokens,
-    pub(crate) counters: Arc<Counters>,
+    counters: Arc<Counters>,
     pub(crate) stopping: CancellationToken,
 }
 
@@ -238,6 +239,15 @@ impl World {
 
     pub(crate) fn client(&self) -> Client {
         Client::new(self.address)
+    }
+
+    /// Returns the metrics of the port as text, which is sound.
+    pub(crate) fn metrics(&self) -> String {
+        let mut out = Exposition::default();
+        self.counters.metrics(&mut out);
+        let text = out.text();
+        assert_eq!(ganger_metrics::check(&text), Ok(()));
+        text
     }
 
     /// What the shard replies to a command that comes through no port.

@@ -480,8 +480,7 @@ fn calls_are_counted_by_family() {
     caller.call("put 1 w q b k {} 0");
     caller.call("pop 1 q w 1");
     caller.call("nonsense 1");
-    let mut text = String::new();
-    world.counters.metrics(&mut text);
+    let text = world.metrics();
     for line in [
         "ganger_resp_qless_calls_total{family=\"put\"} 2",
         "ganger_resp_qless_calls_total{family=\"pop\"} 1",
