@@ -4,6 +4,8 @@ mod abuse;
 mod floods;
 mod health;
 mod kit;
+#[cfg(all(feature = "qless", feature = "quantumleap"))]
+mod metrics;
 #[cfg(feature = "quantumleap")]
 mod quantumleap;
 mod reload;
