@@ -2,7 +2,7 @@
 
 use crate::kit::World;
 use ganger_types::qless::{Generation, QlessCall, QlessReply, QlessRequest};
-use ganger_types::{Bytes, Command, ExternalCall, ExternalReply, Namespace, Reply};
+use ganger_types::{Bytes, Command, ExternalReply, Namespace, Reply};
 
 /// What the engine answers to a call of qless that comes through no port.
 fn call(world: &World, line: &str) -> QlessReply {
