@@ -176,6 +176,24 @@ impl<'a> Merged<'a> {
     }
 }
 
+/// Returns the job whose rows a change is about; `None` if it is about another row.
+pub fn job_of(change: &Change) -> Option<JobKey> {
+    Some(match change {
+        Change::PutJob(record) | Change::FinishJob { record, .. } | Change::PutFinished(record) => {
+            record.key
+        }
+        Change::PutPayload { key, .. }
+        | Change::RemoveLease(key)
+        | Change::RetryJob(key)
+        | Change::RemoveJob(key)
+        | Change::AppendLog { key, .. } => *key,
+        Change::PutLease(lease) => lease.key,
+        Change::PutInput(row) => row.job,
+        Change::RemoveInput { job, .. } => *job,
+        _ => return None,
+    })
+}
+
 fn row_key(change: &Change) -> Option<RowKey<'_>> {
     Some(match change {
         Change::PutQueue(record) => RowKey::Queue(&record.namespace, &record.queue),
