@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use ganger_store::{Loaded, Reader, Store, StoreError};
 use ganger_store_embedded::{EmbeddedStore, Limits, check};
@@ -20,6 +21,12 @@ pub(crate) const LIMITS: Limits = Limits {
     log_pages_idle: 40,
     waiting_commits: 6,
     waiting_changes: 40,
+    waiting_bytes: 30_000,
+    waiting_for: Duration::MAX,
+    segment_bytes: 24 << 10,
+    segments_max: 3,
+    // The order of calls must be the same in each run.
+    has_row_thread: false,
 };
 
 /// What a store holds: the payload of each job, and the number of the last commit.

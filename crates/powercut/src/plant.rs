@@ -17,7 +17,7 @@ pub enum Plant {
     TurnIsNotFlushed,
     /// The tables are not flushed at the end of a large commit.
     LargeIsNotFlushed,
-    /// The turn log begins again before the tables are flushed.
+    /// A segment of the turn log is written over before the tables are flushed.
     RestartBeforeFlush,
     /// The file is not flushed when the tables' log is copied into it.
     CheckpointIsNotFlushed,
@@ -77,7 +77,7 @@ impl Plant {
                 &[Small, Small]
             }
             Self::LargeIsNotFlushed | Self::AcknowledgedTooSoon => &[Large, Small, Large],
-            Self::RestartBeforeFlush => &[Small, Small, Quiet, Small, Read, Quiet, Small],
+            Self::RestartBeforeFlush => &[Wide, Wide, Wide, Wide, Wide, Wide, Wide, Small],
             Self::CheckpointIsNotFlushed => &[Large, Quiet, Large, Quiet, Small, Kill],
             Self::TurnsRemovedTooSoon => &[Small, Small, Close],
             Self::ChecksumIsIgnored => &[Wide, Wide, Wide],
@@ -90,6 +90,7 @@ impl Plant {
     /// What a run with this mistake would have done.
     pub(crate) fn change(self, recording: &Recording) -> Vec<Event> {
         let is = |file: &usize, suffix: &str| recording.names[*file].ends_with(suffix);
+        let is_turns = |file: &usize| segment_of(&recording.names[*file]).is_some();
         let mut events = recording.events.clone();
         match self {
             Self::SettledIsNotFlushed => events
@@ -98,7 +99,7 @@ impl Plant {
                 // When the file is made, it is.
                 let mut is_filling = false;
                 events.retain(|event| {
-                    let is_flush = matches!(event, Event::Sync(file, _) if is(file, "-turns"));
+                    let is_flush = matches!(event, Event::Sync(file, _) if is_turns(file));
                     let is_kept = !is_flush || is_filling;
                     is_filling = matches!(event, Event::Write(_, _, bytes) if bytes.len() == ZEROS);
                     is_kept
@@ -108,7 +109,7 @@ impl Plant {
                 .retain(|event| !matches!(event, Event::Sync(file, false) if is(file, "-wal"))),
             Self::RestartBeforeFlush => swap(&mut events, |one, two| {
                 matches!(one, Event::Sync(file, _) if is(file, "-wal"))
-                    && matches!(two, Event::Write(file, 0, _) if is(file, "-turns"))
+                    && matches!(two, Event::Write(file, 0, _) if is_turns(file))
             }),
             Self::CheckpointIsNotFlushed => {
                 events.retain(|event| !matches!(event, Event::Sync(file, _) if is(file, STORE)));
@@ -126,7 +127,7 @@ impl Plant {
                 for _ in 0..8 {
                     swap(&mut events, |one, two| {
                         !matches!(one, Event::Expect(_) | Event::Unlink(_))
-                            && matches!(two, Event::Unlink(name) if name.ends_with("-turns"))
+                            && matches!(two, Event::Unlink(name) if segment_of(name).is_some())
                     });
                 }
             }
@@ -144,7 +145,7 @@ impl Plant {
 
     /// What a recovery with this mistake takes an image for.
     pub(crate) fn edit(self, image: &Image) -> Image {
-        let edit: fn(&mut [u8], &Image) = match self {
+        let edit: fn(&mut [u8], usize, &Image) = match self {
             Self::RecoveryForgetsOne => forget_the_newest,
             Self::ChecksumIsIgnored => vouch_for_all,
             Self::RecoveryStopsAtTheFirst => keep_the_first,
@@ -153,9 +154,9 @@ impl Plant {
         let original = image;
         let mut image = image.clone();
         for (name, content) in &mut image.files {
-            if name.ends_with("-turns") {
+            if let Some(segment) = segment_of(name) {
                 let mut bytes = content.bytes();
-                edit(&mut bytes, original);
+                edit(&mut bytes, segment, original);
                 *content = Content::of(&bytes);
             }
         }
@@ -172,10 +173,23 @@ fn swap(events: &mut [Event], matches: impl Fn(&Event, &Event) -> bool) {
     }
 }
 
+/// Returns the index of the segment of the turn log that a file is; `None` for other files.
+fn segment_of(name: &str) -> Option<usize> {
+    let (_, number) = name.split_once("-turns")?;
+    if number.is_empty() {
+        return Some(0);
+    }
+    number
+        .strip_prefix('-')?
+        .parse::<usize>()
+        .ok()?
+        .checked_sub(1)
+}
+
 /// A store that is being made.
 const NEW_STORE: &str = "1.db.new";
-/// Bytes of a write that fills a new turn log.
-const ZEROS: usize = 1 << 16;
+/// Bytes of a write that fills a new segment of the turn log.
+const ZEROS: usize = 24 << 10;
 /// Bytes of the header of a log of SQLite.
 const WAL_HEADER: usize = 32;
 
@@ -208,53 +222,58 @@ fn record_at(bytes: &[u8]) -> Option<(usize, u64)> {
     (head.starts_with(MAGIC)).then_some((total, sequence))
 }
 
-fn forget_the_newest(bytes: &mut [u8], _: &Image) {
+fn forget_the_newest(bytes: &mut [u8], _: usize, _: &Image) {
     let newest = records(bytes).into_iter().max_by_key(|record| record.2);
     if let Some((at, length, _)) = newest {
         bytes[at..at + length].fill(0);
     }
 }
 
-fn keep_the_first(bytes: &mut [u8], _: &Image) {
+fn keep_the_first(bytes: &mut [u8], _: usize, _: &Image) {
     if let Some((_, length, _)) = records(bytes).first() {
         bytes[*length..].fill(0);
     }
 }
 
 /// Gives each record the checksum that it should have.
-fn vouch_for_all(bytes: &mut [u8], image: &Image) {
+fn vouch_for_all(bytes: &mut [u8], segment: usize, image: &Image) {
     let all = records(bytes);
     let Some(identity) = image
         .files
         .get(STORE)
-        .and_then(|store| identity(&store.bytes(), bytes, &all))
+        .and_then(|store| identity(&store.bytes(), (bytes, segment), &all))
     else {
         return;
     };
     for (at, length, _) in all {
         let mut record = bytes[at..at + length - SEAL_BYTES].to_vec();
-        seal("turns", &place(&identity, at), 0, &mut record);
+        seal("turns", &place(&identity, segment, at), 0, &mut record);
         bytes[at..at + length].copy_from_slice(&record);
     }
 }
 
-fn place(identity: &[u8], at: usize) -> Vec<u8> {
-    let at = u64::try_from(at).unwrap_or(0);
-    [identity, &at.to_le_bytes()].concat()
+/// What the checksum of a record covers besides its content.
+fn place(identity: &[u8], segment: usize, at: usize) -> Vec<u8> {
+    let place = u64::try_from((segment << 40) | at).unwrap_or(0);
+    [identity, &place.to_le_bytes()].concat()
 }
 
 /// The identity of a store: it stands behind the shard's name, and vouches for a record.
-fn identity(store: &[u8], turns: &[u8], records: &[(usize, usize, u64)]) -> Option<Vec<u8>> {
+fn identity(
+    store: &[u8],
+    (turns, segment): (&[u8], usize),
+    records: &[(usize, usize, u64)],
+) -> Option<Vec<u8>> {
     let shard = ShardId::default();
     let shard = shard.as_str().as_bytes();
-    let mark = [&[2, u8::try_from(shard.len()).ok()?], shard].concat();
+    let mark = [&[3, u8::try_from(shard.len()).ok()?], shard].concat();
     let candidates = (0..store.len()).filter(|at| store[*at..].starts_with(&mark));
     candidates
         .filter_map(|at| store.get(at + mark.len()..at + mark.len() + 16))
         .find(|identity| {
             records.iter().any(|(at, length, _)| {
                 let record = &turns[*at..at + length];
-                unseal("turns", &place(identity, *at), record).is_some()
+                unseal("turns", &place(identity, segment, *at), record).is_some()
             })
         })
         .map(<[u8]>::to_vec)

@@ -16,10 +16,12 @@ use crate::disk::Image;
 use crate::judge::{Expected, STORE, State, compare_sequence, open};
 use crate::record::{self, Faults, Recording};
 
-/// Jobs of a large commit: with their payloads more changes than the turn log takes.
+/// Jobs of a large commit: with their payloads it does not fit into a segment of the turn log.
 const LARGE_JOBS: u64 = 34;
-/// Bytes of a payload that nearly fills a record of the turn log: some dozens fill all of it.
-const WIDE_BYTES: usize = 60_000;
+/// Bytes of each payload of a large commit.
+const LARGE_BYTES: usize = 900;
+/// Bytes of a payload that takes nearly half of a segment of the turn log.
+const WIDE_BYTES: usize = 10_000;
 /// Jobs that a removal leaves.
 const JOBS_LEFT: usize = 8;
 
@@ -30,9 +32,9 @@ pub enum Step {
     Small,
     /// A commit that takes a lot of the turn log.
     Wide,
-    /// A commit with too many changes for the turn log.
+    /// A commit that is larger than a segment and goes into the tables at once.
     Large,
-    /// A commit that has to go into the tables at once.
+    /// A commit that removes jobs.
     Remove,
     /// Somebody reads the last payload.
     Read,
@@ -233,7 +235,7 @@ impl Live {
                 let bytes = if step == Step::Wide { WIDE_BYTES } else { 700 };
                 self.submit(1, bytes)
             }
-            Step::Large => self.submit(LARGE_JOBS, 300),
+            Step::Large => self.submit(LARGE_JOBS, LARGE_BYTES),
             Step::Remove => self.remove(),
             Step::Read => self.read(),
             Step::List => self.list(),

@@ -130,7 +130,7 @@ pub fn check(
 /// Whether the store has a write-ahead log or a turn log. Without them it was closed cleanly and no process uses it.
 /// Its directory may be read-only.
 fn has_logs(path: &Path) -> bool {
-    beside(path, "-wal").exists() || turns::path_of(path).exists()
+    beside(path, "-wal").exists() || turns::is_there(path)
 }
 
 /// Audits the tables without the turn log.

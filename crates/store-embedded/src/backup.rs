@@ -15,7 +15,7 @@ use crate::create::{self, beside};
 use crate::fault::{Fault, io};
 use crate::meta::Header;
 use crate::tables::Tables;
-use crate::turns::TurnLogContent;
+use crate::turns::{LogSize, TurnLogContent};
 
 /// Number of pages copied per step: 4 MiB.
 const STEP_PAGES: i32 = 2_048;
@@ -58,7 +58,7 @@ pub fn backup(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<AuditRepor
 fn read_turns(from: &Path) -> Result<TurnLogContent, StoreError> {
     let connection = connect::reader(from)?;
     let header = Header::read_from(&connection).map_err(|fault| fault.at(from, "read"))?;
-    TurnLogContent::read(from, &header.identity)
+    TurnLogContent::read(from, &header)
 }
 
 fn copy_and_check(
@@ -92,7 +92,7 @@ fn add(turns: &TurnLogContent, new: &Path) -> Result<(), Fault> {
     let tx = target.transaction()?;
     let after = tables.write_commits(&tx, commits.iter())?;
     tables.committed(after);
-    tables.change_header(&tx, |header| header.has_turns = false)?;
+    tables.change_header(&tx, |header| header.log = LogSize::default())?;
     tx.commit()?;
     target.close().map_err(|(_, error)| Fault::Sql(error))
 }

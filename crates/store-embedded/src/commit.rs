@@ -167,7 +167,7 @@ impl<'a> CommitWriter<'a> {
             }
             if let Some(body) = select_body(&mut self.statements.select_job, key)? {
                 is_there = true;
-                old.extend(entries_of("jobs", record.key, &body)?);
+                old.extend(self.entries_of("jobs", record.key, &body)?);
             }
         }
         if is_there {
@@ -215,9 +215,15 @@ impl<'a> CommitWriter<'a> {
 
     fn put_replaced(&mut self, record: &JobRecord) -> Result<(), Fault> {
         let key = to_sql(record.key.0);
-        let body = select_body(&mut self.statements.select_finished, key)?
-            .ok_or_else(|| Fault::Inconsistent(format!("job {key} is not among the finished")))?;
-        let old = entries_of("finished", record.key, &body)?;
+        let Some(body) = select_body(&mut self.statements.select_finished, key)? else {
+            // The row was there when the commit was accepted. Its new content is known.
+            tracing::error!(
+                key,
+                "the row of a finished job has vanished: it is written again, without a result"
+            );
+            return self.finish(record, None, &[]);
+        };
+        let old = self.entries_of("finished", record.key, &body)?;
         let end = end_of(record)?;
         let queue = self.queue_number(record)?;
         seal_record("finished", &row_key(record.key), record, &mut self.buffer);
@@ -262,7 +268,7 @@ impl<'a> CommitWriter<'a> {
             &mut self.counts.jobs,
             self.statements.delete_job.execute([number])?,
         );
-        entries_of("jobs", key, &body)
+        self.entries_of("jobs", key, &body)
     }
 
     /// Removes the finished row and its result; returns the index entries that it still has.
@@ -278,7 +284,7 @@ impl<'a> CommitWriter<'a> {
             &mut self.counts.finished,
             self.statements.delete_finished.execute([number])?,
         );
-        entries_of("finished", key, &body)
+        self.entries_of("finished", key, &body)
     }
 
     /// Removes all rows of these jobs.
@@ -365,6 +371,19 @@ impl<'a> CommitWriter<'a> {
         Ok(())
     }
 
+    /// Returns the index entries of a stored row, which is about to be replaced or removed.
+    ///
+    /// A damaged row does not say which entries it has. The commit was acknowledged, so they are looked up one by one.
+    fn entries_of(&self, table: &str, key: JobKey, body: &[u8]) -> Result<Vec<IndexEntry>, Fault> {
+        match open_record(table, &row_key(key), body) {
+            Ok(record) => Ok(secondary_index::of(&record)),
+            Err(fault) => {
+                tracing::error!(?fault, "a damaged row is replaced or removed");
+                secondary_index::find_all(self.connection, key)
+            }
+        }
+    }
+
     fn queue_number(&mut self, record: &JobRecord) -> Result<i64, Fault> {
         let name = (record.namespace.clone(), record.queue.clone());
         if let Some(number) = self.queue_numbers.get(&name) {
@@ -424,14 +443,6 @@ fn select_body(statement: &mut LazyStatement<'_>, key: i64) -> Result<Option<Vec
         .get()?
         .query_row([key], |row| row.get(0))
         .optional()?)
-}
-
-fn entries_of(table: &str, key: JobKey, body: &[u8]) -> Result<Vec<IndexEntry>, Fault> {
-    Ok(secondary_index::of(&open_record(
-        table,
-        &row_key(key),
-        body,
-    )?))
 }
 
 fn end_of(record: &JobRecord) -> Result<&Finished, Fault> {

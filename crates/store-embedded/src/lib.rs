@@ -1,7 +1,7 @@
 //! The embedded store of ganger, on SQLite: one file, one writer, and readers that never block it.
 //!
-//! Every row carries a checksum that every read verifies. Each acknowledged commit is flushed: a large one in the
-//! tables, a small one in a separate turn log, from which many are written into the tables together.
+//! Each acknowledged commit is one flushed record in the turn log. Its rows follow in the tables, together with those
+//! of many other commits. Every row carries a checksum that every read verifies.
 
 #![forbid(unsafe_code)]
 
@@ -14,16 +14,20 @@ mod create;
 mod expired_jobs;
 mod external;
 mod fault;
+mod limits;
 mod list;
 mod load;
 mod lock;
-
 mod meta;
 mod names;
+mod overlay;
+mod queue;
 mod reader;
 mod recover;
 mod reserve;
 mod row;
+mod row_thread;
+mod rows;
 mod run;
 mod schema;
 mod secondary_index;
@@ -41,7 +45,8 @@ mod wal;
 
 pub use audit::{AuditReport, Finding, check};
 pub use backup::backup;
-pub use reader::EmbeddedReader;
 #[doc(hidden)]
-pub use session::Limits;
+pub use limits::Limits;
+pub use reader::EmbeddedReader;
+
 pub use store::EmbeddedStore;

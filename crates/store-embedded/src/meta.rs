@@ -6,6 +6,7 @@ use rusqlite::{Connection, OptionalExtension};
 
 use crate::fault::Fault;
 use crate::row::{open_record, seal_record, to_sql};
+use crate::turns::LogSize;
 
 const TABLE: &str = "meta";
 const PLACE: &[u8] = b"store";
@@ -28,12 +29,12 @@ pub(crate) struct Header {
     pub(crate) sequence: u64,
     pub(crate) meta: Meta,
     pub(crate) counts: Counts,
-    /// Whether the store has a turn log, so that the tables may lack its commits.
-    pub(crate) has_turns: bool,
+    /// Size of the turn log, whose commits the tables may lack; no segments if the store has none.
+    pub(crate) log: LogSize,
 }
 
 impl Record for Header {
-    const VERSION: u8 = 2;
+    const VERSION: u8 = 3;
     const WHAT: &'static str = "store";
 
     fn write(&self, out: &mut Writer<'_>) {
@@ -45,7 +46,8 @@ impl Record for Header {
         out.number(self.counts.jobs);
         out.number(self.counts.leases);
         out.number(self.counts.finished);
-        out.flag(self.has_turns);
+        out.number(self.log.segments.into());
+        out.number(self.log.segment_bytes);
     }
 
     fn read(from: &mut Cursor<'_>) -> Result<Self, DecodeError> {
@@ -60,24 +62,41 @@ impl Record for Header {
                 leases: from.number()?,
                 finished: from.number()?,
             },
-            has_turns: from.version() > 1 && from.flag()?,
+            log: read_log(from)?,
         })
     }
 }
 
+/// Reads the size of the turn log. Version 2 only says whether there is one; version 1 knows none.
+fn read_log(from: &mut Cursor<'_>) -> Result<LogSize, DecodeError> {
+    match from.version() {
+        2 if from.flag()? => Ok(LogSize::FORMAT_7),
+        1 | 2 => Ok(LogSize::default()),
+        _ => Ok(LogSize {
+            segments: from.small()?,
+            segment_bytes: from.number()?,
+        }),
+    }
+}
+
 impl Header {
-    /// Writes the first header of a new store.
-    pub(crate) fn create(connection: &Connection, shard: &ShardId) -> Result<(), Fault> {
-        let identity = connection.query_row("SELECT randomblob(16)", [], |row| row.get(0))?;
-        let header = Self {
+    /// Returns the header of an empty store.
+    pub(crate) fn new(shard: &ShardId, identity: [u8; 16]) -> Self {
+        Self {
             shard: shard.as_str().to_owned(),
             identity,
             epoch: Epoch(0),
             sequence: 0,
             meta: Meta::default(),
             counts: Counts::default(),
-            has_turns: false,
-        };
+            log: LogSize::default(),
+        }
+    }
+
+    /// Writes the first header of a new store.
+    pub(crate) fn create(connection: &Connection, shard: &ShardId) -> Result<(), Fault> {
+        let identity = connection.query_row("SELECT randomblob(16)", [], |row| row.get(0))?;
+        let header = Self::new(shard, identity);
         let mut body = Vec::new();
         seal_record(TABLE, PLACE, &header, &mut body);
         let sql = "INSERT INTO meta (one, shard, epoch, sequence, body) VALUES (1, ?1, 0, 0, ?2)";

@@ -16,6 +16,7 @@ use crate::count::CountPlan;
 use crate::fault::Fault;
 use crate::load::read_input;
 use crate::names::{part_name, statistics_name};
+use crate::overlay::{JobOverlay, JobRows, Overlaid};
 use crate::row::{from_sql, log_key, open_bytes, open_log, open_record, row_key, to_sql};
 use crate::secondary_index::id_entry;
 use crate::shared::Shared;
@@ -41,6 +42,14 @@ impl EmbeddedReader {
         if !self.shared.apply_waiting()? {
             return self.shared.read(read);
         }
+        self.read_tables(read)
+    }
+
+    /// Runs `read` on one committed state of the tables, which may lack waiting commits.
+    fn read_tables<T>(
+        &self,
+        read: impl FnOnce(&Connection) -> Result<T, Fault>,
+    ) -> Result<T, StoreError> {
         let found = || -> Result<T, Fault> {
             let tx = self.connection.unchecked_transaction()?;
             let found = read(&tx)?;
@@ -49,7 +58,34 @@ impl EmbeddedReader {
         };
         found().map_err(|fault| fault.at(self.shared.path(), "read"))
     }
+
+    /// Reads a property of a job from the commits that wait for the tables, or from the tables. `overlaid` returns
+    /// `None` if the waiting commits must be written first.
+    fn read_job<T>(
+        &mut self,
+        key: JobKey,
+        overlaid: impl Fn(&Self, &JobOverlay<'_>) -> Result<Option<T>, StoreError>,
+        read: impl Fn(&Connection) -> Result<T, Fault>,
+    ) -> Result<T, StoreError> {
+        for _ in 0..OVERLAY_TRIES {
+            let waiting = self.shared.queue().of_job(key);
+            let Some(overlay) = JobOverlay::new(key, &waiting) else {
+                return self.read_tables(&read);
+            };
+            let Some(found) = overlaid(self, &overlay)? else {
+                break;
+            };
+            // If the tables were written meanwhile, they may already be newer than the commits that were looked up.
+            if !self.shared.queue().has_removed_since(&waiting) {
+                return Ok(found);
+            }
+        }
+        self.read(read)
+    }
 }
+
+/// Number of attempts to read a job without writing the commits that wait for the tables.
+const OVERLAY_TRIES: u32 = 3;
 
 /// Reads a body by its job's number.
 fn body(connection: &Connection, sql: &str, key: JobKey) -> Result<Option<Vec<u8>>, Fault> {
@@ -74,17 +110,63 @@ pub(crate) fn lease(connection: &Connection, key: JobKey) -> Result<Option<Lease
         .transpose()
 }
 
-/// Reads the job with this number, live or finished.
-pub(crate) fn job(connection: &Connection, key: JobKey) -> Result<Option<StoredJob>, Fault> {
+/// Reads the rows of the job with this number, live or finished.
+fn job_rows(connection: &Connection, key: JobKey) -> Result<Option<JobRows>, Fault> {
     if let Some(sealed) = body(connection, "SELECT body FROM jobs WHERE key = ?1", key)? {
         let record = record_at("jobs", key, &sealed)?;
-        return Ok(Some(StoredJob::new(record, lease(connection, key)?)));
+        let lease = lease(connection, key)?;
+        return Ok(Some(JobRows { record, lease }));
     }
     let sealed = body(connection, "SELECT body FROM finished WHERE key = ?1", key)?;
     let record = sealed
         .map(|sealed| record_at("finished", key, &sealed))
         .transpose()?;
-    Ok(record.map(|record| StoredJob::new(record, None)))
+    Ok(record.map(|record| JobRows {
+        record,
+        lease: None,
+    }))
+}
+
+/// Reads the job with this number, live or finished.
+pub(crate) fn job(connection: &Connection, key: JobKey) -> Result<Option<StoredJob>, Fault> {
+    let rows = job_rows(connection, key)?;
+    Ok(rows.map(|rows| StoredJob::new(rows.record, rows.lease)))
+}
+
+fn payload(connection: &Connection, key: JobKey) -> Result<Option<Bytes>, Fault> {
+    let sealed = body(connection, "SELECT body FROM payloads WHERE key = ?1", key)?;
+    sealed
+        .map(|sealed| open_bytes("payloads", &row_key(key), &sealed))
+        .transpose()
+}
+
+fn result(connection: &Connection, key: JobKey) -> Result<Option<Bytes>, Fault> {
+    let sealed = body(
+        connection,
+        "SELECT result FROM finished WHERE key = ?1",
+        key,
+    )?;
+    sealed
+        .map(|sealed| open_bytes("results", &row_key(key), &sealed))
+        .transpose()
+}
+
+fn inputs(
+    connection: &Connection,
+    key: JobKey,
+    from: u32,
+    limit: usize,
+) -> Result<Vec<InputRow>, Fault> {
+    let mut statement = connection.prepare_cached(
+        "SELECT slot, body FROM inputs WHERE job = ?1 AND slot >= ?2 ORDER BY slot LIMIT ?3",
+    )?;
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let mut rows = statement.query((to_sql(key.0), from, limit))?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(read_input(key, row.get(0)?, row, 1)?);
+    }
+    Ok(found)
 }
 
 fn find(
@@ -117,10 +199,21 @@ fn find(
 
 impl Reader for EmbeddedReader {
     fn job(&mut self, key: JobKey) -> Result<Option<StoredJob>, StoreError> {
-        self.read(|tx| job(tx, key))
+        let overlaid = |reader: &Self, overlay: &JobOverlay<'_>| {
+            let found = overlay.job(|| reader.read_tables(|tx| job_rows(tx, key)));
+            found.map(Some)
+        };
+        self.read_job(key, overlaid, |tx| job(tx, key))
     }
 
     fn find(&mut self, namespace: &Namespace, id: &JobId) -> Result<Option<StoredJob>, StoreError> {
+        if let Some((key, _)) = id.parts()
+            && let Some(found) = self.job(key)?
+            && found.record.id == *id
+            && found.record.namespace == *namespace
+        {
+            return Ok(Some(found));
+        }
         self.read(|tx| find(tx, namespace, id))
     }
 
@@ -141,12 +234,11 @@ impl Reader for EmbeddedReader {
     }
 
     fn payload(&mut self, key: JobKey) -> Result<Option<Bytes>, StoreError> {
-        self.read(|tx| {
-            let sealed = body(tx, "SELECT body FROM payloads WHERE key = ?1", key)?;
-            sealed
-                .map(|sealed| open_bytes("payloads", &row_key(key), &sealed))
-                .transpose()
-        })
+        let overlaid = |reader: &Self, overlay: &JobOverlay<'_>| match overlay.payload() {
+            Overlaid::Is(payload) => Ok(Some(payload)),
+            Overlaid::AsInTables => reader.read_tables(|tx| payload(tx, key)).map(Some),
+        };
+        self.read_job(key, overlaid, |tx| payload(tx, key))
     }
 
     fn inputs(
@@ -155,18 +247,14 @@ impl Reader for EmbeddedReader {
         from: u32,
         limit: usize,
     ) -> Result<Vec<InputRow>, StoreError> {
-        self.read(|tx| {
-            let mut statement = tx.prepare_cached(
-                "SELECT slot, body FROM inputs WHERE job = ?1 AND slot >= ?2 ORDER BY slot LIMIT ?3",
-            )?;
-            let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-            let mut rows = statement.query((to_sql(key.0), from, limit))?;
-            let mut found = Vec::new();
-            while let Some(row) = rows.next()? {
-                found.push(read_input(key, row.get(0)?, row, 1)?);
+        let overlaid = |reader: &Self, overlay: &JobOverlay<'_>| {
+            if overlay.changes_inputs() {
+                return Ok(None);
             }
-            Ok(found)
-        })
+            let found = reader.read_tables(|tx| inputs(tx, key, from, limit));
+            found.map(Some)
+        };
+        self.read_job(key, overlaid, |tx| inputs(tx, key, from, limit))
     }
 
     fn dependents(&mut self, key: JobKey, limit: usize) -> Result<Vec<JobKey>, StoreError> {
@@ -183,12 +271,11 @@ impl Reader for EmbeddedReader {
     }
 
     fn result(&mut self, key: JobKey) -> Result<Option<Bytes>, StoreError> {
-        self.read(|tx| {
-            let sealed = body(tx, "SELECT result FROM finished WHERE key = ?1", key)?;
-            sealed
-                .map(|sealed| open_bytes("results", &row_key(key), &sealed))
-                .transpose()
-        })
+        let overlaid = |reader: &Self, overlay: &JobOverlay<'_>| match overlay.result() {
+            Overlaid::Is(result) => Ok(Some(result)),
+            Overlaid::AsInTables => reader.read_tables(|tx| result(tx, key)).map(Some),
+        };
+        self.read_job(key, overlaid, |tx| result(tx, key))
     }
 
     fn log(

@@ -6,7 +6,7 @@ use ganger_store::StoreError;
 use ganger_types::Commit;
 
 use crate::meta::Header;
-use crate::turns::{self, TurnLogContent};
+use crate::turns::TurnLogContent;
 use crate::{connect, wal};
 
 /// Refuses a store that lacks something acknowledged, before anything in it is changed.
@@ -49,8 +49,10 @@ pub(crate) fn rest(store: &Path) -> Result<UnappliedTurns, StoreError> {
     let Ok(header) = header else {
         return Ok(UnappliedTurns::default());
     };
-    let log = turns::path_of(store);
-    if header.has_turns && !log.exists() {
+    let turns = TurnLogContent::read(store, &header)?;
+    if header.log.exists()
+        && let Some(log) = turns.missing()
+    {
         return Err(StoreError::Damaged {
             path: store.display().to_string(),
             what: format!(
@@ -60,7 +62,6 @@ pub(crate) fn rest(store: &Path) -> Result<UnappliedTurns, StoreError> {
             ),
         });
     }
-    let turns = TurnLogContent::read(store, &header.identity)?;
     let commits = turns.commits_after(header.sequence);
     let commits = commits.map_err(|fault| fault.at(store, "read"))?;
     let damaged = |what| StoreError::Damaged {
@@ -71,7 +72,7 @@ pub(crate) fn rest(store: &Path) -> Result<UnappliedTurns, StoreError> {
         commits,
         ..UnappliedTurns::default()
     };
-    if header.has_turns
+    if header.log.exists()
         && let Some(cut) = turns.cut()
     {
         if !turns.is_discarded() {

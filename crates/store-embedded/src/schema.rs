@@ -10,7 +10,7 @@ use crate::upgrade;
 /// Application id in the SQLite header: "gang", by which `file` and this program recognise a store.
 pub(crate) const APPLICATION_ID: i64 = 0x6761_6e67;
 /// Version of the tables.
-pub(crate) const FORMAT: u32 = 7;
+pub(crate) const FORMAT: u32 = 8;
 
 /// Version 1. Rows of `body BLOB` are records of the `store` crate with their checksum behind them.
 ///
@@ -100,8 +100,8 @@ CREATE TABLE qless (name BLOB PRIMARY KEY, body BLOB NOT NULL);
 type Step = fn(&Connection) -> Result<(), Fault>;
 
 /// Upgrade steps; the first makes an empty file a store of version 1. A released step never changes.
-const STEPS: [Step; 7] = [
-    version_1, version_2, version_3, version_4, version_5, version_6, version_7,
+const STEPS: [Step; 8] = [
+    version_1, version_2, version_3, version_4, version_5, version_6, version_7, version_8,
 ];
 
 fn version_1(connection: &Connection) -> Result<(), Fault> {
@@ -134,9 +134,16 @@ fn version_6(connection: &Connection) -> Result<(), Fault> {
 }
 
 /// The tables are unchanged, but a turn log may hold commits that they lack, so a program that does not know the log
-/// must not rely on the tables. A later step must first write that log into the tables.
+/// must not rely on the tables. Until that log is written into the tables, a later step must not read rows that its
+/// commits may change.
 #[expect(clippy::unnecessary_wraps, reason = "as the other steps")]
 fn version_7(_: &Connection) -> Result<(), Fault> {
+    Ok(())
+}
+
+/// The tables are unchanged, but the turn log may have several segments, and may hold every kind of commit.
+#[expect(clippy::unnecessary_wraps, reason = "as the other steps")]
+fn version_8(_: &Connection) -> Result<(), Fault> {
     Ok(())
 }
 

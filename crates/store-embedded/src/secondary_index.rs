@@ -5,9 +5,12 @@
 
 use ganger_store::select::failed_group;
 use ganger_types::query::JobQuery;
-use ganger_types::{JobId, JobRecord, JobState, Namespace};
+use ganger_types::{JobId, JobKey, JobRecord, JobState, Namespace};
+use rusqlite::Connection;
 
+use crate::fault::Fault;
 use crate::names::name;
+use crate::row::to_sql;
 
 /// A key of the secondary index.
 pub(crate) type IndexEntry = Vec<u8>;
@@ -45,6 +48,13 @@ pub(crate) fn has_entries(record: &JobRecord) -> bool {
         || record.graph.is_some()
         || record.schedule.is_some()
         || matches!(record.state, JobState::Failed | JobState::Cancelled)
+}
+
+/// Reads all index entries of a job by reading the whole index, which no usual commit needs.
+pub(crate) fn find_all(connection: &Connection, key: JobKey) -> Result<Vec<IndexEntry>, Fault> {
+    let mut statement = connection.prepare_cached("SELECT mark FROM marks WHERE key = ?1")?;
+    let entries = statement.query_map([to_sql(key.0)], |row| row.get(0))?;
+    Ok(entries.collect::<Result<_, _>>()?)
 }
 
 /// Returns all index entries of a job, sorted, without duplicates.

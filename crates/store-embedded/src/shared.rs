@@ -1,23 +1,25 @@
-//! State shared by the writer and the readers, so that a reader never misses an acknowledged commit.
+//! State shared by the writer, the readers and the thread that writes the tables, so that a reader never misses an
+//! acknowledged commit.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use ganger_store::StoreError;
 use rusqlite::Connection;
 
 use crate::fault::{Fault, io};
+use crate::queue::CommitQueue;
 use crate::reserve::ReserveFile;
-use crate::session::{Flush, Session};
+use crate::rows::Flush;
+use crate::session::Session;
 
 /// The open store, for threads that write or wait for writes.
 pub(crate) struct Shared {
     path: PathBuf,
-    /// The session; `None` before the store is opened, and after a commit with unknown outcome.
-    session: Mutex<Option<Session>>,
-    /// Whether an acknowledged commit is not in the tables yet.
-    is_behind: AtomicBool,
+    /// The session; `None` before the store is opened, and after a commit with unknown outcome. Who uses it holds the
+    /// lock for reading; who opens or ends it, for writing.
+    session: RwLock<Option<Session>>,
+    queue: Arc<CommitQueue>,
     reserve: Arc<ReserveFile>,
 }
 
@@ -26,8 +28,8 @@ impl Shared {
         Self {
             reserve,
             path: path.to_path_buf(),
-            session: Mutex::new(None),
-            is_behind: AtomicBool::new(false),
+            session: RwLock::new(None),
+            queue: Arc::default(),
         }
     }
 
@@ -40,13 +42,21 @@ impl Shared {
         &self.reserve
     }
 
-    /// Locks the session.
-    pub(crate) fn lock(&self) -> Guard<'_> {
-        let session = self.session.lock();
-        Guard {
-            session: session.expect("a store that broke is not used again"),
-            is_behind: &self.is_behind,
-        }
+    /// Returns the commits that wait for the tables.
+    pub(crate) fn queue(&self) -> &Arc<CommitQueue> {
+        &self.queue
+    }
+
+    /// Locks the session, for those who use it.
+    pub(crate) fn session(&self) -> RwLockReadGuard<'_, Option<Session>> {
+        let session = self.session.read();
+        session.expect("a store that broke is not used again")
+    }
+
+    /// Locks the session, for the one who opens or ends it. Everybody else waits.
+    pub(crate) fn session_mut(&self) -> RwLockWriteGuard<'_, Option<Session>> {
+        let session = self.session.write();
+        session.expect("a store that broke is not used again")
     }
 
     /// Waits until the tables have everything acknowledged before the call; usually they do. Returns false if the
@@ -55,7 +65,7 @@ impl Shared {
     /// # Errors
     /// If the tables cannot be written, or the store must be opened again first.
     pub(crate) fn apply_waiting(&self) -> Result<bool, StoreError> {
-        if !self.is_behind.load(Ordering::Acquire) {
+        if !self.queue.is_behind() {
             return Ok(true);
         }
         self.with_session(|session| match session.apply_waiting(Flush::Later) {
@@ -68,7 +78,7 @@ impl Shared {
         })
     }
 
-    /// Reads through the session, which cannot write meanwhile.
+    /// Reads through the session, which cannot write the tables meanwhile.
     pub(crate) fn read<T>(
         &self,
         read: impl FnOnce(&Connection) -> Result<T, Fault>,
@@ -81,28 +91,11 @@ impl Shared {
 
     fn with_session<T>(
         &self,
-        work: impl FnOnce(&mut Session) -> Result<T, StoreError>,
+        work: impl FnOnce(&Session) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let mut guard = self.lock();
-        let Some(session) = guard.session.as_mut() else {
-            return Err(io(&self.path, "read", "it has to be opened again first"));
-        };
-        work(session)
-    }
-}
-
-/// The locked session. Dropping it updates whether the tables are behind.
-pub(crate) struct Guard<'a> {
-    pub(crate) session: MutexGuard<'a, Option<Session>>,
-    is_behind: &'a AtomicBool,
-}
-
-impl Drop for Guard<'_> {
-    fn drop(&mut self) {
-        // Without a session the flag stays: the waiting commits are still in the turn log.
-        if let Some(session) = &*self.session {
-            self.is_behind
-                .store(session.has_waiting(), Ordering::Release);
+        match &*self.session() {
+            Some(session) => work(session),
+            None => Err(io(&self.path, "read", "it has to be opened again first")),
         }
     }
 }

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use ganger_store::{CommitError, Loaded, Opened, Reserve, Store, StoreError};
 use ganger_types::{Commit, ShardId};
 
-use crate::fault::io;
+use crate::limits::Limits;
 use crate::lock::Lock;
 use crate::meta::Header;
 use crate::reader::EmbeddedReader;
 use crate::reserve::{self, ReserveFile};
-use crate::session::{Flush, Limits, Session};
+use crate::row_thread::RowThread;
+use crate::rows::Flush;
+use crate::session::Session;
 use crate::shared::Shared;
 use crate::{connect, create, load, recover, wal};
 
@@ -21,6 +23,8 @@ pub struct EmbeddedStore {
     limits: Limits,
     /// Whether a write or a flush has failed since the store was opened.
     has_failed: bool,
+    /// The thread that writes the tables; `None` before the store is opened, and if it has none.
+    row_thread: Option<RowThread>,
     /// The lock, dropped last, when no connection is left.
     _lock: Lock,
 }
@@ -60,6 +64,7 @@ impl EmbeddedStore {
             shared: Arc::new(Shared::new(path, reserve)),
             limits,
             has_failed: false,
+            row_thread: None,
             _lock: lock,
         })
     }
@@ -79,19 +84,20 @@ impl EmbeddedStore {
 
     #[cfg(test)]
     pub(crate) fn on_connection<T>(&self, run: impl FnOnce(&rusqlite::Connection) -> T) -> T {
-        let guard = self.shared.lock();
-        let session = guard.session.as_ref();
-        run(session.expect("the test has opened it").connection())
+        let session = self.shared.session();
+        let session = session.as_ref().expect("the test has opened it");
+        session.on_connection(run)
     }
 }
 
 impl Drop for EmbeddedStore {
     /// Closes the store, which leaves a single file if nothing prevents it.
     fn drop(&mut self) {
+        drop(self.row_thread.take());
         if std::thread::panicking() {
             return;
         }
-        if let Some(session) = self.shared.lock().session.take() {
+        if let Some(session) = self.shared.session_mut().take() {
             session.close();
         }
         // Space freed by closing is reserved for the next start.
@@ -117,9 +123,9 @@ impl Store for EmbeddedStore {
 
     fn open(&mut self) -> Result<Opened, StoreError> {
         let path = self.shared.path();
-        let mut guard = self.shared.lock();
+        let mut current = self.shared.session_mut();
         // An older session ends without further writes: the turn log has what it has not written.
-        *guard.session = None;
+        *current = None;
         let (reserve, limits) = (self.shared.reserve(), self.limits);
         let session = reserve.with_room(|| {
             wal::rewrite(path)?;
@@ -127,57 +133,59 @@ impl Store for EmbeddedStore {
                 tracing::warn!(store = %path.display(), "{doubt}");
             }
             let connection = connect::writer(path)?;
-            let reserve = Arc::clone(reserve);
+            let queue = Arc::clone(self.shared.queue());
             let has_failed = self.has_failed;
-            Session::open(path.to_path_buf(), limits, connection, reserve, has_failed)
-                .map_err(|fault| fault.at(path, "opened"))
+            Session::open(
+                path.to_path_buf(),
+                limits,
+                connection,
+                reserve,
+                queue,
+                has_failed,
+            )
+            .map_err(|fault| fault.at(path, "opened"))
         })?;
         self.has_failed = false;
         let header = session.header();
-        let opened = Opened {
+        *current = Some(session);
+        drop(current);
+        if limits.has_row_thread && self.row_thread.is_none() {
+            self.row_thread = Some(RowThread::start(&self.shared, limits)?);
+        }
+        Ok(Opened {
             epoch: header.epoch,
             sequence: header.sequence,
             meta: header.meta,
-        };
-        *guard.session = Some(session);
-        Ok(opened)
+        })
     }
 
     fn load(&mut self, each: &mut dyn FnMut(Loaded)) -> Result<(), StoreError> {
-        let path = self.shared.path();
-        let mut guard = self.shared.lock();
-        let Some(session) = guard.session.as_mut() else {
-            return Err(io(path, "read", "it has to be opened first"));
-        };
-        let loaded = session
-            .read(|connection| connect::reading_once(connection, || load::load(connection, each)));
-        loaded.map_err(|fault| fault.at(path, "read"))
+        self.shared
+            .read(|connection| connect::reading_once(connection, || load::load(connection, each)))
     }
 
     fn commit(&mut self, commit: &Arc<Commit>) -> Result<(), CommitError> {
-        let mut guard = self.shared.lock();
-        let Some(session) = guard.session.as_mut() else {
+        let session = self.shared.session();
+        let Some(open) = &*session else {
             let reason = "the store has to be opened again first";
             return Err(CommitError::Unknown(reason.to_owned()));
         };
-        if let Err(error) = session.commit(commit) {
-            let rolled_back = session.roll_back();
-            if matches!(error, CommitError::Unknown(_)) || rolled_back.is_err() {
-                *guard.session = None;
+        let committed = open.commit(commit);
+        match &committed {
+            Err(CommitError::Unknown(_)) => {
+                drop(session);
+                *self.shared.session_mut() = None;
                 self.has_failed = true;
-                return Err(match error {
-                    CommitError::Unknown(reason) => CommitError::Unknown(reason),
-                    other => CommitError::Unknown(other.to_string()),
-                });
             }
-            // A full log has room again once it is checkpointed; if that fails too, nothing is lost.
-            if let Err(fault) = session.checkpoint_if_worthwhile() {
-                tracing::debug!(?fault, "the log could not be copied into the file");
+            Err(_) => {
+                // A full log has room again once it is checkpointed; if that fails too, nothing is lost.
+                if let Err(fault) = open.checkpoint_if_worthwhile() {
+                    tracing::debug!(?fault, "the log could not be copied into the file");
+                }
             }
-            return Err(error);
+            Ok(()) => {}
         }
-        session.checkpoint_if_long();
-        Ok(())
+        committed
     }
 
     fn reader(&self) -> Result<EmbeddedReader, StoreError> {
@@ -199,15 +207,15 @@ impl Store for EmbeddedStore {
 
     fn idle(&mut self) -> Result<(), StoreError> {
         let path = self.shared.path();
-        let mut guard = self.shared.lock();
-        let Some(session) = guard.session.as_mut() else {
+        let session = self.shared.session();
+        let Some(open) = &*session else {
             return Ok(());
         };
-        let tended = session.apply_waiting(Flush::Now);
-        let Err(fault) = tended.and_then(|()| session.checkpoint_if_worthwhile()) else {
+        let tended = open.apply_waiting(Flush::Now);
+        let Err(fault) = tended.and_then(|()| open.checkpoint_if_worthwhile()) else {
             return Ok(());
         };
-        session.record_failed_upkeep(&fault);
+        open.record_failed_upkeep(&fault);
         if fault.is_full() {
             return Ok(());
         }

@@ -6,8 +6,8 @@ use ganger_store::suite::sample::job;
 use ganger_store::{CommitError, Loaded, Store};
 use ganger_types::{Bytes, Change, Commit, Epoch, JobKey, Meta, ShardId};
 
-use crate::EmbeddedStore;
 use crate::load::load;
+use crate::{EmbeddedStore, Limits};
 
 fn commit(epoch: Epoch, sequence: u64) -> Commit {
     let payload = Bytes::from(vec![b'x'; 100_000]);
@@ -38,7 +38,13 @@ fn limit_pages(store: &EmbeddedStore, pages: i64) {
 fn a_full_disk_refuses_the_commit_and_the_store_goes_on_when_there_is_space() {
     let directory = tempfile::tempdir().expect("a directory can be made");
     let path = directory.path().join("1.db");
-    let mut store = EmbeddedStore::create_or_open(&path, &ShardId::default()).expect("made");
+    // Every commit goes into the tables at once: the limit below is of theirs.
+    let limits = Limits {
+        segment_bytes: 0,
+        ..Limits::default()
+    };
+    let shard = ShardId::default();
+    let mut store = EmbeddedStore::with_limits(&path, &shard, limits).expect("made");
     let epoch = store.open().expect("opens").epoch;
     store
         .commit(&commit(epoch, 1).into())
@@ -90,6 +96,7 @@ fn rows_are_loaded_inside_a_transaction_that_somebody_else_began() {
     store
         .commit(&commit(epoch, 1).into())
         .expect("there is space");
+    store.idle().expect("there is space");
     let mut rows = 0;
     store.on_connection(|connection| {
         connection.execute_batch("BEGIN IMMEDIATE").expect("begins");

@@ -11,7 +11,7 @@ use crate::exit::{Exit, Failure, Outcome};
 /// Copies a store into a new file and audits the copy. The server may continue to run.
 ///
 /// The copy contains everything acknowledged before the command began. To restore it, stop the server, move the old
-/// file away together with its -wal, -shm and -turns files, and put the copy in its place.
+/// file away together with its -wal, -shm and -turns* files, and put the copy in its place.
 #[derive(Args, Debug)]
 pub(crate) struct BackupArgs {
     /// Path of the store's file.

@@ -38,7 +38,7 @@ fn wait(path: &Path, connection: &Connection) -> Result<u64, StoreError> {
     let Ok(header) = Header::read_from(connection) else {
         return Ok(0);
     };
-    let turns = TurnLogContent::read(path, &header.identity)?;
+    let turns = TurnLogContent::read(path, &header)?;
     let commits = turns.consecutive_commits_after(header.sequence);
     let commits = commits.map_err(|fault: Fault| fault.at(path, "read"))?;
     let Some(last) = commits.last().map(|commit| commit.sequence) else {

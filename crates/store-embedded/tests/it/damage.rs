@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use ganger_store::{Store, StoreError};
-use ganger_store_embedded::check;
+use ganger_store_embedded::{Limits, check};
 
 /// Returns `count` positions, evenly spread and always the same, with a mask for each.
 fn places(length: usize, count: usize) -> impl Iterator<Item = (usize, u8)> {
@@ -72,14 +72,22 @@ fn a_flipped_bit_in_the_file_is_harmless_or_reported() {
     assert!(noticed > 10, "only {noticed} flips hit anything");
 }
 
-/// Makes a store whose commits are still in its log.
+/// Makes a store that stopped with all its commits in the write-ahead log of the tables, each flushed there, and in the
+/// turn log.
 fn with_log() -> (tempfile::TempDir, PathBuf, crate::kit::StoreContent) {
     let (directory, frozen) = (crate::kit::directory(), crate::kit::directory());
     let path = directory.path().join("1.db");
-    let mut store = crate::kit::open(&path).expect("a store can be made");
-    crate::kit::write(&mut store, crate::kit::at_once(crate::kit::content()));
+    let limits = Limits {
+        log_pages_idle: u64::MAX,
+        ..crate::kit::WITHOUT_THREAD()
+    };
+    let mut written = crate::kit::Written::start(&path, limits);
+    for changes in crate::kit::content() {
+        written.commit(changes);
+        written.store.idle().expect("nothing is in the way");
+    }
     let copy = crate::kit::freeze(&path, &frozen);
-    drop(store);
+    drop(written);
     let whole = crate::kit::read_all(&mut crate::kit::open(&path).expect("whole")).expect("whole");
     (frozen, copy, whole)
 }
@@ -92,17 +100,34 @@ fn turns(path: &Path) -> PathBuf {
     PathBuf::from(format!("{}-turns", path.display()))
 }
 
+fn open_and_read(path: &Path) -> Result<crate::kit::StoreContent, StoreError> {
+    crate::kit::open(path).and_then(|mut store| crate::kit::read_all(&mut store))
+}
+
 #[test]
-fn a_flipped_bit_in_the_log_is_reported_unless_it_is_in_the_torn_end() {
+fn a_flipped_bit_in_the_write_ahead_log_is_harmless_while_the_turn_log_has_the_commits() {
     let (_directory, path, whole) = with_log();
     let length = std::fs::read(wal(&path)).expect("the log is there").len();
-    let mut noticed = 0;
-    for (place, bit) in places(length * 9 / 10, 60) {
+    for (place, bit) in places(length, 30) {
         let hurt = crate::kit::directory();
         let copy = crate::kit::freeze(&path, &hurt);
         flip(&wal(&copy), place, bit);
-        let found = crate::kit::open(&copy).and_then(|mut store| crate::kit::read_all(&mut store));
-        match found {
+        let seen = open_and_read(&copy).expect("everything is in the turn log");
+        assert_eq!(seen, whole, "byte {place} of the log");
+    }
+}
+
+#[test]
+fn a_flipped_bit_in_the_write_ahead_log_alone_is_reported_unless_it_is_in_the_torn_end() {
+    let (_directory, path, whole) = with_log();
+    std::fs::write(turns(&path), "").expect("it can be emptied");
+    let length = std::fs::read(wal(&path)).expect("the log is there").len();
+    let mut noticed = 0;
+    for (place, bit) in places(length * 8 / 10, 60) {
+        let hurt = crate::kit::directory();
+        let copy = crate::kit::freeze(&path, &hurt);
+        flip(&wal(&copy), place, bit);
+        match open_and_read(&copy) {
             Ok(seen) => assert_eq!(seen, whole, "byte {place} of the log was silently lost"),
             Err(StoreError::Damaged { what, .. }) => {
                 assert!(what.contains("log"), "{what}");
@@ -114,22 +139,18 @@ fn a_flipped_bit_in_the_log_is_reported_unless_it_is_in_the_torn_end() {
     assert!(noticed > 40, "only {noticed} flips were noticed");
 }
 
-/// Shows `rel D7`: the last commit may be torn anywhere; earlier ones stay. Missing flushed commits are noticed.
+/// Shows `rel D7`: the last transaction may be torn anywhere; earlier ones stay, and the turn log has the commits.
 #[test]
-fn a_log_cut_at_any_byte_opens_with_a_prefix_of_the_commits() {
-    let (_directory, path, _) = with_log();
+fn a_write_ahead_log_cut_at_any_byte_loses_nothing_and_without_a_turn_log_the_end_only() {
+    let (_directory, path, whole) = with_log();
     let bytes = std::fs::read(wal(&path)).expect("the log is there");
     let mut last = 0;
-    for (cut, _) in places(bytes.len(), 40) {
+    for (cut, _) in places(bytes.len(), 30) {
         let hurt = crate::kit::directory();
         let copy = crate::kit::freeze(&path, &hurt);
         std::fs::write(wal(&copy), &bytes[..cut]).expect("the log can be written");
-        // Flushed content cannot be torn. The turn log knows up to where it was flushed.
-        let refused = crate::kit::open(&copy).and_then(|mut store| store.open());
-        assert!(
-            matches!(refused, Err(StoreError::Damaged { .. })),
-            "{cut}: {refused:?}"
-        );
+        let seen = open_and_read(&copy).expect("everything is in the turn log");
+        assert_eq!(seen, whole, "cut at {cut}");
         let hurt = crate::kit::directory();
         let copy = crate::kit::freeze(&path, &hurt);
         std::fs::write(wal(&copy), &bytes[..cut]).expect("the log can be written");
@@ -140,6 +161,37 @@ fn a_log_cut_at_any_byte_opens_with_a_prefix_of_the_commits() {
         last = last.max(opened.sequence);
     }
     assert!(last > 1, "some cut keeps more than one commit");
+}
+
+/// The turn log is written over once the tables have its commits, so only the tables have the older ones.
+#[test]
+fn a_write_ahead_log_that_lost_what_the_turn_log_no_longer_has_is_refused() {
+    let (directory, frozen) = (crate::kit::directory(), crate::kit::directory());
+    let path = directory.path().join("1.db");
+    let limits = Limits {
+        segment_bytes: 8 << 10,
+        segments_max: 1,
+        ..crate::kit::WITHOUT_THREAD()
+    };
+    let mut written = crate::kit::Written::start(&path, limits);
+    for changes in crate::kit::content() {
+        written.commit(changes);
+    }
+    let path = crate::kit::freeze(&path, &frozen);
+    let bytes = std::fs::read(wal(&path)).expect("the log is there");
+    let mut refused = 0;
+    for (cut, _) in places(bytes.len(), 30) {
+        std::fs::write(wal(&path), &bytes[..cut]).expect("the log can be written");
+        let opened = crate::kit::open(&path).map(drop);
+        match opened {
+            Err(StoreError::Damaged { what, .. }) => {
+                assert!(what.contains("turn log"), "{what}");
+                refused += 1;
+            }
+            other => other.expect("either all is there or the loss is reported"),
+        }
+    }
+    assert!(refused > 15, "only {refused} cuts were refused");
 }
 
 fn change_with_sql(path: &Path, sql: &str) {

@@ -68,13 +68,13 @@ fn a_newer_store_is_refused_unchanged() {
     let path = crate::kit::filled(&directory);
     let connection = rusqlite::Connection::open(&path).expect("SQLite opens it");
     connection
-        .pragma_update(None, "user_version", 8)
+        .pragma_update(None, "user_version", 9)
         .expect("the version can be set");
     drop(connection);
     let before = std::fs::read(&path).expect("it is there");
     let refused = crate::kit::open(&path).map(drop);
     let Err(StoreError::TooNew {
-        found: 8, known: 7, ..
+        found: 9, known: 8, ..
     }) = refused
     else {
         panic!("{refused:?}");

@@ -39,7 +39,7 @@ fn an_upgraded_store_says_so_in_its_file_and_keeps_a_log() {
         let header = std::fs::read(&path).expect("it is there");
         // Offsets 18 and 60 of <https://www.sqlite.org/fileformat2.html#the_database_header>.
         assert_eq!(header[18..20], [2, 2], "it uses a log");
-        assert_eq!(header[60..64], [0, 0, 0, 7], "its version");
+        assert_eq!(header[60..64], [0, 0, 0, 8], "its version");
     }
 }
 
@@ -150,10 +150,10 @@ fn make_a_fixture_of_the_format_of_today() {
     let [first, second] = crate::kit::fixture::commits();
     let mut store = crate::kit::open(&path).expect("a store can be made");
     crate::kit::write(&mut store, vec![first]);
-    // Opening copies the log into the file; later commits stay in the log.
+    // Opening writes everything into the file; later commits stay in the turn log.
     store.open().expect("it opens");
     crate::kit::write(&mut store, vec![second]);
-    for suffix in ["", "-wal"] {
+    for suffix in ["", "-wal", "-turns"] {
         let mut to = target.clone();
         to.push(suffix);
         std::fs::copy(format!("{}{suffix}", path.display()), to).expect("it can be copied");

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use ganger_store::suite::sample;
 use ganger_store::{Loaded, Reader, Store, StoreError, StoredJob};
-use ganger_store_embedded::EmbeddedStore;
+use ganger_store_embedded::{EmbeddedStore, Limits};
 use ganger_types::query::JobQuery;
 use ganger_types::{
     Bytes, Change, Commit, Epoch, FailurePolicy, Group, InputRow, InputState, JobId, JobKey, Meta,
@@ -25,6 +25,11 @@ pub(crate) fn open(path: &Path) -> Result<EmbeddedStore, StoreError> {
     EmbeddedStore::create_or_open(path, &ShardId::default())
 }
 
+/// Opens a store with other limits.
+pub(crate) fn open_with(path: &Path, limits: Limits) -> Result<EmbeddedStore, StoreError> {
+    EmbeddedStore::with_limits(path, &ShardId::default(), limits)
+}
+
 /// A store that is written to, commit by commit.
 pub(crate) struct Written {
     pub(crate) store: EmbeddedStore,
@@ -34,9 +39,9 @@ pub(crate) struct Written {
 }
 
 impl Written {
-    pub(crate) fn start(path: &Path) -> Self {
+    pub(crate) fn start(path: &Path, limits: Limits) -> Self {
         let mut written = Self {
-            store: open(path).expect("a store can be made"),
+            store: open_with(path, limits).expect("a store can be made"),
             epoch: Epoch(0),
             sequence: 0,
         };
@@ -84,15 +89,17 @@ pub(crate) fn write(store: &mut EmbeddedStore, batches: Vec<Vec<Change>>) {
     }
 }
 
-/// Adds a change to each batch that makes it go into the tables at once.
-pub(crate) fn at_once(batches: Vec<Vec<Change>>) -> Vec<Vec<Change>> {
-    let no_job = Change::RemoveJob(JobKey(1_000_000));
-    let more = batches.into_iter().map(|mut changes| {
-        changes.push(no_job.clone());
-        changes
-    });
-    more.collect()
-}
+/// Limits of a store without a turn log: every commit goes into the tables at once.
+pub(crate) const WITHOUT_LOG: fn() -> Limits = || Limits {
+    segment_bytes: 0,
+    ..Limits::default()
+};
+
+/// Limits of a store without a thread that writes the tables.
+pub(crate) const WITHOUT_THREAD: fn() -> Limits = || Limits {
+    has_row_thread: false,
+    ..Limits::default()
+};
 
 fn payload(key: u64) -> Bytes {
     Bytes::from(format!("payload of job {key}").repeat(5))
@@ -224,7 +231,12 @@ pub(crate) fn read_all(store: &mut EmbeddedStore) -> Result<StoreContent, StoreE
 /// Copies the files of a store as they are now, as if the machine had stopped.
 pub(crate) fn freeze(path: &Path, into: &TempDir) -> PathBuf {
     let copy = into.path().join("1.db");
-    for suffix in ["", "-wal", "-turns"] {
+    let segments = (2..=16).map(|number| format!("-turns-{number}"));
+    for suffix in ["", "-wal", "-turns"]
+        .map(str::to_owned)
+        .into_iter()
+        .chain(segments)
+    {
         let name = |path: &Path| PathBuf::from(format!("{}{suffix}", path.display()));
         if name(path).exists() {
             std::fs::copy(name(path), name(&copy)).expect("files can be copied");

@@ -1,6 +1,7 @@
 //! The integration tests of this crate, in one program: each further one links everything again.
 
 mod audit_shards;
+mod concurrent;
 mod damage;
 mod files;
 mod formats;

@@ -1,11 +1,12 @@
 //! The turn log: nothing in it is missed, whatever happens to the write-ahead log (`rel D1`, `rel D7`, `rel D8`).
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use ganger_store::suite::StoreFixture;
 use ganger_store::suite::sample::job;
 use ganger_store::{Reader, Store, StoreError};
-use ganger_store_embedded::{EmbeddedStore, backup, check};
+use ganger_store_embedded::{EmbeddedStore, Limits, backup, check};
 use ganger_types::{Bytes, Change, JobKey, ShardId};
 use proptest::prelude::*;
 use tempfile::TempDir;
@@ -118,7 +119,7 @@ fn a_backup_of_a_store_that_was_not_closed_has_all_that_was_committed() {
 fn an_audit_of_a_store_in_use_says_what_it_could_not_wait_for() {
     let directory = crate::kit::directory();
     let path = directory.path().join("1.db");
-    let mut store = crate::kit::open(&path).expect("a store can be made");
+    let mut store = crate::kit::open_with(&path, crate::kit::WITHOUT_THREAD()).expect("made");
     crate::kit::write(&mut store, crate::kit::content());
     let report = check(&path, |_| {}).expect("it can be read");
     assert!(
@@ -315,7 +316,7 @@ fn an_older_file_in_the_place_of_a_store_that_was_not_closed_is_refused() {
     crate::kit::write(&mut store, vec![submission(1)]);
     let old = directory.path().join("old.db");
     backup(&path, &old).expect("a copy can be made");
-    crate::kit::write(&mut store, crate::kit::at_once(crate::kit::content()));
+    crate::kit::write(&mut store, crate::kit::content());
     crate::kit::write(&mut store, vec![submission(1)]);
     let frozen = crate::kit::directory();
     let copy = crate::kit::freeze(&path, &frozen);
@@ -341,12 +342,25 @@ fn submission(key: u64) -> Vec<Change> {
     vec![Change::PutJob(Box::new(job(key))), payload]
 }
 
+/// Limits that a few commits reach: several segments, and commits that do not fit into one.
+const SMALL: Limits = Limits {
+    log_pages: 60,
+    log_pages_idle: 20,
+    waiting_commits: 12,
+    waiting_changes: 30,
+    waiting_bytes: 4 << 10,
+    waiting_for: Duration::MAX,
+    segment_bytes: 2 << 10,
+    segments_max: 3,
+    has_row_thread: false,
+};
+
 /// A step in the use of a store.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// A commit that goes into the turn log.
-    SmallTable,
-    /// A commit that goes into the tables at once.
+    Small,
+    /// A commit that is too large for a segment and goes into the tables at once.
     AtOnce,
     /// A reader looks at the rows.
     Read,
@@ -358,7 +372,7 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
-        8 => Just(Step::SmallTable),
+        8 => Just(Step::Small),
         1 => Just(Step::AtOnce),
         3 => Just(Step::Read),
         1 => Just(Step::Idle),
@@ -378,7 +392,7 @@ impl Used {
     fn start(directory: &TempDir) -> Self {
         let path = directory.path().join("1.db");
         let mut used = Self {
-            written: crate::kit::Written::start(&path),
+            written: crate::kit::Written::start(&path, SMALL),
             path,
             flushed: 0,
         };
@@ -388,7 +402,7 @@ impl Used {
 
     fn take(&mut self, step: Step) {
         match step {
-            Step::SmallTable | Step::AtOnce => self.commit(step),
+            Step::Small | Step::AtOnce => self.commit(step),
             Step::Read => {
                 let mut reader = self.written.store.reader().expect("a reader opens");
                 let last = reader.job(JobKey(self.written.sequence)).expect("reads");
@@ -409,7 +423,10 @@ impl Used {
     fn commit(&mut self, step: Step) {
         let mut changes = submission(self.written.sequence + 1);
         if matches!(step, Step::AtOnce) {
-            changes.push(Change::RemoveJob(JobKey(1_000_000)));
+            changes.push(Change::PutPayload {
+                key: JobKey(self.written.sequence + 1),
+                payload: vec![b'x'; 3 << 10].into(),
+            });
         }
         self.written.commit(changes);
     }

@@ -17,9 +17,12 @@ const LIVE: u64 = 12;
 const ALL: u64 = 20;
 
 /// Formats of which a store is kept beside the tests.
-pub(crate) const FORMATS: [u8; 2] = [1, 4];
+pub(crate) const FORMATS: [u8; 3] = [1, 4, 7];
 
-/// Copies the store of a format that is kept beside the tests: its file and its log.
+/// Bytes of the turn log of format 7; the file that is kept lacks the zeros behind its record.
+const TURNS_BYTES: u64 = 2 << 20;
+
+/// Copies the store of a format that is kept beside the tests: its file and its logs.
 pub(crate) fn of_format(format: impl Display, directory: &tempfile::TempDir) -> PathBuf {
     let kept =
         Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/format-{format}"));
@@ -27,6 +30,14 @@ pub(crate) fn of_format(format: impl Display, directory: &tempfile::TempDir) -> 
     for suffix in ["", "-wal"] {
         let from = format!("{}{suffix}", kept.display());
         std::fs::copy(from, format!("{}{suffix}", path.display())).expect("it is there");
+    }
+    let turns = format!("{}-turns", kept.display());
+    if Path::new(&turns).exists() {
+        let to = format!("{}-turns", path.display());
+        std::fs::copy(turns, &to).expect("it can be copied");
+        let file = std::fs::File::options().write(true).open(to);
+        let extended = file.and_then(|file| file.set_len(TURNS_BYTES));
+        extended.expect("it can be made longer");
     }
     path
 }
@@ -54,7 +65,8 @@ pub(crate) fn as_it_is(path: &Path) -> super::StoreContent {
     seen
 }
 
-/// Returns the commits of such a store: the first is in the file, the second in the log beside it.
+/// Returns the commits of such a store: the first is in the file, the second in the write-ahead log or, from format 7
+/// on, in the turn log beside it.
 pub(crate) fn commits() -> [Vec<Change>; 2] {
     let mut first = small_rows();
     first.extend((0..ALL - 2).flat_map(job));

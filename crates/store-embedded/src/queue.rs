@@ -1,0 +1,219 @@
+//! The commits that are in the turn log and not in the tables yet.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Instant;
+
+use ganger_store::merge::job_of;
+use ganger_types::{Commit, JobKey};
+
+use crate::limits::Limits;
+
+/// Commits waiting for the tables, in order.
+///
+/// The committing thread adds them. Whichever thread writes the tables first moves them to the commits being written,
+/// and removes them afterwards: a reader that does not find a job here finds everything about it in the tables.
+#[derive(Default)]
+pub(crate) struct CommitQueue {
+    state: Mutex<State>,
+    /// Signalled when the thread that writes the tables may have something to do.
+    changed: Condvar,
+    /// Whether a commit is waiting or being written.
+    is_behind: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    /// Commits that a thread is writing into the tables, or that it could not write.
+    writing: Batch,
+    /// Commits after those.
+    waiting: Batch,
+    /// How often commits were removed.
+    removals: u64,
+    /// Whether the tables should be written now, even without a commit.
+    is_urgent: bool,
+    /// Whether the thread that writes the tables should end.
+    is_stopped: bool,
+}
+
+/// Commits, and where each job occurs in them.
+#[derive(Default)]
+struct Batch {
+    commits: Vec<Arc<Commit>>,
+    /// Indexes of the commits that change a job's rows, in order.
+    by_job: HashMap<JobKey, Vec<u32>>,
+    changes: usize,
+    /// Bytes that the commits have in the turn log.
+    bytes: u64,
+    /// Time at which the first commit arrived; `None` if there is none.
+    since: Option<Instant>,
+}
+
+impl Batch {
+    fn push(&mut self, commit: Arc<Commit>, bytes: u64) {
+        let index = u32::try_from(self.commits.len()).unwrap_or(u32::MAX);
+        for job in commit.changes.iter().filter_map(job_of) {
+            let indexes = self.by_job.entry(job).or_default();
+            if indexes.last() != Some(&index) {
+                indexes.push(index);
+            }
+        }
+        self.since.get_or_insert_with(Instant::now);
+        self.changes += commit.changes.len();
+        self.bytes += bytes;
+        self.commits.push(commit);
+    }
+
+    fn append(&mut self, later: Self) {
+        if self.commits.is_empty() {
+            *self = later;
+            return;
+        }
+        let bytes = later.bytes;
+        for commit in later.commits {
+            self.push(commit, 0);
+        }
+        self.bytes += bytes;
+    }
+
+    fn of_job(&self, job: JobKey) -> impl Iterator<Item = &Arc<Commit>> {
+        let indexes = self.by_job.get(&job).into_iter().flatten();
+        indexes.filter_map(|index| self.commits.get(usize::try_from(*index).ok()?))
+    }
+}
+
+impl State {
+    fn is_empty(&self) -> bool {
+        self.writing.commits.is_empty() && self.waiting.commits.is_empty()
+    }
+
+    fn is_over(&self, limits: &Limits) -> bool {
+        let (first, second) = (&self.writing, &self.waiting);
+        first.commits.len() + second.commits.len() >= limits.waiting_commits
+            || first.changes + second.changes >= limits.waiting_changes
+            || first.bytes + second.bytes >= limits.waiting_bytes
+    }
+}
+
+/// The commits that change a job's rows and are not in the tables.
+pub(crate) struct CommitsOfJob {
+    pub(crate) commits: Vec<Arc<Commit>>,
+    /// How often commits had been removed, for [`CommitQueue::has_removed_since`].
+    removals: u64,
+}
+
+impl CommitQueue {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        let state = self.state.lock();
+        state.expect("no thread panics while it holds this lock")
+    }
+
+    /// Whether the tables lack a commit.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.is_behind.load(Ordering::Acquire)
+    }
+
+    /// Whether so much is waiting that it should be written.
+    pub(crate) fn is_over(&self, limits: &Limits) -> bool {
+        self.lock().is_over(limits)
+    }
+
+    /// Adds a commit that has `bytes` in the turn log.
+    pub(crate) fn push(&self, commit: &Arc<Commit>, bytes: u64, limits: &Limits) {
+        let mut state = self.lock();
+        let (was_empty, was_over) = (state.waiting.commits.is_empty(), state.is_over(limits));
+        state.waiting.push(Arc::clone(commit), bytes);
+        self.is_behind.store(true, Ordering::Release);
+        let is_due = was_empty || (!was_over && state.is_over(limits));
+        drop(state);
+        if is_due {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Returns all commits that the tables lack, for the one thread that writes the tables.
+    pub(crate) fn take_for_writing(&self) -> Vec<Arc<Commit>> {
+        let mut state = self.lock();
+        let waiting = std::mem::take(&mut state.waiting);
+        state.writing.append(waiting);
+        state.writing.commits.clone()
+    }
+
+    /// Removes the commits that were taken for writing, which the tables now have.
+    pub(crate) fn remove_written(&self) {
+        let mut state = self.lock();
+        let written = std::mem::take(&mut state.writing);
+        state.removals += 1;
+        self.is_behind.store(!state.is_empty(), Ordering::Release);
+        drop(state);
+        // Freeing thousands of commits takes time, during which others may add some.
+        drop(written);
+    }
+
+    /// Removes everything: a new session finds the commits in the turn log.
+    pub(crate) fn clear(&self) {
+        self.take_for_writing();
+        self.remove_written();
+    }
+
+    /// Returns the commits that change a job's rows and are not in the tables.
+    pub(crate) fn of_job(&self, job: JobKey) -> CommitsOfJob {
+        if !self.is_behind() {
+            return CommitsOfJob {
+                commits: Vec::new(),
+                removals: 0,
+            };
+        }
+        let state = self.lock();
+        let commits = state.writing.of_job(job).chain(state.waiting.of_job(job));
+        CommitsOfJob {
+            commits: commits.map(Arc::clone).collect(),
+            removals: state.removals,
+        }
+    }
+
+    /// Whether commits were removed since these were looked up, so that the tables may have newer rows.
+    pub(crate) fn has_removed_since(&self, found: &CommitsOfJob) -> bool {
+        self.lock().removals != found.removals
+    }
+
+    /// Asks the thread that writes the tables to write them now.
+    pub(crate) fn hurry(&self) {
+        self.lock().is_urgent = true;
+        self.changed.notify_one();
+    }
+
+    /// Ends the thread that writes the tables.
+    pub(crate) fn stop(&self) {
+        self.lock().is_stopped = true;
+        self.changed.notify_one();
+    }
+
+    /// Waits until the tables should be written; returns false if the thread should end.
+    pub(crate) fn wait_until_due(&self, limits: &Limits) -> bool {
+        let mut state = self.lock();
+        loop {
+            if state.is_stopped {
+                return false;
+            }
+            let age = state.waiting.since.map(|since| since.elapsed());
+            let left = age.map(|age| limits.waiting_for.saturating_sub(age));
+            let is_due = left.is_some_and(|left| left.is_zero()) || state.is_over(limits);
+            if is_due || state.is_urgent {
+                state.is_urgent = false;
+                return true;
+            }
+            state = match left {
+                Some(left) => {
+                    let woken = self.changed.wait_timeout(state, left);
+                    woken.expect("no thread panics while it holds this lock").0
+                }
+                None => {
+                    let woken = self.changed.wait(state);
+                    woken.expect("no thread panics while it holds this lock")
+                }
+            };
+        }
+    }
+}
