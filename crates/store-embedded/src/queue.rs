@@ -31,10 +31,19 @@ struct State {
     waiting: Batch,
     /// How often commits were removed.
     removals: u64,
-    /// Whether the tables should be written now, even without a commit.
-    is_urgent: bool,
+    /// Work that was asked for, even without a commit.
+    asked: Option<RowWork>,
     /// Whether the thread that writes the tables should end.
     is_stopped: bool,
+}
+
+/// What the thread that writes the tables should do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum RowWork {
+    /// Write the waiting commits.
+    Write,
+    /// Write them, and do the upkeep for which there is time while the store is idle.
+    WriteIdle,
 }
 
 /// Commits, and where each job occurs in them.
@@ -178,9 +187,11 @@ impl CommitQueue {
         self.lock().removals != found.removals
     }
 
-    /// Asks the thread that writes the tables to write them now.
-    pub(crate) fn hurry(&self) {
-        self.lock().is_urgent = true;
+    /// Asks the thread that writes the tables to do this now.
+    pub(crate) fn ask(&self, work: RowWork) {
+        let mut state = self.lock();
+        state.asked = state.asked.max(Some(work));
+        drop(state);
         self.changed.notify_one();
     }
 
@@ -190,19 +201,19 @@ impl CommitQueue {
         self.changed.notify_one();
     }
 
-    /// Waits until the tables should be written; returns false if the thread should end.
-    pub(crate) fn wait_until_due(&self, limits: &Limits) -> bool {
+    /// Waits until the tables should be written; returns `None` if the thread should end.
+    pub(crate) fn wait_for_work(&self, limits: &Limits) -> Option<RowWork> {
         let mut state = self.lock();
         loop {
             if state.is_stopped {
-                return false;
+                return None;
             }
             let age = state.waiting.since.map(|since| since.elapsed());
             let left = age.map(|age| limits.waiting_for.saturating_sub(age));
             let is_due = left.is_some_and(|left| left.is_zero()) || state.is_over(limits);
-            if is_due || state.is_urgent {
-                state.is_urgent = false;
-                return true;
+            let due = is_due.then_some(RowWork::Write);
+            if let Some(work) = state.asked.take().max(due) {
+                return Some(work);
             }
             state = match left {
                 Some(left) => {

@@ -6,14 +6,13 @@ use std::time::Duration;
 
 use ganger_store::StoreError;
 
-use crate::fault::{Fault, io};
+use crate::fault::io;
 use crate::limits::Limits;
-use crate::rows::Flush;
-use crate::session::Session;
 use crate::shared::Shared;
 
-/// Pause after the disk was found full. Commits and readers try too, when they need to.
-const FULL_PAUSE: Duration = Duration::from_millis(200);
+/// Pause after the tables could not be written. On a full disk commits and readers try too, when they need to; after
+/// another failure the store has to be opened again.
+const FAILURE_PAUSE: Duration = Duration::from_millis(200);
 
 /// The thread, which ends when this is dropped.
 pub(crate) struct RowThread {
@@ -52,28 +51,13 @@ impl Drop for RowThread {
 }
 
 fn run(shared: &Shared, limits: &Limits) {
-    while shared.queue().wait_until_due(limits) {
-        let is_full = match &*shared.session() {
-            Some(session) => write(session),
-            None => false,
+    while let Some(work) = shared.queue().wait_for_work(limits) {
+        let done = match &*shared.session() {
+            Some(session) => session.tend(work),
+            None => Ok(()),
         };
-        if is_full {
-            thread::sleep(FULL_PAUSE);
-        }
-    }
-}
-
-/// Writes the tables; returns whether the disk is full.
-fn write(session: &Session) -> bool {
-    match session.apply_waiting(Flush::Now) {
-        Ok(()) => {
-            session.checkpoint_if_long();
-            session.prepare_segment();
-            false
-        }
-        Err(fault) => {
-            session.record_failed_upkeep(&fault);
-            Fault::is_full(&fault)
+        if done.is_err() {
+            thread::sleep(FAILURE_PAUSE);
         }
     }
 }

@@ -14,7 +14,7 @@ use rusqlite::Connection;
 use crate::fault::{Fault, io};
 use crate::limits::Limits;
 use crate::meta::Header;
-use crate::queue::CommitQueue;
+use crate::queue::{CommitQueue, RowWork};
 use crate::reserve::ReserveFile;
 use crate::rows::{Flush, Rows};
 use crate::turns::{self, Appended, LogSize, TurnLog, TurnLogContent};
@@ -158,7 +158,7 @@ impl Session {
                 Appended::Flushed(bytes) => {
                     self.queue.push(commit, bytes, &self.limits);
                     if log.will_need_segment(in_tables) {
-                        self.queue.hurry();
+                        self.queue.ask(RowWork::Write);
                     }
                     return Ok(true);
                 }
@@ -295,8 +295,24 @@ impl Session {
         }
     }
 
+    /// Writes the waiting commits into the tables, flushed, and does what upkeep is due.
+    pub(crate) fn tend(&self, work: RowWork) -> Result<(), Fault> {
+        let pages = match work {
+            RowWork::Write => self.limits.log_pages,
+            RowWork::WriteIdle => self.limits.log_pages_idle,
+        };
+        let tended = self.apply_waiting(Flush::Now);
+        let tended = tended.and_then(|()| self.rows().checkpoint_from(pages));
+        if let Err(fault) = &tended {
+            self.record_failed_upkeep(fault);
+        } else if self.limits.has_row_thread {
+            self.prepare_segment();
+        }
+        tended
+    }
+
     /// Checkpoints the write-ahead log if it is long.
-    pub(crate) fn checkpoint_if_long(&self) {
+    fn checkpoint_if_long(&self) {
         if let Err(fault) = self.rows().checkpoint_from(self.limits.log_pages) {
             self.record_failed_upkeep(&fault);
         }
@@ -311,13 +327,22 @@ impl Session {
     /// room; after a failed flush it refuses the next commit until it has been opened again (`rel D6`).
     pub(crate) fn record_failed_upkeep(&self, fault: &Fault) {
         // The shard reports a full disk.
-        if !fault.is_full() {
+        if fault.is_full() {
+            return;
+        }
+        let mut failure = self.failure();
+        if failure.is_none() {
             tracing::error!(
                 ?fault,
                 "the commits of the turn log cannot be written into the tables"
             );
-            *self.failure() = Some(format!("{fault:?}"));
+            *failure = Some(format!("{fault:?}"));
         }
+    }
+
+    /// Returns the reason why no further commit is accepted; `None` while the store works.
+    pub(crate) fn failed(&self) -> Option<String> {
+        self.failure().clone()
     }
 
     /// Writes everything into the tables, so that the turn log is not needed until the store is used again.

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use ganger_store::{CommitError, Loaded, Opened, Reserve, Store, StoreError};
 use ganger_types::{Commit, ShardId};
 
+use crate::fault::io;
 use crate::limits::Limits;
 use crate::lock::Lock;
 use crate::meta::Header;
+use crate::queue::RowWork;
 use crate::reader::EmbeddedReader;
 use crate::reserve::{self, ReserveFile};
 use crate::row_thread::RowThread;
-use crate::rows::Flush;
 use crate::session::Session;
 use crate::shared::Shared;
 use crate::{connect, create, load, recover, wal};
@@ -211,15 +212,20 @@ impl Store for EmbeddedStore {
         let Some(open) = &*session else {
             return Ok(());
         };
-        let tended = open.apply_waiting(Flush::Now);
-        let Err(fault) = tended.and_then(|()| open.checkpoint_if_worthwhile()) else {
-            return Ok(());
-        };
-        open.record_failed_upkeep(&fault);
-        if fault.is_full() {
-            return Ok(());
+        if self.row_thread.is_some() {
+            self.shared.queue().ask(RowWork::WriteIdle);
+            let Some(reason) = open.failed() else {
+                return Ok(());
+            };
+            self.has_failed = true;
+            return Err(io(path, "written", reason));
         }
-        self.has_failed = true;
-        Err(fault.at(path, "written"))
+        match open.tend(RowWork::WriteIdle) {
+            Err(fault) if !fault.is_full() => {
+                self.has_failed = true;
+                Err(fault.at(path, "written"))
+            }
+            _ => Ok(()),
+        }
     }
 }

@@ -3,7 +3,7 @@
 mod runs;
 
 use ganger_store::suite::sample::job;
-use ganger_store::{CommitError, Loaded, Store};
+use ganger_store::{CommitError, Loaded, Reader, Store};
 use ganger_types::{Bytes, Change, Commit, Epoch, JobKey, Meta, ShardId};
 
 use crate::load::load;
@@ -91,7 +91,12 @@ fn a_full_disk_refuses_the_commit_and_the_store_goes_on_when_there_is_space() {
 fn rows_are_loaded_inside_a_transaction_that_somebody_else_began() {
     let directory = tempfile::tempdir().expect("a directory can be made");
     let path = directory.path().join("1.db");
-    let mut store = EmbeddedStore::create_or_open(&path, &ShardId::default()).expect("made");
+    let limits = Limits {
+        has_row_thread: false,
+        ..Limits::default()
+    };
+    let shard = ShardId::default();
+    let mut store = EmbeddedStore::with_limits(&path, &shard, limits).expect("made");
     let epoch = store.open().expect("opens").epoch;
     store
         .commit(&commit(epoch, 1).into())
@@ -104,4 +109,41 @@ fn rows_are_loaded_inside_a_transaction_that_somebody_else_began() {
         connection.execute_batch("ROLLBACK").expect("ends");
     });
     assert_eq!(rows, 1);
+}
+
+/// Shows `rel D6` for the thread that writes the tables: what it cannot write stops the store, and stays in the turn log.
+#[test]
+fn a_store_whose_tables_cannot_be_written_takes_no_further_commit_and_keeps_what_it_took() {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let path = directory.path().join("1.db");
+    let shard = ShardId::default();
+    let mut store = EmbeddedStore::create_or_open(&path, &shard).expect("made");
+    let epoch = store.open().expect("opens").epoch;
+    let rename = |store: &EmbeddedStore, from: &str, to: &str| {
+        let sql = format!("ALTER TABLE {from} RENAME TO {to}");
+        let done = store.on_connection(|connection| connection.execute_batch(&sql));
+        done.expect("the table can be renamed");
+    };
+    rename(&store, "jobs", "away");
+    store
+        .commit(&commit(epoch, 1).into())
+        .expect("the turn log takes it");
+    // The thread tries, fails, and that is reported here.
+    while store.idle().is_ok() {
+        std::thread::yield_now();
+    }
+    let refused = store.commit(&commit(epoch, 2).into());
+    assert!(
+        matches!(refused, Err(CommitError::Unknown(_))),
+        "{refused:?}"
+    );
+    assert!(store.open().is_err(), "it still cannot be written");
+    let connection = rusqlite::Connection::open(&path).expect("SQLite opens it");
+    connection
+        .execute_batch("ALTER TABLE away RENAME TO jobs")
+        .expect("the table can be renamed");
+    drop(connection);
+    assert_eq!(store.open().expect("it opens").sequence, 1);
+    let mut reader = store.reader().expect("a reader opens");
+    assert!(reader.job(JobKey(1)).expect("reads").is_some());
 }
