@@ -205,7 +205,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             let next = patience.into_iter().chain(self.backoff.due_at()).min();
             return next.map(|at| at.since(now.elapsed));
         };
-        if self.may_find_expired() {
+        if self.may_retire() {
             return Some(Duration::ZERO);
         }
         let mut next = self.upkeep.next_at(self.settings.upkeep_every);

@@ -13,21 +13,31 @@ use super::{Core, StoreTask};
 /// Number of checks after which the store does its upkeep even if it was never idle.
 const CHECKS_WITHOUT_IDLE_MAX: u32 = 10;
 
+/// Number of slices that a search finds jobs for. Each search makes the store write its waiting commits into the tables,
+/// which is cheaper for many commits at once.
+const SLICES_PER_SEARCH: usize = 16;
+
 /// State of the store's upkeep and of retention.
 pub(super) struct Upkeep {
     looked_at: Elapsed,
     looks_without_idle: u32,
     /// Whether the store has an upkeep task that it has not reported on.
     is_ordered: bool,
-    /// Retention queries left in this round, and the number of jobs per query.
+    /// Retention queries left in this round, and the number of jobs that a search finds at most.
     queries: VecDeque<ExpiredJobsQuery>,
-    slice: usize,
-    /// Commit that must be durable before the next slice, so that removed jobs are not found again.
+    limit: usize,
+    /// Jobs that the last search found and that no slice has taken yet.
+    found: VecDeque<ExpiredJob>,
+    /// Whether that search found all jobs of its query.
+    is_all: bool,
+    /// Number of jobs of that search that were removed.
+    removed: usize,
+    /// Commit that must be durable before the next slice or search, so that removed jobs are not found again.
     after_commit: u64,
     /// Number of searches for expired jobs so far, and whether the last one is running.
     round: u64,
     is_finding: bool,
-    /// Finished jobs changed by turns released since that search began: its results for them are stale.
+    /// Finished jobs changed by turns released since that search began: what it found of them is stale.
     touched: BTreeSet<JobKey>,
 }
 
@@ -38,7 +48,10 @@ impl Upkeep {
             looks_without_idle: 0,
             is_ordered: false,
             queries: VecDeque::new(),
-            slice: 0,
+            limit: 0,
+            found: VecDeque::new(),
+            is_all: false,
+            removed: 0,
             after_commit: 0,
             round: 0,
             is_finding: false,
@@ -51,13 +64,14 @@ impl Upkeep {
         self.looked_at = now;
         self.is_ordered = false;
         self.queries.clear();
+        self.found.clear();
         self.after_commit = 0;
         self.is_finding = false;
     }
 
     /// Records which finished jobs a released turn has changed.
     pub(super) fn note_touched(&mut self, changes: &[Change]) {
-        if !self.is_finding {
+        if !self.is_finding && self.found.is_empty() {
             return;
         }
         for change in changes {
@@ -86,16 +100,25 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             self.order_upkeep();
             if self.upkeep.queries.is_empty() {
                 self.upkeep.queries = self.live().engine.retention_due(now).into();
-                self.upkeep.slice = self.settings.retire_slice;
+                self.upkeep.limit = self.search_limit();
             }
         }
-        if self.may_find_expired() {
-            self.order_expired_lookup();
+        if self.may_retire() {
+            if self.upkeep.found.is_empty() {
+                self.order_expired_lookup();
+            } else {
+                self.retire_slice(now);
+            }
         }
     }
 
-    /// Whether retention can search for its next slice now.
-    pub(super) fn may_find_expired(&self) -> bool {
+    fn search_limit(&self) -> usize {
+        let slices = self.settings.retire_slice.saturating_mul(SLICES_PER_SEARCH);
+        slices.min(limits::BULK_JOBS_MAX)
+    }
+
+    /// Whether retention can take its next slice, or search for more, now.
+    pub(super) fn may_retire(&self) -> bool {
         !self.upkeep.queries.is_empty()
             && !self.upkeep.is_finding
             && !self.is_write_stopped()
@@ -144,7 +167,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         self.upkeep.round += 1;
         self.upkeep.is_finding = true;
         self.upkeep.touched.clear();
-        let (round, limit) = (self.upkeep.round, self.upkeep.slice);
+        let (round, limit) = (self.upkeep.round, self.upkeep.limit);
         self.store_tasks.push(StoreTask::Find {
             round,
             query,
@@ -152,8 +175,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         });
     }
 
-    /// Removes the found jobs that the engine allows. Jobs that changed since they were read, or are about to change,
-    /// wait for the next search.
+    /// Takes over what a search has found, and removes the first slice of it.
     pub(super) fn found(
         &mut self,
         round: u64,
@@ -164,22 +186,37 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             return;
         }
         self.upkeep.is_finding = false;
-        let mut jobs = jobs.unwrap_or_else(|error| {
+        let jobs = jobs.unwrap_or_else(|error| {
             tracing::warn!(shard = %self.settings.shard, %error, "retention could not look");
             Vec::new()
         });
-        let is_all = jobs.len() < self.upkeep.slice;
-        let touched = std::mem::take(&mut self.upkeep.touched);
-        jobs.retain(|expired| {
-            let key = expired.record.key;
-            !touched.contains(&key) && !self.pending().knows(key)
-        });
-        let removed = if jobs.is_empty() {
-            0
-        } else {
-            self.remove_expired(now, jobs)
-        };
-        self.next_slice(is_all, removed);
+        self.upkeep.is_all = jobs.len() < self.upkeep.limit;
+        self.upkeep.removed = 0;
+        self.upkeep.found = jobs.into();
+        self.retire_slice(now);
+    }
+
+    /// Removes a slice of the found jobs, as far as the engine allows. Jobs that changed since they were read, or are
+    /// about to change, wait for the next search.
+    fn retire_slice(&mut self, now: Now) {
+        self.upkeep.after_commit = 0;
+        let mut removed = 0;
+        while removed == 0 && !self.upkeep.found.is_empty() {
+            let slice = self.settings.retire_slice.min(self.upkeep.found.len());
+            let mut jobs: Vec<ExpiredJob> = self.upkeep.found.drain(..slice).collect();
+            jobs.retain(|expired| {
+                let key = expired.record.key;
+                !self.upkeep.touched.contains(&key) && !self.pending().knows(key)
+            });
+            if !jobs.is_empty() {
+                removed = self.remove_expired(now, jobs);
+            }
+        }
+        self.upkeep.removed += removed;
+        if self.upkeep.found.is_empty() {
+            self.upkeep.touched.clear();
+            self.end_search();
+        }
     }
 
     /// Sends candidates to the engine; returns how many it removed.
@@ -189,29 +226,30 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             .as_ref()
             .map_or(0, |turn| turn.effects.changes.len());
         drop(self.apply(now, Command::Retire(Retire { jobs }), None));
-        self.upkeep.after_commit = self.last_submitted + 1;
         let changes = self
             .open
             .as_ref()
             .map_or(&[][..], |turn| &turn.effects.changes[before..]);
-        changes
+        let removed = changes
             .iter()
             .filter(|change| matches!(change, Change::RemoveJob(_)))
-            .count()
+            .count();
+        if removed > 0 {
+            self.upkeep.after_commit = self.last_submitted + 1;
+        }
+        removed
     }
 
-    /// Advances to the next slice. A query is done when it finds no full slice. If live jobs still need the oldest
-    /// ones, a larger slice looks past them; beyond the limit the next round tries again.
-    fn next_slice(&mut self, is_all: bool, removed: usize) {
-        if removed == 0 {
-            self.upkeep.after_commit = 0;
-        }
-        let is_stuck = removed == 0 && self.upkeep.slice >= limits::BULK_JOBS_MAX;
-        if is_all || is_stuck {
+    /// Advances to the next search. A query is done when it finds less than the limit. If live jobs still need the
+    /// oldest ones, a search with a larger limit looks past them; beyond the largest the next round tries again.
+    fn end_search(&mut self) {
+        let has_removed = self.upkeep.removed > 0;
+        let is_stuck = !has_removed && self.upkeep.limit >= limits::BULK_JOBS_MAX;
+        if self.upkeep.is_all || is_stuck {
             self.upkeep.queries.pop_front();
-            self.upkeep.slice = self.settings.retire_slice;
-        } else if removed == 0 {
-            self.upkeep.slice = (self.upkeep.slice * 4).min(limits::BULK_JOBS_MAX);
+            self.upkeep.limit = self.search_limit();
+        } else if !has_removed {
+            self.upkeep.limit = (self.upkeep.limit * 4).min(limits::BULK_JOBS_MAX);
         }
     }
 }
