@@ -418,14 +418,17 @@ async fn one_identity_gets_a_share_of_the_waits() {
     let server = server(small()).await;
     let made = r#"{"id":"later","kind":"a","delay":"1h"}"#;
     server.ask(&server.other, "POST /api/v1/jobs", made).await;
-    let line = "GET /api/v1/jobs/later?wait=120s";
-    let mut waiting = Vec::new();
-    // 512 KiB of the reserve and as much of the rest, 16 KiB for each.
-    for _ in 0..64 {
+    let wait = async || {
+        let line = "GET /api/v1/jobs/later?wait=120s";
         let mut stream = TcpStream::connect(server.addr()).await.expect("it listens");
         let sent = request(server.addr(), &server.producer, line, "");
         stream.write_all(&sent).await.expect("sent");
-        waiting.push(stream);
+        stream
+    };
+    let mut waiting = Vec::new();
+    // 512 KiB of the reserve and as much of the rest, 16 KiB for each.
+    for _ in 0..64 {
+        waiting.push(wait().await);
     }
     let refused = async {
         loop {
@@ -434,6 +437,8 @@ async fn one_identity_gets_a_share_of_the_waits() {
             if status(&answer) == "503" {
                 return answer;
             }
+            // A request like this one may have held the memory of a wait that was refused for it.
+            waiting.push(wait().await);
         }
     };
     let refused = tokio::time::timeout(PATIENCE, refused).await;
