@@ -16,6 +16,7 @@ use crate::model::{FailurePolicy, JobState, KeepFor, RetryPolicy};
 
 pub(crate) use ganger_proto::convert::{calendar as at, ms, us};
 pub(crate) use import::imported;
+pub(crate) use insight::{statistics, worker};
 pub(crate) use job::{job, page};
 pub(crate) use lease::{answer, deliveries, wire_report};
 pub(crate) use schedule::schedule;

@@ -59,7 +59,7 @@
 //! put_schedule(NewSchedule) -> Schedule  schedules() -> Vec<Schedule>  schedule(&str) -> Schedule  remove_schedule(&str) -> ()
 //! run_schedule(&str) -> Schedule   next_times(&str, count: u32) -> Vec<SystemTime>
 //! failure_groups() -> Vec<(String, u64)>   statistics(queue: &str, day: Option<SystemTime>) -> Statistics
-//! workers() -> Vec<WorkerView>  tags(skip: u32, limit: u32) -> Vec<(String, u64)>  tracked() -> Vec<TrackedJob>
+//! workers() -> Vec<Worker>  tags(skip: u32, limit: u32) -> Vec<(String, u64)>  tracked() -> Vec<TrackedJob>
 //! events(EventFilter) -> EventStream { next() -> Option<Result<Event>>, position() -> Option<u64> }
 //! info() -> ServerInfo          audit() -> Vec<String>
 //! import(namespace: &str, Vec<ImportRecord>) -> Vec<Imported>   // of another server, each once

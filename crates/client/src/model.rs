@@ -18,6 +18,8 @@ pub use ganger_document::view::history::HistoryEntry;
 pub use ganger_document::view::job::{Failure, Job, Lease as LeaseView, Page};
 pub use ganger_document::view::reason::{Explanation, JobAndState, Reason};
 pub use ganger_document::view::schedule::{Schedule, ScheduleTime};
+pub use ganger_document::view::statistics::{Bin, DurationSample, Statistics};
+pub use ganger_document::view::worker::{HeldJob, Worker};
 pub use ganger_types::command::TakeMode;
 pub use ganger_types::{
     Backoff, CatchUp, Clock, DueOrder, FailurePolicy, JobState, Keep, NamespaceSettings, Overlap,

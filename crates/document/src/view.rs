@@ -8,6 +8,7 @@ pub mod queue;
 pub mod reason;
 pub mod schedule;
 pub mod statistics;
+pub mod worker;
 
 use std::collections::BTreeMap;
 

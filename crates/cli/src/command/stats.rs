@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use ganger_client::{Client, Sample, ServerInfo, Statistics};
+use ganger_client::{Client, DurationSample, ServerInfo, Statistics};
 use serde_json::json;
 
 use crate::command::queue;
@@ -40,7 +40,7 @@ pub(crate) async fn run(context: &Context, args: StatsArgs) -> Outcome {
         context.json(&json!({
             "server": views::info(&info),
             "queues": queues.iter().map(views::queue).collect::<Vec<_>>(),
-            "statistics": days.iter().map(|(queue, it)| views::statistics(queue, it)).collect::<Vec<_>>(),
+            "statistics": days,
         }))?;
         return Ok(Exit::Done);
     }
@@ -58,10 +58,10 @@ async fn days(
     client: &Client,
     queues: &[String],
     day: Option<SystemTime>,
-) -> Result<Vec<(String, Statistics)>, Failure> {
+) -> Result<Vec<Statistics>, Failure> {
     let mut out = Vec::with_capacity(queues.len());
     for queue in queues {
-        out.push((queue.clone(), client.statistics(queue, day).await?));
+        out.push(client.statistics(queue, day).await?);
     }
     Ok(out)
 }
@@ -84,7 +84,7 @@ fn headline(info: &ServerInfo) -> String {
     out
 }
 
-fn table(days: &[(String, Statistics)]) -> String {
+fn table(days: &[Statistics]) -> String {
     let mut rows = Rows::new(&[
         "queue",
         ">started",
@@ -95,9 +95,9 @@ fn table(days: &[(String, Statistics)]) -> String {
         ">failures",
         ">still failed",
     ]);
-    for (queue, it) in days {
+    for it in days {
         rows.push([
-            escape::short(queue, 40),
+            escape::short(&it.queue, 40),
             it.waiting.count.to_string(),
             mean(&it.waiting),
             it.running.count.to_string(),
@@ -110,7 +110,7 @@ fn table(days: &[(String, Statistics)]) -> String {
     rows.text()
 }
 
-fn mean(sample: &Sample) -> String {
+fn mean(sample: &DurationSample) -> String {
     if sample.count == 0 {
         return "-".to_owned();
     }

@@ -7,7 +7,7 @@ use clap::Args;
 use crate::context::{Context, remark};
 use crate::exit::{Exit, Outcome};
 use crate::show::table::Rows;
-use crate::show::{escape, json as views, time};
+use crate::show::{escape, time};
 
 /// Shows the known workers, and the jobs they run.
 #[derive(Args, Debug)]
@@ -21,7 +21,7 @@ pub(crate) async fn run(context: &Context, args: &WorkersArgs) -> Outcome {
     let workers = context.client().await?.workers().await?;
     if context.is_json() {
         for worker in &workers {
-            context.json(&views::worker(worker))?;
+            context.json(worker)?;
         }
         return Ok(Exit::Done);
     }

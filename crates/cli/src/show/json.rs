@@ -5,7 +5,7 @@
 use base64::Engine as _;
 use ganger_client::{
     Accepted, Changed, Enqueued, Event, GraphView, Happening, InputView, Matched, Progress,
-    QueueView, Sample, ServerInfo, Statistics, WorkerView,
+    QueueView, ServerInfo,
 };
 use ganger_document::settings::QueueSettingsDocument;
 use ganger_document::view::job::ProgressDocument;
@@ -143,42 +143,6 @@ pub(crate) fn queue(view: &QueueView) -> Value {
         "enqueued_total": view.enqueued_total,
         "finished_total": view.finished_total,
     }))
-}
-
-pub(crate) fn worker(worker: &WorkerView) -> Value {
-    let holds = worker.holds.iter().map(|held| {
-        json!({
-            "job": held.job,
-            "queue": held.queue,
-            "kind": held.kind,
-            "leased_at": time::exact(held.leased_at),
-        })
-    });
-    json!({
-        "worker": worker.worker,
-        "seen_at": time::exact(worker.seen_at),
-        "holds": holds.collect::<Vec<_>>(),
-    })
-}
-
-pub(crate) fn statistics(queue: &str, statistics: &Statistics) -> Value {
-    let sample = |sample: &Sample| {
-        json!({
-            "count": sample.count,
-            "mean_seconds": sample.mean_seconds,
-            "deviation_seconds": sample.deviation_seconds,
-            "histogram": sample.histogram,
-        })
-    };
-    json!({
-        "queue": queue,
-        "day": statistics.day,
-        "failed": statistics.failed,
-        "failures": statistics.failures,
-        "retries": statistics.retries,
-        "waiting": sample(&statistics.waiting),
-        "running": sample(&statistics.running),
-    })
 }
 
 pub(crate) fn info(info: &ServerInfo) -> Value {

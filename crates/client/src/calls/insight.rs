@@ -7,10 +7,10 @@ use ganger_types::import::Imported;
 
 use super::jobs::call;
 use crate::Client;
-use crate::convert::{imported, us};
+use crate::convert::{self, imported, us};
 use crate::error::Error;
 use crate::model::{
-    ImportRecord, PeerView, ServerInfo, Statistics, TrackedJob, WaitingMessage, WorkerView,
+    ImportRecord, PeerView, ServerInfo, Statistics, TrackedJob, WaitingMessage, Worker,
 };
 
 impl Client {
@@ -47,16 +47,18 @@ impl Client {
             queue: queue.to_owned(),
             day_at_us: day.map(us).unwrap_or_default(),
         };
-        Ok(call!(self, Safe, insight_wire.statistics(request))?.into())
+        let reply = call!(self, Safe, insight_wire.statistics(request))?;
+        let queue = if queue.is_empty() { "default" } else { queue };
+        convert::statistics(queue, reply)
     }
 
     /// All workers seen, with what they hold.
     ///
     /// # Errors
     /// If the server cannot be reached.
-    pub async fn workers(&self) -> Result<Vec<WorkerView>, Error> {
+    pub async fn workers(&self) -> Result<Vec<Worker>, Error> {
         let reply = call!(self, Safe, insight_wire.workers(self.here()))?;
-        Ok(reply.workers.into_iter().map(Into::into).collect())
+        Ok(reply.workers.into_iter().map(convert::worker).collect())
     }
 
     /// The most used tags, most used first: skips `skip`, takes `limit` (0: 100).

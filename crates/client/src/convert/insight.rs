@@ -2,56 +2,60 @@
 
 use std::time::Duration;
 
+use ganger_document::view::statistics::day_text;
 use ganger_proto::v1;
+use ganger_types::Day;
 
 use super::{at, some, state, state_or_none};
 use crate::error::Error;
 use crate::model::{
-    Event, EventFilter, Happening, HeldJob, JobMoved, Sample, ServerInfo, Statistics, TrackedJob,
-    WorkerView,
+    Bin, DurationSample, Event, EventFilter, Happening, HeldJob, JobMoved, ServerInfo, Statistics,
+    TrackedJob, Worker,
 };
 
-impl From<v1::StatisticsReply> for Statistics {
-    fn from(wire: v1::StatisticsReply) -> Self {
-        Self {
-            day: wire.day,
-            failed: wire.failed,
-            failures: wire.failures,
-            retries: wire.retries,
-            waiting: wire.waiting.unwrap_or_default().into(),
-            running: wire.running.unwrap_or_default().into(),
-        }
-    }
+/// Converts the statistics of a queue.
+pub(crate) fn statistics(queue: &str, wire: v1::StatisticsReply) -> Result<Statistics, Error> {
+    Ok(Statistics {
+        queue: queue.to_owned(),
+        day: day_text(Day(wire.day)),
+        failed: wire.failed,
+        failures: wire.failures,
+        retries: wire.retries,
+        waiting: sample(wire.waiting.unwrap_or_default())?,
+        running: sample(wire.running.unwrap_or_default())?,
+    })
 }
 
-impl From<v1::Sample> for Sample {
-    fn from(wire: v1::Sample) -> Self {
-        Self {
-            count: wire.count,
-            mean_seconds: wire.mean_seconds,
-            deviation_seconds: wire.deviation_seconds,
-            histogram: wire
-                .histogram
-                .into_iter()
-                .map(|bin| (bin.bin, bin.count))
-                .collect(),
-        }
-    }
+fn sample(wire: v1::Sample) -> Result<DurationSample, Error> {
+    let bin = |bin: v1::Bin| {
+        let number = u16::try_from(bin.bin);
+        let number = number.map_err(|_| Error::bad_reply("a histogram with an unknown bin"))?;
+        Ok(Bin::new(number, bin.count))
+    };
+    Ok(DurationSample {
+        count: wire.count,
+        mean_seconds: wire.mean_seconds,
+        deviation_seconds: wire.deviation_seconds,
+        histogram: wire
+            .histogram
+            .into_iter()
+            .map(bin)
+            .collect::<Result<_, Error>>()?,
+    })
 }
 
-impl From<v1::WorkerView> for WorkerView {
-    fn from(wire: v1::WorkerView) -> Self {
-        let holds = wire.holds.into_iter().map(|held| HeldJob {
-            job: held.job,
-            queue: held.queue,
-            kind: held.kind,
-            leased_at: at(held.leased_at_us),
-        });
-        Self {
-            worker: wire.worker,
-            seen_at: at(wire.seen_at_us),
-            holds: holds.collect(),
-        }
+/// Converts a worker and the jobs that it holds.
+pub(crate) fn worker(wire: v1::WorkerView) -> Worker {
+    let holds = wire.holds.into_iter().map(|held| HeldJob {
+        job: held.job,
+        queue: held.queue,
+        kind: held.kind,
+        leased_at: at(held.leased_at_us),
+    });
+    Worker {
+        worker: wire.worker,
+        seen_at: at(wire.seen_at_us),
+        holds: holds.collect(),
     }
 }
 

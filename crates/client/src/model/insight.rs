@@ -1,63 +1,8 @@
-//! Statistics, workers, events, the server itself.
+//! Tracked jobs, events, the server itself.
 
 use std::time::{Duration, SystemTime};
 
 use super::{Job, JobState, Progress};
-
-/// What happened in one queue on one day.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Statistics {
-    /// Days since the Unix epoch, UTC.
-    pub day: u32,
-    /// Jobs that failed this day and are still failed.
-    pub failed: i64,
-    /// Failures ever counted this day.
-    pub failures: u64,
-    /// Leases that ran out, and retries.
-    pub retries: u64,
-    /// From ready to leased.
-    pub waiting: Sample,
-    /// From leased to completed.
-    pub running: Sample,
-}
-
-/// A sample of durations.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Sample {
-    /// Number of durations in the sample.
-    pub count: u64,
-    /// Their mean, in seconds.
-    pub mean_seconds: f64,
-    /// Their standard deviation, in seconds.
-    pub deviation_seconds: f64,
-    /// Bins that are not empty: number and count. Bins 0 to 59 are seconds, 60 to 118 minutes from
-    /// 1, 119 to 141 hours from 1, 142 to 147 days from 1.
-    pub histogram: Vec<(u32, u64)>,
-}
-
-/// A worker as shown.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WorkerView {
-    /// Name of the worker.
-    pub worker: String,
-    /// Last sign of life.
-    pub seen_at: SystemTime,
-    /// Jobs that the worker holds a lease on.
-    pub holds: Vec<HeldJob>,
-}
-
-/// A job that a worker holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeldJob {
-    /// Id of the job.
-    pub job: String,
-    /// Where it lined up.
-    pub queue: String,
-    /// Kind of the job: the program that runs it.
-    pub kind: String,
-    /// Time at which the job was leased.
-    pub leased_at: SystemTime,
-}
 
 /// A job id that is tracked.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,9 +3,8 @@
 use ganger_access::Right;
 use ganger_document::view::event::EventView;
 use ganger_document::view::job::Page;
-use ganger_document::view::statistics::{
-    GroupsView, StatisticsView, TagsView, TrackedListView, WorkersDoc,
-};
+use ganger_document::view::statistics::{GroupsView, Statistics, TagsView, TrackedListView};
+use ganger_document::view::worker::WorkersDoc;
 use http::Method;
 
 use super::{Operation, PAGE, operation, plain};
@@ -97,7 +96,7 @@ pub(super) fn about_the_rest() -> Vec<Operation> {
             ("queue", "default if absent"),
             ("day", "YYYY-MM-DD in UTC; today if absent"),
         ])
-        .reply::<StatisticsView>(),
+        .reply::<Statistics>(),
         operation(
             M::GET,
             "/api/v1/events",

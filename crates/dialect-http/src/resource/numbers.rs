@@ -3,7 +3,9 @@
 use axum::response::Response;
 use ganger_document::names::Named;
 use ganger_document::time::{Moment, read_moment};
-use ganger_document::view::statistics::{TagView, TagsView, TrackedListView, TrackedView, view};
+use ganger_document::view::statistics::{
+    Statistics, TagView, TagsView, TrackedListView, TrackedView,
+};
 use ganger_types::query::Query;
 use ganger_types::{Command, Day, Queue, Reply, Sample, StatisticsRecord};
 use serde::Serialize;
@@ -50,7 +52,7 @@ pub(crate) async fn statistics(ask: RequestContext) -> Result<Response, Problem>
         None => day_of(wall_now().0),
     };
     let found = ask.shard().statistics(&ask.namespace, &queue, day).await?;
-    Ok(json::ok(&view(found.unwrap_or_else(|| StatisticsRecord {
+    let record = found.unwrap_or_else(|| StatisticsRecord {
         namespace: ask.namespace.clone(),
         queue,
         day,
@@ -59,7 +61,8 @@ pub(crate) async fn statistics(ask: RequestContext) -> Result<Response, Problem>
         retries: 0,
         waiting: Sample::default(),
         running: Sample::default(),
-    }))))
+    });
+    Ok(json::ok(&Statistics::from(record)))
 }
 
 fn read_day(text: &str) -> Result<Day, Problem> {

@@ -1,7 +1,7 @@
 //! Workers: who was seen, and deregistering one.
 
 use axum::response::Response;
-use ganger_document::view::statistics::{WorkersDoc, worker};
+use ganger_document::view::worker::{Worker, WorkersDoc};
 use ganger_types::command::DeregisterWorker;
 use ganger_types::query::Query;
 use ganger_types::{Command, Reply};
@@ -16,7 +16,7 @@ pub(crate) async fn list(ask: RequestContext) -> Result<Response, Problem> {
     let query = Query::Workers(ask.namespace.clone());
     match ask.call(Command::Query(Box::new(query))).await? {
         Reply::Workers(workers) => Ok(json::ok(&WorkersDoc {
-            workers: workers.into_iter().map(worker).collect(),
+            workers: workers.into_iter().map(Worker::from).collect(),
         })),
         _ => Err(unexpected_reply()),
     }

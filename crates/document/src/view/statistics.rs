@@ -1,55 +1,63 @@
-//! Statistics, workers, tags, groups and tracked jobs as documents.
+//! Statistics, tags, groups and tracked jobs as documents.
 
-use ganger_types::reply::WorkerView as Shown;
 use ganger_types::{Day, Sample, StatisticsRecord};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::names::{GroupName, JobName, KindName, Named, QueueName, TagName, WorkerName};
+use crate::names::{GroupName, JobName, TagName, text};
 use crate::time::Moment;
 
 /// What happened in one queue on one day.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Statistics)]
-pub struct StatisticsView {
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct Statistics {
     /// Queue that the numbers are about.
-    queue: QueueName,
-    /// When, as YYYY-MM-DD in UTC.
-    day: String,
+    pub queue: String,
+    /// The day in UTC, as YYYY-MM-DD.
+    pub day: String,
     /// Jobs that failed this day and are still failed.
-    failed: i64,
+    pub failed: i64,
     /// Failures ever counted this day.
-    failures: u64,
-    /// Leases that ran out, and retries.
-    retries: u64,
-    /// From ready to leased.
-    waiting: SampleView,
-    /// From leased to completed.
-    running: SampleView,
+    pub failures: u64,
+    /// Lease expirations and retries.
+    pub retries: u64,
+    /// Times from ready to leased.
+    pub waiting: DurationSample,
+    /// Times from leased to completed.
+    pub running: DurationSample,
 }
 
 /// A sample of durations.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
 #[schema(as = Sample)]
-struct SampleView {
+pub struct DurationSample {
     /// Number of durations in the sample.
-    count: u64,
+    pub count: u64,
     /// Mean of the durations, in seconds.
-    mean_seconds: f64,
+    pub mean_seconds: f64,
     /// Standard deviation of the durations, in seconds.
-    deviation_seconds: f64,
+    pub deviation_seconds: f64,
     /// Bins that are not empty, shortest first.
-    histogram: Vec<BinView>,
+    pub histogram: Vec<Bin>,
 }
 
 /// A bin of a histogram.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Bin)]
-struct BinView {
-    /// Durations from so many seconds on.
-    from_seconds: u64,
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Bin {
+    /// Shortest duration in the bin, in seconds.
+    pub from_seconds: u64,
     /// Number of durations in the bin.
-    count: u64,
+    pub count: u64,
+}
+
+impl Bin {
+    /// Returns the bin with this number: 0 to 59 are seconds, 60 to 118 minutes from 1, 119 to 141 hours from 1, 142 to
+    /// 147 days from 1.
+    pub fn new(number: u16, count: u64) -> Self {
+        Self {
+            from_seconds: bin_start(number),
+            count,
+        }
+    }
 }
 
 /// The day as text.
@@ -60,38 +68,35 @@ pub fn day_text(day: Day) -> String {
         .unwrap_or_default()
 }
 
-/// The statistics of a queue and day.
-pub fn view(record: StatisticsRecord) -> StatisticsView {
-    StatisticsView {
-        queue: Named(record.queue),
-        day: day_text(record.day),
-        failed: record.failed,
-        failures: record.failures,
-        retries: record.retries,
-        waiting: sample(&record.waiting),
-        running: sample(&record.running),
+impl From<StatisticsRecord> for Statistics {
+    fn from(record: StatisticsRecord) -> Self {
+        Self {
+            queue: text(record.queue.as_bytes()),
+            day: day_text(record.day),
+            failed: record.failed,
+            failures: record.failures,
+            retries: record.retries,
+            waiting: (&record.waiting).into(),
+            running: (&record.running).into(),
+        }
     }
 }
 
-fn sample(sample: &Sample) -> SampleView {
-    let others = u32::try_from(sample.count.saturating_sub(1)).unwrap_or(u32::MAX);
-    let deviation = if others == 0 {
-        0.0
-    } else {
-        (sample.vk / f64::from(others)).sqrt()
-    };
-    SampleView {
-        count: sample.count,
-        mean_seconds: sample.mean,
-        deviation_seconds: deviation,
-        histogram: sample
-            .histogram
-            .iter()
-            .map(|(bin, count)| BinView {
-                from_seconds: bin_start(*bin),
-                count: *count,
-            })
-            .collect(),
+impl From<&Sample> for DurationSample {
+    fn from(sample: &Sample) -> Self {
+        let others = u32::try_from(sample.count.saturating_sub(1)).unwrap_or(u32::MAX);
+        let deviation = if others == 0 {
+            0.0
+        } else {
+            (sample.vk / f64::from(others)).sqrt()
+        };
+        let bins = sample.histogram.iter();
+        Self {
+            count: sample.count,
+            mean_seconds: sample.mean,
+            deviation_seconds: deviation,
+            histogram: bins.map(|(bin, count)| Bin::new(*bin, *count)).collect(),
+        }
     }
 }
 
@@ -102,55 +107,6 @@ fn bin_start(bin: u16) -> u64 {
         bin @ 60..=118 => (bin - 59) * 60,
         bin @ 119..=141 => (bin - 118) * 3_600,
         bin => (bin - 141) * 86_400,
-    }
-}
-
-/// Worker and the jobs that it holds.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Worker)]
-pub struct WorkerDoc {
-    /// Name of the worker.
-    worker: WorkerName,
-    /// Its last sign of life.
-    seen_at: Moment,
-    /// Jobs that the worker holds a lease on.
-    holds: Vec<HeldView>,
-}
-
-/// A job that a worker holds.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = HeldJob)]
-struct HeldView {
-    /// Id of the job.
-    job: JobName,
-    /// Queue of the job.
-    queue: QueueName,
-    /// Kind of the job.
-    kind: KindName,
-    /// Time at which the job was leased.
-    leased_at: Moment,
-}
-
-/// List of the workers.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Workers)]
-pub struct WorkersDoc {
-    /// Workers in the order of their names.
-    pub workers: Vec<WorkerDoc>,
-}
-
-/// Converts a worker to its document.
-pub fn worker(shown: Shown) -> WorkerDoc {
-    let held = |(job, queue, kind, at)| HeldView {
-        job: Named(job),
-        queue: Named(queue),
-        kind: Named(kind),
-        leased_at: Moment(at),
-    };
-    WorkerDoc {
-        worker: Named(shown.worker),
-        seen_at: Moment(shown.seen_at),
-        holds: shown.holds.into_iter().map(held).collect(),
     }
 }
 

@@ -131,6 +131,30 @@ fn printed_lines(url: &str, arguments: &[&str]) -> Result<Vec<Value>> {
 }
 
 #[test]
+fn workers_and_statistics_are_the_same_documents() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let setup = Setup::in_directory(directory.path())?;
+    let mut server = setup.start()?;
+    let mut api = Api::new(setup.client());
+    let url = format!("http://{}", setup.address);
+    enqueue(&mut api)?;
+    let over_http = api.expect("GET", "workers", &Value::Null)?;
+    let workers = over_http["workers"].as_array().context("workers")?;
+    ensure!(workers[0]["holds"][0]["job"] == "running", "{over_http:#}");
+    let printed = printed_lines(&url, &["workers"])?;
+    expect_same("workers", &json!(workers), &json!(printed))?;
+    let over_http = api.expect("GET", "stats?queue=work", &Value::Null)?;
+    ensure!(over_http["running"]["count"] == 1, "{over_http:#}");
+    ensure!(
+        over_http["running"]["histogram"][0]["count"] == 1,
+        "{over_http:#}"
+    );
+    let all = printed_lines(&url, &["stats", "work"])?;
+    expect_same("statistics", &json!([over_http]), &all[0]["statistics"])?;
+    server.stop()
+}
+
+#[test]
 fn schedules_are_the_same_documents() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let setup = Setup::in_directory(directory.path())?;
