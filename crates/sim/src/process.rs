@@ -19,7 +19,7 @@ use ganger_shard::core::{
 use ganger_shard::{CallError, Delivery, Hooks, Settings};
 use ganger_store::memory::MemoryReader;
 use ganger_store::{MemoryStore, Store, StoreError};
-use ganger_types::command::{Lease, Retire};
+use ganger_types::command::{ExpiredJob, Lease, Retire};
 use ganger_types::{
     Answer, Command, Commit, Due, Event, IdTag, JobId, JobKey, Namespace, Now, Reply,
 };
@@ -88,6 +88,8 @@ pub(crate) struct ShardProcess {
     store_tasks: VecDeque<StoreTask>,
     /// Looks for finished jobs, carried out beside the rest.
     finds: VecDeque<StoreTask>,
+    /// What the last look found; the core removes it in slices.
+    found: Vec<ExpiredJob>,
     reports: VecDeque<StoreReport<MemoryReader>>,
     sent: VecDeque<CommitInFlight>,
     growing: Vec<MomentRecord>,
@@ -142,6 +144,7 @@ impl ShardProcess {
             log: TicketLog::default(),
             store_tasks: VecDeque::new(),
             finds: VecDeque::new(),
+            found: Vec::new(),
             reports: VecDeque::new(),
             sent: VecDeque::new(),
             growing: Vec::new(),
@@ -245,8 +248,25 @@ impl ShardProcess {
             self.push_marker(TicketEvent::Probe);
         }
         let is_due = self.is_due(now);
+        let waiting = self.core.expired_jobs_waiting();
         self.core.run(self.planted.time(now));
-        self.note_moment(now, is_due)
+        let has_looked = self.note_moment(now, is_due);
+        // The core does its upkeep after the requests.
+        if self.core.expired_jobs_waiting() < waiting {
+            self.note_retirement(now);
+        }
+        has_looked
+    }
+
+    /// Remembers that the core removed a slice of the jobs that were found, as many as it wanted.
+    fn note_retirement(&mut self, now: Now) {
+        self.growing.push(MomentRecord {
+            now,
+            turned_to: Vec::new(),
+            retire: Some(Retire {
+                jobs: self.found.clone(),
+            }),
+        });
     }
 
     /// Whether a timer of the engine is to fire.

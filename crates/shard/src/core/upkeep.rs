@@ -112,6 +112,11 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
     }
 
+    /// Number of jobs that the last search for expired jobs found and that no slice has taken yet.
+    pub fn expired_jobs_waiting(&self) -> usize {
+        self.upkeep.found.len()
+    }
+
     fn search_limit(&self) -> usize {
         let slices = self.settings.retire_slice.saturating_mul(SLICES_PER_SEARCH);
         slices.min(limits::BULK_JOBS_MAX)

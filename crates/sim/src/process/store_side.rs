@@ -3,9 +3,8 @@
 use ganger_shard::core::{StoreReport, StoreTask};
 use ganger_store::CommitError;
 use ganger_types::Now;
-use ganger_types::command::Retire;
 
-use super::{CallOutcome, MomentRecord, ShardProcess};
+use super::{CallOutcome, ShardProcess};
 use crate::faulty_store::CommitOutcome;
 use crate::rng::Rng;
 use crate::sim_ticket::TicketEvent;
@@ -59,11 +58,8 @@ impl ShardProcess {
             if let StoreReport::Found { jobs: Ok(jobs), .. } = &report
                 && self.core.engine().is_some()
             {
-                self.growing.push(MomentRecord {
-                    now,
-                    turned_to: Vec::new(),
-                    retire: Some(Retire { jobs: jobs.clone() }),
-                });
+                self.found.clone_from(jobs);
+                self.note_retirement(now);
             }
             self.core.report(report, self.planted.time(now));
         }
