@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use ganger_proto::convert;
 use ganger_proto::v1;
 
 use crate::Client;
@@ -127,7 +128,7 @@ impl EventStream {
 
     fn take(&mut self, batch: v1::EventBatch) -> Result<(), Error> {
         for event in batch.events {
-            self.ready.push_back(event.try_into()?);
+            self.ready.push_back(convert::event(event)?);
         }
         self.filter.after = batch.position.or(self.filter.after);
         Ok(())

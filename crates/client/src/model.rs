@@ -8,14 +8,16 @@ mod insight;
 mod job;
 mod lease;
 mod peer;
-mod queue;
 mod schedule;
 mod view;
 
 use std::time::Duration;
 
+pub use ganger_document::view::event::{Event, Happening, JobMoved};
+pub use ganger_document::view::graph::{Graph as GraphView, GraphEdge, GraphJob};
 pub use ganger_document::view::history::HistoryEntry;
 pub use ganger_document::view::job::{Failure, Job, Lease as LeaseView, Page};
+pub use ganger_document::view::queue::{NamespaceView, QueueView};
 pub use ganger_document::view::reason::{Explanation, JobAndState, Reason};
 pub use ganger_document::view::schedule::{Schedule, ScheduleTime};
 pub use ganger_document::view::statistics::{Bin, DurationSample, Statistics};
@@ -30,7 +32,6 @@ pub use insight::*;
 pub use job::*;
 pub use lease::*;
 pub use peer::*;
-pub use queue::*;
 pub use schedule::*;
 pub use view::*;
 

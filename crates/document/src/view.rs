@@ -1,13 +1,17 @@
 //! Outward conversion: records and replies to documents.
 
+pub mod change;
 pub mod delivery;
 pub mod event;
+pub mod graph;
 pub mod history;
+pub mod input;
 pub mod job;
 pub mod queue;
 pub mod reason;
 pub mod schedule;
 pub mod statistics;
+pub mod submission;
 pub mod worker;
 
 use std::collections::BTreeMap;

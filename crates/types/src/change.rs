@@ -31,6 +31,11 @@ pub struct InputRow {
 impl InputRow {
     /// Slots from here on are dependencies without data.
     pub const EDGE_FIRST: u32 = 1 << 31;
+
+    /// Position among the inputs, from 0; `None` for a dependency without data.
+    pub fn position(&self) -> Option<u32> {
+        (self.slot < Self::EDGE_FIRST).then_some(self.slot)
+    }
 }
 
 /// Where an input stands.

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use crate::context::{Context, remark};
 use crate::document::span::read_span;
 use crate::exit::{Exit, Outcome};
-use crate::show::{Palette, escape, json as views, time};
+use crate::show::{Palette, escape, time};
 
 /// Without --follow the command ends once no event has arrived for this time.
 const QUIET_FOR: Duration = Duration::from_millis(500);
@@ -74,7 +74,7 @@ async fn show(context: &Context, filter: EventFilter, follow: bool) -> Outcome {
         };
         let Some(event) = next else { break };
         let event = event?;
-        context.either(&views::event(&event), line(&event, context.palette()))?;
+        context.either(&event, line(&event, context.palette()))?;
     }
     if let Some(position) = events.position()
         && !context.is_json()

@@ -13,7 +13,7 @@ use crate::context::{Context, remark};
 use crate::document::span::read_span;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::show::table::{Rows, facts};
-use crate::show::{escape, json as views, time};
+use crate::show::{escape, time};
 
 /// Show and change queues.
 #[derive(Debug, Subcommand)]
@@ -181,7 +181,7 @@ async fn list(context: &Context) -> Outcome {
     let queues = context.client().await?.queues().await?;
     if context.is_json() {
         for queue in &queues {
-            context.json(&views::queue(queue))?;
+            context.json(queue)?;
         }
     } else if queues.is_empty() {
         remark("no queues: one comes into being with its first job");
@@ -229,7 +229,7 @@ pub(crate) fn table(queues: &[QueueView]) -> String {
 
 async fn get(context: &Context, queue: &str) -> Outcome {
     let view = context.client().await?.queue(queue).await?;
-    context.either(&views::queue(&view), describe(&view))?;
+    context.either(&view, describe(&view))?;
     Ok(Exit::Done)
 }
 
@@ -321,7 +321,7 @@ async fn set(context: &Context, args: SetArgs) -> Outcome {
         ));
     }
     let view = client.configure_queue(&queue, after).await?;
-    context.either(&views::queue(&view), describe(&view))?;
+    context.either(&view, describe(&view))?;
     Ok(Exit::Done)
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use ganger_client::{Bytes, Client, Enqueued, Job, JobState, LogPlace, NewJob, Start, Submission};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
 use crate::command::job::get::wait_for;
@@ -14,6 +14,7 @@ use crate::context::{Context, remark};
 use crate::document::read_value;
 use crate::document::span::{read_moment, read_span};
 use crate::exit::{Exit, Failure, Outcome};
+use crate::show::json::{FailureLine, ResultLine};
 use crate::show::{escape, json as views};
 
 /// Time for which a log is still followed after its job has ended.
@@ -98,7 +99,7 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> Outcome {
         remark(format!("{enqueued} was there already"));
     }
     if detach {
-        context.either(&views::enqueued(&enqueued, None), enqueued.to_string())?;
+        context.either(&views::enqueued(&enqueued), enqueued.to_string())?;
         return Ok(Exit::Done);
     }
     follow(
@@ -203,15 +204,16 @@ async fn show_log(client: Client, job: String) {
 async fn finish(context: &Context, client: &Client, enqueued: &Enqueued, job: &Job) -> Outcome {
     let (_, result) = client.result(&enqueued.to_string()).await?;
     if context.is_json() {
-        let mut out =
-            json!({ "id": enqueued.id, "shard": enqueued.shard, "state": job.state.as_str() });
-        if let Some(result) = &result {
-            views::put_bytes(&mut out, "result", result);
-        }
-        if let Some(failure) = &job.failure {
-            out["failure"] = json!({ "group": failure.group, "message": failure.message });
-        }
-        context.json(&out)?;
+        let failure = job.failure.as_ref().map(|failure| FailureLine {
+            group: failure.group.clone(),
+            message: failure.message.clone(),
+        });
+        context.json(&ResultLine {
+            id: enqueued.id.clone(),
+            state: job.state.as_str(),
+            result: result.as_ref().into(),
+            failure,
+        })?;
     } else if let Some(result) = &result {
         write_result(result)?;
     }

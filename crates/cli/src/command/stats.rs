@@ -39,7 +39,7 @@ pub(crate) async fn run(context: &Context, args: StatsArgs) -> Outcome {
     if context.is_json() {
         context.json(&json!({
             "server": views::info(&info),
-            "queues": queues.iter().map(views::queue).collect::<Vec<_>>(),
+            "queues": queues,
             "statistics": days,
         }))?;
         return Ok(Exit::Done);

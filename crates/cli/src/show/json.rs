@@ -1,148 +1,158 @@
-//! What `--json` prints: stable documents, field by field.
-//!
-//! Times are RFC 3339 in UTC, durations texts such as `1h30m`; absent means there is none.
+//! What `--json` prints where the SDK's structs are not documents themselves: the same documents as over HTTP.
 
-use base64::Engine as _;
-use ganger_client::{
-    Accepted, Changed, Enqueued, Event, GraphView, Happening, InputView, Matched, Progress,
-    QueueView, ServerInfo,
-};
-use ganger_document::settings::QueueSettingsDocument;
-use ganger_document::view::job::ProgressDocument;
-use serde_json::{Map, Value, json};
+use ganger_client::{Accepted, Changed, Enqueued, InputView, Matched, ServerInfo};
+use ganger_document::raw_json::{self, Base64, RawJson};
+use ganger_document::view::change;
+use ganger_document::view::input::Input;
+use ganger_document::view::submission::{self, SubmittedGraph, SubmittedJob};
+use ganger_types::Bytes;
+use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::time;
 
-/// An object without the fields that are null.
-fn object(fields: Value) -> Value {
-    match fields {
-        Value::Object(map) => Value::Object(
-            map.into_iter()
-                .filter(|(_, value)| !value.is_null())
-                .collect(),
-        ),
-        other => other,
-    }
+/// Result of a job, or why there is none.
+#[derive(Serialize)]
+pub(crate) struct ResultLine {
+    /// Id of the job as the user gave it, or its global name.
+    pub(crate) id: String,
+    /// State of the job.
+    pub(crate) state: &'static str,
+    /// The result.
+    #[serde(flatten)]
+    pub(crate) result: ResultValue,
+    /// Last failure of the job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) failure: Option<FailureLine>,
 }
 
-/// Bytes as the JSON value that they are, or as base64 under the other key.
-pub(crate) fn put_bytes(target: &mut Value, key: &str, bytes: &[u8]) {
-    let Value::Object(map) = target else { return };
-    match serde_json::from_slice::<Value>(bytes) {
-        Ok(value) => map.insert(key.to_owned(), value),
-        Err(_) => {
-            let text = base64::engine::general_purpose::STANDARD.encode(bytes);
-            map.insert(format!("{key}_base64"), text.into())
+/// A failure in a line.
+#[derive(Serialize)]
+pub(crate) struct FailureLine {
+    /// Group of the failure.
+    pub(crate) group: String,
+    /// Message of the failure, for people.
+    pub(crate) message: String,
+}
+
+/// A result as JSON or in base64; neither if there is none.
+#[derive(Default, Serialize)]
+pub(crate) struct ResultValue {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<RawJson>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result_base64: Option<Base64>,
+}
+
+impl From<Option<&Bytes>> for ResultValue {
+    fn from(bytes: Option<&Bytes>) -> Self {
+        let (result, result_base64) = bytes.map(json_or_base64).unwrap_or_default();
+        Self {
+            result,
+            result_base64,
         }
-    };
-}
-
-pub(crate) fn enqueued(job: &Enqueued, called: Option<&str>) -> Value {
-    object(json!({
-        "name": called,
-        "id": job.id,
-        "ref": job.to_string(),
-        "shard": job.shard,
-        "existed": job.existed,
-    }))
-}
-
-pub(crate) fn accepted(accepted: &Accepted, called: &[Option<String>]) -> Value {
-    let name = |place: usize| called.get(place).and_then(Option::as_deref);
-    let jobs = accepted
-        .jobs
-        .iter()
-        .enumerate()
-        .map(|(place, job)| enqueued(job, name(place)));
-    object(json!({
-        "jobs": jobs.collect::<Vec<_>>(),
-        "graph": accepted.graph,
-        "repeat": accepted.repeat,
-    }))
-}
-
-fn progress(progress: &Progress) -> Value {
-    json!(ProgressDocument::from(progress))
-}
-
-pub(crate) fn matched(done: &Matched, is_dry: bool) -> Value {
-    if is_dry {
-        return json!({
-            "would_change": done.changed,
-            "would_skip": done.skipped,
-            "by_state": done.by_state,
-            "by_queue": done.by_queue,
-            "sample": done.sample,
-        });
     }
-    object(json!({
-        "changed": done.changed,
-        "skipped": done.skipped,
-        "skipped_jobs": done.skipped_jobs,
-        "passed_on": (!done.passed_on.is_empty()).then_some(&done.passed_on),
-    }))
 }
 
-pub(crate) fn changed(changed: &Changed) -> Value {
-    object(json!({
-        "count": changed.count,
-        "skipped": changed.skipped,
-        "dependents": (!changed.dependents.is_empty()).then_some(&changed.dependents),
-        "passed_on": (!changed.passed_on.is_empty()).then_some(&changed.passed_on),
-    }))
+/// Payload of a job.
+#[derive(Serialize)]
+pub(crate) struct PayloadLine<'a> {
+    id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload: Option<RawJson>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload_base64: Option<Base64>,
 }
 
-pub(crate) fn graph(view: &GraphView) -> Value {
-    let jobs = view.jobs.iter().map(|job| {
-        object(json!({
-            "id": job.id,
-            "name": job.name,
-            "kind": job.kind,
-            "state": job.state.as_str(),
-            "queue": job.queue,
-            "progress": job.progress.as_ref().map(progress),
-        }))
+impl<'a> PayloadLine<'a> {
+    /// The payload of the job that the user named so.
+    pub(crate) fn new(id: &'a str, bytes: &Bytes) -> Self {
+        let (payload, payload_base64) = json_or_base64(bytes);
+        Self {
+            id,
+            payload,
+            payload_base64,
+        }
+    }
+}
+
+/// Bytes as the JSON value that they are, exactly as written, or in base64.
+fn json_or_base64(bytes: &Bytes) -> (Option<RawJson>, Option<Base64>) {
+    match raw_json::show(bytes) {
+        (None, None) => (None, Some(Base64(bytes.clone()))),
+        shown => shown,
+    }
+}
+
+pub(crate) fn enqueued(job: &Enqueued) -> submission::Enqueued {
+    submission::Enqueued {
+        id: job.id.clone(),
+        r#ref: job.to_string(),
+        existed: job.existed,
+    }
+}
+
+pub(crate) fn accepted(accepted: &Accepted, called: &[Option<String>]) -> SubmittedGraph {
+    let jobs = accepted.jobs.iter().enumerate();
+    let jobs = jobs.map(|(place, job)| SubmittedJob {
+        name: called.get(place).cloned().flatten(),
+        mock_id: None,
+        task_id: None,
+        enqueued: enqueued(job),
     });
-    let edges = view
-        .edges
-        .iter()
-        .map(|edge| object(json!({ "from": edge.from, "to": edge.to, "input": edge.input })));
-    object(json!({
-        "graph": view.graph,
-        "jobs": jobs.collect::<Vec<_>>(),
-        "edges": edges.collect::<Vec<_>>(),
-        "more": view.more,
-    }))
-}
-
-pub(crate) fn input(input: &InputView) -> Value {
-    let mut out = object(json!({
-        "slot": input.slot,
-        "state": input.state,
-        "dependency": input.dependency,
-        "policy": input.dependency.is_some().then_some(input.policy.as_str()),
-    }));
-    if let Some(value) = &input.value {
-        put_bytes(&mut out, "value", value);
+    SubmittedGraph {
+        graph: accepted.graph.clone(),
+        repeat: accepted.repeat,
+        jobs: jobs.collect(),
     }
-    out
 }
 
-pub(crate) fn queue(view: &QueueView) -> Value {
-    let counts: Map<String, Value> = ganger_client::JobState::ALL
-        .into_iter()
-        .map(|state| (state.as_str().to_owned(), view.counts.of(state).into()))
-        .collect();
-    object(json!({
-        "queue": view.queue,
-        "counts": counts,
-        "settings": QueueSettingsDocument::from(&view.settings),
-        "schedules": view.schedules,
-        "oldest_ready_seconds": view.oldest_ready_for.map(|age| age.as_secs_f64()),
-        "created_at": time::exact(view.created_at),
-        "enqueued_total": view.enqueued_total,
-        "finished_total": view.finished_total,
-    }))
+pub(crate) fn matched(done: &Matched) -> change::Changed {
+    change::Changed {
+        changed: done.changed,
+        skipped: done.skipped,
+        skipped_jobs: done.skipped_jobs.clone(),
+        dependents: Vec::new(),
+        passed_on: done.passed_on.iter().cloned().collect(),
+        next: None,
+    }
+}
+
+pub(crate) fn would_change(done: &Matched) -> change::WouldChange {
+    change::WouldChange {
+        would_change: done.changed,
+        would_skip: done.skipped,
+        exact: done.exact,
+        by_state: done.by_state.clone(),
+        by_queue: done.by_queue.clone(),
+        other_queues: (done.other_queues > 0).then_some(done.other_queues),
+        sample: done.sample.clone(),
+        as_of: done.as_of,
+        next: None,
+    }
+}
+
+pub(crate) fn changed(changed: &Changed) -> change::Changed {
+    change::Changed {
+        changed: changed.count,
+        skipped: u64::try_from(changed.skipped.len()).unwrap_or(u64::MAX),
+        skipped_jobs: changed.skipped.clone(),
+        dependents: changed.dependents.clone(),
+        passed_on: changed.passed_on.iter().cloned().collect(),
+        next: None,
+    }
+}
+
+pub(crate) fn input(view: &InputView) -> Input {
+    let input = Input {
+        job: view.dependency.clone(),
+        policy: view.dependency.is_some().then_some(view.policy),
+        ..Input::new(view.position(), view.state.clone())
+    };
+    match &view.value {
+        Some(value) => input.with_value(value),
+        None => input,
+    }
 }
 
 pub(crate) fn info(info: &ServerInfo) -> Value {
@@ -155,51 +165,4 @@ pub(crate) fn info(info: &ServerInfo) -> Value {
         "draining": info.draining,
         "live_jobs": info.live_jobs,
     })
-}
-
-pub(crate) fn event(event: &Event) -> Value {
-    let mut out = json!({ "position": event.position, "at": time::exact(event.at) });
-    let fields = match &event.happening {
-        Happening::JobMoved(moved) => json!({
-            "event": "job_moved",
-            "job": moved.job,
-            "number": moved.number,
-            "queue": moved.queue,
-            "kind": moved.kind,
-            "from": moved.from.map(ganger_client::JobState::as_str),
-            "to": moved.to.as_str(),
-            "attempt": moved.attempt,
-            "worker": moved.worker,
-            "reason": (!moved.reason.is_empty()).then_some(&moved.reason),
-        }),
-        Happening::JobProgressed {
-            job,
-            number,
-            progress: it,
-        } => json!({
-            "event": "job_progressed", "job": job, "number": number, "progress": progress(it),
-        }),
-        Happening::LogAppended {
-            number,
-            attempt,
-            bytes,
-        } => json!({
-            "event": "log_appended", "number": number, "attempt": attempt, "bytes": bytes,
-        }),
-        Happening::JobRemoved { job, number, queue } => json!({
-            "event": "job_removed", "job": job, "number": number, "queue": queue,
-        }),
-        Happening::QueueChanged { queue, paused } => json!({
-            "event": "queue_changed", "queue": queue, "paused": paused,
-        }),
-        Happening::ScheduleChanged { schedule } => json!({
-            "event": "schedule_changed", "schedule": schedule,
-        }),
-        Happening::WorkerSeen { worker } => json!({ "event": "worker_seen", "worker": worker }),
-        Happening::WorkerGone { worker } => json!({ "event": "worker_gone", "worker": worker }),
-    };
-    if let (Value::Object(out), Value::Object(fields)) = (&mut out, object(fields)) {
-        out.extend(fields);
-    }
-    out
 }

@@ -257,7 +257,7 @@ fn walk_2_the_second_task_sees_the_result_of_the_first() {
     let graph: Value =
         serde_json::from_str(&world.good(&["job", "graph", &email, "--json"], "")).expect("JSON");
     assert_eq!(graph["jobs"].as_array().map(Vec::len), Some(2));
-    assert_eq!(graph["edges"][0]["input"], 0);
+    assert_eq!(graph["edges"][0]["position"], 0);
 }
 
 #[test]

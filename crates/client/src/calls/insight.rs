@@ -7,7 +7,9 @@ use ganger_types::import::Imported;
 
 use super::jobs::call;
 use crate::Client;
-use crate::convert::{self, imported, us};
+use ganger_proto::convert;
+
+use crate::convert::{imported, us};
 use crate::error::Error;
 use crate::model::{
     ImportRecord, PeerView, ServerInfo, Statistics, TrackedJob, WaitingMessage, Worker,
@@ -49,7 +51,7 @@ impl Client {
         };
         let reply = call!(self, Safe, insight_wire.statistics(request))?;
         let queue = if queue.is_empty() { "default" } else { queue };
-        convert::statistics(queue, reply)
+        Ok(convert::statistics(queue, reply)?)
     }
 
     /// All workers seen, with what they hold.
@@ -58,7 +60,7 @@ impl Client {
     /// If the server cannot be reached.
     pub async fn workers(&self) -> Result<Vec<Worker>, Error> {
         let reply = call!(self, Safe, insight_wire.workers(self.here()))?;
-        Ok(reply.workers.into_iter().map(convert::worker).collect())
+        Ok(reply.workers.into_iter().map(Into::into).collect())
     }
 
     /// The most used tags, most used first: skips `skip`, takes `limit` (0: 100).

@@ -7,12 +7,13 @@ use ganger_proto::v1;
 
 use crate::Client;
 use crate::client::Repeat;
-use crate::convert::{self, state, wire_policy};
+use crate::convert::{state, wire_policy};
 use crate::error::Error;
 use crate::model::{
     Alteration, BulkAction, Changed, Explanation, FailurePolicy, GraphView, InputView, Job,
     JobFilter, JobState, LogPage, LogPlace, Matched, Page,
 };
+use ganger_proto::convert;
 
 /// The server is asked to wait no longer than this at a time, so that a dead connection is noticed.
 const WAIT_SLICE: Duration = Duration::from_secs(30);
@@ -59,7 +60,8 @@ impl Client {
     /// # Errors
     /// `job_not_found`, or if the server cannot be reached.
     pub async fn job(&self, job: &str) -> Result<Job, Error> {
-        convert::job(call!(self.at(job), Safe, jobs_wire.get(self.one(job)))?)
+        let wire = call!(self.at(job), Safe, jobs_wire.get(self.one(job)))?;
+        Ok(convert::job(wire)?)
     }
 
     /// Lists jobs, a page at a time.
@@ -67,7 +69,7 @@ impl Client {
     /// # Errors
     /// If the filter is refused, or the server cannot be reached.
     pub async fn list(&self, filter: JobFilter) -> Result<Page, Error> {
-        convert::page(call!(
+        crate::convert::page(call!(
             self,
             Safe,
             jobs_wire.list(filter.into_wire(self.namespace()))
@@ -97,7 +99,7 @@ impl Client {
             let request = v1::WaitRequest {
                 namespace: self.namespace(),
                 job: job.to_owned(),
-                wait_ms: crate::convert::ms(slice),
+                wait_ms: convert::ms(slice),
             };
             let call = || {
                 let request = request.clone();
@@ -115,7 +117,7 @@ impl Client {
     /// # Errors
     /// `job_not_found`, or if the server cannot be reached.
     pub async fn why(&self, job: &str) -> Result<Explanation, Error> {
-        Ok(ganger_proto::convert::explanation(call!(
+        Ok(convert::explanation(call!(
             self.at(job),
             Safe,
             jobs_wire.why(self.one(job))
@@ -133,7 +135,11 @@ impl Client {
             depth,
             limit,
         };
-        call!(self.at(job), Safe, jobs_wire.graph(request))?.try_into()
+        Ok(convert::graph(call!(
+            self.at(job),
+            Safe,
+            jobs_wire.graph(request)
+        )?)?)
     }
 
     /// Where a job stands, and its result if it has one.

@@ -1,5 +1,6 @@
 //! Queues and namespaces.
 
+use ganger_proto::convert;
 use ganger_proto::v1;
 
 use super::jobs::call;
@@ -30,7 +31,7 @@ impl Client {
             };
             let reply = call!(self, Safe, queues_wire.list(request))?;
             for queue in reply.queues {
-                all.push(queue.try_into()?);
+                all.push(convert::queue(queue)?);
             }
             cursor = reply.next;
             if cursor.is_empty() {
@@ -44,7 +45,11 @@ impl Client {
     /// # Errors
     /// If the server cannot be reached.
     pub async fn queue(&self, queue: &str) -> Result<QueueView, Error> {
-        call!(self, Safe, queues_wire.get(self.queue_named(queue)))?.try_into()
+        Ok(convert::queue(call!(
+            self,
+            Safe,
+            queues_wire.get(self.queue_named(queue))
+        )?)?)
     }
 
     /// Sets everything that may be set on a queue.
@@ -61,7 +66,11 @@ impl Client {
             queue: queue.to_owned(),
             settings: Some((&settings).into()),
         };
-        call!(self, Safe, queues_wire.configure(request))?.try_into()
+        Ok(convert::queue(call!(
+            self,
+            Safe,
+            queues_wire.configure(request)
+        )?)?)
     }
 
     /// Pauses a queue: nothing is leased from it.
@@ -106,7 +115,7 @@ impl Client {
         reply
             .namespaces
             .into_iter()
-            .map(TryInto::try_into)
+            .map(|one| Ok(convert::namespace(one)?))
             .collect()
     }
 
@@ -123,6 +132,10 @@ impl Client {
             namespace: namespace.to_owned(),
             settings: Some((&settings).into()),
         };
-        call!(self, Safe, queues_wire.configure_namespace(request))?.try_into()
+        Ok(convert::namespace(call!(
+            self,
+            Safe,
+            queues_wire.configure_namespace(request)
+        )?)?)
     }
 }

@@ -6,7 +6,9 @@ use ganger_proto::v1;
 
 use super::jobs::call;
 use crate::Client;
-use crate::convert::{self, at};
+use ganger_proto::convert;
+
+use crate::convert::at;
 use crate::error::Error;
 use crate::model::{NewSchedule, Schedule};
 
@@ -27,7 +29,11 @@ impl Client {
             namespace: self.namespace(),
             schedule: Some(schedule.into()),
         };
-        convert::schedule(call!(self, Safe, schedules_wire.put(request))?)
+        Ok(convert::schedule(call!(
+            self,
+            Safe,
+            schedules_wire.put(request)
+        )?)?)
     }
 
     /// All schedules.
@@ -39,7 +45,8 @@ impl Client {
             namespace: self.namespace(),
         };
         let reply = call!(self, Safe, schedules_wire.list(request))?;
-        reply.schedules.into_iter().map(convert::schedule).collect()
+        let schedules = reply.schedules.into_iter();
+        schedules.map(|one| Ok(convert::schedule(one)?)).collect()
     }
 
     /// One schedule.
@@ -48,7 +55,7 @@ impl Client {
     /// `schedule_not_found`, or if the server cannot be reached.
     pub async fn schedule(&self, id: &str) -> Result<Schedule, Error> {
         let reply = call!(self, Safe, schedules_wire.get(self.schedule_named(id)))?;
-        convert::schedule(reply)
+        Ok(convert::schedule(reply)?)
     }
 
     /// Makes a job of a schedule now; the answer names it as its last job.
@@ -58,7 +65,7 @@ impl Client {
     pub async fn run_schedule(&self, id: &str) -> Result<Schedule, Error> {
         let request = self.schedule_named(id);
         let reply = call!(self, IfNothingChanged, schedules_wire.run(request))?;
-        convert::schedule(reply)
+        Ok(convert::schedule(reply)?)
     }
 
     /// The next times of a schedule, at most 20, as if it were not paused.

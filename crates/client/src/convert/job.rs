@@ -1,17 +1,13 @@
 //! Jobs, submissions, listings, graphs, logs.
 
-use std::time::Duration;
-
-use ganger_document::raw_json;
 use ganger_proto::convert::{self, At};
 use ganger_proto::v1;
 
-use super::{at, labels, ms, pairs, retry, some, state, us, wire_policy, wire_state};
+use super::{at, labels, ms, some, us, wire_policy, wire_state};
 use crate::error::Error;
 use crate::model::{
-    Accepted, Alteration, Changed, Dependency, Edge, Enqueued, Failure, GraphEdge, GraphJob,
-    GraphView, HistoryEntry, Input, InputView, Job, JobFilter, LeaseView, LogChunk, LogPage,
-    LogPlace, Matched, NewJob, Page, Start, Unique,
+    Accepted, Alteration, Changed, Dependency, Edge, Enqueued, Input, InputView, JobFilter,
+    LogChunk, LogPage, LogPlace, Matched, NewJob, Page, Start, Unique,
 };
 
 impl From<NewJob> for v1::NewJob {
@@ -103,110 +99,6 @@ impl From<v1::Enqueued> for Enqueued {
     }
 }
 
-/// A job as it stands.
-pub(crate) fn job(job: v1::Job) -> Result<Job, Error> {
-    let finished = job.finished.as_ref();
-    let history = job.history.into_iter().map(history_entry);
-    Ok(Job {
-        r#ref: format!("{}/{}", job.shard, job.id),
-        id: job.id,
-        number: job.number,
-        name: some(job.name),
-        shard: job.shard,
-        namespace: job.namespace,
-        queue: job.queue,
-        kind: job.kind,
-        state: state(job.state)?,
-        priority: convert::priority(At::top("priority"), job.priority, job.priority_millionths)?,
-        created_at: at(job.created_at_us),
-        run_at: job.run_at_us.map(at),
-        deadline: job.deadline_at_us.map(at),
-        timeout: job.timeout_ms.map(Duration::from_millis),
-        retry: retry(job.retry)?.unwrap_or_default(),
-        attempt: job.attempt,
-        attempts_counted: job.attempts_counted,
-        releases: job.releases,
-        lease_expirations: job.lease_expirations,
-        payload_bytes: job.payload_bytes,
-        inputs: job.inputs,
-        tags: job.tags,
-        labels: pairs(job.labels).into_iter().collect(),
-        tracked: job.tracked,
-        graph: some(job.graph),
-        schedule: some(job.schedule),
-        unique_key: some(job.unique),
-        progress: job.progress.map(Into::into),
-        lease: job.lease.map(lease),
-        failure: job.failure.map(failure),
-        finished_at: finished.map(|finished| at(finished.at_us)),
-        result_bytes: finished.and_then(|finished| finished.result_bytes),
-        history: history.collect(),
-        history_dropped: job.history_dropped,
-        kept_by: some(job.kept_by),
-    })
-}
-
-fn failure(failure: v1::Failure) -> Failure {
-    Failure {
-        group: failure.group,
-        message: failure.message,
-        at: at(failure.at_us),
-        worker: some(failure.worker),
-    }
-}
-
-fn lease(lease: v1::LeaseView) -> LeaseView {
-    LeaseView {
-        worker: lease.worker,
-        attempt: lease.attempt,
-        granted_at: at(lease.granted_at_us),
-        lease_for: Duration::from_millis(lease.lease_ms),
-    }
-}
-
-fn history_entry(entry: v1::HistoryEntry) -> HistoryEntry {
-    let plain = HistoryEntry::new(at(entry.at_us), entry.what);
-    let detail = entry.detail;
-    match (&*plain.what, entry.attempt) {
-        ("attempt", Some(attempt)) => ended(plain, attempt),
-        ("enqueued", _) => HistoryEntry {
-            queue: Some(detail),
-            ..plain
-        },
-        ("failed", _) => HistoryEntry {
-            group: Some(detail),
-            ..plain
-        },
-        ("cancelled", _) => HistoryEntry {
-            message: Some(detail),
-            ..plain
-        },
-        ("note", _) => HistoryEntry {
-            message: Some(detail),
-            data: raw_json::parse(&entry.data),
-            ..plain
-        },
-        _ => plain,
-    }
-}
-
-/// An attempt that has ended.
-fn ended(entry: HistoryEntry, attempt: v1::AttemptView) -> HistoryEntry {
-    let is_failed = attempt.end == "failed";
-    let is_released = attempt.end == "released";
-    HistoryEntry {
-        attempt: Some(attempt.number),
-        worker: Some(attempt.worker),
-        leased_at: Some(at(attempt.leased_at_us)),
-        end: Some(attempt.end.into()),
-        group: is_failed.then_some(attempt.group),
-        message: (is_failed || is_released).then_some(attempt.message),
-        permanent: is_failed.then_some(attempt.permanent),
-        counted: is_released.then_some(attempt.counted),
-        ..entry
-    }
-}
-
 impl JobFilter {
     pub(crate) fn into_wire(self, namespace: String) -> v1::ListRequest {
         v1::ListRequest {
@@ -234,46 +126,13 @@ impl JobFilter {
 /// A page of jobs.
 pub(crate) fn page(page: v1::ListReply) -> Result<Page, Error> {
     Ok(Page {
-        jobs: page.jobs.into_iter().map(job).collect::<Result<_, _>>()?,
+        jobs: page
+            .jobs
+            .into_iter()
+            .map(convert::job)
+            .collect::<Result<_, _>>()?,
         next: some(page.next),
     })
-}
-
-impl TryFrom<v1::GraphView> for GraphView {
-    type Error = Error;
-
-    fn try_from(view: v1::GraphView) -> Result<Self, Error> {
-        let edges = view.edges.into_iter().map(|edge| GraphEdge {
-            from: edge.from,
-            to: edge.to,
-            input: edge.input,
-        });
-        Ok(Self {
-            graph: some(view.graph),
-            jobs: view
-                .jobs
-                .into_iter()
-                .map(TryInto::try_into)
-                .collect::<Result<_, _>>()?,
-            edges: edges.collect(),
-            more: view.more,
-        })
-    }
-}
-
-impl TryFrom<v1::GraphJob> for GraphJob {
-    type Error = Error;
-
-    fn try_from(job: v1::GraphJob) -> Result<Self, Error> {
-        Ok(Self {
-            id: job.id,
-            kind: job.kind,
-            state: state(job.state)?,
-            queue: job.queue,
-            progress: job.progress.map(Into::into),
-            name: some(job.name),
-        })
-    }
 }
 
 impl TryFrom<v1::InputView> for InputView {
@@ -345,6 +204,9 @@ impl From<v1::Matched> for Matched {
             sample: done.sample,
             passed_on: done.passed_on.into_iter().collect(),
             next: some(done.next),
+            exact: done.exact,
+            other_queues: done.other_queues,
+            as_of: done.as_of_us.map(at),
         }
     }
 }

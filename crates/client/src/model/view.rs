@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 
-use super::{FailurePolicy, JobState, Progress, Start};
+use super::{FailurePolicy, JobState, Start};
 
 /// Conditions on jobs; all that are given must hold.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -44,47 +44,6 @@ pub struct JobFilter {
     pub brief: bool,
 }
 
-/// Jobs and the dependencies between them.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct GraphView {
-    /// The graph that the job was submitted with.
-    pub graph: Option<String>,
-    /// The job asked for comes first, then by distance from it.
-    pub jobs: Vec<GraphJob>,
-    /// The dependencies between them.
-    pub edges: Vec<GraphEdge>,
-    /// Whether there is more than the limit allowed to show.
-    pub more: bool,
-}
-
-/// A job of a graph.
-#[derive(Clone, Debug, PartialEq)]
-pub struct GraphJob {
-    /// Id of the job.
-    pub id: String,
-    /// Kind of the job: the program that runs it.
-    pub kind: String,
-    /// State of the job.
-    pub state: JobState,
-    /// Where it lines up.
-    pub queue: String,
-    /// How far it is.
-    pub progress: Option<Progress>,
-    /// How its submission called it; `None` if it had no name.
-    pub name: Option<String>,
-}
-
-/// A dependency between two jobs of the graph.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GraphEdge {
-    /// Id of the dependency.
-    pub from: String,
-    /// Id of the dependent.
-    pub to: String,
-    /// Position of the input; `None`: it carries no data.
-    pub input: Option<u32>,
-}
-
 /// An input or dependency of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InputView {
@@ -98,6 +57,13 @@ pub struct InputView {
     pub policy: FailurePolicy,
     /// The value, or the dependency's result if asked for.
     pub value: Option<Bytes>,
+}
+
+impl InputView {
+    /// Position among the inputs, from 0; `None` for a dependency without data.
+    pub fn position(&self) -> Option<u32> {
+        (self.slot < ganger_types::InputRow::EDGE_FIRST).then_some(self.slot)
+    }
 }
 
 /// Bytes of an attempt's log.
@@ -220,4 +186,10 @@ pub struct Matched {
     pub next: Option<String>,
     /// Of a retry with dependents: the shards that will put back jobs of theirs, at once or when they can be reached.
     pub passed_on: BTreeSet<String>,
+    /// Of a dry run: whether exactly these would change; else jobs that depend on them may stand in the way.
+    pub exact: bool,
+    /// Of a dry run: number of jobs that would be changed in further queues.
+    pub other_queues: u64,
+    /// Of a dry run: time for which it holds.
+    pub as_of: Option<SystemTime>,
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use ganger_proto::convert::{At, job_state};
 use ganger_proto::v1;
 use tokio::sync::mpsc;
 
@@ -423,7 +424,7 @@ impl Driver {
             job: lost.job,
             token: LeaseToken(lost.token),
         };
-        let state = convert::state_or_none(lost.state)?;
+        let state = job_state(At::top("state"), lost.state)?;
         // The answer to its report shows the end of a reported attempt.
         if let Some(lease) = self.shared.held.remove(&held.token)
             && !lease.is_reported

@@ -197,7 +197,10 @@ async fn a_graph_is_submitted_shown_and_watched_to_its_end() {
     );
     assert_eq!(view.jobs[0].id, graph.jobs[2].to_string());
     assert_eq!(
-        view.edges.iter().filter_map(|edge| edge.input).sum::<u32>(),
+        view.edges
+            .iter()
+            .filter_map(|edge| edge.position)
+            .sum::<u32>(),
         1
     );
     assert_eq!(

@@ -5,7 +5,7 @@ use ganger_proto::v1;
 use ganger_shard::Delivery;
 use ganger_types::{Reply, ShardId};
 
-use super::{labels, ms, state, tags, text};
+use super::{labels, ms, state, tags, text_or_empty};
 use crate::problem::Problem;
 
 /// A job handed out. Payload and inputs are shared, not copied.
@@ -32,7 +32,7 @@ pub(crate) fn delivery(shard: &ShardId, delivery: Delivery) -> v1::Delivery {
         priority: grant.priority.to_whole(),
         payload,
         inputs,
-        graph: text!(grant.graph),
+        graph: text_or_empty(grant.graph.as_ref()),
         tags: tags(&grant.tags),
         labels: labels(&grant.labels),
     }

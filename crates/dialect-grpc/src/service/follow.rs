@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use ganger_access::StreamPermit;
-use ganger_proto::v1;
+use ganger_proto::{convert, v1};
 use ganger_shard::StoredJob;
 use ganger_shard::Subscription;
 use ganger_types::{Event, Happening, JobId, JobRecord, Namespace, Position, Queue, ShardId};
@@ -263,7 +263,7 @@ fn take(
 ) -> Result<(), Problem> {
     let event = next?;
     if wanted.takes(&event) {
-        batch.push(encode::event(&wanted.shard, event));
+        batch.push(convert::event_message(&wanted.shard, event));
     }
     Ok(())
 }

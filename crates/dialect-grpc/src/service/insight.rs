@@ -2,8 +2,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ganger_proto::v1;
 use ganger_proto::v1::insight_server::Insight;
+use ganger_proto::{convert, v1};
 use ganger_types::query::Query;
 use ganger_types::time::MICROS_PER_SECOND;
 use ganger_types::{Day, Namespace, Reply};
@@ -12,7 +12,6 @@ use tonic::{Request, Response, Status};
 use super::{Streamed, reply_as};
 use crate::ServiceContext;
 use crate::decode::{self, At};
-use crate::encode;
 use crate::problem::Problem;
 
 /// Tags shown unless asked otherwise, and at most.
@@ -70,7 +69,7 @@ impl Insight for ServiceContext {
             ..v1::StatisticsReply::default()
         };
         Ok(Response::new(
-            found.as_ref().map_or(nothing, encode::statistics),
+            found.as_ref().map_or(nothing, v1::StatisticsReply::from),
         ))
     }
 
@@ -80,7 +79,7 @@ impl Insight for ServiceContext {
     ) -> Result<Response<v1::WorkersReply>, Status> {
         let reply = self.ask(Query::Workers(here(&request)?)).await?;
         let views = reply_as!(reply, Reply::Workers(views) => views)?;
-        let workers = views.iter().map(encode::worker).collect();
+        let workers = views.iter().map(Into::into).collect();
         Ok(Response::new(v1::WorkersReply { workers }))
     }
 
@@ -121,7 +120,7 @@ impl Insight for ServiceContext {
             tracked.push(v1::TrackedJob {
                 job: id.to_text().into_owned(),
                 since_at_us: since.0,
-                view: stored.map(|stored| encode::job(self.handle.id(), stored, true)),
+                view: stored.map(|stored| convert::job_message(self.handle.id(), stored, true)),
             });
         }
         Ok(Response::new(v1::TrackedReply { tracked }))

@@ -117,7 +117,11 @@ impl ServiceContext {
             .bulk(&action, query, looked_max, request.dry_run, None)
             .await
             .map_err(Problem::from)?;
-        Ok(Response::new(encode::matched(self.handle.id(), done)))
+        Ok(Response::new(if request.dry_run {
+            encode::would_match(&self.handle, &action, done)
+        } else {
+            encode::matched(self.handle.id(), done)
+        }))
     }
 
     async fn show_inputs(&self, request: &v1::InputsRequest) -> Result<v1::InputsReply, Problem> {
@@ -186,7 +190,11 @@ impl Jobs for ServiceContext {
     async fn get(&self, request: Request<v1::GetRequest>) -> Result<Response<v1::Job>, Status> {
         let (namespace, id) = named(self.handle.id(), request.get_ref())?;
         let stored = self.find(&namespace, &id).await?;
-        Ok(Response::new(encode::job(self.handle.id(), stored, false)))
+        Ok(Response::new(convert::job_message(
+            self.handle.id(),
+            stored,
+            false,
+        )))
     }
 
     async fn list(
@@ -200,7 +208,7 @@ impl Jobs for ServiceContext {
         let jobs = page
             .jobs
             .into_iter()
-            .map(|stored| encode::job(shard, stored, brief));
+            .map(|stored| convert::job_message(shard, stored, brief));
         Ok(Response::new(v1::ListReply {
             jobs: jobs.collect(),
             next: page.next.map(|key| key.to_string()).unwrap_or_default(),
@@ -228,7 +236,11 @@ impl Jobs for ServiceContext {
         let Some(stored) = found.map_err(Problem::from)? else {
             return Err(self.missing(&namespace, &id).await.into());
         };
-        Ok(Response::new(encode::job(self.handle.id(), stored, false)))
+        Ok(Response::new(convert::job_message(
+            self.handle.id(),
+            stored,
+            false,
+        )))
     }
 
     async fn why(
@@ -258,7 +270,7 @@ impl Jobs for ServiceContext {
         let stored = self.find(&namespace, &id).await?;
         let result = self.handle.result_of(&stored.record).await;
         let result = result.map_err(Problem::from)?;
-        let state = encode::job(self.handle.id(), stored, true).state;
+        let state = convert::job_message(self.handle.id(), stored, true).state;
         Ok(Response::new(v1::ResultReply { result, state }))
     }
 

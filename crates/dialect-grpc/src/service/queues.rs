@@ -12,7 +12,6 @@ use super::reply_as;
 use crate::ServiceContext;
 use crate::authorization;
 use crate::decode::{self, At};
-use crate::encode;
 use crate::problem::Problem;
 
 fn named(request: &v1::QueueRequest) -> Result<(Namespace, Queue), Problem> {
@@ -51,7 +50,7 @@ impl ServiceContext {
     ) -> Result<Response<v1::QueueView>, Status> {
         let reply = self.ask(Query::Queue(namespace, queue)).await?;
         let view = reply_as!(reply, Reply::Queue(view) => view)?;
-        Ok(Response::new(encode::queue(&view)))
+        Ok(Response::new((&*view).into()))
     }
 }
 
@@ -74,7 +73,7 @@ impl Queues for ServiceContext {
         views.truncate(limit);
         let last = views.last().filter(|_| more);
         let next = last.map(|view| view.queue.to_text().into_owned());
-        let queues = views.iter().map(encode::queue).collect();
+        let queues = views.iter().map(Into::into).collect();
         Ok(Response::new(v1::QueuesReply {
             queues,
             next: next.unwrap_or_default(),
@@ -147,7 +146,7 @@ impl Queues for ServiceContext {
         let namespaces = records
             .iter()
             .filter(|record| caller.may_list(record.namespace.as_bytes()))
-            .map(encode::namespace)
+            .map(Into::into)
             .collect();
         Ok(Response::new(v1::NamespacesReply { namespaces }))
     }
@@ -172,7 +171,7 @@ impl Queues for ServiceContext {
             .call(Command::ConfigureNamespace(Box::new(command)))
             .await?;
         reply_as!(reply, Reply::Done => ())?;
-        Ok(Response::new(encode::namespace(&NamespaceRecord {
+        Ok(Response::new(v1::NamespaceView::from(&NamespaceRecord {
             namespace,
             settings,
         })))

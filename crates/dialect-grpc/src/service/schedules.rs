@@ -10,7 +10,6 @@ use tonic::{Request, Response, Status};
 use super::reply_as;
 use crate::ServiceContext;
 use crate::decode::{self, At};
-use crate::encode;
 use crate::problem::Problem;
 
 fn named(request: &v1::ScheduleRequest) -> Result<(Namespace, ScheduleId), Problem> {
@@ -29,7 +28,7 @@ impl ServiceContext {
     ) -> Result<Response<v1::Schedule>, Status> {
         let reply = self.ask(Query::Schedule(namespace, id)).await?;
         let record = reply_as!(reply, Reply::Schedule(record) => record)?;
-        Ok(Response::new(encode::schedule(&record)))
+        Ok(Response::new((&*record).into()))
     }
 }
 
@@ -49,7 +48,7 @@ impl Schedules for ServiceContext {
             .call(Command::PutSchedule(Box::new(PutSchedule { schedule })))
             .await?;
         match reply {
-            Reply::Schedule(record) => Ok(Response::new(encode::schedule(&record))),
+            Reply::Schedule(record) => Ok(Response::new((&*record).into())),
             _ => self.show_schedule(namespace, id).await,
         }
     }
@@ -61,7 +60,7 @@ impl Schedules for ServiceContext {
         let namespace = decode::namespace(&request.get_ref().namespace)?;
         let reply = self.ask(Query::Schedules(namespace)).await?;
         let records = reply_as!(reply, Reply::Schedules(records) => records)?;
-        let schedules = records.iter().map(encode::schedule).collect();
+        let schedules = records.iter().map(Into::into).collect();
         Ok(Response::new(v1::SchedulesReply { schedules }))
     }
 
@@ -81,7 +80,7 @@ impl Schedules for ServiceContext {
         let command = Command::RunSchedule(RunSchedule { namespace, id });
         let reply = self.call(command).await?;
         let record = reply_as!(reply, Reply::Schedule(record) => record)?;
-        Ok(Response::new(encode::schedule(&record)))
+        Ok(Response::new((&*record).into()))
     }
 
     async fn next(

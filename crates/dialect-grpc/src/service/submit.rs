@@ -64,7 +64,7 @@ impl ServiceContext {
         let graph = submitted.graph;
         Ok(v1::EnqueueReply {
             jobs: jobs.collect(),
-            graph: encode::text!(graph),
+            graph: encode::text_or_empty(graph.as_ref()),
             repeat: submitted.repeat,
         })
     }

@@ -11,7 +11,7 @@ use ganger_types::{Event, Happening, JobKey, JobState};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-use crate::encode::{has_left, state};
+use crate::encode::state;
 
 /// Pause before the watcher subscribes again after the shard was not available.
 const RESUBSCRIBE_AFTER: Duration = Duration::from_millis(500);
@@ -162,4 +162,9 @@ impl Holders {
         // No room: the worker learns of it with its next renewal.
         holder.notices.try_send(notice).ok();
     }
+}
+
+/// Whether a job that was leased is leased no longer.
+fn has_left(from: Option<JobState>, to: JobState) -> bool {
+    from == Some(JobState::Running) && to != JobState::Running
 }

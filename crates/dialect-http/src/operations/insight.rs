@@ -1,7 +1,7 @@
 //! Operations that show what happens, and those on failures and workers.
 
 use ganger_access::Right;
-use ganger_document::view::event::EventView;
+use ganger_document::view::event::Event;
 use ganger_document::view::job::Page;
 use ganger_document::view::statistics::{GroupsView, Statistics, TagsView, TrackedListView};
 use ganger_document::view::worker::WorkersDoc;
@@ -115,7 +115,7 @@ pub(super) fn about_the_rest() -> Vec<Operation> {
             ),
         ])
         .reply_as(Content {
-            schema: Some(add_schema::<EventView>),
+            schema: Some(add_schema::<Event>),
             ..plain("text/event-stream")
         }),
         operation(

@@ -1,7 +1,8 @@
 //! Operations on one job.
 
 use ganger_access::Right;
-use ganger_document::view::delivery::InputsView;
+use ganger_document::view::graph::Graph;
+use ganger_document::view::input::Inputs;
 use ganger_document::view::job::Job;
 use ganger_document::view::reason::Explanation;
 use http::Method;
@@ -9,7 +10,6 @@ use http::Method;
 use super::{ANY, Operation, PAGE, WAIT, operation, plain};
 use crate::resource::act::{ActedView, CancelIn, RetryJobIn};
 use crate::resource::alter::{AlterIn, AlteredView, DependenciesIn, UndependIn};
-use crate::resource::graphs::GraphView;
 use crate::resource::{act, alter, graphs, jobs, logs};
 
 #[expect(clippy::too_many_lines, reason = "a table")]
@@ -76,7 +76,7 @@ pub(super) fn about_one_job() -> Vec<Operation> {
             ("from", "the first position"),
             ("limit", "on a page, 1 to 1000; 100 if absent"),
         ])
-        .reply::<InputsView>(),
+        .reply::<Inputs>(),
         operation(
             M::GET,
             "/api/v1/jobs/{job}/graph",
@@ -86,7 +86,7 @@ pub(super) fn about_one_job() -> Vec<Operation> {
             graphs::show_around,
         )
         .query(PAGE)
-        .reply::<GraphView>(),
+        .reply::<Graph>(),
         operation(
             M::GET,
             "/api/v1/jobs/{job}/why",

@@ -4,15 +4,15 @@ use ganger_access::Right;
 use ganger_document::request::bulk::BulkIn;
 use ganger_document::request::graph::GraphIn;
 use ganger_document::request::job::JobIn;
+use ganger_document::view::change::Changed;
 use ganger_document::view::job::Page;
+use ganger_document::view::submission::{Enqueued, SubmittedGraph};
 use http::Method;
 
 use super::{NDJSON, Operation, operation, plain};
 use crate::filter;
 use crate::resource::act::CancelIn;
-use crate::resource::bulk::ChangedView;
-use crate::resource::graphs::SubmittedView;
-use crate::resource::jobs::{CountView, EnqueuedView};
+use crate::resource::jobs::CountView;
 use crate::resource::numbers::Done;
 use crate::resource::{batch, bulk, graphs, jobs};
 
@@ -28,7 +28,7 @@ pub(super) fn about_jobs() -> Vec<Operation> {
             jobs::enqueue,
         )
         .body::<JobIn>()
-        .reply::<EnqueuedView>(),
+        .reply::<Enqueued>(),
         operation(
             M::GET,
             "/api/v1/jobs",
@@ -73,7 +73,7 @@ pub(super) fn about_jobs() -> Vec<Operation> {
         )
         .query(bulk::PARAMETERS)
         .body::<BulkIn>()
-        .reply::<ChangedView>(),
+        .reply::<Changed>(),
         operation(
             M::POST,
             "/api/v1/jobs/retry",
@@ -84,7 +84,7 @@ pub(super) fn about_jobs() -> Vec<Operation> {
         )
         .query(bulk::PARAMETERS)
         .body::<BulkIn>()
-        .reply::<ChangedView>(),
+        .reply::<Changed>(),
         operation(
             M::POST,
             "/api/v1/jobs/delete",
@@ -95,7 +95,7 @@ pub(super) fn about_jobs() -> Vec<Operation> {
         )
         .query(bulk::PARAMETERS)
         .body::<BulkIn>()
-        .reply::<ChangedView>(),
+        .reply::<Changed>(),
     ]
 }
 
@@ -111,7 +111,7 @@ pub(super) fn about_graphs() -> Vec<Operation> {
             graphs::submit,
         )
         .body::<GraphIn>()
-        .reply::<SubmittedView>(),
+        .reply::<SubmittedGraph>(),
         operation(
             M::POST,
             "/api/v1/graphs/{graph}/retry",
@@ -120,7 +120,7 @@ pub(super) fn about_graphs() -> Vec<Operation> {
             "Retries the jobs of a graph that failed or were cancelled, on all its shards.",
             graphs::retry,
         )
-        .reply::<ChangedView>(),
+        .reply::<Changed>(),
         operation(
             M::POST,
             "/api/v1/graphs/{graph}/cancel",

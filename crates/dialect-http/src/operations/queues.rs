@@ -2,7 +2,7 @@
 
 use ganger_access::Right;
 use ganger_document::settings::{NamespaceSettingsDocument, QueueSettingsDocument};
-use ganger_document::view::queue::{NamespaceDoc, NamespacesDoc, QueueDoc, QueuesDoc};
+use ganger_document::view::queue::{NamespaceView, NamespacesDoc, QueueView, QueuesDoc};
 use http::Method;
 
 use super::{Operation, PAGE, operation};
@@ -30,7 +30,7 @@ pub(super) fn about_queues() -> Vec<Operation> {
             "Shows a queue.",
             queues::show,
         )
-        .reply::<QueueDoc>(),
+        .reply::<QueueView>(),
         operation(
             M::PUT,
             "/api/v1/queues/{queue}",
@@ -40,7 +40,7 @@ pub(super) fn about_queues() -> Vec<Operation> {
             queues::put,
         )
         .body::<QueueSettingsDocument>()
-        .reply::<QueueDoc>(),
+        .reply::<QueueView>(),
         operation(
             M::DELETE,
             "/api/v1/queues/{queue}",
@@ -58,7 +58,7 @@ pub(super) fn about_queues() -> Vec<Operation> {
             "Pauses a queue: nothing is leased from it.",
             queues::pause,
         )
-        .reply::<QueueDoc>(),
+        .reply::<QueueView>(),
         operation(
             M::POST,
             "/api/v1/queues/{queue}/resume",
@@ -67,7 +67,7 @@ pub(super) fn about_queues() -> Vec<Operation> {
             "Resumes a paused queue.",
             queues::resume,
         )
-        .reply::<QueueDoc>(),
+        .reply::<QueueView>(),
         operation(
             M::GET,
             "/api/v1/namespaces",
@@ -86,6 +86,6 @@ pub(super) fn about_queues() -> Vec<Operation> {
             namespaces::put,
         )
         .body::<NamespaceSettingsDocument>()
-        .reply::<NamespaceDoc>(),
+        .reply::<NamespaceView>(),
     ]
 }

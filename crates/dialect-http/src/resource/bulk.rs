@@ -1,19 +1,15 @@
 //! Acting on many jobs: a list of ids, or all that fulfil a filter, a bounded number of them a call.
 
-use std::collections::BTreeMap;
-
 use axum::response::Response;
 use ganger_document::Shards as _;
-use ganger_document::names::full_name;
-use ganger_document::names::show;
+use ganger_document::names::{full_name, text};
 use ganger_document::request::bulk::BulkIn;
-use ganger_document::time::Moment;
+use ganger_document::time::calendar;
+use ganger_document::view::change::{Changed, WouldChange};
 use ganger_shard::{BulkAction, BulkResult};
 use ganger_types::limits::BULK_JOBS_MAX;
 use ganger_types::query::JobQuery;
 use ganger_types::{JobId, ShardId};
-use serde::Serialize;
-use utoipa::ToSchema;
 
 use crate::json::{self, JsonBody};
 use crate::problem::Problem;
@@ -27,52 +23,6 @@ pub(crate) const PARAMETERS: &[(&str, &str)] = &[(
     "dry_run",
     "true: changes nothing, and answers how many jobs it would change (WouldChange)",
 )];
-
-/// What a bulk action did.
-#[derive(Debug, Default, Serialize, ToSchema)]
-#[schema(as = Changed)]
-pub(crate) struct ChangedView {
-    /// How many jobs were changed.
-    changed: u64,
-    /// How many were not there, or not in a state for it.
-    skipped: u64,
-    /// The first of those, as `shard/id`.
-    skipped_jobs: Vec<String>,
-    /// Of a retry with `dependents` or of a graph: the shards that will be asked to put back jobs of theirs. It is
-    /// stored; one that cannot be reached is asked once it can. Absent if there are none.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    passed_on: Vec<String>,
-    /// Give this as `after` to go on; absent when all jobs of the filter were looked at.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    next: Option<String>,
-}
-
-/// What a bulk action would do.
-#[derive(Debug, Default, Serialize, ToSchema)]
-#[schema(as = WouldChange)]
-pub(crate) struct WouldChangeView {
-    /// How many jobs it would change.
-    would_change: u64,
-    /// How many are not there, or not in a state for it.
-    would_skip: u64,
-    /// Whether exactly these; else jobs that depend on them may stand in the way.
-    exact: bool,
-    /// Those that it would change, by state.
-    by_state: BTreeMap<&'static str, u64>,
-    /// Those by queue, the first 100 queues.
-    by_queue: BTreeMap<String, u64>,
-    /// Those of further queues.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    other_queues: Option<u64>,
-    /// The first of those, as `shard/id`.
-    sample: Vec<String>,
-    /// When this was so.
-    #[schema(value_type = String)]
-    as_of: Option<Moment>,
-    /// As with the action itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    next: Option<String>,
-}
 
 pub(crate) async fn cancel(
     ask: RequestContext,
@@ -161,32 +111,33 @@ async fn act(
     Ok(done)
 }
 
-pub(crate) fn changed(ask: &RequestContext, done: BulkResult) -> ChangedView {
-    ChangedView {
+pub(crate) fn changed(ask: &RequestContext, done: BulkResult) -> Changed {
+    Changed {
         changed: done.changed,
         skipped: done.skipped,
         skipped_jobs: names(ask, &done.skipped_jobs),
+        dependents: Vec::new(),
         passed_on: done.passed_on.iter().map(ShardId::to_string).collect(),
         next: done.next.map(|place| place.to_string()),
     }
 }
 
-fn would_change(ask: &RequestContext, action: &BulkAction, done: BulkResult) -> WouldChangeView {
+fn would_change(ask: &RequestContext, action: &BulkAction, done: BulkResult) -> WouldChange {
     let by_state = done.by_state.into_iter();
     let by_queue = done.by_queue.into_iter();
-    WouldChangeView {
+    WouldChange {
         would_change: done.changed,
         would_skip: done.skipped,
         exact: action.is_foreseeable(),
         by_state: by_state
-            .map(|(state, count)| (state.as_str(), count))
+            .map(|(state, count)| (state.as_str().to_owned(), count))
             .collect(),
         by_queue: by_queue
-            .map(|(queue, count)| (show(queue.as_bytes()).into_owned(), count))
+            .map(|(queue, count)| (text(queue.as_bytes()), count))
             .collect(),
         other_queues: (done.other_queues > 0).then_some(done.other_queues),
         sample: names(ask, &done.sample),
-        as_of: Some(Moment(ask.shard().wall_time())),
+        as_of: Some(calendar(ask.shard().wall_time())),
         next: done.next.map(|place| place.to_string()),
     }
 }

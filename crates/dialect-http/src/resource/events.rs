@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
-use ganger_document::view::event::{KINDS, kind, view};
+use ganger_document::view::event::{self, KINDS, kind};
 use ganger_shard::{CallError, Subscription};
 use ganger_types::{Event, Happening, JobId, Namespace, Position, Queue, ShardId};
 use http::{HeaderValue, header};
@@ -117,7 +117,8 @@ async fn run(ask: RequestContext, filter: Filter, mut events: Subscription, piec
 
 async fn send(shard: &ShardId, pieces: &Pieces, event: Event) -> Result<(), Gone> {
     let (position, kind) = (event.position.0, kind(&event.happening));
-    let data = serde_json::to_string(&view(shard, event)).expect("our documents are plain data");
+    let data = serde_json::to_string(&event::Event::new(shard, event))
+        .expect("our documents are plain data");
     pieces
         .send(format!("id: {position}\nevent: {kind}\ndata: {data}\n\n"))
         .await

@@ -6,21 +6,18 @@ use axum::extract::{FromRequest, Request};
 use axum::response::Response;
 use bytes::Bytes;
 use ganger_access::Hold;
-use ganger_document::names::full_name;
-use ganger_document::names::{CalledName, GraphName, JobName, KindName, Named, show};
-use ganger_document::one_of::{OneOf, PolicyWord};
+use ganger_document::names::text;
 use ganger_document::request::enq::TaskId;
 use ganger_document::request::graph::{self, Called, Submission};
+use ganger_document::view::graph::{Graph, GraphEdge, GraphJob};
+use ganger_document::view::submission::{SubmittedGraph, SubmittedJob};
 use ganger_engine::ShardedSubmission;
 use ganger_router::RouteError;
 use ganger_shard::StoredJob;
-use ganger_types::FailurePolicy;
 use ganger_types::command::{Cancel, Selection};
 use ganger_types::query::JobQuery;
-use ganger_types::{Command, InputRow, InputState, JobId, JobRef, Reply, ShardId};
+use ganger_types::{Command, InputState, JobRef, Reply};
 use http::StatusCode;
-use serde::Serialize;
-use utoipa::ToSchema;
 
 use crate::api::Api;
 use crate::body;
@@ -31,7 +28,7 @@ use crate::refusal::unexpected_reply;
 use crate::request_context::RequestContext;
 use crate::resource::act::CancelIn;
 use crate::resource::bulk;
-use crate::resource::jobs::find;
+use crate::resource::jobs::{enqueued, find};
 use crate::resource::numbers::Done;
 use crate::resource::submission;
 
@@ -50,40 +47,6 @@ impl FromRequest<Api> for GraphBody {
         let body = body::read(request, api.settings().graph_bytes_max).await?;
         Ok(Self(body, hold))
     }
-}
-
-/// Answer to the submission of a graph.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = SubmittedGraph)]
-pub(crate) struct SubmittedView {
-    /// The graph's name, for showing and cancelling it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    graph: Option<GraphName>,
-    /// Whether this is the answer of an earlier submission under the same key.
-    repeat: bool,
-    /// The jobs, in the order of the submission.
-    jobs: Vec<MemberView>,
-}
-
-/// A job of a submission.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = SubmittedJob)]
-struct MemberView {
-    /// How the submission called it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<String>,
-    /// Its mock id, if the submission has enq's form.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    mock_id: Option<TaskId>,
-    /// Its final id in enq's form, likewise.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    task_id: Option<TaskId>,
-    /// Id of the job.
-    id: JobName,
-    /// Its global name, `shard/id`.
-    r#ref: String,
-    /// Whether it was there already.
-    existed: bool,
 }
 
 pub(crate) async fn submit(ask: RequestContext, body: GraphBody) -> Result<Response, Problem> {
@@ -107,11 +70,11 @@ pub(crate) async fn submit(ask: RequestContext, body: GraphBody) -> Result<Respo
     let explain = |error| in_submission(error, &called, pointer);
     let submitted = submission::submit(&ask, spread, true, explain).await?;
     let jobs = submitted.jobs.into_iter().zip(called);
-    let view = SubmittedView {
-        graph: submitted.graph.map(Named),
+    let view = SubmittedGraph {
+        graph: submitted.graph.map(|graph| text(graph.as_bytes())),
         repeat: submitted.repeat,
         jobs: jobs
-            .map(|((job, existed), called)| member(job, existed, called))
+            .map(|((job, existed), called)| submitted_job(&job, existed, called))
             .collect(),
     };
     let status = if view.repeat {
@@ -122,23 +85,21 @@ pub(crate) async fn submit(ask: RequestContext, body: GraphBody) -> Result<Respo
     Ok(json::answer(status, &view))
 }
 
-fn member(job: JobRef, existed: bool, called: Called) -> MemberView {
+fn submitted_job(job: &JobRef, existed: bool, called: Called) -> SubmittedJob {
     let name = called.text();
     let (mock_id, task_id) = match called {
         Called::Name(_) => (None, None),
         Called::Task(mock) => {
             let shard = job.shard.to_string();
-            let id = show(job.id.as_bytes()).into_owned();
+            let id = text(job.id.as_bytes());
             (Some(mock), Some(TaskId { shard, id }))
         }
     };
-    MemberView {
+    SubmittedJob {
         name,
         mock_id,
         task_id,
-        r#ref: full_name(&job.shard, &job.id),
-        id: Named(job.id),
-        existed,
+        enqueued: enqueued(job, existed),
     }
 }
 
@@ -178,58 +139,15 @@ pub(crate) async fn retry(ask: RequestContext) -> Result<Response, Problem> {
     Ok(json::ok(&bulk::changed(&ask, done)))
 }
 
-/// A graph, or the part of it around a job.
-#[derive(Debug, Default, Serialize, ToSchema)]
-#[schema(as = Graph)]
-pub(crate) struct GraphView {
-    /// Its name; absent if the job was not submitted with one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    graph: Option<GraphName>,
-    /// The jobs of this page.
-    jobs: Vec<NodeView>,
-    /// What those jobs wait for, or waited for.
-    edges: Vec<EdgeView>,
-    /// Give this as `after` for the next page; absent on the last one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    next: Option<String>,
-}
-
-/// A job of a graph.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Node)]
-struct NodeView {
-    /// Global name of the job, `shard/id`.
-    id: String,
-    /// How its submission called it, if it had a name.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<CalledName>,
-    /// Kind of the job: the program that runs it.
-    kind: KindName,
-    /// State of the job.
-    state: &'static str,
-    /// Number of its last attempt.
-    attempt: u32,
-}
-
-/// That one job waits for another.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Edge)]
-struct EdgeView {
-    /// The dependency job, as `shard/id`.
-    from: String,
-    /// The job that waits for it, likewise.
-    to: String,
-    /// Whether the result is an input.
-    carries_data: bool,
-    /// What the failure of the dependency means.
-    policy: PolicyWord,
-}
-
 pub(crate) async fn show_around(ask: RequestContext) -> Result<Response, Problem> {
     let job = find(&ask).await?;
-    let mut view = GraphView {
-        graph: job.record.graph.clone().map(Named),
-        ..GraphView::default()
+    let mut view = Graph {
+        graph: job
+            .record
+            .graph
+            .as_ref()
+            .map(|graph| text(graph.as_bytes())),
+        ..Graph::default()
     };
     let jobs = match job.record.graph.clone() {
         Some(graph) => {
@@ -242,27 +160,23 @@ pub(crate) async fn show_around(ask: RequestContext) -> Result<Response, Problem
             filter::go_on(&mut query, &ask.arguments)?;
             let page = ask.shard().list(query).await?;
             view.next = page.next.map(|place| place.to_string());
+            view.more = view.next.is_some();
             page.jobs
         }
         None => neighbours(&ask, job).await?,
     };
     let shard = ask.shard().id();
     for job in jobs {
+        let id = &job.record.id;
         let rows = ask
             .shard()
             .inputs(job.record.key, 0, EDGES_SHOWN_MAX)
             .await?;
-        view.edges.extend(
-            rows.into_iter()
-                .filter_map(|row| edge(shard, &job.record.id, row)),
-        );
-        view.jobs.push(NodeView {
-            id: full_name(shard, &job.record.id),
-            name: job.record.name.map(Named),
-            kind: Named(job.record.kind),
-            state: job.record.state.as_str(),
-            attempt: job.record.attempt,
-        });
+        view.more |= rows.len() == EDGES_SHOWN_MAX;
+        let edges = rows.into_iter();
+        view.edges
+            .extend(edges.filter_map(|row| GraphEdge::new(shard, id, row)));
+        view.jobs.push(GraphJob::new(shard, job));
     }
     Ok(json::ok(&view))
 }
@@ -290,34 +204,4 @@ async fn neighbours(ask: &RequestContext, job: StoredJob) -> Result<Vec<StoredJo
         jobs.extend(ask.shard().job_by_key(key).await?);
     }
     Ok(jobs)
-}
-
-fn edge(shard: &ShardId, to: &JobId, row: InputRow) -> Option<EdgeView> {
-    let carries_data = row.slot < InputRow::EDGE_FIRST;
-    let (from, policy) = match row.state {
-        InputState::Value(_) => return None,
-        InputState::Missing {
-            id, policy: means, ..
-        }
-        | InputState::Delivered {
-            id, policy: means, ..
-        } => (full_name(shard, &id), means),
-        InputState::Ignored { id } => (full_name(shard, &id), FailurePolicy::Ignore),
-        InputState::Remote {
-            dependency,
-            policy: means,
-            ..
-        }
-        | InputState::Received {
-            dependency,
-            policy: means,
-            ..
-        } => (full_name(&dependency.shard, &dependency.id), means),
-    };
-    Some(EdgeView {
-        from,
-        to: full_name(shard, to),
-        carries_data,
-        policy: OneOf(policy),
-    })
 }

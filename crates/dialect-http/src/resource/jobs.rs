@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use ganger_document::names::full_name;
-use ganger_document::names::{JobName, Named};
+use ganger_document::names::{full_name, text};
 use ganger_document::raw_json;
 use ganger_document::request::job::JobIn;
-use ganger_document::view::delivery::{self, InputsView};
+use ganger_document::view::input::Inputs;
+use ganger_document::view::submission::Enqueued;
 use ganger_document::view::{job, reason};
 use ganger_engine::ShardedSubmission;
 use ganger_shard::StoredJob;
 use ganger_types::query::Query;
 use ganger_types::why::Explanation;
-use ganger_types::{Command, Due, JobId, JobState, Reply};
+use ganger_types::{Command, Due, JobId, JobRef, JobState, Reply};
 use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -29,16 +29,13 @@ use crate::resource::submission;
 /// Inputs on a page.
 const INPUTS_PAGE_MAX: u64 = 1_000;
 
-/// Job as it was enqueued.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Enqueued)]
-pub(crate) struct EnqueuedView {
-    /// Id of the job.
-    pub(crate) id: JobName,
-    /// Its global name, `shard/id`.
-    pub(crate) r#ref: String,
-    /// Whether it was there already, by id, unique key, or idempotency key.
-    pub(crate) existed: bool,
+/// The document of an enqueued job.
+pub(crate) fn enqueued(job: &JobRef, existed: bool) -> Enqueued {
+    Enqueued {
+        id: text(job.id.as_bytes()),
+        r#ref: full_name(&job.shard, &job.id),
+        existed,
+    }
 }
 
 pub(crate) async fn enqueue(
@@ -52,11 +49,7 @@ pub(crate) async fn enqueue(
     };
     let mut submitted = submission::submit(&ask, spread, false, Problem::from).await?;
     let (job, existed) = submitted.jobs.pop().ok_or_else(unexpected_reply)?;
-    let view = EnqueuedView {
-        r#ref: full_name(&job.shard, &job.id),
-        id: Named(job.id),
-        existed: existed || submitted.repeat,
-    };
+    let view = enqueued(&job, existed || submitted.repeat);
     let status = if view.existed {
         StatusCode::OK
     } else {
@@ -165,8 +158,8 @@ pub(crate) async fn inputs(ask: RequestContext) -> Result<Response, Problem> {
     } else {
         rows.last().map(|row| row.slot + 1)
     };
-    let inputs = rows.into_iter().map(delivery::input).collect();
-    Ok(json::ok(&InputsView { inputs, next }))
+    let inputs = rows.into_iter().map(Into::into).collect();
+    Ok(json::ok(&Inputs { inputs, next }))
 }
 
 /// Bytes of a job's, as they are. Whatever they hold, a browser must not run it.

@@ -4,7 +4,7 @@ use axum::Extension;
 use axum::response::Response;
 use ganger_access::Identity;
 use ganger_document::settings::NamespaceSettingsDocument;
-use ganger_document::view::queue::{NamespacesDoc, namespace};
+use ganger_document::view::queue::{NamespaceView, NamespacesDoc};
 use ganger_types::command::ConfigureNamespace;
 use ganger_types::query::Query;
 use ganger_types::{Command, Namespace, NamespaceRecord, NamespaceSettings, Reply};
@@ -27,7 +27,7 @@ pub(crate) async fn list(
             let namespaces = records
                 .into_iter()
                 .filter(|record| identity.may_list(record.namespace.as_bytes()))
-                .map(namespace)
+                .map(NamespaceView::from)
                 .collect();
             Ok(json::ok(&NamespacesDoc { namespaces }))
         }
@@ -47,7 +47,7 @@ pub(crate) async fn put(
     };
     ask.call(Command::ConfigureNamespace(Box::new(command)))
         .await?;
-    Ok(json::ok(&namespace(NamespaceRecord {
+    Ok(json::ok(&NamespaceView::from(NamespaceRecord {
         namespace: name,
         settings,
     })))

@@ -3,7 +3,7 @@
 use axum::response::Response;
 use ganger_document::names::Named;
 use ganger_document::settings::QueueSettingsDocument;
-use ganger_document::view::queue::{QueueDoc, QueuesDoc, queue};
+use ganger_document::view::queue::{QueueView, QueuesDoc};
 use ganger_types::command::{ConfigureQueue, ForgetQueue, QueueChange};
 use ganger_types::query::Query;
 use ganger_types::{Command, Queue, Reply};
@@ -28,7 +28,7 @@ pub(crate) async fn list(ask: RequestContext) -> Result<Response, Problem> {
     let last = queues.last().filter(|_| more);
     Ok(json::ok(&QueuesDoc {
         next: last.map(|view| Named(view.queue.clone())),
-        queues: queues.into_iter().map(queue).collect(),
+        queues: queues.into_iter().map(QueueView::from).collect(),
     }))
 }
 
@@ -36,10 +36,10 @@ pub(crate) async fn show(ask: RequestContext) -> Result<Response, Problem> {
     Ok(json::ok(&read(&ask).await?))
 }
 
-async fn read(ask: &RequestContext) -> Result<QueueDoc, Problem> {
+async fn read(ask: &RequestContext) -> Result<QueueView, Problem> {
     let query = Query::Queue(ask.namespace.clone(), ask.name()?);
     match ask.call(Command::Query(Box::new(query))).await? {
-        Reply::Queue(shown) => Ok(queue(*shown)),
+        Reply::Queue(view) => Ok((*view).into()),
         _ => Err(unexpected_reply()),
     }
 }

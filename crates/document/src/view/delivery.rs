@@ -1,8 +1,8 @@
-//! Jobs handed out, and inputs shown, as documents.
+//! Jobs handed out, as documents.
 
 use std::collections::BTreeMap;
 
-use ganger_types::{Bytes, FailurePolicy, Grant, InputRow, InputState, ShardId};
+use ganger_types::{Bytes, Grant, ShardId};
 use serde::Serialize;
 use serde_json::Number;
 use utoipa::ToSchema;
@@ -10,7 +10,6 @@ use utoipa::ToSchema;
 use crate::names::{
     GraphName, JobName, KindName, Named, NamespaceName, QueueName, TagName, full_name,
 };
-use crate::one_of::{OneOf, PolicyWord};
 use crate::raw_json::{self, Base64, RawJson};
 use crate::time::Moment;
 use crate::view::{labels, priority, tags};
@@ -116,104 +115,5 @@ pub fn view(shard: &ShardId, grant: Grant, payload: &Bytes, inputs: &[Bytes]) ->
         payload,
         payload_base64,
         inputs: inputs.iter().map(value).collect(),
-    }
-}
-
-/// Inputs and dependencies of a job.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Inputs)]
-pub struct InputsView {
-    /// In order of their positions; dependencies without data come last.
-    pub inputs: Vec<InputView>,
-    /// Give this as `from` for more; absent if there is no more.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub next: Option<u32>,
-}
-
-/// One input or dependency.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Input)]
-pub struct InputView {
-    /// Its position among the inputs; absent for a dependency without data.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    position: Option<u32>,
-    /// value, missing, delivered, ignored.
-    state: &'static str,
-    /// If it is a value and JSON.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    value: Option<RawJson>,
-    /// If it is another value.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    value_base64: Option<Base64>,
-    /// The job whose result it is.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub job: Option<JobName>,
-    /// What that job's failure means: fail, wait, ignore.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub policy: Option<PolicyWord>,
-}
-
-/// Converts one input of a job.
-pub fn input(row: InputRow) -> InputView {
-    let position = (row.slot < InputRow::EDGE_FIRST).then_some(row.slot);
-    let plain = |state| InputView {
-        position,
-        state,
-        value: None,
-        value_base64: None,
-        job: None,
-        policy: None,
-    };
-    match row.state {
-        InputState::Value(bytes) => {
-            let (value, value_base64) = raw_json::show(&bytes);
-            InputView {
-                value,
-                value_base64,
-                ..plain("value")
-            }
-        }
-        InputState::Missing {
-            id, policy: means, ..
-        } => InputView {
-            job: Some(Named(id)),
-            policy: Some(OneOf(means)),
-            ..plain("missing")
-        },
-        InputState::Delivered {
-            id, policy: means, ..
-        } => InputView {
-            job: Some(Named(id)),
-            policy: Some(OneOf(means)),
-            ..plain("delivered")
-        },
-        InputState::Ignored { id } => InputView {
-            job: Some(Named(id)),
-            policy: Some(OneOf(FailurePolicy::Ignore)),
-            ..plain("ignored")
-        },
-        InputState::Remote {
-            dependency,
-            policy: means,
-            ..
-        } => InputView {
-            job: Some(Named(dependency.to_name())),
-            policy: Some(OneOf(means)),
-            ..plain("missing")
-        },
-        InputState::Received {
-            dependency,
-            policy: means,
-            value,
-        } => {
-            let (value, value_base64) = raw_json::show(&value);
-            InputView {
-                job: Some(Named(dependency.to_name())),
-                policy: Some(OneOf(means)),
-                value,
-                value_base64,
-                ..plain("delivered")
-            }
-        }
     }
 }

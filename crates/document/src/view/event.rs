@@ -1,15 +1,17 @@
 //! Events as documents.
 
-use ganger_types::{Event, Happening, ShardId};
+use std::time::SystemTime;
+
+use ganger_types::{self as types, JobState, Progress, ShardId};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::names::full_name;
-use crate::names::{KindName, Named, NamespaceName, QueueName, ScheduleName, WorkerName};
-use crate::time::Moment;
-use crate::view::job::ProgressDocument;
+use crate::names::{full_name, text};
+use crate::one_of::{StateWord, word, word_if_any};
+use crate::time::{Moment, calendar, moment};
+use crate::view::job::{ProgressDocument, as_progress};
 
-/// The words for what events tell.
+/// Words for the kinds of events.
 pub const KINDS: [&str; 8] = [
     "job_moved",
     "job_progressed",
@@ -21,99 +23,145 @@ pub const KINDS: [&str; 8] = [
     "worker_gone",
 ];
 
-/// An announcement. Fields that mean nothing for its kind are absent.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Event)]
-pub struct EventView {
-    /// Its place: consecutive within a shard.
-    position: u64,
+/// An event of a shard.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct Event {
+    /// Position of the event: consecutive within a shard.
+    pub position: u64,
     /// Time of the event.
-    at: Moment,
+    #[serde(serialize_with = "moment")]
+    #[schema(value_type = Moment)]
+    pub at: SystemTime,
     /// Namespace in which the event happened.
-    namespace: NamespaceName,
-    /// `job_moved`, `job_progressed`, `log_appended`, `job_removed`, `queue_changed`, `schedule_changed`,
-    /// `worker_seen`, `worker_gone`.
-    event: &'static str,
-    /// The job, as `shard/id`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    job: Option<String>,
-    /// Name of the queue.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    queue: Option<QueueName>,
-    /// Kind of the job.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    kind: Option<KindName>,
-    /// The state before; absent when it came into being.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    from: Option<&'static str>,
-    /// State of the job after the event.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    to: Option<&'static str>,
-    /// Number of the attempt, from 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    attempt: Option<u32>,
-    /// Name of the worker.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    worker: Option<WorkerName>,
-    /// Failure group, or reason.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
-    /// Progress that the running job reported.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    progress: Option<ProgressDocument>,
-    /// Length of the log now, in bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    bytes: Option<u64>,
-    /// Whether the queue is paused now.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    paused: Option<bool>,
-    /// Name of the schedule.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    schedule: Option<ScheduleName>,
+    pub namespace: String,
+    /// What the event reports; its kind is the field `event`.
+    #[serde(flatten)]
+    pub happening: Happening,
 }
 
-/// The word for what an event tells.
-pub fn kind(happening: &Happening) -> &'static str {
+/// What an event reports.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Happening {
+    /// A job was made or changed its state or queue.
+    JobMoved(JobMoved),
+    /// A running job reported progress.
+    JobProgressed {
+        /// The job, as `shard/id`.
+        job: String,
+        /// Number of the job in its shard.
+        number: u64,
+        /// Progress that the job reported.
+        #[serde(serialize_with = "as_progress")]
+        #[schema(value_type = ProgressDocument)]
+        progress: Progress,
+    },
+    /// A running job's log grew.
+    LogAppended {
+        /// Number of the job in its shard.
+        number: u64,
+        /// Number of the attempt that wrote.
+        attempt: u32,
+        /// Length of the attempt's log now, in bytes.
+        bytes: u64,
+    },
+    /// A job was removed by retention or by a person.
+    JobRemoved {
+        /// The job, as `shard/id`.
+        job: String,
+        /// Number of the job in its shard.
+        number: u64,
+        /// Queue that the job was in.
+        queue: String,
+    },
+    /// A queue was paused or resumed, or its settings changed.
+    QueueChanged {
+        /// Name of the queue.
+        queue: String,
+        /// Whether it is paused now.
+        paused: bool,
+    },
+    /// A schedule was made, changed or removed.
+    ScheduleChanged {
+        /// Name of the schedule.
+        schedule: String,
+    },
+    /// A worker was seen for the first time.
+    WorkerSeen {
+        /// Name of the worker.
+        worker: String,
+    },
+    /// A worker deregistered or was silent for too long.
+    WorkerGone {
+        /// Name of the worker.
+        worker: String,
+    },
+}
+
+/// A change of a job's state or queue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct JobMoved {
+    /// The job, as `shard/id`.
+    pub job: String,
+    /// Number of the job in its shard.
+    pub number: u64,
+    /// Queue of the job.
+    pub queue: String,
+    /// Kind of the job: the program that runs it.
+    pub kind: String,
+    /// State before the event; absent if the job was made.
+    #[serde(
+        serialize_with = "word_if_any",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<StateWord>)]
+    pub from: Option<JobState>,
+    /// State of the job after the event.
+    #[serde(serialize_with = "word")]
+    #[schema(value_type = StateWord)]
+    pub to: JobState,
+    /// Number of the job's last attempt; 0 before the first.
+    pub attempt: u32,
+    /// Worker that held or holds the job; absent if none did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worker: Option<String>,
+    /// Failure group, or reason of a release, expiry or cancellation; empty, and absent in documents, if there is none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    #[schema(required = false)]
+    pub reason: String,
+}
+
+/// The word for the kind of an event.
+pub fn kind(happening: &types::Happening) -> &'static str {
     let place = match happening {
-        Happening::JobMoved { .. } => 0,
-        Happening::JobProgressed { .. } => 1,
-        Happening::LogAppended { .. } => 2,
-        Happening::JobRemoved { .. } => 3,
-        Happening::QueueChanged { .. } => 4,
-        Happening::ScheduleChanged { .. } => 5,
-        Happening::WorkerSeen { .. } => 6,
-        Happening::WorkerGone { .. } => 7,
+        types::Happening::JobMoved { .. } => 0,
+        types::Happening::JobProgressed { .. } => 1,
+        types::Happening::LogAppended { .. } => 2,
+        types::Happening::JobRemoved { .. } => 3,
+        types::Happening::QueueChanged { .. } => 4,
+        types::Happening::ScheduleChanged { .. } => 5,
+        types::Happening::WorkerSeen { .. } => 6,
+        types::Happening::WorkerGone { .. } => 7,
     };
     KINDS[place]
 }
 
-/// The document of an event of this shard.
-pub fn view(shard: &ShardId, event: Event) -> EventView {
-    let mut view = EventView {
-        position: event.position.0,
-        at: Moment(event.at),
-        namespace: Named(event.namespace),
-        event: kind(&event.happening),
-        job: None,
-        queue: None,
-        kind: None,
-        from: None,
-        to: None,
-        attempt: None,
-        worker: None,
-        reason: None,
-        progress: None,
-        bytes: None,
-        paused: None,
-        schedule: None,
-    };
-    fill(&mut view, shard, event.happening);
-    view
+impl Event {
+    /// The document of an event of a shard.
+    pub fn new(shard: &ShardId, event: types::Event) -> Self {
+        Self {
+            position: event.position.0,
+            at: calendar(event.at),
+            namespace: text(event.namespace.as_bytes()),
+            happening: happening(shard, event.happening),
+        }
+    }
 }
 
-fn fill(view: &mut EventView, shard: &ShardId, happening: Happening) {
+fn happening(shard: &ShardId, happening: types::Happening) -> Happening {
     match happening {
-        Happening::JobMoved {
+        types::Happening::JobMoved {
+            key,
             job,
             queue,
             kind,
@@ -122,40 +170,48 @@ fn fill(view: &mut EventView, shard: &ShardId, happening: Happening) {
             attempt,
             worker,
             reason,
-            ..
-        } => {
-            view.job = Some(full_name(shard, &job));
-            view.queue = Some(Named(queue));
-            view.kind = Some(Named(kind));
-            view.from = from.map(ganger_types::JobState::as_str);
-            view.to = Some(to.as_str());
-            view.attempt = Some(attempt);
-            view.worker = worker.map(Named);
-            view.reason = (!reason.is_empty()).then_some(reason);
-        }
-        Happening::JobProgressed {
-            job,
-            progress: how_far,
-            ..
-        } => {
-            view.job = Some(full_name(shard, &job));
-            view.progress = Some((&how_far).into());
-        }
-        Happening::LogAppended { attempt, bytes, .. } => {
-            view.attempt = Some(attempt);
-            view.bytes = Some(bytes);
-        }
-        Happening::JobRemoved { job, queue, .. } => {
-            view.job = Some(full_name(shard, &job));
-            view.queue = Some(Named(queue));
-        }
-        Happening::QueueChanged { queue, paused } => {
-            view.queue = Some(Named(queue));
-            view.paused = Some(paused);
-        }
-        Happening::ScheduleChanged { schedule } => view.schedule = Some(Named(schedule)),
-        Happening::WorkerSeen { worker } | Happening::WorkerGone { worker } => {
-            view.worker = Some(Named(worker));
-        }
+        } => Happening::JobMoved(JobMoved {
+            job: full_name(shard, &job),
+            number: key.0,
+            queue: text(queue.as_bytes()),
+            kind: text(kind.as_bytes()),
+            from,
+            to,
+            attempt,
+            worker: worker.map(|worker| text(worker.as_bytes())),
+            reason,
+        }),
+        types::Happening::JobProgressed { key, job, progress } => Happening::JobProgressed {
+            job: full_name(shard, &job),
+            number: key.0,
+            progress,
+        },
+        types::Happening::LogAppended {
+            key,
+            attempt,
+            bytes,
+        } => Happening::LogAppended {
+            number: key.0,
+            attempt,
+            bytes,
+        },
+        types::Happening::JobRemoved { key, job, queue } => Happening::JobRemoved {
+            job: full_name(shard, &job),
+            number: key.0,
+            queue: text(queue.as_bytes()),
+        },
+        types::Happening::QueueChanged { queue, paused } => Happening::QueueChanged {
+            queue: text(queue.as_bytes()),
+            paused,
+        },
+        types::Happening::ScheduleChanged { schedule } => Happening::ScheduleChanged {
+            schedule: text(schedule.as_bytes()),
+        },
+        types::Happening::WorkerSeen { worker } => Happening::WorkerSeen {
+            worker: text(worker.as_bytes()),
+        },
+        types::Happening::WorkerGone { worker } => Happening::WorkerGone {
+            worker: text(worker.as_bytes()),
+        },
     }
 }

@@ -277,8 +277,16 @@ impl From<&Progress> for ProgressDocument {
     }
 }
 
+/// For `#[serde(serialize_with)]`: progress as a document.
+pub(crate) fn as_progress<S: Serializer>(
+    progress: &Progress,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    ProgressDocument::from(progress).serialize(serializer)
+}
+
 #[expect(clippy::ref_option, reason = "serde passes fields by reference")]
-fn progress_if_any<S: Serializer>(
+pub(crate) fn progress_if_any<S: Serializer>(
     progress: &Option<Progress>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {

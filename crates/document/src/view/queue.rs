@@ -1,13 +1,14 @@
 //! Queues and namespaces as documents. Their settings have the form in which they are put.
 
-use ganger_types::reply::QueueView as Shown;
-use ganger_types::{NamespaceRecord, QueueCounts};
-use serde::Serialize;
+use std::time::{Duration, SystemTime};
+
+use ganger_types::{NamespaceRecord, NamespaceSettings, QueueCounts, QueueSettings, reply};
+use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
-use crate::names::{Named, NamespaceName, QueueName};
+use crate::names::{QueueName, text};
 use crate::settings::{NamespaceSettingsDocument, QueueSettingsDocument};
-use crate::time::Moment;
+use crate::time::{Moment, calendar, moment, seconds_if_any};
 
 /// Number of jobs in each state.
 #[derive(Debug, Serialize, ToSchema)]
@@ -22,39 +23,52 @@ struct CountsView {
     cancelled: u64,
 }
 
-fn counts(counts: &QueueCounts) -> CountsView {
-    CountsView {
-        blocked: counts.blocked,
-        scheduled: counts.scheduled,
-        ready: counts.ready,
-        running: counts.running,
-        succeeded: counts.succeeded,
-        failed: counts.failed,
-        cancelled: counts.cancelled,
+impl From<QueueCounts> for CountsView {
+    fn from(counts: QueueCounts) -> Self {
+        Self {
+            blocked: counts.blocked,
+            scheduled: counts.scheduled,
+            ready: counts.ready,
+            running: counts.running,
+            succeeded: counts.succeeded,
+            failed: counts.failed,
+            cancelled: counts.cancelled,
+        }
     }
 }
 
 /// Queue, its settings and its counts.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[schema(as = Queue)]
-pub struct QueueDoc {
+pub struct QueueView {
     /// Name of the queue.
-    queue: QueueName,
-    /// Jobs by state; the finished are those still kept.
-    counts: CountsView,
-    /// Since so many seconds the oldest ready job waits.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    oldest_ready_seconds: Option<f64>,
-    /// Schedules that feed it.
-    schedules: u64,
-    /// When it was first used.
-    created_at: Moment,
+    pub queue: String,
+    /// Number of jobs in each state; the finished are those still kept.
+    #[serde(serialize_with = "counts")]
+    #[schema(value_type = CountsView)]
+    pub counts: QueueCounts,
+    /// Time for which the oldest ready job has waited, in documents in seconds; absent if no job is ready.
+    #[serde(
+        rename = "oldest_ready_seconds",
+        serialize_with = "seconds_if_any",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<f64>)]
+    pub oldest_ready_for: Option<Duration>,
+    /// Number of schedules that make jobs for the queue.
+    pub schedules: u64,
+    /// Time of the queue's first use.
+    #[serde(serialize_with = "moment")]
+    #[schema(value_type = Moment)]
+    pub created_at: SystemTime,
     /// Number of jobs ever enqueued in the queue.
-    enqueued_total: u64,
-    /// Jobs that ever ended.
-    finished_total: u64,
-    /// What an operator has set.
-    settings: QueueSettingsDocument,
+    pub enqueued_total: u64,
+    /// Number of jobs of the queue that ever ended.
+    pub finished_total: u64,
+    /// Settings of the queue, as an operator put them.
+    #[serde(serialize_with = "queue_settings")]
+    #[schema(value_type = QueueSettingsDocument)]
+    pub settings: QueueSettings,
 }
 
 /// One page of the queues.
@@ -62,34 +76,37 @@ pub struct QueueDoc {
 #[schema(as = Queues)]
 pub struct QueuesDoc {
     /// Queues of this page, by name.
-    pub queues: Vec<QueueDoc>,
+    pub queues: Vec<QueueView>,
     /// Give this as `after` for the next page; absent on the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<QueueName>,
 }
 
-/// Converts a queue to its document.
-pub fn queue(shown: Shown) -> QueueDoc {
-    QueueDoc {
-        queue: Named(shown.queue),
-        counts: counts(&shown.counts),
-        oldest_ready_seconds: shown.oldest_ready_for.map(|age| age.as_secs_f64()),
-        schedules: shown.schedules,
-        created_at: Moment(shown.created_at),
-        enqueued_total: shown.enqueued_total,
-        finished_total: shown.finished_total,
-        settings: (&shown.settings).into(),
+impl From<reply::QueueView> for QueueView {
+    fn from(view: reply::QueueView) -> Self {
+        Self {
+            queue: text(view.queue.as_bytes()),
+            counts: view.counts,
+            oldest_ready_for: view.oldest_ready_for,
+            schedules: view.schedules,
+            created_at: calendar(view.created_at),
+            enqueued_total: view.enqueued_total,
+            finished_total: view.finished_total,
+            settings: view.settings,
+        }
     }
 }
 
 /// Namespace and its settings.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = Namespace)]
-pub struct NamespaceDoc {
+pub struct NamespaceView {
     /// Name of the namespace.
-    namespace: NamespaceName,
-    /// What an operator has set.
-    settings: NamespaceSettingsDocument,
+    pub namespace: String,
+    /// Settings of the namespace, as an operator put them.
+    #[serde(serialize_with = "namespace_settings")]
+    #[schema(value_type = NamespaceSettingsDocument)]
+    pub settings: NamespaceSettings,
 }
 
 /// List of the namespaces.
@@ -97,13 +114,32 @@ pub struct NamespaceDoc {
 #[schema(as = Namespaces)]
 pub struct NamespacesDoc {
     /// Namespaces in the order of their names.
-    pub namespaces: Vec<NamespaceDoc>,
+    pub namespaces: Vec<NamespaceView>,
 }
 
-/// Converts a namespace to its document.
-pub fn namespace(record: NamespaceRecord) -> NamespaceDoc {
-    NamespaceDoc {
-        settings: (&record.settings).into(),
-        namespace: Named(record.namespace),
+impl From<NamespaceRecord> for NamespaceView {
+    fn from(record: NamespaceRecord) -> Self {
+        Self {
+            namespace: text(record.namespace.as_bytes()),
+            settings: record.settings,
+        }
     }
+}
+
+fn counts<S: Serializer>(counts: &QueueCounts, serializer: S) -> Result<S::Ok, S::Error> {
+    CountsView::from(*counts).serialize(serializer)
+}
+
+fn queue_settings<S: Serializer>(
+    settings: &QueueSettings,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    QueueSettingsDocument::from(settings).serialize(serializer)
+}
+
+fn namespace_settings<S: Serializer>(
+    settings: &NamespaceSettings,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    NamespaceSettingsDocument::from(settings).serialize(serializer)
 }

@@ -84,20 +84,24 @@ impl From<StatisticsRecord> for Statistics {
 
 impl From<&Sample> for DurationSample {
     fn from(sample: &Sample) -> Self {
-        let others = u32::try_from(sample.count.saturating_sub(1)).unwrap_or(u32::MAX);
-        let deviation = if others == 0 {
-            0.0
-        } else {
-            (sample.vk / f64::from(others)).sqrt()
-        };
         let bins = sample.histogram.iter();
         Self {
             count: sample.count,
             mean_seconds: sample.mean,
-            deviation_seconds: deviation,
+            deviation_seconds: deviation(sample),
             histogram: bins.map(|(bin, count)| Bin::new(*bin, *count)).collect(),
         }
     }
+}
+
+/// Standard deviation of a sample, in seconds; 0 for fewer than two durations.
+pub fn deviation(sample: &Sample) -> f64 {
+    // A count beyond 32 bits changes nothing that could be seen.
+    let others = u32::try_from(sample.count.saturating_sub(1)).unwrap_or(u32::MAX);
+    if others == 0 {
+        return 0.0;
+    }
+    (sample.vk / f64::from(others)).sqrt()
 }
 
 /// Where a bin begins: seconds 0 to 59, minutes 1 to 59, hours 1 to 23, days 1 to 6.

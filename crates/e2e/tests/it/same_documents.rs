@@ -1,5 +1,10 @@
 //! The same thing is the same document over HTTP and from `--json` of the command line.
 
+use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
 use anyhow::{Context as _, Result, ensure};
 use ganger_e2e::api::Api;
 use ganger_e2e::command::good;
@@ -151,6 +156,106 @@ fn workers_and_statistics_are_the_same_documents() -> Result<()> {
     );
     let all = printed_lines(&url, &["stats", "work"])?;
     expect_same("statistics", &json!([over_http]), &all[0]["statistics"])?;
+    server.stop()
+}
+
+/// Jobs of a graph in the order of their ids: over HTTP and gRPC they come in different orders.
+fn by_id(mut graph: Value) -> Value {
+    let jobs = graph["jobs"].as_array_mut().expect("a list of jobs");
+    jobs.sort_by_key(|job| job["id"].to_string());
+    graph
+}
+
+#[test]
+fn inputs_graphs_submissions_and_dry_runs_are_the_same_documents() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let setup = Setup::in_directory(directory.path())?;
+    let mut server = setup.start()?;
+    let mut api = Api::new(setup.client());
+    let url = format!("http://{}", setup.address);
+    enqueue(&mut api)?;
+
+    let over_http = api.expect("GET", "jobs/blocked/inputs", &Value::Null)?;
+    ensure!(over_http["inputs"][1]["job"] == "running", "{over_http:#}");
+    let printed = Value::from(printed_lines(&url, &["job", "inputs", "blocked"])?);
+    expect_same("inputs", &over_http["inputs"], &printed)?;
+
+    let over_http = api.expect("GET", "jobs/blocked/graph", &Value::Null)?;
+    let printed = self::printed(&url, &["job", "graph", "blocked"])?;
+    ensure!(over_http["edges"][0]["position"] == 1, "{over_http:#}");
+    ensure!(
+        over_http["edges"][1]["carries_data"] == false,
+        "{over_http:#}"
+    );
+    expect_same("the graph", &by_id(over_http), &by_id(printed))?;
+
+    let filter = json!({"filter": {"queue": "paused"}});
+    let mut over_http = api.expect("POST", "jobs/cancel?dry_run=true", &filter)?;
+    let arguments = ["job", "cancel", "--queue", "paused", "--dry-run"];
+    let mut printed = self::printed(&url, &arguments)?;
+    ensure!(over_http["by_state"]["ready"] == 1, "{over_http:#}");
+    for document in [&mut over_http, &mut printed] {
+        ensure!(document["as_of"].take().is_string(), "{document:#}");
+    }
+    expect_same("the dry run", &over_http, &printed)?;
+
+    let graph = directory.path().join("graph.json");
+    let jobs = json!({"idempotency_key": "g", "jobs": [{"name": "a", "kind": "k"}, {"name": "b", "kind": "k"}]});
+    std::fs::write(&graph, jobs.to_string())?;
+    api.expect("POST", "graphs", &jobs)?;
+    let over_http = api.expect("POST", "graphs", &jobs)?;
+    ensure!(over_http["repeat"] == true, "{over_http:#}");
+    let path = graph.to_str().context("a path that is text")?;
+    let printed = self::printed(&url, &["submit", path])?;
+    expect_same("the submission", &over_http, &printed)?;
+    server.stop()
+}
+
+/// Events over HTTP until there are `count`.
+fn streamed(address: SocketAddr, count: usize) -> Result<Vec<Value>> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+    let head = format!("GET /api/v1/events?after=0 HTTP/1.1\r\nhost: {address}\r\n\r\n");
+    stream.write_all(head.as_bytes())?;
+    let mut events = Vec::new();
+    for line in BufReader::new(stream).lines() {
+        if let Some(data) = line?.strip_prefix("data: ") {
+            events.push(serde_json::from_str(data)?);
+        }
+        if events.len() == count {
+            break;
+        }
+    }
+    Ok(events)
+}
+
+#[test]
+fn events_are_the_same_documents() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let setup = Setup::in_directory(directory.path())?;
+    let mut server = setup.start()?;
+    let mut api = Api::new(setup.client());
+    let url = format!("http://{}", setup.address);
+    enqueue(&mut api)?;
+    api.expect("PUT", "queues/paused", &json!({ "paused": false }))?;
+    api.expect("PUT", "schedules/s", &json!({"every": "1h", "kind": "k"}))?;
+    api.expect("DELETE", "jobs/cancelled", &Value::Null)?;
+    let printed = printed_lines(&url, &["events"])?;
+    let kinds: BTreeSet<&str> = printed
+        .iter()
+        .filter_map(|event| event["event"].as_str())
+        .collect();
+    let expected = [
+        "job_moved",
+        "job_progressed",
+        "job_removed",
+        "queue_changed",
+        "schedule_changed",
+        "worker_seen",
+    ];
+    ensure!(kinds.into_iter().eq(expected), "{printed:?}");
+    let over_http = streamed(setup.address, printed.len())?;
+    expect_same("events", &json!(over_http), &json!(printed))?;
     server.stop()
 }
 

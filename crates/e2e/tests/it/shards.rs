@@ -296,7 +296,7 @@ fn a_retry_brings_back_what_ended_on_the_other_server() -> Result<()> {
     pair.kill(0)?;
     let done = asked(&two, &["job", "retry", "--dependents", &jobs[1]])?;
     ensure!(
-        done["count"] == 1 && done["passed_on"] == serde_json::json!(["1"]),
+        done["changed"] == 1 && done["passed_on"] == serde_json::json!(["1"]),
         "{done}"
     );
     pair.start_again(0)?;

@@ -301,11 +301,17 @@ async fn matching(
     done: &str,
 ) -> Outcome {
     let client = context.client().await?;
-    let mut all = Matched::default();
+    let mut all = Matched {
+        exact: true,
+        ..Matched::default()
+    };
     loop {
         let part = client.matching(action, filter.clone(), is_dry).await?;
         all.changed += part.changed;
         all.skipped += part.skipped;
+        all.exact &= part.exact;
+        all.other_queues += part.other_queues;
+        all.as_of = part.as_of;
         all.passed_on.extend(part.passed_on);
         for (state, count) in part.by_state {
             *all.by_state.entry(state).or_default() += count;
@@ -328,7 +334,12 @@ async fn matching(
             remark(format!("{} so far", counted(all.changed, "job")));
         }
     }
-    context.either(&views::matched(&all, is_dry), summary(&all, is_dry, done))?;
+    let text = summary(&all, is_dry, done);
+    if is_dry {
+        context.either(&views::would_change(&all), text)?;
+    } else {
+        context.either(&views::matched(&all), text)?;
+    }
     if !is_dry && !context.is_json() {
         let skipped = all.skipped_jobs.iter().take(SKIPPED_LINES_MAX);
         for id in skipped {

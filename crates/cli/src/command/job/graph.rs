@@ -7,7 +7,7 @@ use ganger_client::{GraphJob, GraphView};
 
 use crate::context::{Context, remark};
 use crate::exit::{Exit, Outcome};
-use crate::show::{Palette, escape, json as views};
+use crate::show::{Palette, escape};
 
 /// Shows the jobs around a job.
 #[derive(Args, Debug)]
@@ -40,7 +40,7 @@ pub(crate) async fn run(context: &Context, args: &GraphArgs) -> Outcome {
         .graph(&args.job, depth, args.limit)
         .await?;
     if context.is_json() {
-        context.json(&views::graph(&view))?;
+        context.json(&view)?;
     } else if args.dot {
         context.line(dot(&view))?;
     } else {
@@ -137,7 +137,7 @@ fn dot(view: &GraphView) -> String {
         out.push(format!("  {} [label={}];", quote(&job.id), quote(&label)));
     }
     for edge in &view.edges {
-        let style = if edge.input.is_some() {
+        let style = if edge.carries_data {
             ""
         } else {
             " [style=dashed]"
@@ -154,7 +154,7 @@ fn dot(view: &GraphView) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ganger_client::{GraphEdge, JobState};
+    use ganger_client::{FailurePolicy, GraphEdge, JobState};
 
     use super::*;
 
@@ -164,13 +164,16 @@ mod tests {
             kind: "k".to_owned(),
             state: JobState::Ready,
             queue: "default".to_owned(),
+            attempt: 0,
             progress: None,
             name: (id == "a").then(|| "first".to_owned()),
         };
         let edge = |from: &str, to: &str| GraphEdge {
             from: from.to_owned(),
             to: to.to_owned(),
-            input: Some(0),
+            carries_data: true,
+            position: Some(0),
+            policy: FailurePolicy::Fail,
         };
         GraphView {
             graph: None,
@@ -182,6 +185,7 @@ mod tests {
                 edge("a", "c"),
             ],
             more: false,
+            next: None,
         }
     }
 

@@ -1,19 +1,16 @@
 //! `ganger job result`, `payload`, `inputs`: the bytes that go in and come out.
 
 use clap::Args;
-use serde_json::json;
 
 use crate::command::run::write_result;
 use crate::context::{Context, remark};
 use crate::exit::{Exit, Outcome};
+use crate::show::json::{PayloadLine, ResultLine};
 use crate::show::table::Rows;
 use crate::show::{escape, json as views};
 
 /// Number of inputs fetched at once.
 const PAGE_INPUTS: u32 = 500;
-
-/// First slot of dependencies without data.
-const EDGE_FIRST: u32 = 1 << 31;
 
 /// Prints a job's result.
 #[derive(Args, Debug)]
@@ -43,11 +40,12 @@ pub(crate) struct InputsArgs {
 pub(crate) async fn result(context: &Context, args: &ResultArgs) -> Outcome {
     let (state, result) = context.client().await?.result(&args.job).await?;
     if context.is_json() {
-        let mut out = json!({ "id": args.job, "state": state.as_str() });
-        if let Some(result) = &result {
-            views::put_bytes(&mut out, "result", result);
-        }
-        context.json(&out)?;
+        context.json(&ResultLine {
+            id: args.job.clone(),
+            state: state.as_str(),
+            result: result.as_ref().into(),
+            failure: None,
+        })?;
     } else if let Some(result) = &result {
         let text: Option<String> = serde_json::from_slice(result).ok().filter(|_| args.raw);
         write_result(text.as_ref().map_or(result, |text| text.as_bytes()))?;
@@ -74,9 +72,7 @@ pub(crate) async fn result(context: &Context, args: &ResultArgs) -> Outcome {
 pub(crate) async fn payload(context: &Context, args: &PayloadArgs) -> Outcome {
     let payload = context.client().await?.payload(&args.job).await?;
     if context.is_json() {
-        let mut out = json!({ "id": args.job });
-        views::put_bytes(&mut out, "payload", &payload);
-        context.json(&out)?;
+        context.json(&PayloadLine::new(&args.job, &payload))?;
     } else {
         write_result(&payload)?;
     }
@@ -85,7 +81,7 @@ pub(crate) async fn payload(context: &Context, args: &PayloadArgs) -> Outcome {
 
 pub(crate) async fn inputs(context: &Context, args: &InputsArgs) -> Outcome {
     let client = context.client().await?;
-    let mut rows = Rows::new(&[">slot", "state", "dependency", "value"]);
+    let mut rows = Rows::new(&[">position", "state", "dependency", "value"]);
     let mut from = 0;
     loop {
         let (page, next) = client.inputs(&args.job, from, PAGE_INPUTS, true).await?;
@@ -94,11 +90,8 @@ pub(crate) async fn inputs(context: &Context, args: &InputsArgs) -> Outcome {
                 context.json(&views::input(&input))?;
                 continue;
             }
-            let slot = if input.slot >= EDGE_FIRST {
-                "-".to_owned()
-            } else {
-                input.slot.to_string()
-            };
+            let position = input.position();
+            let position = position.map_or_else(|| "-".to_owned(), |place| place.to_string());
             let value = input
                 .value
                 .as_ref()
@@ -106,7 +99,7 @@ pub(crate) async fn inputs(context: &Context, args: &InputsArgs) -> Outcome {
                 .unwrap_or_default();
             let dependency = escape::line(input.dependency.as_deref().unwrap_or_default());
             rows.push([
-                slot,
+                position,
                 escape::line(&input.state),
                 dependency,
                 escape::short(&value, 60),

@@ -1,0 +1,60 @@
+//! What a change of many jobs did, or would do.
+
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::time::{Moment, moment_if_any};
+
+/// What a change of jobs did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Changed {
+    /// Number of jobs that were changed.
+    pub changed: u64,
+    /// Number of jobs that do not exist, or whose state does not allow the change.
+    pub skipped: u64,
+    /// The first of the skipped jobs, as `shard/id`.
+    pub skipped_jobs: Vec<String>,
+    /// Of a retry with dependents, where the caller gave ids: the jobs put back that it did not name; absent if there
+    /// are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub dependents: Vec<String>,
+    /// Of a retry with dependents or of a graph: the shards that will be asked to put back jobs of theirs. It is
+    /// stored; one that cannot be reached is asked once it can. Absent if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub passed_on: Vec<String>,
+    /// Give this as `after` to go on; absent when all jobs of the filter were looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// What a change of jobs would do.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub struct WouldChange {
+    /// Number of jobs that it would change.
+    pub would_change: u64,
+    /// Number of jobs that do not exist, or whose state does not allow the change.
+    pub would_skip: u64,
+    /// Whether exactly these would change; else jobs that depend on them may stand in the way.
+    pub exact: bool,
+    /// Jobs that it would change, by state.
+    pub by_state: BTreeMap<String, u64>,
+    /// Jobs that it would change, by queue: the first 100 queues.
+    pub by_queue: BTreeMap<String, u64>,
+    /// Number of jobs that it would change in further queues; absent if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub other_queues: Option<u64>,
+    /// The first of the jobs that it would change, as `shard/id`.
+    pub sample: Vec<String>,
+    /// Time for which this holds.
+    #[serde(serialize_with = "moment_if_any")]
+    #[schema(value_type = Moment)]
+    pub as_of: Option<SystemTime>,
+    /// As with the change itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
