@@ -5,8 +5,8 @@
 //! than the bytes at hand justify, whatever they are. Where a record is stored it is [`seal`]ed: a
 //! CRC-32C over its place and its bytes follows it, and is verified before anything is read.
 
-#[cfg(test)]
-mod any;
+#[cfg(any(test, feature = "suite"))]
+pub mod any;
 mod attempt;
 mod commit;
 mod cursor;

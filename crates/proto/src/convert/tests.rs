@@ -1,5 +1,7 @@
 //! What goes out as a message comes back as it was.
 
+mod records;
+
 use ganger_document::view::reason::{Explanation, JobAndState, Reason};
 use ganger_types::command::TakeMode;
 use ganger_types::limits::{PROGRESS_MESSAGE_BYTES_MAX, RETRIES_MAX, SCHEDULE_BACKLOG_MAX};

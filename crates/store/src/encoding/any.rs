@@ -1,4 +1,5 @@
-//! Any value of a stored type, for the property tests: made from the lists that also make writer and reader.
+//! Any value of a stored type, for property tests here and elsewhere: made from the lists that also make writer and
+//! reader.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use proptest::prelude::*;
 use proptest::{num, option};
 
 /// A type of which any value can be made.
-pub(super) trait Any: Debug + Sized + 'static {
+pub trait Any: Debug + Sized + 'static {
     /// All values, small ones first when a test fails.
     fn any() -> BoxedStrategy<Self>;
 }

@@ -139,7 +139,7 @@ macro_rules! fields {
             }
         }
 
-        #[cfg(test)]
+        #[cfg(any(test, feature = "suite"))]
         $crate::encoding::any::any_struct!($type { $($field),* } $(checked by $check)?);
     };
     (@put $out:ident, $value:expr) => {
@@ -221,7 +221,7 @@ macro_rules! choice {
             }
         }
 
-        #[cfg(test)]
+        #[cfg(any(test, feature = "suite"))]
         $crate::encoding::any::any_enum!($type { $($variant $fields)* $($inner(inner))? });
     };
     (@shape $type:ident $variant:ident ($($field:ident $(as $form:ident)?),*)) => {

@@ -59,7 +59,7 @@ fn check(runs: &[SubmittedRun]) -> Result<(), &'static str> {
     Ok(())
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "suite"))]
 impl super::any::Any for SubmittedJobs {
     fn any() -> proptest::strategy::BoxedStrategy<Self> {
         use proptest::strategy::Strategy;

@@ -284,7 +284,7 @@ macro_rules! absent_by_default {
 
 absent_by_default! { u32 u64 RetryPolicy Vec<Tag> Vec<(LabelKey, LabelValue)> }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "suite"))]
 impl super::any::Any for JobRecord {
     fn any() -> proptest::strategy::BoxedStrategy<Self> {
         use proptest::prelude::*;

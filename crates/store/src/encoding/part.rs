@@ -104,7 +104,7 @@ fn check_part(part: &Part) -> Result<(), &'static str> {
     Ok(())
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "suite"))]
 impl super::any::Any for Part {
     fn any() -> proptest::strategy::BoxedStrategy<Self> {
         use proptest::prelude::*;

@@ -70,7 +70,7 @@ impl Field for RetryPolicy {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "suite"))]
 impl super::any::Any for RetryPolicy {
     fn any() -> proptest::strategy::BoxedStrategy<Self> {
         use proptest::prelude::*;
@@ -85,7 +85,7 @@ impl super::any::Any for RetryPolicy {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "suite"))]
 super::any::any_enum!(Backoff {
     Fixed(pause)
     List(pauses)

@@ -217,7 +217,7 @@ impl Field for QlessTime {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "suite"))]
 impl crate::encoding::any::Any for QlessTime {
     fn any() -> proptest::strategy::BoxedStrategy<Self> {
         use proptest::strategy::Strategy;
@@ -230,7 +230,7 @@ impl crate::encoding::any::Any for QlessTime {
 
 pointers! { Arc<QlessJob> Box<QlessRecurring> Box<QlessStatistics> }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "suite"))]
 impl crate::encoding::any::Any for Arc<QlessJob> {
     fn any() -> proptest::strategy::BoxedStrategy<Self> {
         use proptest::strategy::Strategy;
