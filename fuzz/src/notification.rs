@@ -4,7 +4,7 @@
 //! changes of a body leave it JSON, but every text describes entities. Nothing panics, what was queued is read back as
 //! it was, and what an input becomes is not out of proportion to it.
 
-use ganger_ngsi::notification::{Refusal, read};
+use ganger_ngsi::notification::{NotificationError, parse};
 use ganger_ngsi::prepare::prepare;
 use ganger_ngsi::rows::{Group, groups};
 use ganger_ngsi::task::{Origin, Task};
@@ -16,7 +16,7 @@ const INPUT_BYTES_MAX: usize = 16 << 10;
 /// Bytes that a document, or the texts of the rows, may have for each byte of the body. Python prints `9e15` as eighteen
 /// characters, an unseen one of four bytes as ten; the shortest entity gets a time index twice as long as itself.
 const GROWTH_MAX: usize = 32;
-/// Bytes that they may have on top: the members of a task without entities, and what a refusal says.
+/// Bytes that they may have on top: the members of a task without entities, and what a error says.
 const FRAME_BYTES: usize = 512;
 /// 2021-05-14, in seconds since 1970: when every notification arrives.
 const ARRIVED: i64 = 1_621_007_831;
@@ -31,16 +31,19 @@ pub fn run(data: &[u8]) {
     };
     let input = &input[..input.len().min(INPUT_BYTES_MAX)];
     if choice % 8 < 4 {
-        take(*choice, input);
+        process(*choice, input);
     } else {
-        take(*choice, described(input).to_string().as_bytes());
+        process(
+            *choice,
+            notification_from_lines(input).to_string().as_bytes(),
+        );
     }
 }
 
 /// The notification of a text: a line for each attribute, and an empty one between entities. The parts of a line are
 /// the attribute's name, type, value, metadata, and the date at which it was observed; if there is only a second part,
 /// it is a bare value. Each part is JSON, or else a text.
-fn described(text: &[u8]) -> Value {
+fn notification_from_lines(text: &[u8]) -> Value {
     let text = String::from_utf8_lossy(text);
     let mut data = vec![json!({"id": "e0", "type": "T"})];
     for line in text.split('\n') {
@@ -73,7 +76,7 @@ fn described(text: &[u8]) -> Value {
 }
 
 /// Takes a body all the way from its reading to its rows.
-fn take(choice: u8, body: &[u8]) {
+fn process(choice: u8, body: &[u8]) {
     let (service_path, time_index) = match choice % 4 {
         0 => (None, None),
         1 => (Some("/a, /b"), None),
@@ -81,11 +84,11 @@ fn take(choice: u8, body: &[u8]) {
         _ => (Some("/a"), Some("dateModified")),
     };
     let arrived = Timestamp::from_second(ARRIVED).expect("a time");
-    let prepared = read(Some("application/json"), body)
+    let prepared = parse(Some("application/json"), body)
         .and_then(|entities| prepare(entities, time_index, arrived));
     let payload = match prepared {
         Ok(payload) => payload,
-        Err(refusal) => return judge_refusal(&refusal, body),
+        Err(error) => return check_error(&error, body),
     };
     let origin = Origin {
         tenant: Some("x".to_owned()),
@@ -99,19 +102,19 @@ fn take(choice: u8, body: &[u8]) {
     assert!(again.payload == task.payload, "the entities changed");
     assert_eq!(again.to_json(), document, "the document changed");
     match groups(&again) {
-        Ok(groups) => judge_groups(&groups, &again, body),
-        Err(incurable) => assert!(!incurable.0.is_empty(), "a failure without a reason"),
+        Ok(groups) => check_groups(&groups, &again, body),
+        Err(error) => assert!(!error.0.is_empty(), "a failure without a reason"),
     }
 }
 
-fn judge_refusal(refusal: &Refusal, body: &[u8]) {
-    assert_eq!(refusal.status, 400, "{refusal}");
-    assert!(!refusal.detail.is_empty(), "a refusal without a reason");
-    assert_bounded("the refusal", refusal.detail.len(), body);
+fn check_error(error: &NotificationError, body: &[u8]) {
+    assert_eq!(error.status, 400, "{error}");
+    assert!(!error.detail.is_empty(), "a error without a reason");
+    assert_bounded("the error", error.detail.len(), body);
 }
 
 /// Every entity is in one row, and the rows are as large as the body at most allows.
-fn judge_groups(groups: &[Group], task: &Task, body: &[u8]) {
+fn check_groups(groups: &[Group], task: &Task, body: &[u8]) {
     let mut entities: Vec<usize> = Vec::new();
     let mut bytes = 0;
     for group in groups {

@@ -92,7 +92,7 @@ fn draft(
 ) -> Result<Draft, Problem> {
     let content_type = parts.headers.get(header::CONTENT_TYPE);
     let content_type = content_type.map(|value| String::from_utf8_lossy(value.as_bytes()));
-    let entities = notification::read(content_type.as_deref(), body)?;
+    let entities = notification::parse(content_type.as_deref(), body)?;
     let time_index = headers::time_index(&parts.headers);
     let task = Task {
         origin: headers::origin(&parts.headers),

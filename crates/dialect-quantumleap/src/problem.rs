@@ -1,7 +1,7 @@
 //! Refusals in QuantumLeap's form: problem documents without codes, indented, members in alphabetical order.
 
 use axum::response::{IntoResponse, Response};
-use ganger_ngsi::notification::Refusal;
+use ganger_ngsi::notification::NotificationError;
 use ganger_shard::CallError;
 use http::{HeaderValue, StatusCode, header};
 use serde_json::json;
@@ -30,10 +30,10 @@ impl Problem {
     }
 }
 
-impl From<Refusal> for Problem {
-    fn from(refusal: Refusal) -> Self {
-        let status = StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::BAD_REQUEST);
-        Self::new(status, refusal.detail)
+impl From<NotificationError> for Problem {
+    fn from(error: NotificationError) -> Self {
+        let status = StatusCode::from_u16(error.status).unwrap_or(StatusCode::BAD_REQUEST);
+        Self::new(status, error.detail)
     }
 }
 

@@ -107,7 +107,7 @@ pub fn read(
         keep_raw: variables.flag("KEEP_RAW_ENTITY"),
         insert_bytes_max: variables
             .text("INSERT_MAX_SIZE")
-            .and_then(|text| size::bytes(&text)),
+            .and_then(|text| size::parse_bytes(&text)),
         log_level: variables.log_level(),
     })
 }

@@ -13,7 +13,7 @@ mod properties;
 use serde_json::{Value, json};
 
 use crate::Entity;
-use crate::notification::Refusal;
+use crate::notification::NotificationError;
 use crate::python;
 use geometry::{Geometry, Position};
 
@@ -54,14 +54,14 @@ impl Format {
 /// A value that should be a place and is none. Its text is the one that QuantumLeap shows in a task's errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(r#"AttributeError("'NoneType' object has no attribute '_points'")"#)]
-pub struct NoGeometry;
+pub struct InvalidGeometry;
 
 /// A place as the database reads it, such as `SRID=4326;POINT(2.1 41.3)`. `None` stands for NULL: the value is a
 /// GeoJSON object of a type that is not known.
 ///
 /// # Errors
 /// If the value is no place of that format.
-pub fn ewkt(format: Format, value: &Value) -> Result<Option<String>, NoGeometry> {
+pub fn ewkt(format: Format, value: &Value) -> Result<Option<String>, InvalidGeometry> {
     Ok(read(format, value)?.map(|geometry| geometry.to_ewkt()))
 }
 
@@ -71,13 +71,13 @@ pub fn ewkt(format: Format, value: &Value) -> Result<Option<String>, NoGeometry>
 ///
 /// # Errors
 /// If `location` is not an object.
-pub fn normalise(entity: &mut Entity) -> Result<(), Refusal> {
+pub fn normalise(entity: &mut Entity) -> Result<(), NotificationError> {
     entity.shift_remove(CENTROID);
     let Some(location) = entity.get(LOCATION) else {
         return Ok(());
     };
     let Value::Object(attribute) = location else {
-        return Err(Refusal {
+        return Err(NotificationError {
             status: 400,
             detail: format!(
                 "{} is not of type 'object' - '{LOCATION}'",
@@ -117,7 +117,7 @@ pub fn normalise(entity: &mut Entity) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn read(format: Format, value: &Value) -> Result<Option<Geometry>, NoGeometry> {
+fn read(format: Format, value: &Value) -> Result<Option<Geometry>, InvalidGeometry> {
     match format {
         Format::Point => simple::point(value).map(Some),
         Format::Line => simple::line(value).map(Some),
@@ -154,7 +154,7 @@ fn centroid(format: Format, geometry: &Geometry) -> Option<Position> {
 mod tests {
     use super::*;
 
-    fn ewkt_of(ngsi_type: &str, value: &Value) -> Result<Option<String>, NoGeometry> {
+    fn ewkt_of(ngsi_type: &str, value: &Value) -> Result<Option<String>, InvalidGeometry> {
         ewkt(Format::of(ngsi_type).expect("a type of places"), value)
     }
 
@@ -313,10 +313,10 @@ mod tests {
             ),
             ("geo:json", json!({"type": "Polygon", "coordinates": []})),
         ] {
-            assert_eq!(ewkt_of(ngsi_type, &value), Err(NoGeometry), "{value}");
+            assert_eq!(ewkt_of(ngsi_type, &value), Err(InvalidGeometry), "{value}");
         }
         assert_eq!(
-            NoGeometry.to_string(),
+            InvalidGeometry.to_string(),
             r#"AttributeError("'NoneType' object has no attribute '_points'")"#
         );
     }

@@ -13,17 +13,17 @@ use serde_json::{Map, Number, Value};
 use crate::Entity;
 
 /// Reads one document. Of members with the same name the last wins.
-pub(crate) fn read(text: &[u8]) -> serde_json::Result<Value> {
-    serde_json::from_slice(text).map(|Exact(value)| value)
+pub(crate) fn parse(text: &[u8]) -> serde_json::Result<Value> {
+    serde_json::from_slice(text).map(|ExactValue(value)| value)
 }
 
 /// A JSON value that keeps the digits of its numbers.
-struct Exact(Value);
+struct ExactValue(Value);
 
-impl<'de> Deserialize<'de> for Exact {
+impl<'de> Deserialize<'de> for ExactValue {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
         let mut is_owned = false;
-        let seed = Seed {
+        let seed = ValueSeed {
             is_owned: &mut is_owned,
         };
         seed.deserialize(input).map(Self)
@@ -31,11 +31,11 @@ impl<'de> Deserialize<'de> for Exact {
 }
 
 /// An object; for members of documents that are read into a struct.
-pub(crate) struct Object(pub(crate) Entity);
+pub(crate) struct ExactObject(pub(crate) Entity);
 
-impl<'de> Deserialize<'de> for Object {
+impl<'de> Deserialize<'de> for ExactObject {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
-        match Exact::deserialize(input)?.0 {
+        match ExactValue::deserialize(input)?.0 {
             Value::Object(object) => Ok(Self(object)),
             _ => Err(D::Error::custom("an entity is not an object")),
         }
@@ -46,11 +46,11 @@ impl<'de> Deserialize<'de> for Object {
 ///
 /// Texts of a document come borrowed, from the document or from the reader's buffer. The only owned one is that of a
 /// number, as the member of the object that stands for it.
-struct Seed<'a> {
+struct ValueSeed<'a> {
     is_owned: &'a mut bool,
 }
 
-impl<'de> DeserializeSeed<'de> for Seed<'_> {
+impl<'de> DeserializeSeed<'de> for ValueSeed<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, input: D) -> Result<Value, D::Error> {
@@ -58,7 +58,7 @@ impl<'de> DeserializeSeed<'de> for Seed<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Seed<'_> {
+impl<'de> Visitor<'de> for ValueSeed<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -92,7 +92,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
         let mut items = Vec::new();
-        while let Some(Exact(item)) = list.next_element()? {
+        while let Some(ExactValue(item)) = list.next_element()? {
             items.push(item);
         }
         Ok(Value::Array(items))
@@ -102,7 +102,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
         let mut object = Map::new();
         while let Some(name) = map.next_key::<String>()? {
             let mut is_owned = false;
-            let value = map.next_value_seed(Seed {
+            let value = map.next_value_seed(ValueSeed {
                 is_owned: &mut is_owned,
             })?;
             match value {
@@ -120,10 +120,10 @@ fn number<E: Error>(text: &str) -> Result<Value, E> {
 
 #[cfg(test)]
 mod tests {
-    use super::read;
+    use super::parse;
 
     fn again(text: &str) -> String {
-        read(text.as_bytes()).expect("it is JSON").to_string()
+        parse(text.as_bytes()).expect("it is JSON").to_string()
     }
 
     #[test]
@@ -153,17 +153,17 @@ mod tests {
     #[test]
     fn nesting_has_a_limit() {
         let nested = |levels: usize| "[".repeat(levels) + &"]".repeat(levels);
-        assert!(read(nested(127).as_bytes()).is_ok());
-        assert!(read(nested(128).as_bytes()).is_err());
-        assert!(read(nested(100_000).as_bytes()).is_err());
+        assert!(parse(nested(127).as_bytes()).is_ok());
+        assert!(parse(nested(128).as_bytes()).is_err());
+        assert!(parse(nested(100_000).as_bytes()).is_err());
     }
 
     #[test]
     fn what_follows_the_document_is_an_error() {
-        assert!(read(b"{} {}").is_err());
-        assert!(read(b" {} \n").is_ok());
-        assert!(read(b"").is_err());
-        assert!(read(b"\"\xff\"").is_err());
-        assert!(read(b"NaN").is_err());
+        assert!(parse(b"{} {}").is_err());
+        assert!(parse(b" {} \n").is_ok());
+        assert!(parse(b"").is_err());
+        assert!(parse(b"\"\xff\"").is_err());
+        assert!(parse(b"NaN").is_err());
     }
 }

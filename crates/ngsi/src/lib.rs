@@ -3,7 +3,7 @@
 //!
 //! The steps, in the order in which a notification meets them:
 //!
-//! 1. [`notification::read`]: the body is JSON and has the form of a notification;
+//! 1. [`notification::parse`]: the body is JSON and has the form of a notification;
 //! 2. [`prepare::prepare`]: times, places and empty attributes of its entities are settled;
 //! 3. [`task::Task`]: what is queued, and what lists show of it;
 //! 4. [`rows::groups`]: what is to be inserted, table by table;
@@ -18,12 +18,12 @@
 
 #[cfg(test)]
 mod any_json;
+pub mod attribute_type;
 pub mod environment;
 pub mod geo;
 mod hexadecimal;
 pub mod job;
 mod json;
-pub mod kinds;
 pub mod labels;
 pub mod notification;
 pub mod postgres;

@@ -8,14 +8,14 @@ use crate::{Entity, json};
 /// Why a notification is not taken. `detail` is what the problem document says.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{detail}")]
-pub struct Refusal {
+pub struct NotificationError {
     /// The status of the answer: 400 or 415.
     pub status: u16,
     /// Description of what is wrong.
     pub detail: String,
 }
 
-impl Refusal {
+impl NotificationError {
     /// A notification that is wrong in itself: status 400.
     pub fn bad_request(detail: impl Into<String>) -> Self {
         Self {
@@ -29,20 +29,24 @@ impl Refusal {
 ///
 /// # Errors
 /// If the content is of another type (415), the body is not JSON, or not a notification (400).
-pub fn read(content_type: Option<&str>, body: &[u8]) -> Result<Vec<Entity>, Refusal> {
+pub fn parse(content_type: Option<&str>, body: &[u8]) -> Result<Vec<Entity>, NotificationError> {
     let content_type = content_type.unwrap_or_default();
     if !is_json(content_type) {
-        return Err(Refusal {
+        return Err(NotificationError {
             status: 415,
             detail: format!("Invalid Content-type ({content_type}), expected JSON data"),
         });
     }
     if body.is_empty() {
-        return Err(Refusal::bad_request("None is not of type 'object'"));
+        return Err(NotificationError::bad_request(
+            "None is not of type 'object'",
+        ));
     }
     // QuantumLeap cannot tell a null from a body that it could not read.
-    match json::read(body) {
-        Err(_) | Ok(Value::Null) => Err(Refusal::bad_request("Request body is not valid JSON")),
+    match json::parse(body) {
+        Err(_) | Ok(Value::Null) => Err(NotificationError::bad_request(
+            "Request body is not valid JSON",
+        )),
         Ok(Value::Object(notification)) => entities(notification),
         Ok(other) => Err(wrong_type(&other, "object", "")),
     }
@@ -57,16 +61,16 @@ fn is_json(content_type: &str) -> bool {
         .is_some_and(|subtype| subtype == "json" || subtype.ends_with("+json"))
 }
 
-fn entities(mut notification: Map<String, Value>) -> Result<Vec<Entity>, Refusal> {
+fn entities(mut notification: Map<String, Value>) -> Result<Vec<Entity>, NotificationError> {
     let data = match notification.get_mut("data").map(Value::take) {
-        None => return Err(missing("data", "")),
+        None => return Err(missing_member("data", "")),
         Some(Value::Array(data)) => data,
         Some(other) => return Err(wrong_type(&other, "array", "data")),
     };
     let entities: Vec<Entity> = data
         .into_iter()
         .enumerate()
-        .map(|(place, entity)| checked(entity, &format!("data.{place}")))
+        .map(|(index, entity)| check_entity(entity, &format!("data.{index}")))
         .collect::<Result<_, _>>()?;
     match notification.get("subscriptionId") {
         None | Some(Value::String(_)) => Ok(entities),
@@ -75,14 +79,14 @@ fn entities(mut notification: Map<String, Value>) -> Result<Vec<Entity>, Refusal
 }
 
 /// An entity with `id` and `type`. That both are there is checked before what they are.
-fn checked(entity: Value, path: &str) -> Result<Entity, Refusal> {
+fn check_entity(entity: Value, path: &str) -> Result<Entity, NotificationError> {
     let Value::Object(entity) = entity else {
         return Err(wrong_type(&entity, "object", path));
     };
     let members = ["id", "type"];
     for name in members {
         if !entity.contains_key(name) {
-            return Err(missing(name, path));
+            return Err(missing_member(name, path));
         }
     }
     for name in members {
@@ -97,20 +101,23 @@ fn checked(entity: Value, path: &str) -> Result<Entity, Refusal> {
     Ok(entity)
 }
 
-fn missing(name: &str, path: &str) -> Refusal {
-    Refusal::bad_request(format!("'{name}' is a required property{}", place(path)))
+fn missing_member(name: &str, path: &str) -> NotificationError {
+    NotificationError::bad_request(format!(
+        "'{name}' is a required property{}",
+        path_suffix(path)
+    ))
 }
 
-fn wrong_type(value: &Value, expected: &str, path: &str) -> Refusal {
+fn wrong_type(value: &Value, expected: &str, path: &str) -> NotificationError {
     let value = repr(value);
-    Refusal::bad_request(format!(
+    NotificationError::bad_request(format!(
         "{value} is not of type '{expected}'{}",
-        place(path)
+        path_suffix(path)
     ))
 }
 
 /// Where in the body; nothing at its top.
-fn place(path: &str) -> String {
+fn path_suffix(path: &str) -> String {
     if path.is_empty() {
         String::new()
     } else {
@@ -122,11 +129,11 @@ fn place(path: &str) -> String {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Refusal, read};
+    use super::{NotificationError, parse};
     use crate::any_json;
 
-    fn refusal(body: &str) -> Refusal {
-        read(Some("application/json"), body.as_bytes()).expect_err("it is refused")
+    fn refusal(body: &str) -> NotificationError {
+        parse(Some("application/json"), body.as_bytes()).expect_err("it is refused")
     }
 
     #[test]
@@ -171,7 +178,7 @@ mod tests {
                 "1 is not of type 'object' - 'data.0'",
             ),
         ] {
-            let expected = Refusal {
+            let expected = NotificationError {
                 status: 400,
                 detail: detail.to_owned(),
             };
@@ -196,7 +203,7 @@ mod tests {
             "application/geo+json ; a=b",
         ] {
             assert_eq!(
-                read(Some(content_type), body),
+                parse(Some(content_type), body),
                 Ok(Vec::new()),
                 "{content_type}"
             );
@@ -208,17 +215,17 @@ mod tests {
             "json",
             "*/*",
         ] {
-            let refusal = read(Some(content_type), b"").expect_err("it is refused");
+            let refusal = parse(Some(content_type), b"").expect_err("it is refused");
             let detail = format!("Invalid Content-type ({content_type}), expected JSON data");
             assert_eq!(
                 refusal,
-                Refusal {
+                NotificationError {
                     status: 415,
                     detail
                 }
             );
         }
-        let refusal = read(None, body).expect_err("it is refused");
+        let refusal = parse(None, body).expect_err("it is refused");
         assert_eq!(refusal.status, 415);
         assert_eq!(
             refusal.detail,
@@ -229,7 +236,7 @@ mod tests {
     #[test]
     fn entities_come_as_they_are_and_other_members_are_ignored() {
         let body = br#"{"x": 1, "data": [{"type": "", "b": 1e2, "id": "", "a": {"value": 36893488147419103232}}]}"#;
-        let entities = read(Some("application/json"), body).expect("it is a notification");
+        let entities = parse(Some("application/json"), body).expect("it is a notification");
         let text = serde_json::to_string(&entities).expect("JSON");
         assert_eq!(
             text,
@@ -241,7 +248,7 @@ mod tests {
         #[test]
         fn any_json_is_a_notification_or_refused(value in any_json::value()) {
             let body = value.to_string();
-            if let Err(refusal) = read(Some("application/json"), body.as_bytes()) {
+            if let Err(refusal) = parse(Some("application/json"), body.as_bytes()) {
                 prop_assert!(refusal.status == 400 && !refusal.detail.is_empty());
             }
         }
@@ -249,7 +256,7 @@ mod tests {
         #[test]
         fn any_list_of_data_is_one_of_entities_or_refused(data in any_json::value()) {
             let body = format!("{{\"data\": [{data}]}}");
-            match read(Some("application/json"), body.as_bytes()) {
+            match parse(Some("application/json"), body.as_bytes()) {
                 Err(refusal) => prop_assert!(refusal.detail.ends_with('\'')),
                 Ok(entities) => prop_assert_eq!(serde_json::Value::from(entities[0].clone()), data),
             }
@@ -257,7 +264,7 @@ mod tests {
 
         #[test]
         fn any_bytes_are_a_notification_or_refused(body in any::<Vec<u8>>()) {
-            let _ = read(Some("application/json"), &body);
+            let _ = parse(Some("application/json"), &body);
         }
     }
 }

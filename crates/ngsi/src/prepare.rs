@@ -7,14 +7,14 @@ mod time_index;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use crate::notification::Refusal;
+use crate::notification::NotificationError;
 use crate::time::Time;
-use crate::{Entity, geo, kinds, python};
+use crate::{Entity, attribute_type, geo, python};
 
 /// The member under which an entity's time index is stored.
 pub const TIME_INDEX: &str = "time_index";
 
-/// Settles every entity of a notification that came at `arrived`. `time_index` is the attribute or metadata that the
+/// Settles every entity of a notification that came at `arrived_at`. `time_index` is the attribute or metadata that the
 /// header `Fiware-TimeIndex-Attribute` names.
 ///
 /// # Errors
@@ -22,10 +22,10 @@ pub const TIME_INDEX: &str = "time_index";
 pub fn prepare(
     mut entities: Vec<Entity>,
     time_index: Option<&str>,
-    arrived: Timestamp,
-) -> Result<Vec<Entity>, Refusal> {
+    arrived_at: Timestamp,
+) -> Result<Vec<Entity>, NotificationError> {
     for entity in &mut entities {
-        settle(entity, time_index, arrived)?;
+        prepare_entity(entity, time_index, arrived_at)?;
     }
     entities.retain(|entity| attributes(entity).any(|(_, it)| has_value(it)));
     for entity in &mut entities {
@@ -44,12 +44,12 @@ fn is_attribute(name: &str) -> bool {
     !matches!(name, "id" | "type" | "@context" | TIME_INDEX)
 }
 
-fn settle(
+fn prepare_entity(
     entity: &mut Entity,
     time_index: Option<&str>,
-    arrived: Timestamp,
-) -> Result<(), Refusal> {
-    check(entity)?;
+    arrived_at: Timestamp,
+) -> Result<(), NotificationError> {
+    reject_bare_values(entity)?;
     for (name, member) in entity.iter_mut() {
         if let Value::Object(attribute) = member
             && is_attribute(name)
@@ -58,15 +58,15 @@ fn settle(
             attribute.insert("value".to_owned(), Value::Null);
         }
     }
-    let time = time_index::choose(entity, time_index)?;
-    let time = time.unwrap_or_else(|| Time::of_arrival(arrived));
+    let time = time_index::find(entity, time_index)?;
+    let time = time.unwrap_or_else(|| Time::from_arrival(arrived_at));
     entity.insert(TIME_INDEX.to_owned(), time.to_string().into());
     geo::normalise(entity)
 }
 
 /// Attributes in the simplified representation are not supported. Those of which nothing would be stored, not even an
 /// empty column, are refused rather than lost in silence.
-fn check(entity: &Entity) -> Result<(), Refusal> {
+fn reject_bare_values(entity: &Entity) -> Result<(), NotificationError> {
     for (name, member) in attributes(entity) {
         let form = match member {
             Value::Null => "null",
@@ -77,7 +77,7 @@ fn check(entity: &Entity) -> Result<(), Refusal> {
             _ => continue,
         };
         let what = format!("is {form}: send an object with its type and its value");
-        return Err(refused(entity, name, &what));
+        return Err(attribute_error(entity, name, &what));
     }
     Ok(())
 }
@@ -93,10 +93,10 @@ fn is_bare(member: &Value) -> bool {
 }
 
 /// The refusal of an entity because of one of its attributes.
-fn refused(entity: &Entity, name: &str, what: &str) -> Refusal {
+fn attribute_error(entity: &Entity, name: &str, what: &str) -> NotificationError {
     let id = python::repr(entity.get("id").unwrap_or(&Value::Null));
     let name = python::repr(&name.into());
-    Refusal::bad_request(format!("attribute {name} of entity {id} {what}"))
+    NotificationError::bad_request(format!("attribute {name} of entity {id} {what}"))
 }
 
 /// Whether the attribute has a value that can be stored. A blank text is one for types that are like texts.
@@ -104,7 +104,7 @@ fn has_usable_value(attribute: &Map<String, Value>) -> bool {
     match attribute.get("value") {
         None | Some(Value::Null) => false,
         Some(Value::String(text)) if text.trim().is_empty() => {
-            kinds::is_text_like(attribute.get("type").and_then(Value::as_str))
+            attribute_type::is_text_like(attribute.get("type").and_then(Value::as_str))
         }
         Some(_) => true,
     }

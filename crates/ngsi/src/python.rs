@@ -82,16 +82,16 @@ fn write_repr(out: &mut String, value: &Value) {
         Value::String(text) => write_text(out, text),
         Value::Array(items) => {
             out.push('[');
-            for (place, item) in items.iter().enumerate() {
-                out.push_str(if place > 0 { ", " } else { "" });
+            for (index, item) in items.iter().enumerate() {
+                out.push_str(if index > 0 { ", " } else { "" });
                 write_repr(out, item);
             }
             out.push(']');
         }
         Value::Object(members) => {
             out.push('{');
-            for (place, (name, member)) in members.iter().enumerate() {
-                out.push_str(if place > 0 { ", " } else { "" });
+            for (index, (name, member)) in members.iter().enumerate() {
+                out.push_str(if index > 0 { ", " } else { "" });
                 write_text(out, name);
                 out.push_str(": ");
                 write_repr(out, member);
@@ -148,16 +148,16 @@ fn write_json(out: &mut String, value: &Value) {
     match value {
         Value::Array(items) => {
             out.push('[');
-            for (place, item) in items.iter().enumerate() {
-                out.push_str(if place > 0 { ", " } else { "" });
+            for (index, item) in items.iter().enumerate() {
+                out.push_str(if index > 0 { ", " } else { "" });
                 write_json(out, item);
             }
             out.push(']');
         }
         Value::Object(members) => {
             out.push('{');
-            for (place, (name, member)) in members.iter().enumerate() {
-                out.push_str(if place > 0 { ", " } else { "" });
+            for (index, (name, member)) in members.iter().enumerate() {
+                out.push_str(if index > 0 { ", " } else { "" });
                 write_json_text(out, name);
                 out.push_str(": ");
                 write_json(out, member);
@@ -181,10 +181,10 @@ mod tests {
     use serde_json::json;
 
     use super::{float, is_printable, is_truthy, json, repr};
-    use crate::json::read;
+    use crate::json::parse;
 
     fn repr_of(text: &str) -> String {
-        repr(&read(text.as_bytes()).expect("it is JSON"))
+        repr(&parse(text.as_bytes()).expect("it is JSON"))
     }
 
     #[test]
@@ -264,7 +264,7 @@ mod tests {
     #[test]
     fn json_has_pythons_separators_and_keeps_numbers_and_characters() {
         let text = "{\"a\": [1, 2.50, {\"b\": null}], \"\u{e9}\": \"x\\n\\u0000\\\"\\\\\u{2028}\", \"c\": {}, \"d\": []}";
-        let value = read(text.as_bytes()).expect("it is JSON");
+        let value = parse(text.as_bytes()).expect("it is JSON");
         assert_eq!(json(&value), text);
     }
 
@@ -274,7 +274,7 @@ mod tests {
             "null", "false", "0", "-0", "0.0", "0e5", "1e-999", "\"\"", "[]", "{}",
         ] {
             assert!(
-                !is_truthy(&read(text.as_bytes()).expect("it is JSON")),
+                !is_truthy(&parse(text.as_bytes()).expect("it is JSON")),
                 "{text}"
             );
         }
@@ -288,7 +288,7 @@ mod tests {
             "{\"a\": null}",
         ] {
             assert!(
-                is_truthy(&read(text.as_bytes()).expect("it is JSON")),
+                is_truthy(&parse(text.as_bytes()).expect("it is JSON")),
                 "{text}"
             );
         }

@@ -5,7 +5,7 @@
 
 mod ids;
 mod names;
-mod paths;
+mod service_paths;
 mod table;
 
 #[cfg(test)]
@@ -18,13 +18,13 @@ use std::collections::{BTreeMap, HashMap};
 use serde_json::Value;
 
 use crate::Entity;
-use crate::geo::NoGeometry;
-use crate::kinds::{self, ColumnType, Kind};
+use crate::attribute_type::{self, ColumnType, ValueType};
+use crate::geo::InvalidGeometry;
 use crate::python;
 use crate::task::Task;
 
 pub use ids::{failed_batch_id, instance_id};
-pub use names::{cut, quoted};
+pub use names::{quote_identifier, truncate_identifier};
 pub use table::Table;
 
 /// A column that comes of an attribute.
@@ -37,17 +37,17 @@ pub struct Column {
     /// Its NGSI type as given, or as it was inferred, for the metadata.
     pub ngsi_type: String,
     /// What the column is made as if it is missing.
-    pub kind: ColumnType,
+    pub column_type: ColumnType,
 }
 
 /// The row of one entity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Which entity: its place in the task's payload.
+    /// Which entity: its index in the task's payload.
     pub entity: usize,
     /// What goes into `fiware_servicepath`.
     pub service_path: String,
-    /// The values that are not NULL, with the places of their columns, in ascending order. Only those: entities of one
+    /// The values that are not NULL, with the indexes of their columns, in ascending order. Only those: entities of one
     /// type may have very different attributes, and then a list of all columns' values would grow with the square of
     /// the notification.
     values: Vec<(usize, String)>,
@@ -58,7 +58,7 @@ impl Row {
     pub fn values(&self, columns: usize) -> impl Iterator<Item = Option<&str>> {
         let mut given = self.values.iter().peekable();
         (0..columns).map(move |column| {
-            let (_, value) = given.next_if(|(place, _)| *place == column)?;
+            let (_, value) = given.next_if(|(index, _)| *index == column)?;
             Some(value.as_str())
         })
     }
@@ -83,15 +83,15 @@ pub struct Group {
 /// Why a task can never be inserted. The text is what its `errors` show.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Incurable(pub String);
+pub struct RowError(pub String);
 
-impl From<NoGeometry> for Incurable {
-    fn from(error: NoGeometry) -> Self {
+impl From<InvalidGeometry> for RowError {
+    fn from(error: InvalidGeometry) -> Self {
         Self(error.to_string())
     }
 }
 
-impl Incurable {
+impl RowError {
     /// An error as Python shows it: the name of its class and its message.
     fn new(class: &str, message: String) -> Self {
         Self(format!(
@@ -106,43 +106,46 @@ impl Incurable {
 /// # Errors
 /// If the number of service paths does not fit, a geometry cannot be encoded, or an attribute has a reserved name or
 /// one that no column can have.
-pub fn groups(task: &Task) -> Result<Vec<Group>, Incurable> {
-    let service_paths = paths::of_entities(&task.origin, task.payload.len())?;
+pub fn groups(task: &Task) -> Result<Vec<Group>, RowError> {
+    let service_paths = service_paths::per_entity(&task.origin, task.payload.len())?;
     let tenant = task.origin.tenant.as_deref();
     let mut groups = Vec::new();
-    for members in members(task, &service_paths) {
+    for members in entity_groups(task, &service_paths) {
         let first = &task.payload[members[0]];
-        let table = Table::of(tenant, string(first, "type"))?;
+        let table = Table::of(tenant, string_member(first, "type"))?;
         groups.push(group(table, &members, task, &service_paths)?);
     }
     Ok(groups)
 }
 
-/// The places of the entities of each group: those of one path lie together, and within them those of one type.
-fn members(task: &Task, service_paths: &[String]) -> Vec<Vec<usize>> {
-    let mut by_path: Listed<'_, Listed<'_, Vec<usize>>> = Vec::new();
-    for (place, (entity, path)) in task.payload.iter().zip(service_paths).enumerate() {
-        let by_type = entry(&mut by_path, path);
-        entry(by_type, string(entity, "type")).push(place);
+/// The indexes of the entities of each group: those of one path lie together, and within them those of one type.
+fn entity_groups(task: &Task, service_paths: &[String]) -> Vec<Vec<usize>> {
+    let mut by_path: OrderedGroups<'_, OrderedGroups<'_, Vec<usize>>> = Vec::new();
+    for (index, (entity, path)) in task.payload.iter().zip(service_paths).enumerate() {
+        let by_type = entry_or_default(&mut by_path, path);
+        entry_or_default(by_type, string_member(entity, "type")).push(index);
     }
     by_path
         .into_iter()
         .flat_map(|(_, by_type)| by_type)
-        .map(|(_, places)| places)
+        .map(|(_, indexes)| indexes)
         .collect()
 }
 
 /// Something for each key, in order of first appearance.
-type Listed<'k, T> = Vec<(&'k str, T)>;
+type OrderedGroups<'k, T> = Vec<(&'k str, T)>;
 
 /// What is listed under a key, which is added at the end if it is new.
-fn entry<'a, 'k, T: Default>(list: &'a mut Listed<'k, T>, key: &'k str) -> &'a mut T {
-    let place = list.iter().position(|(known, _)| *known == key);
-    let place = place.unwrap_or_else(|| {
+fn entry_or_default<'a, 'k, T: Default>(
+    list: &'a mut OrderedGroups<'k, T>,
+    key: &'k str,
+) -> &'a mut T {
+    let index = list.iter().position(|(known, _)| *known == key);
+    let index = index.unwrap_or_else(|| {
         list.push((key, T::default()));
         list.len() - 1
     });
-    &mut list[place].1
+    &mut list[index].1
 }
 
 fn group(
@@ -150,20 +153,24 @@ fn group(
     members: &[usize],
     task: &Task,
     service_paths: &[String],
-) -> Result<Group, Incurable> {
-    let mut layout = Layout::default();
+) -> Result<Group, RowError> {
+    let mut layout = ColumnLayout::default();
     let mut cells = Vec::with_capacity(members.len());
     for &entity in members {
-        cells.push(layout.place(&task.payload[entity])?);
+        cells.push(layout.assign_columns(&task.payload[entity])?);
     }
-    let Layout { columns, kinds, .. } = layout;
+    let ColumnLayout {
+        columns,
+        value_types,
+        ..
+    } = layout;
 
     let mut rows = Vec::with_capacity(members.len());
     for (&entity, cells) in members.iter().zip(cells) {
         let mut values = BTreeMap::new();
         for (column, value) in cells {
             // Of two names that differ in case only, the later one is here later and wins.
-            values.insert(column, kinds[column].text(value)?);
+            values.insert(column, value_types[column].sql_text(value)?);
         }
         let values = values.into_iter();
         rows.push(Row {
@@ -184,26 +191,29 @@ fn group(
 /// The columns of a group, while its entities are gone through. The last one that has an attribute says what the column
 /// is, for the values of all.
 #[derive(Default)]
-struct Layout {
+struct ColumnLayout {
     columns: Vec<Column>,
     /// How the values of each column are converted.
-    kinds: Vec<Kind>,
+    value_types: Vec<ValueType>,
     /// The columns by their names as PostgreSQL cuts them.
-    places: HashMap<String, usize>,
+    indexes: HashMap<String, usize>,
 }
 
-impl Layout {
+impl ColumnLayout {
     /// Gives every attribute of an entity its column.
-    fn place<'a>(&mut self, entity: &'a Entity) -> Result<Vec<(usize, &'a Value)>, Incurable> {
+    fn assign_columns<'a>(
+        &mut self,
+        entity: &'a Entity,
+    ) -> Result<Vec<(usize, &'a Value)>, RowError> {
         let mut cells = Vec::with_capacity(entity.len());
         for (name, attribute) in entity {
             let Value::Object(attribute) = attribute else {
                 continue; // `id`, `type` and `time_index` have columns of their own.
             };
-            if let Some(column_name) = names::column(name)?
+            if let Some(column_name) = names::column_name(name)?
                 && let Some(column) = self.column(column_name, name, attribute)
             {
-                cells.push((column, kinds::value_of(attribute)));
+                cells.push((column, attribute_type::value_of(attribute)));
             }
         }
         Ok(cells)
@@ -211,25 +221,28 @@ impl Layout {
 
     /// The column of an attribute; `None` if its name is cut to that of another column, which came first and keeps it.
     fn column(&mut self, name: String, attribute_name: &str, attribute: &Entity) -> Option<usize> {
-        let found = kinds::type_of(attribute);
+        let found = attribute_type::type_of(attribute);
         let column = Column {
             attribute: attribute_name.to_owned(),
             ngsi_type: found.name.into_owned(),
-            kind: found.kind.column(kinds::value_of(attribute)),
+            column_type: found
+                .value_type
+                .column_type(attribute_type::value_of(attribute)),
             name,
         };
-        match self.places.get(cut(&column.name)) {
+        match self.indexes.get(truncate_identifier(&column.name)) {
             None => {
-                let place = self.columns.len();
-                self.places.insert(cut(&column.name).to_owned(), place);
+                let index = self.columns.len();
+                self.indexes
+                    .insert(truncate_identifier(&column.name).to_owned(), index);
                 self.columns.push(column);
-                self.kinds.push(found.kind);
-                Some(place)
+                self.value_types.push(found.value_type);
+                Some(index)
             }
-            Some(&place) if self.columns[place].name == column.name => {
-                self.columns[place] = column;
-                self.kinds[place] = found.kind;
-                Some(place)
+            Some(&index) if self.columns[index].name == column.name => {
+                self.columns[index] = column;
+                self.value_types[index] = found.value_type;
+                Some(index)
             }
             Some(_) => None,
         }
@@ -237,7 +250,7 @@ impl Layout {
 }
 
 /// A member that every entity has, as a string; empty if it is none.
-fn string<'a>(entity: &'a Entity, member: &str) -> &'a str {
+fn string_member<'a>(entity: &'a Entity, member: &str) -> &'a str {
     entity.get(member).and_then(Value::as_str).unwrap_or("")
 }
 
@@ -274,7 +287,7 @@ mod tests {
             ("temp", "TEMP")
         );
         assert_eq!(
-            (column.ngsi_type.as_str(), column.kind),
+            (column.ngsi_type.as_str(), column.column_type),
             ("Number", ColumnType::Double)
         );
         assert_eq!(values(&groups[0]), [[Some("2.0"), Some("1")]]);
@@ -302,7 +315,7 @@ mod tests {
             {"type": "T", "y": {"value": 5}},
         ]);
         let groups = groups(&task(None, entities)).expect("rows");
-        assert_eq!(groups[0].columns[0].kind, ColumnType::Text);
+        assert_eq!(groups[0].columns[0].column_type, ColumnType::Text);
         assert_eq!(
             values(&groups[0]),
             [
@@ -319,7 +332,7 @@ mod tests {
         let entity =
             json!({"type": "T", "r": {"type": "Relationship", "object": ["urn:1", "urn:2"]}});
         let groups = groups(&task(None, json!([entity]))).expect("rows");
-        assert_eq!(groups[0].columns[0].kind, ColumnType::Json);
+        assert_eq!(groups[0].columns[0].column_type, ColumnType::Json);
         assert_eq!(values(&groups[0]), [[Some(r#"["urn:1", "urn:2"]"#)]]);
     }
 
@@ -330,9 +343,9 @@ mod tests {
         let found: Vec<_> = found
             .iter()
             .map(|group| {
-                let places: Vec<usize> = group.rows.iter().map(|row| row.entity).collect();
+                let indexes: Vec<usize> = group.rows.iter().map(|row| row.entity).collect();
                 let path = group.rows[0].service_path.as_str();
-                (group.table.name.as_str(), path, places)
+                (group.table.name.as_str(), path, indexes)
             })
             .collect();
         assert_eq!(
@@ -377,8 +390,8 @@ mod tests {
             {"type": "T", "x": {"value": 1}},
             {"type": "U", "g": {"type": "geo:point", "value": null}},
         ]);
-        let error = groups(&task(None, entities)).expect_err("it is no place");
-        assert_eq!(error, Incurable::from(NoGeometry));
+        let error = groups(&task(None, entities)).expect_err("it is no geometry");
+        assert_eq!(error, RowError::from(InvalidGeometry));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
 use crate::Entity;
-use crate::json::Object;
+use crate::json::ExactObject;
 
 /// What lists show as every task's type.
 pub const TASK_TYPE: &str = "<class 'wq.ql.notify.InsertAction'>";
@@ -59,14 +59,14 @@ pub struct Task {
     pub payload: Vec<Entity>,
 }
 
-/// A stored task that cannot be read.
+/// A stored task that cannot be document.
 #[derive(Debug, thiserror::Error)]
 #[error("this is not the input of an insert: {0}")]
 pub struct TaskError(#[from] serde_json::Error);
 
 /// The document, for writing. The order of its members is the one that lists show.
 #[derive(Serialize)]
-struct Written<'a> {
+struct TaskDocumentRef<'a> {
     fiware_service: Option<&'a str>,
     fiware_service_path: &'a str,
     fiware_correlator: Option<&'a str>,
@@ -75,11 +75,11 @@ struct Written<'a> {
 
 /// The document, for reading.
 #[derive(Deserialize)]
-struct Read {
+struct TaskDocument {
     fiware_service: Option<String>,
     fiware_service_path: String,
     fiware_correlator: Option<String>,
-    payload: Vec<Object>,
+    payload: Vec<ExactObject>,
 }
 
 impl Task {
@@ -88,13 +88,13 @@ impl Task {
     /// # Panics
     /// Never: entities are JSON already.
     pub fn to_json(&self) -> Vec<u8> {
-        let written = Written {
+        let document = TaskDocumentRef {
             fiware_service: self.origin.tenant.as_deref(),
             fiware_service_path: self.origin.path(),
             fiware_correlator: self.origin.correlator.as_deref(),
             payload: &self.payload,
         };
-        serde_json::to_vec(&written).expect("entities are JSON already")
+        serde_json::to_vec(&document).expect("entities are JSON already")
     }
 
     /// Reads [`Self::to_json`] back. A path that was missing has become `/`.
@@ -102,13 +102,13 @@ impl Task {
     /// # Errors
     /// If it is no such document.
     pub fn from_json(text: &[u8]) -> Result<Self, TaskError> {
-        let read: Read = serde_json::from_slice(text)?;
+        let document: TaskDocument = serde_json::from_slice(text)?;
         let origin = Origin {
-            tenant: read.fiware_service,
-            service_path: Some(read.fiware_service_path),
-            correlator: read.fiware_correlator,
+            tenant: document.fiware_service,
+            service_path: Some(document.fiware_service_path),
+            correlator: document.fiware_correlator,
         };
-        let payload = read.payload.into_iter().map(|it| it.0).collect();
+        let payload = document.payload.into_iter().map(|it| it.0).collect();
         Ok(Self { origin, payload })
     }
 }

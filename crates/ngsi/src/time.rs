@@ -1,7 +1,7 @@
 //! Times in entities: which texts are ISO 8601, which further ones a time index may have, and how one is written.
 
+mod english;
 mod iso;
-mod loose;
 mod scanner;
 
 use std::fmt;
@@ -15,7 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 /// That is `YYYY`, `YYYY-MM`, `YYYY-MM-DD`, `YYYYMMDD`, or a week's date; a whole date may be followed by any one
 /// character, a time, and an offset. Double quotes around are ignored. Fields are in range, hour 24 among them.
 pub fn is_iso8601(text: &str) -> bool {
-    iso::read(text).is_some()
+    iso::parse(text).is_some()
 }
 
 /// A time as somebody wrote it: years 1 to 9999, to the microsecond, with the offset of a zone or without.
@@ -27,13 +27,13 @@ pub struct Time {
 
 impl Time {
     /// Reads the value of a time index: ISO 8601, or one of the usual ways to write a day and a time in English.
-    pub fn read(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
-        iso::read(text).or_else(|| loose::read(text))
+        iso::parse(text).or_else(|| english::parse(text))
     }
 
     /// The time at which a notification arrived: UTC, written without a zone.
-    pub fn of_arrival(arrived: Timestamp) -> Self {
+    pub fn from_arrival(arrived: Timestamp) -> Self {
         let arrived = Timestamp::from_microsecond(arrived.as_microsecond()).unwrap_or(arrived);
         Self {
             local: Offset::UTC.to_datetime(arrived),
@@ -42,7 +42,7 @@ impl Time {
     }
 
     /// The moment that it means, for comparing: since the start of 1970, in UTC if it has no zone.
-    pub fn moment(self) -> SignedDuration {
+    pub fn since_epoch(self) -> SignedDuration {
         let offset = self.offset.unwrap_or(Offset::UTC).seconds();
         self.local
             .duration_since(Date::constant(1970, 1, 1).at(0, 0, 0, 0))
@@ -73,7 +73,7 @@ impl fmt::Display for Time {
 
 /// A time of day as it is written, hour 24 included.
 #[derive(Clone, Copy, Default)]
-struct Clock {
+struct TimeOfDay {
     hour: u32,
     minute: u32,
     second: u32,
@@ -81,23 +81,24 @@ struct Clock {
 }
 
 /// A date and a time of day together, if their fields are in range. Hour 24 is the start of the next day.
-fn at(date: Date, clock: Clock) -> Option<DateTime> {
-    if clock.hour == 24 {
-        let is_midnight = clock.minute == 0 && clock.second == 0 && clock.microsecond == 0;
+fn combine(date: Date, time_of_day: TimeOfDay) -> Option<DateTime> {
+    if time_of_day.hour == 24 {
+        let is_midnight =
+            time_of_day.minute == 0 && time_of_day.second == 0 && time_of_day.microsecond == 0;
         let next = date.tomorrow().ok().filter(|_| is_midnight)?;
         return Some(next.at(0, 0, 0, 0));
     }
     let time = civil::Time::new(
-        i8::try_from(clock.hour).ok()?,
-        i8::try_from(clock.minute).ok()?,
-        i8::try_from(clock.second).ok()?,
-        i32::try_from(clock.microsecond).ok()? * 1_000,
+        i8::try_from(time_of_day.hour).ok()?,
+        i8::try_from(time_of_day.minute).ok()?,
+        i8::try_from(time_of_day.second).ok()?,
+        i32::try_from(time_of_day.microsecond).ok()? * 1_000,
     );
     Some(date.to_datetime(time.ok()?))
 }
 
 /// A day of the calendar, if there is one; years from 1 on.
-fn day(year: u32, month: u32, day: u32) -> Option<Date> {
+fn calendar_date(year: u32, month: u32, day: u32) -> Option<Date> {
     if year == 0 {
         return None;
     }
@@ -112,8 +113,8 @@ mod tests {
 
     use super::{Time, is_iso8601};
 
-    fn read(text: &str) -> Time {
-        Time::read(text).expect("it is a time")
+    fn parse(text: &str) -> Time {
+        Time::parse(text).expect("it is a time")
     }
 
     #[test]
@@ -127,21 +128,21 @@ mod tests {
             ("2020-01-02T03:04:05.000Z", "2020-01-02T03:04:05+00:00"),
             ("0001-01-01T00:00:00+14:00", "0001-01-01T00:00:00+14:00"),
         ] {
-            assert_eq!(read(text).to_string(), written);
+            assert_eq!(parse(text).to_string(), written);
         }
     }
 
     #[test]
     fn the_time_of_arrival_has_no_zone() {
         let arrived: Timestamp = "2021-05-14T15:57:11.8489809Z".parse().expect("a time");
-        let time = Time::of_arrival(arrived);
+        let time = Time::from_arrival(arrived);
         assert_eq!(time.to_string(), "2021-05-14T15:57:11.848980");
-        assert_eq!(read(&time.to_string()), time);
+        assert_eq!(parse(&time.to_string()), time);
     }
 
     #[test]
     fn times_are_compared_by_the_moment_they_mean() {
-        let moment = |text| read(text).moment();
+        let moment = |text| parse(text).since_epoch();
         assert_eq!(
             moment("2020-01-02T03:04:05"),
             moment("2020-01-02T03:04:05Z")
@@ -157,7 +158,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_is_a_time_or_not(text in any::<String>()) {
-            let _ = (is_iso8601(&text), Time::read(&text));
+            let _ = (is_iso8601(&text), Time::parse(&text));
         }
 
         #[test]
@@ -165,10 +166,10 @@ mod tests {
             text in "\"?([0-9]{1,4}|[JFMAS][a-z]{2,8})[-/ ,W]?([0-9]{1,2}|[A-Z][a-z]{2})?[-/ ,]{0,2}[0-9]{0,4}\
                      ([T ]?[0-9:]{0,8}([.,][0-9]{0,8})?( ?[AaPp][Mm])?)?( ?[-+Z][0-9:]{0,5})?",
         ) {
-            if let Some(time) = Time::read(&text) {
+            if let Some(time) = Time::parse(&text) {
                 let written = time.to_string();
                 prop_assert!(is_iso8601(&written));
-                prop_assert_eq!(read(&written), time);
+                prop_assert_eq!(parse(&written), time);
             } else {
                 prop_assert!(!is_iso8601(&text));
             }
@@ -180,11 +181,11 @@ mod tests {
             microseconds in 0_i64..86_400_000_000,
             offset in proptest::option::of(-1_439_i32..=1_439),
         ) {
-            let local = super::day(1, 1, 1).expect("a day").at(0, 0, 0, 0);
+            let local = super::calendar_date(1, 1, 1).expect("a day").at(0, 0, 0, 0);
             let span = jiff::Span::new().days(days).microseconds(microseconds);
             let offset = offset.map(|minutes| jiff::tz::Offset::from_seconds(minutes * 60).expect("an offset"));
             let time = Time { local: local.checked_add(span).expect("a time"), offset };
-            prop_assert_eq!(read(&time.to_string()), time);
+            prop_assert_eq!(parse(&time.to_string()), time);
         }
     }
 }

@@ -15,15 +15,16 @@ pub(super) fn check(
     file: impl Fn(&str) -> std::io::Result<String>,
 ) -> Result<(), EnvironmentError> {
     if let Some(default) = default {
-        served(default, "the default").map_err(|reason| refused("QL_DEFAULT_DB", reason))?;
+        check_backend(default, "the default")
+            .map_err(|reason| environment_error("QL_DEFAULT_DB", reason))?;
     }
     let Some(path) = config else {
         return Ok(());
     };
-    let text =
-        file(path).map_err(|error| refused("QL_CONFIG", format!("cannot read {path}: {error}")))?;
+    let text = file(path)
+        .map_err(|error| environment_error("QL_CONFIG", format!("cannot read {path}: {error}")))?;
     check_file(&text, default.is_some())
-        .map_err(|reason| refused("QL_CONFIG", format!("{path}: {reason}")))
+        .map_err(|reason| environment_error("QL_CONFIG", format!("{path}: {reason}")))
 }
 
 fn check_file(text: &str, is_default_known: bool) -> Result<(), String> {
@@ -53,25 +54,25 @@ fn check_file(text: &str, is_default_known: bool) -> Result<(), String> {
 }
 
 /// An entry that is missing leaves the default.
-fn check_entry(entry: &Yaml, whose: &str) -> Result<(), String> {
+fn check_entry(entry: &Yaml, what: &str) -> Result<(), String> {
     match entry {
         Yaml::BadValue | Yaml::Null => Ok(()),
-        Yaml::String(name) => served(name, whose),
-        _ => Err(format!("{whose} is no name of a back-end")),
+        Yaml::String(name) => check_backend(name, what),
+        _ => Err(format!("{what} is no name of a back-end")),
     }
 }
 
-fn served(name: &str, whose: &str) -> Result<(), String> {
+fn check_backend(name: &str, what: &str) -> Result<(), String> {
     if name.trim().eq_ignore_ascii_case(TIMESCALE) {
         Ok(())
     } else {
         Err(format!(
-            "{whose} is {name:?}, but only {TIMESCALE} is served here"
+            "{what} is {name:?}, but only {TIMESCALE} is served here"
         ))
     }
 }
 
-fn refused(variable: &'static str, reason: String) -> EnvironmentError {
+fn environment_error(variable: &'static str, reason: String) -> EnvironmentError {
     EnvironmentError { variable, reason }
 }
 

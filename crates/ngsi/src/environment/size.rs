@@ -4,7 +4,7 @@
 const LETTERS: &str = "kmgtpe";
 
 /// The size in whole bytes. A number without unit is none, nor is a negative one.
-pub(super) fn bytes(text: &str) -> Option<u64> {
+pub(super) fn parse_bytes(text: &str) -> Option<u64> {
     let text = text.trim();
     let end = text.find(|it: char| !matches!(it, '0'..='9' | '.'))?;
     let (number, unit) = text.split_at(end);
@@ -46,7 +46,7 @@ fn factor(unit: &str) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::bytes;
+    use super::parse_bytes;
 
     #[test]
     fn sizes_have_units() {
@@ -62,7 +62,7 @@ mod tests {
             ("3 Byte", 3),
             ("1 eib", 1 << 60),
         ] {
-            assert_eq!(bytes(text), Some(size), "{text}");
+            assert_eq!(parse_bytes(text), Some(size), "{text}");
         }
     }
 
@@ -72,7 +72,7 @@ mod tests {
             "", "10", "B", "ten B", "-1 B", "1.2.3 B", ". B", "1 XB", "1 KiBit", "1 iB", "1 Kib/s",
             "100 EiB", "1e3 B", "NaN B", "\u{e9}B", "1 \u{e9}",
         ] {
-            assert_eq!(bytes(text), None, "{text}");
+            assert_eq!(parse_bytes(text), None, "{text}");
         }
     }
 }

@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::NoGeometry;
+use super::InvalidGeometry;
 use super::geometry::{Geometry, Path, Position};
 use super::simple::{LINE_POINTS_MIN, RING_POINTS_MIN};
 
 /// Reads a geometry object; `None` if its type is none of the seven.
-pub(super) fn read(value: &Value) -> Result<Option<Geometry>, NoGeometry> {
-    let object = value.as_object().ok_or(NoGeometry)?;
+pub(super) fn read(value: &Value) -> Result<Option<Geometry>, InvalidGeometry> {
+    let object = value.as_object().ok_or(InvalidGeometry)?;
     let coordinates = object.get("coordinates").unwrap_or(&Value::Null);
     let geometry = match object.get("type").and_then(Value::as_str) {
         Some("Point") => Geometry::Point(position(coordinates)?),
@@ -38,19 +38,19 @@ pub(super) fn write(geometry: &Geometry) -> Value {
 }
 
 /// A member of a collection. One that is not known spoils the whole, since the rest would be another place.
-fn member(value: &Value) -> Result<Geometry, NoGeometry> {
-    read(value)?.ok_or(NoGeometry)
+fn member(value: &Value) -> Result<Geometry, InvalidGeometry> {
+    read(value)?.ok_or(InvalidGeometry)
 }
 
 fn each<T>(
     value: &Value,
-    read_item: impl Fn(&Value) -> Result<T, NoGeometry>,
-) -> Result<Vec<T>, NoGeometry> {
-    let items = value.as_array().ok_or(NoGeometry)?;
+    read_item: impl Fn(&Value) -> Result<T, InvalidGeometry>,
+) -> Result<Vec<T>, InvalidGeometry> {
+    let items = value.as_array().ok_or(InvalidGeometry)?;
     items.iter().map(read_item).collect()
 }
 
-fn rings(value: &Value) -> Result<Vec<Path>, NoGeometry> {
+fn rings(value: &Value) -> Result<Vec<Path>, InvalidGeometry> {
     at_least(
         1,
         each(value, |ring| {
@@ -59,31 +59,31 @@ fn rings(value: &Value) -> Result<Vec<Path>, NoGeometry> {
     )
 }
 
-fn line(value: &Value) -> Result<Path, NoGeometry> {
+fn line(value: &Value) -> Result<Path, InvalidGeometry> {
     at_least(LINE_POINTS_MIN, each(value, position)?)
 }
 
-fn at_least<T>(count: usize, items: Vec<T>) -> Result<Vec<T>, NoGeometry> {
+fn at_least<T>(count: usize, items: Vec<T>) -> Result<Vec<T>, InvalidGeometry> {
     if items.len() < count {
-        Err(NoGeometry)
+        Err(InvalidGeometry)
     } else {
         Ok(items)
     }
 }
 
-fn position(value: &Value) -> Result<Position, NoGeometry> {
+fn position(value: &Value) -> Result<Position, InvalidGeometry> {
     match *each(value, number)?.as_slice() {
         [x, y] => Ok(Position { x, y, z: None }),
         [x, y, z] => Ok(Position { x, y, z: Some(z) }),
-        _ => Err(NoGeometry),
+        _ => Err(InvalidGeometry),
     }
 }
 
-fn number(value: &Value) -> Result<f64, NoGeometry> {
+fn number(value: &Value) -> Result<f64, InvalidGeometry> {
     value
         .as_f64()
         .filter(|number| number.is_finite())
-        .ok_or(NoGeometry)
+        .ok_or(InvalidGeometry)
 }
 
 fn pairs(path: &[Position]) -> Value {

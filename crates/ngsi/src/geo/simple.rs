@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::NoGeometry;
+use super::InvalidGeometry;
 use super::geometry::{Geometry, Path, Position};
 use crate::python;
 
@@ -12,27 +12,27 @@ pub(super) const LINE_POINTS_MIN: usize = 2;
 pub(super) const RING_POINTS_MIN: usize = 4;
 
 /// Reads a point from text such as `"41.4, 2.2"`: latitude, then longitude, in degrees.
-pub(super) fn point(value: &Value) -> Result<Geometry, NoGeometry> {
+pub(super) fn point(value: &Value) -> Result<Geometry, InvalidGeometry> {
     position(value).map(Geometry::Point)
 }
 
 /// Reads a list of two or more points.
-pub(super) fn line(value: &Value) -> Result<Geometry, NoGeometry> {
+pub(super) fn line(value: &Value) -> Result<Geometry, InvalidGeometry> {
     path(value, LINE_POINTS_MIN).map(Geometry::LineString)
 }
 
 /// Reads a list of four or more points, the one ring of a polygon.
-pub(super) fn polygon(value: &Value) -> Result<Geometry, NoGeometry> {
+pub(super) fn polygon(value: &Value) -> Result<Geometry, InvalidGeometry> {
     let ring = path(value, RING_POINTS_MIN)?;
     Ok(Geometry::Polygon(vec![ring]))
 }
 
 /// Reads two corners that lie opposite each other. The ring starts and ends at the second one, and has
 /// the first one in the middle.
-pub(super) fn rectangle(value: &Value) -> Result<Geometry, NoGeometry> {
+pub(super) fn rectangle(value: &Value) -> Result<Geometry, InvalidGeometry> {
     let corners = path(value, 2)?;
     let &[first, second] = corners.as_slice() else {
-        return Err(NoGeometry);
+        return Err(InvalidGeometry);
     };
     let ring = [
         (second.x, second.y),
@@ -50,17 +50,17 @@ pub(super) fn point_text(point: &Position) -> String {
     format!("{}, {}", python::float(point.y), python::float(point.x))
 }
 
-fn path(value: &Value, points_min: usize) -> Result<Path, NoGeometry> {
-    let points = value.as_array().ok_or(NoGeometry)?;
+fn path(value: &Value, points_min: usize) -> Result<Path, InvalidGeometry> {
+    let points = value.as_array().ok_or(InvalidGeometry)?;
     if points.len() < points_min {
-        return Err(NoGeometry);
+        return Err(InvalidGeometry);
     }
     points.iter().map(position).collect()
 }
 
-fn position(value: &Value) -> Result<Position, NoGeometry> {
-    let text = value.as_str().ok_or(NoGeometry)?;
-    let (latitude, longitude) = text.split_once(',').ok_or(NoGeometry)?;
+fn position(value: &Value) -> Result<Position, InvalidGeometry> {
+    let text = value.as_str().ok_or(InvalidGeometry)?;
+    let (latitude, longitude) = text.split_once(',').ok_or(InvalidGeometry)?;
     Ok(Position {
         x: number(longitude)?,
         y: number(latitude)?,
@@ -68,11 +68,11 @@ fn position(value: &Value) -> Result<Position, NoGeometry> {
     })
 }
 
-fn number(text: &str) -> Result<f64, NoGeometry> {
-    let number: f64 = text.trim().parse().map_err(|_| NoGeometry)?;
+fn number(text: &str) -> Result<f64, InvalidGeometry> {
+    let number: f64 = text.trim().parse().map_err(|_| InvalidGeometry)?;
     if number.is_finite() {
         Ok(number)
     } else {
-        Err(NoGeometry)
+        Err(InvalidGeometry)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::rows::{Column, Row, Table, quoted};
+use crate::rows::{Column, Row, Table, quote_identifier};
 use serde_json::json;
 
 use crate::postgres::faults::Fault;
@@ -88,14 +88,14 @@ pub(crate) async fn copy(
 fn statement(portion: &Portion<'_>, manner: Manner) -> String {
     let mut sql = format!(
         "copy {} (entity_id, entity_type, time_index, fiware_servicepath, instanceid",
-        portion.table.quoted()
+        portion.table.sql_name()
     );
     if manner.keep_raw {
         sql.push_str(", __original_ngsi_entity__");
     }
     for column in portion.columns {
         sql.push_str(", ");
-        sql.push_str(&quoted(&column.name));
+        sql.push_str(&quote_identifier(&column.name));
     }
     sql.push_str(") from stdin");
     sql

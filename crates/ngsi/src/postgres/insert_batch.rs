@@ -83,7 +83,7 @@ pub(crate) async fn is_there(session: &mut Session, work: &Work<'_>) -> Result<b
         let sql = format!(
             "select from {} where entity_id = $1::text and time_index = $2::text::timestamptz \
              and instanceid = $3::text limit 1",
-            group.table.quoted()
+            group.table.sql_name()
         );
         let entity = work.entity(row);
         let (id, time) = (member(entity, "id"), member(entity, "time_index"));

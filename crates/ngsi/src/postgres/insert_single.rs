@@ -140,7 +140,7 @@ async fn is_saved(
     let sql = format!(
         "select from {} where entity_id = $1::text and instanceid is null \
          and __original_ngsi_entity__ ->> 'failedBatchID' = $2::text limit 1",
-        group.table.quoted()
+        group.table.sql_name()
     );
     let id = group
         .rows
@@ -163,7 +163,7 @@ async fn save(
 ) -> Result<(), Fault> {
     let sql = format!(
         "copy {} (entity_id, entity_type, time_index, __original_ngsi_entity__) from stdin",
-        group.table.quoted()
+        group.table.sql_name()
     );
     let line = |row: &Row| {
         let entity = work.entity(row);

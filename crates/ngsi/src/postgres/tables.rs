@@ -8,8 +8,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::kinds::ColumnType;
-use crate::rows::{Column, Table, cut, quoted};
+use crate::attribute_type::ColumnType;
+use crate::rows::{Column, Table, quote_identifier, truncate_identifier};
 use serde_json::{Map, Value, json};
 
 use crate::postgres::faults::{Fault, Stage};
@@ -118,11 +118,11 @@ async fn make_schema(session: &mut Session, schema: &str) -> Result<(), Fault> {
     }
     // A role without the right to create schemas may still use an existing one.
     let rows = session
-        .query(Stage::Making, SCHEMA, &[&cut(schema)])
+        .query(Stage::Making, SCHEMA, &[&truncate_identifier(schema)])
         .await?;
     if !rows[0].get::<_, bool>(0) {
         begin(session, schema).await?;
-        let sql = format!("create schema if not exists {}", quoted(schema));
+        let sql = format!("create schema if not exists {}", quote_identifier(schema));
         let made = session.execute(Stage::Making, &sql).await;
         session.end(Stage::Making, made).await.map_err(settled)?;
     }
@@ -149,7 +149,7 @@ async fn make_table(
     table: &Table,
     columns: &[&Column],
 ) -> Result<(), Fault> {
-    let name = table.quoted();
+    let name = table.sql_name();
     let rows = session.query(Stage::Making, COLUMNS, &[&name]).await?;
     let there: HashSet<String> = rows.iter().map(|row| row.get(0)).collect();
     let missing = missing(session, columns, &there);
@@ -188,12 +188,12 @@ fn missing(session: &Session, columns: &[&Column], there: &HashSet<String>) -> V
         .map(|(name, kind)| format!("{name} {kind}"));
     let attributes = columns
         .iter()
-        .filter(|column| !there.contains(cut(&column.name)))
+        .filter(|column| !there.contains(truncate_identifier(&column.name)))
         .map(|column| {
             format!(
                 "{} {}",
-                quoted(&column.name),
-                sql_type(session, column.kind)
+                quote_identifier(&column.name),
+                sql_type(session, column.column_type)
             )
         });
     standing.chain(attributes).collect()
@@ -222,7 +222,7 @@ async fn make_hypertable(session: &Session, name: &str) -> Result<(), Fault> {
 
 async fn make_missing_index(session: &mut Session, table: &Table) -> Result<(), Fault> {
     let rows = session
-        .query(Stage::Making, INDEX, &[&table.quoted()])
+        .query(Stage::Making, INDEX, &[&table.sql_name()])
         .await?;
     let (has_index, bytes): (bool, Option<i64>) = (rows[0].get(0), rows[0].get(1));
     if has_index {
@@ -230,7 +230,7 @@ async fn make_missing_index(session: &mut Session, table: &Table) -> Result<(), 
     }
     if bytes.is_some_and(|bytes| bytes > INDEXED_BYTES_MAX) {
         tracing::warn!(
-            table = table.quoted(),
+            table = table.sql_name(),
             "no index on (entity_id, time_index desc), and too large to make it now: make it with CREATE INDEX CONCURRENTLY"
         );
         return Ok(());
@@ -239,9 +239,9 @@ async fn make_missing_index(session: &mut Session, table: &Table) -> Result<(), 
 }
 
 async fn make_index(session: &mut Session, table: &Table) -> Result<(), Fault> {
-    let index = quoted(&table.index_name());
+    let index = quote_identifier(&table.index_name());
     let qualified = match &table.schema {
-        Some(schema) => format!("{}.{index}", quoted(schema)),
+        Some(schema) => format!("{}.{index}", quote_identifier(schema)),
         None => index.clone(),
     };
     // Long names may be cut to the same. Who comes later gets a name that the database chooses.
@@ -250,7 +250,7 @@ async fn make_index(session: &mut Session, table: &Table) -> Result<(), Fault> {
     } else {
         index
     };
-    let table = table.quoted();
+    let table = table.sql_name();
     let sql = format!("create index {index} on {table} (entity_id, time_index desc)");
     session.execute(Stage::Making, &sql).await
 }

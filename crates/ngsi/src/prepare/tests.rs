@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{TIME_INDEX, prepare};
 use crate::any_json;
-use crate::notification::read;
+use crate::notification::parse;
 use crate::task::{Origin, Task};
 use crate::time::Time;
 use crate::{Entity, json, python};
@@ -20,7 +20,7 @@ fn entities(members: &[&str]) -> Vec<Entity> {
     let entity = |members: &&str| {
         let comma = if members.is_empty() { "" } else { ", " };
         let text = format!(r#"{{"id": "e1", "type": "T"{comma}{members}}}"#);
-        match json::read(text.as_bytes()).expect("it is JSON") {
+        match json::parse(text.as_bytes()).expect("it is JSON") {
             Value::Object(entity) => entity,
             _ => unreachable!("it is an object"),
         }
@@ -341,7 +341,7 @@ fn the_deepest_entities_that_are_taken_make_tasks_that_can_be_read() {
         );
         format!(r#"{{"data": [{{"id": "e1", "type": "T", {members}}}]}}"#)
     };
-    let is_taken = |levels: usize| match read(Some("application/json"), body(levels).as_bytes()) {
+    let is_taken = |levels: usize| match parse(Some("application/json"), body(levels).as_bytes()) {
         Err(_) => false,
         Ok(entities) => {
             let payload = prepare(entities, None, arrived()).expect("it is taken");
@@ -380,7 +380,7 @@ proptest! {
                 prop_assert!(prepared.len() <= count);
                 for entity in prepared {
                     let time = entity[TIME_INDEX].as_str().expect("a text");
-                    prop_assert_eq!(Time::read(time).expect("a time").to_string(), time);
+                    prop_assert_eq!(Time::parse(time).expect("a time").to_string(), time);
                     prop_assert!(entity["id"].is_string() && entity["type"].is_string());
                     for (_, attribute) in super::attributes(&entity) {
                         let attribute = attribute.as_object().expect("an object");

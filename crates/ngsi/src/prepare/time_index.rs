@@ -2,44 +2,47 @@
 
 use serde_json::Value;
 
-use super::{attributes, refused};
+use super::{attribute_error, attributes};
 use crate::Entity;
-use crate::notification::Refusal;
+use crate::notification::NotificationError;
 use crate::time::Time;
 
-/// A place in an entity where a date may be.
+/// A source in an entity where a date may be.
 #[derive(Clone, Copy)]
-enum Place<'a> {
+enum DateSource<'a> {
     /// The value of the attribute of this name.
     Attribute(&'a str),
     /// The metadata of this name in any attribute.
     Metadata(&'a str),
     /// The direct member of this name in any attribute, as NGSI-LD has it.
-    Member(&'a str),
+    AttributeMember(&'a str),
     /// The member of this name of the entity itself.
-    Bare(&'a str),
+    EntityMember(&'a str),
 }
 
 /// The places that are looked at, in this order, after those that a header names.
-const PLACES: [Place<'static>; 10] = [
-    Place::Attribute("TimeInstant"),
-    Place::Metadata("TimeInstant"),
-    Place::Attribute("timestamp"),
-    Place::Metadata("timestamp"),
-    Place::Member("observedAt"),
-    Place::Member("modifiedAt"),
-    Place::Bare("observedAt"),
-    Place::Bare("modifiedAt"),
-    Place::Attribute("dateModified"),
-    Place::Metadata("dateModified"),
+const DATE_SOURCES: [DateSource<'static>; 10] = [
+    DateSource::Attribute("TimeInstant"),
+    DateSource::Metadata("TimeInstant"),
+    DateSource::Attribute("timestamp"),
+    DateSource::Metadata("timestamp"),
+    DateSource::AttributeMember("observedAt"),
+    DateSource::AttributeMember("modifiedAt"),
+    DateSource::EntityMember("observedAt"),
+    DateSource::EntityMember("modifiedAt"),
+    DateSource::Attribute("dateModified"),
+    DateSource::Metadata("dateModified"),
 ];
 
-/// The time of the first place that has a date; `None` if there is no such place. What comes after it is not looked at.
-pub(super) fn choose(entity: &Entity, named: Option<&str>) -> Result<Option<Time>, Refusal> {
-    let named = named.filter(|name| !name.is_empty());
-    let named = named.map(|name| [Place::Attribute(name), Place::Metadata(name)]);
-    for place in named.into_iter().flatten().chain(PLACES) {
-        let time = latest(entity, place)?;
+/// The time of the first source that has a date; `None` if there is no such source. What comes after it is not looked at.
+pub(super) fn find(
+    entity: &Entity,
+    header: Option<&str>,
+) -> Result<Option<Time>, NotificationError> {
+    let header = header.filter(|name| !name.is_empty());
+    let header = header.map(|name| [DateSource::Attribute(name), DateSource::Metadata(name)]);
+    for source in header.into_iter().flatten().chain(DATE_SOURCES) {
+        let time = latest(entity, source)?;
         if time.is_some() {
             return Ok(time);
         }
@@ -47,19 +50,19 @@ pub(super) fn choose(entity: &Entity, named: Option<&str>) -> Result<Option<Time
     Ok(None)
 }
 
-/// The latest of the dates in one place of an entity. What is no date, though a text, is passed over.
-fn latest(entity: &Entity, place: Place<'_>) -> Result<Option<Time>, Refusal> {
+/// The latest of the dates in one source of an entity. What is no date, though a text, is passed over.
+fn latest(entity: &Entity, source: DateSource<'_>) -> Result<Option<Time>, NotificationError> {
     let mut latest: Option<Time> = None;
-    for (attribute, candidate) in candidates(entity, place) {
+    for (attribute, candidate) in candidates(entity, source) {
         let time = match date(candidate) {
             Ok(time) => time,
             Err(NotADate) => {
                 let what = "has no date where one is looked for: send a text or a date object";
-                return Err(refused(entity, attribute, what));
+                return Err(attribute_error(entity, attribute, what));
             }
         };
         if let Some(time) = time
-            && latest.is_none_or(|latest| latest.moment() < time.moment())
+            && latest.is_none_or(|latest| latest.since_epoch() < time.since_epoch())
         {
             latest = Some(time);
         }
@@ -67,21 +70,21 @@ fn latest(entity: &Entity, place: Place<'_>) -> Result<Option<Time>, Refusal> {
     Ok(latest)
 }
 
-/// What is in one place of an entity, with the names of the attributes.
+/// What is in one source of an entity, with the names of the attributes.
 fn candidates<'e>(
     entity: &'e Entity,
-    place: Place<'_>,
+    source: DateSource<'_>,
 ) -> impl Iterator<Item = (&'e str, &'e Value)> {
     attributes(entity).filter_map(move |(attribute, member)| {
-        let found = match place {
-            Place::Attribute(name) if attribute == name => member.as_object()?.get("value")?,
-            Place::Bare(name) if attribute == name => member,
-            Place::Attribute(_) | Place::Bare(_) => return None,
-            Place::Metadata(name) => {
+        let found = match source {
+            DateSource::Attribute(name) if attribute == name => member.as_object()?.get("value")?,
+            DateSource::EntityMember(name) if attribute == name => member,
+            DateSource::Attribute(_) | DateSource::EntityMember(_) => return None,
+            DateSource::Metadata(name) => {
                 let metadata = member.as_object()?.get("metadata")?.as_object()?;
                 metadata.get(name)?.as_object()?.get("value")?
             }
-            Place::Member(name) => member.as_object()?.get(name)?,
+            DateSource::AttributeMember(name) => member.as_object()?.get(name)?,
         };
         Some((attribute, found))
     })
@@ -98,7 +101,7 @@ fn date(value: &Value) -> Result<Option<Time>, NotADate> {
     };
     match value {
         Value::Null => Ok(None),
-        Value::String(text) => Ok(Time::read(text)),
+        Value::String(text) => Ok(Time::parse(text)),
         _ => Err(NotADate),
     }
 }

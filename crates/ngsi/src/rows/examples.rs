@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{Group, groups};
 use crate::Entity;
-use crate::kinds::ColumnType;
+use crate::attribute_type::ColumnType;
 use crate::prepare::prepare;
 use crate::task::{Origin, Task};
 
@@ -59,7 +59,7 @@ impl Example {
 
     fn outcome(&self) -> Result<Vec<String>, String> {
         let task = self.task()?;
-        let groups = groups(&task).map_err(|incurable| format!("incurable {incurable}"))?;
+        let groups = groups(&task).map_err(|error| format!("incurable {error}"))?;
         let has_usual_time = self.entities.iter().any(|members| members.contains("TI"));
         Ok(groups
             .iter()
@@ -82,7 +82,7 @@ fn entity(members: &str) -> Entity {
 fn show(group: &Group, task: &Task, has_usual_time: bool) -> Vec<String> {
     let rows = &group.rows;
     let paths: Vec<&str> = rows.iter().map(|row| row.service_path.as_str()).collect();
-    let mut lines = vec![format!("{} {}", group.table.quoted(), paths.join(" "))];
+    let mut lines = vec![format!("{} {}", group.table.sql_name(), paths.join(" "))];
     if !has_usual_time {
         let times = rows
             .iter()
@@ -90,18 +90,18 @@ fn show(group: &Group, task: &Task, has_usual_time: bool) -> Vec<String> {
         let times: Vec<&str> = times.map(|time| time.as_str().expect("a text")).collect();
         lines.push(format!("time_index: {}", times.join(" | ")));
     }
-    for (place, column) in group.columns.iter().enumerate() {
+    for (index, column) in group.columns.iter().enumerate() {
         if has_usual_time && column.name == "timeinstant" {
             continue;
         }
         let values = rows
             .iter()
-            .map(|row| row.values(place + 1).last().flatten());
+            .map(|row| row.values(index + 1).last().flatten());
         let values: Vec<&str> = values.map(|value| value.unwrap_or("NULL")).collect();
         lines.push(format!(
             "{} {} [{}, {}]: {}",
             column.name,
-            sql(column.kind),
+            sql(column.column_type),
             column.attribute,
             column.ngsi_type,
             values.join(" | ")
@@ -110,8 +110,8 @@ fn show(group: &Group, task: &Task, has_usual_time: bool) -> Vec<String> {
     lines
 }
 
-fn sql(kind: ColumnType) -> &'static str {
-    match kind {
+fn sql(column_type: ColumnType) -> &'static str {
+    match column_type {
         ColumnType::Text => "text",
         ColumnType::Double => "float8",
         ColumnType::BigInt => "int8",

@@ -1,4 +1,4 @@
-//! The ids that rows get. They follow from the task and the place within it, so that a repeat of a task can tell
+//! The ids that rows get. They follow from the task and the index within it, so that a repeat of a task can tell
 //! whether its rows are there already.
 
 use sha2::{Digest, Sha256};
@@ -6,13 +6,13 @@ use sha2::{Digest, Sha256};
 use crate::hexadecimal::hexadecimal;
 
 /// The id that the rows of a group share if they had to be saved as they came: 32 hexadecimal digits. `uuid` is that of
-/// the task, `place` that of the group among the task's groups.
-pub fn failed_batch_id(uuid: &str, place: usize) -> String {
-    hexadecimal(&digest("failed batch", uuid, place))
+/// the task, `index` that of the group among the task's groups.
+pub fn failed_batch_id(uuid: &str, index: usize) -> String {
+    hexadecimal(&digest("failed batch", uuid, index))
 }
 
 /// What the row of an entity has as `instanceid`: `urn:ngsi-ld:` and a UUID. `uuid` is that of the task, `entity` the
-/// entity's place in its payload.
+/// entity's index in its payload.
 pub fn instance_id(uuid: &str, entity: usize) -> String {
     let mut bytes = digest("instance", uuid, entity);
     // RFC 9562: version 8 is for UUIDs that are made in a way of one's own; the variant is its own.
@@ -30,13 +30,13 @@ pub fn instance_id(uuid: &str, entity: usize) -> String {
 }
 
 /// The first half of a hash of what the id is for. The parts are separated by a byte that none of them has.
-fn digest(purpose: &str, uuid: &str, place: usize) -> [u8; 16] {
+fn digest(purpose: &str, uuid: &str, index: usize) -> [u8; 16] {
     let hash = Sha256::new()
         .chain_update(purpose)
         .chain_update([0])
         .chain_update(uuid)
         .chain_update([0])
-        .chain_update(place.to_string())
+        .chain_update(index.to_string())
         .finalize();
     let mut half = [0; 16];
     half.copy_from_slice(&hash[..16]);
@@ -86,10 +86,10 @@ mod tests {
         assert_eq!(instance_id(UUID, 3), instance_id(UUID, 3));
         assert_eq!(failed_batch_id(UUID, 3), failed_batch_id(UUID, 3));
         let mut seen = HashSet::new();
-        for place in 0..100 {
+        for index in 0..100 {
             for uuid in [UUID, "27484433be1d4c09ae947d67f8f2989"] {
-                assert!(seen.insert(instance_id(uuid, place)));
-                assert!(seen.insert(failed_batch_id(uuid, place)));
+                assert!(seen.insert(instance_id(uuid, index)));
+                assert!(seen.insert(failed_batch_id(uuid, index)));
             }
         }
     }

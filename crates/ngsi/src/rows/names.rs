@@ -1,12 +1,12 @@
 //! Names in the database: how they come of NGSI's, and how SQL writes them.
 
-use super::Incurable;
+use super::RowError;
 
 /// PostgreSQL cuts identifiers to this many bytes.
 const IDENTIFIER_BYTES_MAX: usize = 63;
 
 /// The columns that every table has, and that no attribute can fill.
-const STANDING: [&str; 5] = [
+const FIXED_COLUMNS: [&str; 5] = [
     "entity_id",
     "entity_type",
     "time_index",
@@ -17,12 +17,12 @@ const STANDING: [&str; 5] = [
 const ORIGINAL_ENTITY: &str = "__original_ngsi_entity__";
 
 /// An identifier in double quotes, those within doubled.
-pub fn quoted(identifier: &str) -> String {
+pub fn quote_identifier(identifier: &str) -> String {
     format!("\"{}\"", identifier.replace('"', "\"\""))
 }
 
 /// An identifier as PostgreSQL keeps it: not more than 63 bytes, and only whole characters.
-pub fn cut(identifier: &str) -> &str {
+pub fn truncate_identifier(identifier: &str) -> &str {
     let mut end = IDENTIFIER_BYTES_MAX.min(identifier.len());
     while !identifier.is_char_boundary(end) {
         end -= 1;
@@ -32,27 +32,27 @@ pub fn cut(identifier: &str) -> &str {
 
 /// The column of an attribute; `None` if it has none, because a standing column has that name, or it is NGSI-LD's
 /// `@context`, which is no attribute.
-pub(super) fn column(attribute: &str) -> Result<Option<String>, Incurable> {
+pub(super) fn column_name(attribute: &str) -> Result<Option<String>, RowError> {
     let name = attribute.to_lowercase();
     if name == ORIGINAL_ENTITY {
         let message = format!("'{attribute}' is a reserved name, no attribute can have it");
-        return Err(Incurable::new("ValueError", message));
+        return Err(RowError::new("ValueError", message));
     }
-    if attribute == "@context" || STANDING.contains(&name.as_str()) {
+    if attribute == "@context" || FIXED_COLUMNS.contains(&name.as_str()) {
         return Ok(None);
     }
     if name.is_empty() {
         let message = "an attribute without a name has no column".to_owned();
-        return Err(Incurable::new("ValueError", message));
+        return Err(RowError::new("ValueError", message));
     }
-    possible(name).map(Some)
+    check_name(name).map(Some)
 }
 
 /// A name that can stand in SQL: one with a NUL character cannot, however it is quoted.
-pub(super) fn possible(name: String) -> Result<String, Incurable> {
+pub(super) fn check_name(name: String) -> Result<String, RowError> {
     if name.contains('\0') {
         let message = format!("'{name}' contains NUL, no name in the database can");
-        return Err(Incurable::new("ValueError", message));
+        return Err(RowError::new("ValueError", message));
     }
     Ok(name)
 }
@@ -84,17 +84,17 @@ mod tests {
     #[test]
     fn quotes_within_a_name_are_doubled() {
         assert_eq!(
-            quoted(r#"a"; drop table t; --"#),
+            quote_identifier(r#"a"; drop table t; --"#),
             r#""a""; drop table t; --""#
         );
     }
 
     #[test]
     fn names_are_cut_at_whole_characters() {
-        assert_eq!(cut("abc"), "abc");
-        assert_eq!(cut(&"a".repeat(64)), "a".repeat(63));
+        assert_eq!(truncate_identifier("abc"), "abc");
+        assert_eq!(truncate_identifier(&"a".repeat(64)), "a".repeat(63));
         let name = format!("{}\u{e9}", "a".repeat(62));
-        assert_eq!(cut(&name), "a".repeat(62));
+        assert_eq!(truncate_identifier(&name), "a".repeat(62));
     }
 
     #[test]
@@ -112,7 +112,7 @@ mod tests {
             ),
             ("@Context", "@context"),
         ] {
-            assert_eq!(column(attribute), Ok(Some(name.to_owned())));
+            assert_eq!(column_name(attribute), Ok(Some(name.to_owned())));
         }
     }
 
@@ -126,7 +126,7 @@ mod tests {
             "instanceId",
             "@context",
         ] {
-            assert_eq!(column(attribute), Ok(None), "{attribute}");
+            assert_eq!(column_name(attribute), Ok(None), "{attribute}");
         }
     }
 
@@ -138,7 +138,7 @@ mod tests {
             "",
             "a\0b",
         ] {
-            let error = column(attribute).expect_err("no column has it");
+            let error = column_name(attribute).expect_err("no column has it");
             assert!(error.0.starts_with("ValueError("), "{error}");
         }
     }
@@ -146,13 +146,13 @@ mod tests {
     proptest! {
         #[test]
         fn a_quoted_name_reads_back_whatever_it_holds(name in "[\"'a; \\\\\u{e9}]{0,20}|\\PC*") {
-            let sql = format!("{} text", quoted(&name));
+            let sql = format!("{} text", quote_identifier(&name));
             prop_assert_eq!(read_identifier(&sql), Some((name, " text")));
         }
 
         #[test]
         fn a_cut_name_is_the_longest_start_that_fits(name in "\\PC{0,80}") {
-            let kept = cut(&name);
+            let kept = truncate_identifier(&name);
             prop_assert!(name.starts_with(kept) && kept.len() <= IDENTIFIER_BYTES_MAX);
             let next = name[kept.len()..].chars().next().map_or(usize::MAX, char::len_utf8);
             prop_assert!(kept.len() == name.len() || kept.len() + next > IDENTIFIER_BYTES_MAX);

@@ -7,16 +7,16 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::Value;
 
-use super::{cut, groups};
+use super::{groups, truncate_identifier};
 use crate::Entity;
 use crate::any_json;
-use crate::kinds::properties::{PLACES, TYPES};
+use crate::attribute_type::properties::{GEO_TYPES, PLAIN_TYPES};
 use crate::prepare::prepare;
 use crate::task::{Origin, Task};
 
 /// Entities of few types with few attributes, so that many share columns.
 fn entity() -> impl Strategy<Value = Entity> {
-    let ngsi_type = prop_oneof![30 => select(&TYPES[..]), 1 => select(&PLACES[..])];
+    let ngsi_type = prop_oneof![30 => select(&PLAIN_TYPES[..]), 1 => select(&GEO_TYPES[..])];
     let attribute = (ngsi_type, any_json::value());
     let names = "[abAB]|a{62,64}|[Tt]ime_[Ii]ndex|instanceId|@context";
     let attributes = vec((names, attribute), 0..5);
@@ -61,10 +61,10 @@ proptest! {
         let Ok(groups) = groups(&task) else {
             return Ok(());
         };
-        let mut places = Vec::new();
+        let mut indexes = Vec::new();
         for group in &groups {
             prop_assert!(group.rows.is_sorted_by_key(|row| row.entity));
-            places.extend(group.rows.iter().map(|row| row.entity));
+            indexes.extend(group.rows.iter().map(|row| row.entity));
             let alike: HashSet<_> = group
                 .rows
                 .iter()
@@ -72,8 +72,8 @@ proptest! {
                 .collect();
             prop_assert_eq!(alike.len(), 1);
         }
-        places.sort_unstable();
-        prop_assert_eq!(places, (0..task.payload.len()).collect::<Vec<_>>());
+        indexes.sort_unstable();
+        prop_assert_eq!(indexes, (0..task.payload.len()).collect::<Vec<_>>());
     }
 
     #[test]
@@ -84,7 +84,7 @@ proptest! {
         for group in groups(&task).into_iter().flatten() {
             let mut names: HashSet<&str> = standing.into();
             for column in &group.columns {
-                prop_assert!(names.insert(cut(&column.name)), "{column:?}");
+                prop_assert!(names.insert(truncate_identifier(&column.name)), "{column:?}");
                 prop_assert_eq!(&column.name, &column.attribute.to_lowercase());
             }
         }
@@ -109,7 +109,7 @@ proptest! {
         let mut payload = Vec::new();
         for value in values {
             let mut entity = Entity::new();
-            for ngsi_type in TYPES {
+            for ngsi_type in PLAIN_TYPES {
                 entity.insert(ngsi_type.to_owned(), serde_json::json!({"type": ngsi_type, "value": value}));
             }
             entity.insert("untyped".to_owned(), Value::Object(Entity::from_iter([("value".to_owned(), value)])));

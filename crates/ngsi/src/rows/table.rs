@@ -1,7 +1,7 @@
 //! The table of an entity type.
 
-use super::Incurable;
-use super::names::{possible, quoted};
+use super::RowError;
+use super::names::{check_name, quote_identifier};
 
 /// Where the entities of a type go.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -14,24 +14,28 @@ pub struct Table {
 
 impl Table {
     /// The table of a tenant's entities of a type. An empty tenant is none.
-    pub(super) fn of(tenant: Option<&str>, entity_type: &str) -> Result<Self, Incurable> {
+    pub(super) fn of(tenant: Option<&str>, entity_type: &str) -> Result<Self, RowError> {
         let schema = match tenant {
             None | Some("") => None,
-            Some(tenant) => Some(possible(format!("mt{}", tenant.to_lowercase()))?),
+            Some(tenant) => Some(check_name(format!("mt{}", tenant.to_lowercase()))?),
         };
-        let name = possible(format!("et{}", entity_type.to_lowercase()))?;
+        let name = check_name(format!("et{}", entity_type.to_lowercase()))?;
         Ok(Self { schema, name })
     }
 
     /// For SQL: `"mtx"."etroom"`, quotes within doubled.
-    pub fn quoted(&self) -> String {
+    pub fn sql_name(&self) -> String {
         match &self.schema {
-            Some(schema) => format!("{}.{}", quoted(schema), quoted(&self.name)),
-            None => quoted(&self.name),
+            Some(schema) => format!(
+                "{}.{}",
+                quote_identifier(schema),
+                quote_identifier(&self.name)
+            ),
+            None => quote_identifier(&self.name),
         }
     }
 
-    /// The key of its row in `md_ets_metadata`: like [`Self::quoted`], but quotes within are not doubled.
+    /// The key of its row in `md_ets_metadata`: like [`Self::sql_name`], but quotes within are not doubled.
     pub fn metadata_key(&self) -> String {
         match &self.schema {
             Some(schema) => format!("\"{schema}\".\"{}\"", self.name),
@@ -55,7 +59,7 @@ mod tests {
     #[test]
     fn tenant_and_type_name_the_table_in_lower_case() {
         let table = Table::of(Some("AbC"), "Room").expect("names");
-        assert_eq!(table.quoted(), r#""mtabc"."etroom""#);
+        assert_eq!(table.sql_name(), r#""mtabc"."etroom""#);
         assert_eq!(table.metadata_key(), r#""mtabc"."etroom""#);
         assert_eq!(table.index_name(), "ix_mtabc.etroom_eid_and_tx");
     }
@@ -64,7 +68,7 @@ mod tests {
     fn without_a_tenant_there_is_no_schema() {
         for tenant in [None, Some("")] {
             let table = Table::of(tenant, "Room").expect("names");
-            assert_eq!(table.quoted(), r#""etroom""#);
+            assert_eq!(table.sql_name(), r#""etroom""#);
             assert_eq!(table.metadata_key(), r#""etroom""#);
             assert_eq!(table.index_name(), "ix_etroom_eid_and_tx");
         }
@@ -78,7 +82,7 @@ mod tests {
         )
         .expect("names");
         assert_eq!(
-            table.quoted(),
+            table.sql_name(),
             "\"mtx\"\"; drop schema public; --\".\"ethttps://a.b/c#d e\u{301}\""
         );
         assert_eq!(

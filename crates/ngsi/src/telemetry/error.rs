@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 /// Samples could not be written; those that had gathered are lost, later ones are not.
 #[derive(Debug, thiserror::Error)]
-#[error("telemetry cannot {doing} {path}: {reason}", path = path.display())]
+#[error("telemetry cannot {action} {path}: {reason}", path = path.display())]
 pub struct TelemetryError {
     /// Action that failed, as a verb.
-    pub doing: &'static str,
+    pub action: &'static str,
     /// Path that the action was for.
     pub path: PathBuf,
     /// Error text of the operating system.
@@ -16,12 +16,12 @@ pub struct TelemetryError {
 
 impl TelemetryError {
     pub(crate) fn new(
-        doing: &'static str,
+        action: &'static str,
         path: impl Into<PathBuf>,
         reason: &dyn std::fmt::Display,
     ) -> Self {
         Self {
-            doing,
+            action,
             path: path.into(),
             reason: reason.to_string(),
         }

@@ -6,9 +6,9 @@ use crate::telemetry::error::TelemetryError;
 use crate::telemetry::sampler::Sampler;
 
 /// Ticks a second in which Linux counts time for processes, where it does not say otherwise.
-const TICKS_USUAL: u64 = 100;
+const TICKS_PER_SECOND_DEFAULT: u64 = 100;
 /// The entry of the auxiliary vector that says otherwise (`AT_CLKTCK`).
-const TICKS_ENTRY: u64 = 17;
+const AT_CLKTCK: u64 = 17;
 
 /// What a process has used since its start.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,7 +26,8 @@ impl Usage {
     pub fn now() -> Option<Self> {
         let stat = fs::read_to_string("/proc/self/stat").ok()?;
         let status = fs::read_to_string("/proc/self/status").ok()?;
-        let ticks = fs::read("/proc/self/auxv").map_or(TICKS_USUAL, |vector| ticks(&vector));
+        let ticks = fs::read("/proc/self/auxv")
+            .map_or(TICKS_PER_SECOND_DEFAULT, |vector| ticks_per_second(&vector));
         read(&stat, &status, ticks)
     }
 }
@@ -76,7 +77,7 @@ fn read(stat: &str, status: &str, ticks: u64) -> Option<Usage> {
 }
 
 /// Pairs of words, each a kind and a value.
-fn ticks(vector: &[u8]) -> u64 {
+fn ticks_per_second(vector: &[u8]) -> u64 {
     const WORD: usize = size_of::<usize>();
     let word = |bytes: &[u8]| {
         let bytes = bytes.try_into().unwrap_or_default();
@@ -84,10 +85,10 @@ fn ticks(vector: &[u8]) -> u64 {
     };
     vector
         .chunks_exact(2 * WORD)
-        .find(|pair| word(&pair[..WORD]) == TICKS_ENTRY)
+        .find(|pair| word(&pair[..WORD]) == AT_CLKTCK)
         .map(|pair| word(&pair[WORD..]))
         .filter(|ticks| *ticks > 0)
-        .unwrap_or(TICKS_USUAL)
+        .unwrap_or(TICKS_PER_SECOND_DEFAULT)
 }
 
 #[cfg(test)]
@@ -117,8 +118,8 @@ mod tests {
                 [kind.to_ne_bytes(), value.to_ne_bytes()].concat()
             })
             .collect();
-        assert_eq!(ticks(&vector), 250);
-        assert_eq!(ticks(&[]), TICKS_USUAL);
+        assert_eq!(ticks_per_second(&vector), 250);
+        assert_eq!(ticks_per_second(&[]), TICKS_PER_SECOND_DEFAULT);
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub struct Sampler {
     prefix: &'static str,
     process: u32,
     /// Samples not yet written, as whole lines.
-    gathered: Mutex<String>,
+    buffer: Mutex<String>,
 }
 
 impl Sampler {
@@ -38,7 +38,7 @@ impl Sampler {
             directory: directory.to_owned(),
             prefix,
             process: std::process::id(),
-            gathered: Mutex::default(),
+            buffer: Mutex::default(),
         })
     }
 
@@ -51,15 +51,15 @@ impl Sampler {
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default()
             .as_nanos();
-        let mut gathered = self.gathered();
-        write!(gathered, "{at},{measurement},").expect("strings take everything");
-        push_field(&mut gathered, label);
-        writeln!(gathered, ",{}", self.process).expect("strings take everything");
-        if gathered.len() <= BUFFER_BYTES_MAX {
+        let mut buffer = self.lock_buffer();
+        write!(buffer, "{at},{measurement},").expect("strings take everything");
+        push_field(&mut buffer, label);
+        writeln!(buffer, ",{}", self.process).expect("strings take everything");
+        if buffer.len() <= BUFFER_BYTES_MAX {
             return Ok(());
         }
-        let lines = std::mem::take(&mut *gathered);
-        drop(gathered);
+        let lines = std::mem::take(&mut *buffer);
+        drop(buffer);
         self.write(&lines)
     }
 
@@ -68,7 +68,7 @@ impl Sampler {
     /// # Errors
     /// If it cannot be written.
     pub fn flush(&self) -> Result<(), TelemetryError> {
-        let lines = std::mem::take(&mut *self.gathered());
+        let lines = std::mem::take(&mut *self.lock_buffer());
         if lines.is_empty() {
             return Ok(());
         }
@@ -76,7 +76,7 @@ impl Sampler {
     }
 
     fn write(&self, lines: &str) -> Result<(), TelemetryError> {
-        let name = format!("{}.{}", self.prefix, unique(&self.directory)?);
+        let name = format!("{}.{}", self.prefix, random_name(&self.directory)?);
         let unfinished = self.directory.join(format!("{name}.tmp"));
         let finished = self.directory.join(format!("{name}.csv"));
         let content = [HEADER, lines].concat();
@@ -86,8 +86,8 @@ impl Sampler {
             .map_err(|error| TelemetryError::new("rename", &unfinished, &error))
     }
 
-    fn gathered(&self) -> MutexGuard<'_, String> {
-        self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_buffer(&self) -> MutexGuard<'_, String> {
+        self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -99,7 +99,7 @@ impl Drop for Sampler {
 }
 
 /// Thirty-two hexadecimal digits that no other file has.
-fn unique(directory: &Path) -> Result<String, TelemetryError> {
+fn random_name(directory: &Path) -> Result<String, TelemetryError> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes)
         .map_err(|error| TelemetryError::new("name a file in", directory, &error))?;

@@ -4,101 +4,103 @@ use jiff::ToSpan;
 use jiff::civil::Date;
 
 use super::scanner::Scanner;
-use super::{Clock, Time, at, day};
+use super::{Time, TimeOfDay, calendar_date, combine};
 
 /// Reads a text that is in ISO 8601 form, double quotes around it or not.
-pub(super) fn read(text: &str) -> Option<Time> {
+pub(super) fn parse(text: &str) -> Option<Time> {
     let mut scanner = Scanner::new(text.trim_matches('"'))?;
-    let (date, is_whole) = date(&mut scanner)?;
-    if scanner.is_over() {
+    let (date, names_day) = date(&mut scanner)?;
+    if scanner.is_at_end() {
         return Some(Time {
-            local: at(date, Clock::default())?,
+            local: combine(date, TimeOfDay::default())?,
             offset: None,
         });
     }
     // A year, month or week cannot go on with a time. What separates a date from its time may be anything.
-    if !is_whole {
+    if !names_day {
         return None;
     }
-    scanner.pass()?;
-    let local = at(date, clock(&mut scanner)?)?;
-    let offset = if scanner.is_over() {
+    scanner.next_char()?;
+    let local = combine(date, time_of_day(&mut scanner)?)?;
+    let offset = if scanner.is_at_end() {
         None
     } else {
         Some(scanner.offset()?)
     };
-    scanner.is_over().then_some(Time { local, offset })
+    scanner.is_at_end().then_some(Time { local, offset })
 }
 
 /// A date, and whether it names a day; otherwise it stands for the first day of the year, month or week.
 fn date(scanner: &mut Scanner<'_>) -> Option<(Date, bool)> {
-    let year = scanner.fixed(4)?;
-    if scanner.is_over() {
-        return Some((day(year, 1, 1)?, false));
+    let year = scanner.fixed_digits(4)?;
+    if scanner.is_at_end() {
+        return Some((calendar_date(year, 1, 1)?, false));
     }
     let is_dashed = scanner.eat('-');
     if scanner.eat('W') {
         return week(scanner, year, is_dashed);
     }
-    let month = scanner.fixed(2)?;
-    if scanner.is_over() && is_dashed {
-        return Some((day(year, month, 1)?, false));
+    let month = scanner.fixed_digits(2)?;
+    if scanner.is_at_end() && is_dashed {
+        return Some((calendar_date(year, month, 1)?, false));
     }
     if is_dashed && !scanner.eat('-') {
         return None;
     }
-    Some((day(year, month, scanner.fixed(2)?)?, true))
+    Some((calendar_date(year, month, scanner.fixed_digits(2)?)?, true))
 }
 
 /// The rest of a week's date. Week 53 is taken for any year, as the week after 52.
 fn week(scanner: &mut Scanner<'_>, year: u32, is_dashed: bool) -> Option<(Date, bool)> {
-    let week = scanner.fixed(2).filter(|week| (1..=53).contains(week))?;
-    let is_whole = !scanner.is_over();
-    let weekday = if is_whole {
+    let week = scanner
+        .fixed_digits(2)
+        .filter(|week| (1..=53).contains(week))?;
+    let names_day = !scanner.is_at_end();
+    let weekday = if names_day {
         if is_dashed && !scanner.eat('-') {
             return None;
         }
-        scanner.fixed(1).filter(|it| (1..=7).contains(it))?
+        scanner.fixed_digits(1).filter(|it| (1..=7).contains(it))?
     } else {
         1
     };
     // The fourth of January is in the first week of its year.
-    let fourth = day(year, 1, 4)?;
+    let fourth = calendar_date(year, 1, 4)?;
     let monday = i64::from(fourth.weekday().to_monday_zero_offset());
     let days = i64::from(week - 1) * 7 + i64::from(weekday - 1) - monday;
     let date = fourth.checked_add(days.days()).ok()?;
-    (date.year() >= 1).then_some((date, is_whole))
+    (date.year() >= 1).then_some((date, names_day))
 }
 
 /// `hh`, `hh:mm`, `hhmm`, `hh:mm:ss`, `hhmmss`, and a fraction of the seconds.
-fn clock(scanner: &mut Scanner<'_>) -> Option<Clock> {
-    let mut clock = Clock {
-        hour: scanner.fixed(2)?,
-        ..Clock::default()
+fn time_of_day(scanner: &mut Scanner<'_>) -> Option<TimeOfDay> {
+    let mut time_of_day = TimeOfDay {
+        hour: scanner.fixed_digits(2)?,
+        ..TimeOfDay::default()
     };
     let is_colon = scanner.eat(':');
     if !is_colon && !scanner.is_at_digit() {
-        return Some(clock);
+        return Some(time_of_day);
     }
-    clock.minute = scanner.fixed(2)?;
+    time_of_day.minute = scanner.fixed_digits(2)?;
     let has_seconds = if is_colon {
         scanner.eat(':')
     } else {
         scanner.is_at_digit()
     };
     if has_seconds {
-        clock.second = scanner.fixed(2)?;
-        clock.microsecond = scanner.fraction()?;
+        time_of_day.second = scanner.fixed_digits(2)?;
+        time_of_day.microsecond = scanner.fraction()?;
     }
-    Some(clock)
+    Some(time_of_day)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::read;
+    use super::parse;
 
     fn shown(text: &str) -> Option<String> {
-        read(text).map(|time| time.to_string())
+        parse(text).map(|time| time.to_string())
     }
 
     #[test]

@@ -14,7 +14,7 @@ impl<'a> Scanner<'a> {
         text.is_ascii().then_some(Self { rest: text })
     }
 
-    pub(super) fn is_over(&self) -> bool {
+    pub(super) fn is_at_end(&self) -> bool {
         self.rest.is_empty()
     }
 
@@ -27,7 +27,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Passes any one character.
-    pub(super) fn pass(&mut self) -> Option<char> {
+    pub(super) fn next_char(&mut self) -> Option<char> {
         let first = self.peek()?;
         self.rest = &self.rest[1..];
         Some(first)
@@ -37,13 +37,13 @@ impl<'a> Scanner<'a> {
     pub(super) fn eat(&mut self, character: char) -> bool {
         let is_next = self.peek() == Some(character);
         if is_next {
-            self.pass();
+            self.next_char();
         }
         is_next
     }
 
     /// Passes blanks; whether there were any.
-    pub(super) fn blanks(&mut self) -> bool {
+    pub(super) fn skip_blanks(&mut self) -> bool {
         !self.take_while(|it| it == ' ').is_empty()
     }
 
@@ -54,7 +54,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// A number of exactly so many digits, however the text goes on.
-    pub(super) fn fixed(&mut self, digits: usize) -> Option<u32> {
+    pub(super) fn fixed_digits(&mut self, digits: usize) -> Option<u32> {
         let (field, rest) = self.rest.split_at_checked(digits)?;
         if !field.bytes().all(|it| it.is_ascii_digit()) {
             return None;
@@ -87,15 +87,15 @@ impl<'a> Scanner<'a> {
 
     /// `Z`, `+hh`, `+hhmm`, `+hh:mm`, or the same with a minus.
     pub(super) fn offset(&mut self) -> Option<Offset> {
-        let sign = match self.pass()? {
+        let sign = match self.next_char()? {
             'Z' | 'z' => return Some(Offset::UTC),
             '+' => 1,
             '-' => -1,
             _ => return None,
         };
-        let hours = self.fixed(2)?;
+        let hours = self.fixed_digits(2)?;
         let minutes = if self.eat(':') || self.is_at_digit() {
-            self.fixed(2)?
+            self.fixed_digits(2)?
         } else {
             0
         };

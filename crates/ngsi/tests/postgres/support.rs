@@ -165,7 +165,7 @@ pub(crate) fn task_from(
     entities: &str,
 ) -> Task {
     let body = format!("{{\"data\": [{entities}]}}");
-    let entities = notification::read(Some("application/json"), body.as_bytes());
+    let entities = notification::parse(Some("application/json"), body.as_bytes());
     let entities = entities.unwrap_or_else(|error| panic!("{body}: {error}"));
     let payload = prepare(entities, time_index, jiff::Timestamp::now());
     Task {

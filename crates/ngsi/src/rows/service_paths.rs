@@ -1,11 +1,11 @@
 //! The service paths of a task's rows.
 
-use super::Incurable;
+use super::RowError;
 use crate::task::Origin;
 
 /// The path of each of so many entities. One path is everybody's; of several there must be one an entity. What they
 /// look like is nobody's concern here, except that an empty one is the root.
-pub(super) fn of_entities(origin: &Origin, entities: usize) -> Result<Vec<String>, Incurable> {
+pub(super) fn per_entity(origin: &Origin, entities: usize) -> Result<Vec<String>, RowError> {
     let header: String = origin
         .path()
         .chars()
@@ -24,7 +24,7 @@ pub(super) fn of_entities(origin: &Origin, entities: usize) -> Result<Vec<String
              number of entities",
             origin.path()
         );
-        return Err(Incurable::new("InvalidHeaderValue", message));
+        return Err(RowError::new("InvalidHeaderValue", message));
     }
     Ok(paths)
 }
@@ -33,12 +33,12 @@ pub(super) fn of_entities(origin: &Origin, entities: usize) -> Result<Vec<String
 mod tests {
     use super::*;
 
-    fn paths(header: Option<&str>, entities: usize) -> Result<Vec<String>, Incurable> {
+    fn paths(header: Option<&str>, entities: usize) -> Result<Vec<String>, RowError> {
         let origin = Origin {
             service_path: header.map(str::to_owned),
             ..Origin::default()
         };
-        of_entities(&origin, entities)
+        per_entity(&origin, entities)
     }
 
     #[test]

@@ -5,7 +5,7 @@ use jiff::civil::Date;
 use jiff::tz::Offset;
 
 use super::scanner::Scanner;
-use super::{Clock, Time, at, day};
+use super::{Time, TimeOfDay, calendar_date, combine};
 
 const MONTHS: [&str; 12] = [
     "january",
@@ -33,23 +33,23 @@ const WEEKDAYS: [&str; 7] = [
 ];
 
 /// Reads a day and perhaps a time, in one of those ways.
-pub(super) fn read(text: &str) -> Option<Time> {
+pub(super) fn parse(text: &str) -> Option<Time> {
     let mut scanner = Scanner::new(text)?;
     let date = date(&mut scanner)?;
-    if scanner.is_over() {
+    if scanner.is_at_end() {
         return Some(Time {
-            local: at(date, Clock::default())?,
+            local: combine(date, TimeOfDay::default())?,
             offset: None,
         });
     }
-    let is_apart = scanner.eat(',') | scanner.blanks();
-    if !is_apart && !scanner.eat('T') {
+    let is_separated = scanner.eat(',') | scanner.skip_blanks();
+    if !is_separated && !scanner.eat('T') {
         return None;
     }
-    let clock = clock(&mut scanner)?;
-    let offset = zone(&mut scanner)?;
-    let local = at(date, clock)?;
-    scanner.is_over().then_some(Time { local, offset })
+    let time_of_day = time_of_day(&mut scanner)?;
+    let offset = offset_suffix(&mut scanner)?;
+    let local = combine(date, time_of_day)?;
+    scanner.is_at_end().then_some(Time { local, offset })
 }
 
 fn date(scanner: &mut Scanner<'_>) -> Option<Date> {
@@ -57,18 +57,18 @@ fn date(scanner: &mut Scanner<'_>) -> Option<Date> {
         return starting_with_number(scanner);
     }
     let word = scanner.word();
-    if let Some(month) = place(&MONTHS, &word) {
+    if let Some(month) = name_number(&MONTHS, &word) {
         return after_month(scanner, month);
     }
-    place(&WEEKDAYS, &word)?;
-    let is_apart = scanner.eat(',') | scanner.blanks();
-    if !is_apart {
+    name_number(&WEEKDAYS, &word)?;
+    let is_separated = scanner.eat(',') | scanner.skip_blanks();
+    if !is_separated {
         return None;
     }
     if scanner.is_at_digit() {
         return starting_with_number(scanner);
     }
-    let month = place(&MONTHS, &scanner.word())?;
+    let month = name_number(&MONTHS, &scanner.word())?;
     after_month(scanner, month)
 }
 
@@ -76,12 +76,12 @@ fn date(scanner: &mut Scanner<'_>) -> Option<Date> {
 fn starting_with_number(scanner: &mut Scanner<'_>) -> Option<Date> {
     let (first, digits) = scanner.number(4)?;
     if digits == 4 {
-        let separator = scanner.pass().filter(|it| matches!(it, '/' | '-'))?;
+        let separator = scanner.next_char().filter(|it| matches!(it, '/' | '-'))?;
         let (month, _) = scanner.number(2)?;
         if !scanner.eat(separator) {
             return None;
         }
-        return day(first, month, scanner.number(2)?.0);
+        return calendar_date(first, month, scanner.number(2)?.0);
     }
     if digits > 2 {
         return None;
@@ -90,30 +90,30 @@ fn starting_with_number(scanner: &mut Scanner<'_>) -> Option<Date> {
         let (second, _) = scanner.number(2)?;
         let year = scanner.eat('/').then(|| year(scanner))??;
         // The month comes first, unless it cannot be one.
-        return day(year, first, second).or_else(|| day(year, second, first));
+        return calendar_date(year, first, second).or_else(|| calendar_date(year, second, first));
     }
-    if !scanner.blanks() {
+    if !scanner.skip_blanks() {
         return None;
     }
-    let month = place(&MONTHS, &scanner.word())?;
-    let is_apart = scanner.eat(',') | scanner.blanks();
-    let year = is_apart.then(|| year(scanner))??;
-    day(year, month, first)
+    let month = name_number(&MONTHS, &scanner.word())?;
+    let is_separated = scanner.eat(',') | scanner.skip_blanks();
+    let year = is_separated.then(|| year(scanner))??;
+    calendar_date(year, month, first)
 }
 
 /// The rest of `Jan 2 2020` or `January 2, 2020`.
 fn after_month(scanner: &mut Scanner<'_>, month: u32) -> Option<Date> {
-    if !scanner.blanks() {
+    if !scanner.skip_blanks() {
         return None;
     }
     let (number, _) = scanner.number(2)?;
-    let is_apart = scanner.eat(',') | scanner.blanks();
-    let year = is_apart.then(|| year(scanner))??;
-    day(year, month, number)
+    let is_separated = scanner.eat(',') | scanner.skip_blanks();
+    let year = is_separated.then(|| year(scanner))??;
+    calendar_date(year, month, number)
 }
 
 fn year(scanner: &mut Scanner<'_>) -> Option<u32> {
-    scanner.blanks();
+    scanner.skip_blanks();
     scanner
         .number(4)
         .filter(|(_, digits)| *digits == 4)
@@ -121,40 +121,40 @@ fn year(scanner: &mut Scanner<'_>) -> Option<u32> {
 }
 
 /// `hh:mm`, `hh:mm:ss`, `hh:mm:ss.f`, and `AM` or `PM` after any of them.
-fn clock(scanner: &mut Scanner<'_>) -> Option<Clock> {
-    scanner.blanks();
+fn time_of_day(scanner: &mut Scanner<'_>) -> Option<TimeOfDay> {
+    scanner.skip_blanks();
     let (hour, _) = scanner.number(2)?;
     if !scanner.eat(':') {
         return None;
     }
-    let mut clock = Clock {
+    let mut time_of_day = TimeOfDay {
         hour,
-        minute: scanner.fixed(2)?,
-        ..Clock::default()
+        minute: scanner.fixed_digits(2)?,
+        ..TimeOfDay::default()
     };
     if scanner.eat(':') {
-        clock.second = scanner.fixed(2)?;
-        clock.microsecond = scanner.fraction()?;
+        time_of_day.second = scanner.fixed_digits(2)?;
+        time_of_day.microsecond = scanner.fraction()?;
     }
     let mut ahead = *scanner;
-    ahead.blanks();
+    ahead.skip_blanks();
     let half = match ahead.word().as_str() {
         "am" => 0,
         "pm" => 12,
-        _ => return Some(clock),
+        _ => return Some(time_of_day),
     };
     *scanner = ahead;
-    if !(1..=12).contains(&clock.hour) {
+    if !(1..=12).contains(&time_of_day.hour) {
         return None;
     }
-    clock.hour = clock.hour % 12 + half;
-    Some(clock)
+    time_of_day.hour = time_of_day.hour % 12 + half;
+    Some(time_of_day)
 }
 
 /// The zone at the end, if any; `None` for a wrong one.
-fn zone(scanner: &mut Scanner<'_>) -> Option<Option<Offset>> {
-    scanner.blanks();
-    if scanner.is_over() {
+fn offset_suffix(scanner: &mut Scanner<'_>) -> Option<Option<Offset>> {
+    scanner.skip_blanks();
+    if scanner.is_at_end() {
         return Some(None);
     }
     let mut ahead = *scanner;
@@ -166,7 +166,7 @@ fn zone(scanner: &mut Scanner<'_>) -> Option<Option<Offset>> {
 }
 
 /// Which of the names the word is or abbreviates, from 1. Three letters tell them apart.
-fn place(names: &[&str], word: &str) -> Option<u32> {
+fn name_number(names: &[&str], word: &str) -> Option<u32> {
     let found = names
         .iter()
         .position(|name| word.len() >= 3 && name.starts_with(word))?;
@@ -178,7 +178,7 @@ mod tests {
     use super::super::Time;
 
     fn shown(text: &str) -> Option<String> {
-        Time::read(text).map(|time| time.to_string())
+        Time::parse(text).map(|time| time.to_string())
     }
 
     #[test]
@@ -237,8 +237,8 @@ mod tests {
 
     #[test]
     fn every_month_is_known_by_its_short_and_its_long_name() {
-        for (place, name) in super::MONTHS.iter().enumerate() {
-            let expected = Some(format!("2020-{:02}-09T00:00:00", place + 1));
+        for (index, name) in super::MONTHS.iter().enumerate() {
+            let expected = Some(format!("2020-{:02}-09T00:00:00", index + 1));
             for name in [*name, &name[..3]] {
                 assert_eq!(shown(&format!("9 {name} 2020")), expected);
                 assert_eq!(shown(&format!("{name} 9, 2020")), expected);

@@ -4,47 +4,47 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::{AttributeType, ColumnType, Kind};
+use super::{AttributeType, ColumnType, ValueType};
 use crate::python::is_integer;
 use crate::time::is_iso8601;
 
 /// The type of an attribute that has none.
 pub(super) fn from_value(value: &Value) -> AttributeType<'static> {
-    let (kind, name) = match value {
-        Value::Array(_) => (Kind::Array, "Array"),
-        Value::Object(_) => (Kind::Structure, "StructuredValue"),
-        Value::Bool(_) => (Kind::Boolean, "Boolean"),
-        Value::Number(number) if is_integer(number) => (Kind::Integer, "Integer"),
-        Value::Number(_) => (Kind::Number, "Number"),
-        Value::String(text) if is_iso8601(text) => (Kind::DateTime, "DateTime"),
-        Value::String(_) | Value::Null => (Kind::Text, "Text"),
+    let (value_type, name) = match value {
+        Value::Array(_) => (ValueType::Array, "Array"),
+        Value::Object(_) => (ValueType::StructuredValue, "StructuredValue"),
+        Value::Bool(_) => (ValueType::Boolean, "Boolean"),
+        Value::Number(number) if is_integer(number) => (ValueType::Integer, "Integer"),
+        Value::Number(_) => (ValueType::Number, "Number"),
+        Value::String(text) if is_iso8601(text) => (ValueType::DateTime, "DateTime"),
+        Value::String(_) | Value::Null => (ValueType::Text, "Text"),
     };
     AttributeType {
-        kind,
+        value_type,
         name: Cow::Borrowed(name),
     }
 }
 
 /// The type of a `Property`, whose value may also be a date of NGSI-LD.
 pub(super) fn from_property(value: &Value) -> AttributeType<'static> {
-    if linked_date(value).is_none() {
+    if ngsi_ld_date(value).is_none() {
         return from_value(value);
     }
     AttributeType {
-        kind: Kind::LinkedDate,
+        value_type: ValueType::NgsiLdDate,
         name: Cow::Borrowed("DateTime"),
     }
 }
 
 /// The date in `{"@type": "DateTime", "@value": ".."}`, null if it is missing there; `None` if this is not its form.
-pub(super) fn linked_date(value: &Value) -> Option<&Value> {
+pub(super) fn ngsi_ld_date(value: &Value) -> Option<&Value> {
     let members = value.as_object()?;
     let is_date = members.get("@type").and_then(Value::as_str) == Some("DateTime");
     is_date.then(|| members.get("@value").unwrap_or(&Value::Null))
 }
 
 /// What a column is made as for values of a type that is not known.
-pub(super) fn column(value: &Value) -> ColumnType {
+pub(super) fn column_type(value: &Value) -> ColumnType {
     match value {
         Value::Array(_) | Value::Object(_) => ColumnType::Json,
         Value::Bool(_) => ColumnType::Boolean,

@@ -1,7 +1,7 @@
 //! The types of NGSI attributes, the columns they become, and how values are converted.
 //!
 //! An attribute's type decides two things: what its column is made as, and how values are put into text for it. Both
-//! are taken from one attribute for all entities of a group, so a [`Kind`] converts whatever it is given.
+//! are taken from one attribute for all entities of a group, so a [`ValueType`] converts whatever it is given.
 
 mod convert;
 mod infer;
@@ -38,7 +38,7 @@ pub enum ColumnType {
 
 /// How the values of an attribute are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueType {
     /// Attribute of type `Number`.
     Number,
     /// Attribute of type `Integer`.
@@ -50,13 +50,13 @@ pub enum Kind {
     /// Attribute of type `DateTime` or `ISO8601`.
     DateTime,
     /// `Property` with a date of NGSI-LD, `{"@type": "DateTime", "@value": ".."}`.
-    LinkedDate,
+    NgsiLdDate,
     /// Attribute of type `StructuredValue`.
-    Structure,
+    StructuredValue,
     /// Attribute of type `Array`.
     Array,
     /// Attribute of type `geo:..` or `GeoProperty`.
-    Place(Format),
+    Geometry(Format),
     /// `Relationship` and every name that is none of these: values are stored as they are.
     Other,
 }
@@ -65,38 +65,38 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttributeType<'a> {
     /// How values are stored.
-    pub kind: Kind,
+    pub value_type: ValueType,
     /// The type as given, or the one that was inferred.
     pub name: Cow<'a, str>,
 }
 
-impl Kind {
+impl ValueType {
     /// What a type's name stands for; `None` for names that are not known, and for `Property` and `Relationship`,
     /// whose values say it.
-    fn of_name(name: &str) -> Option<Self> {
+    fn from_name(name: &str) -> Option<Self> {
         match name {
             "Number" => Some(Self::Number),
             "Integer" => Some(Self::Integer),
             "Boolean" => Some(Self::Boolean),
             "Text" => Some(Self::Text),
             "DateTime" | "ISO8601" => Some(Self::DateTime),
-            "StructuredValue" => Some(Self::Structure),
+            "StructuredValue" => Some(Self::StructuredValue),
             "Array" => Some(Self::Array),
-            _ => Format::of(name).map(Self::Place),
+            _ => Format::of(name).map(Self::Geometry),
         }
     }
 
-    /// What a column is made as for an attribute of this kind that has this value.
-    pub fn column(self, value: &Value) -> ColumnType {
+    /// What a column is made as for an attribute of this type that has this value.
+    pub fn column_type(self, value: &Value) -> ColumnType {
         match self {
             Self::Number => ColumnType::Double,
             Self::Integer => ColumnType::BigInt,
             Self::Boolean => ColumnType::Boolean,
             Self::Text => ColumnType::Text,
-            Self::DateTime | Self::LinkedDate => ColumnType::Timestamp,
-            Self::Structure | Self::Array => ColumnType::Json,
-            Self::Place(_) => ColumnType::Geometry,
-            Self::Other => infer::column(value),
+            Self::DateTime | Self::NgsiLdDate => ColumnType::Timestamp,
+            Self::StructuredValue | Self::Array => ColumnType::Json,
+            Self::Geometry(_) => ColumnType::Geometry,
+            Self::Other => infer::column_type(value),
         }
     }
 }
@@ -108,16 +108,16 @@ pub fn type_of(attribute: &Entity) -> AttributeType<'_> {
         None => infer::from_value(value),
         Some(Value::String(name)) if name == "Property" => infer::from_property(value),
         Some(Value::String(name)) => AttributeType {
-            kind: Kind::of_name(name).unwrap_or(Kind::Other),
+            value_type: ValueType::from_name(name).unwrap_or(ValueType::Other),
             name: Cow::Borrowed(name),
         },
         // Nothing is given, so there is only the value to name it by.
         Some(Value::Null) => AttributeType {
-            kind: Kind::Other,
+            value_type: ValueType::Other,
             name: infer::from_value(value).name,
         },
         Some(odd) => AttributeType {
-            kind: Kind::Other,
+            value_type: ValueType::Other,
             name: Cow::Owned(python::repr(odd)),
         },
     }
@@ -128,7 +128,7 @@ pub fn value_of(attribute: &Entity) -> &Value {
     let value = attribute.get("value").unwrap_or(&Value::Null);
     match attribute.get("type").and_then(Value::as_str) {
         Some("Relationship") if is_empty(value) => attribute.get("object").unwrap_or(value),
-        Some("Property") => infer::linked_date(value).unwrap_or(value),
+        Some("Property") => infer::ngsi_ld_date(value).unwrap_or(value),
         _ => value,
     }
 }
@@ -136,9 +136,9 @@ pub fn value_of(attribute: &Entity) -> &Value {
 /// Whether an attribute of this type keeps a blank string: it does if blanks can be stored as they are, in a column of
 /// text or of whatever the value is.
 pub fn is_text_like(ngsi_type: Option<&str>) -> bool {
-    match ngsi_type.and_then(Kind::of_name) {
+    match ngsi_type.and_then(ValueType::from_name) {
         None => true,
-        Some(kind) => kind == Kind::Text,
+        Some(value_type) => value_type == ValueType::Text,
     }
 }
 
@@ -185,7 +185,11 @@ mod tests {
                 let untyped = attribute(untyped);
                 let found = type_of(&untyped);
                 assert_eq!(found.name, name, "{untyped:?}");
-                assert_eq!(found.kind.column(value_of(&untyped)), column, "{untyped:?}");
+                assert_eq!(
+                    found.value_type.column_type(value_of(&untyped)),
+                    column,
+                    "{untyped:?}"
+                );
             }
         }
     }
@@ -194,15 +198,18 @@ mod tests {
     fn a_date_of_ngsi_ld_is_one_in_a_property_only() {
         let date = json!({"@type": "DateTime", "@value": "2019-01-01"});
         let property = attribute(json!({"type": "Property", "value": date}));
-        assert_eq!(type_of(&property).kind, Kind::LinkedDate);
+        assert_eq!(type_of(&property).value_type, ValueType::NgsiLdDate);
         assert_eq!(type_of(&property).name, "DateTime");
         assert_eq!(value_of(&property), "2019-01-01");
 
         let untyped = attribute(json!({"value": date}));
-        assert_eq!(type_of(&untyped).kind, Kind::Structure);
+        assert_eq!(type_of(&untyped).value_type, ValueType::StructuredValue);
         assert_eq!(value_of(&untyped), &date);
         let dated = attribute(json!({"type": "DateTime", "value": date}));
-        assert_eq!(type_of(&dated).kind.text(value_of(&dated)), Ok(None));
+        assert_eq!(
+            type_of(&dated).value_type.sql_text(value_of(&dated)),
+            Ok(None)
+        );
     }
 
     #[test]
@@ -246,7 +253,7 @@ mod tests {
         ] {
             let odd = attribute(json!({"type": ngsi_type, "value": 1}));
             let found = type_of(&odd);
-            assert_eq!((found.kind, &*found.name), (Kind::Other, name));
+            assert_eq!((found.value_type, &*found.name), (ValueType::Other, name));
         }
     }
 

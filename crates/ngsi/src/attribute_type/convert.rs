@@ -5,17 +5,17 @@
 
 use serde_json::{Number, Value};
 
-use super::Kind;
-use crate::geo::{self, NoGeometry};
+use super::ValueType;
+use crate::geo::{self, InvalidGeometry};
 use crate::python::{self, is_integer};
 use crate::time::is_iso8601;
 
-impl Kind {
+impl ValueType {
     /// The text that is stored for a value; `None` is NULL.
     ///
     /// # Errors
-    /// If this kind is a place and the value is none.
-    pub fn text(self, value: &Value) -> Result<Option<String>, NoGeometry> {
+    /// If this type is a place and the value is none.
+    pub fn sql_text(self, value: &Value) -> Result<Option<String>, InvalidGeometry> {
         Ok(match self {
             Self::Number => number(value),
             Self::Integer => integer(value),
@@ -25,26 +25,26 @@ impl Kind {
                 .as_str()
                 .filter(|text| is_iso8601(text))
                 .map(str::to_owned),
-            Self::LinkedDate => value.as_str().map(str::to_owned),
-            Self::Structure if value.is_object() => Some(python::json(value)),
-            Self::Structure | Self::Array => value.is_array().then(|| python::json(value)),
-            Self::Place(format) => geo::ewkt(format, value)?,
-            Self::Other => as_it_is(value),
+            Self::NgsiLdDate => value.as_str().map(str::to_owned),
+            Self::StructuredValue if value.is_object() => Some(python::json(value)),
+            Self::StructuredValue | Self::Array => value.is_array().then(|| python::json(value)),
+            Self::Geometry(format) => geo::ewkt(format, value)?,
+            Self::Other => untyped(value),
         })
     }
 }
 
 fn number(value: &Value) -> Option<String> {
     match value {
-        Value::Number(number) => Some(double(number)),
-        Value::String(text) => Some(python::float(read_float(text)?)),
+        Value::Number(number) => Some(float_text(number)),
+        Value::String(text) => Some(python::float(parse_float(text)?)),
         _ => None,
     }
 }
 
 /// A number with a point or an exponent: `5.0` for 5. An integer that is too large for that stays as it was written,
 /// so that PostgreSQL refuses it and nothing is lost.
-fn double(number: &Number) -> String {
+fn float_text(number: &Number) -> String {
     let float = python::as_f64(number);
     if float.is_infinite() && is_integer(number) {
         return number.to_string();
@@ -54,14 +54,14 @@ fn double(number: &Number) -> String {
 
 fn integer(value: &Value) -> Option<String> {
     match value {
-        Value::Number(number) => cut(number.as_str()),
-        Value::String(text) => cut(text),
+        Value::Number(number) => integer_text(number.as_str()),
+        Value::String(text) => integer_text(text),
         _ => None,
     }
 }
 
 /// A number's digits without its fraction. Integers of any size stay exact.
-fn cut(text: &str) -> Option<String> {
+fn integer_text(text: &str) -> Option<String> {
     let text = text.trim();
     let (sign, digits) = match text.strip_prefix('-') {
         Some(digits) => ("-", digits),
@@ -70,7 +70,7 @@ fn cut(text: &str) -> Option<String> {
     let whole = if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) {
         digits.trim_start_matches('0').to_owned()
     } else {
-        let float = read_float(text).filter(|float| float.is_finite())?;
+        let float = parse_float(text).filter(|float| float.is_finite())?;
         let whole = format!("{:.0}", float.trunc().abs());
         whole.trim_start_matches('0').to_owned()
     };
@@ -103,19 +103,19 @@ fn text(value: &Value) -> Option<String> {
     }
 }
 
-fn as_it_is(value: &Value) -> Option<String> {
+fn untyped(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,
         Value::Bool(truth) => Some(truth.to_string()),
         Value::Number(number) if is_integer(number) => integer(value),
-        Value::Number(number) => Some(double(number)),
+        Value::Number(number) => Some(float_text(number)),
         Value::String(text) => Some(text.clone()),
         Value::Array(_) | Value::Object(_) => Some(python::json(value)),
     }
 }
 
 /// A number in a string: blanks around it, an exponent, `nan` and `inf` are allowed.
-fn read_float(text: &str) -> Option<f64> {
+fn parse_float(text: &str) -> Option<f64> {
     text.trim().parse().ok()
 }
 
@@ -131,17 +131,17 @@ mod tests {
         serde_json::from_str(text).expect("a value")
     }
 
-    fn converts(kind: Kind, cases: &[(Value, Option<&str>)]) {
+    fn converts(value_type: ValueType, cases: &[(Value, Option<&str>)]) {
         for (value, expected) in cases {
-            let found = kind.text(value).expect("no place");
-            assert_eq!(found.as_deref(), *expected, "{kind:?} of {value}");
+            let found = value_type.sql_text(value).expect("no place");
+            assert_eq!(found.as_deref(), *expected, "{value_type:?} of {value}");
         }
     }
 
     #[test]
     fn numbers_and_strings_that_read_as_one_become_floats() {
         converts(
-            Kind::Number,
+            ValueType::Number,
             &[
                 (json!(5), Some("5.0")),
                 (json!(23.3), Some("23.3")),
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn integers_are_cut_towards_zero_and_stay_exact() {
         converts(
-            Kind::Integer,
+            ValueType::Integer,
             &[
                 (json!(12), Some("12")),
                 (json!(12.9), Some("12")),
@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn booleans_are_read_from_words_and_from_the_integers_one_and_zero() {
         converts(
-            Kind::Boolean,
+            ValueType::Boolean,
             &[
                 (json!(true), Some("true")),
                 (json!("TRUE"), Some("true")),
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn texts_stay_and_all_else_is_printed_as_python_prints_it() {
         converts(
-            Kind::Text,
+            ValueType::Text,
             &[
                 (json!(" x "), Some(" x ")),
                 (json!(""), Some("")),
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn dates_are_handed_over_if_they_have_the_form_of_one() {
         converts(
-            Kind::DateTime,
+            ValueType::DateTime,
             &[
                 (
                     json!("2019-01-01T00:00:00+02:00"),
@@ -245,7 +245,7 @@ mod tests {
             ],
         );
         converts(
-            Kind::LinkedDate,
+            ValueType::NgsiLdDate,
             &[(json!("2019-01-01"), Some("2019-01-01")), (json!(5), None)],
         );
     }
@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn structures_hold_objects_and_lists_and_arrays_hold_lists() {
         converts(
-            Kind::Structure,
+            ValueType::StructuredValue,
             &[
                 (json!({"a": [1, "x"]}), Some(r#"{"a": [1, "x"]}"#)),
                 (json!([1, "x"]), Some(r#"[1, "x"]"#)),
@@ -262,7 +262,7 @@ mod tests {
             ],
         );
         converts(
-            Kind::Array,
+            ValueType::Array,
             &[
                 (json!([1, "x"]), Some(r#"[1, "x"]"#)),
                 (json!({"a": 1}), None),
@@ -273,7 +273,7 @@ mod tests {
     #[test]
     fn values_of_types_that_are_not_known_are_handed_over_as_they_are() {
         converts(
-            Kind::Other,
+            ValueType::Other,
             &[
                 (json!("abc"), Some("abc")),
                 (json!(5), Some("5")),
@@ -287,9 +287,9 @@ mod tests {
 
     #[test]
     fn a_place_that_is_none_cannot_be_stored() {
-        let point = Kind::Place(Format::Point);
-        let stored = point.text(&json!("41.3, 2.1")).expect("a place");
+        let point = ValueType::Geometry(Format::Point);
+        let stored = point.sql_text(&json!("41.3, 2.1")).expect("a place");
         assert_eq!(stored.as_deref(), Some("SRID=4326;POINT(2.1 41.3)"));
-        assert_eq!(point.text(&json!(null)), Err(NoGeometry));
+        assert_eq!(point.sql_text(&json!(null)), Err(InvalidGeometry));
     }
 }

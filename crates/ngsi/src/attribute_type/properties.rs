@@ -4,14 +4,14 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::Value;
 
-use super::{ColumnType, Kind, type_of, value_of};
+use super::{ColumnType, ValueType, type_of, value_of};
 use crate::Entity;
 use crate::any_json;
 use crate::geo::Format;
 use crate::time::is_iso8601;
 
 /// Every type that is known but for places, those whose values say the type, and one that is not known.
-pub(crate) const TYPES: [&str; 11] = [
+pub(crate) const PLAIN_TYPES: [&str; 11] = [
     "Number",
     "Integer",
     "Boolean",
@@ -26,7 +26,7 @@ pub(crate) const TYPES: [&str; 11] = [
 ];
 
 /// The types of places, which refuse most values.
-pub(crate) const PLACES: [&str; 6] = [
+pub(crate) const GEO_TYPES: [&str; 6] = [
     "geo:point",
     "geo:line",
     "geo:polygon",
@@ -49,7 +49,7 @@ fn value() -> impl Strategy<Value = Value> {
 }
 
 fn attribute() -> impl Strategy<Value = Entity> {
-    let ngsi_type = prop_oneof![3 => select(&TYPES[..]), 1 => select(&PLACES[..])];
+    let ngsi_type = prop_oneof![3 => select(&PLAIN_TYPES[..]), 1 => select(&GEO_TYPES[..])];
     (ngsi_type, value(), value()).prop_map(|(ngsi_type, value, object)| {
         Entity::from_iter([
             ("type".to_owned(), ngsi_type.into()),
@@ -61,7 +61,7 @@ fn attribute() -> impl Strategy<Value = Entity> {
 
 /// Whether PostgreSQL reads the text into a column of this type, as far as that is decided here. (Whether an integer
 /// has too many digits, or a date is one it knows, it says itself.)
-fn is_read(text: &str, column: ColumnType) -> bool {
+fn is_readable_as(text: &str, column: ColumnType) -> bool {
     let digits = text.strip_prefix('-').unwrap_or(text);
     match column {
         ColumnType::Text | ColumnType::Timestamp => true,
@@ -80,39 +80,39 @@ proptest! {
     #[test]
     fn an_attributes_own_column_reads_its_text(attribute in attribute()) {
         let value = value_of(&attribute);
-        let kind = type_of(&attribute).kind;
-        if let Ok(Some(text)) = kind.text(value) {
-            let column = kind.column(value);
-            prop_assert!(is_read(&text, column), "{column:?}: {text}");
+        let value_type = type_of(&attribute).value_type;
+        if let Ok(Some(text)) = value_type.sql_text(value) {
+            let column = value_type.column_type(value);
+            prop_assert!(is_readable_as(&text, column), "{column:?}: {text}");
         }
     }
 
     #[test]
     fn only_places_refuse_values_and_only_they_refuse_null(attribute in attribute(), value in value()) {
-        let kind = type_of(&attribute).kind;
-        if matches!(kind, Kind::Place(_)) {
-            prop_assert!(kind.text(&Value::Null).is_err());
+        let value_type = type_of(&attribute).value_type;
+        if matches!(value_type, ValueType::Geometry(_)) {
+            prop_assert!(value_type.sql_text(&Value::Null).is_err());
         } else {
-            prop_assert!(kind.text(&value).is_ok());
-            prop_assert_eq!(kind.text(&Value::Null), Ok(None));
+            prop_assert!(value_type.sql_text(&value).is_ok());
+            prop_assert_eq!(value_type.sql_text(&Value::Null), Ok(None));
         }
     }
 
     #[test]
     fn json_and_text_keep_what_they_are_given(value in value()) {
-        if let Ok(Some(text)) = Kind::Structure.text(&value) {
+        if let Ok(Some(text)) = ValueType::StructuredValue.sql_text(&value) {
             let read: Value = serde_json::from_str(&text).expect("it is JSON");
             prop_assert_eq!(&read, &value);
         }
         if let Value::String(text) = &value {
-            prop_assert_eq!(Kind::Text.text(&value), Ok(Some(text.clone())));
-            prop_assert_eq!(Kind::Other.text(&value), Ok(Some(text.clone())));
+            prop_assert_eq!(ValueType::Text.sql_text(&value), Ok(Some(text.clone())));
+            prop_assert_eq!(ValueType::Other.sql_text(&value), Ok(Some(text.clone())));
         }
     }
 
     #[test]
     fn what_is_stored_as_a_time_has_the_form_of_one(value in value()) {
-        if let Ok(Some(text)) = Kind::DateTime.text(&value) {
+        if let Ok(Some(text)) = ValueType::DateTime.sql_text(&value) {
             prop_assert!(is_iso8601(&text));
         }
     }
@@ -120,17 +120,17 @@ proptest! {
     #[test]
     fn integers_are_the_numbers_cut_towards_zero(number in -1e15..1e15_f64) {
         let value = serde_json::json!(number);
-        let text = Kind::Integer.text(&value).expect("no place").expect("a number");
+        let text = ValueType::Integer.sql_text(&value).expect("no place").expect("a number");
         prop_assert_eq!(text.parse::<f64>(), Ok(number.trunc() + 0.0));
         let as_text = Value::from(format!(" {number} "));
-        prop_assert_eq!(Kind::Integer.text(&as_text), Ok(Some(text)));
+        prop_assert_eq!(ValueType::Integer.sql_text(&as_text), Ok(Some(text)));
     }
 
     #[test]
     fn a_place_is_one_or_it_is_not(value in value()) {
         for format in [Format::Point, Format::Line, Format::Polygon, Format::Box, Format::Json] {
-            let text = Kind::Place(format).text(&value);
-            prop_assert!(text.is_err() || text.iter().flatten().all(|text| is_read(text, ColumnType::Geometry)));
+            let text = ValueType::Geometry(format).sql_text(&value);
+            prop_assert!(text.is_err() || text.iter().flatten().all(|text| is_readable_as(text, ColumnType::Geometry)));
         }
     }
 }
