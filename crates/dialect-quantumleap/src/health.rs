@@ -60,7 +60,7 @@ impl Asker {
         }
         let session = self.session.take();
         let mut session = session.unwrap_or_else(|| Inserter::new(self.settings.clone()));
-        let answered = tokio::time::timeout(ANSWER_MAX, session.answers()).await;
+        let answered = tokio::time::timeout(ANSWER_MAX, session.ping()).await;
         // A session without an answer in time is dropped; the next one may work.
         self.session = answered.is_ok().then_some(session);
         let answered = answered.unwrap_or(false);

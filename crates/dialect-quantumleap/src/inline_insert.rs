@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ganger_ngsi::postgres::{Insert, InsertError, Inserted, Inserter, Settings};
+use ganger_ngsi::postgres::{InsertError, InsertSummary, Inserter, Settings, TaskInsert};
 use tokio::sync::Semaphore;
 
 /// Maximum number of sessions; further inserts wait for one, in order of arrival.
@@ -34,7 +34,7 @@ impl InlineInsert {
     }
 
     /// Inserts one task. Continues if the caller stops waiting, so that no session is left in the middle.
-    pub(crate) async fn insert(&self, insert: Insert) -> Result<Inserted, InsertError> {
+    pub(crate) async fn insert(&self, insert: TaskInsert) -> Result<InsertSummary, InsertError> {
         let shared = Arc::clone(&self.shared);
         let inserted = tokio::spawn(async move { shared.insert(insert).await });
         inserted
@@ -44,7 +44,7 @@ impl InlineInsert {
 }
 
 impl Shared {
-    async fn insert(&self, insert: Insert) -> Result<Inserted, InsertError> {
+    async fn insert(&self, insert: TaskInsert) -> Result<InsertSummary, InsertError> {
         let place = self.places.acquire().await;
         let idle = self.lock().pop();
         let mut session = idle.unwrap_or_else(|| Inserter::new(self.settings.clone()));
@@ -68,6 +68,6 @@ impl Shared {
 fn failed(message: &str) -> InsertError {
     InsertError {
         message: message.to_owned(),
-        is_curable: false,
+        is_retryable: false,
     }
 }

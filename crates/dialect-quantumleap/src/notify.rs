@@ -7,7 +7,7 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use ganger_access::Hold;
-use ganger_ngsi::postgres::Insert;
+use ganger_ngsi::postgres::TaskInsert;
 use ganger_ngsi::task::Task;
 use ganger_ngsi::{notification, prepare};
 use ganger_shard::CallError;
@@ -141,11 +141,11 @@ async fn enqueue(api: &Api, mut draft: Draft) -> Response {
 
 /// Inserts a task within the request.
 async fn insert(api: &Api, draft: Draft, is_repeat: bool) -> Response {
-    let insert = Insert {
+    let insert = TaskInsert {
         task: draft.task,
         uuid: draft.uuid,
         is_repeat,
-        sole_until: None,
+        exclusive_until: None,
     };
     match api.inline_insert().insert(insert).await {
         Ok(inserted) => {

@@ -34,7 +34,7 @@ impl World {
     /// A database and a server that is not started yet, which queues and has these further variables. `None`, said
     /// aloud, where there is no PostgreSQL.
     pub fn new(test: &str, variables: &[(&str, &str)]) -> Result<Option<Self>> {
-        if let Some(reason) = instance::missing() {
+        if let Some(reason) = instance::unavailable_reason() {
             skipped(test, &reason);
             return Ok(None);
         }

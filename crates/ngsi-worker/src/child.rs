@@ -5,7 +5,7 @@ use std::io;
 use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use ganger_ngsi::postgres::protocol::{self, Answer, Outcome, Request};
+use ganger_ngsi::postgres::protocol::{self, Outcome, Reply, Request};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
@@ -104,23 +104,23 @@ impl Child {
 
     async fn exchange(&mut self, request: &Request) -> Result<Vec<Outcome>, ChildFailure> {
         self.batches += 1;
-        self.input.write_all(&protocol::line(request)).await?;
+        self.input.write_all(&protocol::to_line(request)).await?;
         let mut line = Vec::new();
         self.output.read_until(b'\n', &mut line).await?;
         if line.is_empty() {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
         }
-        let answer: Answer =
-            protocol::read(&line).map_err(|error| ChildFailure::Babbled(error.to_string()))?;
-        if answer.outcomes.len() != request.inserts.len() {
+        let reply: Reply =
+            protocol::from_line(&line).map_err(|error| ChildFailure::Babbled(error.to_string()))?;
+        if reply.outcomes.len() != request.inserts.len() {
             let reason = format!(
                 "{} outcomes for {} tasks",
-                answer.outcomes.len(),
+                reply.outcomes.len(),
                 request.inserts.len()
             );
             return Err(ChildFailure::Babbled(reason));
         }
-        Ok(answer.outcomes)
+        Ok(reply.outcomes)
     }
 
     /// Makes sure that the process has ended. A broken pipe is then reported as the way the process ended.

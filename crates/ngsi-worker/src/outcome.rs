@@ -19,7 +19,7 @@ pub(crate) enum Outcome {
         /// Reason, as listings show it.
         message: String,
         /// Whether another attempt may succeed.
-        is_curable: bool,
+        is_retryable: bool,
     },
     /// The process died while inserting it.
     Lost,
@@ -87,7 +87,7 @@ impl Outcome {
         match self {
             Self::Inserted { .. } => TaskResult::Inserted,
             Self::Failed {
-                is_curable: true, ..
+                is_retryable: true, ..
             } => TaskResult::Failed,
             Self::Failed { .. } => TaskResult::Refused,
             Self::Lost => TaskResult::Lost,
@@ -105,11 +105,11 @@ impl Outcome {
             }),
             Self::Failed {
                 message,
-                is_curable,
+                is_retryable,
             } => Some(Report::Fail(Failing {
                 group: GROUP.into(),
                 message,
-                permanent: !is_curable,
+                permanent: !is_retryable,
                 ..Failing::default()
             })),
             Self::Lost => Some(Report::Fail(Failing {
@@ -156,9 +156,9 @@ mod tests {
 
     #[test]
     fn only_an_incurable_failure_rules_retries_out_and_only_a_death_is_lost() {
-        let failed = |is_curable| Outcome::Failed {
+        let failed = |is_retryable| Outcome::Failed {
             message: "no".into(),
-            is_curable,
+            is_retryable,
         };
         let flags = |outcome: Outcome| match outcome.report() {
             Some(Report::Fail(failing)) => (failing.permanent, failing.lost),

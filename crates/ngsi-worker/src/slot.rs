@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ganger_client::Held;
-use ganger_ngsi::postgres::protocol::{Outcome as Answered, Request, RequestedInsert};
+use ganger_ngsi::postgres::protocol::{InsertRequest, Outcome as InsertOutcome, Request};
 use ganger_worker::{Reports, Shutdown};
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, watch};
@@ -190,24 +190,24 @@ impl<R: Reports> Worker<R> {
     }
 
     /// Returns the request for a task, or its outcome without one.
-    fn request_for(&self, task: &Task, is_again: bool) -> Result<RequestedInsert, Outcome> {
+    fn request_for(&self, task: &Task, is_again: bool) -> Result<InsertRequest, Outcome> {
         let Some(expires_at) = self.context.reports.expires_at(&task.held) else {
             return Err(Outcome::Dropped);
         };
         let text = String::from_utf8(task.input.to_vec()).map_err(|error| unreadable(&error))?;
         let input = RawValue::from_string(text).map_err(|error| unreadable(&error))?;
         // Half of the time, because the process learns of it later than this one.
-        let sole_for = expires_at.saturating_duration_since(Instant::now()) / 2;
-        Ok(RequestedInsert {
+        let exclusive_for = expires_at.saturating_duration_since(Instant::now()) / 2;
+        Ok(InsertRequest {
             uuid: task.held.job.clone(),
             is_repeat: is_again || task.attempt > 1,
-            sole_for_ms: Some(u64::try_from(sole_for.as_millis()).unwrap_or(u64::MAX)),
+            exclusive_for_ms: Some(u64::try_from(exclusive_for.as_millis()).unwrap_or(u64::MAX)),
             input,
         })
     }
 
     /// Asks the process; kills it if the pool stops at once. Without an answer it has ended.
-    async fn ask(&mut self, request: Request) -> Result<Vec<Answered>, ChildFailure> {
+    async fn ask(&mut self, request: Request) -> Result<Vec<InsertOutcome>, ChildFailure> {
         let patience = self.context.settings.patience;
         let Some(mut child) = self.child.take() else {
             return Err(ChildFailure::Killed);
@@ -333,13 +333,16 @@ impl<R: Reports> Worker<R> {
     }
 }
 
-impl From<Answered> for Outcome {
-    fn from(answered: Answered) -> Self {
-        match answered {
-            Answered::Inserted { rows } => Self::Inserted { rows },
-            Answered::Failed { error, curable } => Self::Failed {
+impl From<InsertOutcome> for Outcome {
+    fn from(outcome: InsertOutcome) -> Self {
+        match outcome {
+            InsertOutcome::Inserted { rows } => Self::Inserted { rows },
+            InsertOutcome::Failed {
+                error,
+                is_retryable,
+            } => Self::Failed {
                 message: error,
-                is_curable: curable,
+                is_retryable,
             },
         }
     }
@@ -350,7 +353,7 @@ fn outcome_of(silence: &ChildFailure) -> Outcome {
     match silence {
         ChildFailure::Hung(_) => Outcome::Failed {
             message: TIMED_OUT.into(),
-            is_curable: false,
+            is_retryable: false,
         },
         _ => Outcome::Lost,
     }
@@ -360,6 +363,6 @@ fn outcome_of(silence: &ChildFailure) -> Outcome {
 fn unreadable(error: &dyn std::error::Error) -> Outcome {
     Outcome::Failed {
         message: format!("this is not the input of an insert: {error}"),
-        is_curable: false,
+        is_retryable: false,
     }
 }

@@ -7,13 +7,12 @@
 //! 3. `tables`: schemas, tables, columns and indexes that are missing are made, in transactions of their own;
 //! 4. `insert_batch`: one transaction for all tasks, one `COPY` for all rows that go into the same columns (`copy`);
 //! 5. `insert_single`: where that failed, a transaction per task, in which entities that do not fit are saved as JSON;
-//! 6. `faults`: what an error means for the task, and the words in which it is shown.
+//! 6. `session_error`: what an error means for the task, and the words in which it is shown.
 //!
 //! [`executor`] does this in a child process for a worker, which talks to it in [`protocol`]'s lines.
 
 mod copy;
 pub mod executor;
-mod faults;
 mod insert_batch;
 mod insert_single;
 mod inserter;
@@ -22,10 +21,11 @@ pub mod instance;
 mod locks;
 pub mod protocol;
 mod session;
+mod session_error;
 mod settings;
 mod tables;
+mod task_rows;
 mod tls;
-mod work;
 
 use std::time::Instant;
 
@@ -36,7 +36,7 @@ pub use settings::{Settings, UrlError};
 
 /// A task to insert.
 #[derive(Clone, Debug)]
-pub struct Insert {
+pub struct TaskInsert {
     /// The task whose rows to insert.
     pub task: Task,
     /// The task's own part of its id, 32 hexadecimal digits: what is inserted of it is recognised by that.
@@ -44,12 +44,12 @@ pub struct Insert {
     /// Whether an earlier attempt may have been inserted: then that is looked up first.
     pub is_repeat: bool,
     /// From this moment on somebody else may have been given the same task: then it is looked up too.
-    pub sole_until: Option<Instant>,
+    pub exclusive_until: Option<Instant>,
 }
 
 /// A task that is in the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Inserted {
+pub struct InsertSummary {
     /// Rows in the database because of it.
     pub rows: u64,
 }
@@ -61,5 +61,5 @@ pub struct InsertError {
     /// In the words in which QuantumLeap shows it in `errors`.
     pub message: String,
     /// Whether a later attempt may go well.
-    pub is_curable: bool,
+    pub is_retryable: bool,
 }

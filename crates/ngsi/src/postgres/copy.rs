@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use crate::rows::{Column, Row, Table, quote_identifier};
 use serde_json::json;
 
-use crate::postgres::faults::Fault;
 use crate::postgres::session::Session;
-use crate::postgres::work::{Work, member};
+use crate::postgres::session_error::SessionError;
+use crate::postgres::task_rows::{TaskRows, member};
 
 /// How rows are inserted.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Manner {
+pub(crate) struct CopyOptions {
     /// Each with its entity as it came.
     pub(crate) keep_raw: bool,
     /// Data of one statement, in bytes; a row with more goes alone.
@@ -19,48 +19,48 @@ pub(crate) struct Manner {
 }
 
 /// Rows for the same columns of the same table, of one task or several.
-pub(crate) struct Portion<'a> {
+pub(crate) struct CopyBatch<'a> {
     pub(crate) table: &'a Table,
     pub(crate) columns: &'a [Column],
-    pub(crate) rows: Vec<(&'a Work<'a>, &'a Row)>,
+    pub(crate) rows: Vec<(&'a TaskRows<'a>, &'a Row)>,
 }
 
 /// The rows of tasks, in order of first appearance of their tables and columns.
-pub(crate) fn portions<'a>(works: &[&'a Work<'a>]) -> Vec<Portion<'a>> {
-    let mut portions: Vec<Portion<'a>> = Vec::new();
-    let mut places: HashMap<(&Table, Vec<&str>), usize> = HashMap::new();
-    for work in works {
-        for group in &work.groups {
+pub(crate) fn copy_batches<'a>(tasks: &[&'a TaskRows<'a>]) -> Vec<CopyBatch<'a>> {
+    let mut copy_batches: Vec<CopyBatch<'a>> = Vec::new();
+    let mut indexes: HashMap<(&Table, Vec<&str>), usize> = HashMap::new();
+    for task in tasks {
+        for group in &task.groups {
             let names = group.columns.iter().map(|column| column.name.as_str());
-            let place = *places
+            let index = *indexes
                 .entry((&group.table, names.collect()))
-                .or_insert(portions.len());
-            if place == portions.len() {
-                portions.push(Portion {
+                .or_insert(copy_batches.len());
+            if index == copy_batches.len() {
+                copy_batches.push(CopyBatch {
                     table: &group.table,
                     columns: &group.columns,
                     rows: Vec::new(),
                 });
             }
-            let rows = group.rows.iter().map(|row| (*work, row));
-            portions[place].rows.extend(rows);
+            let rows = group.rows.iter().map(|row| (*task, row));
+            copy_batches[index].rows.extend(rows);
         }
     }
-    portions
+    copy_batches
 }
 
-/// Inserts the rows of a portion.
+/// Inserts the rows of a batch.
 pub(crate) async fn insert(
     session: &mut Session,
-    portion: &Portion<'_>,
-    manner: Manner,
-) -> Result<(), Fault> {
-    let sql = statement(portion, manner);
-    let lines = portion
+    batch: &CopyBatch<'_>,
+    options: CopyOptions,
+) -> Result<(), SessionError> {
+    let sql = statement(batch, options);
+    let lines = batch
         .rows
         .iter()
-        .map(|(work, row)| line(work, row, portion.columns.len(), manner));
-    copy(session, &sql, lines, manner.bytes_max).await
+        .map(|(task, row)| line(task, row, batch.columns.len(), options));
+    copy(session, &sql, lines, options.bytes_max).await
 }
 
 /// Sends lines with a statement, or with several whose data each stay under the limit.
@@ -69,31 +69,31 @@ pub(crate) async fn copy(
     sql: &str,
     lines: impl Iterator<Item = String> + Send,
     bytes_max: Option<u64>,
-) -> Result<(), Fault> {
+) -> Result<(), SessionError> {
     let bytes_max = bytes_max.map_or(usize::MAX, |max| usize::try_from(max).unwrap_or(usize::MAX));
-    let mut copying = session.copy(sql).await?;
+    let mut writer = session.copy(sql).await?;
     let mut sent = 0;
     for line in lines {
         if sent > 0 && line.len().saturating_add(sent) > bytes_max {
-            copying.finish().await?;
-            copying = session.copy(sql).await?;
+            writer.finish().await?;
+            writer = session.copy(sql).await?;
             sent = 0;
         }
-        copying.write(line.as_bytes()).await?;
+        writer.write(line.as_bytes()).await?;
         sent += line.len();
     }
-    copying.finish().await.map(drop)
+    writer.finish().await.map(drop)
 }
 
-fn statement(portion: &Portion<'_>, manner: Manner) -> String {
+fn statement(batch: &CopyBatch<'_>, options: CopyOptions) -> String {
     let mut sql = format!(
         "copy {} (entity_id, entity_type, time_index, fiware_servicepath, instanceid",
-        portion.table.sql_name()
+        batch.table.sql_name()
     );
-    if manner.keep_raw {
+    if options.keep_raw {
         sql.push_str(", __original_ngsi_entity__");
     }
-    for column in portion.columns {
+    for column in batch.columns {
         sql.push_str(", ");
         sql.push_str(&quote_identifier(&column.name));
     }
@@ -101,33 +101,33 @@ fn statement(portion: &Portion<'_>, manner: Manner) -> String {
     sql
 }
 
-fn line(work: &Work<'_>, row: &Row, columns: usize, manner: Manner) -> String {
-    let entity = work.entity(row);
-    let mut line = Line::default();
-    line.add(member(entity, "id"));
-    line.add(member(entity, "type"));
-    line.add(member(entity, "time_index"));
-    line.add(Some(&row.service_path));
-    line.add(Some(&work.instance_id(row)));
-    if manner.keep_raw {
-        line.add(Some(&json!({ "data": entity }).to_string()));
+fn line(task: &TaskRows<'_>, row: &Row, columns: usize, options: CopyOptions) -> String {
+    let entity = task.entity(row);
+    let mut line = CopyLine::default();
+    line.push_field(member(entity, "id"));
+    line.push_field(member(entity, "type"));
+    line.push_field(member(entity, "time_index"));
+    line.push_field(Some(&row.service_path));
+    line.push_field(Some(&task.instance_id(row)));
+    if options.keep_raw {
+        line.push_field(Some(&json!({ "data": entity }).to_string()));
     }
     for value in row.values(columns) {
-        line.add(value);
+        line.push_field(value);
     }
-    line.end()
+    line.finish()
 }
 
 /// A row in the text format of `COPY`.
 #[derive(Default)]
-pub(crate) struct Line {
+pub(crate) struct CopyLine {
     text: String,
     has_fields: bool,
 }
 
-impl Line {
+impl CopyLine {
     /// Adds a field to the row.
-    pub(crate) fn add(&mut self, value: Option<&str>) {
+    pub(crate) fn push_field(&mut self, value: Option<&str>) {
         if self.has_fields {
             self.text.push('\t');
         }
@@ -148,7 +148,7 @@ impl Line {
     }
 
     /// Ends the row and returns its text.
-    pub(crate) fn end(mut self) -> String {
+    pub(crate) fn finish(mut self) -> String {
         self.text.push('\n');
         self.text
     }
@@ -193,21 +193,21 @@ mod tests {
                 prop::option::of("[\\\\NntrA.\t\n\r\u{e9}]{0,8}"), 1..6
             )
         ) {
-            let mut line = Line::default();
+            let mut line = CopyLine::default();
             for value in &values {
-                line.add(value.as_deref());
+                line.push_field(value.as_deref());
             }
-            prop_assert_eq!(read(&line.end()), values);
+            prop_assert_eq!(read(&line.finish()), values);
         }
     }
 
     #[test]
     fn a_text_that_looks_like_null_or_the_end_of_data_is_neither() {
-        let mut line = Line::default();
-        line.add(Some("\\N"));
-        line.add(None);
-        line.add(Some("\\."));
-        line.add(Some(""));
-        assert_eq!(line.end(), "\\\\N\t\\N\t\\\\.\t\n");
+        let mut line = CopyLine::default();
+        line.push_field(Some("\\N"));
+        line.push_field(None);
+        line.push_field(Some("\\."));
+        line.push_field(Some(""));
+        assert_eq!(line.finish(), "\\\\N\t\\N\t\\\\.\t\n");
     }
 }

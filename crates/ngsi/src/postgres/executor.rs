@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use crate::task::Task;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 
-use crate::postgres::protocol::{self, Answer, Outcome, Request, RequestedInsert};
-use crate::postgres::{Insert, InsertError, Inserted, Inserter, Settings};
+use crate::postgres::protocol::{self, InsertRequest, Outcome, Reply, Request};
+use crate::postgres::{InsertError, InsertSummary, Inserter, Settings, TaskInsert};
 
 /// Answers the requests that come in, one after the other, over one session with the database.
 ///
@@ -23,23 +23,23 @@ pub async fn execute(
     let mut input = BufReader::new(input);
     let mut line = Vec::new();
     while input.read_until(b'\n', &mut line).await? > 0 {
-        let request: Request = protocol::read(&line)?;
+        let request: Request = protocol::from_line(&line)?;
         line.clear();
-        let answer = answer(&mut inserter, request).await;
-        output.write_all(&protocol::line(&answer)).await?;
+        let reply = reply_to(&mut inserter, request).await;
+        output.write_all(&protocol::to_line(&reply)).await?;
         output.flush().await?;
     }
     Ok(())
 }
 
-async fn answer(inserter: &mut Inserter, request: Request) -> Answer {
-    let came_at = Instant::now();
-    let inserts: Vec<Result<Insert, InsertError>> = request
+async fn reply_to(inserter: &mut Inserter, request: Request) -> Reply {
+    let received_at = Instant::now();
+    let inserts: Vec<Result<TaskInsert, InsertError>> = request
         .inserts
         .into_iter()
-        .map(|requested| insert(requested, came_at))
+        .map(|requested| insert(requested, received_at))
         .collect();
-    let readable: Vec<Insert> = inserts.iter().flatten().cloned().collect();
+    let readable: Vec<TaskInsert> = inserts.iter().flatten().cloned().collect();
     let mut outcomes = inserter.insert(&readable).await.into_iter();
     let outcomes = inserts
         .into_iter()
@@ -49,30 +49,31 @@ async fn answer(inserter: &mut Inserter, request: Request) -> Answer {
         })
         .map(outcome)
         .collect();
-    Answer { outcomes }
+    Reply { outcomes }
 }
 
-fn insert(requested: RequestedInsert, came_at: Instant) -> Result<Insert, InsertError> {
+fn insert(requested: InsertRequest, received_at: Instant) -> Result<TaskInsert, InsertError> {
     let task = Task::from_json(requested.input.get().as_bytes()).map_err(|error| InsertError {
         message: error.to_string(),
-        is_curable: false,
+        is_retryable: false,
     })?;
-    let sole_for = requested.sole_for_ms.map(Duration::from_millis);
-    Ok(Insert {
+    let exclusive_for = requested.exclusive_for_ms.map(Duration::from_millis);
+    Ok(TaskInsert {
         task,
         uuid: requested.uuid,
         is_repeat: requested.is_repeat,
         // A moment that no clock shows never comes.
-        sole_until: sole_for.and_then(|sole_for| came_at.checked_add(sole_for)),
+        exclusive_until: exclusive_for
+            .and_then(|exclusive_for| received_at.checked_add(exclusive_for)),
     })
 }
 
-fn outcome(outcome: Result<Inserted, InsertError>) -> Outcome {
+fn outcome(outcome: Result<InsertSummary, InsertError>) -> Outcome {
     match outcome {
-        Ok(Inserted { rows }) => Outcome::Inserted { rows },
+        Ok(InsertSummary { rows }) => Outcome::Inserted { rows },
         Err(error) => Outcome::Failed {
             error: error.message,
-            curable: error.is_curable,
+            is_retryable: error.is_retryable,
         },
     }
 }

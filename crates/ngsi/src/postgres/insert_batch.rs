@@ -4,78 +4,81 @@ use std::collections::{HashMap, HashSet};
 
 use crate::rows::{Column, Table};
 
-use crate::postgres::copy::{self, Manner};
-use crate::postgres::faults::{Fault, Stage};
+use crate::postgres::copy::{self, CopyOptions};
 use crate::postgres::locks;
 use crate::postgres::session::Session;
+use crate::postgres::session_error::{SessionError, Stage};
 use crate::postgres::tables;
-use crate::postgres::work::{Work, member};
+use crate::postgres::task_rows::{TaskRows, member};
 
 /// Inserts tasks. `in_doubt` says that an earlier transaction with them may have been committed.
 pub(crate) async fn insert(
     session: &mut Session,
-    works: &[&Work<'_>],
-    manner: Manner,
+    tasks: &[&TaskRows<'_>],
+    options: CopyOptions,
     in_doubt: bool,
-) -> Result<(), Fault> {
-    for (table, columns) in wanted(works) {
-        tables::make_sure(session, table, &columns).await?;
+) -> Result<(), SessionError> {
+    for (table, columns) in required_tables(tasks) {
+        tables::ensure_table(session, table, &columns).await?;
     }
-    session.begin(Stage::Inserting, keys(works)).await?;
-    let done = insert_missing(session, works, manner, in_doubt).await;
-    session.end(Stage::Inserting, done).await
+    session.begin(Stage::Rows, lock_keys(tasks)).await?;
+    let done = insert_missing(session, tasks, options, in_doubt).await;
+    session.end(Stage::Rows, done).await
 }
 
 /// The keys of the tasks' locks.
-pub(crate) fn keys(works: &[&Work<'_>]) -> Vec<i64> {
-    works
+pub(crate) fn lock_keys(tasks: &[&TaskRows<'_>]) -> Vec<i64> {
+    tasks
         .iter()
-        .map(|work| locks::of_task(&work.insert.uuid))
+        .map(|task| locks::task_key(&task.insert.uuid))
         .collect()
 }
 
 /// The tables that tasks need, in one order for everybody, with all columns. Which task is the first to name a column
 /// says what it is, as if they were inserted one after the other.
-fn wanted<'a>(works: &[&'a Work<'_>]) -> Vec<(&'a Table, Vec<&'a Column>)> {
-    let mut wanted: HashMap<&Table, (Vec<&Column>, HashSet<&str>)> = HashMap::new();
-    for group in works.iter().flat_map(|work| &work.groups) {
-        let (columns, names) = wanted.entry(&group.table).or_default();
+fn required_tables<'a>(tasks: &[&'a TaskRows<'_>]) -> Vec<(&'a Table, Vec<&'a Column>)> {
+    let mut required: HashMap<&Table, (Vec<&Column>, HashSet<&str>)> = HashMap::new();
+    for group in tasks.iter().flat_map(|task| &task.groups) {
+        let (columns, names) = required.entry(&group.table).or_default();
         for column in &group.columns {
             if names.insert(&column.name) {
                 columns.push(column);
             }
         }
     }
-    let mut wanted: Vec<_> = wanted
+    let mut required: Vec<_> = required
         .into_iter()
         .map(|(table, (columns, _))| (table, columns))
         .collect();
-    wanted.sort_unstable_by_key(|(table, _)| *table);
-    wanted
+    required.sort_unstable_by_key(|(table, _)| *table);
+    required
 }
 
 async fn insert_missing(
     session: &mut Session,
-    works: &[&Work<'_>],
-    manner: Manner,
+    tasks: &[&TaskRows<'_>],
+    options: CopyOptions,
     in_doubt: bool,
-) -> Result<(), Fault> {
-    let mut missing = Vec::with_capacity(works.len());
-    for work in works {
-        let may_be_there = in_doubt || work.may_be_there();
-        if !(may_be_there && is_there(session, work).await?) {
-            missing.push(*work);
+) -> Result<(), SessionError> {
+    let mut missing = Vec::with_capacity(tasks.len());
+    for task in tasks {
+        let may_be_inserted = in_doubt || task.may_be_inserted();
+        if !(may_be_inserted && is_inserted(session, task).await?) {
+            missing.push(*task);
         }
     }
-    for portion in copy::portions(&missing) {
-        copy::insert(session, &portion, manner).await?;
+    for batch in copy::copy_batches(&missing) {
+        copy::insert(session, &batch, options).await?;
     }
     Ok(())
 }
 
 /// Whether a row of a task is in the database. Then all are: they came in one transaction.
-pub(crate) async fn is_there(session: &mut Session, work: &Work<'_>) -> Result<bool, Fault> {
-    for group in &work.groups {
+pub(crate) async fn is_inserted(
+    session: &mut Session,
+    task: &TaskRows<'_>,
+) -> Result<bool, SessionError> {
+    for group in &task.groups {
         let Some(row) = group.rows.first() else {
             continue;
         };
@@ -85,11 +88,11 @@ pub(crate) async fn is_there(session: &mut Session, work: &Work<'_>) -> Result<b
              and instanceid = $3::text limit 1",
             group.table.sql_name()
         );
-        let entity = work.entity(row);
+        let entity = task.entity(row);
         let (id, time) = (member(entity, "id"), member(entity, "time_index"));
-        let instance = work.instance_id(row);
+        let instance = task.instance_id(row);
         let rows = session
-            .query(Stage::Inserting, &sql, &[&id, &time, &instance])
+            .query(Stage::Rows, &sql, &[&id, &time, &instance])
             .await?;
         if !rows.is_empty() {
             return Ok(true);

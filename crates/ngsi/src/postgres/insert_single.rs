@@ -4,12 +4,12 @@
 use crate::rows::{Group, Row, failed_batch_id};
 use serde_json::json;
 
-use crate::postgres::copy::{self, Line, Manner, Portion};
-use crate::postgres::faults::{Fault, Stage};
-use crate::postgres::insert_batch::{is_there, keys};
+use crate::postgres::copy::{self, CopyBatch, CopyLine, CopyOptions};
+use crate::postgres::insert_batch::{is_inserted, lock_keys};
 use crate::postgres::session::Session;
+use crate::postgres::session_error::{SessionError, Stage};
 use crate::postgres::tables;
-use crate::postgres::work::{Work, member};
+use crate::postgres::task_rows::{TaskRows, member};
 
 /// Takes back what follows it if that does not go well.
 const SAVEPOINT: &str = "savepoint part";
@@ -17,114 +17,123 @@ const ROLL_BACK: &str = "rollback to savepoint part";
 const RELEASE: &str = "release savepoint part";
 
 /// Whether a task had to be inserted.
-enum Found {
+enum TaskState {
     /// It was not there, and has been inserted.
-    Missing,
+    NewlyInserted,
     /// It was there already: nothing of this transaction may stay.
-    There,
+    AlreadyInserted,
 }
 
 /// Inserts a task. `in_doubt` says that an earlier transaction with it may have been committed.
 pub(crate) async fn insert(
     session: &mut Session,
-    work: &Work<'_>,
-    manner: Manner,
+    task: &TaskRows<'_>,
+    options: CopyOptions,
     in_doubt: bool,
-) -> Result<(), Fault> {
-    let mut unmade = Vec::with_capacity(work.groups.len());
-    for group in &work.groups {
-        unmade.push(make_sure(session, group).await?);
+) -> Result<(), SessionError> {
+    let mut schema_errors = Vec::with_capacity(task.groups.len());
+    for group in &task.groups {
+        schema_errors.push(ensure_table(session, group).await?);
     }
-    session.begin(Stage::Inserting, keys(&[work])).await?;
-    let done = insert_groups(session, work, manner, in_doubt, &unmade).await;
+    session.begin(Stage::Rows, lock_keys(&[task])).await?;
+    let done = insert_groups(session, task, options, in_doubt, &schema_errors).await;
     match done {
-        Ok(Found::There) => session.execute(Stage::Inserting, "rollback").await,
-        Ok(Found::Missing) => session.end(Stage::Inserting, Ok(())).await,
-        Err(fault) => session.end(Stage::Inserting, Err(fault)).await,
+        Ok(TaskState::AlreadyInserted) => session.execute(Stage::Rows, "rollback").await,
+        Ok(TaskState::NewlyInserted) => session.end(Stage::Rows, Ok(())).await,
+        Err(error) => session.end(Stage::Rows, Err(error)).await,
     }
 }
 
 /// Makes what a group needs. If its columns cannot be made, at least the table, and the answer says why.
-async fn make_sure(session: &mut Session, group: &Group) -> Result<Option<String>, Fault> {
+async fn ensure_table(
+    session: &mut Session,
+    group: &Group,
+) -> Result<Option<String>, SessionError> {
     let columns: Vec<_> = group.columns.iter().collect();
-    let Err(fault) = tables::make_sure(session, &group.table, &columns).await else {
+    let Err(error) = tables::ensure_table(session, &group.table, &columns).await else {
         return Ok(None);
     };
-    match fault.misfit() {
-        Some(error) if !fault.is_race() => {
-            tables::make_sure(session, &group.table, &[]).await?;
-            Ok(Some(error))
+    match error.permanent_error() {
+        Some(reason) if !error.is_conflict() => {
+            tables::ensure_table(session, &group.table, &[]).await?;
+            Ok(Some(reason))
         }
-        _ => Err(fault),
+        _ => Err(error),
     }
 }
 
 async fn insert_groups(
     session: &mut Session,
-    work: &Work<'_>,
-    manner: Manner,
+    task: &TaskRows<'_>,
+    options: CopyOptions,
     in_doubt: bool,
-    unmade: &[Option<String>],
-) -> Result<Found, Fault> {
-    let may_be_there = in_doubt || work.may_be_there();
-    if may_be_there && is_there_or_misfit(session, work).await? {
-        return Ok(Found::There);
+    schema_errors: &[Option<String>],
+) -> Result<TaskState, SessionError> {
+    let may_be_inserted = in_doubt || task.may_be_inserted();
+    if may_be_inserted && is_inserted_in_savepoint(session, task).await? {
+        return Ok(TaskState::AlreadyInserted);
     }
-    for (place, (group, unmade)) in work.groups.iter().zip(unmade).enumerate() {
-        let error = match unmade {
+    for (index, (group, schema_error)) in task.groups.iter().zip(schema_errors).enumerate() {
+        let error = match schema_error {
             Some(error) => Some(error.clone()),
-            None => insert_or_misfit(session, work, group, manner).await?,
+            None => insert_group(session, task, group, options).await?,
         };
         let Some(error) = error else { continue };
-        let batch = failed_batch_id(&work.insert.uuid, place);
-        if may_be_there && is_saved(session, work, group, &batch).await? {
-            return Ok(Found::There);
+        let batch = failed_batch_id(&task.insert.uuid, index);
+        if may_be_inserted && is_saved(session, task, group, &batch).await? {
+            return Ok(TaskState::AlreadyInserted);
         }
-        save(session, work, group, &batch, &error, manner).await?;
+        save(session, task, group, &batch, &error, options).await?;
     }
-    Ok(Found::Missing)
+    Ok(TaskState::NewlyInserted)
 }
 
 /// Whether a row of the task is there. A time that the database cannot read is in no row.
-async fn is_there_or_misfit(session: &mut Session, work: &Work<'_>) -> Result<bool, Fault> {
-    session.execute(Stage::Inserting, SAVEPOINT).await?;
-    let found = is_there(session, work).await;
-    match after(session, found).await? {
+async fn is_inserted_in_savepoint(
+    session: &mut Session,
+    task: &TaskRows<'_>,
+) -> Result<bool, SessionError> {
+    session.execute(Stage::Rows, SAVEPOINT).await?;
+    let found = is_inserted(session, task).await;
+    match end_savepoint(session, found).await? {
         Ok(found) => Ok(found),
         Err(_) => Ok(false),
     }
 }
 
 /// Inserts the rows of a group; gives the error if one does not fit.
-async fn insert_or_misfit(
+async fn insert_group(
     session: &mut Session,
-    work: &Work<'_>,
+    task: &TaskRows<'_>,
     group: &Group,
-    manner: Manner,
-) -> Result<Option<String>, Fault> {
-    let portion = Portion {
+    options: CopyOptions,
+) -> Result<Option<String>, SessionError> {
+    let batch = CopyBatch {
         table: &group.table,
         columns: &group.columns,
-        rows: group.rows.iter().map(|row| (work, row)).collect(),
+        rows: group.rows.iter().map(|row| (task, row)).collect(),
     };
-    session.execute(Stage::Inserting, SAVEPOINT).await?;
-    let inserted = copy::insert(session, &portion, manner).await;
-    Ok(after(session, inserted).await?.err())
+    session.execute(Stage::Rows, SAVEPOINT).await?;
+    let inserted = copy::insert(session, &batch, options).await;
+    Ok(end_savepoint(session, inserted).await?.err())
 }
 
 /// Ends what a savepoint began: a misfit is taken back and given as the inner error.
-async fn after<T>(session: &Session, done: Result<T, Fault>) -> Result<Result<T, String>, Fault> {
+async fn end_savepoint<T>(
+    session: &Session,
+    done: Result<T, SessionError>,
+) -> Result<Result<T, String>, SessionError> {
     match done {
         Ok(done) => {
-            session.execute(Stage::Inserting, RELEASE).await?;
+            session.execute(Stage::Rows, RELEASE).await?;
             Ok(Ok(done))
         }
-        Err(fault) => match fault.misfit() {
-            Some(error) if !fault.is_race() => {
-                session.execute(Stage::Inserting, ROLL_BACK).await?;
-                Ok(Err(error))
+        Err(error) => match error.permanent_error() {
+            Some(reason) if !error.is_conflict() => {
+                session.execute(Stage::Rows, ROLL_BACK).await?;
+                Ok(Err(reason))
             }
-            _ => Err(fault),
+            _ => Err(error),
         },
     }
 }
@@ -133,10 +142,10 @@ async fn after<T>(session: &Session, done: Result<T, Fault>) -> Result<Result<T,
 /// not fit this time either, which is as it was then unless somebody changed the table: no index helps to find it.
 async fn is_saved(
     session: &mut Session,
-    work: &Work<'_>,
+    task: &TaskRows<'_>,
     group: &Group,
     batch: &str,
-) -> Result<bool, Fault> {
+) -> Result<bool, SessionError> {
     let sql = format!(
         "select from {} where entity_id = $1::text and instanceid is null \
          and __original_ngsi_entity__ ->> 'failedBatchID' = $2::text limit 1",
@@ -145,37 +154,35 @@ async fn is_saved(
     let id = group
         .rows
         .first()
-        .and_then(|row| member(work.entity(row), "id"));
-    let rows = session
-        .query(Stage::Inserting, &sql, &[&id, &batch])
-        .await?;
+        .and_then(|row| member(task.entity(row), "id"));
+    let rows = session.query(Stage::Rows, &sql, &[&id, &batch]).await?;
     Ok(!rows.is_empty())
 }
 
 /// Saves the entities of a group as JSON.
 async fn save(
     session: &mut Session,
-    work: &Work<'_>,
+    task: &TaskRows<'_>,
     group: &Group,
     batch: &str,
     error: &str,
-    manner: Manner,
-) -> Result<(), Fault> {
+    options: CopyOptions,
+) -> Result<(), SessionError> {
     let sql = format!(
         "copy {} (entity_id, entity_type, time_index, __original_ngsi_entity__) from stdin",
         group.table.sql_name()
     );
     let line = |row: &Row| {
-        let entity = work.entity(row);
+        let entity = task.entity(row);
         let original = json!({ "data": entity, "error": error, "failedBatchID": batch });
-        let mut line = Line::default();
-        line.add(member(entity, "id"));
-        line.add(member(entity, "type"));
+        let mut line = CopyLine::default();
+        line.push_field(member(entity, "id"));
+        line.push_field(member(entity, "type"));
         // The beginning of the transaction, in the words of PostgreSQL.
-        line.add(Some("now"));
-        line.add(Some(&original.to_string()));
-        line.end()
+        line.push_field(Some("now"));
+        line.push_field(Some(&original.to_string()));
+        line.finish()
     };
     let lines = group.rows.iter().map(line);
-    copy::copy(session, &sql, lines, manner.bytes_max).await
+    copy::copy(session, &sql, lines, options.bytes_max).await
 }

@@ -27,7 +27,7 @@ const START_MAX: Duration = Duration::from_secs(60);
 
 /// Starts the server and ends it when the standard input is closed, which happens however the owner comes to its end.
 /// Unless it was told to keep it, the directory goes too.
-const KEEPER: &str = r#""$@" & server=$!
+const WATCHDOG: &str = r#""$@" & server=$!
 read -r word
 kill -QUIT "$server" 2>/dev/null
 wait "$server"
@@ -38,11 +38,11 @@ pub struct Instance {
     programs: PathBuf,
     directory: TempDir,
     port: u16,
-    keeper: Option<Child>,
+    watchdog: Option<Child>,
 }
 
 /// Why no server can be run here; `None` if one can.
-pub fn missing() -> Option<String> {
+pub fn unavailable_reason() -> Option<String> {
     if programs().is_none() {
         return Some(format!("PostgreSQL is not installed in {VERSIONS}"));
     }
@@ -61,7 +61,7 @@ impl Instance {
     /// Makes a server and starts it. It has the role and the database `quantumleap`, without PostGIS.
     ///
     /// # Errors
-    /// If a program is missing ([`missing`] says so before), or does not do what it should.
+    /// If a program is missing ([`unavailable_reason`] says so before), or does not do what it should.
     pub fn start() -> io::Result<Self> {
         let programs = programs().ok_or_else(|| io::Error::other("PostgreSQL is missing"))?;
         let directory = tempfile::Builder::new().prefix("ganger-pg").tempdir()?;
@@ -72,7 +72,7 @@ impl Instance {
             programs,
             directory,
             port: free_port()?,
-            keeper: None,
+            watchdog: None,
         };
         instance.make_cluster()?;
         instance.start_again()?;
@@ -287,9 +287,9 @@ impl Instance {
             .create(true)
             .append(true)
             .open(self.log())?;
-        let mut keeper = as_user("/bin/sh");
-        keeper
-            .args(["-c", KEEPER])
+        let mut watchdog = as_user("/bin/sh");
+        watchdog
+            .args(["-c", WATCHDOG])
             .arg(self.directory.path())
             .arg(self.programs.join("postgres"))
             .arg("-D")
@@ -297,7 +297,7 @@ impl Instance {
             .stdin(Stdio::piped())
             .stdout(log.try_clone()?)
             .stderr(log);
-        self.keeper = Some(keeper.spawn()?);
+        self.watchdog = Some(watchdog.spawn()?);
         Ok(())
     }
 
@@ -318,15 +318,15 @@ impl Instance {
         )))
     }
 
-    /// Whether the server that was launched last has ended: the keeper waits on its input even then, but has no child.
+    /// Whether the server that was launched last has ended: the watchdog waits on its input even then, but has no child.
     fn has_failed_to_start(&mut self) -> io::Result<bool> {
-        let Some(keeper) = &mut self.keeper else {
+        let Some(watchdog) = &mut self.watchdog else {
             return Ok(true);
         };
-        if keeper.try_wait()?.is_some() {
+        if watchdog.try_wait()?.is_some() {
             return Ok(true);
         }
-        let children = format!("/proc/{0}/task/{0}/children", keeper.id());
+        let children = format!("/proc/{0}/task/{0}/children", watchdog.id());
         let children = fs::read_to_string(children)?;
         let has_server = children
             .split_whitespace()
@@ -349,7 +349,7 @@ impl Instance {
         run(Command::new("kill").arg(format!("-{signal}")).arg(pid))
     }
 
-    /// Waits until the server has ended; the keeper goes with it.
+    /// Waits until the server has ended; the watchdog goes with it.
     fn wait_for_end(&mut self) -> io::Result<()> {
         let deadline = Instant::now() + START_MAX;
         while self.server().is_some() {
@@ -358,14 +358,14 @@ impl Instance {
             }
             thread::sleep(Duration::from_millis(5));
         }
-        let Some(mut keeper) = self.keeper.take() else {
+        let Some(mut watchdog) = self.watchdog.take() else {
             return Ok(());
         };
-        if let Some(mut input) = keeper.stdin.take() {
-            // A keeper that is gone keeps nothing, and removes nothing.
+        if let Some(mut input) = watchdog.stdin.take() {
+            // A watchdog that is gone keeps nothing, and removes nothing.
             let _ = input.write_all(b"keep\n");
         }
-        keeper.wait().map(drop)
+        watchdog.wait().map(drop)
     }
 
     fn program(&self, name: &str) -> Command {
@@ -377,10 +377,10 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        // The keeper ends the server, and itself after it.
-        if let Some(mut keeper) = self.keeper.take() {
-            drop(keeper.stdin.take());
-            let _ = keeper.wait();
+        // The watchdog ends the server, and itself after it.
+        if let Some(mut watchdog) = self.watchdog.take() {
+            drop(watchdog.stdin.take());
+            let _ = watchdog.wait();
         }
     }
 }

@@ -1,18 +1,18 @@
 //! Advisory locks: nobody inserts a task that somebody else is inserting, and no two make the same table.
 
 /// The key of a task's lock.
-pub(crate) fn of_task(uuid: &str) -> i64 {
+pub(crate) fn task_key(uuid: &str) -> i64 {
     key("task", uuid)
 }
 
 /// The key of the lock under which something is made.
-pub(crate) fn of_making(what: &str) -> i64 {
+pub(crate) fn creation_key(what: &str) -> i64 {
     key("make", what)
 }
 
 /// The statement that takes locks, in the order of their keys, so that sessions with several do not wait for each
 /// other. It ends when all are held; they are given back at the end of the transaction.
-pub(crate) fn taking(mut keys: Vec<i64>) -> String {
+pub(crate) fn lock_statement(mut keys: Vec<i64>) -> String {
     keys.sort_unstable();
     keys.dedup();
     let keys: Vec<String> = keys.iter().map(i64::to_string).collect();
@@ -36,14 +36,14 @@ mod tests {
     #[test]
     fn locks_are_taken_in_one_order_and_each_once() {
         assert_eq!(
-            taking(vec![5, -2, 5]),
+            lock_statement(vec![5, -2, 5]),
             "select pg_advisory_xact_lock(key) from unnest('{-2,5}'::bigint[]) key"
         );
     }
 
     #[test]
     fn a_task_and_a_table_of_one_name_have_different_locks() {
-        assert_ne!(of_task("x"), of_making("x"));
-        assert_ne!(of_task("x"), of_task("y"));
+        assert_ne!(task_key("x"), creation_key("x"));
+        assert_ne!(task_key("x"), task_key("y"));
     }
 }

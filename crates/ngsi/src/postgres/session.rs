@@ -15,8 +15,8 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{CancelToken, Client, Config, CopyInSink, NoTls, Row, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::postgres::faults::{Fault, Stage};
-use crate::postgres::tables::Known;
+use crate::postgres::session_error::{SessionError, Stage};
+use crate::postgres::tables::SchemaCache;
 use crate::postgres::{locks, tls};
 
 /// How long a session may take to come about.
@@ -34,7 +34,7 @@ const COPY_PIECE_BYTES: usize = 64 * 1024;
 
 /// What every session starts with. A session that lost its client within a transaction is ended after 60 s, so who
 /// waits 120 s for its locks gets them. Where the operator has set these limits, they stay.
-const PREPARATION: &str = "\
+const SETUP: &str = "\
 select set_config('timezone', 'UTC', false), \
     set_config('standard_conforming_strings', 'on', false), \
     case when current_setting('lock_timeout') = '0' \
@@ -43,7 +43,7 @@ select set_config('timezone', 'UTC', false), \
         then set_config('idle_in_transaction_session_timeout', '60s', false) end";
 
 /// What the database can do. A type or function counts if it is there at all, also outside of the search path.
-const ABILITIES: &str = "\
+const EXTENSIONS: &str = "\
 select coalesce(to_regtype('geometry')::text, ( \
         select format('%I.geometry', nspname) \
         from pg_extension join pg_namespace on pg_namespace.oid = extnamespace \
@@ -64,7 +64,7 @@ pub(crate) struct Connector {
 
 /// What a database can do, asked once per session.
 #[derive(Debug, Default)]
-pub(crate) struct Abilities {
+pub(crate) struct Extensions {
     /// The type of geometries, for SQL; `None` without PostGIS.
     pub(crate) geometry: Option<String>,
     /// The function that makes hypertables, for SQL; `None` without TimescaleDB.
@@ -75,21 +75,21 @@ pub(crate) struct Abilities {
 pub(crate) struct Session {
     client: Client,
     connection: JoinHandle<()>,
-    canceller: Canceller,
+    cancel_handle: CancelHandle,
     /// Set while an attempt uses it: a caller that drops it then leaves a statement behind that may still be running.
     pub(crate) is_busy: bool,
-    pub(crate) abilities: Abilities,
-    pub(crate) known: Known,
+    pub(crate) extensions: Extensions,
+    pub(crate) schema_cache: SchemaCache,
     statements: HashMap<String, Statement>,
 }
 
-struct Canceller {
+struct CancelHandle {
     token: CancelToken,
     tls: Option<MakeRustlsConnect>,
 }
 
 /// A `COPY` in progress.
-pub(crate) struct Copying {
+pub(crate) struct CopyWriter {
     sink: Pin<Box<CopyInSink<Bytes>>>,
     piece: Vec<u8>,
 }
@@ -104,23 +104,26 @@ impl Connector {
     }
 
     /// Opens a session with the database.
-    pub(crate) async fn connect(&mut self) -> Result<Session, Fault> {
+    pub(crate) async fn connect(&mut self) -> Result<Session, SessionError> {
         let tls = if self.database.ssl {
             Some(self.tls()?)
         } else {
             None
         };
         match timeout(CONNECT_MAX, open(&self.database, tls)).await {
-            Ok(opened) => opened.map_err(|error| Fault::unreachable(&error, &self.database)),
-            Err(_) => Err(Fault::no_session("it takes too long", &self.database)),
+            Ok(opened) => opened.map_err(|error| SessionError::unreachable(&error, &self.database)),
+            Err(_) => Err(SessionError::no_session(
+                "it takes too long",
+                &self.database,
+            )),
         }
     }
 
-    fn tls(&mut self) -> Result<MakeRustlsConnect, Fault> {
+    fn tls(&mut self) -> Result<MakeRustlsConnect, SessionError> {
         if self.tls.is_none() {
             let roots = self.roots.take().unwrap_or_else(tls::system_roots);
             let made = tls::connector(roots)
-                .map_err(|error| Fault::no_session(&error.to_string(), &self.database))?;
+                .map_err(|error| SessionError::no_session(&error.to_string(), &self.database))?;
             self.tls = Some(made);
         }
         Ok(self.tls.clone().expect("it was made just now"))
@@ -149,20 +152,20 @@ async fn open(
         }
     });
     let mut session = Session {
-        canceller: Canceller {
+        cancel_handle: CancelHandle {
             token: client.cancel_token(),
             tls,
         },
         client,
         connection,
         is_busy: false,
-        abilities: Abilities::default(),
-        known: Known::default(),
+        extensions: Extensions::default(),
+        schema_cache: SchemaCache::default(),
         statements: HashMap::new(),
     };
-    session.client.batch_execute(PREPARATION).await?;
-    let row = session.client.query_one(ABILITIES, &[]).await?;
-    session.abilities = Abilities {
+    session.client.batch_execute(SETUP).await?;
+    let row = session.client.query_one(EXTENSIONS, &[]).await?;
+    session.extensions = Extensions {
         geometry: row.try_get(0)?,
         create_hypertable: row.try_get(1)?,
     };
@@ -195,9 +198,9 @@ impl Session {
     }
 
     /// Runs statements that give nothing back.
-    pub(crate) async fn execute(&self, stage: Stage, sql: &str) -> Result<(), Fault> {
+    pub(crate) async fn execute(&self, stage: Stage, sql: &str) -> Result<(), SessionError> {
         let done = self.client.batch_execute(sql).await;
-        done.map_err(|error| Fault::of_statement(stage, &error))
+        done.map_err(|error| SessionError::of_statement(stage, &error))
     }
 
     /// Runs a statement that is prepared once per session.
@@ -206,28 +209,28 @@ impl Session {
         stage: Stage,
         sql: &str,
         parameters: &[&(dyn ToSql + Sync)],
-    ) -> Result<Vec<Row>, Fault> {
+    ) -> Result<Vec<Row>, SessionError> {
         let statement = self.statement(stage, sql).await?;
         let rows = self.client.query(&statement, parameters).await;
-        rows.map_err(|error| Fault::of_statement(stage, &error))
+        rows.map_err(|error| SessionError::of_statement(stage, &error))
     }
 
     /// Begins a `COPY ... from stdin`.
-    pub(crate) async fn copy(&mut self, sql: &str) -> Result<Copying, Fault> {
-        let statement = self.statement(Stage::Inserting, sql).await?;
-        let sink = self.client.copy_in(&statement).await.map_err(fault)?;
-        Ok(Copying {
+    pub(crate) async fn copy(&mut self, sql: &str) -> Result<CopyWriter, SessionError> {
+        let statement = self.statement(Stage::Rows, sql).await?;
+        let sink = self.client.copy_in(&statement).await.map_err(row_error)?;
+        Ok(CopyWriter {
             sink: Box::pin(sink),
             piece: Vec::new(),
         })
     }
 
-    async fn statement(&mut self, stage: Stage, sql: &str) -> Result<Statement, Fault> {
+    async fn statement(&mut self, stage: Stage, sql: &str) -> Result<Statement, SessionError> {
         if let Some(statement) = self.statements.get(sql) {
             return Ok(statement.clone());
         }
         let prepared = self.client.prepare(sql).await;
-        let statement = prepared.map_err(|error| Fault::of_statement(stage, &error))?;
+        let statement = prepared.map_err(|error| SessionError::of_statement(stage, &error))?;
         if self.statements.len() >= STATEMENTS_MAX {
             self.statements.clear();
         }
@@ -237,24 +240,31 @@ impl Session {
 
     /// Begins a transaction and takes locks. Its statements see what others had committed when each began, so what is
     /// looked up under a lock that was waited for is the newest.
-    pub(crate) async fn begin(&self, stage: Stage, keys: Vec<i64>) -> Result<(), Fault> {
-        let locks = locks::taking(keys);
+    pub(crate) async fn begin(&self, stage: Stage, keys: Vec<i64>) -> Result<(), SessionError> {
+        let locks = locks::lock_statement(keys);
         let sql = format!("begin isolation level read committed; {locks}");
         let begun = self.execute(stage, &sql).await;
         self.roll_back_if_refused(begun).await
     }
 
     /// Ends the transaction: commits what went well, takes back what did not.
-    pub(crate) async fn end<T>(&self, stage: Stage, done: Result<T, Fault>) -> Result<T, Fault> {
+    pub(crate) async fn end<T>(
+        &self,
+        stage: Stage,
+        done: Result<T, SessionError>,
+    ) -> Result<T, SessionError> {
         let done = self.roll_back_if_refused(done).await?;
         match self.client.batch_execute("commit").await {
             Ok(()) => Ok(done),
-            Err(error) => Err(Fault::of_commit(stage, &error)),
+            Err(error) => Err(SessionError::of_commit(stage, &error)),
         }
     }
 
-    async fn roll_back_if_refused<T>(&self, done: Result<T, Fault>) -> Result<T, Fault> {
-        if let Err(Fault::Refused(stage, _)) = &done {
+    async fn roll_back_if_refused<T>(
+        &self,
+        done: Result<T, SessionError>,
+    ) -> Result<T, SessionError> {
+        if let Err(SessionError::Rejected(stage, _)) = &done {
             self.execute(*stage, "rollback").await?;
         }
         done
@@ -268,7 +278,7 @@ impl Drop for Session {
         if self.is_busy
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
-            let Canceller { token, tls } = &self.canceller;
+            let CancelHandle { token, tls } = &self.cancel_handle;
             let (token, tls) = (token.clone(), tls.clone());
             runtime.spawn(timeout(CANCEL_MAX, async move {
                 match tls {
@@ -280,28 +290,28 @@ impl Drop for Session {
     }
 }
 
-impl Copying {
+impl CopyWriter {
     /// Sends data of the running copy.
-    pub(crate) async fn write(&mut self, data: &[u8]) -> Result<(), Fault> {
+    pub(crate) async fn write(&mut self, data: &[u8]) -> Result<(), SessionError> {
         self.piece.extend_from_slice(data);
         if self.piece.len() >= COPY_PIECE_BYTES {
             let piece = Bytes::from(std::mem::take(&mut self.piece));
-            self.sink.feed(piece).await.map_err(fault)?;
+            self.sink.feed(piece).await.map_err(row_error)?;
         }
         Ok(())
     }
 
     /// Ends the data; gives the number of rows.
-    pub(crate) async fn finish(mut self) -> Result<u64, Fault> {
+    pub(crate) async fn finish(mut self) -> Result<u64, SessionError> {
         if !self.piece.is_empty() {
             let piece = Bytes::from(std::mem::take(&mut self.piece));
-            self.sink.feed(piece).await.map_err(fault)?;
+            self.sink.feed(piece).await.map_err(row_error)?;
         }
-        self.sink.as_mut().finish().await.map_err(fault)
+        self.sink.as_mut().finish().await.map_err(row_error)
     }
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is handed to map_err")]
-fn fault(error: tokio_postgres::Error) -> Fault {
-    Fault::of_statement(Stage::Inserting, &error)
+fn row_error(error: tokio_postgres::Error) -> SessionError {
+    SessionError::of_statement(Stage::Rows, &error)
 }

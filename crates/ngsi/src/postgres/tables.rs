@@ -12,12 +12,12 @@ use crate::attribute_type::ColumnType;
 use crate::rows::{Column, Table, quote_identifier, truncate_identifier};
 use serde_json::{Map, Value, json};
 
-use crate::postgres::faults::{Fault, Stage};
 use crate::postgres::locks;
 use crate::postgres::session::Session;
+use crate::postgres::session_error::{SessionError, Stage};
 
 /// The columns of every table, with their types.
-const STANDING: [(&str, &str); 6] = [
+const FIXED_COLUMNS: [(&str, &str); 6] = [
     ("entity_id", "text"),
     ("entity_type", "text"),
     ("time_index", "timestamp with time zone not null"),
@@ -32,7 +32,7 @@ const METADATA: &str = "md_ets_metadata";
 /// nobody could insert meanwhile.
 const INDEXED_BYTES_MAX: i64 = 1 << 30;
 
-const MADE_METADATA: &str = "\
+const CREATE_METADATA: &str = "\
 create table if not exists md_ets_metadata (table_name text primary key, entity_attrs jsonb)";
 
 /// Entries are added, never changed: those that are there win.
@@ -61,14 +61,14 @@ const SCHEMA: &str = "select exists(select from pg_namespace where nspname = $1:
 
 /// What a session knows to exist.
 #[derive(Debug, Default)]
-pub(crate) struct Known {
+pub(crate) struct SchemaCache {
     has_metadata: bool,
     schemas: HashSet<String>,
     /// Tables with those columns that are in the metadata too.
     tables: HashMap<Table, HashSet<String>>,
 }
 
-impl Known {
+impl SchemaCache {
     fn has(&self, table: &Table, columns: &[&Column]) -> bool {
         let Some(known) = self.tables.get(table) else {
             return false;
@@ -78,90 +78,103 @@ impl Known {
 }
 
 /// Sees to it that a table is there with these columns, the index, and the metadata.
-pub(crate) async fn make_sure(
+pub(crate) async fn ensure_table(
     session: &mut Session,
     table: &Table,
     columns: &[&Column],
-) -> Result<(), Fault> {
-    if session.known.has(table, columns) {
+) -> Result<(), SessionError> {
+    if session.schema_cache.has(table, columns) {
         return Ok(());
     }
-    make_metadata(session).await?;
+    ensure_metadata_table(session).await?;
     if let Some(schema) = &table.schema {
-        make_schema(session, schema).await?;
+        ensure_schema(session, schema).await?;
     }
     begin(session, &table.metadata_key()).await?;
-    let made = make_table(session, table, columns).await;
-    session.end(Stage::Making, made).await.map_err(settled)?;
+    let made = create_or_extend_table(session, table, columns).await;
+    session
+        .end(Stage::Schema, made)
+        .await
+        .map_err(doubt_as_connection_loss)?;
 
-    let known = session.known.tables.entry(table.clone()).or_default();
+    let known = session
+        .schema_cache
+        .tables
+        .entry(table.clone())
+        .or_default();
     known.extend(columns.iter().map(|column| column.name.clone()));
     Ok(())
 }
 
-async fn make_metadata(session: &mut Session) -> Result<(), Fault> {
-    if session.known.has_metadata {
+async fn ensure_metadata_table(session: &mut Session) -> Result<(), SessionError> {
+    if session.schema_cache.has_metadata {
         return Ok(());
     }
     if !is_there(session, METADATA).await? {
         begin(session, METADATA).await?;
-        let made = session.execute(Stage::Making, MADE_METADATA).await;
-        session.end(Stage::Making, made).await.map_err(settled)?;
+        let made = session.execute(Stage::Schema, CREATE_METADATA).await;
+        session
+            .end(Stage::Schema, made)
+            .await
+            .map_err(doubt_as_connection_loss)?;
     }
-    session.known.has_metadata = true;
+    session.schema_cache.has_metadata = true;
     Ok(())
 }
 
-async fn make_schema(session: &mut Session, schema: &str) -> Result<(), Fault> {
-    if session.known.schemas.contains(schema) {
+async fn ensure_schema(session: &mut Session, schema: &str) -> Result<(), SessionError> {
+    if session.schema_cache.schemas.contains(schema) {
         return Ok(());
     }
     // A role without the right to create schemas may still use an existing one.
     let rows = session
-        .query(Stage::Making, SCHEMA, &[&truncate_identifier(schema)])
+        .query(Stage::Schema, SCHEMA, &[&truncate_identifier(schema)])
         .await?;
     if !rows[0].get::<_, bool>(0) {
         begin(session, schema).await?;
         let sql = format!("create schema if not exists {}", quote_identifier(schema));
-        let made = session.execute(Stage::Making, &sql).await;
-        session.end(Stage::Making, made).await.map_err(settled)?;
+        let made = session.execute(Stage::Schema, &sql).await;
+        session
+            .end(Stage::Schema, made)
+            .await
+            .map_err(doubt_as_connection_loss)?;
     }
-    session.known.schemas.insert(schema.to_owned());
+    session.schema_cache.schemas.insert(schema.to_owned());
     Ok(())
 }
 
 /// Begins the transaction in which a thing is made.
-async fn begin(session: &Session, what: &str) -> Result<(), Fault> {
-    let keys = vec![locks::of_making(what)];
-    session.begin(Stage::Making, keys).await
+async fn begin(session: &Session, what: &str) -> Result<(), SessionError> {
+    let keys = vec![locks::creation_key(what)];
+    session.begin(Stage::Schema, keys).await
 }
 
 /// Whether something was made is looked up in any case: here a commit in doubt is like any other cut.
-fn settled(fault: Fault) -> Fault {
-    match fault {
-        Fault::InDoubt(message) => Fault::Cut(message),
-        fault => fault,
+fn doubt_as_connection_loss(error: SessionError) -> SessionError {
+    match error {
+        SessionError::InDoubt(message) => SessionError::ConnectionLost(message),
+        error => error,
     }
 }
 
-async fn make_table(
+async fn create_or_extend_table(
     session: &mut Session,
     table: &Table,
     columns: &[&Column],
-) -> Result<(), Fault> {
+) -> Result<(), SessionError> {
     let name = table.sql_name();
-    let rows = session.query(Stage::Making, COLUMNS, &[&name]).await?;
+    let rows = session.query(Stage::Schema, COLUMNS, &[&name]).await?;
     let there: HashSet<String> = rows.iter().map(|row| row.get(0)).collect();
     let missing = missing(session, columns, &there);
     if there.is_empty() {
         session
             .execute(
-                Stage::Making,
+                Stage::Schema,
                 &format!("create table {name} ({})", missing.join(", ")),
             )
             .await?;
-        make_hypertable(session, &name).await?;
-        make_index(session, table).await?;
+        create_hypertable(session, &name).await?;
+        create_index(session, table).await?;
     } else {
         if !missing.is_empty() {
             let added: Vec<String> = missing
@@ -170,19 +183,19 @@ async fn make_table(
                 .collect();
             session
                 .execute(
-                    Stage::Making,
+                    Stage::Schema,
                     &format!("alter table {name} {}", added.join(", ")),
                 )
                 .await?;
         }
-        make_missing_index(session, table).await?;
+        ensure_index(session, table).await?;
     }
     add_metadata(session, table, columns).await
 }
 
 /// The definitions of the columns that are not there.
 fn missing(session: &Session, columns: &[&Column], there: &HashSet<String>) -> Vec<String> {
-    let standing = STANDING
+    let fixed = FIXED_COLUMNS
         .iter()
         .filter(|(name, _)| !there.contains(*name))
         .map(|(name, kind)| format!("{name} {kind}"));
@@ -196,7 +209,7 @@ fn missing(session: &Session, columns: &[&Column], there: &HashSet<String>) -> V
                 sql_type(session, column.column_type)
             )
         });
-    standing.chain(attributes).collect()
+    fixed.chain(attributes).collect()
 }
 
 fn sql_type(session: &Session, kind: ColumnType) -> &str {
@@ -207,22 +220,22 @@ fn sql_type(session: &Session, kind: ColumnType) -> &str {
         ColumnType::Boolean => "boolean",
         ColumnType::Timestamp => "timestamp with time zone",
         ColumnType::Json => "jsonb",
-        ColumnType::Geometry => session.abilities.geometry.as_deref().unwrap_or("text"),
+        ColumnType::Geometry => session.extensions.geometry.as_deref().unwrap_or("text"),
     }
 }
 
-async fn make_hypertable(session: &Session, name: &str) -> Result<(), Fault> {
-    let Some(function) = &session.abilities.create_hypertable else {
+async fn create_hypertable(session: &Session, name: &str) -> Result<(), SessionError> {
+    let Some(function) = &session.extensions.create_hypertable else {
         return Ok(());
     };
     let literal = name.replace('\'', "''");
     let sql = format!("select {function}('{literal}', 'time_index', if_not_exists => true)");
-    session.execute(Stage::Making, &sql).await
+    session.execute(Stage::Schema, &sql).await
 }
 
-async fn make_missing_index(session: &mut Session, table: &Table) -> Result<(), Fault> {
+async fn ensure_index(session: &mut Session, table: &Table) -> Result<(), SessionError> {
     let rows = session
-        .query(Stage::Making, INDEX, &[&table.sql_name()])
+        .query(Stage::Schema, INDEX, &[&table.sql_name()])
         .await?;
     let (has_index, bytes): (bool, Option<i64>) = (rows[0].get(0), rows[0].get(1));
     if has_index {
@@ -235,10 +248,10 @@ async fn make_missing_index(session: &mut Session, table: &Table) -> Result<(), 
         );
         return Ok(());
     }
-    make_index(session, table).await
+    create_index(session, table).await
 }
 
-async fn make_index(session: &mut Session, table: &Table) -> Result<(), Fault> {
+async fn create_index(session: &mut Session, table: &Table) -> Result<(), SessionError> {
     let index = quote_identifier(&table.index_name());
     let qualified = match &table.schema {
         Some(schema) => format!("{}.{index}", quote_identifier(schema)),
@@ -252,18 +265,18 @@ async fn make_index(session: &mut Session, table: &Table) -> Result<(), Fault> {
     };
     let table = table.sql_name();
     let sql = format!("create index {index} on {table} (entity_id, time_index desc)");
-    session.execute(Stage::Making, &sql).await
+    session.execute(Stage::Schema, &sql).await
 }
 
 async fn add_metadata(
     session: &mut Session,
     table: &Table,
     columns: &[&Column],
-) -> Result<(), Fault> {
+) -> Result<(), SessionError> {
     let entries = metadata(columns);
     let (key, entries) = (table.metadata_key(), entries.to_string());
     session
-        .query(Stage::Making, ADD_METADATA, &[&key, &entries])
+        .query(Stage::Schema, ADD_METADATA, &[&key, &entries])
         .await?;
     Ok(())
 }
@@ -283,7 +296,7 @@ fn metadata(columns: &[&Column]) -> Value {
     Value::Object(entries)
 }
 
-async fn is_there(session: &mut Session, name: &str) -> Result<bool, Fault> {
-    let rows = session.query(Stage::Making, IS_THERE, &[&name]).await?;
+async fn is_there(session: &mut Session, name: &str) -> Result<bool, SessionError> {
+    let rows = session.query(Stage::Schema, IS_THERE, &[&name]).await?;
     Ok(rows[0].get(0))
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Ground, TI, attribute, entity, insert, one, task_from};
+use crate::support::{TI, TestDatabase, attribute, entity, insert_one, new_insert, task_from};
 
 /// Attributes of an entity each and what the first row then has in a column: its type, and its text.
 type Cases = &'static [(
@@ -76,15 +76,15 @@ const VALUES: Cases = &[
 
 #[tokio::test]
 async fn values_arrive_in_columns_of_their_types() {
-    let Some(ground) = Ground::plain("values_of_types") else {
+    let Some(database) = TestDatabase::plain("values_of_types") else {
         return;
     };
     for (number, (ngsi_type, value, kind, text)) in VALUES.iter().enumerate() {
         let name = format!("x{number}");
-        ground
+        database
             .insert(&entity(&name, &attribute(&name, ngsi_type, value)))
             .await;
-        let found = ground.sql(&format!(
+        let found = database.sql(&format!(
             "set timezone = 'UTC'; \
              select (select data_type from information_schema.columns \
                  where table_schema = 'mtx' and table_name = 'ett' and column_name = '{name}'), \
@@ -100,23 +100,23 @@ async fn values_arrive_in_columns_of_their_types() {
 
 #[tokio::test]
 async fn an_entity_becomes_a_row() {
-    let Some(ground) = Ground::plain("example_1_2") else {
+    let Some(database) = TestDatabase::plain("example_1_2") else {
         return;
     };
     let room = format!(
         r#"{{"id": "e1", "type": "Room", {TI}, "temperature": {{"type": "Number", "value": 23.3}},
             "pressure": {{"type": "Integer", "value": 720}}}}"#
     );
-    ground.insert(&room).await;
-    ground.insert(&room).await;
+    database.insert(&room).await;
+    database.insert(&room).await;
 
-    let rows = ground.sql(
+    let rows = database.sql(
         "set timezone = 'UTC'; select entity_id, entity_type, time_index, fiware_servicepath, \
          __original_ngsi_entity__, timeinstant, temperature, pressure from mtx.etroom",
     );
     let row = "e1|Room|2020-01-02 03:04:05+00|/||2020-01-02 03:04:05+00|23.3|720";
     assert_eq!(rows, format!("{row}\n{row}"));
-    let ids = ground.sql("select distinct instanceid from mtx.etroom");
+    let ids = database.sql("select distinct instanceid from mtx.etroom");
     assert_eq!(ids.lines().count(), 2);
     assert!(
         ids.lines().all(|id| id.starts_with("urn:ngsi-ld:")),
@@ -126,14 +126,14 @@ async fn an_entity_becomes_a_row() {
 
 #[tokio::test]
 async fn untyped_attributes_have_the_type_of_their_value() {
-    let Some(ground) = Ground::plain("example_11_12_15") else {
+    let Some(database) = TestDatabase::plain("example_11_12_15") else {
         return;
     };
     let attributes = r#""x": {"value": 23.3}, "y": {"value": "abc"}, "z": {"value": 0},
         "n": {"type": "Number"}, "k": "str""#;
-    ground.insert(&entity("e1", attributes)).await;
-    assert_eq!(ground.rows("x, y, n"), json!([[23.3, "abc", null]]));
-    let columns = ground.sql(
+    database.insert(&entity("e1", attributes)).await;
+    assert_eq!(database.rows("x, y, n"), json!([[23.3, "abc", null]]));
+    let columns = database.sql(
         "select string_agg(attname, ',' order by attnum) from pg_attribute \
          where attrelid = 'mtx.ett'::regclass and attnum > 6",
     );
@@ -142,26 +142,26 @@ async fn untyped_attributes_have_the_type_of_their_value() {
 
 #[tokio::test]
 async fn entities_without_any_value_make_no_table() {
-    let Some(ground) = Ground::plain("example_13_14") else {
+    let Some(database) = TestDatabase::plain("example_13_14") else {
         return;
     };
     let alone = |value| {
         format!(r#"{{"id": "e1", "type": "T", "x": {{"type": "Number", "value": {value}}}}}"#)
     };
-    assert_eq!(ground.insert(&alone("null")).await, 0);
-    assert_eq!(ground.insert(&alone("0.0")).await, 0);
-    assert_eq!(ground.sql("select to_regclass('mtx.ett') is null"), "t");
-    assert_eq!(ground.insert(&alone("0")).await, 1);
-    assert_eq!(ground.rows("x"), json!([[0]]));
+    assert_eq!(database.insert(&alone("null")).await, 0);
+    assert_eq!(database.insert(&alone("0.0")).await, 0);
+    assert_eq!(database.sql("select to_regclass('mtx.ett') is null"), "t");
+    assert_eq!(database.insert(&alone("0")).await, 1);
+    assert_eq!(database.rows("x"), json!([[0]]));
 }
 
 #[tokio::test]
 async fn places_are_geometries_where_postgis_is() {
-    let Some(ground) = Ground::with_postgis("example_17_to_19") else {
+    let Some(database) = TestDatabase::with_postgis("example_17_to_19") else {
         return;
     };
     places(
-        &ground,
+        &database,
         "st_asewkt(g)",
         "st_asewkt(location)",
         "st_asewkt(location_centroid)",
@@ -172,32 +172,32 @@ async fn places_are_geometries_where_postgis_is() {
 
 #[tokio::test]
 async fn places_are_texts_where_postgis_is_not() {
-    let Some(ground) = Ground::plain("example_17_to_19_plain") else {
+    let Some(database) = TestDatabase::plain("example_17_to_19_plain") else {
         return;
     };
-    places(&ground, "g", "location", "location_centroid", "text").await;
+    places(&database, "g", "location", "location_centroid", "text").await;
 }
 
 /// Examples 17 to 20, and the line and polygon of section 7.6.
-async fn places(ground: &Ground, g: &str, location: &str, centroid: &str, kind: &str) {
-    ground
+async fn places(database: &TestDatabase, g: &str, location: &str, centroid: &str, kind: &str) {
+    database
         .insert(&entity("e1", &attribute("g", "geo:point", "\"41.3, 2.1\"")))
         .await;
-    ground
+    database
         .insert(&entity(
             "e2",
             &attribute("g", "geo:line", "[\"1,2\", \"3,4\"]"),
         ))
         .await;
     let box_ = attribute("location", "geo:box", "[\"1,2\", \"3,4\"]");
-    ground
+    database
         .insert(&entity(
             "e3",
             &format!("{box_}, {}", attribute("x", "Number", "1")),
         ))
         .await;
     assert_eq!(
-        ground.rows(&format!("{g}, {location}, {centroid}")),
+        database.rows(&format!("{g}, {location}, {centroid}")),
         json!([
             ["SRID=4326;POINT(2.1 41.3)", null, null],
             ["SRID=4326;LINESTRING(2 1,4 3)", null, null],
@@ -208,13 +208,13 @@ async fn places(ground: &Ground, g: &str, location: &str, centroid: &str, kind: 
             ],
         ])
     );
-    let kinds = ground.sql(
+    let kinds = database.sql(
         "select distinct atttypid::regtype from pg_attribute where attrelid = 'mtx.ett'::regclass \
          and attname in ('g', 'location', 'location_centroid')",
     );
     assert_eq!(kinds, kind);
 
-    let error = ground
+    let error = database
         .try_insert(&entity("e4", &attribute("g", "geo:point", "\"nowhere\"")))
         .await
         .expect_err("it is no place");
@@ -222,22 +222,22 @@ async fn places(ground: &Ground, g: &str, location: &str, centroid: &str, kind: 
         error.message,
         "AttributeError(\"'NoneType' object has no attribute '_points'\")"
     );
-    assert!(!error.is_curable);
-    assert_eq!(ground.sql("select count(*) from mtx.ett"), "3");
+    assert!(!error.is_retryable);
+    assert_eq!(database.sql("select count(*) from mtx.ett"), "3");
 }
 
 #[tokio::test]
 async fn a_location_that_is_no_place_stays_a_text() {
-    let Some(ground) = Ground::with_postgis("example_19") else {
+    let Some(database) = TestDatabase::with_postgis("example_19") else {
         return;
     };
     let location = attribute("location", "Text", "\"home\"");
     let centroid = attribute("location_centroid", "Text", "\"q\"");
-    ground
+    database
         .insert(&entity("e1", &format!("{location}, {centroid}")))
         .await;
-    assert_eq!(ground.rows("location"), json!([["home"]]));
-    let columns = ground.sql(
+    assert_eq!(database.rows("location"), json!([["home"]]));
+    let columns = database.sql(
         "select count(*) from information_schema.columns where column_name = 'location_centroid'",
     );
     assert_eq!(columns, "0");
@@ -245,60 +245,62 @@ async fn a_location_that_is_no_place_stays_a_text() {
 
 #[tokio::test]
 async fn the_time_index_is_taken_from_where_the_header_says() {
-    let Some(ground) = Ground::plain("example_21_22_23") else {
+    let Some(database) = TestDatabase::plain("example_21_22_23") else {
         return;
     };
-    let mut inserter = ground.inserter();
+    let mut inserter = database.inserter();
     let ts = entity("e1", &attribute("ts", "Text", "\"2001-01-01T00:00:00Z\""));
     let task = task_from(Some("x"), None, Some("ts"), &ts);
-    one(&mut inserter, insert(task)).await.expect("it fits");
+    insert_one(&mut inserter, new_insert(task))
+        .await
+        .expect("it fits");
     let modified = |name: &str, date: &str| {
         format!(
             r#""{name}": {{"type": "Number", "value": 1, "metadata":
                 {{"dateModified": {{"type": "DateTime", "value": "{date}T00:00:00Z"}}}}}}"#
         )
     };
-    ground
+    database
         .insert(&format!(
             r#"{{"id": "e2", "type": "T", {}, {}}}"#,
             modified("x", "2001-01-01"),
             modified("y", "2001-06-01")
         ))
         .await;
-    ground
+    database
         .insert(
             r#"{"id": "e3", "type": "T",
                 "p": {"type": "Property", "value": 1, "observedAt": "2004-01-01T00:00:00Z"}}"#,
         )
         .await;
     assert_eq!(
-        ground.rows("to_char(time_index at time zone 'UTC', 'YYYY-MM-DD'), ts, x, p"),
+        database.rows("to_char(time_index at time zone 'UTC', 'YYYY-MM-DD'), ts, x, p"),
         json!([
             ["2001-01-01", "2001-01-01T00:00:00Z", null, null],
             ["2001-06-01", null, 1, null],
             ["2004-01-01", null, null, 1],
         ])
     );
-    let entry = ground.sql("select entity_attrs -> 'p' from md_ets_metadata");
+    let entry = database.sql("select entity_attrs -> 'p' from md_ets_metadata");
     assert_eq!(entry, "[\"p\", \"Integer\"]");
 }
 
 #[tokio::test]
 async fn without_any_time_the_arrival_counts() {
-    let Some(ground) = Ground::plain("example_24") else {
+    let Some(database) = TestDatabase::plain("example_24") else {
         return;
     };
-    ground
+    database
         .insert(r#"{"id": "e1", "type": "T", "x": {"type": "Number", "value": 1}}"#)
         .await;
     let recent =
-        ground.sql("select time_index between now() - interval '5 min' and now() from mtx.ett");
+        database.sql("select time_index between now() - interval '5 min' and now() from mtx.ett");
     assert_eq!(recent, "t");
 }
 
 #[tokio::test]
 async fn later_values_are_handed_to_the_column_that_is_there() {
-    let Some(ground) = Ground::plain("example_26_28") else {
+    let Some(database) = TestDatabase::plain("example_26_28") else {
         return;
     };
     for (kind, value) in [
@@ -307,11 +309,11 @@ async fn later_values_are_handed_to_the_column_that_is_there() {
         ("StructuredValue", "{\"a\": 1}"),
         ("Number", "5"),
     ] {
-        ground
+        database
             .insert(&entity("e1", &attribute("x", kind, value)))
             .await;
     }
-    ground
+    database
         .insert(&entity("e1", &attribute("y", "Text", "\"n\"")))
         .await;
     let both = format!(
@@ -319,9 +321,9 @@ async fn later_values_are_handed_to_the_column_that_is_there() {
         attribute("x", "Integer", "2"),
         attribute("y", "Text", "\"m\"")
     );
-    ground.insert(&entity("e1", &both)).await;
+    database.insert(&entity("e1", &both)).await;
     assert_eq!(
-        ground.rows("x, y"),
+        database.rows("x, y"),
         json!([
             ["a", null],
             ["true", null],
@@ -335,7 +337,7 @@ async fn later_values_are_handed_to_the_column_that_is_there() {
 
 #[tokio::test]
 async fn the_last_entity_of_a_batch_decides_on_a_new_column() {
-    let Some(ground) = Ground::plain("example_29") else {
+    let Some(database) = TestDatabase::plain("example_29") else {
         return;
     };
     let number = |of: &str| {
@@ -344,14 +346,14 @@ async fn the_last_entity_of_a_batch_decides_on_a_new_column() {
     let text = |of: &str| {
         format!(r#"{{"id": "b", "type": "{of}", {TI}, "x": {{"type": "Text", "value": "t"}}}}"#)
     };
-    ground
+    database
         .insert(&format!("{}, {}", number("U"), text("U")))
         .await;
-    ground
+    database
         .insert(&format!("{}, {}", text("V"), number("V")))
         .await;
     let values = |table| {
-        ground.sql(&format!(
+        database.sql(&format!(
             "select json_agg(x order by ctid) from mtx.{table}"
         ))
     };
@@ -361,11 +363,11 @@ async fn the_last_entity_of_a_batch_decides_on_a_new_column() {
 
 #[tokio::test]
 async fn types_have_tables_and_paths_have_rows() {
-    let Some(ground) = Ground::plain("example_30_32_33") else {
+    let Some(database) = TestDatabase::plain("example_30_32_33") else {
         return;
     };
     let of = |id: &str, kind: &str| format!(r#"{{"id": "{id}", "type": "{kind}", {TI}}}"#);
-    ground
+    database
         .insert(&format!(
             "{}, {}, {}",
             of("1", "Ta"),
@@ -373,43 +375,43 @@ async fn types_have_tables_and_paths_have_rows() {
             of("3", "Ta")
         ))
         .await;
-    assert_eq!(ground.sql("select count(*) from mtx.etta"), "2");
-    assert_eq!(ground.sql("select count(*) from mtx.ettb"), "1");
+    assert_eq!(database.sql("select count(*) from mtx.etta"), "2");
+    assert_eq!(database.sql("select count(*) from mtx.ettb"), "1");
 
-    let mut inserter = ground.inserter();
+    let mut inserter = database.inserter();
     let two = format!("{}, {}", of("1", "T"), of("2", "T"));
     let task = task_from(Some("x"), Some("/a, /b"), None, &two);
-    one(&mut inserter, insert(task))
+    insert_one(&mut inserter, new_insert(task))
         .await
         .expect("as many as paths");
     assert_eq!(
-        ground.rows("entity_id, fiware_servicepath"),
+        database.rows("entity_id, fiware_servicepath"),
         json!([["1", "/a"], ["2", "/b"]])
     );
 
     let three = format!("{}, {}, {}", of("1", "Z"), of("2", "Z"), of("3", "Z"));
     let task = task_from(Some("x"), Some("/a,/b"), None, &three);
-    let error = one(&mut inserter, insert(task))
+    let error = insert_one(&mut inserter, new_insert(task))
         .await
         .expect_err("not as many");
     assert!(error.message.starts_with("InvalidHeaderValue("), "{error}");
-    assert!(!error.is_curable);
-    assert_eq!(ground.sql("select to_regclass('mtx.etz') is null"), "t");
+    assert!(!error.is_retryable);
+    assert_eq!(database.sql("select to_regclass('mtx.etz') is null"), "t");
 }
 
 #[tokio::test]
 async fn names_keep_all_but_their_case() {
-    let Some(ground) = Ground::plain("example_34_to_38") else {
+    let Some(database) = TestDatabase::plain("example_34_to_38") else {
         return;
     };
-    ground
+    database
         .insert(&entity("e1", &attribute("Temp", "Number", "1")))
         .await;
-    ground
+    database
         .insert(&entity("e1", &attribute("TEMP", "Number", "2")))
         .await;
-    assert_eq!(ground.rows("temp"), json!([[1], [2]]));
-    let entry = ground.sql("select entity_attrs -> 'temp' from md_ets_metadata");
+    assert_eq!(database.rows("temp"), json!([[1], [2]]));
+    let entry = database.sql("select entity_attrs -> 'temp' from md_ets_metadata");
     assert_eq!(entry, "[\"Temp\", \"Number\"]");
 
     let names = ["a b", "a.b", "a'b", "select", "9x", "\u{e9}"];
@@ -417,9 +419,9 @@ async fn names_keep_all_but_their_case() {
         .iter()
         .map(|name| attribute(name, "Integer", "7"))
         .collect();
-    ground.insert(&entity("e2", &attributes.join(", "))).await;
+    database.insert(&entity("e2", &attributes.join(", "))).await;
     for name in names {
-        let value = ground.sql(&format!(
+        let value = database.sql(&format!(
             "select \"{name}\" from mtx.ett where entity_id = 'e2'"
         ));
         assert_eq!(value, "7", "{name}");
@@ -427,28 +429,32 @@ async fn names_keep_all_but_their_case() {
 
     let of = |kind: &str| format!(r#"{{"id": "e1", "type": "{kind}", {TI}}}"#);
     let kind = "https://uri.fiware.org/ns/data-models#AirQualityObserved";
-    ground.insert(&of(kind)).await;
+    database.insert(&of(kind)).await;
     let table = "\"mtx\".\"ethttps://uri.fiware.org/ns/data-models#airqualityobserved\"";
-    assert_eq!(ground.sql(&format!("select count(*) from {table}")), "1");
+    assert_eq!(database.sql(&format!("select count(*) from {table}")), "1");
 
-    let mut inserter = ground.inserter();
+    let mut inserter = database.inserter();
     let task = task_from(None, None, None, &of("Room"));
-    one(&mut inserter, insert(task)).await.expect("it fits");
-    assert_eq!(ground.sql("select count(*) from public.etroom"), "1");
+    insert_one(&mut inserter, new_insert(task))
+        .await
+        .expect("it fits");
+    assert_eq!(database.sql("select count(*) from public.etroom"), "1");
     let key = "select count(*) from md_ets_metadata where table_name = '\"etroom\"'";
-    assert_eq!(ground.sql(key), "1");
+    assert_eq!(database.sql(key), "1");
 
     let task = task_from(Some("AbC"), None, None, &of("Room"));
-    one(&mut inserter, insert(task)).await.expect("it fits");
-    assert_eq!(ground.sql("select count(*) from mtabc.etroom"), "1");
+    insert_one(&mut inserter, new_insert(task))
+        .await
+        .expect("it fits");
+    assert_eq!(database.sql("select count(*) from mtabc.etroom"), "1");
 }
 
 #[tokio::test]
 async fn an_entity_of_ngsi_ld_is_stored_by_its_values() {
-    let Some(ground) = Ground::with_postgis("example_40") else {
+    let Some(database) = TestDatabase::with_postgis("example_40") else {
         return;
     };
-    ground
+    database
         .insert(
             r#"{"id": "urn:1", "type": "T",
                 "location": {"type": "GeoProperty", "value": {"type": "Point", "coordinates": [2.1, 41.3]}},
@@ -459,7 +465,7 @@ async fn an_entity_of_ngsi_ld_is_stored_by_its_values() {
                 "by": {"type": "Relationship", "object": "urn:2"}}"#,
         )
         .await;
-    let rows: Value = ground.rows(
+    let rows: Value = database.rows(
         "st_asewkt(location), st_asewkt(location_centroid), s, i, o, at at time zone 'UTC', by",
     );
     assert_eq!(

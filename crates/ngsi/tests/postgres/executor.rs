@@ -1,17 +1,17 @@
 //! The process that inserts for a worker, by its lines.
 
 use ganger_ngsi::postgres::executor::execute;
-use ganger_ngsi::postgres::protocol::{self, Answer, Outcome, Request, RequestedInsert};
+use ganger_ngsi::postgres::protocol::{self, InsertRequest, Outcome, Reply, Request};
 use serde_json::value::RawValue;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 
-use crate::support::{Ground, attribute, entity, settings, task};
+use crate::support::{TestDatabase, attribute, entity, settings, task};
 
-fn requested(number: u32, input: String) -> RequestedInsert {
-    RequestedInsert {
+fn requested(number: u32, input: String) -> InsertRequest {
+    InsertRequest {
         uuid: format!("{number:032x}"),
         is_repeat: false,
-        sole_for_ms: None,
+        exclusive_for_ms: None,
         input: RawValue::from_string(input).expect("it is JSON"),
     }
 }
@@ -22,25 +22,25 @@ fn input(entities: &str) -> String {
 
 #[tokio::test]
 async fn requests_are_answered_in_order_until_the_input_ends() {
-    let Some(ground) = Ground::plain("executor") else {
+    let Some(database) = TestDatabase::plain("executor") else {
         return;
     };
     let (ours, theirs) = tokio::io::duplex(1024);
     let (their_input, their_output) = tokio::io::split(theirs);
     let executor = tokio::spawn(execute(
-        settings(&ground.database),
+        settings(&database.address),
         their_input,
         their_output,
     ));
     let (our_input, mut our_output) = tokio::io::split(ours);
     let mut answers = BufReader::new(our_input).lines();
-    let mut ask = async |inserts: Vec<RequestedInsert>| {
-        let line = protocol::line(&Request { inserts });
+    let mut ask = async |inserts: Vec<InsertRequest>| {
+        let line = protocol::to_line(&Request { inserts });
         our_output.write_all(&line).await.expect("it is read");
         let line = answers.next_line().await.expect("it is written");
-        let answer: Answer =
-            protocol::read(line.expect("it goes on").as_bytes()).expect("an answer");
-        answer.outcomes
+        let reply: Reply =
+            protocol::from_line(line.expect("it goes on").as_bytes()).expect("an answer");
+        reply.outcomes
     };
 
     let good = input(&entity("e1", &attribute("x", "Integer", "1")));
@@ -53,15 +53,18 @@ async fn requests_are_answered_in_order_until_the_input_ends() {
     assert_eq!(outcomes[0], Outcome::Inserted { rows: 1 });
     assert!(matches!(
         outcomes[1],
-        Outcome::Failed { curable: false, .. }
+        Outcome::Failed {
+            is_retryable: false,
+            ..
+        }
     ));
     assert_eq!(outcomes[2], Outcome::Inserted { rows: 0 });
 
     // The same task once more, of which somebody else may have had a part by now.
     let mut again = requested(1, good);
-    again.sole_for_ms = Some(0);
+    again.exclusive_for_ms = Some(0);
     assert_eq!(ask(vec![again]).await, [Outcome::Inserted { rows: 1 }]);
-    assert_eq!(ground.sql("select count(*) from mtx.ett"), "1");
+    assert_eq!(database.sql("select count(*) from mtx.ett"), "1");
 
     our_output.shutdown().await.expect("it is open");
     drop(our_output);

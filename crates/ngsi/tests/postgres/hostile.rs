@@ -1,6 +1,8 @@
 //! Names and sizes that nobody expects.
 
-use crate::support::{Ground, TI, attribute, entity, insert, one, settings, task, task_from};
+use crate::support::{
+    TI, TestDatabase, attribute, entity, insert_one, new_insert, settings, task, task_from,
+};
 use ganger_ngsi::postgres::Inserter;
 use serde_json::Value;
 
@@ -11,11 +13,11 @@ fn json(text: &str) -> String {
 
 #[tokio::test]
 async fn no_name_breaks_out_of_its_quotes() {
-    let Some(ground) = Ground::plain("hostile_names") else {
+    let Some(database) = TestDatabase::plain("hostile_names") else {
         return;
     };
-    ground.sql("create table victim (); grant all on victim to public");
-    let mut inserter = ground.inserter();
+    database.sql("create table victim (); grant all on victim to public");
+    let mut inserter = database.inserter();
     let names = [
         "\"; drop table public.victim; --",
         "'; drop table public.victim; --",
@@ -30,26 +32,28 @@ async fn no_name_breaks_out_of_its_quotes() {
             r#"{{"id": {quoted}, "type": {quoted}, {TI}, {quoted}: {{"type": {quoted}, "value": {quoted}}}}}"#
         );
         let task = task_from(Some(name), Some(name), None, &entity);
-        one(&mut inserter, insert(task)).await.expect(name);
+        insert_one(&mut inserter, new_insert(task))
+            .await
+            .expect(name);
 
         let literal = name.replace('\'', "''").replace('\\', "\\\\");
         let identifier = name.to_lowercase().replace('"', "\"\"");
-        let value = ground.sql(&format!(
+        let value = database.sql(&format!(
             "select count(*) from \"mt{identifier}\".\"et{identifier}\" \
              where \"{identifier}\" = E'{literal}' and entity_id = E'{literal}'"
         ));
         assert_eq!(value, "1", "{name}");
     }
-    assert_eq!(ground.sql("select count(*) from victim"), "0");
-    assert_eq!(ground.sql("select count(*) from md_ets_metadata"), "6");
+    assert_eq!(database.sql("select count(*) from victim"), "0");
+    assert_eq!(database.sql("select count(*) from md_ets_metadata"), "6");
 }
 
 #[tokio::test]
 async fn names_that_are_cut_to_the_same_share_a_table_but_not_metadata() {
-    let Some(ground) = Ground::plain("long_names") else {
+    let Some(database) = TestDatabase::plain("long_names") else {
         return;
     };
-    let mut inserter = ground.inserter();
+    let mut inserter = database.inserter();
     let long = "\u{e9}a".repeat(66);
     for end in ["1", "2"] {
         let name = format!("{long}{end}");
@@ -58,45 +62,45 @@ async fn names_that_are_cut_to_the_same_share_a_table_but_not_metadata() {
         );
         let task = task_from(Some(&name), None, None, &entity);
         for _ in 0..2 {
-            one(&mut inserter, insert(task.clone()))
+            insert_one(&mut inserter, new_insert(task.clone()))
                 .await
                 .expect("it fits");
         }
     }
-    let tables = ground.sql(
+    let tables = database.sql(
         "select n.nspname, relname from pg_class c join pg_namespace n on n.oid = relnamespace \
          where relkind = 'r' and n.nspname like 'mt%'",
     );
     assert_eq!(tables.lines().count(), 1);
     let (schema, table) = tables.split_once('|').expect("two names");
-    let count = ground.sql(&format!("select count(*) from \"{schema}\".\"{table}\""));
+    let count = database.sql(&format!("select count(*) from \"{schema}\".\"{table}\""));
     assert_eq!(count, "4");
-    assert_eq!(ground.sql("select count(*) from md_ets_metadata"), "2");
+    assert_eq!(database.sql("select count(*) from md_ets_metadata"), "2");
 }
 
 #[tokio::test]
 async fn tables_whose_indexes_would_have_one_name_have_an_index_each() {
-    let Some(ground) = Ground::plain("long_index_names") else {
+    let Some(database) = TestDatabase::plain("long_index_names") else {
         return;
     };
     // Cut to 63 bytes, the names of the tables differ, but not those of their indexes.
     let long = "t".repeat(59);
     for end in ["a", "b"] {
-        ground
+        database
             .insert(&format!(r#"{{"id": "e1", "type": "{long}{end}", {TI}}}"#))
             .await;
     }
     let indexed =
-        ground.sql("select count(distinct tablename) from pg_indexes where schemaname = 'mtx'");
+        database.sql("select count(distinct tablename) from pg_indexes where schemaname = 'mtx'");
     assert_eq!(indexed, "2");
 }
 
 #[tokio::test]
 async fn a_huge_batch_is_inserted_in_statements_of_the_size_that_is_set() {
-    let Some(ground) = Ground::plain("huge_batch") else {
+    let Some(database) = TestDatabase::plain("huge_batch") else {
         return;
     };
-    let mut settings = settings(&ground.database);
+    let mut settings = settings(&database.address);
     settings.insert_bytes_max = Some(10 * 1024);
     let mut inserter = Inserter::new(settings);
     let tasks: Vec<_> = (0..1000)
@@ -106,7 +110,7 @@ async fn a_huge_batch_is_inserted_in_statements_of_the_size_that_is_set() {
                 &attribute("x", "Integer", &number.to_string()),
             );
             let two = entity("other", &attribute("y", "Text", "\"a\\tb\""));
-            insert(task(&format!("{one}, {two}")))
+            new_insert(task(&format!("{one}, {two}")))
         })
         .collect();
     let outcomes = inserter.insert(&tasks).await;
@@ -116,17 +120,17 @@ async fn a_huge_batch_is_inserted_in_statements_of_the_size_that_is_set() {
             .all(|outcome| outcome.as_ref().is_ok_and(|done| done.rows == 2))
     );
     assert_eq!(
-        ground.sql("select count(*), count(distinct instanceid), sum(x) from mtx.ett"),
+        database.sql("select count(*), count(distinct instanceid), sum(x) from mtx.ett"),
         "2000|2000|499500"
     );
 }
 
 #[tokio::test]
 async fn a_row_larger_than_a_statement_may_be_goes_alone() {
-    let Some(ground) = Ground::plain("huge_row") else {
+    let Some(database) = TestDatabase::plain("huge_row") else {
         return;
     };
-    let mut settings = settings(&ground.database);
+    let mut settings = settings(&database.address);
     settings.insert_bytes_max = Some(1);
     let mut inserter = Inserter::new(settings);
     let large = json(&"\\x\n".repeat(1_000_000));
@@ -135,11 +139,11 @@ async fn a_row_larger_than_a_statement_may_be_goes_alone() {
         entity("e1", &attribute("x", "Text", &large)),
         entity("e2", &attribute("x", "Text", "\"small\""))
     );
-    one(&mut inserter, insert(task(&entities)))
+    insert_one(&mut inserter, new_insert(task(&entities)))
         .await
         .expect("it fits");
     assert_eq!(
-        ground.sql("select length(x), instanceid is not null from mtx.ett order by ctid"),
+        database.sql("select length(x), instanceid is not null from mtx.ett order by ctid"),
         "3000000|t\n5|t"
     );
 }

@@ -2,12 +2,12 @@
 
 mod support;
 
+mod exactly_once;
 mod examples;
 mod executor;
 mod hostile;
-mod misfits;
-mod once;
 mod outages;
 mod races;
 mod tables;
 mod tls;
+mod unfitting_entities;

@@ -1,6 +1,6 @@
 //! Several inserters at once.
 
-use crate::support::{Ground, attribute, entity, insert, instance, settings, task};
+use crate::support::{TestDatabase, attribute, entity, new_insert, settings, shared_server, task};
 use ganger_ngsi::postgres::Inserter;
 
 const INSERTERS: usize = 4;
@@ -23,19 +23,19 @@ fn entities(round: usize, inserter: usize) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn inserters_that_make_the_same_tables_and_columns_lose_nothing() {
-    let Some(ground) = Ground::plain("races") else {
+    let Some(database) = TestDatabase::plain("races") else {
         return;
     };
     let barrier = std::sync::Arc::new(tokio::sync::Barrier::new(INSERTERS));
     let inserters = (0..INSERTERS).map(|number| {
-        let (barrier, settings) = (barrier.clone(), settings(&ground.database));
+        let (barrier, settings) = (barrier.clone(), settings(&database.address));
         tokio::spawn(async move {
             let mut inserter = Inserter::new(settings);
             let mut outcomes = Vec::new();
             for round in 0..ROUNDS {
                 let tasks = [
-                    insert(task(&entities(round, number))),
-                    insert(task(&entities(round, number))),
+                    new_insert(task(&entities(round, number))),
+                    new_insert(task(&entities(round, number))),
                 ];
                 barrier.wait().await;
                 outcomes.extend(inserter.insert(&tasks).await);
@@ -51,28 +51,28 @@ async fn inserters_that_make_the_same_tables_and_columns_lose_nothing() {
 
     let each = INSERTERS * 2;
     for round in 0..ROUNDS {
-        let sums = ground.sql(&format!(
+        let sums = database.sql(&format!(
             "select count(*), sum(x{round}_0), sum(x{round}_3) from mtx.etr{round}"
         ));
         assert_eq!(sums, format!("{each}|{each}|{each}"));
-        let sums = ground.sql(&format!(
+        let sums = database.sql(&format!(
             "select sum(x{round}_0), sum(x{round}_3) from mtx.ett"
         ));
         assert_eq!(sums, format!("{each}|{each}"));
     }
-    let entries = ground.sql(
+    let entries = database.sql(
         "select count(*) from md_ets_metadata, jsonb_object_keys(entity_attrs) \
          where table_name = '\"mtx\".\"ett\"'",
     );
     // Three standing columns, the time, and four of each round.
     assert_eq!(entries, (3 + 1 + 4 * ROUNDS).to_string());
     let originals = "select count(*) from mtx.ett where __original_ngsi_entity__ is not null";
-    assert_eq!(ground.sql(originals), "0");
+    assert_eq!(database.sql(originals), "0");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn somebody_else_who_makes_and_drops_the_same_things_is_no_hindrance() {
-    let Some(ground) = Ground::plain("foreign_races") else {
+    let Some(database) = TestDatabase::plain("foreign_races") else {
         return;
     };
     let statements: String = (0..20)
@@ -87,15 +87,15 @@ async fn somebody_else_who_makes_and_drops_the_same_things_is_no_hindrance() {
         })
         .collect();
     let foreign = tokio::task::spawn_blocking({
-        let name = ground.database.name.clone();
-        move || instance().sql(&name, &statements)
+        let name = database.address.name.clone();
+        move || shared_server().sql(&name, &statements)
     });
     for _ in 0..20 {
-        ground
+        database
             .insert(&entity("e1", &attribute("x", "Integer", "1")))
             .await;
     }
     // It may itself be refused what we made at the same moment.
     drop(foreign.await.expect("it does not panic"));
-    assert_eq!(ground.sql("select count(x) from mtx.ett"), "20");
+    assert_eq!(database.sql("select count(x) from mtx.ett"), "20");
 }

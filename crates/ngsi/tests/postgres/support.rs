@@ -7,8 +7,8 @@ use std::sync::LazyLock;
 
 use ganger_ngsi::environment::Database;
 use ganger_ngsi::notification;
-use ganger_ngsi::postgres::instance::{Instance, missing};
-use ganger_ngsi::postgres::{Insert, InsertError, Inserted, Inserter, Settings};
+use ganger_ngsi::postgres::instance::{Instance, unavailable_reason};
+use ganger_ngsi::postgres::{InsertError, InsertSummary, Inserter, Settings, TaskInsert};
 use ganger_ngsi::prepare::prepare;
 use ganger_ngsi::task::{Origin, Task};
 use serde_json::Value;
@@ -27,7 +27,7 @@ static SHARED: LazyLock<Instance> = LazyLock::new(|| {
 });
 
 /// Notes that a test does not run here; CI lists what is in the file that `GANGER_SKIPS` names.
-fn skipped(test: &str, reason: &str) {
+fn note_skip(test: &str, reason: &str) {
     let line = format!("skipped: {test}: {reason}");
     eprintln!("{line}");
     if let Some(path) = env::var_os("GANGER_SKIPS")
@@ -39,15 +39,15 @@ fn skipped(test: &str, reason: &str) {
 }
 
 /// The server for all tests that leave it alone.
-pub(crate) fn instance() -> &'static Instance {
+pub(crate) fn shared_server() -> &'static Instance {
     &SHARED
 }
 
 /// A server of a test's own; `None` if there cannot be one here.
-pub(crate) fn own_instance(test: &str) -> Option<Instance> {
-    match missing() {
+pub(crate) fn private_server(test: &str) -> Option<Instance> {
+    match unavailable_reason() {
         Some(reason) => {
-            skipped(test, &reason);
+            note_skip(test, &reason);
             None
         }
         None => Some(Instance::start().expect("PostgreSQL starts")),
@@ -55,46 +55,46 @@ pub(crate) fn own_instance(test: &str) -> Option<Instance> {
 }
 
 /// A database of a test's own.
-pub(crate) struct Ground {
-    pub(crate) database: Database,
+pub(crate) struct TestDatabase {
+    pub(crate) address: Database,
 }
 
-impl Ground {
+impl TestDatabase {
     /// Without PostGIS; `None` if there cannot be one here.
     pub(crate) fn plain(test: &str) -> Option<Self> {
-        if let Some(reason) = missing() {
-            skipped(test, &reason);
+        if let Some(reason) = unavailable_reason() {
+            note_skip(test, &reason);
             return None;
         }
         let database = SHARED
             .create_database(test)
             .expect("each test has its name");
-        Some(Self { database })
+        Some(Self { address: database })
     }
 
     /// A database with the extension PostGIS; `None` if that is not installed.
     pub(crate) fn with_postgis(test: &str) -> Option<Self> {
-        if let Some(reason) = missing() {
-            skipped(test, &reason);
+        if let Some(reason) = unavailable_reason() {
+            note_skip(test, &reason);
             return None;
         }
         if !SHARED.has_postgis().expect("it answers") {
-            skipped(test, "PostGIS is not installed");
+            note_skip(test, "PostGIS is not installed");
             return None;
         }
         let database = SHARED.copy_database(WITH_POSTGIS, test);
         Some(Self {
-            database: database.expect("each test has its name"),
+            address: database.expect("each test has its name"),
         })
     }
 
     pub(crate) fn inserter(&self) -> Inserter {
-        Inserter::new(settings(&self.database))
+        Inserter::new(settings(&self.address))
     }
 
     /// What statements give, run by the superuser.
     pub(crate) fn sql(&self, statements: &str) -> String {
-        let done = SHARED.sql(&self.database.name, statements);
+        let done = SHARED.sql(&self.address.name, statements);
         done.unwrap_or_else(|error| panic!("{statements}: {error}"))
     }
 
@@ -107,8 +107,8 @@ impl Ground {
     }
 
     /// Inserts a notification of tenant `x`.
-    pub(crate) async fn try_insert(&self, entities: &str) -> Result<Inserted, InsertError> {
-        one(&mut self.inserter(), insert(task(entities))).await
+    pub(crate) async fn try_insert(&self, entities: &str) -> Result<InsertSummary, InsertError> {
+        insert_one(&mut self.inserter(), new_insert(task(entities))).await
     }
 
     /// The rows of table `"mtx"."ett"` in the order in which they came, as JSON: the columns that are asked for.
@@ -129,19 +129,22 @@ pub(crate) fn settings(database: &Database) -> Settings {
 }
 
 /// The outcome of one task.
-pub(crate) async fn one(inserter: &mut Inserter, insert: Insert) -> Result<Inserted, InsertError> {
+pub(crate) async fn insert_one(
+    inserter: &mut Inserter,
+    insert: TaskInsert,
+) -> Result<InsertSummary, InsertError> {
     let outcomes = inserter.insert(&[insert]).await;
     assert_eq!(outcomes.len(), 1);
     outcomes.into_iter().next().expect("there is one")
 }
 
 /// A new insert of a task.
-pub(crate) fn insert(task: Task) -> Insert {
-    Insert {
+pub(crate) fn new_insert(task: Task) -> TaskInsert {
+    TaskInsert {
         task,
         uuid: uuid(),
         is_repeat: false,
-        sole_until: None,
+        exclusive_until: None,
     }
 }
 

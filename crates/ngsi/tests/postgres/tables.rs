@@ -1,16 +1,16 @@
 //! What is made: schemas, tables, columns, indexes, metadata, hypertables.
 
-use crate::support::{Ground, TI, attribute, entity, insert, one, task};
+use crate::support::{TI, TestDatabase, attribute, entity, insert_one, new_insert, task};
 
 /// The columns of `"mtx"."ett"` in order, with types, and whether they may be NULL.
-fn columns(ground: &Ground) -> String {
-    ground.sql(
+fn columns(database: &TestDatabase) -> String {
+    database.sql(
         "select attname, format_type(atttypid, null), attnotnull from pg_attribute \
          where attrelid = 'mtx.ett'::regclass and attnum > 0 and not attisdropped order by attnum",
     )
 }
 
-const STANDING: &str = "\
+const FIXED_COLUMNS: &str = "\
 entity_id|text|f
 entity_type|text|f
 time_index|timestamp with time zone|t
@@ -19,8 +19,8 @@ __original_ngsi_entity__|jsonb|f
 instanceid|text|f
 timeinstant|timestamp with time zone|f";
 
-fn indexes(ground: &Ground) -> String {
-    ground.sql("select indexdef from pg_indexes where schemaname = 'mtx' order by 1")
+fn indexes(database: &TestDatabase) -> String {
+    database.sql("select indexdef from pg_indexes where schemaname = 'mtx' order by 1")
 }
 
 const INDEX: &str =
@@ -28,31 +28,31 @@ const INDEX: &str =
 
 #[tokio::test]
 async fn a_table_has_its_columns_index_and_metadata() {
-    let Some(ground) = Ground::plain("table_made") else {
+    let Some(database) = TestDatabase::plain("table_made") else {
         return;
     };
-    ground
+    database
         .insert(&entity("e1", &attribute("X", "Integer", "1")))
         .await;
 
-    assert_eq!(columns(&ground), format!("{STANDING}\nx|bigint|f"));
-    assert_eq!(indexes(&ground), INDEX);
+    assert_eq!(columns(&database), format!("{FIXED_COLUMNS}\nx|bigint|f"));
+    assert_eq!(indexes(&database), INDEX);
     assert_eq!(
-        ground.sql("select table_name, entity_attrs from md_ets_metadata"),
+        database.sql("select table_name, entity_attrs from md_ets_metadata"),
         "\"mtx\".\"ett\"|{\"x\": [\"X\", \"Integer\"], \"entity_id\": [\"id\", \"Text\"], \
          \"time_index\": [\"time_index\", \"DateTime\"], \"entity_type\": [\"type\", \"Text\"], \
          \"timeinstant\": [\"TimeInstant\", \"DateTime\"]}"
     );
     let key = "select indexdef from pg_indexes where tablename = 'md_ets_metadata'";
-    assert!(ground.sql(key).contains("UNIQUE"));
+    assert!(database.sql(key).contains("UNIQUE"));
 }
 
 #[tokio::test]
 async fn a_column_is_added_once_and_its_entry_stays() {
-    let Some(ground) = Ground::plain("column_added") else {
+    let Some(database) = TestDatabase::plain("column_added") else {
         return;
     };
-    let mut inserter = ground.inserter();
+    let mut inserter = database.inserter();
     for (name, kind) in [
         ("a", "Number"),
         ("Y", "Integer"),
@@ -60,26 +60,26 @@ async fn a_column_is_added_once_and_its_entry_stays() {
         ("y", "Text"),
     ] {
         let entity = entity("e1", &attribute(name, kind, "1.5"));
-        one(&mut inserter, insert(task(&entity)))
+        insert_one(&mut inserter, new_insert(task(&entity)))
             .await
             .expect("it is saved at least");
     }
     assert_eq!(
-        columns(&ground),
-        format!("{STANDING}\na|double precision|f\ny|bigint|f")
+        columns(&database),
+        format!("{FIXED_COLUMNS}\na|double precision|f\ny|bigint|f")
     );
-    let entry = ground.sql("select entity_attrs -> 'y' from md_ets_metadata");
+    let entry = database.sql("select entity_attrs -> 'y' from md_ets_metadata");
     assert_eq!(entry, "[\"Y\", \"Integer\"]");
 }
 
 #[tokio::test]
 async fn what_is_dropped_under_a_session_is_made_again() {
-    let Some(ground) = Ground::plain("dropped") else {
+    let Some(database) = TestDatabase::plain("dropped") else {
         return;
     };
-    let mut inserter = ground.inserter();
+    let mut inserter = database.inserter();
     let entity = entity("e1", &attribute("x", "Integer", "1"));
-    one(&mut inserter, insert(task(&entity)))
+    insert_one(&mut inserter, new_insert(task(&entity)))
         .await
         .expect("it fits");
     for drop in [
@@ -88,32 +88,34 @@ async fn what_is_dropped_under_a_session_is_made_again() {
         "alter table mtx.ett drop column x",
         "drop table md_ets_metadata, mtx.ett",
     ] {
-        ground.sql(drop);
-        one(&mut inserter, insert(task(&entity))).await.expect(drop);
+        database.sql(drop);
+        insert_one(&mut inserter, new_insert(task(&entity)))
+            .await
+            .expect(drop);
         assert_eq!(
-            ground.sql("select x from mtx.ett order by ctid desc limit 1"),
+            database.sql("select x from mtx.ett order by ctid desc limit 1"),
             "1",
             "{drop}"
         );
-        assert_eq!(indexes(&ground), INDEX, "{drop}");
+        assert_eq!(indexes(&database), INDEX, "{drop}");
     }
-    assert_eq!(ground.sql("select count(*) from md_ets_metadata"), "1");
+    assert_eq!(database.sql("select count(*) from md_ets_metadata"), "1");
 }
 
 #[tokio::test]
 async fn a_table_that_has_no_index_gets_it() {
-    let Some(ground) = Ground::plain("no_index") else {
+    let Some(database) = TestDatabase::plain("no_index") else {
         return;
     };
     let entity = entity("e1", &attribute("x", "Integer", "1"));
-    ground.insert(&entity).await;
-    ground.sql("drop index mtx.\"ix_mtx.ett_eid_and_tx\"");
-    ground.insert(&entity).await;
-    assert_eq!(indexes(&ground), INDEX);
+    database.insert(&entity).await;
+    database.sql("drop index mtx.\"ix_mtx.ett_eid_and_tx\"");
+    database.insert(&entity).await;
+    assert_eq!(indexes(&database), INDEX);
 }
 
 /// A stand-in for TimescaleDB's function, which notes what it is called with.
-const STAND_IN: &str = "
+const FAKE_TIMESCALE: &str = "
     create schema elsewhere;
     grant usage on schema elsewhere to public;
     create table elsewhere.calls (relation text, dimension name, if_not_exists boolean, rows bigint);
@@ -129,47 +131,47 @@ const STAND_IN: &str = "
 
 #[tokio::test]
 async fn a_new_table_is_made_a_hypertable_before_its_first_row_where_that_can_be() {
-    let Some(ground) = Ground::plain("hypertable") else {
+    let Some(database) = TestDatabase::plain("hypertable") else {
         return;
     };
-    ground.sql(STAND_IN);
-    let mut inserter = ground.inserter();
+    database.sql(FAKE_TIMESCALE);
+    let mut inserter = database.inserter();
     for number in 0..3 {
         let entity = entity("e1", &attribute(&format!("x{number}"), "Integer", "1"));
-        one(&mut inserter, insert(task(&entity)))
+        insert_one(&mut inserter, new_insert(task(&entity)))
             .await
             .expect("it fits");
     }
     assert_eq!(
-        ground.sql("select * from elsewhere.calls"),
+        database.sql("select * from elsewhere.calls"),
         "\"mtx\".\"ett\"|time_index|t|0"
     );
-    assert_eq!(indexes(&ground), INDEX);
+    assert_eq!(indexes(&database), INDEX);
 
     let odd = format!(r#"{{"id": "e1", "type": "o'dd\" T", {TI}}}"#);
-    one(&mut inserter, insert(task(&odd)))
+    insert_one(&mut inserter, new_insert(task(&odd)))
         .await
         .expect("it fits");
     assert_eq!(
-        ground.sql("select relation from elsewhere.calls where relation like '%odd%' or relation like '%dd%'"),
+        database.sql("select relation from elsewhere.calls where relation like '%odd%' or relation like '%dd%'"),
         "\"mtx\".\"eto'dd\"\" t\""
     );
 }
 
 #[tokio::test]
 async fn postgis_is_found_outside_of_the_search_path() {
-    let Some(ground) = Ground::with_postgis("gis_elsewhere") else {
+    let Some(database) = TestDatabase::with_postgis("gis_elsewhere") else {
         return;
     };
-    ground.sql(
+    database.sql(
         "drop extension postgis; create schema gis; create extension postgis schema gis; \
          grant usage on schema gis to public",
     );
-    ground
+    database
         .insert(&entity("e1", &attribute("g", "geo:point", "\"41.3, 2.1\"")))
         .await;
     assert_eq!(
-        ground.sql("select gis.st_asewkt(g) from mtx.ett"),
+        database.sql("select gis.st_asewkt(g) from mtx.ett"),
         "SRID=4326;POINT(2.1 41.3)"
     );
 }

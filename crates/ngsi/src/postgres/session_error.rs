@@ -14,7 +14,7 @@ use crate::postgres::InsertError;
 
 /// Errors after which a later attempt may go well, by SQLSTATE; besides them the classes 08 (connection) and 53 (no
 /// resources).
-const CURABLE: [&str; 18] = [
+const RETRYABLE: [&str; 18] = [
     "28000", // invalid authorization: what a closed database may say
     "55000", // the database accepts no connections
     "57P01", // the server is shutting down
@@ -36,44 +36,44 @@ const CURABLE: [&str; 18] = [
 ];
 
 /// Those that another session causes by making the same thing at the same time: repeated at once.
-const RACING_WHILE_MAKING: [&str; 9] = [
+const CONFLICTS_IN_SCHEMA: [&str; 9] = [
     "3F000", "40001", "40P01", "42703", "42710", "42P01", "42P06", "42P07", "23505",
 ];
 
 /// Those of inserting that go away when what is missing is made, or when the transaction is repeated.
-const RACING_WHILE_INSERTING: [&str; 5] = ["3F000", "40001", "40P01", "42703", "42P01"];
+const CONFLICTS_IN_ROWS: [&str; 5] = ["3F000", "40001", "40P01", "42703", "42P01"];
 
 /// What a statement was for: the same error means one thing while a table is made, another while rows go into it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// A schema, table, column or index is made.
-    Making,
+    Schema,
     /// Rows are looked up or inserted.
-    Inserting,
+    Rows,
 }
 
 /// Error of a session with the database.
 #[derive(Debug)]
-pub(crate) enum Fault {
+pub(crate) enum SessionError {
     /// There is no session to be had.
     Unreachable(InsertError),
     /// The connection to the database broke.
-    Cut(String),
+    ConnectionLost(String),
     /// The connection broke before the answer to a commit: whether the rows are there is not known.
     InDoubt(String),
     /// The database refused a statement; the session goes on.
-    Refused(Stage, Box<DbError>),
+    Rejected(Stage, Box<DbError>),
     /// The attempt took too long.
-    Late(Duration),
+    Timeout(Duration),
 }
 
-impl Fault {
+impl SessionError {
     /// Why there is no session.
     pub(crate) fn unreachable(error: &Error, database: &Database) -> Self {
         let error = match error.as_db_error() {
             Some(refusal) => InsertError {
                 message: programming_error(refusal),
-                is_curable: is_curable(refusal.code().code(), Stage::Inserting),
+                is_retryable: is_retryable(refusal.code().code(), Stage::Rows),
             },
             None => no_connection(&with_causes(error), database),
         };
@@ -88,9 +88,11 @@ impl Fault {
     /// What went wrong with a statement.
     pub(crate) fn of_statement(stage: Stage, error: &Error) -> Self {
         match error.as_db_error() {
-            Some(refusal) if ends_session(refusal) => Self::Cut(programming_error(refusal)),
-            Some(refusal) => Self::Refused(stage, Box::new(refusal.clone())),
-            None => Self::Cut(interface_error(&format!(
+            Some(refusal) if ends_session(refusal) => {
+                Self::ConnectionLost(programming_error(refusal))
+            }
+            Some(refusal) => Self::Rejected(stage, Box::new(refusal.clone())),
+            None => Self::ConnectionLost(interface_error(&format!(
                 "network error: {}",
                 with_causes(error)
             ))),
@@ -100,37 +102,37 @@ impl Fault {
     /// What went wrong with a commit.
     pub(crate) fn of_commit(stage: Stage, error: &Error) -> Self {
         match Self::of_statement(stage, error) {
-            Self::Cut(message) => Self::InDoubt(message),
-            fault => fault,
+            Self::ConnectionLost(message) => Self::InDoubt(message),
+            error => error,
         }
     }
 
     /// Whether the session is of no more use.
-    pub(crate) fn has_cut(&self) -> bool {
-        matches!(self, Self::Cut(_) | Self::InDoubt(_))
+    pub(crate) fn is_connection_lost(&self) -> bool {
+        matches!(self, Self::ConnectionLost(_) | Self::InDoubt(_))
     }
 
     /// Whether it is worth to forget what is known of the database, and to repeat the transaction at once.
-    pub(crate) fn is_race(&self) -> bool {
-        let Self::Refused(stage, error) = self else {
+    pub(crate) fn is_conflict(&self) -> bool {
+        let Self::Rejected(stage, error) = self else {
             return false;
         };
         let code = error.code().code();
         match stage {
-            Stage::Making => {
+            Stage::Schema => {
                 // PostgreSQL has no code of its own for two sessions at the same row of the catalogue.
-                RACING_WHILE_MAKING.contains(&code)
+                CONFLICTS_IN_SCHEMA.contains(&code)
                     || (code == "XX000" && error.message().starts_with("tuple concurrently"))
             }
-            Stage::Inserting => RACING_WHILE_INSERTING.contains(&code),
+            Stage::Rows => CONFLICTS_IN_ROWS.contains(&code),
         }
     }
 
     /// The error to save beside the entities that it concerns: it will come up again in every attempt, but says nothing
     /// against other rows.
-    pub(crate) fn misfit(&self) -> Option<String> {
+    pub(crate) fn permanent_error(&self) -> Option<String> {
         match self {
-            Self::Refused(stage, error) if !is_curable(error.code().code(), *stage) => {
+            Self::Rejected(stage, error) if !is_retryable(error.code().code(), *stage) => {
                 Some(programming_error(error))
             }
             _ => None,
@@ -138,24 +140,24 @@ impl Fault {
     }
 }
 
-impl From<Fault> for InsertError {
-    fn from(fault: Fault) -> Self {
-        match fault {
-            Fault::Unreachable(error) => error,
-            Fault::Cut(message) | Fault::InDoubt(message) => Self {
+impl From<SessionError> for InsertError {
+    fn from(error: SessionError) -> Self {
+        match error {
+            SessionError::Unreachable(error) => error,
+            SessionError::ConnectionLost(message) | SessionError::InDoubt(message) => Self {
                 message,
-                is_curable: true,
+                is_retryable: true,
             },
-            Fault::Refused(stage, error) => Self {
+            SessionError::Rejected(stage, error) => Self {
                 message: programming_error(&error),
-                is_curable: is_curable(error.code().code(), stage),
+                is_retryable: is_retryable(error.code().code(), stage),
             },
-            Fault::Late(limit) => {
+            SessionError::Timeout(limit) => {
                 let seconds = limit.as_secs();
                 let text = format!("Task exceeded maximum timeout value ({seconds} seconds)");
                 Self {
                     message: exception("JobTimeoutException", &text),
-                    is_curable: false,
+                    is_retryable: false,
                 }
             }
         }
@@ -163,12 +165,12 @@ impl From<Fault> for InsertError {
 }
 
 /// Whether a later attempt may go well.
-fn is_curable(code: &str, stage: Stage) -> bool {
+fn is_retryable(code: &str, stage: Stage) -> bool {
     // Our tables have no unique constraint. If somebody gave them one, a row that violates it always will.
-    if code == "23505" && stage == Stage::Inserting {
+    if code == "23505" && stage == Stage::Rows {
         return false;
     }
-    code.starts_with("08") || code.starts_with("53") || CURABLE.contains(&code)
+    code.starts_with("08") || code.starts_with("53") || RETRYABLE.contains(&code)
 }
 
 /// Whether the server closes the session after this error.
@@ -187,7 +189,7 @@ fn no_connection(reason: &str, database: &Database) -> InsertError {
         message: interface_error(&format!(
             "Can't create a connection to host {host} and port {port} (timeout is None and source_address is None)."
         )),
-        is_curable: true,
+        is_retryable: true,
     }
 }
 
@@ -271,23 +273,23 @@ mod tests {
 
     #[test]
     fn no_connection_reads_as_the_python_client_says_it() {
-        let error = InsertError::from(Fault::no_session("refused", &database()));
+        let error = InsertError::from(SessionError::no_session("refused", &database()));
         assert_eq!(
             error.message,
             "InterfaceError(\"Can't create a connection to host db.example and port 5433 (timeout is None and \
              source_address is None).\")"
         );
-        assert!(error.is_curable);
+        assert!(error.is_retryable);
     }
 
     #[test]
     fn an_attempt_that_takes_too_long_is_incurable() {
-        let error = InsertError::from(Fault::Late(Duration::from_secs(180)));
+        let error = InsertError::from(SessionError::Timeout(Duration::from_secs(180)));
         assert_eq!(
             error.message,
             "JobTimeoutException('Task exceeded maximum timeout value (180 seconds)')"
         );
-        assert!(!error.is_curable);
+        assert!(!error.is_retryable);
     }
 
     #[test]
@@ -298,14 +300,14 @@ mod tests {
             "3F000", "42703", "42P06", "42P07",
         ];
         for code in curable {
-            assert!(is_curable(code, Stage::Inserting), "{code}");
+            assert!(is_retryable(code, Stage::Rows), "{code}");
         }
         for code in [
             "22P02", "22003", "22007", "22008", "22P05", "28P01", "3D000", "42501", "23505",
             "XX000",
         ] {
-            assert!(!is_curable(code, Stage::Inserting), "{code}");
+            assert!(!is_retryable(code, Stage::Rows), "{code}");
         }
-        assert!(is_curable("23505", Stage::Making));
+        assert!(is_retryable("23505", Stage::Schema));
     }
 }

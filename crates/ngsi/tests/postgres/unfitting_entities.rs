@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Ground, TI, attribute, entity, insert, one, settings, task};
+use crate::support::{TI, TestDatabase, attribute, entity, insert_one, new_insert, settings, task};
 use ganger_ngsi::postgres::Inserter;
 
 fn number(id: &str, value: &str) -> String {
@@ -14,8 +14,8 @@ fn text(id: &str, value: &str) -> String {
 }
 
 /// The saved originals of `"mtx"."ett"`, in the order of their rows.
-fn originals(ground: &Ground) -> Vec<Value> {
-    let rows = ground.sql(
+fn originals(database: &TestDatabase) -> Vec<Value> {
+    let rows = database.sql(
         "select __original_ngsi_entity__ from mtx.ett where __original_ngsi_entity__ is not null order by ctid",
     );
     let read = |row| serde_json::from_str(row).expect("it is JSON");
@@ -24,21 +24,21 @@ fn originals(ground: &Ground) -> Vec<Value> {
 
 #[tokio::test]
 async fn a_text_that_is_no_number_is_saved_as_it_came() {
-    let Some(ground) = Ground::plain("example_25") else {
+    let Some(database) = TestDatabase::plain("example_25") else {
         return;
     };
-    ground.insert(&number("e1", "1")).await;
-    ground.insert(&text("e1", "\"5\"")).await;
-    assert_eq!(ground.insert(&text("e1", "\"abc\"")).await, 1);
+    database.insert(&number("e1", "1")).await;
+    database.insert(&text("e1", "\"5\"")).await;
+    assert_eq!(database.insert(&text("e1", "\"abc\"")).await, 1);
 
-    assert_eq!(ground.rows("x"), json!([[1], [5], [null]]));
-    let saved = ground.sql(
+    assert_eq!(database.rows("x"), json!([[1], [5], [null]]));
+    let saved = database.sql(
         "select entity_id, entity_type, time_index > now() - interval '5 min', \
          fiware_servicepath is null, instanceid is null, timeinstant is null \
          from mtx.ett where __original_ngsi_entity__ is not null",
     );
     assert_eq!(saved, "e1|T|t|t|t|t");
-    let original = &originals(&ground)[0];
+    let original = &originals(&database)[0];
     assert_eq!(original["data"]["x"]["value"], "abc");
     assert_eq!(original["data"]["time_index"], "2020-01-02T03:04:05+00:00");
     let error = original["error"].as_str().expect("it is a string");
@@ -56,47 +56,47 @@ async fn a_text_that_is_no_number_is_saved_as_it_came() {
 
 #[tokio::test]
 async fn values_that_the_database_cannot_read_are_saved() {
-    let Some(ground) = Ground::plain("example_8_27_39") else {
+    let Some(database) = TestDatabase::plain("example_8_27_39") else {
         return;
     };
     let huge = "1180591620717411303424";
-    ground
+    database
         .insert(&entity("a", &attribute("d", "DateTime", "\"2019\"")))
         .await;
-    ground
+    database
         .insert(&entity("b", &attribute("i", "Integer", "1")))
         .await;
-    ground
+    database
         .insert(&entity("c", &attribute("i", "Number", "5.5")))
         .await;
-    ground
+    database
         .insert(&entity("d", &attribute("i", "Number", "5")))
         .await;
-    ground
+    database
         .insert(&entity("e", &attribute("i", "Integer", huge)))
         .await;
 
-    let codes = ground.sql(
+    let codes = database.sql(
         "select entity_id, substring(__original_ngsi_entity__ ->> 'error' from '''C'': ''(.....)''') \
          from mtx.ett order by entity_id",
     );
     assert_eq!(codes, "a|22007\nb|\nc|22P02\nd|22P02\ne|22003");
-    let exact = ground.sql(
+    let exact = database.sql(
         "select __original_ngsi_entity__ #>> '{data,i,value}' from mtx.ett where entity_id = 'e'",
     );
     assert_eq!(exact, huge);
     assert_eq!(
-        ground.sql("select i from mtx.ett where entity_id = 'b'"),
+        database.sql("select i from mtx.ett where entity_id = 'b'"),
         "1"
     );
 }
 
 #[tokio::test]
 async fn a_batch_is_saved_whole_if_one_entity_does_not_fit_but_other_types_are_inserted() {
-    let Some(ground) = Ground::plain("example_31") else {
+    let Some(database) = TestDatabase::plain("example_31") else {
         return;
     };
-    ground.insert(&number("first", "1")).await;
+    database.insert(&number("first", "1")).await;
     let other = format!(r#"{{"id": "other", "type": "U", {TI}}}"#);
     let new = entity(
         "good",
@@ -107,53 +107,53 @@ async fn a_batch_is_saved_whole_if_one_entity_does_not_fit_but_other_types_are_i
         ),
     );
     let batch = format!("{new}, {other}, {}", text("bad", "\"bad\""));
-    assert_eq!(ground.insert(&batch).await, 3);
+    assert_eq!(database.insert(&batch).await, 3);
 
     assert_eq!(
-        ground.rows("entity_id, x, new"),
+        database.rows("entity_id, x, new"),
         json!([
             ["first", 1, null],
             ["good", null, null],
             ["bad", null, null]
         ])
     );
-    let originals = originals(&ground);
+    let originals = originals(&database);
     assert_eq!(originals.len(), 2);
     assert_eq!(originals[0]["failedBatchID"], originals[1]["failedBatchID"]);
-    assert_eq!(ground.sql("select entity_id from mtx.etu"), "other");
+    assert_eq!(database.sql("select entity_id from mtx.etu"), "other");
 }
 
 #[tokio::test]
 async fn a_task_that_does_not_fit_does_not_trouble_its_neighbours() {
-    let Some(ground) = Ground::plain("neighbours") else {
+    let Some(database) = TestDatabase::plain("neighbours") else {
         return;
     };
-    let mut inserter = ground.inserter();
+    let mut inserter = database.inserter();
     let tasks = [
-        insert(task(&number("a", "1"))),
-        insert(task(&entity(
+        new_insert(task(&number("a", "1"))),
+        new_insert(task(&entity(
             "b",
             &attribute("g", "geo:point", "\"nowhere\""),
         ))),
-        insert(task(&text("c", "\"abc\""))),
-        insert(task(&text("d", "\"a\\u0000b\""))),
-        insert(task(&number("e", "2"))),
+        new_insert(task(&text("c", "\"abc\""))),
+        new_insert(task(&text("d", "\"a\\u0000b\""))),
+        new_insert(task(&number("e", "2"))),
     ];
     let outcomes = inserter.insert(&tasks).await;
 
     let is_done: Vec<bool> = outcomes.iter().map(Result::is_ok).collect();
     assert_eq!(is_done, [true, false, true, false, true]);
-    assert!(!outcomes[1].as_ref().expect_err("no place").is_curable);
-    assert!(!outcomes[3].as_ref().expect_err("NUL").is_curable);
+    assert!(!outcomes[1].as_ref().expect_err("no place").is_retryable);
+    assert!(!outcomes[3].as_ref().expect_err("NUL").is_retryable);
     assert_eq!(
-        ground.rows("entity_id, x, __original_ngsi_entity__ is null"),
+        database.rows("entity_id, x, __original_ngsi_entity__ is null"),
         json!([["a", 1, true], ["c", null, false], ["e", 2, true]])
     );
 }
 
 #[tokio::test]
 async fn nul_in_a_string_fails_the_task_for_good() {
-    let Some(ground) = Ground::plain("nul") else {
+    let Some(database) = TestDatabase::plain("nul") else {
         return;
     };
     for attributes in [
@@ -162,32 +162,32 @@ async fn nul_in_a_string_fails_the_task_for_good() {
         attribute("z", "\\u0000", "1"),
         attribute("\\u0000", "Text", "\"a\""),
     ] {
-        let outcome = ground.try_insert(&entity("e1", &attributes)).await;
+        let outcome = database.try_insert(&entity("e1", &attributes)).await;
         let error = outcome.expect_err(&attributes);
-        assert!(!error.is_curable, "{error}");
+        assert!(!error.is_retryable, "{error}");
     }
-    assert_eq!(ground.rows("entity_id"), json!([]));
+    assert_eq!(database.rows("entity_id"), json!([]));
 }
 
 #[tokio::test]
 async fn columns_that_cannot_be_made_save_the_entities() {
-    let Some(ground) = Ground::plain("unmakeable_columns") else {
+    let Some(database) = TestDatabase::plain("unmakeable_columns") else {
         return;
     };
     // A name of the system's own, in a table that is new and in one that is not.
     assert_eq!(
-        ground
+        database
             .insert(&entity("a", &attribute("ctid", "Number", "1")))
             .await,
         1
     );
     assert_eq!(
-        ground
+        database
             .insert(&entity("b", &attribute("xmin", "Number", "1")))
             .await,
         1
     );
-    let originals = originals(&ground);
+    let originals = originals(&database);
     assert_eq!(originals.len(), 2);
     for original in originals {
         let error = original["error"].as_str().expect("it is a string");
@@ -197,16 +197,16 @@ async fn columns_that_cannot_be_made_save_the_entities() {
 
 #[tokio::test]
 async fn raw_entities_are_kept_if_wanted() {
-    let Some(ground) = Ground::plain("keep_raw") else {
+    let Some(database) = TestDatabase::plain("keep_raw") else {
         return;
     };
-    let mut settings = settings(&ground.database);
+    let mut settings = settings(&database.address);
     settings.keep_raw = true;
     let mut inserter = Inserter::new(settings);
     let came = task(&number("e1", "1"));
-    one(&mut inserter, insert(came.clone()))
+    insert_one(&mut inserter, new_insert(came.clone()))
         .await
         .expect("it fits");
-    assert_eq!(originals(&ground), [json!({ "data": came.payload[0] })]);
-    assert_eq!(ground.rows("x, instanceid is null"), json!([[1, false]]));
+    assert_eq!(originals(&database), [json!({ "data": came.payload[0] })]);
+    assert_eq!(database.rows("x, instanceid is null"), json!([[1, false]]));
 }

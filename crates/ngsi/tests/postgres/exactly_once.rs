@@ -7,9 +7,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
-use ganger_ngsi::postgres::{Insert, Inserter};
+use ganger_ngsi::postgres::{Inserter, TaskInsert};
 
-use crate::support::{Ground, attribute, entity, insert, one, settings, task};
+use crate::support::{TestDatabase, attribute, entity, insert_one, new_insert, settings, task};
 
 /// What a proxy does when rows are about to be committed.
 #[derive(Clone)]
@@ -26,11 +26,11 @@ enum AtCommit {
 }
 
 /// An inserter whose session leads through a proxy that does something to the first commit of rows.
-async fn through_proxy(ground: &Ground, at_commit: AtCommit) -> Inserter {
+async fn through_proxy(database: &TestDatabase, at_commit: AtCommit) -> Inserter {
     let listener = TcpListener::bind("127.0.0.1:0")
         .await
         .expect("there is a port");
-    let mut settings = settings(&ground.database);
+    let mut settings = settings(&database.address);
     let server = settings.database.port;
     settings.database.port = listener.local_addr().expect("it is bound").port();
     tokio::spawn(async move {
@@ -87,112 +87,116 @@ async fn relay(
     }
 }
 
-fn fitting() -> Insert {
-    insert(task(&entity("e1", &attribute("x", "Integer", "1"))))
+fn fitting_insert() -> TaskInsert {
+    new_insert(task(&entity("e1", &attribute("x", "Integer", "1"))))
 }
 
-/// Does not fit a table that [`fitting`] made.
-fn misfit() -> Insert {
-    insert(task(&entity("e1", &attribute("x", "Text", "\"abc\""))))
+/// Does not fit a table that [`fitting_insert`] made.
+fn unfitting_insert() -> TaskInsert {
+    new_insert(task(&entity("e1", &attribute("x", "Text", "\"abc\""))))
 }
 
-fn count(ground: &Ground) -> String {
-    ground.sql("select count(*) from mtx.ett")
+fn count(database: &TestDatabase) -> String {
+    database.sql("select count(*) from mtx.ett")
 }
 
 #[tokio::test]
 async fn a_commit_whose_answer_is_lost_is_recognised_within_the_attempt() {
-    let Some(ground) = Ground::plain("lost_answer") else {
+    let Some(database) = TestDatabase::plain("lost_answer") else {
         return;
     };
-    let mut inserter = through_proxy(&ground, AtCommit::Cut).await;
-    let done = one(&mut inserter, fitting()).await;
+    let mut inserter = through_proxy(&database, AtCommit::Cut).await;
+    let done = insert_one(&mut inserter, fitting_insert()).await;
     assert_eq!(done.map(|done| done.rows), Ok(1));
-    assert_eq!(count(&ground), "1");
+    assert_eq!(count(&database), "1");
 }
 
 #[tokio::test]
 async fn a_batch_whose_answer_is_lost_is_recognised_task_by_task() {
-    let Some(ground) = Ground::plain("lost_answer_batch") else {
+    let Some(database) = TestDatabase::plain("lost_answer_batch") else {
         return;
     };
-    let mut inserter = through_proxy(&ground, AtCommit::Cut).await;
-    let outcomes = inserter.insert(&[fitting(), fitting(), fitting()]).await;
+    let mut inserter = through_proxy(&database, AtCommit::Cut).await;
+    let outcomes = inserter
+        .insert(&[fitting_insert(), fitting_insert(), fitting_insert()])
+        .await;
     assert!(outcomes.iter().all(Result::is_ok));
-    assert_eq!(count(&ground), "3");
+    assert_eq!(count(&database), "3");
 }
 
 #[tokio::test]
 async fn a_commit_whose_answer_is_lost_for_good_is_recognised_by_the_next_attempt() {
-    let Some(ground) = Ground::plain("lost_answer_later") else {
+    let Some(database) = TestDatabase::plain("lost_answer_later") else {
         return;
     };
-    ground
+    database
         .insert(&entity("e0", &attribute("x", "Integer", "0")))
         .await;
-    for (insert, rows) in [(fitting(), "2"), (misfit(), "3")] {
-        let mut inserter = through_proxy(&ground, AtCommit::CutForGood).await;
-        let error = one(&mut inserter, insert.clone())
+    for (insert, rows) in [(fitting_insert(), "2"), (unfitting_insert(), "3")] {
+        let mut inserter = through_proxy(&database, AtCommit::CutForGood).await;
+        let error = insert_one(&mut inserter, insert.clone())
             .await
             .expect_err("the answer is lost");
-        assert!(error.is_curable, "{error}");
-        assert_eq!(count(&ground), rows);
+        assert!(error.is_retryable, "{error}");
+        assert_eq!(count(&database), rows);
 
         let mut repeat = insert;
         repeat.is_repeat = true;
-        let done = one(&mut ground.inserter(), repeat).await;
+        let done = insert_one(&mut database.inserter(), repeat).await;
         assert_eq!(done.map(|done| done.rows), Ok(1));
-        assert_eq!(count(&ground), rows);
+        assert_eq!(count(&database), rows);
     }
 }
 
 #[tokio::test]
 async fn a_repeat_of_what_was_never_inserted_inserts_it() {
-    let Some(ground) = Ground::plain("repeat_of_nothing") else {
+    let Some(database) = TestDatabase::plain("repeat_of_nothing") else {
         return;
     };
-    for mut repeat in [fitting(), misfit()] {
+    for mut repeat in [fitting_insert(), unfitting_insert()] {
         repeat.is_repeat = true;
-        one(&mut ground.inserter(), repeat).await.expect("it fits");
+        insert_one(&mut database.inserter(), repeat)
+            .await
+            .expect("it fits");
     }
-    assert_eq!(count(&ground), "2");
+    assert_eq!(count(&database), "2");
 }
 
 #[tokio::test]
 async fn in_a_batch_only_what_is_missing_is_inserted() {
-    let Some(ground) = Ground::plain("repeat_of_some") else {
+    let Some(database) = TestDatabase::plain("repeat_of_some") else {
         return;
     };
-    let mut inserter = ground.inserter();
-    let mut tasks = vec![fitting(), misfit(), fitting()];
+    let mut inserter = database.inserter();
+    let mut tasks = vec![fitting_insert(), unfitting_insert(), fitting_insert()];
     inserter.insert(&tasks[..2]).await;
     for task in &mut tasks {
         task.is_repeat = true;
     }
     let outcomes = inserter.insert(&tasks).await;
     assert!(outcomes.iter().all(Result::is_ok));
-    assert_eq!(count(&ground), "3");
+    assert_eq!(count(&database), "3");
 }
 
 #[tokio::test]
 async fn who_is_no_longer_alone_with_a_task_looks_it_up() {
-    let Some(ground) = Ground::plain("no_longer_sole") else {
+    let Some(database) = TestDatabase::plain("no_longer_sole") else {
         return;
     };
-    let mut shared = fitting();
-    one(&mut ground.inserter(), shared.clone())
+    let mut shared = fitting_insert();
+    insert_one(&mut database.inserter(), shared.clone())
         .await
         .expect("it fits");
-    shared.sole_until = Some(Instant::now());
-    one(&mut ground.inserter(), shared)
+    shared.exclusive_until = Some(Instant::now());
+    insert_one(&mut database.inserter(), shared)
         .await
         .expect("it is there");
-    assert_eq!(count(&ground), "1");
+    assert_eq!(count(&database), "1");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stale_attempt_that_still_runs_is_waited_for() {
-    let Some(ground) = Ground::plain("stale_attempt") else {
+    let Some(database) = TestDatabase::plain("stale_attempt") else {
         return;
     };
     let (held, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
@@ -200,20 +204,20 @@ async fn a_stale_attempt_that_still_runs_is_waited_for() {
         held: held.clone(),
         go_on: go_on.clone(),
     };
-    let mut stale = through_proxy(&ground, at_commit).await;
-    let first = fitting();
+    let mut stale = through_proxy(&database, at_commit).await;
+    let first = fitting_insert();
     let mut second = first.clone();
     second.is_repeat = true;
 
-    let stale = tokio::spawn(async move { one(&mut stale, first).await });
+    let stale = tokio::spawn(async move { insert_one(&mut stale, first).await });
     held.notified().await;
-    let mut inserter = ground.inserter();
-    let next = tokio::spawn(async move { one(&mut inserter, second).await });
+    let mut inserter = database.inserter();
+    let next = tokio::spawn(async move { insert_one(&mut inserter, second).await });
     let waiting = format!(
         "select count(*) from pg_stat_activity where datname = '{}' and wait_event_type = 'Lock'",
-        ground.database.name
+        database.address.name
     );
-    while ground.sql(&waiting) != "1" {
+    while database.sql(&waiting) != "1" {
         tokio::task::yield_now().await;
     }
     go_on.notify_one();
@@ -222,22 +226,22 @@ async fn a_stale_attempt_that_still_runs_is_waited_for() {
         let done = attempt.await.expect("it does not panic");
         assert_eq!(done.map(|done| done.rows), Ok(1));
     }
-    assert_eq!(count(&ground), "1");
+    assert_eq!(count(&database), "1");
 }
 
 #[tokio::test]
 async fn a_time_that_the_database_cannot_read_does_not_hinder_the_look_up() {
-    let Some(ground) = Ground::plain("unreadable_time") else {
+    let Some(database) = TestDatabase::plain("unreadable_time") else {
         return;
     };
-    let mut repeat = fitting();
+    let mut repeat = fitting_insert();
     repeat.is_repeat = true;
     repeat.task.payload[0].insert("time_index".to_owned(), "nonsense".into());
     for _ in 0..2 {
-        let done = one(&mut ground.inserter(), repeat.clone()).await;
+        let done = insert_one(&mut database.inserter(), repeat.clone()).await;
         assert_eq!(done.map(|done| done.rows), Ok(1));
     }
     let saved = "select count(__original_ngsi_entity__) from mtx.ett";
-    assert_eq!(ground.sql(saved), "1");
-    assert_eq!(count(&ground), "1");
+    assert_eq!(database.sql(saved), "1");
+    assert_eq!(count(&database), "1");
 }
