@@ -11,8 +11,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::rc::Rc;
 
-use crate::dice::Dice;
 use crate::record::{Event, File, Recording};
+use crate::rng::Rng;
 
 const PAGE: usize = 4_096;
 const SECTOR: usize = 512;
@@ -162,11 +162,11 @@ enum Change {
 struct Pending {
     change: Change,
     /// Its flush has failed: no later one covers it.
-    is_doomed: bool,
+    has_failed_sync: bool,
 }
 
 #[derive(Clone, Default)]
-struct Node {
+struct FileState {
     content: Content,
     pending: Vec<Pending>,
 }
@@ -178,19 +178,19 @@ fn apply(content: &mut Content, change: &Change) {
     }
 }
 
-impl Node {
+impl FileState {
     fn sync(&mut self) {
-        let mut doomed: Vec<Pending> = Vec::new();
+        let mut failed: Vec<Pending> = Vec::new();
         for pending in std::mem::take(&mut self.pending) {
-            if pending.is_doomed {
-                doomed.push(pending);
+            if pending.has_failed_sync {
+                failed.push(pending);
                 continue;
             }
             apply(&mut self.content, &pending.change);
             // What was written again since is there, whatever became of the earlier write.
-            doomed.retain(|earlier| !overlap(&earlier.change, &pending.change));
+            failed.retain(|earlier| !overlap(&earlier.change, &pending.change));
         }
-        self.pending = doomed;
+        self.pending = failed;
     }
 }
 
@@ -204,7 +204,7 @@ fn overlap(one: &Change, two: &Change) -> bool {
 }
 
 #[derive(Clone, Debug)]
-enum Naming {
+enum NameChange {
     Link(String, File),
     Unlink(String),
     Rename(String, String),
@@ -232,51 +232,54 @@ pub(crate) enum Survivors {
 /// The disk at a moment.
 #[derive(Clone, Default)]
 pub(crate) struct Disk {
-    nodes: Vec<Node>,
+    files: Vec<FileState>,
     names: BTreeMap<String, File>,
-    namings: Vec<Naming>,
+    name_changes: Vec<NameChange>,
 }
 
 impl Disk {
     /// A disk with these files on it, as the recording that begins with them numbers them.
     pub(crate) fn new(image: &Image, recording: &Recording) -> Self {
         let mut disk = Self {
-            nodes: vec![Node::default(); recording.names.len()],
+            files: vec![FileState::default(); recording.names.len()],
             ..Self::default()
         };
         for (file, (name, content)) in image.files.iter().enumerate() {
             debug_assert_eq!(&recording.names[file], name, "the first files are these");
-            disk.nodes[file].content = content.clone();
+            disk.files[file].content = content.clone();
             disk.names.insert(name.clone(), file);
         }
         disk
     }
 
     /// Goes on by one event.
-    pub(crate) fn take(&mut self, event: &Event) {
+    pub(crate) fn apply_event(&mut self, event: &Event) {
         let mut pend = |file: File, change| {
-            self.nodes[file].pending.push(Pending {
+            self.files[file].pending.push(Pending {
                 change,
-                is_doomed: false,
+                has_failed_sync: false,
             });
         };
         match event {
-            Event::Link(name, file) => self.namings.push(Naming::Link(name.clone(), *file)),
-            Event::Unlink(name) => self.namings.push(Naming::Unlink(name.clone())),
+            Event::Link(name, file) => self
+                .name_changes
+                .push(NameChange::Link(name.clone(), *file)),
+            Event::Unlink(name) => self.name_changes.push(NameChange::Unlink(name.clone())),
             Event::Rename(from, to) => {
-                self.namings.push(Naming::Rename(from.clone(), to.clone()));
+                self.name_changes
+                    .push(NameChange::Rename(from.clone(), to.clone()));
             }
             Event::SyncDirectory => {
-                for naming in std::mem::take(&mut self.namings) {
-                    rename(&mut self.names, &naming);
+                for change in std::mem::take(&mut self.name_changes) {
+                    rename(&mut self.names, &change);
                 }
             }
             Event::Write(file, at, bytes) => pend(*file, Change::Write(*at, Rc::clone(bytes))),
             Event::Truncate(file, length) => pend(*file, Change::Truncate(*length)),
-            Event::Sync(file, _) => self.nodes[*file].sync(),
+            Event::Sync(file, _) => self.files[*file].sync(),
             Event::FailedSync(file) => {
-                for pending in &mut self.nodes[*file].pending {
-                    pending.is_doomed = true;
+                for pending in &mut self.files[*file].pending {
+                    pending.has_failed_sync = true;
                 }
             }
             Event::Expect(_) => {}
@@ -285,38 +288,38 @@ impl Disk {
 
     /// Number of changes that may be lost, and the files that have some.
     pub(crate) fn pending(&self) -> (usize, Vec<File>) {
-        let files: Vec<File> = (0..self.nodes.len())
-            .filter(|file| !self.nodes[*file].pending.is_empty())
+        let files: Vec<File> = (0..self.files.len())
+            .filter(|file| !self.files[*file].pending.is_empty())
             .collect();
         let writes: usize = files
             .iter()
-            .map(|file| self.nodes[*file].pending.len())
+            .map(|file| self.files[*file].pending.len())
             .sum();
-        (writes + self.namings.len(), files)
+        (writes + self.name_changes.len(), files)
     }
 
     /// What the cut leaves.
     pub(crate) fn image(&self, survivors: Survivors) -> Image {
-        let mut lottery = Lottery::new(survivors, self.pending().0);
+        let mut survivors = SurvivorDraw::new(survivors, self.pending().0);
         let mut names = self.names.clone();
         let mut broken = BTreeSet::new();
-        for naming in &self.namings {
-            let touched: Vec<&String> = match naming {
-                Naming::Link(name, _) | Naming::Unlink(name) => vec![name],
-                Naming::Rename(from, to) => vec![from, to],
+        for change in &self.name_changes {
+            let touched: Vec<&String> = match change {
+                NameChange::Link(name, _) | NameChange::Unlink(name) => vec![name],
+                NameChange::Rename(from, to) => vec![from, to],
             };
             let is_possible = touched.iter().all(|name| !broken.contains(*name));
-            if lottery.keeps(None) && is_possible {
-                rename(&mut names, naming);
+            if survivors.keeps(None) && is_possible {
+                rename(&mut names, change);
             } else {
                 broken.extend(touched.into_iter().cloned());
             }
         }
-        let mut contents: Vec<Option<Content>> = vec![None; self.nodes.len()];
-        for (file, node) in self.nodes.iter().enumerate() {
-            let mut content = node.content.clone();
-            for pending in &node.pending {
-                lottery.draw(&mut content, file, &pending.change);
+        let mut contents: Vec<Option<Content>> = vec![None; self.files.len()];
+        for (file, file_state) in self.files.iter().enumerate() {
+            let mut content = file_state.content.clone();
+            for pending in &file_state.pending {
+                survivors.apply_change(&mut content, file, &pending.change);
             }
             contents[file] = Some(content);
         }
@@ -328,15 +331,15 @@ impl Disk {
     }
 }
 
-fn rename(names: &mut BTreeMap<String, File>, naming: &Naming) {
-    match naming {
-        Naming::Link(name, file) => {
+fn rename(names: &mut BTreeMap<String, File>, change: &NameChange) {
+    match change {
+        NameChange::Link(name, file) => {
             names.insert(name.clone(), *file);
         }
-        Naming::Unlink(name) => {
+        NameChange::Unlink(name) => {
             names.remove(name);
         }
-        Naming::Rename(from, to) => {
+        NameChange::Rename(from, to) => {
             if let Some(file) = names.remove(from) {
                 names.insert(to.clone(), file);
             }
@@ -345,14 +348,14 @@ fn rename(names: &mut BTreeMap<String, File>, naming: &Naming) {
 }
 
 /// Decides change by change.
-struct Lottery {
+struct SurvivorDraw {
     survivors: Survivors,
     /// Changes that are not decided yet.
     left: usize,
-    dice: Dice,
+    rng: Rng,
 }
 
-impl Lottery {
+impl SurvivorDraw {
     fn new(survivors: Survivors, count: usize) -> Self {
         let seed = match survivors {
             Survivors::Some(seed) | Survivors::Torn(seed) | Survivors::LastTorn(seed) => seed,
@@ -361,7 +364,7 @@ impl Lottery {
         Self {
             survivors,
             left: count,
-            dice: Dice::new(seed),
+            rng: Rng::new(seed),
         }
     }
 
@@ -375,15 +378,15 @@ impl Lottery {
             // Names survive with either: without its name a file is not there at all.
             Survivors::OnlyFile(only) => file.is_none_or(|file| file == only),
             Survivors::AllButFile(but) => file != Some(but),
-            Survivors::Some(_) | Survivors::Torn(_) => self.dice.one_in(2),
+            Survivors::Some(_) | Survivors::Torn(_) => self.rng.one_in(2),
             Survivors::LastTorn(_) => self.left > 0,
         }
     }
 
-    fn draw(&mut self, content: &mut Content, file: File, change: &Change) {
+    fn apply_change(&mut self, content: &mut Content, file: File, change: &Change) {
         let is_kept = self.keeps(Some(file));
         let tears = match self.survivors {
-            Survivors::Torn(_) => self.dice.one_in(2),
+            Survivors::Torn(_) => self.rng.one_in(2),
             Survivors::LastTorn(_) => self.left == 0,
             _ => false,
         };
@@ -392,7 +395,7 @@ impl Lottery {
             Change::Write(at, bytes) if !is_kept => {
                 let end = at + u64::try_from(bytes.len()).unwrap_or(0);
                 let is_random = matches!(self.survivors, Survivors::Some(_) | Survivors::Torn(_));
-                if is_random && self.dice.one_in(4) {
+                if is_random && self.rng.one_in(4) {
                     content.grow(end);
                 }
             }
@@ -403,19 +406,19 @@ impl Lottery {
 
     /// Keeps a part of a write: its beginning, its end, or any of its sectors or pages.
     fn tear(&mut self, content: &mut Content, at: u64, bytes: &[u8]) {
-        let unit = if self.dice.one_in(2) { SECTOR } else { PAGE };
+        let unit = if self.rng.one_in(2) { SECTOR } else { PAGE };
         let first = unit - index(at) % unit;
         let ends = (first..bytes.len()).step_by(unit).chain([bytes.len()]);
         let mut from = 0;
         let pieces: Vec<_> = ends
             .map(|end| std::mem::replace(&mut from, end)..end)
             .collect();
-        let (kind, middle) = (self.dice.below(3), self.dice.below(pieces.len() + 1));
+        let (kind, middle) = (self.rng.below(3), self.rng.below(pieces.len() + 1));
         for (number, piece) in pieces.into_iter().enumerate() {
             let is_kept = match kind {
                 0 => number < middle,
                 1 => number >= middle,
-                _ => self.dice.one_in(2),
+                _ => self.rng.one_in(2),
             };
             if is_kept {
                 let from = at + u64::try_from(piece.start).unwrap_or(0);

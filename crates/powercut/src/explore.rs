@@ -6,16 +6,16 @@ use std::path::PathBuf;
 
 use tempfile::TempDir;
 
-use crate::dice::Dice;
 use crate::disk::{Disk, Image, Survivors};
-use crate::judge::{self, Care, Expected, State};
-use crate::plant::Plant;
+use crate::planted::PlantedBug;
 use crate::record::{Event, Recording};
-use crate::work::{self, Step};
+use crate::recovery::{self, CheckOptions, Expected, State};
+use crate::rng::Rng;
+use crate::workload::{self, Step};
 
 /// What was looked at.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Tally {
+pub struct Counts {
     /// Moments at which the power was cut.
     pub cuts: u64,
     /// Of these, moments during the recovery from an earlier cut.
@@ -67,14 +67,14 @@ const SINGLES_MAX: usize = 6;
 /// Looks for power cuts that a store does not survive.
 pub struct Explorer {
     directory: TempDir,
-    dice: Dice,
+    rng: Rng,
     effort: Effort,
-    plant: Option<Plant>,
+    bug: Option<PlantedBug>,
     /// What a state of the disk recovers to.
-    known: HashMap<u64, Result<u64, String>>,
+    recovered: HashMap<u64, Result<u64, String>>,
     states: HashMap<u64, State>,
     /// What was looked at so far.
-    pub tally: Tally,
+    pub counts: Counts,
 }
 
 fn digest_of(state: &State) -> u64 {
@@ -84,14 +84,14 @@ fn digest_of(state: &State) -> u64 {
 }
 
 /// Where a run begins.
-pub struct Base {
+pub struct StartState {
     pub(crate) image: Image,
     pub(crate) state: State,
 }
 
-impl Base {
+impl StartState {
     /// A disk that holds no files.
-    pub fn nothing() -> Self {
+    pub fn empty() -> Self {
         Self {
             image: Image::default(),
             state: State::default(),
@@ -100,11 +100,11 @@ impl Base {
 }
 
 impl Explorer {
-    /// One that draws from `seed`; `plant` is a mistake that it should find.
+    /// One that draws from `seed`; `planted` is a mistake that it should find.
     ///
     /// # Panics
     /// If no directory can be made.
-    pub fn new(seed: u64, effort: Effort, plant: Option<Plant>) -> Self {
+    pub fn new(seed: u64, effort: Effort, bug: Option<PlantedBug>) -> Self {
         let memory = PathBuf::from("/dev/shm");
         let directory = if memory.is_dir() {
             tempfile::tempdir_in(memory)
@@ -117,12 +117,12 @@ impl Explorer {
         }
         Self {
             directory,
-            dice: Dice::new(seed),
+            rng: Rng::new(seed),
             effort,
-            plant,
-            known: HashMap::new(),
+            bug,
+            recovered: HashMap::new(),
             states: HashMap::new(),
-            tally: Tally::default(),
+            counts: Counts::default(),
         }
     }
 
@@ -130,30 +130,30 @@ impl Explorer {
     ///
     /// # Errors
     /// If it cannot be made.
-    pub fn base(&self) -> Result<Base, String> {
-        let nothing = Base::nothing();
+    pub fn base(&self) -> Result<StartState, String> {
+        let empty = StartState::empty();
         let steps = [Step::Small, Step::Small, Step::Large, Step::Remove];
         let live = self.directory.path().join("live");
-        let run = work::run(&nothing.image, &nothing.state, &steps, &live)?;
-        let mut disk = Disk::new(&nothing.image, &run.recording);
+        let run = workload::run(&empty.image, &empty.state, &steps, &live)?;
+        let mut disk = Disk::new(&empty.image, &run.recording);
         let mut expected = Expected::default();
         for event in &run.recording.events {
-            disk.take(event);
+            disk.apply_event(event);
             if let Event::Expect(now) = event {
                 expected = now.clone();
             }
         }
         let image = disk.image(Survivors::All);
-        let care = Care {
+        let options = CheckOptions {
             audits: true,
-            goes_on: false,
+            uses_store: false,
             records: false,
         };
         let cut = self.directory.path().join("cut");
-        let (state, _) = judge::recover(&image, care, &cut)?;
-        judge::compare(&state, &expected)?;
+        let (state, _) = recovery::recover(&image, options, &cut)?;
+        recovery::compare(&state, &expected)?;
         let image = Image::read(&cut).map_err(|error| error.to_string())?;
-        Ok(Base { image, state })
+        Ok(StartState { image, state })
     }
 
     /// Does these steps, and cuts the power at each of their events; or only at those of the last step.
@@ -164,19 +164,19 @@ impl Explorer {
     /// If something acknowledged is missing, something else is there, or a step fails.
     pub fn explore(
         &mut self,
-        base: &Base,
+        base: &StartState,
         steps: &[Step],
         last_only: bool,
-    ) -> Result<Base, Violation> {
+    ) -> Result<StartState, Violation> {
         let live = self.directory.path().join("live");
         let violation = |what| Violation {
             what,
             steps: steps.to_vec(),
         };
-        let run = work::run(&base.image, &base.state, steps, &live).map_err(violation)?;
+        let run = workload::run(&base.image, &base.state, steps, &live).map_err(violation)?;
         let from = if last_only { run.last_from } else { 0 };
-        let left = self.cut_all(&base.image, &run.recording, from, None);
-        left.map_err(violation)
+        let remaining = self.cut_all(&base.image, &run.recording, from, None);
+        remaining.map_err(violation)
     }
 
     /// Cuts at each event from one on. What happened within a recovery is expected to give what that began with.
@@ -186,20 +186,20 @@ impl Explorer {
         recording: &Recording,
         from: usize,
         within: Option<&Expected>,
-    ) -> Result<Base, String> {
+    ) -> Result<StartState, String> {
         let mut disk = Disk::new(image, recording);
         let mut expected = within.cloned().unwrap_or_default();
-        let events = match self.plant {
-            Some(plant) => plant.change(recording),
+        let events = match self.bug {
+            Some(bug) => bug.change_events(recording),
             None => recording.events.clone(),
         };
-        let mut left = Base {
+        let mut remaining = StartState {
             image: image.clone(),
-            state: expected.sure.clone(),
+            state: expected.acknowledged.clone(),
         };
-        let stop_at = self.dice.below(events.len().max(1));
+        let stop_at = self.rng.below(events.len().max(1));
         for (number, event) in events.iter().enumerate() {
-            disk.take(event);
+            disk.apply_event(event);
             if let Event::Expect(now) = event {
                 expected = now.clone();
                 if let Some(within) = within {
@@ -209,25 +209,25 @@ impl Explorer {
             if number < from {
                 continue;
             }
-            self.tally.cuts += 1;
-            self.tally.second_cuts += u64::from(within.is_some());
-            for survivors in self.variants(&disk, within.is_some()) {
+            self.counts.cuts += 1;
+            self.counts.second_cuts += u64::from(within.is_some());
+            for survivors in self.survivor_variants(&disk, within.is_some()) {
                 let image = disk.image(survivors);
-                let state = self.judge(&image, &expected, within.is_some());
+                let state = self.check_image(&image, &expected, within.is_some());
                 let state = state.map_err(|why| {
                     let second = if within.is_some() { "second " } else { "" };
                     format!("{why}\n  {second}power cut after event {number}, survivors {survivors:?}:{}",
-                        story(&events, number, recording))
+                        describe_events(&events, number, recording))
                 })?;
                 if number == stop_at {
-                    left = Base { image, state };
+                    remaining = StartState { image, state };
                 }
             }
         }
-        Ok(left)
+        Ok(remaining)
     }
 
-    fn variants(&mut self, disk: &Disk, is_second: bool) -> Vec<Survivors> {
+    fn survivor_variants(&mut self, disk: &Disk, is_second: bool) -> Vec<Survivors> {
         let (pending, files) = disk.pending();
         let mut all = vec![Survivors::None];
         if pending == 0 {
@@ -236,7 +236,7 @@ impl Explorer {
         if is_second || self.effort.draws > 0 {
             // `None` is known already unless a flush came before.
             for _ in 0..self.effort.draws.max(1) {
-                let drawn = self.draw(pending, &files);
+                let drawn = self.draw_survivors(pending, &files);
                 all.push(drawn);
             }
             return all;
@@ -246,12 +246,12 @@ impl Explorer {
             all.push(Survivors::AllBut(number));
         }
         for _ in 0..4 {
-            all.push(Survivors::LastTorn(self.dice.draw()));
+            all.push(Survivors::LastTorn(self.rng.draw()));
         }
         if pending > 1 {
             for _ in 0..4 {
-                all.push(Survivors::Some(self.dice.draw()));
-                all.push(Survivors::Torn(self.dice.draw()));
+                all.push(Survivors::Some(self.rng.draw()));
+                all.push(Survivors::Torn(self.rng.draw()));
             }
         }
         if files.len() > 1 {
@@ -263,10 +263,10 @@ impl Explorer {
         all
     }
 
-    fn draw(&mut self, pending: usize, files: &[usize]) -> Survivors {
-        let (number, seed) = (self.dice.below(pending), self.dice.draw());
-        let file = files.get(self.dice.below(files.len().max(1))).copied();
-        match (self.dice.below(8), file) {
+    fn draw_survivors(&mut self, pending: usize, files: &[usize]) -> Survivors {
+        let (number, seed) = (self.rng.below(pending), self.rng.draw());
+        let file = files.get(self.rng.below(files.len().max(1))).copied();
+        match (self.rng.below(8), file) {
             (0 | 1, _) => Survivors::All,
             (2, _) => Survivors::AllBut(number),
             (3, Some(file)) => Survivors::OnlyFile(file),
@@ -278,44 +278,44 @@ impl Explorer {
     }
 
     /// Recovers an image, or remembers what it gave, and compares.
-    fn judge(
+    fn check_image(
         &mut self,
         image: &Image,
         expected: &Expected,
         is_second: bool,
     ) -> Result<State, String> {
-        self.tally.images += 1;
-        judge::compare_copies(image, expected)?;
-        let image = match self.plant {
-            Some(plant) => &plant.edit(image),
+        self.counts.images += 1;
+        recovery::compare_copies(image, expected)?;
+        let image = match self.bug {
+            Some(bug) => &bug.change_image(image),
             None => image,
         };
         let digest = image.digest();
         let mut recording = None;
-        let known = match self.known.get(&digest) {
+        let known = match self.recovered.get(&digest) {
             Some(known) => known.clone(),
             None => {
-                self.tally.opened += 1;
+                self.counts.opened += 1;
                 let effort = self.effort;
-                let care = Care {
-                    audits: self.dice.one_in(effort.audit_in),
-                    goes_on: self.dice.one_in(effort.audit_in),
-                    records: !is_second && self.dice.one_in(effort.second_cut_in),
+                let options = CheckOptions {
+                    audits: self.rng.one_in(effort.audit_in),
+                    uses_store: self.rng.one_in(effort.audit_in),
+                    records: !is_second && self.rng.one_in(effort.second_cut_in),
                 };
                 let cut = self.directory.path().join("cut");
-                let recovered = judge::recover(image, care, &cut);
+                let recovered = recovery::recover(image, options, &cut);
                 let known = recovered.map(|(state, recorded)| {
                     recording = recorded;
                     let digest = digest_of(&state);
                     self.states.entry(digest).or_insert(state);
                     digest
                 });
-                self.known.insert(digest, known.clone());
+                self.recovered.insert(digest, known.clone());
                 known
             }
         };
         let state = self.states[&known?].clone();
-        judge::compare(&state, expected)?;
+        recovery::compare(&state, expected)?;
         if let Some(recording) = recording {
             self.cut_all(image, &recording, 0, Some(expected))?;
         }
@@ -324,7 +324,7 @@ impl Explorer {
 }
 
 /// The last events before a cut.
-fn story(events: &[Event], last: usize, recording: &Recording) -> String {
+fn describe_events(events: &[Event], last: usize, recording: &Recording) -> String {
     use std::fmt::Write as _;
     let mut text = String::new();
     let name = |file: &usize| recording.names[*file].as_str();
@@ -339,8 +339,8 @@ fn story(events: &[Event], last: usize, recording: &Recording) -> String {
             Event::Expect(expected) => write!(
                 text,
                 "\n    acknowledged {}{}",
-                expected.sure.sequence,
-                if expected.maybe.is_some() {
+                expected.acknowledged.sequence,
+                if expected.in_progress.is_some() {
                     ", one in progress"
                 } else {
                     ""

@@ -5,17 +5,17 @@
 //! in are opened by the real store. All that was acknowledged has to be there, at most the one commit that was being made
 //! besides, and nothing else. What recovery does is recorded too, and cut.
 
-mod calls;
-mod dice;
 mod disk;
 mod explore;
-mod judge;
-mod plant;
+mod planted;
 mod record;
+mod recovery;
+mod rng;
 mod search;
-mod work;
+mod syscalls;
+mod workload;
 
-pub use explore::{Base, Effort, Explorer, Tally, Violation};
-pub use plant::Plant;
+pub use explore::{Counts, Effort, Explorer, StartState, Violation};
+pub use planted::PlantedBug;
 pub use search::{ALPHABET, every_sequence, hunt, random};
-pub use work::Step;
+pub use workload::Step;

@@ -8,8 +8,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use crate::calls;
-use crate::judge::Expected;
+use crate::recovery::Expected;
+use crate::syscalls;
 
 /// A file, by the order in which it was seen first.
 pub(crate) type File = usize;
@@ -44,8 +44,8 @@ pub(crate) struct Faults {
 }
 
 /// What becomes of a write.
-pub(crate) enum Verdict {
-    Make,
+pub(crate) enum WriteDecision {
+    Proceed,
     /// Only so many bytes have room.
     Short(usize),
     Fail(c_int),
@@ -70,7 +70,7 @@ thread_local! {
     static RECORDER: RefCell<Option<Recorder>> = const { RefCell::new(None) };
 }
 
-fn with<T>(work: impl FnOnce(&mut Recorder) -> T) -> Option<T> {
+fn with_recorder<T>(work: impl FnOnce(&mut Recorder) -> T) -> Option<T> {
     RECORDER
         .try_with(|recorder| {
             let mut recorder = recorder.try_borrow_mut().ok()?;
@@ -105,11 +105,11 @@ pub(crate) fn stop() -> Recording {
 
 /// Goes on in another directory, in which files of the same names have the same content.
 pub(crate) fn move_to(root: &Path) {
-    with(|recorder| recorder.move_to(root));
+    with_recorder(|recorder| recorder.move_to(root));
 }
 
 /// Does something that is not recorded.
-pub(crate) fn aside<T>(work: impl FnOnce() -> T) -> T {
+pub(crate) fn unrecorded<T>(work: impl FnOnce() -> T) -> T {
     let recorder = RECORDER.take();
     let result = work();
     RECORDER.set(recorder);
@@ -118,32 +118,32 @@ pub(crate) fn aside<T>(work: impl FnOnce() -> T) -> T {
 
 /// Notes what is expected from here on.
 pub(crate) fn expect(expected: Expected) {
-    with(|recorder| recorder.events.push(Event::Expect(expected)));
+    with_recorder(|recorder| recorder.events.push(Event::Expect(expected)));
 }
 
 /// Says which calls fail from here on.
 pub(crate) fn set_faults(faults: Faults) {
-    with(|recorder| recorder.faults = faults);
+    with_recorder(|recorder| recorder.faults = faults);
 }
 
 /// Which calls fail now.
 pub(crate) fn faults() -> Faults {
-    with(|recorder| recorder.faults).unwrap_or_default()
+    with_recorder(|recorder| recorder.faults).unwrap_or_default()
 }
 
 /// Whether a call was made to fail since the last [`clear_failed`].
 pub(crate) fn has_failed() -> bool {
-    with(|recorder| recorder.has_failed).unwrap_or(false)
+    with_recorder(|recorder| recorder.has_failed).unwrap_or(false)
 }
 
 /// The failure has been answered.
 pub(crate) fn clear_failed() {
-    with(|recorder| recorder.has_failed = false);
+    with_recorder(|recorder| recorder.has_failed = false);
 }
 
 /// Number of events so far.
 pub(crate) fn count() -> usize {
-    with(|recorder| recorder.events.len()).unwrap_or(0)
+    with_recorder(|recorder| recorder.events.len()).unwrap_or(0)
 }
 
 /// Whether a file matters at a power cut.
@@ -191,7 +191,7 @@ impl Recorder {
 
     /// The file behind a descriptor, if it matters; its length.
     fn file(&mut self, fd: c_int) -> Option<(File, u64)> {
-        let (number, is_directory, length) = calls::stat(fd)?;
+        let (number, is_directory, length) = syscalls::stat(fd)?;
         if is_directory {
             return None;
         }
@@ -244,18 +244,18 @@ impl Recorder {
 
 /// Whether a descriptor is of a file that matters.
 pub(crate) fn watches(fd: c_int) -> bool {
-    with(|recorder| recorder.file(fd).is_some()).unwrap_or(false)
+    with_recorder(|recorder| recorder.file(fd).is_some()).unwrap_or(false)
 }
 
 /// Whether a write is made.
-pub(crate) fn judge_write(fd: c_int, bytes: &[u8], at: i64) -> Verdict {
-    let verdict = with(|recorder| {
+pub(crate) fn decide_write(fd: c_int, bytes: &[u8], at: i64) -> WriteDecision {
+    let decision = with_recorder(|recorder| {
         let (_, length) = recorder.file(fd)?;
         if let Some(left) = &mut recorder.faults.write_in {
             if *left == 0 {
                 recorder.faults.write_in = None;
                 recorder.has_failed = true;
-                return Some(Verdict::Fail(libc::EIO));
+                return Some(WriteDecision::Fail(libc::EIO));
             }
             *left -= 1;
         }
@@ -264,14 +264,14 @@ pub(crate) fn judge_write(fd: c_int, bytes: &[u8], at: i64) -> Verdict {
         let at = u64::try_from(at).ok()?;
         let end = at + u64::try_from(bytes.len()).ok()?;
         (recorder.faults.is_full && end > room)
-            .then(|| Verdict::Short(usize::try_from(room.saturating_sub(at)).unwrap_or(0)))
+            .then(|| WriteDecision::Short(usize::try_from(room.saturating_sub(at)).unwrap_or(0)))
     });
-    verdict.flatten().unwrap_or(Verdict::Make)
+    decision.flatten().unwrap_or(WriteDecision::Proceed)
 }
 
 /// A write was made.
 pub(crate) fn wrote(fd: c_int, bytes: &[u8], at: i64) {
-    with(|recorder| {
+    with_recorder(|recorder| {
         let (file, _) = recorder.file(fd)?;
         let at = u64::try_from(at).ok()?;
         recorder.events.push(Event::Write(file, at, bytes.into()));
@@ -281,7 +281,7 @@ pub(crate) fn wrote(fd: c_int, bytes: &[u8], at: i64) {
 
 /// A file was given a length.
 pub(crate) fn truncated(fd: c_int, length: i64) {
-    with(|recorder| {
+    with_recorder(|recorder| {
         let (file, _) = recorder.file(fd)?;
         let length = u64::try_from(length).ok()?;
         recorder.events.push(Event::Truncate(file, length));
@@ -290,8 +290,8 @@ pub(crate) fn truncated(fd: c_int, length: i64) {
 }
 
 /// Whether a flush fails, and with what.
-pub(crate) fn judge_sync(fd: c_int) -> Option<c_int> {
-    with(|recorder| {
+pub(crate) fn sync_failure(fd: c_int) -> Option<c_int> {
+    with_recorder(|recorder| {
         let (file, _) = recorder.file(fd)?;
         let left = recorder.faults.sync_in.as_mut()?;
         if *left > 0 {
@@ -308,7 +308,7 @@ pub(crate) fn judge_sync(fd: c_int) -> Option<c_int> {
 
 /// A flush went well.
 pub(crate) fn synced(fd: c_int, is_read_only: bool) {
-    with(|recorder| {
+    with_recorder(|recorder| {
         if let Some((file, _)) = recorder.file(fd) {
             recorder.events.push(Event::Sync(file, is_read_only));
             return;
@@ -323,7 +323,7 @@ pub(crate) fn synced(fd: c_int, is_read_only: bool) {
 
 /// A name is about to be removed: its number may be used again at once.
 pub(crate) fn before_unlink(path: &CStr) {
-    with(|recorder| {
+    with_recorder(|recorder| {
         let name = recorder.name_at(path)?;
         let known = list(&recorder.root);
         let number = known.get(&name)?;
@@ -335,7 +335,7 @@ pub(crate) fn before_unlink(path: &CStr) {
 
 /// A name was removed.
 pub(crate) fn unlinked(path: &CStr) {
-    with(|recorder| {
+    with_recorder(|recorder| {
         let name = recorder.name_at(path)?;
         let number = recorder.visible.remove(&name)?;
         if recorder.files.remove(&number).flatten().is_some() {
@@ -347,7 +347,7 @@ pub(crate) fn unlinked(path: &CStr) {
 
 /// A file got another name.
 pub(crate) fn renamed(from: &CStr, to: &CStr) {
-    with(|recorder| {
+    with_recorder(|recorder| {
         let (from, to) = (recorder.name_at(from)?, recorder.name_at(to)?);
         let number = recorder.visible.remove(&from)?;
         recorder.visible.insert(to.clone(), number);

@@ -1,16 +1,16 @@
 //! Which runs are looked at: every short one, and long ones drawn at random.
 
-use crate::dice::Dice;
-use crate::explore::{Base, Effort, Explorer, Tally, Violation};
-use crate::plant::Plant;
-use crate::work::Step;
+use crate::explore::{Counts, Effort, Explorer, StartState, Violation};
+use crate::planted::PlantedBug;
+use crate::rng::Rng;
+use crate::workload::Step;
 
 /// The steps of short runs.
 pub const ALPHABET: [Step; 8] = [
     Step::Small,
     Step::Large,
     Step::Read,
-    Step::Quiet,
+    Step::Idle,
     Step::Kill,
     Step::Close,
     Step::Remove,
@@ -18,7 +18,7 @@ pub const ALPHABET: [Step; 8] = [
 ];
 
 /// Runs between two words of progress.
-const TELL_EVERY: usize = 1_000;
+const REPORT_EVERY: usize = 1_000;
 
 /// Cuts the power in every run of at most `depth` steps of the alphabet: each cut once, since longer runs begin with
 /// shorter ones. Of `parts` equal parts it does one. Tells now and then how many of how many runs it has done.
@@ -29,11 +29,11 @@ pub fn every_sequence(
     depth: u32,
     (part, parts): (usize, usize),
     effort: Effort,
-    plant: Option<Plant>,
-    mut tell: impl FnMut(usize, usize, Tally),
-) -> Result<Tally, Violation> {
-    let mut explorer = Explorer::new(depth.into(), effort, plant);
-    let base = made(&explorer)?;
+    bug: Option<PlantedBug>,
+    mut report: impl FnMut(usize, usize, Counts),
+) -> Result<Counts, Violation> {
+    let mut explorer = Explorer::new(depth.into(), effort, bug);
+    let base = start_state(&explorer)?;
     let all: usize = (0..=depth)
         .map(|length| ALPHABET.len().pow(length) / parts)
         .sum();
@@ -50,15 +50,15 @@ pub fn every_sequence(
                 .collect();
             explorer.explore(&base, &steps, true)?;
             done += 1;
-            if done % TELL_EVERY == 0 {
-                tell(done, all, explorer.tally);
+            if done % REPORT_EVERY == 0 {
+                report(done, all, explorer.counts);
             }
         }
     }
-    Ok(explorer.tally)
+    Ok(explorer.counts)
 }
 
-fn made(explorer: &Explorer) -> Result<Base, Violation> {
+fn start_state(explorer: &Explorer) -> Result<StartState, Violation> {
     explorer.base().map_err(|what| Violation {
         what,
         steps: Vec::new(),
@@ -69,39 +69,39 @@ fn made(explorer: &Explorer) -> Result<Base, Violation> {
 ///
 /// # Errors
 /// The first violation.
-pub fn random(seed: u64, effort: Effort, plant: Option<Plant>) -> Result<Tally, Violation> {
-    let mut dice = Dice::new(seed);
-    let mut explorer = Explorer::new(seed, effort, plant);
-    let mut base = if dice.one_in(3) {
-        Base::nothing()
+pub fn random(seed: u64, effort: Effort, bug: Option<PlantedBug>) -> Result<Counts, Violation> {
+    let mut rng = Rng::new(seed);
+    let mut explorer = Explorer::new(seed, effort, bug);
+    let mut base = if rng.one_in(3) {
+        StartState::empty()
     } else {
-        made(&explorer)?
+        start_state(&explorer)?
     };
     for _ in 0..3 {
-        let count = 3 + dice.below(24);
-        let steps: Vec<Step> = (0..count).map(|_| draw(&mut dice)).collect();
+        let count = 3 + rng.below(24);
+        let steps: Vec<Step> = (0..count).map(|_| draw(&mut rng)).collect();
         base = explorer.explore(&base, &steps, false)?;
     }
-    Ok(explorer.tally)
+    Ok(explorer.counts)
 }
 
-fn draw(dice: &mut Dice) -> Step {
-    let after = u32::try_from(dice.below(12)).unwrap_or(0);
-    match dice.below(40) {
+fn draw(rng: &mut Rng) -> Step {
+    let after = u32::try_from(rng.below(12)).unwrap_or(0);
+    match rng.below(40) {
         12 => Step::Wide,
         13 | 14 => Step::Large,
         15 | 16 => Step::Remove,
         17..=20 => Step::Read,
         21 | 22 => Step::List,
         23 => Step::Load,
-        24..=28 => Step::Quiet,
+        24..=28 => Step::Idle,
         29 => Step::Backup,
         30 => Step::Check,
         31 => Step::Reopen,
         32 | 33 => Step::Close,
         34 => Step::Kill,
-        35 => Step::Full,
-        36 => Step::Room,
+        35 => Step::DiskFull,
+        36 => Step::DiskFree,
         37 => Step::FailWrite(after),
         38 => Step::FailSync(after / 4),
         _ => Step::Small,
@@ -109,22 +109,22 @@ fn draw(dice: &mut Dice) -> Step {
 }
 
 /// Looks for a planted bug: in a run that comes by all of them, then at random. Gives how it was found.
-pub fn hunt(plant: Plant, seeds: u64) -> Option<Violation> {
+pub fn hunt(bug: PlantedBug, seeds: u64) -> Option<Violation> {
     let effort = Effort {
         draws: 2,
         second_cut_in: 1_000,
         audit_in: 1_000,
     };
     for seed in 0..seeds {
-        let mut explorer = Explorer::new(seed, effort, Some(plant));
-        let base = if plant.is_at_creation() {
-            Base::nothing()
+        let mut explorer = Explorer::new(seed, effort, Some(bug));
+        let base = if bug.is_at_creation() {
+            StartState::empty()
         } else {
-            made(&explorer).ok()?
+            start_state(&explorer).ok()?
         };
-        let mut found = explorer.explore(&base, plant.steps(), false);
+        let mut found = explorer.explore(&base, bug.steps(), false);
         if found.is_ok() && seed % 4 == 3 {
-            found = random(seed, effort, Some(plant)).map(|_| Base::nothing());
+            found = random(seed, effort, Some(bug)).map(|_| StartState::empty());
         }
         if let Err(violation) = found {
             return Some(violation);

@@ -5,7 +5,9 @@
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-use ganger_powercut::{ALPHABET, Effort, Plant, Tally, Violation, every_sequence, hunt, random};
+use ganger_powercut::{
+    ALPHABET, Counts, Effort, PlantedBug, Violation, every_sequence, hunt, random,
+};
 
 const USAGE: &str = "\
 Cuts the power under the embedded store and looks at what is left.
@@ -31,23 +33,23 @@ struct Options {
 }
 
 fn main() -> ExitCode {
-    let Some(options) = read(std::env::args().skip(1)) else {
+    let Some(options) = parse_options(std::env::args().skip(1)) else {
         println!("{USAGE}");
         return ExitCode::from(2);
     };
-    let is_well = match (options.is_hunt, options.part) {
+    let is_clean = match (options.is_hunt, options.part) {
         (true, _) => hunt_all(),
         (_, Some(part)) => search(&options, part),
-        (_, None) => spread(&options),
+        (_, None) => run_in_processes(&options),
     };
-    if is_well {
+    if is_clean {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     }
 }
 
-fn read(mut words: impl Iterator<Item = String>) -> Option<Options> {
+fn parse_options(mut words: impl Iterator<Item = String>) -> Option<Options> {
     let mut options = Options::default();
     while let Some(word) = words.next() {
         let mut value = || words.next();
@@ -80,7 +82,7 @@ fn read(mut words: impl Iterator<Item = String>) -> Option<Options> {
 }
 
 /// Starts the processes that each do a part. SQLite's random numbers are one for a process, so threads would not do.
-fn spread(options: &Options) -> bool {
+fn run_in_processes(options: &Options) -> bool {
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let jobs = options.jobs.unwrap_or(processors);
     let Ok(program) = std::env::current_exe() else {
@@ -93,12 +95,12 @@ fn spread(options: &Options) -> bool {
             command.args(["--part", &format!("{part}/{jobs}")]).spawn()
         })
         .collect();
-    let mut is_well = true;
+    let mut is_clean = true;
     for child in children {
         let ended = child.and_then(|mut child| child.wait());
-        is_well &= ended.is_ok_and(|status| status.success());
+        is_clean &= ended.is_ok_and(|status| status.success());
     }
-    is_well
+    is_clean
 }
 
 fn search(options: &Options, (part, parts): (usize, usize)) -> bool {
@@ -108,20 +110,20 @@ fn search(options: &Options, (part, parts): (usize, usize)) -> bool {
         Effort::WIDE
     };
     let begun = Instant::now();
-    let mut sum = Tally::default();
+    let mut sum = Counts::default();
     if let Some(depth) = options.depth {
         let steps = ALPHABET.len();
-        let tell = |done, all, tally| {
+        let report = |done, all, counts| {
             let what = format!("part {part}/{parts}, {done} of {all} runs");
-            show(&what, tally, begun.elapsed());
+            print_counts(&what, counts, begun.elapsed());
         };
-        match every_sequence(depth, (part, parts), effort, None, tell) {
-            Ok(tally) => add(&mut sum, tally),
+        match every_sequence(depth, (part, parts), effort, None, report) {
+            Ok(counts) => add(&mut sum, counts),
             Err(violation) => {
-                return fails(&format!("a run of {depth} of {steps} steps"), &violation);
+                return report_violation(&format!("a run of {depth} of {steps} steps"), &violation);
             }
         }
-        show(
+        print_counts(
             &format!("part {part}/{parts}, every run of {depth} steps"),
             sum,
             begun.elapsed(),
@@ -131,29 +133,29 @@ fn search(options: &Options, (part, parts): (usize, usize)) -> bool {
     let of_ours = |seed: &u64| usize::try_from(*seed).is_ok_and(|seed| seed % parts == part);
     for (count, seed) in (from..to).filter(of_ours).enumerate() {
         match random(seed, effort, None) {
-            Ok(tally) => add(&mut sum, tally),
-            Err(violation) => return fails(&format!("--seed {seed}"), &violation),
+            Ok(counts) => add(&mut sum, counts),
+            Err(violation) => return report_violation(&format!("--seed {seed}"), &violation),
         }
         if count % 100 == 99 {
-            show(
+            print_counts(
                 &format!("part {part}/{parts}, up to seed {seed}"),
                 sum,
                 begun.elapsed(),
             );
         }
     }
-    show(&format!("part {part}/{parts}, all"), sum, begun.elapsed());
+    print_counts(&format!("part {part}/{parts}, all"), sum, begun.elapsed());
     true
 }
 
-fn add(sum: &mut Tally, tally: Tally) {
-    sum.cuts += tally.cuts;
-    sum.second_cuts += tally.second_cuts;
-    sum.images += tally.images;
-    sum.opened += tally.opened;
+fn add(sum: &mut Counts, counts: Counts) {
+    sum.cuts += counts.cuts;
+    sum.second_cuts += counts.second_cuts;
+    sum.images += counts.images;
+    sum.opened += counts.opened;
 }
 
-fn show(what: &str, sum: Tally, time: Duration) {
+fn print_counts(what: &str, sum: Counts, time: Duration) {
     println!(
         "{what}: {} cuts, {} of them during a recovery; {} states, {} different ones opened; {:.0} s",
         sum.cuts,
@@ -164,7 +166,7 @@ fn show(what: &str, sum: Tally, time: Duration) {
     );
 }
 
-fn fails(what: &str, violation: &Violation) -> bool {
+fn report_violation(what: &str, violation: &Violation) -> bool {
     println!(
         "VIOLATION, {what}: {}\n  after {:?}",
         violation.what, violation.steps
@@ -173,19 +175,19 @@ fn fails(what: &str, violation: &Violation) -> bool {
 }
 
 fn hunt_all() -> bool {
-    let mut is_well = true;
-    for plant in Plant::ALL {
+    let mut is_clean = true;
+    for bug in PlantedBug::ALL {
         let begun = Instant::now();
-        let found = hunt(plant, 20);
+        let found = hunt(bug, 20);
         let time = begun.elapsed().as_secs_f64();
         match &found {
             Some(violation) => {
                 let line = violation.what.lines().next().unwrap_or_default();
-                println!("{plant:?}: found after {time:.1} s: {line}");
+                println!("{bug:?}: found after {time:.1} s: {line}");
             }
-            None => println!("{plant:?}: NOT FOUND"),
+            None => println!("{bug:?}: NOT FOUND"),
         }
-        is_well &= found.is_some();
+        is_clean &= found.is_some();
     }
-    is_well
+    is_clean
 }

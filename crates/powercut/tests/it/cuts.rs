@@ -1,6 +1,8 @@
 //! Power cuts under the store: none loses what was acknowledged, and each planted bug is found.
 
-use ganger_powercut::{Base, Effort, Explorer, Plant, Step, every_sequence, hunt, random};
+use ganger_powercut::{
+    Effort, Explorer, PlantedBug, StartState, Step, every_sequence, hunt, random,
+};
 
 fn explore(steps: &[Step]) {
     let effort = Effort {
@@ -8,31 +10,31 @@ fn explore(steps: &[Step]) {
         ..Effort::WIDE
     };
     let mut explorer = Explorer::new(1, effort, None);
-    if let Err(violation) = explorer.explore(&Base::nothing(), steps, false) {
+    if let Err(violation) = explorer.explore(&StartState::empty(), steps, false) {
         panic!("{}", violation.what);
     }
-    assert!(explorer.tally.cuts > 100, "{:?}", explorer.tally);
+    assert!(explorer.counts.cuts > 100, "{:?}", explorer.counts);
 }
 
 /// Three jobs, a list, a second of quiet, one more job, power cut: acknowledged jobs were lost by that.
 #[test]
 fn what_was_settled_for_a_reader_is_flushed_before_the_turn_log_begins_again() {
-    use Step::{List, Quiet, Small};
-    explore(&[Small, Small, Small, List, Quiet, Small]);
+    use Step::{Idle, List, Small};
+    explore(&[Small, Small, Small, List, Idle, Small]);
 }
 
 /// After a failed flush the system reports the next one of the same bytes as done though they are not on disk: what
 /// was copied into the file from them was torn by a power cut, and the store was damaged.
 #[test]
 fn what_a_failed_flush_has_left_is_written_again_before_it_is_copied() {
-    use Step::{FailSync, Quiet, Read, Small};
+    use Step::{FailSync, Idle, Read, Small};
     let effort = Effort {
         draws: 20,
         ..Effort::WIDE
     };
     let mut explorer = Explorer::new(1, effort, None);
-    let steps = [Small, Read, FailSync(0), Quiet];
-    if let Err(violation) = explorer.explore(&Base::nothing(), &steps, false) {
+    let steps = [Small, Read, FailSync(0), Idle];
+    if let Err(violation) = explorer.explore(&StartState::empty(), &steps, false) {
         panic!("{}", violation.what);
     }
 }
@@ -40,7 +42,7 @@ fn what_a_failed_flush_has_left_is_written_again_before_it_is_copied() {
 #[test]
 fn short_runs_lose_nothing() {
     match every_sequence(2, (0, 1), Effort::WIDE, None, |_, _, _| ()) {
-        Ok(tally) => assert!(tally.cuts > 1_000, "{tally:?}"),
+        Ok(counts) => assert!(counts.cuts > 1_000, "{counts:?}"),
         Err(violation) => panic!("{:?}: {}", violation.steps, violation.what),
     }
 }
@@ -56,7 +58,7 @@ fn long_runs_lose_nothing() {
 
 #[test]
 fn each_planted_bug_is_found() {
-    for plant in Plant::ALL {
-        assert!(hunt(plant, 20).is_some(), "{plant:?} is not found");
+    for bug in PlantedBug::ALL {
+        assert!(hunt(bug, 20).is_some(), "{bug:?} is not found");
     }
 }

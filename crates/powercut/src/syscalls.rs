@@ -13,11 +13,11 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 
 use libc::{off_t, size_t, ssize_t};
 
-use crate::record::{self, Verdict};
+use crate::record::{self, WriteDecision};
 
 const PAGE: usize = 4_096;
 
-fn fail(errno: c_int) {
+fn set_errno(errno: c_int) {
     // SAFETY: the pointer to this thread's errno is always valid.
     unsafe { *libc::__errno_location() = errno };
 }
@@ -34,7 +34,7 @@ unsafe fn bytes<'a>(buffer: *const c_void, count: size_t) -> &'a [u8] {
     unsafe { std::slice::from_raw_parts(buffer.cast(), count) }
 }
 
-unsafe fn really_write(fd: c_int, buffer: *const c_void, count: size_t, at: off_t) -> ssize_t {
+unsafe fn write_through(fd: c_int, buffer: *const c_void, count: size_t, at: off_t) -> ssize_t {
     // SAFETY: the arguments are the caller's own.
     let written = unsafe { libc::syscall(libc::SYS_pwrite64, fd, buffer, count, at) };
     ssize_t::try_from(written).unwrap_or(-1)
@@ -43,31 +43,31 @@ unsafe fn really_write(fd: c_int, buffer: *const c_void, count: size_t, at: off_
 unsafe fn write_at(fd: c_int, buffer: *const c_void, count: size_t, at: off_t) -> ssize_t {
     // SAFETY: the arguments are the caller's own.
     let all = unsafe { bytes(buffer, count) };
-    match record::judge_write(fd, all, at) {
-        Verdict::Make => {}
-        Verdict::Short(length) if length > 0 => {
+    match record::decide_write(fd, all, at) {
+        WriteDecision::Proceed => {}
+        WriteDecision::Short(length) if length > 0 => {
             // SAFETY: fewer bytes of the caller's buffer.
-            let written = unsafe { really_write(fd, buffer, length, at) };
+            let written = unsafe { write_through(fd, buffer, length, at) };
             record::wrote(fd, &all[..length], at);
             return written;
         }
-        Verdict::Short(_) => {
-            fail(libc::ENOSPC);
+        WriteDecision::Short(_) => {
+            set_errno(libc::ENOSPC);
             return -1;
         }
-        Verdict::Fail(errno) => {
+        WriteDecision::Fail(errno) => {
             // The system takes a page at a time: what came before the failing one is written.
             let from = usize::try_from(at).unwrap_or(0);
             let half = ((from + count / 2) / PAGE * PAGE).saturating_sub(from);
             // SAFETY: fewer bytes of the caller's buffer.
-            unsafe { really_write(fd, buffer, half, at) };
+            unsafe { write_through(fd, buffer, half, at) };
             record::wrote(fd, &all[..half], at);
-            fail(errno);
+            set_errno(errno);
             return -1;
         }
     }
     // SAFETY: the arguments are the caller's own.
-    let written = unsafe { really_write(fd, buffer, count, at) };
+    let written = unsafe { write_through(fd, buffer, count, at) };
     if let Ok(length) = usize::try_from(written) {
         record::wrote(fd, &all[..length], at);
     }
@@ -154,8 +154,8 @@ pub(crate) extern "C" fn ftruncate(fd: c_int, length: off_t) -> c_int {
 }
 
 fn sync(call: libc::c_long, fd: c_int) -> c_int {
-    if let Some(errno) = record::judge_sync(fd) {
-        fail(errno);
+    if let Some(errno) = record::sync_failure(fd) {
+        set_errno(errno);
         return -1;
     }
     // SAFETY: plain numbers.

@@ -10,7 +10,7 @@ use ganger_types::{JobKey, ShardId};
 
 use crate::disk::{Content, Image};
 use crate::record::{self, Recording};
-use crate::work;
+use crate::workload;
 
 /// The name of the store's file.
 pub(crate) const STORE: &str = "1.db";
@@ -40,20 +40,20 @@ pub(crate) struct State {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Expected {
     /// State that was acknowledged and must be there.
-    pub(crate) sure: State,
+    pub(crate) acknowledged: State,
     /// With the commit that is being made.
-    pub(crate) maybe: Option<State>,
+    pub(crate) in_progress: Option<State>,
     /// Finished copies, by name.
     pub(crate) copies: BTreeMap<String, Content>,
 }
 
 /// How closely an image is looked at.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Care {
+pub(crate) struct CheckOptions {
     /// Whether it is audited first, which must find nothing.
     pub(crate) audits: bool,
     /// Whether the store is then used, closed and opened again.
-    pub(crate) goes_on: bool,
+    pub(crate) uses_store: bool,
     /// Whether what recovery does is recorded.
     pub(crate) records: bool,
 }
@@ -63,7 +63,7 @@ pub(crate) fn open(directory: &Path) -> Result<EmbeddedStore, StoreError> {
 }
 
 /// What an open store holds.
-pub(crate) fn look(store: &mut EmbeddedStore, sequence: u64) -> Result<State, StoreError> {
+pub(crate) fn read_state(store: &mut EmbeddedStore, sequence: u64) -> Result<State, StoreError> {
     let mut keys = Vec::new();
     store.load(&mut |row| {
         if let Loaded::Job(job) = row {
@@ -75,7 +75,7 @@ pub(crate) fn look(store: &mut EmbeddedStore, sequence: u64) -> Result<State, St
     for JobKey(key) in keys {
         let payload = reader.payload(JobKey(key))?;
         let payload = payload.unwrap_or_default();
-        jobs.insert(key, work::digest_of_payload(&payload));
+        jobs.insert(key, workload::digest_of_payload(&payload));
     }
     Ok(State { sequence, jobs })
 }
@@ -93,31 +93,31 @@ pub(crate) fn compare_copies(image: &Image, expected: &Expected) -> Result<(), S
 /// Opens an image in `directory`: what it holds, and what recovery did, if that is recorded.
 pub(crate) fn recover(
     image: &Image,
-    care: Care,
+    options: CheckOptions,
     directory: &Path,
 ) -> Result<(State, Option<Recording>), String> {
     image
         .write_to(directory)
         .map_err(|error| format!("the image cannot be written: {error}"))?;
     let path = directory.join(STORE);
-    if care.audits && path.exists() {
+    if options.audits && path.exists() {
         let report = check(&path, |_| {}).map_err(|error| format!("check: {error}"))?;
         if let Some(finding) = report.findings.first() {
             return Err(format!("check: {finding}"));
         }
     }
-    if care.records {
+    if options.records {
         record::start(directory);
     }
     let opened = open(directory).and_then(|mut store| {
         let sequence = store.open()?.sequence;
-        let state = record::aside(|| look(&mut store, sequence))?;
+        let state = record::unrecorded(|| read_state(&mut store, sequence))?;
         Ok((store, state))
     });
     if let Ok((_, state)) = &opened {
         // From here on others have seen it.
         record::expect(Expected {
-            sure: state.clone(),
+            acknowledged: state.clone(),
             ..Expected::default()
         });
     }
@@ -125,37 +125,37 @@ pub(crate) fn recover(
         drop(store);
         state
     });
-    let recording = care.records.then(record::stop);
+    let recording = options.records.then(record::stop);
     let state = state.map_err(|error| format!("it does not open: {error}"))?;
-    if care.goes_on {
-        work::goes_on(directory, state.clone())?;
+    if options.uses_store {
+        workload::use_recovered(directory, state.clone())?;
     }
     Ok((state, recording))
 }
 
 /// The state that a store has by the number of its last commit.
 pub(crate) fn compare_sequence(sequence: u64, expected: &Expected) -> Result<State, String> {
-    if sequence == expected.sure.sequence {
-        return Ok(expected.sure.clone());
+    if sequence == expected.acknowledged.sequence {
+        return Ok(expected.acknowledged.clone());
     }
-    let maybe = expected.maybe.as_ref();
-    maybe
+    let in_progress = expected.in_progress.as_ref();
+    in_progress
         .filter(|state| state.sequence == sequence)
         .cloned()
         .ok_or_else(|| {
             format!(
                 "it opens at commit {sequence}, acknowledged are {}",
-                expected.sure.sequence
+                expected.acknowledged.sequence
             )
         })
 }
 
 pub(crate) fn compare(state: &State, expected: &Expected) -> Result<(), String> {
-    if *state == expected.sure || expected.maybe.as_ref() == Some(state) {
+    if *state == expected.acknowledged || expected.in_progress.as_ref() == Some(state) {
         return Ok(());
     }
     let missing = expected
-        .sure
+        .acknowledged
         .jobs
         .keys()
         .filter(|key| !state.jobs.contains_key(key))
@@ -164,9 +164,9 @@ pub(crate) fn compare(state: &State, expected: &Expected) -> Result<(), String> 
         "it opens at commit {} with {} jobs; acknowledged are {} with {} jobs, of which {missing} are missing{}",
         state.sequence,
         state.jobs.len(),
-        expected.sure.sequence,
-        expected.sure.jobs.len(),
-        if expected.maybe.is_some() {
+        expected.acknowledged.sequence,
+        expected.acknowledged.jobs.len(),
+        if expected.in_progress.is_some() {
             ", and one commit is in progress"
         } else {
             ""

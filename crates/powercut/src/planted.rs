@@ -4,13 +4,13 @@ use ganger_store::encoding::{Cursor, SEAL_BYTES, seal, unseal};
 use ganger_types::ShardId;
 
 use crate::disk::{Content, Image};
-use crate::judge::STORE;
 use crate::record::{Event, Recording};
-use crate::work::Step;
+use crate::recovery::STORE;
+use crate::workload::Step;
 
 /// A mistake that is planted to test the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Plant {
+pub enum PlantedBug {
     /// What was settled without a flush is never flushed: how acknowledged jobs were lost until this model was made.
     SettledIsNotFlushed,
     /// A record of the turn log is not flushed.
@@ -41,7 +41,7 @@ pub enum Plant {
     LogIsNotRewritten,
 }
 
-impl Plant {
+impl PlantedBug {
     /// All mistakes, in the order of their declaration.
     pub const ALL: [Self; 14] = [
         Self::SettledIsNotFlushed,
@@ -70,25 +70,25 @@ impl Plant {
 
     /// A short run that comes by it.
     pub(crate) fn steps(self) -> &'static [Step] {
-        use Step::{Backup, Close, FailSync, Kill, Large, Quiet, Read, Small, Wide};
+        use Step::{Backup, Close, FailSync, Idle, Kill, Large, Read, Small, Wide};
         match self {
-            Self::SettledIsNotFlushed => &[Small, Small, Read, Quiet, Small],
+            Self::SettledIsNotFlushed => &[Small, Small, Read, Idle, Small],
             Self::TurnIsNotFlushed | Self::NewStoreIsNotFlushed | Self::DirectoryIsNotFlushed => {
                 &[Small, Small]
             }
             Self::LargeIsNotFlushed | Self::AcknowledgedTooSoon => &[Large, Small, Large],
             Self::RestartBeforeFlush => &[Wide, Wide, Wide, Wide, Wide, Wide, Wide, Small],
-            Self::CheckpointIsNotFlushed => &[Large, Quiet, Large, Quiet, Small, Kill],
+            Self::CheckpointIsNotFlushed => &[Large, Idle, Large, Idle, Small, Kill],
             Self::TurnsRemovedTooSoon => &[Small, Small, Close],
             Self::ChecksumIsIgnored => &[Wide, Wide, Wide],
             Self::RecoveryForgetsOne | Self::RecoveryStopsAtTheFirst => &[Small, Small, Small],
             Self::CopyIsNotFlushed => &[Small, Backup, Small],
-            Self::LogIsNotRewritten => &[Small, Read, FailSync(0), Quiet],
+            Self::LogIsNotRewritten => &[Small, Read, FailSync(0), Idle],
         }
     }
 
     /// What a run with this mistake would have done.
-    pub(crate) fn change(self, recording: &Recording) -> Vec<Event> {
+    pub(crate) fn change_events(self, recording: &Recording) -> Vec<Event> {
         let is = |file: &usize, suffix: &str| recording.names[*file].ends_with(suffix);
         let is_turns = |file: &usize| segment_of(&recording.names[*file]).is_some();
         let mut events = recording.events.clone();
@@ -121,7 +121,7 @@ impl Plant {
                 .retain(|event| !matches!(event, Event::Sync(file, _) if recording.names[*file] == NEW_STORE)),
             Self::AcknowledgedTooSoon => swap(&mut events, |one, two| {
                 matches!(one, Event::Sync(..))
-                    && matches!(two, Event::Expect(expected) if expected.maybe.is_none())
+                    && matches!(two, Event::Expect(expected) if expected.in_progress.is_none())
             }),
             Self::TurnsRemovedTooSoon => {
                 for _ in 0..8 {
@@ -144,11 +144,11 @@ impl Plant {
     }
 
     /// What a recovery with this mistake takes an image for.
-    pub(crate) fn edit(self, image: &Image) -> Image {
+    pub(crate) fn change_image(self, image: &Image) -> Image {
         let edit: fn(&mut [u8], usize, &Image) = match self {
-            Self::RecoveryForgetsOne => forget_the_newest,
-            Self::ChecksumIsIgnored => vouch_for_all,
-            Self::RecoveryStopsAtTheFirst => keep_the_first,
+            Self::RecoveryForgetsOne => erase_newest_record,
+            Self::ChecksumIsIgnored => reseal_records,
+            Self::RecoveryStopsAtTheFirst => keep_first_record,
             _ => return image.clone(),
         };
         let original = image;
@@ -222,21 +222,21 @@ fn record_at(bytes: &[u8]) -> Option<(usize, u64)> {
     (head.starts_with(MAGIC)).then_some((total, sequence))
 }
 
-fn forget_the_newest(bytes: &mut [u8], _: usize, _: &Image) {
+fn erase_newest_record(bytes: &mut [u8], _: usize, _: &Image) {
     let newest = records(bytes).into_iter().max_by_key(|record| record.2);
     if let Some((at, length, _)) = newest {
         bytes[at..at + length].fill(0);
     }
 }
 
-fn keep_the_first(bytes: &mut [u8], _: usize, _: &Image) {
+fn keep_first_record(bytes: &mut [u8], _: usize, _: &Image) {
     if let Some((_, length, _)) = records(bytes).first() {
         bytes[*length..].fill(0);
     }
 }
 
 /// Gives each record the checksum that it should have.
-fn vouch_for_all(bytes: &mut [u8], segment: usize, image: &Image) {
+fn reseal_records(bytes: &mut [u8], segment: usize, image: &Image) {
     let all = records(bytes);
     let Some(identity) = image
         .files
@@ -247,15 +247,20 @@ fn vouch_for_all(bytes: &mut [u8], segment: usize, image: &Image) {
     };
     for (at, length, _) in all {
         let mut record = bytes[at..at + length - SEAL_BYTES].to_vec();
-        seal("turns", &place(&identity, segment, at), 0, &mut record);
+        seal(
+            "turns",
+            &seal_position(&identity, segment, at),
+            0,
+            &mut record,
+        );
         bytes[at..at + length].copy_from_slice(&record);
     }
 }
 
 /// What the checksum of a record covers besides its content.
-fn place(identity: &[u8], segment: usize, at: usize) -> Vec<u8> {
-    let place = u64::try_from((segment << 40) | at).unwrap_or(0);
-    [identity, &place.to_le_bytes()].concat()
+fn seal_position(identity: &[u8], segment: usize, at: usize) -> Vec<u8> {
+    let position = u64::try_from((segment << 40) | at).unwrap_or(0);
+    [identity, &position.to_le_bytes()].concat()
 }
 
 /// The identity of a store: it stands behind the shard's name, and vouches for a record.
@@ -273,7 +278,7 @@ fn identity(
         .find(|identity| {
             records.iter().any(|(at, length, _)| {
                 let record = &turns[*at..at + length];
-                unseal("turns", &place(identity, segment, *at), record).is_some()
+                unseal("turns", &seal_position(identity, segment, *at), record).is_some()
             })
         })
         .map(<[u8]>::to_vec)

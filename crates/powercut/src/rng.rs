@@ -1,9 +1,9 @@
 //! Small numbers drawn from a seed: the same seed, the same search.
 
 /// Generator of pseudo-random numbers (`SplitMix64`).
-pub(crate) struct Dice(u64);
+pub(crate) struct Rng(u64);
 
-impl Dice {
+impl Rng {
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }

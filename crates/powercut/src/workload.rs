@@ -11,10 +11,10 @@ use ganger_store_embedded::{EmbeddedStore, backup, check};
 use ganger_types::query::JobQuery;
 use ganger_types::{Bytes, Change, Commit, Epoch, JobKey, Meta};
 
-use crate::calls;
 use crate::disk::Image;
-use crate::judge::{Expected, STORE, State, compare_sequence, open};
 use crate::record::{self, Faults, Recording};
+use crate::recovery::{Expected, STORE, State, compare_sequence, open};
+use crate::syscalls;
 
 /// Jobs of a large commit: with their payloads it does not fit into a segment of the turn log.
 const LARGE_JOBS: u64 = 34;
@@ -43,7 +43,7 @@ pub enum Step {
     /// The engine loads all rows again.
     Load,
     /// Nothing waits: the shard lets the store tidy up.
-    Quiet,
+    Idle,
     /// A copy is made.
     Backup,
     /// The store is audited while it is used.
@@ -55,9 +55,9 @@ pub enum Step {
     /// The process is killed, and another one opens the store.
     Kill,
     /// No file can grow from here on.
-    Full,
+    DiskFull,
     /// There is room again.
-    Room,
+    DiskFree,
     /// The write after so many fails.
     FailWrite(u32),
     /// The flush after so many fails.
@@ -89,16 +89,16 @@ pub(crate) fn run(
     }
     let at = directory.join("a");
     image.write_to(&at).map_err(|error| error.to_string())?;
-    calls::seed_sqlite(1);
+    syscalls::seed_sqlite(1);
     record::start(&at);
-    let mut live = Live {
+    let mut live = LiveStore {
         root: directory.to_path_buf(),
         at,
         is_second: false,
         store: None,
         epoch: Epoch(0),
         expected: Expected {
-            sure: state.clone(),
+            acknowledged: state.clone(),
             ..Expected::default()
         },
         tries: 0,
@@ -111,7 +111,7 @@ pub(crate) fn run(
         live.start()?;
         for step in steps {
             last_from = record::count();
-            live.take(*step).map_err(|why| format!("{step:?}: {why}"))?;
+            live.step(*step).map_err(|why| format!("{step:?}: {why}"))?;
         }
         Ok(())
     };
@@ -125,15 +125,15 @@ pub(crate) fn run(
 }
 
 /// Uses a store that was recovered, closes it, and looks at it once more.
-pub(crate) fn goes_on(directory: &Path, state: State) -> Result<(), String> {
-    let mut live = Live {
+pub(crate) fn use_recovered(directory: &Path, state: State) -> Result<(), String> {
+    let mut live = LiveStore {
         root: directory.to_path_buf(),
         at: directory.to_path_buf(),
         is_second: false,
         store: None,
         epoch: Epoch(0),
         expected: Expected {
-            sure: state,
+            acknowledged: state,
             ..Expected::default()
         },
         tries: 0,
@@ -141,15 +141,15 @@ pub(crate) fn goes_on(directory: &Path, state: State) -> Result<(), String> {
         has_failed: false,
     };
     live.start()?;
-    for step in [Step::Small, Step::Quiet, Step::Large, Step::Close] {
-        live.take(step)
+    for step in [Step::Small, Step::Idle, Step::Large, Step::Close] {
+        live.step(step)
             .map_err(|why| format!("used on, {step:?}: {why}"))?;
     }
     Ok(())
 }
 
 /// A store in use.
-struct Live {
+struct LiveStore {
     root: PathBuf,
     /// Where its files are now.
     at: PathBuf,
@@ -164,7 +164,7 @@ struct Live {
     has_failed: bool,
 }
 
-impl Live {
+impl LiveStore {
     fn expect(&self) {
         record::expect(self.expected.clone());
     }
@@ -195,8 +195,8 @@ impl Live {
             }),
         })?;
         self.epoch = opened.epoch;
-        self.expected.sure = compare_sequence(opened.sequence, &self.expected)?;
-        self.expected.maybe = None;
+        self.expected.acknowledged = compare_sequence(opened.sequence, &self.expected)?;
+        self.expected.in_progress = None;
         self.has_failed = false;
         self.expect();
         Ok(())
@@ -229,7 +229,7 @@ impl Live {
         })
     }
 
-    fn take(&mut self, step: Step) -> Result<(), String> {
+    fn step(&mut self, step: Step) -> Result<(), String> {
         match step {
             Step::Small | Step::Wide => {
                 let bytes = if step == Step::Wide { WIDE_BYTES } else { 700 };
@@ -240,14 +240,14 @@ impl Live {
             Step::Read => self.read(),
             Step::List => self.list(),
             Step::Load => {
-                let sequence = self.expected.sure.sequence;
-                let seen = crate::judge::look(self.store()?, sequence);
-                let same = |seen: &State, live: &Self| *seen == live.expected.sure;
-                self.answered(seen, same)
+                let sequence = self.expected.acknowledged.sequence;
+                let seen = crate::recovery::read_state(self.store()?, sequence);
+                let same = |seen: &State, live: &Self| *seen == live.expected.acknowledged;
+                self.check_answer(seen, same)
             }
-            Step::Quiet => {
-                let tended = self.store()?.idle();
-                self.answered(tended, |(), _| true)
+            Step::Idle => {
+                let idled = self.store()?.idle();
+                self.check_answer(idled, |(), _| true)
             }
             Step::Backup => self.backup(),
             Step::Check => self.check(),
@@ -257,16 +257,16 @@ impl Live {
                 self.start()
             }
             Step::Kill => self.kill(),
-            Step::Full | Step::Room => {
-                arm(|faults| faults.is_full = step == Step::Full);
+            Step::DiskFull | Step::DiskFree => {
+                change_faults(|faults| faults.is_full = step == Step::DiskFull);
                 Ok(())
             }
             Step::FailWrite(after) => {
-                arm(|faults| faults.write_in = Some(after));
+                change_faults(|faults| faults.write_in = Some(after));
                 Ok(())
             }
             Step::FailSync(after) => {
-                arm(|faults| faults.sync_in = Some(after));
+                change_faults(|faults| faults.sync_in = Some(after));
                 Ok(())
             }
         }
@@ -280,7 +280,7 @@ impl Live {
     }
 
     /// An answer must be right. An error is right only if a call has failed; the shard then opens the store again.
-    fn answered<T>(
+    fn check_answer<T>(
         &mut self,
         answer: Result<T, StoreError>,
         is_right: impl FnOnce(&T, &Self) -> bool,
@@ -298,7 +298,7 @@ impl Live {
     }
 
     fn submit(&mut self, count: u64, bytes: usize) -> Result<(), String> {
-        let mut after = self.expected.sure.clone();
+        let mut after = self.expected.acknowledged.clone();
         let first = after.jobs.last_key_value().map_or(1, |(key, _)| key + 1);
         self.tries += 1;
         let mut changes = Vec::new();
@@ -317,7 +317,7 @@ impl Live {
     }
 
     fn remove(&mut self) -> Result<(), String> {
-        let mut after = self.expected.sure.clone();
+        let mut after = self.expected.acknowledged.clone();
         let mut changes = Vec::new();
         while after.jobs.len() > JOBS_LEFT || (changes.is_empty() && !after.jobs.is_empty()) {
             if let Some((key, _)) = after.jobs.pop_first() {
@@ -338,13 +338,13 @@ impl Live {
             meta: Meta::default(),
             changes,
         });
-        self.expected.maybe = Some(after.clone());
+        self.expected.in_progress = Some(after.clone());
         self.expect();
         let before = record::faults();
         let committed = self.store()?.commit(&commit);
         self.note_faults(before);
         match committed {
-            Ok(()) => self.expected.sure = after,
+            Ok(()) => self.expected.acknowledged = after,
             Err(CommitError::NotApplied { is_full: true, .. }) if before.is_full => {}
             Err(CommitError::Unknown(_)) if record::has_failed() => {
                 record::clear_failed();
@@ -353,19 +353,19 @@ impl Live {
             }
             Err(error) => return Err(format!("without a reason: {error}")),
         }
-        self.expected.maybe = None;
+        self.expected.in_progress = None;
         self.expect();
         Ok(())
     }
 
     fn read(&mut self) -> Result<(), String> {
-        let last = self.expected.sure.jobs.last_key_value();
+        let last = self.expected.acknowledged.jobs.last_key_value();
         let Some((key, digest)) = last.map(|(key, digest)| (*key, *digest)) else {
             return Ok(());
         };
         let reader = self.store()?.reader();
         let found = reader.and_then(|mut reader| reader.payload(JobKey(key)));
-        self.answered(found, |found, _| {
+        self.check_answer(found, |found, _| {
             found.as_deref().map(digest_of_payload) == Some(digest)
         })
     }
@@ -377,8 +377,8 @@ impl Live {
             let page = reader.list(&query)?;
             Ok((page.jobs.len(), reader.count(&query)?))
         });
-        self.answered(found, |(listed, counted), live| {
-            let count = live.expected.sure.jobs.len();
+        self.check_answer(found, |(listed, counted), live| {
+            let count = live.expected.acknowledged.jobs.len();
             u64::try_from(count).is_ok_and(|count| count == *counted) && *listed <= count
         })
     }
@@ -433,7 +433,7 @@ impl Live {
         let next = self.root.join(if self.is_second { "b" } else { "a" });
         let at = self.at.clone();
         let store = self.store.take();
-        record::aside(move || {
+        record::unrecorded(move || {
             let copied = Image::read(&at).and_then(|image| image.write_to(&next));
             // Whatever closing it writes is written where nobody looks.
             drop(store);
@@ -449,7 +449,7 @@ impl Live {
 }
 
 /// Changes which calls fail.
-fn arm(set: impl FnOnce(&mut Faults)) {
+fn change_faults(set: impl FnOnce(&mut Faults)) {
     let mut faults = record::faults();
     set(&mut faults);
     record::set_faults(faults);
