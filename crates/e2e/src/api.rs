@@ -5,8 +5,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
 
-use crate::history::{Answered, Found, Held};
-use crate::http::{Client, NoAnswer, Response};
+use crate::history::{FinalJob, Lease, Outcome};
+use crate::http::{Client, RequestError, Response};
 
 /// A client that speaks of jobs.
 #[derive(Debug)]
@@ -21,7 +21,12 @@ impl Api {
     }
 
     /// Sends any request and returns its answer.
-    pub fn call(&mut self, method: &str, path: &str, body: &Value) -> Result<Response, NoAnswer> {
+    pub fn call(
+        &mut self,
+        method: &str,
+        path: &str,
+        body: &Value,
+    ) -> Result<Response, RequestError> {
         self.client
             .request(method, &format!("/api/v1/{path}"), body)
     }
@@ -30,21 +35,21 @@ impl Api {
     pub fn expect(&mut self, method: &str, path: &str, body: &Value) -> Result<Value> {
         match self.call(method, path, body) {
             Ok(response) if (200..300).contains(&response.status) => Ok(response.json()),
-            Ok(response) => bail!("{method} {path} was answered with {}", response.shown()),
+            Ok(response) => bail!("{method} {path} was answered with {}", response.to_text()),
             Err(error) => bail!("{method} {path} was not answered: {error:?}"),
         }
     }
 
     /// Enqueues one job, given as JSON.
-    pub fn enqueue(&mut self, job: &Value) -> Answered {
+    pub fn enqueue(&mut self, job: &Value) -> Outcome {
         let answer = self.call("POST", "jobs", job);
-        done(answer)
+        outcome_of(answer)
     }
 
     /// Submits a graph: all or none.
-    pub fn submit(&mut self, jobs: &[Value]) -> Answered {
+    pub fn submit(&mut self, jobs: &[Value]) -> Outcome {
         let answer = self.call("POST", "graphs", &json!({ "jobs": jobs }));
-        done(answer)
+        outcome_of(answer)
     }
 
     /// Takes up to `max` jobs of a queue, waiting up to `wait`.
@@ -55,55 +60,55 @@ impl Api {
         max: u32,
         lease_for: Duration,
         wait: Duration,
-    ) -> Answered {
+    ) -> Outcome {
         let body = json!({
             "queues": [{ "queue": queue }],
             "worker": worker,
             "max": max,
-            "lease_for": span(lease_for),
-            "wait": span(wait),
+            "lease_for": duration_text(lease_for),
+            "wait": duration_text(wait),
         });
         match self.call("POST", "leases", &body) {
-            Ok(response) if response.status == 200 => leased(&response.json()),
-            other => done(other),
+            Ok(response) if response.status == 200 => leases_of(&response.json()),
+            other => outcome_of(other),
         }
     }
 
     /// Extends the lease of an attempt.
-    pub fn renew(&mut self, held: &Held) -> Answered {
-        self.report("renew", held, &Value::Null)
+    pub fn renew(&mut self, lease: &Lease) -> Outcome {
+        self.report("renew", lease, &Value::Null)
     }
 
     /// Ends an attempt well; the result is kept as a JSON string.
-    pub fn complete(&mut self, held: &Held, result: &str) -> Answered {
-        self.report("complete", held, &json!({ "result": result }))
+    pub fn complete(&mut self, lease: &Lease, result: &str) -> Outcome {
+        self.report("complete", lease, &json!({ "result": result }))
     }
 
     /// Ends an attempt badly; the job is tried again after `retry_after`.
-    pub fn fail(&mut self, held: &Held, retry_after: Duration) -> Answered {
+    pub fn fail(&mut self, lease: &Lease, retry_after: Duration) -> Outcome {
         self.report(
             "fail",
-            held,
-            &json!({ "message": "as planned", "retry_after": span(retry_after) }),
+            lease,
+            &json!({ "message": "as planned", "retry_after": duration_text(retry_after) }),
         )
     }
 
     /// Gives a job back, uncounted.
-    pub fn release(&mut self, held: &Held) -> Answered {
-        self.report("release", held, &json!({ "reason": "as planned" }))
+    pub fn release(&mut self, lease: &Lease) -> Outcome {
+        self.report("release", lease, &json!({ "reason": "as planned" }))
     }
 
-    fn report(&mut self, what: &str, held: &Held, more: &Value) -> Answered {
-        let mut body = json!({ "job": held.job, "token": held.token });
+    fn report(&mut self, what: &str, lease: &Lease, more: &Value) -> Outcome {
+        let mut body = json!({ "job": lease.job, "token": lease.token });
         if let (Some(body), Some(more)) = (body.as_object_mut(), more.as_object()) {
             body.extend(more.clone());
         }
         let answer = self.call("POST", &format!("leases/{what}"), &body);
-        done(answer)
+        outcome_of(answer)
     }
 
     /// A job as it is now; `None` if there is none.
-    pub fn find(&mut self, job: &str) -> Result<Option<Found>> {
+    pub fn find(&mut self, job: &str) -> Result<Option<FinalJob>> {
         let response = match self.call("GET", &format!("jobs/{job}"), &Value::Null) {
             Ok(response) => response,
             Err(error) => bail!("job {job} was not answered: {error:?}"),
@@ -114,7 +119,7 @@ impl Api {
         ensure!(
             response.status == 200,
             "job {job} was answered with {}",
-            response.shown()
+            response.to_text()
         );
         let record = response.json();
         let result = match record["state"].as_str() {
@@ -123,7 +128,7 @@ impl Api {
         };
         let history = record["history"].as_array().cloned().unwrap_or_default();
         let attempts = history.iter().filter(|entry| entry["what"] == "attempt");
-        Ok(Some(Found {
+        Ok(Some(FinalJob {
             job: job.to_owned(),
             state: record["state"]
                 .as_str()
@@ -143,14 +148,17 @@ impl Api {
                 Ok(response.json().as_str().map(str::to_owned))
             }
             Ok(response) if response.code() == "result_not_found" => Ok(None),
-            Ok(response) => bail!("the result of {job} was answered with {}", response.shown()),
+            Ok(response) => bail!(
+                "the result of {job} was answered with {}",
+                response.to_text()
+            ),
             Err(error) => bail!("the result of {job} was not answered: {error:?}"),
         }
     }
 }
 
 /// A duration as the server reads it.
-fn span(duration: Duration) -> String {
+fn duration_text(duration: Duration) -> String {
     format!("{}ms", duration.as_millis())
 }
 
@@ -162,29 +170,30 @@ fn number(value: &Value) -> Result<u32> {
 }
 
 /// What an answer says of a request that changes something. A shard that is not available may or may not have done it.
-fn done(answer: Result<Response, NoAnswer>) -> Answered {
+fn outcome_of(answer: Result<Response, RequestError>) -> Outcome {
     match answer {
-        Ok(response) if (200..300).contains(&response.status) => Answered::Done {
+        Ok(response) if (200..300).contains(&response.status) => Outcome::Done {
             is_repeat: response.json()["repeated"] == true,
         },
         Ok(response) => match response.code().as_str() {
-            "unavailable" | "internal" | "" => Answered::Unknown,
-            code => Answered::Refused(code.to_owned()),
+            "unavailable" | "internal" | "" => Outcome::Unknown,
+            code => Outcome::Refused(code.to_owned()),
         },
-        Err(NoAnswer::Refused(_)) => Answered::NotSent,
-        Err(NoAnswer::Unknown(_)) => Answered::Unknown,
+        Err(RequestError::NotSent(_)) => Outcome::NotSent,
+        Err(RequestError::NoResponse(_)) => Outcome::Unknown,
     }
 }
 
-fn leased(body: &Value) -> Answered {
+fn leases_of(body: &Value) -> Outcome {
     let jobs = body["jobs"].as_array().cloned().unwrap_or_default();
-    let held = jobs.iter().map(|job| {
-        Some(Held {
+    let leases = jobs.iter().map(|job| {
+        Some(Lease {
             job: job["id"].as_str()?.to_owned(),
             attempt: number(&job["attempt"]).ok()?,
             token: job["token"].as_str()?.to_owned(),
         })
     });
-    held.collect::<Option<Vec<_>>>()
-        .map_or(Answered::Unknown, Answered::Leased)
+    leases
+        .collect::<Option<Vec<_>>>()
+        .map_or(Outcome::Unknown, Outcome::Leased)
 }

@@ -5,10 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::history::{Answered, Asked, Exchange, Found, Held, History, Moment};
+use crate::history::{Elapsed, Exchange, FinalJob, History, Lease, Operation, Outcome};
 
 /// Refusals that say nothing of the lease: the server could not serve at that moment.
-const NO_JUDGEMENT: &[&str] = &["overloaded", "store_full"];
+const TEMPORARY_REFUSALS: &[&str] = &["overloaded", "store_full"];
 
 /// One contradiction: the rule and the evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub struct Violation {
 
 /// What happened in the run, to tell whether it proves anything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct Counts {
     /// Jobs whose enqueue was acknowledged.
     pub acknowledged: usize,
     /// Exchanges without an answer.
@@ -38,110 +38,121 @@ pub struct Tally {
 
 /// Everything known of one job.
 #[derive(Default)]
-struct Story<'a> {
+struct JobHistory<'a> {
     enqueues: Vec<&'a Exchange>,
     grants: Vec<Grant<'a>>,
     reports: Vec<&'a Exchange>,
-    found: Option<&'a Found>,
+    found: Option<&'a FinalJob>,
 }
 
 /// An attempt that a worker was handed.
 struct Grant<'a> {
     exchange: &'a Exchange,
-    held: &'a Held,
+    lease: &'a Lease,
 }
 
 /// Every contradiction in the history, and what happened in it.
-pub fn check(history: &History) -> (Vec<Violation>, Tally) {
-    let stories = stories(history);
+pub fn check(history: &History) -> (Vec<Violation>, Counts) {
+    let job_histories = job_histories(history);
     let mut violations = Vec::new();
-    check_tokens(&stories, &mut violations);
-    for (job, story) in &stories {
+    check_tokens(&job_histories, &mut violations);
+    for (job, job_history) in &job_histories {
         let mut report = |rule: &'static str, evidence: String| {
             violations.push(Violation {
                 rule,
                 evidence: format!("job {job}: {evidence}"),
             });
         };
-        check_existence(story, &mut report);
-        check_outcome(story, &mut report);
-        check_attempts(story, &mut report);
-        check_leases(story, &mut report);
-        check_refusals(story, &mut report);
+        check_existence(job_history, &mut report);
+        check_outcome(job_history, &mut report);
+        check_attempts(job_history, &mut report);
+        check_leases(job_history, &mut report);
+        check_refusals(job_history, &mut report);
     }
-    (violations, tally(history, &stories))
+    (violations, counts(history, &job_histories))
 }
 
-fn stories(history: &History) -> BTreeMap<&str, Story<'_>> {
-    let mut stories: BTreeMap<&str, Story<'_>> = BTreeMap::new();
+fn job_histories(history: &History) -> BTreeMap<&str, JobHistory<'_>> {
+    let mut job_histories: BTreeMap<&str, JobHistory<'_>> = BTreeMap::new();
     for exchange in &history.exchanges {
-        match &exchange.asked {
-            Asked::Enqueue { jobs } => {
+        match &exchange.operation {
+            Operation::Enqueue { jobs } => {
                 for job in jobs {
-                    stories.entry(job).or_default().enqueues.push(exchange);
+                    job_histories
+                        .entry(job)
+                        .or_default()
+                        .enqueues
+                        .push(exchange);
                 }
             }
-            Asked::Lease { .. } => {
-                if let Answered::Leased(all) = &exchange.answered {
-                    for held in all {
-                        stories
-                            .entry(&held.job)
+            Operation::Lease { .. } => {
+                if let Outcome::Leased(all) = &exchange.outcome {
+                    for lease in all {
+                        job_histories
+                            .entry(&lease.job)
                             .or_default()
                             .grants
-                            .push(Grant { exchange, held });
+                            .push(Grant { exchange, lease });
                     }
                 }
             }
-            Asked::Renew { held }
-            | Asked::Complete { held, .. }
-            | Asked::Fail { held }
-            | Asked::Release { held } => {
-                stories.entry(&held.job).or_default().reports.push(exchange);
+            Operation::Renew { lease }
+            | Operation::Complete { lease, .. }
+            | Operation::Fail { lease }
+            | Operation::Release { lease } => {
+                job_histories
+                    .entry(&lease.job)
+                    .or_default()
+                    .reports
+                    .push(exchange);
             }
         }
     }
     for found in &history.found {
-        stories.entry(&found.job).or_default().found = Some(found);
+        job_histories.entry(&found.job).or_default().found = Some(found);
     }
-    stories
+    job_histories
 }
 
 fn is_done(exchange: &Exchange) -> bool {
-    matches!(exchange.answered, Answered::Done { .. })
+    matches!(exchange.outcome, Outcome::Done { .. })
 }
 
 fn was_sent(exchange: &Exchange) -> bool {
-    exchange.answered != Answered::NotSent
+    exchange.outcome != Outcome::NotSent
 }
 
-fn held(exchange: &Exchange) -> Option<&Held> {
-    match &exchange.asked {
-        Asked::Renew { held }
-        | Asked::Complete { held, .. }
-        | Asked::Fail { held }
-        | Asked::Release { held } => Some(held),
-        Asked::Enqueue { .. } | Asked::Lease { .. } => None,
+fn lease_of(exchange: &Exchange) -> Option<&Lease> {
+    match &exchange.operation {
+        Operation::Renew { lease }
+        | Operation::Complete { lease, .. }
+        | Operation::Fail { lease }
+        | Operation::Release { lease } => Some(lease),
+        Operation::Enqueue { .. } | Operation::Lease { .. } => None,
     }
 }
 
 /// Whether the request, if it took effect, ended an attempt.
 fn ends_attempt(exchange: &Exchange) -> bool {
     matches!(
-        exchange.asked,
-        Asked::Complete { .. } | Asked::Fail { .. } | Asked::Release { .. }
+        exchange.operation,
+        Operation::Complete { .. } | Operation::Fail { .. } | Operation::Release { .. }
     )
 }
 
 /// `rel L2`: no two grants have the same token.
-fn check_tokens(stories: &BTreeMap<&str, Story<'_>>, violations: &mut Vec<Violation>) {
+fn check_tokens(job_histories: &BTreeMap<&str, JobHistory<'_>>, violations: &mut Vec<Violation>) {
     let mut seen = BTreeSet::new();
-    for grant in stories.values().flat_map(|story| &story.grants) {
-        if !seen.insert(&grant.held.token) {
+    for grant in job_histories
+        .values()
+        .flat_map(|job_history| &job_history.grants)
+    {
+        if !seen.insert(&grant.lease.token) {
             violations.push(Violation {
                 rule: "L2",
                 evidence: format!(
                     "job {}: attempt {} has a token that was issued before",
-                    grant.held.job, grant.held.attempt
+                    grant.lease.job, grant.lease.attempt
                 ),
             });
         }
@@ -149,14 +160,17 @@ fn check_tokens(stories: &BTreeMap<&str, Story<'_>>, violations: &mut Vec<Violat
 }
 
 /// `rel D2`, `rel P6`, `rel P1`: what was acknowledged is there; what was refused or never sent is not; repeats are known.
-fn check_existence(story: &Story<'_>, report: &mut impl FnMut(&'static str, String)) {
-    let is_acknowledged = story.enqueues.iter().any(|exchange| is_done(exchange));
+fn check_existence(job_history: &JobHistory<'_>, report: &mut impl FnMut(&'static str, String)) {
+    let is_acknowledged = job_history
+        .enqueues
+        .iter()
+        .any(|exchange| is_done(exchange));
     let may_exist = is_acknowledged
-        || story
+        || job_history
             .enqueues
             .iter()
-            .any(|exchange| exchange.answered == Answered::Unknown);
-    match story.found {
+            .any(|exchange| exchange.outcome == Outcome::Unknown);
+    match job_history.found {
         None if is_acknowledged => report("D2", "was acknowledged and is lost".to_owned()),
         Some(_) if !may_exist => report(
             "P6",
@@ -164,15 +178,15 @@ fn check_existence(story: &Story<'_>, report: &mut impl FnMut(&'static str, Stri
         ),
         _ => {}
     }
-    for exchange in &story.enqueues {
-        if exchange.answered == Answered::Refused("id_taken".to_owned()) {
+    for exchange in &job_history.enqueues {
+        if exchange.outcome == Outcome::Refused("id_taken".to_owned()) {
             report(
                 "P1",
                 "a repeat of its enqueue was taken for another job".to_owned(),
             );
         }
     }
-    if !may_exist && !story.grants.is_empty() {
+    if !may_exist && !job_history.grants.is_empty() {
         report(
             "P6",
             "was handed out although no request for it can have succeeded".to_owned(),
@@ -181,8 +195,8 @@ fn check_existence(story: &Story<'_>, report: &mut impl FnMut(&'static str, Stri
 }
 
 /// `rel T8`, `rel L3`, `rel D10`: the job has ended, by at most one completion, whose result is the one kept.
-fn check_outcome(story: &Story<'_>, report: &mut impl FnMut(&'static str, String)) {
-    let Some(found) = story.found else {
+fn check_outcome(job_history: &JobHistory<'_>, report: &mut impl FnMut(&'static str, String)) {
+    let Some(found) = job_history.found else {
         return;
     };
     if found.state != "succeeded" {
@@ -195,17 +209,17 @@ fn check_outcome(story: &Story<'_>, report: &mut impl FnMut(&'static str, String
         );
     }
     let completions = || {
-        story
+        job_history
             .reports
             .iter()
-            .filter_map(|exchange| match &exchange.asked {
-                Asked::Complete { held, result } => Some((*exchange, held, result)),
+            .filter_map(|exchange| match &exchange.operation {
+                Operation::Complete { lease, result } => Some((*exchange, lease, result)),
                 _ => None,
             })
     };
     let accepted: BTreeSet<&String> = completions()
         .filter(|(exchange, ..)| is_done(exchange))
-        .map(|(_, held, _)| &held.token)
+        .map(|(_, lease, _)| &lease.token)
         .collect();
     if accepted.len() > 1 {
         report(
@@ -217,7 +231,7 @@ fn check_outcome(story: &Story<'_>, report: &mut impl FnMut(&'static str, String
         );
     }
     let firsts = completions()
-        .filter(|(exchange, ..)| exchange.answered == Answered::Done { is_repeat: false })
+        .filter(|(exchange, ..)| exchange.outcome == Outcome::Done { is_repeat: false })
         .count();
     if firsts > 1 {
         report(
@@ -225,19 +239,19 @@ fn check_outcome(story: &Story<'_>, report: &mut impl FnMut(&'static str, String
             format!("{firsts} completions were accepted as the first"),
         );
     }
-    for (exchange, held, result) in completions() {
+    for (exchange, lease, result) in completions() {
         if is_done(exchange) && found.result.as_ref() != Some(result) {
             report(
                 "D10",
                 format!(
                     "attempt {} completed with {result:?}, kept is {:?}",
-                    held.attempt, found.result
+                    lease.attempt, found.result
                 ),
             );
         }
     }
     let is_explained = completions().any(|(exchange, _, result)| {
-        matches!(exchange.answered, Answered::Done { .. } | Answered::Unknown)
+        matches!(exchange.outcome, Outcome::Done { .. } | Outcome::Unknown)
             && found.result.as_ref() == Some(result)
     });
     if found.state == "succeeded" && !is_explained {
@@ -252,17 +266,17 @@ fn check_outcome(story: &Story<'_>, report: &mut impl FnMut(&'static str, String
 }
 
 /// Attempts are 1, 2, 3 and so on, without gaps or repeats, in the job's own history and as handed out.
-fn check_attempts(story: &Story<'_>, report: &mut impl FnMut(&'static str, String)) {
+fn check_attempts(job_history: &JobHistory<'_>, report: &mut impl FnMut(&'static str, String)) {
     let mut numbers = BTreeSet::new();
-    for grant in &story.grants {
-        if !numbers.insert(grant.held.attempt) {
+    for grant in &job_history.grants {
+        if !numbers.insert(grant.lease.attempt) {
             report(
                 "R2",
-                format!("attempt {} was handed out twice", grant.held.attempt),
+                format!("attempt {} was handed out twice", grant.lease.attempt),
             );
         }
     }
-    if let Some(found) = story.found {
+    if let Some(found) = job_history.found {
         let expected: Vec<u32> = (1..=found.attempt).collect();
         if found.attempts != expected {
             report(
@@ -283,16 +297,16 @@ fn check_attempts(story: &Story<'_>, report: &mut impl FnMut(&'static str, Strin
             );
         }
     }
-    for earlier in &story.grants {
-        for later in &story.grants {
+    for earlier in &job_history.grants {
+        for later in &job_history.grants {
             if earlier.exchange.answered_at < later.exchange.sent_at
-                && earlier.held.attempt > later.held.attempt
+                && earlier.lease.attempt > later.lease.attempt
             {
                 report(
                     "L8",
                     format!(
                         "attempt {} was handed out before attempt {}",
-                        earlier.held.attempt, later.held.attempt
+                        earlier.lease.attempt, later.lease.attempt
                     ),
                 );
             }
@@ -302,18 +316,20 @@ fn check_attempts(story: &Story<'_>, report: &mut impl FnMut(&'static str, Strin
 
 /// Until when a grant is certainly live: its length, counted from before it was asked for or last renewed, cut short
 /// by the first report of its holder that may have ended it.
-fn certainly_until(grant: &Grant<'_>, story: &Story<'_>) -> Moment {
-    let Asked::Lease { lease_for, .. } = &grant.exchange.asked else {
-        return Moment::ZERO;
+fn certain_expiry(grant: &Grant<'_>, job_history: &JobHistory<'_>) -> Elapsed {
+    let Operation::Lease { lease_for, .. } = &grant.exchange.operation else {
+        return Elapsed::ZERO;
     };
     let mine = || {
-        story
+        job_history
             .reports
             .iter()
-            .filter(|exchange| held(exchange) == Some(grant.held))
+            .filter(|exchange| lease_of(exchange) == Some(grant.lease))
     };
     let renewed_at = mine()
-        .filter(|exchange| matches!(exchange.asked, Asked::Renew { .. }) && is_done(exchange))
+        .filter(|exchange| {
+            matches!(exchange.operation, Operation::Renew { .. }) && is_done(exchange)
+        })
         .map(|exchange| exchange.sent_at)
         .max();
     let expiry = renewed_at.unwrap_or(grant.exchange.sent_at) + *lease_for;
@@ -325,40 +341,40 @@ fn certainly_until(grant: &Grant<'_>, story: &Story<'_>) -> Moment {
 }
 
 /// `rel L1`, `rel L5`: no second grant while one is certainly live; no report accepted after a newer grant was there.
-fn check_leases(story: &Story<'_>, report: &mut impl FnMut(&'static str, String)) {
-    for grant in &story.grants {
-        let until = certainly_until(grant, story);
-        for other in &story.grants {
+fn check_leases(job_history: &JobHistory<'_>, report: &mut impl FnMut(&'static str, String)) {
+    for grant in &job_history.grants {
+        let until = certain_expiry(grant, job_history);
+        for other in &job_history.grants {
             let is_inside = other.exchange.sent_at >= grant.exchange.answered_at
                 && other.exchange.answered_at <= until;
-            if other.held != grant.held && is_inside {
+            if other.lease != grant.lease && is_inside {
                 report(
                     "L1",
                     format!(
                         "attempt {} was handed out while attempt {} was live",
-                        other.held.attempt, grant.held.attempt
+                        other.lease.attempt, grant.lease.attempt
                     ),
                 );
             }
         }
     }
-    for exchange in story
+    for exchange in job_history
         .reports
         .iter()
-        .filter(|exchange| exchange.answered == Answered::Done { is_repeat: false })
+        .filter(|exchange| exchange.outcome == Outcome::Done { is_repeat: false })
     {
-        let Some(reporter) = held(exchange) else {
+        let Some(reporter) = lease_of(exchange) else {
             continue;
         };
-        let newer = story.grants.iter().find(|grant| {
-            grant.held.attempt > reporter.attempt && grant.exchange.answered_at <= exchange.sent_at
+        let newer = job_history.grants.iter().find(|grant| {
+            grant.lease.attempt > reporter.attempt && grant.exchange.answered_at <= exchange.sent_at
         });
         if let Some(newer) = newer {
             report(
                 "L5",
                 format!(
                     "attempt {} was heard after attempt {} had been handed out",
-                    reporter.attempt, newer.held.attempt
+                    reporter.attempt, newer.lease.attempt
                 ),
             );
         }
@@ -366,15 +382,20 @@ fn check_leases(story: &Story<'_>, report: &mut impl FnMut(&'static str, String)
 }
 
 /// `rel T6`, `rel L4`: a report under a lease that is certainly live is not refused, restart or not.
-fn check_refusals(story: &Story<'_>, report: &mut impl FnMut(&'static str, String)) {
-    for exchange in &story.reports {
-        let (Some(reporter), Answered::Refused(code)) = (held(exchange), &exchange.answered) else {
+fn check_refusals(job_history: &JobHistory<'_>, report: &mut impl FnMut(&'static str, String)) {
+    for exchange in &job_history.reports {
+        let (Some(reporter), Outcome::Refused(code)) = (lease_of(exchange), &exchange.outcome)
+        else {
             continue;
         };
-        if NO_JUDGEMENT.contains(&code.as_str()) {
+        if TEMPORARY_REFUSALS.contains(&code.as_str()) {
             continue;
         }
-        let Some(grant) = story.grants.iter().find(|grant| grant.held == reporter) else {
+        let Some(grant) = job_history
+            .grants
+            .iter()
+            .find(|grant| grant.lease == reporter)
+        else {
             report(
                 "L2",
                 format!(
@@ -384,13 +405,13 @@ fn check_refusals(story: &Story<'_>, report: &mut impl FnMut(&'static str, Strin
             );
             continue;
         };
-        let has_reported = story.reports.iter().any(|earlier| {
-            held(earlier) == Some(reporter)
+        let has_reported = job_history.reports.iter().any(|earlier| {
+            lease_of(earlier) == Some(reporter)
                 && ends_attempt(earlier)
                 && was_sent(earlier)
                 && earlier.sent_at < exchange.sent_at
         });
-        let Asked::Lease { lease_for, .. } = &grant.exchange.asked else {
+        let Operation::Lease { lease_for, .. } = &grant.exchange.operation else {
             continue;
         };
         if !has_reported && exchange.answered_at < grant.exchange.sent_at + *lease_for {
@@ -405,41 +426,46 @@ fn check_refusals(story: &Story<'_>, report: &mut impl FnMut(&'static str, Strin
     }
 }
 
-fn tally(history: &History, stories: &BTreeMap<&str, Story<'_>>) -> Tally {
-    let gaps: Vec<Moment> = history
+fn counts(history: &History, job_histories: &BTreeMap<&str, JobHistory<'_>>) -> Counts {
+    let gaps: Vec<Elapsed> = history
         .exchanges
         .iter()
-        .filter(|exchange| exchange.answered == Answered::Unknown)
+        .filter(|exchange| exchange.outcome == Outcome::Unknown)
         .map(|exchange| exchange.answered_at)
         .collect();
-    let mut tally = Tally {
+    let mut counts = Counts {
         unknown: gaps.len(),
-        ..Tally::default()
+        ..Counts::default()
     };
-    for story in stories.values() {
-        tally.acknowledged += usize::from(story.enqueues.iter().any(|exchange| is_done(exchange)));
-        tally.grants += story.grants.len();
-        for exchange in &story.reports {
-            let is_completion = matches!(exchange.asked, Asked::Complete { .. });
-            match &exchange.answered {
-                Answered::Done { is_repeat: false } if is_completion => {
-                    tally.completed += 1;
-                    let granted = story
+    for job_history in job_histories.values() {
+        counts.acknowledged += usize::from(
+            job_history
+                .enqueues
+                .iter()
+                .any(|exchange| is_done(exchange)),
+        );
+        counts.grants += job_history.grants.len();
+        for exchange in &job_history.reports {
+            let is_completion = matches!(exchange.operation, Operation::Complete { .. });
+            match &exchange.outcome {
+                Outcome::Done { is_repeat: false } if is_completion => {
+                    counts.completed += 1;
+                    let granted = job_history
                         .grants
                         .iter()
-                        .find(|grant| Some(grant.held) == held(exchange));
+                        .find(|grant| Some(grant.lease) == lease_of(exchange));
                     let is_over_a_gap = granted.is_some_and(|grant| {
                         gaps.iter()
                             .any(|gap| (grant.exchange.answered_at..exchange.sent_at).contains(gap))
                     });
-                    tally.leases_over_a_gap += usize::from(is_over_a_gap);
+                    counts.leases_over_a_gap += usize::from(is_over_a_gap);
                 }
-                Answered::Refused(code) if code == "lease_lost" => tally.leases_lost += 1,
+                Outcome::Refused(code) if code == "lease_lost" => counts.leases_lost += 1,
                 _ => {}
             }
         }
     }
-    tally
+    counts
 }
 
 #[cfg(test)]

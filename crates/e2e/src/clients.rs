@@ -90,7 +90,7 @@ impl Qless {
 
 /// A program of an environment of Python with these packages, which bring a module.
 fn program_of(name: &str, packages: &[&str], module: &str, program: &str) -> Result<Command> {
-    let directory = installed(name, packages, |directory| {
+    let directory = install_once(name, packages, |directory| {
         run(Command::new("python3").args(["-m", "venv"]).arg(directory))?;
         run(Command::new(directory.join("bin/pip"))
             .args(["install", "--quiet", "--disable-pip-version-check"])
@@ -103,7 +103,7 @@ fn program_of(name: &str, packages: &[&str], module: &str, program: &str) -> Res
 
 /// A Node that has the libraries.
 pub fn node() -> Result<Command> {
-    let directory = installed("node", NODE, |directory| {
+    let directory = install_once("node", NODE, |directory| {
         fs::create_dir_all(directory)?;
         fs::write(directory.join("package.json"), "{\"private\": true}")?;
         run(Command::new("npm")
@@ -119,7 +119,7 @@ pub fn node() -> Result<Command> {
 /// The program that uses the library for Rust, with the port and the prefix as its arguments.
 pub fn rust() -> Result<Command> {
     let source = script("rust");
-    let directory = all()?.join("rust");
+    let directory = clients_directory()?.join("rust");
     // Cargo does nothing where nothing has changed, and lets one build at a time.
     run(
         Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
@@ -130,10 +130,10 @@ pub fn rust() -> Result<Command> {
     Ok(Command::new(directory.join("debug/lives")))
 }
 
-fn all() -> Result<PathBuf> {
-    let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/clients");
-    fs::create_dir_all(&all)?;
-    Ok(all.canonicalize()?)
+fn clients_directory() -> Result<PathBuf> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/clients");
+    fs::create_dir_all(&directory)?;
+    Ok(directory.canonicalize()?)
 }
 
 /// A program of these tests.
@@ -144,16 +144,19 @@ pub fn script(name: &str) -> PathBuf {
 }
 
 /// The directory with these packages: made again if it is not there, or was made for others.
-fn installed(
+fn install_once(
     name: &str,
     packages: &[&str],
     install: impl FnOnce(&Path) -> Result<()>,
 ) -> Result<PathBuf> {
-    let all = all()?;
+    let directory = clients_directory()?;
     // Tests run side by side; one installs, the others wait.
-    let lock = File::create(all.join(format!("{name}.lock")))?;
+    let lock = File::create(directory.join(format!("{name}.lock")))?;
     lock.lock()?;
-    let (directory, stamp) = (all.join(name), all.join(format!("{name}.stamp")));
+    let (directory, stamp) = (
+        directory.join(name),
+        directory.join(format!("{name}.stamp")),
+    );
     let wanted = packages.join("\n");
     if fs::read_to_string(&stamp).is_ok_and(|found| found == wanted) {
         return Ok(directory);

@@ -11,10 +11,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::os::unix::fs::PermissionsExt as _;
 
 use crate::binary::ganger;
-use crate::server::PATIENCE;
+use crate::server::TIMEOUT;
 
 /// Variables of the one who runs the tests, which must not get in.
-const OURS: [&str; 6] = [
+const INHERITED_VARIABLES: [&str; 6] = [
     "GANGER_CONFIG",
     "GANGER_URL",
     "GANGER_NAMESPACE",
@@ -26,7 +26,7 @@ const OURS: [&str; 6] = [
 /// `ganger` with these arguments and variables.
 pub fn command(arguments: &[&str], variables: &[(&str, &str)]) -> Command {
     let mut command = Command::new(ganger());
-    for name in OURS {
+    for name in INHERITED_VARIABLES {
         command.env_remove(name);
     }
     command
@@ -43,19 +43,19 @@ pub fn run(arguments: &[&str], variables: &[(&str, &str)]) -> Result<Output> {
 }
 
 /// Runs it; what it prints, if it ends well.
-pub fn good(arguments: &[&str], variables: &[(&str, &str)]) -> Result<String> {
+pub fn run_successfully(arguments: &[&str], variables: &[(&str, &str)]) -> Result<String> {
     let output = run(arguments, variables)?;
     ensure!(
         output.status.success(),
         "ganger {arguments:?} ended with {}: {}",
         output.status,
-        words(&output)
+        output_text(&output)
     );
     Ok(String::from_utf8(output.stdout)?)
 }
 
 /// All that it has said.
-pub fn words(output: &Output) -> String {
+pub fn output_text(output: &Output) -> String {
     format!(
         "{}{}",
         String::from_utf8_lossy(&output.stdout),
@@ -94,7 +94,7 @@ impl Worker {
     /// Asks it to stop, and waits for its end.
     pub fn stop(&mut self) -> Result<ExitStatus> {
         kill_process(Pid::from_child(&self.0), Signal::TERM)?;
-        until("the end of the worker", || Ok(self.0.try_wait()?))
+        wait_for("the end of the worker", || Ok(self.0.try_wait()?))
     }
 }
 
@@ -107,7 +107,7 @@ impl Drop for Worker {
 }
 
 /// Writes programs into a new directory of this name.
-pub fn programs(directory: &Path, programs: &[(&str, &str)]) -> Result<PathBuf> {
+pub fn write_programs(directory: &Path, programs: &[(&str, &str)]) -> Result<PathBuf> {
     fs::create_dir(directory)?;
     for (name, text) in programs {
         let path = directory.join(name);
@@ -118,13 +118,13 @@ pub fn programs(directory: &Path, programs: &[(&str, &str)]) -> Result<PathBuf> 
 }
 
 /// Asks again until there is something; `what` is for the error if it never comes.
-pub fn until<T>(what: &str, mut ask: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+pub fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     let begun = Instant::now();
     loop {
         if let Some(found) = ask()? {
             return Ok(found);
         }
-        ensure!(begun.elapsed() < PATIENCE * 3, "{what} has not come");
+        ensure!(begun.elapsed() < TIMEOUT * 3, "{what} has not come");
         thread::sleep(std::time::Duration::from_millis(20));
     }
 }

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The time since the run began.
-pub type Moment = Duration;
+pub type Elapsed = Duration;
 
 /// What was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum Operation {
     /// To enqueue jobs under these ids: all or none.
     Enqueue {
         /// The ids, chosen by the client.
@@ -27,30 +27,30 @@ pub enum Asked {
     /// To extend a lease.
     Renew {
         /// Attempt whose lease to extend.
-        held: Held,
+        lease: Lease,
     },
     /// To end an attempt well.
     Complete {
         /// Attempt that ends with success.
-        held: Held,
+        lease: Lease,
         /// Result of the job, as text.
         result: String,
     },
     /// To end an attempt badly.
     Fail {
         /// Attempt that ends with a failure.
-        held: Held,
+        lease: Lease,
     },
     /// To give a job back.
     Release {
         /// Attempt that is given back.
-        held: Held,
+        lease: Lease,
     },
 }
 
 /// An attempt, as its worker knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct Lease {
     /// Id of the job.
     pub job: String,
     /// The number of the attempt.
@@ -61,14 +61,14 @@ pub struct Held {
 
 /// Answer of the server, as the client knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answered {
+pub enum Outcome {
     /// The server did what was asked.
     Done {
         /// Whether the server said that it had been done before.
         is_repeat: bool,
     },
     /// These were handed out.
-    Leased(Vec<Held>),
+    Leased(Vec<Lease>),
     /// It was refused, with this code.
     Refused(String),
     /// The request was never sent: nothing happened.
@@ -81,18 +81,18 @@ pub enum Answered {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exchange {
     /// Before it was sent.
-    pub sent_at: Moment,
+    pub sent_at: Elapsed,
     /// After the answer was there, or was given up.
-    pub answered_at: Moment,
+    pub answered_at: Elapsed,
     /// Request that was sent.
-    pub asked: Asked,
+    pub operation: Operation,
     /// Answer to the request.
-    pub answered: Answered,
+    pub outcome: Outcome,
 }
 
 /// A job as it was found at the end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct FinalJob {
     /// Id of the job.
     pub job: String,
     /// State of the job.
@@ -111,7 +111,7 @@ pub struct History {
     /// In order of sending.
     pub exchanges: Vec<Exchange>,
     /// What there is at the end.
-    pub found: Vec<Found>,
+    pub found: Vec<FinalJob>,
 }
 
 /// Records exchanges from many threads.
@@ -135,7 +135,7 @@ impl Default for Recorder {
 
 impl Recorder {
     /// The time on the clock of the run.
-    pub fn now(&self) -> Moment {
+    pub fn now(&self) -> Elapsed {
         self.begun.elapsed()
     }
 
@@ -152,25 +152,25 @@ impl Recorder {
     }
 
     /// Does a request and notes it with its answer.
-    pub fn exchange(&self, asked: Asked, request: impl FnOnce() -> Answered) -> Answered {
+    pub fn exchange(&self, operation: Operation, request: impl FnOnce() -> Outcome) -> Outcome {
         let sent_at = self.now();
         let power = self.power.load(Ordering::SeqCst);
-        let mut answered = request();
+        let mut outcome = request();
         let had_power = power.is_multiple_of(2) && self.power.load(Ordering::SeqCst) == power;
-        if !had_power && answered != Answered::NotSent {
-            answered = Answered::Unknown;
+        if !had_power && outcome != Outcome::NotSent {
+            outcome = Outcome::Unknown;
         }
         let exchange = Exchange {
             sent_at,
             answered_at: self.now(),
-            asked,
-            answered: answered.clone(),
+            operation,
+            outcome: outcome.clone(),
         };
         self.exchanges
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push(exchange);
-        answered
+        outcome
     }
 
     /// A recorder with what was recorded so far, on the same clock, that goes its own way from here.

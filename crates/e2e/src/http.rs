@@ -11,11 +11,11 @@ use serde_json::Value;
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub enum NoAnswer {
+pub enum RequestError {
     /// The request was never sent: nothing happened.
-    Refused(std::io::Error),
+    NotSent(std::io::Error),
     /// It was sent, at least in part: it may have happened.
-    Unknown(std::io::Error),
+    NoResponse(std::io::Error),
 }
 
 /// Answer to an HTTP request.
@@ -39,7 +39,7 @@ impl Response {
     }
 
     /// Status and body, for messages.
-    pub fn shown(&self) -> String {
+    pub fn to_text(&self) -> String {
         format!("{} {}", self.status, String::from_utf8_lossy(&self.body))
     }
 }
@@ -66,7 +66,7 @@ impl Client {
 
     /// Shows this token with every request.
     #[must_use]
-    pub fn bearing(mut self, token: &str) -> Self {
+    pub fn with_token(mut self, token: &str) -> Self {
         self.token = Some(token.to_owned());
         self
     }
@@ -80,7 +80,7 @@ impl Client {
         method: &str,
         path: &str,
         body: &Value,
-    ) -> Result<Response, NoAnswer> {
+    ) -> Result<Response, RequestError> {
         let body = if body.is_null() {
             Vec::new()
         } else {
@@ -99,10 +99,10 @@ impl Client {
         path: &str,
         content: &str,
         body: &[u8],
-    ) -> Result<Response, NoAnswer> {
+    ) -> Result<Response, RequestError> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
-            None => self.connect().map_err(NoAnswer::Refused)?,
+            None => self.connect().map_err(RequestError::NotSent)?,
         };
         let kind = if body.is_empty() {
             String::new()
@@ -123,8 +123,9 @@ impl Client {
         connection
             .get_mut()
             .write_all(&bytes)
-            .map_err(NoAnswer::Unknown)?;
-        let (response, stays_open) = read_response(&mut connection).map_err(NoAnswer::Unknown)?;
+            .map_err(RequestError::NoResponse)?;
+        let (response, stays_open) =
+            read_response(&mut connection).map_err(RequestError::NoResponse)?;
         if stays_open {
             self.connection = Some(connection);
         }

@@ -14,7 +14,7 @@ pub mod binary;
 pub mod checker;
 pub mod clients;
 pub mod command;
-pub mod ground;
+pub mod disks;
 pub mod history;
 pub mod http;
 pub mod load;

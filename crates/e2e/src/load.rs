@@ -9,8 +9,8 @@ use anyhow::{Result, bail, ensure};
 use serde_json::{Value, json};
 
 use crate::api::Api;
-use crate::checker::{self, Tally};
-use crate::history::{Answered, Asked, Held, History, Recorder};
+use crate::checker::{self, Counts};
+use crate::history::{History, Lease, Operation, Outcome, Recorder};
 use crate::random::Random;
 use crate::server::Setup;
 
@@ -50,9 +50,9 @@ pub struct Load {
 #[derive(Default)]
 struct Shared {
     /// Until when all clients rest; each finishes what it is doing.
-    lull_until: Mutex<Option<Instant>>,
+    pause_until: Mutex<Option<Instant>>,
     enqueuing_is_over: AtomicBool,
-    is_over: AtomicBool,
+    has_ended: AtomicBool,
     enqueued: AtomicUsize,
     completed: AtomicUsize,
 }
@@ -84,8 +84,8 @@ impl Load {
         load
     }
 
-    fn client(&self, number: u64) -> Client {
-        Client {
+    fn client(&self, number: u64) -> LoadClient {
+        LoadClient {
             api: Api::new(self.setup.client()),
             recorder: self.recorder.clone(),
             random: Random::new(self.plan.seed.wrapping_mul(1_000_003).wrapping_add(number)),
@@ -100,11 +100,11 @@ impl Load {
     }
 
     /// Lets all clients rest for a while: what a server does when nothing is asked of it is tested too.
-    pub fn lull(&self, length: Duration) {
+    pub fn pause(&self, length: Duration) {
         let until = Instant::now() + length;
         *self
             .shared
-            .lull_until
+            .pause_until
             .lock()
             .unwrap_or_else(PoisonError::into_inner) = Some(until);
     }
@@ -118,7 +118,7 @@ impl Load {
     ///
     /// # Panics
     /// If a client did.
-    pub fn finish(mut self, patience: Duration) -> Result<(History, Tally)> {
+    pub fn finish(mut self, timeout: Duration) -> Result<(History, Counts)> {
         self.shared.enqueuing_is_over.store(true, Ordering::Relaxed);
         for producer in self.producers.drain(..) {
             producer.join().expect("a producer does not panic");
@@ -126,15 +126,15 @@ impl Load {
         let exchanges = self.recorder.exchanges();
         let mut jobs: Vec<String> = Vec::new();
         for exchange in &exchanges {
-            if let Asked::Enqueue { jobs: ids } = &exchange.asked {
+            if let Operation::Enqueue { jobs: ids } = &exchange.operation {
                 jobs.extend(ids.iter().cloned());
             }
         }
         jobs.sort();
         jobs.dedup();
         let mut api = Api::new(self.setup.client());
-        let found = drained(&mut api, &jobs, patience)?;
-        self.shared.is_over.store(true, Ordering::Relaxed);
+        let found = wait_for_final_jobs(&mut api, &jobs, timeout)?;
+        self.shared.has_ended.store(true, Ordering::Relaxed);
         for worker in self.workers.drain(..).chain(self.reader.take()) {
             worker.join().expect("a client does not panic");
         }
@@ -142,7 +142,7 @@ impl Load {
             exchanges: self.recorder.exchanges(),
             found,
         };
-        let (violations, tally) = checker::check(&history);
+        let (violations, counts) = checker::check(&history);
         if !violations.is_empty() {
             let shown: Vec<_> = violations
                 .iter()
@@ -159,15 +159,15 @@ impl Load {
                 "{} violations:\n{}\n{}",
                 violations.len(),
                 shown.join("\n"),
-                story(&history, &first)
+                describe_job(&history, &first)
             );
         }
-        Ok((history, tally))
+        Ok((history, counts))
     }
 }
 
 /// Everything that was seen of one job, for people.
-fn story(history: &History, job: &str) -> String {
+fn describe_job(history: &History, job: &str) -> String {
     let exchanges = history
         .exchanges
         .iter()
@@ -184,11 +184,11 @@ fn story(history: &History, job: &str) -> String {
 }
 
 /// Every job as found once all have ended.
-fn drained(
+fn wait_for_final_jobs(
     api: &mut Api,
     jobs: &[String],
-    patience: Duration,
-) -> Result<Vec<crate::history::Found>> {
+    timeout: Duration,
+) -> Result<Vec<crate::history::FinalJob>> {
     let begun = Instant::now();
     let mut found = Vec::new();
     for job in jobs {
@@ -203,8 +203,8 @@ fn drained(
                 }
                 Some(state) => {
                     ensure!(
-                        begun.elapsed() < patience,
-                        "after {patience:?} job {job} is still {}",
+                        begun.elapsed() < timeout,
+                        "after {timeout:?} job {job} is still {}",
                         state.state
                     );
                     thread::sleep(PAUSE);
@@ -216,7 +216,7 @@ fn drained(
 }
 
 /// One client, on its own thread.
-struct Client {
+struct LoadClient {
     api: Api,
     recorder: Recorder,
     random: Random,
@@ -224,12 +224,12 @@ struct Client {
     backlog_max: usize,
 }
 
-impl Client {
+impl LoadClient {
     /// Rests while the load does.
-    fn rest(&self) {
+    fn wait_while_paused(&self) {
         let until = *self
             .shared
-            .lull_until
+            .pause_until
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         if let Some(until) = until {
@@ -247,14 +247,14 @@ impl Client {
             "queues",
         ];
         let mut next = 0_usize;
-        while !self.shared.is_over.load(Ordering::Relaxed) {
+        while !self.shared.has_ended.load(Ordering::Relaxed) {
             thread::sleep(Duration::from_millis(self.random.below(150)));
             next += 1;
             let _ = self
                 .api
                 .call("GET", reads[next % reads.len()], &Value::Null);
             if self.random.chance(50) {
-                self.rest();
+                self.wait_while_paused();
             }
         }
     }
@@ -262,7 +262,7 @@ impl Client {
     fn produce(mut self, number: u64) {
         let mut count = 0_u64;
         while !self.shared.enqueuing_is_over.load(Ordering::Relaxed) {
-            self.rest();
+            self.wait_while_paused();
             let live = self
                 .shared
                 .enqueued
@@ -289,19 +289,19 @@ impl Client {
     fn enqueue(&mut self, ids: &[String]) {
         let jobs: Vec<Value> = ids.iter().map(|id| job(id)).collect();
         for _ in 0..100 {
-            let asked = Asked::Enqueue { jobs: ids.to_vec() };
+            let operation = Operation::Enqueue { jobs: ids.to_vec() };
             let api = &mut self.api;
-            let answered = self.recorder.exchange(asked, || match jobs.as_slice() {
+            let outcome = self.recorder.exchange(operation, || match jobs.as_slice() {
                 [job] => api.enqueue(job),
                 jobs => api.submit(jobs),
             });
-            match answered {
-                Answered::Done { .. } => {
+            match outcome {
+                Outcome::Done { .. } => {
                     self.shared.enqueued.fetch_add(ids.len(), Ordering::Relaxed);
                     return;
                 }
-                Answered::Unknown if self.random.chance(50) => return,
-                Answered::Unknown | Answered::NotSent => thread::sleep(PAUSE),
+                Outcome::Unknown if self.random.chance(50) => return,
+                Outcome::Unknown | Outcome::NotSent => thread::sleep(PAUSE),
                 _ => return,
             }
         }
@@ -309,70 +309,80 @@ impl Client {
 
     fn work(mut self, number: u64) {
         let worker = format!("w{number}");
-        while !self.shared.is_over.load(Ordering::Relaxed) {
-            self.rest();
+        while !self.shared.has_ended.load(Ordering::Relaxed) {
+            self.wait_while_paused();
             let max = 1 + u32::try_from(self.random.below(5)).unwrap_or(0);
-            let asked = Asked::Lease {
+            let operation = Operation::Lease {
                 worker: worker.clone(),
                 lease_for: LEASE_FOR,
             };
             let api = &mut self.api;
             let wait = Duration::from_millis(200);
-            let answered = self
-                .recorder
-                .exchange(asked, || api.lease(QUEUE, &worker, max, LEASE_FOR, wait));
-            match answered {
-                Answered::Leased(jobs) => jobs.iter().for_each(|held| self.run(held)),
+            let outcome = self.recorder.exchange(operation, || {
+                api.lease(QUEUE, &worker, max, LEASE_FOR, wait)
+            });
+            match outcome {
+                Outcome::Leased(jobs) => jobs.iter().for_each(|lease| self.run(lease)),
                 _ => thread::sleep(PAUSE),
             }
         }
     }
 
     /// What becomes of one job: mostly completed, at times after a while; else failed, given back, or forgotten.
-    fn run(&mut self, held: &Held) {
+    fn run(&mut self, lease: &Lease) {
         match self.random.below(100) {
             // Only the first attempt: a job whose worker vanished three times in a row would rightly be set aside.
-            0..3 if held.attempt == 1 => {}
+            0..3 if lease.attempt == 1 => {}
             3..8 => {
                 let api = &mut self.api;
-                let asked = Asked::Fail { held: held.clone() };
+                let operation = Operation::Fail {
+                    lease: lease.clone(),
+                };
                 self.recorder
-                    .exchange(asked, || api.fail(held, Duration::from_millis(50)));
+                    .exchange(operation, || api.fail(lease, Duration::from_millis(50)));
             }
             8..13 => {
                 let api = &mut self.api;
-                self.recorder
-                    .exchange(Asked::Release { held: held.clone() }, || api.release(held));
+                self.recorder.exchange(
+                    Operation::Release {
+                        lease: lease.clone(),
+                    },
+                    || api.release(lease),
+                );
             }
             13..23 => {
                 let api = &mut self.api;
-                self.recorder
-                    .exchange(Asked::Renew { held: held.clone() }, || api.renew(held));
+                self.recorder.exchange(
+                    Operation::Renew {
+                        lease: lease.clone(),
+                    },
+                    || api.renew(lease),
+                );
                 thread::sleep(Duration::from_millis(self.random.below(300)));
-                self.complete(held);
+                self.complete(lease);
             }
-            _ => self.complete(held),
+            _ => self.complete(lease),
         }
     }
 
     /// Completes; repeats until there is an answer, which is safe under the same token.
-    fn complete(&mut self, held: &Held) {
-        let result = format!("{} by attempt {}", held.job, held.attempt);
+    fn complete(&mut self, lease: &Lease) {
+        let result = format!("{} by attempt {}", lease.job, lease.attempt);
         for _ in 0..200 {
-            let asked = Asked::Complete {
-                held: held.clone(),
+            let operation = Operation::Complete {
+                lease: lease.clone(),
                 result: result.clone(),
             };
             let api = &mut self.api;
-            let answered = self
+            let outcome = self
                 .recorder
-                .exchange(asked, || api.complete(held, &result));
-            match answered {
-                Answered::Done { .. } => {
+                .exchange(operation, || api.complete(lease, &result));
+            match outcome {
+                Outcome::Done { .. } => {
                     self.shared.completed.fetch_add(1, Ordering::Relaxed);
                     return;
                 }
-                Answered::Unknown | Answered::NotSent => thread::sleep(PAUSE),
+                Outcome::Unknown | Outcome::NotSent => thread::sleep(PAUSE),
                 _ => return,
             }
         }

@@ -33,26 +33,26 @@ impl Network {
     }
 
     fn add(&self, node: usize, bridge: &str) -> Result<()> {
-        let (space, outer) = (self.space(node), format!("gv{}-{node}", self.tag));
-        run("ip", &["netns", "add", &space])?;
+        let (namespace, outer) = (self.namespace(node), format!("gv{}-{node}", self.tag));
+        run("ip", &["netns", "add", &namespace])?;
         run(
             "ip",
             &[
-                "link", "add", &outer, "type", "veth", "peer", "name", "eth0", "netns", &space,
+                "link", "add", &outer, "type", "veth", "peer", "name", "eth0", "netns", &namespace,
             ],
         )?;
         run("ip", &["link", "set", &outer, "master", bridge, "up"])?;
         let address = format!("{}/24", self.address(node));
-        self.inside(node, &["ip", "addr", "add", &address, "dev", "eth0"])?;
-        self.inside(node, &["ip", "link", "set", "eth0", "up"])?;
-        self.inside(node, &["ip", "link", "set", "lo", "up"])
+        self.run_in(node, &["ip", "addr", "add", &address, "dev", "eth0"])?;
+        self.run_in(node, &["ip", "link", "set", "eth0", "up"])?;
+        self.run_in(node, &["ip", "link", "set", "lo", "up"])
     }
 
     fn bridge(&self) -> String {
         format!("gb{}", self.tag)
     }
 
-    fn space(&self, node: usize) -> String {
+    fn namespace(&self, node: usize) -> String {
         format!("gn{}-{node}", self.tag)
     }
 
@@ -68,31 +68,31 @@ impl Network {
 
     /// What to put in front of a program that runs on a node.
     pub fn wrapper(&self, node: usize) -> Vec<String> {
-        ["ip", "netns", "exec", &self.space(node)]
+        ["ip", "netns", "exec", &self.namespace(node)]
             .map(str::to_owned)
             .into()
     }
 
-    fn inside(&self, node: usize, words: &[&str]) -> Result<()> {
-        let space = self.space(node);
-        let mut all = vec!["netns", "exec", &space];
+    fn run_in(&self, node: usize, words: &[&str]) -> Result<()> {
+        let namespace = self.namespace(node);
+        let mut all = vec!["netns", "exec", &namespace];
         all.extend_from_slice(words);
         run("ip", &all)
     }
 
     /// From now on nothing that `from` sends reaches `to`, without a word to either.
-    pub fn cut(&self, from: usize, to: usize) -> Result<()> {
+    pub fn cut_link(&self, from: usize, to: usize) -> Result<()> {
         let source = self.address(from).to_string();
-        self.inside(
+        self.run_in(
             to,
             &["iptables", "-I", "INPUT", "-s", &source, "-j", "DROP"],
         )
     }
 
     /// All links of a node's own making are whole again.
-    pub fn heal(&self) -> Result<()> {
+    pub fn restore_links(&self) -> Result<()> {
         for node in 0..self.nodes {
-            self.inside(node, &["iptables", "-F", "INPUT"])?;
+            self.run_in(node, &["iptables", "-F", "INPUT"])?;
         }
         Ok(())
     }
@@ -102,7 +102,7 @@ impl Drop for Network {
     fn drop(&mut self) {
         // What cannot be removed was never made; there is nobody left to tell.
         for node in 0..self.nodes {
-            let _ = run("ip", &["netns", "del", &self.space(node)]);
+            let _ = run("ip", &["netns", "del", &self.namespace(node)]);
         }
         let _ = run("ip", &["link", "del", &self.bridge()]);
     }

@@ -15,11 +15,11 @@ use tempfile::TempDir;
 use crate::command::command;
 use crate::http::Client;
 use crate::ports::free_addresses;
-use crate::server::{PATIENCE, Setup, tail};
-use crate::skip::skipped;
+use crate::server::{Setup, TIMEOUT, tail};
+use crate::skip::note_skip;
 
 /// All that a notification meets.
-pub struct World {
+pub struct TestBed {
     /// What the server is started with.
     pub setup: Setup,
     /// Where it takes notifications.
@@ -30,12 +30,12 @@ pub struct World {
     pub directory: TempDir,
 }
 
-impl World {
+impl TestBed {
     /// A database and a server that is not started yet, which queues and has these further variables. `None`, said
     /// aloud, where there is no PostgreSQL.
     pub fn new(test: &str, variables: &[(&str, &str)]) -> Result<Option<Self>> {
         if let Some(reason) = instance::unavailable_reason() {
-            skipped(test, &reason);
+            note_skip(test, &reason);
             return Ok(None);
         }
         let directory = tempfile::tempdir()?;
@@ -44,19 +44,19 @@ impl World {
         let addresses = free_addresses(2)?;
         setup.address = addresses[0];
         setup.arguments = vec!["--quantumleap".to_owned(), addresses[1].to_string()];
-        let mut world = Self {
+        let mut test_bed = Self {
             setup,
             port: addresses[1],
             postgres,
             directory,
         };
-        world.setup.variables = world.database_variables();
+        test_bed.setup.variables = test_bed.database_variables();
         let offload = ("WQ_OFFLOAD_WORK".to_owned(), "true".to_owned());
-        world.setup.variables.push(offload);
+        test_bed.setup.variables.push(offload);
         let more = variables.iter();
         let more = more.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        world.setup.variables.extend(more);
-        Ok(Some(world))
+        test_bed.setup.variables.extend(more);
+        Ok(Some(test_bed))
     }
 
     /// The variables that say where the database is.
@@ -99,7 +99,7 @@ impl World {
     }
 
     /// Asks with curl, as people do; `path` begins with a slash.
-    pub fn curl(&self, path: &str, arguments: &[&str]) -> Result<Answer> {
+    pub fn curl(&self, path: &str, arguments: &[&str]) -> Result<CurlResponse> {
         let output = Command::new("curl")
             .args(["--silent", "--show-error", "--max-time", "60"])
             .args(["--write-out", "\n%{http_code}"])
@@ -115,14 +115,14 @@ impl World {
         );
         let text = String::from_utf8(output.stdout)?;
         let (body, status) = text.rsplit_once('\n').context("no status")?;
-        Ok(Answer {
+        Ok(CurlResponse {
             status: status.parse()?,
             body: body.to_owned(),
         })
     }
 
     /// Notifies of a room, with curl.
-    pub fn notify(&self, room: &str, headers: &[&str]) -> Result<Answer> {
+    pub fn notify(&self, room: &str, headers: &[&str]) -> Result<CurlResponse> {
         let body = notification(room).to_string();
         let mut arguments = vec!["-H", "Content-Type: application/json", "-d", &body];
         for header in headers {
@@ -168,14 +168,14 @@ pub fn notification(room: &str) -> Value {
 
 /// What curl was told.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct CurlResponse {
     /// HTTP status of the answer.
     pub status: u16,
     /// Body of the answer, as text.
     pub body: String,
 }
 
-impl Answer {
+impl CurlResponse {
     /// The items of a list, whose framing must be the one that clients rely on.
     pub fn items(&self) -> Result<Vec<Value>> {
         ensure!(self.status == 200, "{self:?}");
@@ -233,7 +233,7 @@ impl Pool {
                 return Ok(status);
             }
             ensure!(
-                begun.elapsed() < PATIENCE * 2,
+                begun.elapsed() < TIMEOUT * 2,
                 "the pool has not ended:\n{}",
                 tail(&self.log_text())
             );

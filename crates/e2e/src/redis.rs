@@ -11,15 +11,15 @@ use tempfile::TempDir;
 
 use crate::clients::script;
 use crate::ports::free_addresses;
-use crate::server::{PATIENCE, Setup};
-use crate::skip::skipped;
+use crate::server::{Setup, TIMEOUT};
+use crate::skip::note_skip;
 
 /// How long a reply may take before a test gives up.
-const REPLY_PATIENCE: Duration = Duration::from_secs(30);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A server with a Redis port, in a directory that goes with it.
 #[derive(Debug)]
-pub struct World {
+pub struct TestBed {
     /// What the server is started with.
     pub setup: Setup,
     /// Where its Redis port listens.
@@ -28,7 +28,7 @@ pub struct World {
     pub directory: TempDir,
 }
 
-impl World {
+impl TestBed {
     /// A server with further arguments.
     pub fn new(arguments: &[&str]) -> Result<Self> {
         let directory = tempfile::tempdir()?;
@@ -73,7 +73,7 @@ impl World {
     }
 
     /// Runs a client against a server of its own.
-    pub fn lives(&self, command: Command, name: &str, arguments: &[&str]) -> Result<()> {
+    pub fn run_with_server(&self, command: Command, name: &str, arguments: &[&str]) -> Result<()> {
         let mut server = self.setup.start()?;
         self.run(command, name, arguments)?;
         server.stop()?;
@@ -82,8 +82,8 @@ impl World {
     }
 
     /// A client that sends lines.
-    pub fn line(&self) -> Result<Line> {
-        Line::new(self.resp)
+    pub fn line_client(&self) -> Result<LineClient> {
+        LineClient::new(self.resp)
     }
 }
 
@@ -116,7 +116,7 @@ impl Redis {
         let redis = Self { child, address };
         let begun = Instant::now();
         while TcpStream::connect(address).is_err() {
-            ensure!(begun.elapsed() < PATIENCE, "Redis does not listen");
+            ensure!(begun.elapsed() < TIMEOUT, "Redis does not listen");
             std::thread::yield_now();
         }
         Ok(redis)
@@ -124,7 +124,7 @@ impl Redis {
 
     /// A digest of all that it keeps.
     pub fn digest(&self) -> Result<String> {
-        Line::new(self.address)?.ask("DEBUG DIGEST")
+        LineClient::new(self.address)?.call("DEBUG DIGEST")
     }
 
     /// Runs a script of these tests against it to its end, which must be a good one; what it said.
@@ -158,12 +158,12 @@ impl Drop for Redis {
 /// Says what cannot be installed or started here.
 pub fn or_skip<T>(test: &str, program: Result<T>) -> Option<T> {
     program
-        .inspect_err(|error| skipped(test, &format!("{error:#}")))
+        .inspect_err(|error| note_skip(test, &format!("{error:#}")))
         .ok()
 }
 
 /// What a worker says behind the word `worked`, line by line, until it ends.
-pub fn listen(child: &mut Child) -> Result<JoinHandle<Vec<String>>> {
+pub fn collect_worked(child: &mut Child) -> Result<JoinHandle<Vec<String>>> {
     let out = child.stdout.take().context("it was piped")?;
     Ok(std::thread::spawn(move || {
         let lines = BufReader::new(out).lines().map_while(Result::ok);
@@ -175,20 +175,20 @@ pub fn listen(child: &mut Child) -> Result<JoinHandle<Vec<String>>> {
 
 /// A client that sends a command in a line and reads its reply.
 #[derive(Debug)]
-pub struct Line(BufReader<TcpStream>);
+pub struct LineClient(BufReader<TcpStream>);
 
-impl Line {
+impl LineClient {
     /// Connects to the server at this address.
     pub fn new(address: SocketAddr) -> Result<Self> {
         let stream = TcpStream::connect(address)?;
-        stream.set_read_timeout(Some(REPLY_PATIENCE))?;
+        stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
         Ok(Self(BufReader::new(stream)))
     }
 
     /// Sends a command; the first line of its reply.
-    pub fn ask(&mut self, line: &str) -> Result<String> {
+    pub fn call(&mut self, line: &str) -> Result<String> {
         self.send(line)?;
-        self.hear()
+        self.read_line()
     }
 
     /// Sends one command as a line.
@@ -200,7 +200,7 @@ impl Line {
     }
 
     /// Reads the next line of the answer.
-    pub fn hear(&mut self) -> Result<String> {
+    pub fn read_line(&mut self) -> Result<String> {
         let mut reply = String::new();
         ensure!(
             self.0.read_line(&mut reply)? > 0,
@@ -210,14 +210,14 @@ impl Line {
     }
 
     /// The next so many lines, with spaces between them.
-    pub fn hear_lines(&mut self, count: usize) -> Result<String> {
-        let lines = (0..count).map(|_| self.hear());
+    pub fn read_lines(&mut self, count: usize) -> Result<String> {
+        let lines = (0..count).map(|_| self.read_line());
         Ok(lines.collect::<Result<Vec<_>>>()?.join(" "))
     }
 
     /// The number that a command gives.
-    pub fn number(&mut self, line: &str) -> Result<i64> {
-        let reply = self.ask(line)?;
+    pub fn integer(&mut self, line: &str) -> Result<i64> {
+        let reply = self.call(line)?;
         let number = reply.strip_prefix(':').context(reply.clone())?;
         Ok(number.parse()?)
     }

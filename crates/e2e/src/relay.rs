@@ -7,7 +7,7 @@ use std::thread;
 
 use anyhow::{Result, ensure};
 
-use crate::server::PATIENCE;
+use crate::server::TIMEOUT;
 
 /// What happens when the limit is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ impl Relay {
     /// Waits until replies are held back.
     pub fn wait_until_held(&self) -> Result<()> {
         let (state, changed) = &*self.shared;
-        let waited = changed.wait_timeout_while(lock(state), PATIENCE, |it| !it.is_held);
+        let waited = changed.wait_timeout_while(lock(state), TIMEOUT, |it| !it.is_held);
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         ensure!(state.is_held, "only {} bytes have passed", state.passed);
         Ok(())

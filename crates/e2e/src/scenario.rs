@@ -7,8 +7,8 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
 use crate::api::Api;
-use crate::history::{Answered, Asked, Exchange, Held, History, Recorder};
-use crate::server::PATIENCE;
+use crate::history::{Exchange, History, Lease, Operation, Outcome, Recorder};
+use crate::server::TIMEOUT;
 
 const QUEUE: &str = "line";
 const LEASE_FOR: Duration = Duration::from_secs(60);
@@ -30,31 +30,33 @@ fn run_round(recorder: &Recorder, api: &mut Api, round: u32) -> Option<()> {
     })?;
     let graph = [id("first"), id("second"), id("third")];
     let jobs = [
-        named(&graph[0]),
+        named_job(&graph[0]),
         job(&graph[1]),
-        after(&graph[2], &graph[0]),
+        dependent_job(&graph[2], &graph[0]),
     ];
     enqueue(recorder, api, &graph, |api| api.submit(&jobs))?;
 
-    let held = lease(recorder, api)?;
-    let first = held.first()?.clone();
-    answered(&recorder.exchange(
-        Asked::Renew {
-            held: first.clone(),
+    let leases = lease(recorder, api)?;
+    let first = leases.first()?.clone();
+    require_answer(&recorder.exchange(
+        Operation::Renew {
+            lease: first.clone(),
         },
         || api.renew(&first),
     ))?;
     complete(recorder, api, &first)?;
-    if let Some(second) = held.get(1) {
-        let asked = Asked::Fail {
-            held: second.clone(),
+    if let Some(second) = leases.get(1) {
+        let operation = Operation::Fail {
+            lease: second.clone(),
         };
-        answered(&recorder.exchange(asked, || api.fail(second, Duration::from_millis(1))))?;
+        require_answer(
+            &recorder.exchange(operation, || api.fail(second, Duration::from_millis(1))),
+        )?;
     }
-    if let Some(third) = held.get(2) {
-        answered(&recorder.exchange(
-            Asked::Release {
-                held: third.clone(),
+    if let Some(third) = leases.get(2) {
+        require_answer(&recorder.exchange(
+            Operation::Release {
+                lease: third.clone(),
             },
             || api.release(third),
         ))?;
@@ -67,14 +69,14 @@ fn job(id: &str) -> Value {
 }
 
 /// A job that others of the same submission can refer to.
-fn named(id: &str) -> Value {
+fn named_job(id: &str) -> Value {
     let mut job = job(id);
     job["name"] = json!(id);
     job
 }
 
 /// A job that waits for another one of the same submission.
-fn after(id: &str, dependency: &str) -> Value {
+fn dependent_job(id: &str, dependency: &str) -> Value {
     let mut job = job(id);
     job["after"] = json!([{ "name": dependency }]);
     job
@@ -84,47 +86,47 @@ fn enqueue(
     recorder: &Recorder,
     api: &mut Api,
     ids: &[String],
-    send: impl FnOnce(&mut Api) -> Answered,
+    send: impl FnOnce(&mut Api) -> Outcome,
 ) -> Option<()> {
-    answered(&recorder.exchange(Asked::Enqueue { jobs: ids.to_vec() }, || send(api)))
+    require_answer(&recorder.exchange(Operation::Enqueue { jobs: ids.to_vec() }, || send(api)))
 }
 
-fn lease(recorder: &Recorder, api: &mut Api) -> Option<Vec<Held>> {
-    let asked = Asked::Lease {
+fn lease(recorder: &Recorder, api: &mut Api) -> Option<Vec<Lease>> {
+    let operation = Operation::Lease {
         worker: "w".to_owned(),
         lease_for: LEASE_FOR,
     };
-    match recorder.exchange(asked, || {
+    match recorder.exchange(operation, || {
         api.lease(QUEUE, "w", 3, LEASE_FOR, Duration::ZERO)
     }) {
-        Answered::Leased(held) => Some(held),
+        Outcome::Leased(leases) => Some(leases),
         _ => None,
     }
 }
 
-fn complete(recorder: &Recorder, api: &mut Api, held: &Held) -> Option<()> {
-    let result = format!("{} by attempt {}", held.job, held.attempt);
-    let asked = Asked::Complete {
-        held: held.clone(),
+fn complete(recorder: &Recorder, api: &mut Api, lease: &Lease) -> Option<()> {
+    let result = format!("{} by attempt {}", lease.job, lease.attempt);
+    let operation = Operation::Complete {
+        lease: lease.clone(),
         result: result.clone(),
     };
-    answered(&recorder.exchange(asked, || api.complete(held, &result)))
+    require_answer(&recorder.exchange(operation, || api.complete(lease, &result)))
 }
 
-fn answered(answered: &Answered) -> Option<()> {
-    (!matches!(answered, Answered::Unknown | Answered::NotSent)).then_some(())
+fn require_answer(outcome: &Outcome) -> Option<()> {
+    (!matches!(outcome, Outcome::Unknown | Outcome::NotSent)).then_some(())
 }
 
 /// Finishes everything that is left, with the leases held from before the kill, then reads all jobs.
-pub fn settle(api: &mut Api, recorder: &Recorder) -> Result<History> {
+pub fn finish(api: &mut Api, recorder: &Recorder) -> Result<History> {
     let before = recorder.exchanges();
     let mut ids = Vec::new();
     for exchange in &before {
-        match (&exchange.asked, &exchange.answered) {
-            (Asked::Enqueue { jobs }, _) => ids.extend(jobs.iter().cloned()),
-            (Asked::Lease { .. }, Answered::Leased(held)) => {
-                for held in held.iter().filter(|held| !has_reported(&before, held)) {
-                    complete(recorder, api, held);
+        match (&exchange.operation, &exchange.outcome) {
+            (Operation::Enqueue { jobs }, _) => ids.extend(jobs.iter().cloned()),
+            (Operation::Lease { .. }, Outcome::Leased(leases)) => {
+                for lease in leases.iter().filter(|lease| !has_reported(&before, lease)) {
+                    complete(recorder, api, lease);
                 }
             }
             _ => {}
@@ -140,9 +142,9 @@ pub fn settle(api: &mut Api, recorder: &Recorder) -> Result<History> {
                 found.push(state);
                 break;
             }
-            ensure!(begun.elapsed() < PATIENCE, "job {id} stays {}", state.state);
-            for held in lease(recorder, api).unwrap_or_default() {
-                complete(recorder, api, &held);
+            ensure!(begun.elapsed() < TIMEOUT, "job {id} stays {}", state.state);
+            for lease in self::lease(recorder, api).unwrap_or_default() {
+                complete(recorder, api, &lease);
             }
         }
     }
@@ -152,10 +154,12 @@ pub fn settle(api: &mut Api, recorder: &Recorder) -> Result<History> {
     })
 }
 
-fn has_reported(exchanges: &[Exchange], held: &Held) -> bool {
-    exchanges.iter().any(|exchange| match &exchange.asked {
-        Asked::Complete { held: it, .. } => it == held && exchange.answered != Answered::Unknown,
-        Asked::Fail { held: it } | Asked::Release { held: it } => it == held,
+fn has_reported(exchanges: &[Exchange], lease: &Lease) -> bool {
+    exchanges.iter().any(|exchange| match &exchange.operation {
+        Operation::Complete { lease: it, .. } => {
+            it == lease && exchange.outcome != Outcome::Unknown
+        }
+        Operation::Fail { lease: it } | Operation::Release { lease: it } => it == lease,
         _ => false,
     })
 }
@@ -163,11 +167,14 @@ fn has_reported(exchanges: &[Exchange], held: &Held) -> bool {
 /// A grant whose answer was lost runs until its lease ends; a person may end it sooner, by hand.
 fn free_lost_grants(api: &mut Api, before: &[Exchange], ids: &[String]) -> Result<()> {
     let was_lost = before.iter().any(|exchange| {
-        matches!(exchange.asked, Asked::Lease { .. }) && exchange.answered == Answered::Unknown
+        matches!(exchange.operation, Operation::Lease { .. })
+            && exchange.outcome == Outcome::Unknown
     });
     let was_unclear = before.iter().any(|exchange| {
-        matches!(exchange.asked, Asked::Fail { .. } | Asked::Release { .. })
-            && exchange.answered == Answered::Unknown
+        matches!(
+            exchange.operation,
+            Operation::Fail { .. } | Operation::Release { .. }
+        ) && exchange.outcome == Outcome::Unknown
     });
     if was_lost || was_unclear {
         for id in ids {

@@ -17,7 +17,7 @@ use crate::http::Client;
 use crate::ports::free_address;
 
 /// How long a server may take to get ready, or to end, before a test gives up.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What a server is started with, the same at every start.
 #[derive(Clone, Debug)]
@@ -81,14 +81,14 @@ impl Setup {
         Ok(Server {
             child,
             setup: self.clone(),
-            is_over: false,
+            has_ended: false,
         })
     }
 
     /// Starts it and waits until it is ready.
     pub fn start(&self) -> Result<Server> {
         let mut server = self.spawn()?;
-        server.wait_until_ready(PATIENCE)?;
+        server.wait_until_ready(TIMEOUT)?;
         Ok(server)
     }
 
@@ -138,7 +138,7 @@ impl Setup {
 pub struct Server {
     child: Child,
     setup: Setup,
-    is_over: bool,
+    has_ended: bool,
 }
 
 impl Server {
@@ -148,7 +148,7 @@ impl Server {
     }
 
     /// Waits until it says that it is ready.
-    pub fn wait_until_ready(&mut self, patience: Duration) -> Result<()> {
+    pub fn wait_until_ready(&mut self, timeout: Duration) -> Result<()> {
         let begun = Instant::now();
         loop {
             let mut client = Client::new(self.setup.address, Duration::from_secs(2));
@@ -157,15 +157,15 @@ impl Server {
             {
                 return Ok(());
             }
-            if let Some(status) = self.ended()? {
+            if let Some(status) = self.exit_status()? {
                 bail!(
                     "the server ended with {status} before it was ready:\n{}",
                     tail(&self.setup.log_text())
                 );
             }
-            if begun.elapsed() > patience {
+            if begun.elapsed() > timeout {
                 bail!(
-                    "the server is not ready after {patience:?}:\n{}",
+                    "the server is not ready after {timeout:?}:\n{}",
                     tail(&self.setup.log_text())
                 );
             }
@@ -174,22 +174,22 @@ impl Server {
     }
 
     /// How it ended, if it has.
-    pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
+    pub fn exit_status(&mut self) -> Result<Option<ExitStatus>> {
         let status = self.child.try_wait()?;
-        self.is_over |= status.is_some();
+        self.has_ended |= status.is_some();
         Ok(status)
     }
 
     /// Waits for its end.
-    pub fn wait(&mut self, patience: Duration) -> Result<ExitStatus> {
+    pub fn wait(&mut self, timeout: Duration) -> Result<ExitStatus> {
         let begun = Instant::now();
         loop {
-            if let Some(status) = self.ended()? {
+            if let Some(status) = self.exit_status()? {
                 return Ok(status);
             }
             ensure!(
-                begun.elapsed() < patience,
-                "the server has not ended after {patience:?}"
+                begun.elapsed() < timeout,
+                "the server has not ended after {timeout:?}"
             );
             thread::sleep(Duration::from_millis(2));
         }
@@ -203,10 +203,10 @@ impl Server {
 
     /// Kills it with signal 9 and waits until it is gone.
     pub fn kill(&mut self) -> Result<()> {
-        if !self.is_over {
+        if !self.has_ended {
             self.child.kill()?;
             let status = self.child.wait()?;
-            self.is_over = true;
+            self.has_ended = true;
             ensure!(
                 status.signal() == Some(9) || status.code().is_some(),
                 "an unexpected end: {status}"
@@ -218,7 +218,7 @@ impl Server {
     /// Asks it to stop, and expects that it ends well.
     pub fn stop(&mut self) -> Result<()> {
         self.signal(Signal::TERM)?;
-        let status = self.wait(PATIENCE)?;
+        let status = self.wait(TIMEOUT)?;
         ensure!(
             status.success(),
             "the server stopped with {status}:\n{}",

@@ -10,7 +10,7 @@ use std::io::Write as _;
     clippy::print_stdout,
     reason = "the note is for the person who runs the test"
 )]
-pub fn skipped(test: &str, reason: &str) {
+pub fn note_skip(test: &str, reason: &str) {
     let line = format!("skipped: {test}: {reason}");
     println!("{line}");
     if let Some(path) = env::var_os("GANGER_SKIPS")

@@ -27,7 +27,7 @@ pub const CALLS: &[&str] = &[
 
 /// A place in a run: the Nth call of this name by one thread.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Point {
+pub struct CallPoint {
     /// Name of the system call.
     pub call: String,
     /// How many of them that thread had made, this one included.
@@ -35,9 +35,9 @@ pub struct Point {
 }
 
 /// The front of a command line that notes every call in `log`.
-pub fn noting(log: &Path) -> Vec<String> {
+pub fn record_calls(log: &Path) -> Vec<String> {
     let calls = format!("trace={}", CALLS.join(","));
-    words(&[
+    owned(&[
         "strace",
         "-D",
         "-f",
@@ -54,10 +54,10 @@ pub fn noting(log: &Path) -> Vec<String> {
 }
 
 /// The front of a command line that kills the program just before a call takes effect.
-pub fn killing_at(point: &Point) -> Vec<String> {
+pub fn kill_at_call(point: &CallPoint) -> Vec<String> {
     let inject = format!("inject={}:signal=KILL:when={}", point.call, point.count);
     let trace = format!("trace={}", point.call);
-    words(&[
+    owned(&[
         "strace",
         "-D",
         "-f",
@@ -79,18 +79,18 @@ pub struct Fault {
     /// The error, by its name.
     pub error: &'static str,
     /// Whether all later calls of that name by that thread fail too, as on a disk that is gone.
-    pub lasts: bool,
+    pub is_permanent: bool,
 }
 
 /// The front of a command line that lets a call fail, and notes those calls in `log`.
-pub fn failing_at(point: &Point, fault: Fault, log: &Path) -> Vec<String> {
+pub fn fail_call(point: &CallPoint, fault: Fault, log: &Path) -> Vec<String> {
     let call = &point.call;
-    let more = if fault.lasts { "+" } else { "" };
+    let more = if fault.is_permanent { "+" } else { "" };
     let inject = format!(
         "inject={call}:error={}:when={}{more}",
         fault.error, point.count
     );
-    words(&[
+    owned(&[
         "strace",
         "-D",
         "-f",
@@ -108,7 +108,7 @@ pub fn failing_at(point: &Point, fault: Fault, log: &Path) -> Vec<String> {
 }
 
 /// The calls on files below `directory` that were made to fail.
-pub fn failed(log: &Path, directory: &Path) -> Result<Vec<String>> {
+pub fn injected_failures(log: &Path, directory: &Path) -> Result<Vec<String>> {
     let text = String::from_utf8_lossy(&fs::read(log)?).into_owned();
     let directory = directory.to_string_lossy();
     let lines = text.lines().filter(|line| line.contains("(INJECTED)"));
@@ -119,10 +119,10 @@ pub fn failed(log: &Path, directory: &Path) -> Result<Vec<String>> {
 }
 
 /// The front of a command line that answers every flush with success without doing it.
-pub fn faking_flushes() -> Vec<String> {
+pub fn fake_flushes() -> Vec<String> {
     let calls = "trace=fsync,fdatasync,sync_file_range";
     let inject = "inject=fsync,fdatasync,sync_file_range:retval=0";
-    words(&[
+    owned(&[
         "strace",
         "-D",
         "-f",
@@ -138,14 +138,19 @@ pub fn faking_flushes() -> Vec<String> {
     ])
 }
 
-fn words(words: &[&str]) -> Vec<String> {
+fn owned(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
 /// The first `limit` points of a noted run that lie after `begin`, in order, of calls on files below `directory`.
 ///
 /// A point that an earlier call of another thread has reached already is left out: the program would end there.
-pub fn points(log: &Path, directory: &Path, begin: SystemTime, limit: usize) -> Result<Vec<Point>> {
+pub fn call_points(
+    log: &Path,
+    directory: &Path,
+    begin: SystemTime,
+    limit: usize,
+) -> Result<Vec<CallPoint>> {
     let begin = begin.duration_since(UNIX_EPOCH)?.as_secs_f64();
     let text = String::from_utf8_lossy(&fs::read(log)?).into_owned();
     let directory = directory.to_string_lossy();
@@ -166,7 +171,7 @@ pub fn points(log: &Path, directory: &Path, begin: SystemTime, limit: usize) -> 
             .entry((thread.to_owned(), call.to_owned()))
             .or_default();
         *count += 1;
-        let point = Point {
+        let point = CallPoint {
             call: call.to_owned(),
             count: *count,
         };

@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::kit::{Client, World, encode};
-use ganger_e2e::skip::skipped;
+use ganger_e2e::skip::note_skip;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
 
@@ -392,7 +392,7 @@ fn compare(seed: u64, version: &str, mine: &World, theirs: &Redis) {
 fn replies_are_those_of_redis() {
     let directory = tempfile::tempdir().expect("a directory");
     let Some(redis) = Redis::start(directory.path()) else {
-        skipped(
+        note_skip(
             "replies_are_those_of_redis",
             "redis-server is not installed",
         );

@@ -3,66 +3,66 @@
 use std::time::Duration;
 
 use super::check;
-use crate::history::{Answered, Asked, Exchange, Found, Held, History};
+use crate::history::{Exchange, FinalJob, History, Lease, Operation, Outcome};
 
-const DONE: Answered = Answered::Done { is_repeat: false };
+const DONE: Outcome = Outcome::Done { is_repeat: false };
 
-fn exchange(sent: u64, answered_at: u64, asked: Asked, answered: Answered) -> Exchange {
+fn exchange(sent: u64, answered_at: u64, operation: Operation, outcome: Outcome) -> Exchange {
     Exchange {
         sent_at: Duration::from_millis(sent),
         answered_at: Duration::from_millis(answered_at),
-        asked,
-        answered,
+        operation,
+        outcome,
     }
 }
 
-fn attempt(number: u32) -> Held {
-    Held {
+fn attempt(number: u32) -> Lease {
+    Lease {
         job: "a".to_owned(),
         attempt: number,
         token: format!("token-{number}"),
     }
 }
 
-fn lease(sent: u64, answered_at: u64, held: Held) -> Exchange {
-    let asked = Asked::Lease {
+fn lease(sent: u64, answered_at: u64, lease: Lease) -> Exchange {
+    let operation = Operation::Lease {
         worker: "w".to_owned(),
         lease_for: Duration::from_millis(1_000),
     };
-    exchange(sent, answered_at, asked, Answered::Leased(vec![held]))
+    exchange(sent, answered_at, operation, Outcome::Leased(vec![lease]))
 }
 
-fn complete(sent: u64, answered_at: u64, held: Held, answered: Answered) -> Exchange {
-    let result = format!("result-{}", held.attempt);
+fn complete(sent: u64, answered_at: u64, lease: Lease, outcome: Outcome) -> Exchange {
+    let result = format!("result-{}", lease.attempt);
     exchange(
         sent,
         answered_at,
-        Asked::Complete { held, result },
-        answered,
+        Operation::Complete { lease, result },
+        outcome,
     )
 }
 
 /// A job enqueued, leased, lost by its first worker, leased again after a restart, completed.
 fn good() -> History {
-    let enqueue = Asked::Enqueue {
+    let enqueue = Operation::Enqueue {
         jobs: vec!["a".to_owned()],
     };
     History {
         exchanges: vec![
             exchange(0, 10, enqueue, DONE),
             lease(20, 30, attempt(1)),
-            exchange(500, 510, Asked::Renew { held: attempt(1) }, DONE),
+            exchange(500, 510, Operation::Renew { lease: attempt(1) }, DONE),
             lease(1_600, 1_700, attempt(2)),
             complete(
                 1_800,
                 1_810,
                 attempt(1),
-                Answered::Refused("lease_lost".to_owned()),
+                Outcome::Refused("lease_lost".to_owned()),
             ),
-            complete(1_900, 2_000, attempt(2), Answered::Unknown),
-            complete(2_100, 2_200, attempt(2), Answered::Done { is_repeat: true }),
+            complete(1_900, 2_000, attempt(2), Outcome::Unknown),
+            complete(2_100, 2_200, attempt(2), Outcome::Done { is_repeat: true }),
         ],
-        found: vec![Found {
+        found: vec![FinalJob {
             job: "a".to_owned(),
             state: "succeeded".to_owned(),
             attempt: 2,
@@ -92,9 +92,12 @@ fn a_good_history_passes() {
 
 #[test]
 fn the_tally_counts_what_happened() {
-    let (_, tally) = check(&good());
-    assert_eq!((tally.acknowledged, tally.unknown, tally.grants), (1, 1, 2));
-    assert_eq!((tally.completed, tally.leases_lost), (0, 1));
+    let (_, counts) = check(&good());
+    assert_eq!(
+        (counts.acknowledged, counts.unknown, counts.grants),
+        (1, 1, 2)
+    );
+    assert_eq!((counts.completed, counts.leases_lost), (0, 1));
 }
 
 #[test]
@@ -105,7 +108,7 @@ fn a_lost_job_is_found() {
 #[test]
 fn a_job_that_was_refused_and_exists_is_found() {
     let rules = broken(|history| {
-        history.exchanges[0].answered = Answered::Refused("queue_full".to_owned());
+        history.exchanges[0].outcome = Outcome::Refused("queue_full".to_owned());
     });
     assert_eq!(rules, ["P6"]);
 }
@@ -114,7 +117,7 @@ fn a_job_that_was_refused_and_exists_is_found() {
 fn a_repeat_that_was_taken_for_another_job_is_found() {
     let rules = broken(|history| {
         let mut again = history.exchanges[0].clone();
-        again.answered = Answered::Refused("id_taken".to_owned());
+        again.outcome = Outcome::Refused("id_taken".to_owned());
         history.exchanges.insert(1, again);
     });
     assert_eq!(rules, ["P1"]);
@@ -127,15 +130,15 @@ fn a_job_that_never_ended_is_found() {
 
 #[test]
 fn two_accepted_completions_are_found() {
-    let rules = broken(|history| history.exchanges[4].answered = DONE);
+    let rules = broken(|history| history.exchanges[4].outcome = DONE);
     assert!(rules.contains(&"L3") && rules.contains(&"L5"), "{rules:?}");
 }
 
 #[test]
 fn a_completion_accepted_twice_as_the_first_is_found() {
     let rules = broken(|history| {
-        history.exchanges[5].answered = DONE;
-        history.exchanges[6].answered = DONE;
+        history.exchanges[5].outcome = DONE;
+        history.exchanges[6].outcome = DONE;
     });
     assert_eq!(rules, ["L3"]);
 }
@@ -166,8 +169,8 @@ fn a_gap_in_the_attempts_is_found() {
 fn an_attempt_handed_out_twice_is_found() {
     let rules = broken(|history| {
         let mut again = lease(3_000, 3_010, attempt(2));
-        if let Answered::Leased(held) = &mut again.answered {
-            held[0].token = "another".to_owned();
+        if let Outcome::Leased(leases) = &mut again.outcome {
+            leases[0].token = "another".to_owned();
         }
         history.exchanges.push(again);
     });
@@ -186,16 +189,16 @@ fn an_attempt_that_was_forgotten_is_found() {
 #[test]
 fn a_token_issued_twice_is_found() {
     let rules = broken(|history| {
-        let again = Held {
+        let again = Lease {
             job: "b".to_owned(),
             ..attempt(2)
         };
-        let enqueue = Asked::Enqueue {
+        let enqueue = Operation::Enqueue {
             jobs: vec!["b".to_owned()],
         };
         history
             .exchanges
-            .push(exchange(2_300, 2_310, enqueue, Answered::Unknown));
+            .push(exchange(2_300, 2_310, enqueue, Outcome::Unknown));
         history.exchanges.push(lease(2_400, 2_410, again));
     });
     assert_eq!(rules, ["L2"]);
@@ -210,7 +213,7 @@ fn two_live_leases_are_found() {
 #[test]
 fn a_lease_lost_before_its_time_is_found() {
     let rules = broken(|history| {
-        let refused = Answered::Refused("lease_lost".to_owned());
+        let refused = Outcome::Refused("lease_lost".to_owned());
         history
             .exchanges
             .insert(3, complete(600, 610, attempt(1), refused));

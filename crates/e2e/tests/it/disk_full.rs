@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use ganger_e2e::api::Api;
-use ganger_e2e::ground::SmallDisk;
-use ganger_e2e::history::{Answered, Held};
-use ganger_e2e::server::{PATIENCE, Setup};
-use ganger_e2e::skip::skipped;
+use ganger_e2e::disks::SmallDisk;
+use ganger_e2e::history::{Lease, Outcome};
+use ganger_e2e::server::{Setup, TIMEOUT};
+use ganger_e2e::skip::note_skip;
 use serde_json::{Value, json};
 
 /// Size of the disk.
@@ -30,38 +30,38 @@ fn a_nearly_full_disk_refuses_new_work_lets_running_work_finish_and_recovers() -
     };
     let mut server = setup.start()?;
     let mut api = Api::new(setup.client());
-    let held = prepare(&mut api)?;
+    let leases = prepare(&mut api)?;
 
     let ballast = disk.path().join("ballast");
     fill(&ballast, &disk, NEARLY_FULL_BYTES)?;
     let acknowledged = enqueue_until_refused(&mut api)?;
 
     // Reports, renewals, reads and cancelling go on.
-    for held in &held {
+    for lease in &leases {
         ensure!(
-            api.renew(held) == Answered::Done { is_repeat: false },
+            api.renew(lease) == Outcome::Done { is_repeat: false },
             "{} cannot be renewed",
-            held.job
+            lease.job
         );
-        let answer = api.complete(held, RESULT);
+        let answer = api.complete(lease, RESULT);
         ensure!(
-            answer == Answered::Done { is_repeat: false },
+            answer == Outcome::Done { is_repeat: false },
             "{} cannot be completed: {answer:?}",
-            held.job
+            lease.job
         );
     }
     api.expect("POST", "jobs/early-19/cancel", &Value::Null)?;
-    ensure!(server.ended()?.is_none(), "the server has ended");
+    ensure!(server.exit_status()?.is_none(), "the server has ended");
 
     fs::remove_file(&ballast)?;
     enqueue_until_accepted(&mut api)?;
-    look(&mut api, &held, &acknowledged)?;
+    check_jobs(&mut api, &leases, &acknowledged)?;
 
     // And all of it is still there after a kill.
     server.kill()?;
     setup.check()?;
     let mut server = setup.start()?;
-    look(&mut Api::new(setup.client()), &held, &acknowledged)?;
+    check_jobs(&mut Api::new(setup.client()), &leases, &acknowledged)?;
     server.stop()?;
     setup.expect_no_panic()
 }
@@ -74,28 +74,28 @@ fn a_disk_without_a_single_free_byte_loses_nothing_and_recovers() -> Result<()> 
     };
     let mut server = setup.start()?;
     let mut api = Api::new(setup.client());
-    let held = prepare(&mut api)?;
+    let leases = prepare(&mut api)?;
 
     let ballast = disk.path().join("ballast");
     fill(&ballast, &disk, 0)?;
     let acknowledged = enqueue_until_refused(&mut api)?;
-    ensure!(server.ended()?.is_none(), "the server has ended");
+    ensure!(server.exit_status()?.is_none(), "the server has ended");
 
     fs::remove_file(&ballast)?;
     enqueue_until_accepted(&mut api)?;
-    for held in &held {
-        let answer = api.complete(held, RESULT);
+    for lease in &leases {
+        let answer = api.complete(lease, RESULT);
         ensure!(
-            matches!(answer, Answered::Done { .. }),
+            matches!(answer, Outcome::Done { .. }),
             "{} cannot be completed: {answer:?}",
-            held.job
+            lease.job
         );
     }
-    look(&mut api, &held, &acknowledged)?;
+    check_jobs(&mut api, &leases, &acknowledged)?;
     server.kill()?;
     setup.check()?;
     let mut server = setup.start()?;
-    look(&mut Api::new(setup.client()), &held, &acknowledged)?;
+    check_jobs(&mut Api::new(setup.client()), &leases, &acknowledged)?;
     server.stop()?;
     setup.expect_no_panic()
 }
@@ -109,7 +109,7 @@ fn small_disk(directory: &Path) -> Result<Option<(SmallDisk, Setup)>> {
             Ok(Some((disk, setup)))
         }
         Err(reason) => {
-            skipped(
+            note_skip(
                 "full disk",
                 &format!("no small file system here: {reason:#}"),
             );
@@ -119,7 +119,7 @@ fn small_disk(directory: &Path) -> Result<Option<(SmallDisk, Setup)>> {
 }
 
 /// Enqueues twenty jobs and takes ten of them.
-fn prepare(api: &mut Api) -> Result<Vec<Held>> {
+fn prepare(api: &mut Api) -> Result<Vec<Lease>> {
     for number in 0..20 {
         api.expect(
             "POST",
@@ -128,7 +128,7 @@ fn prepare(api: &mut Api) -> Result<Vec<Held>> {
         )?;
     }
     match api.lease("work", "w", 10, LEASE_FOR, Duration::ZERO) {
-        Answered::Leased(held) if held.len() == 10 => Ok(held),
+        Outcome::Leased(leases) if leases.len() == 10 => Ok(leases),
         other => bail!("not ten jobs were handed out: {other:?}"),
     }
 }
@@ -151,17 +151,17 @@ fn enqueue_until_refused(api: &mut Api) -> Result<Vec<String>> {
         let id = format!("late-{number}");
         let job = json!({ "id": id, "queue": "late", "kind": "a", "payload": "x".repeat(10_000) });
         match api.enqueue(&job) {
-            Answered::Done { .. } => acknowledged.push(id),
-            Answered::Refused(code) => {
+            Outcome::Done { .. } => acknowledged.push(id),
+            Outcome::Refused(code) => {
                 ensure!(code == "store_full", "refused with {code}");
                 return Ok(acknowledged);
             }
             // The commit that found the disk full has failed, and the shard looks at what is there: try again.
-            Answered::Unknown => thread::sleep(Duration::from_millis(20)),
+            Outcome::Unknown => thread::sleep(Duration::from_millis(20)),
             other => bail!("on a full disk an enqueue was answered with {other:?}"),
         }
         ensure!(
-            begun.elapsed() < PATIENCE,
+            begun.elapsed() < TIMEOUT,
             "the disk is full and the server has not noticed"
         );
     }
@@ -172,21 +172,21 @@ fn enqueue_until_accepted(api: &mut Api) -> Result<()> {
     let begun = Instant::now();
     loop {
         match api.enqueue(&json!({ "id": "again", "queue": "late", "kind": "a" })) {
-            Answered::Done { .. } => return Ok(()),
-            Answered::Refused(code) if code == "store_full" => {}
-            Answered::Unknown => {}
+            Outcome::Done { .. } => return Ok(()),
+            Outcome::Refused(code) if code == "store_full" => {}
+            Outcome::Unknown => {}
             other => bail!("with space again an enqueue was answered with {other:?}"),
         }
         ensure!(
-            begun.elapsed() < PATIENCE,
+            begun.elapsed() < TIMEOUT,
             "there is space and the server does not take new work"
         );
         thread::sleep(Duration::from_millis(50));
     }
 }
 
-fn look(api: &mut Api, completed: &[Held], acknowledged: &[String]) -> Result<()> {
-    for Held { job, .. } in completed {
+fn check_jobs(api: &mut Api, completed: &[Lease], acknowledged: &[String]) -> Result<()> {
+    for Lease { job, .. } in completed {
         let found = api.find(job)?.with_context(|| format!("{job} is gone"))?;
         ensure!(
             found.state == "succeeded" && found.result.as_deref() == Some(RESULT),

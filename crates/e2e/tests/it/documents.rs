@@ -23,7 +23,7 @@ use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use ganger_e2e::binary::ganger;
 use ganger_e2e::ports::free_addresses;
 use ganger_e2e::server::Setup;
-use ganger_e2e::skip::skipped;
+use ganger_e2e::skip::note_skip;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::de::IgnoredAny;
 
@@ -57,11 +57,11 @@ struct Page {
 }
 
 /// Reads a page. A block without an end, and a reason that is empty, are errors.
-fn read(text: &str) -> Result<Page> {
+fn parse_page(text: &str) -> Result<Page> {
     let mut page = Page::default();
     let mut lines = text.lines().enumerate();
     let mut before = "";
-    while let Some((place, line)) = lines.next() {
+    while let Some((index, line)) = lines.next() {
         if let Some(arguments) = comment(line, "server:") {
             page.server = arguments.split_whitespace().map(str::to_owned).collect();
         }
@@ -72,7 +72,7 @@ fn read(text: &str) -> Result<Page> {
             loop {
                 let (_, line) = lines
                     .next()
-                    .with_context(|| format!("line {}: the block has no end", place + 1))?;
+                    .with_context(|| format!("line {}: the block has no end", index + 1))?;
                 if line.trim_start() == "```" {
                     break;
                 }
@@ -83,12 +83,12 @@ fn read(text: &str) -> Result<Page> {
                 (_, Some("")) => Err(anyhow!("say why the block is not run")),
                 (_, Some(_)) => Ok(()),
                 ("sh", None) => {
-                    page.blocks.push((place + 2, block));
+                    page.blocks.push((index + 2, block));
                     Ok(())
                 }
                 (language, None) => check(language, &block),
             };
-            outcome.with_context(|| format!("line {}", place + 1))?;
+            outcome.with_context(|| format!("line {}", index + 1))?;
         }
         before = line;
     }
@@ -145,11 +145,11 @@ fn in_background(block: &str, logs: &mut usize) -> String {
         if line.ends_with('\\') {
             continue;
         }
-        let words = command.split(" #").next().unwrap_or_default().trim_end();
-        let is_server = words.starts_with("ganger server");
-        if (is_server || words.starts_with("ganger worker")) && !words.ends_with('&') {
+        let output = command.split(" #").next().unwrap_or_default().trim_end();
+        let is_server = output.starts_with("ganger server");
+        if (is_server || output.starts_with("ganger worker")) && !output.ends_with('&') {
             *logs += 1;
-            writeln!(out, "{words} 2> .log-{logs} &").expect("written");
+            writeln!(out, "{output} 2> .log-{logs} &").expect("written");
             if is_server {
                 writeln!(
                     out,
@@ -166,12 +166,12 @@ fn in_background(block: &str, logs: &mut usize) -> String {
 }
 
 /// The directory in which a page is run, with the scripts around programs.
-struct Place {
+struct PageDirectory {
     dir: tempfile::TempDir,
     bin: PathBuf,
 }
 
-impl Place {
+impl PageDirectory {
     fn new(redis: u16) -> Result<Self> {
         let dir = tempfile::tempdir()?;
         let root = fs::canonicalize(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))?;
@@ -180,18 +180,18 @@ impl Place {
         }
         let bin = dir.path().join(".bin");
         fs::create_dir(&bin)?;
-        let place = Self { dir, bin };
+        let page_directory = Self { dir, bin };
         let real = ganger();
-        place.put(
+        page_directory.put(
             "ganger",
             &format!("exec '{}' --retry-for 30s \"$@\"", real.display()),
         )?;
-        place.put("curl", "PATH=${PATH#*:}\nexec curl --fail-with-body \"$@\"")?;
-        place.put(
+        page_directory.put("curl", "PATH=${PATH#*:}\nexec curl --fail-with-body \"$@\"")?;
+        page_directory.put(
             "redis-cli",
             &format!("PATH=${{PATH#*:}}\nexec redis-cli -e -p {redis} \"$@\""),
         )?;
-        Ok(place)
+        Ok(page_directory)
     }
 
     fn put(&self, name: &str, text: &str) -> Result<()> {
@@ -203,12 +203,12 @@ impl Place {
 
     /// Runs the script to its end, in a process group that ends with it.
     fn run(&self, script: &str, variables: &[(&str, String)]) -> Result<()> {
-        let (script_file, words) = (
+        let (script_file, output) = (
             self.dir.path().join(".script"),
-            self.dir.path().join(".words"),
+            self.dir.path().join(".output"),
         );
         fs::write(&script_file, script)?;
-        let log = File::create(&words)?;
+        let log = File::create(&output)?;
         let path = std::env::var("PATH").unwrap_or_default();
         let shell = Command::new("bash")
             .arg(&script_file)
@@ -224,7 +224,7 @@ impl Place {
             .process_group(0)
             .spawn()
             .context("bash cannot be started")?;
-        let mut group = Group(shell);
+        let mut group = ProcessGroup(shell);
         let begun = Instant::now();
         let status = loop {
             if let Some(status) = group.0.try_wait()? {
@@ -235,19 +235,19 @@ impl Place {
             }
             std::thread::sleep(Duration::from_millis(20));
         };
-        let words = fs::read_to_string(&words)?;
+        let output = fs::read_to_string(&output)?;
         match status {
             Some(status) if status.success() => Ok(()),
-            Some(status) => bail!("{status}, after:\n{words}"),
-            None => bail!("it does not end; so far:\n{words}"),
+            Some(status) => bail!("{status}, after:\n{output}"),
+            None => bail!("it does not end; so far:\n{output}"),
         }
     }
 }
 
 /// A shell and all that it has started; killed when dropped.
-struct Group(Child);
+struct ProcessGroup(Child);
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         if let Some(group) = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw) {
             // All may have ended already.
@@ -260,12 +260,12 @@ impl Drop for Group {
 /// Runs the blocks of a page.
 fn run(path: &Path) -> Result<()> {
     let text = fs::read_to_string(path)?;
-    let page = read(&text)?;
+    let page = parse_page(&text)?;
     if page.blocks.is_empty() {
         return Ok(());
     }
     let free = free_addresses(PORTS.len())?;
-    let place = Place::new(free[2].port())?;
+    let page_directory = PageDirectory::new(free[2].port())?;
     let ports: Vec<(&str, u16)> = PORTS
         .into_iter()
         .zip(free.iter().map(std::net::SocketAddr::port))
@@ -277,15 +277,15 @@ fn run(path: &Path) -> Result<()> {
     let _server = if starts_its_own {
         None
     } else {
-        let mut setup = Setup::in_directory(place.dir.path())?;
+        let mut setup = Setup::in_directory(page_directory.dir.path())?;
         setup.address = free[0];
-        setup.store = place.dir.path().join("jobs.db");
+        setup.store = page_directory.dir.path().join("jobs.db");
         setup.arguments.clone_from(&page.server);
         Some(setup.start()?)
     };
     let address = free[0].to_string();
     let variables = [("GANGER_URL", address.clone()), ("GANGER_ADDR", address)];
-    place.run(&script(&page, &ports), &variables)
+    page_directory.run(&script(&page, &ports), &variables)
 }
 
 /// The pages, README first.
@@ -321,7 +321,7 @@ fn commands_of_the_documents_run_as_pasted() -> Result<()> {
     let missing = missing();
     if !missing.is_empty() {
         let reason = format!("not here: {}", missing.join(", "));
-        skipped("commands_of_the_documents_run_as_pasted", &reason);
+        note_skip("commands_of_the_documents_run_as_pasted", &reason);
         return Ok(());
     }
     let pages = pages()?;
@@ -345,11 +345,11 @@ fn commands_of_the_documents_run_as_pasted() -> Result<()> {
 #[test]
 fn blocks_run_unless_a_comment_gives_a_reason() -> Result<()> {
     let text = "<!-- server: --shards 2 -->\n```sh\na\n```\n<!-- not run: long -->\n```sh\nb\n```\n```toml\nc = 1\n```\n  ```json\n  {}\n  ```\n";
-    let page = read(text)?;
+    let page = parse_page(&text)?;
     assert_eq!(page.blocks, [(3, "a\n".to_owned())]);
     assert_eq!(page.server, ["--shards", "2"]);
-    assert!(read("<!-- not run: -->\n```sh\na\n```\n").is_err());
-    assert!(read("```sh\na\n").is_err());
+    assert!(parse_page("<!-- not run: -->\n```sh\na\n```\n").is_err());
+    assert!(parse_page("```sh\na\n").is_err());
     for wrong in [
         "json\n{]",
         "toml\nc",
@@ -357,7 +357,10 @@ fn blocks_run_unless_a_comment_gives_a_reason() -> Result<()> {
         "\nwhat",
         "sh extra\nls",
     ] {
-        assert!(read(&format!("```{wrong}\n```\n")).is_err(), "{wrong}");
+        assert!(
+            parse_page(&format!("```{wrong}\n```\n")).is_err(),
+            "{wrong}"
+        );
     }
     Ok(())
 }

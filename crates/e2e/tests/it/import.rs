@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use ganger_e2e::clients::{self, Qless};
-use ganger_e2e::command::{command, run as run_to_end, words as words_of};
+use ganger_e2e::command::{command, output_text, run as run_to_end};
 use ganger_e2e::ports::free_address;
-use ganger_e2e::redis::{Redis, World};
-use ganger_e2e::server::{PATIENCE, Setup};
+use ganger_e2e::redis::{Redis, TestBed};
+use ganger_e2e::server::{Setup, TIMEOUT};
 use serde_json::Value;
 
 /// Jobs of a usual import.
@@ -17,8 +17,8 @@ const JOBS: &str = "300";
 const JOBS_OF_KILL: &str = "4000";
 
 /// The program that takes a database of the Redis over.
-fn import(world: &World, redis: &Redis, database: &str) -> Command {
-    import_into(&world.setup, &format!("{}/{database}", redis.address))
+fn import(test_bed: &TestBed, redis: &Redis, database: &str) -> Command {
+    import_into(&test_bed.setup, &format!("{}/{database}", redis.address))
 }
 
 /// Likewise, from `[LOGIN@]HOST:PORT[/DATABASE]` into a server that was started with this.
@@ -55,43 +55,43 @@ fn all_that_qless_tells_is_the_same_in_ganger_as_it_was_in_redis() -> Result<()>
     let redis = Redis::start(free_address()?)?;
     let tell = ["reqless", "tell"];
     let python = || Qless::Reqless.python();
-    redis.run(python()?, "qless_keeps.py", &["reqless", "fill", "redis"])?;
-    let before = redis.run(python()?, "qless_keeps.py", &["reqless", "tell", "redis"])?;
+    redis.run(python()?, "qless_state.py", &["reqless", "fill", "redis"])?;
+    let before = redis.run(python()?, "qless_state.py", &["reqless", "tell", "redis"])?;
     ensure!(before.contains("\"running\""), "{before}");
     let digest = redis.digest()?;
 
-    let world = World::new(&[])?;
-    let mut server = world.setup.start()?;
-    let report = run(import(&world, &redis, "4"))?;
+    let test_bed = TestBed::new(&[])?;
+    let mut server = test_bed.setup.start()?;
+    let report = run(import(&test_bed, &redis, "4"))?;
     ensure!(report["namespace"] == "db4", "{report}");
     ensure!(count(&report, "qless_jobs", "taken_over") == 10, "{report}");
     ensure!(count(&report, "qless_recurring_jobs", "taken_over") == 1);
-    let after = world.run(python()?, "qless_keeps.py", &tell)?;
+    let after = test_bed.run(python()?, "qless_state.py", &tell)?;
     ensure!(before == after, "in Redis:\n{before}\nin ganger:\n{after}");
 
-    let again = run(import(&world, &redis, "4"))?;
+    let again = run(import(&test_bed, &redis, "4"))?;
     for (kind, records) in again["records"].as_object().context("an object")? {
         ensure!(
             records["taken_over"] == 0 && records["refused"] == 0,
             "{kind}: {again}"
         );
     }
-    let after = world.run(python()?, "qless_keeps.py", &tell)?;
+    let after = test_bed.run(python()?, "qless_state.py", &tell)?;
     ensure!(
         before == after,
         "in Redis:\n{before}\nafter a repeat:\n{after}"
     );
     ensure!(redis.digest()? == digest, "the source has changed");
     server.kill()?;
-    let mut server = world.setup.start()?;
-    let after = world.run(python()?, "qless_keeps.py", &tell)?;
+    let mut server = test_bed.setup.start()?;
+    let after = test_bed.run(python()?, "qless_state.py", &tell)?;
     ensure!(
         before == after,
         "in Redis:\n{before}\nafter a kill:\n{after}"
     );
     server.stop()?;
-    world.setup.expect_no_panic()?;
-    world.setup.check()
+    test_bed.setup.expect_no_panic()?;
+    test_bed.setup.check()
 }
 
 #[test]
@@ -101,35 +101,35 @@ fn workers_of_qless_go_on_where_they_were_in_redis() -> Result<()> {
     redis.run(python()?, "import_qless.py", &["0", "fill", JOBS, "redis"])?;
     let order = redis.run(python()?, "import_qless.py", &["0", "order", "", "redis"])?;
     let digest = redis.digest()?;
-    let world = World::new(&[])?;
-    let mut server = world.setup.start()?;
+    let test_bed = TestBed::new(&[])?;
+    let mut server = test_bed.setup.start()?;
 
-    let mut dry = import(&world, &redis, "0");
+    let mut dry = import(&test_bed, &redis, "0");
     dry.arg("--dry-run");
     let dry = run(dry)?;
     ensure!(count(&dry, "qless_jobs", "found") == 307, "{dry}");
     ensure!(count(&dry, "qless_jobs", "taken_over") == 0, "{dry}");
 
-    let report = run(import(&world, &redis, "0"))?;
+    let report = run(import(&test_bed, &redis, "0"))?;
     ensure!(
         count(&report, "qless_jobs", "taken_over") == 307,
         "{report}"
     );
-    let now = world.run(python()?, "import_qless.py", &["0", "order"])?;
+    let now = test_bed.run(python()?, "import_qless.py", &["0", "order"])?;
     ensure!(order == now, "in Redis {order}, in ganger {now}");
-    world.run(python()?, "import_qless.py", &["0", "finish", JOBS])?;
+    test_bed.run(python()?, "import_qless.py", &["0", "finish", JOBS])?;
     // Jobs that have ended here do not come back.
-    let again = run(import(&world, &redis, "0"))?;
+    let again = run(import(&test_bed, &redis, "0"))?;
     ensure!(
         count(&again, "qless_jobs", "already_there") == 307,
         "{again}"
     );
-    let left = world.line()?.number("ZCARD ql:q:work-work")?;
+    let left = test_bed.line_client()?.integer("ZCARD ql:q:work-work")?;
     ensure!(left == 0, "{left} jobs have come back");
     ensure!(redis.digest()? == digest, "the source has changed");
     server.stop()?;
-    world.setup.expect_no_panic()?;
-    world.setup.check()
+    test_bed.setup.expect_no_panic()?;
+    test_bed.setup.check()
 }
 
 #[test]
@@ -139,31 +139,33 @@ fn an_import_that_was_killed_is_run_again_and_each_job_is_there_once() -> Result
     let fill = ["0", "fill", JOBS_OF_KILL, "redis"];
     redis.run(python()?, "import_qless.py", &fill)?;
     let digest = redis.digest()?;
-    let world = World::new(&[])?;
-    let mut server = world.setup.start()?;
-    let mut killed = import(&world, &redis, "0").stdout(Stdio::null()).spawn()?;
-    let mut line = world.line()?;
+    let test_bed = TestBed::new(&[])?;
+    let mut server = test_bed.setup.start()?;
+    let mut killed = import(&test_bed, &redis, "0")
+        .stdout(Stdio::null())
+        .spawn()?;
+    let mut line = test_bed.line_client()?;
     let begun = Instant::now();
-    while line.number("ZCARD ql:q:work-work")? == 0 {
-        ensure!(begun.elapsed() < PATIENCE, "nothing is taken over");
+    while line.integer("ZCARD ql:q:work-work")? == 0 {
+        ensure!(begun.elapsed() < TIMEOUT, "nothing is taken over");
     }
     killed.kill()?;
     killed.wait()?;
-    let taken = line.number("ZCARD ql:q:work-work")?;
+    let taken = line.integer("ZCARD ql:q:work-work")?;
     ensure!(
         (1..4_000).contains(&taken),
         "{taken}: it was not in the middle"
     );
 
-    let report = run(import(&world, &redis, "0"))?;
+    let report = run(import(&test_bed, &redis, "0"))?;
     let there = count(&report, "qless_jobs", "already_there");
     let sum = there + count(&report, "qless_jobs", "taken_over");
     ensure!(there > 0 && sum == 4_007, "{report}");
-    world.run(python()?, "import_qless.py", &["0", "finish", JOBS_OF_KILL])?;
+    test_bed.run(python()?, "import_qless.py", &["0", "finish", JOBS_OF_KILL])?;
     ensure!(redis.digest()? == digest, "the source has changed");
     server.stop()?;
-    world.setup.expect_no_panic()?;
-    world.setup.check()
+    test_bed.setup.expect_no_panic()?;
+    test_bed.setup.check()
 }
 
 #[test]
@@ -171,9 +173,9 @@ fn items_of_redis_work_queue_keep_their_order_and_the_time_of_their_leases() -> 
     let redis = Redis::start(free_address()?)?;
     redis.run(clients::python()?, "import_items.py", &["fill", JOBS])?;
     let digest = redis.digest()?;
-    let world = World::new(&[])?;
-    let mut server = world.setup.start()?;
-    let report = run(import(&world, &redis, "0"))?;
+    let test_bed = TestBed::new(&[])?;
+    let mut server = test_bed.setup.start()?;
+    let report = run(import(&test_bed, &redis, "0"))?;
     // All that were added, and not completed, and the one that is in no list.
     ensure!(
         count(&report, "work_queue_items", "taken_over") == 304,
@@ -186,24 +188,24 @@ fn items_of_redis_work_queue_keep_their_order_and_the_time_of_their_leases() -> 
         others.contains("something else") && others.contains("a set"),
         "{report}"
     );
-    world.run(clients::python()?, "import_items.py", &["finish", JOBS])?;
-    let again = run(import(&world, &redis, "0"))?;
+    test_bed.run(clients::python()?, "import_items.py", &["finish", JOBS])?;
+    let again = run(import(&test_bed, &redis, "0"))?;
     ensure!(
         count(&again, "work_queue_items", "already_there") == 304,
         "{again}"
     );
-    let left = world.line()?.number("LLEN jobs:item:x:queue")?;
+    let left = test_bed.line_client()?.integer("LLEN jobs:item:x:queue")?;
     ensure!(left == 0, "{left} items have come back");
     ensure!(redis.digest()? == digest, "the source has changed");
     server.stop()?;
-    world.setup.expect_no_panic()?;
-    world.setup.check()
+    test_bed.setup.expect_no_panic()?;
+    test_bed.setup.check()
 }
 
 #[test]
 fn what_is_wrong_with_the_source_or_the_server_is_said() -> Result<()> {
     let redis = Redis::start_with(free_address()?, &["--requirepass", "secret"])?;
-    let world = World::new(&[])?;
+    let test_bed = TestBed::new(&[])?;
     let nobody = free_address()?;
     let (there, absent) = (redis.address, nobody);
     for (source, code, words) in [
@@ -231,9 +233,9 @@ fn what_is_wrong_with_the_source_or_the_server_is_said() -> Result<()> {
         ),
         ("localhost".to_owned(), 2, "begins with redis://"),
     ] {
-        let server = world.setup.address.to_string();
+        let server = test_bed.setup.address.to_string();
         let output = run_to_end(&["import", &source, "--server", &server], &[])?;
-        let error = words_of(&output);
+        let error = output_text(&output);
         ensure!(
             output.status.code() == Some(code),
             "{source}: {}: {error}",

@@ -6,10 +6,10 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 use ganger_e2e::clients;
-use ganger_e2e::command::words;
+use ganger_e2e::command::output_text;
 use ganger_e2e::ports::free_address;
 use ganger_e2e::quantumleap;
-use ganger_e2e::redis::{Line, Redis, World};
+use ganger_e2e::redis::{LineClient, Redis, TestBed};
 use ganger_e2e::relay::{AtLimit, Relay};
 use ganger_e2e::server::{Server, Setup};
 
@@ -21,8 +21,8 @@ const ITEMS: u64 = 3_000;
 /// Tasks in line: likewise.
 const TASKS: u64 = 1_500;
 
-/// An import that is disturbed. The relay is between it and its source.
-struct Disturbed<'a> {
+/// An import that is import. The relay is between it and its source.
+struct FaultyImport<'a> {
     setup: &'a Setup,
     relay: Relay,
     /// Bytes that the source sends in a whole import.
@@ -31,7 +31,7 @@ struct Disturbed<'a> {
     moments: [u64; 3],
 }
 
-impl<'a> Disturbed<'a> {
+impl<'a> FaultyImport<'a> {
     /// Reads once without sending anything, to see how much there is; `code` is how that ends.
     fn new(setup: &'a Setup, redis: SocketAddr, code: i32, moments: [u64; 3]) -> Result<Self> {
         let relay = Relay::start(redis)?;
@@ -53,7 +53,7 @@ impl<'a> Disturbed<'a> {
     }
 
     /// An import that has read so many hundredths of all, and waits for more.
-    fn held_at(&self, hundredths: u64) -> Result<Child> {
+    fn start_held_at(&self, hundredths: u64) -> Result<Child> {
         self.relay
             .limit(self.whole * hundredths / 100, AtLimit::Hold);
         let mut command = self.command();
@@ -64,7 +64,7 @@ impl<'a> Disturbed<'a> {
     }
 
     fn kill_import(&self) -> Result<()> {
-        let mut killed = self.held_at(self.moments[0])?;
+        let mut killed = self.start_held_at(self.moments[0])?;
         killed.kill()?;
         killed.wait()?;
         self.relay.release();
@@ -73,11 +73,11 @@ impl<'a> Disturbed<'a> {
 
     /// The server that takes over from the killed one.
     fn kill_server(&self, server: &mut Server) -> Result<Server> {
-        let import = self.held_at(self.moments[1])?;
+        let import = self.start_held_at(self.moments[1])?;
         server.kill()?;
         self.relay.release();
         let output = import.wait_with_output()?;
-        let error = words(&output);
+        let error = output_text(&output);
         ensure!(
             output.status.code() == Some(4),
             "{}: {error}",
@@ -91,7 +91,7 @@ impl<'a> Disturbed<'a> {
         let moment = self.whole * self.moments[2] / 100;
         self.relay.limit(moment, AtLimit::Cut);
         let output = self.command().output()?;
-        let error = words(&output);
+        let error = output_text(&output);
         ensure!(
             output.status.code() == Some(4),
             "{}: {error}",
@@ -105,13 +105,13 @@ impl<'a> Disturbed<'a> {
 }
 
 /// The elements of a list of ganger.
-fn elements(world: &World, list: &str) -> Result<Vec<String>> {
-    let mut line = world.line()?;
-    let count = line.ask(&format!("LRANGE {list} 0 -1"))?;
+fn elements(test_bed: &TestBed, list: &str) -> Result<Vec<String>> {
+    let mut line = test_bed.line_client()?;
+    let count = line.call(&format!("LRANGE {list} 0 -1"))?;
     let count: usize = count.strip_prefix('*').context(count.clone())?.parse()?;
     let each = (0..count).map(|_| {
-        line.hear()?;
-        line.hear()
+        line.read_line()?;
+        line.read_line()
     });
     each.collect()
 }
@@ -122,74 +122,74 @@ fn items_are_there_once_after_kills_of_import_and_server_and_a_lost_source() -> 
     let many = ITEMS.to_string();
     redis.run(clients::python()?, "import_items.py", &["fill", &many])?;
     let digest = redis.digest()?;
-    let world = World::new(&[])?;
-    let mut server = world.setup.start()?;
+    let test_bed = TestBed::new(&[])?;
+    let mut server = test_bed.setup.start()?;
     // Between the names of the keys, once for their kinds and once for items in no list.
-    let disturbed = Disturbed::new(&world.setup, redis.address, 0, [47, 54, 61])?;
-    let in_line = || world.line()?.number("LLEN jobs:item:x:queue");
+    let import = FaultyImport::new(&test_bed.setup, redis.address, 0, [47, 54, 61])?;
+    let in_line = || test_bed.line_client()?.integer("LLEN jobs:item:x:queue");
 
-    disturbed.kill_import()?;
+    import.kill_import()?;
     let first = in_line()?;
     ensure!(first > 0, "nothing was taken over before the kill");
-    let mut server = disturbed.kill_server(&mut server)?;
+    let mut server = import.kill_server(&mut server)?;
     let second = in_line()?;
     ensure!(second > first, "{first}, then {second}");
-    disturbed.cut_source()?;
+    import.cut_source()?;
     let third = in_line()?;
     ensure!(third < i64::try_from(ITEMS)?, "{third}: it was not cut");
 
-    let report = run_to(disturbed.command(), 0)?;
+    let report = run_to(import.command(), 0)?;
     let there = count(&report, "work_queue_items", "already_there");
     let sum = there + count(&report, "work_queue_items", "taken_over");
     ensure!(there > 0 && sum == ITEMS + 4, "{report}");
-    let ids = elements(&world, "jobs:item:x:queue")?;
+    let ids = elements(&test_bed, "jobs:item:x:queue")?;
     let numbers = ids.iter().filter_map(|id| id.parse::<u64>().ok());
     ensure!(numbers.eq((0..ITEMS).rev()), "{ids:?}");
     let others = ids.iter().filter(|id| id.parse::<u64>().is_err());
     ensure!(others.eq(&["orphan"]), "{ids:?}");
-    let held = elements(&world, "jobs:item:x:processing")?;
+    let held = elements(&test_bed, "jobs:item:x:processing")?;
     ensure!(held == ["lost", "held-2", "held-1"], "{held:?}");
     ensure!(redis.digest()? == digest, "the source has changed");
     server.stop()?;
-    world.setup.expect_no_panic()?;
-    world.setup.check()
+    test_bed.setup.expect_no_panic()?;
+    test_bed.setup.check()
 }
 
 #[test]
 fn tasks_are_inserted_once_after_kills_of_import_and_server_and_a_lost_source() -> Result<()> {
     const NAME: &str = "tasks_are_inserted_once_after_kills_of_import_and_server_and_a_lost_source";
-    let Some(world) = quantumleap::World::new(NAME, &[])? else {
+    let Some(test_bed) = quantumleap::TestBed::new(NAME, &[])? else {
         return Ok(());
     };
     let (redis, tasks) = source(TASKS)?;
     let digest = redis.digest()?;
-    let mut server = world.setup.start()?;
+    let mut server = test_bed.setup.start()?;
     // A job of another program is refused.
-    let disturbed = Disturbed::new(&world.setup, redis.address, 1, [35, 60, 75])?;
+    let import = FaultyImport::new(&test_bed.setup, redis.address, 1, [35, 60, 75])?;
 
-    disturbed.kill_import()?;
-    let first = world.count("")?;
+    import.kill_import()?;
+    let first = test_bed.count("")?;
     ensure!(first > 0, "nothing was taken over before the kill");
     // What is here is worked on already.
-    let mut pool = world.pool(&["--workers", "2"])?;
-    let mut server = disturbed.kill_server(&mut server)?;
-    let second = world.count("")?;
+    let mut pool = test_bed.pool(&["--workers", "2"])?;
+    let mut server = import.kill_server(&mut server)?;
+    let second = test_bed.count("")?;
     ensure!(second > first, "{first}, then {second}");
-    disturbed.cut_source()?;
-    let third = world.count("")?;
+    import.cut_source()?;
+    let third = test_bed.count("")?;
     ensure!(third < TASKS, "{third}: it was not cut");
 
-    let report = run_to(disturbed.command(), 1)?;
+    let report = run_to(import.command(), 1)?;
     let there = count(&report, "quantumleap_tasks", "already_there");
     let sum = there + count(&report, "quantumleap_tasks", "taken_over");
     ensure!(there > 0 && sum == TASKS + 4, "{report}");
-    all_are_inserted(&world, &tasks)?;
-    ensure!(world.count("")? == TASKS + 4);
+    all_are_inserted(&test_bed, &tasks)?;
+    ensure!(test_bed.count("")? == TASKS + 4);
     ensure!(redis.digest()? == digest, "the source has changed");
     pool.stop()?;
     server.stop()?;
-    world.setup.expect_no_panic()?;
-    world.setup.check()
+    test_bed.setup.expect_no_panic()?;
+    test_bed.setup.check()
 }
 
 #[test]
@@ -198,35 +198,38 @@ fn a_source_that_still_loads_its_data_is_waited_for() -> Result<()> {
     let directory = directory.path().to_string_lossy().into_owned();
     let files = ["--requirepass", "secret", "--dir", &directory];
     let redis = Redis::start_with(free_address()?, &files)?;
-    let mut line = Line::new(redis.address)?;
+    let mut line = LineClient::new(redis.address)?;
     for words in [
         "AUTH secret",
         "DEBUG POPULATE 200 other 2000",
         "SET q:item:a data",
         "SAVE",
     ] {
-        let reply = line.ask(words)?;
+        let reply = line.call(words)?;
         ensure!(reply == "+OK", "{words}: {reply}");
     }
-    ensure!(line.number("RPUSH q:queue a")? == 1);
-    ensure!(line.ask("SAVE")? == "+OK");
+    ensure!(line.integer("RPUSH q:queue a")? == 1);
+    ensure!(line.call("SAVE")? == "+OK");
     drop((line, redis));
     // Four seconds, in which it answers in between.
     let slow = ["--key-load-delay", "20000"];
     let often = ["--loading-process-events-interval-bytes", "1024"];
     let arguments = [&files[..], &slow, &often].concat();
     let redis = Redis::start_with(free_address()?, &arguments)?;
-    let world = World::new(&[])?;
-    let mut server = world.setup.start()?;
+    let test_bed = TestBed::new(&[])?;
+    let mut server = test_bed.setup.start()?;
 
     let source = format!(":secret@{}", redis.address);
-    let output = import_into(&world.setup, &source).output()?;
-    let error = words(&output);
+    let output = import_into(&test_bed.setup, &source).output()?;
+    let error = output_text(&output);
     ensure!(output.status.success(), "{}: {error}", output.status);
     ensure!(error.contains("still loads its data: waiting"), "{error}");
-    ensure!(world.line()?.number("LLEN q:queue")? == 1, "{error}");
+    ensure!(
+        test_bed.line_client()?.integer("LLEN q:queue")? == 1,
+        "{error}"
+    );
     server.stop()?;
-    world.setup.expect_no_panic()
+    test_bed.setup.expect_no_panic()
 }
 
 /// The call of an insert, as Python pickles it: not compressed, which RQ takes too.
@@ -236,7 +239,7 @@ const CALL: &[u8] = b"\x80\x04(\x8c\x17wq.core.task.run_actionNcwq.ql.notify\nIn
 #[test]
 fn what_no_client_of_rq_has_put_there_is_refused_one_by_one() -> Result<()> {
     let redis = Redis::start(free_address()?)?;
-    let mut line = Line::new(redis.address)?;
+    let mut line = LineClient::new(redis.address)?;
     let quoted = |bytes: &[u8]| -> String {
         let each = bytes.iter().map(|byte| format!("\\x{byte:02x}"));
         format!("\"{}\"", each.collect::<String>())
@@ -270,12 +273,12 @@ fn what_no_client_of_rq_has_put_there_is_refused_one_by_one() -> Result<()> {
         &format!("ZADD rq:failed:default inf {}", good('2')),
         &format!("RPUSH rq:queue:default text garbage ghost {}", good('3')),
     ] {
-        let reply = line.ask(words)?;
+        let reply = line.call(words)?;
         ensure!(!reply.starts_with('-'), "{words}: {reply}");
     }
-    let world = World::new(&[])?;
-    let mut server = world.setup.start()?;
-    let report = run_to(import_into(&world.setup, &redis.address.to_string()), 1)?;
+    let test_bed = TestBed::new(&[])?;
+    let mut server = test_bed.setup.start()?;
+    let report = run_to(import_into(&test_bed.setup, &redis.address.to_string()), 1)?;
     let tasks = &report["records"]["quantumleap_tasks"];
     ensure!(tasks["taken_over"] == 3, "{report}");
     ensure!(tasks["refused"] == 5, "{report}");
@@ -291,8 +294,8 @@ fn what_no_client_of_rq_has_put_there_is_refused_one_by_one() -> Result<()> {
     let left_out = tasks["left_out"].to_string();
     ensure!(left_out.contains("an id without a job"), "{report}");
     server.stop()?;
-    world.setup.expect_no_panic()?;
-    world.setup.check()
+    test_bed.setup.expect_no_panic()?;
+    test_bed.setup.check()
 }
 
 /// The last segment of a task's id: 32 digits in Base64, of which the last one is given.

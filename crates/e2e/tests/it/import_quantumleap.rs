@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, ensure};
 use ganger_e2e::clients;
-use ganger_e2e::command::until;
+use ganger_e2e::command::wait_for;
 use ganger_e2e::ports::free_address;
-use ganger_e2e::quantumleap::World;
+use ganger_e2e::quantumleap::TestBed;
 use ganger_e2e::redis::Redis;
 use serde_json::{Value, json};
 
@@ -40,7 +40,7 @@ pub(crate) fn source(waiting: u64) -> Result<(Redis, BTreeMap<String, Value>)> {
 }
 
 /// All tasks as lists show them, in the form of [`source`].
-fn listed(world: &World) -> Result<BTreeMap<String, Value>> {
+fn listed(test_bed: &TestBed) -> Result<BTreeMap<String, Value>> {
     let mut tasks = BTreeMap::new();
     for (tenant, path) in SCOPES {
         let (tenant, path) = (
@@ -48,7 +48,7 @@ fn listed(world: &World) -> Result<BTreeMap<String, Value>> {
             format!("fiware-servicepath: {path}"),
         );
         let headers = ["-H", &tenant, "-H", &path];
-        for item in world.curl("/wq/notifications", &headers)?.items()? {
+        for item in test_bed.curl("/wq/notifications", &headers)?.items()? {
             let runtime = &item["runtime"];
             let id = runtime["task_id"].as_str().context("an id")?.to_owned();
             let task = json!({
@@ -65,11 +65,11 @@ fn listed(world: &World) -> Result<BTreeMap<String, Value>> {
 }
 
 /// How often each entity is in the database.
-fn rows(world: &World) -> Result<BTreeMap<String, u64>> {
+fn rows(test_bed: &TestBed) -> Result<BTreeMap<String, u64>> {
     let mut rows = BTreeMap::new();
     for schema in ["mtx", "\"mtx y\"", "public"] {
         let entities = format!("select entity_id, count(*) from {schema}.etroom group by 1");
-        for line in world.sql(&entities)?.lines() {
+        for line in test_bed.sql(&entities)?.lines() {
             let (entity, count) = line.rsplit_once('|').context(line.to_owned())?;
             *rows.entry(entity.to_owned()).or_default() += count.parse::<u64>()?;
         }
@@ -85,11 +85,11 @@ fn expected_rows(tasks: &BTreeMap<String, Value>) -> BTreeMap<String, u64> {
 }
 
 /// Waits until no task is pending; each must have made its rows once.
-pub(crate) fn all_are_inserted(world: &World, tasks: &BTreeMap<String, Value>) -> Result<()> {
-    until("all tasks to end", || {
-        Ok((world.count("?taskStatus=pending")? == 0).then_some(()))
+pub(crate) fn all_are_inserted(test_bed: &TestBed, tasks: &BTreeMap<String, Value>) -> Result<()> {
+    wait_for("all tasks to end", || {
+        Ok((test_bed.count("?taskStatus=pending")? == 0).then_some(()))
     })?;
-    let found = rows(world)?;
+    let found = rows(test_bed)?;
     ensure!(found == expected_rows(tasks), "{found:?}");
     Ok(())
 }
@@ -97,14 +97,14 @@ pub(crate) fn all_are_inserted(world: &World, tasks: &BTreeMap<String, Value>) -
 #[test]
 fn tasks_of_quantumleap_are_listed_as_before_and_inserted_once() -> Result<()> {
     const NAME: &str = "tasks_of_quantumleap_are_listed_as_before_and_inserted_once";
-    let Some(world) = World::new(NAME, &[])? else {
+    let Some(test_bed) = TestBed::new(NAME, &[])? else {
         return Ok(());
     };
     let (redis, tasks) = source(WAITING)?;
     let digest = redis.digest()?;
-    let mut server = world.setup.start()?;
+    let mut server = test_bed.setup.start()?;
 
-    let import = || import_into(&world.setup, &redis.address.to_string());
+    let import = || import_into(&test_bed.setup, &redis.address.to_string());
     let mut dry = import();
     dry.arg("--dry-run");
     let dry = run_to(dry, 1)?;
@@ -112,7 +112,7 @@ fn tasks_of_quantumleap_are_listed_as_before_and_inserted_once() -> Result<()> {
         count(&dry, "quantumleap_tasks", "found") == ALL + 1,
         "{dry}"
     );
-    ensure!(world.count("")? == 0, "a dry run has sent something");
+    ensure!(test_bed.count("")? == 0, "a dry run has sent something");
 
     // The job of another program is not taken over.
     let report = run_to(import(), 1)?;
@@ -130,16 +130,16 @@ fn tasks_of_quantumleap_are_listed_as_before_and_inserted_once() -> Result<()> {
         "{report}"
     );
     ensure!(report["other_keys"]["count"] == 0, "{report}");
-    let now = listed(&world)?;
+    let now = listed(&test_bed)?;
     for (id, task) in &tasks {
         let found = now.get(id).with_context(|| format!("no {id}"))?;
         ensure!(found == task, "in RQ:\n{task}\nin ganger:\n{found}");
     }
     ensure!(now.len() == tasks.len(), "{}", now.len());
 
-    let mut pool = world.pool(&["--workers", "2"])?;
-    all_are_inserted(&world, &tasks)?;
-    let ended = world.count("?taskStatus=succeeded")?;
+    let mut pool = test_bed.pool(&["--workers", "2"])?;
+    all_are_inserted(&test_bed, &tasks)?;
+    let ended = test_bed.count("?taskStatus=succeeded")?;
     ensure!(ended == WAITING + 2, "{ended} succeeded");
 
     // Tasks that have ended here do not come back.
@@ -148,15 +148,15 @@ fn tasks_of_quantumleap_are_listed_as_before_and_inserted_once() -> Result<()> {
         count(&again, "quantumleap_tasks", "already_there") == ALL,
         "{again}"
     );
-    ensure!(world.count("")? == ALL);
+    ensure!(test_bed.count("")? == ALL);
     ensure!(
-        rows(&world)? == expected_rows(&tasks),
+        rows(&test_bed)? == expected_rows(&tasks),
         "{:?}",
-        rows(&world)?
+        rows(&test_bed)?
     );
     ensure!(redis.digest()? == digest, "the source has changed");
     pool.stop()?;
     server.stop()?;
-    world.setup.expect_no_panic()?;
-    world.setup.check()
+    test_bed.setup.expect_no_panic()?;
+    test_bed.setup.check()
 }

@@ -39,7 +39,7 @@ fn nothing_acknowledged_is_lost_however_often_the_server_is_killed() -> Result<(
     }
 
     let mut server = setup.start()?;
-    let (_, tally) = load.finish(Duration::from_secs(60))?;
+    let (_, counts) = load.finish(Duration::from_secs(60))?;
     server.stop()?;
     setup.check()?;
     setup.expect_no_panic()?;
@@ -47,21 +47,21 @@ fn nothing_acknowledged_is_lost_however_often_the_server_is_killed() -> Result<(
     // A run in which little happened proves little.
     let cycles = usize::try_from(cycles)?;
     ensure!(
-        tally.completed >= 10 * cycles,
-        "too few completions: {tally:?}"
+        counts.completed >= 10 * cycles,
+        "too few completions: {counts:?}"
     );
     ensure!(
-        tally.unknown >= cycles / 2,
-        "too few requests were cut: {tally:?}"
+        counts.unknown >= cycles / 2,
+        "too few requests were cut: {counts:?}"
     );
     ensure!(
-        tally.leases_over_a_gap >= cycles / 4,
-        "too few leases went over a restart: {tally:?}"
+        counts.leases_over_a_gap >= cycles / 4,
+        "too few leases went over a restart: {counts:?}"
     );
     ensure!(
-        tally.leases_lost * 20 <= tally.grants,
-        "too many leases were lost: {tally:?}"
+        counts.leases_lost * 20 <= counts.grants,
+        "too many leases were lost: {counts:?}"
     );
-    eprintln!("{tally:?}");
+    eprintln!("{counts:?}");
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 mod disk_full;
 mod documents;
-mod full_storm;
+mod full_disk_under_load;
 mod import;
 mod import_faults;
 mod import_quantumleap;

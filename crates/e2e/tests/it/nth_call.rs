@@ -8,23 +8,23 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Result, ensure};
 use ganger_e2e::api::Api;
 use ganger_e2e::checker;
-use ganger_e2e::history::{Answered, Exchange, Recorder};
+use ganger_e2e::history::{Exchange, Outcome, Recorder};
 use ganger_e2e::scenario;
-use ganger_e2e::server::{PATIENCE, Setup};
-use ganger_e2e::skip::skipped;
-use ganger_e2e::trace::{self, Point};
+use ganger_e2e::server::{Setup, TIMEOUT};
+use ganger_e2e::skip::note_skip;
+use ganger_e2e::trace::{self, CallPoint};
 
 /// How many points are tried while the server works, unless `GANGER_CALL_POINTS` says otherwise.
 const POINTS: usize = 100;
 /// How many are tried while a new store is made.
-const MAKING_POINTS: usize = 40;
+const CREATION_POINTS: usize = 40;
 /// Rounds of the scenario: enough for that many points.
 const ROUNDS: Range<u32> = 0..30;
 
 #[test]
 fn the_store_is_whole_wherever_the_server_is_killed_at_work() -> Result<()> {
     let limit = env::var("GANGER_CALL_POINTS").map_or(Ok(POINTS), |text| text.parse())?;
-    let Some(reached) = kill_at_each(Begin::AtWork, limit)? else {
+    let Some(reached) = kill_at_each(Phase::AtWork, limit)? else {
         return Ok(());
     };
     // Threads take turns a little differently each time, so a point may be missed or come early; most do not.
@@ -41,7 +41,7 @@ fn the_store_is_whole_wherever_the_server_is_killed_at_work() -> Result<()> {
 
 #[test]
 fn the_store_is_whole_wherever_its_making_is_killed() -> Result<()> {
-    let Some(reached) = kill_at_each(Begin::AtStart, MAKING_POINTS)? else {
+    let Some(reached) = kill_at_each(Phase::AtStart, CREATION_POINTS)? else {
         return Ok(());
     };
     let early = reached
@@ -49,26 +49,26 @@ fn the_store_is_whole_wherever_its_making_is_killed() -> Result<()> {
         .filter(|reached| **reached == Reached::AtStart)
         .count();
     ensure!(
-        early * 2 >= MAKING_POINTS,
-        "only {early} of {MAKING_POINTS} kills came while the store was made"
+        early * 2 >= CREATION_POINTS,
+        "only {early} of {CREATION_POINTS} kills came while the store was made"
     );
     Ok(())
 }
 
 /// From where on points are looked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Begin {
+enum Phase {
     AtStart,
     AtWork,
 }
 
 /// Kills at each of the first `limit` points, and tells when each was reached; `None` if there is no tracer.
-fn kill_at_each(begin: Begin, limit: usize) -> Result<Option<Vec<Reached>>> {
+fn kill_at_each(phase: Phase, limit: usize) -> Result<Option<Vec<Reached>>> {
     if Command::new("strace").arg("-V").output().is_err() {
-        skipped("kill at the Nth system call", "strace is not installed");
+        note_skip("kill at the Nth system call", "strace is not installed");
         return Ok(None);
     }
-    let points = note_points(begin, limit)?;
+    let points = record_points(phase, limit)?;
     ensure!(
         points.len() == limit,
         "the scenario has only {} points",
@@ -90,17 +90,17 @@ fn kill_at_each(begin: Begin, limit: usize) -> Result<Option<Vec<Reached>>> {
 }
 
 /// Runs the scenario once without harm and notes the calls.
-fn note_points(begin: Begin, limit: usize) -> Result<Vec<Point>> {
+fn record_points(phase: Phase, limit: usize) -> Result<Vec<CallPoint>> {
     let directory = tempfile::tempdir()?;
     let data = directory.path().join("data");
     std::fs::create_dir(&data)?;
     let log = directory.path().join("calls.txt");
     let mut setup = Setup::in_directory(directory.path())?;
     setup.store = data.join("store.db");
-    setup.wrapper = trace::noting(&log);
+    setup.wrapper = trace::record_calls(&log);
     let mut since = SystemTime::now();
     let mut server = setup.start()?;
-    if begin == Begin::AtWork {
+    if phase == Phase::AtWork {
         since = SystemTime::now();
     }
     let recorder = Recorder::default();
@@ -108,7 +108,7 @@ fn note_points(begin: Begin, limit: usize) -> Result<Vec<Point>> {
     server.kill()?;
     // The tracer writes its last lines after the program's end.
     std::thread::sleep(Duration::from_millis(200));
-    trace::points(&log, &data, since, limit)
+    trace::call_points(&log, &data, since, limit)
 }
 
 /// When a point was reached.
@@ -121,7 +121,7 @@ enum Reached {
 }
 
 /// Runs the scenario with a server that is killed at `point`, then looks.
-fn kill_at(point: &Point) -> Result<Reached> {
+fn kill_at(point: &CallPoint) -> Result<Reached> {
     let directory = tempfile::tempdir()?;
     let data = directory.path().join("data");
     std::fs::create_dir(&data)?;
@@ -129,23 +129,23 @@ fn kill_at(point: &Point) -> Result<Reached> {
     setup.store = data.join("store.db");
 
     let recorder = Recorder::default();
-    setup.wrapper = trace::killing_at(point);
+    setup.wrapper = trace::kill_at_call(point);
     let mut server = setup.spawn()?;
-    let was_ready = server.wait_until_ready(PATIENCE).is_ok();
+    let was_ready = server.wait_until_ready(TIMEOUT).is_ok();
     if was_ready {
         scenario::run(&recorder, &mut Api::new(setup.client()), ROUNDS);
     }
     // The client may see the connection break a moment before the process can be seen to have ended.
     let is_cut =
-        |exchange: &Exchange| matches!(exchange.answered, Answered::Unknown | Answered::NotSent);
+        |exchange: &Exchange| matches!(exchange.outcome, Outcome::Unknown | Outcome::NotSent);
     let was_killed = !was_ready || recorder.exchanges().last().is_some_and(is_cut);
     if was_killed {
-        server.wait(PATIENCE)?;
+        server.wait(TIMEOUT)?;
     }
     let has_worked = recorder
         .exchanges()
         .iter()
-        .any(|exchange| matches!(exchange.answered, Answered::Done { .. }));
+        .any(|exchange| matches!(exchange.outcome, Outcome::Done { .. }));
     server.kill()?;
 
     setup.wrapper.clear();
@@ -153,7 +153,7 @@ fn kill_at(point: &Point) -> Result<Reached> {
         setup.check()?;
     }
     let mut server = setup.start()?;
-    let history = scenario::settle(&mut Api::new(setup.client()), &recorder)?;
+    let history = scenario::finish(&mut Api::new(setup.client()), &recorder)?;
     let (violations, _) = checker::check(&history);
     ensure!(
         violations.is_empty(),

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use ganger_e2e::api::Api;
 use ganger_e2e::ports::free_address;
-use ganger_e2e::server::{PATIENCE, Setup};
+use ganger_e2e::server::{Setup, TIMEOUT};
 use serde_json::json;
 
 #[test]
@@ -16,7 +16,7 @@ fn a_second_server_refuses_a_store_that_is_in_use() -> Result<()> {
     other.address = free_address()?;
     other.log = directory.path().join("second.log");
     let mut second = other.spawn()?;
-    let status = second.wait(PATIENCE)?;
+    let status = second.wait(TIMEOUT)?;
     ensure!(!status.success(), "the second server ended with {status}");
     let said = other.log_text();
     ensure!(said.contains("in use"), "it does not say why:\n{said}");

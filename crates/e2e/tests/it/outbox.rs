@@ -5,7 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
-use ganger_e2e::command::{Worker, command, good, programs, run, until, words};
+use ganger_e2e::command::{
+    Worker, command, output_text, run, run_successfully, wait_for, write_programs,
+};
 use ganger_e2e::ports::free_addresses;
 use ganger_e2e::server::{Server, Setup};
 use serde_json::Value;
@@ -18,14 +20,14 @@ const GRAPH: &str = r#"[
 ]"#;
 
 /// Two servers, and the programs of their workers.
-struct World {
+struct TwoShards {
     directory: tempfile::TempDir,
     setups: Vec<Setup>,
     servers: Vec<Server>,
     handlers: PathBuf,
 }
 
-impl World {
+impl TwoShards {
     fn new() -> Result<Self> {
         let directory = tempfile::tempdir()?;
         let path = directory.path();
@@ -47,7 +49,7 @@ impl World {
             .collect();
         let servers = setups.iter().map(Setup::start).collect::<Result<_>>()?;
         let one = "#!/bin/sh\necho 1\n";
-        let handlers = programs(&path.join("worker.d"), &[("up", one), ("down", one)])?;
+        let handlers = write_programs(&path.join("worker.d"), &[("up", one), ("down", one)])?;
         Ok(Self {
             directory,
             setups,
@@ -56,9 +58,9 @@ impl World {
         })
     }
 
-    fn worker(&self, place: usize) -> Result<Worker> {
-        let log = self.directory.path().join(format!("worker{place}.log"));
-        let address = self.setups[place].address.to_string();
+    fn worker(&self, index: usize) -> Result<Worker> {
+        let log = self.directory.path().join(format!("worker{index}.log"));
+        let address = self.setups[index].address.to_string();
         Worker::start(&self.handlers, &log, &["--server", &address], &[])
     }
 
@@ -70,7 +72,7 @@ impl World {
         let output = command(&["submit", "--server", &address, "--json"], &[])
             .stdin(fs::File::open(&path)?)
             .output()?;
-        ensure!(output.status.success(), "{}", words(&output));
+        ensure!(output.status.success(), "{}", output_text(&output));
         let answer: Value = serde_json::from_slice(&output.stdout)?;
         let jobs = answer["jobs"].as_array().context("submit lists the jobs")?;
         let names = jobs
@@ -79,9 +81,9 @@ impl World {
         Ok(names.collect())
     }
 
-    fn until_state(&self, job: &str, state: &str) -> Result<()> {
+    fn wait_for_state(&self, job: &str, state: &str) -> Result<()> {
         let address = self.setups[0].address.to_string();
-        until(&format!("{job} being {state}"), || {
+        wait_for(&format!("{job} being {state}"), || {
             let output = run(&["job", "get", job, "--json", "--server", &address], &[])?;
             let shown: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
             Ok((shown["state"] == state).then_some(()))
@@ -92,7 +94,7 @@ impl World {
     fn outbox(&self, shard: &str, more: &[&str]) -> Result<Vec<Value>> {
         let address = self.setups[0].address.to_string();
         let arguments = ["outbox", "--json", "--server", &address, "--shard", shard];
-        let said = good(&[&arguments, more].concat(), &[])?;
+        let said = run_successfully(&[&arguments, more].concat(), &[])?;
         let lines = said.lines().map(serde_json::from_str);
         Ok(lines.collect::<Result<_, _>>()?)
     }
@@ -111,11 +113,11 @@ impl World {
 
 #[test]
 fn what_waits_is_listed_with_the_reason_and_gone_when_the_shard_is_back() -> Result<()> {
-    let mut world = World::new()?;
-    let jobs = world.submit()?;
-    let address = world.setups[0].address.to_string();
+    let mut shards = TwoShards::new()?;
+    let jobs = shards.submit()?;
+    let address = shards.setups[0].address.to_string();
     let why = ["job", "why", &jobs[1], "--server", &address];
-    let said = good(&why, &[])?;
+    let said = run_successfully(&why, &[])?;
     for words in [
         format!("{} is blocked.", jobs[1]),
         format!("The job waits for a job of another shard: {}.", jobs[0]),
@@ -123,11 +125,11 @@ fn what_waits_is_listed_with_the_reason_and_gone_when_the_shard_is_back() -> Res
     ] {
         ensure!(said.contains(&words), "{words}: {said}");
     }
-    world.servers[1].kill()?;
-    let one = world.worker(0)?;
-    world.until_state(&jobs[0], "succeeded")?;
-    let peer = until("a try that failed", || {
-        let peers = world.outbox("1", &[])?;
+    shards.servers[1].kill()?;
+    let one = shards.worker(0)?;
+    shards.wait_for_state(&jobs[0], "succeeded")?;
+    let peer = wait_for("a try that failed", || {
+        let peers = shards.outbox("1", &[])?;
         let two = peers.into_iter().find(|peer| peer["peer"] == "2");
         Ok(two.filter(|two| two["tries_failed"].as_u64() > Some(0)))
     })?;
@@ -136,14 +138,14 @@ fn what_waits_is_listed_with_the_reason_and_gone_when_the_shard_is_back() -> Res
         peer["oldest_at"].is_string() && peer["last_error"].is_string(),
         "{peer}"
     );
-    let messages = world.outbox("1", &["--to", "2"])?;
+    let messages = shards.outbox("1", &["--to", "2"])?;
     ensure!(messages.len() == 1, "{messages:?}");
     ensure!(
         messages[0]["number"] == peer["written"],
         "{messages:?} {peer}"
     );
     ensure!(messages[0]["kind"].is_string() && messages[0]["at"].is_string());
-    let said = good(&["outbox", "--server", &address], &[])?;
+    let said = run_successfully(&["outbox", "--server", &address], &[])?;
     ensure!(
         said.contains("BECAUSE") && said.contains("cannot be reached"),
         "{said}"
@@ -151,23 +153,23 @@ fn what_waits_is_listed_with_the_reason_and_gone_when_the_shard_is_back() -> Res
 
     // Nothing has stopped, so there is nothing to take up again.
     let output = run(&["outbox", "--server", &address, "reconcile", "2"], &[])?;
-    ensure!(output.status.code() == Some(5), "{}", words(&output));
+    ensure!(output.status.code() == Some(5), "{}", output_text(&output));
     ensure!(
-        words(&output).contains("peer_not_stopped"),
+        output_text(&output).contains("peer_not_stopped"),
         "{}",
-        words(&output)
+        output_text(&output)
     );
 
-    world.servers[1] = world.setups[1].start()?;
-    let two = world.worker(1)?;
-    world.until_state(&jobs[1], "succeeded")?;
-    until("an empty outbox", || {
-        let peers = world.outbox("1", &[])?;
+    shards.servers[1] = shards.setups[1].start()?;
+    let two = shards.worker(1)?;
+    shards.wait_for_state(&jobs[1], "succeeded")?;
+    wait_for("an empty outbox", || {
+        let peers = shards.outbox("1", &[])?;
         Ok(peers.iter().all(|peer| peer["waiting"] == 0).then_some(()))
     })?;
-    ensure!(world.outbox("1", &["--to", "2"])?.is_empty());
+    ensure!(shards.outbox("1", &["--to", "2"])?.is_empty());
     drop((one, two));
-    world.finish()
+    shards.finish()
 }
 
 /// Copies a store at rest with all that lies beside it.
@@ -187,26 +189,26 @@ fn copy_store(from: &Path, to: &Path) -> Result<()> {
 #[test]
 fn rel_x6_traffic_with_a_shard_that_went_back_in_time_goes_on_when_an_operator_says_so()
 -> Result<()> {
-    let mut world = World::new()?;
-    let saved = world.directory.path().join("saved.db");
-    let workers = [world.worker(0)?, world.worker(1)?];
-    let first = world.submit()?;
-    world.until_state(&first[1], "succeeded")?;
-    world.servers[1].kill()?;
-    copy_store(&world.setups[1].store, &saved)?;
-    world.servers[1] = world.setups[1].start()?;
-    let second = world.submit()?;
-    world.until_state(&second[1], "succeeded")?;
-    world.servers[1].kill()?;
-    copy_store(&saved, &world.setups[1].store)?;
-    world.servers[1] = world.setups[1].start()?;
+    let mut shards = TwoShards::new()?;
+    let saved = shards.directory.path().join("saved.db");
+    let workers = [shards.worker(0)?, shards.worker(1)?];
+    let first = shards.submit()?;
+    shards.wait_for_state(&first[1], "succeeded")?;
+    shards.servers[1].kill()?;
+    copy_store(&shards.setups[1].store, &saved)?;
+    shards.servers[1] = shards.setups[1].start()?;
+    let second = shards.submit()?;
+    shards.wait_for_state(&second[1], "succeeded")?;
+    shards.servers[1].kill()?;
+    copy_store(&saved, &shards.setups[1].store)?;
+    shards.servers[1] = shards.setups[1].start()?;
 
     // Either side may be the one that notices.
-    let stopped = until("the end of the traffic", || {
+    let stopped = wait_for("the end of the traffic", || {
         // Something to say, whatever comes of it.
-        let _ = world.submit();
+        let _ = shards.submit();
         for (shard, peer) in [("1", "2"), ("2", "1")] {
-            let peers = world.outbox(shard, &[])?;
+            let peers = shards.outbox(shard, &[])?;
             if peers.iter().any(|peer| peer["stopped"].is_string()) {
                 return Ok(Some((shard, peer)));
             }
@@ -214,15 +216,15 @@ fn rel_x6_traffic_with_a_shard_that_went_back_in_time_goes_on_when_an_operator_s
         Ok(None)
     })?;
     let (shard, peer) = stopped;
-    let address = world.setups[0].address.to_string();
+    let address = shards.setups[0].address.to_string();
     let reconcile = ["outbox", "--server", &address, "--shard", shard];
-    good(&[&reconcile[..], &["reconcile", peer]].concat(), &[])?;
-    until("traffic on both sides", || {
+    run_successfully(&[&reconcile[..], &["reconcile", peer]].concat(), &[])?;
+    wait_for("traffic on both sides", || {
         for (shard, other) in [("1", "2"), ("2", "1")] {
-            for peer in world.outbox(shard, &[])? {
+            for peer in shards.outbox(shard, &[])? {
                 if peer["stopped"].is_string() {
                     let reconcile = ["outbox", "--server", &address, "--shard", shard];
-                    good(&[&reconcile[..], &["reconcile", other]].concat(), &[])?;
+                    run_successfully(&[&reconcile[..], &["reconcile", other]].concat(), &[])?;
                 }
                 if peer["stopped"].is_string() || peer["stopped_there"].is_string() {
                     return Ok(None);
@@ -231,8 +233,8 @@ fn rel_x6_traffic_with_a_shard_that_went_back_in_time_goes_on_when_an_operator_s
         }
         Ok(Some(()))
     })?;
-    let last = until("a submission", || Ok(world.submit().ok()))?;
-    world.until_state(&last[1], "succeeded")?;
+    let last = wait_for("a submission", || Ok(shards.submit().ok()))?;
+    shards.wait_for_state(&last[1], "succeeded")?;
     drop(workers);
-    world.finish()
+    shards.finish()
 }

@@ -7,9 +7,9 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use ganger_e2e::binary::ganger;
-use ganger_e2e::command::{run, words};
-use ganger_e2e::server::{PATIENCE, Setup};
-use ganger_e2e::skip::skipped;
+use ganger_e2e::command::{output_text, run};
+use ganger_e2e::server::{Setup, TIMEOUT};
+use ganger_e2e::skip::note_skip;
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -25,7 +25,7 @@ fn unit(name: &str) -> Result<String> {
     Ok(fs::read_to_string(directory.join(name))?)
 }
 
-fn heard(socket: &UnixDatagram) -> Result<String> {
+fn receive(socket: &UnixDatagram) -> Result<String> {
     let mut words = [0; 256];
     let count = socket.recv(&mut words).context("nothing was told")?;
     Ok(String::from_utf8_lossy(&words[..count]).into_owned())
@@ -36,19 +36,19 @@ fn a_service_manager_is_told_when_the_server_is_ready_and_when_it_stops() -> Res
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("notify");
     let socket = UnixDatagram::bind(&path)?;
-    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.set_read_timeout(Some(TIMEOUT))?;
     let mut setup = Setup::in_directory(directory.path())?;
     let path = path.to_str().context("a plain name")?.to_owned();
     setup.variables = vec![("NOTIFY_SOCKET".to_owned(), path)];
     let mut server = setup.spawn()?;
-    ensure!(heard(&socket)? == "READY=1");
+    ensure!(receive(&socket)? == "READY=1");
     // Told no earlier than it is true.
     let answer = setup.client().request("GET", "/readyz", &Value::Null);
     let answer = answer.ok().context("it answers")?;
-    ensure!(answer.status == 200, "{}", answer.shown());
+    ensure!(answer.status == 200, "{}", answer.to_text());
     server.signal(Signal::TERM)?;
-    ensure!(heard(&socket)? == "STOPPING=1");
-    ensure!(server.wait(PATIENCE)?.success());
+    ensure!(receive(&socket)? == "STOPPING=1");
+    ensure!(server.wait(TIMEOUT)?.success());
     setup.expect_no_panic()
 }
 
@@ -67,7 +67,7 @@ fn the_units_start_the_program_with_arguments_that_it_knows() -> Result<()> {
             .chain(["--help"])
             .collect();
         let output = run(&known, &[])?;
-        ensure!(output.status.success(), "{name}: {}", words(&output));
+        ensure!(output.status.success(), "{name}: {}", output_text(&output));
     }
     Ok(())
 }
@@ -90,10 +90,10 @@ fn systemd_understands_the_units() -> Result<()> {
         .args(&files)
         .output();
     let Ok(output) = verify else {
-        skipped("systemd_understands_the_units", "no systemd-analyze here");
+        note_skip("systemd_understands_the_units", "no systemd-analyze here");
         return Ok(());
     };
-    let said = words(&output);
+    let said = output_text(&output);
     let is_ours = |line: &&str| UNITS.iter().any(|name| line.contains(name));
     let faults: Vec<&str> = said.lines().filter(is_ours).collect();
     ensure!(output.status.success() && faults.is_empty(), "{said}");
@@ -107,9 +107,9 @@ fn expect_hardened(units: &[PathBuf]) -> Result<()> {
             .args(["security", "--offline=yes", "--threshold=40", "--no-pager"])
             .arg(unit)
             .output()?;
-        let said = words(&output);
+        let said = output_text(&output);
         if said.contains("unrecognized option") {
-            skipped("systemd_understands_the_units", "no offline judgement here");
+            note_skip("systemd_understands_the_units", "no offline judgement here");
             return Ok(());
         }
         let name = unit.file_name().map(Path::new).context("a name")?;

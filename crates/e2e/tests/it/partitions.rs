@@ -6,36 +6,36 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use ganger_e2e::api::Api;
-use ganger_e2e::history::Answered;
+use ganger_e2e::history::Outcome;
 use ganger_e2e::network::Network;
-use ganger_e2e::server::{PATIENCE, Server, Setup};
-use ganger_e2e::skip::skipped;
+use ganger_e2e::server::{Server, Setup, TIMEOUT};
+use ganger_e2e::skip::note_skip;
 use serde_json::{Value, json};
 
 const PORT: u16 = 3733;
 /// How long it may take until a shard is said to be unreachable; the promise is 5 s, the rest is the test's.
-const SAID_WITHIN: Duration = Duration::from_secs(8);
+const REPORTED_WITHIN: Duration = Duration::from_secs(8);
 
-struct Trio {
+struct Cluster {
     network: Network,
     setups: Vec<Setup>,
     servers: Vec<Server>,
 }
 
-impl Trio {
+impl Cluster {
     fn start(directory: &std::path::Path, network: Network) -> Result<Self> {
         let token = directory.join("token");
         fs::write(&token, "a-token-of-the-test-only-0123456789\n")?;
-        let places: Vec<SocketAddr> = (0..3)
+        let addresses: Vec<SocketAddr> = (0..3)
             .map(|node| SocketAddr::new(network.address(node), PORT))
             .collect();
-        let list: Vec<String> = places
+        let list: Vec<String> = addresses
             .iter()
             .zip(1..)
             .map(|(address, shard)| format!("{shard}={address}"))
             .collect();
         let topology = format!("static:{}", list.join(","));
-        let setups: Vec<Setup> = places
+        let setups: Vec<Setup> = addresses
             .iter()
             .enumerate()
             .map(|(node, address)| Setup {
@@ -67,17 +67,17 @@ impl Trio {
 
     /// A chain over all shards and back: 1, 2, 3, 1.
     fn submit(&self, node: usize) -> Result<Vec<String>> {
-        let step = |place: usize, shard: &str| {
-            let mut job = json!({ "name": format!("s{place}"), "kind": "step", "shard": shard });
-            if place > 0 {
-                job["inputs"] = json!([{ "result_of": format!("s{}", place - 1) }]);
+        let step = |index: usize, shard: &str| {
+            let mut job = json!({ "name": format!("s{index}"), "kind": "step", "shard": shard });
+            if index > 0 {
+                job["inputs"] = json!([{ "result_of": format!("s{}", index - 1) }]);
             }
             job
         };
         let jobs: Vec<Value> = ["1", "2", "3", "1"]
             .iter()
             .enumerate()
-            .map(|(place, shard)| step(place, shard))
+            .map(|(index, shard)| step(index, shard))
             .collect();
         let answer = self
             .api(node)
@@ -93,14 +93,14 @@ impl Trio {
         let mut api = self.api(node);
         let lease_for = Duration::from_secs(60);
         let wait = Duration::ZERO;
-        let held = match api.lease("default", "w", 100, lease_for, wait) {
-            Answered::Leased(held) => held,
+        let leases = match api.lease("default", "w", 100, lease_for, wait) {
+            Outcome::Leased(leases) => leases,
             other => bail!("a lease was answered with {other:?}"),
         };
-        for held in &held {
-            api.complete(held, "done");
+        for lease in &leases {
+            api.complete(lease, "done");
         }
-        Ok(held.len())
+        Ok(leases.len())
     }
 
     fn state(&self, through: usize, job: &str) -> Option<String> {
@@ -112,7 +112,7 @@ impl Trio {
     /// Works everywhere until these have succeeded.
     fn drain(&self, jobs: &[String]) -> Result<()> {
         let begun = Instant::now();
-        while begun.elapsed() < PATIENCE * 3 {
+        while begun.elapsed() < TIMEOUT * 3 {
             for node in 0..3 {
                 self.work(node)?;
             }
@@ -143,43 +143,43 @@ fn cut_links_delay_only_what_needs_them_and_unreachable_is_said() -> Result<()> 
     let network = match Network::new(3) {
         Ok(network) => network,
         Err(error) => {
-            skipped("partitions", &format!("{error:#}"));
+            note_skip("partitions", &format!("{error:#}"));
             return Ok(());
         }
     };
     let directory = tempfile::tempdir()?;
-    let trio = Trio::start(directory.path(), network)?;
+    let cluster = Cluster::start(directory.path(), network)?;
 
-    let first = trio.submit(0)?;
+    let first_jobs = cluster.submit(0)?;
     // Nothing passes between shards 1 and 2, either way.
-    trio.network.cut(0, 1)?;
-    trio.network.cut(1, 0)?;
-    ensure!(trio.work(0)? == 1, "shard 1 works for itself");
+    cluster.network.cut_link(0, 1)?;
+    cluster.network.cut_link(1, 0)?;
+    ensure!(cluster.work(0)? == 1, "shard 1 works for itself");
     let begun = Instant::now();
-    let path = format!("jobs/{}", first[1].replace('/', "%2F"));
-    let answer = trio.api(0).call("GET", &path, &Value::Null);
+    let path = format!("jobs/{}", first_jobs[1].replace('/', "%2F"));
+    let answer = cluster.api(0).call("GET", &path, &Value::Null);
     let answer = answer.map_err(|error| anyhow::anyhow!("no answer: {error:?}"))?;
     ensure!(
-        answer.status == 503 && begun.elapsed() < SAID_WITHIN,
+        answer.status == 503 && begun.elapsed() < REPORTED_WITHIN,
         "unreachable, never unknown: {} after {:?}",
-        answer.shown(),
+        answer.to_text(),
         begun.elapsed()
     );
     ensure!(
-        trio.state(2, &first[1]).as_deref() == Some("blocked"),
+        cluster.state(2, &first_jobs[1]).as_deref() == Some("blocked"),
         "shard 3 still reaches shard 2"
     );
-    let refused = trio.submit(0).expect_err("a part of it would be lost");
+    let refused = cluster.submit(0).expect_err("a part of it would be lost");
     ensure!(refused.to_string().contains("503"), "{refused}");
-    trio.network.heal()?;
-    trio.drain(&first)?;
+    cluster.network.restore_links()?;
+    cluster.drain(&first_jobs)?;
 
     // One direction only: what shard 2 answers does not reach shard 1.
-    let second = trio.submit(2)?;
-    ensure!(trio.work(0)? == 1, "shard 1 works for itself");
-    trio.network.cut(1, 0)?;
+    let second_jobs = cluster.submit(2)?;
+    ensure!(cluster.work(0)? == 1, "shard 1 works for itself");
+    cluster.network.cut_link(1, 0)?;
     std::thread::sleep(Duration::from_secs(1));
-    trio.network.heal()?;
-    trio.drain(&second)?;
-    trio.finish()
+    cluster.network.restore_links()?;
+    cluster.drain(&second_jobs)?;
+    cluster.finish()
 }

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use ganger_e2e::binary::ganger;
-use ganger_e2e::checker::Tally;
-use ganger_e2e::ground::LoopDisk;
+use ganger_e2e::checker::Counts;
+use ganger_e2e::disks::LoopDisk;
 use ganger_e2e::load::{Load, Plan};
 use ganger_e2e::random::Random;
 use ganger_e2e::server::Setup;
-use ganger_e2e::skip::skipped;
+use ganger_e2e::skip::note_skip;
 use ganger_e2e::trace;
 
 /// How often the power is cut, unless `GANGER_POWER_CYCLES` says otherwise.
@@ -30,17 +30,17 @@ fn nothing_acknowledged_is_lost_when_the_power_goes() -> Result<()> {
     let Some((mut disk, setup)) = disk_and_setup(directory.path(), "power loss")? else {
         return Ok(());
     };
-    let tally = cut_and_judge(&mut disk, &setup, cycles, seed)?;
+    let counts = cut_power_under_load(&mut disk, &setup, cycles, seed)?;
     let cycles = usize::try_from(cycles)?;
     ensure!(
-        tally.completed >= 10 * cycles,
-        "too few completions: {tally:?}"
+        counts.completed >= 10 * cycles,
+        "too few completions: {counts:?}"
     );
     ensure!(
-        tally.unknown >= cycles / 2,
-        "too few requests were cut: {tally:?}"
+        counts.unknown >= cycles / 2,
+        "too few requests were cut: {counts:?}"
     );
-    eprintln!("{tally:?}");
+    eprintln!("{counts:?}");
     Ok(())
 }
 
@@ -49,7 +49,7 @@ fn nothing_acknowledged_is_lost_when_the_power_goes() -> Result<()> {
 fn a_server_that_does_not_flush_is_found() -> Result<()> {
     let directory = tempfile::tempdir()?;
     if Command::new("strace").arg("-V").output().is_err() {
-        skipped("power loss without flushing", "strace is not installed");
+        note_skip("power loss without flushing", "strace is not installed");
         return Ok(());
     }
     let Some((mut disk, mut setup)) =
@@ -59,8 +59,8 @@ fn a_server_that_does_not_flush_is_found() -> Result<()> {
     };
     // The store is made honestly: it is the flushes of acknowledged work that are faked.
     setup.start()?.stop()?;
-    setup.wrapper = trace::faking_flushes();
-    match cut_and_judge(&mut disk, &setup, 5, 3) {
+    setup.wrapper = trace::fake_flushes();
+    match cut_power_under_load(&mut disk, &setup, 5, 3) {
         Err(found) => {
             eprintln!(
                 "found, as it should be: {}",
@@ -68,8 +68,8 @@ fn a_server_that_does_not_flush_is_found() -> Result<()> {
             );
             Ok(())
         }
-        Ok(tally) => {
-            bail!("five power cuts without a single flush, and nothing was found: {tally:?}")
+        Ok(counts) => {
+            bail!("five power cuts without a single flush, and nothing was found: {counts:?}")
         }
     }
 }
@@ -83,7 +83,7 @@ fn disk_and_setup(directory: &Path, test: &str) -> Result<Option<(LoopDisk, Setu
             Ok(Some((disk, setup)))
         }
         Err(reason) => {
-            skipped(test, &format!("no loop file system here: {reason:#}"));
+            note_skip(test, &format!("no loop file system here: {reason:#}"));
             Ok(None)
         }
     }
@@ -104,7 +104,12 @@ fn start_backup(setup: &Setup, cycle: u64) -> Result<Child> {
 }
 
 /// Cuts the power again and again under load, then lets everything come to its end and judges it.
-fn cut_and_judge(disk: &mut LoopDisk, setup: &Setup, cycles: u64, seed: u64) -> Result<Tally> {
+fn cut_power_under_load(
+    disk: &mut LoopDisk,
+    setup: &Setup,
+    cycles: u64,
+    seed: u64,
+) -> Result<Counts> {
     let mut random = Random::new(seed);
     let load = Load::start(
         setup,
@@ -122,7 +127,7 @@ fn cut_and_judge(disk: &mut LoopDisk, setup: &Setup, cycles: u64, seed: u64) -> 
         if random.chance(50) {
             // A second of quiet in which the server does what it had put off, a little more work, and then the cut.
             let lull = Duration::from_millis(200 + random.below(1_300));
-            load.lull(lull);
+            load.pause(lull);
             thread::sleep(lull + Duration::from_millis(random.below(40)));
         }
         load.recorder().power_off();
@@ -147,10 +152,10 @@ fn cut_and_judge(disk: &mut LoopDisk, setup: &Setup, cycles: u64, seed: u64) -> 
         }
     }
     let mut server = setup.start()?;
-    let (_, tally) = load.finish(Duration::from_secs(60))?;
+    let (_, counts) = load.finish(Duration::from_secs(60))?;
     server.stop()?;
     setup.check()?;
     setup.expect_no_panic()?;
     disk.unmount()?;
-    Ok(tally)
+    Ok(counts)
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use ganger_e2e::clients::{Qless, script};
-use ganger_e2e::redis::{Line, World, listen, or_skip};
+use ganger_e2e::redis::{LineClient, TestBed, collect_worked, or_skip};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 /// Jobs of the run that goes through kills.
@@ -16,7 +16,7 @@ const KILLS: usize = 3;
 /// Jobs for the worker programs.
 const JOBS_OF_PROGRAMS: usize = 60;
 /// How long a run may take before a test gives up.
-const PATIENCE: Duration = Duration::from_secs(240);
+const TIMEOUT: Duration = Duration::from_secs(240);
 
 /// A Python with the client, unless it cannot be installed here.
 fn python(test: &str, client: Qless) -> Option<Command> {
@@ -28,8 +28,12 @@ fn lives(test: &str, client: Qless) -> Result<()> {
         let Some(python) = python(test, client) else {
             return Ok(());
         };
-        let world = World::new(&["--resp-allow-flush"])?;
-        world.lives(python, "qless_lives.py", &[client.name(), protocol])?;
+        let test_bed = TestBed::new(&["--resp-allow-flush"])?;
+        test_bed.run_with_server(
+            python,
+            "qless_all_operations.py",
+            &[client.name(), protocol],
+        )?;
     }
     Ok(())
 }
@@ -61,25 +65,25 @@ fn reqless_lives_on_the_port() -> Result<()> {
 fn everything_that_qless_knows_is_there_after_a_kill() -> Result<()> {
     const NAME: &str = "everything_that_qless_knows_is_there_after_a_kill";
     for client in [Qless::New, Qless::Reqless] {
-        let say = |world: &World, what: &str| {
+        let say = |test_bed: &TestBed, what: &str| {
             let arguments = [client.name(), what];
-            world.run(client.python()?, "qless_keeps.py", &arguments)
+            test_bed.run(client.python()?, "qless_state.py", &arguments)
         };
         if python(NAME, client).is_none() {
             return Ok(());
         }
-        let world = World::new(&[])?;
-        let mut server = world.setup.start()?;
-        say(&world, "fill")?;
-        let before = say(&world, "tell")?;
+        let test_bed = TestBed::new(&[])?;
+        let mut server = test_bed.setup.start()?;
+        say(&test_bed, "fill")?;
+        let before = say(&test_bed, "tell")?;
         ensure!(before.contains("\"running\""), "{before}");
         server.kill()?;
-        let mut server = world.setup.start()?;
-        let after = say(&world, "tell")?;
+        let mut server = test_bed.setup.start()?;
+        let after = say(&test_bed, "tell")?;
         ensure!(before == after, "before:\n{before}\nafter:\n{after}");
         server.stop()?;
-        world.setup.expect_no_panic()?;
-        world.setup.check()?;
+        test_bed.setup.expect_no_panic()?;
+        test_bed.setup.check()?;
     }
     Ok(())
 }
@@ -91,31 +95,34 @@ fn workers_of_all_libraries_complete_each_job_once_through_kills() -> Result<()>
     let [Some(old), Some(new), Some(throttles), Some(reqless)] = pythons else {
         return Ok(());
     };
-    let world = World::new(&[])?;
-    let mut server = world.setup.start()?;
+    let test_bed = TestBed::new(&[])?;
+    let mut server = test_bed.setup.start()?;
     let jobs = JOBS.to_string();
     let arguments = ["qless", "put", &jobs];
-    world.run(Qless::New.python()?, "qless_work.py", &arguments)?;
+    test_bed.run(Qless::New.python()?, "qless_work.py", &arguments)?;
     let mut workers = vec![
-        world.start(old, "qless_work.py", &["qless", "work"])?,
-        world.start(new, "qless_work.py", &["qless", "work"])?,
-        world.start(throttles, "qless_work.py", &["qless", "work"])?,
-        world.start(reqless, "qless_work.py", &["reqless", "work"])?,
+        test_bed.start(old, "qless_work.py", &["qless", "work"])?,
+        test_bed.start(new, "qless_work.py", &["qless", "work"])?,
+        test_bed.start(throttles, "qless_work.py", &["qless", "work"])?,
+        test_bed.start(reqless, "qless_work.py", &["reqless", "work"])?,
     ];
-    let heard = workers.iter_mut().map(listen).collect::<Result<Vec<_>>>()?;
+    let heard = workers
+        .iter_mut()
+        .map(collect_worked)
+        .collect::<Result<Vec<_>>>()?;
     for kill in 1..=KILLS {
         // In the middle: when so many have been taken.
         let left = JOBS - JOBS * kill / (KILLS + 1);
-        until_left(&mut world.line()?, &["work"], left)?;
+        until_left(&mut test_bed.line_client()?, &["work"], left)?;
         server.kill()?;
-        server = world.setup.start()?;
+        server = test_bed.setup.start()?;
     }
     for mut worker in workers {
         let status = worker.wait()?;
         ensure!(status.success(), "a worker ended with {status}");
     }
     let arguments = ["qless", "check", &jobs];
-    world.run(Qless::New.python()?, "qless_work.py", &arguments)?;
+    test_bed.run(Qless::New.python()?, "qless_work.py", &arguments)?;
     let mut worked: BTreeMap<String, usize> = BTreeMap::new();
     for ids in heard {
         for id in ids.join().expect("a reader does not panic") {
@@ -134,23 +141,23 @@ fn workers_of_all_libraries_complete_each_job_once_through_kills() -> Result<()>
         "{unsaid} jobs were never completed"
     );
     server.stop()?;
-    world.setup.expect_no_panic()?;
-    world.setup.check()
+    test_bed.setup.expect_no_panic()?;
+    test_bed.setup.check()
 }
 
 /// Waits until so many jobs at most are in these sets of the queue.
-fn until_left(line: &mut Line, sets: &[&str], left: usize) -> Result<()> {
+fn until_left(line: &mut LineClient, sets: &[&str], left: usize) -> Result<()> {
     let begun = Instant::now();
-    line.ask("SELECT 1")?;
+    line.call("SELECT 1")?;
     loop {
         let mut found = 0;
         for set in sets {
-            found += usize::try_from(line.number(&format!("ZCARD ql:q:work-{set}"))?)?;
+            found += usize::try_from(line.integer(&format!("ZCARD ql:q:work-{set}"))?)?;
         }
         if found <= left {
             return Ok(());
         }
-        ensure!(begun.elapsed() < PATIENCE, "{found} jobs are left");
+        ensure!(begun.elapsed() < TIMEOUT, "{found} jobs are left");
     }
 }
 
@@ -176,12 +183,12 @@ fn the_published_worker_programs_run_jobs() -> Result<()> {
         else {
             return Ok(());
         };
-        let world = World::new(&[])?;
-        let mut server = world.setup.start()?;
+        let test_bed = TestBed::new(&[])?;
+        let mut server = test_bed.setup.start()?;
         let jobs = JOBS_OF_PROGRAMS.to_string();
-        world.run(python, "qless_work.py", &[client.name(), "put", &jobs])?;
+        test_bed.run(python, "qless_work.py", &[client.name(), "put", &jobs])?;
         let modules = script("");
-        let url = format!("redis://127.0.0.1:{}/1", world.resp.port());
+        let url = format!("redis://127.0.0.1:{}/1", test_bed.resp.port());
         program
             .args(["--host", &url, "--queue", "work", "--workers", "2"])
             .args(["--interval", "1", "--import", "qless_jobs", "--path"])
@@ -190,16 +197,16 @@ fn the_published_worker_programs_run_jobs() -> Result<()> {
             // Nothing is written beside the modules.
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .arg("--workdir")
-            .arg(world.directory.path())
+            .arg(test_bed.directory.path())
             .process_group(0);
         let program = Program(program.spawn().with_context(|| format!("{program:?}"))?);
-        until_left(&mut world.line()?, &["work", "locks"], 0)?;
+        until_left(&mut test_bed.line_client()?, &["work", "locks"], 0)?;
         let arguments = [client.name(), "check", &jobs];
-        world.run(client.python()?, "qless_work.py", &arguments)?;
+        test_bed.run(client.python()?, "qless_work.py", &arguments)?;
         drop(program);
         server.stop()?;
-        world.setup.expect_no_panic()?;
-        world.setup.check()?;
+        test_bed.setup.expect_no_panic()?;
+        test_bed.setup.check()?;
     }
     Ok(())
 }

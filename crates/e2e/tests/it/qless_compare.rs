@@ -3,7 +3,7 @@
 use anyhow::Result;
 use ganger_e2e::clients::Qless;
 use ganger_e2e::ports::free_address;
-use ganger_e2e::redis::{Redis, World, or_skip};
+use ganger_e2e::redis::{Redis, TestBed, or_skip};
 
 /// Calls of each seed.
 const CALLS: &str = "3000";
@@ -21,9 +21,9 @@ fn random_calls_are_answered_as_the_script_answers_them_in_redis() -> Result<()>
         let Some(python) = or_skip(NAME, Qless::Reqless.python()) else {
             return Ok(());
         };
-        let world = World::new(&["--resp-allow-flush"])?;
+        let test_bed = TestBed::new(&["--resp-allow-flush"])?;
         let port = address.port().to_string();
-        world.lives(python, "qless_compare.py", &[&port, seed, CALLS])?;
+        test_bed.run_with_server(python, "qless_compare.py", &[&port, seed, CALLS])?;
     }
     Ok(())
 }

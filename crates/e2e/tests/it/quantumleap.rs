@@ -9,8 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use ganger_e2e::command::{run, until, words};
-use ganger_e2e::quantumleap::{Pool, World, notification, parent_of};
+use ganger_e2e::command::{output_text, run, wait_for};
+use ganger_e2e::quantumleap::{Pool, TestBed, notification, parent_of};
 use ganger_e2e::server::Server;
 use serde_json::Value;
 
@@ -20,9 +20,9 @@ const TENANT: [&str; 2] = ["fiware-service: x", "fiware-servicepath: /"];
 const OF_TENANT: [&str; 4] = ["-H", TENANT[0], "-H", TENANT[1]];
 
 /// Waits until so many tasks are as the query says.
-fn until_count(world: &World, query: &str, wanted: u64) -> Result<()> {
-    until(&format!("{wanted} tasks for {query:?}"), || {
-        Ok((world.count(query)? == wanted).then_some(()))
+fn wait_for_count(test_bed: &TestBed, query: &str, wanted: u64) -> Result<()> {
+    wait_for(&format!("{wanted} tasks for {query:?}"), || {
+        Ok((test_bed.count(query)? == wanted).then_some(()))
     })
 }
 
@@ -30,55 +30,55 @@ fn until_count(world: &World, query: &str, wanted: u64) -> Result<()> {
 fn the_calls_of_the_cookbook_do_what_it_says() -> Result<()> {
     const NAME: &str = "the_calls_of_the_cookbook_do_what_it_says";
     let variables = [("WQ_MAX_RETRIES", "8"), ("QL_RETRY_BASE", "0.5")];
-    let Some(mut world) = World::new(NAME, &variables)? else {
+    let Some(mut test_bed) = TestBed::new(NAME, &variables)? else {
         return Ok(());
     };
-    let mut server = world.setup.start()?;
-    let mut pool = world.pool(&["--workers", "2"])?;
+    let mut server = test_bed.setup.start()?;
+    let mut pool = test_bed.pool(&["--workers", "2"])?;
 
     // Load some data, and while you do that bring down the database so that some of the tasks will fail.
-    let answer = world.notify("before", &TENANT)?;
+    let answer = test_bed.notify("before", &TENANT)?;
     ensure!(answer.status == 200, "{answer:?}");
     ensure!(answer.body.trim() == "\"Notification successfully processed\"");
-    until_count(&world, "?taskStatus=succeeded", 1)?;
-    world.postgres.stop()?;
+    wait_for_count(&test_bed, "?taskStatus=succeeded", 1)?;
+    test_bed.postgres.stop()?;
     for room in ["during 1", "during 2"] {
-        ensure!(world.notify(room, &TENANT)?.status == 200);
+        ensure!(test_bed.notify(room, &TENANT)?.status == 200);
     }
     let of_another = ["fiware-service: y"];
-    ensure!(world.notify("of another", &of_another)?.status == 200);
-    until("a first attempt of both", || {
-        let items = world
+    ensure!(test_bed.notify("of another", &of_another)?.status == 200);
+    wait_for("a first attempt of both", || {
+        let items = test_bed
             .curl("/wq/notifications/summary", &OF_TENANT)?
             .items()?;
         let tried = items.iter().filter(|item| !errors(item).is_empty());
         Ok((tried.count() == 2).then_some(()))
     })?;
-    while_the_database_is_away(&world)?;
+    while_the_database_is_away(&test_bed)?;
 
-    world.postgres.start_again()?;
-    until_count(&world, "?taskStatus=succeeded", 4)?;
-    once_it_is_back(&world)?;
+    test_bed.postgres.start_again()?;
+    wait_for_count(&test_bed, "?taskStatus=succeeded", 4)?;
+    once_it_is_back(&test_bed)?;
     pool.stop()?;
     server.stop()?;
-    world.setup.expect_no_panic()?;
-    world.setup.check()
+    test_bed.setup.expect_no_panic()?;
+    test_bed.setup.check()
 }
 
 fn errors(runtime: &Value) -> &[Value] {
     runtime["errors"].as_array().map_or(&[], Vec::as_slice)
 }
 
-fn while_the_database_is_away(world: &World) -> Result<()> {
+fn while_the_database_is_away(test_bed: &TestBed) -> Result<()> {
     // (1) All tasks of a tenant and path, with their inputs.
-    let items = world.curl("/wq/notifications", &OF_TENANT)?.items()?;
+    let items = test_bed.curl("/wq/notifications", &OF_TENANT)?.items()?;
     ensure!(items.len() == 3, "{items:?}");
     for item in &items {
         ensure!(item["input"]["fiware_service"] == "x", "{item}");
         ensure!(item["input"]["payload"][0]["type"] == "Room", "{item}");
     }
     // (2) Those that are pending, and those that succeeded.
-    let pending = world.curl("/wq/notifications?taskStatus=pending", &OF_TENANT)?;
+    let pending = test_bed.curl("/wq/notifications?taskStatus=pending", &OF_TENANT)?;
     let pending = pending.items()?;
     ensure!(pending.len() == 2, "{pending:?}");
     for item in &pending {
@@ -88,48 +88,48 @@ fn while_the_database_is_away(world: &World) -> Result<()> {
         let first = errors(runtime)[0].as_str().unwrap_or_default();
         ensure!(first.starts_with("InterfaceError("), "{first}");
     }
-    let succeeded = world.curl("/wq/notifications?taskStatus=succeeded", &OF_TENANT)?;
+    let succeeded = test_bed.curl("/wq/notifications?taskStatus=succeeded", &OF_TENANT)?;
     ensure!(succeeded.items()?[0]["input"]["payload"][0]["id"] == "before");
     // (3) Without the inputs.
-    let items = world
+    let items = test_bed
         .curl("/wq/notifications/summary", &OF_TENANT)?
         .items()?;
     ensure!(items.len() == 3, "{items:?}");
     ensure!(items.iter().all(|item| item.get("input").is_none()));
     // (4) to (6) Counts: of everything, by outcome, and of one tenant.
-    ensure!(world.count("")? == 4);
-    ensure!(world.count("?taskStatus=succeeded")? == 1);
-    let of_tenant = world.curl("/wq/notifications/count?taskStatus=pending", &OF_TENANT)?;
+    ensure!(test_bed.count("")? == 4);
+    ensure!(test_bed.count("?taskStatus=succeeded")? == 1);
+    let of_tenant = test_bed.curl("/wq/notifications/count?taskStatus=pending", &OF_TENANT)?;
     ensure!(of_tenant.body == "2\n", "{of_tenant:?}");
     Ok(())
 }
 
-fn once_it_is_back(world: &World) -> Result<()> {
+fn once_it_is_back(test_bed: &TestBed) -> Result<()> {
     let rows =
         "select entity_id || ' ' || temperature || ' ' || pressure from mtx.etroom order by 1";
-    let rows = world.sql(rows)?;
+    let rows = test_bed.sql(rows)?;
     let wanted = "before 23.3 720\nduring 1 23.3 720\nduring 2 23.3 720";
     ensure!(rows == wanted, "{rows}");
     // What went wrong on the way stays to be seen.
-    let items = world
+    let items = test_bed
         .curl("/wq/notifications/summary", &OF_TENANT)?
         .items()?;
     ensure!(items.iter().filter(|item| !errors(item).is_empty()).count() == 2);
     // The time index is that of the notification, not of the attempt that went well.
     let late = "select count(*) from mtx.etroom where time_index > now() - interval '1 hour' and time_index < now()";
-    ensure!(world.sql(late)? == "3");
+    ensure!(test_bed.sql(late)? == "3");
     // (7) All tasks of a tenant and path go, and no others.
     let deletion = ["-X", "DELETE", "-H", TENANT[0], "-H", TENANT[1]];
-    let answer = world.curl("/wq/notifications", &deletion)?;
+    let answer = test_bed.curl("/wq/notifications", &deletion)?;
     ensure!(answer.status == 204 && answer.body.is_empty(), "{answer:?}");
     ensure!(
-        world
+        test_bed
             .curl("/wq/notifications", &OF_TENANT)?
             .items()?
             .is_empty()
     );
-    ensure!(world.count("")? == 1);
-    ensure!(world.sql("select count(*) from mtx.etroom")? == "3");
+    ensure!(test_bed.count("")? == 1);
+    ensure!(test_bed.sql("select count(*) from mtx.etroom")? == "3");
     Ok(())
 }
 
@@ -137,29 +137,29 @@ fn once_it_is_back(world: &World) -> Result<()> {
 fn retries_are_exhausted_and_what_cannot_be_cured_is_not_tried_again() -> Result<()> {
     const NAME: &str = "retries_are_exhausted_and_what_cannot_be_cured_is_not_tried_again";
     let variables = [("WQ_MAX_RETRIES", "2"), ("QL_RETRY_BASE", "0.1")];
-    let Some(mut world) = World::new(NAME, &variables)? else {
+    let Some(mut test_bed) = TestBed::new(NAME, &variables)? else {
         return Ok(());
     };
-    let mut server = world.setup.start()?;
-    let mut pool = world.pool(&[])?;
+    let mut server = test_bed.setup.start()?;
+    let mut pool = test_bed.pool(&[])?;
     // Two paths for one entity.
-    world.notify(
+    test_bed.notify(
         "incurable",
         &["fiware-service: x", "fiware-servicepath: /a,/b"],
     )?;
-    until_count(&world, "?taskStatus=failed", 1)?;
+    wait_for_count(&test_bed, "?taskStatus=failed", 1)?;
     let path = ["-H", "fiware-service: x", "-H", "fiware-servicepath: /a,/b"];
-    let items = world.curl("/wq/notifications/summary", &path)?.items()?;
+    let items = test_bed.curl("/wq/notifications/summary", &path)?.items()?;
     ensure!(errors(&items[0]).len() == 1, "{items:?}");
     ensure!(
         items[0].to_string().contains("InvalidHeaderValue("),
         "{items:?}"
     );
 
-    world.postgres.stop()?;
-    world.notify("exhausted", &TENANT)?;
-    until_count(&world, "?taskStatus=failed", 2)?;
-    let items = world
+    test_bed.postgres.stop()?;
+    test_bed.notify("exhausted", &TENANT)?;
+    wait_for_count(&test_bed, "?taskStatus=failed", 2)?;
+    let items = test_bed
         .curl("/wq/notifications/summary", &OF_TENANT)?
         .items()?;
     ensure!(
@@ -167,10 +167,10 @@ fn retries_are_exhausted_and_what_cannot_be_cured_is_not_tried_again() -> Result
         "{items:?}"
     );
     ensure!(errors(&items[0]).len() == 3, "{items:?}");
-    world.postgres.start_again()?;
-    world.notify("after", &TENANT)?;
-    until_count(&world, "?taskStatus=succeeded", 1)?;
-    ensure!(world.sql("select entity_id from mtx.etroom")? == "after");
+    test_bed.postgres.start_again()?;
+    test_bed.notify("after", &TENANT)?;
+    wait_for_count(&test_bed, "?taskStatus=succeeded", 1)?;
+    ensure!(test_bed.sql("select entity_id from mtx.etroom")? == "after");
     pool.stop()?;
     server.stop()
 }
@@ -178,16 +178,16 @@ fn retries_are_exhausted_and_what_cannot_be_cured_is_not_tried_again() -> Result
 #[test]
 fn without_offloading_the_answer_is_the_outcome_of_the_insert() -> Result<()> {
     const NAME: &str = "without_offloading_the_answer_is_the_outcome_of_the_insert";
-    let Some(mut world) = World::new(NAME, &[("WQ_OFFLOAD_WORK", "false")])? else {
+    let Some(mut test_bed) = TestBed::new(NAME, &[("WQ_OFFLOAD_WORK", "false")])? else {
         return Ok(());
     };
-    let mut server = world.setup.start()?;
-    ensure!(world.notify("at once", &[])?.status == 200);
-    ensure!(world.rooms()? == 1);
+    let mut server = test_bed.setup.start()?;
+    ensure!(test_bed.notify("at once", &[])?.status == 200);
+    ensure!(test_bed.rooms()? == 1);
     let two_paths = ["fiware-servicepath: /a,/b"];
-    ensure!(world.notify("wrong", &two_paths)?.status == 400);
-    world.postgres.stop()?;
-    let answer = world.notify("nowhere", &[])?;
+    ensure!(test_bed.notify("wrong", &two_paths)?.status == 400);
+    test_bed.postgres.stop()?;
+    let answer = test_bed.notify("nowhere", &[])?;
     ensure!(answer.status == 500, "{answer:?}");
     ensure!(
         answer
@@ -195,29 +195,29 @@ fn without_offloading_the_answer_is_the_outcome_of_the_insert() -> Result<()> {
             .contains("Notification not processed or not updated"),
         "{answer:?}"
     );
-    ensure!(world.count("")? == 0);
+    ensure!(test_bed.count("")? == 0);
     server.stop()
 }
 
 #[test]
 fn the_health_follows_the_database_down_and_up() -> Result<()> {
     const NAME: &str = "the_health_follows_the_database_down_and_up";
-    let Some(mut world) = World::new(NAME, &[])? else {
+    let Some(mut test_bed) = TestBed::new(NAME, &[])? else {
         return Ok(());
     };
-    let mut server = world.setup.start()?;
-    let until_health = |world: &World, status: u16, word: &str| {
-        until(&format!("health {status}"), || {
-            let answer = world.curl("/health", &[])?;
+    let mut server = test_bed.setup.start()?;
+    let until_health = |test_bed: &TestBed, status: u16, word: &str| {
+        wait_for(&format!("health {status}"), || {
+            let answer = test_bed.curl("/health", &[])?;
             let body: Value = serde_json::from_str(&answer.body)?;
             Ok((answer.status == status && body["status"] == word).then_some(()))
         })
     };
-    until_health(&world, 200, "pass")?;
-    world.postgres.stop()?;
-    until_health(&world, 503, "fail")?;
-    world.postgres.start_again()?;
-    until_health(&world, 200, "pass")?;
+    until_health(&test_bed, 200, "pass")?;
+    test_bed.postgres.stop()?;
+    until_health(&test_bed, 503, "fail")?;
+    test_bed.postgres.start_again()?;
+    until_health(&test_bed, 200, "pass")?;
     server.stop()
 }
 
@@ -228,7 +228,7 @@ const SENDERS: usize = 4;
 
 /// What the senders know: which rooms were accepted, and of which they do not know.
 #[derive(Default)]
-struct Sent {
+struct SentRooms {
     accepted: BTreeSet<String>,
     unknown: BTreeSet<String>,
 }
@@ -237,21 +237,21 @@ struct Sent {
 fn every_notification_ends_with_one_row_whatever_is_killed() -> Result<()> {
     const NAME: &str = "every_notification_ends_with_one_row_whatever_is_killed";
     let variables = [("WQ_MAX_RETRIES", "10"), ("QL_RETRY_BASE", "0.5")];
-    let Some(mut world) = World::new(NAME, &variables)? else {
+    let Some(mut test_bed) = TestBed::new(NAME, &variables)? else {
         return Ok(());
     };
-    let mut server = world.setup.start()?;
-    let mut pool = world.pool(&["--workers", "2"])?;
-    let sent = Mutex::new(Sent::default());
-    let (next, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
-    let port = world.port;
+    let mut server = test_bed.setup.start()?;
+    let mut pool = test_bed.pool(&["--workers", "2"])?;
+    let sent = Mutex::new(SentRooms::default());
+    let (next, has_ended) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let port = test_bed.port;
     let killed = thread::scope(|scope| {
         for _ in 0..SENDERS {
-            scope.spawn(|| send(port, &next, &sent, &is_over));
+            scope.spawn(|| send(port, &next, &sent, &has_ended));
         }
-        let killed = kill_everything(&mut world, &mut server, &mut pool, &next);
+        let killed = kill_everything(&mut test_bed, &mut server, &mut pool, &next);
         // A run that failed must not leave senders at work.
-        is_over.store(killed.is_err(), Ordering::Release);
+        has_ended.store(killed.is_err(), Ordering::Release);
         killed
     });
     killed?;
@@ -261,17 +261,22 @@ fn every_notification_ends_with_one_row_whatever_is_killed() -> Result<()> {
         "{}",
         sent.accepted.len()
     );
-    until_count(&world, "?taskStatus=pending", 0)?;
-    expect_one_row_each(&world, &sent)?;
+    wait_for_count(&test_bed, "?taskStatus=pending", 0)?;
+    expect_one_row_each(&test_bed, &sent)?;
     pool.stop()?;
     server.stop()?;
-    world.setup.expect_no_panic()?;
-    world.setup.check()
+    test_bed.setup.expect_no_panic()?;
+    test_bed.setup.check()
 }
 
 /// Sends rooms until all are accepted. One without an answer is sent again under another name: whether the first one was
 /// accepted, nobody knows.
-fn send(port: std::net::SocketAddr, next: &AtomicUsize, sent: &Mutex<Sent>, is_over: &AtomicBool) {
+fn send(
+    port: std::net::SocketAddr,
+    next: &AtomicUsize,
+    sent: &Mutex<SentRooms>,
+    has_ended: &AtomicBool,
+) {
     let mut client = ganger_e2e::http::Client::new(port, Duration::from_secs(10));
     loop {
         let number = next.fetch_add(1, Ordering::AcqRel);
@@ -279,7 +284,7 @@ fn send(port: std::net::SocketAddr, next: &AtomicUsize, sent: &Mutex<Sent>, is_o
             return;
         }
         for again in 0_u32.. {
-            if is_over.load(Ordering::Acquire) {
+            if has_ended.load(Ordering::Acquire) {
                 return;
             }
             let room = format!("room {number} {again}");
@@ -298,42 +303,42 @@ fn send(port: std::net::SocketAddr, next: &AtomicUsize, sent: &Mutex<Sent>, is_o
 
 /// Kills server, pool, child and database in turn, each while notifications come in.
 fn kill_everything(
-    world: &mut World,
+    test_bed: &mut TestBed,
     server: &mut Server,
     pool: &mut Pool,
     next: &AtomicUsize,
 ) -> Result<()> {
     let parts = 9;
     for part in 1..parts {
-        until("further notifications", || {
+        wait_for("further notifications", || {
             let is_there = next.load(Ordering::Acquire) >= part * NOTIFICATIONS / parts;
             Ok(is_there.then_some(()))
         })?;
         match part % 4 {
             1 => {
-                until("a child", || Ok(pool.kill_child()?.then_some(())))?;
+                wait_for("a child", || Ok(pool.kill_child()?.then_some(())))?;
             }
             2 => {
                 server.kill()?;
-                *server = world.setup.start()?;
+                *server = test_bed.setup.start()?;
             }
             3 => {
                 pool.kill()?;
-                *pool = world.pool(&["--workers", "2"])?;
+                *pool = test_bed.pool(&["--workers", "2"])?;
             }
             _ => {
-                world.postgres.kill()?;
-                world.postgres.start_again()?;
+                test_bed.postgres.kill()?;
+                test_bed.postgres.start_again()?;
             }
         }
     }
     Ok(())
 }
 
-fn expect_one_row_each(world: &World, sent: &Sent) -> Result<()> {
-    let failed = world.count("?taskStatus=failed")?;
+fn expect_one_row_each(test_bed: &TestBed, sent: &SentRooms) -> Result<()> {
+    let failed = test_bed.count("?taskStatus=failed")?;
     ensure!(failed == 0, "{failed} tasks failed");
-    let rows = world.sql("select entity_id, count(*) from public.etroom group by 1")?;
+    let rows = test_bed.sql("select entity_id, count(*) from public.etroom group by 1")?;
     let rows: BTreeMap<&str, &str> = rows
         .lines()
         .map(|row| row.split_once('|').context("two columns"))
@@ -353,34 +358,34 @@ fn expect_one_row_each(world: &World, sent: &Sent) -> Result<()> {
 #[test]
 fn a_burst_ends_when_all_is_inserted_and_the_numbers_can_be_read() -> Result<()> {
     const NAME: &str = "a_burst_ends_when_all_is_inserted_and_the_numbers_can_be_read";
-    let Some(world) = World::new(NAME, &[])? else {
+    let Some(test_bed) = TestBed::new(NAME, &[])? else {
         return Ok(());
     };
-    let mut server = world.setup.start()?;
+    let mut server = test_bed.setup.start()?;
     for room in 0..5 {
-        world.notify(&room.to_string(), &[])?;
+        test_bed.notify(&room.to_string(), &[])?;
     }
-    let limited = world.pool_command(&["--max-tasks", "2"]).output()?;
-    ensure!(limited.status.success(), "{}", words(&limited));
-    ensure!(world.rooms()? == 2 && world.count("?taskStatus=pending")? == 3);
-    let telemetry = world.directory.path().join("telemetry");
+    let limited = test_bed.pool_command(&["--max-tasks", "2"]).output()?;
+    ensure!(limited.status.success(), "{}", output_text(&limited));
+    ensure!(test_bed.rooms()? == 2 && test_bed.count("?taskStatus=pending")? == 3);
+    let telemetry = test_bed.directory.path().join("telemetry");
     let directory = telemetry.to_string_lossy();
     let arguments = ["-w", "2", "-b", "--collect-telemetry-in", &directory];
-    let burst = world.pool_command(&arguments).output()?;
-    ensure!(burst.status.success(), "{}", words(&burst));
+    let burst = test_bed.pool_command(&arguments).output()?;
+    ensure!(burst.status.success(), "{}", output_text(&burst));
     ensure!(
-        words(&burst).contains("3 inserted, 0 failed"),
+        output_text(&burst).contains("3 inserted, 0 failed"),
         "{}",
-        words(&burst)
+        output_text(&burst)
     );
-    ensure!(world.rooms()? == 5);
+    ensure!(test_bed.rooms()? == 5);
     ensure!(fs::read_dir(&telemetry)?.count() == 1);
 
     let address = ganger_e2e::ports::free_address()?;
-    let mut pool = world.pool(&["--metrics", &address.to_string()])?;
-    world.notify("one more", &[])?;
+    let mut pool = test_bed.pool(&["--metrics", &address.to_string()])?;
+    test_bed.notify("one more", &[])?;
     let mut client = ganger_e2e::http::Client::new(address, Duration::from_secs(20));
-    until("the numbers", || {
+    wait_for("the numbers", || {
         let Ok(answer) = client.request("GET", "/metrics", &Value::Null) else {
             return Ok(None);
         };
@@ -397,13 +402,13 @@ fn a_burst_ends_when_all_is_inserted_and_the_numbers_can_be_read() -> Result<()>
 #[test]
 fn children_go_with_their_pool_however_it_ends() -> Result<()> {
     const NAME: &str = "children_go_with_their_pool_however_it_ends";
-    let Some(world) = World::new(NAME, &[])? else {
+    let Some(test_bed) = TestBed::new(NAME, &[])? else {
         return Ok(());
     };
-    let mut server = world.setup.start()?;
+    let mut server = test_bed.setup.start()?;
     for is_killed in [false, true] {
-        let mut pool = world.pool(&["-w", "3"])?;
-        let children = until("three children", || {
+        let mut pool = test_bed.pool(&["-w", "3"])?;
+        let children = wait_for("three children", || {
             let children = pool.children()?;
             Ok((children.len() == 3).then_some(children))
         })?;
@@ -412,7 +417,7 @@ fn children_go_with_their_pool_however_it_ends() -> Result<()> {
         } else {
             pool.stop()?;
         }
-        until("the end of the children", || {
+        wait_for("the end of the children", || {
             let is_alive = |id: &i32| parent_of(*id).is_some();
             Ok((!children.iter().any(is_alive)).then_some(()))
         })?;
@@ -423,12 +428,12 @@ fn children_go_with_their_pool_however_it_ends() -> Result<()> {
 #[test]
 fn a_password_is_seen_by_nobody() -> Result<()> {
     const NAME: &str = "a_password_is_seen_by_nobody";
-    let Some(world) = World::new(NAME, &[])? else {
+    let Some(test_bed) = TestBed::new(NAME, &[])? else {
         return Ok(());
     };
-    let mut server = world.setup.start()?;
-    let pool = world.pool(&[])?;
-    let child = until("a child", || Ok(pool.children()?.first().copied()))?;
+    let mut server = test_bed.setup.start()?;
+    let pool = test_bed.pool(&[])?;
+    let child = wait_for("a child", || Ok(pool.children()?.first().copied()))?;
     let arguments = fs::read_to_string(format!("/proc/{child}/cmdline"))?;
     let arguments: Vec<_> = arguments.split_terminator('\0').skip(1).collect();
     ensure!(arguments == ["ngsi-insert"], "{arguments:?}");
@@ -453,7 +458,7 @@ fn flags_that_make_no_sense_together_are_refused() -> Result<()> {
         let mut all = vec!["worker"];
         all.extend(arguments);
         let output = run(&all, &[])?;
-        let words = words(&output);
+        let words = output_text(&output);
         ensure!(output.status.code() == Some(2), "{arguments:?}: {words}");
         ensure!(words.contains(named), "{arguments:?}: {words}");
     }
@@ -470,15 +475,15 @@ const GROWTH_KIB_MAX: u64 = 100 << 10;
 #[test]
 fn a_long_list_is_written_in_little_memory() -> Result<()> {
     const NAME: &str = "a_long_list_is_written_in_little_memory";
-    let Some(world) = World::new(NAME, &[])? else {
+    let Some(test_bed) = TestBed::new(NAME, &[])? else {
         return Ok(());
     };
-    let mut server = world.setup.start()?;
+    let mut server = test_bed.setup.start()?;
     let next = AtomicUsize::new(0);
     let text = "x".repeat(LISTED_BYTES);
     let filled: Result<Vec<()>> = thread::scope(|scope| {
         let fillers: Vec<_> = (0..8)
-            .map(|_| scope.spawn(|| fill(&world, &next, &text)))
+            .map(|_| scope.spawn(|| fill(&test_bed, &next, &text)))
             .collect();
         fillers
             .into_iter()
@@ -488,10 +493,10 @@ fn a_long_list_is_written_in_little_memory() -> Result<()> {
     filled?;
     // What it needs idle, with the same tasks waiting.
     server.stop()?;
-    let mut server = world.setup.start()?;
+    let mut server = test_bed.setup.start()?;
     fs::write(format!("/proc/{}/clear_refs", server.id()), "5")?;
     let idle = peak_kib(&server)?;
-    let listed = world.curl(
+    let listed = test_bed.curl(
         "/wq/notifications",
         &[
             "--output",
@@ -513,8 +518,8 @@ fn a_long_list_is_written_in_little_memory() -> Result<()> {
     server.stop()
 }
 
-fn fill(world: &World, next: &AtomicUsize, text: &str) -> Result<()> {
-    let mut client = world.client();
+fn fill(test_bed: &TestBed, next: &AtomicUsize, text: &str) -> Result<()> {
+    let mut client = test_bed.client();
     while next.fetch_add(1, Ordering::AcqRel) < LISTED {
         let mut body = notification("r");
         body["data"][0]["text"] = serde_json::json!({ "type": "Text", "value": text });

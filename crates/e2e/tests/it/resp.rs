@@ -7,21 +7,21 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 use ganger_e2e::clients::{node, python, rust};
-use ganger_e2e::redis::{Line, World, listen, or_skip};
+use ganger_e2e::redis::{LineClient, TestBed, collect_worked, or_skip};
 
 /// Items of the run that goes through kills.
 const ITEMS: usize = 2_000;
 /// Kills in the middle of it.
 const KILLS: usize = 3;
 /// How long a run may take before a test gives up.
-const PATIENCE: Duration = Duration::from_secs(240);
+const TIMEOUT: Duration = Duration::from_secs(240);
 
 #[test]
 fn python_lives_on_the_port() -> Result<()> {
     let Some(python) = or_skip("python_lives_on_the_port", python()) else {
         return Ok(());
     };
-    World::new(&[])?.lives(python, "lives.py", &[])
+    TestBed::new(&[])?.run_with_server(python, "all_operations.py", &[])
 }
 
 #[test]
@@ -29,7 +29,7 @@ fn node_lives_on_the_port() -> Result<()> {
     let Some(node) = or_skip("node_lives_on_the_port", node()) else {
         return Ok(());
     };
-    World::new(&[])?.lives(node, "lives.cjs", &[])
+    TestBed::new(&[])?.run_with_server(node, "all_operations.cjs", &[])
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn rust_lives_on_the_port() -> Result<()> {
     let Some(rust) = or_skip("rust_lives_on_the_port", rust()) else {
         return Ok(());
     };
-    World::new(&[])?.lives(rust, "", &[])
+    TestBed::new(&[])?.run_with_server(rust, "", &[])
 }
 
 #[test]
@@ -50,29 +50,32 @@ fn workers_in_python_rust_and_node_share_a_queue_through_kills() -> Result<()> {
     ) else {
         return Ok(());
     };
-    let world = World::new(&[])?;
-    let mut server = world.setup.start()?;
-    let mut line = world.line()?;
+    let test_bed = TestBed::new(&[])?;
+    let mut server = test_bed.setup.start()?;
+    let mut line = test_bed.line_client()?;
     for number in 0..ITEMS {
-        ensure!(line.ask(&format!("SETNX mixed:item:{number} data"))? == ":1");
+        ensure!(line.call(&format!("SETNX mixed:item:{number} data"))? == ":1");
         ensure!(
-            line.ask(&format!("LPUSH mixed:queue {number}"))?
+            line.call(&format!("LPUSH mixed:queue {number}"))?
                 .starts_with(':')
         );
     }
     let mut workers = vec![
-        world.start(python, "worker.py", &["mixed", "clean"])?,
-        world.start(rust, "", &["mixed"])?,
-        world.start(node, "worker.cjs", &["mixed"])?,
+        test_bed.start(python, "worker.py", &["mixed", "clean"])?,
+        test_bed.start(rust, "", &["mixed"])?,
+        test_bed.start(node, "worker.cjs", &["mixed"])?,
     ];
-    let heard = workers.iter_mut().map(listen).collect::<Result<Vec<_>>>()?;
+    let heard = workers
+        .iter_mut()
+        .map(collect_worked)
+        .collect::<Result<Vec<_>>>()?;
     for kill in 1..=KILLS {
         // In the middle: when so many have been taken.
         let left = ITEMS - ITEMS * kill / (KILLS + 1);
         wait_until_left(&mut line, left)?;
         server.kill()?;
-        server = world.setup.start()?;
-        line = world.line()?;
+        server = test_bed.setup.start()?;
+        line = test_bed.line_client()?;
     }
     for mut worker in workers {
         let status = worker.wait()?;
@@ -96,24 +99,24 @@ fn workers_in_python_rust_and_node_share_a_queue_through_kills() -> Result<()> {
     ensure!(unsaid <= 3 * KILLS, "{unsaid} items were never completed");
     for key in ["mixed:queue", "mixed:processing"] {
         ensure!(
-            line.ask(&format!("LLEN {key}"))? == ":0",
+            line.call(&format!("LLEN {key}"))? == ":0",
             "{key} is not empty"
         );
     }
     server.stop()?;
-    world.setup.expect_no_panic()?;
-    world.setup.check()
+    test_bed.setup.expect_no_panic()?;
+    test_bed.setup.check()
 }
 
-fn wait_until_left(line: &mut Line, left: usize) -> Result<()> {
+fn wait_until_left(line: &mut LineClient, left: usize) -> Result<()> {
     let begun = Instant::now();
     loop {
-        let length = usize::try_from(line.number("LLEN mixed:queue")?)?;
+        let length = usize::try_from(line.integer("LLEN mixed:queue")?)?;
         if length <= left {
             return Ok(());
         }
-        if begun.elapsed() > PATIENCE {
-            bail!("{length} items are left after {PATIENCE:?}");
+        if begun.elapsed() > TIMEOUT {
+            bail!("{length} items are left after {TIMEOUT:?}");
         }
     }
 }
@@ -128,30 +131,30 @@ fn metrics(address: SocketAddr) -> Result<String> {
 
 #[test]
 fn messages_go_from_one_connection_to_another() -> Result<()> {
-    let world = World::new(&[])?;
-    let mut server = world.setup.start()?;
-    let (mut listener, mut publisher) = (world.line()?, world.line()?);
+    let test_bed = TestBed::new(&[])?;
+    let mut server = test_bed.setup.start()?;
+    let (mut listener, mut publisher) = (test_bed.line_client()?, test_bed.line_client()?);
     listener.send("SUBSCRIBE news")?;
-    ensure!(listener.hear_lines(6)? == "*3 $9 subscribe $4 news :1");
+    ensure!(listener.read_lines(6)? == "*3 $9 subscribe $4 news :1");
     listener.send("PSUBSCRIBE n?ws")?;
-    ensure!(listener.hear_lines(6)? == "*3 $10 psubscribe $4 n?ws :2");
-    ensure!(publisher.ask("SELECT 3")? == "+OK");
-    ensure!(publisher.ask("PUBLISH news hello")? == ":2");
-    ensure!(listener.hear_lines(7)? == "*3 $7 message $4 news $5 hello");
-    ensure!(listener.hear_lines(9)? == "*4 $8 pmessage $4 n?ws $4 news $5 hello");
+    ensure!(listener.read_lines(6)? == "*3 $10 psubscribe $4 n?ws :2");
+    ensure!(publisher.call("SELECT 3")? == "+OK");
+    ensure!(publisher.call("PUBLISH news hello")? == ":2");
+    ensure!(listener.read_lines(7)? == "*3 $7 message $4 news $5 hello");
+    ensure!(listener.read_lines(9)? == "*4 $8 pmessage $4 n?ws $4 news $5 hello");
     listener.send("UNSUBSCRIBE news")?;
-    ensure!(listener.hear_lines(6)? == "*3 $11 unsubscribe $4 news :1");
-    ensure!(publisher.ask("PUBLISH news again")? == ":1");
+    ensure!(listener.read_lines(6)? == "*3 $11 unsubscribe $4 news :1");
+    ensure!(publisher.call("PUBLISH news again")? == ":1");
     drop(listener);
     server.stop()?;
-    world.setup.expect_no_panic()
+    test_bed.setup.expect_no_panic()
 }
 
 #[test]
 fn everything_acknowledged_is_there_after_a_kill() -> Result<()> {
-    let world = World::new(&[])?;
-    let mut server = world.setup.start()?;
-    let mut line = world.line()?;
+    let test_bed = TestBed::new(&[])?;
+    let mut server = test_bed.setup.start()?;
+    let mut line = test_bed.line_client()?;
     let before = [
         "SET text \"a b\"",
         "SET lease x EX 1000",
@@ -162,15 +165,15 @@ fn everything_acknowledged_is_there_after_a_kill() -> Result<()> {
         "LPUSH elsewhere x",
     ];
     for command in before {
-        let reply = line.ask(command)?;
+        let reply = line.call(command)?;
         ensure!(!reply.starts_with('-'), "{command}: {reply}");
         if reply.starts_with('$') {
-            line.ask("")?;
+            line.call("")?;
         }
     }
     server.kill()?;
-    let mut server = world.setup.start()?;
-    let mut line = world.line()?;
+    let mut server = test_bed.setup.start()?;
+    let mut line = test_bed.line_client()?;
     for (command, expected) in [
         ("STRLEN text", ":3"),
         ("LLEN list", ":2"),
@@ -185,13 +188,13 @@ fn everything_acknowledged_is_there_after_a_kill() -> Result<()> {
             "-ERR FLUSHALL is switched off: start the server with --resp-allow-flush to allow it",
         ),
     ] {
-        let reply = line.ask(command)?;
+        let reply = line.call(command)?;
         ensure!(reply == expected, "{command}: {reply}");
     }
-    let left = line.number("TTL lease")?;
+    let left = line.integer("TTL lease")?;
     ensure!((1..=1_000).contains(&left), "{left}");
-    let metrics = metrics(world.setup.address)?;
+    let metrics = metrics(test_bed.setup.address)?;
     ensure!(metrics.contains("ganger_resp_connections 1\n"), "{metrics}");
     server.stop()?;
-    world.setup.check()
+    test_bed.setup.check()
 }

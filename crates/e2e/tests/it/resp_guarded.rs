@@ -6,9 +6,9 @@ use std::process::Command;
 
 use anyhow::{Result, ensure};
 use ganger_e2e::clients::python;
-use ganger_e2e::command::{good, until};
-use ganger_e2e::redis::{World, or_skip};
-use ganger_e2e::skip::skipped;
+use ganger_e2e::command::{run_successfully, wait_for};
+use ganger_e2e::redis::{TestBed, or_skip};
+use ganger_e2e::skip::note_skip;
 
 /// Makes an authority and what it signs, as the guide says; false where that cannot be done.
 fn certificates(directory: &Path) -> Result<bool> {
@@ -31,12 +31,12 @@ fn over_tls_each_role_does_its_part_on_the_port() -> Result<()> {
     let Some(python) = or_skip(NAME, python()) else {
         return Ok(());
     };
-    let mut world = World::new(&["--require", "either"])?;
-    let directory = world.directory.path();
+    let mut test_bed = TestBed::new(&["--require", "either"])?;
+    let directory = test_bed.directory.path();
     let path = |name: &str| directory.join(name).to_string_lossy().into_owned();
     let access = path("access");
     if !certificates(&directory.join("ca"))? {
-        skipped(NAME, "certificates cannot be made here");
+        note_skip(NAME, "certificates cannot be made here");
         return Ok(());
     }
     for role in ["reader", "producer", "worker"] {
@@ -53,7 +53,7 @@ fn over_tls_each_role_does_its_part_on_the_port() -> Result<()> {
             "--secret-file",
             &secret,
         ];
-        good(&arguments, &[])?;
+        run_successfully(&arguments, &[])?;
     }
     let certificate = "certificate name=box grants=worker@*\n";
     fs::write(&access, fs::read_to_string(&access)? + certificate)?;
@@ -64,18 +64,18 @@ fn over_tls_each_role_does_its_part_on_the_port() -> Result<()> {
         ("--access-file", "access"),
         ("--audit-log", "audit"),
     ] {
-        world
+        test_bed
             .setup
             .arguments
             .extend([option.to_owned(), path(file)]);
     }
     // Where it speaks TLS, only its words say that it is ready.
-    let mut server = world.setup.spawn()?;
-    until("the server's start", || {
-        let is_ready = world.setup.log_text().contains("ready addr=");
+    let mut server = test_bed.setup.spawn()?;
+    wait_for("the server's start", || {
+        let is_ready = test_bed.setup.log_text().contains("ready addr=");
         Ok(is_ready.then_some(()))
     })?;
-    world.run(python, "guarded.py", &[&path("")])?;
+    test_bed.run(python, "access_checks.py", &[&path("")])?;
     server.stop()?;
     let audit = fs::read_to_string(path("audit"))?;
     for what in [
@@ -90,6 +90,6 @@ fn over_tls_each_role_does_its_part_on_the_port() -> Result<()> {
             .any(|line| line.contains(what) && line.contains("\"denied\""));
         ensure!(told, "{what} is not in the audit log: {audit}");
     }
-    world.setup.expect_no_panic()?;
-    world.setup.check()
+    test_bed.setup.expect_no_panic()?;
+    test_bed.setup.check()
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use ganger_e2e::api::Api;
-use ganger_e2e::history::{Answered, Held};
+use ganger_e2e::history::{Lease, Outcome};
 use ganger_e2e::server::Setup;
 use serde_json::{Value, json};
 
@@ -21,8 +21,8 @@ fn leases_delays_pauses_and_results_are_kept_over_a_kill_with_many_live_jobs() -
     let setup = Setup::in_directory(directory.path())?;
     let mut server = setup.start()?;
     let mut api = Api::new(setup.client());
-    fill(&mut api, jobs)?;
-    let held = prepare(&mut api)?;
+    enqueue_waiting_jobs(&mut api, jobs)?;
+    let leases = prepare(&mut api)?;
     server.kill()?;
     setup.check()?;
 
@@ -39,14 +39,14 @@ fn leases_delays_pauses_and_results_are_kept_over_a_kill_with_many_live_jobs() -
     );
 
     let mut api = Api::new(setup.client());
-    look(&mut api, &held)?;
+    check_jobs(&mut api, &leases)?;
     server.stop()?;
     setup.check()?;
     setup.expect_no_panic()
 }
 
 /// Fills a queue with jobs that nobody takes.
-fn fill(api: &mut Api, jobs: usize) -> Result<()> {
+fn enqueue_waiting_jobs(api: &mut Api, jobs: usize) -> Result<()> {
     for first in (0..jobs).step_by(10_000) {
         let jobs: Vec<Value> = (first..jobs.min(first + 10_000))
             .map(
@@ -59,7 +59,7 @@ fn fill(api: &mut Api, jobs: usize) -> Result<()> {
 }
 
 /// Puts one job into each situation; returns the leases that are held over the kill.
-fn prepare(api: &mut Api) -> Result<Vec<Held>> {
+fn prepare(api: &mut Api) -> Result<Vec<Lease>> {
     for id in ["done", "held-1", "held-2"] {
         api.expect(
             "POST",
@@ -84,21 +84,21 @@ fn prepare(api: &mut Api) -> Result<Vec<Held>> {
     )?;
     api.expect("POST", "queues/parked/pause", &Value::Null)?;
 
-    let Answered::Leased(mut held) = api.lease("work", "w1", 3, LEASE_FOR, Duration::ZERO) else {
+    let Outcome::Leased(mut leases) = api.lease("work", "w1", 3, LEASE_FOR, Duration::ZERO) else {
         anyhow::bail!("nothing was handed out");
     };
-    ensure!(held.len() == 3, "{} jobs were handed out", held.len());
-    let first = held.remove(0);
+    ensure!(leases.len() == 3, "{} jobs were handed out", leases.len());
+    let first = leases.remove(0);
     ensure!(first.job == "done", "{} came first", first.job);
     ensure!(
-        api.complete(&first, "kept") == Answered::Done { is_repeat: false },
+        api.complete(&first, "kept") == Outcome::Done { is_repeat: false },
         "not completed"
     );
-    Ok(held)
+    Ok(leases)
 }
 
 /// Looks at each of them after the restart.
-fn look(api: &mut Api, held: &[Held]) -> Result<()> {
+fn check_jobs(api: &mut Api, leases: &[Lease]) -> Result<()> {
     let done = api.find("done")?.context("the finished job is gone")?;
     ensure!(done.result.as_deref() == Some("kept"), "{done:?}");
     let state = |api: &mut Api, id: &str| -> Result<String> {
@@ -120,28 +120,28 @@ fn look(api: &mut Api, held: &[Held]) -> Result<()> {
     }
     let nothing = api.lease("parked", "w1", 1, LEASE_FOR, Duration::ZERO);
     ensure!(
-        nothing == Answered::Leased(Vec::new()),
+        nothing == Outcome::Leased(Vec::new()),
         "the pause was forgotten: {nothing:?}"
     );
 
     // The leases from before the kill count, and nobody else was given their jobs.
     let other = api.lease("work", "w2", 10, LEASE_FOR, Duration::ZERO);
     ensure!(
-        other == Answered::Leased(Vec::new()),
+        other == Outcome::Leased(Vec::new()),
         "handed out twice: {other:?}"
     );
-    for held in held {
+    for lease in leases {
         ensure!(
-            api.renew(held) == Answered::Done { is_repeat: false },
+            api.renew(lease) == Outcome::Done { is_repeat: false },
             "{} cannot be renewed",
-            held.job
+            lease.job
         );
         ensure!(
-            api.complete(held, "after") == Answered::Done { is_repeat: false },
+            api.complete(lease, "after") == Outcome::Done { is_repeat: false },
             "{} cannot be completed",
-            held.job
+            lease.job
         );
-        let found = api.find(&held.job)?.context("gone")?;
+        let found = api.find(&lease.job)?.context("gone")?;
         ensure!(
             found.attempts == [1] && found.result.as_deref() == Some("after"),
             "{found:?}"

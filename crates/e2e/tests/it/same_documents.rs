@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use ganger_e2e::api::Api;
-use ganger_e2e::command::good;
-use ganger_e2e::redis::World;
+use ganger_e2e::command::run_successfully;
+use ganger_e2e::redis::TestBed;
 use ganger_e2e::server::Setup;
 use serde_json::{Value, json};
 
 /// What the command line prints as JSON.
 fn printed(url: &str, arguments: &[&str]) -> Result<Value> {
-    let text = good(&[&["--json", "--server", url], arguments].concat(), &[])?;
+    let text = run_successfully(&[&["--json", "--server", url], arguments].concat(), &[])?;
     serde_json::from_str(&text).with_context(|| text)
 }
 
@@ -128,7 +128,7 @@ fn jobs_reasons_and_queues_are_the_same_documents_over_http_and_from_the_command
 
 /// What the command line prints as JSON, a document a line.
 fn printed_lines(url: &str, arguments: &[&str]) -> Result<Vec<Value>> {
-    let text = good(&[&["--json", "--server", url], arguments].concat(), &[])?;
+    let text = run_successfully(&[&["--json", "--server", url], arguments].concat(), &[])?;
     let lines = text.lines();
     lines
         .map(|line| serde_json::from_str(line).with_context(|| line.to_owned()))
@@ -312,17 +312,17 @@ fn schedules_are_the_same_documents() -> Result<()> {
 /// Jobs of raw keys have retries without a limit, which no request may ask for; answers carry them.
 #[test]
 fn jobs_of_raw_keys_are_listed_as_the_same_documents() -> Result<()> {
-    let world = World::new(&[])?;
-    let mut server = world.setup.start()?;
+    let test_bed = TestBed::new(&[])?;
+    let mut server = test_bed.setup.start()?;
     // An item of redis-work-queue, as its library adds one.
-    let mut line = world.line()?;
-    line.ask("SET mail:item:a hello")?;
-    line.ask("LPUSH mail:queue a")?;
-    let mut api = Api::new(world.setup.client());
+    let mut line = test_bed.line_client()?;
+    line.call("SET mail:item:a hello")?;
+    line.call("LPUSH mail:queue a")?;
+    let mut api = Api::new(test_bed.setup.client());
     let page = api.expect("GET", "jobs?queue=mail", &Value::Null)?;
     let jobs = page["jobs"].as_array().context("jobs")?;
     ensure!(jobs.len() == 1 && jobs[0]["kept_by"] == "keys", "{page:#}");
-    let url = format!("http://{}", world.setup.address);
+    let url = format!("http://{}", test_bed.setup.address);
     let printed = printed(&url, &["job", "list", "--queue", "mail"])?;
     let (mut over_http, mut printed) = (jobs[0].clone(), printed);
     for document in [&mut over_http, &mut printed] {

@@ -5,10 +5,12 @@ use std::fs::{self, File};
 use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
-use ganger_e2e::command::{Worker, command, good, programs, run, until, words};
+use ganger_e2e::command::{
+    Worker, command, output_text, run, run_successfully, wait_for, write_programs,
+};
 use ganger_e2e::http::Client;
 use ganger_e2e::ports::free_addresses;
-use ganger_e2e::server::{PATIENCE, Server, Setup};
+use ganger_e2e::server::{Server, Setup, TIMEOUT};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -21,32 +23,34 @@ fn text(path: &Path) -> String {
         .unwrap_or_default()
 }
 
-fn shown(path: &Path) -> &str {
+fn path_text(path: &Path) -> &str {
     path.to_str().expect("test directories have plain names")
 }
 
 /// Makes a token; gives the file with its secret.
 fn token(directory: &Path, access: &Path, name: &str, more: &[&str]) -> Result<String> {
     let secret = directory.join(format!("{name}.secret"));
-    let mut arguments = vec!["token", "create", "--access-file", shown(access)];
-    arguments.extend(["--name", name, "--secret-file", shown(&secret)]);
+    let mut arguments = vec!["token", "create", "--access-file", path_text(access)];
+    arguments.extend(["--name", name, "--secret-file", path_text(&secret)]);
     arguments.extend(more);
-    let said = good(&arguments, &[])?;
+    let said = run_successfully(&arguments, &[])?;
     ensure!(said.is_empty(), "the secret is in the file only: {said}");
-    Ok(shown(&secret).to_owned())
+    Ok(path_text(&secret).to_owned())
 }
 
 /// A server that lets in who has a token of an access file.
-fn guarded(directory: &Path, access: &Path) -> Result<Setup> {
+fn guarded_setup(directory: &Path, access: &Path) -> Result<Setup> {
     let mut setup = Setup::in_directory(directory)?;
-    setup.arguments = ["--access-file", shown(access)].map(str::to_owned).into();
+    setup.arguments = ["--access-file", path_text(access)]
+        .map(str::to_owned)
+        .into();
     Ok(setup)
 }
 
 /// Waits until the server's log says that rights have changed. Trying a token until it is right would cost the pauses
 /// that wrong ones cost.
-fn until_told(setup: &Setup, what: &str) -> Result<()> {
-    until(what, || Ok(setup.log_text().contains(what).then_some(())))
+fn wait_for_log(setup: &Setup, what: &str) -> Result<()> {
+    wait_for(what, || Ok(setup.log_text().contains(what).then_some(())))
 }
 
 /// Runs a command with the secret in a file; its exit code, and what it says.
@@ -54,7 +58,7 @@ fn with_secret(secret: &str, server: &str, arguments: &[&str]) -> Result<(i32, S
     let arguments = [&["--server", server, "--retry-for", "0"], arguments].concat();
     let output = run(&arguments, &[("GANGER_TOKEN_FILE", secret)])?;
     let code = output.status.code().context("it was not killed")?;
-    Ok((code, words(&output)))
+    Ok((code, output_text(&output)))
 }
 
 #[test]
@@ -63,7 +67,7 @@ fn a_token_does_what_its_roles_allow_until_it_is_revoked() -> Result<()> {
     let access = directory.path().join("access");
     let path = directory.path();
     let producer = token(path, &access, "ci", &["--role", "producer"])?;
-    let setup = guarded(path, &access)?;
+    let setup = guarded_setup(path, &access)?;
     let mut server = setup.start()?;
     let address = setup.address.to_string();
 
@@ -78,7 +82,7 @@ fn a_token_does_what_its_roles_allow_until_it_is_revoked() -> Result<()> {
         "1d",
     ];
     let reader = token(path, &access, "eyes", &other)?;
-    until_told(&setup, r#"added token \"eyes\""#)?;
+    wait_for_log(&setup, r#"added token \"eyes\""#)?;
 
     let submit = &["run", "--detach", "show"][..];
     let list = &["job", "list"][..];
@@ -105,30 +109,30 @@ fn a_token_does_what_its_roles_allow_until_it_is_revoked() -> Result<()> {
     }
 
     // The worker's token runs what the producer's has enqueued.
-    let handlers = programs(&path.join("worker.d"), &[("show", "#!/bin/sh\ncat\n")])?;
+    let handlers = write_programs(&path.join("worker.d"), &[("show", "#!/bin/sh\ncat\n")])?;
     let working = Worker::start(
         &handlers,
         &path.join("worker.log"),
         &["--server", &address],
         &[("GANGER_TOKEN_FILE", &worker)],
     )?;
-    until("the end of the job", || {
+    wait_for("the end of the job", || {
         let (_, said) = with_secret(&producer, &address, &["job", "list", "--json"])?;
         Ok(said.contains("\"succeeded\"").then_some(()))
     })?;
     drop(working);
 
-    let listed = good(&["token", "list", "--access-file", shown(&access)], &[])?;
+    let listed = run_successfully(&["token", "list", "--access-file", path_text(&access)], &[])?;
     for words in ["producer@default", "worker@default", "reader@team-*"] {
         ensure!(listed.contains(words), "{words}: {listed}");
     }
-    let revoke = ["token", "revoke", "--access-file", shown(&access), "ci"];
-    good(&revoke, &[])?;
-    until_told(&setup, r#"removed token \"ci\""#)?;
+    let revoke = ["token", "revoke", "--access-file", path_text(&access), "ci"];
+    run_successfully(&revoke, &[])?;
+    wait_for_log(&setup, r#"removed token \"ci\""#)?;
     let (code, said) = with_secret(&producer, &address, list)?;
     ensure!(code == 5 && said.contains("unauthorized"), "{said}");
     let again = run(&revoke, &[])?;
-    ensure!(again.status.code() == Some(3), "{}", words(&again));
+    ensure!(again.status.code() == Some(3), "{}", output_text(&again));
     let (code, said) = with_secret(&reader, &address, elsewhere)?;
     ensure!(code == 0, "the others go on: {said}");
     server.stop()
@@ -143,11 +147,16 @@ fn a_hangup_reads_secrets_again_and_begins_a_new_audit_log() -> Result<()> {
     fs::write(&path, old)?;
     let modified = fs::metadata(&path)?.modified()?;
     let mut setup = Setup::in_directory(directory.path())?;
-    let arguments = ["--token-file", shown(&path), "--audit-log", shown(&audit)];
+    let arguments = [
+        "--token-file",
+        path_text(&path),
+        "--audit-log",
+        path_text(&audit),
+    ];
     setup.arguments = arguments.map(str::to_owned).into();
     let mut server = setup.start()?;
     let ask = |token: &str| -> Result<u16> {
-        let mut client = Client::new(setup.address, PATIENCE).bearing(token);
+        let mut client = Client::new(setup.address, TIMEOUT).with_token(token);
         let answer = client.request("GET", "/api/v1/queues", &Value::Null);
         Ok(answer.ok().context("it answers")?.status)
     };
@@ -162,7 +171,7 @@ fn a_hangup_reads_secrets_again_and_begins_a_new_audit_log() -> Result<()> {
     let moved = directory.path().join("audit.log.1");
     fs::rename(&audit, &moved)?;
     server.signal(Signal::HUP)?;
-    until("the new token", || Ok((ask(new)? == 200).then_some(())))?;
+    wait_for("the new token", || Ok((ask(new)? == 200).then_some(())))?;
     ensure!(ask(old)? == 401);
     ensure!(text(&moved).contains("wrong token"), "{}", text(&moved));
     let fresh = text(&audit);
@@ -173,13 +182,13 @@ fn a_hangup_reads_secrets_again_and_begins_a_new_audit_log() -> Result<()> {
 }
 
 /// Two servers that know each other by tokens, and tell all they can.
-struct Loud {
+struct TracedPair {
     setups: Vec<Setup>,
     servers: Vec<Server>,
     audits: Vec<std::path::PathBuf>,
 }
 
-impl Loud {
+impl TracedPair {
     fn start(directory: &Path, shared: &str) -> Result<Self> {
         let addresses = free_addresses(2)?;
         let topology = format!("static:1={},2={}", addresses[0], addresses[1]);
@@ -190,14 +199,14 @@ impl Loud {
         let to_one = token(directory, &accesses[0], "two", &everything)?;
         let mut setups = Vec::new();
         let mut audits = Vec::new();
-        for (place, address) in addresses.iter().enumerate() {
-            let id = (place + 1).to_string();
+        for (index, address) in addresses.iter().enumerate() {
+            let id = (index + 1).to_string();
             let audit = directory.join(format!("audit-{id}"));
-            let peer = if place == 0 { &to_two } else { &to_one };
+            let peer = if index == 0 { &to_two } else { &to_one };
             let mut arguments = vec!["--shard", &id, "--topology", &topology];
-            arguments.extend(["--access-file", shown(&accesses[place])]);
+            arguments.extend(["--access-file", path_text(&accesses[index])]);
             arguments.extend(["--peer-token-file", peer, "--log", "trace"]);
-            arguments.extend(["--audit-log", shown(&audit)]);
+            arguments.extend(["--audit-log", path_text(&audit)]);
             setups.push(Setup {
                 store: directory.join(format!("{id}.db")),
                 log: directory.join(format!("{id}.log")),
@@ -217,35 +226,38 @@ impl Loud {
     }
 
     /// What a server answers to wrong callers, and everything else it says.
-    fn ask_around(&self, shared: &str, wrong: &str) -> Result<BTreeMap<String, String>> {
+    fn collect_outputs(&self, shared: &str, wrong: &str) -> Result<BTreeMap<String, String>> {
         let address = self.setups[0].address.to_string();
-        let mut heard = BTreeMap::new();
+        let mut outputs = BTreeMap::new();
         let output = run(
             &["job", "list", "--server", &address, "--retry-for", "0"],
             &[("GANGER_TOKEN", wrong)],
         )?;
-        ensure!(output.status.code() == Some(5), "{}", words(&output));
-        heard.insert("a wrong token".to_owned(), words(&output));
+        ensure!(output.status.code() == Some(5), "{}", output_text(&output));
+        outputs.insert("a wrong token".to_owned(), output_text(&output));
         let settings = run(&["server", "--list-settings"], &[("GANGER_TOKEN", shared)])?;
-        heard.insert("the settings".to_owned(), words(&settings));
+        outputs.insert("the settings".to_owned(), output_text(&settings));
         let refused = run(&["server", "--addr", "x"], &[("GANGER_TOKEN", shared)])?;
-        heard.insert("a server that does not start".to_owned(), words(&refused));
+        outputs.insert(
+            "a server that does not start".to_owned(),
+            output_text(&refused),
+        );
         for setup in &self.setups {
             let told = ["/metrics", "/healthz", "/version", "/openapi.json"];
             let refused = ["/api/v1/peers", "/api/v1/nothing", "/api/v1/jobs/2%2Fx"];
             let asked = told.iter().chain(&refused).map(|what| (shared, *what));
             // Each wrong token waits longer for its answer: one is enough.
             for (token, what) in asked.chain([(wrong, "/api/v1/peers")]) {
-                let mut client = setup.client().bearing(token);
+                let mut client = setup.client().with_token(token);
                 let answer = client.request("GET", what, &Value::Null);
                 let answer = answer.ok().context("it answers")?;
-                heard.insert(
+                outputs.insert(
                     format!("{what} {} {}", setup.address, answer.status),
-                    answer.shown(),
+                    answer.to_text(),
                 );
             }
         }
-        Ok(heard)
+        Ok(outputs)
     }
 }
 
@@ -262,13 +274,13 @@ fn rel_s3_no_secret_is_shown_anywhere() -> Result<()> {
     let path = directory.path();
     let shared = "canary-shared-token-of-the-environment";
     let wrong = "canary-wrong-token-that-opens-nothing";
-    let mut loud = Loud::start(path, shared)?;
+    let mut pair = TracedPair::start(path, shared)?;
     let producer = token(path, &path.join("access-1"), "ci", &["--role", "producer"])?;
-    let address = loud.setups[0].address.to_string();
-    let mut heard = BTreeMap::new();
+    let address = pair.setups[0].address.to_string();
+    let mut outputs = BTreeMap::new();
 
     // Work over both servers, with secrets from files and from the environment.
-    let handlers = programs(&path.join("worker.d"), &[("show", SHOW)])?;
+    let handlers = write_programs(&path.join("worker.d"), &[("show", SHOW)])?;
     let log = path.join("worker.log");
     let workers = ["1", "2"]
         .map(|shard| {
@@ -281,15 +293,15 @@ fn rel_s3_no_secret_is_shown_anywhere() -> Result<()> {
         })
         .into_iter()
         .collect::<Result<Vec<_>>>()?;
-    until_told(&loud.setups[0], r#"added token \"ci\""#)?;
+    wait_for_log(&pair.setups[0], r#"added token \"ci\""#)?;
     let graph = path.join("graph.json");
     fs::write(&graph, GRAPH)?;
     let submit = ["submit", "--server", &address, "--json", "--wait"];
     let output = command(&submit, &[("GANGER_TOKEN_FILE", &producer)])
         .stdin(File::open(&graph)?)
         .output()?;
-    ensure!(output.status.success(), "{}", words(&output));
-    heard.insert("submit".to_owned(), words(&output));
+    ensure!(output.status.success(), "{}", output_text(&output));
+    outputs.insert("submit".to_owned(), output_text(&output));
     let lines: Vec<Value> = String::from_utf8(output.stdout)?
         .lines()
         .filter_map(|line| serde_json::from_str(line).ok())
@@ -304,24 +316,24 @@ fn rel_s3_no_secret_is_shown_anywhere() -> Result<()> {
         said.contains("GANGER_TASK_ID="),
         "the program's log: {said}"
     );
-    heard.insert("the program's environment".to_owned(), said);
+    outputs.insert("the program's environment".to_owned(), said);
 
-    heard.extend(loud.ask_around(shared, wrong)?);
-    let servers = loud.servers.iter().map(Server::id);
+    outputs.extend(pair.collect_outputs(shared, wrong)?);
+    let servers = pair.servers.iter().map(Server::id);
     for id in servers.chain(workers.iter().map(Worker::id)) {
         let line = Path::new("/proc").join(id.to_string()).join("cmdline");
-        heard.insert(format!("process {id}"), text(&line));
+        outputs.insert(format!("process {id}"), text(&line));
     }
     for id in workers.iter().map(Worker::id) {
         // We are root here at most; programs that run as root can read as much.
         let shown = Path::new("/proc").join(id.to_string()).join("environ");
-        heard.insert(format!("environment of worker {id}"), text(&shown));
+        outputs.insert(format!("environment of worker {id}"), text(&shown));
     }
     drop(workers);
-    for server in &mut loud.servers {
+    for server in &mut pair.servers {
         server.stop()?;
     }
-    for setup in &loud.setups {
+    for setup in &pair.setups {
         let files = [
             &setup.log,
             &setup.store,
@@ -329,15 +341,15 @@ fn rel_s3_no_secret_is_shown_anywhere() -> Result<()> {
             &setup.store.with_extension("db-turns"),
         ];
         for file in files {
-            heard.insert(shown(file).to_owned(), text(file));
+            outputs.insert(path_text(file).to_owned(), text(file));
         }
     }
     let logs = ["1", "2"].map(|shard| log.with_extension(shard));
-    for file in loud.audits.iter().chain(&logs) {
-        heard.insert(shown(file).to_owned(), text(file));
+    for file in pair.audits.iter().chain(&logs) {
+        outputs.insert(path_text(file).to_owned(), text(file));
     }
     for place in ["1.log", "2.log", "worker.1", "audit-1"] {
-        let there = heard.get(shown(&path.join(place)));
+        let there = outputs.get(path_text(&path.join(place)));
         ensure!(
             there.is_some_and(|text| !text.is_empty()),
             "{place} is empty"
@@ -349,16 +361,16 @@ fn rel_s3_no_secret_is_shown_anywhere() -> Result<()> {
         let secret = text(&path.join(format!("{name}.secret")));
         secrets.push(secret.trim().to_owned());
     }
-    expect_none(&secrets, &heard)
+    expect_none(&secrets, &outputs)
 }
 
 /// No text shows a secret.
-fn expect_none(secrets: &[String], heard: &BTreeMap<String, String>) -> Result<()> {
+fn expect_none(secrets: &[String], outputs: &BTreeMap<String, String>) -> Result<()> {
     for secret in secrets {
         ensure!(secret.len() > 16, "a canary that could be anything");
-        for (place, text) in heard {
+        for (output, text) in outputs {
             let line = text.lines().find(|line| line.contains(secret.as_str()));
-            ensure!(line.is_none(), "{place} shows a secret: {line:?}");
+            ensure!(line.is_none(), "{output} shows a secret: {line:?}");
         }
     }
     Ok(())
@@ -373,7 +385,7 @@ fn rel_s3_a_secret_in_the_wrong_place_is_refused_without_being_repeated() -> Res
     let place = |name: &str, content: &str| -> Result<String> {
         let path = directory.path().join(name);
         fs::write(&path, content)?;
-        Ok(shown(&path).to_owned())
+        Ok(path_text(&path).to_owned())
     };
     let short = place("short", short)?;
     let spaced = place("spaced", spaced)?;
@@ -391,7 +403,7 @@ fn rel_s3_a_secret_in_the_wrong_place_is_refused_without_being_repeated() -> Res
         vec!["token", "list", "--access-file", &access],
     ] {
         let output = run(&arguments, &[])?;
-        let said = words(&output);
+        let said = output_text(&output);
         ensure!(output.status.code() == Some(2), "{arguments:?}: {said}");
         ensure!(!said.contains("canary"), "{arguments:?}: {said}");
     }

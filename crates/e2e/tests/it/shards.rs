@@ -7,10 +7,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
-use ganger_e2e::command::{Worker, command, programs, words};
+use ganger_e2e::command::{Worker, command, output_text, write_programs};
 use ganger_e2e::ports::free_addresses;
 use ganger_e2e::random::Random;
-use ganger_e2e::server::{PATIENCE, Server, Setup};
+use ganger_e2e::server::{Server, Setup, TIMEOUT};
 use serde_json::Value;
 
 /// The third walk, with its trailing commas.
@@ -70,34 +70,34 @@ const MAIL: &str = "#!/bin/sh\njq -c '[.[].link]' -\n";
 const ROUNDS: usize = 6;
 
 /// Two servers that know of each other.
-struct Pair {
+struct TwoServers {
     setups: Vec<Setup>,
     servers: Vec<Server>,
 }
 
-impl Pair {
+impl TwoServers {
     fn start(directory: &Path) -> Result<Self> {
         let addresses = free_addresses(2)?;
         let topology = format!("static:1={},2={}", addresses[0], addresses[1]);
         let setups: Vec<Setup> = addresses
             .iter()
             .enumerate()
-            .map(|(place, address)| setup(directory, place + 1, *address, &topology))
+            .map(|(index, address)| setup(directory, index + 1, *address, &topology))
             .collect();
         let servers = setups.iter().map(Setup::start).collect::<Result<_>>()?;
         Ok(Self { setups, servers })
     }
 
-    fn address(&self, place: usize) -> String {
-        self.setups[place].address.to_string()
+    fn address(&self, index: usize) -> String {
+        self.setups[index].address.to_string()
     }
 
-    fn kill(&mut self, place: usize) -> Result<()> {
-        self.servers[place].kill()
+    fn kill(&mut self, index: usize) -> Result<()> {
+        self.servers[index].kill()
     }
 
-    fn start_again(&mut self, place: usize) -> Result<()> {
-        self.servers[place] = self.setups[place].start()?;
+    fn start_again(&mut self, index: usize) -> Result<()> {
+        self.servers[index] = self.setups[index].start()?;
         Ok(())
     }
 
@@ -133,7 +133,7 @@ fn worker(server: &str, handlers: &Path, log: &Path, more: &[&str]) -> Result<Wo
 
 fn handlers(directory: &Path) -> Result<PathBuf> {
     let directory = directory.join("worker.d");
-    programs(&directory, &[("save-user-data", SAVE), ("send-mail", MAIL)])
+    write_programs(&directory, &[("save-user-data", SAVE), ("send-mail", MAIL)])
 }
 
 /// Submits the walk; gives the ids that the server made, in order.
@@ -145,7 +145,7 @@ fn submit(server: &str, walk: &Path) -> Result<Vec<String>> {
         output.status.success(),
         "submit ended with {}: {}",
         output.status,
-        words(&output)
+        output_text(&output)
     );
     let answer: Value = serde_json::from_slice(&output.stdout)?;
     let jobs = answer["jobs"].as_array().context("submit lists the jobs")?;
@@ -167,10 +167,10 @@ fn get(server: &Setup, name: &str, what: &str) -> Option<Value> {
 }
 
 /// Waits until a job has ended; asks whichever server answers.
-fn end_of(pair: &Pair, name: &str) -> Result<Value> {
+fn wait_for_end(pair: &TwoServers, name: &str) -> Result<Value> {
     let begun = Instant::now();
     let mut last = None;
-    while begun.elapsed() < PATIENCE * 3 {
+    while begun.elapsed() < TIMEOUT * 3 {
         for setup in &pair.setups {
             if let Some(job) = job(setup, name) {
                 if matches!(
@@ -188,14 +188,14 @@ fn end_of(pair: &Pair, name: &str) -> Result<Value> {
 }
 
 /// Waits until the mail is sent: a retry brings it back when the other shard's message has come.
-fn expect_mail(pair: &Pair, jobs: &[String]) -> Result<()> {
+fn expect_mail_sent(pair: &TwoServers, jobs: &[String]) -> Result<()> {
     let begun = Instant::now();
     loop {
-        let mail = end_of(pair, &jobs[2])?;
+        let mail = wait_for_end(pair, &jobs[2])?;
         if mail["state"] == "succeeded" {
             break;
         }
-        ensure!(begun.elapsed() < PATIENCE, "the mail has failed: {mail}");
+        ensure!(begun.elapsed() < TIMEOUT, "the mail has failed: {mail}");
         thread::sleep(Duration::from_millis(20));
     }
     let links = ["https://download/for/1234", "https://download/for/5678"];
@@ -217,11 +217,11 @@ fn the_third_walk_goes_through_either_server_as_it_is_written() -> Result<()> {
         let walk = directory.path().join("task.json");
         fs::write(&walk, WALK)?;
         let handlers = handlers(directory.path())?;
-        let pair = Pair::start(directory.path())?;
+        let pair = TwoServers::start(directory.path())?;
         let workers = (0..2)
-            .map(|place| {
-                let log = directory.path().join(format!("worker{place}.log"));
-                worker(&pair.address(place), &handlers, &log, &[])
+            .map(|index| {
+                let log = directory.path().join(format!("worker{index}.log"));
+                worker(&pair.address(index), &handlers, &log, &[])
             })
             .collect::<Result<Vec<_>>>()?;
         let jobs = submit(&pair.address(through), &walk)?;
@@ -229,7 +229,7 @@ fn the_third_walk_goes_through_either_server_as_it_is_written() -> Result<()> {
             jobs[0].starts_with("1/") && jobs[1].starts_with("2/") && jobs[2].starts_with("1/"),
             "the ids name their shards: {jobs:?}"
         );
-        expect_mail(&pair, &jobs)?;
+        expect_mail_sent(&pair, &jobs)?;
         drop(workers);
         pair.finish()?;
     }
@@ -242,39 +242,39 @@ fn a_shard_that_is_stopped_for_a_while_only_delays_the_end() -> Result<()> {
     let walk = directory.path().join("task.json");
     fs::write(&walk, WALK)?;
     let handlers = handlers(directory.path())?;
-    let mut pair = Pair::start(directory.path())?;
+    let mut pair = TwoServers::start(directory.path())?;
     let log = directory.path().join("worker1.log");
     let one = worker(&pair.address(0), &handlers, &log, &[])?;
     let jobs = submit(&pair.address(0), &walk)?;
     pair.kill(1)?;
-    let save = end_of(&pair, &jobs[0])?;
+    let save = wait_for_end(&pair, &jobs[0])?;
     ensure!(save["state"] == "succeeded", "{save}");
     let mail = job(&pair.setups[0], &jobs[2]).context("shard 1 is there")?;
     ensure!(mail["state"] == "blocked", "the mail waits: {mail}");
     pair.start_again(1)?;
     let log = directory.path().join("worker2.log");
     let two = worker(&pair.address(1), &handlers, &log, &[])?;
-    expect_mail(&pair, &jobs)?;
+    expect_mail_sent(&pair, &jobs)?;
     drop((one, two));
     pair.finish()
 }
 
 /// Runs a command that prints JSON, at one of the servers.
-fn asked(server: &str, arguments: &[&str]) -> Result<Value> {
+fn run_json(server: &str, arguments: &[&str]) -> Result<Value> {
     let arguments = [arguments, &["--server", server, "--json"]].concat();
     let output = command(&arguments, &[]).output()?;
     ensure!(
         output.status.success(),
         "{arguments:?} ended with {}: {}",
         output.status,
-        words(&output)
+        output_text(&output)
     );
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-fn expect_states(pair: &Pair, jobs: &[String], states: [&str; 3]) -> Result<()> {
+fn expect_states(pair: &TwoServers, jobs: &[String], states: [&str; 3]) -> Result<()> {
     for (job, state) in jobs.iter().zip(states) {
-        let found = end_of(pair, job)?;
+        let found = wait_for_end(pair, job)?;
         ensure!(found["state"] == state, "{job} is not {state}: {found}");
     }
     Ok(())
@@ -287,32 +287,32 @@ fn a_retry_brings_back_what_ended_on_the_other_server() -> Result<()> {
     let walk = directory.path().join("task.json");
     fs::write(&walk, WALK)?;
     let handlers = handlers(directory.path())?;
-    let mut pair = Pair::start(directory.path())?;
+    let mut pair = TwoServers::start(directory.path())?;
     let (one, two) = (pair.address(0), pair.address(1));
 
     let jobs = submit(&one, &walk)?;
-    asked(&two, &["job", "cancel", &jobs[1]])?;
+    run_json(&two, &["job", "cancel", &jobs[1]])?;
     expect_states(&pair, &jobs, ["cancelled", "cancelled", "failed"])?;
     pair.kill(0)?;
-    let done = asked(&two, &["job", "retry", "--dependents", &jobs[1]])?;
+    let done = run_json(&two, &["job", "retry", "--dependents", &jobs[1]])?;
     ensure!(
         done["changed"] == 1 && done["passed_on"] == serde_json::json!(["1"]),
         "{done}"
     );
     pair.start_again(0)?;
     let workers = (0..2)
-        .map(|place| {
-            let log = directory.path().join(format!("worker{place}.log"));
-            worker(&pair.address(place), &handlers, &log, &[])
+        .map(|index| {
+            let log = directory.path().join(format!("worker{index}.log"));
+            worker(&pair.address(index), &handlers, &log, &[])
         })
         .collect::<Result<Vec<_>>>()?;
-    expect_mail(&pair, &jobs)?;
+    expect_mail_sent(&pair, &jobs)?;
     drop(workers);
 
     let jobs = submit(&one, &walk)?;
     let found = job(&pair.setups[0], &jobs[2]).context("shard 1 is there")?;
     let graph = found["graph"].as_str().context("it is of a graph")?;
-    asked(&one, &["job", "cancel", "--graph", graph])?;
+    run_json(&one, &["job", "cancel", "--graph", graph])?;
     expect_states(&pair, &jobs, ["cancelled"; 3])?;
     let path = format!("/api/v1/graphs/{}/retry", graph.replace('/', "%2F"));
     let mut client = pair.setups[0].client();
@@ -323,12 +323,12 @@ fn a_retry_brings_back_what_ended_on_the_other_server() -> Result<()> {
         "{done}"
     );
     let workers = (0..2)
-        .map(|place| {
-            let log = directory.path().join(format!("later{place}.log"));
-            worker(&pair.address(place), &handlers, &log, &[])
+        .map(|index| {
+            let log = directory.path().join(format!("later{index}.log"));
+            worker(&pair.address(index), &handlers, &log, &[])
         })
         .collect::<Result<Vec<_>>>()?;
-    expect_mail(&pair, &jobs)?;
+    expect_mail_sent(&pair, &jobs)?;
     drop(workers);
     pair.finish()
 }
@@ -340,11 +340,11 @@ fn either_server_may_be_killed_at_any_point() -> Result<()> {
     let walk = directory.path().join("task.json");
     fs::write(&walk, WALK)?;
     let handlers = handlers(directory.path())?;
-    let mut pair = Pair::start(directory.path())?;
+    let mut pair = TwoServers::start(directory.path())?;
     let workers = (0..2)
-        .map(|place| {
-            let log = directory.path().join(format!("worker{place}.log"));
-            worker(&pair.address(place), &handlers, &log, &[])
+        .map(|index| {
+            let log = directory.path().join(format!("worker{index}.log"));
+            worker(&pair.address(index), &handlers, &log, &[])
         })
         .collect::<Result<Vec<_>>>()?;
     let mut random = Random::new(20_261_121);
@@ -360,7 +360,7 @@ fn either_server_may_be_killed_at_any_point() -> Result<()> {
         pair.start_again(victim)?;
     }
     for jobs in &all {
-        expect_mail(&pair, jobs)?;
+        expect_mail_sent(&pair, jobs)?;
     }
     drop(workers);
     pair.finish()
@@ -386,11 +386,11 @@ fn several_shards_in_one_process_run_a_graph_together_over_a_kill() -> Result<()
         })
         .into_iter()
         .collect::<Result<Vec<_>>>()?;
-    let mut pair = Pair {
+    let mut pair = TwoServers {
         setups: vec![setup],
         servers: vec![server],
     };
-    expect_mail(&pair, &jobs)?;
+    expect_mail_sent(&pair, &jobs)?;
     drop(workers);
     pair.servers[0].stop()?;
     for shard in 1..=2 {

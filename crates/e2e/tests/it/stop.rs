@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use ganger_e2e::api::Api;
-use ganger_e2e::command::{Worker, programs, until};
-use ganger_e2e::server::{PATIENCE, Setup};
+use ganger_e2e::command::{Worker, wait_for, write_programs};
+use ganger_e2e::server::{Setup, TIMEOUT};
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -33,7 +33,7 @@ fn one_signal_stops_in_order_and_waiting_requests_are_answered() -> Result<()> {
         thread::sleep(Duration::from_millis(300));
         let begun = Instant::now();
         server.signal(signal)?;
-        let status = server.wait(PATIENCE)?;
+        let status = server.wait(TIMEOUT)?;
         ensure!(
             status.success(),
             "{signal:?} ended the server with {status}"
@@ -70,7 +70,7 @@ fn a_second_signal_stops_at_once_and_nothing_acknowledged_is_lost() -> Result<()
     let begun = Instant::now();
     // It may have ended already; then there is nobody to signal.
     let _ = server.signal(Signal::TERM);
-    server.wait(PATIENCE)?;
+    server.wait(TIMEOUT)?;
     ensure!(
         begun.elapsed() < Duration::from_secs(3),
         "the second signal took {:?}",
@@ -100,25 +100,25 @@ fn an_idle_worker_holds_no_stop_up_and_stops_without_its_server() -> Result<()> 
         .extend(["--stop-timeout", "1h"].map(Into::into));
     let mut server = setup.start()?;
     let log = directory.path().join("worker.log");
-    let programs = programs(
+    let programs = write_programs(
         &directory.path().join("programs"),
         &[("echo", "#!/bin/sh\ncat\n")],
     )?;
     let address = setup.address.to_string();
     let mut worker = Worker::start(&programs, &log, &["--server", &address], &[])?;
     let said = || fs::read_to_string(&log).unwrap_or_default();
-    until("the worker's stream", || {
+    wait_for("the worker's stream", || {
         Ok(said().contains("connected").then_some(()))
     })?;
     // A slot that has run something has a supervisor.
     let mut api = Api::new(setup.client());
     api.expect("POST", "jobs", &json!({ "id": "a", "kind": "echo" }))?;
-    until("the job", || Ok(said().contains("succeeded").then_some(())))?;
+    wait_for("the job", || Ok(said().contains("succeeded").then_some(())))?;
 
     server.stop()?;
     let told = setup.log_text();
     ensure!(!CUT.iter().any(|words| told.contains(words)), "{told}");
-    until("the word of it", || {
+    wait_for("the word of it", || {
         Ok(said().contains("the server is away").then_some(()))
     })?;
     let status = worker.stop()?;

@@ -14,9 +14,9 @@ use ganger_e2e::api::Api;
 use ganger_e2e::checker;
 use ganger_e2e::history::Recorder;
 use ganger_e2e::scenario;
-use ganger_e2e::server::{PATIENCE, Server, Setup, tail};
-use ganger_e2e::skip::skipped;
-use ganger_e2e::trace::{self, Fault, Point};
+use ganger_e2e::server::{Server, Setup, TIMEOUT, tail};
+use ganger_e2e::skip::note_skip;
+use ganger_e2e::trace::{self, CallPoint, Fault};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -29,64 +29,64 @@ const BEFORE: Range<u32> = 0..2;
 const DURING: Range<u32> = 2..4;
 /// What is done after it, by the same server if it still lives.
 const AFTER: Range<u32> = 4..5;
-/// The end of a process whose store could not be opened.
+/// Exit code of a process whose store could not be opened.
 const STORE_UNUSABLE: i32 = 3;
-/// The end of a process whose shard could not go on.
+/// Exit code of a process whose shard could not go on.
 const SHARD_ENDED: i32 = 5;
 
 const FAILS_ONCE: Fault = Fault {
     error: "EIO",
-    lasts: false,
+    is_permanent: false,
 };
-const IS_GONE: Fault = Fault {
+const FAILS_FOREVER: Fault = Fault {
     error: "EIO",
-    lasts: true,
+    is_permanent: true,
 };
 const FULL_ONCE: Fault = Fault {
     error: "ENOSPC",
-    lasts: false,
+    is_permanent: false,
 };
 const INTERRUPTED: Fault = Fault {
     error: "EINTR",
-    lasts: false,
+    is_permanent: false,
 };
 
 /// Covers fault f13 (`rel D6`).
 #[test]
 fn a_flush_that_fails_once_is_not_ignored() -> Result<()> {
     let reached = fail_each(&["fdatasync", "fsync"], FAILS_ONCE)?;
-    expect_told(reached.as_deref())?;
-    expect_some(reached.as_deref(), |end| end.has_complained)
+    expect_reported(reached.as_deref())?;
+    expect_some(reached.as_deref(), |outcome| outcome.has_logged_error)
 }
 
 /// Covers fault f13 (`rel D6`).
 #[test]
 fn when_no_flush_succeeds_any_more_the_server_ends_and_says_so() -> Result<()> {
-    let reached = fail_each(&["fdatasync", "fsync"], IS_GONE)?;
-    expect_some(reached.as_deref(), |end| end.has_ended)
+    let reached = fail_each(&["fdatasync", "fsync"], FAILS_FOREVER)?;
+    expect_some(reached.as_deref(), |outcome| outcome.has_ended)
 }
 
 /// Covers fault f14 (`rel D6`).
 #[test]
 fn a_write_that_fails_once_is_taken_back_or_told_of() -> Result<()> {
     let reached = fail_each(&["pwrite64"], FAILS_ONCE)?;
-    expect_told(reached.as_deref())?;
-    expect_some(reached.as_deref(), |end| end.has_complained)
+    expect_reported(reached.as_deref())?;
+    expect_some(reached.as_deref(), |outcome| outcome.has_logged_error)
 }
 
 /// Covers fault f14 (`rel D6`).
 #[test]
 fn when_no_write_succeeds_any_more_the_server_ends_and_says_so() -> Result<()> {
-    let reached = fail_each(&["pwrite64"], IS_GONE)?;
-    expect_some(reached.as_deref(), |end| end.has_ended)
+    let reached = fail_each(&["pwrite64"], FAILS_FOREVER)?;
+    expect_some(reached.as_deref(), |outcome| outcome.has_ended)
 }
 
 /// Covers fault f15 (`rel D6`).
 #[test]
 fn a_write_that_finds_no_space_is_told_of_and_service_returns() -> Result<()> {
     let reached = fail_each(&["pwrite64", "ftruncate", "fallocate"], FULL_ONCE)?;
-    expect_some(reached.as_deref(), |end| {
-        end.has_complained && !end.has_ended
+    expect_some(reached.as_deref(), |outcome| {
+        outcome.has_logged_error && !outcome.has_ended
     })
 }
 
@@ -94,8 +94,11 @@ fn a_write_that_finds_no_space_is_told_of_and_service_returns() -> Result<()> {
 #[test]
 fn an_interrupted_write_is_simply_done_again() -> Result<()> {
     let reached = fail_each(&["pwrite64"], INTERRUPTED)?;
-    for end in reached.iter().flatten() {
-        ensure!(!end.has_complained && !end.has_ended, "{end:?}");
+    for outcome in reached.iter().flatten() {
+        ensure!(
+            !outcome.has_logged_error && !outcome.has_ended,
+            "{outcome:?}"
+        );
     }
     Ok(())
 }
@@ -108,98 +111,105 @@ fn any_other_call_that_fails_harms_nothing() -> Result<()> {
 
 /// What came of a fault.
 #[derive(Debug)]
-struct End {
-    point: Point,
+struct FaultOutcome {
+    point: CallPoint,
     /// The calls that failed.
     failed: Vec<String>,
     /// Whether the log tells of an error.
-    has_complained: bool,
+    has_logged_error: bool,
     /// Whether the server ended by itself.
     has_ended: bool,
 }
 
 /// A write or a flush that fails is never passed over in silence.
-fn expect_told(reached: Option<&[End]>) -> Result<()> {
-    for end in reached.unwrap_or_default() {
+fn expect_reported(reached: Option<&[FaultOutcome]>) -> Result<()> {
+    for outcome in reached.unwrap_or_default() {
         ensure!(
-            end.failed.is_empty() || end.has_complained || end.has_ended,
+            outcome.failed.is_empty() || outcome.has_logged_error || outcome.has_ended,
             "the log does not tell of {:?}: {:?}",
-            end.point,
-            end.failed
+            outcome.point,
+            outcome.failed
         );
     }
     Ok(())
 }
 
-/// The faults must have been met, most of them at least: threads take turns a little differently each time.
-fn expect_some(reached: Option<&[End]>, is_as_expected: fn(&End) -> bool) -> Result<()> {
+/// The faults must have been reached, most of them at least: threads take turns a little differently each time.
+fn expect_some(
+    reached: Option<&[FaultOutcome]>,
+    is_as_expected: fn(&FaultOutcome) -> bool,
+) -> Result<()> {
     let Some(reached) = reached else {
         return Ok(());
     };
-    let met: Vec<&End> = reached
+    let reached: Vec<&FaultOutcome> = reached
         .iter()
-        .filter(|end| !end.failed.is_empty())
+        .filter(|outcome| !outcome.failed.is_empty())
         .collect();
-    ensure!(met.len() * 2 >= reached.len(), "few were met: {reached:#?}");
     ensure!(
-        met.iter().any(|end| is_as_expected(end)),
-        "none ended as expected: {met:#?}"
+        reached.len() * 2 >= reached.len(),
+        "few were reached: {reached:#?}"
+    );
+    ensure!(
+        reached.iter().any(|outcome| is_as_expected(outcome)),
+        "none ended as expected: {reached:#?}"
     );
     Ok(())
 }
 
 /// Lets each of these calls fail, in a run of its own; `None` if there is no tracer.
-fn fail_each(calls: &[&str], fault: Fault) -> Result<Option<Vec<End>>> {
+fn fail_each(calls: &[&str], fault: Fault) -> Result<Option<Vec<FaultOutcome>>> {
     if Command::new("strace").arg("-V").output().is_err() {
-        skipped("failing system calls", "strace is not installed");
+        note_skip("failing system calls", "strace is not installed");
         return Ok(None);
     }
     let limit = env::var("GANGER_FAULT_POINTS").map_or(Ok(POINTS), |text| text.parse())?;
-    let ground = Ground::make()?;
-    let points: Vec<Point> = ground
-        .note_points()?
+    let snapshot = StoreSnapshot::create()?;
+    let points: Vec<CallPoint> = snapshot
+        .record_points()?
         .into_iter()
         .filter(|point| calls.contains(&point.call.as_str()))
         .collect();
     ensure!(!points.is_empty(), "the scenario makes none of these calls");
     let step = points.len().div_ceil(limit);
-    let mut ends = Vec::new();
+    let mut outcomes = Vec::new();
     for point in points.iter().step_by(step.max(1)) {
-        let end = ground.fail_at(point, fault);
-        ends.push(end.map_err(|error| error.context(format!("{fault:?} at {point:?}")))?);
+        let outcome = snapshot.fail_at(point, fault);
+        outcomes.push(outcome.map_err(|error| error.context(format!("{fault:?} at {point:?}")))?);
     }
-    let count = |what: fn(&End) -> bool| ends.iter().filter(|end| what(end)).count();
+    let count =
+        |what: fn(&FaultOutcome) -> bool| outcomes.iter().filter(|outcome| what(outcome)).count();
     eprintln!(
-        "{fault:?}: {} of {} points: {} met, {} told of, {} ended the server",
-        ends.len(),
+        "{fault:?}: {} of {} points: {} reached, {} told of, {} ended the server",
+        outcomes.len(),
         points.len(),
-        count(|end| !end.failed.is_empty()),
-        count(|end| end.has_complained),
-        count(|end| end.has_ended)
+        count(|outcome| !outcome.failed.is_empty()),
+        count(|outcome| outcome.has_logged_error),
+        count(|outcome| outcome.has_ended)
     );
-    Ok(Some(ends))
+    Ok(Some(outcomes))
 }
 
 /// A store with something in it, as a killed server left it, and what its clients saw.
-struct Ground {
+struct StoreSnapshot {
     directory: TempDir,
     recorder: Recorder,
 }
 
-impl Ground {
-    fn make() -> Result<Self> {
-        let ground = Self {
+impl StoreSnapshot {
+    fn create() -> Result<Self> {
+        let snapshot = Self {
             directory: tempfile::tempdir()?,
             recorder: Recorder::default(),
         };
-        let data = ground.data();
+        let data = snapshot.data();
         fs::create_dir(&data)?;
-        let mut setup = Setup::in_directory(ground.directory.path())?;
+        let mut setup = Setup::in_directory(snapshot.directory.path())?;
         setup.store = data.join("store.db");
         let mut server = setup.start()?;
-        scenario::run(&ground.recorder, &mut Api::new(setup.client()), BEFORE);
+        scenario::run(&snapshot.recorder, &mut Api::new(setup.client()), BEFORE);
         server.kill()?;
-        Ok(ground)
+        Ok(snapshot)
     }
 
     fn data(&self) -> PathBuf {
@@ -220,17 +230,17 @@ impl Ground {
     }
 
     /// Runs without harm from the start on, and notes the calls on the store's files.
-    fn note_points(&self) -> Result<Vec<Point>> {
+    fn record_points(&self) -> Result<Vec<CallPoint>> {
         let (directory, mut setup) = self.copy()?;
         let log = directory.path().join("calls.txt");
-        setup.wrapper = trace::noting(&log);
+        setup.wrapper = trace::record_calls(&log);
         let mut server = setup.start()?;
         let recorder = Recorder::default();
         scenario::run(&recorder, &mut Api::new(setup.client()), DURING);
         server.kill()?;
         // The tracer writes its last lines after the program's end.
         thread::sleep(Duration::from_millis(200));
-        trace::points(
+        trace::call_points(
             &log,
             &directory.path().join("data"),
             SystemTime::UNIX_EPOCH,
@@ -239,15 +249,15 @@ impl Ground {
     }
 
     /// Runs with a call that fails, looks, and goes on without.
-    fn fail_at(&self, point: &Point, fault: Fault) -> Result<End> {
+    fn fail_at(&self, point: &CallPoint, fault: Fault) -> Result<FaultOutcome> {
         let (directory, mut setup) = self.copy()?;
         let log = directory.path().join("calls.txt");
-        setup.wrapper = trace::failing_at(point, fault, &log);
+        setup.wrapper = trace::fail_call(point, fault, &log);
         let recorder = self.recorder.fork();
         let mut server = setup.spawn()?;
-        let has_ended = live_through(&setup, &mut server, &recorder)?;
+        let has_ended = run_with_fault(&setup, &mut server, &recorder)?;
         let words = setup.log_text();
-        let has_complained = words.contains("ERROR") || words.contains("WARN");
+        let has_logged_error = words.contains("ERROR") || words.contains("WARN");
         if has_ended {
             ensure!(
                 ["I/O", "i/o", "disk", "Input/output error"]
@@ -262,7 +272,7 @@ impl Ground {
         setup.wrapper.clear();
         setup.check()?;
         let mut server = setup.start()?;
-        let history = scenario::settle(&mut Api::new(setup.client()), &recorder)?;
+        let history = scenario::finish(&mut Api::new(setup.client()), &recorder)?;
         let (violations, _) = checker::check(&history);
         ensure!(
             violations.is_empty(),
@@ -273,30 +283,30 @@ impl Ground {
         server.stop()?;
         setup.check()?;
         setup.expect_no_panic()?;
-        Ok(End {
+        Ok(FaultOutcome {
             point: point.clone(),
-            failed: trace::failed(&log, &directory.path().join("data"))?,
-            has_complained,
+            failed: trace::injected_failures(&log, &directory.path().join("data"))?,
+            has_logged_error,
             has_ended,
         })
     }
 }
 
 /// Works with a server whose disk fails, until it has ended or serves again. True if it has ended.
-fn live_through(setup: &Setup, server: &mut Server, recorder: &Recorder) -> Result<bool> {
-    if server.wait_until_ready(PATIENCE).is_err() {
-        return expect_end(setup, server, &[STORE_UNUSABLE, SHARD_ENDED]);
+fn run_with_fault(setup: &Setup, server: &mut Server, recorder: &Recorder) -> Result<bool> {
+    if server.wait_until_ready(TIMEOUT).is_err() {
+        return expect_exit(setup, server, &[STORE_UNUSABLE, SHARD_ENDED]);
     }
     let mut api = Api::new(setup.client());
     for round in DURING {
         scenario::run(recorder, &mut api, round..round + 1);
         if !serves_again(setup, server)? {
-            return expect_end(setup, server, &[SHARD_ENDED]);
+            return expect_exit(setup, server, &[SHARD_ENDED]);
         }
     }
     scenario::run(recorder, &mut api, AFTER);
     if !serves_again(setup, server)? {
-        return expect_end(setup, server, &[SHARD_ENDED]);
+        return expect_exit(setup, server, &[SHARD_ENDED]);
     }
     Ok(false)
 }
@@ -305,7 +315,7 @@ fn live_through(setup: &Setup, server: &mut Server, recorder: &Recorder) -> Resu
 fn serves_again(setup: &Setup, server: &mut Server) -> Result<bool> {
     let begun = Instant::now();
     loop {
-        if server.ended()?.is_some() {
+        if server.exit_status()?.is_some() {
             return Ok(false);
         }
         let ready = setup.client().request("GET", "/readyz", &Value::Null);
@@ -313,7 +323,7 @@ fn serves_again(setup: &Setup, server: &mut Server) -> Result<bool> {
             return Ok(true);
         }
         ensure!(
-            begun.elapsed() < PATIENCE,
+            begun.elapsed() < TIMEOUT,
             "the server neither serves nor ends:\n{}",
             tail(&setup.log_text())
         );
@@ -321,8 +331,8 @@ fn serves_again(setup: &Setup, server: &mut Server) -> Result<bool> {
     }
 }
 
-fn expect_end(setup: &Setup, server: &mut Server, codes: &[i32]) -> Result<bool> {
-    let status = server.wait(PATIENCE)?;
+fn expect_exit(setup: &Setup, server: &mut Server, codes: &[i32]) -> Result<bool> {
+    let status = server.wait(TIMEOUT)?;
     ensure!(
         status.code().is_some_and(|code| codes.contains(&code)),
         "the server ended with {status}:\n{}",

@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use ganger_e2e::api::Api;
-use ganger_e2e::ground::LoopDisk;
-use ganger_e2e::history::{Answered, Held};
-use ganger_e2e::server::{PATIENCE, Setup};
-use ganger_e2e::skip::skipped;
+use ganger_e2e::disks::LoopDisk;
+use ganger_e2e::history::{Lease, Outcome};
+use ganger_e2e::server::{Setup, TIMEOUT};
+use ganger_e2e::skip::note_skip;
 use rustix::fs::FallocateFlags;
 use serde_json::{Value, json};
 
@@ -30,25 +30,25 @@ const LEASE_FOR: Duration = Duration::from_secs(20);
 /// Lines of the log for a disk that was full for half a minute, with all that hangs on it.
 const LINES_MAX: usize = 40;
 
-/// What the clients have seen while the disk was full.
+/// What the clients have observed while the disk was full.
 #[derive(Default)]
-struct Seen {
-    is_over: AtomicBool,
+struct Observations {
+    has_ended: AtomicBool,
     accepted: Mutex<Vec<(&'static str, usize)>>,
     refused: AtomicUsize,
-    wrong: Mutex<Vec<String>>,
+    errors: Mutex<Vec<String>>,
     acknowledged: Mutex<Vec<String>>,
 }
 
-impl Seen {
-    fn goes_on(&self) -> bool {
-        !self.is_over.load(Ordering::Relaxed)
+impl Observations {
+    fn is_running(&self) -> bool {
+        !self.has_ended.load(Ordering::Relaxed)
     }
 
     /// Notes an answer; true if it was accepted.
-    fn note(&self, what: &'static str, answer: &Answered) -> bool {
+    fn note(&self, what: &'static str, answer: &Outcome) -> bool {
         match answer {
-            Answered::Done { .. } | Answered::Leased(_) => {
+            Outcome::Done { .. } | Outcome::Leased(_) => {
                 let mut accepted = self.accepted.lock().unwrap_or_else(PoisonError::into_inner);
                 match accepted.iter_mut().find(|(of, _)| *of == what) {
                     Some((_, times)) => *times += 1,
@@ -56,13 +56,13 @@ impl Seen {
                 }
                 return true;
             }
-            Answered::Refused(code) if code == "store_full" => {
+            Outcome::Refused(code) if code == "store_full" => {
                 self.refused.fetch_add(1, Ordering::Relaxed);
             }
             // A turn whose commit failed.
-            Answered::Unknown => {}
+            Outcome::Unknown => {}
             // A lease that ended, a job that another client has cancelled or deleted.
-            Answered::Refused(code)
+            Outcome::Refused(code)
                 if matches!(
                     code.as_str(),
                     "lease_lost"
@@ -71,19 +71,19 @@ impl Seen {
                         | "job_not_finished"
                         | "job_running"
                 ) => {}
-            other => self.complain(format!("{what} was answered with {other:?}")),
+            other => self.note_error(format!("{what} was answered with {other:?}")),
         }
         false
     }
 
-    fn complain(&self, what: String) {
-        let mut wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
-        if wrong.len() < 20 {
-            wrong.push(what);
+    fn note_error(&self, what: String) {
+        let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
+        if errors.len() < 20 {
+            errors.push(what);
         }
     }
 
-    fn times(&self, what: &str) -> usize {
+    fn accepted_count(&self, what: &str) -> usize {
         let accepted = self.accepted.lock().unwrap_or_else(PoisonError::into_inner);
         accepted
             .iter()
@@ -102,33 +102,33 @@ fn rel_d9_a_full_disk_at_every_operation_ends_nothing_and_no_job_pays_for_it() -
     let ballast = disk.path().join("ballast");
     let mut server = setup.start()?;
     let mut api = Api::new(setup.client());
-    let held = prepare(&mut api)?;
-    let seen = Arc::new(Seen::default());
+    let leases = prepare(&mut api)?;
+    let observed = Arc::new(Observations::default());
 
-    let clients = start_clients(&setup, &seen, held);
+    let clients = start_clients(&setup, &observed, leases);
     thread::sleep(Duration::from_millis(300));
     // Two thirds of the time the disk is filled once, so that the reserve is the server's alone.
     take_every_block(&ballast)?;
     thread::sleep(Duration::from_secs(seconds * 2 / 3));
-    let from_reserve = go_through(&seen);
+    let from_reserve = wait_for_accepted_changes(&observed);
     // Then the program that fills it goes on, and takes what the server gives back as well.
     let until = Instant::now() + Duration::from_secs(seconds / 3);
     while Instant::now() < until {
         take_every_block(&ballast)?;
         thread::sleep(Duration::from_millis(20));
     }
-    ensure!(server.ended()?.is_none(), "the server has ended");
-    let lines = warnings(&setup);
+    ensure!(server.exit_status()?.is_none(), "the server has ended");
+    let lines = count_log_lines(&setup);
     fs::remove_file(&ballast)?;
-    accept_again(&mut api)?;
-    seen.is_over.store(true, Ordering::Relaxed);
+    wait_until_accepting(&mut api)?;
+    observed.has_ended.store(true, Ordering::Relaxed);
     for client in clients {
         client.join().expect("a client does not panic");
     }
 
-    judge(&seen, &from_reserve, lines)?;
+    check_observations(&observed, &from_reserve, lines)?;
     drain(&mut api)?;
-    find_all(&mut api, &seen)?;
+    find_all(&mut api, &observed)?;
     server.kill()?;
     setup.check()?;
 
@@ -138,10 +138,11 @@ fn rel_d9_a_full_disk_at_every_operation_ends_nothing_and_no_job_pays_for_it() -
 
 /// How often each change that makes room went through, once each did so several times or it has been waited for too
 /// long: a machine with other work takes its time.
-fn go_through(seen: &Seen) -> [(&'static str, usize); 3] {
-    let deadline = Instant::now() + 2 * PATIENCE;
+fn wait_for_accepted_changes(observed: &Observations) -> [(&'static str, usize); 3] {
+    let deadline = Instant::now() + 2 * TIMEOUT;
     loop {
-        let times = ["complete", "cancel", "delete"].map(|what| (what, seen.times(what)));
+        let times =
+            ["complete", "cancel", "delete"].map(|what| (what, observed.accepted_count(what)));
         if times.iter().all(|(_, times)| *times > 10) || Instant::now() > deadline {
             return times;
         }
@@ -167,10 +168,10 @@ fn starts_on_a_full_disk(setup: &Setup, ballast: &Path) -> Result<()> {
     take_every_block(ballast)?;
     let mut server = setup.spawn()?;
     thread::sleep(Duration::from_secs(2));
-    ensure!(server.ended()?.is_none(), "it gave up on a full disk");
+    ensure!(server.exit_status()?.is_none(), "it gave up on a full disk");
     fs::remove_file(ballast)?;
-    server.wait_until_ready(PATIENCE)?;
-    accept_again(&mut Api::new(setup.client()))?;
+    server.wait_until_ready(TIMEOUT)?;
+    wait_until_accepting(&mut Api::new(setup.client()))?;
     server.stop()
 }
 
@@ -183,7 +184,7 @@ fn disk_and_setup(directory: &Path) -> Result<Option<(LoopDisk, Setup)>> {
             Ok(Some((disk, setup)))
         }
         Err(reason) => {
-            skipped(
+            note_skip(
                 "full disk under everything",
                 &format!("no loop file system here: {reason:#}"),
             );
@@ -193,7 +194,7 @@ fn disk_and_setup(directory: &Path) -> Result<Option<(LoopDisk, Setup)>> {
 }
 
 /// Lines of the log, but for those of the audit log, which has one for each cancelled job.
-fn warnings(setup: &Setup) -> usize {
+fn count_log_lines(setup: &Setup) -> usize {
     let text = setup.log_text();
     let lines = text.lines();
     lines.filter(|line| !line.contains("ganger::audit")).count()
@@ -212,7 +213,7 @@ fn take_every_block(ballast: &Path) -> Result<()> {
 }
 
 /// Enqueues jobs that a single failure would end, and others that are cancelled, and has some of them run.
-fn prepare(api: &mut Api) -> Result<Vec<Held>> {
+fn prepare(api: &mut Api) -> Result<Vec<Lease>> {
     for number in 0..FRAGILE {
         let job = json!({
             "id": format!("fragile-{number}"), "queue": "work", "kind": "a", "payload": "x".repeat(2_000), "retry": { "max": 0 },
@@ -224,27 +225,31 @@ fn prepare(api: &mut Api) -> Result<Vec<Held>> {
         api.expect("POST", "jobs", &job)?;
     }
     match api.lease("work", "w", RUNNING, LEASE_FOR, Duration::ZERO) {
-        Answered::Leased(held) => Ok(held),
+        Outcome::Leased(leases) => Ok(leases),
         other => bail!("no jobs were handed out: {other:?}"),
     }
 }
 
-fn start_clients(setup: &Setup, seen: &Arc<Seen>, held: Vec<Held>) -> Vec<JoinHandle<()>> {
-    let start = |work: fn(&mut Api, &Seen)| {
-        let (mut api, seen) = (Api::new(setup.client()), Arc::clone(seen));
+fn start_clients(
+    setup: &Setup,
+    observed: &Arc<Observations>,
+    leases: Vec<Lease>,
+) -> Vec<JoinHandle<()>> {
+    let start = |work: fn(&mut Api, &Observations)| {
+        let (mut api, observed) = (Api::new(setup.client()), Arc::clone(observed));
         thread::spawn(move || {
-            while seen.goes_on() {
-                work(&mut api, &seen);
+            while observed.is_running() {
+                work(&mut api, &observed);
             }
         })
     };
     let holder = {
-        let (mut api, seen) = (Api::new(setup.client()), Arc::clone(seen));
-        thread::spawn(move || hold(&mut api, &seen, held))
+        let (mut api, observed) = (Api::new(setup.client()), Arc::clone(observed));
+        thread::spawn(move || renew_and_complete(&mut api, &observed, leases))
     };
     let canceller = {
-        let (mut api, seen) = (Api::new(setup.client()), Arc::clone(seen));
-        thread::spawn(move || cancel_and_delete(&mut api, &seen))
+        let (mut api, observed) = (Api::new(setup.client()), Arc::clone(observed));
+        thread::spawn(move || cancel_and_delete(&mut api, &observed))
     };
     vec![
         holder,
@@ -257,27 +262,29 @@ fn start_clients(setup: &Setup, seen: &Arc<Seen>, held: Vec<Held>) -> Vec<JoinHa
 }
 
 /// Renews what runs and completes a job now and then, so that something runs all the time.
-fn hold(api: &mut Api, seen: &Seen, held: Vec<Held>) {
-    let mut held = held.into_iter();
-    let mut next = Vec::from_iter(held.next());
+fn renew_and_complete(api: &mut Api, observed: &Observations, leases: Vec<Lease>) {
+    let mut leases = leases.into_iter();
+    let mut next = Vec::from_iter(leases.next());
     while let Some(one) = next.pop() {
-        while !seen.note("complete", &api.complete(&one, "done on a full disk")) && seen.goes_on() {
+        while !observed.note("complete", &api.complete(&one, "done on a full disk"))
+            && observed.is_running()
+        {
             thread::sleep(Duration::from_millis(50));
         }
-        for other in held.clone() {
-            seen.note("renew", &api.renew(&other));
+        for other in leases.clone() {
+            observed.note("renew", &api.renew(&other));
         }
         thread::sleep(Duration::from_millis(300));
-        next.extend(held.next());
+        next.extend(leases.next());
     }
 }
 
-fn cancel_and_delete(api: &mut Api, seen: &Seen) {
+fn cancel_and_delete(api: &mut Api, observed: &Observations) {
     for number in 0..2 * FRAGILE {
         let job = format!("jobs/spare-{number}");
-        insist(api, seen, "cancel", "POST", &format!("{job}/cancel"));
+        repeat_until_answered(api, observed, "cancel", "POST", &format!("{job}/cancel"));
         if number % 2 == 0 {
-            insist(api, seen, "delete", "DELETE", &job);
+            repeat_until_answered(api, observed, "delete", "DELETE", &job);
         }
         thread::sleep(Duration::from_millis(20));
     }
@@ -285,31 +292,35 @@ fn cancel_and_delete(api: &mut Api, seen: &Seen) {
 
 /// Asks for a change until there is an answer other than that the store is full or opened again just now, as a client
 /// does: on a slow machine one request after the other may meet that.
-fn insist(api: &mut Api, seen: &Seen, what: &'static str, method: &str, path: &str) {
-    while seen.goes_on() {
+fn repeat_until_answered(
+    api: &mut Api,
+    observed: &Observations,
+    what: &'static str,
+    method: &str,
+    path: &str,
+) {
+    while observed.is_running() {
         let answer = change(api, method, path);
-        seen.note(what, &answer);
+        observed.note(what, &answer);
         match answer {
-            Answered::Unknown => {}
-            Answered::Refused(code) if code == "store_full" => {}
+            Outcome::Unknown => {}
+            Outcome::Refused(code) if code == "store_full" => {}
             _ => return,
         }
         thread::sleep(Duration::from_millis(20));
     }
 }
 
-fn change(api: &mut Api, method: &str, path: &str) -> Answered {
+fn change(api: &mut Api, method: &str, path: &str) -> Outcome {
     match api.call(method, path, &Value::Null) {
-        Ok(response) if (200..300).contains(&response.status) => {
-            Answered::Done { is_repeat: false }
-        }
-        Ok(response) if response.code() == "unavailable" => Answered::Unknown,
-        Ok(response) => Answered::Refused(response.code()),
-        Err(_) => Answered::Unknown,
+        Ok(response) if (200..300).contains(&response.status) => Outcome::Done { is_repeat: false },
+        Ok(response) if response.code() == "unavailable" => Outcome::Unknown,
+        Ok(response) => Outcome::Refused(response.code()),
+        Err(_) => Outcome::Unknown,
     }
 }
 
-fn submit_graphs(api: &mut Api, seen: &Seen) {
+fn submit_graphs(api: &mut Api, observed: &Observations) {
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let id = |part: usize| format!("graph-{number}-{part}");
@@ -320,8 +331,8 @@ fn submit_graphs(api: &mut Api, seen: &Seen) {
             })
         })
         .collect();
-    if seen.note("submit", &api.submit(&jobs)) {
-        let mut acknowledged = seen
+    if observed.note("submit", &api.submit(&jobs)) {
+        let mut acknowledged = observed
             .acknowledged
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
@@ -331,12 +342,12 @@ fn submit_graphs(api: &mut Api, seen: &Seen) {
     }
 }
 
-fn lease_and_complete(api: &mut Api, seen: &Seen) {
+fn lease_and_complete(api: &mut Api, observed: &Observations) {
     let leased = api.lease("graphs", "c", 3, LEASE_FOR, Duration::from_millis(100));
-    seen.note("lease", &leased);
-    if let Answered::Leased(held) = leased {
-        for one in &held {
-            while !seen.note("complete", &api.complete(one, "done")) && seen.goes_on() {
+    observed.note("lease", &leased);
+    if let Outcome::Leased(leases) = leased {
+        for one in &leases {
+            while !observed.note("complete", &api.complete(one, "done")) && observed.is_running() {
                 thread::sleep(Duration::from_millis(50));
             }
         }
@@ -345,13 +356,16 @@ fn lease_and_complete(api: &mut Api, seen: &Seen) {
     }
 }
 
-fn lease_and_release(api: &mut Api, seen: &Seen) {
+fn lease_and_release(api: &mut Api, observed: &Observations) {
     let leased = api.lease("work", "r", 5, LEASE_FOR, Duration::ZERO);
-    seen.note("lease", &leased);
-    if let Answered::Leased(held) = leased {
-        for one in &held {
+    observed.note("lease", &leased);
+    if let Outcome::Leased(leases) = leased {
+        for one in &leases {
             let mut tries = 0;
-            while !seen.note("release", &api.release(one)) && seen.goes_on() && tries < 100 {
+            while !observed.note("release", &api.release(one))
+                && observed.is_running()
+                && tries < 100
+            {
                 tries += 1;
                 thread::sleep(Duration::from_millis(50));
             }
@@ -361,7 +375,7 @@ fn lease_and_release(api: &mut Api, seen: &Seen) {
 }
 
 /// Reads are answered all the time.
-fn read(api: &mut Api, seen: &Seen) {
+fn read(api: &mut Api, observed: &Observations) {
     for path in [
         "jobs/fragile-7",
         "jobs/fragile-7/payload",
@@ -370,24 +384,26 @@ fn read(api: &mut Api, seen: &Seen) {
     ] {
         match api.call("GET", path, &Value::Null) {
             Ok(response) if response.status == 200 => {
-                seen.note("read", &Answered::Done { is_repeat: false });
+                observed.note("read", &Outcome::Done { is_repeat: false });
             }
             Ok(response) if response.code() == "unavailable" => {}
-            Ok(response) => seen.complain(format!("{path} was answered with {}", response.shown())),
-            Err(error) => seen.complain(format!("{path} was not answered: {error:?}")),
+            Ok(response) => {
+                observed.note_error(format!("{path} was answered with {}", response.to_text()))
+            }
+            Err(error) => observed.note_error(format!("{path} was not answered: {error:?}")),
         }
     }
     thread::sleep(Duration::from_millis(20));
 }
 
-fn accept_again(api: &mut Api) -> Result<()> {
+fn wait_until_accepting(api: &mut Api) -> Result<()> {
     let begun = Instant::now();
     while !matches!(
         api.enqueue(&json!({ "queue": "late", "kind": "a" })),
-        Answered::Done { .. }
+        Outcome::Done { .. }
     ) {
         ensure!(
-            begun.elapsed() < PATIENCE,
+            begun.elapsed() < TIMEOUT,
             "there is room and the server takes no new work"
         );
         thread::sleep(Duration::from_millis(50));
@@ -395,14 +411,24 @@ fn accept_again(api: &mut Api) -> Result<()> {
     Ok(())
 }
 
-fn judge(seen: &Seen, from_reserve: &[(&str, usize)], lines: usize) -> Result<()> {
-    let wrong = seen.wrong.lock().unwrap_or_else(PoisonError::into_inner);
-    ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+fn check_observations(
+    observed: &Observations,
+    from_reserve: &[(&str, usize)],
+    lines: usize,
+) -> Result<()> {
+    let errors = observed
+        .errors
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    ensure!(errors.is_empty(), "{}", errors.join("\n"));
     for (what, times) in from_reserve {
         ensure!(*times > 10, "only {times} times {what} went through");
     }
-    ensure!(seen.times("read") > 100, "reads were not answered");
-    let refused = seen.refused.load(Ordering::Relaxed);
+    ensure!(
+        observed.accepted_count("read") > 100,
+        "reads were not answered"
+    );
+    let refused = observed.refused.load(Ordering::Relaxed);
     ensure!(
         refused > 100,
         "only {refused} refusals: the disk was not full"
@@ -410,7 +436,10 @@ fn judge(seen: &Seen, from_reserve: &[(&str, usize)], lines: usize) -> Result<()
     ensure!(lines <= LINES_MAX, "{lines} lines in the log");
     eprintln!(
         "{lines} lines, {refused} refusals, accepted {:?}",
-        seen.accepted.lock().unwrap_or_else(PoisonError::into_inner)
+        observed
+            .accepted
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     );
     Ok(())
 }
@@ -427,11 +456,11 @@ fn drain(api: &mut Api) -> Result<()> {
             {
                 break;
             }
-            ensure!(begun.elapsed() < PATIENCE * 2, "{queue} does not get empty");
-            if let Answered::Leased(held) =
+            ensure!(begun.elapsed() < TIMEOUT * 2, "{queue} does not get empty");
+            if let Outcome::Leased(leases) =
                 api.lease(queue, "d", 100, LEASE_FOR, Duration::from_millis(500))
             {
-                for one in &held {
+                for one in &leases {
                     api.complete(one, "done");
                 }
             }
@@ -446,8 +475,8 @@ fn drain(api: &mut Api) -> Result<()> {
     Ok(())
 }
 
-fn find_all(api: &mut Api, seen: &Seen) -> Result<()> {
-    let acknowledged = seen
+fn find_all(api: &mut Api, observed: &Observations) -> Result<()> {
+    let acknowledged = observed
         .acknowledged
         .lock()
         .unwrap_or_else(PoisonError::into_inner);
