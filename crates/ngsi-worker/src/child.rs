@@ -26,13 +26,13 @@ const RESIDENT_BYTES_MAX: u64 = 512 << 20;
 pub(crate) enum ChildFailure {
     /// The process has ended.
     #[error("it ended with {0}")]
-    Ended(ExitStatus),
+    Exited(ExitStatus),
     /// The process did not answer in time and was killed.
     #[error("it did not answer within {0:?} and was killed")]
-    Hung(Duration),
+    TimedOut(Duration),
     /// It said something else, and was killed.
     #[error("it answered with something else: {0}")]
-    Babbled(String),
+    InvalidReply(String),
     /// It was killed because everything stops.
     #[error("it was killed")]
     Killed,
@@ -94,12 +94,12 @@ impl Child {
         patience: Duration,
     ) -> Result<Vec<Outcome>, ChildFailure> {
         let asked = timeout(patience, self.exchange(request)).await;
-        let silence = match asked {
+        let failure = match asked {
             Ok(Ok(outcomes)) => return Ok(outcomes),
-            Ok(Err(silence)) => silence,
-            Err(_) => ChildFailure::Hung(patience),
+            Ok(Err(failure)) => failure,
+            Err(_) => ChildFailure::TimedOut(patience),
         };
-        Err(self.reap(silence).await)
+        Err(self.reap(failure).await)
     }
 
     async fn exchange(&mut self, request: &Request) -> Result<Vec<Outcome>, ChildFailure> {
@@ -110,35 +110,35 @@ impl Child {
         if line.is_empty() {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
         }
-        let reply: Reply =
-            protocol::from_line(&line).map_err(|error| ChildFailure::Babbled(error.to_string()))?;
+        let reply: Reply = protocol::from_line(&line)
+            .map_err(|error| ChildFailure::InvalidReply(error.to_string()))?;
         if reply.outcomes.len() != request.inserts.len() {
             let reason = format!(
                 "{} outcomes for {} tasks",
                 reply.outcomes.len(),
                 request.inserts.len()
             );
-            return Err(ChildFailure::Babbled(reason));
+            return Err(ChildFailure::InvalidReply(reason));
         }
         Ok(reply.outcomes)
     }
 
     /// Makes sure that the process has ended. A broken pipe is then reported as the way the process ended.
-    async fn reap(&mut self, silence: ChildFailure) -> ChildFailure {
-        if matches!(silence, ChildFailure::System(_))
+    async fn reap(&mut self, failure: ChildFailure) -> ChildFailure {
+        if matches!(failure, ChildFailure::System(_))
             && let Ok(Ok(status)) = timeout(END_TIMEOUT, self.process.wait()).await
         {
-            return ChildFailure::Ended(status);
+            return ChildFailure::Exited(status);
         }
         // The process may have ended just now.
         let _ = self.process.kill().await;
-        silence
+        failure
     }
 
     /// Waits for an unexpected end of the process.
-    pub(crate) async fn ended(&mut self) -> ChildFailure {
+    pub(crate) async fn wait_for_exit(&mut self) -> ChildFailure {
         match self.process.wait().await {
-            Ok(status) => ChildFailure::Ended(status),
+            Ok(status) => ChildFailure::Exited(status),
             Err(error) => ChildFailure::System(error),
         }
     }

@@ -59,33 +59,33 @@ impl Metrics {
     }
 
     /// Counts rows inserted into the database.
-    pub(crate) fn inserted(&self, rows: u64) {
+    pub(crate) fn count_rows(&self, rows: u64) {
         self.rows.fetch_add(rows, Ordering::Relaxed);
         self.rate().add(Instant::now(), rows);
     }
 
     /// Counts a task's result.
-    pub(crate) fn ended(&self, counted: TaskResult) {
+    pub(crate) fn count_task(&self, counted: TaskResult) {
         self.tasks[counted.index()].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Records the duration of an attempt.
-    pub(crate) fn took(&self, duration: Duration) {
+    pub(crate) fn observe_attempt(&self, duration: Duration) {
         self.durations.observe_time(duration);
     }
 
     /// Counts a batch given to a process.
-    pub(crate) fn began_batch(&self) {
+    pub(crate) fn count_batch(&self) {
         self.batches.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a replaced process.
-    pub(crate) fn restarted(&self) {
+    pub(crate) fn count_restart(&self) {
         self.restarts.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Sets the number of pending tasks; `None` if it is unknown.
-    pub(crate) fn sampled(&self, queue_size: Option<u64>) {
+    pub(crate) fn set_queue_size(&self, queue_size: Option<u64>) {
         self.queue_size
             .store(queue_size.unwrap_or(UNKNOWN), Ordering::Relaxed);
     }
@@ -136,13 +136,13 @@ mod tests {
     #[test]
     fn what_happened_is_told() {
         let metrics = Metrics::new(3);
-        metrics.inserted(5);
-        metrics.inserted(2);
-        metrics.ended(TaskResult::Inserted);
-        metrics.ended(TaskResult::Lost);
-        metrics.ended(TaskResult::Lost);
-        metrics.began_batch();
-        metrics.restarted();
+        metrics.count_rows(5);
+        metrics.count_rows(2);
+        metrics.count_task(TaskResult::Inserted);
+        metrics.count_task(TaskResult::Lost);
+        metrics.count_task(TaskResult::Lost);
+        metrics.count_batch();
+        metrics.count_restart();
         let text = metrics.text();
         for wanted in [
             "ganger_ngsi_workers 3\n",
@@ -162,9 +162,9 @@ mod tests {
     fn a_queue_that_nobody_could_ask_about_has_no_size() {
         let metrics = Metrics::new(1);
         assert!(!metrics.text().contains("queue_size"));
-        metrics.sampled(Some(0));
+        metrics.set_queue_size(Some(0));
         assert!(metrics.text().contains("ganger_ngsi_queue_size 0\n"));
-        metrics.sampled(None);
+        metrics.set_queue_size(None);
         assert!(!metrics.text().contains("queue_size"));
     }
 
@@ -172,7 +172,7 @@ mod tests {
     fn the_histogram_is_cumulative_and_holds_everything() {
         let metrics = Metrics::new(1);
         for milliseconds in [1, 3, 3, 1_000_000] {
-            metrics.took(Duration::from_millis(milliseconds));
+            metrics.observe_attempt(Duration::from_millis(milliseconds));
         }
         let text = metrics.text();
         for wanted in [

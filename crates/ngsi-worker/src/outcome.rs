@@ -34,7 +34,7 @@ pub(crate) enum Outcome {
 pub(crate) enum TaskResult {
     Inserted,
     Failed,
-    Refused,
+    FailedPermanently,
     Lost,
     Released,
     Dropped,
@@ -45,7 +45,7 @@ impl TaskResult {
     pub(crate) const ALL: [Self; 6] = [
         Self::Inserted,
         Self::Failed,
-        Self::Refused,
+        Self::FailedPermanently,
         Self::Lost,
         Self::Released,
         Self::Dropped,
@@ -56,7 +56,7 @@ impl TaskResult {
         match self {
             Self::Inserted => "inserted",
             Self::Failed => "failed",
-            Self::Refused => "failed_for_good",
+            Self::FailedPermanently => "failed_for_good",
             Self::Lost => "lost",
             Self::Released => "released",
             Self::Dropped => "dropped",
@@ -68,7 +68,7 @@ impl TaskResult {
         match self {
             Self::Inserted => 0,
             Self::Failed => 1,
-            Self::Refused => 2,
+            Self::FailedPermanently => 2,
             Self::Lost => 3,
             Self::Released => 4,
             Self::Dropped => 5,
@@ -89,7 +89,7 @@ impl Outcome {
             Self::Failed {
                 is_retryable: true, ..
             } => TaskResult::Failed,
-            Self::Failed { .. } => TaskResult::Refused,
+            Self::Failed { .. } => TaskResult::FailedPermanently,
             Self::Lost => TaskResult::Lost,
             Self::Unstarted => TaskResult::Released,
             Self::Dropped => TaskResult::Dropped,
@@ -118,14 +118,14 @@ impl Outcome {
                 lost: true,
                 ..Failing::default()
             })),
-            Self::Unstarted => Some(given_back("the worker stops")),
+            Self::Unstarted => Some(release_report("the worker stops")),
             Self::Dropped => None,
         }
     }
 }
 
 /// Returns the report that releases a task to its old position without counting the attempt.
-pub(crate) fn given_back(reason: &str) -> Report {
+pub(crate) fn release_report(reason: &str) -> Report {
     Report::Release(Releasing {
         keep_place: true,
         reason: reason.into(),

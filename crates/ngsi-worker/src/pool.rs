@@ -16,7 +16,7 @@ use crate::reporter::Reporter;
 use crate::sample::sample_queue;
 use crate::slot::{self, Batches, FinishedTask, PoolContext, WorkerEvent};
 use crate::source::{Server, ServerQueries};
-use crate::waiting::{BATCH_TASKS_MAX, Task, Waiting};
+use crate::waiting::{BATCH_TASKS_MAX, Task, WaitingTasks};
 use crate::{Error, Settings};
 
 /// Numbers of a pool's tasks by outcome.
@@ -81,9 +81,9 @@ pub async fn run_with<D: Deliveries, R: Reports, I: ServerQueries>(
 ) -> Result<Summary, Error> {
     let workers = InsertWorkers::open(settings, reports.clone(), server).await?;
     let ended = run_pool(workers, deliveries, reports, shutdown).await;
-    ended.teller.flush();
+    ended.reporter.flush();
     tracing::info!(?ended.summary, "pool ends");
-    match ended.trouble {
+    match ended.error {
         Some(error) => Err(error),
         None => Ok(ended.summary),
     }
@@ -99,16 +99,16 @@ struct InsertWorkers<I> {
     workers: JoinSet<()>,
     events: mpsc::UnboundedReceiver<WorkerEvent>,
     level: watch::Sender<Shutdown>,
-    waiting: Waiting,
+    waiting: WaitingTasks,
     /// Indexes of workers without a batch. The last is used first, so that few processes stay busy and warm.
     idle: Vec<usize>,
     /// Number of tasks at the workers.
     running: usize,
     /// Number of attempts that ended.
     attempts: u64,
-    teller: Reporter,
+    reporter: Reporter,
     summary: Summary,
-    trouble: Option<Error>,
+    error: Option<Error>,
 }
 
 /// An event of a pool while tasks run.
@@ -130,7 +130,7 @@ impl<I: ServerQueries> InsertWorkers<I> {
                 .await
                 .map_err(|source| Error::Listen { address, source })?;
         }
-        let teller = Reporter::open(Arc::clone(&metrics), settings.telemetry.as_deref())?;
+        let reporter = Reporter::open(Arc::clone(&metrics), settings.telemetry.as_deref())?;
         if settings.metrics.is_some() {
             tokio::spawn(sample_queue(server.clone(), Arc::clone(&metrics)));
         }
@@ -146,7 +146,7 @@ impl<I: ServerQueries> InsertWorkers<I> {
         };
         let mut workers = JoinSet::new();
         let batch_senders = (0..settings.workers.max(1))
-            .map(|place| slot::start(&mut workers, context.clone(), place))
+            .map(|index| slot::start(&mut workers, context.clone(), index))
             .collect();
         Ok(Self {
             settings,
@@ -156,37 +156,41 @@ impl<I: ServerQueries> InsertWorkers<I> {
             workers,
             events,
             level,
-            waiting: Waiting::default(),
+            waiting: WaitingTasks::default(),
             idle: Vec::new(),
             running: 0,
             attempts: 0,
-            teller,
+            reporter,
             summary: Summary::default(),
-            trouble: None,
+            error: None,
         })
     }
 
     /// Gives waiting tasks to idle workers.
-    fn deal(&mut self) {
-        while let Some(place) = self.idle.last() {
+    fn distribute(&mut self) {
+        while let Some(index) = self.idle.last() {
             let Some(batch) = self.waiting.batch(self.idle.len()) else {
                 return;
             };
             self.running += batch.len();
-            self.batch_senders[*place]
+            self.batch_senders[*index]
                 .send(batch)
                 .expect("a worker takes batches until the pool stops");
             self.idle.pop();
         }
     }
 
-    fn end<R: Reports>(&mut self, ended: Vec<FinishedTask>, pool: &mut Pool<R, Vec<TaskResult>>) {
+    fn report_finished<R: Reports>(
+        &mut self,
+        ended: Vec<FinishedTask>,
+        pool: &mut Pool<R, Vec<TaskResult>>,
+    ) {
         self.running -= ended.len();
         let attempts = ended.iter().filter(|one| one.outcome.is_attempt()).count();
         self.attempts += u64::try_from(attempts).unwrap_or(u64::MAX);
         // Credits first, so that they are sent with the reports.
         pool.grant(self);
-        self.teller.report_outcomes(pool, ended);
+        self.reporter.report_outcomes(pool, ended);
         if self
             .settings
             .tasks_max
@@ -211,7 +215,7 @@ impl<I: ServerQueries> InsertWorkers<I> {
             })
             .collect();
         if !ended.is_empty() {
-            self.teller.report_outcomes(pool, ended);
+            self.reporter.report_outcomes(pool, ended);
         }
     }
 }
@@ -240,20 +244,20 @@ impl<R: Reports, I: ServerQueries> Executor<R> for InsertWorkers<I> {
             if job.kind == KIND {
                 self.waiting.push(Task::from(job));
             } else {
-                self.teller.refuse(pool, job);
+                self.reporter.release_foreign_job(pool, job);
             }
         }
         if pool.is_stopping() {
             self.give_back_waiting(pool);
         }
-        self.deal();
+        self.distribute();
     }
 
     /// Drops a waiting task; the outcome of a running one will be dropped.
     fn lose(&mut self, lost: &Lost) {
-        if self.waiting.forget(&lost.held) {
+        if self.waiting.remove(&lost.held) {
             self.summary.dropped += 1;
-            self.metrics.ended(TaskResult::Dropped);
+            self.metrics.count_task(TaskResult::Dropped);
         }
     }
 
@@ -273,20 +277,20 @@ impl<R: Reports, I: ServerQueries> Executor<R> for InsertWorkers<I> {
 
     fn on_event(&mut self, event: PoolEvent, pool: &mut Pool<R, Vec<TaskResult>>) {
         match event {
-            PoolEvent::Worker(WorkerEvent::Idle(place)) => {
-                self.idle.push(place);
-                self.deal();
+            PoolEvent::Worker(WorkerEvent::Idle(index)) => {
+                self.idle.push(index);
+                self.distribute();
             }
-            PoolEvent::Worker(WorkerEvent::Finished(ended)) => self.end(ended, pool),
+            PoolEvent::Worker(WorkerEvent::Finished(ended)) => self.report_finished(ended, pool),
             PoolEvent::Worker(WorkerEvent::GaveUp(how)) => {
-                self.trouble = Some(Error::GaveUp { how });
+                self.error = Some(Error::GaveUp { how });
                 pool.stop();
             }
             PoolEvent::WorkerEnded => {}
             PoolEvent::Drained(drained) => {
                 match drained {
                     Ok(()) => tracing::info!("nothing is ready, and nothing runs here"),
-                    Err(error) => self.trouble = Some(error),
+                    Err(error) => self.error = Some(error),
                 }
                 pool.stop();
             }
@@ -297,7 +301,7 @@ impl<R: Reports, I: ServerQueries> Executor<R> for InsertWorkers<I> {
         for one in unwrap_task(reported) {
             let of = match one {
                 TaskResult::Inserted => &mut self.summary.inserted,
-                TaskResult::Failed | TaskResult::Refused => &mut self.summary.failed,
+                TaskResult::Failed | TaskResult::FailedPermanently => &mut self.summary.failed,
                 TaskResult::Lost => &mut self.summary.lost,
                 TaskResult::Released => &mut self.summary.released,
                 TaskResult::Dropped => &mut self.summary.dropped,
@@ -323,7 +327,7 @@ impl<R: Reports, I: ServerQueries> Executor<R> for InsertWorkers<I> {
         while let Some(ended) = self.workers.join_next().await {
             unwrap_task(ended);
         }
-        self.summary.undelivered = self.teller.undelivered();
+        self.summary.undelivered = self.reporter.undelivered();
         self.summary.undelivered
     }
 }
@@ -331,7 +335,7 @@ impl<R: Reports, I: ServerQueries> Executor<R> for InsertWorkers<I> {
 /// Returns the result of an asynchronous task. A panic in it ends the pool: its leases expire, and nothing hangs.
 fn unwrap_task<T>(ended: Result<T, JoinError>) -> T {
     match ended {
-        Ok(given) => given,
+        Ok(value) => value,
         Err(error) => std::panic::resume_unwind(error.into_panic()),
     }
 }

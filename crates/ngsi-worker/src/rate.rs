@@ -25,8 +25,8 @@ impl Rate {
     /// Counts events.
     pub(crate) fn add(&mut self, now: Instant, count: u64) {
         let second = self.second(now);
-        let place = usize::try_from(second).unwrap_or_default() % self.seconds.len();
-        let slot = &mut self.seconds[place];
+        let index = usize::try_from(second).unwrap_or_default() % self.seconds.len();
+        let slot = &mut self.seconds[index];
         if slot.0 != second {
             *slot = (second, 0);
         }
@@ -37,8 +37,8 @@ impl Rate {
     /// first second.
     pub(crate) fn per_second(&self, now: Instant) -> f64 {
         let present = self.second(now);
-        let unwrap_task = present.min(10);
-        if unwrap_task == 0 {
+        let seconds = present.min(10);
+        if seconds == 0 {
             return 0.0;
         }
         let is_recent = |second: u64| second < present && present - second <= 10;
@@ -48,7 +48,7 @@ impl Rate {
             .filter(|(second, _)| is_recent(*second))
             .map(|(_, count)| count)
             .sum();
-        number(sum) / number(unwrap_task)
+        number(sum) / number(seconds)
     }
 
     fn second(&self, now: Instant) -> u64 {

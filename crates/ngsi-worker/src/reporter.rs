@@ -57,8 +57,8 @@ impl Reporter {
         let (reports, counts) = (pool.reports().clone(), Arc::clone(&self.counts));
         counts.note_undelivered(ended.len());
         pool.report(async move {
-            let mut told = Vec::with_capacity(ended.len());
-            let mut sent = Vec::with_capacity(ended.len());
+            let mut results = Vec::with_capacity(ended.len());
+            let mut reports_to_send = Vec::with_capacity(ended.len());
             let mut measured = Vec::with_capacity(ended.len());
             for one in ended {
                 counts.note_rows(&one.outcome);
@@ -67,27 +67,34 @@ impl Reporter {
                 let began_at = one.outcome.is_attempt().then_some(one.began_at);
                 match one.outcome.report().filter(|_| is_wanted) {
                     Some(report) => {
-                        sent.push((one.held, report));
+                        reports_to_send.push((one.held, report));
                         measured.push((counted, began_at));
                     }
-                    None => told.push(TaskResult::Dropped),
+                    None => results.push(TaskResult::Dropped),
                 }
             }
-            let jobs: Vec<_> = sent.iter().map(|(held, _)| held.job.clone()).collect();
-            let answers = reports.report_all(sent).await;
+            let jobs: Vec<_> = reports_to_send
+                .iter()
+                .map(|(held, _)| held.job.clone())
+                .collect();
+            let answers = reports.report_all(reports_to_send).await;
             for ((answer, job), (counted, began_at)) in answers.iter().zip(jobs).zip(measured) {
-                told.push(settled(answer, &job, counted));
+                results.push(task_result(answer, &job, counted));
                 if let Some(began_at) = began_at {
                     counts.measure(began_at);
                 }
             }
-            counts.settle(&told);
-            told
+            counts.count_results(&results);
+            results
         });
     }
 
     /// Releases a job of another kind, which does not belong in this queue.
-    pub(crate) fn refuse<R: Reports>(&self, pool: &mut Pool<R, Vec<TaskResult>>, job: Delivery) {
+    pub(crate) fn release_foreign_job<R: Reports>(
+        &self,
+        pool: &mut Pool<R, Vec<TaskResult>>,
+        job: Delivery,
+    ) {
         let (reports, counts) = (pool.reports().clone(), Arc::clone(&self.counts));
         tracing::warn!(job = %job.held.job, kind = %job.kind, "given back: this worker only inserts");
         counts.note_undelivered(1);
@@ -99,9 +106,9 @@ impl Reporter {
             };
             let report = vec![(job.held, Report::Release(releasing))];
             reports.report_all(report).await;
-            let told = vec![TaskResult::Released];
-            counts.settle(&told);
-            told
+            let results = vec![TaskResult::Released];
+            counts.count_results(&results);
+            results
         });
     }
 
@@ -126,13 +133,13 @@ impl Counts {
 
     fn note_rows(&self, outcome: &Outcome) {
         if let Outcome::Inserted { rows } = outcome {
-            self.metrics.inserted(*rows);
+            self.metrics.count_rows(*rows);
         }
     }
 
     fn measure(&self, began_at: Instant) {
         let took = began_at.elapsed();
-        self.metrics.took(took);
+        self.metrics.observe_attempt(took);
         let sampled = self
             .durations
             .as_ref()
@@ -142,17 +149,17 @@ impl Counts {
         }
     }
 
-    fn settle(&self, told: &[TaskResult]) {
-        for counted in told {
-            self.metrics.ended(*counted);
+    fn count_results(&self, results: &[TaskResult]) {
+        for counted in results {
+            self.metrics.count_task(*counted);
         }
-        let count = u64::try_from(told.len()).unwrap_or(u64::MAX);
+        let count = u64::try_from(results.len()).unwrap_or(u64::MAX);
         self.undelivered.fetch_sub(count, Ordering::AcqRel);
     }
 }
 
 /// Returns the result to count, given the server's answer.
-fn settled(answer: &ReportResult, job: &str, counted: TaskResult) -> TaskResult {
+fn task_result(answer: &ReportResult, job: &str, counted: TaskResult) -> TaskResult {
     match answer {
         Ok(_) => counted,
         Err(error) => {

@@ -51,14 +51,14 @@ impl Restarts {
     }
 
     /// Records that a process has worked, which resets the count.
-    pub(crate) fn did_well(&mut self) {
+    pub(crate) fn record_success(&mut self) {
         *self = Self::new(self.pause);
     }
 
     /// Records a death; returns the reaction.
-    pub(crate) fn died(&mut self, death: ChildDeath) -> RestartDecision {
+    pub(crate) fn record_death(&mut self, death: ChildDeath) -> RestartDecision {
         if death.lived_for >= STARTED_AFTER {
-            self.did_well();
+            self.record_success();
             return RestartDecision::StartAfter(Duration::ZERO);
         }
         self.early += 1;
@@ -91,30 +91,30 @@ mod tests {
         for seconds in 1..10 {
             let pause = Duration::from_secs(seconds);
             assert_eq!(
-                restarts.died(early(false)),
+                restarts.record_death(early(false)),
                 RestartDecision::StartAfter(pause)
             );
         }
-        assert_eq!(restarts.died(early(false)), RestartDecision::GiveUp);
+        assert_eq!(restarts.record_death(early(false)), RestartDecision::GiveUp);
     }
 
     #[test]
     fn who_lived_for_a_second_is_replaced_at_once_and_the_count_starts_over() {
         let mut restarts = Restarts::new(SECOND);
         for _ in 1..10 {
-            restarts.died(early(false));
+            restarts.record_death(early(false));
         }
         let late = ChildDeath {
             lived_for: STARTED_AFTER,
             had_task: false,
         };
         assert_eq!(
-            restarts.died(late),
+            restarts.record_death(late),
             RestartDecision::StartAfter(Duration::ZERO)
         );
         let pause = Duration::from_secs(1);
         assert_eq!(
-            restarts.died(early(false)),
+            restarts.record_death(early(false)),
             RestartDecision::StartAfter(pause)
         );
     }
@@ -123,7 +123,7 @@ mod tests {
     fn tasks_that_kill_never_end_the_pool() {
         let mut restarts = Restarts::new(SECOND);
         for _ in 0..1_000 {
-            let next = restarts.died(early(true));
+            let next = restarts.record_death(early(true));
             assert!(
                 matches!(next, RestartDecision::StartAfter(pause) if pause <= SECOND * PAUSES_MAX)
             );
@@ -134,12 +134,12 @@ mod tests {
     fn one_that_did_well_forgives_those_before_it() {
         let mut restarts = Restarts::new(SECOND);
         for _ in 1..10 {
-            restarts.died(early(false));
+            restarts.record_death(early(false));
         }
-        restarts.did_well();
+        restarts.record_success();
         let pause = Duration::from_secs(1);
         assert_eq!(
-            restarts.died(early(false)),
+            restarts.record_death(early(false)),
             RestartDecision::StartAfter(pause)
         );
     }

@@ -18,9 +18,9 @@ pub(crate) async fn sample_queue(server: impl ServerQueries, metrics: Arc<Metric
     loop {
         ticks.tick().await;
         match server.queue_state().await {
-            Ok(queue_state) => metrics.sampled(Some(queue_state.pending)),
+            Ok(queue_state) => metrics.set_queue_size(Some(queue_state.pending)),
             Err(error) => {
-                metrics.sampled(None);
+                metrics.set_queue_size(None);
                 if is_final(&error) {
                     tracing::warn!(%error, "the length of the queue is not shown: the server does not tell");
                     return;

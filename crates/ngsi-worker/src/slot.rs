@@ -58,17 +58,17 @@ pub(crate) struct PoolContext<R> {
     pub(crate) level: watch::Receiver<Shutdown>,
 }
 
-/// Starts the worker with the index `place`. It ends when its process is gone.
+/// Starts the worker with this index. It ends when its process is gone.
 pub(crate) fn start<R: Reports>(
     workers: &mut JoinSet<()>,
     context: PoolContext<R>,
-    place: usize,
+    index: usize,
 ) -> Batches {
     let (batches, inbox) = mpsc::unbounded_channel();
     let restarts = Restarts::new(context.settings.restart_pause);
     let worker = Worker {
         context,
-        place,
+        index,
         inbox,
         child: None,
         restarts,
@@ -81,7 +81,7 @@ pub(crate) fn start<R: Reports>(
 
 struct Worker<R> {
     context: PoolContext<R>,
-    place: usize,
+    index: usize,
     inbox: mpsc::UnboundedReceiver<Vec<Task>>,
     child: Option<Child>,
     restarts: Restarts,
@@ -96,15 +96,15 @@ impl<R: Reports> Worker<R> {
         while self.has_child().await {
             if !self.is_idle {
                 self.is_idle = true;
-                self.say(WorkerEvent::Idle(self.place));
+                self.send_event(WorkerEvent::Idle(self.index));
             }
             let Some(child) = &mut self.child else { break };
             tokio::select! {
                 // A task given to a dead process would be taken for the cause of its death.
                 biased;
-                silence = child.ended() => self.reap(&silence, false),
+                failure = child.wait_for_exit() => self.reap(&failure, false),
                 batch = self.inbox.recv() => match batch {
-                    Some(batch) => self.attend(batch).await,
+                    Some(batch) => self.insert_batch(batch).await,
                     None => break,
                 },
             }
@@ -120,23 +120,23 @@ impl<R: Reports> Worker<R> {
     }
 
     /// Inserts a batch: at once, and task by task if the process dies.
-    async fn attend(&mut self, batch: Vec<Task>) {
+    async fn insert_batch(&mut self, batch: Vec<Task>) {
         self.is_idle = false;
         let began_at = Instant::now();
         if self.level() != Shutdown::No {
             return self.give_back(batch);
         }
-        self.context.metrics.began_batch();
+        self.context.metrics.count_batch();
         if let Some(outcomes) = self.run(&batch, false).await {
             let tasks = batch.into_iter().zip(outcomes);
-            self.tell(tasks.map(|(task, outcome)| (task.held, outcome)), began_at);
+            self.send_finished(tasks.map(|(task, outcome)| (task.held, outcome)), began_at);
         } else {
-            self.attend_one_by_one(batch, began_at).await;
+            self.insert_one_by_one(batch, began_at).await;
         }
         self.retire();
     }
 
-    async fn attend_one_by_one(&mut self, batch: Vec<Task>, began_at: Instant) {
+    async fn insert_one_by_one(&mut self, batch: Vec<Task>, began_at: Instant) {
         tracing::warn!(
             tasks = batch.len(),
             "goes through the batch once more, task by task"
@@ -150,7 +150,7 @@ impl<R: Reports> Worker<R> {
                 Some(Outcome::Unstarted)
             };
             let outcome = outcome.unwrap_or(Outcome::Lost);
-            self.tell([(task.held, outcome)].into_iter(), began_at);
+            self.send_finished([(task.held, outcome)].into_iter(), began_at);
         }
     }
 
@@ -175,14 +175,14 @@ impl<R: Reports> Worker<R> {
         }
         match self.ask(Request { inserts }).await {
             Ok(answers) => {
-                for (place, answer) in open.into_iter().zip(answers) {
-                    outcomes[place] = answer.into();
+                for (index, answer) in open.into_iter().zip(answers) {
+                    outcomes[index] = answer.into();
                 }
             }
             Err(_) if open.len() > 1 && self.level() != Shutdown::AtOnce => return None,
-            Err(silence) => {
-                for place in open {
-                    outcomes[place] = outcome_of(&silence);
+            Err(failure) => {
+                for index in open {
+                    outcomes[index] = outcome_of(&failure);
                 }
             }
         }
@@ -219,20 +219,20 @@ impl<R: Reports> Worker<R> {
         };
         self.child = Some(child);
         match &asked {
-            Ok(_) => self.restarts.did_well(),
-            Err(silence) => self.reap(silence, true),
+            Ok(_) => self.restarts.record_success(),
+            Err(failure) => self.reap(failure, true),
         }
         asked
     }
 
     /// Handles the death of the process.
-    fn reap(&mut self, silence: &ChildFailure, had_task: bool) {
+    fn reap(&mut self, failure: &ChildFailure, had_task: bool) {
         let lived_for = self
             .child
             .take()
             .map_or(Duration::ZERO, |child| child.lived_for());
         self.note_death(
-            silence,
+            failure,
             ChildDeath {
                 lived_for,
                 had_task,
@@ -240,19 +240,19 @@ impl<R: Reports> Worker<R> {
         );
     }
 
-    fn note_death(&mut self, silence: &ChildFailure, death: ChildDeath) {
-        let (worker, lived_for) = (self.place, death.lived_for);
+    fn note_death(&mut self, failure: &ChildFailure, death: ChildDeath) {
+        let (worker, lived_for) = (self.index, death.lived_for);
         tracing::warn!(
             worker,
             ?lived_for,
-            "the process that inserts is gone: {silence}"
+            "the process that inserts is gone: {failure}"
         );
-        match self.restarts.died(death) {
+        match self.restarts.record_death(death) {
             RestartDecision::StartAfter(pause) => {
                 self.pause = pause;
-                self.context.metrics.restarted();
+                self.context.metrics.count_restart();
             }
-            RestartDecision::GiveUp => self.say(WorkerEvent::GaveUp(silence.to_string())),
+            RestartDecision::GiveUp => self.send_event(WorkerEvent::GaveUp(failure.to_string())),
         }
     }
 
@@ -277,10 +277,10 @@ impl<R: Reports> Worker<R> {
                     self.pause = Duration::ZERO;
                     self.child = Some(child);
                 }
-                Err(silence) => {
+                Err(failure) => {
                     let lived_for = started_at.elapsed().saturating_sub(self.pause);
                     self.note_death(
-                        &silence,
+                        &failure,
                         ChildDeath {
                             lived_for,
                             had_task: false,
@@ -298,10 +298,10 @@ impl<R: Reports> Worker<R> {
             && let Some(child) = self.child.take()
         {
             tracing::info!(
-                worker = self.place,
+                worker = self.index,
                 "the process that inserts is replaced: {reason}"
             );
-            self.context.metrics.restarted();
+            self.context.metrics.count_restart();
             // The next process need not wait for its end.
             tokio::spawn(child.end());
         }
@@ -311,19 +311,19 @@ impl<R: Reports> Worker<R> {
         let tasks = batch
             .into_iter()
             .map(|task| (task.held, Outcome::Unstarted));
-        self.tell(tasks, Instant::now());
+        self.send_finished(tasks, Instant::now());
     }
 
-    fn tell(&self, tasks: impl Iterator<Item = (Held, Outcome)>, began_at: Instant) {
+    fn send_finished(&self, tasks: impl Iterator<Item = (Held, Outcome)>, began_at: Instant) {
         let ended = tasks.map(|(held, outcome)| FinishedTask {
             held,
             outcome,
             began_at,
         });
-        self.say(WorkerEvent::Finished(ended.collect()));
+        self.send_event(WorkerEvent::Finished(ended.collect()));
     }
 
-    fn say(&self, events: WorkerEvent) {
+    fn send_event(&self, events: WorkerEvent) {
         // A pool that has ended needs no event.
         let _ = self.context.events.send(events);
     }
@@ -349,9 +349,9 @@ impl From<InsertOutcome> for Outcome {
 }
 
 /// Returns the outcome of the single task that a process did not answer.
-fn outcome_of(silence: &ChildFailure) -> Outcome {
-    match silence {
-        ChildFailure::Hung(_) => Outcome::Failed {
+fn outcome_of(failure: &ChildFailure) -> Outcome {
+    match failure {
+        ChildFailure::TimedOut(_) => Outcome::Failed {
             message: TIMED_OUT.into(),
             is_retryable: false,
         },

@@ -33,11 +33,11 @@ impl From<Delivery> for Task {
 
 /// Tasks in the order in which they came.
 #[derive(Debug, Default)]
-pub(crate) struct Waiting {
+pub(crate) struct WaitingTasks {
     tasks: VecDeque<Task>,
 }
 
-impl Waiting {
+impl WaitingTasks {
     /// A task has come.
     pub(crate) fn push(&mut self, task: Task) {
         self.tasks.push_back(task);
@@ -49,7 +49,7 @@ impl Waiting {
     }
 
     /// Forgets a task whose lease is lost; whether it was there.
-    pub(crate) fn forget(&mut self, held: &Held) -> bool {
+    pub(crate) fn remove(&mut self, held: &Held) -> bool {
         let before = self.tasks.len();
         self.tasks.retain(|task| task.held != *held);
         self.tasks.len() < before
@@ -83,8 +83,8 @@ mod tests {
 
     use super::*;
 
-    fn waiting(sizes: &[usize]) -> Waiting {
-        let mut waiting = Waiting::default();
+    fn waiting(sizes: &[usize]) -> WaitingTasks {
+        let mut waiting = WaitingTasks::default();
         for (number, size) in sizes.iter().enumerate() {
             waiting.push(Task {
                 held: held(number),
@@ -102,7 +102,7 @@ mod tests {
         }
     }
 
-    fn sizes(mut waiting: Waiting, idle: usize) -> Vec<usize> {
+    fn sizes(mut waiting: WaitingTasks, idle: usize) -> Vec<usize> {
         std::iter::from_fn(|| waiting.batch(idle).map(|batch| batch.len())).collect()
     }
 
@@ -129,8 +129,8 @@ mod tests {
     #[test]
     fn a_lost_task_is_forgotten_wherever_it_stands() {
         let mut waiting = waiting(&[10; 3]);
-        assert!(waiting.forget(&held(1)));
-        assert!(!waiting.forget(&held(1)));
+        assert!(waiting.remove(&held(1)));
+        assert!(!waiting.remove(&held(1)));
         let left: Vec<_> = waiting
             .take_all()
             .into_iter()

@@ -26,47 +26,47 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 
 /// Longer than anything here takes: a test that waits so long has failed.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Length of the leases of the test.
 const LEASE: Duration = Duration::from_secs(600);
 
-/// What the scripted server has heard.
+/// What the scripted server has state.
 #[derive(Clone, Default)]
-pub struct Sink {
-    heard: Arc<Mutex<Heard>>,
-    rings: Arc<Notify>,
+pub struct ScriptedServer {
+    state: Arc<Mutex<ServerState>>,
+    changed: Arc<Notify>,
 }
 
 #[derive(Default)]
-struct Heard {
+struct ServerState {
     outcomes: HashMap<String, Vec<Report>>,
     held: HashSet<String>,
     credits: u32,
     granted: u32,
     queue_state: QueueState,
-    asked: u32,
+    queries: u32,
 }
 
-impl Reports for Sink {
+impl Reports for ScriptedServer {
     fn grant(&self, credits: u32) {
-        let mut heard = self.heard.lock().unwrap();
-        heard.credits += credits;
-        heard.granted += credits;
-        drop(heard);
-        self.rings.notify_waiters();
+        let mut state = self.state.lock().unwrap();
+        state.credits += credits;
+        state.granted += credits;
+        drop(state);
+        self.changed.notify_waiters();
     }
 
     fn drop_credits(&self) {
-        self.heard.lock().unwrap().credits = 0;
+        self.state.lock().unwrap().credits = 0;
     }
 
     async fn report_all(&self, reports: Vec<(Held, Report)>) -> Vec<ReportResult> {
-        let mut heard = self.heard.lock().unwrap();
+        let mut state = self.state.lock().unwrap();
         let answers = reports
             .into_iter()
             .map(|(held, report)| {
-                heard.held.remove(&held.job);
-                heard.outcomes.entry(held.job).or_default().push(report);
+                state.held.remove(&held.job);
+                state.outcomes.entry(held.job).or_default().push(report);
                 Ok(Answer::Reported {
                     state: JobState::Succeeded,
                     retry_at: None,
@@ -74,8 +74,8 @@ impl Reports for Sink {
                 })
             })
             .collect();
-        drop(heard);
-        self.rings.notify_waiters();
+        drop(state);
+        self.changed.notify_waiters();
         answers
     }
 
@@ -84,8 +84,8 @@ impl Reports for Sink {
     }
 
     fn expires_at(&self, held: &Held) -> Option<Instant> {
-        let heard = self.heard.lock().unwrap();
-        heard
+        let state = self.state.lock().unwrap();
+        state
             .held
             .contains(&held.job)
             .then(|| Instant::now() + LEASE)
@@ -96,50 +96,50 @@ impl Reports for Sink {
     }
 }
 
-impl ServerQueries for Sink {
+impl ServerQueries for ScriptedServer {
     async fn queue_state(&self) -> Result<QueueState, Error> {
-        let mut heard = self.heard.lock().unwrap();
-        heard.asked += 1;
-        let queue_state = heard.queue_state;
-        drop(heard);
-        self.rings.notify_waiters();
+        let mut state = self.state.lock().unwrap();
+        state.queries += 1;
+        let queue_state = state.queue_state;
+        drop(state);
+        self.changed.notify_waiters();
         Ok(queue_state)
     }
 
     async fn held_tasks(&self) -> Result<usize, Error> {
-        Ok(self.heard.lock().unwrap().held.len())
+        Ok(self.state.lock().unwrap().held.len())
     }
 }
 
-impl Sink {
-    async fn until<T>(&self, mut look: impl FnMut(&mut Heard) -> Option<T>) -> T {
+impl ScriptedServer {
+    async fn until<T>(&self, mut look: impl FnMut(&mut ServerState) -> Option<T>) -> T {
         let wait = async {
             loop {
-                let rung = self.rings.notified();
-                tokio::pin!(rung);
-                rung.as_mut().enable();
-                if let Some(found) = look(&mut self.heard.lock().unwrap()) {
+                let change = self.changed.notified();
+                tokio::pin!(change);
+                change.as_mut().enable();
+                if let Some(found) = look(&mut self.state.lock().unwrap()) {
                     return found;
                 }
-                rung.await;
+                change.await;
             }
         };
-        tokio::time::timeout(PATIENCE, wait)
+        tokio::time::timeout(TIMEOUT, wait)
             .await
             .expect("it happens in time")
     }
 
     /// Waits for the outcome of a task; there is never a second one.
     pub async fn outcome(&self, job: &str) -> Report {
-        let mut all = self.until(|heard| heard.outcomes.get(job).cloned()).await;
+        let mut all = self.until(|state| state.outcomes.get(job).cloned()).await;
         assert_eq!(all.len(), 1, "{job}: {all:?}");
         all.remove(0)
     }
 
     /// Outcomes reported of a task so far.
     pub fn outcomes(&self, job: &str) -> usize {
-        let heard = self.heard.lock().unwrap();
-        heard.outcomes.get(job).map_or(0, Vec::len)
+        let state = self.state.lock().unwrap();
+        state.outcomes.get(job).map_or(0, Vec::len)
     }
 
     /// The result of a task that must succeed.
@@ -168,47 +168,47 @@ impl Sink {
 
     /// Waits until so many deliveries are allowed.
     pub async fn credits(&self, wanted: u32) {
-        self.until(|heard| (heard.credits == wanted).then_some(()))
+        self.until(|state| (state.credits == wanted).then_some(()))
             .await;
     }
 
     /// Number of deliveries ever allowed so far.
     pub fn granted(&self) -> u32 {
-        self.heard.lock().unwrap().granted
+        self.state.lock().unwrap().granted
     }
 
     /// Says from now on that the queue stands so.
-    pub fn stand(&self, queue_state: QueueState) {
-        self.heard.lock().unwrap().queue_state = queue_state;
+    pub fn set_queue_state(&self, queue_state: QueueState) {
+        self.state.lock().unwrap().queue_state = queue_state;
     }
 
     /// Waits until the pool has asked how the queue stands, once more.
-    pub async fn asked(&self) {
-        let before = self.heard.lock().unwrap().asked;
-        self.until(|heard| (heard.asked > before).then_some(()))
+    pub async fn wait_for_query(&self) {
+        let before = self.state.lock().unwrap().queries;
+        self.until(|state| (state.queries > before).then_some(()))
             .await;
     }
 }
 
 /// Deliveries of a test.
-struct Source(mpsc::UnboundedReceiver<WorkEvent>);
+struct TestDeliveries(mpsc::UnboundedReceiver<WorkEvent>);
 
-impl Deliveries for Source {
+impl Deliveries for TestDeliveries {
     async fn next(&mut self) -> Option<WorkEvent> {
         self.0.recv().await
     }
 }
 
 /// A pool that runs against the test server.
-pub struct Rig {
-    pub sink: Sink,
+pub struct TestPool {
+    pub server: ScriptedServer,
     directory: tempfile::TempDir,
     events: mpsc::UnboundedSender<WorkEvent>,
     shutdown: watch::Sender<Shutdown>,
-    pool: JoinHandle<Result<Summary, PoolError>>,
+    task: JoinHandle<Result<Summary, PoolError>>,
 }
 
-impl Rig {
+impl TestPool {
     /// One worker, settings as usual.
     pub fn new() -> Self {
         Self::with(|_| {})
@@ -216,11 +216,11 @@ impl Rig {
 
     /// Settings changed by `change`, which may look at the directory of the test too.
     pub fn with(change: impl FnOnce(&mut Settings)) -> Self {
-        Self::at(&Sink::default(), change)
+        Self::at(&ScriptedServer::default(), change)
     }
 
     /// Likewise, with a server that has been told something.
-    pub fn at(sink: &Sink, change: impl FnOnce(&mut Settings)) -> Self {
+    pub fn at(server: &ScriptedServer, change: impl FnOnce(&mut Settings)) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let gate = directory.path().join("gate");
         let made = Command::new("mkfifo").arg(&gate).status().unwrap();
@@ -243,13 +243,19 @@ impl Rig {
         change(&mut settings);
         let (events, source) = mpsc::unbounded_channel();
         let (shutdown, follow) = watch::channel(Shutdown::No);
-        let pool = run_with(settings, Source(source), sink.clone(), sink.clone(), follow);
+        let task = run_with(
+            settings,
+            TestDeliveries(source),
+            server.clone(),
+            server.clone(),
+            follow,
+        );
         Self {
-            sink: sink.clone(),
+            server: server.clone(),
             directory,
             events,
             shutdown,
-            pool: tokio::spawn(pool),
+            task: tokio::spawn(task),
         }
     }
 
@@ -261,18 +267,18 @@ impl Rig {
 
     /// Delivers jobs of any kind.
     pub fn deliver_jobs(&self, jobs: Vec<Delivery>) {
-        let mut heard = self.sink.heard.lock().unwrap();
+        let mut state = self.server.state.lock().unwrap();
         for job in &jobs {
-            heard.held.insert(job.held.job.clone());
-            heard.credits -= 1;
+            state.held.insert(job.held.job.clone());
+            state.credits -= 1;
         }
-        drop(heard);
+        drop(state);
         self.events.send(WorkEvent::Jobs(jobs)).unwrap();
     }
 
     /// The lease of a task is lost.
     pub fn lose(&self, job: &str) {
-        self.sink.heard.lock().unwrap().held.remove(job);
+        self.server.state.lock().unwrap().held.remove(job);
         let lost = Lost {
             held: held(job),
             state: None,
@@ -286,7 +292,7 @@ impl Rig {
         let gate = self.directory.path().join("gate");
         // Opening it waits for a reader.
         let opened = tokio::task::spawn_blocking(move || fs::write(gate, "go\n"));
-        tokio::time::timeout(PATIENCE, opened)
+        tokio::time::timeout(TIMEOUT, opened)
             .await
             .expect("a child comes to the gate")
             .unwrap()
@@ -294,16 +300,16 @@ impl Rig {
     }
 
     /// Waits until a child has been asked something that contains `text`.
-    pub async fn asked_for(&self, text: &str) {
+    pub async fn wait_for_request(&self, text: &str) {
         let begun = Instant::now();
-        while !self.asked().iter().any(|line| line.contains(text)) {
-            assert!(begun.elapsed() < PATIENCE, "no child was asked for {text}");
+        while !self.requests().iter().any(|line| line.contains(text)) {
+            assert!(begun.elapsed() < TIMEOUT, "no child was asked for {text}");
             tokio::task::yield_now().await;
         }
     }
 
     /// What children were asked so far, but for whether they are ready.
-    pub fn asked(&self) -> Vec<String> {
+    pub fn requests(&self) -> Vec<String> {
         let text = fs::read_to_string(self.file("asked")).unwrap_or_default();
         let lines = text.lines().filter(|line| line.contains("uuid"));
         lines.map(str::to_owned).collect()
@@ -316,10 +322,10 @@ impl Rig {
     }
 
     /// Waits until so many children have been started.
-    pub async fn until_children(&self, count: usize) {
+    pub async fn wait_for_children(&self, count: usize) {
         let begun = Instant::now();
         while self.children().len() < count {
-            assert!(begun.elapsed() < PATIENCE, "not {count} children");
+            assert!(begun.elapsed() < TIMEOUT, "not {count} children");
             tokio::task::yield_now().await;
         }
     }
@@ -329,13 +335,13 @@ impl Rig {
     }
 
     /// Says whether the pool should go on.
-    pub fn say(&self, level: Shutdown) {
+    pub fn set_shutdown(&self, level: Shutdown) {
         self.shutdown.send_replace(level);
     }
 
     /// Waits for the pool's end.
-    pub async fn ended(self) -> Result<Summary, PoolError> {
-        tokio::time::timeout(PATIENCE, self.pool)
+    pub async fn wait(self) -> Result<Summary, PoolError> {
+        tokio::time::timeout(TIMEOUT, self.task)
             .await
             .expect("the pool ends")
             .unwrap()
@@ -343,8 +349,8 @@ impl Rig {
 
     /// Stops the pool gracefully.
     pub async fn stop(self) -> Summary {
-        self.say(Shutdown::Graceful);
-        self.ended().await.unwrap()
+        self.set_shutdown(Shutdown::Graceful);
+        self.wait().await.unwrap()
     }
 }
 
