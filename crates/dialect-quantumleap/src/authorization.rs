@@ -8,7 +8,7 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use futures::FutureExt as _;
-use ganger_access::{Identity, Operation as Asked, Outcome, Record, Right};
+use ganger_access::{Identity, Operation as AccessOperation, Outcome, Record, Right};
 use http::{HeaderValue, StatusCode, header};
 
 use crate::api::Api;
@@ -47,14 +47,14 @@ impl Operation {
     ];
 
     /// Returns its name in the audit log, and the right that it needs.
-    pub fn access(self) -> Asked {
+    pub fn access(self) -> AccessOperation {
         match self {
-            Self::Notify => Asked::new("quantumleap.notify", Right::SUBMIT),
-            Self::List => Asked::new("quantumleap.list", Right::OBSERVE),
-            Self::Count => Asked::new("quantumleap.count", Right::OBSERVE),
-            Self::Delete => Asked::new("quantumleap.delete", Right::OPERATE),
-            Self::Health => Asked::new("quantumleap.health", Right::OPEN),
-            Self::Version => Asked::new("quantumleap.version", Right::AUTHENTICATED),
+            Self::Notify => AccessOperation::new("quantumleap.notify", Right::SUBMIT),
+            Self::List => AccessOperation::new("quantumleap.list", Right::OBSERVE),
+            Self::Count => AccessOperation::new("quantumleap.count", Right::OBSERVE),
+            Self::Delete => AccessOperation::new("quantumleap.delete", Right::OPERATE),
+            Self::Health => AccessOperation::new("quantumleap.health", Right::OPEN),
+            Self::Version => AccessOperation::new("quantumleap.version", Right::AUTHENTICATED),
         }
     }
 
@@ -72,23 +72,23 @@ pub(crate) struct Authorization {
 }
 
 /// Authorizes and measures a request.
-pub(crate) async fn pass(
-    State(gate): State<Authorization>,
+pub(crate) async fn authorize(
+    State(authorization): State<Authorization>,
     mut request: Request,
     next: Next,
 ) -> Response {
     let begun = Instant::now();
     let label = format!("{} [{}]", request.uri().path(), request.method());
     let identity = request.extensions_mut().remove::<Identity>();
-    let settings = gate.api.settings();
+    let settings = authorization.api.settings();
     let identity = identity.unwrap_or_else(|| settings.stranger.clone());
-    let operation = gate.operation.access();
+    let operation = authorization.operation.access();
     let allowed = identity.may(operation, Some(settings.namespace.as_bytes()));
     let is_audited = allowed.is_err() || operation.is_audited();
-    let record = is_audited.then(|| record(&gate, &identity, &request));
+    let record = is_audited.then(|| record(&authorization, &identity, &request));
     let (response, outcome, detail) = match allowed {
         Err(denied) => {
-            let response = refusal(&identity, denied.to_string());
+            let response = denied_response(&identity, denied.to_string());
             (response, Outcome::Denied, Some(denied.needed))
         }
         Ok(()) => {
@@ -108,7 +108,7 @@ pub(crate) async fn pass(
             ..record
         });
     }
-    measure(&gate, &label, begun);
+    measure(&authorization, &label, begun);
     response
 }
 
@@ -127,17 +127,20 @@ async fn run(request: Request, next: Next) -> Response {
     })
 }
 
-fn measure(gate: &Authorization, label: &str, begun: Instant) {
+fn measure(authorization: &Authorization, label: &str, begun: Instant) {
     let took = begun.elapsed();
-    gate.api.counters().request(gate.operation, took);
-    if let Some(durations) = &gate.api.settings().durations
+    authorization
+        .api
+        .counters()
+        .request(authorization.operation, took);
+    if let Some(durations) = &authorization.api.settings().durations
         && let Err(error) = durations.sample(label, took.as_secs_f64())
     {
         tracing::warn!(%error, "samples are lost");
     }
 }
 
-fn refusal(identity: &Identity, detail: String) -> Response {
+fn denied_response(identity: &Identity, detail: String) -> Response {
     if *identity != Identity::Anonymous {
         return Problem::new(StatusCode::FORBIDDEN, detail).into_response();
     }
@@ -149,7 +152,7 @@ fn refusal(identity: &Identity, detail: String) -> Response {
     response
 }
 
-fn record(gate: &Authorization, identity: &Identity, request: &Request) -> Record {
+fn record(authorization: &Authorization, identity: &Identity, request: &Request) -> Record {
     let headers = crate::headers::origin(request.headers());
     let on = format!(
         "{} of {:?} on {:?}",
@@ -158,16 +161,23 @@ fn record(gate: &Authorization, identity: &Identity, request: &Request) -> Recor
         headers.path(),
     );
     Record {
-        on: Some(on.chars().take(ON_CHARACTERS_MAX).collect()),
-        namespace: Some(gate.api.settings().namespace.to_text().into_owned()),
+        on: Some(on.chars().take(OBJECT_CHARACTERS_MAX).collect()),
+        namespace: Some(
+            authorization
+                .api
+                .settings()
+                .namespace
+                .to_text()
+                .into_owned(),
+        ),
         from: request.extensions().get::<Peer>().map(|peer| peer.0),
         ..Record::new(
             identity.to_string(),
-            gate.operation.access().name,
+            authorization.operation.access().name,
             Outcome::Done,
         )
     }
 }
 
 /// Maximum number of characters of an operation's object in the audit log.
-const ON_CHARACTERS_MAX: usize = 1_000;
+const OBJECT_CHARACTERS_MAX: usize = 1_000;

@@ -97,12 +97,14 @@ pub(crate) fn count_parsed(hold: Option<&Hold>, body: &[u8]) -> Result<(), Probl
 /// Returns the namespace's limit of a payload; the default if it has no settings or the shard does not respond.
 async fn payload_bytes_max(api: &Api) -> usize {
     let command = Command::Query(Box::new(Query::Namespaces));
-    let known = match api.shard().call(command).await {
-        Ok(Reply::Namespaces(known)) => known,
+    let namespaces = match api.shard().call(command).await {
+        Ok(Reply::Namespaces(namespaces)) => namespaces,
         _ => Vec::new(),
     };
     let own = &api.settings().namespace;
-    let record = known.into_iter().find(|record| record.namespace == *own);
+    let record = namespaces
+        .into_iter()
+        .find(|record| record.namespace == *own);
     let settings = record.map(|record| record.settings).unwrap_or_default();
     usize::try_from(settings.payload_bytes_max).unwrap_or(usize::MAX)
 }
@@ -112,7 +114,7 @@ async fn next_data(body: &mut Body) -> Result<Option<Bytes>, Problem> {
     match tokio::time::timeout(BODY_SILENT_MAX, body.frame()).await {
         Ok(None) => Ok(None),
         Ok(Some(Ok(frame))) => Ok(Some(frame.into_data().unwrap_or_default())),
-        Ok(Some(Err(error))) => Err(broken_off(&error)),
+        Ok(Some(Err(error))) => Err(body_error(&error)),
         Err(_) => Err(Problem::bad_request(format!(
             "no byte of the body came for {} s; nothing was done, send it again",
             BODY_SILENT_MAX.as_secs()
@@ -121,7 +123,7 @@ async fn next_data(body: &mut Body) -> Result<Option<Bytes>, Problem> {
 }
 
 /// Converts a body's error: the server gives a reason when it ends a body; other ends are the sender's.
-fn broken_off(error: &axum::Error) -> Problem {
+fn body_error(error: &axum::Error) -> Problem {
     match BodyCut::of(error) {
         Some(cut @ BodyCut::Full(_)) => {
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, cut.to_string())

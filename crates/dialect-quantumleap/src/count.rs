@@ -20,7 +20,7 @@ use crate::problem::{Problem, json_line};
 use crate::selection::{Selection, every_task};
 
 /// Maximum number of tasks that are examined one by one.
-const LOOKED_AT_MAX: u64 = 10_000;
+const EXAMINED_MAX: u64 = 10_000;
 
 /// `GET` of the number of tasks.
 pub(crate) async fn tasks(State(api): State<Api>, request: Request) -> Result<Response, Problem> {
@@ -32,16 +32,16 @@ pub(crate) async fn tasks(State(api): State<Api>, request: Request) -> Result<Re
     let mut count = 0;
     for status in statuses {
         count += if selection.is_unbounded() {
-            everywhere(&api, status).await?
+            count_all(&api, status).await?
         } else {
-            selected(&api, &selection, status).await?
+            count_selected(&api, &selection, status).await?
         };
     }
     Ok(json_line(StatusCode::OK, count))
 }
 
 /// Counts tasks of all tenants in a status.
-async fn everywhere(api: &Api, status: Status) -> Result<u64, CallError> {
+async fn count_all(api: &Api, status: Status) -> Result<u64, CallError> {
     let namespace = &api.settings().namespace;
     let query = Query::Queue(namespace.clone(), Queue::from_static(QUEUE));
     let queue = match api.shard().call(Command::Query(Box::new(query))).await {
@@ -53,47 +53,51 @@ async fn everywhere(api: &Api, status: Status) -> Result<u64, CallError> {
     let each = status.states().iter().map(|state| queue.counts.of(state));
     let count = each.sum();
     // To find the finished jobs of a queue the store visits all finished jobs.
-    if !has_to_be_looked_at(status, count) || ended_anywhere(api).await? > LOOKED_AT_MAX {
+    if !must_be_examined(status, count) || count_finished_jobs(api).await? > EXAMINED_MAX {
         return Ok(count);
     }
-    look(api, every_task(namespace, Some(status)), |_| true).await
+    examine(api, every_task(namespace, Some(status)), |_| true).await
 }
 
 /// Counts kept finished jobs of all queues and namespaces.
-async fn ended_anywhere(api: &Api) -> Result<u64, CallError> {
+async fn count_finished_jobs(api: &Api) -> Result<u64, CallError> {
     let queues = api.shard().metrics_now().await?.queues;
     let ended = |counts: &QueueCounts| counts.succeeded + counts.failed + counts.cancelled;
     Ok(queues.iter().map(|(_, _, counts, _)| ended(counts)).sum())
 }
 
 /// Counts tasks in a status among those that the headers select.
-async fn selected(api: &Api, selection: &Selection, status: Status) -> Result<u64, CallError> {
+async fn count_selected(
+    api: &Api,
+    selection: &Selection,
+    status: Status,
+) -> Result<u64, CallError> {
     let selection = selection.in_status(status);
     let query = selection.query(&api.settings().namespace);
     if !selection.has_correlator() {
         let count = api.shard().count(query.clone()).await?;
-        if !has_to_be_looked_at(status, count) {
+        if !must_be_examined(status, count) {
             return Ok(count);
         }
     }
     // Few tasks share a correlation id.
-    look(api, query, |job| selection.has(job)).await
+    examine(api, query, |job| selection.has(job)).await
 }
 
 /// Whether tasks must be examined. Pending tasks never expire.
-fn has_to_be_looked_at(status: Status, count: u64) -> bool {
-    status != Status::Pending && (1..=LOOKED_AT_MAX).contains(&count)
+fn must_be_examined(status: Status, count: u64) -> bool {
+    status != Status::Pending && (1..=EXAMINED_MAX).contains(&count)
 }
 
-async fn look(
+async fn examine(
     api: &Api,
     query: JobQuery,
-    is_meant: impl Fn(&JobRecord) -> bool,
+    matches: impl Fn(&JobRecord) -> bool,
 ) -> Result<u64, CallError> {
     let mut jobs = Jobs::until_now(api, query, PAGE_JOBS_MAX).await?;
     let mut count = 0;
     while let Some(job) = jobs.next(api).await? {
-        if is_meant(&job) && !job::is_over(&job, now()) {
+        if matches(&job) && !job::is_expired(&job, now()) {
             count += 1;
         }
     }

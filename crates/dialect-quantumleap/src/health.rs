@@ -14,16 +14,16 @@ use crate::api::Api;
 use crate::problem::json_line;
 
 /// Time for which the database's last answer is reused.
-const ANSWER_CACHED_FOR: Duration = Duration::from_secs(1);
+const RESPONSE_CACHED_FOR: Duration = Duration::from_secs(1);
 /// Longest wait for the database's answer.
-const ANSWER_MAX: Duration = Duration::from_secs(5);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Asks the database over a separate session, at most once a second however many clients ask.
 pub(crate) struct DatabaseHealth {
-    state: Arc<Mutex<Asker>>,
+    state: Arc<Mutex<HealthProbe>>,
 }
 
-struct Asker {
+struct HealthProbe {
     settings: Settings,
     session: Option<Inserter>,
     /// Time of the last request, and whether the database responded.
@@ -32,7 +32,7 @@ struct Asker {
 
 impl DatabaseHealth {
     pub(crate) fn new(settings: Settings) -> Self {
-        let state = Asker {
+        let state = HealthProbe {
             settings,
             session: None,
             last: None,
@@ -43,35 +43,35 @@ impl DatabaseHealth {
     }
 
     /// Whether the database responds, or did within the last second.
-    async fn is_there(&self) -> bool {
+    async fn is_responding(&self) -> bool {
         let state = Arc::clone(&self.state);
         // Continues if the caller stops waiting: the next caller gets the answer.
-        let asked = tokio::spawn(async move { state.lock().await.ask().await });
-        asked.await.unwrap_or(false)
+        let probe = tokio::spawn(async move { state.lock().await.probe().await });
+        probe.await.unwrap_or(false)
     }
 }
 
-impl Asker {
-    async fn ask(&mut self) -> bool {
-        if let Some((at, answered)) = self.last
-            && at.elapsed() < ANSWER_CACHED_FOR
+impl HealthProbe {
+    async fn probe(&mut self) -> bool {
+        if let Some((at, responded)) = self.last
+            && at.elapsed() < RESPONSE_CACHED_FOR
         {
-            return answered;
+            return responded;
         }
         let session = self.session.take();
         let mut session = session.unwrap_or_else(|| Inserter::new(self.settings.clone()));
-        let answered = tokio::time::timeout(ANSWER_MAX, session.ping()).await;
+        let responded = tokio::time::timeout(RESPONSE_TIMEOUT, session.ping()).await;
         // A session without an answer in time is dropped; the next one may work.
-        self.session = answered.is_ok().then_some(session);
-        let answered = answered.unwrap_or(false);
-        self.last = Some((Instant::now(), answered));
-        answered
+        self.session = responded.is_ok().then_some(session);
+        let responded = responded.unwrap_or(false);
+        self.last = Some((Instant::now(), responded));
+        responded
     }
 }
 
 /// Answers `GET /health` of the API.
 pub(crate) async fn health(State(api): State<Api>) -> Response {
-    let mut response = if api.database_health().is_there().await {
+    let mut response = if api.database_health().is_responding().await {
         json_line(StatusCode::OK, json!({"status": "pass"}))
     } else {
         let document = json!({

@@ -19,7 +19,7 @@ pub(crate) struct InlineInsert {
 struct Shared {
     settings: Settings,
     idle: Mutex<Vec<Inserter>>,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
 impl InlineInsert {
@@ -28,7 +28,7 @@ impl InlineInsert {
             shared: Arc::new(Shared {
                 settings,
                 idle: Mutex::default(),
-                places: Arc::new(Semaphore::new(SESSIONS_MAX)),
+                permits: Arc::new(Semaphore::new(SESSIONS_MAX)),
             }),
         }
     }
@@ -45,7 +45,7 @@ impl InlineInsert {
 
 impl Shared {
     async fn insert(&self, insert: TaskInsert) -> Result<InsertSummary, InsertError> {
-        let place = self.places.acquire().await;
+        let permit = self.permits.acquire().await;
         let idle = self.lock().pop();
         let mut session = idle.unwrap_or_else(|| Inserter::new(self.settings.clone()));
         let inserting = session.insert(std::slice::from_ref(&insert));
@@ -54,7 +54,7 @@ impl Shared {
             return Err(failed("the insert took longer than 180 s"));
         };
         self.lock().push(session);
-        drop(place);
+        drop(permit);
         outcomes
             .pop()
             .unwrap_or_else(|| Err(failed("the insert came to no end")))

@@ -68,7 +68,7 @@ pub(crate) fn correlator_of(job: &JobRecord) -> Result<Option<String>, ()> {
 }
 
 /// Whether a task's time to live is over: it then counts as removed.
-pub(crate) fn is_over(job: &JobRecord, now: Timestamp) -> bool {
+pub(crate) fn is_expired(job: &JobRecord, now: Timestamp) -> bool {
     let until = job
         .finished
         .as_ref()

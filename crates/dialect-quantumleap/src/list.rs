@@ -26,7 +26,7 @@ use crate::show;
 /// Number of tasks in memory at a time, without their payloads, of which one is in memory at a time.
 pub(crate) const PAGE_TASKS: usize = 100;
 /// Bytes collected before they are sent.
-const PIECE_BYTES: usize = 32 << 10;
+const CHUNK_BYTES: usize = 32 << 10;
 
 /// `GET` of the tasks with their inputs.
 pub(crate) async fn tasks(State(api): State<Api>, request: Request) -> Result<Response, Problem> {
@@ -43,20 +43,20 @@ async fn answer(api: Api, request: Request, has_inputs: bool) -> Result<Response
     let selection = Selection::of(&parts)?;
     let permit = api.lists().clone().try_acquire_owned().map_err(|_| {
         let limit = api.settings().lists_max;
-        let detail = format!("{limit} lists are being written, which is the limit: try again");
+        let detail = format!("{limit} lists are being progress, which is the limit: try again");
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail)
     })?;
-    let mut listing = Listing::begin(api, selection, has_inputs, permit).await?;
+    let mut listing = Listing::start(api, selection, has_inputs, permit).await?;
     // The first chunk is made before the response starts: until then it can still be a refusal.
-    let first = listing.next_piece().await?;
+    let first = listing.next_chunk().await?;
     let rest = stream::try_unfold(listing, |mut listing| async {
-        let piece = listing.next_piece().await.inspect_err(|error| {
+        let chunk = listing.next_chunk().await.inspect_err(|error| {
             tracing::warn!(%error, "a list of tasks broke off");
         })?;
-        Ok::<_, CallError>(piece.map(|piece| (piece, listing)))
+        Ok::<_, CallError>(chunk.map(|chunk| (chunk, listing)))
     });
-    let pieces = stream::iter(first.map(Ok)).chain(rest);
-    let mut response = Body::from_stream(pieces).into_response();
+    let chunks = stream::iter(first.map(Ok)).chain(rest);
+    let mut response = Body::from_stream(chunks).into_response();
     response.headers_mut().insert(
         header::CONTENT_TYPE,
         HeaderValue::from_static("application/json"),
@@ -70,7 +70,7 @@ struct Listing {
     selection: Selection,
     has_inputs: bool,
     jobs: Jobs,
-    written: ListProgress,
+    progress: ListProgress,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -83,7 +83,7 @@ enum ListProgress {
 }
 
 impl Listing {
-    async fn begin(
+    async fn start(
         api: Api,
         selection: Selection,
         has_inputs: bool,
@@ -96,31 +96,31 @@ impl Listing {
             selection,
             has_inputs,
             jobs,
-            written: ListProgress::Nothing,
+            progress: ListProgress::Nothing,
             _permit: permit,
         })
     }
 
     /// Returns the next bytes; `None` after the last.
-    async fn next_piece(&mut self) -> Result<Option<Bytes>, CallError> {
-        let mut piece = BytesMut::new();
-        match self.written {
-            ListProgress::Nothing => piece.extend_from_slice(b"[\n"),
+    async fn next_chunk(&mut self) -> Result<Option<Bytes>, CallError> {
+        let mut chunk = BytesMut::new();
+        match self.progress {
+            ListProgress::Nothing => chunk.extend_from_slice(b"[\n"),
             ListProgress::Some => {}
             ListProgress::All => return Ok(None),
         }
-        self.written = ListProgress::Some;
-        while piece.len() < PIECE_BYTES {
+        self.progress = ListProgress::Some;
+        while chunk.len() < CHUNK_BYTES {
             let Some(job) = self.jobs.next(&self.api).await? else {
-                piece.extend_from_slice(b"null\n]");
-                self.written = ListProgress::All;
+                chunk.extend_from_slice(b"null\n]");
+                self.progress = ListProgress::All;
                 break;
             };
-            if self.selection.has(&job) && !job::is_over(&job, now()) {
-                self.push(&job, &mut piece).await?;
+            if self.selection.has(&job) && !job::is_expired(&job, now()) {
+                self.push(&job, &mut chunk).await?;
             }
         }
-        Ok(Some(piece.freeze()))
+        Ok(Some(chunk.freeze()))
     }
 
     /// Writes a task, unless it was removed meanwhile.
@@ -209,7 +209,7 @@ impl Jobs {
         };
         let page = api.shard().list(self.query.clone()).await?;
         // After the store's jobs come external jobs, which are no tasks.
-        let next = page.next.and_then(|place| match place {
+        let next = page.next.and_then(|cursor| match cursor {
             PageCursor::Job(key) => Some(key),
             PageCursor::ExternalJob(_) => None,
         });

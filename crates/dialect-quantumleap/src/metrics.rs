@@ -62,7 +62,7 @@ impl Default for Metrics {
     }
 }
 
-fn place<T: PartialEq>(all: &[T], one: &T) -> usize {
+fn index_of<T: PartialEq>(all: &[T], one: &T) -> usize {
     let found = all.iter().position(|known| known == one);
     found.expect("all are there")
 }
@@ -70,7 +70,7 @@ fn place<T: PartialEq>(all: &[T], one: &T) -> usize {
 impl Metrics {
     /// Counts a notification by its outcome.
     pub(crate) fn notification(&self, outcome: Outcome) {
-        self.notifications[place(&Outcome::ALL, &outcome)].fetch_add(1, Ordering::Relaxed);
+        self.notifications[index_of(&Outcome::ALL, &outcome)].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts rows inserted within requests.
@@ -80,7 +80,7 @@ impl Metrics {
 
     /// Counts a request and the time that it took.
     pub(crate) fn request(&self, operation: Operation, took: Duration) {
-        self.requests[place(&Operation::ALL, &operation)].observe_time(took);
+        self.requests[index_of(&Operation::ALL, &operation)].observe_time(took);
     }
 
     /// Adds the metrics to those of the process.

@@ -22,10 +22,10 @@ use crate::metrics::Outcome;
 use crate::problem::{Problem, json_line};
 use crate::{body, headers, job};
 
-const DONE: &str = "Notification successfully processed";
-const NOT_DONE: &str = "Notification not processed or not updated";
+const ACCEPTED_TEXT: &str = "Notification successfully processed";
+const NOT_ACCEPTED_TEXT: &str = "Notification not processed or not updated";
 /// Prefix of the error for a wrong number of service paths: the one that is the sender's own fault.
-const USAGE_ERROR: &str = "InvalidHeaderValue(";
+const SERVICE_PATH_ERROR: &str = "InvalidHeaderValue(";
 /// Bytes from which a body is parsed on a separate thread, one at a time.
 const LARGE_BYTES: usize = 64 << 10;
 
@@ -61,24 +61,24 @@ pub(crate) async fn notify(State(api): State<Api>, request: Request) -> Response
 
 /// Checks a notification and prepares its entities.
 async fn read(api: &Api, parts: Parts, body: axum::body::Body) -> Result<Draft, Problem> {
-    let arrived = jiff::Timestamp::now();
+    let arrived_at = jiff::Timestamp::now();
     let body = body::read(api, body).await?;
     let hold = parts.extensions.get::<Arc<Hold>>().cloned();
     body::count_parsed(hold.as_deref(), &body)?;
     let is_queued = api.environment().offload;
     if body.len() <= LARGE_BYTES {
-        return draft(&parts, &body, arrived, is_queued);
+        return draft(&parts, &body, arrived_at, is_queued);
     }
-    let turn = api.large_bodies().acquire().await;
+    let permit = api.large_bodies().acquire().await;
     // The hold lasts until the body is parsed, even if its sender has gone.
     let drafting = move || {
-        let drafted = draft(&parts, &body, arrived, is_queued);
+        let result = draft(&parts, &body, arrived_at, is_queued);
         drop(hold);
-        drafted
+        result
     };
-    let drafted = tokio::task::spawn_blocking(drafting).await;
-    drop(turn);
-    drafted.unwrap_or_else(|_| {
+    let result = tokio::task::spawn_blocking(drafting).await;
+    drop(permit);
+    result.unwrap_or_else(|_| {
         let detail = "a defect of the server ended this request; nothing was done";
         Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, detail))
     })
@@ -87,7 +87,7 @@ async fn read(api: &Api, parts: Parts, body: axum::body::Body) -> Result<Draft, 
 fn draft(
     parts: &Parts,
     body: &Bytes,
-    arrived: jiff::Timestamp,
+    arrived_at: jiff::Timestamp,
     is_queued: bool,
 ) -> Result<Draft, Problem> {
     let content_type = parts.headers.get(header::CONTENT_TYPE);
@@ -96,7 +96,7 @@ fn draft(
     let time_index = headers::time_index(&parts.headers);
     let task = Task {
         origin: headers::origin(&parts.headers),
-        payload: prepare::prepare(entities, time_index.as_deref(), arrived)?,
+        payload: prepare::prepare(entities, time_index.as_deref(), arrived_at)?,
     };
     Ok(Draft {
         uuid: uuid()?,
@@ -120,7 +120,7 @@ async fn enqueue(api: &Api, mut draft: Draft) -> Response {
     }));
     let Err(error) = api.shard().call(command).await else {
         api.counters().notification(Outcome::Accepted);
-        return json_line(StatusCode::OK, Value::from(DONE));
+        return json_line(StatusCode::OK, Value::from(ACCEPTED_TEXT));
     };
     if api.environment().recover {
         tracing::warn!(%error, "the queue does not take a task: it is inserted on the spot");
@@ -136,7 +136,7 @@ async fn enqueue(api: &Api, mut draft: Draft) -> Response {
     }
     tracing::warn!(%error, "the queue does not take a task");
     api.counters().notification(Outcome::Failed);
-    not_done(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string())
+    error_response(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string())
 }
 
 /// Inserts a task within the request.
@@ -151,22 +151,25 @@ async fn insert(api: &Api, draft: Draft, is_repeat: bool) -> Response {
         Ok(inserted) => {
             api.counters().notification(Outcome::Inserted);
             api.counters().rows(inserted.rows);
-            json_line(StatusCode::OK, Value::from(DONE))
+            json_line(StatusCode::OK, Value::from(ACCEPTED_TEXT))
         }
-        Err(error) if error.message.starts_with(USAGE_ERROR) => {
+        Err(error) if error.message.starts_with(SERVICE_PATH_ERROR) => {
             api.counters().notification(Outcome::Refused);
-            not_done(StatusCode::BAD_REQUEST, &error.message)
+            error_response(StatusCode::BAD_REQUEST, &error.message)
         }
         Err(error) => {
             tracing::warn!(%error, "a notification could not be inserted");
             api.counters().notification(Outcome::Failed);
-            not_done(StatusCode::INTERNAL_SERVER_ERROR, &error.message)
+            error_response(StatusCode::INTERNAL_SERVER_ERROR, &error.message)
         }
     }
 }
 
-fn not_done(status: StatusCode, reason: &str) -> Response {
-    json_line(status, Value::from(format!("{NOT_DONE}: {reason}")))
+fn error_response(status: StatusCode, reason: &str) -> Response {
+    json_line(
+        status,
+        Value::from(format!("{NOT_ACCEPTED_TEXT}: {reason}")),
+    )
 }
 
 /// Returns a random UUID (version 4) without dashes.

@@ -19,7 +19,7 @@ pub(crate) fn routes(api: &Api) -> Router {
         let api = api.clone();
         route.layer(middleware::from_fn_with_state(
             Authorization { api, operation },
-            authorization::pass,
+            authorization::authorize,
         ))
     };
     let version = |route| guarded(Operation::Version, route);

@@ -37,7 +37,7 @@ fn retries_left(job: &JobRecord) -> Option<u32> {
 /// One for each failed attempt, oldest first.
 fn errors(job: &JobRecord) -> Vec<String> {
     let errors = job.history.iter().filter_map(|entry| match &entry.what {
-        What::Attempt { end, .. } => of_attempt(end),
+        What::Attempt { end, .. } => attempt_error(end),
         // It failed without an attempt here, such as one that had failed where it was taken over from.
         What::Failed { .. } => job.failure.as_ref().map(|it| it.message.clone()),
         _ => None,
@@ -46,7 +46,7 @@ fn errors(job: &JobRecord) -> Vec<String> {
 }
 
 /// The error of an attempt, if it failed.
-fn of_attempt(end: &AttemptEnd) -> Option<String> {
+fn attempt_error(end: &AttemptEnd) -> Option<String> {
     match end {
         AttemptEnd::Failed { group, message, .. } if message.is_empty() => Some(group.to_string()),
         AttemptEnd::Failed { message, .. } => Some(message.clone()),

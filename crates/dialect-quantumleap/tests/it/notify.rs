@@ -14,7 +14,8 @@ const JSON: (&str, &str) = ("content-type", "application/json");
 
 async fn post(api: &TestApi, content_type: &str, body: &'static str) -> Answer {
     let headers = [("content-type", content_type)];
-    api.ask(Method::POST, "/v2/notify", &headers, body).await
+    api.request(Method::POST, "/v2/notify", &headers, body)
+        .await
 }
 
 #[tokio::test]
@@ -94,7 +95,7 @@ async fn only_json_is_taken() {
         "Invalid Content-type (text/plain), expected JSON data"
     );
     assert_eq!(answer.json()["title"], "Unsupported Media Type");
-    let without = api.ask(Method::POST, "/v2/notify", &[], "{}").await;
+    let without = api.request(Method::POST, "/v2/notify", &[], "{}").await;
     assert_eq!(without.status, StatusCode::UNSUPPORTED_MEDIA_TYPE);
 }
 
@@ -203,13 +204,13 @@ async fn what_is_too_large_is_refused_before_it_is_read_whole() {
     };
     // The namespace takes more than the server's limit says, and this is too much for the namespace.
     let path = "/v2/notify";
-    let taken = api.ask(Method::POST, path, &[JSON], in_pieces(&long(5_000)));
+    let taken = api.request(Method::POST, path, &[JSON], in_pieces(&long(5_000)));
     assert_eq!(taken.await.status, StatusCode::OK);
-    let refused = api.ask(Method::POST, path, &[JSON], in_pieces(&long(20_000)));
+    let refused = api.request(Method::POST, path, &[JSON], in_pieces(&long(20_000)));
     let refused = refused.await;
     assert_eq!(refused.status, StatusCode::PAYLOAD_TOO_LARGE);
     assert!(refused.detail().contains("10000"), "{}", refused.detail());
-    let refused = api.ask(Method::POST, path, &[JSON], in_pieces(&long(200_000)));
+    let refused = api.request(Method::POST, path, &[JSON], in_pieces(&long(200_000)));
     let refused = refused.await;
     assert_eq!(refused.status, StatusCode::PAYLOAD_TOO_LARGE);
     assert!(
@@ -220,7 +221,7 @@ async fn what_is_too_large_is_refused_before_it_is_read_whole() {
     assert_eq!(api.count("", &[]).await, 1);
     limits.payload_bytes_max = 1 << 20;
     configure(&api, &limits).await;
-    let taken = api.ask(Method::POST, path, &[JSON], in_pieces(&long(200_000)));
+    let taken = api.request(Method::POST, path, &[JSON], in_pieces(&long(200_000)));
     assert_eq!(taken.await.status, StatusCode::OK);
 }
 
@@ -337,7 +338,9 @@ async fn a_report_on_a_deleted_task_is_refused() {
     let api = api(&[]);
     api.accepted(&[], "e1").await;
     let leased = api.lease().await;
-    let answer = api.ask(Method::DELETE, "/wq/notifications", &[], "").await;
+    let answer = api
+        .request(Method::DELETE, "/wq/notifications", &[], "")
+        .await;
     assert_eq!(answer.status, StatusCode::NO_CONTENT);
     let report = Command::Complete(Box::new(Complete {
         held: held(&leased),

@@ -51,7 +51,7 @@ async fn other_methods_are_refused_with_those_that_are_possible() {
             &["GET", "DELETE"],
         ),
     ] {
-        let answer = api.ask(method, path, &[], "").await;
+        let answer = api.request(method, path, &[], "").await;
         assert_eq!(answer.status, StatusCode::METHOD_NOT_ALLOWED, "{path}");
         answer.detail();
         assert_eq!(answer.json()["title"], "Method Not Allowed");
@@ -85,7 +85,9 @@ async fn the_server_tells_of_itself() {
             "attributes_url": "/v2/attrs",
         })
     );
-    let config = api.ask(Method::POST, "/management/config", &[], "").await;
+    let config = api
+        .request(Method::POST, "/management/config", &[], "")
+        .await;
     assert_eq!(config.status, StatusCode::NOT_IMPLEMENTED);
     assert_eq!(
         config.json(),
@@ -146,7 +148,7 @@ async fn each_role_may_do_its_part() {
         for (method, path, roles) in &requests {
             let headers = [("content-type", "application/json")];
             let body = room("e1").to_string();
-            let answer = api.ask(method.clone(), path, &headers, body).await;
+            let answer = api.request(method.clone(), path, &headers, body).await;
             let is_allowed = roles.split(' ').any(|allowed| allowed == role);
             let is_refused = answer.status == StatusCode::FORBIDDEN;
             assert_eq!(is_refused, !is_allowed, "{role} {path}: {answer:?}");
@@ -156,7 +158,7 @@ async fn each_role_may_do_its_part() {
     settings.stranger = Identity::Anonymous;
     let api = api_with(settings);
     for (method, path, _) in requests {
-        let answer = api.ask(method, path, &[], "").await;
+        let answer = api.request(method, path, &[], "").await;
         assert_eq!(answer.status, StatusCode::UNAUTHORIZED, "{path}");
         assert!(answer.headers.contains_key("www-authenticate"));
         answer.detail();

@@ -135,7 +135,7 @@ impl TestApi {
         }
     }
 
-    pub(crate) async fn ask(
+    pub(crate) async fn request(
         &self,
         method: Method,
         path: &str,
@@ -146,7 +146,7 @@ impl TestApi {
     }
 
     pub(crate) async fn get(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
-        self.ask(Method::GET, path, headers, "").await
+        self.request(Method::GET, path, headers, "").await
     }
 
     /// Sends a notification as JSON.
@@ -154,7 +154,8 @@ impl TestApi {
         let mut all = vec![("content-type", "application/json")];
         all.extend(headers);
         let path = "/v2/notify";
-        self.ask(Method::POST, path, &all, body.to_string()).await
+        self.request(Method::POST, path, &all, body.to_string())
+            .await
     }
 
     /// Sends one that is taken.

@@ -80,14 +80,16 @@ async fn deleting_takes_the_selected_tasks_in_any_state_and_no_others() {
     api.lease().await;
     for path in ["/wq/notifications", "/management/queue/notifications"] {
         let path = format!("{path}?taskStatus=succeeded");
-        let answer = api.ask(Method::DELETE, &path, &[X, A], "").await;
+        let answer = api.request(Method::DELETE, &path, &[X, A], "").await;
         assert_eq!(answer.status, StatusCode::NO_CONTENT);
         assert!(answer.body.is_empty());
         assert_eq!(api.count("", &[X, A]).await, 0);
     }
     assert_eq!(api.count("", &[]).await, 2);
     // Without headers: no tenant, path "/", not everything.
-    let answer = api.ask(Method::DELETE, "/wq/notifications", &[], "").await;
+    let answer = api
+        .request(Method::DELETE, "/wq/notifications", &[], "")
+        .await;
     assert_eq!(answer.status, StatusCode::NO_CONTENT);
     assert_eq!(api.count("", &[]).await, 1);
     assert_eq!(entities(&api.list("", &[X]).await), ["other path"]);
@@ -100,7 +102,9 @@ async fn deleting_goes_through_all_pages() {
         api.accepted(&[], &number.to_string()).await;
     }
     assert_eq!(api.count("", &[]).await, 1_201);
-    let answer = api.ask(Method::DELETE, "/wq/notifications", &[], "").await;
+    let answer = api
+        .request(Method::DELETE, "/wq/notifications", &[], "")
+        .await;
     assert_eq!(answer.status, StatusCode::NO_CONTENT);
     assert_eq!(api.count("", &[]).await, 0);
 }
@@ -151,9 +155,9 @@ async fn the_framing_is_fixed_byte_for_byte() {
 }
 
 /// The last segment of a task's id.
-async fn uuid(api: &TestApi, place: usize) -> String {
+async fn uuid(api: &TestApi, index: usize) -> String {
     let tasks = api.summary("", &[X, A]).await;
-    let id = tasks[place]["task_id"].as_str().expect("an id");
+    let id = tasks[index]["task_id"].as_str().expect("an id");
     id.rsplit(':').next().expect("segments").to_owned()
 }
 
@@ -282,7 +286,7 @@ async fn values_too_long_for_a_label_are_told_apart_all_the_same() {
 }
 
 /// Starts a list of 250 tasks of 2 KiB, and reads its first piece.
-async fn begun(api: &TestApi) -> (Vec<u8>, axum::body::BodyDataStream) {
+async fn start_long_list(api: &TestApi) -> (Vec<u8>, axum::body::BodyDataStream) {
     let mut notification = room("e");
     notification["data"][0]["text"] = json!({"type": "Text", "value": "x".repeat(2_000)});
     for _ in 0..250 {
@@ -300,10 +304,10 @@ async fn begun(api: &TestApi) -> (Vec<u8>, axum::body::BodyDataStream) {
 #[tokio::test]
 async fn a_list_is_read_while_it_is_written_and_skips_what_vanishes() {
     let api = api(&[]);
-    let (mut text, mut pieces) = begun(&api).await;
+    let (mut text, mut pieces) = start_long_list(&api).await;
     assert!(text.len() < 50_000, "{}", text.len());
     let listed = text.split(|byte| *byte == b'\n').count() - 2;
-    let deleted = api.ask(Method::DELETE, "/wq/notifications", &[], "");
+    let deleted = api.request(Method::DELETE, "/wq/notifications", &[], "");
     assert_eq!(deleted.await.status, StatusCode::NO_CONTENT);
     // What comes after the request is not part of it.
     api.accepted(&[], "late").await;
@@ -319,7 +323,7 @@ async fn a_list_is_read_while_it_is_written_and_skips_what_vanishes() {
 #[tokio::test]
 async fn a_list_that_cannot_go_on_stops_without_its_end() {
     let api = api(&[]);
-    let (mut text, mut pieces) = begun(&api).await;
+    let (mut text, mut pieces) = start_long_list(&api).await;
     api.shard.stop().await;
     let mut is_broken = false;
     while let Some(piece) = pieces.next().await {
@@ -335,7 +339,9 @@ async fn a_list_that_cannot_go_on_stops_without_its_end() {
         assert_eq!(answer.status, StatusCode::INTERNAL_SERVER_ERROR, "{what}");
         answer.detail();
     }
-    let answer = api.ask(Method::DELETE, "/wq/notifications", &[], "").await;
+    let answer = api
+        .request(Method::DELETE, "/wq/notifications", &[], "")
+        .await;
     assert_eq!(answer.status, StatusCode::INTERNAL_SERVER_ERROR);
 }
 
