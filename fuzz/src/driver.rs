@@ -30,8 +30,8 @@ pub fn main(targets: &[Target]) -> ExitCode {
         return ExitCode::FAILURE;
     };
     match parse(arguments) {
-        Ok(Order::Files(files)) => run_files(&files, target.run),
-        Ok(Order::Search { until, seed }) => search(target, until, seed),
+        Ok(Task::Files(files)) => run_files(&files, target.run),
+        Ok(Task::Search { limit, seed }) => search(target, limit, seed),
         Err(error) => {
             eprintln!("error: {error}\n{USAGE}");
             ExitCode::FAILURE
@@ -39,20 +39,20 @@ pub fn main(targets: &[Target]) -> ExitCode {
     }
 }
 
-enum Order {
+enum Task {
     Files(Vec<PathBuf>),
-    Search { until: Until, seed: u64 },
+    Search { limit: SearchLimit, seed: u64 },
 }
 
 /// When a search has tried enough.
 #[derive(Clone, Copy)]
-enum Until {
+enum SearchLimit {
     Seconds(u64),
     Runs(u64),
 }
 
-impl Until {
-    fn is_over(self, begun: Instant, runs: u64) -> bool {
+impl SearchLimit {
+    fn is_reached(self, begun: Instant, runs: u64) -> bool {
         match self {
             Self::Seconds(seconds) => begun.elapsed() >= Duration::from_secs(seconds),
             Self::Runs(limit) => runs >= limit,
@@ -60,8 +60,8 @@ impl Until {
     }
 }
 
-fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Order, String> {
-    let (mut until, mut seed) = (Until::Seconds(SECONDS), None);
+fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Task, String> {
+    let (mut limit, mut seed) = (SearchLimit::Seconds(SECONDS), None);
     let mut files = Vec::new();
     while let Some(argument) = arguments.next() {
         let mut number = |name: &str| {
@@ -72,21 +72,21 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Order, String> {
                 .map_err(|error| format!("{name} {text:?}: {error}"))
         };
         match argument.as_str() {
-            "--seconds" => until = Until::Seconds(number("--seconds")?),
-            "--runs" => until = Until::Runs(number("--runs")?),
+            "--seconds" => limit = SearchLimit::Seconds(number("--seconds")?),
+            "--runs" => limit = SearchLimit::Runs(number("--runs")?),
             "--seed" => seed = Some(number("--seed")?),
             file => files.push(PathBuf::from(file)),
         }
     }
     if !files.is_empty() {
-        return Ok(Order::Files(files));
+        return Ok(Task::Files(files));
     }
     // A new seed each time searches further each time; it is printed, so that a run can be repeated.
     let seed = seed.unwrap_or_else(|| {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         now.map_or(0, |now| u64::from(now.subsec_nanos()) ^ now.as_secs())
     });
-    Ok(Order::Search { until, seed })
+    Ok(Task::Search { limit, seed })
 }
 
 fn run_files(files: &[PathBuf], target: fn(&[u8])) -> ExitCode {
@@ -102,10 +102,10 @@ fn run_files(files: &[PathBuf], target: fn(&[u8])) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn search(target: &Target, until: Until, seed: u64) -> ExitCode {
+fn search(target: &Target, limit: SearchLimit, seed: u64) -> ExitCode {
     let name = target.name;
     let directory = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut corpus = saved(&directory.join("corpus").join(name));
+    let mut corpus = read_corpus(&directory.join("corpus").join(name));
     corpus.extend((target.seeds)());
     let mut mutator = Mutator::new(seed, corpus.clone());
     let begun = Instant::now();
@@ -115,13 +115,13 @@ fn search(target: &Target, until: Until, seed: u64) -> ExitCode {
         let input = inputs.next().unwrap_or_else(|| mutator.next_input());
         runs += 1;
         if panic::catch_unwind(AssertUnwindSafe(|| (target.run)(&input))).is_err() {
-            let path = keep(directory, name, &input);
+            let path = save_crash(directory, name, &input);
             eprintln!(
                 "target {name} panicked in run {runs} with seed {seed}; the input is kept: {path}"
             );
             return ExitCode::FAILURE;
         }
-        if until.is_over(begun, runs) {
+        if limit.is_reached(begun, runs) {
             break;
         }
     }
@@ -133,7 +133,7 @@ fn search(target: &Target, until: Until, seed: u64) -> ExitCode {
 }
 
 /// The saved inputs of a target, in order of their names.
-fn saved(directory: &Path) -> Vec<Vec<u8>> {
+fn read_corpus(directory: &Path) -> Vec<Vec<u8>> {
     let Ok(entries) = fs::read_dir(directory) else {
         return Vec::new();
     };
@@ -146,7 +146,7 @@ fn saved(directory: &Path) -> Vec<Vec<u8>> {
 }
 
 /// Writes an input that broke the target where it can be found.
-fn keep(directory: &Path, name: &str, input: &[u8]) -> String {
+fn save_crash(directory: &Path, name: &str, input: &[u8]) -> String {
     let directory = directory.join("artifacts").join(name);
     let path = directory.join(format!("crash-{}", input.len()));
     let written = fs::create_dir_all(&directory).and_then(|()| fs::write(&path, input));

@@ -48,28 +48,28 @@ pub fn run(data: &[u8]) {
         3 => &[Generation::Three],
         _ => &[Generation::Two, Generation::Three, Generation::One],
     };
-    let mut world = World::default();
+    let mut model = Model::default();
     for (line, generation) in text
         .split(|byte| *byte == b'\n')
         .zip(generations.iter().cycle())
     {
-        if world.changes > CHANGES_MAX {
+        if model.changes > CHANGES_MAX {
             break;
         }
-        world.call(*generation, line);
+        model.call(*generation, line);
     }
-    world.judge();
+    model.check_final_state();
 }
 
 /// A state, and its rows as a store has them.
 #[derive(Default)]
-struct World {
+struct Model {
     state: Qless,
     stored: BTreeMap<QlessKey, QlessRow>,
     changes: usize,
 }
 
-impl World {
+impl Model {
     fn call(&mut self, generation: Generation, line: &[u8]) {
         let words: Vec<Bytes> = line
             .split(|byte| *byte == b' ')
@@ -105,7 +105,7 @@ impl World {
         }
     }
 
-    fn judge(&self) {
+    fn check_final_state(&self) {
         let rows = self.state.rows();
         assert!(
             self.stored.values().eq(&rows),
