@@ -1,4 +1,4 @@
-//! Arbitrary JSON and arbitrary entities, for tests of properties.
+//! Generates arbitrary JSON and entities for property tests.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use serde_json::{Map, Number, Value};
 
 use crate::Entity;
 
-/// Any document, a few levels deep, with numbers of any size.
+/// Generates any document, a few levels deep, with numbers of any size.
 pub(crate) fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -22,7 +22,7 @@ pub(crate) fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// An object with `id` and `type` and members that may be attributes.
+/// Generates an object with `id`, `type` and members that may be attributes.
 pub(crate) fn entity() -> impl Strategy<Value = Entity> {
     let members = vec((name(), prop_oneof![1 => value(), 6 => attribute()]), 0..6);
     (text(), text(), members).prop_map(|(id, kind, members)| {
@@ -38,7 +38,7 @@ pub(crate) fn entity() -> impl Strategy<Value = Entity> {
     })
 }
 
-/// An object with some of the members of an attribute.
+/// Generates an object with some of the members of an attribute.
 pub(crate) fn attribute() -> impl Strategy<Value = Value> {
     let kind = prop_oneof![
         "Text|Number|Integer|Property|Relationship|DateTime|geo:(point|line|box|json)|Foo|"
@@ -71,7 +71,7 @@ fn number() -> impl Strategy<Value = Value> {
         .prop_map(|text| Value::Number(text.parse::<Number>().expect("it is a number")))
 }
 
-/// Texts of all sorts, times and places among them.
+/// Generates strings, among them times and positions.
 fn text() -> impl Strategy<Value = String> {
     prop_oneof![
         any::<String>(),

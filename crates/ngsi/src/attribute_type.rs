@@ -1,7 +1,7 @@
-//! The types of NGSI attributes, the columns they become, and how values are converted.
+//! The types of NGSI attributes, the columns that they become, and the conversion of their values.
 //!
-//! An attribute's type decides two things: what its column is made as, and how values are put into text for it. Both
-//! are taken from one attribute for all entities of a group, so a [`ValueType`] converts whatever it is given.
+//! An attribute's type decides the type of its column and the text form of its values. One attribute decides for all
+//! entities of a group, so a [`ValueType`] must convert any value.
 
 mod convert;
 mod infer;
@@ -17,62 +17,62 @@ use crate::Entity;
 use crate::geo::Format;
 use crate::python;
 
-/// The type of a column.
+/// The SQL type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ColumnType {
-    /// Column of type `text`.
+    /// `text`
     Text,
-    /// Column of type `double precision`.
+    /// `double precision`
     Double,
-    /// Column of type `bigint`.
+    /// `bigint`
     BigInt,
-    /// Column of type `boolean`.
+    /// `boolean`
     Boolean,
     /// `timestamp with time zone`
     Timestamp,
-    /// Column of type `jsonb`.
+    /// `jsonb`
     Json,
-    /// `geometry` of PostGIS; where that is missing, `text`.
+    /// `geometry` of PostGIS, or `text` where PostGIS is missing.
     Geometry,
 }
 
-/// How the values of an attribute are stored.
+/// The way in which the values of an attribute are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueType {
-    /// Attribute of type `Number`.
+    /// NGSI type `Number`.
     Number,
-    /// Attribute of type `Integer`.
+    /// NGSI type `Integer`.
     Integer,
-    /// Attribute of type `Boolean`.
+    /// NGSI type `Boolean`.
     Boolean,
-    /// Attribute of type `Text`.
+    /// NGSI type `Text`.
     Text,
-    /// Attribute of type `DateTime` or `ISO8601`.
+    /// NGSI type `DateTime` or `ISO8601`.
     DateTime,
-    /// `Property` with a date of NGSI-LD, `{"@type": "DateTime", "@value": ".."}`.
+    /// `Property` whose value is an NGSI-LD date, `{"@type": "DateTime", "@value": ".."}`.
     NgsiLdDate,
-    /// Attribute of type `StructuredValue`.
+    /// NGSI type `StructuredValue`.
     StructuredValue,
-    /// Attribute of type `Array`.
+    /// NGSI type `Array`.
     Array,
-    /// Attribute of type `geo:..` or `GeoProperty`.
+    /// NGSI type `geo:..` or `GeoProperty`.
     Geometry(Format),
-    /// `Relationship` and every name that is none of these: values are stored as they are.
+    /// `Relationship` and any other name: values are stored as they are.
     Other,
 }
 
-/// An attribute's type: how its values are stored, and the name that the metadata keep.
+/// An attribute's type: how its values are stored, and the name for the metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttributeType<'a> {
-    /// How values are stored.
+    /// The way in which values are stored.
     pub value_type: ValueType,
-    /// The type as given, or the one that was inferred.
+    /// The NGSI type as given, or the inferred one.
     pub name: Cow<'a, str>,
 }
 
 impl ValueType {
-    /// What a type's name stands for; `None` for names that are not known, and for `Property` and `Relationship`,
-    /// whose values say it.
+    /// Returns the value type of an NGSI type; `None` for unknown names, and for `Property` and `Relationship`, whose
+    /// values decide.
     fn from_name(name: &str) -> Option<Self> {
         match name {
             "Number" => Some(Self::Number),
@@ -86,7 +86,7 @@ impl ValueType {
         }
     }
 
-    /// What a column is made as for an attribute of this type that has this value.
+    /// Returns the type of a new column for an attribute of this type with this value.
     pub fn column_type(self, value: &Value) -> ColumnType {
         match self {
             Self::Number => ColumnType::Double,
@@ -101,7 +101,7 @@ impl ValueType {
     }
 }
 
-/// The type of an attribute: its own, unless that is missing or `Property`; then the one that its value has.
+/// Returns the type of an attribute. If it has none, or is a `Property`, the value decides.
 pub fn type_of(attribute: &Entity) -> AttributeType<'_> {
     let value = attribute.get("value").unwrap_or(&Value::Null);
     match attribute.get("type") {
@@ -111,7 +111,7 @@ pub fn type_of(attribute: &Entity) -> AttributeType<'_> {
             value_type: ValueType::from_name(name).unwrap_or(ValueType::Other),
             name: Cow::Borrowed(name),
         },
-        // Nothing is given, so there is only the value to name it by.
+        // Without a type only the value can name one.
         Some(Value::Null) => AttributeType {
             value_type: ValueType::Other,
             name: infer::from_value(value).name,
@@ -123,7 +123,7 @@ pub fn type_of(attribute: &Entity) -> AttributeType<'_> {
     }
 }
 
-/// What an attribute says: its `value`; of a `Relationship` without one its `object`; of a date of NGSI-LD the date.
+/// Returns the value of an attribute: `value`; `object` of a `Relationship` without a value; the date of an NGSI-LD date.
 pub fn value_of(attribute: &Entity) -> &Value {
     let value = attribute.get("value").unwrap_or(&Value::Null);
     match attribute.get("type").and_then(Value::as_str) {
@@ -133,8 +133,7 @@ pub fn value_of(attribute: &Entity) -> &Value {
     }
 }
 
-/// Whether an attribute of this type keeps a blank string: it does if blanks can be stored as they are, in a column of
-/// text or of whatever the value is.
+/// Whether an attribute of this NGSI type keeps a blank string: it does if its column is text or follows the value.
 pub fn is_text_like(ngsi_type: Option<&str>) -> bool {
     match ngsi_type.and_then(ValueType::from_name) {
         None => true,
@@ -166,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attribute_without_a_type_is_of_the_type_its_value_has() {
+    fn an_attribute_without_a_type_has_the_type_of_its_value() {
         for (value, name, column) in [
             (json!([1]), "Array", ColumnType::Json),
             (json!({"a": 1}), "StructuredValue", ColumnType::Json),
@@ -195,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_date_of_ngsi_ld_is_one_in_a_property_only() {
+    fn an_ngsi_ld_date_is_a_date_only_in_a_property() {
         let date = json!({"@type": "DateTime", "@value": "2019-01-01"});
         let property = attribute(json!({"type": "Property", "value": date}));
         assert_eq!(type_of(&property).value_type, ValueType::NgsiLdDate);
@@ -213,8 +212,8 @@ mod tests {
     }
 
     #[test]
-    fn a_relationship_says_its_object_if_it_has_no_value() {
-        for (relationship, said) in [
+    fn a_relationship_without_a_value_has_its_object_as_value() {
+        for (relationship, expected) in [
             (
                 json!({"type": "Relationship", "object": "urn:1"}),
                 json!("urn:1"),
@@ -238,7 +237,7 @@ mod tests {
             ),
         ] {
             let relationship = attribute(relationship);
-            assert_eq!(value_of(&relationship), &said, "{relationship:?}");
+            assert_eq!(value_of(&relationship), &expected, "{relationship:?}");
         }
     }
 
@@ -258,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn text_like_are_text_and_the_names_that_are_not_known() {
+    fn text_and_unknown_types_are_text_like() {
         for name in ["Text", "Relationship", "Property", "Foo", "text", ""] {
             assert!(is_text_like(Some(name)), "{name}");
         }

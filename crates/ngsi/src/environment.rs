@@ -1,6 +1,6 @@
-//! The settings that QuantumLeap takes from its environment, under their own names.
+//! Reads the environment variables of QuantumLeap.
 //!
-//! A blank variable is one that is not set. Nonsense in a number is not an error but the default, as QuantumLeap has it.
+//! A blank variable counts as unset. An invalid number means the default, as in QuantumLeap, and is not an error.
 
 mod backend;
 mod size;
@@ -8,54 +8,55 @@ mod size;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// `WQ_FAILURE_TTL`, in seconds: a week.
+/// Default of `WQ_FAILURE_TTL` in seconds: a week.
 const KEEP_FAILED_SECONDS: i64 = 604_800;
-/// `WQ_SUCCESS_TTL`, in seconds: a day.
+/// Default of `WQ_SUCCESS_TTL` in seconds: a day.
 const KEEP_SUCCEEDED_SECONDS: i64 = 86_400;
-/// `QL_RETRY_BASE`: c of the schedule.
+/// Default of `QL_RETRY_BASE`.
 const RETRY_BASE: Duration = Duration::from_secs(20);
 
-/// What the environment says.
+/// Settings from QuantumLeap's variables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Environment {
-    /// `WQ_OFFLOAD_WORK`: queue the inserts, instead of inserting within the request.
+    /// `WQ_OFFLOAD_WORK`: queue the inserts instead of inserting within the request. Default: false.
     pub offload: bool,
-    /// `WQ_RECOVER_FROM_ENQUEUEING_FAILURE`: insert within the request if the queue cannot take the task.
+    /// `WQ_RECOVER_FROM_ENQUEUEING_FAILURE`: insert within the request if the queue does not accept the task. Default:
+    /// false.
     pub recover: bool,
-    /// `WQ_MAX_RETRIES`: retries after the first attempt.
+    /// `WQ_MAX_RETRIES`: number of retries after the first attempt. Default: 0.
     pub retries_max: u32,
-    /// `WQ_FAILURE_TTL`: how long a failed task is kept; `None` is forever.
+    /// `WQ_FAILURE_TTL`: how long a failed task is kept; `None` means forever. Default: a week.
     pub keep_failed: Option<Duration>,
-    /// `WQ_SUCCESS_TTL`: how long a successful task is kept; `None` is forever.
+    /// `WQ_SUCCESS_TTL`: how long a successful task is kept; `None` means forever. Default: a day.
     pub keep_succeeded: Option<Duration>,
-    /// `QL_RETRY_BASE`: c of the schedule c*2^n; 20 s.
+    /// `QL_RETRY_BASE`: the factor c of the backoff c*2^n. Default: 20 s.
     pub retry_base: Duration,
-    /// `WQ_WORKERS`: size of the pool of workers.
+    /// `WQ_WORKERS`: number of workers in a pool; `None` if unset or not positive.
     pub workers: Option<usize>,
-    /// Address and login of the database, from `POSTGRES_*`.
+    /// `POSTGRES_*`: address and login of the database.
     pub database: Database,
-    /// Whether to store every entity as received too, from `KEEP_RAW_ENTITY`.
+    /// `KEEP_RAW_ENTITY`: also store every entity as received. Default: false.
     pub keep_raw: bool,
-    /// Maximum size of an insert in bytes, from `INSERT_MAX_SIZE`; `None` if unset.
+    /// `INSERT_MAX_SIZE`: maximum data of an insert in bytes; `None` for no limit.
     pub insert_bytes_max: Option<u64>,
-    /// `LOGLEVEL` as one of our levels: `debug`, `info`, `warn`, `error`; `None` if unset.
+    /// `LOGLEVEL` as a level of ganger: `debug`, `info`, `warn`, `error`; `None` if unset.
     pub log_level: Option<&'static str>,
 }
 
-/// Where the database is.
+/// Address and login of the database.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Database {
-    /// Host of the database, from `POSTGRES_HOST`.
+    /// `POSTGRES_HOST`: host of the database. Default: 0.0.0.0.
     pub host: String,
-    /// Port of the database, from `POSTGRES_PORT`.
+    /// `POSTGRES_PORT`: port of the database. Default: 5432.
     pub port: u16,
-    /// Name of the database, from `POSTGRES_DB_NAME`.
+    /// `POSTGRES_DB_NAME`: name of the database. Default: `quantumleap`.
     pub name: String,
-    /// User of the database, from `POSTGRES_DB_USER`.
+    /// `POSTGRES_DB_USER`: user of the database. Default: `quantumleap`.
     pub user: String,
-    /// Password of the user, from `POSTGRES_DB_PASS`; never shown.
+    /// `POSTGRES_DB_PASS`: password of the user, never shown. Default: `*`.
     pub password: String,
-    /// Whether to use TLS, from `POSTGRES_USE_SSL`.
+    /// `POSTGRES_USE_SSL`: connect with TLS. Default: false.
     pub ssl: bool,
 }
 
@@ -65,20 +66,20 @@ impl std::fmt::Debug for Database {
     }
 }
 
-/// A setting that this server cannot serve.
+/// A setting is not supported.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{variable}: {reason}")]
 pub struct EnvironmentError {
     /// Name of the environment variable.
     pub variable: &'static str,
-    /// Why, and what to do.
+    /// The reason and a remedy.
     pub reason: String,
 }
 
-/// Reads the settings. `variable` gives a variable's value; `file` the text of a file that one names (`QL_CONFIG`).
+/// Reads the settings. `variable` returns the value of a variable, `file` the text of the file that `QL_CONFIG` names.
 ///
 /// # Errors
-/// If geocoding or a back-end other than TimescaleDB is asked for, or the file that `QL_CONFIG` names cannot be read.
+/// If geocoding or a back-end other than TimescaleDB is configured, or the file that `QL_CONFIG` names cannot be read.
 pub fn read(
     variable: impl Fn(&str) -> Option<String>,
     file: impl Fn(&str) -> std::io::Result<String>,
@@ -87,7 +88,7 @@ pub fn read(
     if variables.flag("USE_GEOCODING") {
         return Err(EnvironmentError {
             variable: "USE_GEOCODING",
-            reason: "there is no geocoding here: unset it, or send entities with a location".into(),
+            reason: "geocoding is not supported: unset it, or send entities with a location".into(),
         });
     }
     backend::check(
@@ -112,16 +113,16 @@ pub fn read(
     })
 }
 
-/// The variables, and the ways to read one.
+/// Access to the variables by type.
 struct Variables<'a>(&'a dyn Fn(&str) -> Option<String>);
 
 impl Variables<'_> {
-    /// The value exactly as it is, unless it is blank.
+    /// Returns the unchanged value; `None` if it is blank.
     fn exact(&self, name: &str) -> Option<String> {
         (self.0)(name).filter(|text| !text.trim().is_empty())
     }
 
-    /// The value without blanks around it.
+    /// Returns the value without surrounding blanks; `None` if it is blank.
     fn text(&self, name: &str) -> Option<String> {
         self.exact(name).map(|text| text.trim().to_owned())
     }
@@ -135,13 +136,13 @@ impl Variables<'_> {
         self.text(name)?.parse().ok()
     }
 
-    /// None for zero, a negative number, or nonsense.
+    /// Returns 0 for a negative or invalid number.
     fn retries_max(&self) -> u32 {
         let retries: i64 = self.number("WQ_MAX_RETRIES").unwrap_or(0);
         u32::try_from(retries.max(0)).unwrap_or(u32::MAX)
     }
 
-    /// `None`, which is forever, for a negative number.
+    /// Returns `None`, which means forever, for a negative number.
     fn time_to_live(&self, name: &str, default: i64) -> Option<Duration> {
         let seconds = self.number(name).unwrap_or(default);
         u64::try_from(seconds).ok().map(Duration::from_secs)
@@ -161,7 +162,7 @@ impl Variables<'_> {
             port: self.number("POSTGRES_PORT").unwrap_or(5_432),
             name: text("POSTGRES_DB_NAME", "quantumleap"),
             user: text("POSTGRES_DB_USER", "quantumleap"),
-            // Blanks may be part of a password.
+            // A password may begin or end with blanks.
             password: self
                 .exact("POSTGRES_DB_PASS")
                 .unwrap_or_else(|| "*".to_owned()),
@@ -222,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn blank_and_nonsense_are_the_default() {
+    fn blank_and_invalid_values_mean_the_default() {
         let default = read(&[]).expect("it is taken");
         for name in [
             "WQ_OFFLOAD_WORK",
@@ -284,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_negative_time_to_live_is_for_ever_and_zero_is_at_once() {
+    fn a_negative_time_to_live_means_forever_and_zero_means_not_at_all() {
         for (value, kept) in [
             ("-1", None),
             ("-604800", None),
@@ -297,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_of_the_log_are_translated_and_unknown_ones_are_info() {
+    fn log_levels_are_translated_and_unknown_ones_are_info() {
         for (value, level) in [
             ("DEBUG", "debug"),
             ("info", "info"),
@@ -310,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn the_database_is_taken_from_its_variables_and_the_password_is_not_shown() {
+    fn the_database_comes_from_its_variables_and_debug_hides_the_password() {
         let environment = read(&[
             ("POSTGRES_HOST", " db "),
             ("POSTGRES_DB_NAME", "ql"),
@@ -327,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn geocoding_is_refused_and_what_has_no_effect_is_not() {
+    fn geocoding_is_refused_and_variables_without_effect_are_not() {
         let error = read(&[("USE_GEOCODING", "True")]).expect_err("it is refused");
         assert_eq!(error.variable, "USE_GEOCODING");
         let taken = [

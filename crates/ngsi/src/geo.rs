@@ -1,7 +1,7 @@
-//! Places: NGSI's simple formats and GeoJSON, as GeoJSON and as the text that PostGIS reads.
+//! Geometries: reads NGSI's simple formats and GeoJSON, writes GeoJSON and the EWKT of PostGIS.
 //!
-//! Simple formats say the latitude first, GeoJSON and the database the longitude. Everything is read into a
-//! geometry in memory, which has the longitude as its `x`, and written from there.
+//! Simple formats put the latitude first, GeoJSON and the database the longitude. All formats are converted through
+//! [`geometry::Geometry`], whose `x` is the longitude.
 
 mod geojson;
 mod geometry;
@@ -17,19 +17,19 @@ use crate::notification::NotificationError;
 use crate::python;
 use geometry::{Geometry, Position};
 
-/// The attribute that is brought into a normal form.
+/// Name of the attribute that is normalised.
 const LOCATION: &str = "location";
-/// The attribute that is made of it.
+/// Name of the attribute that is derived from it.
 const CENTROID: &str = "location_centroid";
 
-/// A way in which an attribute says a place: what its NGSI type stands for.
+/// The format of a geometry, given by the attribute's NGSI type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// `geo:point`: a text `"latitude, longitude"`.
+    /// `geo:point`: a string `"latitude, longitude"`.
     Point,
-    /// `geo:line`: a list of two or more points.
+    /// `geo:line`: a list of at least two points.
     Line,
-    /// `geo:polygon`: a list of four or more points, one ring.
+    /// `geo:polygon`: a list of at least four points, one ring.
     Polygon,
     /// `geo:box`: a list of two opposite corners.
     Box,
@@ -38,7 +38,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The format that an NGSI type stands for, `None` if it stands for no place. Case counts.
+    /// Returns the format of an NGSI type, `None` if the type is not a geometry. Case matters.
     pub fn of(ngsi_type: &str) -> Option<Self> {
         match ngsi_type {
             "geo:point" => Some(Self::Point),
@@ -51,23 +51,22 @@ impl Format {
     }
 }
 
-/// A value that should be a place and is none. Its text is the one that QuantumLeap shows in a task's errors.
+/// A value is not a geometry although its type says so. The text is what QuantumLeap shows in a task's errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(r#"AttributeError("'NoneType' object has no attribute '_points'")"#)]
 pub struct InvalidGeometry;
 
-/// A place as the database reads it, such as `SRID=4326;POINT(2.1 41.3)`. `None` stands for NULL: the value is a
-/// GeoJSON object of a type that is not known.
+/// Converts a geometry into EWKT, such as `SRID=4326;POINT(2.1 41.3)`. `None`, for NULL, if the value is a GeoJSON
+/// object of an unknown type.
 ///
 /// # Errors
-/// If the value is no place of that format.
+/// If the value is not a geometry in that format.
 pub fn ewkt(format: Format, value: &Value) -> Result<Option<String>, InvalidGeometry> {
     Ok(read(format, value)?.map(|geometry| geometry.to_ewkt()))
 }
 
-/// Brings an entity's attribute `location` into its normal form, which is GeoJSON, and adds the mean of its points as
-/// `location_centroid`. A `location` that is no place stays as it is. A `location_centroid` that came with the entity
-/// never stays.
+/// Converts an entity's attribute `location` into GeoJSON, and adds the mean of its points as `location_centroid`. A
+/// `location` that is not a geometry stays unchanged. An existing `location_centroid` is always removed.
 ///
 /// # Errors
 /// If `location` is not an object.
@@ -97,7 +96,7 @@ pub fn normalise(entity: &mut Entity) -> Result<(), NotificationError> {
         return Ok(());
     };
 
-    // What came as GeoJSON is kept as it was written.
+    // GeoJSON is kept as it was written.
     let normal = if format == Format::Json {
         value.clone()
     } else {
@@ -127,10 +126,10 @@ fn read(format: Format, value: &Value) -> Result<Option<Geometry>, InvalidGeomet
     }
 }
 
-/// The mean of all points; `None` if there are none, or they are too far out to be added up.
+/// Returns the mean of all points; `None` if there are none, or their sum is not finite.
 ///
-/// A ring counts its closing point too, so that it weighs double. Of a box only the two corners count, which are the
-/// first and the third point of its ring.
+/// The closing point of a ring counts as well, so its first point counts twice. Of a box only the two given corners
+/// count, which are the first and third point of its ring.
 fn centroid(format: Format, geometry: &Geometry) -> Option<Position> {
     let mut points = geometry.points();
     if format == Format::Box {
@@ -167,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn simple_formats_become_text_with_the_longitude_first() {
+    fn simple_formats_become_ewkt_with_the_longitude_first() {
         for (ngsi_type, value, expected) in [
             ("geo:point", json!("41.3, 2.1"), "POINT(2.1 41.3)"),
             ("geo:point", json!("-0.5,1e2"), "POINT(100 -0.5)"),
@@ -193,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn geojson_becomes_text_in_two_and_three_dimensions() {
+    fn geojson_becomes_ewkt_in_two_and_three_dimensions() {
         for (value, expected) in [
             (
                 json!({"type": "Point", "coordinates": [2.10, 41]}),
@@ -251,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn geojson_of_a_type_that_is_not_known_is_null() {
+    fn geojson_of_an_unknown_type_is_null() {
         for value in [
             json!({"type": "Circle", "coordinates": [1, 2], "radius": 3}),
             json!({"type": "Feature", "geometry": {"type": "Point", "coordinates": [1, 2]}}),
@@ -263,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_place_cannot_be_encoded() {
+    fn a_value_that_is_no_geometry_cannot_be_encoded() {
         let lone = json!(["1,2"]);
         for (ngsi_type, value) in [
             ("geo:point", json!("nowhere")),
@@ -370,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_location_that_is_no_place_stays_and_loses_a_centroid_that_came_with_it() {
+    fn a_location_that_is_no_geometry_stays_and_an_existing_centroid_is_removed() {
         for location in [
             json!({"type": "Text", "value": "home"}),
             json!({"type": "geo:point", "value": "nowhere", "metadata": {}}),

@@ -1,8 +1,8 @@
-//! Bytes as text.
+//! Hexadecimal encoding.
 
 use std::fmt::Write as _;
 
-/// Two lower-case hexadecimal digits for each byte.
+/// Encodes each byte as two lower-case hexadecimal digits.
 pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut out, byte| {
         write!(out, "{byte:02x}").expect("a string takes what is written to it");

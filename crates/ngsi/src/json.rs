@@ -1,8 +1,9 @@
-//! Reading JSON so that every number keeps its text and no member's name has a hidden meaning.
+//! Parses JSON so that numbers keep their text and no member's name has a special meaning.
 //!
-//! `serde_json` passes numbers that are no usual integers around as an object with one member of a secret name. Read the plain way,
-//! such an object in a request turns into a number, or into a document of its own that is not counted as nesting. Here an
-//! object is an object, whatever its members are called. Nesting is bounded by `serde_json`'s own limit of 128 levels.
+//! `serde_json` represents numbers that are not small integers internally as an object with one member of a private
+//! name. With its own `Value`, such an object in a request would become a number, or a nested document that escapes the
+//! depth limit. Here an object stays an object, whatever its members are called. `serde_json` limits nesting to 128
+//! levels.
 
 use std::fmt;
 
@@ -12,7 +13,7 @@ use serde_json::{Map, Number, Value};
 
 use crate::Entity;
 
-/// Reads one document. Of members with the same name the last wins.
+/// Parses one document. Of members with the same name the last one wins.
 pub(crate) fn parse(text: &[u8]) -> serde_json::Result<Value> {
     serde_json::from_slice(text).map(|ExactValue(value)| value)
 }
@@ -30,7 +31,7 @@ impl<'de> Deserialize<'de> for ExactValue {
     }
 }
 
-/// An object; for members of documents that are read into a struct.
+/// A JSON object that keeps the digits of its numbers, for fields of deserialized structs.
 pub(crate) struct ExactObject(pub(crate) Entity);
 
 impl<'de> Deserialize<'de> for ExactObject {
@@ -42,10 +43,10 @@ impl<'de> Deserialize<'de> for ExactObject {
     }
 }
 
-/// Reads a value, and tells whether it was a text that was handed over as owned.
+/// Deserializes a value, and records whether it was passed as an owned string.
 ///
-/// Texts of a document come borrowed, from the document or from the reader's buffer. The only owned one is that of a
-/// number, as the member of the object that stands for it.
+/// `serde_json` passes strings of the document borrowed, from the document or from its buffer. It passes only the text of
+/// a number owned, as the member of the object that represents the number.
 struct ValueSeed<'a> {
     is_owned: &'a mut bool,
 }
@@ -133,12 +134,12 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_members_with_one_name_wins_in_the_place_of_the_first() {
+    fn the_last_of_members_with_one_name_wins_at_the_position_of_the_first() {
         assert_eq!(again(r#"{"a":1,"b":2,"a":[]}"#), r#"{"a":[],"b":2}"#);
     }
 
     #[test]
-    fn an_object_that_looks_like_a_number_inside_stays_an_object() {
+    fn an_object_that_looks_like_serde_jsons_number_stays_an_object() {
         for text in [
             r#"{"$serde_json::private::Number":"12"}"#,
             r#"{"$serde_json::private::Number":12}"#,
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn nesting_has_a_limit() {
+    fn nesting_is_limited() {
         let nested = |levels: usize| "[".repeat(levels) + &"]".repeat(levels);
         assert!(parse(nested(127).as_bytes()).is_ok());
         assert!(parse(nested(128).as_bytes()).is_err());
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_the_document_is_an_error() {
+    fn text_after_the_document_is_an_error() {
         assert!(parse(b"{} {}").is_err());
         assert!(parse(b" {} \n").is_ok());
         assert!(parse(b"").is_err());

@@ -1,26 +1,26 @@
-//! The labels of a task's job: what finds it by tenant, path and correlation id.
+//! The labels of a task's job, by which it is found: tenant, service path and correlation id.
 
 use sha2::{Digest as _, Sha256};
 
 use crate::hexadecimal::hexadecimal;
 use crate::task::Origin;
 
-/// The label that tasks of one tenant and path have in common.
+/// Key of the label that all tasks of one tenant and path share.
 pub const SCOPE: &str = "scope";
-/// The label with the correlation id.
+/// Key of the label with the correlation id.
 pub const CORRELATOR: &str = "fiware-correlator";
-/// The label with the hash of a correlation id that is too long for a label.
+/// Key of the label with the hash of a correlation id that is too long for a label.
 pub const CORRELATOR_HASH: &str = "fiware-correlator-sha256";
 const TENANT: &str = "fiware-service";
 const SERVICE_PATH: &str = "fiware-servicepath";
 
-/// Bytes of a label's value.
+/// Maximum length of a label's value in bytes.
 pub const VALUE_BYTES_MAX: usize = 255;
 
-/// A label: its key and its value, which has at most [`VALUE_BYTES_MAX`] bytes.
+/// A label: the key, and a value of at most [`VALUE_BYTES_MAX`] bytes.
 pub type Label = (&'static str, String);
 
-/// All labels of a task. A tenant or path that is too long for a label has none.
+/// Returns all labels of a task. A tenant or path that is too long for a label gets none.
 pub fn of(origin: &Origin) -> Vec<Label> {
     let mut labels = vec![scope(origin)];
     let shown = [
@@ -35,14 +35,14 @@ pub fn of(origin: &Origin) -> Vec<Label> {
     labels
 }
 
-/// The label of all tasks of this tenant and path.
+/// Returns the label of all tasks of this tenant and path; its value is a hash if it would be too long.
 pub fn scope(origin: &Origin) -> Label {
     let scope = origin.scope();
     let fits = scope.len() <= VALUE_BYTES_MAX;
     (SCOPE, if fits { scope } else { hash(&scope) })
 }
 
-/// The label of all tasks with this correlation id.
+/// Returns the label of all tasks with this correlation id; its value is a hash if the id is too long.
 pub fn correlator(correlator: &str) -> Label {
     if correlator.len() > VALUE_BYTES_MAX {
         (CORRELATOR_HASH, hash(correlator))

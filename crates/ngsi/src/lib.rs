@@ -1,18 +1,17 @@
-//! NGSI notifications: what is checked of them, what is kept, the rows of a database that they become, and how these get
-//! there.
+//! NGSI notifications: checks, preparation, conversion into database rows, and inserts into PostgreSQL.
 //!
-//! The steps, in the order in which a notification meets them:
+//! A notification passes through these steps:
 //!
-//! 1. [`notification::parse`]: the body is JSON and has the form of a notification;
-//! 2. [`prepare::prepare`]: times, places and empty attributes of its entities are settled;
-//! 3. [`task::Task`]: what is queued, and what lists show of it;
-//! 4. [`rows::groups`]: what is to be inserted, table by table;
-//! 5. [`postgres::Inserter`]: the rows go into PostgreSQL, each task once.
+//! 1. [`notification::parse`] checks that the body is JSON in the form of a notification;
+//! 2. [`prepare::prepare`] normalises time index, location and empty attributes of its entities;
+//! 3. [`task::Task`] is the document that is queued and that lists show;
+//! 4. [`rows::groups`] converts the entities into rows, table by table;
+//! 5. [`postgres::Inserter`] inserts the rows into PostgreSQL, each task exactly once.
 //!
-//! The first four are pure, as everything here but [`postgres`] and [`telemetry`]: no clock, no file, no socket. `cargo xtask
-//! tidy` checks the libraries that they use.
+//! All modules but [`postgres`] and [`telemetry`] are pure: they use no clock, file or socket. `cargo xtask tidy` checks
+//! which libraries they use.
 //!
-//! The behaviour is that of QuantumLeap 1.0, so its users find the same answers and the same tables.
+//! Answers and tables are those of QuantumLeap 1.0.
 
 #![forbid(unsafe_code)]
 
@@ -34,5 +33,5 @@ pub mod task;
 pub mod telemetry;
 pub mod time;
 
-/// An entity: a JSON object in the order in which it came, with numbers as they were written.
+/// An entity: a JSON object that keeps the order of its members and the digits of its numbers.
 pub type Entity = serde_json::Map<String, serde_json::Value>;

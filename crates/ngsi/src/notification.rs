@@ -1,22 +1,22 @@
-//! The first two checks of a notification: the type of its content and the form of its body.
+//! Checks the content type of a notification and the form of its body.
 
 use serde_json::{Map, Value};
 
 use crate::python::repr;
 use crate::{Entity, json};
 
-/// Why a notification is not taken. `detail` is what the problem document says.
+/// The reason why a notification is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{detail}")]
 pub struct NotificationError {
-    /// The status of the answer: 400 or 415.
+    /// HTTP status of the answer: 400 or 415.
     pub status: u16,
-    /// Description of what is wrong.
+    /// Detail of the problem document.
     pub detail: String,
 }
 
 impl NotificationError {
-    /// A notification that is wrong in itself: status 400.
+    /// Creates an error with status 400.
     pub fn bad_request(detail: impl Into<String>) -> Self {
         Self {
             status: 400,
@@ -25,10 +25,10 @@ impl NotificationError {
     }
 }
 
-/// The entities of a notification's body.
+/// Parses the body of a notification and returns its entities.
 ///
 /// # Errors
-/// If the content is of another type (415), the body is not JSON, or not a notification (400).
+/// If the content type is not JSON (415), or the body is not JSON or not a notification (400).
 pub fn parse(content_type: Option<&str>, body: &[u8]) -> Result<Vec<Entity>, NotificationError> {
     let content_type = content_type.unwrap_or_default();
     if !is_json(content_type) {
@@ -42,7 +42,7 @@ pub fn parse(content_type: Option<&str>, body: &[u8]) -> Result<Vec<Entity>, Not
             "None is not of type 'object'",
         ));
     }
-    // QuantumLeap cannot tell a null from a body that it could not read.
+    // QuantumLeap cannot distinguish `null` from a body that it could not parse.
     match json::parse(body) {
         Err(_) | Ok(Value::Null) => Err(NotificationError::bad_request(
             "Request body is not valid JSON",
@@ -52,7 +52,7 @@ pub fn parse(content_type: Option<&str>, body: &[u8]) -> Result<Vec<Entity>, Not
     }
 }
 
-/// `application/json` and `application/<x>+json`, in any case, with parameters or without.
+/// Whether the type is `application/json` or `application/<x>+json`, in any case, with or without parameters.
 fn is_json(content_type: &str) -> bool {
     let essence = content_type.split(';').next().unwrap_or_default();
     let essence = essence.trim().to_ascii_lowercase();
@@ -78,7 +78,7 @@ fn entities(mut notification: Map<String, Value>) -> Result<Vec<Entity>, Notific
     }
 }
 
-/// An entity with `id` and `type`. That both are there is checked before what they are.
+/// Checks that an entity is an object with `id` and `type`, both strings. The presence of both is checked first.
 fn check_entity(entity: Value, path: &str) -> Result<Entity, NotificationError> {
     let Value::Object(entity) = entity else {
         return Err(wrong_type(&entity, "object", path));
@@ -116,7 +116,7 @@ fn wrong_type(value: &Value, expected: &str, path: &str) -> NotificationError {
     ))
 }
 
-/// Where in the body; nothing at its top.
+/// Returns the path in the body as a suffix of a detail; empty for the body itself.
 fn path_suffix(path: &str) -> String {
     if path.is_empty() {
         String::new()
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_is_no_notification_is_refused_with_the_place_and_what_is_there() {
+    fn a_body_that_is_no_notification_is_refused_with_path_and_value() {
         for (body, detail) in [
             ("", "None is not of type 'object'"),
             (" ", "Request body is not valid JSON"),
@@ -187,13 +187,13 @@ mod tests {
     }
 
     #[test]
-    fn deep_nesting_is_no_valid_json() {
+    fn deep_nesting_is_not_valid_json() {
         let body = format!("{{\"data\": {}{}}}", "[".repeat(200), "]".repeat(200));
         assert_eq!(refusal(&body).detail, "Request body is not valid JSON");
     }
 
     #[test]
-    fn every_json_type_is_taken_and_no_other() {
+    fn every_json_content_type_is_accepted_and_no_other() {
         let body = b"{\"data\": []}";
         for content_type in [
             "application/json",
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn entities_come_as_they_are_and_other_members_are_ignored() {
+    fn entities_are_unchanged_and_other_members_are_ignored() {
         let body = br#"{"x": 1, "data": [{"type": "", "b": 1e2, "id": "", "a": {"value": 36893488147419103232}}]}"#;
         let entities = parse(Some("application/json"), body).expect("it is a notification");
         let text = serde_json::to_string(&entities).expect("JSON");

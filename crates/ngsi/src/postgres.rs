@@ -1,15 +1,16 @@
-//! Inserts the entities of tasks into PostgreSQL: tables and columns made as they are needed, each task once.
+//! Inserts the entities of tasks into PostgreSQL, each task exactly once, and creates missing tables and columns.
 //!
-//! An attempt at a batch of tasks goes through these files:
+//! An attempt to insert a batch of tasks goes through these modules:
 //!
-//! 1. `inserter`: what is tried, how often, and what becomes of each task of a batch;
-//! 2. `session`: the connection, made when it is needed and again when it broke;
-//! 3. `tables`: schemas, tables, columns and indexes that are missing are made, in transactions of their own;
-//! 4. `insert_batch`: one transaction for all tasks, one `COPY` for all rows that go into the same columns (`copy`);
-//! 5. `insert_single`: where that failed, a transaction per task, in which entities that do not fit are saved as JSON;
-//! 6. `session_error`: what an error means for the task, and the words in which it is shown.
+//! 1. `inserter`: repeats transactions and determines the outcome of each task;
+//! 2. `session`: opens the connection when it is needed, and again when it broke;
+//! 3. `tables`: creates missing schemas, tables, columns and indexes, in separate transactions;
+//! 4. `insert_batch`: inserts all tasks in one transaction, with one `COPY` per table and set of columns (`copy`);
+//! 5. `insert_single`: if that failed, inserts each task in its own transaction, and saves entities that do not fit as
+//!    JSON;
+//! 6. `session_error`: decides whether an error is retryable, and formats it as QuantumLeap does.
 //!
-//! [`executor`] does this in a child process for a worker, which talks to it in [`protocol`]'s lines.
+//! [`executor`] does this in a child process of a worker. The two communicate through the lines of [`protocol`].
 
 mod copy;
 pub mod executor;
@@ -39,27 +40,27 @@ pub use settings::{Settings, UrlError};
 pub struct TaskInsert {
     /// The task whose rows to insert.
     pub task: Task,
-    /// The task's own part of its id, 32 hexadecimal digits: what is inserted of it is recognised by that.
+    /// UUID of the task, 32 hexadecimal digits. The ids of its rows are derived from it.
     pub uuid: String,
-    /// Whether an earlier attempt may have been inserted: then that is looked up first.
+    /// Whether an earlier attempt may have inserted the task. Then its rows are looked up first.
     pub is_repeat: bool,
-    /// From this moment on somebody else may have been given the same task: then it is looked up too.
+    /// Time from which another worker may have the same task, so that its rows are looked up first; `None` for never.
     pub exclusive_until: Option<Instant>,
 }
 
-/// A task that is in the database.
+/// The result of inserting a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InsertSummary {
-    /// Rows in the database because of it.
+    /// Number of the task's rows in the database.
     pub rows: u64,
 }
 
-/// A task that is not in the database; nothing of it is.
+/// A task was not inserted; none of its rows is in the database.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct InsertError {
-    /// In the words in which QuantumLeap shows it in `errors`.
+    /// The text that QuantumLeap shows in `errors`.
     pub message: String,
-    /// Whether a later attempt may go well.
+    /// Whether a later attempt may succeed.
     pub is_retryable: bool,
 }

@@ -1,4 +1,4 @@
-//! What happens to entities before they are queued: empty values, time index, place, and what is left out.
+//! Prepares entities for the queue: empty values, time index, location, and what is left out.
 
 #[cfg(test)]
 mod tests;
@@ -11,14 +11,14 @@ use crate::notification::NotificationError;
 use crate::time::Time;
 use crate::{Entity, attribute_type, geo, python};
 
-/// The member under which an entity's time index is stored.
+/// Name of the member that holds an entity's time index.
 pub const TIME_INDEX: &str = "time_index";
 
-/// Settles every entity of a notification that came at `arrived_at`. `time_index` is the attribute or metadata that the
-/// header `Fiware-TimeIndex-Attribute` names.
+/// Prepares every entity of a notification that came at `arrived_at`. `time_index` is the attribute or metadata that
+/// the header `Fiware-TimeIndex-Attribute` names.
 ///
 /// # Errors
-/// If an entity has a form that cannot be stored; nothing of the notification may then be queued.
+/// If an entity cannot be stored. The whole notification must be refused then.
 pub fn prepare(
     mut entities: Vec<Entity>,
     time_index: Option<&str>,
@@ -34,7 +34,7 @@ pub fn prepare(
     Ok(entities)
 }
 
-/// The members of an entity that are attributes, in whatever form they came.
+/// Returns the members of an entity that are attributes, in any representation.
 fn attributes(entity: &Entity) -> impl Iterator<Item = (&str, &Value)> {
     let members = entity.iter().map(|(name, it)| (name.as_str(), it));
     members.filter(|(name, _)| is_attribute(name))
@@ -64,8 +64,8 @@ fn prepare_entity(
     geo::normalise(entity)
 }
 
-/// Attributes in the simplified representation are not supported. Those of which nothing would be stored, not even an
-/// empty column, are refused rather than lost in silence.
+/// Refuses bare values of which nothing would be stored, not even an empty column, instead of losing them silently. The
+/// simplified representation of attributes is not supported.
 fn reject_bare_values(entity: &Entity) -> Result<(), NotificationError> {
     for (name, member) in attributes(entity) {
         let form = match member {
@@ -82,8 +82,8 @@ fn reject_bare_values(entity: &Entity) -> Result<(), NotificationError> {
     Ok(())
 }
 
-/// Whether a member is a value without an attribute around it. An object is one if it says neither type nor value, or
-/// if it has the shape of GeoJSON.
+/// Whether a member is a value without an attribute around it. An object is one if it has neither `type` nor `value`,
+/// or looks like GeoJSON.
 fn is_bare(member: &Value) -> bool {
     let Value::Object(object) = member else {
         return true;
@@ -92,14 +92,14 @@ fn is_bare(member: &Value) -> bool {
     !has("value") && (!has("type") || has("coordinates") || has("geometries"))
 }
 
-/// The refusal of an entity because of one of its attributes.
+/// Returns the error for an entity that is refused because of one of its attributes.
 fn attribute_error(entity: &Entity, name: &str, what: &str) -> NotificationError {
     let id = python::repr(entity.get("id").unwrap_or(&Value::Null));
     let name = python::repr(&name.into());
     NotificationError::bad_request(format!("attribute {name} of entity {id} {what}"))
 }
 
-/// Whether the attribute has a value that can be stored. A blank text is one for types that are like texts.
+/// Whether the attribute has a value that can be stored. A blank string counts for text-like types.
 fn has_usable_value(attribute: &Map<String, Value>) -> bool {
     match attribute.get("value") {
         None | Some(Value::Null) => false,
@@ -110,8 +110,8 @@ fn has_usable_value(attribute: &Map<String, Value>) -> bool {
     }
 }
 
-/// Whether an entity is worth a row because of this member: integers and booleans are values, zero and false too;
-/// other things only if there is something in them.
+/// Whether this member is reason enough to store the entity: any integer or boolean, including zero and false; other
+/// values only if they are truthy in Python.
 fn has_value(member: &Value) -> bool {
     let Value::Object(attribute) = member else {
         return python::is_truthy(member);
@@ -124,7 +124,7 @@ fn has_value(member: &Value) -> bool {
     }
 }
 
-/// Whether a member is an attribute of which at least the type is known, or a value.
+/// Whether a member is an attribute with a type or a value.
 fn is_kept(member: &Value) -> bool {
     let Value::Object(attribute) = member else {
         return false;

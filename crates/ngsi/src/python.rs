@@ -1,26 +1,26 @@
-//! Values as Python prints them, because QuantumLeap's users see them so: in problem documents, errors, and text columns.
+//! Formats values as Python does, because QuantumLeap shows them so in problem documents, errors and text columns.
 
 use std::fmt::Write as _;
 
 use serde_json::{Number, Value};
 
-/// What Python's `repr` gives for the value: `None`, `True`, `5.0`, `'text'`, `['a', 1]`, `{'a': 1}`.
+/// Formats a value like Python's `repr`: `None`, `True`, `5.0`, `'text'`, `['a', 1]`, `{'a': 1}`.
 pub fn repr(value: &Value) -> String {
     let mut out = String::new();
     write_repr(&mut out, value);
     out
 }
 
-/// What Python's `repr` gives for a float: `5.0`, `1e+16`, `1.5e-07`, `nan`, `inf`.
+/// Formats a float like Python's `repr`: `5.0`, `1e+16`, `1.5e-07`, `nan`, `inf`.
 pub fn float(number: f64) -> String {
     if number.is_nan() {
         return "nan".to_owned();
     }
-    // Rust's own notation for debugging turns to exponents at the same sizes as Python's, and has as many digits.
+    // Rust's `Debug` switches to exponents at the same magnitudes as Python, and prints as many digits.
     let shortest = format!("{number:?}");
     let digits = shortest.split('e').next().unwrap_or_default();
     let decimals = digits.split_once('.').map_or(0, |(_, it)| it.len());
-    // Half-way between two texts of that many digits Rust takes either of them, but Python the even one, as rounding does.
+    // For a number half-way between two texts of that many digits, Rust prints either, but Python the even one.
     let rounded = if shortest.contains('e') {
         format!("{number:.decimals$e}")
     } else {
@@ -31,7 +31,7 @@ pub fn float(number: f64) -> String {
     } else {
         shortest
     };
-    // Python's exponents have a sign and two digits at least.
+    // Python's exponents have a sign and at least two digits.
     match text.split_once('e') {
         None => text,
         Some((digits, exponent)) => match exponent.strip_prefix('-') {
@@ -41,8 +41,8 @@ pub fn float(number: f64) -> String {
     }
 }
 
-/// What Python's `json.dumps` gives for the value, `, ` and `: ` between its parts, other characters left as they are.
-/// Numbers keep the text that they have.
+/// Formats a value like Python's `json.dumps` with `ensure_ascii=False`: `, ` and `: ` as separators. Numbers keep their
+/// text.
 pub fn json(value: &Value) -> String {
     let mut out = String::new();
     write_json(&mut out, value);
@@ -54,7 +54,7 @@ pub fn is_integer(number: &Number) -> bool {
     !number.as_str().contains(['.', 'e', 'E'])
 }
 
-/// Whether the value counts as true in Python: neither null, false, zero, nor empty.
+/// Whether Python considers the value true: not null, false, zero or empty.
 pub fn is_truthy(value: &Value) -> bool {
     match value {
         Value::Null => false,
@@ -66,7 +66,7 @@ pub fn is_truthy(value: &Value) -> bool {
     }
 }
 
-/// The number as Python's float: one that is too large is infinite.
+/// Returns the number as Python's float; infinite if it is too large.
 pub fn as_f64(number: &Number) -> f64 {
     number.as_str().parse().unwrap_or(f64::NAN)
 }
@@ -101,7 +101,7 @@ fn write_repr(out: &mut String, value: &Value) {
     }
 }
 
-/// In single quotes, unless only double ones save escaping.
+/// Writes a string in single quotes, or in double quotes if that avoids escapes.
 fn write_text(out: &mut String, text: &str) {
     let quote = if text.contains('\'') && !text.contains('"') {
         '"'
@@ -131,17 +131,18 @@ fn write_character(out: &mut String, character: char, quote: char) {
     written.expect("a string takes all that is written");
 }
 
-/// Whether a character is neither a control, a separator other than the blank, private, nor unassigned.
+/// Whether a character is printable in Python: not a control or format character, not a separator other than the blank,
+/// not private, not unassigned.
 fn is_printable(character: char) -> bool {
     if character.is_ascii() {
         return !character.is_ascii_control();
     }
-    // The same set of Unicode's categories decides how Rust shows a text; a character that combines with the one before is
-    // shown by both, if there is one before.
+    // Rust escapes characters of the same Unicode categories. It also escapes a combining character without a base, which
+    // Python prints, so test it after an `a`.
     let mut buffer = [b'a'; 5];
     let length = 1 + character.encode_utf8(&mut buffer[1..]).len();
-    let shown = std::str::from_utf8(&buffer[..length]).expect("an `a` and a character are a text");
-    shown.escape_debug().nth(2).is_none()
+    let text = std::str::from_utf8(&buffer[..length]).expect("an `a` and a character are a text");
+    text.escape_debug().nth(2).is_none()
 }
 
 fn write_json(out: &mut String, value: &Value) {
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_quoted_and_escaped_as_python_does() {
+    fn strings_are_quoted_and_escaped_as_python_does() {
         for (text, printed) in [
             ("", "''"),
             ("it's", "\"it's\""),
@@ -246,7 +247,7 @@ mod tests {
             ("it's \"x\"", r#"'it\'s "x"'"#),
             ("a\\b\n\r\t", r"'a\\b\n\r\t'"),
             ("\0\u{8}\u{1b}\u{7f}", r"'\x00\x08\x1b\x7f'"),
-            // Letters, marks, and pictures are left; what cannot be seen is not.
+            // Letters, marks and emoji are printed; invisible characters are escaped.
             (
                 "\u{e9}\u{301}\u{4e2d}\u{1f600}",
                 "'\u{e9}\u{301}\u{4e2d}\u{1f600}'",
@@ -269,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_empty_or_zero_is_truthy() {
+    fn empty_values_and_zeros_are_not_truthy() {
         for text in [
             "null", "false", "0", "-0", "0.0", "0e5", "1e-999", "\"\"", "[]", "{}",
         ] {
@@ -294,7 +295,7 @@ mod tests {
         }
     }
 
-    /// Reads what [`repr`] gives for a text, following Python's grammar of literals.
+    /// Parses a string literal that [`repr`] wrote, by Python's grammar.
     fn unquoted(literal: &str) -> String {
         let quote = literal.chars().next().expect("a literal has quotes");
         assert!(matches!(quote, '\'' | '"') && literal.ends_with(quote));
@@ -340,12 +341,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_printed_text_says_which_text_it_was(text in any::<String>()) {
+        fn a_printed_string_can_be_parsed_back(text in any::<String>()) {
             prop_assert_eq!(unquoted(&repr(&json!(text))), text);
         }
 
         #[test]
-        fn a_printed_text_with_quotes_and_controls_says_which_text_it_was(text in "['\"\\\\\n\u{0}-\u{ff}a]{0,12}") {
+        fn a_printed_string_with_quotes_and_controls_can_be_parsed_back(text in "['\"\\\\\n\u{0}-\u{ff}a]{0,12}") {
             prop_assert_eq!(unquoted(&repr(&json!(text))), text);
         }
 

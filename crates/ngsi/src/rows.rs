@@ -1,7 +1,7 @@
-//! The rows that a task's entities become, table by table.
+//! Converts a task's entities into rows, table by table.
 //!
-//! Entities of one type make a [`Group`]: they go into one table, and its attributes' columns are settled by all of
-//! them together. Of several service paths each makes groups of its own.
+//! Entities of one type form a [`Group`]: they go into one table and share its columns. If a task has several service
+//! paths, entities of different paths are in different groups.
 
 mod ids;
 mod names;
@@ -27,34 +27,34 @@ pub use ids::{failed_batch_id, instance_id};
 pub use names::{quote_identifier, truncate_identifier};
 pub use table::Table;
 
-/// A column that comes of an attribute.
+/// The column of an attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
     /// The attribute's name in lower case.
     pub name: String,
-    /// The attribute's own name, for the metadata.
+    /// The attribute's name as given, for the metadata.
     pub attribute: String,
-    /// Its NGSI type as given, or as it was inferred, for the metadata.
+    /// The NGSI type as given or inferred, for the metadata.
     pub ngsi_type: String,
-    /// What the column is made as if it is missing.
+    /// The SQL type with which the column is created if it is missing.
     pub column_type: ColumnType,
 }
 
 /// The row of one entity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Which entity: its index in the task's payload.
+    /// Index of the entity in the task's payload.
     pub entity: usize,
-    /// What goes into `fiware_servicepath`.
+    /// Value of `fiware_servicepath`.
     pub service_path: String,
-    /// The values that are not NULL, with the indexes of their columns, in ascending order. Only those: entities of one
-    /// type may have very different attributes, and then a list of all columns' values would grow with the square of
-    /// the notification.
+    /// The values that are not NULL, with the indexes of their columns, in ascending order. NULLs are left out because
+    /// entities of one type may have very different attributes: with them the size would grow with the square of the
+    /// notification's.
     values: Vec<(usize, String)>,
 }
 
 impl Row {
-    /// The values of the first `columns` of the group's columns, in the text form that PostgreSQL reads; `None` is NULL.
+    /// Returns the values of the group's first `columns` columns, in the text form that PostgreSQL reads; `None` for NULL.
     pub fn values(&self, columns: usize) -> impl Iterator<Item = Option<&str>> {
         let mut given = self.values.iter().peekable();
         (0..columns).map(move |column| {
@@ -63,24 +63,24 @@ impl Row {
         })
     }
 
-    /// Bytes of the values.
+    /// Returns the total length of the values in bytes.
     pub fn bytes(&self) -> usize {
         self.values.iter().map(|(_, value)| value.len()).sum()
     }
 }
 
-/// Rows for one table: entities of one type, and of one path if the task has several.
+/// Rows for one table: entities of one type, and of one service path if the task has several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// Table that gets the rows.
+    /// The table that gets the rows.
     pub table: Table,
-    /// The attributes' columns, in order of first appearance. No two have names that PostgreSQL cuts to the same.
+    /// The attributes' columns, in order of first appearance. PostgreSQL truncates no two of the names to the same one.
     pub columns: Vec<Column>,
-    /// The rows, in the order of their entities.
+    /// The rows in the order of their entities.
     pub rows: Vec<Row>,
 }
 
-/// Why a task can never be inserted. The text is what its `errors` show.
+/// The reason why a task can never be inserted, in the words of the task's `errors`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct RowError(pub String);
@@ -92,7 +92,7 @@ impl From<InvalidGeometry> for RowError {
 }
 
 impl RowError {
-    /// An error as Python shows it: the name of its class and its message.
+    /// Creates an error as Python shows it: class name and message.
     fn new(class: &str, message: String) -> Self {
         Self(format!(
             "{class}({})",
@@ -101,11 +101,11 @@ impl RowError {
     }
 }
 
-/// The rows of a task, in order of first appearance of their groups.
+/// Converts a task into groups of rows, in order of first appearance.
 ///
 /// # Errors
-/// If the number of service paths does not fit, a geometry cannot be encoded, or an attribute has a reserved name or
-/// one that no column can have.
+/// If the number of service paths does not match that of the entities, a geometry cannot be encoded, or an attribute's
+/// name is reserved or impossible for a column.
 pub fn groups(task: &Task) -> Result<Vec<Group>, RowError> {
     let service_paths = service_paths::per_entity(&task.origin, task.payload.len())?;
     let tenant = task.origin.tenant.as_deref();
@@ -118,7 +118,7 @@ pub fn groups(task: &Task) -> Result<Vec<Group>, RowError> {
     Ok(groups)
 }
 
-/// The indexes of the entities of each group: those of one path lie together, and within them those of one type.
+/// Returns the indexes of the entities of each group, grouped by path and then by type.
 fn entity_groups(task: &Task, service_paths: &[String]) -> Vec<Vec<usize>> {
     let mut by_path: OrderedGroups<'_, OrderedGroups<'_, Vec<usize>>> = Vec::new();
     for (index, (entity, path)) in task.payload.iter().zip(service_paths).enumerate() {
@@ -132,10 +132,10 @@ fn entity_groups(task: &Task, service_paths: &[String]) -> Vec<Vec<usize>> {
         .collect()
 }
 
-/// Something for each key, in order of first appearance.
+/// Values by key, in order of first appearance of the keys.
 type OrderedGroups<'k, T> = Vec<(&'k str, T)>;
 
-/// What is listed under a key, which is added at the end if it is new.
+/// Returns the value of a key, which is added at the end if it is new.
 fn entry_or_default<'a, 'k, T: Default>(
     list: &'a mut OrderedGroups<'k, T>,
     key: &'k str,
@@ -169,7 +169,7 @@ fn group(
     for (&entity, cells) in members.iter().zip(cells) {
         let mut values = BTreeMap::new();
         for (column, value) in cells {
-            // Of two names that differ in case only, the later one is here later and wins.
+            // Of two names that differ only in case the later one wins.
             values.insert(column, value_types[column].sql_text(value)?);
         }
         let values = values.into_iter();
@@ -188,19 +188,19 @@ fn group(
     })
 }
 
-/// The columns of a group, while its entities are gone through. The last one that has an attribute says what the column
-/// is, for the values of all.
+/// The columns of a group, built while going through its entities. The last entity with an attribute decides the type
+/// of its column for all entities.
 #[derive(Default)]
 struct ColumnLayout {
     columns: Vec<Column>,
-    /// How the values of each column are converted.
+    /// The value type of each column.
     value_types: Vec<ValueType>,
-    /// The columns by their names as PostgreSQL cuts them.
+    /// Indexes of the columns by their truncated names.
     indexes: HashMap<String, usize>,
 }
 
 impl ColumnLayout {
-    /// Gives every attribute of an entity its column.
+    /// Assigns a column to every attribute of an entity.
     fn assign_columns<'a>(
         &mut self,
         entity: &'a Entity,
@@ -219,7 +219,7 @@ impl ColumnLayout {
         Ok(cells)
     }
 
-    /// The column of an attribute; `None` if its name is cut to that of another column, which came first and keeps it.
+    /// Returns the column of an attribute; `None` if PostgreSQL truncates its name to that of an earlier, different column.
     fn column(&mut self, name: String, attribute_name: &str, attribute: &Entity) -> Option<usize> {
         let found = attribute_type::type_of(attribute);
         let column = Column {
@@ -249,7 +249,7 @@ impl ColumnLayout {
     }
 }
 
-/// A member that every entity has, as a string; empty if it is none.
+/// Returns a member as a string; empty if it is missing or not a string.
 fn string_member<'a>(entity: &'a Entity, member: &str) -> &'a str {
     entity.get(member).and_then(Value::as_str).unwrap_or("")
 }
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn of_attributes_that_differ_in_case_only_the_later_one_wins() {
+    fn of_attributes_that_differ_only_in_case_the_later_one_wins() {
         let entity = json!({"id": "e", "type": "T",
             "Temp": {"type": "Text", "value": "a"}, "x": {"value": 1}, "TEMP": {"type": "Number", "value": 2}});
         let groups = groups(&task(None, json!([entity]))).expect("rows");
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn of_names_that_are_cut_to_the_same_the_first_one_has_the_column() {
+    fn of_names_that_are_truncated_to_the_same_the_first_one_gets_the_column() {
         let long = "a".repeat(63);
         let entities = json!([
             {"type": "T", format!("{long}b"): {"value": 1}, format!("{long}c"): {"value": "lost"}},
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_entity_with_an_attribute_says_how_the_values_of_all_are_converted() {
+    fn the_last_entity_with_an_attribute_decides_the_conversion_for_all() {
         let entities = json!([
             {"type": "T", "x": {"type": "Relationship", "object": "urn:1"}},
             {"type": "T", "x": {"type": "Property", "value": {"@type": "DateTime", "@value": "2019-01-01"}}},
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn several_paths_part_the_entities_before_their_types_do() {
+    fn entities_are_grouped_by_path_before_type() {
         let entities = json!([{"type": "A"}, {"type": "A"}, {"type": "B"}, {"type": "A"}]);
         let found = groups(&task(Some("/x,/y,/x,/x"), entities)).expect("rows");
         let found: Vec<_> = found
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn attributes_with_the_names_of_standing_columns_leave_no_trace() {
+    fn attributes_with_the_names_of_fixed_columns_are_ignored() {
         let entity = json!({"id": "e", "type": "T", "time_index": "2020-01-01", "Time_Index": {"value": 1},
             "instanceId": {"value": "mine"}, "@context": {"type": "Text", "value": "c"}, "bare": [1]});
         let found = groups(&task(None, json!([entity]))).expect("rows");
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attribute_named_like_the_original_entity_is_incurable() {
+    fn an_attribute_with_a_reserved_name_fails_the_task() {
         let entity = json!({"type": "T", "__original_ngsi_entity__": {"value": 1}});
         let error = groups(&task(None, json!([entity]))).expect_err("it is reserved");
         assert_eq!(
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_is_none_is_incurable_for_the_whole_task() {
+    fn an_invalid_geometry_fails_the_whole_task() {
         let entities = json!([
             {"type": "T", "x": {"value": 1}},
             {"type": "U", "g": {"type": "geo:point", "value": null}},
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_makes_no_groups() {
+    fn no_entities_make_no_groups() {
         assert_eq!(groups(&task(None, json!([]))), Ok(Vec::new()));
     }
 }

@@ -1,4 +1,4 @@
-//! The task made of a notification: where it came from, its id, and the document that is queued and shown.
+//! The task of a notification: origin, id, and the document that is queued and shown.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,41 +7,41 @@ use serde::{Deserialize, Serialize};
 use crate::Entity;
 use crate::json::ExactObject;
 
-/// What lists show as every task's type.
+/// The task type that lists show for every task.
 pub const TASK_TYPE: &str = "<class 'wq.ql.notify.InsertAction'>";
 
-/// Where a notification came from: its headers as received, `None` where one was missing.
+/// The origin of a notification: its FIWARE headers as received, `None` for each missing one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Origin {
-    /// Tenant that the notification belongs to.
+    /// The tenant that the notification belongs to.
     pub tenant: Option<String>,
-    /// The service path, or several with commas. A missing one is `/`.
+    /// The service path, or several separated by commas. A missing one counts as `/`.
     pub service_path: Option<String>,
-    /// Correlation id of the notification.
+    /// The correlation id of the notification.
     pub correlator: Option<String>,
 }
 
 impl Origin {
-    /// The path under which it is shown and found: `/` if the header was missing.
+    /// Returns the service path: `/` if the header was missing.
     pub fn path(&self) -> &str {
         self.service_path.as_deref().unwrap_or("/")
     }
 
-    /// Tenant and path as the first two segments of a task's id, such as `eA==:Lw==`. Tasks of one tenant and path
-    /// have it in common, and no others.
+    /// Returns tenant and path as the first two segments of a task's id, such as `eA==:Lw==`. Exactly the tasks of one
+    /// tenant and path share them.
     pub fn scope(&self) -> String {
         let tenant = self.tenant.as_deref().unwrap_or_default();
         format!("{}:{}", segment(tenant), segment(self.path()))
     }
 
-    /// A task's id: four segments. `uuid` is 32 hexadecimal digits.
+    /// Returns a task's id: four segments separated by colons. `uuid` is 32 hexadecimal digits.
     pub fn task_id(&self, uuid: &str) -> String {
         let correlator = segment(self.correlator.as_deref().unwrap_or_default());
         format!("{}:{correlator}:{}", self.scope(), segment(uuid))
     }
 }
 
-/// A part of an id: in Base64, and two double quotes for an empty one. Neither has a colon.
+/// Encodes a segment of an id: in Base64, or as two double quotes if it is empty. Neither contains a colon.
 fn segment(text: &str) -> String {
     if text.is_empty() {
         "\"\"".to_owned()
@@ -53,18 +53,18 @@ fn segment(text: &str) -> String {
 /// A task: the insert of a notification's entities.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Task {
-    /// Where it came from.
+    /// The headers of the notification.
     pub origin: Origin,
-    /// The entities as [`crate::prepare::prepare`] left them.
+    /// The entities as [`crate::prepare::prepare`] returned them.
     pub payload: Vec<Entity>,
 }
 
 /// A stored task that cannot be document.
 #[derive(Debug, thiserror::Error)]
-#[error("this is not the input of an insert: {0}")]
+#[error("the payload is not the input of an insert: {0}")]
 pub struct TaskError(#[from] serde_json::Error);
 
-/// The document, for writing. The order of its members is the one that lists show.
+/// The task document as it is written. Lists show the members in this order.
 #[derive(Serialize)]
 struct TaskDocumentRef<'a> {
     fiware_service: Option<&'a str>,
@@ -73,7 +73,7 @@ struct TaskDocumentRef<'a> {
     payload: &'a [Entity],
 }
 
-/// The document, for reading.
+/// The task document as it is read.
 #[derive(Deserialize)]
 struct TaskDocument {
     fiware_service: Option<String>,
@@ -83,7 +83,7 @@ struct TaskDocument {
 }
 
 impl Task {
-    /// The document that is queued as the job's payload, and shown as `input` in lists.
+    /// Returns the document that is queued as the job's payload and shown as `input` in lists.
     ///
     /// # Panics
     /// Never: entities are JSON already.
@@ -97,10 +97,10 @@ impl Task {
         serde_json::to_vec(&document).expect("entities are JSON already")
     }
 
-    /// Reads [`Self::to_json`] back. A path that was missing has become `/`.
+    /// Parses a document that [`Self::to_json`] wrote. A missing service path comes back as `/`.
     ///
     /// # Errors
-    /// If it is no such document.
+    /// If the text is not such a document.
     pub fn from_json(text: &[u8]) -> Result<Self, TaskError> {
         let document: TaskDocument = serde_json::from_slice(text)?;
         let origin = Origin {
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_such_document_is_an_error() {
+    fn other_documents_are_errors() {
         for text in [
             "",
             "null",
@@ -207,7 +207,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_task_is_read_back_as_it_was(
+        fn a_task_survives_a_round_trip(
             origin in any_origin(),
             payload in proptest::collection::vec(any_json::entity(), 0..4),
         ) {

@@ -1,7 +1,7 @@
-//! Samples of durations and sizes, in CSV files that others may read, move and delete while the program runs.
+//! Writes samples of durations and sizes to CSV files, which other programs may read, move and delete at any time.
 //!
-//! The files have the form of QuantumLeap's telemetry, so that its users' analysis scripts read them: one directory, a
-//! prefix for each sort of samples, and a new file whenever enough have gathered.
+//! The files have the format of QuantumLeap's telemetry, so that existing analysis scripts can read them: one directory, a
+//! prefix for each kind of samples, and a new file whenever the buffer is full.
 
 mod error;
 mod runtime;
@@ -11,9 +11,9 @@ pub use error::TelemetryError;
 pub use runtime::{Usage, sample_runtime};
 pub use sampler::{BUFFER_BYTES_MAX, Sampler};
 
-/// Prefix of the files with how long things took: requests, and attempts of tasks.
+/// Prefix of the files with durations of requests and of attempts of tasks.
 pub const DURATION: &str = "duration";
-/// Prefix of the files with what a process uses.
+/// Prefix of the files with the resource usage of a process.
 pub const RUNTIME: &str = "runtime";
-/// Prefix of the files with what is measured from outside, such as the length of a queue.
+/// Prefix of the files with gauges, such as the length of a queue.
 pub const GAUGE: &str = "gauge";

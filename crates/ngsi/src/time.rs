@@ -1,4 +1,4 @@
-//! Times in entities: which texts are ISO 8601, which further ones a time index may have, and how one is written.
+//! Times in entities: recognises ISO 8601, parses time indexes, and writes them.
 
 mod english;
 mod iso;
@@ -10,15 +10,16 @@ use jiff::civil::{self, Date, DateTime};
 use jiff::tz::Offset;
 use jiff::{SignedDuration, Timestamp};
 
-/// Whether a text has ISO 8601 form as QuantumLeap understands it, which decides on timestamp columns.
+/// Whether a text is in the ISO 8601 form that QuantumLeap accepts. Such values get timestamp columns.
 ///
-/// That is `YYYY`, `YYYY-MM`, `YYYY-MM-DD`, `YYYYMMDD`, or a week's date; a whole date may be followed by any one
-/// character, a time, and an offset. Double quotes around are ignored. Fields are in range, hour 24 among them.
+/// The form is `YYYY`, `YYYY-MM`, `YYYY-MM-DD`, `YYYYMMDD`, or a week date; a date that names a day may be followed by
+/// any one character, a time, and an offset. Surrounding double quotes are ignored. All fields must be in range; hour 24
+/// is allowed for midnight.
 pub fn is_iso8601(text: &str) -> bool {
     iso::parse(text).is_some()
 }
 
-/// A time as somebody wrote it: years 1 to 9999, to the microsecond, with the offset of a zone or without.
+/// A time as it was written: years 1 to 9999, microsecond precision, with or without an offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Time {
     local: DateTime,
@@ -26,13 +27,13 @@ pub struct Time {
 }
 
 impl Time {
-    /// Reads the value of a time index: ISO 8601, or one of the usual ways to write a day and a time in English.
+    /// Parses the value of a time index: ISO 8601, or a usual English form of date and time.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         iso::parse(text).or_else(|| english::parse(text))
     }
 
-    /// The time at which a notification arrived: UTC, written without a zone.
+    /// Creates the time at which a notification arrived: in UTC, written without an offset.
     pub fn from_arrival(arrived: Timestamp) -> Self {
         let arrived = Timestamp::from_microsecond(arrived.as_microsecond()).unwrap_or(arrived);
         Self {
@@ -41,7 +42,7 @@ impl Time {
         }
     }
 
-    /// The moment that it means, for comparing: since the start of 1970, in UTC if it has no zone.
+    /// Returns the time since the Unix epoch, for comparisons. A time without an offset counts as UTC.
     pub fn since_epoch(self) -> SignedDuration {
         let offset = self.offset.unwrap_or(Offset::UTC).seconds();
         self.local
@@ -50,7 +51,7 @@ impl Time {
     }
 }
 
-/// ISO 8601: with an offset if there is a zone, with six digits of fraction unless they are zero.
+/// ISO 8601, with the offset if there is one, and with six digits of fraction unless it is zero.
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (date, time) = (self.local.date(), self.local.time());
@@ -71,7 +72,7 @@ impl fmt::Display for Time {
     }
 }
 
-/// A time of day as it is written, hour 24 included.
+/// A time of day as it was written. The hour may be 24.
 #[derive(Clone, Copy, Default)]
 struct TimeOfDay {
     hour: u32,
@@ -80,7 +81,7 @@ struct TimeOfDay {
     microsecond: u32,
 }
 
-/// A date and a time of day together, if their fields are in range. Hour 24 is the start of the next day.
+/// Combines date and time of day; `None` if a field is out of range. Hour 24 is the start of the next day.
 fn combine(date: Date, time_of_day: TimeOfDay) -> Option<DateTime> {
     if time_of_day.hour == 24 {
         let is_midnight =
@@ -97,7 +98,7 @@ fn combine(date: Date, time_of_day: TimeOfDay) -> Option<DateTime> {
     Some(date.to_datetime(time.ok()?))
 }
 
-/// A day of the calendar, if there is one; years from 1 on.
+/// Returns a date; `None` if it does not exist or the year is 0.
 fn calendar_date(year: u32, month: u32, day: u32) -> Option<Date> {
     if year == 0 {
         return None;
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_is_written_with_the_offset_it_came_with_and_a_fraction_only_if_there_is_one() {
+    fn a_time_is_written_with_its_offset_and_with_a_fraction_only_if_there_is_one() {
         for (text, written) in [
             ("2020-01-02T03:04:05Z", "2020-01-02T03:04:05+00:00"),
             ("2020-01-02 03:04+0530", "2020-01-02T03:04:00+05:30"),
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_arrival_has_no_zone() {
+    fn the_time_of_arrival_has_no_offset() {
         let arrived: Timestamp = "2021-05-14T15:57:11.8489809Z".parse().expect("a time");
         let time = Time::from_arrival(arrived);
         assert_eq!(time.to_string(), "2021-05-14T15:57:11.848980");
@@ -141,18 +142,20 @@ mod tests {
     }
 
     #[test]
-    fn times_are_compared_by_the_moment_they_mean() {
-        let moment = |text| parse(text).since_epoch();
+    fn times_are_compared_by_their_time_since_the_epoch() {
+        let since_epoch = |text| parse(text).since_epoch();
         assert_eq!(
-            moment("2020-01-02T03:04:05"),
-            moment("2020-01-02T03:04:05Z")
+            since_epoch("2020-01-02T03:04:05"),
+            since_epoch("2020-01-02T03:04:05Z")
         );
         assert_eq!(
-            moment("2020-01-02T03:04:05Z"),
-            moment("2020-01-02T05:04:05+02:00")
+            since_epoch("2020-01-02T03:04:05Z"),
+            since_epoch("2020-01-02T05:04:05+02:00")
         );
-        assert!(moment("2020-01-02T03:04:05") < moment("2020-01-02T03:04:05-00:01"));
-        assert!(moment("9999-12-31T23:59:59-23:59") > moment("0001-01-01T00:00:00+23:59"));
+        assert!(since_epoch("2020-01-02T03:04:05") < since_epoch("2020-01-02T03:04:05-00:01"));
+        assert!(
+            since_epoch("9999-12-31T23:59:59-23:59") > since_epoch("0001-01-01T00:00:00+23:59")
+        );
     }
 
     proptest! {
@@ -176,7 +179,7 @@ mod tests {
         }
 
         #[test]
-        fn a_written_time_is_read_as_the_same_time(
+        fn a_time_survives_a_round_trip(
             days in 0_i64..3_652_058,
             microseconds in 0_i64..86_400_000_000,
             offset in proptest::option::of(-1_439_i32..=1_439),

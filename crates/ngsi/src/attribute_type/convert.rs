@@ -1,7 +1,7 @@
-//! Values as text that PostgreSQL reads.
+//! Converts values into the text form that PostgreSQL reads.
 //!
-//! The text has to stand for itself: the column may have been made for another type long ago, and gets the same text
-//! then. What a type cannot hold becomes NULL here; what the column cannot hold PostgreSQL itself refuses.
+//! The text does not depend on the column, which may have been created earlier for another type. Values that the NGSI
+//! type cannot hold become NULL; values that the column cannot hold are refused by PostgreSQL.
 
 use serde_json::{Number, Value};
 
@@ -11,10 +11,10 @@ use crate::python::{self, is_integer};
 use crate::time::is_iso8601;
 
 impl ValueType {
-    /// The text that is stored for a value; `None` is NULL.
+    /// Returns the text that is stored for a value; `None` for NULL.
     ///
     /// # Errors
-    /// If this type is a place and the value is none.
+    /// If this is a geometry and the value is not.
     pub fn sql_text(self, value: &Value) -> Result<Option<String>, InvalidGeometry> {
         Ok(match self {
             Self::Number => number(value),
@@ -42,8 +42,8 @@ fn number(value: &Value) -> Option<String> {
     }
 }
 
-/// A number with a point or an exponent: `5.0` for 5. An integer that is too large for that stays as it was written,
-/// so that PostgreSQL refuses it and nothing is lost.
+/// Writes a number with a point or an exponent: `5.0` for 5. An integer too large for a double stays as it was written,
+/// so that PostgreSQL refuses it instead of losing digits.
 fn float_text(number: &Number) -> String {
     let float = python::as_f64(number);
     if float.is_infinite() && is_integer(number) {
@@ -60,7 +60,7 @@ fn integer(value: &Value) -> Option<String> {
     }
 }
 
-/// A number's digits without its fraction. Integers of any size stay exact.
+/// Writes a number without its fraction. Integers of any size stay exact.
 fn integer_text(text: &str) -> Option<String> {
     let text = text.trim();
     let (sign, digits) = match text.strip_prefix('-') {
@@ -114,7 +114,7 @@ fn untyped(value: &Value) -> Option<String> {
     }
 }
 
-/// A number in a string: blanks around it, an exponent, `nan` and `inf` are allowed.
+/// Parses a number from a string. Surrounding blanks, an exponent, `nan` and `inf` are allowed.
 fn parse_float(text: &str) -> Option<f64> {
     text.trim().parse().ok()
 }
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
     use crate::geo::Format;
 
-    /// Numbers as they would come, which `json!` cannot write.
+    /// Parses a number as a notification has it, which `json!` cannot write.
     fn parsed(text: &str) -> Value {
         serde_json::from_str(text).expect("a value")
     }
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_are_cut_towards_zero_and_stay_exact() {
+    fn integers_are_truncated_towards_zero_and_stay_exact() {
         converts(
             ValueType::Integer,
             &[
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_stay_and_all_else_is_printed_as_python_prints_it() {
+    fn strings_stay_and_other_values_are_printed_as_in_python() {
         converts(
             ValueType::Text,
             &[
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_are_handed_over_if_they_have_the_form_of_one() {
+    fn dates_are_passed_on_if_they_have_the_form_of_a_date() {
         converts(
             ValueType::DateTime,
             &[
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_types_that_are_not_known_are_handed_over_as_they_are() {
+    fn values_of_unknown_types_are_passed_on_unchanged() {
         converts(
             ValueType::Other,
             &[
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_is_none_cannot_be_stored() {
+    fn a_value_that_is_no_geometry_cannot_be_stored() {
         let point = ValueType::Geometry(Format::Point);
         let stored = point.sql_text(&json!("41.3, 2.1")).expect("a place");
         assert_eq!(stored.as_deref(), Some("SRID=4326;POINT(2.1 41.3)"));

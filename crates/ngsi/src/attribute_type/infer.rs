@@ -1,4 +1,4 @@
-//! The type of a value that does not say one.
+//! Infers types from values.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use super::{AttributeType, ColumnType, ValueType};
 use crate::python::is_integer;
 use crate::time::is_iso8601;
 
-/// The type of an attribute that has none.
+/// Returns the type of an attribute without a type.
 pub(super) fn from_value(value: &Value) -> AttributeType<'static> {
     let (value_type, name) = match value {
         Value::Array(_) => (ValueType::Array, "Array"),
@@ -25,7 +25,7 @@ pub(super) fn from_value(value: &Value) -> AttributeType<'static> {
     }
 }
 
-/// The type of a `Property`, whose value may also be a date of NGSI-LD.
+/// Returns the type of a `Property`, whose value may also be an NGSI-LD date.
 pub(super) fn from_property(value: &Value) -> AttributeType<'static> {
     if ngsi_ld_date(value).is_none() {
         return from_value(value);
@@ -36,14 +36,14 @@ pub(super) fn from_property(value: &Value) -> AttributeType<'static> {
     }
 }
 
-/// The date in `{"@type": "DateTime", "@value": ".."}`, null if it is missing there; `None` if this is not its form.
+/// Returns the date in `{"@type": "DateTime", "@value": ".."}`, null if `@value` is missing; `None` for other values.
 pub(super) fn ngsi_ld_date(value: &Value) -> Option<&Value> {
     let members = value.as_object()?;
     let is_date = members.get("@type").and_then(Value::as_str) == Some("DateTime");
     is_date.then(|| members.get("@value").unwrap_or(&Value::Null))
 }
 
-/// What a column is made as for values of a type that is not known.
+/// Returns the type of a new column for a value of an unknown type.
 pub(super) fn column_type(value: &Value) -> ColumnType {
     match value {
         Value::Array(_) | Value::Object(_) => ColumnType::Json,

@@ -1,4 +1,4 @@
-//! Properties of conversion, over any value: it is total, and its text can be read as the type of the column.
+//! Property tests of conversion: it accepts any value, and its text can be read as the type of the column.
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -10,7 +10,7 @@ use crate::any_json;
 use crate::geo::Format;
 use crate::time::is_iso8601;
 
-/// Every type that is known but for places, those whose values say the type, and one that is not known.
+/// All known types but the geometries, the two types whose values decide, and an unknown one.
 pub(crate) const PLAIN_TYPES: [&str; 11] = [
     "Number",
     "Integer",
@@ -25,7 +25,7 @@ pub(crate) const PLAIN_TYPES: [&str; 11] = [
     "Foo",
 ];
 
-/// The types of places, which refuse most values.
+/// The types of geometries, which refuse most values.
 pub(crate) const GEO_TYPES: [&str; 6] = [
     "geo:point",
     "geo:line",
@@ -35,7 +35,7 @@ pub(crate) const GEO_TYPES: [&str; 6] = [
     "GeoProperty",
 ];
 
-/// Values of all sorts, those that types are picky about among them.
+/// Generates values, among them many edge cases of the types.
 fn value() -> impl Strategy<Value = Value> {
     let number =
         "[ +-]?([0-9]{0,22}|0x1f|1_0)\\.?[0-9]{0,3}(e-?[0-9]{1,3})?|[+-]?(inf|nan|Infinity)";
@@ -59,8 +59,8 @@ fn attribute() -> impl Strategy<Value = Entity> {
     })
 }
 
-/// Whether PostgreSQL reads the text into a column of this type, as far as that is decided here. (Whether an integer
-/// has too many digits, or a date is one it knows, it says itself.)
+/// Whether PostgreSQL can read the text into a column of this type. The range of integers and the validity of dates are
+/// not checked here.
 fn is_readable_as(text: &str, column: ColumnType) -> bool {
     let digits = text.strip_prefix('-').unwrap_or(text);
     match column {
@@ -78,7 +78,7 @@ fn is_readable_as(text: &str, column: ColumnType) -> bool {
 
 proptest! {
     #[test]
-    fn an_attributes_own_column_reads_its_text(attribute in attribute()) {
+    fn an_attributes_own_column_can_read_its_text(attribute in attribute()) {
         let value = value_of(&attribute);
         let value_type = type_of(&attribute).value_type;
         if let Ok(Some(text)) = value_type.sql_text(value) {
@@ -88,7 +88,7 @@ proptest! {
     }
 
     #[test]
-    fn only_places_refuse_values_and_only_they_refuse_null(attribute in attribute(), value in value()) {
+    fn only_geometries_refuse_values_and_only_they_refuse_null(attribute in attribute(), value in value()) {
         let value_type = type_of(&attribute).value_type;
         if matches!(value_type, ValueType::Geometry(_)) {
             prop_assert!(value_type.sql_text(&Value::Null).is_err());
@@ -99,7 +99,7 @@ proptest! {
     }
 
     #[test]
-    fn json_and_text_keep_what_they_are_given(value in value()) {
+    fn json_and_text_keep_the_value(value in value()) {
         if let Ok(Some(text)) = ValueType::StructuredValue.sql_text(&value) {
             let read: Value = serde_json::from_str(&text).expect("it is JSON");
             prop_assert_eq!(&read, &value);
@@ -111,14 +111,14 @@ proptest! {
     }
 
     #[test]
-    fn what_is_stored_as_a_time_has_the_form_of_one(value in value()) {
+    fn a_stored_time_has_the_form_of_a_time(value in value()) {
         if let Ok(Some(text)) = ValueType::DateTime.sql_text(&value) {
             prop_assert!(is_iso8601(&text));
         }
     }
 
     #[test]
-    fn integers_are_the_numbers_cut_towards_zero(number in -1e15..1e15_f64) {
+    fn integers_are_the_numbers_truncated_towards_zero(number in -1e15..1e15_f64) {
         let value = serde_json::json!(number);
         let text = ValueType::Integer.sql_text(&value).expect("no place").expect("a number");
         prop_assert_eq!(text.parse::<f64>(), Ok(number.trunc() + 0.0));
@@ -127,7 +127,7 @@ proptest! {
     }
 
     #[test]
-    fn a_place_is_one_or_it_is_not(value in value()) {
+    fn a_geometry_is_converted_or_refused(value in value()) {
         for format in [Format::Point, Format::Line, Format::Polygon, Format::Box, Format::Json] {
             let text = ValueType::Geometry(format).sql_text(&value);
             prop_assert!(text.is_err() || text.iter().flatten().all(|text| is_readable_as(text, ColumnType::Geometry)));

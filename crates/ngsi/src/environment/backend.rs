@@ -1,14 +1,14 @@
-//! Which database is asked for: only TimescaleDB, or plain PostgreSQL under that name, is served.
+//! Checks the configured database back-ends: only TimescaleDB, or plain PostgreSQL under that name, is supported.
 
 use yaml_rust2::{Yaml, YamlLoader};
 
 use super::EnvironmentError;
 
-/// The name of the back-end that is served, compared without case.
+/// Name of the supported back-end, compared without case.
 const TIMESCALE: &str = "timescale";
 
-/// Checks the default back-end and those of the tenants. A default in the environment beats the one of the file, and
-/// then it does not matter what the file's is.
+/// Checks the default back-end and those of the tenants. A default in the environment overrides that of the file, which
+/// is not checked then.
 pub(super) fn check(
     default: Option<&str>,
     config: Option<&str>,
@@ -29,13 +29,13 @@ pub(super) fn check(
 
 fn check_file(text: &str, is_default_known: bool) -> Result<(), String> {
     let documents =
-        YamlLoader::load_from_str(text).map_err(|error| format!("is no YAML: {error}"))?;
-    // An empty file says nothing.
+        YamlLoader::load_from_str(text).map_err(|error| format!("is not YAML: {error}"))?;
+    // An empty file configures nothing.
     let Some(document) = documents.first().filter(|it| !it.is_null()) else {
         return Ok(());
     };
     if document.as_hash().is_none() {
-        return Err("is no mapping with tenants and default-backend".to_owned());
+        return Err("is not a mapping with `tenants` and `default-backend`".to_owned());
     }
     if !is_default_known {
         check_entry(&document["default-backend"], "the default-backend")?;
@@ -45,20 +45,20 @@ fn check_file(text: &str, is_default_known: bool) -> Result<(), String> {
         Yaml::Hash(tenants) => tenants.iter().try_for_each(|(name, tenant)| {
             let name = name.as_str().unwrap_or("?");
             if tenant.as_hash().is_none() && !tenant.is_null() {
-                return Err(format!("tenant {name} is no mapping with a backend"));
+                return Err(format!("tenant {name} is not a mapping with `backend`"));
             }
             check_entry(&tenant["backend"], &format!("the backend of tenant {name}"))
         }),
-        _ => Err("its tenants are no mapping of names".to_owned()),
+        _ => Err("its `tenants` are not a mapping".to_owned()),
     }
 }
 
-/// An entry that is missing leaves the default.
+/// Checks a back-end in the file. A missing entry means the default.
 fn check_entry(entry: &Yaml, what: &str) -> Result<(), String> {
     match entry {
         Yaml::BadValue | Yaml::Null => Ok(()),
         Yaml::String(name) => check_backend(name, what),
-        _ => Err(format!("{what} is no name of a back-end")),
+        _ => Err(format!("{what} is not the name of a back-end")),
     }
 }
 
@@ -67,7 +67,7 @@ fn check_backend(name: &str, what: &str) -> Result<(), String> {
         Ok(())
     } else {
         Err(format!(
-            "{what} is {name:?}, but only {TIMESCALE} is served here"
+            "{what} is {name:?}, but only {TIMESCALE} is supported"
         ))
     }
 }
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn timescale_is_served_whatever_its_case() {
+    fn timescale_is_supported_in_any_case() {
         for default in [
             None,
             Some("timescale"),
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn crate_db_is_refused_wherever_it_is_asked_for() {
+    fn crate_db_is_refused_wherever_it_is_configured() {
         for default in ["crate", "Crate", "CRATE", "mysql"] {
             let error =
                 check(Some(default), None, |_| Ok(String::new())).expect_err("it is refused");
@@ -126,7 +126,7 @@ mod tests {
         let error = outcome(None, "default-backend: Crate\n").expect_err("it is refused");
         assert_eq!(
             error,
-            "QL_CONFIG: ql.yml: the default-backend is \"Crate\", but only timescale is served here"
+            "QL_CONFIG: ql.yml: the default-backend is \"Crate\", but only timescale is supported"
         );
         let tenant = "tenants:\n  a:\n    backend: Timescale\n  b:\n    backend: crate\n";
         for default in [None, Some("timescale")] {
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_default_in_the_environment_beats_the_one_of_the_file() {
+    fn a_default_in_the_environment_overrides_that_of_the_file() {
         assert_eq!(
             outcome(Some("timescale"), "default-backend: Crate\n"),
             Ok(())
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_understood_is_refused() {
+    fn an_invalid_file_is_refused() {
         for text in [
             "a: [",
             "- a\n",

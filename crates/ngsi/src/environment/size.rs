@@ -1,9 +1,9 @@
-//! Sizes with units, such as `10 B`, `1.2 KiB` or `0.9 GiB`.
+//! Parses sizes with units, such as `10 B`, `1.2 KiB` or `0.9 GiB`.
 
-/// Units by their first letter: a thousand to this power, or 1024 with an `i` after it.
+/// First letters of the units. The n-th, from 1, means 1000^n bytes, or 1024^n if followed by an `i`.
 const LETTERS: &str = "kmgtpe";
 
-/// The size in whole bytes. A number without unit is none, nor is a negative one.
+/// Parses a size into whole bytes. `None` for negative numbers, numbers without a unit, and sizes from 2^63 bytes on.
 pub(super) fn parse_bytes(text: &str) -> Option<u64> {
     let text = text.trim();
     let end = text.find(|it: char| !matches!(it, '0'..='9' | '.'))?;
@@ -17,15 +17,15 @@ pub(super) fn parse_bytes(text: &str) -> Option<u64> {
         clippy::as_conversions,
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "it is not negative and has been compared with the largest; parts of bytes are cut off"
+        reason = "it is not negative and has been compared with the maximum; fractions of bytes are dropped"
     )]
     Some(bytes as u64)
 }
 
-/// 2^63: sizes from here on are no bound.
+/// 2^63, the first size that is not accepted.
 const EXACT_MAX: f64 = 9_223_372_036_854_775_808.0;
 
-/// How many bytes a unit has: of `B`, `kB`, `KiB` and so on, in any case; `Byte` for `B` will do.
+/// Returns the number of bytes of a unit: `B`, `kB`, `KiB` and so on, in any case; `byte` and `bytes` mean `B`.
 fn factor(unit: &str) -> Option<f64> {
     let unit = unit.to_ascii_lowercase();
     let prefix = unit
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_no_size() {
+    fn other_texts_are_not_sizes() {
         for text in [
             "", "10", "B", "ten B", "-1 B", "1.2.3 B", ". B", "1 XB", "1 KiBit", "1 iB", "1 Kib/s",
             "100 EiB", "1e3 B", "NaN B", "\u{e9}B", "1 \u{e9}",

@@ -1,4 +1,4 @@
-//! GeoJSON geometries (RFC 7946, section 3.1), read and written.
+//! Reads and writes GeoJSON geometries (RFC 7946, section 3.1).
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::InvalidGeometry;
 use super::geometry::{Geometry, Path, Position};
 use super::simple::{LINE_POINTS_MIN, RING_POINTS_MIN};
 
-/// Reads a geometry object; `None` if its type is none of the seven.
+/// Reads a geometry object; `None` if its type is not one of the seven.
 pub(super) fn read(value: &Value) -> Result<Option<Geometry>, InvalidGeometry> {
     let object = value.as_object().ok_or(InvalidGeometry)?;
     let coordinates = object.get("coordinates").unwrap_or(&Value::Null);
@@ -26,7 +26,7 @@ pub(super) fn read(value: &Value) -> Result<Option<Geometry>, InvalidGeometry> {
     Ok(Some(geometry))
 }
 
-/// Writes a geometry that came in a simple format, so a flat one: none of those has more dimensions or parts.
+/// Writes a geometry from a simple format. These are two-dimensional and have no parts.
 pub(super) fn write(geometry: &Geometry) -> Value {
     let (kind, coordinates) = match geometry {
         Geometry::Point(point) => ("Point", pair(point)),
@@ -37,7 +37,8 @@ pub(super) fn write(geometry: &Geometry) -> Value {
     json!({"type": kind, "coordinates": coordinates})
 }
 
-/// A member of a collection. One that is not known spoils the whole, since the rest would be another place.
+/// Reads a member of a collection. An unknown type makes the whole collection invalid, since the rest would be another
+/// geometry.
 fn member(value: &Value) -> Result<Geometry, InvalidGeometry> {
     read(value)?.ok_or(InvalidGeometry)
 }

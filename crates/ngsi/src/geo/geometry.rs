@@ -1,8 +1,8 @@
-//! A geometry in memory, and its text for the database.
+//! A geometry in memory, and its EWKT.
 
 use std::fmt::Write;
 
-/// A point. `x` is the longitude, `y` the latitude; all are finite.
+/// A point: `x` is the longitude and `y` the latitude in degrees, `z` the optional altitude. All are finite.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Position {
     pub(super) x: f64,
@@ -10,10 +10,10 @@ pub(super) struct Position {
     pub(super) z: Option<f64>,
 }
 
-/// Points that belong together: a line, or the ring of a polygon.
+/// The points of a line or of a polygon's ring.
 pub(super) type Path = Vec<Position>;
 
-/// The seven geometries of GeoJSON. Lines have two points or more, rings four or more; polygons have a ring. The
+/// The seven geometries of GeoJSON. Lines have at least two points, rings at least four, polygons at least one ring. The
 /// others may be empty.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Geometry {
@@ -27,7 +27,7 @@ pub(super) enum Geometry {
 }
 
 impl Geometry {
-    /// All points, in the order in which they are written.
+    /// Returns all points in the order in which they are written.
     pub(super) fn points(&self) -> Vec<Position> {
         match self {
             Self::Point(point) => vec![*point],
@@ -40,7 +40,7 @@ impl Geometry {
         }
     }
 
-    /// The text form of PostGIS, with the reference system that GeoJSON has.
+    /// Returns the EWKT of the geometry, with the reference system of GeoJSON (SRID 4326).
     pub(super) fn to_ewkt(&self) -> String {
         let mut out = String::from("SRID=4326;");
         self.write(&mut out);
@@ -89,7 +89,7 @@ fn write_path(out: &mut String, path: &[Position]) {
     write_list(out, path, write_position);
 }
 
-/// Writes items in parentheses, or the word for none.
+/// Writes items in parentheses, or `EMPTY`.
 fn write_list<T>(out: &mut String, items: &[T], write_item: impl Fn(&mut String, &T)) {
     if items.is_empty() {
         out.push_str(" EMPTY");
@@ -104,7 +104,7 @@ fn write_list<T>(out: &mut String, items: &[T], write_item: impl Fn(&mut String,
     out.push(')');
 }
 
-/// Writes numbers as short as they can be told apart: `2.1`, and `3` for 3.0.
+/// Writes coordinates with as few digits as identify them: `2.1`, and `3` for 3.0.
 fn write_position(out: &mut String, position: &Position) {
     let Position { x, y, z } = position;
     let written = match z {

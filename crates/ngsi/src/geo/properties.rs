@@ -1,4 +1,4 @@
-//! Properties of places: the text of any GeoJSON can be read again, and formats say the same place.
+//! Property tests of geometries: the EWKT of any GeoJSON can be read again, and all formats give the same geometry.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -15,7 +15,7 @@ fn number() -> impl Strategy<Value = f64> {
     ]
 }
 
-/// A position of two or three numbers.
+/// Generates a position of two or three numbers.
 fn position(is_flat: bool) -> impl Strategy<Value = Value> {
     vec(number(), if is_flat { 2 } else { 3 }).prop_map(|numbers| json!(numbers))
 }
@@ -31,7 +31,7 @@ fn with_coordinates<S: Strategy<Value = Value>>(
     coordinates.prop_map(move |coordinates| json!({"type": kind, "coordinates": coordinates}))
 }
 
-/// Any geometry that is well formed.
+/// Generates any well-formed geometry.
 fn geojson() -> impl Strategy<Value = Value> {
     any::<bool>().prop_flat_map(|is_flat| {
         let at = move || position(is_flat);
@@ -51,7 +51,7 @@ fn geojson() -> impl Strategy<Value = Value> {
     })
 }
 
-/// All numbers in a document, in order.
+/// Appends all numbers in a document, in order.
 fn numbers(value: &Value, out: &mut Vec<f64>) {
     match value {
         Value::Number(number) => out.push(number.as_f64().expect("it was a float")),
@@ -61,8 +61,8 @@ fn numbers(value: &Value, out: &mut Vec<f64>) {
     }
 }
 
-/// A small reader of geometry text: `geometry = word (" EMPTY" | "(" item {"," item} ")")`, where an item is a geometry
-/// too, perhaps without a word, or numbers. Gives the numbers, and what follows.
+/// A small EWKT parser: `geometry = word (" EMPTY" | "(" item {"," item} ")")`, where an item is a geometry, perhaps
+/// without its word, or numbers. Appends the numbers and returns the rest of the text.
 fn read_geometry<'t>(text: &'t str, out: &mut Vec<f64>) -> &'t str {
     let word = text
         .find(|character: char| !character.is_ascii_uppercase())
@@ -109,7 +109,7 @@ proptest! {
     }
 
     #[test]
-    fn a_normalised_location_is_the_same_place(
+    fn a_normalised_location_is_the_same_geometry(
         points in vec((-90.0..90.0, -180.0..180.0), 1..6),
         format in prop::sample::select(vec!["geo:point", "geo:line", "geo:polygon", "geo:box"]),
     ) {
@@ -141,7 +141,7 @@ proptest! {
     }
 
     #[test]
-    fn normalising_is_total_and_does_not_change_its_own_result(
+    fn normalising_accepts_anything_and_is_idempotent(
         mut entity in any_json::entity(),
         location in any_json::attribute(),
     ) {

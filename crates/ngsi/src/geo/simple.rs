@@ -1,4 +1,4 @@
-//! NGSI's simple formats: texts `"latitude, longitude"` and lists of them.
+//! NGSI's simple formats: strings `"latitude, longitude"` and lists of them.
 
 use serde_json::Value;
 
@@ -6,29 +6,29 @@ use super::InvalidGeometry;
 use super::geometry::{Geometry, Path, Position};
 use crate::python;
 
-/// The fewest points of a line.
+/// Minimum number of points of a line.
 pub(super) const LINE_POINTS_MIN: usize = 2;
-/// The fewest points of a ring: a triangle and its first point once more.
+/// Minimum number of points of a ring: a triangle whose first point is repeated at the end.
 pub(super) const RING_POINTS_MIN: usize = 4;
 
-/// Reads a point from text such as `"41.4, 2.2"`: latitude, then longitude, in degrees.
+/// Reads a point from a string such as `"41.4, 2.2"`: latitude and longitude in degrees.
 pub(super) fn point(value: &Value) -> Result<Geometry, InvalidGeometry> {
     position(value).map(Geometry::Point)
 }
 
-/// Reads a list of two or more points.
+/// Reads a list of at least two points.
 pub(super) fn line(value: &Value) -> Result<Geometry, InvalidGeometry> {
     path(value, LINE_POINTS_MIN).map(Geometry::LineString)
 }
 
-/// Reads a list of four or more points, the one ring of a polygon.
+/// Reads a list of at least four points, the only ring of a polygon.
 pub(super) fn polygon(value: &Value) -> Result<Geometry, InvalidGeometry> {
     let ring = path(value, RING_POINTS_MIN)?;
     Ok(Geometry::Polygon(vec![ring]))
 }
 
-/// Reads two corners that lie opposite each other. The ring starts and ends at the second one, and has
-/// the first one in the middle.
+/// Reads two opposite corners of a rectangle. Its ring starts and ends at the second corner and has the first one in the
+/// middle.
 pub(super) fn rectangle(value: &Value) -> Result<Geometry, InvalidGeometry> {
     let corners = path(value, 2)?;
     let &[first, second] = corners.as_slice() else {
@@ -45,7 +45,7 @@ pub(super) fn rectangle(value: &Value) -> Result<Geometry, InvalidGeometry> {
     Ok(Geometry::Polygon(vec![ring.to_vec()]))
 }
 
-/// A point as the simple format has it, with numbers as Python prints them.
+/// Writes a point in the simple format, with numbers as Python prints them.
 pub(super) fn point_text(point: &Position) -> String {
     format!("{}, {}", python::float(point.y), python::float(point.x))
 }

@@ -1,4 +1,4 @@
-//! Rows into tables: `COPY` in its text format, whose values PostgreSQL reads as it would read literals.
+//! Inserts rows with `COPY` in its text format, whose values PostgreSQL parses like literals.
 
 use std::collections::HashMap;
 
@@ -9,23 +9,23 @@ use crate::postgres::session::Session;
 use crate::postgres::session_error::SessionError;
 use crate::postgres::task_rows::{TaskRows, member};
 
-/// How rows are inserted.
+/// Options of inserting rows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CopyOptions {
-    /// Each with its entity as it came.
+    /// Whether to store the original entity in each row.
     pub(crate) keep_raw: bool,
-    /// Data of one statement, in bytes; a row with more goes alone.
+    /// Maximum data of one statement in bytes; a larger row gets a statement of its own. `None` for no limit.
     pub(crate) bytes_max: Option<u64>,
 }
 
-/// Rows for the same columns of the same table, of one task or several.
+/// Rows for the same columns of one table, from one or several tasks.
 pub(crate) struct CopyBatch<'a> {
     pub(crate) table: &'a Table,
     pub(crate) columns: &'a [Column],
     pub(crate) rows: Vec<(&'a TaskRows<'a>, &'a Row)>,
 }
 
-/// The rows of tasks, in order of first appearance of their tables and columns.
+/// Groups the rows of tasks by table and columns, in order of first appearance.
 pub(crate) fn copy_batches<'a>(tasks: &[&'a TaskRows<'a>]) -> Vec<CopyBatch<'a>> {
     let mut copy_batches: Vec<CopyBatch<'a>> = Vec::new();
     let mut indexes: HashMap<(&Table, Vec<&str>), usize> = HashMap::new();
@@ -63,7 +63,7 @@ pub(crate) async fn insert(
     copy(session, &sql, lines, options.bytes_max).await
 }
 
-/// Sends lines with a statement, or with several whose data each stay under the limit.
+/// Sends lines with one statement, or with several whose data each stay below the limit.
 pub(crate) async fn copy(
     session: &mut Session,
     sql: &str,
@@ -160,7 +160,7 @@ mod tests {
 
     use super::*;
 
-    /// What PostgreSQL makes of a line, by its manual.
+    /// Parses a line as the manual of PostgreSQL describes.
     fn read(line: &str) -> Vec<Option<String>> {
         let line = line.strip_suffix('\n').expect("a line ends");
         assert!(!line.contains(['\n', '\r']), "one line");
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_looks_like_null_or_the_end_of_data_is_neither() {
+    fn strings_that_look_like_null_or_the_end_of_data_are_escaped() {
         let mut line = CopyLine::default();
         line.push_field(Some("\\N"));
         line.push_field(None);

@@ -1,5 +1,5 @@
-//! The child process of a worker: inserts what it is asked to, until its input ends. If a task brings it down, the
-//! worker lives on.
+//! The child process of a worker: inserts the requested tasks until its input ends. A task that crashes it does not
+//! crash the worker.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -10,10 +10,10 @@ use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _,
 use crate::postgres::protocol::{self, InsertRequest, Outcome, Reply, Request};
 use crate::postgres::{InsertError, InsertSummary, Inserter, Settings, TaskInsert};
 
-/// Answers the requests that come in, one after the other, over one session with the database.
+/// Handles requests one after the other, over one database session.
 ///
 /// # Errors
-/// If input or output fail, or a line of the input is no request.
+/// If input or output fails, or a line of the input is not a request.
 pub async fn execute(
     settings: Settings,
     input: impl AsyncRead + Unpin,
@@ -62,7 +62,7 @@ fn insert(requested: InsertRequest, received_at: Instant) -> Result<TaskInsert, 
         task,
         uuid: requested.uuid,
         is_repeat: requested.is_repeat,
-        // A moment that no clock shows never comes.
+        // A time beyond the clock's range is never reached.
         exclusive_until: exclusive_for
             .and_then(|exclusive_for| received_at.checked_add(exclusive_for)),
     })

@@ -1,4 +1,4 @@
-//! One transaction for several tasks: all of them, or none.
+//! Inserts several tasks in one transaction: all or none.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,7 +11,7 @@ use crate::postgres::session_error::{SessionError, Stage};
 use crate::postgres::tables;
 use crate::postgres::task_rows::{TaskRows, member};
 
-/// Inserts tasks. `in_doubt` says that an earlier transaction with them may have been committed.
+/// Inserts tasks. `in_doubt` means that an earlier transaction with them may have been committed.
 pub(crate) async fn insert(
     session: &mut Session,
     tasks: &[&TaskRows<'_>],
@@ -26,7 +26,7 @@ pub(crate) async fn insert(
     session.end(Stage::Rows, done).await
 }
 
-/// The keys of the tasks' locks.
+/// Returns the keys of the tasks' locks.
 pub(crate) fn lock_keys(tasks: &[&TaskRows<'_>]) -> Vec<i64> {
     tasks
         .iter()
@@ -34,8 +34,8 @@ pub(crate) fn lock_keys(tasks: &[&TaskRows<'_>]) -> Vec<i64> {
         .collect()
 }
 
-/// The tables that tasks need, in one order for everybody, with all columns. Which task is the first to name a column
-/// says what it is, as if they were inserted one after the other.
+/// Returns the tables that tasks need with all columns, sorted so that concurrent inserters lock them in the same order.
+/// The first task with a column decides its type, as if the tasks were inserted one after the other.
 fn required_tables<'a>(tasks: &[&'a TaskRows<'_>]) -> Vec<(&'a Table, Vec<&'a Column>)> {
     let mut required: HashMap<&Table, (Vec<&Column>, HashSet<&str>)> = HashMap::new();
     for group in tasks.iter().flat_map(|task| &task.groups) {
@@ -73,7 +73,7 @@ async fn insert_missing(
     Ok(())
 }
 
-/// Whether a row of a task is in the database. Then all are: they came in one transaction.
+/// Whether a task is in the database. One row proves that all are there, since they are inserted in one transaction.
 pub(crate) async fn is_inserted(
     session: &mut Session,
     task: &TaskRows<'_>,
@@ -82,7 +82,7 @@ pub(crate) async fn is_inserted(
         let Some(row) = group.rows.first() else {
             continue;
         };
-        // The first two columns are those of the index.
+        // The index covers the first two columns.
         let sql = format!(
             "select from {} where entity_id = $1::text and time_index = $2::text::timestamptz \
              and instanceid = $3::text limit 1",

@@ -1,5 +1,5 @@
-//! A transaction for one task, after it did not go well with all: a type of which an entity does not fit is saved as
-//! JSON instead, so that no value is lost.
+//! Inserts one task in its own transaction, after the batch failed. If an entity does not fit its table, all entities of
+//! its group are saved as JSON, so that no value is lost.
 
 use crate::rows::{Group, Row, failed_batch_id};
 use serde_json::json;
@@ -11,20 +11,20 @@ use crate::postgres::session_error::{SessionError, Stage};
 use crate::postgres::tables;
 use crate::postgres::task_rows::{TaskRows, member};
 
-/// Takes back what follows it if that does not go well.
+/// Allows rolling back the following statements alone.
 const SAVEPOINT: &str = "savepoint part";
 const ROLL_BACK: &str = "rollback to savepoint part";
 const RELEASE: &str = "release savepoint part";
 
-/// Whether a task had to be inserted.
+/// Whether a task was already in the database.
 enum TaskState {
-    /// It was not there, and has been inserted.
+    /// The task was missing and has been inserted.
     NewlyInserted,
-    /// It was there already: nothing of this transaction may stay.
+    /// The task was already there, so this transaction must be rolled back.
     AlreadyInserted,
 }
 
-/// Inserts a task. `in_doubt` says that an earlier transaction with it may have been committed.
+/// Inserts a task. `in_doubt` means that an earlier transaction with it may have been committed.
 pub(crate) async fn insert(
     session: &mut Session,
     task: &TaskRows<'_>,
@@ -44,7 +44,7 @@ pub(crate) async fn insert(
     }
 }
 
-/// Makes what a group needs. If its columns cannot be made, at least the table, and the answer says why.
+/// Creates the table of a group. If its columns cannot be created, creates the table without them and returns the reason.
 async fn ensure_table(
     session: &mut Session,
     group: &Group,
@@ -88,7 +88,7 @@ async fn insert_groups(
     Ok(TaskState::NewlyInserted)
 }
 
-/// Whether a row of the task is there. A time that the database cannot read is in no row.
+/// Whether a task is in the database. If the database cannot parse its time, no row can have it.
 async fn is_inserted_in_savepoint(
     session: &mut Session,
     task: &TaskRows<'_>,
@@ -101,7 +101,7 @@ async fn is_inserted_in_savepoint(
     }
 }
 
-/// Inserts the rows of a group; gives the error if one does not fit.
+/// Inserts the rows of a group; returns the error if one does not fit.
 async fn insert_group(
     session: &mut Session,
     task: &TaskRows<'_>,
@@ -118,7 +118,7 @@ async fn insert_group(
     Ok(end_savepoint(session, inserted).await?.err())
 }
 
-/// Ends what a savepoint began: a misfit is taken back and given as the inner error.
+/// Ends a savepoint. Rolls back to it after a permanent error, which becomes the inner error.
 async fn end_savepoint<T>(
     session: &Session,
     done: Result<T, SessionError>,
@@ -138,8 +138,8 @@ async fn end_savepoint<T>(
     }
 }
 
-/// Whether the entities of a group have been saved as JSON by an earlier attempt. That is looked up only once they do
-/// not fit this time either, which is as it was then unless somebody changed the table: no index helps to find it.
+/// Whether an earlier attempt saved the entities of a group as JSON. No index supports this query, so it runs only once
+/// the entities do not fit again, which they do unless the table was changed.
 async fn is_saved(
     session: &mut Session,
     task: &TaskRows<'_>,
@@ -178,7 +178,7 @@ async fn save(
         let mut line = CopyLine::default();
         line.push_field(member(entity, "id"));
         line.push_field(member(entity, "type"));
-        // The beginning of the transaction, in the words of PostgreSQL.
+        // PostgreSQL reads this as the start time of the transaction.
         line.push_field(Some("now"));
         line.push_field(Some(&original.to_string()));
         line.finish()

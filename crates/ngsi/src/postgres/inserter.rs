@@ -1,4 +1,4 @@
-//! What is tried with a batch of tasks, how often, and what becomes of each.
+//! Inserts batches of tasks: repeats transactions, and determines the outcome of each task.
 
 use std::time::Duration;
 
@@ -14,16 +14,16 @@ use crate::postgres::{
     InsertError, InsertSummary, Settings, TaskInsert, insert_batch, insert_single,
 };
 
-/// How long an attempt may take, as in QuantumLeap.
+/// Longest attempt, as in QuantumLeap.
 const ATTEMPT_MAX: Duration = Duration::from_secs(180);
-/// How long the database may take to say that it is there.
+/// Longest wait for the reply to a ping.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// How often a transaction is repeated within an attempt because others got in its way.
+/// Number of times a transaction is repeated within an attempt because of conflicts.
 const CONFLICTS_MAX: u32 = 10;
-/// How often a broken connection is made again within an attempt.
+/// Number of times a broken connection is reopened within an attempt.
 const RECONNECTS_MAX: u32 = 1;
 
-/// A session with the database, made when it is needed and again when it broke.
+/// Inserts tasks over one database session, which is opened when needed and again when it broke.
 pub struct Inserter {
     connector: Connector,
     session: Option<Session>,
@@ -32,12 +32,12 @@ pub struct Inserter {
 }
 
 impl Inserter {
-    /// Nothing is connected yet.
+    /// Creates an inserter without connecting.
     pub fn new(settings: Settings) -> Self {
         Self::with_optional_roots(settings, None)
     }
 
-    /// As [`Self::new`], but trusts a server if it is vouched for by `roots` instead of the system's authorities.
+    /// Like [`Self::new`], but verifies the server's certificate with `roots` instead of the system's authorities.
     pub fn with_roots(settings: Settings, roots: RootCertStore) -> Self {
         Self::with_optional_roots(settings, Some(roots))
     }
@@ -54,7 +54,7 @@ impl Inserter {
         }
     }
 
-    /// Gives attempts another limit than 180 s.
+    /// Sets the longest attempt; 180 s by default.
     #[must_use]
     pub fn with_attempt_timeout(self, attempt_max: Duration) -> Self {
         Self {
@@ -63,8 +63,8 @@ impl Inserter {
         }
     }
 
-    /// Inserts tasks, several in one transaction if all goes well; the outcome of each, in order. A caller that drops
-    /// the future does not know what became of them, and has to repeat them with `is_repeat`.
+    /// Inserts tasks, in one transaction if possible, and returns the outcome of each, in order. If the caller drops the
+    /// future, the outcomes are unknown, and the tasks must be repeated with `is_repeat`.
     pub async fn insert(
         &mut self,
         inserts: &[TaskInsert],
@@ -93,10 +93,10 @@ impl Inserter {
         outcomes
     }
 
-    /// Whether the database answers.
+    /// Whether the database responds within 10 s.
     pub async fn ping(&mut self) -> bool {
         let answered = timeout(ANSWER_MAX, async {
-            // A session that was cut while it was idle says nothing about the database.
+            // An idle session that was cut does not mean that the database is down.
             self.ping_once().await.is_ok() || self.ping_once().await.is_ok()
         });
         answered.await.unwrap_or(false)
@@ -109,7 +109,7 @@ impl Inserter {
         Ok(())
     }
 
-    /// Inserts tasks that have rows: together, or if that does not go well one by one.
+    /// Inserts tasks that have rows: together, or one by one if that fails.
     async fn insert_ready(&mut self, tasks: &[&TaskRows<'_>]) -> Vec<Result<(), InsertError>> {
         let mut in_doubt = false;
         let error = match tasks {
@@ -135,7 +135,7 @@ impl Inserter {
         let mut outcomes = Vec::with_capacity(tasks.len());
         let mut unreachable: Option<InsertError> = None;
         for task in tasks {
-            // Once there is no connection to be had, the others need not wait for that as well.
+            // Once no connection can be opened, the other tasks need not wait for that again.
             if let Some(error) = &unreachable {
                 outcomes.push(Err(error.clone()));
                 continue;
@@ -153,7 +153,7 @@ impl Inserter {
         outcomes
     }
 
-    /// An attempt within its time.
+    /// Makes an attempt with a time limit.
     async fn attempt(
         &mut self,
         tasks: &[&TaskRows<'_>],
@@ -161,7 +161,7 @@ impl Inserter {
         in_doubt: &mut bool,
     ) -> Result<(), SessionError> {
         let limit = self.attempt_max;
-        // If the time is up, the session goes with the future, and stops what it was doing.
+        // On a timeout the session is dropped with the future, which cancels its statement.
         match timeout(limit, self.attempt_with_retries(tasks, mode, in_doubt)).await {
             Ok(done) => done,
             Err(_) => {
@@ -171,7 +171,7 @@ impl Inserter {
         }
     }
 
-    /// Runs transactions until one goes well, or until it makes no sense to repeat it at once.
+    /// Runs transactions until one succeeds, or fails with an error that is not worth repeating at once.
     async fn attempt_with_retries(
         &mut self,
         tasks: &[&TaskRows<'_>],
@@ -213,7 +213,7 @@ impl Inserter {
         }
     }
 
-    /// The session, or a new one. The caller gives it back if it is still usable.
+    /// Takes the session, or opens a new one. The caller puts it back if it is still usable.
     async fn take_session(&mut self) -> Result<Session, SessionError> {
         match self.session.take() {
             Some(session) if session.is_open() => Ok(session),
@@ -222,11 +222,11 @@ impl Inserter {
     }
 }
 
-/// How tasks are inserted.
+/// The way in which tasks are inserted.
 #[derive(Clone, Copy, Debug)]
 enum Mode {
     /// All tasks in one transaction.
     Batch,
-    /// One task, with what does not fit saved as JSON.
+    /// One task; entities that do not fit are saved as JSON.
     Single,
 }

@@ -1,8 +1,8 @@
-//! A private PostgreSQL for tests: made in a temporary directory, on a free port of the loopback interface, ended with
-//! its owner, also when that is killed.
+//! A private PostgreSQL server for tests: in a temporary directory, on a free loopback port, and stopped with its owner,
+//! even if that is killed.
 //!
-//! The server keeps what it has acknowledged on disk, as in production. Everything here blocks; the statements go
-//! through `psql`, by a socket in the directory that needs no password.
+//! The server is as durable as in production. All functions block. Statements run through `psql`, over a socket in the
+//! directory that needs no password.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -15,25 +15,25 @@ use std::time::{Duration, Instant};
 use crate::environment::Database;
 use tempfile::TempDir;
 
-/// Where Debian keeps the versions of PostgreSQL, each in a directory with its number.
+/// Directory in which Debian installs the versions of PostgreSQL, each under its number.
 const VERSIONS: &str = "/usr/lib/postgresql";
-/// Root becomes this user, because PostgreSQL does not run as root.
+/// User that runs the server if the tests run as root, because PostgreSQL refuses to run as root.
 const USER: &str = "postgres";
-/// The role, its password, and the first database.
+/// Name of the role and of the first database.
 const ROLE: &str = "quantumleap";
 const PASSWORD: &str = "*";
-/// How long a server may take to start or to stop.
+/// Longest time for a server to start or to stop.
 const START_MAX: Duration = Duration::from_secs(60);
 
-/// Starts the server and ends it when the standard input is closed, which happens however the owner comes to its end.
-/// Unless it was told to keep it, the directory goes too.
+/// Starts the server, and stops it when the standard input is closed, which happens however the owner ends. Removes the
+/// directory too, unless it reads the word `keep`.
 const WATCHDOG: &str = r#""$@" & server=$!
 read -r word
 kill -QUIT "$server" 2>/dev/null
 wait "$server"
 [ "$word" = keep ] || rm -rf -- "$0""#;
 
-/// A running server, or one that was stopped for a while.
+/// A private server, running or stopped.
 pub struct Instance {
     programs: PathBuf,
     directory: TempDir,
@@ -41,7 +41,7 @@ pub struct Instance {
     watchdog: Option<Child>,
 }
 
-/// Why no server can be run here; `None` if one can.
+/// Returns the reason why no server can run on this machine; `None` if one can.
 pub fn unavailable_reason() -> Option<String> {
     if programs().is_none() {
         return Some(format!("PostgreSQL is not installed in {VERSIONS}"));
@@ -58,10 +58,10 @@ pub fn unavailable_reason() -> Option<String> {
 }
 
 impl Instance {
-    /// Makes a server and starts it. It has the role and the database `quantumleap`, without PostGIS.
+    /// Creates and starts a server with the role and the database `quantumleap`, without PostGIS.
     ///
     /// # Errors
-    /// If a program is missing ([`unavailable_reason`] says so before), or does not do what it should.
+    /// If a program is missing (see [`unavailable_reason`]) or fails.
     pub fn start() -> io::Result<Self> {
         let programs = programs().ok_or_else(|| io::Error::other("PostgreSQL is missing"))?;
         let directory = tempfile::Builder::new().prefix("ganger-pg").tempdir()?;
@@ -84,23 +84,23 @@ impl Instance {
         Ok(instance)
     }
 
-    /// The database that the server has from the start.
+    /// Returns the database `quantumleap`.
     pub fn database(&self) -> Database {
         self.database_named(ROLE)
     }
 
-    /// Makes another database, which belongs to the role `quantumleap`.
+    /// Creates another database, owned by the role `quantumleap`.
     ///
     /// # Errors
-    /// If it is there already.
+    /// If the database exists already.
     pub fn create_database(&self, name: &str) -> io::Result<Database> {
         self.copy_database("template1", name)
     }
 
-    /// Makes a database that begins as a copy of another, which nobody may be using.
+    /// Creates a database as a copy of another, which must not have sessions.
     ///
     /// # Errors
-    /// If it is there already, or the other is not.
+    /// If the database exists already, or the template does not.
     pub fn copy_database(&self, template: &str, name: &str) -> io::Result<Database> {
         let sql = format!("create database {name} template {template} owner {ROLE}");
         self.sql("postgres", &sql)?;
@@ -118,10 +118,10 @@ impl Instance {
         }
     }
 
-    /// Runs statements in a database as superuser; gives the values of their rows, with `|` between and a line per row.
+    /// Runs statements in a database as superuser. Returns the rows, one per line, with values separated by `|`.
     ///
     /// # Errors
-    /// If one fails, with what the database says.
+    /// If a statement fails, with the database's message.
     pub fn sql(&self, database: &str, statements: &str) -> io::Result<String> {
         let mut psql = self.program("psql");
         psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1"])
@@ -140,17 +140,17 @@ impl Instance {
         }
         let output = psql.wait_with_output()?;
         if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            return Err(io::Error::other(said.into_owned()));
+            let message = String::from_utf8_lossy(&output.stderr);
+            return Err(io::Error::other(message.into_owned()));
         }
         let text = String::from_utf8_lossy(&output.stdout);
         Ok(text.trim_end_matches('\n').to_owned())
     }
 
-    /// Whether PostGIS can be had.
+    /// Whether PostGIS is installed.
     ///
     /// # Errors
-    /// If the server does not answer.
+    /// If the server does not respond.
     pub fn has_postgis(&self) -> io::Result<bool> {
         let sql = "select count(*) from pg_available_extensions where name = 'postgis'";
         Ok(self.sql("postgres", sql)? == "1")
@@ -159,15 +159,15 @@ impl Instance {
     /// Adds PostGIS to a database.
     ///
     /// # Errors
-    /// If it cannot be had.
+    /// If PostGIS is not installed.
     pub fn add_postgis(&self, database: &str) -> io::Result<()> {
         self.sql(database, "create extension postgis").map(drop)
     }
 
-    /// Whether new sessions with a database are allowed.
+    /// Allows or forbids new sessions with a database.
     ///
     /// # Errors
-    /// If there is no such database.
+    /// If the database does not exist.
     pub fn allow_connections(&self, database: &str, allowed: bool) -> io::Result<()> {
         let sql = format!("alter database {database} allow_connections {allowed}");
         self.sql("postgres", &sql).map(drop)
@@ -176,7 +176,7 @@ impl Instance {
     /// Ends all sessions with a database, and waits until they are gone.
     ///
     /// # Errors
-    /// If the server does not answer.
+    /// If the server does not respond.
     pub fn terminate_sessions(&self, database: &str) -> io::Result<()> {
         let sql = format!(
             "select pg_terminate_backend(pid, 10000) from pg_stat_activity \
@@ -185,19 +185,19 @@ impl Instance {
         self.sql("postgres", &sql).map(drop)
     }
 
-    /// Stops the server in good order: sessions are ended, everything is written.
+    /// Stops the server in order: it ends sessions and writes everything to disk.
     ///
     /// # Errors
-    /// If it does not stop.
+    /// If the server does not stop.
     pub fn stop(&mut self) -> io::Result<()> {
         self.signal("INT")?;
         self.wait_for_end()
     }
 
-    /// Kills the server, as a crash of the machine would but for what the system had not written yet.
+    /// Kills the server, which then has to recover as after a crash.
     ///
     /// # Errors
-    /// If there is nothing to kill.
+    /// If the server is not running.
     pub fn kill(&mut self) -> io::Result<()> {
         self.signal("KILL")?;
         self.wait_for_end()
@@ -206,14 +206,14 @@ impl Instance {
     /// Starts a server that was stopped or killed, on the same port and with the same data.
     ///
     /// # Errors
-    /// If it does not start; what it said is in the error.
+    /// If the server does not start; the error contains its log.
     pub fn start_again(&mut self) -> io::Result<()> {
         let deadline = Instant::now() + START_MAX;
         loop {
             self.launch()?;
             match self.wait_until_ready(deadline) {
                 Ok(()) => break,
-                // Sessions of a killed server may hold its memory for a moment, and others may sit on the port.
+                // Sessions of a killed server may hold its shared memory for a moment, and the port may be taken.
                 Err(_) if Instant::now() < deadline => self.wait_for_end()?,
                 Err(error) => return Err(error),
             }
@@ -221,10 +221,10 @@ impl Instance {
         Ok(())
     }
 
-    /// Makes the server offer TLS with a certificate, both in PEM.
+    /// Enables TLS with a certificate and its key, both in PEM.
     ///
     /// # Errors
-    /// If the server does not take them.
+    /// If the server does not accept them.
     pub fn encrypt(&self, certificate: &str, key: &str) -> io::Result<()> {
         for (name, text) in [("server.crt", certificate), ("server.key", key)] {
             let path = self.data().join(name);
@@ -238,12 +238,12 @@ impl Instance {
         self.sql("postgres", "select pg_reload_conf()").map(drop)
     }
 
-    /// The directory of the socket by which the superuser `postgres` gets in without a password.
+    /// Returns the directory of the socket over which the superuser `postgres` connects without a password.
     pub fn socket_directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// The file to which the server writes what happens.
+    /// Returns the path of the server's log.
     pub fn log(&self) -> PathBuf {
         self.directory.path().join("log")
     }
@@ -301,7 +301,7 @@ impl Instance {
         Ok(())
     }
 
-    /// Waits until the server takes connections.
+    /// Waits until the server accepts connections.
     fn wait_until_ready(&mut self, deadline: Instant) -> io::Result<()> {
         while Instant::now() < deadline {
             if self.sql("postgres", "select 1").is_ok() {
@@ -318,7 +318,7 @@ impl Instance {
         )))
     }
 
-    /// Whether the server that was launched last has ended: the watchdog waits on its input even then, but has no child.
+    /// Whether the server that was launched last has ended. The watchdog then still waits for its input, but has no child.
     fn has_failed_to_start(&mut self) -> io::Result<bool> {
         let Some(watchdog) = &mut self.watchdog else {
             return Ok(true);
@@ -334,7 +334,7 @@ impl Instance {
         Ok(!has_server)
     }
 
-    /// The process of the server.
+    /// Returns the process id of the server; `None` if it does not run.
     fn server(&self) -> Option<String> {
         let file = fs::read_to_string(self.data().join("postmaster.pid")).ok()?;
         let pid = file.lines().next()?.trim().to_owned();
@@ -349,7 +349,7 @@ impl Instance {
         run(Command::new("kill").arg(format!("-{signal}")).arg(pid))
     }
 
-    /// Waits until the server has ended; the watchdog goes with it.
+    /// Waits until the server and its watchdog have ended.
     fn wait_for_end(&mut self) -> io::Result<()> {
         let deadline = Instant::now() + START_MAX;
         while self.server().is_some() {
@@ -362,7 +362,7 @@ impl Instance {
             return Ok(());
         };
         if let Some(mut input) = watchdog.stdin.take() {
-            // A watchdog that is gone keeps nothing, and removes nothing.
+            // A watchdog that has ended removes nothing either.
             let _ = input.write_all(b"keep\n");
         }
         watchdog.wait().map(drop)
@@ -377,7 +377,7 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        // The watchdog ends the server, and itself after it.
+        // The watchdog stops the server and then ends.
         if let Some(mut watchdog) = self.watchdog.take() {
             drop(watchdog.stdin.take());
             let _ = watchdog.wait();
@@ -385,7 +385,7 @@ impl Drop for Instance {
     }
 }
 
-/// A program that runs as the user who may run PostgreSQL.
+/// Creates a command that runs as the user who may run PostgreSQL.
 fn as_user(program: impl AsRef<std::ffi::OsStr>) -> Command {
     if !is_root() {
         return Command::new(program);
@@ -407,11 +407,11 @@ fn run(command: &mut Command) -> io::Result<()> {
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(io::Error::other(format!("{command:?}: {said}")))
+    let message = String::from_utf8_lossy(&output.stderr);
+    Err(io::Error::other(format!("{command:?}: {message}")))
 }
 
-/// The name of a process that has not ended.
+/// Returns the name of a process; `None` if it has ended.
 fn command(pid: &str) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (name, rest) = stat.split_once('(')?.1.rsplit_once(')')?;
@@ -433,7 +433,7 @@ fn has_user() -> bool {
         .any(|line| line.starts_with(&format!("{USER}:")))
 }
 
-/// The programs of the newest version.
+/// Returns the directory with the programs of the newest version.
 fn programs() -> Option<PathBuf> {
     let versions = fs::read_dir(VERSIONS).ok()?;
     let number = |path: &PathBuf| path.file_name()?.to_str()?.parse::<u32>().ok();
@@ -444,7 +444,7 @@ fn programs() -> Option<PathBuf> {
         .map(|path| path.join("bin"))
 }
 
-/// A port that was free a moment ago.
+/// Returns a port that is free now.
 fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
         .local_addr()?

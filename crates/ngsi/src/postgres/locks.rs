@@ -1,17 +1,17 @@
-//! Advisory locks: nobody inserts a task that somebody else is inserting, and no two make the same table.
+//! Advisory locks: no two sessions insert the same task or create the same table at the same time.
 
-/// The key of a task's lock.
+/// Returns the key of a task's lock.
 pub(crate) fn task_key(uuid: &str) -> i64 {
     key("task", uuid)
 }
 
-/// The key of the lock under which something is made.
+/// Returns the key of the lock for creating a table, schema or the metadata.
 pub(crate) fn creation_key(what: &str) -> i64 {
     key("make", what)
 }
 
-/// The statement that takes locks, in the order of their keys, so that sessions with several do not wait for each
-/// other. It ends when all are held; they are given back at the end of the transaction.
+/// Returns the statement that acquires locks until the end of the transaction. It takes them in the order of their keys,
+/// so that sessions with several locks cannot deadlock.
 pub(crate) fn lock_statement(mut keys: Vec<i64>) -> String {
     keys.sort_unstable();
     keys.dedup();
@@ -20,7 +20,7 @@ pub(crate) fn lock_statement(mut keys: Vec<i64>) -> String {
     format!("select pg_advisory_xact_lock(key) from unnest('{{{keys}}}'::bigint[]) key")
 }
 
-/// FNV-1a. That two names share a key is possible, and costs some waiting.
+/// FNV-1a. Names that share a key only wait for each other.
 fn key(kind: &str, name: &str) -> i64 {
     let bytes = kind.bytes().chain([0]).chain(name.bytes());
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn locks_are_taken_in_one_order_and_each_once() {
+    fn locks_are_acquired_in_order_and_once() {
         assert_eq!(
             lock_statement(vec![5, -2, 5]),
             "select pg_advisory_xact_lock(key) from unnest('{-2,5}'::bigint[]) key"

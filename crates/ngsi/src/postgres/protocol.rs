@@ -1,5 +1,5 @@
-//! The lines that pass between a worker and the child process that inserts for it: one JSON document per line, a
-//! [`Request`] to the child and for each an [`Reply`] back, in order.
+//! The protocol between a worker and the child process that inserts for it: one JSON document per line. The worker sends
+//! [`Request`]s, and the child answers each with a [`Reply`], in order.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -15,51 +15,51 @@ pub struct Request {
 /// A task to insert.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct InsertRequest {
-    /// The task's own part of its id, 32 hexadecimal digits.
+    /// UUID of the task, 32 hexadecimal digits.
     pub uuid: String,
-    /// Whether an earlier attempt may have been inserted.
+    /// Whether an earlier attempt may have inserted the task.
     pub is_repeat: bool,
-    /// For how many milliseconds from now on nobody else can be given the same task; `None` is forever.
+    /// Milliseconds from now in which no other worker can get the same task; `None` for no limit.
     #[serde(rename = "sole_for_ms")]
     pub exclusive_for_ms: Option<u64>,
-    /// The queued document, as [`crate::task::Task::to_json`] made it.
+    /// The queued document, as [`crate::task::Task::to_json`] wrote it.
     pub input: Box<RawValue>,
 }
 
-/// What became of the tasks of a [`Request`].
+/// The reply to a [`Request`].
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reply {
-    /// One per task, in order.
+    /// The outcome of each task, in order.
     pub outcomes: Vec<Outcome>,
 }
 
-/// What became of a task.
+/// The outcome of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Outcome {
-    /// It is in the database.
+    /// The task is in the database.
     Inserted {
-        /// Rows in the database because of it.
+        /// Number of the task's rows in the database.
         rows: u64,
     },
-    /// It is not, and nothing of it is.
+    /// No row of the task is in the database.
     Failed {
-        /// In the words in which `errors` shows it.
+        /// The text that QuantumLeap shows in `errors`.
         error: String,
-        /// Whether a later attempt may go well.
+        /// Whether a later attempt may succeed.
         #[serde(rename = "curable")]
         is_retryable: bool,
     },
 }
 
-/// The document as a line, its end included.
+/// Formats a document as a line, with a line feed at the end.
 ///
 /// # Panics
-/// If it cannot be JSON; those of this file can.
+/// If the document cannot be JSON. The documents of this module can.
 pub fn to_line<T: Serialize>(document: &T) -> Vec<u8> {
     let mut line = serde_json::to_vec(document).expect("these documents have string keys only");
-    // A task's input passes through as it was written. Within JSON strings line feeds are escaped, so any that are
-    // there are blanks between the parts of the document.
+    // A task's input is passed on as it was written. Line feeds inside JSON strings are escaped, so any line feed is
+    // white space.
     for byte in &mut line {
         if *byte == b'\n' {
             *byte = b' ';
@@ -69,10 +69,10 @@ pub fn to_line<T: Serialize>(document: &T) -> Vec<u8> {
     line
 }
 
-/// The document of a line.
+/// Parses the document of a line.
 ///
 /// # Errors
-/// If it is none of this kind.
+/// If the line is not such a document.
 pub fn from_line<T: DeserializeOwned>(line: &[u8]) -> serde_json::Result<T> {
     serde_json::from_slice(line)
 }
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_one_line_whatever_its_input() {
+    fn a_request_is_always_one_line() {
         let input = "{\"a\":\n \"b\\nc\",\n\"n\": 1180591620717411303424}";
         let request = Request {
             inserts: vec![InsertRequest {
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn outcomes_are_told_apart_by_their_members() {
+    fn outcomes_are_distinguished_by_their_members() {
         let reply = Reply {
             outcomes: vec![
                 Outcome::Inserted { rows: 2 },

@@ -1,4 +1,4 @@
-//! One session with the database, and how it is made.
+//! Database sessions: connecting, statements, transactions and `COPY`.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -19,21 +19,21 @@ use crate::postgres::session_error::{SessionError, Stage};
 use crate::postgres::tables::SchemaCache;
 use crate::postgres::{locks, tls};
 
-/// How long a session may take to come about.
+/// Longest time for opening a session.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
-/// How long one of a host's addresses may take.
+/// Longest time for connecting to one of a host's addresses.
 const ADDRESS_MAX: Duration = Duration::from_secs(5);
-/// How long the request may take to stop what a lost session is doing.
+/// Longest time for cancelling the statement of a dropped session.
 const CANCEL_MAX: Duration = Duration::from_secs(5);
-/// After how long without traffic the peer is asked whether it is still there.
+/// Time without traffic after which TCP keepalive probes are sent.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(30);
-/// Prepared statements of a session; when there are more, all are dropped.
+/// Maximum number of prepared statements of a session; beyond it all are dropped.
 const STATEMENTS_MAX: usize = 500;
-/// Data are handed on in pieces of about so many bytes.
+/// Approximate size in bytes of the chunks in which `COPY` data is sent.
 const COPY_PIECE_BYTES: usize = 64 * 1024;
 
-/// What every session starts with. A session that lost its client within a transaction is ended after 60 s, so who
-/// waits 120 s for its locks gets them. Where the operator has set these limits, they stay.
+/// The first statement of every session. A session that lost its client within a transaction is ended after 60 s, so
+/// that a lock timeout of 120 s suffices to get its locks. Limits set by the operator are kept.
 const SETUP: &str = "\
 select set_config('timezone', 'UTC', false), \
     set_config('standard_conforming_strings', 'on', false), \
@@ -42,7 +42,7 @@ select set_config('timezone', 'UTC', false), \
     case when current_setting('idle_in_transaction_session_timeout') = '0' \
         then set_config('idle_in_transaction_session_timeout', '60s', false) end";
 
-/// What the database can do. A type or function counts if it is there at all, also outside of the search path.
+/// Finds the extensions of the database. A type or function counts even if it is outside the search path.
 const EXTENSIONS: &str = "\
 select coalesce(to_regtype('geometry')::text, ( \
         select format('%I.geometry', nspname) \
@@ -53,30 +53,30 @@ select coalesce(to_regtype('geometry')::text, ( \
     where proname = 'create_hypertable' \
     order by pg_function_is_visible(pg_proc.oid) desc limit 1)";
 
-/// Opens sessions with the database of the settings.
+/// Opens sessions with one database.
 pub(crate) struct Connector {
     database: Database,
-    /// Whom to trust; `None` is whom the system trusts.
+    /// Trusted certificate authorities; `None` for those of the system.
     roots: Option<RootCertStore>,
-    /// Made once it is needed, for it reads many files.
+    /// TLS connector, created when first needed, because that reads many files.
     tls: Option<MakeRustlsConnect>,
 }
 
-/// What a database can do, asked once per session.
+/// Optional features of a database, queried once per session.
 #[derive(Debug, Default)]
 pub(crate) struct Extensions {
-    /// The type of geometries, for SQL; `None` without PostGIS.
+    /// Qualified name of the type `geometry`; `None` without PostGIS.
     pub(crate) geometry: Option<String>,
-    /// The function that makes hypertables, for SQL; `None` without TimescaleDB.
+    /// Qualified name of the function that creates hypertables; `None` without TimescaleDB.
     pub(crate) create_hypertable: Option<String>,
 }
 
-/// A session with the database.
+/// A database session.
 pub(crate) struct Session {
     client: Client,
     connection: JoinHandle<()>,
     cancel_handle: CancelHandle,
-    /// Set while an attempt uses it: a caller that drops it then leaves a statement behind that may still be running.
+    /// Whether an attempt uses the session, so that a statement may be running when it is dropped.
     pub(crate) is_busy: bool,
     pub(crate) extensions: Extensions,
     pub(crate) schema_cache: SchemaCache,
@@ -103,7 +103,7 @@ impl Connector {
         }
     }
 
-    /// Opens a session with the database.
+    /// Opens a session.
     pub(crate) async fn connect(&mut self) -> Result<Session, SessionError> {
         let tls = if self.database.ssl {
             Some(self.tls()?)
@@ -112,10 +112,7 @@ impl Connector {
         };
         match timeout(CONNECT_MAX, open(&self.database, tls)).await {
             Ok(opened) => opened.map_err(|error| SessionError::unreachable(&error, &self.database)),
-            Err(_) => Err(SessionError::no_session(
-                "it takes too long",
-                &self.database,
-            )),
+            Err(_) => Err(SessionError::no_session("it took too long", &self.database)),
         }
     }
 
@@ -130,7 +127,7 @@ impl Connector {
     }
 }
 
-/// Connects, prepares the session, and asks what the database can do.
+/// Connects, configures the session, and finds the extensions of the database.
 async fn open(
     database: &Database,
     tls: Option<MakeRustlsConnect>,
@@ -148,7 +145,7 @@ async fn open(
     };
     let connection = tokio::spawn(async move {
         if let Err(error) = connection.await {
-            tracing::debug!(%error, "the session with the database ended");
+            tracing::debug!(%error, "the database session ended");
         }
     });
     let mut session = Session {
@@ -192,18 +189,18 @@ fn config(database: &Database) -> Config {
 }
 
 impl Session {
-    /// Whether it has not been seen to end.
+    /// Whether the connection is not known to be closed.
     pub(crate) fn is_open(&self) -> bool {
         !self.client.is_closed()
     }
 
-    /// Runs statements that give nothing back.
+    /// Runs statements without results.
     pub(crate) async fn execute(&self, stage: Stage, sql: &str) -> Result<(), SessionError> {
         let done = self.client.batch_execute(sql).await;
         done.map_err(|error| SessionError::of_statement(stage, &error))
     }
 
-    /// Runs a statement that is prepared once per session.
+    /// Runs a statement, which is prepared once per session.
     pub(crate) async fn query(
         &mut self,
         stage: Stage,
@@ -238,8 +235,8 @@ impl Session {
         Ok(statement)
     }
 
-    /// Begins a transaction and takes locks. Its statements see what others had committed when each began, so what is
-    /// looked up under a lock that was waited for is the newest.
+    /// Begins a transaction and acquires locks. At isolation level read committed each statement sees all earlier commits,
+    /// including those of a transaction that held one of the locks.
     pub(crate) async fn begin(&self, stage: Stage, keys: Vec<i64>) -> Result<(), SessionError> {
         let locks = locks::lock_statement(keys);
         let sql = format!("begin isolation level read committed; {locks}");
@@ -247,7 +244,7 @@ impl Session {
         self.roll_back_if_refused(begun).await
     }
 
-    /// Ends the transaction: commits what went well, takes back what did not.
+    /// Ends the transaction: commits after success, rolls back after an error.
     pub(crate) async fn end<T>(
         &self,
         stage: Stage,
@@ -272,7 +269,8 @@ impl Session {
 }
 
 impl Drop for Session {
-    /// Ends the connection, and stops what it may be doing: the server looks after its client only between statements.
+    /// Closes the connection, and cancels a running statement, because the server notices a closed connection only between
+    /// statements.
     fn drop(&mut self) {
         self.connection.abort();
         if self.is_busy
@@ -291,7 +289,7 @@ impl Drop for Session {
 }
 
 impl CopyWriter {
-    /// Sends data of the running copy.
+    /// Sends data.
     pub(crate) async fn write(&mut self, data: &[u8]) -> Result<(), SessionError> {
         self.piece.extend_from_slice(data);
         if self.piece.len() >= COPY_PIECE_BYTES {
@@ -301,7 +299,7 @@ impl CopyWriter {
         Ok(())
     }
 
-    /// Ends the data; gives the number of rows.
+    /// Ends the data; returns the number of rows.
     pub(crate) async fn finish(mut self) -> Result<u64, SessionError> {
         if !self.piece.is_empty() {
             let piece = Bytes::from(std::mem::take(&mut self.piece));

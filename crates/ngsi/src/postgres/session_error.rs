@@ -1,4 +1,4 @@
-//! What can go wrong in an attempt, what follows of it for the task, and the words in which QuantumLeap shows it.
+//! Errors of database sessions: whether they are retryable, and their texts as QuantumLeap shows them.
 
 use std::error::Error as _;
 use std::fmt::Write as _;
@@ -12,63 +12,62 @@ use tokio_postgres::error::{DbError, ErrorPosition};
 
 use crate::postgres::InsertError;
 
-/// Errors after which a later attempt may go well, by SQLSTATE; besides them the classes 08 (connection) and 53 (no
-/// resources).
+/// SQLSTATEs after which a later attempt may succeed, besides the classes 08 (connection) and 53 (resources).
 const RETRYABLE: [&str; 18] = [
-    "28000", // invalid authorization: what a closed database may say
+    "28000", // invalid authorization, which a closed database may report
     "55000", // the database accepts no connections
     "57P01", // the server is shutting down
-    "57P02", // ... has crashed
-    "57P03", // ... is starting
+    "57P02", // the server has crashed
+    "57P03", // the server is starting
     "40001", // serialization failure
     "40P01", // deadlock
-    "55P03", // a lock was waited for too long
-    "57014", // a statement ran too long
-    "25006", // read-only: a standby in the middle of a switch-over
-    "42P01", // no such table,
-    "3F000", // ... schema,
-    "42703", // ... column: somebody is making or dropping it just now
-    "42P06", // somebody has just made the same schema,
-    "42P07", // ... table,
-    "23505", // ... entry in the catalogue or in the metadata
-    "25P03", // the transaction was idle for too long
-    "57P05", // the session was
+    "55P03", // lock timeout
+    "57014", // statement timeout
+    "25006", // read-only transaction, as on a standby during a switch-over
+    "42P01", // no such table; another session may be creating or dropping it
+    "3F000", // no such schema; likewise
+    "42703", // no such column; likewise
+    "42P06", // another session has just created the same schema
+    "42P07", // another session has just created the same table
+    "23505", // another session has just added the same row to the catalogue or metadata
+    "25P03", // idle-in-transaction timeout
+    "57P05", // idle-session timeout
 ];
 
-/// Those that another session causes by making the same thing at the same time: repeated at once.
+/// SQLSTATEs that another session causes by creating the same object at the same time. The creation is repeated at once.
 const CONFLICTS_IN_SCHEMA: [&str; 9] = [
     "3F000", "40001", "40P01", "42703", "42710", "42P01", "42P06", "42P07", "23505",
 ];
 
-/// Those of inserting that go away when what is missing is made, or when the transaction is repeated.
+/// SQLSTATEs of inserts that succeed once the missing object is created, or when the transaction is repeated.
 const CONFLICTS_IN_ROWS: [&str; 5] = ["3F000", "40001", "40P01", "42703", "42P01"];
 
-/// What a statement was for: the same error means one thing while a table is made, another while rows go into it.
+/// The purpose of a statement. The meaning of an error depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// A schema, table, column or index is made.
+    /// Creates a schema, table, column or index.
     Schema,
-    /// Rows are looked up or inserted.
+    /// Looks rows up or inserts them.
     Rows,
 }
 
-/// Error of a session with the database.
+/// An error of a database session.
 #[derive(Debug)]
 pub(crate) enum SessionError {
-    /// There is no session to be had.
+    /// No session can be opened.
     Unreachable(InsertError),
     /// The connection to the database broke.
     ConnectionLost(String),
-    /// The connection broke before the answer to a commit: whether the rows are there is not known.
+    /// The connection broke before the reply to a commit, so it is unknown whether the rows are stored.
     InDoubt(String),
-    /// The database refused a statement; the session goes on.
+    /// The database rejected a statement; the session stays usable.
     Rejected(Stage, Box<DbError>),
-    /// The attempt took too long.
+    /// The attempt exceeded this time.
     Timeout(Duration),
 }
 
 impl SessionError {
-    /// Why there is no session.
+    /// Converts the error of opening a session.
     pub(crate) fn unreachable(error: &Error, database: &Database) -> Self {
         let error = match error.as_db_error() {
             Some(refusal) => InsertError {
@@ -80,12 +79,12 @@ impl SessionError {
         Self::Unreachable(error)
     }
 
-    /// There is no session, for a reason outside the database.
+    /// Creates the error of a session that could not be opened for another reason than an error of the driver.
     pub(crate) fn no_session(reason: &str, database: &Database) -> Self {
         Self::Unreachable(no_connection(reason, database))
     }
 
-    /// What went wrong with a statement.
+    /// Converts the error of a statement.
     pub(crate) fn of_statement(stage: Stage, error: &Error) -> Self {
         match error.as_db_error() {
             Some(refusal) if ends_session(refusal) => {
@@ -99,7 +98,7 @@ impl SessionError {
         }
     }
 
-    /// What went wrong with a commit.
+    /// Converts the error of a commit.
     pub(crate) fn of_commit(stage: Stage, error: &Error) -> Self {
         match Self::of_statement(stage, error) {
             Self::ConnectionLost(message) => Self::InDoubt(message),
@@ -107,12 +106,12 @@ impl SessionError {
         }
     }
 
-    /// Whether the session is of no more use.
+    /// Whether the session can no longer be used.
     pub(crate) fn is_connection_lost(&self) -> bool {
         matches!(self, Self::ConnectionLost(_) | Self::InDoubt(_))
     }
 
-    /// Whether it is worth to forget what is known of the database, and to repeat the transaction at once.
+    /// Whether to clear the schema cache and repeat the transaction at once.
     pub(crate) fn is_conflict(&self) -> bool {
         let Self::Rejected(stage, error) = self else {
             return false;
@@ -120,7 +119,7 @@ impl SessionError {
         let code = error.code().code();
         match stage {
             Stage::Schema => {
-                // PostgreSQL has no code of its own for two sessions at the same row of the catalogue.
+                // PostgreSQL has no specific code for concurrent updates of the same catalogue row.
                 CONFLICTS_IN_SCHEMA.contains(&code)
                     || (code == "XX000" && error.message().starts_with("tuple concurrently"))
             }
@@ -128,8 +127,8 @@ impl SessionError {
         }
     }
 
-    /// The error to save beside the entities that it concerns: it will come up again in every attempt, but says nothing
-    /// against other rows.
+    /// Returns the text of an error that would occur in every attempt, to save it with the entities; `None` for other
+    /// errors. It does not prevent other rows from being inserted.
     pub(crate) fn permanent_error(&self) -> Option<String> {
         match self {
             Self::Rejected(stage, error) if !is_retryable(error.code().code(), *stage) => {
@@ -164,9 +163,9 @@ impl From<SessionError> for InsertError {
     }
 }
 
-/// Whether a later attempt may go well.
+/// Whether a later attempt may succeed.
 fn is_retryable(code: &str, stage: Stage) -> bool {
-    // Our tables have no unique constraint. If somebody gave them one, a row that violates it always will.
+    // Our tables have no unique constraint. A row that violates one added by an operator will always violate it.
     if code == "23505" && stage == Stage::Rows {
         return false;
     }
@@ -193,7 +192,7 @@ fn no_connection(reason: &str, database: &Database) -> InsertError {
     }
 }
 
-/// An error of the database as the Python client shows it: its fields by their letters in the wire protocol.
+/// Formats a database error like the Python client: its fields by their letters in the wire protocol.
 fn programming_error(error: &DbError) -> String {
     let mut fields = Map::new();
     let mut add = |letter: &str, value: Option<String>| {
@@ -228,7 +227,7 @@ fn programming_error(error: &DbError) -> String {
     format!("ProgrammingError({})", python::repr(&Value::Object(fields)))
 }
 
-/// The severity in English, whatever language the server speaks.
+/// Returns the severity in English, whatever the language of the server.
 fn severity(error: &DbError) -> String {
     match error.parsed_severity() {
         Some(severity) => severity.to_string(),
@@ -240,12 +239,12 @@ fn interface_error(text: &str) -> String {
     exception("InterfaceError", text)
 }
 
-/// An exception as Python's `repr` shows it.
+/// Formats an exception like Python's `repr`.
 fn exception(class: &str, text: &str) -> String {
     format!("{class}({})", python::repr(&Value::String(text.to_owned())))
 }
 
-/// The error and what caused it.
+/// Formats an error with its causes.
 fn with_causes(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -272,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn no_connection_reads_as_the_python_client_says_it() {
+    fn a_missing_connection_reads_as_in_the_python_client() {
         let error = InsertError::from(SessionError::no_session("refused", &database()));
         assert_eq!(
             error.message,
@@ -283,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_that_takes_too_long_is_incurable() {
+    fn an_attempt_that_takes_too_long_is_not_retryable() {
         let error = InsertError::from(SessionError::Timeout(Duration::from_secs(180)));
         assert_eq!(
             error.message,
@@ -293,13 +292,13 @@ mod tests {
     }
 
     #[test]
-    fn curable_are_outages_and_quarrels_but_not_bad_values() {
-        let curable = [
+    fn outages_and_conflicts_are_retryable_but_bad_values_are_not() {
+        let retryable = [
             "08006", "08P01", "28000", "55000", "57P01", "57P02", "57P03", "53000", "53100",
             "53200", "53300", "53400", "40001", "40P01", "55P03", "57014", "25006", "42P01",
             "3F000", "42703", "42P06", "42P07",
         ];
-        for code in curable {
+        for code in retryable {
             assert!(is_retryable(code, Stage::Rows), "{code}");
         }
         for code in [

@@ -1,52 +1,51 @@
-//! Where and how to insert, and the address of a database as a URL.
+//! Settings of inserts, and parsing of database URLs.
 
 use crate::environment::Database;
 use tokio_postgres::config::Host;
 
-/// Where and how to insert.
+/// Settings of inserts.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Address and login of the database.
     pub database: Database,
-    /// Store every entity in `__original_ngsi_entity__` too.
+    /// Whether to store the original entity in `__original_ngsi_entity__`.
     pub keep_raw: bool,
-    /// Data of one statement, in bytes.
+    /// Maximum data of one statement in bytes; `None` for no limit.
     pub insert_bytes_max: Option<u64>,
 }
 
-/// An address that cannot be used. It never shows the address itself, which may hold a password.
+/// A database URL cannot be used. The error never contains the URL, which may hold a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
-    /// No such URL at all.
+    /// The text is not a database URL.
     #[error(
-        "the address of the database has not the form postgres://user:password@host:port/database?sslmode=require"
+        "the database URL does not have the form postgres://user:password@host:port/database?sslmode=require"
     )]
     Form,
-    /// A part is missing that has no default.
-    #[error("the address of the database names no {0}")]
+    /// A part without a default is missing.
+    #[error("the database URL has no {0}")]
     Missing(&'static str),
-    /// The address names more than one host.
-    #[error("the address of the database names {0} hosts, one is possible")]
+    /// The URL names several hosts.
+    #[error("the database URL names {0} hosts, but only one is supported")]
     Hosts(usize),
-    /// `sslmode` of another value.
+    /// `sslmode` has an unsupported value.
     #[error(
-        "sslmode={0} is not possible: say disable, or require, which verifies the server's certificate as well"
+        "sslmode={0} is not supported: use disable, or require, which also verifies the server's certificate"
     )]
     SslMode(String),
-    /// The address has a parameter that is not supported.
-    #[error("the address of the database has the parameter {0}, only sslmode is possible")]
+    /// The URL has an unsupported parameter.
+    #[error("the database URL has the parameter {0}, but only sslmode is supported")]
     Parameter(String),
 }
 
 impl Settings {
-    /// Inserts into the database of a URL, `postgres://user:password@host:port/database?sslmode=require`, without
-    /// raw entities and with statements of any size. The port is 5432 if it is missing, the database the one with the
-    /// user's name, `sslmode` is `disable`. With `require`, `verify-ca` and `verify-full` alike the session is
-    /// encrypted and the server's certificate verified, by the authorities that the system trusts or those that the
-    /// variable `SSL_CERT_FILE` names.
+    /// Parses a URL, `postgres://user:password@host:port/database?sslmode=require`, into settings without raw entities and
+    /// without a limit of statements. Defaults: port 5432, the database with the user's name, and `sslmode=disable`. With
+    /// `require`, `verify-ca` and `verify-full` alike the session is encrypted and the server's certificate is verified,
+    /// with the authorities of the system or of the file that `SSL_CERT_FILE` names.
     ///
     /// # Errors
-    /// If it is no such URL, or asks for what is not possible.
+    /// If the text is not such a URL, or uses an unsupported feature.
     pub fn from_url(url: &str) -> Result<Self, UrlError> {
         let (address, parameters) = url.split_once('?').unwrap_or((url, ""));
         if !["postgres://", "postgresql://"]
@@ -83,7 +82,7 @@ impl Settings {
     }
 }
 
-/// Whether TLS is asked for.
+/// Reads the parameters; returns whether TLS is enabled.
 fn read_parameters(parameters: &str) -> Result<bool, UrlError> {
     let mut ssl = false;
     for parameter in parameters.split('&').filter(|text| !text.is_empty()) {
@@ -120,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_has_the_usual_values() {
+    fn missing_parts_have_defaults() {
         let settings = Settings::from_url("postgresql://ann@[::1]").expect("it is enough");
         let database = settings.database;
         assert_eq!(database.host, "::1");
@@ -131,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_that_cannot_be_used_is_refused_without_showing_the_password() {
+    fn an_unusable_url_is_refused_without_showing_the_password() {
         for (url, expected) in [
             ("mysql://ann:geheim@h/d", UrlError::Form),
             ("ann:geheim@h/d", UrlError::Form),

@@ -1,10 +1,10 @@
-//! Makes what is missing: schemas, tables, columns, indexes, hypertables, and the metadata that tells of them.
+//! Creates missing schemas, tables, columns, indexes and hypertables, and their metadata.
 //!
-//! Each is made in a transaction of its own, before the rows. Within the transaction of the rows it would lock tables
-//! against readers and other inserters until the commit, and two inserters that make things in different order would
-//! block each other. What is left over if the rows do not follow is an empty table, which QuantumLeap leaves as well.
-//! Inserters of ours make the same thing one after the other, by an advisory lock; where somebody else makes it at the
-//! same time, the database refuses, and the caller repeats.
+//! Each object is created in a separate transaction before the rows are inserted. In the same transaction, it would lock
+//! tables against readers and other inserters until the commit, and inserters that create objects in different order
+//! would deadlock. If the rows are not inserted afterwards, an empty table remains, as with QuantumLeap. An advisory lock
+//! serialises our own inserters. If another program creates the same object at the same time, the database reports an
+//! error and the caller repeats.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,7 +16,7 @@ use crate::postgres::locks;
 use crate::postgres::session::Session;
 use crate::postgres::session_error::{SessionError, Stage};
 
-/// The columns of every table, with their types.
+/// Names and types of the columns of every table.
 const FIXED_COLUMNS: [(&str, &str); 6] = [
     ("entity_id", "text"),
     ("entity_type", "text"),
@@ -28,14 +28,14 @@ const FIXED_COLUMNS: [(&str, &str); 6] = [
 
 const METADATA: &str = "md_ets_metadata";
 
-/// A table of somebody else's that is larger gets no index from us: that would take longer than an attempt may, and
-/// nobody could insert meanwhile.
+/// Size of an existing table beyond which a missing index is not created: that would exceed the time of an attempt and
+/// block all inserts meanwhile.
 const INDEXED_BYTES_MAX: i64 = 1 << 30;
 
 const CREATE_METADATA: &str = "\
 create table if not exists md_ets_metadata (table_name text primary key, entity_attrs jsonb)";
 
-/// Entries are added, never changed: those that are there win.
+/// Adds entries. Existing entries are kept.
 const ADD_METADATA: &str = "\
 insert into md_ets_metadata as there (table_name, entity_attrs) values ($1::text, $2::text::jsonb) \
 on conflict (table_name) do update \
@@ -43,12 +43,12 @@ on conflict (table_name) do update \
     where not coalesce(there.entity_attrs, '{}') \
         ?& array(select jsonb_object_keys(excluded.entity_attrs))";
 
-/// The columns of a table; none if there is no such table.
+/// The columns of a table; no rows if the table does not exist.
 const COLUMNS: &str = "\
 select attname::text from pg_attribute \
 where attrelid = to_regclass($1::text) and attnum > 0 and not attisdropped";
 
-/// Whether a table has an index that begins like ours, and how large it is.
+/// Whether a table has an index that begins with the same columns as ours, and the size of the table.
 const INDEX: &str = "\
 select exists(select from pg_index where indrelid = to_regclass($1::text) \
         and (select attname from pg_attribute where attrelid = indrelid and attnum = indkey[0]) = 'entity_id' \
@@ -59,12 +59,12 @@ const IS_THERE: &str = "select to_regclass($1::text) is not null";
 
 const SCHEMA: &str = "select exists(select from pg_namespace where nspname = $1::text)";
 
-/// What a session knows to exist.
+/// The objects that a session has found to exist.
 #[derive(Debug, Default)]
 pub(crate) struct SchemaCache {
     has_metadata: bool,
     schemas: HashSet<String>,
-    /// Tables with those columns that are in the metadata too.
+    /// Tables with the columns that are in the metadata as well.
     tables: HashMap<Table, HashSet<String>>,
 }
 
@@ -77,7 +77,7 @@ impl SchemaCache {
     }
 }
 
-/// Sees to it that a table is there with these columns, the index, and the metadata.
+/// Ensures that a table exists with these columns, the index, and the metadata.
 pub(crate) async fn ensure_table(
     session: &mut Session,
     table: &Table,
@@ -143,13 +143,13 @@ async fn ensure_schema(session: &mut Session, schema: &str) -> Result<(), Sessio
     Ok(())
 }
 
-/// Begins the transaction in which a thing is made.
+/// Begins the transaction that creates an object.
 async fn begin(session: &Session, what: &str) -> Result<(), SessionError> {
     let keys = vec![locks::creation_key(what)];
     session.begin(Stage::Schema, keys).await
 }
 
-/// Whether something was made is looked up in any case: here a commit in doubt is like any other cut.
+/// Converts a commit in doubt into a lost connection. The existence of objects is looked up in any case.
 fn doubt_as_connection_loss(error: SessionError) -> SessionError {
     match error {
         SessionError::InDoubt(message) => SessionError::ConnectionLost(message),
@@ -193,7 +193,7 @@ async fn create_or_extend_table(
     add_metadata(session, table, columns).await
 }
 
-/// The definitions of the columns that are not there.
+/// Returns the definitions of the missing columns.
 fn missing(session: &Session, columns: &[&Column], there: &HashSet<String>) -> Vec<String> {
     let fixed = FIXED_COLUMNS
         .iter()
@@ -244,7 +244,7 @@ async fn ensure_index(session: &mut Session, table: &Table) -> Result<(), Sessio
     if bytes.is_some_and(|bytes| bytes > INDEXED_BYTES_MAX) {
         tracing::warn!(
             table = table.sql_name(),
-            "no index on (entity_id, time_index desc), and too large to make it now: make it with CREATE INDEX CONCURRENTLY"
+            "the table has no index on (entity_id, time_index desc) and is too large to create it now: create it with CREATE INDEX CONCURRENTLY"
         );
         return Ok(());
     }
@@ -257,7 +257,7 @@ async fn create_index(session: &mut Session, table: &Table) -> Result<(), Sessio
         Some(schema) => format!("{}.{index}", quote_identifier(schema)),
         None => index.clone(),
     };
-    // Long names may be cut to the same. Who comes later gets a name that the database chooses.
+    // Long names may be truncated to the same one. The later index then gets a name that the database chooses.
     let index = if is_there(session, &qualified).await? {
         String::new()
     } else {
@@ -281,7 +281,7 @@ async fn add_metadata(
     Ok(())
 }
 
-/// The entries of a table's columns: what attribute each came of, and of which type that was.
+/// Returns the metadata of a table's columns: name and NGSI type of the attribute of each.
 fn metadata(columns: &[&Column]) -> Value {
     let mut entries = Map::new();
     entries.insert("entity_id".to_owned(), json!(["id", "Text"]));

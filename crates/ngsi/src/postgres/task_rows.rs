@@ -1,4 +1,4 @@
-//! A task made ready: its rows, and whether they must be looked up first.
+//! A task with its rows, and whether they must be looked up before the insert.
 
 use std::time::Instant;
 
@@ -15,19 +15,21 @@ pub(crate) struct TaskRows<'a> {
 }
 
 impl<'a> TaskRows<'a> {
+    /// Converts a task into rows.
+    ///
     /// # Errors
     /// If the task can never be inserted.
     pub(crate) fn of(insert: &'a TaskInsert) -> Result<Self, InsertError> {
         match groups(&insert.task) {
             Ok(groups) => Ok(Self { insert, groups }),
-            Err(incurable) => Err(InsertError {
-                message: incurable.to_string(),
+            Err(error) => Err(InsertError {
+                message: error.to_string(),
                 is_retryable: false,
             }),
         }
     }
 
-    /// What is reported once it is in the database.
+    /// Returns the result to report once the task is in the database.
     pub(crate) fn summary(&self) -> InsertSummary {
         let rows: usize = self.groups.iter().map(|group| group.rows.len()).sum();
         InsertSummary {
@@ -35,25 +37,25 @@ impl<'a> TaskRows<'a> {
         }
     }
 
-    /// Whether its rows may be there already. To be asked when its lock is held: what somebody else was about to
-    /// insert before is then settled.
+    /// Whether the task's rows may be in the database already. Call it under the task's lock: no other session can be
+    /// inserting the task then.
     pub(crate) fn may_be_inserted(&self) -> bool {
         let is_shared = |until: Instant| until <= Instant::now();
         self.insert.is_repeat || self.insert.exclusive_until.is_some_and(is_shared)
     }
 
-    /// The entity of a row.
+    /// Returns the entity of a row.
     pub(crate) fn entity(&self, row: &Row) -> &'a Entity {
         &self.insert.task.payload[row.entity]
     }
 
-    /// What goes into a row's `instanceid`: the same in every attempt.
+    /// Returns the `instanceid` of a row, which is the same in every attempt.
     pub(crate) fn instance_id(&self, row: &Row) -> String {
         instance_id(&self.insert.uuid, row.entity)
     }
 }
 
-/// A member of an entity that is a string.
+/// Returns a member of an entity; `None` if it is missing or not a string.
 pub(crate) fn member<'e>(entity: &'e Entity, name: &str) -> Option<&'e str> {
     entity.get(name)?.as_str()
 }

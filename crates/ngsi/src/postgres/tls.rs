@@ -1,12 +1,12 @@
-//! TLS to the database. As the Python client does when it is told nothing more: the certificate is verified, by the
-//! authorities that the system trusts, or those that the variable `SSL_CERT_FILE` names.
+//! TLS to the database, as in the Python client with default settings: the certificate is verified with the authorities
+//! of the system, or those of the file that `SSL_CERT_FILE` names.
 
 use std::sync::Arc;
 
 use rustls::{ClientConfig, RootCertStore};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// What makes TLS sessions with servers that `roots` vouch for.
+/// Creates a connector for servers whose certificates `roots` verify.
 pub(crate) fn connector(roots: RootCertStore) -> Result<MakeRustlsConnect, rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
@@ -16,7 +16,7 @@ pub(crate) fn connector(roots: RootCertStore) -> Result<MakeRustlsConnect, rustl
     Ok(MakeRustlsConnect::new(config))
 }
 
-/// The authorities that the system trusts. Certificates that cannot be read are left out, as everybody does.
+/// Returns the certificate authorities of the system. Unreadable certificates are skipped with a warning.
 pub(crate) fn system_roots() -> RootCertStore {
     let found = rustls_native_certs::load_native_certs();
     for error in &found.errors {

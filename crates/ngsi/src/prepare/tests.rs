@@ -15,7 +15,7 @@ fn arrived() -> Timestamp {
     format!("{ARRIVED}Z").parse().expect("a time")
 }
 
-/// Entities with these members each, besides id and type.
+/// Returns entities that each have these members besides `id` and `type`.
 fn entities(members: &[&str]) -> Vec<Entity> {
     let entity = |members: &&str| {
         let comma = if members.is_empty() { "" } else { ", " };
@@ -37,7 +37,7 @@ fn prepared(members: &str) -> Option<Entity> {
     prepared_with(None, members)
 }
 
-/// The attributes that are left of an entity, as JSON; none if the whole entity is left out.
+/// Returns the attributes that are left of an entity, as JSON; `None` if the whole entity is left out.
 fn left(members: &str) -> Option<String> {
     let mut entity = prepared(members)?;
     entity.retain(|name, _| !matches!(name.as_str(), "id" | "type" | TIME_INDEX));
@@ -59,7 +59,7 @@ fn refusal(members: &str) -> String {
 const X: &str = r#""x": {"type": "Number", "value": 1}"#;
 
 #[test]
-fn an_attribute_without_usable_value_gets_a_null() {
+fn an_attribute_without_a_usable_value_becomes_null() {
     for (attribute, settled) in [
         (r#"{"type":"Number"}"#, r#"{"type":"Number","value":null}"#),
         (
@@ -93,7 +93,7 @@ fn an_attribute_without_usable_value_gets_a_null() {
 }
 
 #[test]
-fn an_entity_stays_if_it_has_an_integer_a_boolean_or_anything_in_it() {
+fn an_entity_is_kept_if_it_has_an_integer_a_boolean_or_a_truthy_value() {
     for value in [
         "0",
         "-0",
@@ -125,7 +125,7 @@ fn an_entity_stays_if_it_has_an_integer_a_boolean_or_anything_in_it() {
 }
 
 #[test]
-fn an_attribute_goes_if_it_has_neither_a_type_nor_a_value() {
+fn an_attribute_without_type_and_value_is_dropped() {
     for attribute in [
         "{}",
         r#"{"value": null}"#,
@@ -143,12 +143,12 @@ fn an_attribute_goes_if_it_has_neither_a_type_nor_a_value() {
     let expected = r#"{"k":{"type":"Number","value":null},"y":{"value":23.3}}"#;
     let members = r#""k": {"type": "Number"}, "y": {"value": 23.3}"#;
     assert_eq!(left(members), Some(expected.to_owned()));
-    // It makes a row all the same, with the standing columns only.
+    // The entity still becomes a row, with the fixed columns only.
     assert_eq!(left(r#""x": {"value": 0}"#), Some("{}".to_owned()));
 }
 
 #[test]
-fn a_bare_text_list_or_object_is_dropped_and_a_text_or_list_still_makes_a_row() {
+fn a_bare_string_list_or_object_is_dropped_but_a_string_or_list_still_makes_a_row() {
     for bare in ["\"text\"", "\" \"", "[1]"] {
         let alone = left(&format!("\"k\": {bare}"));
         assert_eq!(alone, Some("{}".to_owned()), "{bare}");
@@ -179,7 +179,7 @@ fn a_bare_scalar_is_refused_with_the_names_of_attribute_and_entity() {
 }
 
 #[test]
-fn a_bare_location_is_refused_and_one_that_is_no_geometry_is_not() {
+fn a_bare_location_is_refused_but_one_that_is_no_geometry_is_not() {
     for bare in [
         "\"1,2\"",
         "[1, 2]",
@@ -203,7 +203,7 @@ fn a_bare_location_is_refused_and_one_that_is_no_geometry_is_not() {
 }
 
 #[test]
-fn the_context_is_no_attribute() {
+fn the_context_is_not_an_attribute() {
     for context in ["\"http://x\"", "[\"http://x\"]", "5", "{\"value\":1}"] {
         let expected = format!(r#"{{"@context":{context},"x":{{"type":"Number","value":1}}}}"#);
         assert_eq!(
@@ -214,7 +214,7 @@ fn the_context_is_no_attribute() {
 }
 
 #[test]
-fn members_keep_their_order_and_the_time_index_replaces_what_was_there() {
+fn members_keep_their_order_and_the_time_index_replaces_an_existing_member() {
     let names = |members: &str| -> Vec<String> {
         let entity = prepared(members).expect("it has a value");
         entity.keys().cloned().collect()
@@ -227,8 +227,8 @@ fn members_keep_their_order_and_the_time_index_replaces_what_was_there() {
 }
 
 #[test]
-fn the_time_index_is_the_first_date_in_the_order_of_places() {
-    // Each has a year of its own; without the first of them the next one is found.
+fn the_time_index_is_the_first_date_in_the_order_of_sources() {
+    // Each source has a different year; without the first source the next one is found.
     let places = [
         r#""ts": {"type": "Text", "value": "2001"}"#,
         r#""a": {"value": 1, "metadata": {"ts": {"value": "2002"}}}"#,
@@ -248,7 +248,7 @@ fn the_time_index_is_the_first_date_in_the_order_of_places() {
         members.reverse();
         let expected = format!("{}-01-01T00:00:00", 2001 + first);
         assert_eq!(time(Some("ts"), &members.join(", ")), expected);
-        // Without the header its two places are not looked at.
+        // Without the header its two sources are not searched.
         let expected = format!("{}-01-01T00:00:00", 2001 + first.max(2));
         assert_eq!(time(None, &members.join(", ")), expected);
         assert_eq!(time(Some(""), &members.join(", ")), expected);
@@ -258,7 +258,7 @@ fn the_time_index_is_the_first_date_in_the_order_of_places() {
 }
 
 #[test]
-fn of_several_metadata_the_latest_moment_counts_and_unzoned_ones_are_utc() {
+fn of_several_metadata_the_latest_time_counts_and_times_without_a_zone_are_utc() {
     let members = r#"
         "a": {"value": 1, "metadata": {"dateModified": {"value": "2001-06-01T12:00:00+02:00"}}},
         "b": {"value": 1, "metadata": {"dateModified": {"value": "2001-06-01T11:00:00"}}},
@@ -270,7 +270,7 @@ fn of_several_metadata_the_latest_moment_counts_and_unzoned_ones_are_utc() {
 }
 
 #[test]
-fn what_is_no_date_is_passed_over_for_the_next_place() {
+fn a_value_that_is_no_date_is_skipped_for_the_next_source() {
     for odd in [
         r#"{"type": "DateTime", "value": "nonsense"}"#,
         r#"{"type": "Text", "value": ""}"#,
@@ -287,7 +287,7 @@ fn what_is_no_date_is_passed_over_for_the_next_place() {
 }
 
 #[test]
-fn date_objects_and_loose_dates_are_read() {
+fn date_objects_and_english_dates_are_read() {
     for (value, written) in [
         (
             r#"{"@type": "DateTime", "@value": "2020-01-02T03:04:05.5Z"}"#,
@@ -307,7 +307,7 @@ fn date_objects_and_loose_dates_are_read() {
 }
 
 #[test]
-fn a_place_that_is_reached_and_has_neither_text_nor_date_object_is_refused() {
+fn a_source_that_is_reached_and_has_neither_string_nor_date_object_is_refused() {
     for members in [
         r#""TimeInstant": {"value": 5}"#,
         r#""TimeInstant": {"value": ["2020"]}"#,
@@ -323,17 +323,17 @@ fn a_place_that_is_reached_and_has_neither_text_nor_date_object_is_refused() {
         let name = members.split('"').nth(1).expect("a name");
         let detail = refusal(&format!("{X}, {members}"));
         let expected = format!(
-            "attribute '{name}' of entity 'e1' has no date where one is looked for: send a text or a date object"
+            "attribute '{name}' of entity 'e1' has no date where one is expected: send a string or a date object"
         );
         assert_eq!(detail, expected);
-        // With a date in an earlier place it is never looked at.
+        // With a date in an earlier source it is never reached.
         let members = format!("\"ts\": {{\"value\": \"2001\"}}, {members}");
         assert_eq!(time(Some("ts"), &members), "2001-01-01T00:00:00");
     }
 }
 
 #[test]
-fn the_deepest_entities_that_are_taken_make_tasks_that_can_be_read() {
+fn the_deepest_accepted_entities_make_tasks_that_can_be_read() {
     let body = |levels: usize| {
         let nested = "[".repeat(levels) + &"]".repeat(levels);
         let members = format!(
@@ -356,8 +356,8 @@ fn the_deepest_entities_that_are_taken_make_tasks_that_can_be_read() {
     assert!(is_taken(122) && !is_taken(123));
 }
 
-/// Whether nothing of the entity is left out, dates included: bare values and attributes without type and value are
-/// dropped, and a place keeps its type and its value only.
+/// Whether nothing of the entity is left out, dates included. Bare values and attributes without type and value are
+/// left out, and a location keeps only its type and value.
 fn is_kept_whole(entity: &Entity) -> bool {
     super::attributes(entity).all(|(name, member)| {
         let has_type = member.get("type").is_some_and(python::is_truthy);
@@ -369,7 +369,7 @@ fn is_kept_whole(entity: &Entity) -> bool {
 
 proptest! {
     #[test]
-    fn any_entities_are_taken_or_refused(
+    fn any_entities_are_accepted_or_refused(
         entities in proptest::collection::vec(any_json::entity(), 0..3),
         header in proptest::option::of("a|TimeInstant|time_index||id|b"),
     ) {
@@ -392,7 +392,7 @@ proptest! {
     }
 
     #[test]
-    fn what_was_prepared_stays_as_it_is(
+    fn preparing_twice_changes_nothing(
         entities in proptest::collection::vec(any_json::entity(), 0..3),
         header in proptest::option::of("a|TimeInstant|b"),
     ) {

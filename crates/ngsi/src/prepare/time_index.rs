@@ -1,4 +1,4 @@
-//! Which of an entity's many dates becomes its time index.
+//! Finds the date of an entity that becomes its time index.
 
 use serde_json::Value;
 
@@ -7,20 +7,20 @@ use crate::Entity;
 use crate::notification::NotificationError;
 use crate::time::Time;
 
-/// A source in an entity where a date may be.
+/// A part of an entity that may hold a date.
 #[derive(Clone, Copy)]
 enum DateSource<'a> {
-    /// The value of the attribute of this name.
+    /// The value of the attribute with this name.
     Attribute(&'a str),
-    /// The metadata of this name in any attribute.
+    /// The metadata with this name in any attribute.
     Metadata(&'a str),
-    /// The direct member of this name in any attribute, as NGSI-LD has it.
+    /// The direct member with this name in any attribute, as in NGSI-LD.
     AttributeMember(&'a str),
-    /// The member of this name of the entity itself.
+    /// The member with this name of the entity itself.
     EntityMember(&'a str),
 }
 
-/// The places that are looked at, in this order, after those that a header names.
+/// The sources in the order in which they are searched, after those that the header names.
 const DATE_SOURCES: [DateSource<'static>; 10] = [
     DateSource::Attribute("TimeInstant"),
     DateSource::Metadata("TimeInstant"),
@@ -34,7 +34,8 @@ const DATE_SOURCES: [DateSource<'static>; 10] = [
     DateSource::Metadata("dateModified"),
 ];
 
-/// The time of the first source that has a date; `None` if there is no such source. What comes after it is not looked at.
+/// Returns the time from the first source that has a date, without looking at later ones; `None` if no source has one.
+/// `header` is the value of `Fiware-TimeIndex-Attribute`.
 pub(super) fn find(
     entity: &Entity,
     header: Option<&str>,
@@ -50,14 +51,14 @@ pub(super) fn find(
     Ok(None)
 }
 
-/// The latest of the dates in one source of an entity. What is no date, though a text, is passed over.
+/// Returns the latest date in one source. Strings that are not dates are skipped.
 fn latest(entity: &Entity, source: DateSource<'_>) -> Result<Option<Time>, NotificationError> {
     let mut latest: Option<Time> = None;
     for (attribute, candidate) in candidates(entity, source) {
         let time = match date(candidate) {
             Ok(time) => time,
             Err(NotADate) => {
-                let what = "has no date where one is looked for: send a text or a date object";
+                let what = "has no date where one is expected: send a string or a date object";
                 return Err(attribute_error(entity, attribute, what));
             }
         };
@@ -70,7 +71,7 @@ fn latest(entity: &Entity, source: DateSource<'_>) -> Result<Option<Time>, Notif
     Ok(latest)
 }
 
-/// What is in one source of an entity, with the names of the attributes.
+/// Returns the values in one source, with the names of the attributes that hold them.
 fn candidates<'e>(
     entity: &'e Entity,
     source: DateSource<'_>,
@@ -90,10 +91,10 @@ fn candidates<'e>(
     })
 }
 
-/// Something that is neither a text nor a date object.
+/// The value is neither a string nor a date object.
 struct NotADate;
 
-/// Reads a text, or the text of an NGSI-LD date object. There is none in a null or in a text of another sort.
+/// Parses a string, or the string of an NGSI-LD date object. `None` if it is null or not a date.
 fn date(value: &Value) -> Result<Option<Time>, NotADate> {
     let value = match value {
         Value::Object(object) => object.get("@value").ok_or(NotADate)?,

@@ -1,5 +1,5 @@
-//! The worked examples of the specification (section 8), as far as they can be shown without a database: what is
-//! refused, which tables and columns a notification calls for, and the texts that go into them.
+//! The worked examples of the specification (section 8), as far as they need no database: refusals, tables, columns,
+//! and the texts that go into them.
 
 mod table;
 
@@ -12,21 +12,21 @@ use crate::attribute_type::ColumnType;
 use crate::prepare::prepare;
 use crate::task::{Origin, Task};
 
-/// A notification and what comes of it.
+/// A notification and its expected rows.
 pub(super) struct Example {
-    /// The number in the specification.
+    /// Number of the example in the specification.
     number: u8,
     tenant: Option<&'static str>,
     service_path: &'static str,
     time_index: Option<&'static str>,
-    /// The members of each entity as JSON. `TI` stands for the usual `TimeInstant`; `id` and `type` are `e1` and `T`
-    /// if they are not there.
+    /// The members of each entity as JSON. `TI` stands for the usual `TimeInstant`; missing `id` and `type` are `e1` and
+    /// `T`.
     entities: &'static [&'static str],
-    /// As [`show`] shows it; `refused` or `incurable` and the message if it comes to nothing.
+    /// The rows in the form of [`show`]; or `refused` or `failed` and the message.
     expected: &'static [&'static str],
 }
 
-/// What most examples share.
+/// Values that most examples share.
 const PLAIN: Example = Example {
     number: 0,
     tenant: Some("x"),
@@ -59,7 +59,7 @@ impl Example {
 
     fn outcome(&self) -> Result<Vec<String>, String> {
         let task = self.task()?;
-        let groups = groups(&task).map_err(|error| format!("incurable {error}"))?;
+        let groups = groups(&task).map_err(|error| format!("failed {error}"))?;
         let has_usual_time = self.entities.iter().any(|members| members.contains("TI"));
         Ok(groups
             .iter()
@@ -77,8 +77,8 @@ fn entity(members: &str) -> Entity {
     members.clone()
 }
 
-/// A group as lines: its table with the service paths of its rows; the time index, unless it is the usual one; and each
-/// column with its type, its NGSI type, and its values. The column of the usual time is left out.
+/// Formats a group as lines: the table with the service paths of its rows; the time index, unless it is the usual one;
+/// and each column with its SQL type, attribute, NGSI type and values. The column of the usual time is left out.
 fn show(group: &Group, task: &Task, has_usual_time: bool) -> Vec<String> {
     let rows = &group.rows;
     let paths: Vec<&str> = rows.iter().map(|row| row.service_path.as_str()).collect();
@@ -123,7 +123,7 @@ fn sql(column_type: ColumnType) -> &'static str {
 }
 
 #[test]
-fn every_example_that_needs_no_database_comes_out_as_specified() {
+fn every_example_that_needs_no_database_gives_the_specified_rows() {
     for example in table::EXAMPLES {
         let outcome = example.outcome().unwrap_or_else(|error| vec![error]);
         assert_eq!(
@@ -135,7 +135,7 @@ fn every_example_that_needs_no_database_comes_out_as_specified() {
 }
 
 #[test]
-fn no_example_is_left_out() {
+fn every_example_is_in_the_table() {
     // 2 needs two tasks, see `ids`.
     for number in (1..=40).filter(|number| *number != 2) {
         assert!(

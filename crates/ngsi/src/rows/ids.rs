@@ -1,21 +1,20 @@
-//! The ids that rows get. They follow from the task and the index within it, so that a repeat of a task can tell
-//! whether its rows are there already.
+//! The ids of rows. They are derived from the task's UUID and an index, so that a repeated task can find its rows.
 
 use sha2::{Digest, Sha256};
 
 use crate::hexadecimal::hexadecimal;
 
-/// The id that the rows of a group share if they had to be saved as they came: 32 hexadecimal digits. `uuid` is that of
-/// the task, `index` that of the group among the task's groups.
+/// Returns the id that the rows of a group share if they had to be saved as JSON: 32 hexadecimal digits. `uuid` is the
+/// task's, `index` that of the group among the task's groups.
 pub fn failed_batch_id(uuid: &str, index: usize) -> String {
     hexadecimal(&digest("failed batch", uuid, index))
 }
 
-/// What the row of an entity has as `instanceid`: `urn:ngsi-ld:` and a UUID. `uuid` is that of the task, `entity` the
-/// entity's index in its payload.
+/// Returns the `instanceid` of an entity's row: `urn:ngsi-ld:` and a UUID. `uuid` is the task's, `entity` the entity's
+/// index in its payload.
 pub fn instance_id(uuid: &str, entity: usize) -> String {
     let mut bytes = digest("instance", uuid, entity);
-    // RFC 9562: version 8 is for UUIDs that are made in a way of one's own; the variant is its own.
+    // RFC 9562: version 8 is for UUIDs of a custom format; the variant is that of the RFC.
     bytes[6] = bytes[6] & 0x0f | 0x80;
     bytes[8] = bytes[8] & 0x3f | 0x80;
     let digits = hexadecimal(&bytes);
@@ -29,7 +28,7 @@ pub fn instance_id(uuid: &str, entity: usize) -> String {
     )
 }
 
-/// The first half of a hash of what the id is for. The parts are separated by a byte that none of them has.
+/// Returns the first half of a hash over purpose, UUID and index, separated by a byte that none of them contains.
 fn digest(purpose: &str, uuid: &str, index: usize) -> [u8; 16] {
     let hash = Sha256::new()
         .chain_update(purpose)
@@ -82,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_the_same_for_the_same_place_and_others_elsewhere() {
+    fn ids_depend_on_uuid_index_and_purpose() {
         assert_eq!(instance_id(UUID, 3), instance_id(UUID, 3));
         assert_eq!(failed_batch_id(UUID, 3), failed_batch_id(UUID, 3));
         let mut seen = HashSet::new();
@@ -94,7 +93,7 @@ mod tests {
         }
     }
 
-    /// A task that is repeated by a newer release must find the rows of the older one. The ids were computed apart.
+    /// A task that a newer release repeats must find the rows of the older one. The ids were computed independently.
     #[test]
     fn ids_do_not_change_from_release_to_release() {
         assert_eq!(

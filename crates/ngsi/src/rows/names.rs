@@ -1,11 +1,11 @@
-//! Names in the database: how they come of NGSI's, and how SQL writes them.
+//! Names in the database: derived from NGSI names, and quoted for SQL.
 
 use super::RowError;
 
-/// PostgreSQL cuts identifiers to this many bytes.
+/// Length in bytes to which PostgreSQL truncates identifiers.
 const IDENTIFIER_BYTES_MAX: usize = 63;
 
-/// The columns that every table has, and that no attribute can fill.
+/// The columns of every table that attributes cannot fill.
 const FIXED_COLUMNS: [&str; 5] = [
     "entity_id",
     "entity_type",
@@ -13,15 +13,15 @@ const FIXED_COLUMNS: [&str; 5] = [
     "fiware_servicepath",
     "instanceid",
 ];
-/// The column that keeps entities as they came.
+/// The column that keeps the original entity.
 const ORIGINAL_ENTITY: &str = "__original_ngsi_entity__";
 
-/// An identifier in double quotes, those within doubled.
+/// Quotes an identifier for SQL: in double quotes, with those inside doubled.
 pub fn quote_identifier(identifier: &str) -> String {
     format!("\"{}\"", identifier.replace('"', "\"\""))
 }
 
-/// An identifier as PostgreSQL keeps it: not more than 63 bytes, and only whole characters.
+/// Truncates an identifier as PostgreSQL does: to at most 63 bytes of whole characters.
 pub fn truncate_identifier(identifier: &str) -> &str {
     let mut end = IDENTIFIER_BYTES_MAX.min(identifier.len());
     while !identifier.is_char_boundary(end) {
@@ -30,8 +30,8 @@ pub fn truncate_identifier(identifier: &str) -> &str {
     &identifier[..end]
 }
 
-/// The column of an attribute; `None` if it has none, because a standing column has that name, or it is NGSI-LD's
-/// `@context`, which is no attribute.
+/// Returns the column name of an attribute: its name in lower case. `None` if the attribute gets no column, because a
+/// fixed column has that name, or it is NGSI-LD's `@context`, which is not an attribute.
 pub(super) fn column_name(attribute: &str) -> Result<Option<String>, RowError> {
     let name = attribute.to_lowercase();
     if name == ORIGINAL_ENTITY {
@@ -48,7 +48,7 @@ pub(super) fn column_name(attribute: &str) -> Result<Option<String>, RowError> {
     check_name(name).map(Some)
 }
 
-/// A name that can stand in SQL: one with a NUL character cannot, however it is quoted.
+/// Refuses a name that contains NUL, which no identifier can, however it is quoted.
 pub(super) fn check_name(name: String) -> Result<String, RowError> {
     if name.contains('\0') {
         let message = format!("'{name}' contains NUL, no name in the database can");
@@ -63,7 +63,7 @@ mod tests {
 
     use super::*;
 
-    /// What an SQL reader makes of a quoted identifier: its name, and what follows it.
+    /// Parses a quoted identifier as SQL does. Returns the name and the rest of the text.
     fn read_identifier(sql: &str) -> Option<(String, &str)> {
         let mut rest = sql.strip_prefix('"')?;
         let mut name = String::new();
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_cut_at_whole_characters() {
+    fn names_are_truncated_at_whole_characters() {
         assert_eq!(truncate_identifier("abc"), "abc");
         assert_eq!(truncate_identifier(&"a".repeat(64)), "a".repeat(63));
         let name = format!("{}\u{e9}", "a".repeat(62));
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_attributes_are_put_in_lower_case_and_kept_otherwise() {
+    fn attribute_names_are_only_changed_to_lower_case() {
         for (attribute, name) in [
             ("a b", "a b"),
             ("a.b", "a.b"),
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn standing_columns_and_the_context_take_no_attribute() {
+    fn fixed_columns_and_the_context_are_not_attributes() {
         for attribute in [
             "entity_id",
             "Entity_Type",
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_no_column_can_have_are_incurable() {
+    fn names_that_no_column_can_have_fail_the_task() {
         for attribute in [
             "__original_ngsi_entity__",
             "__ORIGINAL_ngsi_entity__",
@@ -145,13 +145,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_quoted_name_reads_back_whatever_it_holds(name in "[\"'a; \\\\\u{e9}]{0,20}|\\PC*") {
+        fn a_quoted_name_reads_back_unchanged(name in "[\"'a; \\\\\u{e9}]{0,20}|\\PC*") {
             let sql = format!("{} text", quote_identifier(&name));
             prop_assert_eq!(read_identifier(&sql), Some((name, " text")));
         }
 
         #[test]
-        fn a_cut_name_is_the_longest_start_that_fits(name in "\\PC{0,80}") {
+        fn a_truncated_name_is_the_longest_prefix_that_fits(name in "\\PC{0,80}") {
             let kept = truncate_identifier(&name);
             prop_assert!(name.starts_with(kept) && kept.len() <= IDENTIFIER_BYTES_MAX);
             let next = name[kept.len()..].chars().next().map_or(usize::MAX, char::len_utf8);

@@ -1,4 +1,4 @@
-//! Properties of the rows, over any entities.
+//! Property tests of rows, over any entities.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ use crate::attribute_type::properties::{GEO_TYPES, PLAIN_TYPES};
 use crate::prepare::prepare;
 use crate::task::{Origin, Task};
 
-/// Entities of few types with few attributes, so that many share columns.
+/// Generates entities of few types with few attributes, so that many share columns.
 fn entity() -> impl Strategy<Value = Entity> {
     let ngsi_type = prop_oneof![30 => select(&PLAIN_TYPES[..]), 1 => select(&GEO_TYPES[..])];
     let attribute = (ngsi_type, any_json::value());
@@ -77,12 +77,12 @@ proptest! {
     }
 
     #[test]
-    fn no_two_columns_of_a_table_have_a_name(task in task()) {
-        let standing = [
+    fn no_two_columns_of_a_table_share_a_name(task in task()) {
+        let fixed = [
             "entity_id", "entity_type", "time_index", "fiware_servicepath", "instanceid", "__original_ngsi_entity__",
         ];
         for group in groups(&task).into_iter().flatten() {
-            let mut names: HashSet<&str> = standing.into();
+            let mut names: HashSet<&str> = fixed.into();
             for column in &group.columns {
                 prop_assert!(names.insert(truncate_identifier(&column.name)), "{column:?}");
                 prop_assert_eq!(&column.name, &column.attribute.to_lowercase());
@@ -91,7 +91,7 @@ proptest! {
     }
 
     #[test]
-    fn an_attribute_that_no_entity_has_is_null(task in task()) {
+    fn an_attribute_that_an_entity_lacks_is_null(task in task()) {
         for group in groups(&task).into_iter().flatten() {
             for row in &group.rows {
                 let entity = &task.payload[row.entity];
@@ -105,7 +105,7 @@ proptest! {
     }
 
     #[test]
-    fn rows_of_an_entity_without_a_place_or_an_odd_name_are_always_made(values in vec(any_json::value(), 1..4)) {
+    fn an_entity_without_geometries_and_odd_names_always_becomes_a_row(values in vec(any_json::value(), 1..4)) {
         let mut payload = Vec::new();
         for value in values {
             let mut entity = Entity::new();
@@ -121,13 +121,13 @@ proptest! {
     }
 
     #[test]
-    fn whatever_is_queued_comes_to_rows_or_to_one_of_three_errors(
+    fn any_queued_task_becomes_rows_or_one_of_three_errors(
         entities in vec(entity(), 0..4),
         service_path in "/|/a,/b",
     ) {
         let arrived = "2024-05-06T07:08:09Z".parse().expect("a time");
         let Ok(payload) = prepare(entities, Some("a"), arrived) else {
-            return Ok(()); // It is refused and not queued.
+            return Ok(()); // The notification is refused and not queued.
         };
         let origin = Origin { service_path: Some(service_path), ..Origin::default() };
         let task = Task { origin, payload };

@@ -3,8 +3,8 @@
 use super::RowError;
 use crate::task::Origin;
 
-/// The path of each of so many entities. One path is everybody's; of several there must be one an entity. What they
-/// look like is nobody's concern here, except that an empty one is the root.
+/// Returns the service path of each of `entities` entities. A single path applies to all; several paths must be as many
+/// as the entities. Paths are not validated; an empty one is the root.
 pub(super) fn per_entity(origin: &Origin, entities: usize) -> Result<Vec<String>, RowError> {
     let header: String = origin
         .path()
@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn one_path_is_that_of_every_entity() {
+    fn a_single_path_applies_to_every_entity() {
         for (header, path) in [
             (None, "/"),
             (Some(""), "/"),
@@ -58,13 +58,13 @@ mod tests {
     }
 
     #[test]
-    fn several_paths_go_to_the_entities_one_by_one() {
+    fn several_paths_belong_to_the_entities_one_by_one() {
         let expected = ["/a", "/b", "/"].map(str::to_owned).to_vec();
         assert_eq!(paths(Some("/a, /b,"), 3), Ok(expected));
     }
 
     #[test]
-    fn another_number_of_paths_than_entities_is_incurable() {
+    fn another_number_of_paths_than_entities_fails_the_task() {
         for entities in [0, 1, 3] {
             let error = paths(Some("/a,/b"), entities).expect_err("two paths");
             assert_eq!(

@@ -3,17 +3,17 @@
 use super::RowError;
 use super::names::{check_name, quote_identifier};
 
-/// Where the entities of a type go.
+/// The table of the entities of one type.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Table {
-    /// `mt` and the tenant in lower case; `None` without a tenant: the first schema of the search path.
+    /// `mt` and the tenant in lower case; `None` without a tenant, for the first schema of the search path.
     pub schema: Option<String>,
     /// `et` and the type in lower case.
     pub name: String,
 }
 
 impl Table {
-    /// The table of a tenant's entities of a type. An empty tenant is none.
+    /// Returns the table of a tenant's entities of a type. An empty tenant counts as none.
     pub(super) fn of(tenant: Option<&str>, entity_type: &str) -> Result<Self, RowError> {
         let schema = match tenant {
             None | Some("") => None,
@@ -23,7 +23,7 @@ impl Table {
         Ok(Self { schema, name })
     }
 
-    /// For SQL: `"mtx"."etroom"`, quotes within doubled.
+    /// Returns the qualified name for SQL: `"mtx"."etroom"`, with quotes inside doubled.
     pub fn sql_name(&self) -> String {
         match &self.schema {
             Some(schema) => format!(
@@ -35,7 +35,7 @@ impl Table {
         }
     }
 
-    /// The key of its row in `md_ets_metadata`: like [`Self::sql_name`], but quotes within are not doubled.
+    /// Returns the key of the table's row in `md_ets_metadata`: like [`Self::sql_name`], but quotes inside are not doubled.
     pub fn metadata_key(&self) -> String {
         match &self.schema {
             Some(schema) => format!("\"{schema}\".\"{}\"", self.name),
@@ -43,7 +43,7 @@ impl Table {
         }
     }
 
-    /// The name of its index, not quoted: `ix_mtx.etroom_eid_and_tx`.
+    /// Returns the name of the table's index, not quoted: `ix_mtx.etroom_eid_and_tx`.
     pub fn index_name(&self) -> String {
         match &self.schema {
             Some(schema) => format!("ix_{schema}.{}_eid_and_tx", self.name),
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tenant_and_type_name_the_table_in_lower_case() {
+    fn a_table_is_named_by_tenant_and_type_in_lower_case() {
         let table = Table::of(Some("AbC"), "Room").expect("names");
         assert_eq!(table.sql_name(), r#""mtabc"."etroom""#);
         assert_eq!(table.metadata_key(), r#""mtabc"."etroom""#);

@@ -1,16 +1,16 @@
-//! Why samples could not be written.
+//! The error of writing samples.
 
 use std::path::PathBuf;
 
-/// Samples could not be written; those that had gathered are lost, later ones are not.
+/// Samples could not be written. The buffered ones are lost; later ones are not affected.
 #[derive(Debug, thiserror::Error)]
-#[error("telemetry cannot {action} {path}: {reason}", path = path.display())]
+#[error("cannot {action} {path} for telemetry, samples are lost: {reason}", path = path.display())]
 pub struct TelemetryError {
-    /// Action that failed, as a verb.
+    /// The action that failed, as a verb.
     pub action: &'static str,
-    /// Path that the action was for.
+    /// The path of the file or directory.
     pub path: PathBuf,
-    /// Error text of the operating system.
+    /// The error of the operating system.
     pub reason: String,
 }
 

@@ -1,28 +1,28 @@
-//! What this process has used so far, as the kernel tells it.
+//! Resource usage of this process, as reported by the kernel.
 
 use std::fs;
 
 use crate::telemetry::error::TelemetryError;
 use crate::telemetry::sampler::Sampler;
 
-/// Ticks a second in which Linux counts time for processes, where it does not say otherwise.
+/// Default of the ticks per second in which Linux counts the processor time of processes.
 const TICKS_PER_SECOND_DEFAULT: u64 = 100;
-/// The entry of the auxiliary vector that says otherwise (`AT_CLKTCK`).
+/// Key of the entry in the auxiliary vector that holds the ticks per second.
 const AT_CLKTCK: u64 = 17;
 
-/// What a process has used since its start.
+/// Resource usage of a process since its start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Usage {
-    /// Seconds of a processor in the program.
+    /// Processor time in user mode, in seconds.
     pub user_seconds: f64,
-    /// Seconds of a processor in the kernel.
+    /// Processor time in the kernel, in seconds.
     pub system_seconds: f64,
-    /// The most memory that it ever had resident, in KiB.
+    /// Peak resident memory, in KiB.
     pub resident_max_kib: f64,
 }
 
 impl Usage {
-    /// That of this process now; `None` where the system has no `/proc`.
+    /// Returns the usage of this process; `None` if there is no `/proc`.
     pub fn now() -> Option<Self> {
         let stat = fs::read_to_string("/proc/self/stat").ok()?;
         let status = fs::read_to_string("/proc/self/status").ok()?;
@@ -32,8 +32,8 @@ impl Usage {
     }
 }
 
-/// Adds this moment to the series of a process: processor time, memory, and the numbers of a garbage collector, which
-/// ganger has not: analysis scripts look for those and find zeros.
+/// Samples processor time and memory of this process. The series of a garbage collector, which ganger does not have, get
+/// zeros, because analysis scripts expect them.
 ///
 /// # Errors
 /// See [`Sampler::sample`].
@@ -56,7 +56,7 @@ pub fn sample_runtime(sampler: &Sampler) -> Result<(), TelemetryError> {
 }
 
 fn read(stat: &str, status: &str, ticks: u64) -> Option<Usage> {
-    // The second field is the program's name in brackets, which may contain anything.
+    // The second field is the program's name in parentheses, which may contain any characters.
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_ascii_whitespace().skip(11);
     let mut seconds = || {
@@ -76,7 +76,7 @@ fn read(stat: &str, status: &str, ticks: u64) -> Option<Usage> {
     })
 }
 
-/// Pairs of words, each a kind and a value.
+/// Returns the ticks per second from the auxiliary vector: pairs of machine words, each a key and a value.
 fn ticks_per_second(vector: &[u8]) -> u64 {
     const WORD: usize = size_of::<usize>();
     let word = |bytes: &[u8]| {
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_and_the_peak_of_memory_are_read() {
+    fn times_and_peak_memory_are_read() {
         let stat = "7 (a) b ) S 1 2 3 4 5 6 7 8 9 10 250 50 0 0 20";
         let status = "Name:\ta\nVmPeak:\t  9 kB\nVmHWM:\t  5632 kB\n";
         let usage = read(stat, status, 100).expect("readable");
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn ticks_are_those_that_the_kernel_names() {
+    fn ticks_per_second_come_from_the_auxiliary_vector() {
         let pairs = [(6, 4_096), (17, 250), (0, 0_usize)];
         let vector: Vec<u8> = pairs
             .iter()

@@ -1,4 +1,4 @@
-//! Gathers samples, and writes them in files that are complete from the moment when they are seen.
+//! Buffers samples and writes them to files, which are complete when they become visible.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -8,15 +8,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::telemetry::error::TelemetryError;
 
-/// What gathers in memory before it is written.
+/// Size of the buffer in bytes beyond which it is written.
 pub const BUFFER_BYTES_MAX: usize = 1 << 20;
 
 const HEADER: &str = "Timepoint,Measurement,Label,PID\n";
 
-/// Gathers samples of one sort. May be used from many threads at once.
+/// Collects samples of one kind. It can be shared by threads.
 ///
-/// What has gathered is written when it passes [`BUFFER_BYTES_MAX`], on [`Self::flush`], and when the sampler is
-/// dropped. A process that is killed loses what it had gathered.
+/// The buffer is written when it exceeds [`BUFFER_BYTES_MAX`], on [`Self::flush`], and when the sampler is dropped. A
+/// killed process loses its buffered samples.
 #[derive(Debug)]
 pub struct Sampler {
     directory: PathBuf,
@@ -27,13 +27,13 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Samples for files `<prefix>.<32 hexadecimal digits>.csv` in a directory, which is made if it is not there.
+    /// Creates a sampler for files `<prefix>.<32 hexadecimal digits>.csv` in a directory, which is created if missing.
     ///
     /// # Errors
-    /// If the directory cannot be made.
+    /// If the directory cannot be created.
     pub fn open(directory: &Path, prefix: &'static str) -> Result<Self, TelemetryError> {
         fs::create_dir_all(directory)
-            .map_err(|error| TelemetryError::new("make the directory", directory, &error))?;
+            .map_err(|error| TelemetryError::new("create the directory", directory, &error))?;
         Ok(Self {
             directory: directory.to_owned(),
             prefix,
@@ -42,10 +42,10 @@ impl Sampler {
         })
     }
 
-    /// Adds a sample, taken now, to a series.
+    /// Adds a sample, taken now, to the series `label`.
     ///
     /// # Errors
-    /// If it was time to write what had gathered, and that could not be written.
+    /// If the buffer was full and could not be written.
     pub fn sample(&self, label: &str, measurement: f64) -> Result<(), TelemetryError> {
         let at = SystemTime::now()
             .duration_since(UNIX_EPOCH)
@@ -63,10 +63,10 @@ impl Sampler {
         self.write(&lines)
     }
 
-    /// Writes what has gathered; without any there is no file.
+    /// Writes the buffered samples to a new file; creates no file if there are none.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the file cannot be written.
     pub fn flush(&self) -> Result<(), TelemetryError> {
         let lines = std::mem::take(&mut *self.lock_buffer());
         if lines.is_empty() {
@@ -93,12 +93,12 @@ impl Sampler {
 
 impl Drop for Sampler {
     fn drop(&mut self) {
-        // A caller that needs the failure flushes first.
+        // A caller that needs the error calls `flush` first.
         let _ = self.flush();
     }
 }
 
-/// Thirty-two hexadecimal digits that no other file has.
+/// Returns 32 random hexadecimal digits for a unique file name.
 fn random_name(directory: &Path) -> Result<String, TelemetryError> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes)
@@ -110,7 +110,7 @@ fn random_name(directory: &Path) -> Result<String, TelemetryError> {
     Ok(name)
 }
 
-/// A field of CSV: in quotes only if it could be misread without.
+/// Writes a CSV field, in quotes only if needed.
 fn push_field(out: &mut String, field: &str) {
     if !field.contains([',', '"', '\n', '\r']) {
         out.push_str(field);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_gathered_is_written_when_it_is_much_and_at_the_end() {
+    fn the_buffer_is_written_when_it_is_full_and_when_the_sampler_is_dropped() {
         let directory = tempfile::tempdir().expect("a directory");
         let sampler = Sampler::open(directory.path(), "gauge").expect("made");
         let label = "x".repeat(1_000);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn files_may_be_taken_away_meanwhile() {
+    fn files_may_be_removed_at_any_time() {
         let directory = tempfile::tempdir().expect("a directory");
         let sampler = Sampler::open(directory.path(), "duration").expect("made");
         for _ in 0..3 {
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_is_gone_is_said_and_does_not_hold_samples_back() {
+    fn a_missing_directory_is_an_error_and_later_samples_are_written() {
         let directory = tempfile::tempdir().expect("a directory");
         let directory = directory.path().join("d");
         let sampler = Sampler::open(&directory, "duration").expect("made");

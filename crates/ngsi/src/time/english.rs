@@ -1,4 +1,4 @@
-//! The usual ways in which English texts write a day and a time: `2020/01/02`, `01/02/2020 3:04 PM`, `2 Jan 2020`,
+//! Usual English forms of date and time: `2020/01/02`, `01/02/2020 3:04 PM`, `2 Jan 2020`,
 //! `Thursday, January 2, 2020 03:04:05.6 GMT`.
 
 use jiff::civil::Date;
@@ -32,7 +32,7 @@ const WEEKDAYS: [&str; 7] = [
     "sunday",
 ];
 
-/// Reads a day and perhaps a time, in one of those ways.
+/// Parses a date with an optional time in one of these forms.
 pub(super) fn parse(text: &str) -> Option<Time> {
     let mut scanner = Scanner::new(text)?;
     let date = date(&mut scanner)?;
@@ -72,7 +72,7 @@ fn date(scanner: &mut Scanner<'_>) -> Option<Date> {
     after_month(scanner, month)
 }
 
-/// `2020/01/02`, `2020-01-02`, `01/02/2020`, or `2 Jan 2020`.
+/// Reads `2020/01/02`, `2020-01-02`, `01/02/2020`, or `2 Jan 2020`.
 fn starting_with_number(scanner: &mut Scanner<'_>) -> Option<Date> {
     let (first, digits) = scanner.number(4)?;
     if digits == 4 {
@@ -89,7 +89,7 @@ fn starting_with_number(scanner: &mut Scanner<'_>) -> Option<Date> {
     if scanner.eat('/') {
         let (second, _) = scanner.number(2)?;
         let year = scanner.eat('/').then(|| year(scanner))??;
-        // The month comes first, unless it cannot be one.
+        // The first number is the month, unless it is too large for one.
         return calendar_date(year, first, second).or_else(|| calendar_date(year, second, first));
     }
     if !scanner.skip_blanks() {
@@ -101,7 +101,7 @@ fn starting_with_number(scanner: &mut Scanner<'_>) -> Option<Date> {
     calendar_date(year, month, first)
 }
 
-/// The rest of `Jan 2 2020` or `January 2, 2020`.
+/// Reads the rest of `Jan 2 2020` or `January 2, 2020`.
 fn after_month(scanner: &mut Scanner<'_>, month: u32) -> Option<Date> {
     if !scanner.skip_blanks() {
         return None;
@@ -120,7 +120,7 @@ fn year(scanner: &mut Scanner<'_>) -> Option<u32> {
         .map(|(year, _)| year)
 }
 
-/// `hh:mm`, `hh:mm:ss`, `hh:mm:ss.f`, and `AM` or `PM` after any of them.
+/// Reads `hh:mm`, `hh:mm:ss` or `hh:mm:ss.f`, with optional `AM` or `PM`.
 fn time_of_day(scanner: &mut Scanner<'_>) -> Option<TimeOfDay> {
     scanner.skip_blanks();
     let (hour, _) = scanner.number(2)?;
@@ -151,7 +151,7 @@ fn time_of_day(scanner: &mut Scanner<'_>) -> Option<TimeOfDay> {
     Some(time_of_day)
 }
 
-/// The zone at the end, if any; `None` for a wrong one.
+/// Reads the optional zone at the end. The outer `None` means an invalid zone, the inner one that there is none.
 fn offset_suffix(scanner: &mut Scanner<'_>) -> Option<Option<Offset>> {
     scanner.skip_blanks();
     if scanner.is_at_end() {
@@ -165,7 +165,7 @@ fn offset_suffix(scanner: &mut Scanner<'_>) -> Option<Option<Offset>> {
     scanner.offset().map(Some)
 }
 
-/// Which of the names the word is or abbreviates, from 1. Three letters tell them apart.
+/// Returns the number, from 1, of the name that the word is or abbreviates with at least three letters.
 fn name_number(names: &[&str], word: &str) -> Option<u32> {
     let found = names
         .iter()
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_to_write_a_day_is_read() {
+    fn every_form_of_a_date_is_read() {
         for text in [
             "2020/01/02",
             "2020/1/2",
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_to_write_a_time_is_read() {
+    fn every_form_of_a_time_is_read() {
         for (text, time) in [
             ("03:04", "03:04:00"),
             ("3:04", "03:04:00"),
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn every_month_is_known_by_its_short_and_its_long_name() {
+    fn every_month_has_a_short_and_a_long_name() {
         for (index, name) in super::MONTHS.iter().enumerate() {
             let expected = Some(format!("2020-{:02}-09T00:00:00", index + 1));
             for name in [*name, &name[..3]] {
@@ -248,13 +248,13 @@ mod tests {
     }
 
     #[test]
-    fn a_first_number_that_can_be_no_month_is_the_day() {
+    fn a_first_number_that_cannot_be_a_month_is_the_day() {
         assert_eq!(shown("25/12/2020"), Some("2020-12-25T00:00:00".to_owned()));
         assert_eq!(shown("25/13/2020"), None);
     }
 
     #[test]
-    fn what_cannot_be_read_is_passed_over() {
+    fn other_texts_are_none() {
         for text in [
             "",
             "   ",

@@ -1,4 +1,4 @@
-//! ISO 8601, as far as QuantumLeap reads it.
+//! The subset of ISO 8601 that QuantumLeap reads.
 
 use jiff::ToSpan;
 use jiff::civil::Date;
@@ -6,7 +6,7 @@ use jiff::civil::Date;
 use super::scanner::Scanner;
 use super::{Time, TimeOfDay, calendar_date, combine};
 
-/// Reads a text that is in ISO 8601 form, double quotes around it or not.
+/// Parses a text in ISO 8601 form, with or without surrounding double quotes.
 pub(super) fn parse(text: &str) -> Option<Time> {
     let mut scanner = Scanner::new(text.trim_matches('"'))?;
     let (date, names_day) = date(&mut scanner)?;
@@ -16,7 +16,7 @@ pub(super) fn parse(text: &str) -> Option<Time> {
             offset: None,
         });
     }
-    // A year, month or week cannot go on with a time. What separates a date from its time may be anything.
+    // Only a date that names a day may be followed by a time. Any character may separate them.
     if !names_day {
         return None;
     }
@@ -30,7 +30,7 @@ pub(super) fn parse(text: &str) -> Option<Time> {
     scanner.is_at_end().then_some(Time { local, offset })
 }
 
-/// A date, and whether it names a day; otherwise it stands for the first day of the year, month or week.
+/// Reads a date, and whether it names a day. Otherwise it is the first day of the year, month or week.
 fn date(scanner: &mut Scanner<'_>) -> Option<(Date, bool)> {
     let year = scanner.fixed_digits(4)?;
     if scanner.is_at_end() {
@@ -50,7 +50,7 @@ fn date(scanner: &mut Scanner<'_>) -> Option<(Date, bool)> {
     Some((calendar_date(year, month, scanner.fixed_digits(2)?)?, true))
 }
 
-/// The rest of a week's date. Week 53 is taken for any year, as the week after 52.
+/// Reads the rest of a week date. Week 53 is accepted in any year, as the week after 52.
 fn week(scanner: &mut Scanner<'_>, year: u32, is_dashed: bool) -> Option<(Date, bool)> {
     let week = scanner
         .fixed_digits(2)
@@ -64,7 +64,7 @@ fn week(scanner: &mut Scanner<'_>, year: u32, is_dashed: bool) -> Option<(Date, 
     } else {
         1
     };
-    // The fourth of January is in the first week of its year.
+    // 4 January is always in week 1.
     let fourth = calendar_date(year, 1, 4)?;
     let monday = i64::from(fourth.weekday().to_monday_zero_offset());
     let days = i64::from(week - 1) * 7 + i64::from(weekday - 1) - monday;
@@ -72,7 +72,7 @@ fn week(scanner: &mut Scanner<'_>, year: u32, is_dashed: bool) -> Option<(Date, 
     (date.year() >= 1).then_some((date, names_day))
 }
 
-/// `hh`, `hh:mm`, `hhmm`, `hh:mm:ss`, `hhmmss`, and a fraction of the seconds.
+/// Reads `hh`, `hh:mm`, `hhmm`, `hh:mm:ss` or `hhmmss`, the last two with an optional fraction.
 fn time_of_day(scanner: &mut Scanner<'_>) -> Option<TimeOfDay> {
     let mut time_of_day = TimeOfDay {
         hour: scanner.fixed_digits(2)?,
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_a_date_is_none() {
+    fn texts_that_only_look_like_dates_are_none() {
         for text in [
             "",
             "\"\"",

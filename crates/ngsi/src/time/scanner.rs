@@ -1,15 +1,15 @@
-//! A place in a text of ASCII characters, from which fields of times are read one after the other.
+//! A scanner that reads the fields of a time from an ASCII text.
 
 use jiff::tz::Offset;
 
-/// What is still to be read.
+/// The unread rest of a text.
 #[derive(Clone, Copy)]
 pub(super) struct Scanner<'a> {
     rest: &'a str,
 }
 
 impl<'a> Scanner<'a> {
-    /// At the start of a text; none if it has characters beyond ASCII, which no form of a time has.
+    /// Creates a scanner at the start of a text; `None` if the text is not ASCII, as all forms of a time are.
     pub(super) fn new(text: &'a str) -> Option<Self> {
         text.is_ascii().then_some(Self { rest: text })
     }
@@ -26,14 +26,14 @@ impl<'a> Scanner<'a> {
         self.peek().is_some_and(|it| it.is_ascii_digit())
     }
 
-    /// Passes any one character.
+    /// Consumes and returns the next character.
     pub(super) fn next_char(&mut self) -> Option<char> {
         let first = self.peek()?;
         self.rest = &self.rest[1..];
         Some(first)
     }
 
-    /// Passes this character, if it is next.
+    /// Consumes this character if it is next; returns whether it was.
     pub(super) fn eat(&mut self, character: char) -> bool {
         let is_next = self.peek() == Some(character);
         if is_next {
@@ -42,18 +42,18 @@ impl<'a> Scanner<'a> {
         is_next
     }
 
-    /// Passes blanks; whether there were any.
+    /// Consumes blanks; returns whether there were any.
     pub(super) fn skip_blanks(&mut self) -> bool {
         !self.take_while(|it| it == ' ').is_empty()
     }
 
-    /// The letters that come next, in lower case; empty if there are none.
+    /// Consumes the next letters and returns them in lower case; empty if there are none.
     pub(super) fn word(&mut self) -> String {
         self.take_while(|it| it.is_ascii_alphabetic())
             .to_ascii_lowercase()
     }
 
-    /// A number of exactly so many digits, however the text goes on.
+    /// Reads a number of exactly this many digits. More digits may follow.
     pub(super) fn fixed_digits(&mut self, digits: usize) -> Option<u32> {
         let (field, rest) = self.rest.split_at_checked(digits)?;
         if !field.bytes().all(|it| it.is_ascii_digit()) {
@@ -63,7 +63,7 @@ impl<'a> Scanner<'a> {
         field.parse().ok()
     }
 
-    /// A number of at most so many digits that ends there, and how many it has.
+    /// Reads a number with its number of digits; `None` if it has more than `digits_max`.
     pub(super) fn number(&mut self, digits_max: usize) -> Option<(u32, usize)> {
         let field = self.take_while(|it| it.is_ascii_digit());
         if field.len() > digits_max {
@@ -72,7 +72,7 @@ impl<'a> Scanner<'a> {
         Some((field.parse().ok()?, field.len()))
     }
 
-    /// The microseconds after a point or comma, cut after six digits. Nothing is passed if there is no such mark.
+    /// Reads a fraction after a point or comma as microseconds, truncated after six digits; 0 if there is none.
     pub(super) fn fraction(&mut self) -> Option<u32> {
         if !(self.eat('.') || self.eat(',')) {
             return Some(0);
@@ -85,7 +85,7 @@ impl<'a> Scanner<'a> {
             .filter(|_| !kept.is_empty())
     }
 
-    /// `Z`, `+hh`, `+hhmm`, `+hh:mm`, or the same with a minus.
+    /// Reads an offset: `Z`, `+hh`, `+hhmm`, `+hh:mm`, or the same with a minus.
     pub(super) fn offset(&mut self) -> Option<Offset> {
         let sign = match self.next_char()? {
             'Z' | 'z' => return Some(Offset::UTC),

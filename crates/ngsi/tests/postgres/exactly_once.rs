@@ -1,4 +1,4 @@
-//! Each task is in the database once, whatever happens to connections and attempts.
+//! Each task is inserted exactly once, whatever happens to connections and attempts.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,18 +14,18 @@ use crate::support::{TestDatabase, attribute, entity, insert_one, new_insert, se
 /// What a proxy does when rows are about to be committed.
 #[derive(Clone)]
 enum AtCommit {
-    /// Lets the commit through, but not its answer; the next connection is as good as any.
+    /// Lets the commit through, but cuts the connection before its reply. Later connections work.
     Cut,
-    /// Cuts in the same way, and takes no other connection.
+    /// Cuts in the same way, and accepts no further connection.
     CutForGood,
-    /// Holds the commit back until it is told to go on.
+    /// Holds the commit back until `go_on` is notified.
     Hold {
         held: Arc<Notify>,
         go_on: Arc<Notify>,
     },
 }
 
-/// An inserter whose session leads through a proxy that does something to the first commit of rows.
+/// Creates an inserter whose session goes through a proxy that acts on the first commit of rows.
 async fn through_proxy(database: &TestDatabase, at_commit: AtCommit) -> Inserter {
     let listener = TcpListener::bind("127.0.0.1:0")
         .await
@@ -46,7 +46,7 @@ async fn through_proxy(database: &TestDatabase, at_commit: AtCommit) -> Inserter
     Inserter::new(settings)
 }
 
-/// Passes bytes on. Whether no other connection may follow.
+/// Forwards bytes. Returns true if no further connection may be accepted.
 async fn relay(
     mut client: TcpStream,
     mut server: TcpStream,
@@ -71,7 +71,7 @@ async fn relay(
                     }
                     Some(cut) => {
                         server.write_all(bytes).await.expect("the database runs");
-                        // Its answer says that the commit is done.
+                        // The reply shows that the commit is done.
                         let _ = server.read(&mut from_server).await;
                         return matches!(cut, AtCommit::CutForGood);
                     }
@@ -91,7 +91,7 @@ fn fitting_insert() -> TaskInsert {
     new_insert(task(&entity("e1", &attribute("x", "Integer", "1"))))
 }
 
-/// Does not fit a table that [`fitting_insert`] made.
+/// Returns a task that does not fit the table of [`fitting_insert`].
 fn unfitting_insert() -> TaskInsert {
     new_insert(task(&entity("e1", &attribute("x", "Text", "\"abc\""))))
 }
@@ -149,7 +149,7 @@ async fn a_commit_whose_answer_is_lost_for_good_is_recognised_by_the_next_attemp
 }
 
 #[tokio::test]
-async fn a_repeat_of_what_was_never_inserted_inserts_it() {
+async fn a_repeat_of_a_missing_task_inserts_it() {
     let Some(database) = TestDatabase::plain("repeat_of_nothing") else {
         return;
     };
@@ -163,7 +163,7 @@ async fn a_repeat_of_what_was_never_inserted_inserts_it() {
 }
 
 #[tokio::test]
-async fn in_a_batch_only_what_is_missing_is_inserted() {
+async fn only_the_missing_tasks_of_a_batch_are_inserted() {
     let Some(database) = TestDatabase::plain("repeat_of_some") else {
         return;
     };
@@ -179,7 +179,7 @@ async fn in_a_batch_only_what_is_missing_is_inserted() {
 }
 
 #[tokio::test]
-async fn who_is_no_longer_alone_with_a_task_looks_it_up() {
+async fn a_task_that_another_worker_may_have_is_looked_up() {
     let Some(database) = TestDatabase::plain("no_longer_sole") else {
         return;
     };
@@ -195,7 +195,7 @@ async fn who_is_no_longer_alone_with_a_task_looks_it_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stale_attempt_that_still_runs_is_waited_for() {
+async fn a_repeat_waits_for_a_stale_attempt_that_still_runs() {
     let Some(database) = TestDatabase::plain("stale_attempt") else {
         return;
     };
@@ -230,7 +230,7 @@ async fn a_stale_attempt_that_still_runs_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_time_that_the_database_cannot_read_does_not_hinder_the_look_up() {
+async fn a_time_that_the_database_cannot_parse_does_not_break_the_look_up() {
     let Some(database) = TestDatabase::plain("unreadable_time") else {
         return;
     };

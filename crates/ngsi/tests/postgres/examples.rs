@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::{TI, TestDatabase, attribute, entity, insert_one, new_insert, task_from};
 
-/// Attributes of an entity each and what the first row then has in a column: its type, and its text.
+/// NGSI type and value of an attribute, and the SQL type and text of its column.
 type Cases = &'static [(
     &'static str,
     &'static str,
@@ -141,7 +141,7 @@ async fn untyped_attributes_have_the_type_of_their_value() {
 }
 
 #[tokio::test]
-async fn entities_without_any_value_make_no_table() {
+async fn entities_without_any_value_create_no_table() {
     let Some(database) = TestDatabase::plain("example_13_14") else {
         return;
     };
@@ -156,7 +156,7 @@ async fn entities_without_any_value_make_no_table() {
 }
 
 #[tokio::test]
-async fn places_are_geometries_where_postgis_is() {
+async fn geometries_are_stored_as_such_with_postgis() {
     let Some(database) = TestDatabase::with_postgis("example_17_to_19") else {
         return;
     };
@@ -171,7 +171,7 @@ async fn places_are_geometries_where_postgis_is() {
 }
 
 #[tokio::test]
-async fn places_are_texts_where_postgis_is_not() {
+async fn geometries_are_stored_as_text_without_postgis() {
     let Some(database) = TestDatabase::plain("example_17_to_19_plain") else {
         return;
     };
@@ -227,7 +227,7 @@ async fn places(database: &TestDatabase, g: &str, location: &str, centroid: &str
 }
 
 #[tokio::test]
-async fn a_location_that_is_no_place_stays_a_text() {
+async fn a_location_that_is_no_geometry_stays_text() {
     let Some(database) = TestDatabase::with_postgis("example_19") else {
         return;
     };
@@ -244,7 +244,7 @@ async fn a_location_that_is_no_place_stays_a_text() {
 }
 
 #[tokio::test]
-async fn the_time_index_is_taken_from_where_the_header_says() {
+async fn the_time_index_comes_from_the_attribute_that_the_header_names() {
     let Some(database) = TestDatabase::plain("example_21_22_23") else {
         return;
     };
@@ -286,7 +286,7 @@ async fn the_time_index_is_taken_from_where_the_header_says() {
 }
 
 #[tokio::test]
-async fn without_any_time_the_arrival_counts() {
+async fn without_any_time_the_time_of_arrival_is_used() {
     let Some(database) = TestDatabase::plain("example_24") else {
         return;
     };
@@ -299,7 +299,7 @@ async fn without_any_time_the_arrival_counts() {
 }
 
 #[tokio::test]
-async fn later_values_are_handed_to_the_column_that_is_there() {
+async fn later_values_go_into_the_existing_column() {
     let Some(database) = TestDatabase::plain("example_26_28") else {
         return;
     };
@@ -336,7 +336,7 @@ async fn later_values_are_handed_to_the_column_that_is_there() {
 }
 
 #[tokio::test]
-async fn the_last_entity_of_a_batch_decides_on_a_new_column() {
+async fn the_last_entity_of_a_batch_decides_the_type_of_a_new_column() {
     let Some(database) = TestDatabase::plain("example_29") else {
         return;
     };
@@ -400,7 +400,7 @@ async fn types_have_tables_and_paths_have_rows() {
 }
 
 #[tokio::test]
-async fn names_keep_all_but_their_case() {
+async fn names_only_lose_their_case() {
     let Some(database) = TestDatabase::plain("example_34_to_38") else {
         return;
     };

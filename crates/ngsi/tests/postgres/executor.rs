@@ -1,4 +1,4 @@
-//! The process that inserts for a worker, by its lines.
+//! The child process that inserts for a worker, tested over its protocol.
 
 use ganger_ngsi::postgres::executor::execute;
 use ganger_ngsi::postgres::protocol::{self, InsertRequest, Outcome, Reply, Request};
@@ -60,7 +60,7 @@ async fn requests_are_answered_in_order_until_the_input_ends() {
     ));
     assert_eq!(outcomes[2], Outcome::Inserted { rows: 0 });
 
-    // The same task once more, of which somebody else may have had a part by now.
+    // The same task again, which another worker may have by now.
     let mut again = requested(1, good);
     again.exclusive_for_ms = Some(0);
     assert_eq!(ask(vec![again]).await, [Outcome::Inserted { rows: 1 }]);
@@ -76,7 +76,7 @@ async fn requests_are_answered_in_order_until_the_input_ends() {
 }
 
 #[tokio::test]
-async fn a_line_that_is_no_request_ends_it() {
+async fn an_invalid_line_ends_the_executor() {
     let settings = ganger_ngsi::postgres::Settings::from_url("postgres://nobody@localhost/none");
     let done = execute(
         settings.expect("it is whole"),

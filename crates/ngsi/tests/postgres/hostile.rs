@@ -1,4 +1,4 @@
-//! Names and sizes that nobody expects.
+//! Hostile names, long names and large values.
 
 use crate::support::{
     TI, TestDatabase, attribute, entity, insert_one, new_insert, settings, task, task_from,
@@ -6,7 +6,7 @@ use crate::support::{
 use ganger_ngsi::postgres::Inserter;
 use serde_json::Value;
 
-/// A string as JSON has it.
+/// Encodes a string as JSON.
 fn json(text: &str) -> String {
     Value::String(text.to_owned()).to_string()
 }
@@ -49,7 +49,7 @@ async fn no_name_breaks_out_of_its_quotes() {
 }
 
 #[tokio::test]
-async fn names_that_are_cut_to_the_same_share_a_table_but_not_metadata() {
+async fn names_that_are_truncated_to_the_same_share_a_table_but_not_metadata() {
     let Some(database) = TestDatabase::plain("long_names") else {
         return;
     };
@@ -79,11 +79,11 @@ async fn names_that_are_cut_to_the_same_share_a_table_but_not_metadata() {
 }
 
 #[tokio::test]
-async fn tables_whose_indexes_would_have_one_name_have_an_index_each() {
+async fn tables_whose_indexes_would_share_a_name_still_get_an_index_each() {
     let Some(database) = TestDatabase::plain("long_index_names") else {
         return;
     };
-    // Cut to 63 bytes, the names of the tables differ, but not those of their indexes.
+    // Truncated to 63 bytes, the names of the tables differ, but not those of their indexes.
     let long = "t".repeat(59);
     for end in ["a", "b"] {
         database
@@ -96,7 +96,7 @@ async fn tables_whose_indexes_would_have_one_name_have_an_index_each() {
 }
 
 #[tokio::test]
-async fn a_huge_batch_is_inserted_in_statements_of_the_size_that_is_set() {
+async fn a_huge_batch_is_inserted_in_statements_of_the_configured_size() {
     let Some(database) = TestDatabase::plain("huge_batch") else {
         return;
     };
@@ -126,7 +126,7 @@ async fn a_huge_batch_is_inserted_in_statements_of_the_size_that_is_set() {
 }
 
 #[tokio::test]
-async fn a_row_larger_than_a_statement_may_be_goes_alone() {
+async fn a_row_larger_than_the_limit_gets_a_statement_of_its_own() {
     let Some(database) = TestDatabase::plain("huge_row") else {
         return;
     };

@@ -1,4 +1,4 @@
-//! Inserts into a real PostgreSQL, which the tests start for themselves.
+//! Tests of inserts into a real PostgreSQL server, which the tests start themselves.
 
 mod support;
 

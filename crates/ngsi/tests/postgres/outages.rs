@@ -1,4 +1,4 @@
-//! A database that is away, or has no time.
+//! Databases that are unreachable, overloaded or slow.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn assert_retryable(error: &InsertError, code: &str) {
     assert!(error.message.contains(&format!("'C': '{code}'")), "{error}");
 }
 
-/// A session of the superuser.
+/// Opens a session of the superuser.
 async fn session(database: &TestDatabase) -> Client {
     let (client, connection) = Config::new()
         .host_path(shared_server().socket_directory())
@@ -33,7 +33,7 @@ async fn session(database: &TestDatabase) -> Client {
     client
 }
 
-/// Waits until a statement gives the answer.
+/// Waits until a statement returns this result.
 async fn until(database: &TestDatabase, sql: &str, answer: &str) {
     while database.sql(sql) != answer {
         tokio::task::yield_now().await;
@@ -41,7 +41,7 @@ async fn until(database: &TestDatabase, sql: &str, answer: &str) {
 }
 
 #[tokio::test]
-async fn a_database_that_takes_no_connections_is_an_outage_that_passes() {
+async fn a_database_that_accepts_no_connections_is_retried() {
     let Some(database) = TestDatabase::plain("closed") else {
         return;
     };
@@ -99,9 +99,9 @@ async fn a_session_that_was_cut_while_idle_costs_no_attempt() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_killed_comes_back_with_all_it_acknowledged() {
+async fn a_killed_server_comes_back_with_everything_it_acknowledged() {
     let Some(mut instance) =
-        private_server("a_server_that_is_killed_comes_back_with_all_it_acknowledged")
+        private_server("a_killed_server_comes_back_with_everything_it_acknowledged")
     else {
         return;
     };
@@ -144,7 +144,7 @@ async fn a_server_that_is_killed_comes_back_with_all_it_acknowledged() {
 }
 
 #[tokio::test]
-async fn limits_of_the_operator_are_curable() {
+async fn limits_of_the_operator_are_retryable() {
     let Some(database) = TestDatabase::plain("limits") else {
         return;
     };
@@ -204,7 +204,7 @@ async fn limits_of_the_operator_are_curable() {
 }
 
 #[tokio::test]
-async fn wrong_names_and_passwords_are_incurable() {
+async fn wrong_names_and_passwords_are_permanent_errors() {
     let Some(database) = TestDatabase::plain("wrong_password") else {
         return;
     };
@@ -223,9 +223,9 @@ async fn wrong_names_and_passwords_are_incurable() {
     }
 }
 
-/// Refuses rows of `"mtx"."ett"` with an error, the first `times` times.
+/// Rejects the first `times` inserts into `"mtx"."ett"` with this SQLSTATE.
 fn reject_rows(database: &TestDatabase, code: &str, times: u32) {
-    // A sequence counts on whatever becomes of the transaction.
+    // A sequence keeps counting even if the transaction is rolled back.
     database.sql(&format!(
         "drop sequence if exists refusals; create sequence refusals; \
          grant all on sequence refusals to public; \
@@ -259,7 +259,7 @@ async fn a_deadlock_is_repeated_within_the_attempt() {
 }
 
 #[tokio::test]
-async fn errors_that_will_pass_are_curable_and_leave_nothing() {
+async fn transient_errors_are_retryable_and_leave_nothing() {
     let Some(database) = TestDatabase::plain("passing_errors") else {
         return;
     };
@@ -278,7 +278,7 @@ async fn errors_that_will_pass_are_curable_and_leave_nothing() {
             .expect_err(code);
         assert_retryable(&error, code);
     }
-    // Of another error the entity is saved, and if that is refused as well, there is no hope.
+    // After another error the entity is saved as JSON; if that fails as well, the error is permanent.
     reject_rows(&database, "XX000", 1);
     let error = insert_one(&mut inserter, fitting_insert()).await;
     assert_eq!(error.map(|done| done.rows), Ok(1));

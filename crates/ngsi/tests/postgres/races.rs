@@ -1,4 +1,4 @@
-//! Several inserters at once.
+//! Concurrent inserters.
 
 use crate::support::{TestDatabase, attribute, entity, new_insert, settings, shared_server, task};
 use ganger_ngsi::postgres::Inserter;
@@ -6,7 +6,7 @@ use ganger_ngsi::postgres::Inserter;
 const INSERTERS: usize = 4;
 const ROUNDS: usize = 6;
 
-/// Entities of a round: of two types, with attributes that all inserters bring, in another order each.
+/// Returns the entities of a round: of two types, with the same attributes for all inserters, in different order.
 fn entities(round: usize, inserter: usize) -> String {
     let attributes: Vec<_> = (0..4)
         .map(|number| (number + inserter) % 4)
@@ -22,7 +22,7 @@ fn entities(round: usize, inserter: usize) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn inserters_that_make_the_same_tables_and_columns_lose_nothing() {
+async fn inserters_that_create_the_same_tables_and_columns_lose_nothing() {
     let Some(database) = TestDatabase::plain("races") else {
         return;
     };
@@ -64,14 +64,14 @@ async fn inserters_that_make_the_same_tables_and_columns_lose_nothing() {
         "select count(*) from md_ets_metadata, jsonb_object_keys(entity_attrs) \
          where table_name = '\"mtx\".\"ett\"'",
     );
-    // Three standing columns, the time, and four of each round.
+    // Three fixed columns, the time, and four of each round.
     assert_eq!(entries, (3 + 1 + 4 * ROUNDS).to_string());
     let originals = "select count(*) from mtx.ett where __original_ngsi_entity__ is not null";
     assert_eq!(database.sql(originals), "0");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn somebody_else_who_makes_and_drops_the_same_things_is_no_hindrance() {
+async fn another_program_that_creates_the_same_objects_does_no_harm() {
     let Some(database) = TestDatabase::plain("foreign_races") else {
         return;
     };
@@ -95,7 +95,7 @@ async fn somebody_else_who_makes_and_drops_the_same_things_is_no_hindrance() {
             .insert(&entity("e1", &attribute("x", "Integer", "1")))
             .await;
     }
-    // It may itself be refused what we made at the same moment.
+    // The other program may fail because we created the same object first.
     drop(foreign.await.expect("it does not panic"));
     assert_eq!(database.sql("select count(x) from mtx.ett"), "20");
 }

@@ -1,4 +1,4 @@
-//! What the tests share: one server with a database for each, notifications made into tasks, and a proxy.
+//! Shared parts of the tests: a server with a database for each test, and tasks from notifications.
 
 use std::env;
 use std::fs::OpenOptions;
@@ -13,10 +13,10 @@ use ganger_ngsi::prepare::prepare;
 use ganger_ngsi::task::{Origin, Task};
 use serde_json::Value;
 
-/// The database from which those with PostGIS are copied.
+/// Template of the databases with PostGIS.
 const WITH_POSTGIS: &str = "with_postgis";
 
-/// The server for all tests that leave it alone. It ends with the process.
+/// The server of all tests that do not stop it. It ends with the process.
 static SHARED: LazyLock<Instance> = LazyLock::new(|| {
     let instance = Instance::start().expect("PostgreSQL starts");
     if instance.has_postgis().expect("it answers") {
@@ -26,24 +26,24 @@ static SHARED: LazyLock<Instance> = LazyLock::new(|| {
     instance
 });
 
-/// Notes that a test does not run here; CI lists what is in the file that `GANGER_SKIPS` names.
+/// Records that a test is skipped. CI lists the content of the file that `GANGER_SKIPS` names.
 fn note_skip(test: &str, reason: &str) {
     let line = format!("skipped: {test}: {reason}");
     eprintln!("{line}");
     if let Some(path) = env::var_os("GANGER_SKIPS")
         && let Ok(mut file) = OpenOptions::new().create(true).append(true).open(path)
     {
-        // Losing the note must not fail a test that has nothing to say.
+        // A lost note must not fail the test.
         let _ = writeln!(file, "{line}");
     }
 }
 
-/// The server for all tests that leave it alone.
+/// Returns the server of all tests that do not stop it.
 pub(crate) fn shared_server() -> &'static Instance {
     &SHARED
 }
 
-/// A server of a test's own; `None` if there cannot be one here.
+/// Starts a server for one test; `None` if no server can run here.
 pub(crate) fn private_server(test: &str) -> Option<Instance> {
     match unavailable_reason() {
         Some(reason) => {
@@ -54,13 +54,13 @@ pub(crate) fn private_server(test: &str) -> Option<Instance> {
     }
 }
 
-/// A database of a test's own.
+/// A database for one test.
 pub(crate) struct TestDatabase {
     pub(crate) address: Database,
 }
 
 impl TestDatabase {
-    /// Without PostGIS; `None` if there cannot be one here.
+    /// Creates a database without PostGIS; `None` if no server can run here.
     pub(crate) fn plain(test: &str) -> Option<Self> {
         if let Some(reason) = unavailable_reason() {
             note_skip(test, &reason);
@@ -72,7 +72,7 @@ impl TestDatabase {
         Some(Self { address: database })
     }
 
-    /// A database with the extension PostGIS; `None` if that is not installed.
+    /// Creates a database with PostGIS; `None` if that is not installed.
     pub(crate) fn with_postgis(test: &str) -> Option<Self> {
         if let Some(reason) = unavailable_reason() {
             note_skip(test, &reason);
@@ -92,13 +92,13 @@ impl TestDatabase {
         Inserter::new(settings(&self.address))
     }
 
-    /// What statements give, run by the superuser.
+    /// Runs statements as superuser and returns their rows.
     pub(crate) fn sql(&self, statements: &str) -> String {
         let done = SHARED.sql(&self.address.name, statements);
         done.unwrap_or_else(|error| panic!("{statements}: {error}"))
     }
 
-    /// Inserts a notification of tenant `x` that must go well; gives the rows.
+    /// Inserts a notification of tenant `x`, which must succeed; returns the number of rows.
     pub(crate) async fn insert(&self, entities: &str) -> u64 {
         let outcome = self.try_insert(entities).await;
         outcome
@@ -111,7 +111,7 @@ impl TestDatabase {
         insert_one(&mut self.inserter(), new_insert(task(entities))).await
     }
 
-    /// The rows of table `"mtx"."ett"` in the order in which they came, as JSON: the columns that are asked for.
+    /// Returns the given columns of table `"mtx"."ett"` as JSON, in order of insertion.
     pub(crate) fn rows(&self, columns: &str) -> Value {
         let rows = self.sql(&format!(
             "select coalesce(json_agg(json_build_array({columns}) order by ctid), '[]') from mtx.ett"
@@ -128,7 +128,7 @@ pub(crate) fn settings(database: &Database) -> Settings {
     }
 }
 
-/// The outcome of one task.
+/// Inserts one task.
 pub(crate) async fn insert_one(
     inserter: &mut Inserter,
     insert: TaskInsert,
@@ -138,7 +138,7 @@ pub(crate) async fn insert_one(
     outcomes.into_iter().next().expect("there is one")
 }
 
-/// A new insert of a task.
+/// Creates the first insert of a task.
 pub(crate) fn new_insert(task: Task) -> TaskInsert {
     TaskInsert {
         task,
@@ -148,19 +148,19 @@ pub(crate) fn new_insert(task: Task) -> TaskInsert {
     }
 }
 
-/// 32 digits that no other call gives.
+/// Returns 32 digits that differ in each call.
 fn uuid() -> String {
     use std::sync::atomic::{AtomicU64, Ordering};
     static NEXT: AtomicU64 = AtomicU64::new(1);
     format!("{:032x}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// The task of a notification for tenant `x`.
+/// Returns the task of a notification for tenant `x`.
 pub(crate) fn task(entities: &str) -> Task {
     task_from(Some("x"), None, None, entities)
 }
 
-/// The task of a notification with these headers, made as on its arrival.
+/// Returns the task of a notification with these headers that arrives now.
 pub(crate) fn task_from(
     tenant: Option<&str>,
     service_path: Option<&str>,
@@ -181,7 +181,7 @@ pub(crate) fn task_from(
     }
 }
 
-/// An entity of type `T` with the usual time and these attributes.
+/// Returns an entity of type `T` with the usual time and these attributes.
 pub(crate) fn entity(id: &str, attributes: &str) -> String {
     format!("{{\"id\": \"{id}\", \"type\": \"T\", {TI}, {attributes}}}")
 }
@@ -190,7 +190,7 @@ pub(crate) fn entity(id: &str, attributes: &str) -> String {
 pub(crate) const TI: &str =
     r#""TimeInstant": {"type": "DateTime", "value": "2020-01-02T03:04:05Z"}"#;
 
-/// An attribute of an entity as NGSI writes it.
+/// Returns an attribute as JSON.
 pub(crate) fn attribute(name: &str, ngsi_type: &str, value: &str) -> String {
     format!("\"{name}\": {{\"type\": \"{ngsi_type}\", \"value\": {value}}}")
 }

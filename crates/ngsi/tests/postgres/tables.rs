@@ -1,8 +1,8 @@
-//! What is made: schemas, tables, columns, indexes, metadata, hypertables.
+//! Created schemas, tables, columns, indexes, metadata and hypertables.
 
 use crate::support::{TI, TestDatabase, attribute, entity, insert_one, new_insert, task};
 
-/// The columns of `"mtx"."ett"` in order, with types, and whether they may be NULL.
+/// Returns the columns of `"mtx"."ett"` in order, with type and whether they are NOT NULL.
 fn columns(database: &TestDatabase) -> String {
     database.sql(
         "select attname, format_type(atttypid, null), attnotnull from pg_attribute \
@@ -73,7 +73,7 @@ async fn a_column_is_added_once_and_its_entry_stays() {
 }
 
 #[tokio::test]
-async fn what_is_dropped_under_a_session_is_made_again() {
+async fn objects_dropped_by_another_session_are_created_again() {
     let Some(database) = TestDatabase::plain("dropped") else {
         return;
     };
@@ -103,7 +103,7 @@ async fn what_is_dropped_under_a_session_is_made_again() {
 }
 
 #[tokio::test]
-async fn a_table_that_has_no_index_gets_it() {
+async fn a_table_without_an_index_gets_one() {
     let Some(database) = TestDatabase::plain("no_index") else {
         return;
     };
@@ -114,7 +114,7 @@ async fn a_table_that_has_no_index_gets_it() {
     assert_eq!(indexes(&database), INDEX);
 }
 
-/// A stand-in for TimescaleDB's function, which notes what it is called with.
+/// A replacement for TimescaleDB's function, which records its arguments.
 const FAKE_TIMESCALE: &str = "
     create schema elsewhere;
     grant usage on schema elsewhere to public;
@@ -130,7 +130,7 @@ const FAKE_TIMESCALE: &str = "
     end $$;";
 
 #[tokio::test]
-async fn a_new_table_is_made_a_hypertable_before_its_first_row_where_that_can_be() {
+async fn a_new_table_becomes_a_hypertable_before_its_first_row() {
     let Some(database) = TestDatabase::plain("hypertable") else {
         return;
     };
@@ -159,7 +159,7 @@ async fn a_new_table_is_made_a_hypertable_before_its_first_row_where_that_can_be
 }
 
 #[tokio::test]
-async fn postgis_is_found_outside_of_the_search_path() {
+async fn postgis_is_found_outside_the_search_path() {
     let Some(database) = TestDatabase::with_postgis("gis_elsewhere") else {
         return;
     };

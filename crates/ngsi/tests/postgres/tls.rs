@@ -34,7 +34,7 @@ async fn a_session_is_encrypted_and_the_server_verified() {
         .add(certificate.cert.der().clone())
         .expect("it is a certificate");
 
-    // A reload takes effect at some moment.
+    // A reload takes effect after a while.
     let mut trusting = Inserter::with_roots(settings, roots);
     while !trusting.ping().await {}
     insert_one(&mut trusting, tasks.clone())
@@ -47,7 +47,7 @@ async fn a_session_is_encrypted_and_the_server_verified() {
         "t"
     );
 
-    // Whom the system trusts does not vouch for this one.
+    // The system's authorities do not verify this certificate.
     let error = insert_one(&mut inserter, tasks)
         .await
         .expect_err("it is not trusted");

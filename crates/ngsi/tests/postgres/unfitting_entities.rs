@@ -1,4 +1,4 @@
-//! Entities that do not fit their table, and entities kept as they came.
+//! Entities that do not fit their table, and original entities that are kept.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ fn text(id: &str, value: &str) -> String {
     entity(id, &attribute("x", "Text", value))
 }
 
-/// The saved originals of `"mtx"."ett"`, in the order of their rows.
+/// Returns the original entities in `"mtx"."ett"`, in the order of their rows.
 fn originals(database: &TestDatabase) -> Vec<Value> {
     let rows = database.sql(
         "select __original_ngsi_entity__ from mtx.ett where __original_ngsi_entity__ is not null order by ctid",
@@ -23,7 +23,7 @@ fn originals(database: &TestDatabase) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_text_that_is_no_number_is_saved_as_it_came() {
+async fn a_string_that_is_no_number_is_saved_as_json() {
     let Some(database) = TestDatabase::plain("example_25") else {
         return;
     };
@@ -55,7 +55,7 @@ async fn a_text_that_is_no_number_is_saved_as_it_came() {
 }
 
 #[tokio::test]
-async fn values_that_the_database_cannot_read_are_saved() {
+async fn values_that_the_database_cannot_parse_are_saved_as_json() {
     let Some(database) = TestDatabase::plain("example_8_27_39") else {
         return;
     };
@@ -92,7 +92,7 @@ async fn values_that_the_database_cannot_read_are_saved() {
 }
 
 #[tokio::test]
-async fn a_batch_is_saved_whole_if_one_entity_does_not_fit_but_other_types_are_inserted() {
+async fn a_group_is_saved_as_json_if_one_entity_does_not_fit_but_other_types_are_inserted() {
     let Some(database) = TestDatabase::plain("example_31") else {
         return;
     };
@@ -124,7 +124,7 @@ async fn a_batch_is_saved_whole_if_one_entity_does_not_fit_but_other_types_are_i
 }
 
 #[tokio::test]
-async fn a_task_that_does_not_fit_does_not_trouble_its_neighbours() {
+async fn a_task_that_does_not_fit_does_not_affect_others_in_its_batch() {
     let Some(database) = TestDatabase::plain("neighbours") else {
         return;
     };
@@ -152,7 +152,7 @@ async fn a_task_that_does_not_fit_does_not_trouble_its_neighbours() {
 }
 
 #[tokio::test]
-async fn nul_in_a_string_fails_the_task_for_good() {
+async fn nul_in_a_string_fails_the_task_permanently() {
     let Some(database) = TestDatabase::plain("nul") else {
         return;
     };
@@ -170,11 +170,11 @@ async fn nul_in_a_string_fails_the_task_for_good() {
 }
 
 #[tokio::test]
-async fn columns_that_cannot_be_made_save_the_entities() {
+async fn entities_whose_columns_cannot_be_created_are_saved_as_json() {
     let Some(database) = TestDatabase::plain("unmakeable_columns") else {
         return;
     };
-    // A name of the system's own, in a table that is new and in one that is not.
+    // The name of a system column, in a new table and in an existing one.
     assert_eq!(
         database
             .insert(&entity("a", &attribute("ctid", "Number", "1")))
@@ -196,7 +196,7 @@ async fn columns_that_cannot_be_made_save_the_entities() {
 }
 
 #[tokio::test]
-async fn raw_entities_are_kept_if_wanted() {
+async fn original_entities_are_kept_if_configured() {
     let Some(database) = TestDatabase::plain("keep_raw") else {
         return;
     };

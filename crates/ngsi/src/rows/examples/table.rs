@@ -1,4 +1,4 @@
-//! The examples themselves. What a misfit comes to is the database's to say: here are the texts that it is given.
+//! The examples. Values that do not fit a column are shown as the text that the database would refuse.
 
 use super::{Example, PLAIN};
 
@@ -255,7 +255,7 @@ pub(super) const EXAMPLES: &[Example] = &[
     Example {
         number: 20,
         entities: &[r#"TI, "g": {"type": "geo:point", "value": "nowhere"}"#],
-        expected: &[r#"incurable AttributeError("'NoneType' object has no attribute '_points'")"#],
+        expected: &[r#"failed AttributeError("'NoneType' object has no attribute '_points'")"#],
         ..PLAIN
     },
     Example {
@@ -475,7 +475,7 @@ pub(super) const EXAMPLES: &[Example] = &[
             r#"TI, "x": {"type": "Integer", "value": 1}"#,
         ],
         expected: &[
-            "incurable InvalidHeaderValue(\"The header value '/a,/b' is not valid. \
+            "failed InvalidHeaderValue(\"The header value '/a,/b' is not valid. \
              Multiple servicePath are allowed only if their number match the number of entities\")",
         ],
         ..PLAIN
