@@ -1,9 +1,9 @@
-//! What is on the disk, and what may be there after a power cut.
+//! A model of the disk: what is on it, and what it may hold after a power cut.
 //!
-//! A write stays on the disk when its own file was flushed after it. Until then it may be there, missing, or there in
-//! part, in sectors of 512 bytes or in pages of 4 KiB; a later one may be there without an earlier one; the length that
-//! it gives the file may be there without its bytes, which are zeros then. The same holds for names: they stay when the
-//! directory was flushed. Bytes that are not written do not change (SQLite and the turn log both rely on that).
+//! A write is durable once its file was flushed after it. Until then a cut may keep it, lose it, or tear it at sectors
+//! of 512 bytes or pages of 4 KiB. A later write may survive without an earlier one, and a file may keep its new length
+//! without the bytes, which are then zeros. Names are durable once the directory was flushed. Bytes that are not written
+//! do not change; SQLite and the turn log both rely on that.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -21,7 +21,7 @@ fn index(at: u64) -> usize {
     usize::try_from(at).expect("files are small")
 }
 
-/// What a file holds. Pages that are missing are zeros.
+/// The content of a file. Absent pages are zeros.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Content {
     length: u64,
@@ -95,7 +95,7 @@ impl Content {
     }
 }
 
-/// A quick digest of a page.
+/// Returns a fast, non-cryptographic digest of a page.
 fn mix(page: &[u8; PAGE]) -> u64 {
     let mut sum = 0_u64;
     for word in page.chunks_exact(8) {
@@ -106,14 +106,14 @@ fn mix(page: &[u8; PAGE]) -> u64 {
     sum
 }
 
-/// All files of a directory.
+/// The files of a directory, by name.
 #[derive(Clone, Default)]
 pub(crate) struct Image {
     pub(crate) files: BTreeMap<String, Content>,
 }
 
 impl Image {
-    /// The files that are in a directory now.
+    /// Reads the files of a directory that matter after a power cut.
     pub(crate) fn read(directory: &Path) -> std::io::Result<Self> {
         let mut image = Self::default();
         for entry in std::fs::read_dir(directory)? {
@@ -127,7 +127,7 @@ impl Image {
         Ok(image)
     }
 
-    /// Makes a directory hold these files and no others.
+    /// Replaces the files of a directory with these.
     pub(crate) fn write_to(&self, directory: &Path) -> std::io::Result<()> {
         for entry in std::fs::read_dir(directory)? {
             std::fs::remove_file(entry?.path())?;
@@ -138,7 +138,7 @@ impl Image {
         Ok(())
     }
 
-    /// A number that differs where the files differ.
+    /// Returns a digest of all names and contents.
     pub(crate) fn digest(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         for (name, content) in &self.files {
@@ -157,11 +157,11 @@ enum Change {
     Truncate(u64),
 }
 
-/// A change that no flush has covered.
+/// A change of a file that no flush has made durable.
 #[derive(Clone, Debug)]
 struct Pending {
     change: Change,
-    /// Its flush has failed: no later one covers it.
+    /// Whether a flush of it failed. Later flushes do not make it durable then.
     has_failed_sync: bool,
 }
 
@@ -187,7 +187,7 @@ impl FileState {
                 continue;
             }
             apply(&mut self.content, &pending.change);
-            // What was written again since is there, whatever became of the earlier write.
+            // A later write of the same bytes replaces the one whose flush failed.
             failed.retain(|earlier| !overlap(&earlier.change, &pending.change));
         }
         self.pending = failed;
@@ -210,26 +210,26 @@ enum NameChange {
     Rename(String, String),
 }
 
-/// What of the changes that no flush covers is there after the cut.
+/// Which of the changes without a flush survive the cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Survivors {
     None,
     All,
-    /// All but the one with this number, from the last backwards.
+    /// All but the one with this index, counted backwards from the last.
     AllBut(usize),
-    /// All changes of this file only.
+    /// The changes of this file and all names.
     OnlyFile(usize),
     /// All changes but those of this file.
     AllButFile(usize),
-    /// Each one or not, whole.
+    /// A random subset, drawn from this seed; each change survives whole or not at all.
     Some(u64),
-    /// Each one or not, or in part.
+    /// A random subset, drawn from this seed; writes may be torn.
     Torn(u64),
-    /// All, the last one in part.
+    /// All, but the last one is torn as this seed decides.
     LastTorn(u64),
 }
 
-/// The disk at a moment.
+/// The disk at one point of a recording.
 #[derive(Clone, Default)]
 pub(crate) struct Disk {
     files: Vec<FileState>,
@@ -238,7 +238,7 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// A disk with these files on it, as the recording that begins with them numbers them.
+    /// Creates a disk with the files of an image, numbered as in the recording that begins with them.
     pub(crate) fn new(image: &Image, recording: &Recording) -> Self {
         let mut disk = Self {
             files: vec![FileState::default(); recording.names.len()],
@@ -252,7 +252,7 @@ impl Disk {
         disk
     }
 
-    /// Goes on by one event.
+    /// Applies one recorded event.
     pub(crate) fn apply_event(&mut self, event: &Event) {
         let mut pend = |file: File, change| {
             self.files[file].pending.push(Pending {
@@ -286,7 +286,7 @@ impl Disk {
         }
     }
 
-    /// Number of changes that may be lost, and the files that have some.
+    /// Returns the number of changes that a cut may lose, and the files that have any.
     pub(crate) fn pending(&self) -> (usize, Vec<File>) {
         let files: Vec<File> = (0..self.files.len())
             .filter(|file| !self.files[*file].pending.is_empty())
@@ -298,7 +298,7 @@ impl Disk {
         (writes + self.name_changes.len(), files)
     }
 
-    /// What the cut leaves.
+    /// Returns the files that a cut leaves.
     pub(crate) fn image(&self, survivors: Survivors) -> Image {
         let mut survivors = SurvivorDraw::new(survivors, self.pending().0);
         let mut names = self.names.clone();
@@ -347,10 +347,10 @@ fn rename(names: &mut BTreeMap<String, File>, change: &NameChange) {
     }
 }
 
-/// Decides change by change.
+/// Decides for each change in turn whether it survives.
 struct SurvivorDraw {
     survivors: Survivors,
-    /// Changes that are not decided yet.
+    /// Number of changes that are not decided yet.
     left: usize,
     rng: Rng,
 }
@@ -368,14 +368,14 @@ impl SurvivorDraw {
         }
     }
 
-    /// Whether a change is there as a whole; of a file, or of a name.
+    /// Whether the next change survives whole. `file` is the changed file, `None` for a change of a name.
     fn keeps(&mut self, file: Option<File>) -> bool {
         self.left = self.left.saturating_sub(1);
         match self.survivors {
             Survivors::None => false,
             Survivors::All => true,
             Survivors::AllBut(number) => self.left != number,
-            // Names survive with either: without its name a file is not there at all.
+            // Names survive as well: without its name the file would not exist.
             Survivors::OnlyFile(only) => file.is_none_or(|file| file == only),
             Survivors::AllButFile(but) => file != Some(but),
             Survivors::Some(_) | Survivors::Torn(_) => self.rng.one_in(2),
@@ -404,7 +404,7 @@ impl SurvivorDraw {
         }
     }
 
-    /// Keeps a part of a write: its beginning, its end, or any of its sectors or pages.
+    /// Keeps a part of a write: its beginning, its end, or a random set of its sectors or pages.
     fn tear(&mut self, content: &mut Content, at: u64, bytes: &[u8]) {
         let unit = if self.rng.one_in(2) { SECTOR } else { PAGE };
         let first = unit - index(at) % unit;

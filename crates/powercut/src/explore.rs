@@ -1,4 +1,4 @@
-//! Cuts the power at every event of a run, and looks at what is left.
+//! Cuts the power at every event of a run, and checks what each cut leaves.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -13,36 +13,37 @@ use crate::recovery::{self, CheckOptions, Expected, State};
 use crate::rng::Rng;
 use crate::workload::{self, Step};
 
-/// What was looked at.
+/// Numbers of cuts and states that were checked.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
-    /// Moments at which the power was cut.
+    /// Number of events after which the power was cut.
     pub cuts: u64,
-    /// Of these, moments during the recovery from an earlier cut.
+    /// Number of these during the recovery from an earlier cut.
     pub second_cuts: u64,
-    /// States of the disk after these cuts.
+    /// Number of disk states after these cuts.
     pub images: u64,
-    /// Of these, how many differ and were opened.
+    /// Number of distinct ones among these, each of which was opened.
     pub opened: u64,
 }
 
-/// A store that is not as it should be after a power cut, or before one.
+/// A run after which the store is wrong, with or without a power cut.
 #[derive(Clone, Debug)]
 pub struct Violation {
     /// What is wrong, where the power was cut, and what survived.
     pub what: String,
-    /// What was done before.
+    /// The steps of the run.
     pub steps: Vec<Step>,
 }
 
-/// How much is looked at for each cut.
+/// How much is checked for each cut.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// States drawn at random for each cut, besides the one without anything that was not flushed; 0 for all kinds.
+    /// Number of random states for each cut, besides the one without any change that was not flushed; 0 for a fixed set
+    /// that covers all kinds of survivors.
     pub draws: usize,
-    /// Once in so many opened states the recovery itself is cut.
+    /// The recovery itself is cut for one in this many opened states.
     pub second_cut_in: usize,
-    /// Once in so many the store is audited, and in as many others used and closed.
+    /// One in this many opened states is audited, and as many others are used and closed.
     pub audit_in: usize,
 }
 
@@ -61,7 +62,7 @@ impl Effort {
     };
 }
 
-/// Changes of which each may be missing alone: the last ones.
+/// Number of last changes of which each is left out alone.
 const SINGLES_MAX: usize = 6;
 
 /// Looks for power cuts that a store does not survive.
@@ -70,10 +71,10 @@ pub struct Explorer {
     rng: Rng,
     effort: Effort,
     bug: Option<PlantedBug>,
-    /// What a state of the disk recovers to.
+    /// Digest of the recovered state, or the error, by the digest of the disk's image.
     recovered: HashMap<u64, Result<u64, String>>,
     states: HashMap<u64, State>,
-    /// What was looked at so far.
+    /// Counts so far.
     pub counts: Counts,
 }
 
@@ -83,14 +84,14 @@ fn digest_of(state: &State) -> u64 {
     hasher.finish()
 }
 
-/// Where a run begins.
+/// A disk from which a run starts, and the state that it holds.
 pub struct StartState {
     pub(crate) image: Image,
     pub(crate) state: State,
 }
 
 impl StartState {
-    /// A disk that holds no files.
+    /// Returns a disk without files.
     pub fn empty() -> Self {
         Self {
             image: Image::default(),
@@ -100,10 +101,10 @@ impl StartState {
 }
 
 impl Explorer {
-    /// One that draws from `seed`; `planted` is a mistake that it should find.
+    /// Creates an explorer that draws from `seed`. `bug` is planted into every run and recovery.
     ///
     /// # Panics
-    /// If no directory can be made.
+    /// If no temporary directory can be created.
     pub fn new(seed: u64, effort: Effort, bug: Option<PlantedBug>) -> Self {
         let memory = PathBuf::from("/dev/shm");
         let directory = if memory.is_dir() {
@@ -126,10 +127,10 @@ impl Explorer {
         }
     }
 
-    /// A closed store with a few jobs.
+    /// Returns a closed store with a few jobs.
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// If the store cannot be created or checked.
     pub fn base(&self) -> Result<StartState, String> {
         let empty = StartState::empty();
         let steps = [Step::Small, Step::Small, Step::Large, Step::Remove];
@@ -156,12 +157,12 @@ impl Explorer {
         Ok(StartState { image, state })
     }
 
-    /// Does these steps, and cuts the power at each of their events; or only at those of the last step.
+    /// Runs these steps and cuts the power after each of their events, or only after those of the last step.
     ///
-    /// Gives one of the disks that were left, with what is on it.
+    /// Returns one of the disks that the cuts left, chosen at random.
     ///
     /// # Errors
-    /// If something acknowledged is missing, something else is there, or a step fails.
+    /// If an acknowledged commit is missing, the store holds anything that was not committed, or a step fails.
     pub fn explore(
         &mut self,
         base: &StartState,
@@ -179,7 +180,8 @@ impl Explorer {
         remaining.map_err(violation)
     }
 
-    /// Cuts at each event from one on. What happened within a recovery is expected to give what that began with.
+    /// Cuts the power after each event from the index `from` on. `within` is the expected state if the recording is that of
+    /// a recovery.
     fn cut_all(
         &mut self,
         image: &Image,
@@ -234,7 +236,7 @@ impl Explorer {
             return all;
         }
         if is_second || self.effort.draws > 0 {
-            // `None` is known already unless a flush came before.
+            // The state of `None` was opened already unless a flush came before.
             for _ in 0..self.effort.draws.max(1) {
                 let drawn = self.draw_survivors(pending, &files);
                 all.push(drawn);
@@ -277,7 +279,7 @@ impl Explorer {
         }
     }
 
-    /// Recovers an image, or remembers what it gave, and compares.
+    /// Recovers an image, unless the same image was recovered before, and compares the result.
     fn check_image(
         &mut self,
         image: &Image,
@@ -323,7 +325,7 @@ impl Explorer {
     }
 }
 
-/// The last events before a cut.
+/// Describes the last events before a cut.
 fn describe_events(events: &[Event], last: usize, recording: &Recording) -> String {
     use std::fmt::Write as _;
     let mut text = String::new();

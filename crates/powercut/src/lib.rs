@@ -1,9 +1,9 @@
 //! Power cuts under the embedded store.
 //!
-//! A run of the real store is recorded at its system calls: each write, truncation, creation, removal, renaming and flush
-//! of each of its files. Then the power is cut after every one of these events, and the states that the disk may be left
-//! in are opened by the real store. All that was acknowledged has to be there, at most the one commit that was being made
-//! besides, and nothing else. What recovery does is recorded too, and cut.
+//! A run of the real store is recorded at its system calls: each write, truncation, creation, removal, rename and flush
+//! of each of its files. The explorer then cuts the power after each of these events and opens, with the real store,
+//! the states in which the cut can leave the disk. A recovered store must hold every acknowledged commit, may hold the
+//! commit in progress, and must hold nothing else. Some recoveries are recorded and cut as well.
 
 mod disk;
 mod explore;

@@ -1,4 +1,5 @@
-//! Planted bugs: known mistakes, made to what a run did or to what a recovery finds, to prove that they are found.
+//! Planted bugs: known mistakes, made in what a run recorded or in what a recovery reads, to prove that the search finds
+//! them.
 
 use ganger_store::encoding::{Cursor, SEAL_BYTES, seal, unseal};
 use ganger_types::ShardId;
@@ -8,41 +9,41 @@ use crate::record::{Event, Recording};
 use crate::recovery::STORE;
 use crate::workload::Step;
 
-/// A mistake that is planted to test the model.
+/// A mistake that the search must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlantedBug {
-    /// What was settled without a flush is never flushed: how acknowledged jobs were lost until this model was made.
+    /// Rows that were written for a reader without a flush are never flushed. The store had this bug; this model found it.
     SettledIsNotFlushed,
     /// A record of the turn log is not flushed.
     TurnIsNotFlushed,
     /// The tables are not flushed at the end of a large commit.
     LargeIsNotFlushed,
-    /// A segment of the turn log is written over before the tables are flushed.
+    /// A segment of the turn log is overwritten before the tables are flushed.
     RestartBeforeFlush,
-    /// The file is not flushed when the tables' log is copied into it.
+    /// The database file is not flushed after a checkpoint of SQLite's log.
     CheckpointIsNotFlushed,
-    /// The names of new files are not flushed.
+    /// The directory is not flushed after files are created or renamed.
     DirectoryIsNotFlushed,
-    /// A new store gets its name before it is flushed.
+    /// A new store is renamed to its final name before it is flushed.
     NewStoreIsNotFlushed,
     /// A commit is acknowledged before its flush.
     AcknowledgedTooSoon,
-    /// The turn log is removed before the tables say that they have none.
+    /// The turn log is removed before the tables record that there is none.
     TurnsRemovedTooSoon,
-    /// Recovery misses the newest record of the turn log.
+    /// Recovery ignores the newest record of the turn log.
     RecoveryForgetsOne,
-    /// A torn record of the turn log is taken for a whole one.
+    /// Recovery accepts a torn record of the turn log.
     ChecksumIsIgnored,
-    /// Recovery ends before the first record that does not follow in place.
+    /// Recovery stops after the first record of a segment.
     RecoveryStopsAtTheFirst,
-    /// A finished copy is not flushed.
+    /// A finished backup is not flushed.
     CopyIsNotFlushed,
-    /// After a failed flush the tables' log is flushed again as it is, not written again before.
+    /// After a failed flush SQLite's log is flushed again without being written again.
     LogIsNotRewritten,
 }
 
 impl PlantedBug {
-    /// All mistakes, in the order of their declaration.
+    /// All planted bugs, in the order of their declaration.
     pub const ALL: [Self; 14] = [
         Self::SettledIsNotFlushed,
         Self::TurnIsNotFlushed,
@@ -60,7 +61,7 @@ impl PlantedBug {
         Self::LogIsNotRewritten,
     ];
 
-    /// Whether it is made while a store is made.
+    /// Whether the bug is in the creation of a store.
     pub(crate) fn is_at_creation(self) -> bool {
         matches!(
             self,
@@ -68,7 +69,7 @@ impl PlantedBug {
         )
     }
 
-    /// A short run that comes by it.
+    /// Returns a short run that reaches the bug.
     pub(crate) fn steps(self) -> &'static [Step] {
         use Step::{Backup, Close, FailSync, Idle, Kill, Large, Read, Small, Wide};
         match self {
@@ -87,7 +88,7 @@ impl PlantedBug {
         }
     }
 
-    /// What a run with this mistake would have done.
+    /// Returns the events of a run that has this bug.
     pub(crate) fn change_events(self, recording: &Recording) -> Vec<Event> {
         let is = |file: &usize, suffix: &str| recording.names[*file].ends_with(suffix);
         let is_turns = |file: &usize| segment_of(&recording.names[*file]).is_some();
@@ -96,7 +97,7 @@ impl PlantedBug {
             Self::SettledIsNotFlushed => events
                 .retain(|event| !matches!(event, Event::Sync(file, true) if is(file, "-wal"))),
             Self::TurnIsNotFlushed => {
-                // When the file is made, it is.
+                // The flush after the creation of the file stays.
                 let mut is_filling = false;
                 events.retain(|event| {
                     let is_flush = matches!(event, Event::Sync(file, _) if is_turns(file));
@@ -134,7 +135,7 @@ impl PlantedBug {
             Self::CopyIsNotFlushed => events.retain(|event| {
                 !matches!(event, Event::Sync(file, _) if is(file, ".db.new") && recording.names[*file] != NEW_STORE)
             }),
-            // SQLite writes the log's header by itself, and frames behind it.
+            // SQLite writes the header of the log separately; only our rewrite writes frames from offset 0.
             Self::LogIsNotRewritten => events.retain(|event| {
                 !matches!(event, Event::Write(file, 0, bytes) if is(file, "-wal") && bytes.len() > WAL_HEADER)
             }),
@@ -143,7 +144,7 @@ impl PlantedBug {
         events
     }
 
-    /// What a recovery with this mistake takes an image for.
+    /// Returns an image as a recovery with this bug reads it.
     pub(crate) fn change_image(self, image: &Image) -> Image {
         let edit: fn(&mut [u8], usize, &Image) = match self {
             Self::RecoveryForgetsOne => erase_newest_record,
@@ -164,7 +165,7 @@ impl PlantedBug {
     }
 }
 
-/// Swaps events that follow each other, where both match.
+/// Swaps adjacent events where both match.
 fn swap(events: &mut [Event], matches: impl Fn(&Event, &Event) -> bool) {
     for second in 1..events.len() {
         if matches(&events[second - 1], &events[second]) {
@@ -186,18 +187,19 @@ fn segment_of(name: &str) -> Option<usize> {
         .checked_sub(1)
 }
 
-/// A store that is being made.
+/// Name of a store that is being created.
 const NEW_STORE: &str = "1.db.new";
-/// Bytes of a write that fills a new segment of the turn log.
+/// Bytes of the write that fills a new segment of the turn log with zeros.
 const ZEROS: usize = 24 << 10;
-/// Bytes of the header of a log of SQLite.
+/// Bytes of the header of SQLite's log.
 const WAL_HEADER: usize = 32;
 
-/// `turn`, the length of the content, and its kind.
+/// Bytes of a record's header: the magic, the length of the content (4 bytes), and its kind (1 byte).
 const HEAD_BYTES: usize = 9;
 const MAGIC: &[u8] = b"turn";
 
-/// Where the records of a turn log stand that follow each other from its beginning, whole or not, and their numbers.
+/// Returns offset, length and sequence number of the consecutive records from the beginning of a segment, whether they
+/// are intact or not.
 fn records(bytes: &[u8]) -> Vec<(usize, usize, u64)> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -235,7 +237,7 @@ fn keep_first_record(bytes: &mut [u8], _: usize, _: &Image) {
     }
 }
 
-/// Gives each record the checksum that it should have.
+/// Gives each record a valid checksum.
 fn reseal_records(bytes: &mut [u8], segment: usize, image: &Image) {
     let all = records(bytes);
     let Some(identity) = image
@@ -257,13 +259,13 @@ fn reseal_records(bytes: &mut [u8], segment: usize, image: &Image) {
     }
 }
 
-/// What the checksum of a record covers besides its content.
+/// Returns what the checksum of a record covers besides its content: the store's identity and the record's position.
 fn seal_position(identity: &[u8], segment: usize, at: usize) -> Vec<u8> {
     let position = u64::try_from((segment << 40) | at).unwrap_or(0);
     [identity, &position.to_le_bytes()].concat()
 }
 
-/// The identity of a store: it stands behind the shard's name, and vouches for a record.
+/// Returns the identity of a store: the 16 bytes after the shard's name with which the checksum of a record is valid.
 fn identity(
     store: &[u8],
     (turns, segment): (&[u8], usize),

@@ -1,4 +1,4 @@
-//! What happens to the files of one directory, as one thread does it; and which of its calls fail.
+//! The recorder: what one thread does to the files of one directory, and which of its calls are made to fail.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -11,10 +11,10 @@ use std::rc::Rc;
 use crate::recovery::Expected;
 use crate::syscalls;
 
-/// A file, by the order in which it was seen first.
+/// Number of a file, in the order in which the recorder first saw them.
 pub(crate) type File = usize;
 
-/// Something that changed what is on disk, or what is expected to be there.
+/// A change of the disk, or of the state that is expected on it.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
     Link(String, File),
@@ -24,29 +24,29 @@ pub(crate) enum Event {
     SyncDirectory,
     Write(File, u64, Rc<[u8]>),
     Truncate(File, u64),
-    /// A file was flushed; by a descriptor that cannot write it?
+    /// A file was flushed; true if the descriptor was read-only.
     Sync(File, bool),
-    /// It was to be flushed, and that failed: what was not flushed may never be, whatever later flushes say.
+    /// A flush of a file failed. What it should have written may never reach the disk, even if later flushes succeed.
     FailedSync(File),
-    /// From here on this is expected.
+    /// The state that is expected from here on.
     Expect(Expected),
 }
 
-/// Calls that are made to fail.
+/// Faults to inject.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
-    /// Writes that still go well before one fails; absent if none fails.
+    /// Number of writes that succeed before one fails; `None` if none fails.
     pub(crate) write_in: Option<u32>,
-    /// The same of flushes.
+    /// Number of flushes that succeed before one fails; `None` if none fails.
     pub(crate) sync_in: Option<u32>,
     /// Whether the disk is full: no file grows.
     pub(crate) is_full: bool,
 }
 
-/// What becomes of a write.
+/// What the recorder does with a write.
 pub(crate) enum WriteDecision {
     Proceed,
-    /// Only so many bytes have room.
+    /// Write only this many bytes, because the disk is full after them.
     Short(usize),
     Fail(c_int),
 }
@@ -54,15 +54,15 @@ pub(crate) enum WriteDecision {
 #[derive(Default)]
 struct Recorder {
     root: PathBuf,
-    /// By the number that the system knows it by; absent content for files that do not matter.
+    /// Files by inode number; `None` for files that do not matter.
     files: HashMap<u64, Option<File>>,
-    /// Name of each when it was seen first.
+    /// First known name of each file.
     names: Vec<String>,
-    /// The directory as it is.
+    /// Inode numbers of the directory's files, by name.
     visible: BTreeMap<String, u64>,
     events: Vec<Event>,
     faults: Faults,
-    /// Whether a call was made to fail since somebody asked.
+    /// Whether a fault was injected since the last [`clear_failed`].
     has_failed: bool,
 }
 
@@ -80,14 +80,15 @@ fn with_recorder<T>(work: impl FnOnce(&mut Recorder) -> T) -> Option<T> {
         .flatten()
 }
 
-/// Calls that were recorded, and the files they name.
+/// The recorded calls and the files that they name.
 pub(crate) struct Recording {
     pub(crate) events: Vec<Event>,
-    /// Name of each file.
+    /// First known name of each file.
     pub(crate) names: Vec<String>,
 }
 
-/// Begins to record what this thread does to the files in `root`. Those that are there already come first, by name.
+/// Starts to record what this thread does to the files in `root`. Existing files get the first numbers, in order of
+/// their names.
 pub(crate) fn start(root: &Path) {
     let mut recorder = Recorder::default();
     recorder.move_to(root);
@@ -103,12 +104,12 @@ pub(crate) fn stop() -> Recording {
     }
 }
 
-/// Goes on in another directory, in which files of the same names have the same content.
+/// Continues in another directory, in which files of the same names have the same content.
 pub(crate) fn move_to(root: &Path) {
     with_recorder(|recorder| recorder.move_to(root));
 }
 
-/// Does something that is not recorded.
+/// Runs `work` without recording it.
 pub(crate) fn unrecorded<T>(work: impl FnOnce() -> T) -> T {
     let recorder = RECORDER.take();
     let result = work();
@@ -116,42 +117,42 @@ pub(crate) fn unrecorded<T>(work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Notes what is expected from here on.
+/// Records the state that is expected from here on.
 pub(crate) fn expect(expected: Expected) {
     with_recorder(|recorder| recorder.events.push(Event::Expect(expected)));
 }
 
-/// Says which calls fail from here on.
+/// Sets the faults to inject.
 pub(crate) fn set_faults(faults: Faults) {
     with_recorder(|recorder| recorder.faults = faults);
 }
 
-/// Which calls fail now.
+/// Returns the faults that are still to come.
 pub(crate) fn faults() -> Faults {
     with_recorder(|recorder| recorder.faults).unwrap_or_default()
 }
 
-/// Whether a call was made to fail since the last [`clear_failed`].
+/// Whether a fault was injected since the last [`clear_failed`].
 pub(crate) fn has_failed() -> bool {
     with_recorder(|recorder| recorder.has_failed).unwrap_or(false)
 }
 
-/// The failure has been answered.
+/// Forgets that a fault was injected.
 pub(crate) fn clear_failed() {
     with_recorder(|recorder| recorder.has_failed = false);
 }
 
-/// Number of events so far.
+/// Returns the number of events so far.
 pub(crate) fn count() -> usize {
     with_recorder(|recorder| recorder.events.len()).unwrap_or(0)
 }
 
-/// Whether a file matters at a power cut.
+/// Whether a file matters after a power cut.
 pub(crate) fn is_kept(name: &str) -> bool {
     !name.ends_with("-shm") && !name.ends_with("db.lock")
 }
 
-/// The files of a directory that matter, with the numbers that the system knows them by.
+/// Returns the inode numbers of the files of a directory that matter, by name.
 fn list(root: &Path) -> BTreeMap<String, u64> {
     let Ok(entries) = std::fs::read_dir(root) else {
         return BTreeMap::new();
@@ -189,7 +190,7 @@ impl Recorder {
         }
     }
 
-    /// The file behind a descriptor, if it matters; its length.
+    /// Returns the file behind a descriptor and its length; `None` if it does not matter.
     fn file(&mut self, fd: c_int) -> Option<(File, u64)> {
         let (number, is_directory, length) = syscalls::stat(fd)?;
         if is_directory {
@@ -220,7 +221,7 @@ impl Recorder {
         self.name_of(Path::new(std::ffi::OsStr::from_bytes(path.to_bytes())))
     }
 
-    /// Finds renames that were made without the C library.
+    /// Finds renames that did not go through the C library.
     fn find_renames(&mut self) {
         let now = list(&self.root);
         let gone: Vec<(String, u64)> = self
@@ -242,12 +243,12 @@ impl Recorder {
     }
 }
 
-/// Whether a descriptor is of a file that matters.
+/// Whether a descriptor is that of a file that matters.
 pub(crate) fn watches(fd: c_int) -> bool {
     with_recorder(|recorder| recorder.file(fd).is_some()).unwrap_or(false)
 }
 
-/// Whether a write is made.
+/// Decides about a write, as the faults say.
 pub(crate) fn decide_write(fd: c_int, bytes: &[u8], at: i64) -> WriteDecision {
     let decision = with_recorder(|recorder| {
         let (_, length) = recorder.file(fd)?;
@@ -269,7 +270,7 @@ pub(crate) fn decide_write(fd: c_int, bytes: &[u8], at: i64) -> WriteDecision {
     decision.flatten().unwrap_or(WriteDecision::Proceed)
 }
 
-/// A write was made.
+/// Records a write.
 pub(crate) fn wrote(fd: c_int, bytes: &[u8], at: i64) {
     with_recorder(|recorder| {
         let (file, _) = recorder.file(fd)?;
@@ -279,7 +280,7 @@ pub(crate) fn wrote(fd: c_int, bytes: &[u8], at: i64) {
     });
 }
 
-/// A file was given a length.
+/// Records a new length of a file.
 pub(crate) fn truncated(fd: c_int, length: i64) {
     with_recorder(|recorder| {
         let (file, _) = recorder.file(fd)?;
@@ -289,7 +290,7 @@ pub(crate) fn truncated(fd: c_int, length: i64) {
     });
 }
 
-/// Whether a flush fails, and with what.
+/// Returns the error with which a flush fails; `None` if it succeeds.
 pub(crate) fn sync_failure(fd: c_int) -> Option<c_int> {
     with_recorder(|recorder| {
         let (file, _) = recorder.file(fd)?;
@@ -306,7 +307,7 @@ pub(crate) fn sync_failure(fd: c_int) -> Option<c_int> {
     .flatten()
 }
 
-/// A flush went well.
+/// Records a successful flush.
 pub(crate) fn synced(fd: c_int, is_read_only: bool) {
     with_recorder(|recorder| {
         if let Some((file, _)) = recorder.file(fd) {
@@ -321,19 +322,19 @@ pub(crate) fn synced(fd: c_int, is_read_only: bool) {
     });
 }
 
-/// A name is about to be removed: its number may be used again at once.
+/// Looks up the inode of a name before it is removed, because the number may be reused at once.
 pub(crate) fn before_unlink(path: &CStr) {
     with_recorder(|recorder| {
         let name = recorder.name_at(path)?;
         let known = list(&recorder.root);
         let number = known.get(&name)?;
-        // A file that was made and never written is not known yet; it does not matter.
+        // A file that was created and never written is not known yet and does not matter.
         recorder.visible.entry(name).or_insert(*number);
         Some(())
     });
 }
 
-/// A name was removed.
+/// Records the removal of a name.
 pub(crate) fn unlinked(path: &CStr) {
     with_recorder(|recorder| {
         let name = recorder.name_at(path)?;
@@ -345,7 +346,7 @@ pub(crate) fn unlinked(path: &CStr) {
     });
 }
 
-/// A file got another name.
+/// Records a rename.
 pub(crate) fn renamed(from: &CStr, to: &CStr) {
     with_recorder(|recorder| {
         let (from, to) = (recorder.name_at(from)?, recorder.name_at(to)?);

@@ -1,4 +1,4 @@
-//! Opens what a power cut has left, and compares it with what was acknowledged.
+//! Recovers a store from what a power cut left, and compares it with what was acknowledged.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,10 +12,10 @@ use crate::disk::{Content, Image};
 use crate::record::{self, Recording};
 use crate::workload;
 
-/// The name of the store's file.
+/// File name of the store.
 pub(crate) const STORE: &str = "1.db";
 
-/// Small ones, so that a few commits reach what a server does after thousands.
+/// Small limits, so that a few commits trigger what a server does after thousands.
 pub(crate) const LIMITS: Limits = Limits {
     log_pages: 120,
     log_pages_idle: 40,
@@ -29,32 +29,32 @@ pub(crate) const LIMITS: Limits = Limits {
     has_row_thread: false,
 };
 
-/// What a store holds: the payload of each job, and the number of the last commit.
+/// The content of a store: the sequence number of the last commit, and the digest of each job's payload by key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct State {
     pub(crate) sequence: u64,
     pub(crate) jobs: BTreeMap<u64, u64>,
 }
 
-/// What has to be there after a power cut.
+/// The states that a store may have after a power cut.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Expected {
-    /// State that was acknowledged and must be there.
+    /// The state after the last acknowledged commit.
     pub(crate) acknowledged: State,
-    /// With the commit that is being made.
+    /// The state with the commit in progress; `None` if there is none.
     pub(crate) in_progress: Option<State>,
-    /// Finished copies, by name.
+    /// Finished backups, by file name. They must be unchanged.
     pub(crate) copies: BTreeMap<String, Content>,
 }
 
-/// How closely an image is looked at.
+/// What to check besides the recovered state.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CheckOptions {
-    /// Whether it is audited first, which must find nothing.
+    /// Whether to audit the image first, which must find nothing.
     pub(crate) audits: bool,
-    /// Whether the store is then used, closed and opened again.
+    /// Whether to use, close and reopen the store afterwards.
     pub(crate) uses_store: bool,
-    /// Whether what recovery does is recorded.
+    /// Whether to record the recovery.
     pub(crate) records: bool,
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn open(directory: &Path) -> Result<EmbeddedStore, StoreError> {
     EmbeddedStore::with_limits(&directory.join(STORE), &ShardId::default(), LIMITS)
 }
 
-/// What an open store holds.
+/// Reads the content of an open store.
 pub(crate) fn read_state(store: &mut EmbeddedStore, sequence: u64) -> Result<State, StoreError> {
     let mut keys = Vec::new();
     store.load(&mut |row| {
@@ -80,17 +80,17 @@ pub(crate) fn read_state(store: &mut EmbeddedStore, sequence: u64) -> Result<Sta
     Ok(State { sequence, jobs })
 }
 
-/// Whether finished copies are there as they were.
+/// Checks that the finished backups are unchanged.
 pub(crate) fn compare_copies(image: &Image, expected: &Expected) -> Result<(), String> {
     for (name, content) in &expected.copies {
         if image.files.get(name) != Some(content) {
-            return Err(format!("the finished copy {name} is not there as it was"));
+            return Err(format!("the finished backup {name} is missing or changed"));
         }
     }
     Ok(())
 }
 
-/// Opens an image in `directory`: what it holds, and what recovery did, if that is recorded.
+/// Opens an image in `directory`. Returns its state, and the recording of the recovery if one was requested.
 pub(crate) fn recover(
     image: &Image,
     options: CheckOptions,
@@ -98,7 +98,7 @@ pub(crate) fn recover(
 ) -> Result<(State, Option<Recording>), String> {
     image
         .write_to(directory)
-        .map_err(|error| format!("the image cannot be written: {error}"))?;
+        .map_err(|error| format!("cannot write the image: {error}"))?;
     let path = directory.join(STORE);
     if options.audits && path.exists() {
         let report = check(&path, |_| {}).map_err(|error| format!("check: {error}"))?;
@@ -115,7 +115,7 @@ pub(crate) fn recover(
         Ok((store, state))
     });
     if let Ok((_, state)) = &opened {
-        // From here on others have seen it.
+        // From here on the recovered state counts as acknowledged, since clients may have read it.
         record::expect(Expected {
             acknowledged: state.clone(),
             ..Expected::default()
@@ -126,14 +126,14 @@ pub(crate) fn recover(
         state
     });
     let recording = options.records.then(record::stop);
-    let state = state.map_err(|error| format!("it does not open: {error}"))?;
+    let state = state.map_err(|error| format!("cannot open the store: {error}"))?;
     if options.uses_store {
         workload::use_recovered(directory, state.clone())?;
     }
     Ok((state, recording))
 }
 
-/// The state that a store has by the number of its last commit.
+/// Returns the expected state with this sequence number.
 pub(crate) fn compare_sequence(sequence: u64, expected: &Expected) -> Result<State, String> {
     if sequence == expected.acknowledged.sequence {
         return Ok(expected.acknowledged.clone());
@@ -144,7 +144,7 @@ pub(crate) fn compare_sequence(sequence: u64, expected: &Expected) -> Result<Sta
         .cloned()
         .ok_or_else(|| {
             format!(
-                "it opens at commit {sequence}, acknowledged are {}",
+                "it opens at commit {sequence}, but commit {} was acknowledged",
                 expected.acknowledged.sequence
             )
         })
@@ -161,7 +161,7 @@ pub(crate) fn compare(state: &State, expected: &Expected) -> Result<(), String> 
         .filter(|key| !state.jobs.contains_key(key))
         .count();
     Err(format!(
-        "it opens at commit {} with {} jobs; acknowledged are {} with {} jobs, of which {missing} are missing{}",
+        "it opens at commit {} with {} jobs, but commit {} with {} jobs was acknowledged; {missing} of them are missing{}",
         state.sequence,
         state.jobs.len(),
         expected.acknowledged.sequence,

@@ -1,6 +1,6 @@
-//! Small numbers drawn from a seed: the same seed, the same search.
+//! Random numbers from a seed. The same seed repeats the same search.
 
-/// Generator of pseudo-random numbers (`SplitMix64`).
+/// A pseudo-random number generator (`SplitMix64`).
 pub(crate) struct Rng(u64);
 
 impl Rng {
@@ -16,13 +16,13 @@ impl Rng {
         number ^ (number >> 31)
     }
 
-    /// Below `limit`, which is not 0.
+    /// Returns a number below `limit`; 0 if the limit is 0.
     pub(crate) fn below(&mut self, limit: usize) -> usize {
         let limit = u64::try_from(limit).unwrap_or(u64::MAX).max(1);
         usize::try_from(self.draw() % limit).unwrap_or(0)
     }
 
-    /// True once in `n`.
+    /// Returns true with probability 1/`n`.
     pub(crate) fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }

@@ -1,11 +1,11 @@
-//! Which runs are looked at: every short one, and long ones drawn at random.
+//! The search: every short run, and random long ones.
 
 use crate::explore::{Counts, Effort, Explorer, StartState, Violation};
 use crate::planted::PlantedBug;
 use crate::rng::Rng;
 use crate::workload::Step;
 
-/// The steps of short runs.
+/// Steps of which the short runs consist.
 pub const ALPHABET: [Step; 8] = [
     Step::Small,
     Step::Large,
@@ -17,11 +17,12 @@ pub const ALPHABET: [Step; 8] = [
     Step::FailSync(0),
 ];
 
-/// Runs between two words of progress.
+/// Number of runs between two progress reports.
 const REPORT_EVERY: usize = 1_000;
 
-/// Cuts the power in every run of at most `depth` steps of the alphabet: each cut once, since longer runs begin with
-/// shorter ones. Of `parts` equal parts it does one. Tells now and then how many of how many runs it has done.
+/// Cuts the power in every run of at most `depth` steps of the alphabet. Only the last step is cut, since longer runs
+/// begin with shorter ones. The runs are split into `parts` equal parts, of which this call does number `part`, from 0.
+/// `report` receives the number of finished runs, the number of all runs, and the counts so far.
 ///
 /// # Errors
 /// The first violation.
@@ -65,7 +66,7 @@ fn start_state(explorer: &Explorer) -> Result<StartState, Violation> {
     })
 }
 
-/// Cuts the power in one long run of this seed, which goes on from one of the disks that are left, some times.
+/// Cuts the power in three random long runs of this seed, each of which starts from a disk that the one before left.
 ///
 /// # Errors
 /// The first violation.
@@ -108,7 +109,8 @@ fn draw(rng: &mut Rng) -> Step {
     }
 }
 
-/// Looks for a planted bug: in a run that comes by all of them, then at random. Gives how it was found.
+/// Looks for a planted bug, in its own short run and then in random ones, with the seeds 0 to `seeds` - 1. Returns the
+/// violation that it caused; `None` if it was not found.
 pub fn hunt(bug: PlantedBug, seeds: u64) -> Option<Violation> {
     let effort = Effort {
         draws: 2,

@@ -1,8 +1,8 @@
-//! The system calls that change files, in the place of the C library's: recorded, or made to fail, and then made.
+//! Replacements for the C library's functions that change files: they record each call, or make it fail.
 //!
-//! The store and SQLite call them by the C library's names, and the linker takes a program's own definition first. So
-//! what is recorded is what reaches the system, and nothing is assumed of either. A thread that records nothing gets
-//! the call as it is.
+//! The store and SQLite call these functions by their C names, and the linker prefers the program's own definitions. The
+//! recording is therefore exactly what reaches the kernel. On a thread that does not record, calls are forwarded
+//! unchanged.
 
 #![expect(
     unsafe_code,
@@ -22,7 +22,7 @@ fn set_errno(errno: c_int) {
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// What is written.
+/// Returns the bytes of a write.
 ///
 /// # Safety
 /// As for `write`: `buffer` points to `count` bytes.
@@ -56,7 +56,7 @@ unsafe fn write_at(fd: c_int, buffer: *const c_void, count: size_t, at: off_t) -
             return -1;
         }
         WriteDecision::Fail(errno) => {
-            // The system takes a page at a time: what came before the failing one is written.
+            // The kernel writes page by page: the pages before the failing one are written.
             let from = usize::try_from(at).unwrap_or(0);
             let half = ((from + count / 2) / PAGE * PAGE).saturating_sub(from);
             // SAFETY: fewer bytes of the caller's buffer.
@@ -74,7 +74,7 @@ unsafe fn write_at(fd: c_int, buffer: *const c_void, count: size_t, at: off_t) -
     written
 }
 
-/// `pwrite`.
+/// Records and forwards a call of `pwrite`.
 ///
 /// # Safety
 /// As for the C library's.
@@ -89,7 +89,7 @@ pub(crate) unsafe extern "C" fn pwrite64(
     unsafe { write_at(fd, buffer, count, at) }
 }
 
-/// `pwrite`.
+/// Records and forwards a call of `pwrite`.
 ///
 /// # Safety
 /// As for the C library's.
@@ -104,7 +104,7 @@ pub(crate) unsafe extern "C" fn pwrite(
     unsafe { write_at(fd, buffer, count, at) }
 }
 
-/// `write`.
+/// Records and forwards a call of `write`.
 ///
 /// # Safety
 /// As for the C library's.
@@ -180,7 +180,7 @@ pub(crate) extern "C" fn fdatasync(fd: c_int) -> c_int {
     sync(libc::SYS_fdatasync, fd)
 }
 
-/// `unlink`.
+/// Records and forwards a call of `unlink`.
 ///
 /// # Safety
 /// As for the C library's.
@@ -197,7 +197,7 @@ pub(crate) unsafe extern "C" fn unlink(path: *const c_char) -> c_int {
     c_int::try_from(done).unwrap_or(-1)
 }
 
-/// `rename`.
+/// Records and forwards a call of `rename`.
 ///
 /// # Safety
 /// As for the C library's.
@@ -214,7 +214,7 @@ pub(crate) unsafe extern "C" fn rename(from: *const c_char, to: *const c_char) -
     c_int::try_from(done).unwrap_or(-1)
 }
 
-/// The file behind a descriptor: its number, whether it is a directory, its length.
+/// Returns the inode number of an open file, whether it is a directory, and its length in bytes.
 pub(crate) fn stat(fd: c_int) -> Option<(u64, bool, u64)> {
     // SAFETY: a structure of numbers, for which all zeros is a value.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
@@ -230,7 +230,7 @@ pub(crate) fn stat(fd: c_int) -> Option<(u64, bool, u64)> {
     })
 }
 
-/// Lets SQLite draw the same numbers again: the same steps then leave the same bytes.
+/// Seeds SQLite's random numbers, so that the same steps write the same bytes.
 pub(crate) fn seed_sqlite(seed: u32) {
     let seed = c_int::try_from(seed & 0x3fff_ffff).unwrap_or(0) | 1;
     // SAFETY: the documented arguments of this test control: a number and no connection.

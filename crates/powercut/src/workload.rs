@@ -1,4 +1,4 @@
-//! What is done with a store before the power goes.
+//! The workload: what happens to a store before the power is cut.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -16,51 +16,51 @@ use crate::record::{self, Faults, Recording};
 use crate::recovery::{Expected, STORE, State, compare_sequence, open};
 use crate::syscalls;
 
-/// Jobs of a large commit: with their payloads it does not fit into a segment of the turn log.
+/// Number of jobs in a large commit. With their payloads they do not fit into a segment of the turn log.
 const LARGE_JOBS: u64 = 34;
-/// Bytes of each payload of a large commit.
+/// Bytes of each payload in a large commit.
 const LARGE_BYTES: usize = 900;
 /// Bytes of a payload that takes nearly half of a segment of the turn log.
 const WIDE_BYTES: usize = 10_000;
-/// Jobs that a removal leaves.
+/// Number of jobs that a removal leaves.
 const JOBS_LEFT: usize = 8;
 
-/// One thing that happens to a store.
+/// A step of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A commit for the turn log.
+    /// A commit of one job.
     Small,
-    /// A commit that takes a lot of the turn log.
+    /// A commit that takes nearly half of a segment of the turn log.
     Wide,
-    /// A commit that is larger than a segment and goes into the tables at once.
+    /// A commit that is larger than a segment and is written into the tables at once.
     Large,
     /// A commit that removes jobs.
     Remove,
-    /// Somebody reads the last payload.
+    /// A reader reads the last payload.
     Read,
-    /// Somebody lists and counts.
+    /// A reader lists and counts jobs.
     List,
-    /// The engine loads all rows again.
+    /// All rows are loaded again.
     Load,
-    /// Nothing waits: the shard lets the store tidy up.
+    /// The shard is idle and lets the store do its upkeep.
     Idle,
-    /// A copy is made.
+    /// A backup is made.
     Backup,
-    /// The store is audited while it is used.
+    /// The store is audited while it is open.
     Check,
-    /// The store is opened again by the same process.
+    /// The same process opens the store again without closing it.
     Reopen,
-    /// It is closed and opened.
+    /// The store is closed and opened.
     Close,
-    /// The process is killed, and another one opens the store.
+    /// The process is killed, and another process opens the store.
     Kill,
-    /// No file can grow from here on.
+    /// The disk is full: no file can grow.
     DiskFull,
-    /// There is room again.
+    /// The disk has free space again.
     DiskFree,
-    /// The write after so many fails.
+    /// The write after this many successful ones fails.
     FailWrite(u32),
-    /// The flush after so many fails.
+    /// The flush after this many successful ones fails.
     FailSync(u32),
 }
 
@@ -70,14 +70,14 @@ pub(crate) fn digest_of_payload(payload: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// What a run has recorded.
+/// A finished run.
 pub(crate) struct Run {
     pub(crate) recording: Recording,
-    /// The event with which the last step begins.
+    /// Index of the first event of the last step.
     pub(crate) last_from: usize,
 }
 
-/// Does all steps, beginning with a disk that holds `image`, on which `state` is acknowledged.
+/// Runs all steps on a disk that holds `image`, in which `state` is acknowledged.
 pub(crate) fn run(
     image: &Image,
     state: &State,
@@ -124,7 +124,7 @@ pub(crate) fn run(
     })
 }
 
-/// Uses a store that was recovered, closes it, and looks at it once more.
+/// Uses a recovered store, closes it, and checks it once more.
 pub(crate) fn use_recovered(directory: &Path, state: State) -> Result<(), String> {
     let mut live = LiveStore {
         root: directory.to_path_buf(),
@@ -143,24 +143,24 @@ pub(crate) fn use_recovered(directory: &Path, state: State) -> Result<(), String
     live.start()?;
     for step in [Step::Small, Step::Idle, Step::Large, Step::Close] {
         live.step(step)
-            .map_err(|why| format!("used on, {step:?}: {why}"))?;
+            .map_err(|why| format!("step {step:?} after recovery: {why}"))?;
     }
     Ok(())
 }
 
-/// A store in use.
+/// A store in use, with the state that it must have.
 struct LiveStore {
     root: PathBuf,
-    /// Where its files are now.
+    /// Directory of the store's files. A kill moves them to the other one of `a` and `b`.
     at: PathBuf,
     is_second: bool,
     store: Option<EmbeddedStore>,
     epoch: Epoch,
     expected: Expected,
-    /// Commits tried: each has payloads of its own.
+    /// Number of commits attempted. Each attempt has different payloads.
     tries: u64,
     copies: u64,
-    /// Whether a call has failed that was made to, since the store was opened.
+    /// Whether an injected fault occurred since the store was opened.
     has_failed: bool,
 }
 
@@ -175,7 +175,7 @@ impl LiveStore {
             .ok_or_else(|| "the store is not open".to_owned())
     }
 
-    /// Makes or opens the store, and takes it over.
+    /// Creates or opens the store and becomes its owner.
     fn start(&mut self) -> Result<(), String> {
         self.retry(|live| {
             live.store = None;
@@ -202,7 +202,7 @@ impl LiveStore {
         Ok(())
     }
 
-    /// Does what may fail once by a call that was made to fail, and once by a full disk.
+    /// Repeats an operation that may fail once because of an injected fault and once because the disk is full.
     fn retry<T>(
         &mut self,
         mut work: impl FnMut(&mut Self) -> Result<T, StoreError>,
@@ -214,7 +214,7 @@ impl LiveStore {
         };
         let is_armed = before.write_in.is_some() || before.sync_in.is_some();
         if !is_armed && !before.is_full && !self.has_failed {
-            return Err(format!("without a reason: {first}"));
+            return Err(format!("unexpected error: {first}"));
         }
         record::set_faults(Faults {
             is_full: before.is_full,
@@ -222,10 +222,11 @@ impl LiveStore {
         });
         work(self).or_else(|second| {
             if !before.is_full {
-                return Err(format!("again, without a reason: {second}"));
+                return Err(format!("unexpected error of the second attempt: {second}"));
             }
             record::set_faults(Faults::default());
-            work(self).map_err(|third| format!("with room again: {third}"))
+            work(self)
+                .map_err(|third| format!("error although the disk has free space again: {third}"))
         })
     }
 
@@ -272,14 +273,14 @@ impl LiveStore {
         }
     }
 
-    /// Notes whether a call failed that was made to.
+    /// Notes whether an injected fault occurred since `before`.
     fn note_faults(&mut self, before: Faults) {
         let now = record::faults();
         self.has_failed |= (before.write_in.is_some() && now.write_in.is_none())
             || (before.sync_in.is_some() && now.sync_in.is_none());
     }
 
-    /// An answer must be right. An error is right only if a call has failed; the shard then opens the store again.
+    /// Checks an answer. An error is allowed only after an injected fault; the store is then opened again, as the shard does.
     fn check_answer<T>(
         &mut self,
         answer: Result<T, StoreError>,
@@ -287,13 +288,13 @@ impl LiveStore {
     ) -> Result<(), String> {
         match answer {
             Ok(answer) if is_right(&answer, self) => Ok(()),
-            Ok(_) => Err("the answer is wrong".to_owned()),
+            Ok(_) => Err("wrong answer".to_owned()),
             Err(_) if record::has_failed() => {
                 record::clear_failed();
                 self.has_failed = true;
                 self.take_over()
             }
-            Err(error) => Err(format!("without a reason: {error}")),
+            Err(error) => Err(format!("unexpected error: {error}")),
         }
     }
 
@@ -351,7 +352,7 @@ impl LiveStore {
                 self.has_failed = true;
                 return self.take_over();
             }
-            Err(error) => return Err(format!("without a reason: {error}")),
+            Err(error) => return Err(format!("unexpected error: {error}")),
         }
         self.expected.in_progress = None;
         self.expect();
@@ -393,7 +394,7 @@ impl LiveStore {
         self.copies += 1;
         let name = format!("copy-{}.db", self.copies);
         let to = self.at.join(&name);
-        // The maker of an interrupted copy removes what that copy left.
+        // As an operator would, remove what an interrupted backup left.
         for left in [&name, &format!("{name}.new")] {
             let _ = std::fs::remove_file(self.at.join(left));
         }
@@ -406,7 +407,7 @@ impl LiveStore {
                 self.expect();
                 Ok(())
             }
-            // A copy that failed is not there, and the store goes on.
+            // A failed backup leaves no file, and the store stays usable.
             Err(_) if before.is_full || record::has_failed() => {
                 record::clear_failed();
                 Ok(())
@@ -416,7 +417,7 @@ impl LiveStore {
     }
 
     fn check(&mut self) -> Result<(), String> {
-        // What waits is written by the server's own thread, which is this one.
+        // The read makes the store write its pending rows, so that the audit sees them.
         self.read()?;
         if record::faults().is_full {
             return Ok(());
@@ -435,7 +436,7 @@ impl LiveStore {
         let store = self.store.take();
         record::unrecorded(move || {
             let copied = Image::read(&at).and_then(|image| image.write_to(&next));
-            // Whatever closing it writes is written where nobody looks.
+            // Dropping it writes to the old directory, which is no longer looked at.
             drop(store);
             copied.map(|()| next)
         })
@@ -448,7 +449,7 @@ impl LiveStore {
     }
 }
 
-/// Changes which calls fail.
+/// Changes which calls fail from now on.
 fn change_faults(set: impl FnOnce(&mut Faults)) {
     let mut faults = record::faults();
     set(&mut faults);

@@ -1,4 +1,4 @@
-//! Cuts the power under the embedded store, many times: every short run, and long ones at random.
+//! Cuts the power under the embedded store: in every short run, and in random long ones.
 
 #![expect(clippy::print_stdout, reason = "printing is what this program is for")]
 
@@ -10,15 +10,15 @@ use ganger_powercut::{
 };
 
 const USAGE: &str = "\
-Cuts the power under the embedded store and looks at what is left.
+Cuts the power under the embedded store and checks what each cut leaves.
 
 usage: ganger-powercut [--depth N] [--seed N | --seeds A..B] [--deep] [--jobs N] [--hunt]
 
-  --depth N     every run of at most N steps (4 without any argument)
-  --seeds A..B  long runs at random, one for each seed
-  --seed N      one of them
-  --deep        many states of the disk for each cut, instead of few
-  --jobs N      so many processes side by side; as many as there are processors unless given
+  --depth N     do every run of at most N steps; 4 if neither depth nor seeds are given
+  --seeds A..B  do random long runs, one for each seed; 0..1500 if neither is given
+  --seed N      do the random run of one seed
+  --deep        check many states of the disk for each cut, instead of few
+  --jobs N      use N processes at a time; the default is the number of processors
   --hunt        look for each planted bug";
 
 #[derive(Clone, Default)]
@@ -28,7 +28,7 @@ struct Options {
     is_deep: bool,
     is_hunt: bool,
     jobs: Option<usize>,
-    /// Set for the processes side by side: which, and of how many.
+    /// Which part of how many this process does; `None` in the process that starts them.
     part: Option<(usize, usize)>,
 }
 
@@ -81,7 +81,7 @@ fn parse_options(mut words: impl Iterator<Item = String>) -> Option<Options> {
     Some(options)
 }
 
-/// Starts the processes that each do a part. SQLite's random numbers are one for a process, so threads would not do.
+/// Starts processes that each do a part. Threads would share SQLite's random numbers, which are per process.
 fn run_in_processes(options: &Options) -> bool {
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let jobs = options.jobs.unwrap_or(processors);
@@ -157,7 +157,7 @@ fn add(sum: &mut Counts, counts: Counts) {
 
 fn print_counts(what: &str, sum: Counts, time: Duration) {
     println!(
-        "{what}: {} cuts, {} of them during a recovery; {} states, {} different ones opened; {:.0} s",
+        "{what}: {} cuts, {} of them during a recovery; {} states, {} distinct ones opened; {:.0} s",
         sum.cuts,
         sum.second_cuts,
         sum.images,

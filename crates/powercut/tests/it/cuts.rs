@@ -1,4 +1,4 @@
-//! Power cuts under the store: none loses what was acknowledged, and each planted bug is found.
+//! Power cuts under the store: no acknowledged commit is lost, and each planted bug is found.
 
 use ganger_powercut::{
     Effort, Explorer, PlantedBug, StartState, Step, every_sequence, hunt, random,
@@ -16,17 +16,17 @@ fn explore(steps: &[Step]) {
     assert!(explorer.counts.cuts > 100, "{:?}", explorer.counts);
 }
 
-/// Three jobs, a list, a second of quiet, one more job, power cut: acknowledged jobs were lost by that.
+/// Three jobs, a list, an idle second, one more job, power cut: this once lost acknowledged jobs.
 #[test]
-fn what_was_settled_for_a_reader_is_flushed_before_the_turn_log_begins_again() {
+fn rows_written_for_a_reader_are_flushed_before_the_turn_log_restarts() {
     use Step::{Idle, List, Small};
     explore(&[Small, Small, Small, List, Idle, Small]);
 }
 
-/// After a failed flush the system reports the next one of the same bytes as done though they are not on disk: what
-/// was copied into the file from them was torn by a power cut, and the store was damaged.
+/// After a failed flush the kernel reports the next flush of the same bytes as successful although they are not on
+/// disk. A checkpoint from such bytes was once torn by a power cut, which damaged the store.
 #[test]
-fn what_a_failed_flush_has_left_is_written_again_before_it_is_copied() {
+fn bytes_of_a_failed_flush_are_written_again_before_a_checkpoint() {
     use Step::{FailSync, Idle, Read, Small};
     let effort = Effort {
         draws: 20,
