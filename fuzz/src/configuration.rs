@@ -1,16 +1,17 @@
-//! Configuration: any text is read, or refused with words, in bounded time.
+//! Configuration: any text is accepted, or refused with a reason, in bounded time.
 //!
-//! The first byte chooses: the server's file, one of the server's settings as a flag, or the settings of a worker's programs.
+//! The first byte chooses between the server's file, one of the server's settings as a flag, and the settings of a worker's
+//! programs.
 
 use std::io::{Seek as _, SeekFrom, Write as _};
 
 use ganger_server::{ConfigError, Flag, keys};
 use ganger_worker::Handlers;
 
-/// Reads the text after the first byte.
+/// Parses the text after the first byte.
 ///
 /// # Panics
-/// If a refusal says nothing.
+/// If a refusal has no reason.
 pub fn run(data: &[u8]) {
     let Some((choice, text)) = data.split_first() else {
         return;
@@ -37,11 +38,11 @@ fn server_file(text: &[u8]) {
             .and_then(|()| file.seek(SeekFrom::Start(0)))
             .and_then(|_| file.write_all(text));
         written.expect("a temporary file can be written");
-        judge(ganger_server::load(Some(named.path()), [], &[]));
+        expect_reason(ganger_server::load(Some(named.path()), [], &[]));
     });
 }
 
-/// The first byte names the setting, the rest is its value.
+/// Parses one setting. The first byte chooses it, the rest is its value.
 fn server_flag(text: &[u8]) {
     let Some((which, value)) = text.split_first() else {
         return;
@@ -49,7 +50,7 @@ fn server_flag(text: &[u8]) {
     let which = usize::from(*which) % keys().count();
     let key = keys().nth(which).expect("it is less than their count");
     let value = String::from_utf8_lossy(value).into_owned();
-    judge(ganger_server::load(
+    expect_reason(ganger_server::load(
         None,
         [],
         &[Flag {
@@ -60,7 +61,7 @@ fn server_flag(text: &[u8]) {
     ));
 }
 
-fn judge<T>(read: Result<T, ConfigError>) {
+fn expect_reason<T>(read: Result<T, ConfigError>) {
     if let Err(error) = read {
         assert!(
             !error.place.is_empty() && !error.reason.is_empty(),

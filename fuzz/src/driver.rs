@@ -1,7 +1,7 @@
-//! Runs a target on the stable toolchain: saved inputs first, then mutations of them, for some seconds.
+//! Runs a target on the stable toolchain: first the saved inputs, then mutations of them, for some seconds.
 //!
-//! Without feedback from coverage this finds less than libFuzzer, which runs the same functions where a nightly
-//! toolchain is (`cargo fuzz run --features libfuzzer submission`). It finds the plain mistakes, everywhere, in CI, within seconds.
+//! Without coverage feedback this finds less than libFuzzer, which runs the same functions on a nightly toolchain
+//! (`cargo fuzz run --features libfuzzer submission`). It finds simple bugs within seconds, on any machine and in CI.
 
 use std::fs;
 use std::panic::{self, AssertUnwindSafe};
@@ -12,21 +12,21 @@ use std::time::{Duration, Instant};
 use crate::Target;
 use crate::mutation::Mutator;
 
-/// Seconds to run, unless told otherwise.
+/// Default length of a search in seconds.
 const SECONDS: u64 = 10;
 const USAGE: &str =
     "usage: ganger-fuzz TARGET [--seconds N | --runs N] [--seed S] | ganger-fuzz TARGET FILE...";
 
-/// The `main` of the driver: the name of a target, then `--seconds N` or `--runs N`, `--seed S`, or files to run the
-/// target on once. A search starts from the saved inputs and the target's seeds. The same seed and number of runs try
-/// the same inputs on every machine.
+/// The `main` function of the driver. Arguments are the name of a target, then `--seconds N` or `--runs N` and
+/// `--seed S`, or files on which to run the target once. A search starts from the saved inputs and the target's seeds.
+/// The same seed and number of runs give the same inputs on every machine.
 pub fn main(targets: &[Target]) -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let name = arguments.next().unwrap_or_default();
     let Some(target) = targets.iter().find(|target| target.name == name) else {
         let names: Vec<&str> = targets.iter().map(|target| target.name).collect();
         let names = names.join(", ");
-        eprintln!("error: {name:?} is no fuzz target: they are {names}\n{USAGE}");
+        eprintln!("error: {name:?} is not a fuzz target, use one of {names}\n{USAGE}");
         return ExitCode::FAILURE;
     };
     match parse(arguments) {
@@ -44,7 +44,7 @@ enum Task {
     Search { limit: SearchLimit, seed: u64 },
 }
 
-/// When a search has tried enough.
+/// The limit of a search.
 #[derive(Clone, Copy)]
 enum SearchLimit {
     Seconds(u64),
@@ -81,7 +81,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Task, String> {
     if !files.is_empty() {
         return Ok(Task::Files(files));
     }
-    // A new seed each time searches further each time; it is printed, so that a run can be repeated.
+    // A new seed each time tries new inputs each time. The seed is printed so that a run can be repeated.
     let seed = seed.unwrap_or_else(|| {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         now.map_or(0, |now| u64::from(now.subsec_nanos()) ^ now.as_secs())
@@ -132,7 +132,7 @@ fn search(target: &Target, limit: SearchLimit, seed: u64) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The saved inputs of a target, in order of their names.
+/// Returns the saved inputs of a target, in order of their file names.
 fn read_corpus(directory: &Path) -> Vec<Vec<u8>> {
     let Ok(entries) = fs::read_dir(directory) else {
         return Vec::new();
@@ -145,7 +145,7 @@ fn read_corpus(directory: &Path) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Writes an input that broke the target where it can be found.
+/// Saves an input on which the target panicked; returns its path.
 fn save_crash(directory: &Path, name: &str, input: &[u8]) -> String {
     let directory = directory.join("artifacts").join(name);
     let path = directory.join(format!("crash-{}", input.len()));

@@ -1,8 +1,8 @@
 //! Fuzz targets as plain functions on bytes.
 //!
-//! Each is run two ways: by [`driver`] on the stable toolchain, some seconds each in CI (`cargo xtask fuzz`); and by
-//! libFuzzer, with feedback from coverage, where `cargo fuzz` and a nightly toolchain are (`cargo fuzz run --features
-//! libfuzzer record`, in the project's root).
+//! Each target runs in two ways: with [`driver`] on the stable toolchain, for a few seconds in CI (`cargo xtask fuzz`); and
+//! with libFuzzer and its coverage feedback on a nightly toolchain (`cargo fuzz run --features libfuzzer record`, in the
+//! project's root).
 
 pub mod configuration;
 pub mod driver;
@@ -17,15 +17,15 @@ pub mod submission;
 /// A fuzz target: a function that must not panic, whatever bytes it gets.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// The target's name: its module, its file in `fuzz_targets`, its directory in `corpus`.
+    /// Name of the target: that of its module, its file in `fuzz_targets` and its directory in `corpus`.
     pub name: &'static str,
     /// Runs the target on one input.
     pub run: fn(&[u8]),
-    /// Inputs to start from, besides those that are saved in `corpus`.
+    /// Returns inputs to start from, in addition to those in `corpus`.
     pub seeds: fn() -> Vec<Vec<u8>>,
 }
 
-/// All targets, in the order of their names.
+/// All targets, sorted by name.
 pub const TARGETS: &[Target] = &[
     Target {
         name: "configuration",

@@ -1,10 +1,10 @@
-//! Makes new inputs from old ones.
+//! Mutates inputs.
 
-/// Bytes of an input at most: beyond that only time is lost.
+/// Maximum length of an input in bytes; longer inputs only cost time.
 const INPUT_BYTES_MAX: usize = 16 << 10;
-/// Inputs kept for further mutation.
+/// Maximum number of mutated inputs that are kept for further mutation.
 const POOL_MAX: usize = 512;
-/// Pieces of text on which parsers of JSON, TOML, times and names turn.
+/// Tokens that are significant in JSON, TOML, times and names.
 const PIECES: &[&[u8]] = &[
     b"{",
     b"}",
@@ -61,17 +61,17 @@ const PIECES: &[&[u8]] = &[
     b"after",
 ];
 
-/// A seeded source of inputs.
+/// A source of inputs that depends on a seed.
 pub(crate) struct Mutator {
     state: u64,
-    /// The first ones, which stay, then those kept for further mutation.
+    /// The initial inputs, followed by mutated ones.
     pool: Vec<Vec<u8>>,
-    /// How many are first ones.
+    /// Number of initial inputs.
     first: usize,
 }
 
 impl Mutator {
-    /// One that starts from these inputs; from an empty one if there are none.
+    /// Creates a mutator with these initial inputs, or with an empty input if there are none.
     pub(crate) fn new(seed: u64, mut pool: Vec<Vec<u8>>) -> Self {
         if pool.is_empty() {
             pool.push(Vec::new());
@@ -84,9 +84,9 @@ impl Mutator {
         }
     }
 
-    /// A new input: one of the pool, changed in a few places. Some are kept to be changed further.
+    /// Returns an input of the pool with a few changes. Some of the results are added to the pool.
     pub(crate) fn next_input(&mut self) -> Vec<u8> {
-        // Half of the time a first one: what descends from them without feedback drifts towards nothing.
+        // Half of the time, start from an initial input: without feedback, repeated mutation makes inputs meaningless.
         let is_first = self.below(2) == 0;
         let chosen = self.below(if is_first {
             self.first
@@ -102,8 +102,8 @@ impl Mutator {
             if self.pool.len() < self.first + POOL_MAX {
                 self.pool.push(input.clone());
             } else {
-                let place = self.first + self.below(POOL_MAX);
-                self.pool[place].clone_from(&input);
+                let index = self.first + self.below(POOL_MAX);
+                self.pool[index].clone_from(&input);
             }
         }
         input
@@ -119,8 +119,8 @@ impl Mutator {
             3 if at < end => drop(input.drain(at..end)),
             4 if at < end => {
                 let piece = input[at..end].to_vec();
-                let place = self.below(input.len() + 1);
-                input.splice(place..place, piece);
+                let target = self.below(input.len() + 1);
+                input.splice(target..target, piece);
             }
             5 => {
                 let other = self.below(self.pool.len());

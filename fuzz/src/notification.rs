@@ -1,8 +1,8 @@
-//! Bodies of NGSI notifications: each is refused with words, or becomes a task, the task a document, and that rows.
+//! Bodies of NGSI notifications: each is refused with a reason, or becomes a task, a document and rows.
 //!
-//! The first byte chooses the headers, and whether the rest is the body or describes its entities line by line; few
-//! changes of a body leave it JSON, but every text describes entities. Nothing panics, what was queued is read back as
-//! it was, and what an input becomes is not out of proportion to it.
+//! The first byte chooses the headers, and whether the rest is the body or describes its entities line by line: few
+//! mutations of a body are still JSON, but any text describes entities. A queued task must survive a round trip, and the
+//! size of the results must be proportional to the input.
 
 use ganger_ngsi::notification::{NotificationError, parse};
 use ganger_ngsi::prepare::prepare;
@@ -11,20 +11,20 @@ use ganger_ngsi::task::{Origin, Task};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-/// Bytes of an input that are looked at.
+/// Number of bytes of an input that are used.
 const INPUT_BYTES_MAX: usize = 16 << 10;
-/// Bytes that a document, or the texts of the rows, may have for each byte of the body. Python prints `9e15` as eighteen
-/// characters, an unseen one of four bytes as ten; the shortest entity gets a time index twice as long as itself.
+/// Maximum bytes of a document, or of the values of rows, per byte of the body. Python prints `9e15` as eighteen
+/// characters, and an unprintable character of four bytes as ten; the shortest entity gets a time index twice its length.
 const GROWTH_MAX: usize = 32;
-/// Bytes that they may have on top: the members of a task without entities, and what a error says.
+/// Additional bytes: the members of a task without entities, and the text of a refusal.
 const FRAME_BYTES: usize = 512;
-/// 2021-05-14, in seconds since 1970: when every notification arrives.
+/// Time of arrival of every notification, in seconds since 1970: 2021-05-14.
 const ARRIVED: i64 = 1_621_007_831;
 
-/// Takes the input as a notification.
+/// Processes the input as a notification.
 ///
 /// # Panics
-/// If a promise is broken.
+/// If one of these rules is violated.
 pub fn run(data: &[u8]) {
     let Some((choice, input)) = data.split_first() else {
         return;
@@ -40,9 +40,9 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// The notification of a text: a line for each attribute, and an empty one between entities. The parts of a line are
-/// the attribute's name, type, value, metadata, and the date at which it was observed; if there is only a second part,
-/// it is a bare value. Each part is JSON, or else a text.
+/// Builds a notification from a text with a line for each attribute and an empty line between entities. The fields of a
+/// line, separated by tabs, are the attribute's name, type, value, metadata, and date of observation; a single field after
+/// the name is a bare value. Each field is JSON, or else a string.
 fn notification_from_lines(text: &[u8]) -> Value {
     let text = String::from_utf8_lossy(text);
     let mut data = vec![json!({"id": "e0", "type": "T"})];
@@ -75,7 +75,7 @@ fn notification_from_lines(text: &[u8]) -> Value {
     json!({"data": data})
 }
 
-/// Takes a body all the way from its reading to its rows.
+/// Parses a body and converts it into rows.
 fn process(choice: u8, body: &[u8]) {
     let (service_path, time_index) = match choice % 4 {
         0 => (None, None),
@@ -109,11 +109,11 @@ fn process(choice: u8, body: &[u8]) {
 
 fn check_error(error: &NotificationError, body: &[u8]) {
     assert_eq!(error.status, 400, "{error}");
-    assert!(!error.detail.is_empty(), "a error without a reason");
+    assert!(!error.detail.is_empty(), "the error has no reason");
     assert_bounded("the error", error.detail.len(), body);
 }
 
-/// Every entity is in one row, and the rows are as large as the body at most allows.
+/// Checks that every entity is in exactly one row, and that the size of the rows is bounded.
 fn check_groups(groups: &[Group], task: &Task, body: &[u8]) {
     let mut entities: Vec<usize> = Vec::new();
     let mut bytes = 0;
@@ -141,7 +141,7 @@ fn assert_bounded(what: &str, bytes: usize, body: &[u8]) {
     );
 }
 
-/// Notifications to begin with: every form of an attribute, a place, and a time.
+/// Returns notifications with every form of attributes, geometries and times.
 pub fn seeds() -> Vec<Vec<u8>> {
     let bodies = [
         r#"{"subscriptionId": "s", "data": [{"id": "Room:1", "type": "Room", "temperature": {"type": "Number", "value": 23.3,

@@ -1,8 +1,8 @@
-//! Calls of the qless script with any arguments, and texts that may be the script.
+//! Calls of the qless script with any arguments, and recognition of the script's text.
 //!
-//! The first byte chooses: the rest is a text to recognise, or calls of a generation of the script, one a line, the words
-//! between spaces. No call may break the state: one that is refused has changed nothing and told nobody, JSON is JSON, the
-//! indexes agree with the rows, and the changes that were told of make the same rows.
+//! The first byte chooses: the rest is a text to recognise, or calls of a generation of the script, one per line, with
+//! words separated by spaces. A refused call must change nothing and publish nothing, JSON answers must be valid, indexes
+//! must agree with the rows, and the reported changes must add up to the same rows.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use ganger_qless::{Qless, recognise};
 use ganger_types::Elapsed;
 use ganger_types::qless::{Generation, QlessKey, QlessReply, QlessRequest, QlessRow};
 
-/// Changes after which the rest of an input is left out: a few calls can make thousands of jobs each.
+/// Number of changes after which the rest of an input is skipped: a single call can create thousands of jobs.
 const CHANGES_MAX: usize = 4_000;
 
-/// Commands that answer with JSON if they answer with a text.
+/// Commands whose text answers are JSON.
 const ANSWERS_WITH_JSON: [&[u8]; 12] = [
     b"get",
     b"multiget",
@@ -30,10 +30,10 @@ const ANSWERS_WITH_JSON: [&[u8]; 12] = [
     b"throttle.get",
 ];
 
-/// Recognises the text behind the first byte, or makes the calls.
+/// Recognises the text after the first byte, or makes the calls.
 ///
 /// # Panics
-/// If a call breaks a promise.
+/// If a call violates one of these rules.
 pub fn run(data: &[u8]) {
     let Some((choice, text)) = data.split_first() else {
         return;
@@ -61,7 +61,7 @@ pub fn run(data: &[u8]) {
     model.check_final_state();
 }
 
-/// A state, and its rows as a store has them.
+/// The state under test, and its rows as a store would have them.
 #[derive(Default)]
 struct Model {
     state: Qless,
@@ -87,7 +87,7 @@ impl Model {
             Ok(_) => {}
             Err(refusal) => {
                 assert!(!refusal.0.is_empty(), "a refusal without a reason");
-                assert!(messages.is_empty(), "a refused call told {messages:?}");
+                assert!(messages.is_empty(), "a refused call published {messages:?}");
                 assert!(changed.is_empty(), "a refused call changed {changed:?}");
             }
         }
@@ -109,7 +109,7 @@ impl Model {
         let rows = self.state.rows();
         assert!(
             self.stored.values().eq(&rows),
-            "changes do not make the rows"
+            "the changes do not add up to the rows"
         );
         let mut again = Qless::default();
         for row in rows {
@@ -122,7 +122,7 @@ impl Model {
     }
 }
 
-/// Bytes that are not UTF-8 go through as they came; depth is no mistake either.
+/// Checks that a text is JSON. Invalid UTF-8 and deep nesting are allowed.
 fn assert_json(text: &[u8]) {
     let text = String::from_utf8_lossy(text);
     if let Err(error) = serde_json::from_str::<serde_json::Value>(&text) {
@@ -131,7 +131,7 @@ fn assert_json(text: &[u8]) {
     }
 }
 
-/// Calls to begin with, each command among them, and the shape of the scripts.
+/// Returns calls of each command, and fragments of the scripts.
 pub fn seeds() -> Vec<Vec<u8>> {
     let calls: [&str; 9] = [
         "put 1.5 w q j k {\"a\":[]} 0 priority 1 tags [\"t\",2] retries 1 depends []\npop 2.5 q w 1\n\

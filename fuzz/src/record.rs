@@ -1,4 +1,4 @@
-//! Stored records: any bytes are refused or read, and what was read is written and read again as the same.
+//! Stored records: any bytes are refused or decoded, and a decoded record survives a round trip.
 
 use ganger_store::encoding::{Record, decode, encode};
 use ganger_types::IdempotencyRecord;
@@ -8,10 +8,10 @@ use ganger_types::{
     InputRow, JobRecord, Meta, NamespaceRecord, QueueRecord, ScheduleRecord, StatisticsRecord,
 };
 
-/// Reads the bytes after the first, which chooses the kind of record.
+/// Decodes the bytes after the first, which chooses the kind of record.
 ///
 /// # Panics
-/// If a record that was read is not the same after it was written.
+/// If a decoded record differs after it was encoded and decoded again.
 pub fn run(data: &[u8]) {
     let Some((choice, bytes)) = data.split_first() else {
         return;
@@ -30,12 +30,12 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// Real records, of every kind that a short life of an engine writes.
+/// Returns records that an engine wrote.
 pub fn seeds() -> Vec<Vec<u8>> {
     crate::record_seeds::seeds()
 }
 
-/// Compares written forms: a record may hold numbers that are not equal to themselves.
+/// Compares encoded forms, because a record may contain NaN.
 fn check<R: Record>(bytes: &[u8]) {
     if let Ok(record) = decode::<R>(bytes) {
         let written = encode(&record);

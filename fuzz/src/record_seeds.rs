@@ -1,4 +1,4 @@
-//! Real records to start from: what an engine writes in a short life.
+//! Seeds of the record target: the records that an engine writes in a short run.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ use ganger_types::{
     Queue, QueueSettings, Reply, Tag, Timestamp, UniqueKey, Worker,
 };
 
-/// One input for each record written, its kind in front.
+/// Returns one input for each written record, with its kind as first byte.
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
-    let mut life = Life::new();
+    let mut run = EngineRun::new();
     let edge = NewEdge {
         dependency: Dependency::Member(0),
         policy: FailurePolicy::Ignore,
@@ -39,30 +39,30 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         ],
         ..NewJob::default()
     };
-    life.apply(Command::ConfigureQueue(Box::new(ConfigureQueue {
+    run.apply(Command::ConfigureQueue(Box::new(ConfigureQueue {
         namespace: <_>::default(),
         queue: Queue::default(),
         change: QueueChange::All(QueueSettings::default()),
     })));
-    life.apply(Command::Enqueue(Box::new(Enqueue {
+    run.apply(Command::Enqueue(Box::new(Enqueue {
         jobs: vec![first, second],
         idempotency_key: Some(IdempotencyKey::from_static("claim")),
         graph: true,
         ..Enqueue::default()
     })));
     for is_failing in [true, false] {
-        life.run_one(is_failing);
+        run.run_one(is_failing);
     }
-    life.inputs
+    run.inputs
 }
 
-struct Life {
+struct EngineRun {
     engine: Engine,
     now: Now,
     inputs: Vec<Vec<u8>>,
 }
 
-impl Life {
+impl EngineRun {
     fn new() -> Self {
         let now = Now {
             elapsed: Elapsed(1_000_000),
@@ -83,7 +83,7 @@ impl Life {
         }
     }
 
-    /// One turn with one command, a minute after the last.
+    /// Runs a turn with one command, a minute after the last one.
     fn apply(&mut self, command: Command) -> Option<Reply> {
         self.now.elapsed.0 += 60_000_000;
         self.now.wall.0 += 60_000_000;
@@ -100,7 +100,7 @@ impl Life {
         answer.ok()
     }
 
-    /// Takes a job and ends its attempt.
+    /// Leases a job and ends its attempt.
     fn run_one(&mut self, is_failing: bool) {
         let lease = Lease {
             queues: vec![TakeFrom {
@@ -140,7 +140,7 @@ impl Life {
     }
 }
 
-/// The input that stands for a change, if it writes a record.
+/// Returns the input for a change; `None` if the change writes no record.
 fn input(change: &Change) -> Option<Vec<u8>> {
     let (kind, bytes) = match change {
         Change::PutJob(record) | Change::FinishJob { record, .. } | Change::PutFinished(record) => {
@@ -166,7 +166,7 @@ mod tests {
     use super::seeds;
 
     #[test]
-    fn a_short_life_writes_most_kinds_of_records() {
+    fn a_short_run_writes_most_kinds_of_records() {
         let mut kinds: Vec<u8> = seeds()
             .iter()
             .filter_map(|input| input.first().copied())

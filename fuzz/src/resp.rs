@@ -1,8 +1,7 @@
-//! Bytes of a Redis connection, through the real port into a real shard on a store in memory.
+//! Bytes of a Redis connection, sent through the real port to a real shard with a store in memory.
 //!
-//! The first byte chooses who sends them: somebody who is asked for nothing, somebody unknown, or one who is known by
-//! a token. No bytes may break the server: each connection ends, the port goes on, and what somebody unknown has sent
-//! has changed no key.
+//! The first byte chooses the sender: without authentication, unauthenticated, or authenticated. Each connection must end,
+//! and an unauthenticated sender must get only refusals.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -18,18 +17,18 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
-/// Connections after which the world begins again, so that memory stays bounded.
+/// Number of connections after which the server is replaced, so that memory stays bounded.
 const CONNECTIONS_MAX: u32 = 2_000;
-/// Between client and server at once.
+/// Size of the pipe between client and server in bytes.
 const PIPE_BYTES: usize = 64 << 10;
-/// The token that is known.
+/// The valid token.
 const TOKEN: &[u8] = b"token";
 
 thread_local! {
-    static WORLD: RefCell<Option<World>> = const { RefCell::new(None) };
+    static SERVER: RefCell<Option<TestServer>> = const { RefCell::new(None) };
 }
 
-/// Who sends the bytes.
+/// The sender of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sender {
     Anyone,
@@ -38,17 +37,17 @@ enum Sender {
 }
 
 /// A server without a network.
-struct World {
+struct TestServer {
     runtime: Runtime,
     shard: Handle,
     port: Port,
     connections: u32,
 }
 
-/// Sends the bytes behind the first over one connection.
+/// Sends the bytes after the first one over a connection.
 ///
 /// # Panics
-/// If the connection does not end, or somebody unknown has written a key.
+/// If the connection does not end, or an unauthenticated sender gets anything but refusals.
 pub fn run(data: &[u8]) {
     let Some((choice, bytes)) = data.split_first() else {
         return;
@@ -58,18 +57,18 @@ pub fn run(data: &[u8]) {
         1 => Sender::Unknown,
         _ => Sender::Known,
     };
-    WORLD.with_borrow_mut(|world| {
-        let current = world.get_or_insert_with(World::new);
+    SERVER.with_borrow_mut(|server| {
+        let current = server.get_or_insert_with(TestServer::new);
         current.send(sender, bytes);
         if current.connections == CONNECTIONS_MAX
-            && let Some(old) = world.take()
+            && let Some(old) = server.take()
         {
             old.runtime.block_on(old.shard.stop());
         }
     });
 }
 
-/// Commands to begin with: each family, split and whole.
+/// Returns commands of each family, from each sender.
 pub fn seeds() -> Vec<Vec<u8>> {
     let texts: [&[u8]; 9] = [
         b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\n1\r\n*2\r\n$3\r\nGET\r\n$1\r\na\r\n",
@@ -88,7 +87,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     with_each.collect()
 }
 
-impl World {
+impl TestServer {
     fn new() -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -122,14 +121,16 @@ impl World {
 
     fn send(&mut self, sender: Sender, bytes: &[u8]) {
         self.connections += 1;
-        // The port must not be told of what would wait forever: the client's end comes right behind.
-        let (client, server) = tokio::io::duplex(PIPE_BYTES);
+        // The client closes the connection after the bytes, so that blocking commands do not wait forever.
+        let (client_stream, server_stream) = tokio::io::duplex(PIPE_BYTES);
         let address = ([127, 0, 0, 1], 1).into();
-        let task = self.port.serve(server, Box::new(sender), address, address);
-        let spoken = async {
-            let (mut read, mut write) = tokio::io::split(client);
+        let task = self
+            .port
+            .serve(server_stream, Box::new(sender), address, address);
+        let client = async {
+            let (mut read, mut write) = tokio::io::split(client_stream);
             let written = async {
-                // The server may have closed it in the middle.
+                // The server may have closed the connection.
                 let _ = write.write_all(bytes).await;
                 let _ = write.shutdown().await;
             };
@@ -140,7 +141,7 @@ impl World {
             tokio::join!(written, read);
             replies
         };
-        let both = async { tokio::join!(task, spoken).1 };
+        let both = async { tokio::join!(task, client).1 };
         let replies = self.runtime.block_on(async {
             tokio::time::timeout(Duration::from_secs(30), both)
                 .await
@@ -156,7 +157,7 @@ impl World {
                 .all(is_refusal);
             assert!(
                 refused,
-                "somebody unknown was answered {}",
+                "an unauthenticated sender was answered {}",
                 replies.escape_ascii()
             );
         }

@@ -1,7 +1,7 @@
-//! Bodies of HTTP requests, through the real routes into a real shard on a store in memory.
+//! Bodies of HTTP requests, sent through the real routes to a real shard with a store in memory.
 //!
-//! The first byte chooses the operation. No body may break the server: every answer is one of the documented kind, and
-//! after each restart of the world the engine's own audit is clean.
+//! The first byte chooses the operation. No body may cause an internal error, and the engine's audit must find nothing
+//! whenever the server is replaced.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use http_body_util::BodyExt as _;
 use tokio::runtime::Runtime;
 use tower::ServiceExt as _;
 
-/// Requests after which the world begins again, so that memory stays bounded.
+/// Number of requests after which the server is replaced, so that memory stays bounded.
 const REQUESTS_MAX: u32 = 2_000;
-/// The operations whose bodies are read.
+/// The operations: method, path and content type.
 const OPERATIONS: &[(&str, &str, &str)] = &[
     ("POST", "/api/v1/graphs", "application/json"),
     ("POST", "/api/v1/jobs", "application/json"),
@@ -32,34 +32,34 @@ const OPERATIONS: &[(&str, &str, &str)] = &[
 ];
 
 thread_local! {
-    static WORLD: RefCell<Option<World>> = const { RefCell::new(None) };
+    static SERVER: RefCell<Option<TestServer>> = const { RefCell::new(None) };
 }
 
 /// A server without a network.
-struct World {
+struct TestServer {
     runtime: Runtime,
     shard: Handle,
     routes: Router,
     requests: u32,
 }
 
-/// Sends one request.
+/// Sends a request.
 ///
 /// # Panics
-/// If the answer is an internal error, or the audit finds something.
+/// If the answer is an internal error, or the audit finds a defect.
 pub fn run(data: &[u8]) {
-    WORLD.with_borrow_mut(|world| {
-        let current = world.get_or_insert_with(World::new);
+    SERVER.with_borrow_mut(|server| {
+        let current = server.get_or_insert_with(TestServer::new);
         current.send(data);
         if current.requests == REQUESTS_MAX
-            && let Some(old) = world.take()
+            && let Some(old) = server.take()
         {
             old.end();
         }
     });
 }
 
-impl World {
+impl TestServer {
     fn new() -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
