@@ -35,7 +35,7 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "notification",
         run: notification::run,
-        seeds: Vec::new,
+        seeds: notification::seeds,
     },
     Target {
         name: "qless",
