@@ -1,5 +1,6 @@
-"""Who may do what on a Redis port that speaks TLS and asks who comes: guarded.py PORT DIRECTORY. Ends with 0 if all is as
-promised. DIRECTORY has ca.pem, the client's box.pem and box.key, and the tokens of three roles in ROLE.secret."""
+"""Checks access control on a Redis port with TLS and authentication: access_checks.py PORT DIRECTORY. Exits with 0 if all
+checks pass. DIRECTORY has ca/ca.pem, the client's ca/box.pem and ca/box.key, and the tokens of three roles in
+ROLE.secret."""
 
 import pathlib
 import sys
@@ -12,7 +13,7 @@ tokens = {role: (directory / f"{role}.secret").read_text().strip() for role in (
 
 
 def connect(**options):
-    # An error is an answer here: nothing is tried twice.
+    # Errors are expected answers here, so nothing is retried.
     options = {"retry": None, "protocol": 3, **options}
     return redis.Redis(host="127.0.0.1", port=port, decode_responses=True, **options)
 
@@ -26,18 +27,18 @@ def refused(what, kind, word=""):
     raise AssertionError(f"it was not refused: {kind} {word}")
 
 
-# Only over TLS, and only with a certificate that the client knows.
+# The port requires TLS, and the client verifies its certificate.
 refused(connect(socket_timeout=30).ping, redis.exceptions.RedisError)
 refused(connect(ssl=True).ping, redis.exceptions.ConnectionError, "certificate verify failed")
 
-# Nobody comes in without a token or with a wrong one, in either protocol.
+# Clients without a token or with a wrong one are refused, in either protocol.
 for protocol in (2, 3):
     stranger = connect(**TLS, protocol=protocol)
     refused(lambda: stranger.get("key"), redis.exceptions.AuthenticationError)
     wrong = connect(**TLS, protocol=protocol, password="wrong")
     refused(wrong.ping, redis.exceptions.AuthenticationError)
 
-# Each role does its part; the user's name says nothing.
+# Each role has its rights; the user name is ignored.
 reader = connect(**TLS, password=tokens["reader"])
 producer = connect(**TLS, username="anyone", password=tokens["producer"], protocol=2)
 worker = connect(**TLS, password=tokens["worker"])
@@ -51,7 +52,7 @@ refused(worker.flushall, denied)
 refused(worker.client_list, denied)
 refused(lambda: connect(**TLS, password=tokens["worker"], db=1).get("text"), denied)
 
-# Who may read may listen, who may write may publish.
+# Readers may subscribe, and writers may publish.
 with reader.pubsub() as listener:
     listener.subscribe("news")
     assert listener.get_message(timeout=30)["type"] == "subscribe"
@@ -59,7 +60,7 @@ with reader.pubsub() as listener:
     assert listener.get_message(timeout=30)["data"] == "hello"
 refused(lambda: reader.publish("news", "hello"), denied)
 
-# The script of qless is known to all; its commands take rights of their own.
+# Any client may load the script of qless; each of its commands needs its own right.
 script = "QlessAPI.put = function(now, me, queue) end -- 'ql:' cjson"
 digest = reader.script_load(script)
 
@@ -75,6 +76,6 @@ refused(lambda: call(producer, "pop", "1", "jobs", "me", "1"), denied, "pop")
 assert "\"jid\":\"j\"" in call(worker, "pop", "1", "jobs", "me", "1")
 refused(lambda: call(worker, "config.set", "1", "heartbeat", "5"), denied, "config.set")
 
-# A certificate does as well as a token.
+# A client certificate works like a token.
 box = connect(**TLS, ssl_certfile=str(directory / "ca" / "box.pem"), ssl_keyfile=str(directory / "ca" / "box.key"))
 assert box.set("of the box", "1") and box.delete("of the box") == 1

@@ -1,4 +1,4 @@
-// Every operation of redis-work-queue for Node against a server: lives.cjs PORT. Ends with 0 if all is as promised.
+// Runs every operation of redis-work-queue for Node: all_operations.cjs PORT. Exits with 0 if all results are right.
 const assert = require('node:assert');
 const Redis = require('ioredis');
 const { WorkQueue } = require('@mevitae/redis-work-queue/dist/WorkQueue');
@@ -21,7 +21,7 @@ async function main() {
   assert(performance.now() - begun >= 999);
   assert.equal(await queue.lease(db, 30, false), null);
 
-  // An item goes back when its lease ends, without a cleaner; this version's cleaner then has nothing to do.
+  // An item goes back when its lease expires, without a cleaner; the cleaner of this version then has nothing to do.
   await queue.addItem(db, new Item('slow', 'x'));
   assert.equal((await queue.lease(db, 1)).id, 'x');
   while ((await queue.queueLen(db)) === 0) await new Promise((done) => setTimeout(done, 50));

@@ -1,4 +1,4 @@
-"""Every operation of redis-work-queue for Python against a server: lives.py PORT. Ends with 0 if all is as promised."""
+"""Runs every operation of redis-work-queue for Python: all_operations.py PORT. Exits with 0 if all results are right."""
 
 import sys
 import time
@@ -10,7 +10,7 @@ port = int(sys.argv[1])
 db = redis.Redis(host="127.0.0.1", port=port)
 queue = WorkQueue(KeyPrefix("lives"))
 
-# Add, lease, complete; first in, first out; data as it was.
+# Add, lease and complete items in order, with unchanged data.
 items = [Item(data) for data in (b"one", b"", b"\x00\r\n\xff")]
 for item in items:
     queue.add_item(db, item)
@@ -25,12 +25,12 @@ assert queue.lease(db, 30, block=False) is None
 assert queue.queue_len(db) == 0 and queue.processing(db) == 0
 assert db.keys("lives*") == []
 
-# Blocking with a limit: late is allowed, early is not.
+# Blocking with a timeout: the reply may be late but not early.
 begun = time.monotonic()
 assert queue.lease(db, 30, timeout=1) is None
 assert time.monotonic() - begun >= 1
 
-# The same id twice: two entries, one item; the second is handed out with empty data, as on Redis.
+# The same id twice: two entries for one item; the second lease has empty data, as on Redis.
 queue.add_item(db, Item(b"first", "7"))
 queue.add_item(db, Item(b"second", "7"))
 assert queue.queue_len(db) == 2
@@ -42,7 +42,7 @@ assert ghost.id() == "7" and ghost.data() == b""
 assert queue.complete(db, ghost) is True
 db.delete("lives:leased_by_session:7")
 
-# A lease that runs out, and a cleaner that puts the item back.
+# An expired lease, and a cleaner that puts the item back.
 queue.add_item(db, Item(b"slow", "a:b c"))
 assert queue.lease(db, 1).data() == b"slow"
 queue.light_clean(db)
@@ -55,7 +55,7 @@ again = queue.lease(db, 30)
 assert again.data() == b"slow" and queue.complete(db, again)
 assert db.keys("lives*") == []
 
-# Hundreds of items in one pipeline, which is one transaction.
+# Hundreds of items in one pipeline, which is a transaction.
 pipeline = db.pipeline()
 for number in range(300):
     queue.add_item_to_pipeline(pipeline, Item(str(number), str(number)))
@@ -66,7 +66,7 @@ for number in range(300):
     assert queue.complete(db, leased)
 assert db.dbsize() == 0, db.keys("*")
 
-# The old protocol too, a database, and a channel.
+# RESP2, another database, and a channel.
 old = redis.Redis(host="127.0.0.1", port=port, db=2, protocol=2, decode_responses=True)
 with old.pubsub() as listener:
     listener.subscribe("news")

@@ -1,7 +1,7 @@
-"""Items of redis-work-queue in a Redis, taken over, and worked on then: import_items.py PORT WHAT [COUNT].
+"""Items of redis-work-queue for an import: import_items.py PORT COMMAND [COUNT].
 
-fill COUNT adds so many; a worker completes one, holds two leases, and another lease is over at once; one item is in no
-list. finish lets the worker complete what it holds, and takes all the others."""
+fill COUNT adds items to a Redis: one is completed, two are leased, one has an expired lease, one is in no list, and COUNT
+wait. finish COUNT completes the leased items in ganger and works through all others."""
 
 import sys
 import time
@@ -39,7 +39,7 @@ def finish(count):
         assert queue.complete(db, Item(b"", name)) is True
     order, others = [], set()
     end = time.monotonic() + 150
-    # What was lost goes back after 10 seconds.
+    # The item with the expired lease goes back after 10 seconds.
     while len(order) < count or len(others) < 2:
         assert time.monotonic() < end, (len(order), others)
         item = queue.lease(db, 30, timeout=1)

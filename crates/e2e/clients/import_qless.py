@@ -1,7 +1,7 @@
-"""What is put into a Redis, taken over, and worked on then: import_qless.py PORT DATABASE WHAT [COUNT].
+"""Jobs of qless for an import: import_qless.py PORT DATABASE COMMAND [COUNT].
 
-fill COUNT puts so many jobs of falling priority, some of which a worker has begun, failed and completed, and two that wait
-for others; order prints which come next; finish lets the worker that holds jobs complete them, and takes all the others."""
+fill COUNT puts COUNT jobs with falling priorities, further jobs that are running, failed or completed, and two that wait for
+others. order prints the next jobs. finish COUNT completes the running jobs and works through all others."""
 
 import json
 import sys

@@ -1,11 +1,11 @@
-"""Tasks of QuantumLeap in RQ, in a Redis: import_rq.py PORT COUNT.
+"""Tasks of QuantumLeap in RQ, for an import: import_rq.py PORT COUNT.
 
-QuantumLeap itself is in no registry of packages: the modules, classes and arguments here have the names and the form of
-its own, and RQ, pydantic, geojson and pg8000 are those that it uses.
+QuantumLeap is not published as a package. The modules, classes and arguments here have the names and form of its own, and
+RQ, pydantic, geojson and pg8000 have the versions that it uses.
 
-It enqueues tasks and lets workers of RQ run some: one succeeds, one fails, one waits for its next try, one is given up
-though it has tries left, the worker of one dies. So many others wait, and a job of another program does. It prints, a line
-for each task that has not succeeded, what a list of tasks must have of it."""
+The script enqueues tasks and lets RQ workers run some: one succeeds, one fails, one waits for a retry, one fails permanently
+although it has retries left, and the worker of one dies. COUNT others wait, and so does a job of another program. For each
+task that has not succeeded it prints a line with what a list of tasks must show."""
 
 import json
 import os
@@ -111,7 +111,7 @@ def entity(room, **more):
     }
 
 
-def tell(action, status, errors):
+def print_task(action, status, errors):
     job = Job.fetch(action._id.id_repr(), connection=db)
     document = {
         "task_id": job.id,
@@ -141,11 +141,11 @@ def fill():
     assert stops._id.id_repr() in default.failed_job_registry
     assert done._id.id_repr() in default.finished_job_registry
     interface = "InterfaceError(\"Can't create a connection to host timescale and port 5432\")"
-    tell(fails, "failed", [interface])
+    print_task(fails, "failed", [interface])
     wrong = "ProgrammingError({'S': 'ERROR', 'C': '42601', 'M': \"it's wrong\"})"
-    tell(stops, "failed", [wrong])
-    tell(again, "pending", [])
-    tell(dies, "pending", [])
+    print_task(stops, "failed", [wrong])
+    print_task(again, "pending", [])
+    print_task(dies, "pending", [])
     odd = {
         "location": {"type": "geo:json", "value": geojson.Point((2.1, 41.3))},
         "area": {"type": "geo:json", "value": geojson.Polygon([[(0, 0), (1, 0), (1, 1), (0, 0)]])},
@@ -159,7 +159,7 @@ def fill():
         more = odd if number % 10 == 0 else {}
         action = InsertAction(service, path, correlator, [entity(f"room {number}", **more)], [20, 40])
         action.enqueue()
-        tell(action, "pending", [])
+        print_task(action, "pending", [])
     default.enqueue("math.sqrt", 4)
 
 

@@ -1,4 +1,5 @@
-"""Lets a Redis of today take the script of reqless, which protects the library that the script adds to."""
+"""Patches redis-py so that a current Redis accepts the script of reqless, which extends a Lua library that Redis now
+protects."""
 
 import redis
 

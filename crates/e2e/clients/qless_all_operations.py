@@ -1,6 +1,7 @@
-"""What clients of qless do, against a server: qless_lives.py PORT LIBRARY PROTOCOL. Ends with 0 if all is as promised.
+"""Runs every operation of a qless client: qless_all_operations.py PORT LIBRARY PROTOCOL. Exits with 0 if all results are
+right.
 
-LIBRARY is qless or reqless, which are used alike; PROTOCOL is 2 or 3."""
+LIBRARY is qless or reqless, which have the same interface; PROTOCOL is 2 or 3."""
 
 import importlib
 import json
@@ -15,14 +16,14 @@ has_throttles = name == "reqless"
 
 
 def client(worker):
-    # Every run has databases of its own, so that several may share a server.
+    # Each run uses its own database, so that several can share a server.
     database = 2 * int(protocol) + (8 if has_throttles else 0)
     url = f"redis://127.0.0.1:{port}/{database}?protocol={protocol}"
     return library.Client(url, hostname=worker)
 
 
 def put(queue, jid, data=None, **options):
-    # One library takes values, the other JSON.
+    # qless takes values, reqless JSON.
     data = {"jid": jid} if data is None else data
     return queue.put("Work", json.dumps(data) if has_throttles else data, jid=jid, **options)
 
@@ -39,7 +40,7 @@ def refused(what, message):
 def until(is_so):
     begun = time.monotonic()
     while not is_so():
-        assert time.monotonic() - begun < 60, "it does not come to be so"
+        assert time.monotonic() - begun < 60, "timeout"
         time.sleep(0.01)
 
 
@@ -51,7 +52,7 @@ one, two = client("one"), client("two")
 one.redis.flushdb()
 queue = one.queues["mail"]
 
-# Put, pop, complete. Data and tags come back as they were, also if they are not ASCII.
+# Put, pop, complete. Data and tags are unchanged, including non-ASCII characters.
 assert put(queue, "a", {"text": "a\u00f1b/\"c", "none": []}, tags=["x", "\u00fc"], retries=2) == "a"
 assert len(queue) == 1 and queue.counts["waiting"] == 1
 job = one.jobs["a"]
@@ -107,7 +108,7 @@ assert {worker["name"] for worker in one.workers.counts} == {"one", "two"}
 second.complete()
 del one.config["grace-period"]
 
-# Dependencies: they hold back, forbid cancelling, are dropped, and are met.
+# Dependencies: they block jobs, forbid cancelling, can be removed, and are satisfied.
 graph = one.queues["graph"]
 put(graph, "first")
 put(graph, "second", depends=["first"])
@@ -124,7 +125,7 @@ one.jobs["third"].complete()
 assert one.jobs["second"].state == "waiting"
 assert one.jobs["second"].cancel() == ["second"] and one.jobs["second"] is None
 
-# On to another queue, by completing and by moving; taken from its worker by hand.
+# A job goes to another queue, by completing and by moving, and loses its worker by a timeout.
 put(graph, "moved")
 graph.pop().complete("next")
 assert one.jobs["moved"].queue_name == "next" and one.jobs["moved"].state == "waiting"
@@ -133,7 +134,7 @@ assert one.queues["after"].pop().jid == "moved"
 one.jobs["moved"].timeout()
 assert one.jobs["moved"].state == "stalled" and one.queues["after"].pop().jid == "moved"
 
-# Recurring jobs: their next run is read from Redis's own set.
+# Recurring jobs. The client reads the next run directly from the sorted set.
 tick = one.queues["tick"]
 body = json.dumps({"n": 1}) if has_throttles else {"n": 1}
 assert tick.recur("Work", body, interval=600, jid="r", tags=["t"], retries=3) == "r"
@@ -208,7 +209,7 @@ assert len(stats["wait"]["histogram"]) == 148 and stats["failures"] == 1
 names = {counts["name"] for counts in one.queues.counts}
 assert {"mail", "lost", "graph", "next", "tagged", "seen"} <= names, names
 
-# A queue that is paused gives nothing.
+# A paused queue returns no jobs.
 queue.pause()
 assert queue.pop() is None and queue.counts["paused"]
 queue.unpause()
@@ -227,9 +228,9 @@ if has_throttles:
     one.jobs["s1"].complete()
     assert ids(slow.pop(2)) == ["s2"] and one.throttles["gate"].locks() == ["s2"]
 
-# Scripts may be forgotten at any time.
+# The client loads the script again after a flush.
 one.redis.script_flush()
 assert one.jobs["t1"].jid == "t1"
 one.redis.flushdb()
 assert one.jobs["t1"] is None and one.queues.counts in ([], {})
-print("lived")
+print("ok")

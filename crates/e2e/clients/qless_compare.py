@@ -1,8 +1,8 @@
-"""Random calls of the qless script, sent to ganger and to a Redis that runs the script itself; all that they answer and
-publish is compared: `qless_compare.py PORT REDIS_PORT SEED CALLS`.
+"""Sends random calls of the qless script to ganger and to a Redis that runs the script, and compares all answers and
+published messages: `qless_compare.py PORT REDIS_PORT SEED CALLS`.
 
-The script is that of reqless 0.13.3. A line in front of it lets a Redis of today take it, which protects the library that
-the script adds to. What ganger does differently on purpose is not called, or said below where it is let pass.
+The script is that of reqless 0.13.3. A line in front of it lets a current Redis accept it, because the script extends a Lua
+library that Redis now protects. Intended differences of ganger are not called, or are allowed below with a comment.
 """
 
 import importlib.util
@@ -23,7 +23,7 @@ DATA = ["{}", '{"a":1}', "[1,2]", '"x"']
 
 
 class Server:
-    """One of the two."""
+    """One of the two servers."""
 
     def __init__(self, port, text):
         self.db = redis.Redis(port=port)
@@ -34,24 +34,24 @@ class Server:
         assert self.messages.get_message(timeout=30)["type"] == "psubscribe"
 
     def call(self, words):
-        """What a call answers, and what was published before it did."""
+        """Returns the answer of a call, and the messages published until then."""
         try:
             answer = shape(self.db.execute_command("EVALSHA", self.digest, 0, *words))
         except redis.ResponseError:
-            # The words of refusals differ in places, where ganger puts in a space or a name that is missing.
+            # Some texts of refusals differ, because ganger adds a missing space or name.
             answer = "refused"
         self.db.publish("end", "")
-        heard = []
+        published = []
         while True:
             message = self.messages.get_message(timeout=30)
             assert message is not None, "a message is missing"
             if message["channel"] == b"end":
-                return answer, heard
-            heard.append((message["channel"], message["data"]))
+                return answer, published
+            published.append((message["channel"], message["data"]))
 
 
 def shape(answer):
-    """An answer as it is compared: JSON by its content, since objects have no order."""
+    """Returns an answer for comparison: JSON is parsed, since objects have no order."""
     if isinstance(answer, bytes):
         try:
             return unordered(json.loads(answer.decode("latin1")))
@@ -61,7 +61,7 @@ def shape(answer):
 
 
 def unordered(value, key=None):
-    """Links between jobs come in any order."""
+    """Sorts links between jobs, which have no order."""
     if isinstance(value, dict):
         return {key: unordered(inner, key) for key, inner in value.items()}
     if isinstance(value, list):
@@ -71,7 +71,7 @@ def unordered(value, key=None):
 
 
 class Calls:
-    """Draws calls with few names, so that they meet, at times that go on and back."""
+    """Draws calls with few names, so that they interact, at times that go forward and sometimes back."""
 
     def __init__(self, seed):
         self.random = random.Random(seed)
@@ -90,13 +90,13 @@ class Calls:
     def may(self, chance):
         return self.random.random() < chance
 
-    def next(self, held):
-        """The next call; `held` tells a job's worker and queue, so that most reports are its holder's."""
+    def next(self, holder):
+        """Returns the next call. `holder` returns a job's worker and queue, so that most reports come from its holder."""
         steps = [0, 0, 0.25, 1, 1.5, 10, 30, 61, -5.5]
         self.now += self.random.choice(steps if self.may(0.9) else [400, 4000, 90000])
         self.jid, self.queue = self.random.choice(JIDS), self.random.choice(QUEUES)
         self.worker = self.random.choice(WORKERS)
-        worker, queue = held(self.jid)
+        worker, queue = holder(self.jid)
         self.owner = worker if worker and self.may(0.8) else self.worker
         self.home = queue or self.queue
         if not self.planned and self.may(0.02):
@@ -108,7 +108,7 @@ class Calls:
         return [str(word) for word in [name, repr(self.now), *rest]]
 
     def taken_away(self):
-        """Calls by which a job is taken from its worker by hand and then removed, while that worker is looked at."""
+        """Returns calls that take a job from its worker with `timeout` and then remove it, with queries of that worker."""
         jid, queue, worker = "f", self.queue, self.worker
         other = next(name for name in WORKERS if name != worker)
         calls = [
@@ -162,12 +162,12 @@ class Calls:
         return words
 
     def call_fail(self):
-        # Data of one key: the script writes it anew, in an order of its own.
+        # Only one key, because the script writes the data again in its own order.
         data = [self.one_of('{"a":1}', '{"b":"x"}')] if self.may(0.4) else []
         return ["fail", self.jid, self.owner, self.one_of("g1", "g2"), "message", *data]
 
     def call_retry(self):
-        # In the job's own queue: with another the script leaves it in two.
+        # In the job's own queue: with another one the script leaves the job in both.
         reason = ["g1", "message"] if self.may(0.4) else []
         return ["retry", self.jid, self.home, self.owner, self.one_of(0, 0, 8), *reason]
 
@@ -263,15 +263,15 @@ class Calls:
         )
 
 
-def allowed(words, heard):
-    """Messages as they are compared: of a retry that uses the last one up, this script publishes none, the newer one and
-    ganger do for a tracked job."""
-    return [message for message in heard if words[0] != "retry" or message[0] != b"ql:failed"]
+def comparable(words, messages):
+    """Returns messages for comparison. For a retry that exhausts the retries of a tracked job this script publishes nothing,
+    unlike newer ones and ganger."""
+    return [message for message in messages if words[0] != "retry" or message[0] != b"ql:failed"]
 
 
-def without_jobs(db):
-    """Removes from the script's lists of workers those jids whose job has gone, and counts them. The script leaves a job
-    that was taken away by `timeout` in its worker's list when it is removed; docs/qless.md says why ganger does not."""
+def remove_orphans(db):
+    """Removes jids of missing jobs from the script's lists of workers, and returns their number. The script leaves a job that
+    lost its lock by `timeout` in its worker's list when it is removed; docs/qless.md explains why ganger does not."""
     count = 0
     for worker in WORKERS:
         key = f"ql:w:{worker}:jobs"
@@ -286,26 +286,26 @@ def main():
     directory = pathlib.Path(importlib.util.find_spec("reqless").origin).parent
     text = FIRST_LINE + (directory / "lua" / "qless.lua").read_text()
     ours, theirs = Server(port, text), Server(redis_port, text)
-    # By this script a heartbeat does not make a worker known; so long no worker is forgotten.
+    # In this script a heartbeat does not register a worker, so workers must not expire.
     for server in (ours, theirs):
         server.call(["config.set", "0", "max-worker-age", "1000000000"])
     drawn = Calls(seed)
 
-    def held(jid):
+    def holder(jid):
         record = theirs.db.hmget(f"ql:j:{jid}", "worker", "queue")
         return [value.decode() if value else None for value in record]
 
-    story, left = [], 0
+    history, orphans = [], 0
     for number in range(calls):
-        words = drawn.next(held)
-        story.append(" ".join(words))
-        (answer, heard), (expected, published) = ours.call(words), theirs.call(words)
-        if answer != expected or allowed(words, heard) != allowed(words, published):
-            print(f"call {number} of seed {seed} differs, after\n  " + "\n  ".join(story[-40:]))
-            print(f"ganger: {answer} {heard}\nRedis:  {expected} {published}")
+        words = drawn.next(holder)
+        history.append(" ".join(words))
+        (answer, published), (expected, expected_messages) = ours.call(words), theirs.call(words)
+        if answer != expected or comparable(words, published) != comparable(words, expected_messages):
+            print(f"call {number} of seed {seed} differs, after\n  " + "\n  ".join(history[-40:]))
+            print(f"ganger: {answer} {published}\nRedis:  {expected} {expected_messages}")
             sys.exit(1)
-        left += without_jobs(theirs.db)
-    assert left > 0 or calls < 1000, "no job was removed that its worker's list still named"
+        orphans += remove_orphans(theirs.db)
+    assert orphans > 0 or calls < 1000, "no removed job was left in its worker's list"
     print(f"{calls} calls of seed {seed} are alike")
 
 

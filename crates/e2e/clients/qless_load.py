@@ -1,4 +1,4 @@
-"""qless-py as a load: `qless_load.py PORT JOBS` puts jobs, pops and completes them, and prints the seconds it took."""
+"""A load of qless-py: `qless_load.py PORT JOBS` puts, pops and completes jobs, and prints the time in seconds."""
 
 import sys
 import time

@@ -1,6 +1,6 @@
-"""What a server knows of qless, before and after something happened to it: qless_keeps.py PORT LIBRARY WHAT [redis].
+"""The state of qless on a server, for comparisons: qless_state.py PORT LIBRARY COMMAND [redis].
 
-fill puts something of each kind in; tell prints all that can be asked for, as JSON."""
+fill creates objects of each kind; print prints the answers of all queries as JSON."""
 
 import importlib
 import json
@@ -40,7 +40,7 @@ def fill():
         gated.pop(2)
 
 
-def tell():
+def print_state():
     jids = "waiting running complete failed retried scheduled depends elsewhere inside outside".split()
     calls = [["multiget", *jids], ["recur.get", "recurring"], ["queues"], ["workers"], ["workers", "me"], ["failed"]]
     calls += [["failed", "group"], ["tag", "top"], ["tag", "get", "x"], ["track"], ["config.get"]]
@@ -49,19 +49,19 @@ def tell():
         calls.append(["jobs", state, "q"])
     if name == "reqless":
         calls += [["throttle.get", "gate"], ["throttle.locks", "gate"], ["throttle.pending", "gate"]]
-    told = {" ".join(call): client(*call) for call in calls}
-    told["stats"] = queue.stats()
-    told["next"] = client.jobs["recurring"].next
-    told["sets"] = [
+    state = {" ".join(call): client(*call) for call in calls}
+    state["stats"] = queue.stats()
+    state["next"] = client.jobs["recurring"].next
+    state["sets"] = [
         client.redis.zcard(f"ql:q:q-{kind}") for kind in ("locks", "work", "scheduled", "depends", "recur")
     ]
-    for key, value in told.items():
+    for key, value in state.items():
         if isinstance(value, str):
             try:
-                told[key] = json.loads(value)
+                state[key] = json.loads(value)
             except ValueError:
                 pass
-    print(json.dumps(told, sort_keys=True))
+    print(json.dumps(state, sort_keys=True))
 
 
-{"fill": fill, "tell": tell}[what]()
+{"fill": fill, "print": print_state}[what]()

@@ -1,7 +1,7 @@
-"""Jobs for workers, and a worker that goes on when the server goes away: qless_work.py PORT LIBRARY WHAT [COUNT].
+"""Jobs of qless, and a worker that survives restarts of the server: qless_work.py PORT LIBRARY COMMAND [COUNT].
 
-put COUNT puts so many; work takes and completes them until there are none; check COUNT ends with 0 if each is complete
-and was completed once."""
+put COUNT puts COUNT jobs. work completes jobs until there are none. check COUNT exits with 0 if each job was completed
+exactly once."""
 
 import importlib
 import os
@@ -19,7 +19,7 @@ queue = client.queues["work"]
 
 
 def put(count):
-    # A lock that its worker lost with the server runs out soon, and then the next one gets the job.
+    # The lock of a job whose worker lost the reply expires soon, so that another worker gets the job.
     client.config["heartbeat"] = 3
     client.config["grace-period"] = 0
     for number in range(count):
@@ -41,7 +41,7 @@ def work():
                 print("worked", job.jid, flush=True)
             quiet = quiet + 1 if not jobs and left() == 0 else 0
         except Refused as refused:
-            # The reply that was lost has told of success, or the lock has run out meanwhile.
+            # The lost reply reported success, or the lock has expired.
             assert "not currently running" in str(refused) or "another worker" in str(refused), refused
         except redis.exceptions.RedisError:
             time.sleep(0.05)

@@ -1,5 +1,5 @@
-// Takes and completes items until there are none for a while: worker.cjs PORT PREFIX. Prints `worked ID` for each that
-// it completed, and goes on when the server goes away.
+// Completes items until there are none for a while: worker.cjs PORT PREFIX. Prints `worked ID` for each completed item, and
+// survives restarts of the server.
 const Redis = require('ioredis');
 const { WorkQueue } = require('@mevitae/redis-work-queue/dist/WorkQueue');
 const { KeyPrefix } = require('@mevitae/redis-work-queue/dist/KeyPrefix');

@@ -1,6 +1,6 @@
-"""Takes and completes items until there are none for a while: worker.py PORT PREFIX [clean].
+"""Completes items until there are none for a while: worker.py PORT PREFIX [clean].
 
-Prints a line `worked ID` for each item that it completed, and goes on when the server goes away."""
+Prints a line `worked ID` for each completed item, and survives restarts of the server."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-//! The calls that tests make, as JSON over HTTP, and what their answers mean to a history.
+//! The API calls of the tests, as JSON over HTTP, and the outcomes of their answers.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 use crate::history::{FinalJob, Lease, Outcome};
 use crate::http::{Client, RequestError, Response};
 
-/// A client that speaks of jobs.
+/// A client of the HTTP API.
 #[derive(Debug)]
 pub struct Api {
     client: Client,
 }
 
 impl Api {
-    /// Makes the API calls over this connection.
+    /// Creates a client of the API over an HTTP client.
     pub fn new(client: Client) -> Self {
         Self { client }
     }
@@ -31,7 +31,7 @@ impl Api {
             .request(method, &format!("/api/v1/{path}"), body)
     }
 
-    /// Any request that must be answered with success.
+    /// Sends a request that must succeed; returns the body.
     pub fn expect(&mut self, method: &str, path: &str, body: &Value) -> Result<Value> {
         match self.call(method, path, body) {
             Ok(response) if (200..300).contains(&response.status) => Ok(response.json()),
@@ -40,19 +40,19 @@ impl Api {
         }
     }
 
-    /// Enqueues one job, given as JSON.
+    /// Enqueues a job, given as JSON.
     pub fn enqueue(&mut self, job: &Value) -> Outcome {
         let answer = self.call("POST", "jobs", job);
         outcome_of(answer)
     }
 
-    /// Submits a graph: all or none.
+    /// Submits a graph: all of its jobs or none.
     pub fn submit(&mut self, jobs: &[Value]) -> Outcome {
         let answer = self.call("POST", "graphs", &json!({ "jobs": jobs }));
         outcome_of(answer)
     }
 
-    /// Takes up to `max` jobs of a queue, waiting up to `wait`.
+    /// Leases up to `max` jobs of a queue, waiting up to `wait`.
     pub fn lease(
         &mut self,
         queue: &str,
@@ -74,17 +74,17 @@ impl Api {
         }
     }
 
-    /// Extends the lease of an attempt.
+    /// Renews a lease.
     pub fn renew(&mut self, lease: &Lease) -> Outcome {
         self.report("renew", lease, &Value::Null)
     }
 
-    /// Ends an attempt well; the result is kept as a JSON string.
+    /// Completes a job with a result, which is stored as a JSON string.
     pub fn complete(&mut self, lease: &Lease, result: &str) -> Outcome {
         self.report("complete", lease, &json!({ "result": result }))
     }
 
-    /// Ends an attempt badly; the job is tried again after `retry_after`.
+    /// Fails an attempt; the job is retried after `retry_after`.
     pub fn fail(&mut self, lease: &Lease, retry_after: Duration) -> Outcome {
         self.report(
             "fail",
@@ -93,7 +93,7 @@ impl Api {
         )
     }
 
-    /// Gives a job back, uncounted.
+    /// Releases a job without counting the attempt.
     pub fn release(&mut self, lease: &Lease) -> Outcome {
         self.report("release", lease, &json!({ "reason": "as planned" }))
     }
@@ -107,7 +107,7 @@ impl Api {
         outcome_of(answer)
     }
 
-    /// A job as it is now; `None` if there is none.
+    /// Reads a job; `None` if it does not exist.
     pub fn find(&mut self, job: &str) -> Result<Option<FinalJob>> {
         let response = match self.call("GET", &format!("jobs/{job}"), &Value::Null) {
             Ok(response) => response,
@@ -157,7 +157,7 @@ impl Api {
     }
 }
 
-/// A duration as the server reads it.
+/// Formats a duration for the server.
 fn duration_text(duration: Duration) -> String {
     format!("{}ms", duration.as_millis())
 }
@@ -169,7 +169,7 @@ fn number(value: &Value) -> Result<u32> {
     Ok(u32::try_from(number)?)
 }
 
-/// What an answer says of a request that changes something. A shard that is not available may or may not have done it.
+/// Returns the outcome of a request that changes something. It is unknown if the shard was unavailable.
 fn outcome_of(answer: Result<Response, RequestError>) -> Outcome {
     match answer {
         Ok(response) if (200..300).contains(&response.status) => Outcome::Done {

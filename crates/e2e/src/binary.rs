@@ -1,14 +1,15 @@
-//! Where the program under test is.
+//! Finds the program under test.
 
 use std::env;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The program under test: `GANGER_BIN` if set, else built here once, optimised and with assertions.
+/// Returns the path of the program under test: `GANGER_BIN` if set. Otherwise it is built once, optimised and with
+/// assertions.
 ///
 /// # Panics
-/// If it cannot be built.
+/// If the program cannot be built.
 pub fn ganger() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT

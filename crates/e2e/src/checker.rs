@@ -1,42 +1,42 @@
-//! Judges a history: does what the clients saw contradict the promise?
+//! Checks a history against the invariants.
 //!
-//! Each rule names the invariant it checks. The rules use only what clients can know: sending times, answer times, and
-//! what was found at the end. An exchange without an answer may have happened or not, and both must be allowed.
+//! Each rule names the invariant that it checks. The rules use only what clients can know: sending times, answer times,
+//! and the jobs at the end. An operation without an answer may have happened or not; both must be allowed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::history::{Elapsed, Exchange, FinalJob, History, Lease, Operation, Outcome};
 
-/// Refusals that say nothing of the lease: the server could not serve at that moment.
+/// Codes of refusals that do not depend on the lease: the server was temporarily unable to serve.
 const TEMPORARY_REFUSALS: &[&str] = &["overloaded", "store_full"];
 
-/// One contradiction: the rule and the evidence.
+/// A contradiction between the history and an invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Invariant that the run contradicts.
+    /// Number of the invariant, such as `D2`.
     pub rule: &'static str,
-    /// What was seen that contradicts the invariant.
+    /// The observation that contradicts it.
     pub evidence: String,
 }
 
-/// What happened in the run, to tell whether it proves anything.
+/// Numbers of events in a run, to check that it tested enough.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Jobs whose enqueue was acknowledged.
+    /// Number of jobs whose enqueue was acknowledged.
     pub acknowledged: usize,
-    /// Exchanges without an answer.
+    /// Number of operations without an answer.
     pub unknown: usize,
-    /// Number of attempts that the server leased to workers.
+    /// Number of leases granted to workers.
     pub grants: usize,
-    /// Completions accepted, repeats apart.
+    /// Number of accepted completions without repeats.
     pub completed: usize,
-    /// Reports refused because the lease was lost.
+    /// Number of reports refused because the lease was lost.
     pub leases_lost: usize,
-    /// Leases that were granted before and reported after an exchange without an answer.
+    /// Number of leases granted before and reported after an operation without an answer.
     pub leases_over_a_gap: usize,
 }
 
-/// Everything known of one job.
+/// All exchanges about one job.
 #[derive(Default)]
 struct JobHistory<'a> {
     enqueues: Vec<&'a Exchange>,
@@ -45,13 +45,13 @@ struct JobHistory<'a> {
     found: Option<&'a FinalJob>,
 }
 
-/// An attempt that a worker was handed.
+/// A lease with the exchange that granted it.
 struct Grant<'a> {
     exchange: &'a Exchange,
     lease: &'a Lease,
 }
 
-/// Every contradiction in the history, and what happened in it.
+/// Returns all violations in a history, and its counts.
 pub fn check(history: &History) -> (Vec<Violation>, Counts) {
     let job_histories = job_histories(history);
     let mut violations = Vec::new();
@@ -132,7 +132,7 @@ fn lease_of(exchange: &Exchange) -> Option<&Lease> {
     }
 }
 
-/// Whether the request, if it took effect, ended an attempt.
+/// Whether the operation ends an attempt if it takes effect.
 fn ends_attempt(exchange: &Exchange) -> bool {
     matches!(
         exchange.operation,
@@ -140,7 +140,7 @@ fn ends_attempt(exchange: &Exchange) -> bool {
     )
 }
 
-/// `rel L2`: no two grants have the same token.
+/// `rel L2`: no two leases have the same token.
 fn check_tokens(job_histories: &BTreeMap<&str, JobHistory<'_>>, violations: &mut Vec<Violation>) {
     let mut seen = BTreeSet::new();
     for grant in job_histories
@@ -159,7 +159,7 @@ fn check_tokens(job_histories: &BTreeMap<&str, JobHistory<'_>>, violations: &mut
     }
 }
 
-/// `rel D2`, `rel P6`, `rel P1`: what was acknowledged is there; what was refused or never sent is not; repeats are known.
+/// `rel D2`, `rel P6`, `rel P1`: acknowledged jobs exist, refused or unsent ones do not, and repeats are recognised.
 fn check_existence(job_history: &JobHistory<'_>, report: &mut impl FnMut(&'static str, String)) {
     let is_acknowledged = job_history
         .enqueues
@@ -171,10 +171,10 @@ fn check_existence(job_history: &JobHistory<'_>, report: &mut impl FnMut(&'stati
             .iter()
             .any(|exchange| exchange.outcome == Outcome::Unknown);
     match job_history.found {
-        None if is_acknowledged => report("D2", "was acknowledged and is lost".to_owned()),
+        None if is_acknowledged => report("D2", "was acknowledged but is missing".to_owned()),
         Some(_) if !may_exist => report(
             "P6",
-            "exists although no request for it can have succeeded".to_owned(),
+            "exists although no enqueue of it can have succeeded".to_owned(),
         ),
         _ => {}
     }
@@ -182,19 +182,19 @@ fn check_existence(job_history: &JobHistory<'_>, report: &mut impl FnMut(&'stati
         if exchange.outcome == Outcome::Refused("id_taken".to_owned()) {
             report(
                 "P1",
-                "a repeat of its enqueue was taken for another job".to_owned(),
+                "a repeat of its enqueue was refused as another job".to_owned(),
             );
         }
     }
     if !may_exist && !job_history.grants.is_empty() {
         report(
             "P6",
-            "was handed out although no request for it can have succeeded".to_owned(),
+            "was leased although no enqueue of it can have succeeded".to_owned(),
         );
     }
 }
 
-/// `rel T8`, `rel L3`, `rel D10`: the job has ended, by at most one completion, whose result is the one kept.
+/// `rel T8`, `rel L3`, `rel D10`: the job has ended by at most one completion, whose result is stored.
 fn check_outcome(job_history: &JobHistory<'_>, report: &mut impl FnMut(&'static str, String)) {
     let Some(found) = job_history.found else {
         return;
@@ -203,7 +203,7 @@ fn check_outcome(job_history: &JobHistory<'_>, report: &mut impl FnMut(&'static 
         report(
             "T8",
             format!(
-                "is {} at the end, although honest workers drained the queue",
+                "is {} at the end although workers drained the queue",
                 found.state
             ),
         );
@@ -224,10 +224,7 @@ fn check_outcome(job_history: &JobHistory<'_>, report: &mut impl FnMut(&'static 
     if accepted.len() > 1 {
         report(
             "L3",
-            format!(
-                "{} attempts were told that their completion counts",
-                accepted.len()
-            ),
+            format!("{} attempts got their completion accepted", accepted.len()),
         );
     }
     let firsts = completions()
@@ -244,7 +241,7 @@ fn check_outcome(job_history: &JobHistory<'_>, report: &mut impl FnMut(&'static 
             report(
                 "D10",
                 format!(
-                    "attempt {} completed with {result:?}, kept is {:?}",
+                    "attempt {} completed with {result:?}, but {:?} is stored",
                     lease.attempt, found.result
                 ),
             );
@@ -258,21 +255,21 @@ fn check_outcome(job_history: &JobHistory<'_>, report: &mut impl FnMut(&'static 
         report(
             "D5",
             format!(
-                "has the result {:?}, which no completion that can have happened brought",
+                "has the result {:?}, which no possible completion reported",
                 found.result
             ),
         );
     }
 }
 
-/// Attempts are 1, 2, 3 and so on, without gaps or repeats, in the job's own history and as handed out.
+/// `rel R2`, `rel L8`: attempts are numbered 1, 2, 3 and so on, without gaps or repeats, in the job's history and in leases.
 fn check_attempts(job_history: &JobHistory<'_>, report: &mut impl FnMut(&'static str, String)) {
     let mut numbers = BTreeSet::new();
     for grant in &job_history.grants {
         if !numbers.insert(grant.lease.attempt) {
             report(
                 "R2",
-                format!("attempt {} was handed out twice", grant.lease.attempt),
+                format!("attempt {} was leased twice", grant.lease.attempt),
             );
         }
     }
@@ -282,7 +279,7 @@ fn check_attempts(job_history: &JobHistory<'_>, report: &mut impl FnMut(&'static
             report(
                 "R2",
                 format!(
-                    "made {} attempts, its history lists {:?}",
+                    "made {} attempts, but its history lists {:?}",
                     found.attempt, found.attempts
                 ),
             );
@@ -291,7 +288,7 @@ fn check_attempts(job_history: &JobHistory<'_>, report: &mut impl FnMut(&'static
             report(
                 "R2",
                 format!(
-                    "attempt {beyond} was handed out, {} are recorded",
+                    "attempt {beyond} was leased, but {} are recorded",
                     found.attempt
                 ),
             );
@@ -305,7 +302,7 @@ fn check_attempts(job_history: &JobHistory<'_>, report: &mut impl FnMut(&'static
                 report(
                     "L8",
                     format!(
-                        "attempt {} was handed out before attempt {}",
+                        "attempt {} was leased before attempt {}",
                         earlier.lease.attempt, later.lease.attempt
                     ),
                 );
@@ -314,8 +311,8 @@ fn check_attempts(job_history: &JobHistory<'_>, report: &mut impl FnMut(&'static
     }
 }
 
-/// Until when a grant is certainly live: its length, counted from before it was asked for or last renewed, cut short
-/// by the first report of its holder that may have ended it.
+/// Returns the time until which a lease is certainly live: its length from the sending of the request or the last renewal,
+/// or the first report of its holder that may have ended it, if that is earlier.
 fn certain_expiry(grant: &Grant<'_>, job_history: &JobHistory<'_>) -> Elapsed {
     let Operation::Lease { lease_for, .. } = &grant.exchange.operation else {
         return Elapsed::ZERO;
@@ -340,7 +337,8 @@ fn certain_expiry(grant: &Grant<'_>, job_history: &JobHistory<'_>) -> Elapsed {
     ended_at.map_or(expiry, |ended_at| ended_at.min(expiry))
 }
 
-/// `rel L1`, `rel L5`: no second grant while one is certainly live; no report accepted after a newer grant was there.
+/// `rel L1`, `rel L5`: no job is leased again while a lease is certainly live, and no report is accepted after a newer
+/// lease.
 fn check_leases(job_history: &JobHistory<'_>, report: &mut impl FnMut(&'static str, String)) {
     for grant in &job_history.grants {
         let until = certain_expiry(grant, job_history);
@@ -351,7 +349,7 @@ fn check_leases(job_history: &JobHistory<'_>, report: &mut impl FnMut(&'static s
                 report(
                     "L1",
                     format!(
-                        "attempt {} was handed out while attempt {} was live",
+                        "attempt {} was leased while the lease of attempt {} was live",
                         other.lease.attempt, grant.lease.attempt
                     ),
                 );
@@ -373,7 +371,7 @@ fn check_leases(job_history: &JobHistory<'_>, report: &mut impl FnMut(&'static s
             report(
                 "L5",
                 format!(
-                    "attempt {} was heard after attempt {} had been handed out",
+                    "the report of attempt {} was accepted after attempt {} had been leased",
                     reporter.attempt, newer.lease.attempt
                 ),
             );
@@ -381,7 +379,7 @@ fn check_leases(job_history: &JobHistory<'_>, report: &mut impl FnMut(&'static s
     }
 }
 
-/// `rel T6`, `rel L4`: a report under a lease that is certainly live is not refused, restart or not.
+/// `rel T6`, `rel L4`: a report under a certainly live lease is not refused, even after a restart.
 fn check_refusals(job_history: &JobHistory<'_>, report: &mut impl FnMut(&'static str, String)) {
     for exchange in &job_history.reports {
         let (Some(reporter), Outcome::Refused(code)) = (lease_of(exchange), &exchange.outcome)
@@ -398,10 +396,7 @@ fn check_refusals(job_history: &JobHistory<'_>, report: &mut impl FnMut(&'static
         else {
             report(
                 "L2",
-                format!(
-                    "attempt {} was reported but never handed out",
-                    reporter.attempt
-                ),
+                format!("attempt {} was reported but never leased", reporter.attempt),
             );
             continue;
         };

@@ -1,6 +1,7 @@
-//! Published client libraries of other systems, installed as their users install them.
+//! Installs published client libraries of other systems as their users do.
 //!
-//! Under `target/clients`, once; what cannot be installed here (no network, no program) is said by the caller.
+//! Each is installed once, below `target/clients`. Callers skip tests if the installation fails, for example without a
+//! network.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -8,17 +9,17 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 
-/// What Python's tests import: the registry's only release line of the library, with the newest library below it.
+/// Packages of the Python tests: the only published release line of redis-work-queue, with the newest redis-py.
 const PYTHON: &[&str] = &["redis==8.*", "redis-work-queue==0.1.5"];
-/// qless with the library of Redis of its time's successors, which speaks RESP2 unless told otherwise.
+/// qless-py with an older redis-py, which uses RESP2 by default.
 const QLESS_OLD: &[&str] = &["redis==5.2.1", "qless-py==0.11.4"];
-/// With the newest one, which speaks RESP3.
+/// qless-py with the newest redis-py, which uses RESP3.
 const QLESS: &[&str] = &["redis==8.*", "qless-py==0.11.4"];
-/// qless with throttles, from which reqless came.
+/// The fork of qless-py from which reqless developed.
 const QLESS_WITH_THROTTLES: &[&str] = &["redis==8.*", "qless-with-throttles==0.11.4"];
-/// reqless, as the registry has it last of those that speak as qless does.
+/// The last published release of reqless whose calls are those of qless.
 const REQLESS: &[&str] = &["redis==8.*", "reqless==0.13.3"];
-/// RQ and what else QuantumLeap's tasks are made of, in the versions that it uses.
+/// RQ and the other packages of QuantumLeap's tasks, in the versions that it uses.
 const RQ: &[&str] = &[
     "redis==5.2.1",
     "rq==1.15.1",
@@ -26,15 +27,15 @@ const RQ: &[&str] = &[
     "geojson==2.5.0",
     "pg8000==1.23.0",
 ];
-/// What Node's tests import.
+/// Packages of the Node tests.
 const NODE: &[&str] = &["@mevitae/redis-work-queue@0.1.5", "ioredis@5"];
 
-/// A Python that has the libraries.
+/// Returns a Python with redis-work-queue.
 pub fn python() -> Result<Command> {
     program_of("python", PYTHON, "redis_work_queue", "python")
 }
 
-/// A Python that has RQ.
+/// Returns a Python with RQ.
 pub fn rq() -> Result<Command> {
     program_of("rq", RQ, "rq, pydantic, geojson, pg8000", "python")
 }
@@ -42,13 +43,13 @@ pub fn rq() -> Result<Command> {
 /// A published client of qless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Qless {
-    /// qless-py over an older library of Redis.
+    /// qless-py over an older redis-py.
     Old,
-    /// qless-py over the newest one.
+    /// qless-py over the newest redis-py.
     New,
-    /// The variant called qless-with-throttles.
+    /// qless-with-throttles.
     Throttles,
-    /// The variant called reqless.
+    /// reqless.
     Reqless,
 }
 
@@ -56,7 +57,7 @@ impl Qless {
     /// All variants, in the order of their declaration.
     pub const ALL: [Self; 4] = [Self::Old, Self::New, Self::Throttles, Self::Reqless];
 
-    /// What its scripts import.
+    /// Returns the name of the Python module.
     pub fn name(self) -> &'static str {
         match self {
             Self::Old | Self::New | Self::Throttles => "qless",
@@ -64,12 +65,12 @@ impl Qless {
         }
     }
 
-    /// A Python that has it.
+    /// Returns a Python with the client.
     pub fn python(self) -> Result<Command> {
         self.program("python")
     }
 
-    /// The program that runs workers.
+    /// Returns the client's worker program.
     pub fn worker(self) -> Result<Command> {
         self.program(match self {
             Self::Old | Self::New | Self::Throttles => "qless-py-worker",
@@ -88,20 +89,20 @@ impl Qless {
     }
 }
 
-/// A program of an environment of Python with these packages, which bring a module.
+/// Returns a program of a Python environment with these packages, which must provide `module`.
 fn program_of(name: &str, packages: &[&str], module: &str, program: &str) -> Result<Command> {
     let directory = install_once(name, packages, |directory| {
         run(Command::new("python3").args(["-m", "venv"]).arg(directory))?;
         run(Command::new(directory.join("bin/pip"))
             .args(["install", "--quiet", "--disable-pip-version-check"])
             .args(packages))?;
-        // A library may be too old for the language's newest version.
+        // A library may be too old for this version of Python.
         run(Command::new(directory.join("bin/python")).args(["-c", &format!("import {module}")]))
     })?;
     Ok(Command::new(directory.join("bin").join(program)))
 }
 
-/// A Node that has the libraries.
+/// Returns a Node with redis-work-queue.
 pub fn node() -> Result<Command> {
     let directory = install_once("node", NODE, |directory| {
         fs::create_dir_all(directory)?;
@@ -116,11 +117,11 @@ pub fn node() -> Result<Command> {
     Ok(command)
 }
 
-/// The program that uses the library for Rust, with the port and the prefix as its arguments.
+/// Returns the program that uses redis-work-queue for Rust. Its arguments are the port and an optional prefix.
 pub fn rust() -> Result<Command> {
     let source = script("rust");
     let directory = clients_directory()?.join("rust");
-    // Cargo does nothing where nothing has changed, and lets one build at a time.
+    // Cargo does nothing if nothing has changed, and runs one build at a time.
     run(
         Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
             .current_dir(&source)
@@ -136,21 +137,21 @@ fn clients_directory() -> Result<PathBuf> {
     Ok(directory.canonicalize()?)
 }
 
-/// A program of these tests.
+/// Returns the path of a script in `clients/`.
 pub fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("clients")
         .join(name)
 }
 
-/// The directory with these packages: made again if it is not there, or was made for others.
+/// Returns the directory with these packages. Installs them if the directory is missing or has other packages.
 fn install_once(
     name: &str,
     packages: &[&str],
     install: impl FnOnce(&Path) -> Result<()>,
 ) -> Result<PathBuf> {
     let directory = clients_directory()?;
-    // Tests run side by side; one installs, the others wait.
+    // Concurrent tests wait for the one that installs.
     let lock = File::create(directory.join(format!("{name}.lock")))?;
     lock.lock()?;
     let (directory, stamp) = (

@@ -1,4 +1,4 @@
-//! The program as people and scripts use it: a command with its arguments and variables, and a worker that runs beside.
+//! Runs `ganger` as people and scripts do: commands with arguments and variables, and workers in the background.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use crate::binary::ganger;
 use crate::server::TIMEOUT;
 
-/// Variables of the one who runs the tests, which must not get in.
+/// Variables of the user who runs the tests that commands must not inherit.
 const INHERITED_VARIABLES: [&str; 6] = [
     "GANGER_CONFIG",
     "GANGER_URL",
@@ -23,7 +23,7 @@ const INHERITED_VARIABLES: [&str; 6] = [
     "NOTIFY_SOCKET",
 ];
 
-/// `ganger` with these arguments and variables.
+/// Creates a `ganger` command with these arguments and variables.
 pub fn command(arguments: &[&str], variables: &[(&str, &str)]) -> Command {
     let mut command = Command::new(ganger());
     for name in INHERITED_VARIABLES {
@@ -36,13 +36,13 @@ pub fn command(arguments: &[&str], variables: &[(&str, &str)]) -> Command {
     command
 }
 
-/// Runs it to its end, whatever that is.
+/// Runs a command to its end; its exit code does not matter.
 pub fn run(arguments: &[&str], variables: &[(&str, &str)]) -> Result<Output> {
     let output = command(arguments, variables).output();
     output.with_context(|| format!("cannot run ganger {arguments:?}"))
 }
 
-/// Runs it; what it prints, if it ends well.
+/// Runs a command that must succeed; returns its standard output.
 pub fn run_successfully(arguments: &[&str], variables: &[(&str, &str)]) -> Result<String> {
     let output = run(arguments, variables)?;
     ensure!(
@@ -54,7 +54,7 @@ pub fn run_successfully(arguments: &[&str], variables: &[(&str, &str)]) -> Resul
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// All that it has said.
+/// Returns standard output and standard error as text.
 pub fn output_text(output: &Output) -> String {
     format!(
         "{}{}",
@@ -63,12 +63,12 @@ pub fn output_text(output: &Output) -> String {
     )
 }
 
-/// A worker; killed when dropped.
+/// A running worker; killed when dropped.
 #[derive(Debug)]
 pub struct Worker(Child);
 
 impl Worker {
-    /// Starts one that runs the programs of a directory; its words go into `log`.
+    /// Starts a worker that runs the programs of a directory. Its output goes to the file `log`.
     pub fn start(
         handlers: &Path,
         log: &Path,
@@ -82,16 +82,16 @@ impl Worker {
             .stdout(log.try_clone()?)
             .stderr(log)
             .spawn()
-            .context("the worker cannot be started")?;
+            .context("cannot start the worker")?;
         Ok(Self(child))
     }
 
-    /// Process id of the command.
+    /// Returns the process id.
     pub fn id(&self) -> u32 {
         self.0.id()
     }
 
-    /// Asks it to stop, and waits for its end.
+    /// Sends SIGTERM and waits for the end of the worker.
     pub fn stop(&mut self) -> Result<ExitStatus> {
         kill_process(Pid::from_child(&self.0), Signal::TERM)?;
         wait_for("the end of the worker", || Ok(self.0.try_wait()?))
@@ -100,13 +100,13 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Writes programs into a new directory of this name.
+/// Writes executable programs, given as name and text, into a new directory.
 pub fn write_programs(directory: &Path, programs: &[(&str, &str)]) -> Result<PathBuf> {
     fs::create_dir(directory)?;
     for (name, text) in programs {
@@ -117,14 +117,14 @@ pub fn write_programs(directory: &Path, programs: &[(&str, &str)]) -> Result<Pat
     Ok(directory.to_owned())
 }
 
-/// Asks again until there is something; `what` is for the error if it never comes.
+/// Polls until `ask` returns a value. After 90 s it fails with an error about `what`.
 pub fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     let begun = Instant::now();
     loop {
         if let Some(found) = ask()? {
             return Ok(found);
         }
-        ensure!(begun.elapsed() < TIMEOUT * 3, "{what} has not come");
+        ensure!(begun.elapsed() < TIMEOUT * 3, "waited in vain for {what}");
         thread::sleep(std::time::Duration::from_millis(20));
     }
 }

@@ -1,4 +1,4 @@
-//! File systems of one's own to stand on: one in a loop file whose power can be cut, a small one that fills up.
+//! Mounted file systems for tests: one in a loop file whose power can be cut, and a small one that fills up.
 
 use std::fs::{self, File};
 use std::os::fd::AsRawFd as _;
@@ -9,12 +9,12 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::server::sparse_file;
 
-/// `_IOR('X', 125, u32)`: shuts a file system down, as ext4 and XFS know it.
+/// `_IOR('X', 125, u32)`: the ioctl of ext4 and XFS that shuts a file system down.
 const SHUTDOWN: libc::c_ulong = 0x8004_587D;
-/// Without flushing the log: what was not synced is gone, as when the power goes.
+/// Shuts down without flushing the log, so that unsynced data is lost, as in a power cut.
 const NO_LOG_FLUSH: u32 = 2;
 
-/// An ext4 file system in a file, mounted; unmounted when dropped.
+/// A mounted ext4 file system in a file; unmounted when dropped.
 #[derive(Debug)]
 pub struct LoopDisk {
     image: PathBuf,
@@ -23,10 +23,10 @@ pub struct LoopDisk {
 }
 
 impl LoopDisk {
-    /// Makes and mounts one of so many bytes below `directory`.
+    /// Creates and mounts a file system of this size in bytes below `directory`.
     ///
     /// # Errors
-    /// If this machine cannot: no root, no loop device, no tools.
+    /// If the machine lacks root, loop devices or `mkfs.ext4`.
     pub fn new(directory: &Path, bytes: u64) -> Result<Self> {
         let image = directory.join("disk.img");
         let mounted_at = directory.join("disk");
@@ -44,12 +44,12 @@ impl LoopDisk {
         Ok(disk)
     }
 
-    /// Where it is mounted.
+    /// Returns the mount point.
     pub fn path(&self) -> &Path {
         &self.mounted_at
     }
 
-    /// Mounts it; the file system recovers by itself.
+    /// Mounts the file system, which replays its journal.
     pub fn mount(&mut self) -> Result<()> {
         run(Command::new("mount")
             .args(["-o", "loop"])
@@ -66,7 +66,7 @@ impl LoopDisk {
         Ok(())
     }
 
-    /// Cuts the power: from now on every access fails, and what was not synced is lost.
+    /// Cuts the power: every access fails from now on, and unsynced data is lost.
     pub fn cut_power(&self) -> Result<()> {
         let directory = File::open(&self.mounted_at)?;
         let how = NO_LOG_FLUSH;
@@ -85,7 +85,7 @@ impl LoopDisk {
 impl Drop for LoopDisk {
     fn drop(&mut self) {
         if self.is_mounted {
-            // A test that fails must not leave a mount behind, whatever still holds it.
+            // A failed test must not leave a mount behind, even if it is still in use.
             let _ = Command::new("umount")
                 .arg("-l")
                 .arg(&self.mounted_at)
@@ -95,17 +95,17 @@ impl Drop for LoopDisk {
     }
 }
 
-/// A file system in memory with a fixed size; unmounted when dropped.
+/// A mounted tmpfs with a fixed size; unmounted when dropped.
 #[derive(Debug)]
 pub struct SmallDisk {
     mounted_at: PathBuf,
 }
 
 impl SmallDisk {
-    /// Mounts one of so many bytes below `directory`.
+    /// Mounts a file system of this size in bytes below `directory`.
     ///
     /// # Errors
-    /// If this machine cannot.
+    /// If the machine lacks root.
     pub fn new(directory: &Path, bytes: u64) -> Result<Self> {
         let mounted_at = directory.join("small");
         fs::create_dir_all(&mounted_at)?;
@@ -115,12 +115,12 @@ impl SmallDisk {
         Ok(Self { mounted_at })
     }
 
-    /// Where it is mounted.
+    /// Returns the mount point.
     pub fn path(&self) -> &Path {
         &self.mounted_at
     }
 
-    /// Bytes that can still be written.
+    /// Returns the free bytes.
     pub fn free_bytes(&self) -> Result<u64> {
         let numbers = rustix::fs::statvfs(&self.mounted_at)?;
         Ok(numbers.f_bavail * numbers.f_frsize)

@@ -1,116 +1,116 @@
-//! What the clients of a run saw: each request with the moments of its sending and of its answer, on one clock.
+//! The history of a run: each request of its clients, with the times of sending and of the answer, on one clock.
 //!
-//! The history alone is enough to judge a run; see [`crate::checker`].
+//! [`crate::checker`] checks a run from its history alone.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The time since the run began.
+/// Time since the start of the run.
 pub type Elapsed = Duration;
 
-/// What was asked for.
+/// A requested operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// To enqueue jobs under these ids: all or none.
+    /// Enqueues jobs with these ids: all or none.
     Enqueue {
-        /// The ids, chosen by the client.
+        /// Ids of the jobs, chosen by the client.
         jobs: Vec<String>,
     },
-    /// To be handed jobs.
+    /// Leases jobs.
     Lease {
-        /// Name of the worker that asks.
+        /// Name of the worker.
         worker: String,
-        /// Length of the leases asked for.
+        /// Requested length of the leases.
         lease_for: Duration,
     },
-    /// To extend a lease.
+    /// Renews a lease.
     Renew {
-        /// Attempt whose lease to extend.
+        /// The lease to renew.
         lease: Lease,
     },
-    /// To end an attempt well.
+    /// Completes a job.
     Complete {
-        /// Attempt that ends with success.
+        /// The lease of the attempt that succeeded.
         lease: Lease,
         /// Result of the job, as text.
         result: String,
     },
-    /// To end an attempt badly.
+    /// Fails an attempt.
     Fail {
-        /// Attempt that ends with a failure.
+        /// The lease of the attempt that failed.
         lease: Lease,
     },
-    /// To give a job back.
+    /// Releases a job.
     Release {
-        /// Attempt that is given back.
+        /// The lease that is given back.
         lease: Lease,
     },
 }
 
-/// An attempt, as its worker knows it.
+/// A lease, as its worker knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     /// Id of the job.
     pub job: String,
-    /// The number of the attempt.
+    /// Number of the attempt, from 1.
     pub attempt: u32,
     /// Token that proves the lease.
     pub token: String,
 }
 
-/// Answer of the server, as the client knows it.
+/// The outcome of an operation, as its client knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The server did what was asked.
+    /// The server did the operation.
     Done {
-        /// Whether the server said that it had been done before.
+        /// Whether the server reported that it had done it before.
         is_repeat: bool,
     },
-    /// These were handed out.
+    /// The server leased these jobs.
     Leased(Vec<Lease>),
-    /// It was refused, with this code.
+    /// The server refused the operation with this code.
     Refused(String),
-    /// The request was never sent: nothing happened.
+    /// The request was never sent, so nothing happened.
     NotSent,
-    /// No answer: it happened entirely or not at all.
+    /// There was no answer: the operation happened entirely or not at all.
     Unknown,
 }
 
-/// One request and its answer.
+/// A request and its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exchange {
-    /// Before it was sent.
+    /// Time before the request was sent.
     pub sent_at: Elapsed,
-    /// After the answer was there, or was given up.
+    /// Time after the answer arrived or was given up.
     pub answered_at: Elapsed,
-    /// Request that was sent.
+    /// The requested operation.
     pub operation: Operation,
-    /// Answer to the request.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
-/// A job as it was found at the end.
+/// A job at the end of the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FinalJob {
     /// Id of the job.
     pub job: String,
     /// State of the job.
     pub state: String,
-    /// Number of its last attempt.
+    /// Number of the last attempt; 0 if there was none.
     pub attempt: u32,
-    /// Its result, as text.
+    /// Result of the job, as text; `None` unless it succeeded with one.
     pub result: Option<String>,
-    /// The numbers of the attempts that its history lists, in order.
+    /// Numbers of the attempts in the job's history, in order.
     pub attempts: Vec<u32>,
 }
 
-/// Everything that was seen in a run.
+/// Everything that clients observed in a run.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    /// In order of sending.
+    /// All exchanges, in order of sending.
     pub exchanges: Vec<Exchange>,
-    /// What there is at the end.
+    /// The jobs at the end of the run.
     pub found: Vec<FinalJob>,
 }
 
@@ -119,7 +119,7 @@ pub struct History {
 pub struct Recorder {
     begun: Instant,
     exchanges: Arc<Mutex<Vec<Exchange>>>,
-    /// Even while there is power; counts its goings and comings.
+    /// Number of times that the power was switched; even while it is on.
     power: Arc<AtomicU64>,
 }
 
@@ -134,24 +134,23 @@ impl Default for Recorder {
 }
 
 impl Recorder {
-    /// The time on the clock of the run.
+    /// Returns the time since the start of the run.
     pub fn now(&self) -> Elapsed {
         self.begun.elapsed()
     }
 
-    /// From now on the server is to be taken for dead, though its process may still speak: no answer comes from a
-    /// machine without power. The system shuts a file system down while flushes are on their way, and one that it cut
-    /// off may still be told as done.
+    /// Discards answers from now on, although the server's process may still send some: a machine without power sends no
+    /// answers. While the file system is shut down, a flush that was cut off may still be reported as done.
     pub fn power_off(&self) {
         self.power.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Answers to requests that are sent from here on count again.
+    /// Accepts answers to requests that are sent from now on.
     pub fn power_on(&self) {
         self.power.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Does a request and notes it with its answer.
+    /// Runs a request and records it with its outcome.
     pub fn exchange(&self, operation: Operation, request: impl FnOnce() -> Outcome) -> Outcome {
         let sent_at = self.now();
         let power = self.power.load(Ordering::SeqCst);
@@ -173,7 +172,7 @@ impl Recorder {
         outcome
     }
 
-    /// A recorder with what was recorded so far, on the same clock, that goes its own way from here.
+    /// Returns an independent recorder with the exchanges so far, on the same clock.
     #[must_use]
     pub fn fork(&self) -> Self {
         Self {
@@ -183,7 +182,7 @@ impl Recorder {
         }
     }
 
-    /// What was recorded so far, in order of sending.
+    /// Returns the exchanges so far, in order of sending.
     pub fn exchanges(&self) -> Vec<Exchange> {
         let mut all = self
             .exchanges

@@ -1,7 +1,6 @@
-//! A small HTTP/1.1 client on a plain socket, so that no library of the product's stands between test and server.
+//! A small HTTP/1.1 client on a plain socket, independent of the libraries that the product uses.
 //!
-//! It keeps its connection, and tells apart what matters to a history: whether a request that got no answer may have
-//! been received.
+//! The client keeps its connection. If there is no answer, it reports whether the server may have received the request.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,12 +8,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Debug)]
 pub enum RequestError {
-    /// The request was never sent: nothing happened.
+    /// The request was never sent, so nothing happened.
     NotSent(std::io::Error),
-    /// It was sent, at least in part: it may have happened.
+    /// The request was sent, at least in part, so it may have been executed.
     NoResponse(std::io::Error),
 }
 
@@ -28,23 +27,23 @@ pub struct Response {
 }
 
 impl Response {
-    /// The body as JSON; `Null` if it is empty or is not.
+    /// Returns the body as JSON; `Null` if it is not JSON.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or(Value::Null)
     }
 
-    /// The stable code of a problem document; empty if it is none.
+    /// Returns the code of a problem document; empty for other bodies.
     pub fn code(&self) -> String {
         self.json()["code"].as_str().unwrap_or_default().to_owned()
     }
 
-    /// Status and body, for messages.
+    /// Returns status and body as text, for messages.
     pub fn to_text(&self) -> String {
         format!("{} {}", self.status, String::from_utf8_lossy(&self.body))
     }
 }
 
-/// One connection at a time to one server.
+/// A client with at most one connection to a server.
 #[derive(Debug)]
 pub struct Client {
     server: SocketAddr,
@@ -54,7 +53,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client that waits for any answer at most `timeout`.
+    /// Creates a client that waits at most `timeout` for any answer.
     pub fn new(server: SocketAddr, timeout: Duration) -> Self {
         Self {
             server,
@@ -64,17 +63,17 @@ impl Client {
         }
     }
 
-    /// Shows this token with every request.
+    /// Sends this bearer token with every request.
     #[must_use]
     pub fn with_token(mut self, token: &str) -> Self {
         self.token = Some(token.to_owned());
         self
     }
 
-    /// Sends a request with a JSON body, or none if it is `Null`.
+    /// Sends a request with a JSON body, or without a body if it is `Null`.
     ///
     /// # Errors
-    /// If there is no whole answer.
+    /// If no complete answer arrives.
     pub fn request(
         &mut self,
         method: &str,
@@ -92,7 +91,7 @@ impl Client {
     /// Sends a request with a body of any type.
     ///
     /// # Errors
-    /// If there is no whole answer.
+    /// If no complete answer arrives.
     pub fn request_bytes(
         &mut self,
         method: &str,
@@ -141,7 +140,7 @@ impl Client {
     }
 }
 
-/// Reads one answer, and whether the connection can be used again.
+/// Reads an answer, and whether the connection can be used again.
 fn read_response(connection: &mut BufReader<TcpStream>) -> std::io::Result<(Response, bool)> {
     let status_line = read_line(connection)?;
     let status = status_line

@@ -1,12 +1,12 @@
-//! Black-box tests of the real `ganger` binary, and what they are made of.
+//! Black-box tests of the real `ganger` binary, and their building blocks.
 //!
-//! The tests (in `tests/`) start the real server as a process, talk to it over HTTP with a client of their own that
-//! shares no code with the product, and hurt it: kill it at random moments and at chosen system calls, cut the power of
-//! its disk, fill its disk. What clients saw is recorded in a [`history::History`] and judged by [`checker`].
+//! The tests (in `tests/`) start the real server as a process and use it over HTTP, with a client that shares no code with
+//! the product. They inject faults: they kill the server at random times and at chosen system calls, cut the power of its
+//! disk, and fill its disk. A [`history::History`] records what clients observed, and [`checker`] checks it.
 
 #![expect(
     clippy::missing_errors_doc,
-    reason = "everything here fails for one reason: the test went wrong, and the error says how"
+    reason = "every function fails for the same reason: the test went wrong, as the error explains"
 )]
 
 pub mod api;

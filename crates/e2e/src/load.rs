@@ -1,4 +1,4 @@
-//! Clients at work: producers and workers that go on while their server is hurt, and record what they see.
+//! A load of producers and workers, which continue through faults of the server and record what they observe.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,29 +14,29 @@ use crate::history::{History, Lease, Operation, Outcome, Recorder};
 use crate::random::Random;
 use crate::server::Setup;
 
-/// The queue that everybody uses.
+/// The queue of all clients.
 const QUEUE: &str = "load";
-/// How long workers hold jobs; renewed or reported well before in honest cases.
+/// Length of the leases. Workers normally renew or report well before the end.
 const LEASE_FOR: Duration = Duration::from_secs(5);
-/// How long a client that finds nobody waits before it tries again.
+/// Pause of a client before it tries again.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Times that a job's attempts may count: enough that no planned failure ends a job.
+/// Maximum number of retries of a job: enough that planned failures never end it.
 const RETRIES: u32 = 1_000;
 
-/// How many clients there are.
+/// Numbers of clients and limits of a load.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// From it follows what clients do, though not when.
+    /// Seed that determines the clients' actions, but not their timing.
     pub seed: u64,
     /// Number of threads that enqueue.
     pub producers: u64,
-    /// Threads that take and report.
+    /// Number of threads that lease jobs and report.
     pub workers: u64,
-    /// Live jobs beyond which producers wait.
+    /// Number of live jobs beyond which producers wait.
     pub backlog_max: usize,
 }
 
-/// Clients that are running against the server.
+/// Running clients of a server.
 pub struct Load {
     recorder: Recorder,
     setup: Setup,
@@ -49,7 +49,7 @@ pub struct Load {
 
 #[derive(Default)]
 struct Shared {
-    /// Until when all clients rest; each finishes what it is doing.
+    /// End of the current pause, in which clients finish their request and then wait; `None` before the first pause.
     pause_until: Mutex<Option<Instant>>,
     enqueuing_is_over: AtomicBool,
     has_ended: AtomicBool,
@@ -94,12 +94,12 @@ impl Load {
         }
     }
 
-    /// What the clients see is recorded here.
+    /// Returns the recorder of all clients.
     pub fn recorder(&self) -> &Recorder {
         &self.recorder
     }
 
-    /// Lets all clients rest for a while: what a server does when nothing is asked of it is tested too.
+    /// Pauses all clients, to test what the server does while it is idle.
     pub fn pause(&self, length: Duration) {
         let until = Instant::now() + length;
         *self
@@ -109,15 +109,15 @@ impl Load {
             .unwrap_or_else(PoisonError::into_inner) = Some(until);
     }
 
-    /// Jobs completed so far, as far as the clients know.
+    /// Returns the number of completed jobs that clients know of.
     pub fn completed(&self) -> usize {
         self.shared.completed.load(Ordering::Relaxed)
     }
 
-    /// Stops the producers, lets the workers finish everything, reads every job, and judges the whole.
+    /// Stops the producers, lets the workers finish all jobs, reads every job, and checks the history.
     ///
     /// # Panics
-    /// If a client did.
+    /// If a client panicked.
     pub fn finish(mut self, timeout: Duration) -> Result<(History, Counts)> {
         self.shared.enqueuing_is_over.store(true, Ordering::Relaxed);
         for producer in self.producers.drain(..) {
@@ -166,7 +166,7 @@ impl Load {
     }
 }
 
-/// Everything that was seen of one job, for people.
+/// Describes all exchanges about one job, for an error message.
 fn describe_job(history: &History, job: &str) -> String {
     let exchanges = history
         .exchanges
@@ -183,7 +183,7 @@ fn describe_job(history: &History, job: &str) -> String {
     lines.join("\n")
 }
 
-/// Every job as found once all have ended.
+/// Waits until all jobs have ended, and returns them.
 fn wait_for_final_jobs(
     api: &mut Api,
     jobs: &[String],
@@ -225,7 +225,7 @@ struct LoadClient {
 }
 
 impl LoadClient {
-    /// Rests while the load does.
+    /// Waits until the current pause is over.
     fn wait_while_paused(&self) {
         let until = *self
             .shared
@@ -237,8 +237,8 @@ impl LoadClient {
         }
     }
 
-    /// Lists, counts and looks at jobs between the writes of others, and once more when all of them rest. What it sees is
-    /// not judged here; it makes the server bring what it has acknowledged to where it can be read.
+    /// Lists, counts and reads jobs between the writes of the other clients, and during pauses. The answers are not checked;
+    /// the reads force the server to write pending rows to its tables.
     fn read(mut self) {
         let reads = [
             "jobs?limit=5",
@@ -285,7 +285,7 @@ impl LoadClient {
         }
     }
 
-    /// Enqueues, and repeats in half of the cases in which there was no answer: under the same ids that is safe.
+    /// Enqueues jobs. Repeats half of the requests without an answer, which is safe because of the ids.
     fn enqueue(&mut self, ids: &[String]) {
         let jobs: Vec<Value> = ids.iter().map(|id| job(id)).collect();
         for _ in 0..100 {
@@ -328,10 +328,10 @@ impl LoadClient {
         }
     }
 
-    /// What becomes of one job: mostly completed, at times after a while; else failed, given back, or forgotten.
+    /// Handles a job: mostly completes it, sometimes after a while; otherwise fails, releases or abandons it.
     fn run(&mut self, lease: &Lease) {
         match self.random.below(100) {
-            // Only the first attempt: a job whose worker vanished three times in a row would rightly be set aside.
+            // Only in the first attempt: a job whose lease expires too often fails.
             0..3 if lease.attempt == 1 => {}
             3..8 => {
                 let api = &mut self.api;
@@ -365,7 +365,7 @@ impl LoadClient {
         }
     }
 
-    /// Completes; repeats until there is an answer, which is safe under the same token.
+    /// Completes a job. Repeats until there is an answer, which is safe because of the token.
     fn complete(&mut self, lease: &Lease) {
         let result = format!("{} by attempt {}", lease.job, lease.attempt);
         for _ in 0..200 {
@@ -389,7 +389,7 @@ impl LoadClient {
     }
 }
 
-/// A job whose planned failures never use up its retries.
+/// Returns a job with more retries than planned failures.
 fn job(id: &str) -> Value {
     json!({
         "id": id,

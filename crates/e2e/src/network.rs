@@ -1,23 +1,23 @@
-//! A small network of its own: namespaces joined by a bridge, whose links can be cut.
+//! A small virtual network: network namespaces on a bridge, with links that can be cut.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
-/// Nodes with an address each, on one bridge; gone when dropped.
+/// A virtual network of nodes on one bridge; removed when dropped.
 #[derive(Debug)]
 pub struct Network {
-    /// Part of all names, so that tests beside each other do not meet.
+    /// Part of all names, so that concurrent tests do not collide.
     tag: String,
     nodes: usize,
 }
 
 impl Network {
-    /// A network of so many nodes.
+    /// Creates a network of `nodes` nodes.
     ///
     /// # Errors
-    /// If this machine cannot: no root, no `ip`, no `iptables`.
+    /// If the machine lacks root, `ip` or `iptables`.
     pub fn new(nodes: usize) -> Result<Self> {
         let tag = format!("{:x}", std::process::id() % 0xFFFF);
         let network = Self { tag, nodes };
@@ -56,7 +56,7 @@ impl Network {
         format!("gn{}-{node}", self.tag)
     }
 
-    /// The address of a node.
+    /// Returns the address of a node.
     ///
     /// # Panics
     /// Beyond 250 nodes.
@@ -66,7 +66,7 @@ impl Network {
         IpAddr::V4(Ipv4Addr::new(10, 231, third, last))
     }
 
-    /// What to put in front of a program that runs on a node.
+    /// Returns the prefix of a command line that runs a program on a node.
     pub fn wrapper(&self, node: usize) -> Vec<String> {
         ["ip", "netns", "exec", &self.namespace(node)]
             .map(str::to_owned)
@@ -80,7 +80,7 @@ impl Network {
         run("ip", &all)
     }
 
-    /// From now on nothing that `from` sends reaches `to`, without a word to either.
+    /// Silently drops everything that `from` sends to `to`.
     pub fn cut_link(&self, from: usize, to: usize) -> Result<()> {
         let source = self.address(from).to_string();
         self.run_in(
@@ -89,7 +89,7 @@ impl Network {
         )
     }
 
-    /// All links of a node's own making are whole again.
+    /// Restores all links.
     pub fn restore_links(&self) -> Result<()> {
         for node in 0..self.nodes {
             self.run_in(node, &["iptables", "-F", "INPUT"])?;
@@ -100,7 +100,7 @@ impl Network {
 
 impl Drop for Network {
     fn drop(&mut self) {
-        // What cannot be removed was never made; there is nobody left to tell.
+        // What cannot be removed was never created, and an error could not be reported here.
         for node in 0..self.nodes {
             let _ = run("ip", &["netns", "del", &self.namespace(node)]);
         }
@@ -112,7 +112,7 @@ fn run(program: &str, words: &[&str]) -> Result<()> {
     let output = Command::new(program)
         .args(words)
         .output()
-        .with_context(|| format!("{program} cannot be started"))?;
+        .with_context(|| format!("cannot start {program}"))?;
     ensure!(
         output.status.success(),
         "{program} {} failed: {}",

@@ -1,4 +1,4 @@
-//! Addresses for servers of tests that run beside each other.
+//! Addresses for the servers of concurrent tests.
 
 use std::net::{SocketAddr, TcpListener};
 use std::os::linux::net::SocketAddrExt as _;
@@ -7,24 +7,24 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Result, bail};
 
-/// Where to look, below the range from which the system takes ports for outgoing connections: a server that starts
-/// again must find its port still free.
+/// Range of ports, below the range that the system uses for outgoing connections, so that a restarted server finds its
+/// port still free.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
-/// What this process has reserved, until it ends. A port alone cannot show it: while its server is being restarted,
-/// nobody listens there.
+/// Reservations of this process, held until it ends. Listening on a port is not enough: during a restart of the server
+/// nobody listens.
 static RESERVED: Mutex<Vec<UnixListener>> = Mutex::new(Vec::new());
 
-/// An address of the loopback that no other test uses as long as this process runs.
+/// Returns a loopback address that no other test uses while this process runs.
 pub fn free_address() -> Result<SocketAddr> {
     free_addresses(1).map(|addresses| addresses[0])
 }
 
-/// Likewise, so many different ones.
+/// Returns `count` different addresses like [`free_address`].
 pub fn free_addresses(count: usize) -> Result<Vec<SocketAddr>> {
     let mut found = Vec::new();
     let mut reserved = RESERVED.lock().unwrap_or_else(PoisonError::into_inner);
-    // Processes begin at different places, only to find something sooner.
+    // Processes start at different ports to find free ones sooner.
     let span = u32::from(PORTS.end - PORTS.start);
     let skipped = usize::try_from(std::process::id().wrapping_mul(101) % span)?;
     for port in PORTS.cycle().skip(skipped).take(PORTS.len()) {
@@ -41,10 +41,10 @@ pub fn free_addresses(count: usize) -> Result<Vec<SocketAddr>> {
             return Ok(found);
         }
     }
-    bail!("not {count} free ports on the loopback within {PORTS:?}")
+    bail!("fewer than {count} free loopback ports in {PORTS:?}")
 }
 
-/// Takes the name that stands for a port; the system frees it with the process, however that ends.
+/// Reserves a port by binding an abstract socket name. The system frees it when the process ends.
 fn reserve(port: u16) -> std::io::Result<UnixListener> {
     let name = net::SocketAddr::from_abstract_name(format!("ganger-test-port-{port}"))?;
     UnixListener::bind_addr(&name)
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_port_is_given_twice_though_nobody_listens() {
+    fn no_port_is_returned_twice_although_nobody_listens() {
         let mut all: Vec<_> = (0..50)
             .flat_map(|_| free_addresses(2).expect("free ports"))
             .collect();

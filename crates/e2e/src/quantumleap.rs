@@ -1,4 +1,4 @@
-//! A server with QuantumLeap's port, a pool of workers, and a private PostgreSQL: the whole way of a notification.
+//! A server with QuantumLeap's port, a pool of workers, and a private PostgreSQL.
 
 use std::fs::{self, File};
 use std::net::SocketAddr;
@@ -18,21 +18,21 @@ use crate::ports::free_addresses;
 use crate::server::{Setup, TIMEOUT, tail};
 use crate::skip::note_skip;
 
-/// All that a notification meets.
+/// Everything between a notification and its rows.
 pub struct TestBed {
-    /// What the server is started with.
+    /// Setup of the server.
     pub setup: Setup,
-    /// Where it takes notifications.
+    /// Address of QuantumLeap's port.
     pub port: SocketAddr,
     /// The PostgreSQL server that stores the rows.
     pub postgres: Instance,
-    /// Where files of the test may go.
+    /// Directory for files of the test.
     pub directory: TempDir,
 }
 
 impl TestBed {
-    /// A database and a server that is not started yet, which queues and has these further variables. `None`, said
-    /// aloud, where there is no PostgreSQL.
+    /// Starts a database and prepares a server, which queues notifications and has these additional variables. Without
+    /// PostgreSQL it records that the test is skipped and returns `None`.
     pub fn new(test: &str, variables: &[(&str, &str)]) -> Result<Option<Self>> {
         if let Some(reason) = instance::unavailable_reason() {
             note_skip(test, &reason);
@@ -59,7 +59,7 @@ impl TestBed {
         Ok(Some(test_bed))
     }
 
-    /// The variables that say where the database is.
+    /// Returns the variables with address and login of the database.
     pub fn database_variables(&self) -> Vec<(String, String)> {
         let database = self.postgres.database();
         let pairs = [
@@ -81,11 +81,11 @@ impl TestBed {
             .stdout(file.try_clone()?)
             .stderr(file)
             .spawn()
-            .context("the pool cannot be started")?;
+            .context("cannot start the pool")?;
         Ok(Pool { child, log })
     }
 
-    /// The command that runs a pool.
+    /// Returns the command that runs a pool.
     pub fn pool_command(&self, arguments: &[&str]) -> Command {
         let server = self.setup.address.to_string();
         let mut pool = command(&["worker", "--ngsi", "--server", &server], &[]);
@@ -93,12 +93,12 @@ impl TestBed {
         pool
     }
 
-    /// A client of the port on a connection of its own.
+    /// Returns a client of QuantumLeap's port.
     pub fn client(&self) -> Client {
         Client::new(self.port, Duration::from_secs(20))
     }
 
-    /// Asks with curl, as people do; `path` begins with a slash.
+    /// Sends a request with curl, as users do; `path` begins with a slash.
     pub fn curl(&self, path: &str, arguments: &[&str]) -> Result<CurlResponse> {
         let output = Command::new("curl")
             .args(["--silent", "--show-error", "--max-time", "60"])
@@ -107,7 +107,7 @@ impl TestBed {
             .arg(format!("http://{}{path}", self.port))
             .stdin(Stdio::null())
             .output()
-            .context("curl cannot be started")?;
+            .context("cannot start curl")?;
         ensure!(
             output.status.success(),
             "curl {path}: {}",
@@ -121,7 +121,7 @@ impl TestBed {
         })
     }
 
-    /// Notifies of a room, with curl.
+    /// Sends the notification of a room with curl.
     pub fn notify(&self, room: &str, headers: &[&str]) -> Result<CurlResponse> {
         let body = notification(room).to_string();
         let mut arguments = vec!["-H", "Content-Type: application/json", "-d", &body];
@@ -131,19 +131,19 @@ impl TestBed {
         self.curl("/v2/notify", &arguments)
     }
 
-    /// The number of tasks, of all tenants; `query` narrows it.
+    /// Returns the number of tasks of all tenants that match `query`.
     pub fn count(&self, query: &str) -> Result<u64> {
         let answer = self.curl(&format!("/wq/notifications/count{query}"), &[])?;
         ensure!(answer.status == 200, "{answer:?}");
         Ok(answer.body.trim().parse()?)
     }
 
-    /// What a statement finds in the database.
+    /// Runs a statement in the database and returns its rows.
     pub fn sql(&self, statement: &str) -> Result<String> {
         Ok(self.postgres.sql("quantumleap", statement)?)
     }
 
-    /// Rows of rooms without a tenant; none while there is no table.
+    /// Returns the number of rows of rooms without a tenant; 0 while there is no table.
     pub fn rooms(&self) -> Result<u64> {
         let is_there = self.sql("select to_regclass('public.etroom') is not null")?;
         if is_there != "t" {
@@ -153,7 +153,7 @@ impl TestBed {
     }
 }
 
-/// A notification of one entity.
+/// Returns a notification of one entity.
 pub fn notification(room: &str) -> Value {
     json!({
         "subscriptionId": "e2e",
@@ -166,7 +166,7 @@ pub fn notification(room: &str) -> Value {
     })
 }
 
-/// What curl was told.
+/// An answer received by curl.
 #[derive(Clone, Debug)]
 pub struct CurlResponse {
     /// HTTP status of the answer.
@@ -176,7 +176,7 @@ pub struct CurlResponse {
 }
 
 impl CurlResponse {
-    /// The items of a list, whose framing must be the one that clients rely on.
+    /// Returns the items of a list, whose framing must be exactly as documented.
     pub fn items(&self) -> Result<Vec<Value>> {
         ensure!(self.status == 200, "{self:?}");
         let inner = self.body.strip_prefix("[\n").context("no opening line")?;
@@ -197,17 +197,17 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Process id of the server.
+    /// Returns the process id of the pool.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// The processes that insert for it now.
+    /// Returns the process ids of the children.
     pub fn children(&self) -> Result<Vec<i32>> {
         children(self.id())
     }
 
-    /// What all pools of this test have written so far.
+    /// Returns the log of all pools of the test so far.
     pub fn log_text(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
@@ -217,7 +217,7 @@ impl Pool {
         Ok(kill_process(Pid::from_child(&self.child), signal)?)
     }
 
-    /// Kills one of its children, if it has one just now.
+    /// Kills a child; returns false if there is none.
     pub fn kill_child(&self) -> Result<bool> {
         let Some(child) = self.children()?.first().copied().and_then(Pid::from_raw) else {
             return Ok(false);
@@ -225,7 +225,7 @@ impl Pool {
         Ok(kill_process(child, Signal::KILL).is_ok())
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the pool.
     pub fn wait(&mut self) -> Result<ExitStatus> {
         let begun = Instant::now();
         loop {
@@ -241,7 +241,7 @@ impl Pool {
         }
     }
 
-    /// Asks it to stop, and expects that it ends well.
+    /// Sends SIGTERM and expects a successful exit.
     pub fn stop(&mut self) -> Result<()> {
         self.signal(Signal::TERM)?;
         let status = self.wait()?;
@@ -253,7 +253,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Kills it with signal 9, and waits until it is gone.
+    /// Kills the pool with SIGKILL and waits for its end.
     pub fn kill(&mut self) -> Result<()> {
         self.child.kill()?;
         self.child.wait()?;
@@ -263,13 +263,13 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The processes that a process has started and that have not ended.
+/// Returns the running child processes of a process.
 pub fn children(parent: u32) -> Result<Vec<i32>> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")? {
@@ -284,7 +284,7 @@ pub fn children(parent: u32) -> Result<Vec<i32>> {
     Ok(found)
 }
 
-/// The parent of a process that has not ended.
+/// Returns the parent of a process; `None` if the process has ended.
 pub fn parent_of(process: i32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(')')?;

@@ -1,16 +1,16 @@
-//! A small seeded generator: the plan of a test is the same for the same seed, its timing is not.
+//! Random numbers from a seed. The same seed gives the same actions of a test, but not the same timing.
 
-/// `SplitMix64`, by Steele, Lea and Flood.
+/// A pseudo-random number generator (`SplitMix64`, by Steele, Lea and Flood).
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// One that draws the same for the same seed.
+    /// Creates a generator. The same seed gives the same numbers.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// Draws any 64-bit number.
+    /// Returns a random 64-bit number.
     pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -19,12 +19,12 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `limit`, which must not be 0.
+    /// Returns a number below `limit`, which must not be 0.
     pub fn below(&mut self, limit: u64) -> u64 {
         self.draw() % limit
     }
 
-    /// True in `percent` of 100 cases.
+    /// Returns true in `percent` of 100 cases.
     pub fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }

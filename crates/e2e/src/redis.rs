@@ -1,4 +1,4 @@
-//! A server with a Redis port, and what its tests need: published clients as processes, and a client that sends lines.
+//! A server with a Redis port, published clients as processes, a real Redis, and a simple client for single commands.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -14,22 +14,22 @@ use crate::ports::free_addresses;
 use crate::server::{Setup, TIMEOUT};
 use crate::skip::note_skip;
 
-/// How long a reply may take before a test gives up.
+/// Longest wait for a reply.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A server with a Redis port, in a directory that goes with it.
+/// A server with a Redis port, in a temporary directory.
 #[derive(Debug)]
 pub struct TestBed {
-    /// What the server is started with.
+    /// Setup of the server.
     pub setup: Setup,
-    /// Where its Redis port listens.
+    /// Address of the Redis port.
     pub resp: SocketAddr,
-    /// Where its files are.
+    /// Directory of the server's files.
     pub directory: TempDir,
 }
 
 impl TestBed {
-    /// A server with further arguments.
+    /// Prepares a server with additional arguments, without starting it.
     pub fn new(arguments: &[&str]) -> Result<Self> {
         let directory = tempfile::tempdir()?;
         let mut setup = Setup::in_directory(directory.path())?;
@@ -45,7 +45,8 @@ impl TestBed {
         })
     }
 
-    /// Starts a client: a program, or one that runs a script of these tests. It is told the port first.
+    /// Starts a client: `command` itself if `name` is empty, or `command` with the script `name`. The first argument is the
+    /// port.
     pub fn start(&self, mut command: Command, name: &str, arguments: &[&str]) -> Result<Child> {
         if !name.is_empty() {
             command.arg(script(name));
@@ -60,7 +61,7 @@ impl TestBed {
             .with_context(|| format!("cannot start {command:?}"))
     }
 
-    /// Runs a client to its end, which must be a good one; what it said.
+    /// Runs a client, which must succeed; returns its standard output.
     pub fn run(&self, command: Command, name: &str, arguments: &[&str]) -> Result<String> {
         let output = self.start(command, name, arguments)?.wait_with_output()?;
         ensure!(
@@ -72,7 +73,7 @@ impl TestBed {
         Ok(String::from_utf8(output.stdout)?)
     }
 
-    /// Runs a client against a server of its own.
+    /// Starts the server, runs a client, and checks server and store afterwards.
     pub fn run_with_server(&self, command: Command, name: &str, arguments: &[&str]) -> Result<()> {
         let mut server = self.setup.start()?;
         self.run(command, name, arguments)?;
@@ -81,13 +82,13 @@ impl TestBed {
         self.setup.check()
     }
 
-    /// A client that sends lines.
+    /// Returns a client for single commands.
     pub fn line_client(&self) -> Result<LineClient> {
         LineClient::new(self.resp)
     }
 }
 
-/// A Redis without files; ended when dropped.
+/// A real Redis without persistence; killed when dropped.
 #[derive(Debug)]
 pub struct Redis {
     child: Child,
@@ -101,7 +102,7 @@ impl Redis {
         Self::start_with(address, &[])
     }
 
-    /// Starts one there with further arguments.
+    /// Starts a Redis with additional arguments.
     pub fn start_with(address: SocketAddr, arguments: &[&str]) -> Result<Self> {
         let port = address.port().to_string();
         let child = Command::new("redis-server")
@@ -112,7 +113,7 @@ impl Redis {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .spawn()
-            .context("redis-server is not there")?;
+            .context("cannot start redis-server")?;
         let redis = Self { child, address };
         let begun = Instant::now();
         while TcpStream::connect(address).is_err() {
@@ -122,12 +123,12 @@ impl Redis {
         Ok(redis)
     }
 
-    /// A digest of all that it keeps.
+    /// Returns a digest of all data.
     pub fn digest(&self) -> Result<String> {
         LineClient::new(self.address)?.call("DEBUG DIGEST")
     }
 
-    /// Runs a script of these tests against it to its end, which must be a good one; what it said.
+    /// Runs a script against this Redis, which must succeed; returns its standard output.
     pub fn run(&self, mut command: Command, name: &str, arguments: &[&str]) -> Result<String> {
         let port = self.address.port().to_string();
         let output = command
@@ -149,20 +150,20 @@ impl Redis {
 
 impl Drop for Redis {
     fn drop(&mut self) {
-        // It keeps nothing that could be lost.
+        // It has no data that could be lost.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Says what cannot be installed or started here.
+/// Returns the program, or records that the test is skipped because of the error.
 pub fn or_skip<T>(test: &str, program: Result<T>) -> Option<T> {
     program
         .inspect_err(|error| note_skip(test, &format!("{error:#}")))
         .ok()
 }
 
-/// What a worker says behind the word `worked`, line by line, until it ends.
+/// Collects what a worker prints after the word `worked`, line by line, until it ends.
 pub fn collect_worked(child: &mut Child) -> Result<JoinHandle<Vec<String>>> {
     let out = child.stdout.take().context("it was piped")?;
     Ok(std::thread::spawn(move || {
@@ -173,7 +174,7 @@ pub fn collect_worked(child: &mut Child) -> Result<JoinHandle<Vec<String>>> {
     }))
 }
 
-/// A client that sends a command in a line and reads its reply.
+/// A client that sends commands as lines and reads replies line by line.
 #[derive(Debug)]
 pub struct LineClient(BufReader<TcpStream>);
 
@@ -185,13 +186,13 @@ impl LineClient {
         Ok(Self(BufReader::new(stream)))
     }
 
-    /// Sends a command; the first line of its reply.
+    /// Sends a command; returns the first line of its reply.
     pub fn call(&mut self, line: &str) -> Result<String> {
         self.send(line)?;
         self.read_line()
     }
 
-    /// Sends one command as a line.
+    /// Sends a command without reading its reply.
     pub fn send(&mut self, line: &str) -> Result<()> {
         self.0
             .get_mut()
@@ -199,7 +200,7 @@ impl LineClient {
         Ok(())
     }
 
-    /// Reads the next line of the answer.
+    /// Reads the next line.
     pub fn read_line(&mut self) -> Result<String> {
         let mut reply = String::new();
         ensure!(
@@ -209,13 +210,13 @@ impl LineClient {
         Ok(reply.trim_end().to_owned())
     }
 
-    /// The next so many lines, with spaces between them.
+    /// Reads the next `count` lines and joins them with spaces.
     pub fn read_lines(&mut self, count: usize) -> Result<String> {
         let lines = (0..count).map(|_| self.read_line());
         Ok(lines.collect::<Result<Vec<_>>>()?.join(" "))
     }
 
-    /// The number that a command gives.
+    /// Sends a command whose reply is an integer.
     pub fn integer(&mut self, line: &str) -> Result<i64> {
         let reply = self.call(line)?;
         let number = reply.strip_prefix(':').context(reply.clone())?;

@@ -1,4 +1,4 @@
-//! A relay between a client and a server that stops, or cuts the connection, after so many bytes of replies.
+//! A TCP relay between a client and a server, which can hold replies back or cut the connection after a number of bytes.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -9,12 +9,12 @@ use anyhow::{Result, ensure};
 
 use crate::server::TIMEOUT;
 
-/// What happens when the limit is reached.
+/// The action when the limit is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtLimit {
-    /// Replies are held back until [`Relay::release`].
+    /// Holds replies back until [`Relay::release`].
     Hold,
-    /// Both sides lose the connection.
+    /// Cuts the connection on both sides.
     Cut,
 }
 
@@ -26,16 +26,16 @@ struct State {
     is_held: bool,
 }
 
-/// A relay. Its threads end with the process.
+/// A relay. Its threads run until the process ends.
 #[derive(Debug)]
 pub struct Relay {
-    /// The address that it listens at, on the loopback.
+    /// Loopback address on which the relay listens.
     pub address: SocketAddr,
     shared: Arc<(Mutex<State>, Condvar)>,
 }
 
 impl Relay {
-    /// A relay to a server, without a limit.
+    /// Starts a relay to a server, without a limit.
     pub fn start(server: SocketAddr) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let relay = Self {
@@ -46,19 +46,19 @@ impl Relay {
         thread::spawn(move || {
             for client in listener.incoming().map_while(std::io::Result::ok) {
                 let shared = Arc::clone(&shared);
-                // A connection that cannot be made or breaks is one that the client loses.
+                // If the connection to the server fails, the client loses its connection too.
                 thread::spawn(move || connect(&client, server, &shared));
             }
         });
         Ok(relay)
     }
 
-    /// Bytes of replies that have passed since the last limit was set.
+    /// Returns the number of bytes of replies since the last limit was set.
     pub fn passed(&self) -> u64 {
         lock(&self.shared.0).passed
     }
 
-    /// Counts from here on, and acts after so many bytes.
+    /// Counts bytes of replies from now on, and acts after this many.
     pub fn limit(&self, bytes: u64, then: AtLimit) {
         *lock(&self.shared.0) = State {
             limit: Some((bytes, then)),
@@ -66,7 +66,7 @@ impl Relay {
         };
     }
 
-    /// Waits until replies are held back.
+    /// Waits until the relay holds replies back.
     pub fn wait_until_held(&self) -> Result<()> {
         let (state, changed) = &*self.shared;
         let waited = changed.wait_timeout_while(lock(state), TIMEOUT, |it| !it.is_held);
@@ -75,7 +75,7 @@ impl Relay {
         Ok(())
     }
 
-    /// Lets everything pass again.
+    /// Removes the limit and forwards what was held back.
     pub fn release(&self) {
         *lock(&self.shared.0) = State::default();
         self.shared.1.notify_all();
@@ -110,7 +110,7 @@ fn connect(
     }
 }
 
-/// Counts bytes, and waits if they are to be held back; false if the connection is to be cut.
+/// Counts bytes and waits while replies are held back. Returns false if the connection must be cut.
 fn may_pass(count: usize, (state, changed): &(Mutex<State>, Condvar)) -> bool {
     let mut state = lock(state);
     state.passed += u64::try_from(count).unwrap_or(u64::MAX);

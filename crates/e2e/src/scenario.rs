@@ -1,4 +1,4 @@
-//! A short life of everything, one request after the other, and how its loose ends are tied up afterwards.
+//! A scenario that runs every operation once per round, one request after the other, and finishes all jobs afterwards.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::server::TIMEOUT;
 const QUEUE: &str = "line";
 const LEASE_FOR: Duration = Duration::from_secs(60);
 
-/// Does so many rounds, each under ids of its own, until there is no answer.
+/// Runs rounds, each with its own ids, until an answer is missing.
 pub fn run(recorder: &Recorder, api: &mut Api, rounds: Range<u32>) {
     for round in rounds {
         if run_round(recorder, api, round).is_none() {
@@ -22,7 +22,7 @@ pub fn run(recorder: &Recorder, api: &mut Api, rounds: Range<u32>) {
     }
 }
 
-/// One round; `None` as soon as an answer is missing.
+/// Runs one round; `None` as soon as an answer is missing.
 fn run_round(recorder: &Recorder, api: &mut Api, round: u32) -> Option<()> {
     let id = |name: &str| format!("r{round}-{name}");
     enqueue(recorder, api, &[id("single")], |api| {
@@ -68,14 +68,14 @@ fn job(id: &str) -> Value {
     json!({ "id": id, "queue": QUEUE, "kind": "step", "retry": { "max": 50, "backoff": "1ms" } })
 }
 
-/// A job that others of the same submission can refer to.
+/// Returns a job that others of the same submission can refer to.
 fn named_job(id: &str) -> Value {
     let mut job = job(id);
     job["name"] = json!(id);
     job
 }
 
-/// A job that waits for another one of the same submission.
+/// Returns a job that waits for another one of the same submission.
 fn dependent_job(id: &str, dependency: &str) -> Value {
     let mut job = job(id);
     job["after"] = json!([{ "name": dependency }]);
@@ -117,7 +117,7 @@ fn require_answer(outcome: &Outcome) -> Option<()> {
     (!matches!(outcome, Outcome::Unknown | Outcome::NotSent)).then_some(())
 }
 
-/// Finishes everything that is left, with the leases held from before the kill, then reads all jobs.
+/// Finishes all jobs, first under the leases from before the fault, and reads them.
 pub fn finish(api: &mut Api, recorder: &Recorder) -> Result<History> {
     let before = recorder.exchanges();
     let mut ids = Vec::new();
@@ -164,7 +164,7 @@ fn has_reported(exchanges: &[Exchange], lease: &Lease) -> bool {
     })
 }
 
-/// A grant whose answer was lost runs until its lease ends; a person may end it sooner, by hand.
+/// Ends the leases whose answer was lost, which would otherwise run until they expire.
 fn free_lost_grants(api: &mut Api, before: &[Exchange], ids: &[String]) -> Result<()> {
     let was_lost = before.iter().any(|exchange| {
         matches!(exchange.operation, Operation::Lease { .. })

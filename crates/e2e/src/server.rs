@@ -1,4 +1,4 @@
-//! The real server as a process: start, wait until it is ready, kill, stop.
+//! Starts, kills and stops the real server as a process.
 
 use std::fs::{self, File, OpenOptions};
 use std::net::SocketAddr;
@@ -16,28 +16,28 @@ use crate::binary::ganger;
 use crate::http::Client;
 use crate::ports::free_address;
 
-/// How long a server may take to get ready, or to end, before a test gives up.
+/// Longest time for a server to become ready or to end.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What a server is started with, the same at every start.
+/// The setup of a server, which is the same at every start.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// Where the store is.
+    /// Path of the store.
     pub store: PathBuf,
-    /// Where the server's words go, appended start after start.
+    /// Path of the server's log, to which every start appends.
     pub log: PathBuf,
     /// Address on which the server listens.
     pub address: SocketAddr,
-    /// Further arguments of the command line.
+    /// Additional arguments of the command line.
     pub arguments: Vec<String>,
-    /// Put in front of the program: a tracer and its arguments.
+    /// Prefix of the command line, such as a tracer and its arguments.
     pub wrapper: Vec<String>,
-    /// Variables of its environment.
+    /// Additional environment variables.
     pub variables: Vec<(String, String)>,
 }
 
 impl Setup {
-    /// A server with its store in `directory`, on a free port of the loopback.
+    /// Creates the setup of a server with its store in `directory`, on a free loopback port.
     pub fn in_directory(directory: &Path) -> Result<Self> {
         Ok(Self {
             store: directory.join("store.db"),
@@ -49,7 +49,7 @@ impl Setup {
         })
     }
 
-    /// Starts it, without waiting for anything.
+    /// Starts the server without waiting for it.
     pub fn spawn(&self) -> Result<Server> {
         let log = OpenOptions::new()
             .create(true)
@@ -85,26 +85,26 @@ impl Setup {
         })
     }
 
-    /// Starts it and waits until it is ready.
+    /// Starts the server and waits until it is ready.
     pub fn start(&self) -> Result<Server> {
         let mut server = self.spawn()?;
         server.wait_until_ready(TIMEOUT)?;
         Ok(server)
     }
 
-    /// A client of this server.
+    /// Returns a client of the server.
     pub fn client(&self) -> Client {
         Client::new(self.address, Duration::from_secs(20))
     }
 
-    /// What the server has written so far.
+    /// Returns the server's log so far.
     pub fn log_text(&self) -> String {
         fs::read(&self.log)
             .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
             .unwrap_or_default()
     }
 
-    /// Fails if the server ever panicked.
+    /// Fails if the log shows a panic.
     pub fn expect_no_panic(&self) -> Result<()> {
         let text = self.log_text();
         ensure!(
@@ -124,7 +124,7 @@ impl Setup {
             .output()?;
         ensure!(
             output.status.success(),
-            "`ganger check` found something ({}):\n{}{}",
+            "`ganger check` found defects ({}):\n{}{}",
             output.status,
             String::from_utf8_lossy(&output.stdout),
             String::from_utf8_lossy(&output.stderr)
@@ -142,12 +142,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// Its process id; the tracer's, if it runs under one.
+    /// Returns the process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Waits until it says that it is ready.
+    /// Waits until the server reports that it is ready.
     pub fn wait_until_ready(&mut self, timeout: Duration) -> Result<()> {
         let begun = Instant::now();
         loop {
@@ -173,14 +173,14 @@ impl Server {
         }
     }
 
-    /// How it ended, if it has.
+    /// Returns the exit status; `None` while the server runs.
     pub fn exit_status(&mut self) -> Result<Option<ExitStatus>> {
         let status = self.child.try_wait()?;
         self.has_ended |= status.is_some();
         Ok(status)
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the server.
     pub fn wait(&mut self, timeout: Duration) -> Result<ExitStatus> {
         let begun = Instant::now();
         loop {
@@ -201,7 +201,7 @@ impl Server {
         Ok(kill_process(pid, signal)?)
     }
 
-    /// Kills it with signal 9 and waits until it is gone.
+    /// Kills the server with SIGKILL and waits for its end.
     pub fn kill(&mut self) -> Result<()> {
         if !self.has_ended {
             self.child.kill()?;
@@ -215,7 +215,7 @@ impl Server {
         Ok(())
     }
 
-    /// Asks it to stop, and expects that it ends well.
+    /// Sends SIGTERM and expects a successful exit.
     pub fn stop(&mut self) -> Result<()> {
         self.signal(Signal::TERM)?;
         let status = self.wait(TIMEOUT)?;
@@ -230,18 +230,18 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // A test that fails must not leave a server behind; there is nobody left to tell of an error.
+        // A failed test must not leave a server behind; an error could not be reported here.
         let _ = self.kill();
     }
 }
 
-/// The last lines of a text.
+/// Returns the last 30 lines of a text.
 pub fn tail(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(30)..].join("\n")
 }
 
-/// Makes an empty file of a length without filling it.
+/// Creates a sparse file of this length.
 pub fn sparse_file(path: &Path, bytes: u64) -> Result<()> {
     Ok(File::create(path)?.set_len(bytes)?)
 }

@@ -1,11 +1,11 @@
-//! Saying aloud that a test was skipped, and why.
+//! Records skipped tests.
 
 use std::env;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 
-/// Notes that `test` does not run here. Printed, and added to the file named by `GANGER_SKIPS`, which CI lists at its
-/// end: a runner hides what a passing test prints, and a skip must not be hidden.
+/// Prints that `test` is skipped, and appends it to the file that `GANGER_SKIPS` names. CI lists that file at its end,
+/// because test runners hide the output of passing tests.
 #[expect(
     clippy::print_stdout,
     reason = "the note is for the person who runs the test"
@@ -16,7 +16,7 @@ pub fn note_skip(test: &str, reason: &str) {
     if let Some(path) = env::var_os("GANGER_SKIPS")
         && let Ok(mut file) = OpenOptions::new().create(true).append(true).open(path)
     {
-        // Losing the note must not fail a test that has nothing to say.
+        // A lost note must not fail the test.
         let _ = writeln!(file, "{line}");
     }
 }

@@ -1,6 +1,6 @@
-//! Killing a program at its Nth system call, with `strace`.
+//! Kills a program at its Nth system call, or makes system calls fail, with `strace`.
 //!
-//! The tracer runs as a grandchild (`-D`), so that the process started is the program itself.
+//! The tracer runs as a grandchild (`-D`), so that the started process is the program itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 
-/// The system calls that change what is on disk.
+/// The system calls that change files.
 pub const CALLS: &[&str] = &[
     "openat",
     "write",
@@ -25,16 +25,16 @@ pub const CALLS: &[&str] = &[
     "mkdir",
 ];
 
-/// A place in a run: the Nth call of this name by one thread.
+/// A point in a run: the Nth call of this name by one thread.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CallPoint {
     /// Name of the system call.
     pub call: String,
-    /// How many of them that thread had made, this one included.
+    /// Number of the call among those of the thread, from 1.
     pub count: u32,
 }
 
-/// The front of a command line that notes every call in `log`.
+/// Returns the prefix of a command line that records every call in `log`.
 pub fn record_calls(log: &Path) -> Vec<String> {
     let calls = format!("trace={}", CALLS.join(","));
     owned(&[
@@ -53,7 +53,7 @@ pub fn record_calls(log: &Path) -> Vec<String> {
     ])
 }
 
-/// The front of a command line that kills the program just before a call takes effect.
+/// Returns the prefix of a command line that kills the program just before a call takes effect.
 pub fn kill_at_call(point: &CallPoint) -> Vec<String> {
     let inject = format!("inject={}:signal=KILL:when={}", point.call, point.count);
     let trace = format!("trace={}", point.call);
@@ -73,16 +73,16 @@ pub fn kill_at_call(point: &CallPoint) -> Vec<String> {
     ])
 }
 
-/// How calls go wrong that do not take effect.
+/// The error of a system call that fails without effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The error, by its name.
+    /// Name of the error, such as `EIO`.
     pub error: &'static str,
-    /// Whether all later calls of that name by that thread fail too, as on a disk that is gone.
+    /// Whether all later calls of the name by the thread fail too, as on a disk that is gone.
     pub is_permanent: bool,
 }
 
-/// The front of a command line that lets a call fail, and notes those calls in `log`.
+/// Returns the prefix of a command line that makes a call fail, and records the calls of its name in `log`.
 pub fn fail_call(point: &CallPoint, fault: Fault, log: &Path) -> Vec<String> {
     let call = &point.call;
     let more = if fault.is_permanent { "+" } else { "" };
@@ -107,7 +107,7 @@ pub fn fail_call(point: &CallPoint, fault: Fault, log: &Path) -> Vec<String> {
     ])
 }
 
-/// The calls on files below `directory` that were made to fail.
+/// Returns the recorded calls on files below `directory` that were made to fail.
 pub fn injected_failures(log: &Path, directory: &Path) -> Result<Vec<String>> {
     let text = String::from_utf8_lossy(&fs::read(log)?).into_owned();
     let directory = directory.to_string_lossy();
@@ -118,7 +118,7 @@ pub fn injected_failures(log: &Path, directory: &Path) -> Result<Vec<String>> {
         .collect())
 }
 
-/// The front of a command line that answers every flush with success without doing it.
+/// Returns the prefix of a command line under which every flush succeeds without effect.
 pub fn fake_flushes() -> Vec<String> {
     let calls = "trace=fsync,fdatasync,sync_file_range";
     let inject = "inject=fsync,fdatasync,sync_file_range:retval=0";
@@ -142,9 +142,9 @@ fn owned(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// The first `limit` points of a noted run that lie after `begin`, in order, of calls on files below `directory`.
+/// Returns the first `limit` points of a recorded run after `begin`, in order, of calls on files below `directory`.
 ///
-/// A point that an earlier call of another thread has reached already is left out: the program would end there.
+/// A point that another thread reached earlier is left out, because the program would be killed there.
 pub fn call_points(
     log: &Path,
     directory: &Path,
@@ -163,7 +163,7 @@ pub fn call_points(
         else {
             continue;
         };
-        // `<... write resumed>` is the end of a call that was counted when it began.
+        // `<... write resumed>` is the end of a call that was already counted.
         let Some((call, _)) = rest.split_once('(') else {
             continue;
         };

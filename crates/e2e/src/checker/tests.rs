@@ -1,4 +1,4 @@
-//! The checker checks itself: a good history passes, and each way of doctoring it is found.
+//! Tests of the checker: a good history passes, and each kind of corruption is found.
 
 use std::time::Duration;
 
@@ -42,7 +42,8 @@ fn complete(sent: u64, answered_at: u64, lease: Lease, outcome: Outcome) -> Exch
     )
 }
 
-/// A job enqueued, leased, lost by its first worker, leased again after a restart, completed.
+/// Returns the history of a job that is enqueued, leased, lost by its first worker, leased again after a restart, and
+/// completed.
 fn good() -> History {
     let enqueue = Operation::Enqueue {
         jobs: vec!["a".to_owned()],
@@ -72,10 +73,10 @@ fn good() -> History {
     }
 }
 
-/// The rules that a doctored history breaks.
-fn broken(doctor: impl FnOnce(&mut History)) -> Vec<&'static str> {
+/// Returns the rules that a corrupted history violates.
+fn violated(corrupt: impl FnOnce(&mut History)) -> Vec<&'static str> {
     let mut history = good();
-    doctor(&mut history);
+    corrupt(&mut history);
     let mut rules: Vec<_> = check(&history)
         .0
         .into_iter()
@@ -87,11 +88,11 @@ fn broken(doctor: impl FnOnce(&mut History)) -> Vec<&'static str> {
 
 #[test]
 fn a_good_history_passes() {
-    assert_eq!(broken(|_| {}), [""; 0]);
+    assert_eq!(violated(|_| {}), [""; 0]);
 }
 
 #[test]
-fn the_tally_counts_what_happened() {
+fn the_counts_match_the_history() {
     let (_, counts) = check(&good());
     assert_eq!(
         (counts.acknowledged, counts.unknown, counts.grants),
@@ -102,20 +103,20 @@ fn the_tally_counts_what_happened() {
 
 #[test]
 fn a_lost_job_is_found() {
-    assert_eq!(broken(|history| history.found.clear()), ["D2"]);
+    assert_eq!(violated(|history| history.found.clear()), ["D2"]);
 }
 
 #[test]
 fn a_job_that_was_refused_and_exists_is_found() {
-    let rules = broken(|history| {
+    let rules = violated(|history| {
         history.exchanges[0].outcome = Outcome::Refused("queue_full".to_owned());
     });
     assert_eq!(rules, ["P6"]);
 }
 
 #[test]
-fn a_repeat_that_was_taken_for_another_job_is_found() {
-    let rules = broken(|history| {
+fn a_repeat_refused_as_another_job_is_found() {
+    let rules = violated(|history| {
         let mut again = history.exchanges[0].clone();
         again.outcome = Outcome::Refused("id_taken".to_owned());
         history.exchanges.insert(1, again);
@@ -125,18 +126,18 @@ fn a_repeat_that_was_taken_for_another_job_is_found() {
 
 #[test]
 fn a_job_that_never_ended_is_found() {
-    assert!(broken(|history| history.found[0].state = "ready".to_owned()).contains(&"T8"));
+    assert!(violated(|history| history.found[0].state = "ready".to_owned()).contains(&"T8"));
 }
 
 #[test]
 fn two_accepted_completions_are_found() {
-    let rules = broken(|history| history.exchanges[4].outcome = DONE);
+    let rules = violated(|history| history.exchanges[4].outcome = DONE);
     assert!(rules.contains(&"L3") && rules.contains(&"L5"), "{rules:?}");
 }
 
 #[test]
 fn a_completion_accepted_twice_as_the_first_is_found() {
-    let rules = broken(|history| {
+    let rules = violated(|history| {
         history.exchanges[5].outcome = DONE;
         history.exchanges[6].outcome = DONE;
     });
@@ -145,13 +146,13 @@ fn a_completion_accepted_twice_as_the_first_is_found() {
 
 #[test]
 fn a_wrong_result_is_found() {
-    let rules = broken(|history| history.found[0].result = Some("result-1".to_owned()));
+    let rules = violated(|history| history.found[0].result = Some("result-1".to_owned()));
     assert!(rules.contains(&"D10"), "{rules:?}");
 }
 
 #[test]
 fn a_result_from_nowhere_is_found() {
-    let rules = broken(|history| {
+    let rules = violated(|history| {
         history.exchanges.truncate(5);
     });
     assert_eq!(rules, ["D5"]);
@@ -160,14 +161,14 @@ fn a_result_from_nowhere_is_found() {
 #[test]
 fn a_gap_in_the_attempts_is_found() {
     assert_eq!(
-        broken(|history| history.found[0].attempts = vec![2]),
+        violated(|history| history.found[0].attempts = vec![2]),
         ["R2"]
     );
 }
 
 #[test]
-fn an_attempt_handed_out_twice_is_found() {
-    let rules = broken(|history| {
+fn an_attempt_leased_twice_is_found() {
+    let rules = violated(|history| {
         let mut again = lease(3_000, 3_010, attempt(2));
         if let Outcome::Leased(leases) = &mut again.outcome {
             leases[0].token = "another".to_owned();
@@ -178,8 +179,8 @@ fn an_attempt_handed_out_twice_is_found() {
 }
 
 #[test]
-fn an_attempt_that_was_forgotten_is_found() {
-    let rules = broken(|history| {
+fn an_attempt_missing_in_the_record_is_found() {
+    let rules = violated(|history| {
         history.found[0].attempt = 1;
         history.found[0].attempts = vec![1];
     });
@@ -188,7 +189,7 @@ fn an_attempt_that_was_forgotten_is_found() {
 
 #[test]
 fn a_token_issued_twice_is_found() {
-    let rules = broken(|history| {
+    let rules = violated(|history| {
         let again = Lease {
             job: "b".to_owned(),
             ..attempt(2)
@@ -206,13 +207,13 @@ fn a_token_issued_twice_is_found() {
 
 #[test]
 fn two_live_leases_are_found() {
-    let rules = broken(|history| history.exchanges[3] = lease(600, 700, attempt(2)));
+    let rules = violated(|history| history.exchanges[3] = lease(600, 700, attempt(2)));
     assert!(rules.contains(&"L1"), "{rules:?}");
 }
 
 #[test]
 fn a_lease_lost_before_its_time_is_found() {
-    let rules = broken(|history| {
+    let rules = violated(|history| {
         let refused = Outcome::Refused("lease_lost".to_owned());
         history
             .exchanges

@@ -1,4 +1,4 @@
-//! A full disk: new work is refused, running work may finish, and with space service returns by itself.
+//! A full disk: the server refuses new work, lets running work finish, and recovers by itself once space is free.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -14,11 +14,11 @@ use ganger_e2e::server::{Setup, TIMEOUT};
 use ganger_e2e::skip::note_skip;
 use serde_json::{Value, json};
 
-/// Size of the disk.
+/// Size of the disk in bytes.
 const DISK_BYTES: u64 = 640 << 20;
-/// Free bytes that are left on a nearly full disk: less than the server keeps in reserve, enough to go on with what runs.
+/// Free bytes on a nearly full disk: less than the server's reserve, but enough for running work.
 const NEARLY_FULL_BYTES: u64 = 64 << 20;
-/// What the held jobs are completed with.
+/// Result of the leased jobs.
 const RESULT: &str = "on a full disk";
 const LEASE_FOR: Duration = Duration::from_secs(300);
 
@@ -36,7 +36,7 @@ fn a_nearly_full_disk_refuses_new_work_lets_running_work_finish_and_recovers() -
     fill(&ballast, &disk, NEARLY_FULL_BYTES)?;
     let acknowledged = enqueue_until_refused(&mut api)?;
 
-    // Reports, renewals, reads and cancelling go on.
+    // Reports, renewals, reads and cancels still work.
     for lease in &leases {
         ensure!(
             api.renew(lease) == Outcome::Done { is_repeat: false },
@@ -57,7 +57,7 @@ fn a_nearly_full_disk_refuses_new_work_lets_running_work_finish_and_recovers() -
     enqueue_until_accepted(&mut api)?;
     check_jobs(&mut api, &leases, &acknowledged)?;
 
-    // And all of it is still there after a kill.
+    // Everything is still there after a kill.
     server.kill()?;
     setup.check()?;
     let mut server = setup.start()?;
@@ -100,7 +100,8 @@ fn a_disk_without_a_single_free_byte_loses_nothing_and_recovers() -> Result<()> 
     setup.expect_no_panic()
 }
 
-/// A small disk and a server on it; nothing, and a word about it, where that cannot be.
+/// Mounts a small disk and returns the setup of a server on it. Records that the test is skipped if that is impossible
+/// here.
 fn small_disk(directory: &Path) -> Result<Option<(SmallDisk, Setup)>> {
     match SmallDisk::new(directory, DISK_BYTES) {
         Ok(disk) => {
@@ -118,7 +119,7 @@ fn small_disk(directory: &Path) -> Result<Option<(SmallDisk, Setup)>> {
     }
 }
 
-/// Enqueues twenty jobs and takes ten of them.
+/// Enqueues twenty jobs and leases ten of them.
 fn prepare(api: &mut Api) -> Result<Vec<Lease>> {
     for number in 0..20 {
         api.expect(
@@ -129,11 +130,11 @@ fn prepare(api: &mut Api) -> Result<Vec<Lease>> {
     }
     match api.lease("work", "w", 10, LEASE_FOR, Duration::ZERO) {
         Outcome::Leased(leases) if leases.len() == 10 => Ok(leases),
-        other => bail!("not ten jobs were handed out: {other:?}"),
+        other => bail!("ten jobs should have been leased: {other:?}"),
     }
 }
 
-/// Writes until only so many bytes are free.
+/// Writes a file until only `leave` bytes are free.
 fn fill(path: &Path, disk: &SmallDisk, leave: u64) -> Result<()> {
     let mut file = File::create(path)?;
     for size in [1 << 20, 1 << 12, 1] {
@@ -143,7 +144,7 @@ fn fill(path: &Path, disk: &SmallDisk, leave: u64) -> Result<()> {
     Ok(())
 }
 
-/// Enqueues until the server says that it is full; returns what it had acknowledged until then.
+/// Enqueues until the server refuses because the disk is full; returns the acknowledged jobs.
 fn enqueue_until_refused(api: &mut Api) -> Result<Vec<String>> {
     let begun = Instant::now();
     let mut acknowledged = Vec::new();
@@ -156,13 +157,13 @@ fn enqueue_until_refused(api: &mut Api) -> Result<Vec<String>> {
                 ensure!(code == "store_full", "refused with {code}");
                 return Ok(acknowledged);
             }
-            // The commit that found the disk full has failed, and the shard looks at what is there: try again.
+            // The commit failed because the disk is full, and the shard reopens the store.
             Outcome::Unknown => thread::sleep(Duration::from_millis(20)),
             other => bail!("on a full disk an enqueue was answered with {other:?}"),
         }
         ensure!(
             begun.elapsed() < TIMEOUT,
-            "the disk is full and the server has not noticed"
+            "the disk is full but the server still accepts work"
         );
     }
     Ok(acknowledged)
@@ -175,11 +176,11 @@ fn enqueue_until_accepted(api: &mut Api) -> Result<()> {
             Outcome::Done { .. } => return Ok(()),
             Outcome::Refused(code) if code == "store_full" => {}
             Outcome::Unknown => {}
-            other => bail!("with space again an enqueue was answered with {other:?}"),
+            other => bail!("with free space an enqueue was answered with {other:?}"),
         }
         ensure!(
             begun.elapsed() < TIMEOUT,
-            "there is space and the server does not take new work"
+            "the disk has free space but the server accepts no new work"
         );
         thread::sleep(Duration::from_millis(50));
     }

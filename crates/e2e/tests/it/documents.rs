@@ -1,15 +1,15 @@
-//! The code blocks of the documents. Commands run as a reader pastes them: each page's `sh` blocks in order, in one shell,
-//! in a fresh directory, beside a fresh server, with `ganger` on the path. `json` and `toml` blocks are parsed. Blocks of
-//! other languages need a reason not to be run; `text` is for output and pictures.
+//! Checks the code blocks of the documents. The `sh` blocks of each page run in order, in one shell, in a fresh directory,
+//! with a fresh server, and with `ganger` on the path. `json` and `toml` blocks are parsed. Blocks of other languages need
+//! a reason for not being run; `text` is for output and pictures.
 //!
-//! Three things differ from a reader's terminal. Ports are exchanged for free ones. A line that starts a server or a
-//! worker in the foreground, for which a reader has another terminal, runs in the background. `ganger`, `curl` and
-//! `redis-cli` are small scripts around the real ones: the first waits longer for a server on a slow machine, the second
-//! fails on an error of HTTP, which its reader would see, and the third uses the port of this test.
+//! Three things differ from a reader's terminal. Ports are replaced by free ones. A line that starts a server or a worker
+//! in the foreground, for which a reader would open another terminal, runs in the background. `ganger`, `curl` and
+//! `redis-cli` are wrappers: `ganger` waits longer for a server, `curl` fails on HTTP errors, and `redis-cli` uses the port
+//! of this test.
 //!
-//! Two comments steer this check. `<!-- not run: REASON -->` on the line before a block leaves it out.
-//! `<!-- server: ARGUMENTS -->` anywhere on a page gives arguments to its server. A page whose blocks start a server
-//! gets none.
+//! Two comments control this check. `<!-- not run: REASON -->` on the line before a block skips it.
+//! `<!-- server: ARGUMENTS -->` anywhere on a page sets arguments of its server. A page whose blocks start a server gets
+//! no other one.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -27,13 +27,13 @@ use ganger_e2e::skip::note_skip;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::de::IgnoredAny;
 
-/// A page takes seconds; a slow machine gets more.
+/// Longest run of a page. A page normally takes seconds.
 const PAGE_ENDS_WITHIN: Duration = Duration::from_secs(60);
 
-/// Ports that the documents use; the third is ganger's Redis port, the last one that of a real Redis.
+/// Ports in the documents. The third is ganger's Redis port, the last that of a real Redis.
 const PORTS: [&str; 5] = ["3733", "3734", "6379", "8668", "6380"];
 
-/// Programs that commands of the documents use.
+/// Programs that the documents use.
 const TOOLS: [&str; 8] = [
     "bash",
     "curl",
@@ -45,18 +45,18 @@ const TOOLS: [&str; 8] = [
     "redis-server",
 ];
 
-/// Directories of the project that commands name, as if the directory were a clone.
+/// Directories of the project that commands use, as if they ran in a clone.
 const DIRECTORIES: [&str; 3] = ["scripts", "packaging", "examples"];
 
-/// The blocks of a page that are run, and the arguments of its server.
+/// The `sh` blocks of a page, and the arguments of its server.
 #[derive(Debug, Default, PartialEq)]
 struct Page {
-    /// The line of each block, and its text.
+    /// First line number and text of each block.
     blocks: Vec<(usize, String)>,
     server: Vec<String>,
 }
 
-/// Reads a page. A block without an end, and a reason that is empty, are errors.
+/// Parses a page. A block without an end and an empty reason are errors.
 fn parse_page(text: &str) -> Result<Page> {
     let mut page = Page::default();
     let mut lines = text.lines().enumerate();
@@ -80,7 +80,7 @@ fn parse_page(text: &str) -> Result<Page> {
                 block.push('\n');
             }
             let outcome = match (language, comment(before, "not run:")) {
-                (_, Some("")) => Err(anyhow!("say why the block is not run")),
+                (_, Some("")) => Err(anyhow!("the reason why the block is not run is missing")),
                 (_, Some(_)) => Ok(()),
                 ("sh", None) => {
                     page.blocks.push((index + 2, block));
@@ -109,18 +109,18 @@ fn check(language: &str, block: &str) -> Result<()> {
             Ok(())
         }
         other => bail!(
-            "no check reads blocks of {other:?}: run them from a block of sh, or put `<!-- not run: REASON -->` before"
+            "blocks of {other:?} are not checked: run them from a block of sh, or put `<!-- not run: REASON -->` before"
         ),
     }
 }
 
-/// What a comment says after its mark.
+/// Returns the text of a comment after `mark`; `None` if the line is not such a comment.
 fn comment<'a>(line: &'a str, mark: &str) -> Option<&'a str> {
     let inner = line.trim().strip_prefix("<!--")?.strip_suffix("-->")?;
     Some(inner.trim().strip_prefix(mark)?.trim())
 }
 
-/// The blocks as one script.
+/// Joins the blocks into one script.
 fn script(page: &Page, ports: &[(&str, u16)]) -> String {
     let mut script = "set -eo pipefail\n".to_owned();
     let mut logs = 0;
@@ -135,7 +135,7 @@ fn script(page: &Page, ports: &[(&str, u16)]) -> String {
     script.replace("0.0.0.0:", "127.0.0.1:")
 }
 
-/// Puts commands that serve into the background, and waits for servers.
+/// Runs servers and workers in the background, and waits for servers to be ready.
 fn in_background(block: &str, logs: &mut usize) -> String {
     let mut out = String::new();
     let mut command = String::new();
@@ -145,11 +145,12 @@ fn in_background(block: &str, logs: &mut usize) -> String {
         if line.ends_with('\\') {
             continue;
         }
-        let output = command.split(" #").next().unwrap_or_default().trim_end();
-        let is_server = output.starts_with("ganger server");
-        if (is_server || output.starts_with("ganger worker")) && !output.ends_with('&') {
+        let command_text = command.split(" #").next().unwrap_or_default().trim_end();
+        let is_server = command_text.starts_with("ganger server");
+        if (is_server || command_text.starts_with("ganger worker")) && !command_text.ends_with('&')
+        {
             *logs += 1;
-            writeln!(out, "{output} 2> .log-{logs} &").expect("written");
+            writeln!(out, "{command_text} 2> .log-{logs} &").expect("written");
             if is_server {
                 writeln!(
                     out,
@@ -165,7 +166,7 @@ fn in_background(block: &str, logs: &mut usize) -> String {
     out + &command
 }
 
-/// The directory in which a page is run, with the scripts around programs.
+/// The directory in which a page runs, with the wrappers of programs.
 struct PageDirectory {
     dir: tempfile::TempDir,
     bin: PathBuf,
@@ -201,7 +202,7 @@ impl PageDirectory {
         Ok(())
     }
 
-    /// Runs the script to its end, in a process group that ends with it.
+    /// Runs the script in a process group, which is killed afterwards.
     fn run(&self, script: &str, variables: &[(&str, String)]) -> Result<()> {
         let (script_file, output) = (
             self.dir.path().join(".script"),
@@ -223,7 +224,7 @@ impl PageDirectory {
             .stderr(log)
             .process_group(0)
             .spawn()
-            .context("bash cannot be started")?;
+            .context("cannot start bash")?;
         let mut group = ProcessGroup(shell);
         let begun = Instant::now();
         let status = loop {
@@ -239,18 +240,18 @@ impl PageDirectory {
         match status {
             Some(status) if status.success() => Ok(()),
             Some(status) => bail!("{status}, after:\n{output}"),
-            None => bail!("it does not end; so far:\n{output}"),
+            None => bail!("the script does not end; output so far:\n{output}"),
         }
     }
 }
 
-/// A shell and all that it has started; killed when dropped.
+/// A shell with all processes that it started; killed when dropped.
 struct ProcessGroup(Child);
 
 impl Drop for ProcessGroup {
     fn drop(&mut self) {
         if let Some(group) = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw) {
-            // All may have ended already.
+            // All processes may have ended already.
             let _ = kill_process_group(group, Signal::KILL);
         }
         let _ = self.0.wait();
@@ -288,7 +289,7 @@ fn run(path: &Path) -> Result<()> {
     page_directory.run(&script(&page, &ports), &variables)
 }
 
-/// The pages, README first.
+/// Returns the paths of the pages, README first.
 fn pages() -> Result<Vec<PathBuf>> {
     let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     let mut pages = vec![root.join("README.md")];
@@ -302,7 +303,7 @@ fn pages() -> Result<Vec<PathBuf>> {
     Ok(pages)
 }
 
-/// What the commands need besides `ganger`, and is not here.
+/// Returns the missing ones of [`TOOLS`].
 fn missing() -> Vec<&'static str> {
     let is_here = |tool: &str| {
         let look = Command::new("sh")

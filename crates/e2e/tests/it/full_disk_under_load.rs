@@ -1,7 +1,7 @@
-//! A full disk under everything at once: leases, reports, renewals, cancelling, deleting, reads and graphs go on while
-//! somebody else takes every block of the disk, once and then again and again; then there is room.
+//! A full disk under load: leases, reports, renewals, cancels, deletes, reads and graphs continue while another program
+//! takes every block of the disk, first once and then repeatedly; then space becomes free.
 //!
-//! `GANGER_FULL_SECONDS` says how long the disk stays full, 30 if it is not set.
+//! `GANGER_FULL_SECONDS` sets how long the disk stays full, 30 by default.
 
 use std::env;
 use std::fs::{self, File};
@@ -23,14 +23,14 @@ use serde_json::{Value, json};
 const DISK_BYTES: u64 = 200 << 20;
 const RESERVE: &str = "8MiB";
 const SECONDS: u64 = 30;
-/// Jobs that fail for good with their first counted failure: none of them may.
+/// Number of jobs without retries, of which none may fail.
 const FRAGILE: usize = 400;
 const RUNNING: u32 = 40;
 const LEASE_FOR: Duration = Duration::from_secs(20);
-/// Lines of the log for a disk that was full for half a minute, with all that hangs on it.
+/// Maximum number of log lines in the time of the full disk.
 const LINES_MAX: usize = 40;
 
-/// What the clients have observed while the disk was full.
+/// What the clients observed while the disk was full.
 #[derive(Default)]
 struct Observations {
     has_ended: AtomicBool,
@@ -45,7 +45,7 @@ impl Observations {
         !self.has_ended.load(Ordering::Relaxed)
     }
 
-    /// Notes an answer; true if it was accepted.
+    /// Records an answer; returns true if it was accepted.
     fn note(&self, what: &'static str, answer: &Outcome) -> bool {
         match answer {
             Outcome::Done { .. } | Outcome::Leased(_) => {
@@ -59,9 +59,9 @@ impl Observations {
             Outcome::Refused(code) if code == "store_full" => {
                 self.refused.fetch_add(1, Ordering::Relaxed);
             }
-            // A turn whose commit failed.
+            // The commit of the turn failed.
             Outcome::Unknown => {}
-            // A lease that ended, a job that another client has cancelled or deleted.
+            // The lease has ended, or another client has cancelled or deleted the job.
             Outcome::Refused(code)
                 if matches!(
                     code.as_str(),
@@ -93,7 +93,7 @@ impl Observations {
 }
 
 #[test]
-fn rel_d9_a_full_disk_at_every_operation_ends_nothing_and_no_job_pays_for_it() -> Result<()> {
+fn rel_d9_a_full_disk_at_every_operation_ends_nothing_and_fails_no_job() -> Result<()> {
     let seconds = env::var("GANGER_FULL_SECONDS").map_or(Ok(SECONDS), |text| text.parse())?;
     let directory = tempfile::tempdir()?;
     let Some((disk, setup)) = disk_and_setup(directory.path())? else {
@@ -107,11 +107,11 @@ fn rel_d9_a_full_disk_at_every_operation_ends_nothing_and_no_job_pays_for_it() -
 
     let clients = start_clients(&setup, &observed, leases);
     thread::sleep(Duration::from_millis(300));
-    // Two thirds of the time the disk is filled once, so that the reserve is the server's alone.
+    // For two thirds of the time the disk is filled only once, so that the server can use its reserve.
     take_every_block(&ballast)?;
     thread::sleep(Duration::from_secs(seconds * 2 / 3));
     let from_reserve = wait_for_accepted_changes(&observed);
-    // Then the program that fills it goes on, and takes what the server gives back as well.
+    // Then the disk is filled continuously, including the space that the server frees.
     let until = Instant::now() + Duration::from_secs(seconds / 3);
     while Instant::now() < until {
         take_every_block(&ballast)?;
@@ -136,8 +136,8 @@ fn rel_d9_a_full_disk_at_every_operation_ends_nothing_and_no_job_pays_for_it() -
     setup.expect_no_panic()
 }
 
-/// How often each change that makes room went through, once each did so several times or it has been waited for too
-/// long: a machine with other work takes its time.
+/// Waits until each change that frees space was accepted several times, or for at most a minute. Returns how often each
+/// was accepted.
 fn wait_for_accepted_changes(observed: &Observations) -> [(&'static str, usize); 3] {
     let deadline = Instant::now() + 2 * TIMEOUT;
     loop {
@@ -150,7 +150,7 @@ fn wait_for_accepted_changes(observed: &Observations) -> [(&'static str, usize);
     }
 }
 
-/// After a kill and after a stop, with not a single block left; and again with room.
+/// Starts the server on a completely full disk, after a kill and after a stop, and then frees space.
 fn starts_on_a_full_disk(setup: &Setup, ballast: &Path) -> Result<()> {
     take_every_block(ballast)?;
     let mut server = setup.start().context("after a kill, on a full disk")?;
@@ -161,14 +161,17 @@ fn starts_on_a_full_disk(setup: &Setup, ballast: &Path) -> Result<()> {
     let mut server = setup.start().context("after a stop, on a full disk")?;
     let mut api = Api::new(setup.client());
     api.expect("GET", "jobs?limit=10", &Value::Null)?;
-    // A full disk is waited out as long as it takes, here with a start that finds no reserve either.
+    // The server waits as long as the disk is full, even if it finds no reserve when it starts.
     server.kill()?;
     let reserve = setup.store.with_file_name("store.db-reserve");
     File::options().write(true).open(reserve)?.set_len(0)?;
     take_every_block(ballast)?;
     let mut server = setup.spawn()?;
     thread::sleep(Duration::from_secs(2));
-    ensure!(server.exit_status()?.is_none(), "it gave up on a full disk");
+    ensure!(
+        server.exit_status()?.is_none(),
+        "the server gave up on a full disk"
+    );
     fs::remove_file(ballast)?;
     server.wait_until_ready(TIMEOUT)?;
     wait_until_accepting(&mut Api::new(setup.client()))?;
@@ -185,7 +188,7 @@ fn disk_and_setup(directory: &Path) -> Result<Option<(LoopDisk, Setup)>> {
         }
         Err(reason) => {
             note_skip(
-                "full disk under everything",
+                "full disk under load",
                 &format!("no loop file system here: {reason:#}"),
             );
             Ok(None)
@@ -193,14 +196,14 @@ fn disk_and_setup(directory: &Path) -> Result<Option<(LoopDisk, Setup)>> {
     }
 }
 
-/// Lines of the log, but for those of the audit log, which has one for each cancelled job.
+/// Counts the lines of the log without those of the audit log, which has one for each cancelled job.
 fn count_log_lines(setup: &Setup) -> usize {
     let text = setup.log_text();
     let lines = text.lines();
     lines.filter(|line| !line.contains("ganger::audit")).count()
 }
 
-/// Takes every free block, in ever smaller steps, down to the last one.
+/// Takes every free block, in ever smaller steps.
 fn take_every_block(ballast: &Path) -> Result<()> {
     let file = File::options().create(true).append(true).open(ballast)?;
     let mut length = file.metadata()?.len();
@@ -212,7 +215,7 @@ fn take_every_block(ballast: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Enqueues jobs that a single failure would end, and others that are cancelled, and has some of them run.
+/// Enqueues jobs without retries and jobs to cancel, and leases some of the former.
 fn prepare(api: &mut Api) -> Result<Vec<Lease>> {
     for number in 0..FRAGILE {
         let job = json!({
@@ -226,7 +229,7 @@ fn prepare(api: &mut Api) -> Result<Vec<Lease>> {
     }
     match api.lease("work", "w", RUNNING, LEASE_FOR, Duration::ZERO) {
         Outcome::Leased(leases) => Ok(leases),
-        other => bail!("no jobs were handed out: {other:?}"),
+        other => bail!("no jobs were leased: {other:?}"),
     }
 }
 
@@ -261,7 +264,7 @@ fn start_clients(
     ]
 }
 
-/// Renews what runs and completes a job now and then, so that something runs all the time.
+/// Renews leases and completes a job from time to time, so that some jobs run all the time.
 fn renew_and_complete(api: &mut Api, observed: &Observations, leases: Vec<Lease>) {
     let mut leases = leases.into_iter();
     let mut next = Vec::from_iter(leases.next());
@@ -290,8 +293,7 @@ fn cancel_and_delete(api: &mut Api, observed: &Observations) {
     }
 }
 
-/// Asks for a change until there is an answer other than that the store is full or opened again just now, as a client
-/// does: on a slow machine one request after the other may meet that.
+/// Repeats a change, as a client does, while the answer is that the store is full or just being reopened.
 fn repeat_until_answered(
     api: &mut Api,
     observed: &Observations,
@@ -374,7 +376,7 @@ fn lease_and_release(api: &mut Api, observed: &Observations) {
     thread::sleep(Duration::from_millis(50));
 }
 
-/// Reads are answered all the time.
+/// Reads jobs and queues, which must always work.
 fn read(api: &mut Api, observed: &Observations) {
     for path in [
         "jobs/fragile-7",
@@ -404,7 +406,7 @@ fn wait_until_accepting(api: &mut Api) -> Result<()> {
     ) {
         ensure!(
             begun.elapsed() < TIMEOUT,
-            "there is room and the server takes no new work"
+            "the disk has free space but the server accepts no new work"
         );
         thread::sleep(Duration::from_millis(50));
     }
@@ -422,7 +424,7 @@ fn check_observations(
         .unwrap_or_else(PoisonError::into_inner);
     ensure!(errors.is_empty(), "{}", errors.join("\n"));
     for (what, times) in from_reserve {
-        ensure!(*times > 10, "only {times} times {what} went through");
+        ensure!(*times > 10, "{what} was accepted only {times} times");
     }
     ensure!(
         observed.accepted_count("read") > 100,
@@ -444,7 +446,7 @@ fn check_observations(
     Ok(())
 }
 
-/// Everything that is left is done by one worker; nothing has failed.
+/// Completes all remaining jobs, of which none may have failed.
 fn drain(api: &mut Api) -> Result<()> {
     let begun = Instant::now();
     for queue in ["work", "graphs"] {
@@ -456,7 +458,10 @@ fn drain(api: &mut Api) -> Result<()> {
             {
                 break;
             }
-            ensure!(begun.elapsed() < TIMEOUT * 2, "{queue} does not get empty");
+            ensure!(
+                begun.elapsed() < TIMEOUT * 2,
+                "queue {queue} does not become empty"
+            );
             if let Outcome::Leased(leases) =
                 api.lease(queue, "d", 100, LEASE_FOR, Duration::from_millis(500))
             {

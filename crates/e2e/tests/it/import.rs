@@ -1,4 +1,4 @@
-//! What real clients have put into a real Redis is taken over: each job once, with its state, order and leases.
+//! Imports what real clients wrote into a real Redis: each job once, with its state, order and lease.
 
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -11,29 +11,29 @@ use ganger_e2e::redis::{Redis, TestBed};
 use ganger_e2e::server::{Setup, TIMEOUT};
 use serde_json::Value;
 
-/// Jobs of a usual import.
+/// Number of jobs of a normal import.
 const JOBS: &str = "300";
-/// Jobs of an import that is killed: more than one batch.
+/// Number of jobs of an import that is killed: more than one batch.
 const JOBS_OF_KILL: &str = "4000";
 
-/// The program that takes a database of the Redis over.
+/// Returns the command that imports a database of the Redis.
 fn import(test_bed: &TestBed, redis: &Redis, database: &str) -> Command {
     import_into(&test_bed.setup, &format!("{}/{database}", redis.address))
 }
 
-/// Likewise, from `[LOGIN@]HOST:PORT[/DATABASE]` into a server that was started with this.
+/// Returns the command that imports from `[LOGIN@]HOST:PORT[/DATABASE]` into the server with this setup.
 pub(crate) fn import_into(setup: &Setup, source: &str) -> Command {
     let source = format!("redis://{source}");
     let server = setup.address.to_string();
     command(&["import", &source, "--json", "--server", &server], &[])
 }
 
-/// Takes a database over; the report.
+/// Runs an import, which must succeed; returns its report.
 fn run(command: Command) -> Result<Value> {
     run_to(command, 0)
 }
 
-/// Takes a database over, with this exit code; the report.
+/// Runs an import, which must exit with `code`; returns its report.
 pub(crate) fn run_to(mut command: Command, code: i32) -> Result<Value> {
     let output = command.output()?;
     ensure!(
@@ -51,12 +51,12 @@ pub(crate) fn count(report: &Value, kind: &str, what: &str) -> u64 {
 }
 
 #[test]
-fn all_that_qless_tells_is_the_same_in_ganger_as_it_was_in_redis() -> Result<()> {
+fn the_state_of_qless_is_the_same_in_ganger_as_in_redis() -> Result<()> {
     let redis = Redis::start(free_address()?)?;
-    let tell = ["reqless", "tell"];
+    let print = ["reqless", "print"];
     let python = || Qless::Reqless.python();
     redis.run(python()?, "qless_state.py", &["reqless", "fill", "redis"])?;
-    let before = redis.run(python()?, "qless_state.py", &["reqless", "tell", "redis"])?;
+    let before = redis.run(python()?, "qless_state.py", &["reqless", "print", "redis"])?;
     ensure!(before.contains("\"running\""), "{before}");
     let digest = redis.digest()?;
 
@@ -66,7 +66,7 @@ fn all_that_qless_tells_is_the_same_in_ganger_as_it_was_in_redis() -> Result<()>
     ensure!(report["namespace"] == "db4", "{report}");
     ensure!(count(&report, "qless_jobs", "taken_over") == 10, "{report}");
     ensure!(count(&report, "qless_recurring_jobs", "taken_over") == 1);
-    let after = test_bed.run(python()?, "qless_state.py", &tell)?;
+    let after = test_bed.run(python()?, "qless_state.py", &print)?;
     ensure!(before == after, "in Redis:\n{before}\nin ganger:\n{after}");
 
     let again = run(import(&test_bed, &redis, "4"))?;
@@ -76,7 +76,7 @@ fn all_that_qless_tells_is_the_same_in_ganger_as_it_was_in_redis() -> Result<()>
             "{kind}: {again}"
         );
     }
-    let after = test_bed.run(python()?, "qless_state.py", &tell)?;
+    let after = test_bed.run(python()?, "qless_state.py", &print)?;
     ensure!(
         before == after,
         "in Redis:\n{before}\nafter a repeat:\n{after}"
@@ -84,7 +84,7 @@ fn all_that_qless_tells_is_the_same_in_ganger_as_it_was_in_redis() -> Result<()>
     ensure!(redis.digest()? == digest, "the source has changed");
     server.kill()?;
     let mut server = test_bed.setup.start()?;
-    let after = test_bed.run(python()?, "qless_state.py", &tell)?;
+    let after = test_bed.run(python()?, "qless_state.py", &print)?;
     ensure!(
         before == after,
         "in Redis:\n{before}\nafter a kill:\n{after}"
@@ -95,7 +95,7 @@ fn all_that_qless_tells_is_the_same_in_ganger_as_it_was_in_redis() -> Result<()>
 }
 
 #[test]
-fn workers_of_qless_go_on_where_they_were_in_redis() -> Result<()> {
+fn workers_of_qless_continue_where_they_were_in_redis() -> Result<()> {
     let redis = Redis::start(free_address()?)?;
     let python = || Qless::Reqless.python();
     redis.run(python()?, "import_qless.py", &["0", "fill", JOBS, "redis"])?;
@@ -118,7 +118,7 @@ fn workers_of_qless_go_on_where_they_were_in_redis() -> Result<()> {
     let now = test_bed.run(python()?, "import_qless.py", &["0", "order"])?;
     ensure!(order == now, "in Redis {order}, in ganger {now}");
     test_bed.run(python()?, "import_qless.py", &["0", "finish", JOBS])?;
-    // Jobs that have ended here do not come back.
+    // Jobs that have ended in ganger are not imported again.
     let again = run(import(&test_bed, &redis, "0"))?;
     ensure!(
         count(&again, "qless_jobs", "already_there") == 307,
@@ -133,7 +133,7 @@ fn workers_of_qless_go_on_where_they_were_in_redis() -> Result<()> {
 }
 
 #[test]
-fn an_import_that_was_killed_is_run_again_and_each_job_is_there_once() -> Result<()> {
+fn a_killed_import_can_be_repeated_and_imports_each_job_once() -> Result<()> {
     let redis = Redis::start(free_address()?)?;
     let python = || Qless::Reqless.python();
     let fill = ["0", "fill", JOBS_OF_KILL, "redis"];
@@ -147,7 +147,7 @@ fn an_import_that_was_killed_is_run_again_and_each_job_is_there_once() -> Result
     let mut line = test_bed.line_client()?;
     let begun = Instant::now();
     while line.integer("ZCARD ql:q:work-work")? == 0 {
-        ensure!(begun.elapsed() < TIMEOUT, "nothing is taken over");
+        ensure!(begun.elapsed() < TIMEOUT, "nothing is imported");
     }
     killed.kill()?;
     killed.wait()?;
@@ -169,14 +169,15 @@ fn an_import_that_was_killed_is_run_again_and_each_job_is_there_once() -> Result
 }
 
 #[test]
-fn items_of_redis_work_queue_keep_their_order_and_the_time_of_their_leases() -> Result<()> {
+fn items_of_redis_work_queue_keep_their_order_and_the_remaining_time_of_their_leases() -> Result<()>
+{
     let redis = Redis::start(free_address()?)?;
     redis.run(clients::python()?, "import_items.py", &["fill", JOBS])?;
     let digest = redis.digest()?;
     let test_bed = TestBed::new(&[])?;
     let mut server = test_bed.setup.start()?;
     let report = run(import(&test_bed, &redis, "0"))?;
-    // All that were added, and not completed, and the one that is in no list.
+    // All items that were added and not completed, and the one that is in no list.
     ensure!(
         count(&report, "work_queue_items", "taken_over") == 304,
         "{report}"
@@ -203,7 +204,7 @@ fn items_of_redis_work_queue_keep_their_order_and_the_time_of_their_leases() -> 
 }
 
 #[test]
-fn what_is_wrong_with_the_source_or_the_server_is_said() -> Result<()> {
+fn errors_of_source_and_server_are_reported() -> Result<()> {
     let redis = Redis::start_with(free_address()?, &["--requirepass", "secret"])?;
     let test_bed = TestBed::new(&[])?;
     let nobody = free_address()?;
@@ -225,7 +226,7 @@ fn what_is_wrong_with_the_source_or_the_server_is_said() -> Result<()> {
             5,
             "has no database of that number",
         ),
-        // The source is fine, and no server runs.
+        // The source is valid, but no server runs.
         (
             format!("redis://:secret@{there}"),
             4,

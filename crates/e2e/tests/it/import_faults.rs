@@ -1,5 +1,5 @@
-//! Imports in which something goes wrong: the import or the server is killed, the source goes away or is still loading,
-//! or has what no client put there. A repeat finishes, and each record is there once.
+//! Imports with faults: the import or the server is killed, the source goes away, is still loading, or contains invalid
+//! records. A repeated import finishes, and each record is imported once.
 
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
@@ -16,23 +16,23 @@ use ganger_e2e::server::{Server, Setup};
 use crate::import::{count, import_into, run_to};
 use crate::import_quantumleap::{all_are_inserted, source};
 
-/// Items in line: several batches.
+/// Number of waiting items: several batches.
 const ITEMS: u64 = 3_000;
-/// Tasks in line: likewise.
+/// Number of waiting tasks: several batches.
 const TASKS: u64 = 1_500;
 
-/// An import that is import. The relay is between it and its source.
+/// An import with a relay in front of its source.
 struct FaultyImport<'a> {
     setup: &'a Setup,
     relay: Relay,
-    /// Bytes that the source sends in a whole import.
+    /// Bytes that the source sends in a complete import.
     whole: u64,
-    /// Hundredths of them at which the import is killed, the server is killed, and the source goes away.
+    /// Percentages of these bytes at which the import is killed, the server is killed, and the source goes away.
     moments: [u64; 3],
 }
 
 impl<'a> FaultyImport<'a> {
-    /// Reads once without sending anything, to see how much there is; `code` is how that ends.
+    /// Measures the import with a dry run, which must exit with `code`.
     fn new(setup: &'a Setup, redis: SocketAddr, code: i32, moments: [u64; 3]) -> Result<Self> {
         let relay = Relay::start(redis)?;
         relay.limit(u64::MAX, AtLimit::Cut);
@@ -52,7 +52,7 @@ impl<'a> FaultyImport<'a> {
         import_into(self.setup, &self.relay.address.to_string())
     }
 
-    /// An import that has read so many hundredths of all, and waits for more.
+    /// Starts an import and holds it after this percentage of the bytes.
     fn start_held_at(&self, hundredths: u64) -> Result<Child> {
         self.relay
             .limit(self.whole * hundredths / 100, AtLimit::Hold);
@@ -71,7 +71,7 @@ impl<'a> FaultyImport<'a> {
         Ok(())
     }
 
-    /// The server that takes over from the killed one.
+    /// Kills the server during an import; returns a new one.
     fn kill_server(&self, server: &mut Server) -> Result<Server> {
         let import = self.start_held_at(self.moments[1])?;
         server.kill()?;
@@ -104,7 +104,7 @@ impl<'a> FaultyImport<'a> {
     }
 }
 
-/// The elements of a list of ganger.
+/// Reads the elements of a list in ganger.
 fn elements(test_bed: &TestBed, list: &str) -> Result<Vec<String>> {
     let mut line = test_bed.line_client()?;
     let count = line.call(&format!("LRANGE {list} 0 -1"))?;
@@ -117,20 +117,20 @@ fn elements(test_bed: &TestBed, list: &str) -> Result<Vec<String>> {
 }
 
 #[test]
-fn items_are_there_once_after_kills_of_import_and_server_and_a_lost_source() -> Result<()> {
+fn items_are_imported_once_through_kills_of_import_and_server_and_a_lost_source() -> Result<()> {
     let redis = Redis::start(free_address()?)?;
     let many = ITEMS.to_string();
     redis.run(clients::python()?, "import_items.py", &["fill", &many])?;
     let digest = redis.digest()?;
     let test_bed = TestBed::new(&[])?;
     let mut server = test_bed.setup.start()?;
-    // Between the names of the keys, once for their kinds and once for items in no list.
+    // The keys are scanned twice: for their kinds, and for items in no list. The faults come in between.
     let import = FaultyImport::new(&test_bed.setup, redis.address, 0, [47, 54, 61])?;
     let in_line = || test_bed.line_client()?.integer("LLEN jobs:item:x:queue");
 
     import.kill_import()?;
     let first = in_line()?;
-    ensure!(first > 0, "nothing was taken over before the kill");
+    ensure!(first > 0, "nothing was imported before the kill");
     let mut server = import.kill_server(&mut server)?;
     let second = in_line()?;
     ensure!(second > first, "{first}, then {second}");
@@ -156,21 +156,22 @@ fn items_are_there_once_after_kills_of_import_and_server_and_a_lost_source() -> 
 }
 
 #[test]
-fn tasks_are_inserted_once_after_kills_of_import_and_server_and_a_lost_source() -> Result<()> {
-    const NAME: &str = "tasks_are_inserted_once_after_kills_of_import_and_server_and_a_lost_source";
+fn tasks_are_inserted_once_through_kills_of_import_and_server_and_a_lost_source() -> Result<()> {
+    const NAME: &str =
+        "tasks_are_inserted_once_through_kills_of_import_and_server_and_a_lost_source";
     let Some(test_bed) = quantumleap::TestBed::new(NAME, &[])? else {
         return Ok(());
     };
     let (redis, tasks) = source(TASKS)?;
     let digest = redis.digest()?;
     let mut server = test_bed.setup.start()?;
-    // A job of another program is refused.
+    // The job of another program is refused.
     let import = FaultyImport::new(&test_bed.setup, redis.address, 1, [35, 60, 75])?;
 
     import.kill_import()?;
     let first = test_bed.count("")?;
-    ensure!(first > 0, "nothing was taken over before the kill");
-    // What is here is worked on already.
+    ensure!(first > 0, "nothing was imported before the kill");
+    // Imported tasks are already being worked on.
     let mut pool = test_bed.pool(&["--workers", "2"])?;
     let mut server = import.kill_server(&mut server)?;
     let second = test_bed.count("")?;
@@ -193,7 +194,7 @@ fn tasks_are_inserted_once_after_kills_of_import_and_server_and_a_lost_source() 
 }
 
 #[test]
-fn a_source_that_still_loads_its_data_is_waited_for() -> Result<()> {
+fn an_import_waits_for_a_source_that_is_still_loading() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let directory = directory.path().to_string_lossy().into_owned();
     let files = ["--requirepass", "secret", "--dir", &directory];
@@ -211,7 +212,7 @@ fn a_source_that_still_loads_its_data_is_waited_for() -> Result<()> {
     ensure!(line.integer("RPUSH q:queue a")? == 1);
     ensure!(line.call("SAVE")? == "+OK");
     drop((line, redis));
-    // Four seconds, in which it answers in between.
+    // Loading takes four seconds, during which Redis answers that it is loading.
     let slow = ["--key-load-delay", "20000"];
     let often = ["--loading-process-events-interval-bytes", "1024"];
     let arguments = [&files[..], &slow, &often].concat();
@@ -232,12 +233,12 @@ fn a_source_that_still_loads_its_data_is_waited_for() -> Result<()> {
     test_bed.setup.expect_no_panic()
 }
 
-/// The call of an insert, as Python pickles it: not compressed, which RQ takes too.
+/// The pickled call of an insert, uncompressed, which RQ accepts too.
 const CALL: &[u8] = b"\x80\x04(\x8c\x17wq.core.task.run_actionNcwq.ql.notify\nInsertAction\n)\x81}\
     \x8c\x06_inputcwq.ql.notify\nInsertActionInput\n)\x81}\x8c\x07payload]}asbsb\x85}t.";
 
 #[test]
-fn what_no_client_of_rq_has_put_there_is_refused_one_by_one() -> Result<()> {
+fn invalid_records_of_rq_are_refused_one_by_one() -> Result<()> {
     let redis = Redis::start(free_address()?)?;
     let mut line = LineClient::new(redis.address)?;
     let quoted = |bytes: &[u8]| -> String {
@@ -298,13 +299,13 @@ fn what_no_client_of_rq_has_put_there_is_refused_one_by_one() -> Result<()> {
     test_bed.setup.check()
 }
 
-/// The last segment of a task's id: 32 digits in Base64, of which the last one is given.
+/// Returns the last segment of a task's id: 32 digits in Base64, of which `last` is the last.
 fn base64(last: char) -> String {
     let third = match last {
         '1' => "E",
         '2' => "I",
         _ => "M",
     };
-    // Thirty times "0", then "0" and the digit.
+    // Thirty times "0", then "0" and the last digit.
     format!("{}MD{third}=", "MDAw".repeat(10))
 }

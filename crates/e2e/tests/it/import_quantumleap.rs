@@ -1,4 +1,4 @@
-//! Tasks that the real RQ keeps for QuantumLeap in a real Redis are taken over, and each is inserted once.
+//! Imports QuantumLeap's tasks from the real RQ in a real Redis; each is inserted once.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 
 use crate::import::{count, import_into, run_to};
 
-/// Tasks that wait in line.
+/// Number of waiting tasks.
 const WAITING: u64 = 60;
-/// With those that run, wait for a retry, or have failed.
+/// Number of tasks including those that run, wait for a retry, or have failed.
 const ALL: u64 = WAITING + 4;
-/// Tenants and paths of these tasks, as headers.
+/// Tenants and service paths of these tasks.
 const SCOPES: [(&str, &str); 6] = [
     ("x", "/"),
     ("x", "/a/b"),
@@ -26,12 +26,12 @@ const SCOPES: [(&str, &str); 6] = [
     ("", "/a/b"),
 ];
 
-/// A Redis with tasks, so many of them in line, and what a list must have of each, by task id.
+/// Starts a Redis with tasks, `waiting` of them waiting. Also returns what lists must show of each, by task id.
 pub(crate) fn source(waiting: u64) -> Result<(Redis, BTreeMap<String, Value>)> {
     let redis = Redis::start(free_address()?)?;
     let waiting = waiting.to_string();
-    let told = redis.run(clients::rq()?, "import_rq.py", &[&waiting])?;
-    let lines = told.lines().map(|line| {
+    let output = redis.run(clients::rq()?, "import_rq.py", &[&waiting])?;
+    let lines = output.lines().map(|line| {
         let task: Value = serde_json::from_str(line)?;
         let id = task["task_id"].as_str().context("an id")?.to_owned();
         Ok((id, task))
@@ -39,7 +39,7 @@ pub(crate) fn source(waiting: u64) -> Result<(Redis, BTreeMap<String, Value>)> {
     Ok((redis, lines.collect::<Result<_>>()?))
 }
 
-/// All tasks as lists show them, in the form of [`source`].
+/// Returns all tasks as lists show them, in the form of [`source`].
 fn listed(test_bed: &TestBed) -> Result<BTreeMap<String, Value>> {
     let mut tasks = BTreeMap::new();
     for (tenant, path) in SCOPES {
@@ -64,7 +64,7 @@ fn listed(test_bed: &TestBed) -> Result<BTreeMap<String, Value>> {
     Ok(tasks)
 }
 
-/// How often each entity is in the database.
+/// Returns the number of rows of each entity.
 fn rows(test_bed: &TestBed) -> Result<BTreeMap<String, u64>> {
     let mut rows = BTreeMap::new();
     for schema in ["mtx", "\"mtx y\"", "public"] {
@@ -77,14 +77,14 @@ fn rows(test_bed: &TestBed) -> Result<BTreeMap<String, u64>> {
     Ok(rows)
 }
 
-/// What must be there in the end: each task that had not ended, once.
+/// Returns the expected rows: one for each task that had not ended.
 fn expected_rows(tasks: &BTreeMap<String, Value>) -> BTreeMap<String, u64> {
     let pending = tasks.values().filter(|task| task["status"] == "pending");
     let entities = pending.filter_map(|task| task["input"]["payload"][0]["id"].as_str());
     entities.map(|entity| (entity.to_owned(), 1)).collect()
 }
 
-/// Waits until no task is pending; each must have made its rows once.
+/// Waits until no task is pending, and checks that each has its rows once.
 pub(crate) fn all_are_inserted(test_bed: &TestBed, tasks: &BTreeMap<String, Value>) -> Result<()> {
     wait_for("all tasks to end", || {
         Ok((test_bed.count("?taskStatus=pending")? == 0).then_some(()))
@@ -114,19 +114,19 @@ fn tasks_of_quantumleap_are_listed_as_before_and_inserted_once() -> Result<()> {
     );
     ensure!(test_bed.count("")? == 0, "a dry run has sent something");
 
-    // The job of another program is not taken over.
+    // The job of another program is not imported.
     let report = run_to(import(), 1)?;
     ensure!(
         count(&report, "quantumleap_tasks", "taken_over") == ALL,
         "{report}"
     );
-    let told = &report["records"]["quantumleap_tasks"];
+    let records = &report["records"]["quantumleap_tasks"];
     ensure!(
-        told["refusals"].to_string().contains("math.sqrt"),
+        records["refusals"].to_string().contains("math.sqrt"),
         "{report}"
     );
     ensure!(
-        told["left_out"].to_string().contains("has succeeded"),
+        records["left_out"].to_string().contains("has succeeded"),
         "{report}"
     );
     ensure!(report["other_keys"]["count"] == 0, "{report}");
@@ -142,7 +142,7 @@ fn tasks_of_quantumleap_are_listed_as_before_and_inserted_once() -> Result<()> {
     let ended = test_bed.count("?taskStatus=succeeded")?;
     ensure!(ended == WAITING + 2, "{ended} succeeded");
 
-    // Tasks that have ended here do not come back.
+    // Tasks that have ended in ganger are not imported again.
     let again = run_to(import(), 1)?;
     ensure!(
         count(&again, "quantumleap_tasks", "already_there") == ALL,

@@ -1,4 +1,4 @@
-//! Kills the real server with signal 9 at random moments while clients work on, and judges what they saw.
+//! Kills the real server with SIGKILL at random times while clients work, and checks what they observed.
 
 use std::env;
 use std::thread;
@@ -9,7 +9,7 @@ use ganger_e2e::load::{Load, Plan};
 use ganger_e2e::random::Random;
 use ganger_e2e::server::Setup;
 
-/// How often the server is killed, unless `GANGER_KILL_CYCLES` says otherwise.
+/// Default number of kills; `GANGER_KILL_CYCLES` overrides it.
 const CYCLES: u64 = 60;
 
 #[test]
@@ -44,7 +44,7 @@ fn nothing_acknowledged_is_lost_however_often_the_server_is_killed() -> Result<(
     setup.check()?;
     setup.expect_no_panic()?;
 
-    // A run in which little happened proves little.
+    // The run must have tested enough.
     let cycles = usize::try_from(cycles)?;
     ensure!(
         counts.completed >= 10 * cycles,

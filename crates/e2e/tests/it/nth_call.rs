@@ -1,4 +1,4 @@
-//! Kills the server at its 1st, 2nd, 3rd ... system call that touches the store, and looks each time at what is left.
+//! Kills the server at its 1st, 2nd, 3rd ... system call on the store, and checks the store each time.
 
 use std::env;
 use std::ops::Range;
@@ -14,20 +14,20 @@ use ganger_e2e::server::{Setup, TIMEOUT};
 use ganger_e2e::skip::note_skip;
 use ganger_e2e::trace::{self, CallPoint};
 
-/// How many points are tried while the server works, unless `GANGER_CALL_POINTS` says otherwise.
+/// Default number of kills while the server works; `GANGER_CALL_POINTS` overrides it.
 const POINTS: usize = 100;
-/// How many are tried while a new store is made.
+/// Number of kills while a new store is created.
 const CREATION_POINTS: usize = 40;
-/// Rounds of the scenario: enough for that many points.
+/// Rounds of the scenario, enough for that many calls.
 const ROUNDS: Range<u32> = 0..30;
 
 #[test]
-fn the_store_is_whole_wherever_the_server_is_killed_at_work() -> Result<()> {
+fn the_store_is_intact_wherever_the_server_is_killed_at_work() -> Result<()> {
     let limit = env::var("GANGER_CALL_POINTS").map_or(Ok(POINTS), |text| text.parse())?;
     let Some(reached) = kill_at_each(Phase::AtWork, limit)? else {
         return Ok(());
     };
-    // Threads take turns a little differently each time, so a point may be missed or come early; most do not.
+    // Thread scheduling varies, so a few points may be missed or reached early.
     let working = reached
         .iter()
         .filter(|reached| **reached == Reached::WhileWorking)
@@ -40,7 +40,7 @@ fn the_store_is_whole_wherever_the_server_is_killed_at_work() -> Result<()> {
 }
 
 #[test]
-fn the_store_is_whole_wherever_its_making_is_killed() -> Result<()> {
+fn the_store_is_intact_wherever_its_creation_is_killed() -> Result<()> {
     let Some(reached) = kill_at_each(Phase::AtStart, CREATION_POINTS)? else {
         return Ok(());
     };
@@ -50,19 +50,19 @@ fn the_store_is_whole_wherever_its_making_is_killed() -> Result<()> {
         .count();
     ensure!(
         early * 2 >= CREATION_POINTS,
-        "only {early} of {CREATION_POINTS} kills came while the store was made"
+        "only {early} of {CREATION_POINTS} kills came while the store was created"
     );
     Ok(())
 }
 
-/// From where on points are looked for.
+/// Phase of the run in which the server is killed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     AtStart,
     AtWork,
 }
 
-/// Kills at each of the first `limit` points, and tells when each was reached; `None` if there is no tracer.
+/// Kills the server at each of the first `limit` points; returns when each was reached, `None` without `strace`.
 fn kill_at_each(phase: Phase, limit: usize) -> Result<Option<Vec<Reached>>> {
     if Command::new("strace").arg("-V").output().is_err() {
         note_skip("kill at the Nth system call", "strace is not installed");
@@ -89,7 +89,7 @@ fn kill_at_each(phase: Phase, limit: usize) -> Result<Option<Vec<Reached>>> {
     Ok(Some(all))
 }
 
-/// Runs the scenario once without harm and notes the calls.
+/// Runs the scenario without faults and records the calls.
 fn record_points(phase: Phase, limit: usize) -> Result<Vec<CallPoint>> {
     let directory = tempfile::tempdir()?;
     let data = directory.path().join("data");
@@ -106,12 +106,12 @@ fn record_points(phase: Phase, limit: usize) -> Result<Vec<CallPoint>> {
     let recorder = Recorder::default();
     scenario::run(&recorder, &mut Api::new(setup.client()), ROUNDS);
     server.kill()?;
-    // The tracer writes its last lines after the program's end.
+    // The tracer writes its last lines after the program has ended.
     std::thread::sleep(Duration::from_millis(200));
     trace::call_points(&log, &data, since, limit)
 }
 
-/// When a point was reached.
+/// The time at which a point was reached.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reached {
     Never,
@@ -120,7 +120,7 @@ enum Reached {
     WhileWorking,
 }
 
-/// Runs the scenario with a server that is killed at `point`, then looks.
+/// Runs the scenario with a server that is killed at `point`, and checks the store.
 fn kill_at(point: &CallPoint) -> Result<Reached> {
     let directory = tempfile::tempdir()?;
     let data = directory.path().join("data");
@@ -135,7 +135,7 @@ fn kill_at(point: &CallPoint) -> Result<Reached> {
     if was_ready {
         scenario::run(&recorder, &mut Api::new(setup.client()), ROUNDS);
     }
-    // The client may see the connection break a moment before the process can be seen to have ended.
+    // The client may see the broken connection before the process has ended.
     let is_cut =
         |exchange: &Exchange| matches!(exchange.outcome, Outcome::Unknown | Outcome::NotSent);
     let was_killed = !was_ready || recorder.exchanges().last().is_some_and(is_cut);

@@ -1,4 +1,4 @@
-//! One process per store, however the one before it ended.
+//! Only one process uses a store, however the previous one ended.
 
 use anyhow::{Result, ensure};
 use ganger_e2e::api::Api;
@@ -18,10 +18,10 @@ fn a_second_server_refuses_a_store_that_is_in_use() -> Result<()> {
     let mut second = other.spawn()?;
     let status = second.wait(TIMEOUT)?;
     ensure!(!status.success(), "the second server ended with {status}");
-    let said = other.log_text();
-    ensure!(said.contains("in use"), "it does not say why:\n{said}");
+    let log = other.log_text();
+    ensure!(log.contains("in use"), "the log does not say why:\n{log}");
 
-    // The first one has not noticed.
+    // The first server is not affected.
     let mut api = Api::new(setup.client());
     api.expect("POST", "jobs", &json!({ "kind": "a" }))?;
     first.stop()

@@ -1,5 +1,5 @@
-//! What waits for another shard, as its operator sees it: listed, told why, and taken up again after a store went back
-//! in time.
+//! Messages between shards as the operator sees them: listed with reasons, and resumed after a store was restored from a
+//! backup.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ const GRAPH: &str = r#"[
         {"type": "TASKREF", "task_id": {"shard": "1", "id": "up"}}]}
 ]"#;
 
-/// Two servers, and the programs of their workers.
+/// Two servers, and the programs for their workers.
 struct TwoShards {
     directory: tempfile::TempDir,
     setups: Vec<Setup>,
@@ -64,7 +64,7 @@ impl TwoShards {
         Worker::start(&self.handlers, &log, &["--server", &address], &[])
     }
 
-    /// Submits the graph to the first server; gives the ids.
+    /// Submits the graph to the first server; returns the ids.
     fn submit(&self) -> Result<Vec<String>> {
         let path = self.directory.path().join("graph.json");
         fs::write(&path, GRAPH)?;
@@ -90,7 +90,7 @@ impl TwoShards {
         })
     }
 
-    /// `ganger outbox` about a shard, asked at the first server: one document for each other shard.
+    /// Runs `ganger outbox` for a shard at the first server; returns one document per other shard.
     fn outbox(&self, shard: &str, more: &[&str]) -> Result<Vec<Value>> {
         let address = self.setups[0].address.to_string();
         let arguments = ["outbox", "--json", "--server", &address, "--shard", shard];
@@ -112,7 +112,7 @@ impl TwoShards {
 }
 
 #[test]
-fn what_waits_is_listed_with_the_reason_and_gone_when_the_shard_is_back() -> Result<()> {
+fn waiting_messages_are_listed_with_a_reason_until_the_shard_is_back() -> Result<()> {
     let mut shards = TwoShards::new()?;
     let jobs = shards.submit()?;
     let address = shards.setups[0].address.to_string();
@@ -151,7 +151,7 @@ fn what_waits_is_listed_with_the_reason_and_gone_when_the_shard_is_back() -> Res
         "{said}"
     );
 
-    // Nothing has stopped, so there is nothing to take up again.
+    // Nothing has stopped, so nothing can be reconciled.
     let output = run(&["outbox", "--server", &address, "reconcile", "2"], &[])?;
     ensure!(output.status.code() == Some(5), "{}", output_text(&output));
     ensure!(
@@ -172,7 +172,7 @@ fn what_waits_is_listed_with_the_reason_and_gone_when_the_shard_is_back() -> Res
     shards.finish()
 }
 
-/// Copies a store at rest with all that lies beside it.
+/// Copies the files of a store that is not open.
 fn copy_store(from: &Path, to: &Path) -> Result<()> {
     for ending in ["", "-wal", "-shm", "-turns"] {
         let beside = |path: &Path| PathBuf::from(format!("{}{ending}", path.display()));
@@ -187,8 +187,7 @@ fn copy_store(from: &Path, to: &Path) -> Result<()> {
 }
 
 #[test]
-fn rel_x6_traffic_with_a_shard_that_went_back_in_time_goes_on_when_an_operator_says_so()
--> Result<()> {
+fn rel_x6_traffic_with_a_restored_shard_resumes_when_an_operator_reconciles() -> Result<()> {
     let mut shards = TwoShards::new()?;
     let saved = shards.directory.path().join("saved.db");
     let workers = [shards.worker(0)?, shards.worker(1)?];
@@ -203,9 +202,9 @@ fn rel_x6_traffic_with_a_shard_that_went_back_in_time_goes_on_when_an_operator_s
     copy_store(&saved, &shards.setups[1].store)?;
     shards.servers[1] = shards.setups[1].start()?;
 
-    // Either side may be the one that notices.
+    // Either side may notice first.
     let stopped = wait_for("the end of the traffic", || {
-        // Something to say, whatever comes of it.
+        // Causes a message; the submission may fail.
         let _ = shards.submit();
         for (shard, peer) in [("1", "2"), ("2", "1")] {
             let peers = shards.outbox(shard, &[])?;

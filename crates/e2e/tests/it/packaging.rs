@@ -1,4 +1,4 @@
-//! The units for systemd: what they start is there, and what they count on is told.
+//! The systemd units: their commands are valid, and the server sends the notifications that they rely on.
 
 use std::fs;
 use std::os::unix::net::UnixDatagram;
@@ -14,7 +14,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 const UNITS: [&str; 2] = ["ganger.service", "ganger-worker.service"];
-/// Where the units expect the program.
+/// Path of the program in the units.
 const INSTALLED: &str = "/usr/bin/ganger";
 
 fn unit(name: &str) -> Result<String> {
@@ -27,12 +27,12 @@ fn unit(name: &str) -> Result<String> {
 
 fn receive(socket: &UnixDatagram) -> Result<String> {
     let mut words = [0; 256];
-    let count = socket.recv(&mut words).context("nothing was told")?;
+    let count = socket.recv(&mut words).context("no notification arrived")?;
     Ok(String::from_utf8_lossy(&words[..count]).into_owned())
 }
 
 #[test]
-fn a_service_manager_is_told_when_the_server_is_ready_and_when_it_stops() -> Result<()> {
+fn the_server_notifies_the_service_manager_when_it_is_ready_and_when_it_stops() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("notify");
     let socket = UnixDatagram::bind(&path)?;
@@ -42,7 +42,7 @@ fn a_service_manager_is_told_when_the_server_is_ready_and_when_it_stops() -> Res
     setup.variables = vec![("NOTIFY_SOCKET".to_owned(), path)];
     let mut server = setup.spawn()?;
     ensure!(receive(&socket)? == "READY=1");
-    // Told no earlier than it is true.
+    // The server really is ready.
     let answer = setup.client().request("GET", "/readyz", &Value::Null);
     let answer = answer.ok().context("it answers")?;
     ensure!(answer.status == 200, "{}", answer.to_text());
@@ -53,7 +53,7 @@ fn a_service_manager_is_told_when_the_server_is_ready_and_when_it_stops() -> Res
 }
 
 #[test]
-fn the_units_start_the_program_with_arguments_that_it_knows() -> Result<()> {
+fn the_units_start_the_program_with_valid_arguments() -> Result<()> {
     for name in UNITS {
         let text = unit(name)?;
         let line = text
@@ -73,7 +73,7 @@ fn the_units_start_the_program_with_arguments_that_it_knows() -> Result<()> {
 }
 
 #[test]
-fn systemd_understands_the_units() -> Result<()> {
+fn systemd_accepts_the_units() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let program = ganger();
     let program = program.to_str().context("a plain name")?;
@@ -90,7 +90,7 @@ fn systemd_understands_the_units() -> Result<()> {
         .args(&files)
         .output();
     let Ok(output) = verify else {
-        note_skip("systemd_understands_the_units", "no systemd-analyze here");
+        note_skip("systemd_accepts_the_units", "no systemd-analyze here");
         return Ok(());
     };
     let said = output_text(&output);
@@ -100,7 +100,7 @@ fn systemd_understands_the_units() -> Result<()> {
     expect_hardened(&files)
 }
 
-/// `systemd-analyze security` gives 0 for what is closed up and 10 for what is wide open.
+/// Checks the exposure level of `systemd-analyze security`, from 0 (safe) to 10 (unsafe).
 fn expect_hardened(units: &[PathBuf]) -> Result<()> {
     for unit in units {
         let output = Command::new("systemd-analyze")
@@ -109,7 +109,10 @@ fn expect_hardened(units: &[PathBuf]) -> Result<()> {
             .output()?;
         let said = output_text(&output);
         if said.contains("unrecognized option") {
-            note_skip("systemd_understands_the_units", "no offline judgement here");
+            note_skip(
+                "systemd_accepts_the_units",
+                "systemd-analyze has no --offline here",
+            );
             return Ok(());
         }
         let name = unit.file_name().map(Path::new).context("a name")?;

@@ -1,4 +1,4 @@
-//! Three servers in a network of their own whose links are cut, in both directions and in one (f31, f32).
+//! Three servers in a virtual network whose links are cut, in both directions and in one (f31, f32).
 
 use std::fs;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use ganger_e2e::skip::note_skip;
 use serde_json::{Value, json};
 
 const PORT: u16 = 3733;
-/// How long it may take until a shard is said to be unreachable; the promise is 5 s, the rest is the test's.
+/// Longest time until a shard is reported as unreachable: the promised 5 s and a margin for the test.
 const REPORTED_WITHIN: Duration = Duration::from_secs(8);
 
 struct Cluster {
@@ -65,7 +65,7 @@ impl Cluster {
         Api::new(self.setups[node].client())
     }
 
-    /// A chain over all shards and back: 1, 2, 3, 1.
+    /// Submits a chain over all shards and back: 1, 2, 3, 1. Returns the ids.
     fn submit(&self, node: usize) -> Result<Vec<String>> {
         let step = |index: usize, shard: &str| {
             let mut job = json!({ "name": format!("s{index}"), "kind": "step", "shard": shard });
@@ -88,7 +88,7 @@ impl Cluster {
         names.with_context(|| format!("the jobs are named: {answer}"))
     }
 
-    /// Runs what is ready on a shard.
+    /// Completes the ready jobs of a shard; returns their number.
     fn work(&self, node: usize) -> Result<usize> {
         let mut api = self.api(node);
         let lease_for = Duration::from_secs(60);
@@ -109,7 +109,7 @@ impl Cluster {
         job["state"].as_str().map(str::to_owned)
     }
 
-    /// Works everywhere until these have succeeded.
+    /// Works on all shards until these jobs have succeeded.
     fn drain(&self, jobs: &[String]) -> Result<()> {
         let begun = Instant::now();
         while begun.elapsed() < TIMEOUT * 3 {
@@ -139,7 +139,7 @@ impl Cluster {
 }
 
 #[test]
-fn cut_links_delay_only_what_needs_them_and_unreachable_is_said() -> Result<()> {
+fn cut_links_delay_only_what_needs_them_and_unreachable_shards_are_reported() -> Result<()> {
     let network = match Network::new(3) {
         Ok(network) => network,
         Err(error) => {
@@ -151,7 +151,7 @@ fn cut_links_delay_only_what_needs_them_and_unreachable_is_said() -> Result<()> 
     let cluster = Cluster::start(directory.path(), network)?;
 
     let first_jobs = cluster.submit(0)?;
-    // Nothing passes between shards 1 and 2, either way.
+    // Nothing passes between shards 1 and 2 in either direction.
     cluster.network.cut_link(0, 1)?;
     cluster.network.cut_link(1, 0)?;
     ensure!(cluster.work(0)? == 1, "shard 1 works for itself");
@@ -174,7 +174,7 @@ fn cut_links_delay_only_what_needs_them_and_unreachable_is_said() -> Result<()> 
     cluster.network.restore_links()?;
     cluster.drain(&first_jobs)?;
 
-    // One direction only: what shard 2 answers does not reach shard 1.
+    // In one direction only: answers of shard 2 do not reach shard 1.
     let second_jobs = cluster.submit(2)?;
     ensure!(cluster.work(0)? == 1, "shard 1 works for itself");
     cluster.network.cut_link(1, 0)?;

@@ -1,4 +1,4 @@
-//! Cuts the power of the store's disk at random moments: what was not flushed is gone, what was acknowledged is not.
+//! Cuts the power of the store's disk at random times: unflushed data is lost, acknowledged work is not.
 
 use std::env;
 use std::fs::File;
@@ -17,13 +17,13 @@ use ganger_e2e::server::Setup;
 use ganger_e2e::skip::note_skip;
 use ganger_e2e::trace;
 
-/// How often the power is cut, unless `GANGER_POWER_CYCLES` says otherwise.
+/// Default number of power cuts; `GANGER_POWER_CYCLES` overrides it.
 const CYCLES: u64 = 40;
-/// Size of the disk.
+/// Size of the disk in bytes.
 const DISK_BYTES: u64 = 1 << 30;
 
 #[test]
-fn nothing_acknowledged_is_lost_when_the_power_goes() -> Result<()> {
+fn nothing_acknowledged_is_lost_in_power_cuts() -> Result<()> {
     let cycles = env::var("GANGER_POWER_CYCLES").map_or(Ok(CYCLES), |text| text.parse())?;
     let seed = env::var("GANGER_SEED").map_or(Ok(2), |text| text.parse())?;
     let directory = tempfile::tempdir()?;
@@ -44,7 +44,7 @@ fn nothing_acknowledged_is_lost_when_the_power_goes() -> Result<()> {
     Ok(())
 }
 
-/// The test above must be able to fail: here every flush is faked, and it must notice.
+/// Proves that the test above can fail: with faked flushes it must find lost work.
 #[test]
 fn a_server_that_does_not_flush_is_found() -> Result<()> {
     let directory = tempfile::tempdir()?;
@@ -57,7 +57,7 @@ fn a_server_that_does_not_flush_is_found() -> Result<()> {
     else {
         return Ok(());
     };
-    // The store is made honestly: it is the flushes of acknowledged work that are faked.
+    // Flushes are real while the store is created, and faked while work is acknowledged.
     setup.start()?.stop()?;
     setup.wrapper = trace::fake_flushes();
     match cut_power_under_load(&mut disk, &setup, 5, 3) {
@@ -74,7 +74,8 @@ fn a_server_that_does_not_flush_is_found() -> Result<()> {
     }
 }
 
-/// A disk whose power can be cut and a server on it; nothing, and a word about it, where that cannot be.
+/// Creates a disk whose power can be cut, and the setup of a server on it. Records that the test is skipped if that is
+/// impossible here.
 fn disk_and_setup(directory: &Path, test: &str) -> Result<Option<(LoopDisk, Setup)>> {
     match LoopDisk::new(directory, DISK_BYTES) {
         Ok(disk) => {
@@ -89,7 +90,7 @@ fn disk_and_setup(directory: &Path, test: &str) -> Result<Option<(LoopDisk, Setu
     }
 }
 
-/// Starts a backup of the running store to another disk.
+/// Starts a backup of the running store onto another disk.
 fn start_backup(setup: &Setup, cycle: u64) -> Result<Child> {
     let copy = setup.log.with_file_name(format!("copy-{cycle}.db"));
     let child = Command::new(ganger())
@@ -103,7 +104,7 @@ fn start_backup(setup: &Setup, cycle: u64) -> Result<Child> {
     Ok(child)
 }
 
-/// Cuts the power again and again under load, then lets everything come to its end and judges it.
+/// Cuts the power repeatedly under load, then lets the load finish and checks its history.
 fn cut_power_under_load(
     disk: &mut LoopDisk,
     setup: &Setup,
@@ -125,7 +126,7 @@ fn cut_power_under_load(
         thread::sleep(Duration::from_millis(30 + random.below(370)));
         let backup = random.chance(20).then(|| start_backup(setup, cycle));
         if random.chance(50) {
-            // A second of quiet in which the server does what it had put off, a little more work, and then the cut.
+            // An idle second for the server's upkeep, a little more work, and then the cut.
             let lull = Duration::from_millis(200 + random.below(1_300));
             load.pause(lull);
             thread::sleep(lull + Duration::from_millis(random.below(40)));
@@ -139,7 +140,7 @@ fn cut_power_under_load(
         );
         server.kill()?;
         if let Some(backup) = backup {
-            // Whether it came to its end before the cut does not matter.
+            // The backup may or may not have finished before the cut.
             let mut backup = backup?;
             let _ = backup.kill();
             backup.wait()?;

@@ -1,4 +1,4 @@
-//! qless on the Redis port of the real server, used by its published clients and worker programs as they are.
+//! qless on the Redis port of the real server, with its unmodified published clients and worker programs.
 
 use std::collections::BTreeMap;
 use std::process::{Child, Command};
@@ -9,21 +9,21 @@ use ganger_e2e::clients::{Qless, script};
 use ganger_e2e::redis::{LineClient, TestBed, collect_worked, or_skip};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-/// Jobs of the run that goes through kills.
+/// Number of jobs in the run with kills.
 const JOBS: usize = 1_500;
-/// Kills in the middle of it.
+/// Number of kills in that run.
 const KILLS: usize = 3;
-/// Jobs for the worker programs.
+/// Number of jobs for the worker programs.
 const JOBS_OF_PROGRAMS: usize = 60;
-/// How long a run may take before a test gives up.
+/// Longest run.
 const TIMEOUT: Duration = Duration::from_secs(240);
 
-/// A Python with the client, unless it cannot be installed here.
+/// Returns a Python with the client; `None` if it cannot be installed here.
 fn python(test: &str, client: Qless) -> Option<Command> {
     or_skip(test, client.python())
 }
 
-fn lives(test: &str, client: Qless) -> Result<()> {
+fn all_operations(test: &str, client: Qless) -> Result<()> {
     for protocol in ["2", "3"] {
         let Some(python) = python(test, client) else {
             return Ok(());
@@ -39,33 +39,33 @@ fn lives(test: &str, client: Qless) -> Result<()> {
 }
 
 #[test]
-fn qless_lives_on_the_port_over_an_older_library() -> Result<()> {
-    lives("qless_lives_on_the_port_over_an_older_library", Qless::Old)
+fn qless_works_on_the_port_over_an_older_library() -> Result<()> {
+    all_operations("qless_works_on_the_port_over_an_older_library", Qless::Old)
 }
 
 #[test]
-fn qless_lives_on_the_port_over_the_newest_library() -> Result<()> {
-    lives(
-        "qless_lives_on_the_port_over_the_newest_library",
+fn qless_works_on_the_port_over_the_newest_library() -> Result<()> {
+    all_operations(
+        "qless_works_on_the_port_over_the_newest_library",
         Qless::New,
     )
 }
 
 #[test]
-fn qless_with_throttles_lives_on_the_port() -> Result<()> {
-    lives("qless_with_throttles_lives_on_the_port", Qless::Throttles)
+fn qless_with_throttles_works_on_the_port() -> Result<()> {
+    all_operations("qless_with_throttles_works_on_the_port", Qless::Throttles)
 }
 
 #[test]
-fn reqless_lives_on_the_port() -> Result<()> {
-    lives("reqless_lives_on_the_port", Qless::Reqless)
+fn reqless_works_on_the_port() -> Result<()> {
+    all_operations("reqless_works_on_the_port", Qless::Reqless)
 }
 
 #[test]
-fn everything_that_qless_knows_is_there_after_a_kill() -> Result<()> {
-    const NAME: &str = "everything_that_qless_knows_is_there_after_a_kill";
+fn the_whole_state_of_qless_survives_a_kill() -> Result<()> {
+    const NAME: &str = "the_whole_state_of_qless_survives_a_kill";
     for client in [Qless::New, Qless::Reqless] {
-        let say = |test_bed: &TestBed, what: &str| {
+        let run_command = |test_bed: &TestBed, what: &str| {
             let arguments = [client.name(), what];
             test_bed.run(client.python()?, "qless_state.py", &arguments)
         };
@@ -74,12 +74,12 @@ fn everything_that_qless_knows_is_there_after_a_kill() -> Result<()> {
         }
         let test_bed = TestBed::new(&[])?;
         let mut server = test_bed.setup.start()?;
-        say(&test_bed, "fill")?;
-        let before = say(&test_bed, "tell")?;
+        run_command(&test_bed, "fill")?;
+        let before = run_command(&test_bed, "print")?;
         ensure!(before.contains("\"running\""), "{before}");
         server.kill()?;
         let mut server = test_bed.setup.start()?;
-        let after = say(&test_bed, "tell")?;
+        let after = run_command(&test_bed, "print")?;
         ensure!(before == after, "before:\n{before}\nafter:\n{after}");
         server.stop()?;
         test_bed.setup.expect_no_panic()?;
@@ -111,7 +111,7 @@ fn workers_of_all_libraries_complete_each_job_once_through_kills() -> Result<()>
         .map(collect_worked)
         .collect::<Result<Vec<_>>>()?;
     for kill in 1..=KILLS {
-        // In the middle: when so many have been taken.
+        // Kill when this share of the jobs has been taken.
         let left = JOBS - JOBS * kill / (KILLS + 1);
         until_left(&mut test_bed.line_client()?, &["work"], left)?;
         server.kill()?;
@@ -130,11 +130,8 @@ fn workers_of_all_libraries_complete_each_job_once_through_kills() -> Result<()>
         }
     }
     let twice: Vec<_> = worked.iter().filter(|(_, count)| **count > 1).collect();
-    ensure!(
-        twice.is_empty(),
-        "told as completed more than once: {twice:?}"
-    );
-    // Each kill swallows the reply to the last call of each worker at most.
+    ensure!(twice.is_empty(), "completed more than once: {twice:?}");
+    // Each kill loses at most the reply to the last call of each worker.
     let unsaid = JOBS - worked.len();
     ensure!(
         unsaid <= Qless::ALL.len() * KILLS,
@@ -145,7 +142,7 @@ fn workers_of_all_libraries_complete_each_job_once_through_kills() -> Result<()>
     test_bed.setup.check()
 }
 
-/// Waits until so many jobs at most are in these sets of the queue.
+/// Waits until at most `left` jobs are in these sets of the queue.
 fn until_left(line: &mut LineClient, sets: &[&str], left: usize) -> Result<()> {
     let begun = Instant::now();
     line.call("SELECT 1")?;
@@ -161,12 +158,12 @@ fn until_left(line: &mut LineClient, sets: &[&str], left: usize) -> Result<()> {
     }
 }
 
-/// A worker program with the processes that it has started; all end with it.
+/// A worker program with its child processes; all are killed when dropped.
 struct Program(Child);
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // An error would say that they have ended.
+        // An error means that they have ended already.
         kill_process_group(Pid::from_child(&self.0), Signal::KILL).ok();
         drop(self.0.wait());
     }
@@ -194,7 +191,7 @@ fn the_published_worker_programs_run_jobs() -> Result<()> {
             .args(["--interval", "1", "--import", "qless_jobs", "--path"])
             .arg(&modules)
             .env("PYTHONPATH", &modules)
-            // Nothing is written beside the modules.
+            // Prevents files beside the modules.
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .arg("--workdir")
             .arg(test_bed.directory.path())

@@ -1,13 +1,13 @@
-//! Random calls of the qless script, answered by ganger and by a Redis that runs the script itself, are answered alike.
+//! Random calls of the qless script get the same answers from ganger and from a Redis that runs the script.
 
 use anyhow::Result;
 use ganger_e2e::clients::Qless;
 use ganger_e2e::ports::free_address;
 use ganger_e2e::redis::{Redis, TestBed, or_skip};
 
-/// Calls of each seed.
+/// Number of calls for each seed.
 const CALLS: &str = "3000";
-/// What the calls follow from.
+/// Seeds of the random calls.
 const SEEDS: [&str; 2] = ["1", "2"];
 
 #[test]

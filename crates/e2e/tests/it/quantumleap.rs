@@ -1,5 +1,4 @@
-//! The whole way of a notification with the real programs: curl, server, pool of workers, PostgreSQL; and what becomes
-//! of it when each of them is killed.
+//! Notifications from curl through server and pool of workers into PostgreSQL, also with kills of each of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -16,10 +15,10 @@ use serde_json::Value;
 
 const TENANT: [&str; 2] = ["fiware-service: x", "fiware-servicepath: /"];
 
-/// Arguments of curl for the tenant of these tests.
+/// Arguments of curl with the tenant of these tests.
 const OF_TENANT: [&str; 4] = ["-H", TENANT[0], "-H", TENANT[1]];
 
-/// Waits until so many tasks are as the query says.
+/// Waits until `wanted` tasks match the query.
 fn wait_for_count(test_bed: &TestBed, query: &str, wanted: u64) -> Result<()> {
     wait_for(&format!("{wanted} tasks for {query:?}"), || {
         Ok((test_bed.count(query)? == wanted).then_some(()))
@@ -27,8 +26,8 @@ fn wait_for_count(test_bed: &TestBed, query: &str, wanted: u64) -> Result<()> {
 }
 
 #[test]
-fn the_calls_of_the_cookbook_do_what_it_says() -> Result<()> {
-    const NAME: &str = "the_calls_of_the_cookbook_do_what_it_says";
+fn the_calls_of_the_cookbook_work_as_described() -> Result<()> {
+    const NAME: &str = "the_calls_of_the_cookbook_work_as_described";
     let variables = [("WQ_MAX_RETRIES", "8"), ("QL_RETRY_BASE", "0.5")];
     let Some(mut test_bed) = TestBed::new(NAME, &variables)? else {
         return Ok(());
@@ -36,7 +35,7 @@ fn the_calls_of_the_cookbook_do_what_it_says() -> Result<()> {
     let mut server = test_bed.setup.start()?;
     let mut pool = test_bed.pool(&["--workers", "2"])?;
 
-    // Load some data, and while you do that bring down the database so that some of the tasks will fail.
+    // Load some data, and meanwhile stop the database so that some of the tasks fail.
     let answer = test_bed.notify("before", &TENANT)?;
     ensure!(answer.status == 200, "{answer:?}");
     ensure!(answer.body.trim() == "\"Notification successfully processed\"");
@@ -77,7 +76,7 @@ fn while_the_database_is_away(test_bed: &TestBed) -> Result<()> {
         ensure!(item["input"]["fiware_service"] == "x", "{item}");
         ensure!(item["input"]["payload"][0]["type"] == "Room", "{item}");
     }
-    // (2) Those that are pending, and those that succeeded.
+    // (2) Pending tasks, and tasks that succeeded.
     let pending = test_bed.curl("/wq/notifications?taskStatus=pending", &OF_TENANT)?;
     let pending = pending.items()?;
     ensure!(pending.len() == 2, "{pending:?}");
@@ -110,15 +109,15 @@ fn once_it_is_back(test_bed: &TestBed) -> Result<()> {
     let rows = test_bed.sql(rows)?;
     let wanted = "before 23.3 720\nduring 1 23.3 720\nduring 2 23.3 720";
     ensure!(rows == wanted, "{rows}");
-    // What went wrong on the way stays to be seen.
+    // Earlier errors are still shown.
     let items = test_bed
         .curl("/wq/notifications/summary", &OF_TENANT)?
         .items()?;
     ensure!(items.iter().filter(|item| !errors(item).is_empty()).count() == 2);
-    // The time index is that of the notification, not of the attempt that went well.
+    // The time index is the arrival of the notification, not the time of the successful attempt.
     let late = "select count(*) from mtx.etroom where time_index > now() - interval '1 hour' and time_index < now()";
     ensure!(test_bed.sql(late)? == "3");
-    // (7) All tasks of a tenant and path go, and no others.
+    // (7) Deletes all tasks of a tenant and path, and no others.
     let deletion = ["-X", "DELETE", "-H", TENANT[0], "-H", TENANT[1]];
     let answer = test_bed.curl("/wq/notifications", &deletion)?;
     ensure!(answer.status == 204 && answer.body.is_empty(), "{answer:?}");
@@ -134,15 +133,15 @@ fn once_it_is_back(test_bed: &TestBed) -> Result<()> {
 }
 
 #[test]
-fn retries_are_exhausted_and_what_cannot_be_cured_is_not_tried_again() -> Result<()> {
-    const NAME: &str = "retries_are_exhausted_and_what_cannot_be_cured_is_not_tried_again";
+fn retries_are_exhausted_and_permanent_errors_are_not_retried() -> Result<()> {
+    const NAME: &str = "retries_are_exhausted_and_permanent_errors_are_not_retried";
     let variables = [("WQ_MAX_RETRIES", "2"), ("QL_RETRY_BASE", "0.1")];
     let Some(mut test_bed) = TestBed::new(NAME, &variables)? else {
         return Ok(());
     };
     let mut server = test_bed.setup.start()?;
     let mut pool = test_bed.pool(&[])?;
-    // Two paths for one entity.
+    // Two service paths for one entity.
     test_bed.notify(
         "incurable",
         &["fiware-service: x", "fiware-servicepath: /a,/b"],
@@ -221,12 +220,12 @@ fn the_health_follows_the_database_down_and_up() -> Result<()> {
     server.stop()
 }
 
-/// Notifications of the run that goes through kills.
+/// Number of notifications in the run with kills.
 const NOTIFICATIONS: usize = 2_000;
-/// Clients that send them.
+/// Number of clients that send them.
 const SENDERS: usize = 4;
 
-/// What the senders know: which rooms were accepted, and of which they do not know.
+/// The rooms that were accepted, and those without an answer.
 #[derive(Default)]
 struct SentRooms {
     accepted: BTreeSet<String>,
@@ -250,7 +249,7 @@ fn every_notification_ends_with_one_row_whatever_is_killed() -> Result<()> {
             scope.spawn(|| send(port, &next, &sent, &has_ended));
         }
         let killed = kill_everything(&mut test_bed, &mut server, &mut pool, &next);
-        // A run that failed must not leave senders at work.
+        // After an error the senders must stop.
         has_ended.store(killed.is_err(), Ordering::Release);
         killed
     });
@@ -269,8 +268,8 @@ fn every_notification_ends_with_one_row_whatever_is_killed() -> Result<()> {
     test_bed.setup.check()
 }
 
-/// Sends rooms until all are accepted. One without an answer is sent again under another name: whether the first one was
-/// accepted, nobody knows.
+/// Sends rooms until all are accepted. A room without an answer is sent again under another name, because the first one
+/// may have been accepted.
 fn send(
     port: std::net::SocketAddr,
     next: &AtomicUsize,
@@ -301,7 +300,7 @@ fn send(
     }
 }
 
-/// Kills server, pool, child and database in turn, each while notifications come in.
+/// Kills child, server, pool and database in turn while notifications arrive.
 fn kill_everything(
     test_bed: &mut TestBed,
     server: &mut Server,
@@ -356,8 +355,8 @@ fn expect_one_row_each(test_bed: &TestBed, sent: &SentRooms) -> Result<()> {
 }
 
 #[test]
-fn a_burst_ends_when_all_is_inserted_and_the_numbers_can_be_read() -> Result<()> {
-    const NAME: &str = "a_burst_ends_when_all_is_inserted_and_the_numbers_can_be_read";
+fn a_burst_ends_when_everything_is_inserted_and_metrics_can_be_read() -> Result<()> {
+    const NAME: &str = "a_burst_ends_when_everything_is_inserted_and_metrics_can_be_read";
     let Some(test_bed) = TestBed::new(NAME, &[])? else {
         return Ok(());
     };
@@ -385,7 +384,7 @@ fn a_burst_ends_when_all_is_inserted_and_the_numbers_can_be_read() -> Result<()>
     let mut pool = test_bed.pool(&["--metrics", &address.to_string()])?;
     test_bed.notify("one more", &[])?;
     let mut client = ganger_e2e::http::Client::new(address, Duration::from_secs(20));
-    wait_for("the numbers", || {
+    wait_for("the metrics", || {
         let Ok(answer) = client.request("GET", "/metrics", &Value::Null) else {
             return Ok(None);
         };
@@ -400,8 +399,8 @@ fn a_burst_ends_when_all_is_inserted_and_the_numbers_can_be_read() -> Result<()>
 }
 
 #[test]
-fn children_go_with_their_pool_however_it_ends() -> Result<()> {
-    const NAME: &str = "children_go_with_their_pool_however_it_ends";
+fn children_end_with_their_pool_however_it_ends() -> Result<()> {
+    const NAME: &str = "children_end_with_their_pool_however_it_ends";
     let Some(test_bed) = TestBed::new(NAME, &[])? else {
         return Ok(());
     };
@@ -426,8 +425,8 @@ fn children_go_with_their_pool_however_it_ends() -> Result<()> {
 }
 
 #[test]
-fn a_password_is_seen_by_nobody() -> Result<()> {
-    const NAME: &str = "a_password_is_seen_by_nobody";
+fn a_password_is_not_visible_in_arguments() -> Result<()> {
+    const NAME: &str = "a_password_is_not_visible_in_arguments";
     let Some(test_bed) = TestBed::new(NAME, &[])? else {
         return Ok(());
     };
@@ -441,7 +440,7 @@ fn a_password_is_seen_by_nobody() -> Result<()> {
 }
 
 #[test]
-fn flags_that_make_no_sense_together_are_refused() -> Result<()> {
+fn contradictory_flags_are_refused() -> Result<()> {
     for (arguments, named) in [
         (&["--ngsi", "--dir", "/tmp"][..], "--dir"),
         (&["--ngsi", "--concurrency", "2"], "--concurrency"),
@@ -465,11 +464,11 @@ fn flags_that_make_no_sense_together_are_refused() -> Result<()> {
     Ok(())
 }
 
-/// Tasks of the long list. The specification speaks of 100,000; so many are as telling, and ready in half a minute.
+/// Number of tasks in the long list, as in the specification.
 const LISTED: usize = 100_000;
 /// Size of each listed task, in bytes.
 const LISTED_BYTES: usize = 10 << 10;
-/// By how much the server may grow while it lists them.
+/// Maximum growth of the server's memory while it lists them, in KiB.
 const GROWTH_KIB_MAX: u64 = 100 << 10;
 
 #[test]
@@ -491,7 +490,7 @@ fn a_long_list_is_written_in_little_memory() -> Result<()> {
             .collect()
     });
     filled?;
-    // What it needs idle, with the same tasks waiting.
+    // Measure the idle server with the same waiting tasks first.
     server.stop()?;
     let mut server = test_bed.setup.start()?;
     fs::write(format!("/proc/{}/clear_refs", server.id()), "5")?;
@@ -530,7 +529,7 @@ fn fill(test_bed: &TestBed, next: &AtomicUsize, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// The most that a process had in memory since somebody last asked to count again.
+/// Returns the peak memory of a process in KiB since the last reset through `clear_refs`.
 fn peak_kib(server: &Server) -> Result<u64> {
     let status = fs::read_to_string(format!("/proc/{}/status", server.id()))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

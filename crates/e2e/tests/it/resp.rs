@@ -1,4 +1,4 @@
-//! The Redis port of the real server, used by the published libraries of redis-work-queue as they are.
+//! The Redis port of the real server, with the unmodified published libraries of redis-work-queue.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
@@ -9,32 +9,32 @@ use anyhow::{Result, bail, ensure};
 use ganger_e2e::clients::{node, python, rust};
 use ganger_e2e::redis::{LineClient, TestBed, collect_worked, or_skip};
 
-/// Items of the run that goes through kills.
+/// Number of items in the run with kills.
 const ITEMS: usize = 2_000;
-/// Kills in the middle of it.
+/// Number of kills in that run.
 const KILLS: usize = 3;
-/// How long a run may take before a test gives up.
+/// Longest run.
 const TIMEOUT: Duration = Duration::from_secs(240);
 
 #[test]
-fn python_lives_on_the_port() -> Result<()> {
-    let Some(python) = or_skip("python_lives_on_the_port", python()) else {
+fn the_python_library_works_on_the_port() -> Result<()> {
+    let Some(python) = or_skip("the_python_library_works_on_the_port", python()) else {
         return Ok(());
     };
     TestBed::new(&[])?.run_with_server(python, "all_operations.py", &[])
 }
 
 #[test]
-fn node_lives_on_the_port() -> Result<()> {
-    let Some(node) = or_skip("node_lives_on_the_port", node()) else {
+fn the_node_library_works_on_the_port() -> Result<()> {
+    let Some(node) = or_skip("the_node_library_works_on_the_port", node()) else {
         return Ok(());
     };
     TestBed::new(&[])?.run_with_server(node, "all_operations.cjs", &[])
 }
 
 #[test]
-fn rust_lives_on_the_port() -> Result<()> {
-    let Some(rust) = or_skip("rust_lives_on_the_port", rust()) else {
+fn the_rust_library_works_on_the_port() -> Result<()> {
+    let Some(rust) = or_skip("the_rust_library_works_on_the_port", rust()) else {
         return Ok(());
     };
     TestBed::new(&[])?.run_with_server(rust, "", &[])
@@ -70,7 +70,7 @@ fn workers_in_python_rust_and_node_share_a_queue_through_kills() -> Result<()> {
         .map(collect_worked)
         .collect::<Result<Vec<_>>>()?;
     for kill in 1..=KILLS {
-        // In the middle: when so many have been taken.
+        // Kill when this share of the items has been taken.
         let left = ITEMS - ITEMS * kill / (KILLS + 1);
         wait_until_left(&mut line, left)?;
         server.kill()?;
@@ -88,13 +88,13 @@ fn workers_in_python_rust_and_node_share_a_queue_through_kills() -> Result<()> {
         }
     }
     let twice: Vec<_> = worked.iter().filter(|(_, count)| **count > 1).collect();
-    // The two families of the library do not see each other's leases and judge completion by different keys, so two
-    // may finish one item at the same moment, as on Redis. Anything more is a fault.
+    // The library has two families, which use different keys for leases and completion. Two workers may therefore complete
+    // one item at the same time, as on Redis. More duplicates are an error.
     ensure!(
         twice.len() <= ITEMS / 100,
         "completed more than once: {twice:?}"
     );
-    // A reply that a kill has swallowed leaves an item done that nobody has said; all others were said.
+    // An item whose reply was lost in a kill is completed but not printed; all others are printed.
     let unsaid = ITEMS - worked.len();
     ensure!(unsaid <= 3 * KILLS, "{unsaid} items were never completed");
     for key in ["mixed:queue", "mixed:processing"] {
@@ -151,7 +151,7 @@ fn messages_go_from_one_connection_to_another() -> Result<()> {
 }
 
 #[test]
-fn everything_acknowledged_is_there_after_a_kill() -> Result<()> {
+fn everything_acknowledged_survives_a_kill() -> Result<()> {
     let test_bed = TestBed::new(&[])?;
     let mut server = test_bed.setup.start()?;
     let mut line = test_bed.line_client()?;

@@ -1,4 +1,4 @@
-//! The Redis port of the real server where it speaks TLS and asks who comes: tokens, certificates, roles.
+//! The Redis port of the real server with TLS and authentication: tokens, certificates, roles.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use ganger_e2e::command::{run_successfully, wait_for};
 use ganger_e2e::redis::{TestBed, or_skip};
 use ganger_e2e::skip::note_skip;
 
-/// Makes an authority and what it signs, as the guide says; false where that cannot be done.
+/// Creates an authority and certificates as in the guide; false if that is impossible here.
 fn certificates(directory: &Path) -> Result<bool> {
     let makes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/test-ca");
     for words in [
@@ -26,8 +26,8 @@ fn certificates(directory: &Path) -> Result<bool> {
 }
 
 #[test]
-fn over_tls_each_role_does_its_part_on_the_port() -> Result<()> {
-    const NAME: &str = "over_tls_each_role_does_its_part_on_the_port";
+fn roles_are_enforced_on_the_port_over_tls() -> Result<()> {
+    const NAME: &str = "roles_are_enforced_on_the_port_over_tls";
     let Some(python) = or_skip(NAME, python()) else {
         return Ok(());
     };
@@ -36,7 +36,7 @@ fn over_tls_each_role_does_its_part_on_the_port() -> Result<()> {
     let path = |name: &str| directory.join(name).to_string_lossy().into_owned();
     let access = path("access");
     if !certificates(&directory.join("ca"))? {
-        note_skip(NAME, "certificates cannot be made here");
+        note_skip(NAME, "certificates cannot be created here");
         return Ok(());
     }
     for role in ["reader", "producer", "worker"] {
@@ -69,7 +69,7 @@ fn over_tls_each_role_does_its_part_on_the_port() -> Result<()> {
             .arguments
             .extend([option.to_owned(), path(file)]);
     }
-    // Where it speaks TLS, only its words say that it is ready.
+    // With TLS, only the log shows that the server is ready.
     let mut server = test_bed.setup.spawn()?;
     wait_for("the server's start", || {
         let is_ready = test_bed.setup.log_text().contains("ready addr=");
@@ -85,10 +85,10 @@ fn over_tls_each_role_does_its_part_on_the_port() -> Result<()> {
         "\"pop\"",
         "\"config.set\"",
     ] {
-        let told = audit
+        let is_logged = audit
             .lines()
             .any(|line| line.contains(what) && line.contains("\"denied\""));
-        ensure!(told, "{what} is not in the audit log: {audit}");
+        ensure!(is_logged, "{what} is not in the audit log: {audit}");
     }
     test_bed.setup.expect_no_panic()?;
     test_bed.setup.check()

@@ -1,4 +1,4 @@
-//! What a restart keeps: leases with their tokens, delays, order, pauses, dependencies, results.
+//! State that survives a restart: leases with their tokens, delays, order, pauses, dependencies, results.
 
 use std::time::{Duration, Instant};
 
@@ -8,9 +8,9 @@ use ganger_e2e::history::{Lease, Outcome};
 use ganger_e2e::server::Setup;
 use serde_json::{Value, json};
 
-/// Live jobs in the store, unless `GANGER_RESTART_JOBS` says otherwise.
+/// Default number of live jobs in the store; `GANGER_RESTART_JOBS` overrides it.
 const JOBS: usize = 50_000;
-/// How long such a start may take; it is a bound against stalls, not a measurement.
+/// Longest start with these jobs. It detects stalls and is not a performance goal.
 const START_FOR_MAX: Duration = Duration::from_secs(20);
 const LEASE_FOR: Duration = Duration::from_secs(120);
 
@@ -45,7 +45,7 @@ fn leases_delays_pauses_and_results_are_kept_over_a_kill_with_many_live_jobs() -
     setup.expect_no_panic()
 }
 
-/// Fills a queue with jobs that nobody takes.
+/// Enqueues jobs that no worker leases.
 fn enqueue_waiting_jobs(api: &mut Api, jobs: usize) -> Result<()> {
     for first in (0..jobs).step_by(10_000) {
         let jobs: Vec<Value> = (first..jobs.min(first + 10_000))
@@ -58,7 +58,7 @@ fn enqueue_waiting_jobs(api: &mut Api, jobs: usize) -> Result<()> {
     Ok(())
 }
 
-/// Puts one job into each situation; returns the leases that are held over the kill.
+/// Creates a job in each state; returns the leases that are held over the kill.
 fn prepare(api: &mut Api) -> Result<Vec<Lease>> {
     for id in ["done", "held-1", "held-2"] {
         api.expect(
@@ -85,9 +85,9 @@ fn prepare(api: &mut Api) -> Result<Vec<Lease>> {
     api.expect("POST", "queues/parked/pause", &Value::Null)?;
 
     let Outcome::Leased(mut leases) = api.lease("work", "w1", 3, LEASE_FOR, Duration::ZERO) else {
-        anyhow::bail!("nothing was handed out");
+        anyhow::bail!("no job was leased");
     };
-    ensure!(leases.len() == 3, "{} jobs were handed out", leases.len());
+    ensure!(leases.len() == 3, "{} jobs were leased", leases.len());
     let first = leases.remove(0);
     ensure!(first.job == "done", "{} came first", first.job);
     ensure!(
@@ -97,7 +97,7 @@ fn prepare(api: &mut Api) -> Result<Vec<Lease>> {
     Ok(leases)
 }
 
-/// Looks at each of them after the restart.
+/// Checks each job after the restart.
 fn check_jobs(api: &mut Api, leases: &[Lease]) -> Result<()> {
     let done = api.find("done")?.context("the finished job is gone")?;
     ensure!(done.result.as_deref() == Some("kept"), "{done:?}");
@@ -121,14 +121,14 @@ fn check_jobs(api: &mut Api, leases: &[Lease]) -> Result<()> {
     let nothing = api.lease("parked", "w1", 1, LEASE_FOR, Duration::ZERO);
     ensure!(
         nothing == Outcome::Leased(Vec::new()),
-        "the pause was forgotten: {nothing:?}"
+        "the pause was lost: {nothing:?}"
     );
 
-    // The leases from before the kill count, and nobody else was given their jobs.
+    // The leases from before the kill are valid, and no other worker got their jobs.
     let other = api.lease("work", "w2", 10, LEASE_FOR, Duration::ZERO);
     ensure!(
         other == Outcome::Leased(Vec::new()),
-        "handed out twice: {other:?}"
+        "leased twice: {other:?}"
     );
     for lease in leases {
         ensure!(

@@ -1,4 +1,4 @@
-//! The same thing is the same document over HTTP and from `--json` of the command line.
+//! Resources are the same documents over HTTP and with `--json` on the command line.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -12,7 +12,7 @@ use ganger_e2e::redis::TestBed;
 use ganger_e2e::server::Setup;
 use serde_json::{Value, json};
 
-/// What the command line prints as JSON.
+/// Runs a command with `--json` and returns its document.
 fn printed(url: &str, arguments: &[&str]) -> Result<Value> {
     let text = run_successfully(&[&["--json", "--server", url], arguments].concat(), &[])?;
     serde_json::from_str(&text).with_context(|| text)
@@ -26,7 +26,7 @@ fn expect_same(what: &str, over_http: &Value, printed: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Jobs in every state, with as many fields as a job can have.
+/// Enqueues jobs in every state, with as many fields as possible; returns their ids.
 fn enqueue(api: &mut Api) -> Result<Vec<&'static str>> {
     api.expect("PUT", "queues/paused", &json!({ "paused": true }))?;
     let everything = json!({
@@ -126,7 +126,7 @@ fn jobs_reasons_and_queues_are_the_same_documents_over_http_and_from_the_command
     server.stop()
 }
 
-/// What the command line prints as JSON, a document a line.
+/// Runs a command with `--json` and returns its documents, one per line.
 fn printed_lines(url: &str, arguments: &[&str]) -> Result<Vec<Value>> {
     let text = run_successfully(&[&["--json", "--server", url], arguments].concat(), &[])?;
     let lines = text.lines();
@@ -159,7 +159,7 @@ fn workers_and_statistics_are_the_same_documents() -> Result<()> {
     server.stop()
 }
 
-/// Jobs of a graph in the order of their ids: over HTTP and gRPC they come in different orders.
+/// Sorts the jobs of a graph by id, because HTTP and gRPC return them in different orders.
 fn by_id(mut graph: Value) -> Value {
     let jobs = graph["jobs"].as_array_mut().expect("a list of jobs");
     jobs.sort_by_key(|job| job["id"].to_string());
@@ -211,7 +211,7 @@ fn inputs_graphs_submissions_and_dry_runs_are_the_same_documents() -> Result<()>
     server.stop()
 }
 
-/// Events over HTTP until there are `count`.
+/// Reads the first `count` events over HTTP.
 fn streamed(address: SocketAddr, count: usize) -> Result<Vec<Value>> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(Duration::from_secs(20)))?;
@@ -295,7 +295,7 @@ fn schedules_are_the_same_documents() -> Result<()> {
     for (id, _) in &schedules {
         let over_http = api.expect("GET", &format!("schedules/{id}"), &Value::Null)?;
         expect_same(id, &over_http, &printed(&url, &["schedule", "get", id])?)?;
-        // Read and put again, a schedule stays what it was.
+        // The command reads the schedule and puts it again unchanged.
         let paused = over_http["paused"] == true;
         let verb = if paused { "pause" } else { "resume" };
         expect_same(id, &over_http, &printed(&url, &["schedule", verb, id])?)?;
@@ -309,7 +309,7 @@ fn schedules_are_the_same_documents() -> Result<()> {
     server.stop()
 }
 
-/// Jobs of raw keys have retries without a limit, which no request may ask for; answers carry them.
+/// Jobs of raw keys have unlimited retries, which requests cannot set but answers contain.
 #[test]
 fn jobs_of_raw_keys_are_listed_as_the_same_documents() -> Result<()> {
     let test_bed = TestBed::new(&[])?;
@@ -326,14 +326,14 @@ fn jobs_of_raw_keys_are_listed_as_the_same_documents() -> Result<()> {
     let printed = printed(&url, &["job", "list", "--queue", "mail"])?;
     let (mut over_http, mut printed) = (jobs[0].clone(), printed);
     for document in [&mut over_http, &mut printed] {
-        // A listing of the command line leaves histories out.
+        // Listings of the command line leave out the history.
         document["history"] = json!([]);
     }
     expect_same("a raw key", &over_http, &printed)?;
     server.stop()
 }
 
-/// A document without the spans that go on while it is read.
+/// Removes durations that change between two reads.
 fn without_times(mut document: Value) -> Value {
     let reasons = document["reasons"].as_array_mut();
     for reason in reasons.into_iter().flatten() {

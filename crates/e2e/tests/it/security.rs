@@ -1,4 +1,4 @@
-//! Tokens as people handle them: made, used, revoked, read again on a signal, and never shown.
+//! Tokens: created, used, revoked, read again on SIGHUP, and never shown.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -14,7 +14,7 @@ use ganger_e2e::server::{Server, Setup, TIMEOUT};
 use rustix::process::Signal;
 use serde_json::Value;
 
-/// Shows its environment in its log, and gives its input back.
+/// A program that writes its environment to its log, and returns its input.
 const SHOW: &str = "#!/bin/sh\nenv >&2\ncat\n";
 
 fn text(path: &Path) -> String {
@@ -27,7 +27,7 @@ fn path_text(path: &Path) -> &str {
     path.to_str().expect("test directories have plain names")
 }
 
-/// Makes a token; gives the file with its secret.
+/// Creates a token; returns the path of the file with its secret.
 fn token(directory: &Path, access: &Path, name: &str, more: &[&str]) -> Result<String> {
     let secret = directory.join(format!("{name}.secret"));
     let mut arguments = vec!["token", "create", "--access-file", path_text(access)];
@@ -38,7 +38,7 @@ fn token(directory: &Path, access: &Path, name: &str, more: &[&str]) -> Result<S
     Ok(path_text(&secret).to_owned())
 }
 
-/// A server that lets in who has a token of an access file.
+/// Returns the setup of a server with an access file.
 fn guarded_setup(directory: &Path, access: &Path) -> Result<Setup> {
     let mut setup = Setup::in_directory(directory)?;
     setup.arguments = ["--access-file", path_text(access)]
@@ -47,13 +47,12 @@ fn guarded_setup(directory: &Path, access: &Path) -> Result<Setup> {
     Ok(setup)
 }
 
-/// Waits until the server's log says that rights have changed. Trying a token until it is right would cost the pauses
-/// that wrong ones cost.
+/// Waits until the server logs `what`. Polling with a token instead would be delayed by the pauses after wrong tokens.
 fn wait_for_log(setup: &Setup, what: &str) -> Result<()> {
     wait_for(what, || Ok(setup.log_text().contains(what).then_some(())))
 }
 
-/// Runs a command with the secret in a file; its exit code, and what it says.
+/// Runs a command with the secret in a file; returns exit code and output.
 fn with_secret(secret: &str, server: &str, arguments: &[&str]) -> Result<(i32, String)> {
     let arguments = [&["--server", server, "--retry-for", "0"], arguments].concat();
     let output = run(&arguments, &[("GANGER_TOKEN_FILE", secret)])?;
@@ -71,7 +70,7 @@ fn a_token_does_what_its_roles_allow_until_it_is_revoked() -> Result<()> {
     let mut server = setup.start()?;
     let address = setup.address.to_string();
 
-    // Made while the server runs: it finds out by itself.
+    // Tokens created while the server runs are picked up automatically.
     let worker = token(path, &access, "box", &["--role", "worker"])?;
     let other = [
         "--role",
@@ -108,7 +107,7 @@ fn a_token_does_what_its_roles_allow_until_it_is_revoked() -> Result<()> {
         }
     }
 
-    // The worker's token runs what the producer's has enqueued.
+    // A worker with its token runs the producer's job.
     let handlers = write_programs(&path.join("worker.d"), &[("show", "#!/bin/sh\ncat\n")])?;
     let working = Worker::start(
         &handlers,
@@ -139,7 +138,7 @@ fn a_token_does_what_its_roles_allow_until_it_is_revoked() -> Result<()> {
 }
 
 #[test]
-fn a_hangup_reads_secrets_again_and_begins_a_new_audit_log() -> Result<()> {
+fn a_hangup_rereads_secrets_and_starts_a_new_audit_log() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("token");
     let audit = directory.path().join("audit.log");
@@ -162,7 +161,7 @@ fn a_hangup_reads_secrets_again_and_begins_a_new_audit_log() -> Result<()> {
     };
     ensure!(ask(old)? == 200 && ask(new)? == 401);
 
-    // So that nothing but the signal can tell: same place, same length, same time.
+    // The new file has the same path, length and time, so that only the signal can make the server read it.
     fs::write(&path, new)?;
     File::options()
         .write(true)
@@ -181,7 +180,7 @@ fn a_hangup_reads_secrets_again_and_begins_a_new_audit_log() -> Result<()> {
     setup.expect_no_panic()
 }
 
-/// Two servers that know each other by tokens, and tell all they can.
+/// Two servers that authenticate to each other with tokens and log at level trace.
 struct TracedPair {
     setups: Vec<Setup>,
     servers: Vec<Server>,
@@ -194,7 +193,7 @@ impl TracedPair {
         let topology = format!("static:1={},2={}", addresses[0], addresses[1]);
         let accesses = [directory.join("access-1"), directory.join("access-2")];
         let everything = ["--role", "admin", "--namespace", "*"];
-        // Each server makes the token by which the other is let in.
+        // Each server issues the token for the other.
         let to_two = token(directory, &accesses[1], "one", &everything)?;
         let to_one = token(directory, &accesses[0], "two", &everything)?;
         let mut setups = Vec::new();
@@ -225,7 +224,7 @@ impl TracedPair {
         })
     }
 
-    /// What a server answers to wrong callers, and everything else it says.
+    /// Collects answers to unauthorized callers and other output of the servers.
     fn collect_outputs(&self, shared: &str, wrong: &str) -> Result<BTreeMap<String, String>> {
         let address = self.setups[0].address.to_string();
         let mut outputs = BTreeMap::new();
@@ -246,7 +245,7 @@ impl TracedPair {
             let told = ["/metrics", "/healthz", "/version", "/openapi.json"];
             let refused = ["/api/v1/peers", "/api/v1/nothing", "/api/v1/jobs/2%2Fx"];
             let asked = told.iter().chain(&refused).map(|what| (shared, *what));
-            // Each wrong token waits longer for its answer: one is enough.
+            // Each wrong token delays its answer more, so one is enough.
             for (token, what) in asked.chain([(wrong, "/api/v1/peers")]) {
                 let mut client = setup.client().with_token(token);
                 let answer = client.request("GET", what, &Value::Null);
@@ -279,7 +278,7 @@ fn rel_s3_no_secret_is_shown_anywhere() -> Result<()> {
     let address = pair.setups[0].address.to_string();
     let mut outputs = BTreeMap::new();
 
-    // Work over both servers, with secrets from files and from the environment.
+    // Run a graph over both servers, with secrets from files and from the environment.
     let handlers = write_programs(&path.join("worker.d"), &[("show", SHOW)])?;
     let log = path.join("worker.log");
     let workers = ["1", "2"]
@@ -325,7 +324,7 @@ fn rel_s3_no_secret_is_shown_anywhere() -> Result<()> {
         outputs.insert(format!("process {id}"), text(&line));
     }
     for id in workers.iter().map(Worker::id) {
-        // We are root here at most; programs that run as root can read as much.
+        // A program of the worker could read this if it ran as the same user.
         let shown = Path::new("/proc").join(id.to_string()).join("environ");
         outputs.insert(format!("environment of worker {id}"), text(&shown));
     }
@@ -364,10 +363,10 @@ fn rel_s3_no_secret_is_shown_anywhere() -> Result<()> {
     expect_none(&secrets, &outputs)
 }
 
-/// No text shows a secret.
+/// Checks that no output contains a secret.
 fn expect_none(secrets: &[String], outputs: &BTreeMap<String, String>) -> Result<()> {
     for secret in secrets {
-        ensure!(secret.len() > 16, "a canary that could be anything");
+        ensure!(secret.len() > 16, "the secret is too short to search for");
         for (output, text) in outputs {
             let line = text.lines().find(|line| line.contains(secret.as_str()));
             ensure!(line.is_none(), "{output} shows a secret: {line:?}");
@@ -377,7 +376,7 @@ fn expect_none(secrets: &[String], outputs: &BTreeMap<String, String>) -> Result
 }
 
 #[test]
-fn rel_s3_a_secret_in_the_wrong_place_is_refused_without_being_repeated() -> Result<()> {
+fn rel_s3_a_misplaced_secret_is_refused_without_being_shown() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let short = "canary-short";
     let spaced = "canary with white space in it";

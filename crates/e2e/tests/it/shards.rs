@@ -1,4 +1,4 @@
-//! A graph over two servers, as the document that it comes from has it, with either server killed on the way.
+//! A graph over two servers, as in the guide, also with kills of either server.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use ganger_e2e::random::Random;
 use ganger_e2e::server::{Server, Setup, TIMEOUT};
 use serde_json::Value;
 
-/// The third walk, with its trailing commas.
+/// The third walk-through of the guide, with its trailing commas.
 const WALK: &str = r#"[{
     "task_id": {
         "shard": "1",
@@ -66,10 +66,10 @@ const WALK: &str = r#"[{
 const SAVE: &str = "#!/bin/sh\nuid=$(jq '.[].uid' -)\necho \"{\\\"link\\\": \\\"https://download/for/$uid\\\"}\"\n";
 const MAIL: &str = "#!/bin/sh\njq -c '[.[].link]' -\n";
 
-/// Rounds with kills, unless `GANGER_SHARD_ROUNDS` says otherwise.
+/// Default number of rounds with kills; `GANGER_SHARD_ROUNDS` overrides it.
 const ROUNDS: usize = 6;
 
-/// Two servers that know of each other.
+/// Two servers with a common topology.
 struct TwoServers {
     setups: Vec<Setup>,
     servers: Vec<Server>,
@@ -136,7 +136,7 @@ fn handlers(directory: &Path) -> Result<PathBuf> {
     write_programs(&directory, &[("save-user-data", SAVE), ("send-mail", MAIL)])
 }
 
-/// Submits the walk; gives the ids that the server made, in order.
+/// Submits the graph; returns the ids of its jobs, in order.
 fn submit(server: &str, walk: &Path) -> Result<Vec<String>> {
     let output = command(&["submit", "--server", server, "--json"], &[])
         .stdin(fs::File::open(walk)?)
@@ -154,19 +154,19 @@ fn submit(server: &str, walk: &Path) -> Result<Vec<String>> {
     names.with_context(|| format!("submit names the jobs: {answer}"))
 }
 
-/// A job as a server shows it, by its global id.
+/// Reads a job by its global id; `None` if the server does not find it.
 fn job(server: &Setup, name: &str) -> Option<Value> {
     get(server, name, "")
 }
 
-/// Something of a job.
+/// Reads a job or a sub-resource of it.
 fn get(server: &Setup, name: &str, what: &str) -> Option<Value> {
     let path = format!("/api/v1/jobs/{}{what}", name.replace('/', "%2F"));
     let answer = server.client().request("GET", &path, &Value::Null).ok()?;
     (answer.status == 200).then(|| answer.json())
 }
 
-/// Waits until a job has ended; asks whichever server answers.
+/// Waits until a job has ended, polling both servers.
 fn wait_for_end(pair: &TwoServers, name: &str) -> Result<Value> {
     let begun = Instant::now();
     let mut last = None;
@@ -187,7 +187,7 @@ fn wait_for_end(pair: &TwoServers, name: &str) -> Result<Value> {
     bail!("job {name} has not ended: {last:?}")
 }
 
-/// Waits until the mail is sent: a retry brings it back when the other shard's message has come.
+/// Waits until the mail is sent. After a retry on the other shard it may still be shown as failed for a while.
 fn expect_mail_sent(pair: &TwoServers, jobs: &[String]) -> Result<()> {
     let begun = Instant::now();
     loop {
@@ -199,7 +199,7 @@ fn expect_mail_sent(pair: &TwoServers, jobs: &[String]) -> Result<()> {
         thread::sleep(Duration::from_millis(20));
     }
     let links = ["https://download/for/1234", "https://download/for/5678"];
-    // Either server answers for it.
+    // Both servers return the result.
     for setup in &pair.setups {
         let result = get(setup, &jobs[2], "/result");
         ensure!(
@@ -211,7 +211,7 @@ fn expect_mail_sent(pair: &TwoServers, jobs: &[String]) -> Result<()> {
 }
 
 #[test]
-fn the_third_walk_goes_through_either_server_as_it_is_written() -> Result<()> {
+fn the_third_walk_through_works_through_either_server_as_written() -> Result<()> {
     for through in [0, 1] {
         let directory = tempfile::tempdir()?;
         let walk = directory.path().join("task.json");
@@ -237,7 +237,7 @@ fn the_third_walk_goes_through_either_server_as_it_is_written() -> Result<()> {
 }
 
 #[test]
-fn a_shard_that_is_stopped_for_a_while_only_delays_the_end() -> Result<()> {
+fn a_shard_that_is_down_for_a_while_only_delays_the_graph() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let walk = directory.path().join("task.json");
     fs::write(&walk, WALK)?;
@@ -259,7 +259,7 @@ fn a_shard_that_is_stopped_for_a_while_only_delays_the_end() -> Result<()> {
     pair.finish()
 }
 
-/// Runs a command that prints JSON, at one of the servers.
+/// Runs a command with `--json` at one of the servers; returns the document.
 fn run_json(server: &str, arguments: &[&str]) -> Result<Value> {
     let arguments = [arguments, &["--server", server, "--json"]].concat();
     let output = command(&arguments, &[]).output()?;
@@ -280,9 +280,9 @@ fn expect_states(pair: &TwoServers, jobs: &[String], states: [&str; 3]) -> Resul
     Ok(())
 }
 
-/// Also those that a shard holds which is away when it is said.
+/// Includes the dependents on a shard that is down when the retry is requested.
 #[test]
-fn a_retry_brings_back_what_ended_on_the_other_server() -> Result<()> {
+fn a_retry_also_restarts_jobs_on_the_other_server() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let walk = directory.path().join("task.json");
     fs::write(&walk, WALK)?;
@@ -367,7 +367,7 @@ fn either_server_may_be_killed_at_any_point() -> Result<()> {
 }
 
 #[test]
-fn several_shards_in_one_process_run_a_graph_together_over_a_kill() -> Result<()> {
+fn several_shards_in_one_process_run_a_graph_through_a_kill() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let walk = directory.path().join("task.json");
     fs::write(&walk, WALK)?;

@@ -1,4 +1,4 @@
-//! Stopping: by one signal in order, by a second one at once.
+//! Stopping the server: gracefully on the first signal, at once on the second.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -14,7 +14,7 @@ use rustix::process::Signal;
 use serde_json::json;
 
 #[test]
-fn one_signal_stops_in_order_and_waiting_requests_are_answered() -> Result<()> {
+fn one_signal_stops_gracefully_and_waiting_requests_are_answered() -> Result<()> {
     for signal in [Signal::TERM, Signal::INT] {
         let directory = tempfile::tempdir()?;
         let setup = Setup::in_directory(directory.path())?;
@@ -29,7 +29,7 @@ fn one_signal_stops_in_order_and_waiting_requests_are_answered() -> Result<()> {
                 Duration::from_secs(60),
             )
         });
-        // The request must be waiting before the signal comes; there is nothing else that tells so.
+        // The request must be waiting before the signal comes, which cannot be observed otherwise.
         thread::sleep(Duration::from_millis(300));
         let begun = Instant::now();
         server.signal(signal)?;
@@ -40,7 +40,7 @@ fn one_signal_stops_in_order_and_waiting_requests_are_answered() -> Result<()> {
         );
         ensure!(
             begun.elapsed() < Duration::from_secs(15),
-            "the waiting request held the server up"
+            "the waiting request delayed the stop"
         );
         waiting.join().expect("the waiting client does not panic");
         setup.check()?;
@@ -57,7 +57,7 @@ fn a_second_signal_stops_at_once_and_nothing_acknowledged_is_lost() -> Result<()
     let mut api = Api::new(setup.client());
     api.expect("POST", "jobs", &json!({ "id": "kept", "kind": "a" }))?;
 
-    // A request that never ends, to hold an orderly stop up.
+    // A request that never ends delays a graceful stop.
     let mut stuck = TcpStream::connect(setup.address)?;
     write!(
         stuck,
@@ -68,7 +68,7 @@ fn a_second_signal_stops_at_once_and_nothing_acknowledged_is_lost() -> Result<()
     server.signal(Signal::TERM)?;
     thread::sleep(Duration::from_millis(300));
     let begun = Instant::now();
-    // It may have ended already; then there is nobody to signal.
+    // The server may have ended already.
     let _ = server.signal(Signal::TERM);
     server.wait(TIMEOUT)?;
     ensure!(
@@ -87,14 +87,14 @@ fn a_second_signal_stops_at_once_and_nothing_acknowledged_is_lost() -> Result<()
     setup.expect_no_panic()
 }
 
-/// What a server says that has cut somebody off.
+/// Log messages of a server that cut off requests or workers.
 const CUT: [&str; 2] = ["still in flight", "still hold jobs"];
 
 #[test]
-fn an_idle_worker_holds_no_stop_up_and_stops_without_its_server() -> Result<()> {
+fn an_idle_worker_does_not_delay_a_stop_and_can_stop_without_its_server() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let mut setup = Setup::in_directory(directory.path())?;
-    // Longer than anybody waits here: a stop that needs it does not end.
+    // A stop that needs the whole timeout fails the test.
     setup
         .arguments
         .extend(["--stop-timeout", "1h"].map(Into::into));
@@ -110,15 +110,18 @@ fn an_idle_worker_holds_no_stop_up_and_stops_without_its_server() -> Result<()> 
     wait_for("the worker's stream", || {
         Ok(said().contains("connected").then_some(()))
     })?;
-    // A slot that has run something has a supervisor.
+    // After a job, the worker's slot has a supervisor process.
     let mut api = Api::new(setup.client());
     api.expect("POST", "jobs", &json!({ "id": "a", "kind": "echo" }))?;
     wait_for("the job", || Ok(said().contains("succeeded").then_some(())))?;
 
     server.stop()?;
-    let told = setup.log_text();
-    ensure!(!CUT.iter().any(|words| told.contains(words)), "{told}");
-    wait_for("the word of it", || {
+    let server_log = setup.log_text();
+    ensure!(
+        !CUT.iter().any(|words| server_log.contains(words)),
+        "{server_log}"
+    );
+    wait_for("the worker's message about it", || {
         Ok(said().contains("the server is away").then_some(()))
     })?;
     let status = worker.stop()?;

@@ -1,5 +1,5 @@
-//! Lets the system calls of the store fail, one after the other: nothing acknowledged is lost, nothing is claimed that is
-//! not durable, the server says what happened, and goes on by itself or ends (`rel D6`, f13, f14, f15).
+//! Makes the system calls of the store fail, one per run: no acknowledged work is lost, nothing is acknowledged that is not
+//! durable, and the server logs the error and recovers or exits (`rel D6`, f13, f14, f15).
 
 use std::env;
 use std::fs;
@@ -20,18 +20,18 @@ use ganger_e2e::trace::{self, CallPoint, Fault};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// How many points are tried of each kind, evenly spread over all there are; `GANGER_FAULT_POINTS` may say otherwise,
-/// and a large number means every one.
+/// Default number of points per kind of fault, evenly spread over all; `GANGER_FAULT_POINTS` overrides it, and a large
+/// number means every point.
 const POINTS: usize = 8;
-/// What is there before, in the file and in the log.
+/// Rounds before the fault, which fill the file and the log.
 const BEFORE: Range<u32> = 0..2;
-/// What is done under the fault.
+/// Rounds with the fault.
 const DURING: Range<u32> = 2..4;
-/// What is done after it, by the same server if it still lives.
+/// Rounds after the fault, with the same server if it still runs.
 const AFTER: Range<u32> = 4..5;
-/// Exit code of a process whose store could not be opened.
+/// Exit code of a server whose store could not be opened.
 const STORE_UNUSABLE: i32 = 3;
-/// Exit code of a process whose shard could not go on.
+/// Exit code of a server whose shard ended.
 const SHARD_ENDED: i32 = 5;
 
 const FAILS_ONCE: Fault = Fault {
@@ -61,14 +61,14 @@ fn a_flush_that_fails_once_is_not_ignored() -> Result<()> {
 
 /// Covers fault f13 (`rel D6`).
 #[test]
-fn when_no_flush_succeeds_any_more_the_server_ends_and_says_so() -> Result<()> {
+fn when_every_flush_fails_the_server_exits_with_a_reason() -> Result<()> {
     let reached = fail_each(&["fdatasync", "fsync"], FAILS_FOREVER)?;
     expect_some(reached.as_deref(), |outcome| outcome.has_ended)
 }
 
 /// Covers fault f14 (`rel D6`).
 #[test]
-fn a_write_that_fails_once_is_taken_back_or_told_of() -> Result<()> {
+fn a_write_that_fails_once_is_undone_or_logged() -> Result<()> {
     let reached = fail_each(&["pwrite64"], FAILS_ONCE)?;
     expect_reported(reached.as_deref())?;
     expect_some(reached.as_deref(), |outcome| outcome.has_logged_error)
@@ -76,14 +76,14 @@ fn a_write_that_fails_once_is_taken_back_or_told_of() -> Result<()> {
 
 /// Covers fault f14 (`rel D6`).
 #[test]
-fn when_no_write_succeeds_any_more_the_server_ends_and_says_so() -> Result<()> {
+fn when_every_write_fails_the_server_exits_with_a_reason() -> Result<()> {
     let reached = fail_each(&["pwrite64"], FAILS_FOREVER)?;
     expect_some(reached.as_deref(), |outcome| outcome.has_ended)
 }
 
 /// Covers fault f15 (`rel D6`).
 #[test]
-fn a_write_that_finds_no_space_is_told_of_and_service_returns() -> Result<()> {
+fn a_write_without_space_is_logged_and_service_returns() -> Result<()> {
     let reached = fail_each(&["pwrite64", "ftruncate", "fallocate"], FULL_ONCE)?;
     expect_some(reached.as_deref(), |outcome| {
         outcome.has_logged_error && !outcome.has_ended
@@ -92,7 +92,7 @@ fn a_write_that_finds_no_space_is_told_of_and_service_returns() -> Result<()> {
 
 /// Covers fault f14 (`rel D6`).
 #[test]
-fn an_interrupted_write_is_simply_done_again() -> Result<()> {
+fn an_interrupted_write_is_repeated() -> Result<()> {
     let reached = fail_each(&["pwrite64"], INTERRUPTED)?;
     for outcome in reached.iter().flatten() {
         ensure!(
@@ -105,28 +105,28 @@ fn an_interrupted_write_is_simply_done_again() -> Result<()> {
 
 /// Covers fault f14 (`rel D6`).
 #[test]
-fn any_other_call_that_fails_harms_nothing() -> Result<()> {
+fn any_other_failed_call_does_no_harm() -> Result<()> {
     fail_each(&["openat", "ftruncate", "unlink", "fallocate"], FAILS_ONCE).map(drop)
 }
 
-/// What came of a fault.
+/// The outcome of a fault.
 #[derive(Debug)]
 struct FaultOutcome {
     point: CallPoint,
-    /// The calls that failed.
+    /// Recorded calls that were made to fail.
     failed: Vec<String>,
-    /// Whether the log tells of an error.
+    /// Whether the server logged an error or warning.
     has_logged_error: bool,
-    /// Whether the server ended by itself.
+    /// Whether the server exited by itself.
     has_ended: bool,
 }
 
-/// A write or a flush that fails is never passed over in silence.
+/// Checks that a failed write or flush is always logged, or ends the server.
 fn expect_reported(reached: Option<&[FaultOutcome]>) -> Result<()> {
     for outcome in reached.unwrap_or_default() {
         ensure!(
             outcome.failed.is_empty() || outcome.has_logged_error || outcome.has_ended,
-            "the log does not tell of {:?}: {:?}",
+            "the log does not mention {:?}: {:?}",
             outcome.point,
             outcome.failed
         );
@@ -134,7 +134,8 @@ fn expect_reported(reached: Option<&[FaultOutcome]>) -> Result<()> {
     Ok(())
 }
 
-/// The faults must have been reached, most of them at least: threads take turns a little differently each time.
+/// Checks that at least half of the faults were reached, since thread scheduling varies, and that one had the expected
+/// outcome.
 fn expect_some(
     reached: Option<&[FaultOutcome]>,
     is_as_expected: fn(&FaultOutcome) -> bool,
@@ -148,16 +149,16 @@ fn expect_some(
         .collect();
     ensure!(
         reached.len() * 2 >= reached.len(),
-        "few were reached: {reached:#?}"
+        "too few faults were reached: {reached:#?}"
     );
     ensure!(
         reached.iter().any(|outcome| is_as_expected(outcome)),
-        "none ended as expected: {reached:#?}"
+        "no outcome was as expected: {reached:#?}"
     );
     Ok(())
 }
 
-/// Lets each of these calls fail, in a run of its own; `None` if there is no tracer.
+/// Makes each of these calls fail in a separate run; `None` without `strace`.
 fn fail_each(calls: &[&str], fault: Fault) -> Result<Option<Vec<FaultOutcome>>> {
     if Command::new("strace").arg("-V").output().is_err() {
         note_skip("failing system calls", "strace is not installed");
@@ -180,7 +181,7 @@ fn fail_each(calls: &[&str], fault: Fault) -> Result<Option<Vec<FaultOutcome>>> 
     let count =
         |what: fn(&FaultOutcome) -> bool| outcomes.iter().filter(|outcome| what(outcome)).count();
     eprintln!(
-        "{fault:?}: {} of {} points: {} reached, {} told of, {} ended the server",
+        "{fault:?}: {} of {} points: {} reached, {} logged, {} ended the server",
         outcomes.len(),
         points.len(),
         count(|outcome| !outcome.failed.is_empty()),
@@ -190,7 +191,7 @@ fn fail_each(calls: &[&str], fault: Fault) -> Result<Option<Vec<FaultOutcome>>> 
     Ok(Some(outcomes))
 }
 
-/// A store with something in it, as a killed server left it, and what its clients saw.
+/// A store with data as a killed server left it, and the history of its clients.
 struct StoreSnapshot {
     directory: TempDir,
     recorder: Recorder,
@@ -216,7 +217,7 @@ impl StoreSnapshot {
         self.directory.path().join("data")
     }
 
-    /// A copy of the store to work on.
+    /// Copies the store into a new directory.
     fn copy(&self) -> Result<(TempDir, Setup)> {
         let directory = tempfile::tempdir()?;
         let data = directory.path().join("data");
@@ -229,7 +230,7 @@ impl StoreSnapshot {
         Ok((directory, setup))
     }
 
-    /// Runs without harm from the start on, and notes the calls on the store's files.
+    /// Runs the server without faults and records its calls on the store's files.
     fn record_points(&self) -> Result<Vec<CallPoint>> {
         let (directory, mut setup) = self.copy()?;
         let log = directory.path().join("calls.txt");
@@ -238,7 +239,7 @@ impl StoreSnapshot {
         let recorder = Recorder::default();
         scenario::run(&recorder, &mut Api::new(setup.client()), DURING);
         server.kill()?;
-        // The tracer writes its last lines after the program's end.
+        // The tracer writes its last lines after the program has ended.
         thread::sleep(Duration::from_millis(200));
         trace::call_points(
             &log,
@@ -248,7 +249,7 @@ impl StoreSnapshot {
         )
     }
 
-    /// Runs with a call that fails, looks, and goes on without.
+    /// Runs the server with a failing call, then without, and checks the store.
     fn fail_at(&self, point: &CallPoint, fault: Fault) -> Result<FaultOutcome> {
         let (directory, mut setup) = self.copy()?;
         let log = directory.path().join("calls.txt");
@@ -292,7 +293,7 @@ impl StoreSnapshot {
     }
 }
 
-/// Works with a server whose disk fails, until it has ended or serves again. True if it has ended.
+/// Uses a server whose disk fails. Returns true if the server exited, false if it recovered.
 fn run_with_fault(setup: &Setup, server: &mut Server, recorder: &Recorder) -> Result<bool> {
     if server.wait_until_ready(TIMEOUT).is_err() {
         return expect_exit(setup, server, &[STORE_UNUSABLE, SHARD_ENDED]);
@@ -311,7 +312,7 @@ fn run_with_fault(setup: &Setup, server: &mut Server, recorder: &Recorder) -> Re
     Ok(false)
 }
 
-/// Waits until the server is ready; false if it has ended.
+/// Waits until the server is ready; returns false if it has exited.
 fn serves_again(setup: &Setup, server: &mut Server) -> Result<bool> {
     let begun = Instant::now();
     loop {

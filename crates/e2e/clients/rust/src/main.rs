@@ -1,5 +1,5 @@
-//! redis-work-queue for Rust against a server. `lives PORT` tries every operation; `lives PORT PREFIX` takes and
-//! completes items until there are none for a while, prints `worked ID` for each, and goes on when the server goes away.
+//! redis-work-queue for Rust. `lives PORT` runs every operation. `lives PORT PREFIX` completes items until there are none for
+//! a while, prints `worked ID` for each, and survives restarts of the server.
 
 use std::time::{Duration, Instant};
 
@@ -11,9 +11,12 @@ use redis_work_queue::{Item, KeyPrefix, WorkQueue};
 async fn main() {
     let mut arguments = std::env::args().skip(1);
     let port = arguments.next().expect("a port");
-    // The new version of the protocol when all is tried, the old one for work.
+    // RESP3 for all operations, RESP2 for work.
     match arguments.next() {
-        None => lives(connect(&format!("redis://127.0.0.1:{port}/?protocol=resp3")).await).await,
+        None => {
+            all_operations(connect(&format!("redis://127.0.0.1:{port}/?protocol=resp3")).await)
+                .await
+        }
         Some(prefix) => work(&format!("redis://127.0.0.1:{port}/"), &prefix).await,
     }
 }
@@ -28,7 +31,7 @@ async fn connect(url: &str) -> ConnectionManager {
     }
 }
 
-async fn lives(mut db: ConnectionManager) {
+async fn all_operations(mut db: ConnectionManager) {
     let queue = WorkQueue::new(KeyPrefix::new("rust".to_owned()));
     let lease_for = Duration::from_secs(30);
     let now = Some(Duration::ZERO);
@@ -63,7 +66,7 @@ async fn lives(mut db: ConnectionManager) {
         .is_none());
     assert!(begun.elapsed() >= Duration::from_secs(1), "never early");
 
-    // A lease of less than a second is sent as 0, which is refused, and leaves the item where a cleaner finds it.
+    // A lease of less than a second is sent as 0, which is refused and leaves the item where a cleaner finds it.
     queue.add_item(&mut db, &item).await.unwrap();
     assert!(queue
         .lease(&mut db, now, Duration::from_millis(500))
@@ -87,7 +90,7 @@ async fn work(url: &str, prefix: &str) {
     }
 }
 
-/// Whether there was nothing to do, and nothing is being done.
+/// Completes one item. Returns true if there was none, and no other worker has one.
 async fn step(queue: &WorkQueue, db: &mut ConnectionManager) -> redis::RedisResult<bool> {
     let limit = Some(Duration::from_secs(1));
     match queue.lease(db, limit, Duration::from_secs(2)).await? {

@@ -1,5 +1,5 @@
-//! redis-work-queue for Rust as a load: `load PORT WORKERS ITEMS` adds items in pipelines of 100, lets so many workers take
-//! and complete them all, and prints the seconds of both.
+//! A load of redis-work-queue for Rust: `load PORT WORKERS ITEMS` adds items in pipelines of 100, lets the workers complete
+//! them all, and prints the time of both in seconds.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
