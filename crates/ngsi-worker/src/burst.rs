@@ -1,11 +1,11 @@
-//! Detects that a burst pool, which works until its queue is empty, is finished.
+//! Detects when a burst pool, which works until its queue is empty, is finished.
 
 use std::time::Duration;
 
 use crate::Error;
 use crate::source::ServerQueries;
 
-/// Interval between requests to the server while tasks seem to be on their way.
+/// Interval between queries while tasks may still be on their way.
 const ASK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Waits until no task of the queue is ready, and this pool holds none. Call it only while the pool has no task, and

@@ -1,4 +1,4 @@
-//! A child process that inserts: started, asked, watched, ended. Requests and answers are lines of JSON.
+//! A child process that inserts tasks. Requests and replies are lines of JSON.
 
 use std::fs;
 use std::io;
@@ -21,22 +21,22 @@ const BATCHES_MAX: u32 = 10_000;
 /// Resident memory in bytes beyond which a process is replaced.
 const RESIDENT_BYTES_MAX: u64 = 512 << 20;
 
-/// The reason why a process gave no answer.
+/// The reason why a process gave no valid reply.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ChildFailure {
     /// The process has ended.
     #[error("it ended with {0}")]
     Exited(ExitStatus),
-    /// The process did not answer in time and was killed.
-    #[error("it did not answer within {0:?} and was killed")]
+    /// The process did not reply in time and was killed.
+    #[error("it did not reply within {0:?} and was killed")]
     TimedOut(Duration),
-    /// It said something else, and was killed.
-    #[error("it answered with something else: {0}")]
+    /// The process sent an invalid reply and was killed.
+    #[error("it sent an invalid reply: {0}")]
     InvalidReply(String),
-    /// It was killed because everything stops.
+    /// The process was killed because the pool stops at once.
     #[error("it was killed")]
     Killed,
-    /// The system does not let us talk to it.
+    /// Starting or using the process failed.
     #[error("it cannot be run: {0}")]
     System(#[from] io::Error),
 }
@@ -52,7 +52,7 @@ pub(crate) struct Child {
 }
 
 impl Child {
-    /// Starts a process, and waits until it answers.
+    /// Starts a process, and waits until it replies.
     pub(crate) async fn start(program: &Program) -> Result<Self, ChildFailure> {
         let mut child = Self::spawn(program)?;
         let nothing = Request {
@@ -87,7 +87,7 @@ impl Child {
         })
     }
 
-    /// Inserts a batch; returns the outcome of each task, in order. Without an answer the process has ended.
+    /// Inserts a batch; returns the outcome of each task, in order. After an error the process has ended.
     pub(crate) async fn ask(
         &mut self,
         request: &Request,
@@ -123,7 +123,7 @@ impl Child {
         Ok(reply.outcomes)
     }
 
-    /// Makes sure that the process has ended. A broken pipe is then reported as the way the process ended.
+    /// Ensures that the process has ended. If it exited by itself, its exit status replaces the error of the pipe.
     async fn reap(&mut self, failure: ChildFailure) -> ChildFailure {
         if matches!(failure, ChildFailure::System(_))
             && let Ok(Ok(status)) = timeout(END_TIMEOUT, self.process.wait()).await
@@ -163,7 +163,7 @@ impl Child {
         })
     }
 
-    /// Lets the process end by itself, and kills it if it does not.
+    /// Closes the input, waits for the process to end, and kills it if it does not.
     pub(crate) async fn end(self) {
         let Self {
             mut process, input, ..
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_memory_of_a_process_is_known() {
+    fn the_memory_of_a_process_is_reported() {
         let bytes = resident_bytes(std::process::id()).expect("this is Linux");
         assert!(bytes > 100 << 10, "{bytes}");
         assert_eq!(resident_bytes(u32::MAX), None);

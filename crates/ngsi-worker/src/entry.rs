@@ -11,15 +11,15 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::variables::settings;
 
-/// Inserts tasks from standard input, and answers on standard output, until the input ends.
+/// Inserts tasks from standard input, and replies on standard output, until the input ends.
 ///
-/// The process ends with its parent, at once if the system supports that. Stop signals are ignored, also when they
-/// are sent to all processes of a service: the parent lets running tasks finish.
+/// The process ends with its parent, at once if the system supports that. It ignores stop signals, which may be sent to
+/// all processes of a service, because the parent lets running tasks finish.
 ///
 /// # Errors
-/// If standard input and output are no pipes, or the input is no request.
+/// If standard input or output is not a pipe, or the input is not a request.
 pub fn insert_for_parent(environment: Environment) -> io::Result<()> {
-    // A dead parent has closed the input.
+    // If the parent has died already, the input is closed.
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -14,7 +14,7 @@ pub enum Error {
     Client(#[from] ganger_client::Error),
     /// The processes that insert end right after their start.
     #[error(
-        "no process that inserts could be kept running: the last one {how}, and ten in a row did not live for {STARTED_AFTER:?}; their log tells more"
+        "no insert process could be kept running: ten in a row ended within {STARTED_AFTER:?} of their start, the last one because {how}; see their log"
     )]
     GaveUp {
         /// How the last process ended.

@@ -1,15 +1,14 @@
 //! A pool of workers that insert NGSI entities, each in its own process.
 //!
-//! The tasks are ordinary jobs of ganger, made by its QuantumLeap API. The pool holds their leases and communicates
-//! with the server; only its *children* use the database: processes of the same binary that get batches of tasks on
-//! standard input and answer on standard output. A child may crash, leak or hang; that affects only the task that
-//! caused it.
+//! The tasks are ordinary jobs of ganger, created by its QuantumLeap API. The pool holds their leases and communicates
+//! with the server. Only its *children* use the database: processes of the same binary that receive batches of tasks on
+//! standard input and reply on standard output. A crash, leak or hang of a child affects only the task that caused it.
 //!
 //! # The parts
 //!
-//! [`run()`] is the pool (`pool`, in the frame of `ganger_worker::run_pool`): deliveries arrive, wait (`waiting`),
-//! and are distributed to the workers (`slot`), each of which keeps one child (`child`) and decides what its death
-//! means (`restarts`). The results of tasks go to the server (`outcome`, `reporter`). The metrics are in `metrics`.
+//! [`run()`] runs the pool (`pool`, based on `ganger_worker::run_pool`). Deliveries wait (`waiting`) until they are
+//! distributed to the workers (`slot`). Each worker keeps one child (`child`), and `restarts` decides when a dead child is
+//! replaced. `outcome` and `reporter` report the results of tasks to the server. The metrics are in `metrics`.
 //!
 //! # For binaries that host a pool
 //!

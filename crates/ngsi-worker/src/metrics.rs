@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_happened_is_told() {
+    fn counted_events_are_in_the_text() {
         let metrics = Metrics::new(3);
         metrics.count_rows(5);
         metrics.count_rows(2);
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_nobody_could_ask_about_has_no_size() {
+    fn an_unknown_queue_size_is_not_in_the_text() {
         let metrics = Metrics::new(1);
         assert!(!metrics.text().contains("queue_size"));
         metrics.set_queue_size(Some(0));
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_histogram_is_cumulative_and_holds_everything() {
+    fn the_histogram_is_cumulative_and_complete() {
         let metrics = Metrics::new(1);
         for milliseconds in [1, 3, 3, 1_000_000] {
             metrics.observe_attempt(Duration::from_millis(milliseconds));
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_is_sound() {
+    fn the_text_is_valid() {
         assert_eq!(ganger_metrics::check(&Metrics::new(1).text()), Ok(()));
     }
 }

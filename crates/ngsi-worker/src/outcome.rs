@@ -14,7 +14,7 @@ pub(crate) enum Outcome {
         /// Number of rows in the database.
         rows: u64,
     },
-    /// No row is in the database.
+    /// The insert failed; no row is in the database.
     Failed {
         /// Reason, as listings show it.
         message: String,
@@ -23,7 +23,7 @@ pub(crate) enum Outcome {
     },
     /// The process died while inserting it.
     Lost,
-    /// The task was not started, or must be started again.
+    /// The task was not started, so it is released.
     Unstarted,
     /// The lease has ended, so the outcome is not reported.
     Dropped,
@@ -138,14 +138,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_count_has_its_place() {
+    fn every_result_has_its_index() {
         for (index, counted) in TaskResult::ALL.into_iter().enumerate() {
             assert_eq!(counted.index(), index, "{}", counted.as_str());
         }
     }
 
     #[test]
-    fn a_success_tells_how_many_rows_there_are() {
+    fn a_success_reports_the_number_of_rows() {
         let report = Outcome::Inserted { rows: 12 }.report();
         let wanted = Report::Complete {
             result: Some(Bytes::from_static(b"{\"rows\":12}")),
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_incurable_failure_rules_retries_out_and_only_a_death_is_lost() {
+    fn only_a_permanent_failure_prevents_retries_and_only_a_death_is_lost() {
         let failed = |is_retryable| Outcome::Failed {
             message: "no".into(),
             is_retryable,
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_begun_goes_back_uncounted() {
+    fn an_unstarted_task_is_released_uncounted() {
         let Some(Report::Release(releasing)) = Outcome::Unstarted.report() else {
             panic!("a release");
         };

@@ -36,7 +36,7 @@ pub struct Summary {
     pub undelivered: u64,
 }
 
-/// Length of the leases, after which the tasks of a dead worker are free again.
+/// Length of the leases, after which the tasks of a dead pool are leased to others.
 const LEASE_FOR: Duration = Duration::from_secs(15);
 /// Runs a pool until `shutdown` asks it to stop, its work is done, or its processes cannot be kept running.
 ///
@@ -58,7 +58,7 @@ pub async fn run(
         lease_for: Some(LEASE_FOR),
         credits: 0,
     });
-    tracing::info!(%worker, workers = settings.workers, queue = %settings.queue, "pool starts");
+    tracing::info!(%worker, workers = settings.workers, queue = %settings.queue, "the pool starts");
     let reports = stream.reporter();
     let server = Server {
         client,
@@ -82,7 +82,7 @@ pub async fn run_with<D: Deliveries, R: Reports, I: ServerQueries>(
     let workers = InsertWorkers::open(settings, reports.clone(), server).await?;
     let ended = run_pool(workers, deliveries, reports, shutdown).await;
     ended.reporter.flush();
-    tracing::info!(?ended.summary, "pool ends");
+    tracing::info!(?ended.summary, "the pool has ended");
     match ended.error {
         Some(error) => Err(error),
         None => Ok(ended.summary),
@@ -100,7 +100,7 @@ struct InsertWorkers<I> {
     events: mpsc::UnboundedReceiver<WorkerEvent>,
     level: watch::Sender<Shutdown>,
     waiting: WaitingTasks,
-    /// Indexes of workers without a batch. The last is used first, so that few processes stay busy and warm.
+    /// Indexes of workers without a batch. The last one is used first, so that few processes do most of the work.
     idle: Vec<usize>,
     /// Number of tasks at the workers.
     running: usize,
@@ -166,7 +166,7 @@ impl<I: ServerQueries> InsertWorkers<I> {
         })
     }
 
-    /// Gives waiting tasks to idle workers.
+    /// Sends batches of waiting tasks to idle workers.
     fn distribute(&mut self) {
         while let Some(index) = self.idle.last() {
             let Some(batch) = self.waiting.batch(self.idle.len()) else {
@@ -188,7 +188,7 @@ impl<I: ServerQueries> InsertWorkers<I> {
         self.running -= ended.len();
         let attempts = ended.iter().filter(|one| one.outcome.is_attempt()).count();
         self.attempts += u64::try_from(attempts).unwrap_or(u64::MAX);
-        // Credits first, so that they are sent with the reports.
+        // Grant credits first, so that they are sent together with the reports.
         pool.grant(self);
         self.reporter.report_outcomes(pool, ended);
         if self
@@ -196,10 +196,7 @@ impl<I: ServerQueries> InsertWorkers<I> {
             .tasks_max
             .is_some_and(|max| self.attempts >= max)
         {
-            tracing::info!(
-                attempts = self.attempts,
-                "all tasks that --max-tasks allows are done"
-            );
+            tracing::info!(attempts = self.attempts, "reached the limit of --max-tasks");
             pool.stop();
         }
     }
@@ -289,7 +286,7 @@ impl<R: Reports, I: ServerQueries> Executor<R> for InsertWorkers<I> {
             PoolEvent::WorkerEnded => {}
             PoolEvent::Drained(drained) => {
                 match drained {
-                    Ok(()) => tracing::info!("nothing is ready, and nothing runs here"),
+                    Ok(()) => tracing::info!("no task is ready or running here"),
                     Err(error) => self.error = Some(error),
                 }
                 pool.stop();
@@ -314,7 +311,10 @@ impl<R: Reports, I: ServerQueries> Executor<R> for InsertWorkers<I> {
         self.level.send_replace(level);
         if level == Shutdown::Graceful {
             self.give_back_waiting(pool);
-            tracing::info!(running = self.running, "stops: takes nothing new");
+            tracing::info!(
+                running = self.running,
+                "stopping: the pool takes no new tasks"
+            );
         }
     }
 

@@ -5,11 +5,11 @@ use std::time::Instant;
 /// Number of whole seconds over which the rate is computed.
 const SECONDS: usize = 10;
 
-/// Counts by second, for the last ten and the present one.
+/// Counts of the last ten seconds and the current one.
 #[derive(Debug)]
 pub(crate) struct Rate {
     began_at: Instant,
-    /// The count of each second and its number, at that number modulo the length.
+    /// Number and count of each second, at the index of the number modulo the length.
     seconds: [(u64, u64); SECONDS + 1],
 }
 
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_young_rate_is_taken_over_what_there_was() {
+    fn a_recent_rate_is_the_mean_over_fewer_seconds() {
         let start = Instant::now();
         let mut rate = Rate::new(start);
         rate.add(start, 30);

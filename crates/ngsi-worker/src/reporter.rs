@@ -15,7 +15,7 @@ use crate::metrics::Metrics;
 use crate::outcome::{Outcome, TaskResult};
 use crate::slot::FinishedTask;
 
-/// Delay until a job of another kind is offered again, perhaps to a worker that knows it.
+/// Delay before a job of another kind is ready again, for a worker with a handler for it.
 const OTHER_KIND_DELAY: Duration = Duration::from_secs(30);
 
 /// Reports the outcomes of tasks.
@@ -96,7 +96,7 @@ impl Reporter {
         job: Delivery,
     ) {
         let (reports, counts) = (pool.reports().clone(), Arc::clone(&self.counts));
-        tracing::warn!(job = %job.held.job, kind = %job.kind, "given back: this worker only inserts");
+        tracing::warn!(job = %job.held.job, kind = %job.kind, "released a job of another kind: this worker only inserts");
         counts.note_undelivered(1);
         pool.report(async move {
             let releasing = Releasing {

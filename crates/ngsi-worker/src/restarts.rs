@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn who_lived_for_a_second_is_replaced_at_once_and_the_count_starts_over() {
+    fn a_process_that_lived_for_a_second_is_replaced_at_once_and_resets_the_count() {
         let mut restarts = Restarts::new(SECOND);
         for _ in 1..10 {
             restarts.record_death(early(false));
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_that_kill_never_end_the_pool() {
+    fn tasks_that_kill_their_process_never_end_the_pool() {
         let mut restarts = Restarts::new(SECOND);
         for _ in 0..1_000 {
             let next = restarts.record_death(early(true));
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_did_well_forgives_those_before_it() {
+    fn a_success_resets_the_count() {
         let mut restarts = Restarts::new(SECOND);
         for _ in 1..10 {
             restarts.record_death(early(false));

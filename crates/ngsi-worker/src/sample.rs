@@ -11,7 +11,7 @@ use crate::source::{ServerQueries, is_final};
 /// Interval between two samples: one second.
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 
-/// Samples until the runtime ends, or the server's refusal is final.
+/// Samples until the runtime ends, or a query fails permanently.
 pub(crate) async fn sample_queue(server: impl ServerQueries, metrics: Arc<Metrics>) {
     let mut ticks = tokio::time::interval(SAMPLE_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -22,7 +22,7 @@ pub(crate) async fn sample_queue(server: impl ServerQueries, metrics: Arc<Metric
             Err(error) => {
                 metrics.set_queue_size(None);
                 if is_final(&error) {
-                    tracing::warn!(%error, "the length of the queue is not shown: the server does not tell");
+                    tracing::warn!(%error, "the length of the queue is not in the metrics, because the server refuses the query");
                     return;
                 }
             }

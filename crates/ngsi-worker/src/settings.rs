@@ -34,8 +34,8 @@ pub struct Settings {
     pub metrics: Option<SocketAddr>,
     /// The program that inserts.
     pub program: Program,
-    /// Longest insert before its process is killed. The process itself gives up after 180 s, so this is for one that
-    /// hangs.
+    /// Longest insert before its process is killed. The process itself gives up after 180 s, so this only affects a process
+    /// that hangs.
     pub patience: Duration,
     /// Pause after a first failed start, and increment of the pause after each further one in a row.
     pub restart_pause: Duration,
@@ -69,7 +69,7 @@ pub struct Program {
     pub arguments: Vec<OsString>,
     /// Additional variables of its environment, such as the database's password.
     pub variables: Vec<(String, String)>,
-    /// Variables of this process that it does not inherit.
+    /// Variables that it does not inherit from this process.
     pub hidden: Vec<String>,
 }
 

@@ -1,7 +1,7 @@
-//! One worker of the pool: a task that keeps a child process running and gives it one batch at a time.
+//! A worker of the pool: an asynchronous task that keeps a child process running and sends it one batch at a time.
 //!
-//! The death of a process affects only the task that caused it: the batch is repeated task by task, each under its
-//! lease, and only the task whose process dies again fails.
+//! If the process dies, the worker repeats the batch task by task, each under its lease. Only a task whose process dies
+//! again fails.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,24 +20,24 @@ use crate::outcome::Outcome;
 use crate::restarts::{ChildDeath, RestartDecision, Restarts};
 use crate::waiting::Task;
 
-/// Message of a task that had to be killed: that of QuantumLeap's queue.
+/// Message of a task whose process had to be killed, as in QuantumLeap.
 const TIMED_OUT: &str = "JobTimeoutException('Task exceeded maximum timeout value (180 seconds)')";
 
-/// An event that a worker sends to its pool.
+/// An event from a worker to its pool.
 #[derive(Debug)]
 pub(crate) enum WorkerEvent {
-    /// The worker can take a batch. Sent once for each batch.
+    /// The worker with this index can take a batch. Sent once for each batch.
     Idle(usize),
     /// Tasks have ended.
     Finished(Vec<FinishedTask>),
-    /// No process can be kept running.
+    /// No process can be kept running, for this reason.
     GaveUp(String),
 }
 
 /// A task that has ended.
 #[derive(Debug)]
 pub(crate) struct FinishedTask {
-    /// Attempt and token of the task's lease.
+    /// Job and token of the task's lease.
     pub(crate) held: Held,
     /// How the task ended.
     pub(crate) outcome: Outcome,
@@ -87,7 +87,7 @@ struct Worker<R> {
     restarts: Restarts,
     /// Pause before the next start.
     pause: Duration,
-    /// Whether the pool has been told that the worker can take a batch.
+    /// Whether the worker has reported that it can take a batch.
     is_idle: bool,
 }
 
@@ -100,7 +100,7 @@ impl<R: Reports> Worker<R> {
             }
             let Some(child) = &mut self.child else { break };
             tokio::select! {
-                // A task given to a dead process would be taken for the cause of its death.
+                // A batch sent to a dead process would count as the cause of its death.
                 biased;
                 failure = child.wait_for_exit() => self.reap(&failure, false),
                 batch = self.inbox.recv() => match batch {
@@ -109,7 +109,7 @@ impl<R: Reports> Worker<R> {
                 },
             }
         }
-        // Every task that was handed over must get an outcome.
+        // Every received task must get an outcome.
         self.inbox.close();
         while let Some(batch) = self.inbox.recv().await {
             self.give_back(batch);
@@ -119,7 +119,7 @@ impl<R: Reports> Worker<R> {
         }
     }
 
-    /// Inserts a batch: at once, and task by task if the process dies.
+    /// Inserts a batch: together, and task by task if the process dies.
     async fn insert_batch(&mut self, batch: Vec<Task>) {
         self.is_idle = false;
         let began_at = Instant::now();
@@ -137,10 +137,7 @@ impl<R: Reports> Worker<R> {
     }
 
     async fn insert_one_by_one(&mut self, batch: Vec<Task>, began_at: Instant) {
-        tracing::warn!(
-            tasks = batch.len(),
-            "goes through the batch once more, task by task"
-        );
+        tracing::warn!(tasks = batch.len(), "repeating the batch task by task");
         for task in batch {
             let may_run = self.level() == Shutdown::No && self.has_child().await;
             let outcome = if may_run {
@@ -158,7 +155,7 @@ impl<R: Reports> Worker<R> {
     async fn run(&mut self, tasks: &[Task], is_again: bool) -> Option<Vec<Outcome>> {
         let mut outcomes: Vec<Outcome> = Vec::with_capacity(tasks.len());
         let mut inserts = Vec::with_capacity(tasks.len());
-        // Placeholder for a pending outcome.
+        // Indexes of the outcomes that the process will report.
         let mut open = Vec::with_capacity(tasks.len());
         for task in tasks {
             outcomes.push(match self.request_for(task, is_again) {
@@ -196,7 +193,7 @@ impl<R: Reports> Worker<R> {
         };
         let text = String::from_utf8(task.input.to_vec()).map_err(|error| unreadable(&error))?;
         let input = RawValue::from_string(text).map_err(|error| unreadable(&error))?;
-        // Half of the time, because the process learns of it later than this one.
+        // Half of the remaining time, because the process starts to count later.
         let exclusive_for = expires_at.saturating_duration_since(Instant::now()) / 2;
         Ok(InsertRequest {
             uuid: task.held.job.clone(),
@@ -206,7 +203,7 @@ impl<R: Reports> Worker<R> {
         })
     }
 
-    /// Asks the process; kills it if the pool stops at once. Without an answer it has ended.
+    /// Sends a request to the process, which is killed if the pool stops at once. After an error it has ended.
     async fn ask(&mut self, request: Request) -> Result<Vec<InsertOutcome>, ChildFailure> {
         let patience = self.context.settings.patience;
         let Some(mut child) = self.child.take() else {
@@ -245,7 +242,7 @@ impl<R: Reports> Worker<R> {
         tracing::warn!(
             worker,
             ?lived_for,
-            "the process that inserts is gone: {failure}"
+            "the insert process has ended: {failure}"
         );
         match self.restarts.record_death(death) {
             RestartDecision::StartAfter(pause) => {
@@ -299,10 +296,10 @@ impl<R: Reports> Worker<R> {
         {
             tracing::info!(
                 worker = self.index,
-                "the process that inserts is replaced: {reason}"
+                "replacing the insert process: {reason}"
             );
             self.context.metrics.count_restart();
-            // The next process need not wait for its end.
+            // The next process does not wait for the end of this one.
             tokio::spawn(child.end());
         }
     }
@@ -348,7 +345,7 @@ impl From<InsertOutcome> for Outcome {
     }
 }
 
-/// Returns the outcome of the single task that a process did not answer.
+/// Returns the outcome of a single task whose process failed.
 fn outcome_of(failure: &ChildFailure) -> Outcome {
     match failure {
         ChildFailure::TimedOut(_) => Outcome::Failed {
@@ -359,10 +356,10 @@ fn outcome_of(failure: &ChildFailure) -> Outcome {
     }
 }
 
-/// Returns the outcome of a job whose payload is no task.
+/// Returns the outcome of a job whose payload is not a task.
 fn unreadable(error: &dyn std::error::Error) -> Outcome {
     Outcome::Failed {
-        message: format!("this is not the input of an insert: {error}"),
+        message: format!("the payload is not the input of an insert: {error}"),
         is_retryable: false,
     }
 }

@@ -1,4 +1,4 @@
-//! Queries about the queue: to the server, or to a test's script.
+//! Queries about the queue, to the server or to a test double.
 
 use std::future::Future;
 
@@ -19,7 +19,7 @@ pub struct QueueState {
 pub trait ServerQueries: Clone + Send + Sync + 'static {
     /// Returns the state of the queue.
     fn queue_state(&self) -> impl Future<Output = Result<QueueState, Error>> + Send;
-    /// Returns how many tasks this pool holds according to the server. Some may still be on their way to it.
+    /// Returns how many tasks this pool holds according to the server, including those still on their way to it.
     fn held_tasks(&self) -> impl Future<Output = Result<usize, Error>> + Send;
 }
 
@@ -54,7 +54,7 @@ impl ServerQueries for Server {
     }
 }
 
-/// Whether the error is permanent, so that asking again is useless.
+/// Whether the error is permanent, so that repeating the query is useless.
 pub(crate) fn is_final(error: &Error) -> bool {
     !error.is_retryable() && error.code() != code::TIMED_OUT
 }

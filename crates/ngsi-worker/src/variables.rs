@@ -1,10 +1,10 @@
-//! The settings of the children's inserts, as variables of their environment: a password among arguments would be seen
-//! by everyone on the machine.
+//! Settings of the children's inserts as environment variables, because arguments, and so a password among them, are
+//! visible to every user of the machine.
 
 use ganger_ngsi::environment::{Database, Environment};
 use ganger_ngsi::postgres::Settings;
 
-/// The variables, those of QuantumLeap, that say where a database is.
+/// Returns QuantumLeap's variables for a database.
 pub fn variables(database: &Database) -> Vec<(String, String)> {
     let pairs = [
         ("POSTGRES_HOST", database.host.clone()),
@@ -17,7 +17,7 @@ pub fn variables(database: &Database) -> Vec<(String, String)> {
     pairs.map(|(name, value)| (name.to_owned(), value)).into()
 }
 
-/// What the environment says of inserts.
+/// Returns the settings of inserts from QuantumLeap's variables.
 pub(crate) fn settings(environment: Environment) -> Settings {
     Settings {
         database: environment.database,

@@ -1,23 +1,23 @@
-//! Tasks that wait for a free worker, and how many of them go together.
+//! Tasks that wait for an idle worker, and their division into batches.
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 use ganger_client::{Delivery, Held};
 
-/// Tasks in a batch at most: so many share one transaction.
+/// Maximum number of tasks in a batch, which share one transaction.
 pub(crate) const BATCH_TASKS_MAX: usize = 64;
-/// Bytes of their inputs, unless a single one has more.
+/// Maximum bytes of the inputs in a batch, unless a single input is larger.
 const BATCH_BYTES_MAX: usize = 4 << 20;
 
-/// A task under a lease of ours.
+/// A task leased by this pool.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Task {
-    /// Attempt and token of the task's lease.
+    /// Job and token of the task's lease.
     pub(crate) held: Held,
-    /// Which attempt this is, from 1.
+    /// Number of the attempt, from 1.
     pub(crate) attempt: u32,
-    /// Bytes of the task to insert.
+    /// The task document.
     pub(crate) input: Bytes,
 }
 
@@ -31,32 +31,32 @@ impl From<Delivery> for Task {
     }
 }
 
-/// Tasks in the order in which they came.
+/// Waiting tasks in order of arrival.
 #[derive(Debug, Default)]
 pub(crate) struct WaitingTasks {
     tasks: VecDeque<Task>,
 }
 
 impl WaitingTasks {
-    /// A task has come.
+    /// Adds a task.
     pub(crate) fn push(&mut self, task: Task) {
         self.tasks.push_back(task);
     }
 
-    /// How many there are.
+    /// Returns the number of waiting tasks.
     pub(crate) fn len(&self) -> usize {
         self.tasks.len()
     }
 
-    /// Forgets a task whose lease is lost; whether it was there.
+    /// Removes a task whose lease is lost; returns whether it was waiting.
     pub(crate) fn remove(&mut self, held: &Held) -> bool {
         let before = self.tasks.len();
         self.tasks.retain(|task| task.held != *held);
         self.tasks.len() < before
     }
 
-    /// The next batch for one of `idle` workers, never empty: its share of what waits, so that none of them stands
-    /// by while another one has a long batch. `None` if nothing waits.
+    /// Removes and returns the next batch for one of `idle` workers: at most its share of the waiting tasks, so that no
+    /// worker stays idle while another has a long batch. `None` if no task waits.
     pub(crate) fn batch(&mut self, idle: usize) -> Option<Vec<Task>> {
         let share = self.tasks.len().div_ceil(idle.max(1));
         let mut bytes = 0;
@@ -107,27 +107,27 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_has_64_tasks_at_most() {
+    fn a_batch_has_at_most_64_tasks() {
         assert_eq!(sizes(waiting(&[10; 150]), 1), [64, 64, 22]);
         assert!(sizes(waiting(&[]), 1).is_empty());
     }
 
     #[test]
-    fn a_batch_has_4_mib_at_most_and_one_task_at_least() {
+    fn a_batch_has_at_most_4_mib_and_at_least_one_task() {
         let mib = 1 << 20;
         assert_eq!(sizes(waiting(&[mib; 9]), 1), [4, 4, 1]);
         assert_eq!(sizes(waiting(&[9 * mib, 1, 9 * mib]), 1), [1, 1, 1]);
     }
 
     #[test]
-    fn idle_workers_share_what_waits() {
+    fn idle_workers_share_the_waiting_tasks() {
         let mut waiting = waiting(&[10; 10]);
         let shares = [4, 3, 2, 1].map(|idle| waiting.batch(idle).expect("some wait").len());
         assert_eq!(shares, [3, 3, 2, 2]);
     }
 
     #[test]
-    fn a_lost_task_is_forgotten_wherever_it_stands() {
+    fn a_lost_task_is_removed_at_any_position() {
         let mut waiting = waiting(&[10; 3]);
         assert!(waiting.remove(&held(1)));
         assert!(!waiting.remove(&held(1)));

@@ -1,4 +1,4 @@
-//! What a pool does with its tasks: inserts, reports, outlives its children, stops.
+//! The pool: inserts, reports, replaces children, stops.
 
 use std::fs;
 use std::time::Duration;
@@ -21,7 +21,7 @@ async fn a_task_is_inserted_and_its_rows_are_reported() {
 }
 
 #[tokio::test]
-async fn failures_are_told_as_the_child_tells_them() {
+async fn failures_are_reported_as_by_the_child() {
     let pool = TestPool::new();
     pool.server.credits(64).await;
     pool.deliver(&["curable", "incurable"]);
@@ -37,7 +37,7 @@ async fn failures_are_told_as_the_child_tells_them() {
 }
 
 #[tokio::test]
-async fn of_a_batch_whose_child_dies_only_the_task_that_kills_alone_is_lost() {
+async fn of_a_batch_whose_child_dies_only_the_task_that_kills_it_alone_is_lost() {
     let pool = TestPool::new();
     pool.server.credits(64).await;
     pool.deliver(&["before", "poison", "after"]);
@@ -70,7 +70,7 @@ async fn a_child_that_dies_without_a_task_is_replaced() {
 }
 
 #[tokio::test]
-async fn a_task_that_hangs_alone_is_failed_for_good() {
+async fn a_task_that_hangs_alone_fails_permanently() {
     let pool = TestPool::with(|settings| settings.patience = Duration::from_millis(300));
     pool.server.credits(64).await;
     pool.deliver(&["hang", "fine"]);
@@ -90,7 +90,7 @@ async fn a_later_attempt_is_a_repeat() {
     pool.server.result("again").await;
     let requests = pool.requests();
     assert!(requests[0].contains("\"is_repeat\":true"), "{requests:?}");
-    // Half of what is left of the lease, which has just begun.
+    // Half of the remaining time of the lease, which has just begun.
     let sole_for = requests[0].split("\"sole_for_ms\":").nth(1).unwrap();
     let sole_for: u64 = sole_for.split(',').next().unwrap().parse().unwrap();
     assert!((200_000..=300_000).contains(&sole_for), "{sole_for}");
@@ -119,7 +119,7 @@ async fn the_outcome_of_a_lost_lease_is_dropped() {
 }
 
 #[tokio::test]
-async fn the_first_signal_lets_what_runs_end_and_gives_back_the_rest() {
+async fn the_first_signal_lets_running_tasks_end_and_releases_the_rest() {
     let pool = TestPool::new();
     pool.server.credits(64).await;
     pool.deliver(&["gate"]);
@@ -136,7 +136,7 @@ async fn the_first_signal_lets_what_runs_end_and_gives_back_the_rest() {
 }
 
 #[tokio::test]
-async fn the_second_signal_ends_what_runs_as_lost() {
+async fn the_second_signal_ends_running_tasks_as_lost() {
     let pool = TestPool::new();
     pool.server.credits(64).await;
     pool.deliver(&["hang", "too"]);
@@ -162,7 +162,7 @@ async fn a_burst_ends_when_nothing_is_ready_and_nothing_runs_here() {
     pool.deliver(&["one"]);
     pool.server.result("one").await;
     pool.server.wait_for_query().await;
-    // Four are left that wait for a retry.
+    // Four tasks are left, which wait for a retry.
     pool.server.set_queue_state(QueueState {
         ready: 0,
         pending: 4,
@@ -172,7 +172,7 @@ async fn a_burst_ends_when_nothing_is_ready_and_nothing_runs_here() {
 }
 
 #[tokio::test]
-async fn a_burst_does_not_wait_for_a_queue_that_is_stopped() {
+async fn a_burst_does_not_wait_for_a_paused_queue() {
     let server = ScriptedServer::default();
     server.set_queue_state(QueueState {
         ready: 7,
@@ -184,7 +184,7 @@ async fn a_burst_does_not_wait_for_a_queue_that_is_stopped() {
 }
 
 #[tokio::test]
-async fn a_pool_ends_after_as_many_attempts_as_it_was_told() {
+async fn a_pool_ends_after_the_configured_number_of_attempts() {
     let pool = TestPool::with(|settings| settings.tasks_max = Some(3));
     pool.server.credits(3).await;
     pool.deliver(&["one", "curable"]);
@@ -197,7 +197,7 @@ async fn a_pool_ends_after_as_many_attempts_as_it_was_told() {
 }
 
 #[tokio::test]
-async fn workers_insert_beside_each_other() {
+async fn workers_insert_concurrently() {
     let pool = TestPool::with(|settings| settings.workers = 2);
     pool.server.credits(128).await;
     pool.deliver(&["gate"]);
@@ -211,7 +211,7 @@ async fn workers_insert_beside_each_other() {
 }
 
 #[tokio::test]
-async fn a_job_of_another_kind_is_offered_to_others() {
+async fn a_job_of_another_kind_is_released() {
     let pool = TestPool::new();
     pool.server.credits(64).await;
     let mut job = delivery("foreign");
@@ -224,7 +224,7 @@ async fn a_job_of_another_kind_is_offered_to_others() {
 }
 
 #[tokio::test]
-async fn what_is_no_document_fails_for_good_without_a_child_seeing_it() {
+async fn an_invalid_payload_fails_permanently_without_reaching_a_child() {
     let pool = TestPool::new();
     pool.server.credits(64).await;
     let mut job = delivery("broken");
@@ -247,7 +247,7 @@ async fn a_pool_whose_children_cannot_be_started_can_still_be_stopped() {
 }
 
 #[tokio::test]
-async fn a_pool_gives_up_after_ten_starts_in_a_row_that_fail() {
+async fn a_pool_gives_up_after_ten_failed_starts_in_a_row() {
     let pool = TestPool::with(|settings| {
         settings.program.path = "/bin/false".into();
         settings.restart_pause = Duration::from_millis(1);

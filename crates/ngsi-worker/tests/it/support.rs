@@ -1,4 +1,4 @@
-//! A pool with a scripted server and with children that are a script too.
+//! A pool with a scripted server and with a shell script as its children.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -25,12 +25,12 @@ use ganger_ngsi_worker::{
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 
-/// Longer than anything here takes: a test that waits so long has failed.
+/// Longest wait of a test.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Length of the leases of the test.
+/// Length of the leases.
 const LEASE: Duration = Duration::from_secs(600);
 
-/// What the scripted server has state.
+/// The state of the scripted server.
 #[derive(Clone, Default)]
 pub struct ScriptedServer {
     state: Arc<Mutex<ServerState>>,
@@ -80,7 +80,7 @@ impl Reports for ScriptedServer {
     }
 
     fn abandon(&self, held: &Held) {
-        panic!("a pool gives no lease up silently: {held:?}");
+        panic!("the pool gave up leases without a report: {held:?}");
     }
 
     fn expires_at(&self, held: &Held) -> Option<Instant> {
@@ -126,23 +126,23 @@ impl ScriptedServer {
         };
         tokio::time::timeout(TIMEOUT, wait)
             .await
-            .expect("it happens in time")
+            .expect("it should happen before the timeout")
     }
 
-    /// Waits for the outcome of a task; there is never a second one.
+    /// Waits for the outcome of a task, which must be the only one.
     pub async fn outcome(&self, job: &str) -> Report {
         let mut all = self.until(|state| state.outcomes.get(job).cloned()).await;
         assert_eq!(all.len(), 1, "{job}: {all:?}");
         all.remove(0)
     }
 
-    /// Outcomes reported of a task so far.
+    /// Returns the number of reported outcomes of a task.
     pub fn outcomes(&self, job: &str) -> usize {
         let state = self.state.lock().unwrap();
         state.outcomes.get(job).map_or(0, Vec::len)
     }
 
-    /// The result of a task that must succeed.
+    /// Waits for the result of a task that must succeed.
     pub async fn result(&self, job: &str) -> String {
         match self.outcome(job).await {
             Report::Complete { result, .. } => String::from_utf8(result.unwrap().to_vec()).unwrap(),
@@ -150,7 +150,7 @@ impl ScriptedServer {
         }
     }
 
-    /// The failure of a task that must fail.
+    /// Waits for the failure of a task that must fail.
     pub async fn failure(&self, job: &str) -> Failing {
         match self.outcome(job).await {
             Report::Fail(failing) => failing,
@@ -158,7 +158,7 @@ impl ScriptedServer {
         }
     }
 
-    /// How a task was given back that must be.
+    /// Waits for the release of a task that must be released.
     pub async fn release(&self, job: &str) -> Releasing {
         match self.outcome(job).await {
             Report::Release(releasing) => releasing,
@@ -166,23 +166,23 @@ impl ScriptedServer {
         }
     }
 
-    /// Waits until so many deliveries are allowed.
+    /// Waits until the pool has granted this many credits.
     pub async fn credits(&self, wanted: u32) {
         self.until(|state| (state.credits == wanted).then_some(()))
             .await;
     }
 
-    /// Number of deliveries ever allowed so far.
+    /// Returns the sum of all granted credits.
     pub fn granted(&self) -> u32 {
         self.state.lock().unwrap().granted
     }
 
-    /// Says from now on that the queue stands so.
+    /// Sets the state of the queue.
     pub fn set_queue_state(&self, queue_state: QueueState) {
         self.state.lock().unwrap().queue_state = queue_state;
     }
 
-    /// Waits until the pool has asked how the queue stands, once more.
+    /// Waits for the next query of the queue's state.
     pub async fn wait_for_query(&self) {
         let before = self.state.lock().unwrap().queries;
         self.until(|state| (state.queries > before).then_some(()))
@@ -190,7 +190,7 @@ impl ScriptedServer {
     }
 }
 
-/// Deliveries of a test.
+/// Deliveries of the scripted server.
 struct TestDeliveries(mpsc::UnboundedReceiver<WorkEvent>);
 
 impl Deliveries for TestDeliveries {
@@ -199,7 +199,7 @@ impl Deliveries for TestDeliveries {
     }
 }
 
-/// A pool that runs against the test server.
+/// A pool that runs against the scripted server.
 pub struct TestPool {
     pub server: ScriptedServer,
     directory: tempfile::TempDir,
@@ -209,17 +209,17 @@ pub struct TestPool {
 }
 
 impl TestPool {
-    /// One worker, settings as usual.
+    /// Starts a pool with one worker and default settings.
     pub fn new() -> Self {
         Self::with(|_| {})
     }
 
-    /// Settings changed by `change`, which may look at the directory of the test too.
+    /// Starts a pool with changed settings.
     pub fn with(change: impl FnOnce(&mut Settings)) -> Self {
         Self::at(&ScriptedServer::default(), change)
     }
 
-    /// Likewise, with a server that has been told something.
+    /// Starts a pool with this server and changed settings.
     pub fn at(server: &ScriptedServer, change: impl FnOnce(&mut Settings)) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let gate = directory.path().join("gate");
@@ -259,7 +259,7 @@ impl TestPool {
         }
     }
 
-    /// Delivers tasks in one message; each is called as what its input says.
+    /// Delivers tasks in one message. The name of each is its input.
     pub fn deliver(&self, jobs: &[&str]) {
         let jobs = jobs.iter().map(|job| delivery(job)).collect();
         self.deliver_jobs(jobs);
@@ -276,56 +276,62 @@ impl TestPool {
         self.events.send(WorkEvent::Jobs(jobs)).unwrap();
     }
 
-    /// The lease of a task is lost.
+    /// Reports the lease of a task as lost.
     pub fn lose(&self, job: &str) {
         self.server.state.lock().unwrap().held.remove(job);
         let lost = Lost {
             held: held(job),
             state: None,
-            reason: "as planned".into(),
+            reason: "lost on purpose".into(),
         };
         self.events.send(WorkEvent::Lost(lost)).unwrap();
     }
 
-    /// Waits until a child stands at the gate, and lets it through.
+    /// Waits until a child blocks on the gate, and lets it continue.
     pub async fn open_gate(&self) {
         let gate = self.directory.path().join("gate");
-        // Opening it waits for a reader.
+        // The open call blocks until a child reads from the fifo.
         let opened = tokio::task::spawn_blocking(move || fs::write(gate, "go\n"));
         tokio::time::timeout(TIMEOUT, opened)
             .await
-            .expect("a child comes to the gate")
+            .expect("a child should open the gate")
             .unwrap()
             .unwrap();
     }
 
-    /// Waits until a child has been asked something that contains `text`.
+    /// Waits until a child has received a request that contains `text`.
     pub async fn wait_for_request(&self, text: &str) {
         let begun = Instant::now();
         while !self.requests().iter().any(|line| line.contains(text)) {
-            assert!(begun.elapsed() < TIMEOUT, "no child was asked for {text}");
+            assert!(
+                begun.elapsed() < TIMEOUT,
+                "no child received a request with {text}"
+            );
             tokio::task::yield_now().await;
         }
     }
 
-    /// What children were asked so far, but for whether they are ready.
+    /// Returns the requests to children so far, without the empty ones that test whether they are ready.
     pub fn requests(&self) -> Vec<String> {
         let text = fs::read_to_string(self.file("asked")).unwrap_or_default();
         let lines = text.lines().filter(|line| line.contains("uuid"));
         lines.map(str::to_owned).collect()
     }
 
-    /// The processes that were children so far, oldest first.
+    /// Returns the process ids of all children so far, oldest first.
     pub fn children(&self) -> Vec<u32> {
         let text = fs::read_to_string(self.file("pids")).unwrap_or_default();
         text.lines().map(|line| line.parse().unwrap()).collect()
     }
 
-    /// Waits until so many children have been started.
+    /// Waits until this many children have been started.
     pub async fn wait_for_children(&self, count: usize) {
         let begun = Instant::now();
         while self.children().len() < count {
-            assert!(begun.elapsed() < TIMEOUT, "not {count} children");
+            assert!(
+                begun.elapsed() < TIMEOUT,
+                "fewer than {count} children were started"
+            );
             tokio::task::yield_now().await;
         }
     }
@@ -334,16 +340,16 @@ impl TestPool {
         self.directory.path().join(name)
     }
 
-    /// Says whether the pool should go on.
+    /// Sets the shutdown level of the pool.
     pub fn set_shutdown(&self, level: Shutdown) {
         self.shutdown.send_replace(level);
     }
 
-    /// Waits for the pool's end.
+    /// Waits for the end of the pool.
     pub async fn wait(self) -> Result<Summary, PoolError> {
         tokio::time::timeout(TIMEOUT, self.task)
             .await
-            .expect("the pool ends")
+            .expect("the pool should end")
             .unwrap()
     }
 
@@ -361,7 +367,7 @@ pub fn held(job: &str) -> Held {
     }
 }
 
-/// A task whose input is its name.
+/// Returns a task whose input is its name.
 pub fn delivery(job: &str) -> Delivery {
     Delivery {
         held: held(job),

@@ -1,8 +1,8 @@
 #!/bin/sh
-# A child as the pool sees one: answers each line, and does what the tasks in it say.
+# A child process of the pool: replies to each line, and acts as the names of its tasks say.
 #
-# poison: dies; hang: says nothing more; gate: waits until somebody writes into the fifo $GATE; curable, incurable: fails
-# so; anything else: one row. What it was asked goes into $LOG.
+# poison: dies; hang: never replies; gate: waits until a test writes into the fifo $GATE; curable, incurable: fails with a
+# retryable or a permanent error; anything else: inserts one row. Requests are logged in $LOG.
 
 echo $$ >>"$PIDS"
 while read -r line; do
