@@ -14,7 +14,7 @@ pub(crate) async fn version(State(api): State<Api>) -> Response {
     json_line(StatusCode::OK, document)
 }
 
-/// Answers `GET /v2/` with NGSI's resource paths. Paths that read entities are not served.
+/// Answers `GET /v2/` with NGSI's resource paths, although those that read entities are not supported.
 pub(crate) async fn resources() -> Response {
     let document = json!({
         "notify_url": "/v2/notify",

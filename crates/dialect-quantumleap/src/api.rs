@@ -19,7 +19,7 @@ use crate::routes;
 /// Settings of the API.
 #[derive(Clone)]
 pub struct Settings {
-    /// The version that `/version` shows.
+    /// Version that `/version` reports.
     pub version: &'static str,
     /// Namespace that owns the tasks' jobs.
     pub namespace: Namespace,
@@ -31,7 +31,7 @@ pub struct Settings {
     pub lists_max: usize,
     /// Identity of callers that the server has not identified; by default an anonymous one without rights.
     pub stranger: Identity,
-    /// The audit log.
+    /// Audit log of the operations.
     pub audit: Audit,
     /// Receives the durations of requests; `None` to take no samples.
     pub durations: Option<Arc<Sampler>>,
@@ -121,17 +121,17 @@ impl Api {
         &self.0.settings
     }
 
-    /// What QuantumLeap's variables say.
+    /// Returns the values of QuantumLeap's variables.
     pub(crate) fn environment(&self) -> &Environment {
         &self.0.settings.environment
     }
 
-    /// Inserts within a request.
+    /// Returns the pool for inserts within requests.
     pub(crate) fn inline_insert(&self) -> &InlineInsert {
         &self.0.inline_insert
     }
 
-    /// Health check of the database.
+    /// Returns the health check of the database.
     pub(crate) fn database_health(&self) -> &DatabaseHealth {
         &self.0.database_health
     }
@@ -140,7 +140,7 @@ impl Api {
         &self.0.counters
     }
 
-    /// Permit for parsing a large body, one at a time.
+    /// Returns the semaphore that lets large bodies be parsed one at a time.
     pub(crate) fn large_bodies(&self) -> &Semaphore {
         &self.0.large_bodies
     }
@@ -150,7 +150,7 @@ impl Api {
         self.environment().offload && !self.environment().recover
     }
 
-    /// Permits for requests that list tasks.
+    /// Returns the semaphore that limits concurrent lists.
     pub(crate) fn lists(&self) -> &Arc<Semaphore> {
         &self.0.lists
     }

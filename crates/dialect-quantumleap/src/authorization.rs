@@ -1,4 +1,4 @@
-//! Authorization, measurement and audit of operations: one layer before every handler.
+//! Authorization, metrics and audit of operations: a layer in front of every handler.
 
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
@@ -21,7 +21,7 @@ pub struct Peer(pub SocketAddr);
 /// An operation of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Take a notification from a context broker.
+    /// Accept a notification from a context broker.
     Notify,
     /// List tasks that match conditions.
     List,
@@ -46,7 +46,7 @@ impl Operation {
         Self::Version,
     ];
 
-    /// Returns its name in the audit log, and the right that it needs.
+    /// Returns the operation's name in the audit log and its required right.
     pub fn access(self) -> AccessOperation {
         match self {
             Self::Notify => AccessOperation::new("quantumleap.notify", Right::SUBMIT),
@@ -58,7 +58,7 @@ impl Operation {
         }
     }
 
-    /// Returns its name in metrics.
+    /// Returns the operation's name in metrics.
     pub(crate) fn as_str(self) -> &'static str {
         self.access().name.trim_start_matches("quantumleap.")
     }
@@ -71,7 +71,7 @@ pub(crate) struct Authorization {
     pub(crate) operation: Operation,
 }
 
-/// Authorizes and measures a request.
+/// Authorizes a request, runs it, and records it in metrics and audit log.
 pub(crate) async fn authorize(
     State(authorization): State<Authorization>,
     mut request: Request,
@@ -112,7 +112,7 @@ pub(crate) async fn authorize(
     response
 }
 
-/// Runs a request. A panic ends only this request, counts as a defect, and reveals nothing to the client.
+/// Runs a request. A panic ends only this request, is logged as a defect, and reveals nothing to the client.
 async fn run(request: Request, next: Next) -> Response {
     let running = AssertUnwindSafe(next.run(request)).catch_unwind();
     running.await.unwrap_or_else(|panic| {
@@ -179,5 +179,5 @@ fn record(authorization: &Authorization, identity: &Identity, request: &Request)
     }
 }
 
-/// Maximum number of characters of an operation's object in the audit log.
+/// Maximum length in characters of an operation's object in the audit log.
 const OBJECT_CHARACTERS_MAX: usize = 1_000;

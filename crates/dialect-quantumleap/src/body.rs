@@ -1,4 +1,4 @@
-//! Reading bodies within limits: of the single request, and of all that are in progress, which the server in front counts.
+//! Reads bodies within limits: that of the request, and that of all requests in progress, which the server counts.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use http_body_util::BodyExt as _;
 use crate::api::Api;
 use crate::problem::Problem;
 
-/// Longest silence of a sender in the middle of a body.
+/// Longest pause of a sender within a body.
 const BODY_SILENT_MAX: Duration = Duration::from_secs(30);
-/// Maximum bytes of a notification besides the entities that become a payload.
+/// Maximum bytes of a notification in addition to the entities, which become the payload.
 const ENVELOPE_BYTES: usize = 64 << 10;
 
-/// Reads a whole body. A body that only becomes a payload is limited to what the namespace accepts.
+/// Reads a whole body. If notifications are only queued, the limit is that of the namespace's payloads.
 pub(crate) async fn read(api: &Api, mut body: Body) -> Result<Bytes, Problem> {
     let mut limit = Limit::new(api);
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
@@ -35,7 +35,7 @@ pub(crate) async fn read(api: &Api, mut body: Body) -> Result<Bytes, Problem> {
 struct Limit<'a> {
     api: &'a Api,
     bytes: usize,
-    /// Whether the namespace's limit was read.
+    /// Whether the namespace's limit is included in `bytes`.
     is_final: bool,
 }
 
@@ -54,7 +54,7 @@ impl<'a> Limit<'a> {
         }
     }
 
-    /// Refuses a body that is too long. The namespace's limit is read once, and only for a body that is not short.
+    /// Refuses a body that is too long. The namespace's limit is read once, when a body exceeds the server's.
     async fn check(&mut self, length: usize) -> Result<(), Problem> {
         if length > self.bytes && !self.is_final {
             self.is_final = true;
@@ -77,7 +77,7 @@ impl<'a> Limit<'a> {
     }
 }
 
-/// Counts the memory of the parsed body before parsing.
+/// Adds the estimated memory of the parsed body to the budget, before parsing.
 pub(crate) fn count_parsed(hold: Option<&Hold>, body: &[u8]) -> Result<(), Problem> {
     let Some(hold) = hold else {
         return Ok(());
@@ -86,7 +86,7 @@ pub(crate) fn count_parsed(hold: Option<&Hold>, body: &[u8]) -> Result<(), Probl
     let share = hold.budget().share();
     if bytes > share {
         let detail = format!(
-            "the notification takes about {bytes} bytes of memory when it has been read, and an identity gets {share}: send fewer entities or shorter lists at once, or raise `limits.bytes_in_flight` of the server"
+            "the parsed notification needs about {bytes} bytes of memory, and the limit of an identity is {share}: send fewer entities or shorter lists at once, or raise `limits.bytes_in_flight` of the server"
         );
         return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail));
     }
@@ -109,20 +109,20 @@ async fn payload_bytes_max(api: &Api) -> usize {
     usize::try_from(settings.payload_bytes_max).unwrap_or(usize::MAX)
 }
 
-/// Reads the next bytes; fails if the sender is silent for too long. Trailers count as no bytes.
+/// Reads the next bytes; fails if the sender pauses for too long. Trailers are empty bytes.
 async fn next_data(body: &mut Body) -> Result<Option<Bytes>, Problem> {
     match tokio::time::timeout(BODY_SILENT_MAX, body.frame()).await {
         Ok(None) => Ok(None),
         Ok(Some(Ok(frame))) => Ok(Some(frame.into_data().unwrap_or_default())),
         Ok(Some(Err(error))) => Err(body_error(&error)),
         Err(_) => Err(Problem::bad_request(format!(
-            "no byte of the body came for {} s; nothing was done, send it again",
+            "no byte of the body arrived for {} s; nothing was stored, send it again",
             BODY_SILENT_MAX.as_secs()
         ))),
     }
 }
 
-/// Converts a body's error: the server gives a reason when it ends a body; other ends are the sender's.
+/// Converts the error of a body: either the server cut it off for a reason, or the sender did.
 fn body_error(error: &axum::Error) -> Problem {
     match BodyCut::of(error) {
         Some(cut @ BodyCut::Full(_)) => {
@@ -131,7 +131,7 @@ fn body_error(error: &axum::Error) -> Problem {
         Some(cut @ BodyCut::Revoked) => Problem::new(StatusCode::UNAUTHORIZED, cut.to_string()),
         Some(cut) => Problem::bad_request(cut.to_string()),
         None => Problem::bad_request(format!(
-            "the body broke off: {error}; nothing was done, send it again"
+            "the body was cut off: {error}; nothing was stored, send it again"
         )),
     }
 }

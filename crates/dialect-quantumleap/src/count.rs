@@ -1,8 +1,8 @@
 //! Counts tasks.
 //!
-//! The engine and the store count without examining each task, but also count tasks whose time to live is over and
-//! which housekeeping will remove within seconds. If few have ended, each of them is examined so that such tasks do
-//! not count; if many have, examining each would cost more than the difference is worth.
+//! The engine and the store count without examining each task, but include tasks whose time to live is over and which
+//! upkeep will remove within seconds. If few tasks have ended, each is examined to exclude such tasks. If many have, that
+//! would cost too much for a small difference.
 
 use axum::extract::{Request, State};
 use axum::response::Response;
@@ -19,10 +19,10 @@ use crate::list::{Jobs, now};
 use crate::problem::{Problem, json_line};
 use crate::selection::{Selection, every_task};
 
-/// Maximum number of tasks that are examined one by one.
+/// Maximum number of finished tasks that are examined.
 const EXAMINED_MAX: u64 = 10_000;
 
-/// `GET` of the number of tasks.
+/// Answers a `GET` of the number of tasks.
 pub(crate) async fn tasks(State(api): State<Api>, request: Request) -> Result<Response, Problem> {
     let (parts, _) = request.into_parts();
     let selection = Selection::of(&parts)?;
@@ -52,14 +52,14 @@ async fn count_all(api: &Api, status: Status) -> Result<u64, CallError> {
     };
     let each = status.states().iter().map(|state| queue.counts.of(state));
     let count = each.sum();
-    // To find the finished jobs of a queue the store visits all finished jobs.
+    // The store has to visit all finished jobs to find those of a queue.
     if !must_be_examined(status, count) || count_finished_jobs(api).await? > EXAMINED_MAX {
         return Ok(count);
     }
     examine(api, every_task(namespace, Some(status)), |_| true).await
 }
 
-/// Counts kept finished jobs of all queues and namespaces.
+/// Counts the finished jobs of all queues and namespaces that have not been removed.
 async fn count_finished_jobs(api: &Api) -> Result<u64, CallError> {
     let queues = api.shard().metrics_now().await?.queues;
     let ended = |counts: &QueueCounts| counts.succeeded + counts.failed + counts.cancelled;

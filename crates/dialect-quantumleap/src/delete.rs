@@ -1,4 +1,4 @@
-//! Deletes tasks in any state: later reports of running ones are refused, so their outcomes are dropped.
+//! Deletes tasks in any state. Later reports about running tasks are refused, so their outcomes are dropped.
 
 use axum::extract::{Request, State};
 use ganger_shard::CallError;
@@ -14,7 +14,7 @@ use crate::selection::Selection;
 /// Maximum number of tasks deleted in one commit.
 const PAGE_TASKS: usize = 500;
 
-/// `DELETE` of the tasks.
+/// Answers a `DELETE` of the tasks.
 pub(crate) async fn tasks(State(api): State<Api>, request: Request) -> Result<StatusCode, Problem> {
     let (parts, _) = request.into_parts();
     let selection = Selection::of_headers(&parts);
@@ -22,7 +22,7 @@ pub(crate) async fn tasks(State(api): State<Api>, request: Request) -> Result<St
     let mut jobs = Jobs::until_now(&api, selection.query(&namespace), PAGE_TASKS).await?;
     loop {
         let page = jobs.next_page(&api).await?;
-        // One command for each: a task that was removed meanwhile is refused alone.
+        // One command per task, so that the refusal of a missing task does not affect others.
         let commands: Vec<Command> = page
             .into_iter()
             .filter(|job| selection.has(job))
@@ -44,7 +44,7 @@ pub(crate) async fn tasks(State(api): State<Api>, request: Request) -> Result<St
     }
 }
 
-/// Accepts that a task is missing, or that other jobs still need it.
+/// Ignores the refusal if a task is missing, or other jobs still need it.
 fn ignore_missing(outcome: Result<(), CallError>) -> Result<(), CallError> {
     match outcome {
         Err(CallError::Rejected(rejection)) => {

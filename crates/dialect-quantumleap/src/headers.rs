@@ -24,7 +24,7 @@ pub(crate) fn time_index(headers: &HeaderMap) -> Option<String> {
     text(headers, TIME_INDEX)
 }
 
-/// Returns a header's text: UTF-8, or Latin-1 as in old HTTP. Several values become a list separated by commas.
+/// Returns a header as text, decoded as UTF-8 or else as Latin-1. Several values are joined with commas.
 fn text(headers: &HeaderMap, name: &str) -> Option<String> {
     let mut values = headers.get_all(name).iter().map(|value| {
         let bytes = value.as_bytes();
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tenant_of_ngsi_ld_goes_before_the_other_one_unless_it_is_empty() {
+    fn the_tenant_of_ngsi_ld_has_precedence_unless_it_is_empty() {
         let both = headers(&[("fiware-service", b"a"), ("ngsild-tenant", b"b")]);
         assert_eq!(origin(&both).tenant.as_deref(), Some("b"));
         let empty = headers(&[("fiware-service", b"a"), ("ngsild-tenant", b"")]);
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_taken_as_they_come() {
+    fn values_are_unchanged() {
         let odd = headers(&[
             ("fiware-service", "\u{e9}A".as_bytes()),
             ("fiware-correlator", b"\xe9"),

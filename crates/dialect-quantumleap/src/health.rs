@@ -13,12 +13,12 @@ use tokio::sync::Mutex;
 use crate::api::Api;
 use crate::problem::json_line;
 
-/// Time for which the database's last answer is reused.
+/// Time for which the last result is reused.
 const RESPONSE_CACHED_FOR: Duration = Duration::from_secs(1);
-/// Longest wait for the database's answer.
+/// Longest wait for the database.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Asks the database over a separate session, at most once a second however many clients ask.
+/// Probes the database over a separate session, at most once a second.
 pub(crate) struct DatabaseHealth {
     state: Arc<Mutex<HealthProbe>>,
 }
@@ -26,7 +26,7 @@ pub(crate) struct DatabaseHealth {
 struct HealthProbe {
     settings: Settings,
     session: Option<Inserter>,
-    /// Time of the last request, and whether the database responded.
+    /// Time of the last probe, and whether the database responded.
     last: Option<(Instant, bool)>,
 }
 
@@ -45,7 +45,7 @@ impl DatabaseHealth {
     /// Whether the database responds, or did within the last second.
     async fn is_responding(&self) -> bool {
         let state = Arc::clone(&self.state);
-        // Continues if the caller stops waiting: the next caller gets the answer.
+        // The probe continues if the caller stops waiting, and its result serves the next caller.
         let probe = tokio::spawn(async move { state.lock().await.probe().await });
         probe.await.unwrap_or(false)
     }
@@ -61,7 +61,7 @@ impl HealthProbe {
         let session = self.session.take();
         let mut session = session.unwrap_or_else(|| Inserter::new(self.settings.clone()));
         let responded = tokio::time::timeout(RESPONSE_TIMEOUT, session.ping()).await;
-        // A session without an answer in time is dropped; the next one may work.
+        // After a timeout the session is dropped; a new one may work.
         self.session = responded.is_ok().then_some(session);
         let responded = responded.unwrap_or(false);
         self.last = Some((Instant::now(), responded));

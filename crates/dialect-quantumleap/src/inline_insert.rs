@@ -1,4 +1,4 @@
-//! Inserts within the request, over a few sessions with the database that are kept.
+//! Inserts within the request, over a pool of database sessions.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -33,13 +33,15 @@ impl InlineInsert {
         }
     }
 
-    /// Inserts one task. Continues if the caller stops waiting, so that no session is left in the middle.
+    /// Inserts a task. The insert continues if the caller stops waiting, so that its session stays usable.
     pub(crate) async fn insert(&self, insert: TaskInsert) -> Result<InsertSummary, InsertError> {
         let shared = Arc::clone(&self.shared);
         let inserted = tokio::spawn(async move { shared.insert(insert).await });
-        inserted
-            .await
-            .unwrap_or_else(|_| Err(failed("the insert ended by a defect of the server")))
+        inserted.await.unwrap_or_else(|_| {
+            Err(failed(
+                "the insert failed because of a defect of the server",
+            ))
+        })
     }
 }
 
@@ -49,7 +51,7 @@ impl Shared {
         let idle = self.lock().pop();
         let mut session = idle.unwrap_or_else(|| Inserter::new(self.settings.clone()));
         let inserting = session.insert(std::slice::from_ref(&insert));
-        // An insert that takes too long loses its session, whose state is unknown.
+        // After a timeout the session is dropped, because its state is unknown.
         let Ok(mut outcomes) = tokio::time::timeout(INSERT_MAX, inserting).await else {
             return Err(failed("the insert took longer than 180 s"));
         };
@@ -57,7 +59,7 @@ impl Shared {
         drop(permit);
         outcomes
             .pop()
-            .unwrap_or_else(|| Err(failed("the insert came to no end")))
+            .unwrap_or_else(|| Err(failed("the insert returned no outcome")))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Inserter>> {

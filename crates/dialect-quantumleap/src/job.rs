@@ -1,4 +1,4 @@
-//! Tasks as jobs: labels, retries, retention, and the status that follows from the job's state.
+//! Maps tasks to jobs: labels, retries, retention, and the status that follows from the job's state.
 
 use ganger_ngsi::environment::Environment;
 use ganger_ngsi::job::{BACKOFF_MAX, KIND, LEASE_EXPIRATIONS_MAX, QUEUE};
@@ -11,7 +11,7 @@ use ganger_types::{
     RetryPolicy, Timestamp,
 };
 
-/// Returns the job of a task. `payload` is the task as a document.
+/// Returns the job of a task. `payload` is the task document.
 pub(crate) fn of_task(
     origin: &Origin,
     uuid: &str,
@@ -54,7 +54,7 @@ fn label((key, value): labels::Label) -> (LabelKey, LabelValue) {
     (LabelKey::from_static(key), value)
 }
 
-/// Returns a task's correlation id from its job; `Err` if only the payload has it.
+/// Returns the correlation id of a task from the labels of its job; `Err` if only the payload has it.
 pub(crate) fn correlator_of(job: &JobRecord) -> Result<Option<String>, ()> {
     let label = |wanted: &str| {
         let mut labels = job.labels.iter();
@@ -67,7 +67,7 @@ pub(crate) fn correlator_of(job: &JobRecord) -> Result<Option<String>, ()> {
     }
 }
 
-/// Whether a task's time to live is over: it then counts as removed.
+/// Whether the time to live of a task is over. Such a task counts as removed.
 pub(crate) fn is_expired(job: &JobRecord, now: Timestamp) -> bool {
     let until = job
         .finished

@@ -1,9 +1,9 @@
-//! QuantumLeap's REST API: NGSI notifications, and the tasks made of them.
+//! QuantumLeap's REST API: NGSI notifications and their tasks.
 //!
-//! A context broker posts a notification; its entities are checked and prepared by `ganger-ngsi`, and become the
-//! payload of one ordinary job, which workers insert into PostgreSQL later. Operators list, count and delete those
-//! jobs as the tasks that QuantumLeap would show. The steps of a notification are in `notify`; the task as a job in
-//! `job`; the tasks that a request selects in `selection`.
+//! A context broker posts a notification. `ganger-ngsi` checks and prepares its entities, which become the payload of an
+//! ordinary job, and workers insert them into PostgreSQL later. Operators list, count and delete these jobs as the tasks
+//! that QuantumLeap would show. `notify` handles notifications, `job` maps tasks to jobs, and `selection` decides which
+//! tasks a request selects.
 
 #![forbid(unsafe_code)]
 

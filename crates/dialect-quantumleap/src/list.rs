@@ -1,7 +1,7 @@
-//! Lists of tasks: streamed a page at a time, so that neither the length nor payloads cost memory.
+//! Lists of tasks, streamed page by page, so that memory does not depend on their length or on payloads.
 //!
-//! The framing is fixed: a line `[`, a line for each task that ends in a comma, a line `null`, and `]`. The `null`
-//! says that the list is complete; an interrupted list lacks it.
+//! The framing is fixed: a line `[`, a line with a trailing comma for each task, a line `null`, and `]`. The `null` shows
+//! that the list is complete; an interrupted list lacks it.
 
 use std::collections::VecDeque;
 
@@ -23,17 +23,17 @@ use crate::problem::Problem;
 use crate::selection::Selection;
 use crate::show;
 
-/// Number of tasks in memory at a time, without their payloads, of which one is in memory at a time.
+/// Number of tasks in memory at a time, with the payload of one of them.
 pub(crate) const PAGE_TASKS: usize = 100;
 /// Bytes collected before they are sent.
 const CHUNK_BYTES: usize = 32 << 10;
 
-/// `GET` of the tasks with their inputs.
+/// Answers a `GET` of the tasks with their inputs.
 pub(crate) async fn tasks(State(api): State<Api>, request: Request) -> Result<Response, Problem> {
     answer(api, request, true).await
 }
 
-/// `GET` of the tasks without them.
+/// Answers a `GET` of the tasks without their inputs.
 pub(crate) async fn summary(State(api): State<Api>, request: Request) -> Result<Response, Problem> {
     answer(api, request, false).await
 }
@@ -43,15 +43,15 @@ async fn answer(api: Api, request: Request, has_inputs: bool) -> Result<Response
     let selection = Selection::of(&parts)?;
     let permit = api.lists().clone().try_acquire_owned().map_err(|_| {
         let limit = api.settings().lists_max;
-        let detail = format!("{limit} lists are being progress, which is the limit: try again");
+        let detail = format!("the limit of {limit} concurrent lists is reached: try again later");
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail)
     })?;
     let mut listing = Listing::start(api, selection, has_inputs, permit).await?;
-    // The first chunk is made before the response starts: until then it can still be a refusal.
+    // Write the first chunk before the response starts, because an error can still become a refusal then.
     let first = listing.next_chunk().await?;
     let rest = stream::try_unfold(listing, |mut listing| async {
         let chunk = listing.next_chunk().await.inspect_err(|error| {
-            tracing::warn!(%error, "a list of tasks broke off");
+            tracing::warn!(%error, "a list of tasks was cut off");
         })?;
         Ok::<_, CallError>(chunk.map(|chunk| (chunk, listing)))
     });
@@ -158,16 +158,16 @@ fn correlator_in(payload: &[u8]) -> Option<String> {
     Task::from_json(payload).ok()?.origin.correlator
 }
 
-/// Jobs by number, a page at a time: those that existed when it was created, so that new ones do not prolong it.
+/// Iterates over jobs by number, page by page. Jobs created after the iterator are not included.
 pub(crate) struct Jobs {
     query: JobQuery,
     page: VecDeque<JobRecord>,
-    /// Newest job that existed; `None` once no further page is wanted.
+    /// Newest job to include; `None` after the last page.
     until: Option<JobKey>,
 }
 
 impl Jobs {
-    /// Creates a list of the jobs that a query finds now, in pages of `page` jobs.
+    /// Creates an iterator over the jobs that a query finds now, in pages of `page_jobs` jobs.
     pub(crate) async fn until_now(
         api: &Api,
         query: JobQuery,
@@ -202,13 +202,13 @@ impl Jobs {
         self.until.is_none()
     }
 
-    /// Returns the next page, perhaps empty although there are more.
+    /// Returns the next page, which may be empty although there are more.
     pub(crate) async fn next_page(&mut self, api: &Api) -> Result<Vec<JobRecord>, CallError> {
         let Some(until) = self.until else {
             return Ok(Vec::new());
         };
         let page = api.shard().list(self.query.clone()).await?;
-        // After the store's jobs come external jobs, which are no tasks.
+        // External jobs, which come after the store's jobs, are not tasks.
         let next = page.next.and_then(|cursor| match cursor {
             PageCursor::Job(key) => Some(key),
             PageCursor::ExternalJob(_) => None,

@@ -1,4 +1,4 @@
-//! `POST /v2/notify`: a notification becomes a task in the queue, or is inserted at once if configured so.
+//! `POST /v2/notify`: queues a notification as a task, or inserts it within the request, as configured.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -24,9 +24,9 @@ use crate::{body, headers, job};
 
 const ACCEPTED_TEXT: &str = "Notification successfully processed";
 const NOT_ACCEPTED_TEXT: &str = "Notification not processed or not updated";
-/// Prefix of the error for a wrong number of service paths: the one that is the sender's own fault.
+/// Prefix of the error for a wrong number of service paths, the only error of an insert that is the sender's fault.
 const SERVICE_PATH_ERROR: &str = "InvalidHeaderValue(";
-/// Bytes from which a body is parsed on a separate thread, one at a time.
+/// Size in bytes above which bodies are parsed on a separate thread, one at a time.
 const LARGE_BYTES: usize = 64 << 10;
 
 /// A task that is not stored yet.
@@ -70,7 +70,7 @@ async fn read(api: &Api, parts: Parts, body: axum::body::Body) -> Result<Draft, 
         return draft(&parts, &body, arrived_at, is_queued);
     }
     let permit = api.large_bodies().acquire().await;
-    // The hold lasts until the body is parsed, even if its sender has gone.
+    // The memory stays counted until the body is parsed, even if its sender has disconnected.
     let drafting = move || {
         let result = draft(&parts, &body, arrived_at, is_queued);
         drop(hold);
@@ -123,18 +123,18 @@ async fn enqueue(api: &Api, mut draft: Draft) -> Response {
         return json_line(StatusCode::OK, Value::from(ACCEPTED_TEXT));
     };
     if api.environment().recover {
-        tracing::warn!(%error, "the queue does not take a task: it is inserted on the spot");
-        // The queue may have accepted it even so, if only the reply was lost.
+        tracing::warn!(%error, "the queue did not accept a task, inserting it within the request");
+        // The queue may have accepted the task if only the reply was lost.
         return insert(api, draft, true).await;
     }
     if let CallError::Rejected(Rejection::TooLarge { actual, limit, .. }) = &error {
         api.counters().notification(Outcome::Refused);
         let detail = format!(
-            "the notification makes a task of {actual} bytes, the limit is {limit}: send fewer entities at once, or raise `payload_bytes_max` of the namespace"
+            "the task of the notification has {actual} bytes, the limit is {limit}: send fewer entities at once, or raise `payload_bytes_max` of the namespace"
         );
         return Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail).into_response();
     }
-    tracing::warn!(%error, "the queue does not take a task");
+    tracing::warn!(%error, "the queue did not accept a task");
     api.counters().notification(Outcome::Failed);
     error_response(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string())
 }

@@ -1,4 +1,4 @@
-//! Refusals in QuantumLeap's form: problem documents without codes, indented, members in alphabetical order.
+//! Error answers in QuantumLeap's form: problem documents without codes, indented, with members in alphabetical order.
 
 use axum::response::{IntoResponse, Response};
 use ganger_ngsi::notification::NotificationError;
@@ -6,7 +6,7 @@ use ganger_shard::CallError;
 use http::{HeaderValue, StatusCode, header};
 use serde_json::json;
 
-/// Error answer: an HTTP status and its detail.
+/// An error answer: an HTTP status and its detail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
     status: StatusCode,
@@ -37,7 +37,7 @@ impl From<NotificationError> for Problem {
     }
 }
 
-/// Converts a failed request about tasks.
+/// Converts the error of a request to the shard.
 impl From<CallError> for Problem {
     fn from(error: CallError) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
@@ -62,7 +62,7 @@ impl IntoResponse for Problem {
     }
 }
 
-/// Returns any other response: JSON text and a line feed.
+/// Returns a response with JSON text and a line feed.
 pub(crate) fn json_line(status: StatusCode, text: impl std::fmt::Display) -> Response {
     let mut response = (status, format!("{text}\n")).into_response();
     response.headers_mut().insert(

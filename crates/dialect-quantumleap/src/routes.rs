@@ -1,4 +1,4 @@
-//! The table of paths. Paths match exactly: an additional slash makes another path.
+//! The routes. Paths match exactly, so an additional slash makes another path.
 
 use axum::Router;
 use axum::middleware;
@@ -10,10 +10,10 @@ use crate::authorization::{self, Authorization, Operation};
 use crate::problem::Problem;
 use crate::{about, count, delete as deletion, health, list, notify};
 
-/// Paths of task management: that of the design page, and that of released versions.
+/// Paths of task management: that of QuantumLeap's design document, and that of its releases.
 const TASKS: [&str; 2] = ["/wq/notifications", "/management/queue/notifications"];
 
-/// The routes of this dialect.
+/// Returns the routes of this dialect.
 pub(crate) fn routes(api: &Api) -> Router {
     let guarded = |operation: Operation, route: MethodRouter<Api>| {
         let api = api.clone();
@@ -59,7 +59,7 @@ async fn no_such_path(uri: Uri) -> Problem {
 
 async fn no_such_method(method: Method, uri: Uri) -> Problem {
     let detail = format!(
-        "{method} is not possible at {:?}: the header Allow says what is",
+        "{method} is not allowed at {:?}: the header Allow lists the allowed methods",
         uri.path()
     );
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail)

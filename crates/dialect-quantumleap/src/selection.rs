@@ -1,4 +1,4 @@
-//! Selects tasks: headers name tenant, path and correlation id, the query a status.
+//! Selects tasks: by tenant, service path and correlation id in the headers, and by status in the query.
 
 use axum::extract::Query;
 use ganger_ngsi::job::QUEUE;
@@ -18,7 +18,7 @@ const STATUS: &str = "taskStatus";
 /// The tasks that a request selects.
 #[derive(Clone, Debug)]
 pub(crate) struct Selection {
-    /// Tenant and path; the correlation id, if the request gives one that is not empty.
+    /// Tenant, service path, and the correlation id if it is not empty.
     pub(crate) origin: Origin,
     /// Status of the tasks; `None` for any.
     pub(crate) status: Option<Status>,
@@ -27,7 +27,7 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
-    /// Returns what the headers select.
+    /// Returns the selection of the headers.
     pub(crate) fn of_headers(parts: &Parts) -> Self {
         let mut origin = headers::origin(&parts.headers);
         // An empty header counts as missing.
@@ -40,7 +40,7 @@ impl Selection {
         }
     }
 
-    /// Returns what headers and query select.
+    /// Returns the selection of headers and query.
     pub(crate) fn of(parts: &Parts) -> Result<Self, Problem> {
         let selection = Self::of_headers(parts);
         Ok(Self {
@@ -49,7 +49,7 @@ impl Selection {
         })
     }
 
-    /// Those among them that are in a status.
+    /// Restricts the selection to a status.
     pub(crate) fn in_status(&self, status: Status) -> Self {
         Self {
             status: Some(status),
@@ -57,19 +57,19 @@ impl Selection {
         }
     }
 
-    /// Whether the headers say nothing: where it is asked how many there are, that means all of them.
+    /// Whether the headers select nothing. A count then includes all tasks.
     pub(crate) fn is_unbounded(&self) -> bool {
         let has_tenant = self.origin.tenant.as_ref().is_some_and(|it| !it.is_empty());
         !has_tenant && self.origin.service_path.is_none() && self.correlator.is_none()
     }
 
-    /// Whether a correlation id narrows it down.
+    /// Whether the selection has a correlation id.
     pub(crate) fn has_correlator(&self) -> bool {
         self.correlator.is_some()
     }
 
-    /// What to ask the store for: few enough conditions for it to count from an index. [`Self::has`] has the last word
-    /// on what comes.
+    /// Returns a query to the store with few enough conditions to count from an index. Check its results with
+    /// [`Self::has`].
     pub(crate) fn query(&self, namespace: &Namespace) -> JobQuery {
         JobQuery {
             label: Some(
@@ -81,7 +81,7 @@ impl Selection {
         }
     }
 
-    /// Whether the task is one of those.
+    /// Whether the selection includes a task.
     pub(crate) fn has(&self, job: &JobRecord) -> bool {
         let correlator = self.correlator.as_ref();
         job.labels.contains(&self.scope)
@@ -89,7 +89,7 @@ impl Selection {
     }
 }
 
-/// Asks the store for the tasks of all tenants.
+/// Returns the query for the tasks of all tenants.
 pub(crate) fn every_task(namespace: &Namespace, status: Option<Status>) -> JobQuery {
     JobQuery {
         namespace: namespace.clone(),
@@ -101,7 +101,7 @@ pub(crate) fn every_task(namespace: &Namespace, status: Option<Status>) -> JobQu
 
 fn status(parts: &Parts) -> Result<Option<Status>, Problem> {
     let Ok(Query(pairs)) = Query::<Vec<(String, String)>>::try_from_uri(&parts.uri) else {
-        return Err(Problem::bad_request("the query cannot be read"));
+        return Err(Problem::bad_request("the query string is invalid"));
     };
     let Some((_, value)) = pairs.into_iter().rfind(|(name, _)| name == STATUS) else {
         return Ok(None);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_for_a_label_is_found_by_its_hash() {
+    fn values_too_long_for_a_label_are_found_by_their_hash() {
         let long = "/p".repeat(500);
         let selected = selection(&[("fiware-servicepath", &long), ("fiware-correlator", &long)]);
         let (_, scope) = &selected.scope;

@@ -1,4 +1,4 @@
-//! A task as lists show it: the object `runtime`, and around it, where inputs are asked for, the payload as it is stored.
+//! Tasks as lists show them: the object `runtime`, whose form is that of QuantumLeap.
 
 use ganger_ngsi::task::{Origin, TASK_TYPE};
 use ganger_types::job::AttemptEnd;
@@ -7,12 +7,12 @@ use serde_json::json;
 
 use crate::job::Status;
 
-/// What is told of an attempt whose worker died.
+/// Error of an attempt whose worker died.
 const ABANDONED: &str = "AbandonedJobError()";
-/// What is told of an attempt that took too long.
+/// Error of an attempt that took too long.
 const TIMED_OUT: &str = "JobTimeoutException('the attempt took longer than it may')";
 
-/// The `runtime` object as JSON text. `origin` is the task's own.
+/// Returns the `runtime` object as JSON text. `origin` is the task's.
 pub(crate) fn runtime(origin: &Origin, job: &JobRecord) -> String {
     let runtime = json!({
         "task_id": origin.task_id(&job.id.to_text()),
@@ -24,7 +24,7 @@ pub(crate) fn runtime(origin: &Origin, job: &JobRecord) -> String {
     runtime.to_string()
 }
 
-/// `None` if it was made with no retries.
+/// Returns the number of remaining retries; `None` if the task was created without any.
 fn retries_left(job: &JobRecord) -> Option<u32> {
     let is_latest_good = matches!(job.state, JobState::Running | JobState::Succeeded);
     let failed = job
@@ -34,18 +34,18 @@ fn retries_left(job: &JobRecord) -> Option<u32> {
     (retries_max > 0).then(|| retries_max.saturating_sub(failed))
 }
 
-/// One for each failed attempt, oldest first.
+/// Returns the errors of the failed attempts, oldest first.
 fn errors(job: &JobRecord) -> Vec<String> {
     let errors = job.history.iter().filter_map(|entry| match &entry.what {
         What::Attempt { end, .. } => attempt_error(end),
-        // It failed without an attempt here, such as one that had failed where it was taken over from.
+        // The task failed without an attempt here, for example before it was imported.
         What::Failed { .. } => job.failure.as_ref().map(|it| it.message.clone()),
         _ => None,
     });
     errors.collect()
 }
 
-/// The error of an attempt, if it failed.
+/// Returns the error of an attempt; `None` if it did not fail.
 fn attempt_error(end: &AttemptEnd) -> Option<String> {
     match end {
         AttemptEnd::Failed { group, message, .. } if message.is_empty() => Some(group.to_string()),

@@ -1,4 +1,4 @@
-//! The integration tests of this crate, in one program: each further one links everything again.
+//! The integration tests of this crate. They share one program, because each program links everything again.
 
 mod notify;
 mod paths;

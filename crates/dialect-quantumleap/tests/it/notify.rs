@@ -1,4 +1,4 @@
-//! Notifications: what is taken, what is refused and in which words, and what is queued.
+//! Notifications: accepted and refused ones, texts of refusals, and queued tasks.
 
 use crate::support::{Answer, TestApi, api, api_with, held, room, settings};
 use axum::body::Body;
@@ -78,7 +78,7 @@ async fn a_notification_is_in_the_queue_when_it_is_answered() {
 }
 
 #[tokio::test]
-async fn only_json_is_taken() {
+async fn only_json_is_accepted() {
     let api = api(&[]);
     for good in [
         "application/json",
@@ -126,7 +126,7 @@ async fn a_body_of_another_form_is_refused_in_the_words_of_the_schema() {
 }
 
 #[tokio::test]
-async fn what_makes_quantumleap_stumble_is_refused_and_nothing_is_queued() {
+async fn a_notification_that_would_crash_quantumleap_is_refused() {
     let api = api(&[]);
     let bad = json!({"data": [room("e1")["data"][0], {"id": "e", "type": "T", "k": 5}]});
     let answer = api.notify(&[], &bad).await;
@@ -136,7 +136,7 @@ async fn what_makes_quantumleap_stumble_is_refused_and_nothing_is_queued() {
 }
 
 #[tokio::test]
-async fn a_notification_without_values_is_queued_all_the_same() {
+async fn a_notification_without_values_is_still_queued() {
     let api = api(&[]);
     let empty = json!({"subscriptionId": "s", "more": 1, "data": []});
     assert_eq!(api.notify(&[], &empty).await.status, StatusCode::OK);
@@ -145,7 +145,7 @@ async fn a_notification_without_values_is_queued_all_the_same() {
 }
 
 #[tokio::test]
-async fn a_wrong_number_of_service_paths_is_the_tasks_affair() {
+async fn a_wrong_number_of_service_paths_only_fails_the_task() {
     let api = api(&[]);
     let answer = api
         .notify(&[("fiware-servicepath", "/a,/b")], &room("e1"))
@@ -168,7 +168,7 @@ async fn the_header_names_the_time_index() {
 }
 
 #[tokio::test]
-async fn a_large_notification_is_read_like_a_small_one() {
+async fn a_large_notification_is_handled_like_a_small_one() {
     let api = api(&[]);
     let mut notification = room("e1");
     notification["data"][0]["text"] = json!({"type": "Text", "value": "x".repeat(200_000)});
@@ -177,18 +177,18 @@ async fn a_large_notification_is_read_like_a_small_one() {
     assert_eq!(api.count("", &[]).await, 1);
 }
 
-/// A body in pieces, whose length nobody has announced.
-fn in_pieces(text: &str) -> Body {
-    let pieces: Vec<Result<Vec<u8>, std::io::Error>> = text
+/// Returns a chunked body without a Content-Length.
+fn chunked_body(text: &str) -> Body {
+    let chunks: Vec<Result<Vec<u8>, std::io::Error>> = text
         .as_bytes()
         .chunks(1_000)
-        .map(|piece| Ok(piece.to_vec()))
+        .map(|chunk| Ok(chunk.to_vec()))
         .collect();
-    Body::from_stream(futures::stream::iter(pieces))
+    Body::from_stream(futures::stream::iter(chunks))
 }
 
 #[tokio::test]
-async fn what_is_too_large_is_refused_before_it_is_read_whole() {
+async fn a_too_large_body_is_refused_before_it_is_read_to_the_end() {
     let mut settings = settings(&[]);
     settings.body_bytes_max = 1_000;
     let api = api_with(settings);
@@ -202,15 +202,15 @@ async fn what_is_too_large_is_refused_before_it_is_read_whole() {
         notification["data"][0]["text"] = json!({"type": "Text", "value": "x".repeat(length)});
         notification.to_string()
     };
-    // The namespace takes more than the server's limit says, and this is too much for the namespace.
+    // The limit of the namespace is above that of the server and takes precedence.
     let path = "/v2/notify";
-    let taken = api.request(Method::POST, path, &[JSON], in_pieces(&long(5_000)));
+    let taken = api.request(Method::POST, path, &[JSON], chunked_body(&long(5_000)));
     assert_eq!(taken.await.status, StatusCode::OK);
-    let refused = api.request(Method::POST, path, &[JSON], in_pieces(&long(20_000)));
+    let refused = api.request(Method::POST, path, &[JSON], chunked_body(&long(20_000)));
     let refused = refused.await;
     assert_eq!(refused.status, StatusCode::PAYLOAD_TOO_LARGE);
     assert!(refused.detail().contains("10000"), "{}", refused.detail());
-    let refused = api.request(Method::POST, path, &[JSON], in_pieces(&long(200_000)));
+    let refused = api.request(Method::POST, path, &[JSON], chunked_body(&long(200_000)));
     let refused = refused.await;
     assert_eq!(refused.status, StatusCode::PAYLOAD_TOO_LARGE);
     assert!(
@@ -221,7 +221,7 @@ async fn what_is_too_large_is_refused_before_it_is_read_whole() {
     assert_eq!(api.count("", &[]).await, 1);
     limits.payload_bytes_max = 1 << 20;
     configure(&api, &limits).await;
-    let taken = api.request(Method::POST, path, &[JSON], in_pieces(&long(200_000)));
+    let taken = api.request(Method::POST, path, &[JSON], chunked_body(&long(200_000)));
     assert_eq!(taken.await.status, StatusCode::OK);
 }
 
@@ -234,7 +234,7 @@ async fn configure(api: &TestApi, settings: &NamespaceSettings) {
 }
 
 #[tokio::test]
-async fn a_queue_that_takes_nothing_is_said_as_a_string() {
+async fn a_full_queue_is_reported_as_a_string() {
     let api = api(&[]);
     let full = NamespaceSettings {
         live_max: Some(0),
@@ -256,12 +256,12 @@ async fn a_queue_that_takes_nothing_is_said_as_a_string() {
     assert!(answer.json().is_string());
 }
 
-/// A database that is not there.
-const NOWHERE: [(&str, &str); 2] = [("POSTGRES_HOST", "127.0.0.1"), ("POSTGRES_PORT", "1")];
+/// Settings of a database that does not exist.
+const UNREACHABLE: [(&str, &str); 2] = [("POSTGRES_HOST", "127.0.0.1"), ("POSTGRES_PORT", "1")];
 
 #[tokio::test]
 async fn without_offloading_the_outcome_of_the_insert_is_the_answer() {
-    let variables = [&NOWHERE[..], &[("WQ_OFFLOAD_WORK", "false")]].concat();
+    let variables = [&UNREACHABLE[..], &[("WQ_OFFLOAD_WORK", "false")]].concat();
     let api = api(&variables);
     let answer = api.notify(&[], &room("e1")).await;
     assert_eq!(answer.status, StatusCode::INTERNAL_SERVER_ERROR);
@@ -286,9 +286,9 @@ async fn without_offloading_the_outcome_of_the_insert_is_the_answer() {
 }
 
 #[tokio::test]
-async fn recovery_inserts_on_the_spot_what_the_queue_does_not_take() {
+async fn recovery_inserts_a_task_that_the_queue_does_not_accept() {
     let variables = [
-        &NOWHERE[..],
+        &UNREACHABLE[..],
         &[("WQ_RECOVER_FROM_ENQUEUEING_FAILURE", "true")],
     ]
     .concat();
@@ -304,7 +304,7 @@ async fn recovery_inserts_on_the_spot_what_the_queue_does_not_take() {
     );
 }
 
-/// Returns the metrics of the API as text, which is sound.
+/// Returns the metrics of the API as text, which must be valid.
 fn metrics(api: &TestApi) -> String {
     let mut out = Exposition::default();
     api.service.metrics(&mut out);
@@ -314,7 +314,7 @@ fn metrics(api: &TestApi) -> String {
 }
 
 #[tokio::test]
-async fn notifications_are_counted_by_their_fate() {
+async fn notifications_are_counted_by_outcome() {
     let api = api(&[]);
     api.accepted(&[], "e1").await;
     api.accepted(&[], "e2").await;

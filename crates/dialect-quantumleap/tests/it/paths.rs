@@ -1,4 +1,4 @@
-//! Paths, methods, rights, and what is not about tasks.
+//! Paths, methods, rights, and endpoints that are not about tasks.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ async fn paths_are_exact() {
 }
 
 #[tokio::test]
-async fn other_methods_are_refused_with_those_that_are_possible() {
+async fn other_methods_are_refused_with_the_allowed_ones() {
     let api = api(&[]);
     for (path, method, allowed) in [
         ("/v2/notify", Method::GET, &["POST"][..]),
@@ -65,7 +65,7 @@ async fn other_methods_are_refused_with_those_that_are_possible() {
 }
 
 #[tokio::test]
-async fn the_server_tells_of_itself() {
+async fn the_server_reports_its_version_and_resources() {
     let api = api(&[]);
     let version = api.get("/version", &[]).await;
     assert_eq!(version.status, StatusCode::OK);
@@ -99,7 +99,7 @@ async fn the_server_tells_of_itself() {
 }
 
 #[tokio::test]
-async fn a_database_that_does_not_answer_is_a_failure_of_health() {
+async fn an_unreachable_database_fails_the_health_check() {
     let api = api(&[("POSTGRES_HOST", "127.0.0.1"), ("POSTGRES_PORT", "1")]);
     for _ in 0..2 {
         let health = api.get("/health", &[]).await;
@@ -114,7 +114,7 @@ async fn a_database_that_does_not_answer_is_a_failure_of_health() {
 }
 
 #[tokio::test]
-async fn each_role_may_do_its_part() {
+async fn each_role_has_its_rights() {
     let requests = [
         (Method::POST, "/v2/notify", "producer operator admin"),
         (

@@ -1,4 +1,4 @@
-//! A server without a network: the routes over a shard with a store in memory.
+//! The routes over a shard with a store in memory, without a network.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub(crate) struct TestApi {
     pub(crate) shard: Handle,
 }
 
-/// An answer, read whole.
+/// A complete answer.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -45,7 +45,7 @@ impl Answer {
         })
     }
 
-    /// The detail of a problem document; panics if it is none.
+    /// Returns the detail of a problem document; panics for other bodies.
     pub(crate) fn detail(&self) -> String {
         assert_eq!(
             self.headers["content-type"], "application/problem+json",
@@ -58,7 +58,7 @@ impl Answer {
     }
 }
 
-/// What QuantumLeap's variables say.
+/// Parses QuantumLeap's variables.
 pub(crate) fn environment(variables: &[(&str, &str)]) -> Environment {
     let variable = |wanted: &str| {
         let found = variables.iter().find(|(name, _)| *name == wanted);
@@ -68,10 +68,10 @@ pub(crate) fn environment(variables: &[(&str, &str)]) -> Environment {
     environment::read(variable, no_file).expect("readable")
 }
 
-/// Usual settings, with inserts offloaded, without authentication.
+/// Returns settings with queued inserts and without authentication.
 pub(crate) fn settings(variables: &[(&str, &str)]) -> Settings {
     let mut all = vec![("WQ_OFFLOAD_WORK", "true")];
-    // The first one counts.
+    // The first of equal names counts.
     all.splice(0..0, variables.iter().copied());
     Settings {
         stranger: Identity::unchecked(),
@@ -83,7 +83,7 @@ pub(crate) fn settings(variables: &[(&str, &str)]) -> Settings {
 pub(crate) fn shard() -> Handle {
     let settings = ganger_shard::Settings {
         reserve_bytes: 0,
-        // What is over is not removed while a test looks.
+        // Upkeep must not remove expired tasks during a test.
         upkeep_every: Duration::from_secs(3_600),
         ..Default::default()
     };
@@ -91,7 +91,7 @@ pub(crate) fn shard() -> Handle {
     Shard::start(store, settings, clock, Hooks::default()).expect("a store in memory opens")
 }
 
-/// The routes over a fresh shard.
+/// Creates the routes over a new shard.
 pub(crate) fn api_with(settings: Settings) -> TestApi {
     let shard = shard();
     let service = Service::new(shard.clone(), settings);
@@ -102,12 +102,12 @@ pub(crate) fn api_with(settings: Settings) -> TestApi {
     }
 }
 
-/// Likewise, with some of QuantumLeap's variables.
+/// Creates the routes over a new shard, with some of QuantumLeap's variables.
 pub(crate) fn api(variables: &[(&str, &str)]) -> TestApi {
     api_with(settings(variables))
 }
 
-/// A notification of one entity with an attribute.
+/// Returns a notification of one entity with an attribute.
 pub(crate) fn room(id: &str) -> Value {
     json!({"data": [{
         "id": id,
@@ -118,13 +118,13 @@ pub(crate) fn room(id: &str) -> Value {
 }
 
 impl TestApi {
-    /// Sends a request and gives the answer while it is being written.
+    /// Sends a request and returns the answer with a streaming body.
     pub(crate) async fn start(&self, request: Request<Body>) -> Response<Body> {
         let answered = self.routes.clone().oneshot(request).await;
         answered.expect("routes always answer")
     }
 
-    /// Sends a request and reads the answer whole.
+    /// Sends a request and reads the whole answer.
     pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
         let (head, body) = self.start(request).await.into_parts();
         let body = body.collect().await.expect("the body comes whole");
@@ -158,7 +158,7 @@ impl TestApi {
             .await
     }
 
-    /// Sends one that is taken.
+    /// Sends a notification that must be accepted.
     pub(crate) async fn accepted(&self, headers: &[(&str, &str)], id: &str) {
         let answer = self.notify(headers, &room(id)).await;
         assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
@@ -172,7 +172,7 @@ impl TestApi {
         answer.json().as_u64().expect("a number")
     }
 
-    /// The tasks that a list shows, without its end.
+    /// Returns the tasks of a list without its terminator.
     pub(crate) async fn list(&self, query: &str, headers: &[(&str, &str)]) -> Vec<Value> {
         self.listed(&format!("/wq/notifications{query}"), headers)
             .await
@@ -193,7 +193,7 @@ impl TestApi {
         all
     }
 
-    /// Takes the oldest task.
+    /// Leases the oldest task.
     pub(crate) async fn lease(&self) -> Delivery {
         let lease = Lease {
             queues: vec![TakeFrom {
@@ -209,7 +209,7 @@ impl TestApi {
         leased.pop().expect("a task")
     }
 
-    /// Ends an attempt well.
+    /// Completes a task.
     pub(crate) async fn complete(&self, delivery: &Delivery) {
         let command = Command::Complete(Box::new(Complete {
             held: held(delivery),
@@ -219,13 +219,13 @@ impl TestApi {
         self.shard.call(command).await.expect("accepted");
     }
 
-    /// Ends an attempt badly.
+    /// Fails an attempt.
     pub(crate) async fn fail(&self, delivery: &Delivery, message: &str, permanent: bool) {
         let fail = failure(delivery, message, permanent, false);
         self.shard.call(fail).await.expect("accepted");
     }
 
-    /// The worker of an attempt died.
+    /// Reports that the worker of an attempt died.
     pub(crate) async fn lose(&self, delivery: &Delivery) {
         let fail = failure(delivery, "lost", false, true);
         self.shard.call(fail).await.expect("accepted");

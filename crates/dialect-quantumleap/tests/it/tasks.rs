@@ -1,4 +1,4 @@
-//! Tasks: which ones a request means, how they are listed, counted and deleted.
+//! Tasks: how requests select, list, count and delete them.
 
 use crate::support::{TestApi, api, request, room};
 use axum::body::Body;
@@ -11,7 +11,7 @@ const X: (&str, &str) = ("fiware-service", "x");
 const A: (&str, &str) = ("fiware-servicepath", "/a");
 const C: (&str, &str) = ("fiware-correlator", "c");
 
-/// The ids of the entities in a list.
+/// Returns the ids of the entities in a list.
 fn entities(tasks: &[Value]) -> Vec<&str> {
     let id = |task: &Value| task["input"]["payload"][0]["id"].as_str().map(str::len);
     assert!(tasks.iter().all(|task| id(task).is_some()), "{tasks:?}");
@@ -66,7 +66,7 @@ async fn headers_select_exactly_their_tasks() {
 }
 
 #[tokio::test]
-async fn deleting_takes_the_selected_tasks_in_any_state_and_no_others() {
+async fn deleting_removes_the_selected_tasks_in_any_state_and_no_others() {
     let api = api(&[]);
     for id in ["done", "failed", "running", "queued"] {
         api.accepted(&[X, A], id).await;
@@ -86,7 +86,7 @@ async fn deleting_takes_the_selected_tasks_in_any_state_and_no_others() {
         assert_eq!(api.count("", &[X, A]).await, 0);
     }
     assert_eq!(api.count("", &[]).await, 2);
-    // Without headers: no tenant, path "/", not everything.
+    // Without headers: no tenant and path "/", not all tasks.
     let answer = api
         .request(Method::DELETE, "/wq/notifications", &[], "")
         .await;
@@ -96,7 +96,7 @@ async fn deleting_takes_the_selected_tasks_in_any_state_and_no_others() {
 }
 
 #[tokio::test]
-async fn deleting_goes_through_all_pages() {
+async fn deleting_covers_all_pages() {
     let api = api(&[]);
     for number in 0..1_201 {
         api.accepted(&[], &number.to_string()).await;
@@ -154,7 +154,7 @@ async fn the_framing_is_fixed_byte_for_byte() {
     assert_eq!(other.body, list.body);
 }
 
-/// The last segment of a task's id.
+/// Returns the last segment of a task's id.
 async fn uuid(api: &TestApi, index: usize) -> String {
     let tasks = api.summary("", &[X, A]).await;
     let id = tasks[index]["task_id"].as_str().expect("an id");
@@ -214,7 +214,7 @@ async fn the_status_follows_the_life_of_a_task() {
 }
 
 #[tokio::test]
-async fn tasks_that_were_made_with_no_retries_have_none_left() {
+async fn tasks_created_without_retries_show_none_left() {
     let api = api(&[]);
     api.accepted(&[], "e1").await;
     let leased = api.lease().await;
@@ -242,7 +242,7 @@ async fn an_unknown_status_is_refused() {
 }
 
 #[tokio::test]
-async fn a_task_whose_time_is_over_is_gone_at_once() {
+async fn an_expired_task_is_gone_at_once() {
     let api = api(&[("WQ_SUCCESS_TTL", "0"), ("WQ_FAILURE_TTL", "0")]);
     for is_good in [true, false] {
         api.accepted(&[X], "e1").await;
@@ -264,7 +264,7 @@ async fn a_task_whose_time_is_over_is_gone_at_once() {
 }
 
 #[tokio::test]
-async fn values_too_long_for_a_label_are_told_apart_all_the_same() {
+async fn values_too_long_for_a_label_are_still_distinguished() {
     let api = api(&[]);
     let longer = format!("{}q", "/p".repeat(300));
     let (one, other) = (&longer[..600], longer.as_str());
@@ -285,7 +285,7 @@ async fn values_too_long_for_a_label_are_told_apart_all_the_same() {
     assert_eq!(api.count("", &headers).await, 1);
 }
 
-/// Starts a list of 250 tasks of 2 KiB, and reads its first piece.
+/// Starts a list of 250 tasks of 2 KiB, and reads its first chunk.
 async fn start_long_list(api: &TestApi) -> (Vec<u8>, axum::body::BodyDataStream) {
     let mut notification = room("e");
     notification["data"][0]["text"] = json!({"type": "Text", "value": "x".repeat(2_000)});
@@ -302,14 +302,14 @@ async fn start_long_list(api: &TestApi) -> (Vec<u8>, axum::body::BodyDataStream)
 }
 
 #[tokio::test]
-async fn a_list_is_read_while_it_is_written_and_skips_what_vanishes() {
+async fn a_list_is_streamed_and_skips_removed_tasks() {
     let api = api(&[]);
     let (mut text, mut pieces) = start_long_list(&api).await;
     assert!(text.len() < 50_000, "{}", text.len());
     let listed = text.split(|byte| *byte == b'\n').count() - 2;
     let deleted = api.request(Method::DELETE, "/wq/notifications", &[], "");
     assert_eq!(deleted.await.status, StatusCode::NO_CONTENT);
-    // What comes after the request is not part of it.
+    // A task created after the request is not in the list.
     api.accepted(&[], "late").await;
     while let Some(piece) = pieces.next().await {
         text.extend(piece.expect("readable"));
@@ -321,7 +321,7 @@ async fn a_list_is_read_while_it_is_written_and_skips_what_vanishes() {
 }
 
 #[tokio::test]
-async fn a_list_that_cannot_go_on_stops_without_its_end() {
+async fn an_interrupted_list_has_no_terminator() {
     let api = api(&[]);
     let (mut text, mut pieces) = start_long_list(&api).await;
     api.shard.stop().await;
@@ -346,7 +346,7 @@ async fn a_list_that_cannot_go_on_stops_without_its_end() {
 }
 
 #[tokio::test]
-async fn lists_at_once_are_bounded() {
+async fn concurrent_lists_are_limited() {
     let mut settings = crate::support::settings(&[]);
     settings.lists_max = 1;
     let api = crate::support::api_with(settings);
