@@ -132,7 +132,7 @@ impl Api {
             job: job.to_owned(),
             state: record["state"]
                 .as_str()
-                .context("a job without a state")?
+                .context("the job has no state")?
                 .to_owned(),
             attempt: number(&record["attempt"])?,
             result,

@@ -124,7 +124,10 @@ pub fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Result<Option<T>>) -> Re
         if let Some(found) = ask()? {
             return Ok(found);
         }
-        ensure!(begun.elapsed() < TIMEOUT * 3, "waited in vain for {what}");
+        ensure!(
+            begun.elapsed() < TIMEOUT * 3,
+            "timed out waiting for {what}"
+        );
         thread::sleep(std::time::Duration::from_millis(20));
     }
 }

@@ -11,8 +11,8 @@ use anyhow::{Result, bail};
 /// port still free.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
-/// Reservations of this process, held until it ends. Listening on a port is not enough: during a restart of the server
-/// nobody listens.
+/// Reservations of this process, held until it ends. Listening on a port does not reserve it while the server
+/// restarts.
 static RESERVED: Mutex<Vec<UnixListener>> = Mutex::new(Vec::new());
 
 /// Returns a loopback address that no other test uses while this process runs.

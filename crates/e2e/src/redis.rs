@@ -165,7 +165,10 @@ pub fn or_skip<T>(test: &str, program: Result<T>) -> Option<T> {
 
 /// Collects what a worker prints after the word `worked`, line by line, until it ends.
 pub fn collect_worked(child: &mut Child) -> Result<JoinHandle<Vec<String>>> {
-    let out = child.stdout.take().context("it was piped")?;
+    let out = child
+        .stdout
+        .take()
+        .context("standard output is not piped")?;
     Ok(std::thread::spawn(move || {
         let lines = BufReader::new(out).lines().map_while(Result::ok);
         lines

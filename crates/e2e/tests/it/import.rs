@@ -43,7 +43,7 @@ pub(crate) fn run_to(mut command: Command, code: i32) -> Result<Value> {
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     );
-    serde_json::from_slice(&output.stdout).context("a report")
+    serde_json::from_slice(&output.stdout).context("the output is not a report")
 }
 
 pub(crate) fn count(report: &Value, kind: &str, what: &str) -> u64 {
@@ -70,7 +70,10 @@ fn the_state_of_qless_is_the_same_in_ganger_as_in_redis() -> Result<()> {
     ensure!(before == after, "in Redis:\n{before}\nin ganger:\n{after}");
 
     let again = run(import(&test_bed, &redis, "4"))?;
-    for (kind, records) in again["records"].as_object().context("an object")? {
+    for (kind, records) in again["records"]
+        .as_object()
+        .context("the report has no records")?
+    {
         ensure!(
             records["taken_over"] == 0 && records["refused"] == 0,
             "{kind}: {again}"
@@ -207,28 +210,27 @@ fn items_of_redis_work_queue_keep_their_order_and_the_remaining_time_of_their_le
 fn errors_of_source_and_server_are_reported() -> Result<()> {
     let redis = Redis::start_with(free_address()?, &["--requirepass", "secret"])?;
     let test_bed = TestBed::new(&[])?;
-    let nobody = free_address()?;
-    let (there, absent) = (redis.address, nobody);
-    for (source, code, words) in [
+    let (reachable, unreachable) = (redis.address, free_address()?);
+    for (source, code, expected) in [
         (
-            format!("redis://{absent}"),
+            format!("redis://{unreachable}"),
             4,
             "cannot connect to the source",
         ),
-        (format!("redis://{there}"), 5, "wants a password"),
+        (format!("redis://{reachable}"), 5, "wants a password"),
         (
-            format!("redis://:wrong@{there}"),
+            format!("redis://:wrong@{reachable}"),
             5,
             "user or password are wrong",
         ),
         (
-            format!("redis://:secret@{there}/99"),
+            format!("redis://:secret@{reachable}/99"),
             5,
             "has no database of that number",
         ),
         // The source is valid, but no server runs.
         (
-            format!("redis://:secret@{there}"),
+            format!("redis://:secret@{reachable}"),
             4,
             "cannot reach a ganger server",
         ),
@@ -242,7 +244,7 @@ fn errors_of_source_and_server_are_reported() -> Result<()> {
             "{source}: {}: {error}",
             output.status
         );
-        ensure!(error.contains(words), "{source}: {error}");
+        ensure!(error.contains(expected), "{source}: {error}");
         ensure!(!error.contains("secret"), "{error}");
     }
     Ok(())

@@ -33,7 +33,10 @@ pub(crate) fn source(waiting: u64) -> Result<(Redis, BTreeMap<String, Value>)> {
     let output = redis.run(clients::rq()?, "import_rq.py", &[&waiting])?;
     let lines = output.lines().map(|line| {
         let task: Value = serde_json::from_str(line)?;
-        let id = task["task_id"].as_str().context("an id")?.to_owned();
+        let id = task["task_id"]
+            .as_str()
+            .context("the task has no id")?
+            .to_owned();
         Ok((id, task))
     });
     Ok((redis, lines.collect::<Result<_>>()?))
@@ -50,7 +53,10 @@ fn listed(test_bed: &TestBed) -> Result<BTreeMap<String, Value>> {
         let headers = ["-H", &tenant, "-H", &path];
         for item in test_bed.curl("/wq/notifications", &headers)?.items()? {
             let runtime = &item["runtime"];
-            let id = runtime["task_id"].as_str().context("an id")?.to_owned();
+            let id = runtime["task_id"]
+                .as_str()
+                .context("the task has no id")?
+                .to_owned();
             let task = json!({
                 "task_id": id,
                 "status": runtime["status"],

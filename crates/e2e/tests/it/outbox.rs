@@ -74,7 +74,9 @@ impl TwoShards {
             .output()?;
         ensure!(output.status.success(), "{}", output_text(&output));
         let answer: Value = serde_json::from_slice(&output.stdout)?;
-        let jobs = answer["jobs"].as_array().context("submit lists the jobs")?;
+        let jobs = answer["jobs"]
+            .as_array()
+            .context("the response has no list of jobs")?;
         let names = jobs
             .iter()
             .filter_map(|job| job["ref"].as_str().map(str::to_owned));

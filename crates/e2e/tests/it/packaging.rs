@@ -38,13 +38,13 @@ fn the_server_notifies_the_service_manager_when_it_is_ready_and_when_it_stops() 
     let socket = UnixDatagram::bind(&path)?;
     socket.set_read_timeout(Some(TIMEOUT))?;
     let mut setup = Setup::in_directory(directory.path())?;
-    let path = path.to_str().context("a plain name")?.to_owned();
+    let path = path.to_str().context("the path is not UTF-8")?.to_owned();
     setup.variables = vec![("NOTIFY_SOCKET".to_owned(), path)];
     let mut server = setup.spawn()?;
     ensure!(receive(&socket)? == "READY=1");
     // The server really is ready.
     let answer = setup.client().request("GET", "/readyz", &Value::Null);
-    let answer = answer.ok().context("it answers")?;
+    let answer = answer.ok().context("no response")?;
     ensure!(answer.status == 200, "{}", answer.to_text());
     server.signal(Signal::TERM)?;
     ensure!(receive(&socket)? == "STOPPING=1");
@@ -59,8 +59,10 @@ fn the_units_start_the_program_with_valid_arguments() -> Result<()> {
         let line = text
             .lines()
             .find_map(|line| line.strip_prefix("ExecStart="))
-            .context("a unit starts something")?;
-        let arguments = line.strip_prefix(INSTALLED).context("it starts ganger")?;
+            .context("the unit has no ExecStart line")?;
+        let arguments = line
+            .strip_prefix(INSTALLED)
+            .context("ExecStart does not name the installed ganger")?;
         let known: Vec<&str> = arguments
             .split_whitespace()
             .filter(|word| !word.starts_with('$') || word.contains('{'))
@@ -76,7 +78,7 @@ fn the_units_start_the_program_with_valid_arguments() -> Result<()> {
 fn systemd_accepts_the_units() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let program = ganger();
-    let program = program.to_str().context("a plain name")?;
+    let program = program.to_str().context("the path is not UTF-8")?;
     for name in UNITS {
         let text = unit(name)?.replace(INSTALLED, program);
         fs::write(directory.path().join(name), text)?;
@@ -115,7 +117,10 @@ fn expect_hardened(units: &[PathBuf]) -> Result<()> {
             );
             return Ok(());
         }
-        let name = unit.file_name().map(Path::new).context("a name")?;
+        let name = unit
+            .file_name()
+            .map(Path::new)
+            .context("the unit has no file name")?;
         ensure!(output.status.success(), "{}: {said}", name.display());
     }
     Ok(())

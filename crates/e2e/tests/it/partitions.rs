@@ -82,7 +82,9 @@ impl Cluster {
         let answer = self
             .api(node)
             .expect("POST", "graphs", &json!({ "jobs": jobs }))?;
-        let jobs = answer["jobs"].as_array().context("the jobs are listed")?;
+        let jobs = answer["jobs"]
+            .as_array()
+            .context("the response has no list of jobs")?;
         let name = |job: &Value| job["ref"].as_str().map(str::to_owned);
         let names: Option<Vec<String>> = jobs.iter().map(name).collect();
         names.with_context(|| format!("the jobs are named: {answer}"))

@@ -340,7 +340,10 @@ fn expect_one_row_each(test_bed: &TestBed, sent: &SentRooms) -> Result<()> {
     let rows = test_bed.sql("select entity_id, count(*) from public.etroom group by 1")?;
     let rows: BTreeMap<&str, &str> = rows
         .lines()
-        .map(|row| row.split_once('|').context("two columns"))
+        .map(|row| {
+            row.split_once('|')
+                .context("the row has fewer than two columns")
+        })
         .collect::<Result<_>>()?;
     for room in &sent.accepted {
         let count = rows.get(room.as_str()).copied().unwrap_or("0");

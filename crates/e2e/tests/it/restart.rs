@@ -141,7 +141,9 @@ fn check_jobs(api: &mut Api, leases: &[Lease]) -> Result<()> {
             "{} cannot be completed",
             lease.job
         );
-        let found = api.find(&lease.job)?.context("gone")?;
+        let found = api
+            .find(&lease.job)?
+            .context("the leased job does not exist")?;
         ensure!(
             found.attempts == [1] && found.result.as_deref() == Some("after"),
             "{found:?}"

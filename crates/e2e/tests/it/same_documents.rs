@@ -49,7 +49,10 @@ fn enqueue(api: &mut Api) -> Result<Vec<&'static str>> {
     }
     let lease = json!({"worker": "w", "queues": ["work"], "max": 10, "lease_for": "1h"});
     let leased = api.expect("POST", "leases", &lease)?;
-    let jobs = leased["jobs"].as_array().context("jobs")?.clone();
+    let jobs = leased["jobs"]
+        .as_array()
+        .context("the response has no list of jobs")?
+        .clone();
     for job in &jobs {
         let report = |more: Value| {
             let mut report = json!({"job": job["id"], "token": job["token"]});
@@ -144,7 +147,9 @@ fn workers_and_statistics_are_the_same_documents() -> Result<()> {
     let url = format!("http://{}", setup.address);
     enqueue(&mut api)?;
     let over_http = api.expect("GET", "workers", &Value::Null)?;
-    let workers = over_http["workers"].as_array().context("workers")?;
+    let workers = over_http["workers"]
+        .as_array()
+        .context("the response has no list of workers")?;
     ensure!(workers[0]["holds"][0]["job"] == "running", "{over_http:#}");
     let printed = printed_lines(&url, &["workers"])?;
     expect_same("workers", &json!(workers), &json!(printed))?;
@@ -205,7 +210,7 @@ fn inputs_graphs_submissions_and_dry_runs_are_the_same_documents() -> Result<()>
     api.expect("POST", "graphs", &jobs)?;
     let over_http = api.expect("POST", "graphs", &jobs)?;
     ensure!(over_http["repeat"] == true, "{over_http:#}");
-    let path = graph.to_str().context("a path that is text")?;
+    let path = graph.to_str().context("the path is not UTF-8")?;
     let printed = self::printed(&url, &["submit", path])?;
     expect_same("the submission", &over_http, &printed)?;
     server.stop()
@@ -320,7 +325,9 @@ fn jobs_of_raw_keys_are_listed_as_the_same_documents() -> Result<()> {
     line.call("LPUSH mail:queue a")?;
     let mut api = Api::new(test_bed.setup.client());
     let page = api.expect("GET", "jobs?queue=mail", &Value::Null)?;
-    let jobs = page["jobs"].as_array().context("jobs")?;
+    let jobs = page["jobs"]
+        .as_array()
+        .context("the response has no list of jobs")?;
     ensure!(jobs.len() == 1 && jobs[0]["kept_by"] == "keys", "{page:#}");
     let url = format!("http://{}", test_bed.setup.address);
     let printed = printed(&url, &["job", "list", "--queue", "mail"])?;

@@ -56,7 +56,7 @@ fn wait_for_log(setup: &Setup, what: &str) -> Result<()> {
 fn with_secret(secret: &str, server: &str, arguments: &[&str]) -> Result<(i32, String)> {
     let arguments = [&["--server", server, "--retry-for", "0"], arguments].concat();
     let output = run(&arguments, &[("GANGER_TOKEN_FILE", secret)])?;
-    let code = output.status.code().context("it was not killed")?;
+    let code = output.status.code().context("the process was killed")?;
     Ok((code, output_text(&output)))
 }
 
@@ -157,7 +157,7 @@ fn a_hangup_rereads_secrets_and_starts_a_new_audit_log() -> Result<()> {
     let ask = |token: &str| -> Result<u16> {
         let mut client = Client::new(setup.address, TIMEOUT).with_token(token);
         let answer = client.request("GET", "/api/v1/queues", &Value::Null);
-        Ok(answer.ok().context("it answers")?.status)
+        Ok(answer.ok().context("no response")?.status)
     };
     ensure!(ask(old)? == 200 && ask(new)? == 401);
 
@@ -242,16 +242,16 @@ impl TracedPair {
             output_text(&refused),
         );
         for setup in &self.setups {
-            let told = ["/metrics", "/healthz", "/version", "/openapi.json"];
+            let readable = ["/metrics", "/healthz", "/version", "/openapi.json"];
             let refused = ["/api/v1/peers", "/api/v1/nothing", "/api/v1/jobs/2%2Fx"];
-            let asked = told.iter().chain(&refused).map(|what| (shared, *what));
+            let requests = readable.iter().chain(&refused).map(|path| (shared, *path));
             // Each wrong token delays its answer more, so one is enough.
-            for (token, what) in asked.chain([(wrong, "/api/v1/peers")]) {
+            for (token, path) in requests.chain([(wrong, "/api/v1/peers")]) {
                 let mut client = setup.client().with_token(token);
-                let answer = client.request("GET", what, &Value::Null);
-                let answer = answer.ok().context("it answers")?;
+                let answer = client.request("GET", path, &Value::Null);
+                let answer = answer.ok().context("no response")?;
                 outputs.insert(
-                    format!("{what} {} {}", setup.address, answer.status),
+                    format!("{path} {} {}", setup.address, answer.status),
                     answer.to_text(),
                 );
             }
@@ -308,7 +308,7 @@ fn rel_s3_no_secret_is_shown_anywhere() -> Result<()> {
     let job = lines
         .iter()
         .find_map(|line| line["jobs"][0]["ref"].as_str())
-        .context("submit names the jobs")?
+        .context("the response has no list of jobs")?
         .to_owned();
     let (_, said) = with_secret(&producer, &address, &["job", "logs", &job])?;
     ensure!(

@@ -148,7 +148,9 @@ fn submit(server: &str, walk: &Path) -> Result<Vec<String>> {
         output_text(&output)
     );
     let answer: Value = serde_json::from_slice(&output.stdout)?;
-    let jobs = answer["jobs"].as_array().context("submit lists the jobs")?;
+    let jobs = answer["jobs"]
+        .as_array()
+        .context("the response has no list of jobs")?;
     let name = |job: &Value| job["ref"].as_str().map(str::to_owned);
     let names: Option<Vec<String>> = jobs.iter().map(name).collect();
     names.with_context(|| format!("submit names the jobs: {answer}"))
@@ -249,7 +251,7 @@ fn a_shard_that_is_down_for_a_while_only_delays_the_graph() -> Result<()> {
     pair.kill(1)?;
     let save = wait_for_end(&pair, &jobs[0])?;
     ensure!(save["state"] == "succeeded", "{save}");
-    let mail = job(&pair.setups[0], &jobs[2]).context("shard 1 is there")?;
+    let mail = job(&pair.setups[0], &jobs[2]).context("shard 1 does not respond")?;
     ensure!(mail["state"] == "blocked", "the mail waits: {mail}");
     pair.start_again(1)?;
     let log = directory.path().join("worker2.log");
@@ -310,8 +312,8 @@ fn a_retry_also_restarts_jobs_on_the_other_server() -> Result<()> {
     drop(workers);
 
     let jobs = submit(&one, &walk)?;
-    let found = job(&pair.setups[0], &jobs[2]).context("shard 1 is there")?;
-    let graph = found["graph"].as_str().context("it is of a graph")?;
+    let found = job(&pair.setups[0], &jobs[2]).context("shard 1 does not respond")?;
+    let graph = found["graph"].as_str().context("the job has no graph")?;
     run_json(&one, &["job", "cancel", "--graph", graph])?;
     expect_states(&pair, &jobs, ["cancelled"; 3])?;
     let path = format!("/api/v1/graphs/{}/retry", graph.replace('/', "%2F"));
