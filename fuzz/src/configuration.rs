@@ -48,7 +48,7 @@ fn server_flag(text: &[u8]) {
         return;
     };
     let which = usize::from(*which) % keys().count();
-    let key = keys().nth(which).expect("it is less than their count");
+    let key = keys().nth(which).expect("the index is in range");
     let value = String::from_utf8_lossy(value).into_owned();
     expect_reason(ganger_server::load(
         None,

@@ -68,7 +68,7 @@ fn object(members: impl IntoIterator<Item = (String, Value)>) -> Value {
 
 fn number() -> impl Strategy<Value = Value> {
     "-?(0|[1-9][0-9]{0,30})(\\.[0-9]{1,20})?(e[-+][0-9]{1,3})?"
-        .prop_map(|text| Value::Number(text.parse::<Number>().expect("it is a number")))
+        .prop_map(|text| Value::Number(text.parse::<Number>().expect("a number")))
 }
 
 /// Generates strings, among them times and positions.

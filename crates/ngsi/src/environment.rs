@@ -197,12 +197,12 @@ mod tests {
     }
 
     fn one(name: &str, value: &str) -> Environment {
-        read(&[(name, value)]).expect("it is taken")
+        read(&[(name, value)]).expect("the environment should be valid")
     }
 
     #[test]
     fn an_empty_environment_gives_the_defaults() {
-        let environment = read(&[]).expect("it is taken");
+        let environment = read(&[]).expect("the environment should be valid");
         assert!(!environment.offload && !environment.recover && !environment.keep_raw);
         assert_eq!(environment.retries_max, 0);
         assert_eq!(environment.keep_failed, Some(Duration::from_secs(604_800)));
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn blank_and_invalid_values_mean_the_default() {
-        let default = read(&[]).expect("it is taken");
+        let default = read(&[]).expect("the environment should be valid");
         for name in [
             "WQ_OFFLOAD_WORK",
             "WQ_MAX_RETRIES",
@@ -318,7 +318,7 @@ mod tests {
             ("POSTGRES_DB_USER", "me"),
             ("POSTGRES_DB_PASS", " secret "),
         ])
-        .expect("it is taken");
+        .expect("the environment should be valid");
         assert_eq!(environment.database.password, " secret ");
         let shown = format!("{environment:?}");
         assert!(
@@ -329,7 +329,7 @@ mod tests {
 
     #[test]
     fn geocoding_is_refused_and_variables_without_effect_are_not() {
-        let error = read(&[("USE_GEOCODING", "True")]).expect_err("it is refused");
+        let error = read(&[("USE_GEOCODING", "True")]).expect_err("the input is invalid");
         assert_eq!(error.variable, "USE_GEOCODING");
         let taken = [
             ("CACHE_GEOCODING", "true"),

@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     fn ewkt_of(ngsi_type: &str, value: &Value) -> Result<Option<String>, InvalidGeometry> {
-        ewkt(Format::of(ngsi_type).expect("a type of places"), value)
+        ewkt(Format::of(ngsi_type).expect("a geometry type"), value)
     }
 
     fn normalised(entity: Value) -> Value {
@@ -390,7 +390,7 @@ mod tests {
         for location in [json!("41.3, 2.1"), json!(5), json!([1, 2]), json!(null)] {
             let mut entity = Entity::new();
             entity.insert("location".to_owned(), location);
-            let refusal = normalise(&mut entity).expect_err("it is bare");
+            let refusal = normalise(&mut entity).expect_err("a bare location");
             assert_eq!(refusal.status, 400);
             assert!(refusal.detail.ends_with("'location'"), "{refusal}");
         }

@@ -124,7 +124,7 @@ mod tests {
     use super::parse;
 
     fn again(text: &str) -> String {
-        parse(text.as_bytes()).expect("it is JSON").to_string()
+        parse(text.as_bytes()).expect("valid JSON").to_string()
     }
 
     #[test]

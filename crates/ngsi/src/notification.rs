@@ -133,7 +133,7 @@ mod tests {
     use crate::any_json;
 
     fn refusal(body: &str) -> NotificationError {
-        parse(Some("application/json"), body.as_bytes()).expect_err("it is refused")
+        parse(Some("application/json"), body.as_bytes()).expect_err("the input is invalid")
     }
 
     #[test]
@@ -215,7 +215,7 @@ mod tests {
             "json",
             "*/*",
         ] {
-            let refusal = parse(Some(content_type), b"").expect_err("it is refused");
+            let refusal = parse(Some(content_type), b"").expect_err("the input is invalid");
             let detail = format!("Invalid Content-type ({content_type}), expected JSON data");
             assert_eq!(
                 refusal,
@@ -225,7 +225,7 @@ mod tests {
                 }
             );
         }
-        let refusal = parse(None, body).expect_err("it is refused");
+        let refusal = parse(None, body).expect_err("the input is invalid");
         assert_eq!(refusal.status, 415);
         assert_eq!(
             refusal.detail,
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn entities_are_unchanged_and_other_members_are_ignored() {
         let body = br#"{"x": 1, "data": [{"type": "", "b": 1e2, "id": "", "a": {"value": 36893488147419103232}}]}"#;
-        let entities = parse(Some("application/json"), body).expect("it is a notification");
+        let entities = parse(Some("application/json"), body).expect("a valid notification");
         let text = serde_json::to_string(&entities).expect("JSON");
         assert_eq!(
             text,

@@ -185,7 +185,7 @@ mod tests {
     use crate::json::parse;
 
     fn repr_of(text: &str) -> String {
-        repr(&parse(text.as_bytes()).expect("it is JSON"))
+        repr(&parse(text.as_bytes()).expect("valid JSON"))
     }
 
     #[test]
@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn json_has_pythons_separators_and_keeps_numbers_and_characters() {
         let text = "{\"a\": [1, 2.50, {\"b\": null}], \"\u{e9}\": \"x\\n\\u0000\\\"\\\\\u{2028}\", \"c\": {}, \"d\": []}";
-        let value = parse(text.as_bytes()).expect("it is JSON");
+        let value = parse(text.as_bytes()).expect("valid JSON");
         assert_eq!(json(&value), text);
     }
 
@@ -275,7 +275,7 @@ mod tests {
             "null", "false", "0", "-0", "0.0", "0e5", "1e-999", "\"\"", "[]", "{}",
         ] {
             assert!(
-                !is_truthy(&parse(text.as_bytes()).expect("it is JSON")),
+                !is_truthy(&parse(text.as_bytes()).expect("valid JSON")),
                 "{text}"
             );
         }
@@ -289,7 +289,7 @@ mod tests {
             "{\"a\": null}",
         ] {
             assert!(
-                is_truthy(&parse(text.as_bytes()).expect("it is JSON")),
+                is_truthy(&parse(text.as_bytes()).expect("valid JSON")),
                 "{text}"
             );
         }

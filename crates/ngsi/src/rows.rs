@@ -377,7 +377,7 @@ mod tests {
     #[test]
     fn an_attribute_with_a_reserved_name_fails_the_task() {
         let entity = json!({"type": "T", "__original_ngsi_entity__": {"value": 1}});
-        let error = groups(&task(None, json!([entity]))).expect_err("it is reserved");
+        let error = groups(&task(None, json!([entity]))).expect_err("a reserved name");
         assert_eq!(
             error.0,
             "ValueError(\"'__original_ngsi_entity__' is a reserved name, no attribute can have it\")"
@@ -390,7 +390,7 @@ mod tests {
             {"type": "T", "x": {"value": 1}},
             {"type": "U", "g": {"type": "geo:point", "value": null}},
         ]);
-        let error = groups(&task(None, entities)).expect_err("it is no geometry");
+        let error = groups(&task(None, entities)).expect_err("an invalid geometry");
         assert_eq!(error, RowError::from(InvalidGeometry));
     }
 

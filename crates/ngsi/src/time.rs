@@ -115,7 +115,7 @@ mod tests {
     use super::{Time, is_iso8601};
 
     fn parse(text: &str) -> Time {
-        Time::parse(text).expect("it is a time")
+        Time::parse(text).expect("a valid time")
     }
 
     #[test]

@@ -114,7 +114,7 @@ impl Explorer {
         };
         let directory = directory.expect("a directory can be made");
         for name in ["live", "cut"] {
-            std::fs::create_dir(directory.path().join(name)).expect("it is empty");
+            std::fs::create_dir(directory.path().join(name)).expect("the directory is empty");
         }
         Self {
             directory,

@@ -133,7 +133,7 @@ mod tests {
 
     fn converts(value_type: ValueType, cases: &[(Value, Option<&str>)]) {
         for (value, expected) in cases {
-            let found = value_type.sql_text(value).expect("no place");
+            let found = value_type.sql_text(value).expect("not a geometry");
             assert_eq!(found.as_deref(), *expected, "{value_type:?} of {value}");
         }
     }
@@ -288,7 +288,9 @@ mod tests {
     #[test]
     fn a_value_that_is_no_geometry_cannot_be_stored() {
         let point = ValueType::Geometry(Format::Point);
-        let stored = point.sql_text(&json!("41.3, 2.1")).expect("a place");
+        let stored = point
+            .sql_text(&json!("41.3, 2.1"))
+            .expect("a valid geometry");
         assert_eq!(stored.as_deref(), Some("SRID=4326;POINT(2.1 41.3)"));
         assert_eq!(point.sql_text(&json!(null)), Err(InvalidGeometry));
     }

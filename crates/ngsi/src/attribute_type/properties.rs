@@ -101,7 +101,7 @@ proptest! {
     #[test]
     fn json_and_text_keep_the_value(value in value()) {
         if let Ok(Some(text)) = ValueType::StructuredValue.sql_text(&value) {
-            let read: Value = serde_json::from_str(&text).expect("it is JSON");
+            let read: Value = serde_json::from_str(&text).expect("valid JSON");
             prop_assert_eq!(&read, &value);
         }
         if let Value::String(text) = &value {
@@ -120,7 +120,7 @@ proptest! {
     #[test]
     fn integers_are_the_numbers_truncated_towards_zero(number in -1e15..1e15_f64) {
         let value = serde_json::json!(number);
-        let text = ValueType::Integer.sql_text(&value).expect("no place").expect("a number");
+        let text = ValueType::Integer.sql_text(&value).expect("not a geometry").expect("a number");
         prop_assert_eq!(text.parse::<f64>(), Ok(number.trunc() + 0.0));
         let as_text = Value::from(format!(" {number} "));
         prop_assert_eq!(ValueType::Integer.sql_text(&as_text), Ok(Some(text)));

@@ -119,18 +119,18 @@ mod tests {
     #[test]
     fn crate_db_is_refused_wherever_it_is_configured() {
         for default in ["crate", "Crate", "CRATE", "mysql"] {
-            let error =
-                check(Some(default), None, |_| Ok(String::new())).expect_err("it is refused");
+            let error = check(Some(default), None, |_| Ok(String::new()))
+                .expect_err("the input is invalid");
             assert_eq!(error.variable, "QL_DEFAULT_DB");
         }
-        let error = outcome(None, "default-backend: Crate\n").expect_err("it is refused");
+        let error = outcome(None, "default-backend: Crate\n").expect_err("the input is invalid");
         assert_eq!(
             error,
             "QL_CONFIG: ql.yml: the default-backend is \"Crate\", but only timescale is supported"
         );
         let tenant = "tenants:\n  a:\n    backend: Timescale\n  b:\n    backend: crate\n";
         for default in [None, Some("timescale")] {
-            let error = outcome(default, tenant).expect_err("it is refused");
+            let error = outcome(default, tenant).expect_err("the input is invalid");
             assert!(
                 error.contains("the backend of tenant b is \"crate\""),
                 "{error}"
@@ -160,7 +160,7 @@ mod tests {
             assert!(outcome(None, text).is_err(), "{text}");
         }
         let error = check(None, Some("x"), |_| Err(io::ErrorKind::NotFound.into()));
-        let error = error.expect_err("it is refused").to_string();
+        let error = error.expect_err("the input is invalid").to_string();
         assert!(error.starts_with("QL_CONFIG: cannot read x: "), "{error}");
     }
 }

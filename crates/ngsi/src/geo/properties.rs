@@ -54,7 +54,7 @@ fn geojson() -> impl Strategy<Value = Value> {
 /// Appends all numbers in a document, in order.
 fn numbers(value: &Value, out: &mut Vec<f64>) {
     match value {
-        Value::Number(number) => out.push(number.as_f64().expect("it was a float")),
+        Value::Number(number) => out.push(number.as_f64().expect("a float")),
         Value::Array(items) => items.iter().for_each(|item| numbers(item, out)),
         Value::Object(members) => members.values().for_each(|member| numbers(member, out)),
         _ => {}

@@ -89,7 +89,7 @@ mod tests {
                 uuid: "0".repeat(32),
                 is_repeat: true,
                 exclusive_for_ms: Some(5),
-                input: RawValue::from_string(input.to_owned()).expect("it is JSON"),
+                input: RawValue::from_string(input.to_owned()).expect("valid JSON"),
             }],
         };
 
@@ -97,7 +97,7 @@ mod tests {
 
         let end = line.iter().position(|byte| *byte == b'\n');
         assert_eq!(end, Some(line.len() - 1));
-        let back: Request = from_line(&line).expect("it was made so");
+        let back: Request = from_line(&line).expect("a valid line");
         let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).expect("JSON");
         assert_eq!(value(back.inserts[0].input.get()), value(input));
         assert_eq!(back.inserts[0].exclusive_for_ms, Some(5));
@@ -119,6 +119,6 @@ mod tests {
             line,
             b"{\"outcomes\":[{\"rows\":2},{\"error\":\"E('no')\",\"curable\":true}]}\n"
         );
-        assert_eq!(from_line::<Reply>(&line).expect("it was made so"), reply);
+        assert_eq!(from_line::<Reply>(&line).expect("a valid line"), reply);
     }
 }

@@ -123,7 +123,10 @@ impl Connector {
                 .map_err(|error| SessionError::no_session(&error.to_string(), &self.database))?;
             self.tls = Some(made);
         }
-        Ok(self.tls.clone().expect("it was made just now"))
+        Ok(self
+            .tls
+            .clone()
+            .expect("the configuration was just created"))
     }
 }
 

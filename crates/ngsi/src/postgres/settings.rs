@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn a_url_names_the_database() {
         let url = "postgres://ann:s%40cret%2f@db.example:6000/things?sslmode=require";
-        let database = Settings::from_url(url).expect("it is whole").database;
+        let database = Settings::from_url(url).expect("a complete URL").database;
         assert_eq!(
             database,
             Database {
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn missing_parts_have_defaults() {
-        let settings = Settings::from_url("postgresql://ann@[::1]").expect("it is enough");
+        let settings = Settings::from_url("postgresql://ann@[::1]").expect("a valid URL");
         let database = settings.database;
         assert_eq!(database.host, "::1");
         assert_eq!(database.port, 5432);
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn debug_does_not_show_the_password() {
-        let settings = Settings::from_url("postgres://ann:geheim@h/d").expect("it is whole");
+        let settings = Settings::from_url("postgres://ann:geheim@h/d").expect("a complete URL");
         assert!(!format!("{settings:?}").contains("geheim"));
     }
 }

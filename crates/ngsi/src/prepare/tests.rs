@@ -20,7 +20,7 @@ fn entities(members: &[&str]) -> Vec<Entity> {
     let entity = |members: &&str| {
         let comma = if members.is_empty() { "" } else { ", " };
         let text = format!(r#"{{"id": "e1", "type": "T"{comma}{members}}}"#);
-        match json::parse(text.as_bytes()).expect("it is JSON") {
+        match json::parse(text.as_bytes()).expect("valid JSON") {
             Value::Object(entity) => entity,
             _ => unreachable!("it is an object"),
         }
@@ -29,7 +29,7 @@ fn entities(members: &[&str]) -> Vec<Entity> {
 }
 
 fn prepared_with(header: Option<&str>, members: &str) -> Option<Entity> {
-    let prepared = prepare(entities(&[members]), header, arrived()).expect("it is taken");
+    let prepared = prepare(entities(&[members]), header, arrived()).expect("valid input");
     prepared.into_iter().next()
 }
 
@@ -46,12 +46,13 @@ fn left(members: &str) -> Option<String> {
 
 fn time(header: Option<&str>, members: &str) -> String {
     let members = format!("{members}, \"x\": {{\"type\": \"Number\", \"value\": 1}}");
-    let entity = prepared_with(header, &members).expect("it has a value");
+    let entity = prepared_with(header, &members).expect("the entity has a value");
     entity[TIME_INDEX].as_str().expect("a text").to_owned()
 }
 
 fn refusal(members: &str) -> String {
-    let refusal = prepare(entities(&["", members]), None, arrived()).expect_err("it is refused");
+    let refusal =
+        prepare(entities(&["", members]), None, arrived()).expect_err("the input is invalid");
     assert_eq!(refusal.status, 400);
     refusal.detail
 }
@@ -120,7 +121,7 @@ fn an_entity_is_kept_if_it_has_an_integer_a_boolean_or_a_truthy_value() {
         prepared(r#""r": {"type": "Relationship", "object": "urn:a"}"#),
         None
     );
-    let both = prepare(entities(&["", X]), None, arrived()).expect("it is taken");
+    let both = prepare(entities(&["", X]), None, arrived()).expect("valid input");
     assert_eq!(both.len(), 1);
 }
 
@@ -216,7 +217,7 @@ fn the_context_is_not_an_attribute() {
 #[test]
 fn members_keep_their_order_and_the_time_index_replaces_an_existing_member() {
     let names = |members: &str| -> Vec<String> {
-        let entity = prepared(members).expect("it has a value");
+        let entity = prepared(members).expect("the entity has a value");
         entity.keys().cloned().collect()
     };
     let members = r#""z": {"value": 1}, "y": {}, "a": {"value": 1}, "k": "v", "b": {"value": 1}"#;
@@ -344,7 +345,7 @@ fn the_deepest_accepted_entities_make_tasks_that_can_be_read() {
     let is_taken = |levels: usize| match parse(Some("application/json"), body(levels).as_bytes()) {
         Err(_) => false,
         Ok(entities) => {
-            let payload = prepare(entities, None, arrived()).expect("it is taken");
+            let payload = prepare(entities, None, arrived()).expect("valid input");
             let task = Task {
                 origin: Origin::default(),
                 payload,

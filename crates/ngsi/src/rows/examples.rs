@@ -153,7 +153,7 @@ fn an_empty_attribute_shows_its_null_in_the_input_as_example_12_says() {
         entities: &[r#"TI, "x": {"type": "Number"}, "y": {"type": "Number", "value": 1}"#],
         ..PLAIN
     };
-    let task = example.task().expect("it is taken");
+    let task = example.task().expect("valid input");
     assert_eq!(
         task.payload[0]["x"],
         json!({"type": "Number", "value": null})

@@ -32,7 +32,7 @@ async fn through_proxy(database: &TestDatabase, at_commit: AtCommit) -> Inserter
         .expect("there is a port");
     let mut settings = settings(&database.address);
     let server = settings.database.port;
-    settings.database.port = listener.local_addr().expect("it is bound").port();
+    settings.database.port = listener.local_addr().expect("a bound socket").port();
     tokio::spawn(async move {
         let mut at_commit = Some(at_commit);
         while let Ok((client, _)) = listener.accept().await {
@@ -157,7 +157,7 @@ async fn a_repeat_of_a_missing_task_inserts_it() {
         repeat.is_repeat = true;
         insert_one(&mut database.inserter(), repeat)
             .await
-            .expect("it fits");
+            .expect("the task should be inserted");
     }
     assert_eq!(count(&database), "2");
 }
@@ -186,11 +186,11 @@ async fn a_task_that_another_worker_may_have_is_looked_up() {
     let mut shared = fitting_insert();
     insert_one(&mut database.inserter(), shared.clone())
         .await
-        .expect("it fits");
+        .expect("the task should be inserted");
     shared.exclusive_until = Some(Instant::now());
     insert_one(&mut database.inserter(), shared)
         .await
-        .expect("it is there");
+        .expect("the task is found");
     assert_eq!(count(&database), "1");
 }
 
@@ -223,7 +223,7 @@ async fn a_repeat_waits_for_a_stale_attempt_that_still_runs() {
     go_on.notify_one();
 
     for attempt in [stale, next] {
-        let done = attempt.await.expect("it does not panic");
+        let done = attempt.await.expect("the task should not panic");
         assert_eq!(done.map(|done| done.rows), Ok(1));
     }
     assert_eq!(count(&database), "1");

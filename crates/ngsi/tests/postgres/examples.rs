@@ -217,7 +217,7 @@ async fn places(database: &TestDatabase, g: &str, location: &str, centroid: &str
     let error = database
         .try_insert(&entity("e4", &attribute("g", "geo:point", "\"nowhere\"")))
         .await
-        .expect_err("it is no place");
+        .expect_err("an invalid geometry");
     assert_eq!(
         error.message,
         "AttributeError(\"'NoneType' object has no attribute '_points'\")"
@@ -253,7 +253,7 @@ async fn the_time_index_comes_from_the_attribute_that_the_header_names() {
     let task = task_from(Some("x"), None, Some("ts"), &ts);
     insert_one(&mut inserter, new_insert(task))
         .await
-        .expect("it fits");
+        .expect("the task should be inserted");
     let modified = |name: &str, date: &str| {
         format!(
             r#""{name}": {{"type": "Number", "value": 1, "metadata":
@@ -437,7 +437,7 @@ async fn names_only_lose_their_case() {
     let task = task_from(None, None, None, &of("Room"));
     insert_one(&mut inserter, new_insert(task))
         .await
-        .expect("it fits");
+        .expect("the task should be inserted");
     assert_eq!(database.sql("select count(*) from public.etroom"), "1");
     let key = "select count(*) from md_ets_metadata where table_name = '\"etroom\"'";
     assert_eq!(database.sql(key), "1");
@@ -445,7 +445,7 @@ async fn names_only_lose_their_case() {
     let task = task_from(Some("AbC"), None, None, &of("Room"));
     insert_one(&mut inserter, new_insert(task))
         .await
-        .expect("it fits");
+        .expect("the task should be inserted");
     assert_eq!(database.sql("select count(*) from mtabc.etroom"), "1");
 }
 

@@ -12,7 +12,7 @@ fn requested(number: u32, input: String) -> InsertRequest {
         uuid: format!("{number:032x}"),
         is_repeat: false,
         exclusive_for_ms: None,
-        input: RawValue::from_string(input).expect("it is JSON"),
+        input: RawValue::from_string(input).expect("valid JSON"),
     }
 }
 
@@ -36,10 +36,16 @@ async fn requests_are_answered_in_order_until_the_input_ends() {
     let mut answers = BufReader::new(our_input).lines();
     let mut ask = async |inserts: Vec<InsertRequest>| {
         let line = protocol::to_line(&Request { inserts });
-        our_output.write_all(&line).await.expect("it is read");
-        let line = answers.next_line().await.expect("it is written");
+        our_output
+            .write_all(&line)
+            .await
+            .expect("the executor reads its input");
+        let line = answers
+            .next_line()
+            .await
+            .expect("the executor writes its output");
         let reply: Reply =
-            protocol::from_line(line.expect("it goes on").as_bytes()).expect("an answer");
+            protocol::from_line(line.expect("the output continues").as_bytes()).expect("an answer");
         reply.outcomes
     };
 
@@ -66,12 +72,15 @@ async fn requests_are_answered_in_order_until_the_input_ends() {
     assert_eq!(ask(vec![again]).await, [Outcome::Inserted { rows: 1 }]);
     assert_eq!(database.sql("select count(*) from mtx.ett"), "1");
 
-    our_output.shutdown().await.expect("it is open");
+    our_output
+        .shutdown()
+        .await
+        .expect("the pipe should be open");
     drop(our_output);
     drop(answers);
     executor
         .await
-        .expect("it does not panic")
+        .expect("the task should not panic")
         .expect("the input ended");
 }
 
@@ -79,7 +88,7 @@ async fn requests_are_answered_in_order_until_the_input_ends() {
 async fn an_invalid_line_ends_the_executor() {
     let settings = ganger_ngsi::postgres::Settings::from_url("postgres://nobody@localhost/none");
     let done = execute(
-        settings.expect("it is whole"),
+        settings.expect("a complete URL"),
         &b"nonsense\n"[..],
         Vec::new(),
     )

@@ -64,7 +64,7 @@ async fn names_that_are_truncated_to_the_same_share_a_table_but_not_metadata() {
         for _ in 0..2 {
             insert_one(&mut inserter, new_insert(task.clone()))
                 .await
-                .expect("it fits");
+                .expect("the task should be inserted");
         }
     }
     let tables = database.sql(
@@ -141,7 +141,7 @@ async fn a_row_larger_than_the_limit_gets_a_statement_of_its_own() {
     );
     insert_one(&mut inserter, new_insert(task(&entities)))
         .await
-        .expect("it fits");
+        .expect("the task should be inserted");
     assert_eq!(
         database.sql("select length(x), instanceid is not null from mtx.ett order by ctid"),
         "3000000|t\n5|t"

@@ -48,18 +48,18 @@ async fn a_database_that_accepts_no_connections_is_retried() {
     let mut inserter = database.inserter();
     insert_one(&mut inserter, fitting_insert())
         .await
-        .expect("it is open");
+        .expect("the connection should be open");
     let name = &database.address.name;
     shared_server()
         .allow_connections(name, false)
-        .expect("it answers");
+        .expect("the database should respond");
     shared_server()
         .terminate_sessions(name)
-        .expect("it answers");
+        .expect("the database should respond");
 
     let outcomes = inserter.insert(&[fitting_insert(), fitting_insert()]).await;
     for outcome in outcomes {
-        let error = outcome.expect_err("it is closed");
+        let error = outcome.expect_err("the connection is closed");
         assert!(
             error
                 .message
@@ -72,11 +72,11 @@ async fn a_database_that_accepts_no_connections_is_retried() {
 
     shared_server()
         .allow_connections(name, true)
-        .expect("it answers");
+        .expect("the database should respond");
     assert!(inserter.ping().await);
     insert_one(&mut inserter, fitting_insert())
         .await
-        .expect("it is open");
+        .expect("the connection should be open");
     assert_eq!(database.sql("select count(*) from mtx.ett"), "2");
 }
 
@@ -89,10 +89,10 @@ async fn a_session_that_was_cut_while_idle_costs_no_attempt() {
     for _ in 0..3 {
         insert_one(&mut inserter, fitting_insert())
             .await
-            .expect("it connects again");
+            .expect("the session should reconnect");
         shared_server()
             .terminate_sessions(&database.address.name)
-            .expect("it answers");
+            .expect("the database should respond");
     }
     assert!(inserter.ping().await);
     assert_eq!(database.sql("select count(*) from mtx.ett"), "3");
@@ -109,12 +109,12 @@ async fn a_killed_server_comes_back_with_everything_it_acknowledged() {
     let mut inserter = Inserter::new(settings(&database));
     insert_one(&mut inserter, fitting_insert())
         .await
-        .expect("it runs");
+        .expect("the database should run");
 
-    instance.kill().expect("it runs");
+    instance.kill().expect("the database should run");
     let error = insert_one(&mut inserter, fitting_insert())
         .await
-        .expect_err("it is gone");
+        .expect_err("the database is stopped");
     assert_eq!(
         error.message,
         format!(
@@ -125,22 +125,22 @@ async fn a_killed_server_comes_back_with_everything_it_acknowledged() {
     );
     assert!(error.is_retryable);
     assert!(!inserter.ping().await);
-    instance.start_again().expect("it starts");
+    instance.start_again().expect("the database should start");
     insert_one(&mut inserter, fitting_insert())
         .await
-        .expect("it runs");
+        .expect("the database should run");
 
-    instance.stop().expect("it runs");
+    instance.stop().expect("the database should run");
     let error = insert_one(&mut inserter, fitting_insert())
         .await
-        .expect_err("it is gone");
+        .expect_err("the database is stopped");
     assert!(error.is_retryable, "{error}");
-    instance.start_again().expect("it starts");
+    instance.start_again().expect("the database should start");
     insert_one(&mut inserter, fitting_insert())
         .await
-        .expect("it runs");
+        .expect("the database should run");
     let count = instance.sql("quantumleap", "select count(*) from mtx.ett");
-    assert_eq!(count.expect("it answers"), "3");
+    assert_eq!(count.expect("the database should respond"), "3");
 }
 
 #[tokio::test]
@@ -177,7 +177,7 @@ async fn limits_of_the_operator_are_retryable() {
     database.sql(&format!("alter database {name} connection limit 0"));
     let error = insert_one(&mut database.inserter(), fitting_insert())
         .await
-        .expect_err("no place");
+        .expect_err("no connection is allowed");
     assert_retryable(&error, "53300");
     database.sql(&format!("alter database {name} connection limit -1"));
 
@@ -189,14 +189,14 @@ async fn limits_of_the_operator_are_retryable() {
         database.sql(&format!("alter database {name} set {limit} = '100ms'"));
         let error = insert_one(&mut database.inserter(), fitting_insert())
             .await
-            .expect_err("it is locked");
+            .expect_err("the table is locked");
         assert_retryable(&error, code);
         database.sql(&format!("alter database {name} reset all"));
     }
     holder
         .batch_execute("rollback")
         .await
-        .expect("it was begun");
+        .expect("the transaction can be rolled back");
     insert_one(&mut database.inserter(), fitting_insert())
         .await
         .expect("no limit any more");
@@ -309,7 +309,7 @@ async fn an_attempt_that_takes_too_long_is_cancelled_and_leaves_nothing() {
         .with_attempt_timeout(Duration::from_secs(1));
     let error = insert_one(&mut inserter, fitting_insert())
         .await
-        .expect_err("it is locked");
+        .expect_err("the table is locked");
     assert_eq!(
         error.message,
         "JobTimeoutException('Task exceeded maximum timeout value (1 seconds)')"
@@ -323,6 +323,6 @@ async fn an_attempt_that_takes_too_long_is_cancelled_and_leaves_nothing() {
     holder
         .batch_execute("rollback")
         .await
-        .expect("it was begun");
+        .expect("the transaction can be rolled back");
     assert_eq!(database.sql("select count(*) from mtx.ett"), "1");
 }

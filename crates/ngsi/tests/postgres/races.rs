@@ -96,6 +96,6 @@ async fn another_program_that_creates_the_same_objects_does_no_harm() {
             .await;
     }
     // The other program may fail because we created the same object first.
-    drop(foreign.await.expect("it does not panic"));
+    drop(foreign.await.expect("the task should not panic"));
     assert_eq!(database.sql("select count(x) from mtx.ett"), "20");
 }

@@ -19,9 +19,13 @@ const WITH_POSTGIS: &str = "with_postgis";
 /// The server of all tests that do not stop it. It ends with the process.
 static SHARED: LazyLock<Instance> = LazyLock::new(|| {
     let instance = Instance::start().expect("PostgreSQL starts");
-    if instance.has_postgis().expect("it answers") {
-        instance.create_database(WITH_POSTGIS).expect("it is new");
-        instance.add_postgis(WITH_POSTGIS).expect("it can be had");
+    if instance.has_postgis().expect("the database should respond") {
+        instance
+            .create_database(WITH_POSTGIS)
+            .expect("the database does not exist yet");
+        instance
+            .add_postgis(WITH_POSTGIS)
+            .expect("PostGIS is installed");
     }
     instance
 });
@@ -78,7 +82,7 @@ impl TestDatabase {
             note_skip(test, &reason);
             return None;
         }
-        if !SHARED.has_postgis().expect("it answers") {
+        if !SHARED.has_postgis().expect("the database should respond") {
             note_skip(test, "PostGIS is not installed");
             return None;
         }
@@ -116,7 +120,7 @@ impl TestDatabase {
         let rows = self.sql(&format!(
             "select coalesce(json_agg(json_build_array({columns}) order by ctid), '[]') from mtx.ett"
         ));
-        serde_json::from_str(&rows).expect("it is JSON")
+        serde_json::from_str(&rows).expect("valid JSON")
     }
 }
 

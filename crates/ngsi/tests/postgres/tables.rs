@@ -62,7 +62,7 @@ async fn a_column_is_added_once_and_its_entry_stays() {
         let entity = entity("e1", &attribute(name, kind, "1.5"));
         insert_one(&mut inserter, new_insert(task(&entity)))
             .await
-            .expect("it is saved at least");
+            .expect("the entity should be saved");
     }
     assert_eq!(
         columns(&database),
@@ -81,7 +81,7 @@ async fn objects_dropped_by_another_session_are_created_again() {
     let entity = entity("e1", &attribute("x", "Integer", "1"));
     insert_one(&mut inserter, new_insert(task(&entity)))
         .await
-        .expect("it fits");
+        .expect("the task should be inserted");
     for drop in [
         "drop table mtx.ett",
         "drop schema mtx cascade",
@@ -140,7 +140,7 @@ async fn a_new_table_becomes_a_hypertable_before_its_first_row() {
         let entity = entity("e1", &attribute(&format!("x{number}"), "Integer", "1"));
         insert_one(&mut inserter, new_insert(task(&entity)))
             .await
-            .expect("it fits");
+            .expect("the task should be inserted");
     }
     assert_eq!(
         database.sql("select * from elsewhere.calls"),
@@ -151,7 +151,7 @@ async fn a_new_table_becomes_a_hypertable_before_its_first_row() {
     let odd = format!(r#"{{"id": "e1", "type": "o'dd\" T", {TI}}}"#);
     insert_one(&mut inserter, new_insert(task(&odd)))
         .await
-        .expect("it fits");
+        .expect("the task should be inserted");
     assert_eq!(
         database.sql("select relation from elsewhere.calls where relation like '%odd%' or relation like '%dd%'"),
         "\"mtx\".\"eto'dd\"\" t\""

@@ -18,21 +18,21 @@ async fn a_session_is_encrypted_and_the_server_verified() {
     let mut inserter = Inserter::new(settings.clone());
     let error = insert_one(&mut inserter, tasks.clone())
         .await
-        .expect_err("it is not encrypted");
+        .expect_err("the connection is not encrypted");
     assert!(error.message.starts_with("InterfaceError("), "{error}");
 
     let certificate =
-        rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("it can be made");
+        rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
     instance
         .encrypt(
             &certificate.cert.pem(),
             &certificate.signing_key.serialize_pem(),
         )
-        .expect("it is taken");
+        .expect("the server accepts the certificate");
     let mut roots = RootCertStore::empty();
     roots
         .add(certificate.cert.der().clone())
-        .expect("it is a certificate");
+        .expect("a valid certificate");
 
     // A reload takes effect after a while.
     let mut trusting = Inserter::with_roots(settings, roots);
@@ -43,19 +43,21 @@ async fn a_session_is_encrypted_and_the_server_verified() {
     let encrypted = "select bool_and(ssl) from pg_stat_ssl join pg_stat_activity using (pid) \
                      where application_name = 'ganger'";
     assert_eq!(
-        instance.sql("quantumleap", encrypted).expect("it answers"),
+        instance
+            .sql("quantumleap", encrypted)
+            .expect("the database should respond"),
         "t"
     );
 
     // The system's authorities do not verify this certificate.
     let error = insert_one(&mut inserter, tasks)
         .await
-        .expect_err("it is not trusted");
+        .expect_err("the certificate is not trusted");
     assert!(error.message.starts_with("InterfaceError("), "{error}");
     assert_eq!(
         instance
             .sql("quantumleap", "select count(*) from mtx.ett")
-            .expect("it answers"),
+            .expect("the database should respond"),
         "1"
     );
 }

@@ -18,7 +18,7 @@ fn originals(database: &TestDatabase) -> Vec<Value> {
     let rows = database.sql(
         "select __original_ngsi_entity__ from mtx.ett where __original_ngsi_entity__ is not null order by ctid",
     );
-    let read = |row| serde_json::from_str(row).expect("it is JSON");
+    let read = |row| serde_json::from_str(row).expect("valid JSON");
     rows.lines().map(read).collect()
 }
 
@@ -41,12 +41,12 @@ async fn a_string_that_is_no_number_is_saved_as_json() {
     let original = &originals(&database)[0];
     assert_eq!(original["data"]["x"]["value"], "abc");
     assert_eq!(original["data"]["time_index"], "2020-01-02T03:04:05+00:00");
-    let error = original["error"].as_str().expect("it is a string");
+    let error = original["error"].as_str().expect("a string");
     assert!(
         error.starts_with("ProgrammingError({'S': 'ERROR', 'V': 'ERROR', 'C': '22P02', 'M': '"),
         "{error}"
     );
-    let batch = original["failedBatchID"].as_str().expect("it is a string");
+    let batch = original["failedBatchID"].as_str().expect("a string");
     assert_eq!(batch.len(), 32);
     assert!(
         batch.bytes().all(|byte| byte.is_ascii_hexdigit()),
@@ -143,7 +143,12 @@ async fn a_task_that_does_not_fit_does_not_affect_others_in_its_batch() {
 
     let is_done: Vec<bool> = outcomes.iter().map(Result::is_ok).collect();
     assert_eq!(is_done, [true, false, true, false, true]);
-    assert!(!outcomes[1].as_ref().expect_err("no place").is_retryable);
+    assert!(
+        !outcomes[1]
+            .as_ref()
+            .expect_err("an invalid geometry")
+            .is_retryable
+    );
     assert!(!outcomes[3].as_ref().expect_err("NUL").is_retryable);
     assert_eq!(
         database.rows("entity_id, x, __original_ngsi_entity__ is null"),
@@ -190,7 +195,7 @@ async fn entities_whose_columns_cannot_be_created_are_saved_as_json() {
     let originals = originals(&database);
     assert_eq!(originals.len(), 2);
     for original in originals {
-        let error = original["error"].as_str().expect("it is a string");
+        let error = original["error"].as_str().expect("a string");
         assert!(error.contains("'C': '42701'"), "{error}");
     }
 }
@@ -206,7 +211,7 @@ async fn original_entities_are_kept_if_configured() {
     let came = task(&number("e1", "1"));
     insert_one(&mut inserter, new_insert(came.clone()))
         .await
-        .expect("it fits");
+        .expect("the task should be inserted");
     assert_eq!(originals(&database), [json!({ "data": came.payload[0] })]);
     assert_eq!(database.rows("x, instanceid is null"), json!([[1, false]]));
 }
