@@ -26,10 +26,10 @@ pub(crate) fn runtime(origin: &Origin, job: &JobRecord) -> String {
 
 /// Returns the number of remaining retries; `None` if the task was created without any.
 fn retries_left(job: &JobRecord) -> Option<u32> {
-    let is_latest_good = matches!(job.state, JobState::Running | JobState::Succeeded);
+    let has_unfailed_attempt = matches!(job.state, JobState::Running | JobState::Succeeded);
     let failed = job
         .attempts_counted
-        .saturating_sub(u32::from(is_latest_good));
+        .saturating_sub(u32::from(has_unfailed_attempt));
     let retries_max = job.retry.retries_max;
     (retries_max > 0).then(|| retries_max.saturating_sub(failed))
 }

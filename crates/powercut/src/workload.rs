@@ -247,8 +247,8 @@ impl LiveStore {
                 self.check_answer(seen, same)
             }
             Step::Idle => {
-                let idled = self.store()?.idle();
-                self.check_answer(idled, |(), _| true)
+                let result = self.store()?.idle();
+                self.check_answer(result, |(), _| true)
             }
             Step::Backup => self.backup(),
             Step::Check => self.check(),

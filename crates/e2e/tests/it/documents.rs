@@ -271,11 +271,11 @@ fn run(path: &Path) -> Result<()> {
         .into_iter()
         .zip(free.iter().map(std::net::SocketAddr::port))
         .collect();
-    let starts_its_own = page
+    let has_own_server = page
         .blocks
         .iter()
         .any(|(_, block)| block.contains("ganger server"));
-    let _server = if starts_its_own {
+    let _server = if has_own_server {
         None
     } else {
         let mut setup = Setup::in_directory(page_directory.dir.path())?;

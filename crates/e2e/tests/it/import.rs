@@ -185,8 +185,8 @@ fn items_of_redis_work_queue_keep_their_order_and_the_remaining_time_of_their_le
         count(&report, "work_queue_items", "taken_over") == 304,
         "{report}"
     );
-    let ghosts = &report["records"]["work_queue_items"]["left_out"];
-    ensure!(ghosts.to_string().contains("ghost"), "{report}");
+    let left_out = &report["records"]["work_queue_items"]["left_out"];
+    ensure!(left_out.to_string().contains("ghost"), "{report}");
     let others = report["other_keys"].to_string();
     ensure!(
         others.contains("something else") && others.contains("a set"),

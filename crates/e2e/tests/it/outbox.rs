@@ -96,8 +96,8 @@ impl TwoShards {
     fn outbox(&self, shard: &str, more: &[&str]) -> Result<Vec<Value>> {
         let address = self.setups[0].address.to_string();
         let arguments = ["outbox", "--json", "--server", &address, "--shard", shard];
-        let said = run_successfully(&[&arguments, more].concat(), &[])?;
-        let lines = said.lines().map(serde_json::from_str);
+        let printed = run_successfully(&[&arguments, more].concat(), &[])?;
+        let lines = printed.lines().map(serde_json::from_str);
         Ok(lines.collect::<Result<_, _>>()?)
     }
 
@@ -119,13 +119,13 @@ fn waiting_messages_are_listed_with_a_reason_until_the_shard_is_back() -> Result
     let jobs = shards.submit()?;
     let address = shards.setups[0].address.to_string();
     let why = ["job", "why", &jobs[1], "--server", &address];
-    let said = run_successfully(&why, &[])?;
+    let printed = run_successfully(&why, &[])?;
     for words in [
         format!("{} is blocked.", jobs[1]),
         format!("The job waits for a job of another shard: {}.", jobs[0]),
         format!("-> ganger job why {}", jobs[0]),
     ] {
-        ensure!(said.contains(&words), "{words}: {said}");
+        ensure!(printed.contains(&words), "{words}: {printed}");
     }
     shards.servers[1].kill()?;
     let one = shards.worker(0)?;
@@ -147,10 +147,10 @@ fn waiting_messages_are_listed_with_a_reason_until_the_shard_is_back() -> Result
         "{messages:?} {peer}"
     );
     ensure!(messages[0]["kind"].is_string() && messages[0]["at"].is_string());
-    let said = run_successfully(&["outbox", "--server", &address], &[])?;
+    let printed = run_successfully(&["outbox", "--server", &address], &[])?;
     ensure!(
-        said.contains("BECAUSE") && said.contains("cannot be reached"),
-        "{said}"
+        printed.contains("BECAUSE") && printed.contains("cannot be reached"),
+        "{printed}"
     );
 
     // Nothing has stopped, so nothing can be reconciled.

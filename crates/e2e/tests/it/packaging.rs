@@ -95,10 +95,10 @@ fn systemd_accepts_the_units() -> Result<()> {
         note_skip("systemd_accepts_the_units", "no systemd-analyze here");
         return Ok(());
     };
-    let said = output_text(&output);
+    let messages = output_text(&output);
     let is_ours = |line: &&str| UNITS.iter().any(|name| line.contains(name));
-    let faults: Vec<&str> = said.lines().filter(is_ours).collect();
-    ensure!(output.status.success() && faults.is_empty(), "{said}");
+    let faults: Vec<&str> = messages.lines().filter(is_ours).collect();
+    ensure!(output.status.success() && faults.is_empty(), "{messages}");
     expect_hardened(&files)
 }
 
@@ -109,8 +109,8 @@ fn expect_hardened(units: &[PathBuf]) -> Result<()> {
             .args(["security", "--offline=yes", "--threshold=40", "--no-pager"])
             .arg(unit)
             .output()?;
-        let said = output_text(&output);
-        if said.contains("unrecognized option") {
+        let messages = output_text(&output);
+        if messages.contains("unrecognized option") {
             note_skip(
                 "systemd_accepts_the_units",
                 "systemd-analyze has no --offline here",
@@ -121,7 +121,7 @@ fn expect_hardened(units: &[PathBuf]) -> Result<()> {
             .file_name()
             .map(Path::new)
             .context("the unit has no file name")?;
-        ensure!(output.status.success(), "{}: {said}", name.display());
+        ensure!(output.status.success(), "{}: {messages}", name.display());
     }
     Ok(())
 }

@@ -127,9 +127,9 @@ fn cut_power_under_load(
         let backup = random.chance(20).then(|| start_backup(setup, cycle));
         if random.chance(50) {
             // An idle second for the server's upkeep, a little more work, and then the cut.
-            let lull = Duration::from_millis(200 + random.below(1_300));
-            load.pause(lull);
-            thread::sleep(lull + Duration::from_millis(random.below(40)));
+            let idle_time = Duration::from_millis(200 + random.below(1_300));
+            load.pause(idle_time);
+            thread::sleep(idle_time + Duration::from_millis(random.below(40)));
         }
         load.recorder().power_off();
         disk.cut_power()?;

@@ -106,7 +106,7 @@ fn workers_of_all_libraries_complete_each_job_once_through_kills() -> Result<()>
         test_bed.start(throttles, "qless_work.py", &["qless", "work"])?,
         test_bed.start(reqless, "qless_work.py", &["reqless", "work"])?,
     ];
-    let heard = workers
+    let readers = workers
         .iter_mut()
         .map(collect_worked)
         .collect::<Result<Vec<_>>>()?;
@@ -124,7 +124,7 @@ fn workers_of_all_libraries_complete_each_job_once_through_kills() -> Result<()>
     let arguments = ["qless", "check", &jobs];
     test_bed.run(Qless::New.python()?, "qless_work.py", &arguments)?;
     let mut worked: BTreeMap<String, usize> = BTreeMap::new();
-    for ids in heard {
+    for ids in readers {
         for id in ids.join().expect("a reader does not panic") {
             *worked.entry(id).or_default() += 1;
         }
@@ -132,10 +132,10 @@ fn workers_of_all_libraries_complete_each_job_once_through_kills() -> Result<()>
     let twice: Vec<_> = worked.iter().filter(|(_, count)| **count > 1).collect();
     ensure!(twice.is_empty(), "completed more than once: {twice:?}");
     // Each kill loses at most the reply to the last call of each worker.
-    let unsaid = JOBS - worked.len();
+    let unreported = JOBS - worked.len();
     ensure!(
-        unsaid <= Qless::ALL.len() * KILLS,
-        "{unsaid} jobs were never completed"
+        unreported <= Qless::ALL.len() * KILLS,
+        "{unreported} jobs were never completed"
     );
     server.stop()?;
     test_bed.setup.expect_no_panic()?;

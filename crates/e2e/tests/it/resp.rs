@@ -65,7 +65,7 @@ fn workers_in_python_rust_and_node_share_a_queue_through_kills() -> Result<()> {
         test_bed.start(rust, "", &["mixed"])?,
         test_bed.start(node, "worker.cjs", &["mixed"])?,
     ];
-    let heard = workers
+    let readers = workers
         .iter_mut()
         .map(collect_worked)
         .collect::<Result<Vec<_>>>()?;
@@ -82,7 +82,7 @@ fn workers_in_python_rust_and_node_share_a_queue_through_kills() -> Result<()> {
         ensure!(status.success(), "a worker ended with {status}");
     }
     let mut worked: BTreeMap<String, usize> = BTreeMap::new();
-    for ids in heard {
+    for ids in readers {
         for id in ids.join().expect("a reader does not panic") {
             *worked.entry(id).or_default() += 1;
         }
@@ -95,8 +95,11 @@ fn workers_in_python_rust_and_node_share_a_queue_through_kills() -> Result<()> {
         "completed more than once: {twice:?}"
     );
     // An item whose reply was lost in a kill is completed but not printed; all others are printed.
-    let unsaid = ITEMS - worked.len();
-    ensure!(unsaid <= 3 * KILLS, "{unsaid} items were never completed");
+    let unreported = ITEMS - worked.len();
+    ensure!(
+        unreported <= 3 * KILLS,
+        "{unreported} items were never completed"
+    );
     for key in ["mixed:queue", "mixed:processing"] {
         ensure!(
             line.call(&format!("LLEN {key}"))? == ":0",

@@ -33,8 +33,11 @@ fn token(directory: &Path, access: &Path, name: &str, more: &[&str]) -> Result<S
     let mut arguments = vec!["token", "create", "--access-file", path_text(access)];
     arguments.extend(["--name", name, "--secret-file", path_text(&secret)]);
     arguments.extend(more);
-    let said = run_successfully(&arguments, &[])?;
-    ensure!(said.is_empty(), "the secret is in the file only: {said}");
+    let printed = run_successfully(&arguments, &[])?;
+    ensure!(
+        printed.is_empty(),
+        "the secret is in the file only: {printed}"
+    );
     Ok(path_text(&secret).to_owned())
 }
 
@@ -94,15 +97,15 @@ fn a_token_does_what_its_roles_allow_until_it_is_revoked() -> Result<()> {
     ];
     for (who, may) in &allowed {
         for what in [submit, list, elsewhere, limits] {
-            let (code, said) = with_secret(who, &address, what)?;
+            let (code, printed) = with_secret(who, &address, what)?;
             let is_allowed = may.contains(&what);
             ensure!(
                 code == if is_allowed { 0 } else { 5 },
-                "{who} {what:?}: {code} {said}"
+                "{who} {what:?}: {code} {printed}"
             );
             ensure!(
-                is_allowed || said.contains("permission_denied"),
-                "{who} {what:?}: {said}"
+                is_allowed || printed.contains("permission_denied"),
+                "{who} {what:?}: {printed}"
             );
         }
     }
@@ -116,8 +119,8 @@ fn a_token_does_what_its_roles_allow_until_it_is_revoked() -> Result<()> {
         &[("GANGER_TOKEN_FILE", &worker)],
     )?;
     wait_for("the end of the job", || {
-        let (_, said) = with_secret(&producer, &address, &["job", "list", "--json"])?;
-        Ok(said.contains("\"succeeded\"").then_some(()))
+        let (_, printed) = with_secret(&producer, &address, &["job", "list", "--json"])?;
+        Ok(printed.contains("\"succeeded\"").then_some(()))
     })?;
     drop(working);
 
@@ -128,12 +131,12 @@ fn a_token_does_what_its_roles_allow_until_it_is_revoked() -> Result<()> {
     let revoke = ["token", "revoke", "--access-file", path_text(&access), "ci"];
     run_successfully(&revoke, &[])?;
     wait_for_log(&setup, r#"removed token \"ci\""#)?;
-    let (code, said) = with_secret(&producer, &address, list)?;
-    ensure!(code == 5 && said.contains("unauthorized"), "{said}");
+    let (code, printed) = with_secret(&producer, &address, list)?;
+    ensure!(code == 5 && printed.contains("unauthorized"), "{printed}");
     let again = run(&revoke, &[])?;
     ensure!(again.status.code() == Some(3), "{}", output_text(&again));
-    let (code, said) = with_secret(&reader, &address, elsewhere)?;
-    ensure!(code == 0, "the others go on: {said}");
+    let (code, printed) = with_secret(&reader, &address, elsewhere)?;
+    ensure!(code == 0, "the others go on: {printed}");
     server.stop()
 }
 
@@ -310,12 +313,12 @@ fn rel_s3_no_secret_is_shown_anywhere() -> Result<()> {
         .find_map(|line| line["jobs"][0]["ref"].as_str())
         .context("the response has no list of jobs")?
         .to_owned();
-    let (_, said) = with_secret(&producer, &address, &["job", "logs", &job])?;
+    let (_, printed) = with_secret(&producer, &address, &["job", "logs", &job])?;
     ensure!(
-        said.contains("GANGER_TASK_ID="),
-        "the program's log: {said}"
+        printed.contains("GANGER_TASK_ID="),
+        "the program's log: {printed}"
     );
-    outputs.insert("the program's environment".to_owned(), said);
+    outputs.insert("the program's environment".to_owned(), printed);
 
     outputs.extend(pair.collect_outputs(shared, wrong)?);
     let servers = pair.servers.iter().map(Server::id);
@@ -402,9 +405,9 @@ fn rel_s3_a_misplaced_secret_is_refused_without_being_shown() -> Result<()> {
         vec!["token", "list", "--access-file", &access],
     ] {
         let output = run(&arguments, &[])?;
-        let said = output_text(&output);
-        ensure!(output.status.code() == Some(2), "{arguments:?}: {said}");
-        ensure!(!said.contains("canary"), "{arguments:?}: {said}");
+        let printed = output_text(&output);
+        ensure!(output.status.code() == Some(2), "{arguments:?}: {printed}");
+        ensure!(!printed.contains("canary"), "{arguments:?}: {printed}");
     }
     Ok(())
 }

@@ -106,14 +106,16 @@ fn an_idle_worker_does_not_delay_a_stop_and_can_stop_without_its_server() -> Res
     )?;
     let address = setup.address.to_string();
     let mut worker = Worker::start(&programs, &log, &["--server", &address], &[])?;
-    let said = || fs::read_to_string(&log).unwrap_or_default();
+    let log_text = || fs::read_to_string(&log).unwrap_or_default();
     wait_for("the worker's stream", || {
-        Ok(said().contains("connected").then_some(()))
+        Ok(log_text().contains("connected").then_some(()))
     })?;
     // After a job, the worker's slot has a supervisor process.
     let mut api = Api::new(setup.client());
     api.expect("POST", "jobs", &json!({ "id": "a", "kind": "echo" }))?;
-    wait_for("the job", || Ok(said().contains("succeeded").then_some(())))?;
+    wait_for("the job", || {
+        Ok(log_text().contains("succeeded").then_some(()))
+    })?;
 
     server.stop()?;
     let server_log = setup.log_text();
@@ -122,18 +124,18 @@ fn an_idle_worker_does_not_delay_a_stop_and_can_stop_without_its_server() -> Res
         "{server_log}"
     );
     wait_for("the worker's message about it", || {
-        Ok(said().contains("the server is away").then_some(()))
+        Ok(log_text().contains("the server is away").then_some(()))
     })?;
     let status = worker.stop()?;
     ensure!(
         status.success(),
         "the worker ended with {status}: {}",
-        said()
+        log_text()
     );
     ensure!(
-        said().contains("could not deregister this worker"),
+        log_text().contains("could not deregister this worker"),
         "it did not try: {}",
-        said()
+        log_text()
     );
     setup.check()?;
     setup.expect_no_panic()

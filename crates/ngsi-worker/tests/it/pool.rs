@@ -91,9 +91,12 @@ async fn a_later_attempt_is_a_repeat() {
     let requests = pool.requests();
     assert!(requests[0].contains("\"is_repeat\":true"), "{requests:?}");
     // Half of the remaining time of the lease, which has just begun.
-    let sole_for = requests[0].split("\"sole_for_ms\":").nth(1).unwrap();
-    let sole_for: u64 = sole_for.split(',').next().unwrap().parse().unwrap();
-    assert!((200_000..=300_000).contains(&sole_for), "{sole_for}");
+    let exclusive_for = requests[0].split("\"sole_for_ms\":").nth(1).unwrap();
+    let exclusive_for: u64 = exclusive_for.split(',').next().unwrap().parse().unwrap();
+    assert!(
+        (200_000..=300_000).contains(&exclusive_for),
+        "{exclusive_for}"
+    );
     pool.stop().await;
 }
 

@@ -70,9 +70,9 @@ impl SessionError {
     /// Converts the error of opening a session.
     pub(crate) fn unreachable(error: &Error, database: &Database) -> Self {
         let error = match error.as_db_error() {
-            Some(refusal) => InsertError {
-                message: programming_error(refusal),
-                is_retryable: is_retryable(refusal.code().code(), Stage::Rows),
+            Some(db_error) => InsertError {
+                message: programming_error(db_error),
+                is_retryable: is_retryable(db_error.code().code(), Stage::Rows),
             },
             None => no_connection(&with_causes(error), database),
         };
@@ -87,10 +87,10 @@ impl SessionError {
     /// Converts the error of a statement.
     pub(crate) fn of_statement(stage: Stage, error: &Error) -> Self {
         match error.as_db_error() {
-            Some(refusal) if ends_session(refusal) => {
-                Self::ConnectionLost(programming_error(refusal))
+            Some(db_error) if ends_session(db_error) => {
+                Self::ConnectionLost(programming_error(db_error))
             }
-            Some(refusal) => Self::Rejected(stage, Box::new(refusal.clone())),
+            Some(db_error) => Self::Rejected(stage, Box::new(db_error.clone())),
             None => Self::ConnectionLost(interface_error(&format!(
                 "network error: {}",
                 with_causes(error)

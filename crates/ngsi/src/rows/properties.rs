@@ -20,7 +20,7 @@ fn entity() -> impl Strategy<Value = Entity> {
     let attribute = (ngsi_type, any_json::value());
     let names = "[abAB]|a{62,64}|[Tt]ime_[Ii]ndex|instanceId|@context";
     let attributes = vec((names, attribute), 0..5);
-    let crowded = ("T|t|U", attributes).prop_map(|(entity_type, attributes)| {
+    let colliding = ("T|t|U", attributes).prop_map(|(entity_type, attributes)| {
         let mut entity = Entity::new();
         entity.insert("id".to_owned(), "e".into());
         entity.insert("type".to_owned(), entity_type.into());
@@ -29,7 +29,7 @@ fn entity() -> impl Strategy<Value = Entity> {
         }
         entity
     });
-    prop_oneof![9 => crowded, 1 => any_json::entity()]
+    prop_oneof![9 => colliding, 1 => any_json::entity()]
 }
 
 fn task() -> impl Strategy<Value = Task> {
