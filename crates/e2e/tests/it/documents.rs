@@ -346,7 +346,7 @@ fn commands_of_the_documents_run_as_pasted() -> Result<()> {
 #[test]
 fn blocks_run_unless_a_comment_gives_a_reason() -> Result<()> {
     let text = "<!-- server: --shards 2 -->\n```sh\na\n```\n<!-- not run: long -->\n```sh\nb\n```\n```toml\nc = 1\n```\n  ```json\n  {}\n  ```\n";
-    let page = parse_page(&text)?;
+    let page = parse_page(text)?;
     assert_eq!(page.blocks, [(3, "a\n".to_owned())]);
     assert_eq!(page.server, ["--shards", "2"]);
     assert!(parse_page("<!-- not run: -->\n```sh\na\n```\n").is_err());

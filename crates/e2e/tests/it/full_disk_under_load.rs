@@ -390,7 +390,7 @@ fn read(api: &mut Api, observed: &Observations) {
             }
             Ok(response) if response.code() == "unavailable" => {}
             Ok(response) => {
-                observed.note_error(format!("{path} was answered with {}", response.to_text()))
+                observed.note_error(format!("{path} was answered with {}", response.to_text()));
             }
             Err(error) => observed.note_error(format!("{path} was not answered: {error:?}")),
         }
