@@ -29,7 +29,7 @@ pub fn config() -> Config {
     }
 }
 
-pub async fn started(config: Config) -> Running {
+pub async fn start_server(config: Config) -> Running {
     let running = start(config).await.expect("it starts");
     running.ready().await;
     running
@@ -43,7 +43,7 @@ pub struct Authority {
 
 /// What a certificate should say.
 #[derive(Default)]
-pub struct Wanted<'a> {
+pub struct CertificateSpec<'a> {
     pub name: &'a str,
     pub hosts: &'a [&'a str],
     pub uris: &'a [&'a str],
@@ -72,7 +72,7 @@ impl Authority {
     }
 
     /// Writes NAME.pem and NAME.key.
-    pub fn sign(&self, file: &str, wanted: &Wanted<'_>) -> (PathBuf, PathBuf) {
+    pub fn sign(&self, file: &str, wanted: &CertificateSpec<'_>) -> (PathBuf, PathBuf) {
         let hosts: Vec<String> = wanted.hosts.iter().map(|host| (*host).to_owned()).collect();
         let mut params = CertificateParams::new(hosts).expect("names");
         params
@@ -122,11 +122,11 @@ impl Authority {
 
     /// A server's settings, with a certificate for this machine.
     pub fn tls(&self, with_clients: bool) -> Tls {
-        let wanted = Wanted {
+        let wanted = CertificateSpec {
             name: "server",
             hosts: &["localhost", "127.0.0.1"],
             uris: &["ganger://shard/1"],
-            ..Wanted::default()
+            ..CertificateSpec::default()
         };
         let (cert, key) = self.sign("server", &wanted);
         Tls {
@@ -146,7 +146,7 @@ pub fn write(path: &Path, text: &str) {
 }
 
 /// Sends raw bytes over a connection of its own, and reads the head of the answer.
-pub async fn head(addr: SocketAddr, request: &[u8]) -> String {
+pub async fn response_head(addr: SocketAddr, request: &[u8]) -> String {
     let mut stream = TcpStream::connect(addr).await.expect("it listens");
     let _ = stream.write_all(request).await;
     let mut answer = Vec::new();
@@ -161,7 +161,7 @@ pub async fn head(addr: SocketAddr, request: &[u8]) -> String {
 }
 
 /// Sends raw bytes over a connection of its own that ends with the answer, and reads all of it.
-pub async fn whole(addr: SocketAddr, request: &[u8]) -> String {
+pub async fn response_to(addr: SocketAddr, request: &[u8]) -> String {
     let mut stream = TcpStream::connect(addr).await.expect("it listens");
     let line_end = request
         .windows(2)
@@ -182,9 +182,9 @@ pub fn status(answer: &str) -> &str {
 
 /// Interceptor that adds metadata to calls.
 #[derive(Clone)]
-pub struct With(pub Vec<(&'static str, String)>);
+pub struct WithMetadata(pub Vec<(&'static str, String)>);
 
-impl Interceptor for With {
+impl Interceptor for WithMetadata {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
         for (name, value) in &self.0 {
             let value = MetadataValue::try_from(value.as_str()).expect("plain text");
@@ -195,7 +195,7 @@ impl Interceptor for With {
 }
 
 /// Puts a token into the access file.
-pub fn token(access: &Path, name: &str, grants: &str) -> NewSecret {
+pub fn add_token(access: &Path, name: &str, grants: &str) -> NewSecret {
     let secret = NewSecret::make().expect("random");
     let entry = Entry {
         name: name.to_owned(),

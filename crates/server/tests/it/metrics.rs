@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use crate::kit::{config, started, status, whole};
+use crate::kit::{config, response_to, start_server, status};
 use ganger_ngsi::environment;
 use ganger_server::{Config, QuantumLeapPort, RedisPort};
 use ganger_types::ShardId;
@@ -14,18 +14,18 @@ const PAGE: &str = include_str!("../../../../docs/metrics.md");
 const LOOPBACK: &str = "127.0.0.1:0";
 
 /// Sends a request to a shard; returns the head and the body of the answer.
-async fn ask(addr: SocketAddr, line: &str, shard: &str, body: &str) -> (String, String) {
+async fn fetch(addr: SocketAddr, line: &str, shard: &str, body: &str) -> (String, String) {
     let length = body.len();
     let request = format!(
         "{line} HTTP/1.1\r\nHost: localhost\r\nGanger-Shard: {shard}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
     );
-    let answer = whole(addr, request.as_bytes()).await;
+    let answer = response_to(addr, request.as_bytes()).await;
     let (head, body) = answer.split_once("\r\n\r\n").expect("an answer");
     (head.to_owned(), body.to_owned())
 }
 
 async fn enqueue(addr: SocketAddr, shard: &str, body: &str) {
-    let (head, body) = ask(addr, "POST /api/v1/jobs", shard, body).await;
+    let (head, body) = fetch(addr, "POST /api/v1/jobs", shard, body).await;
     assert_eq!(status(&head), "201", "{head} {body}");
 }
 
@@ -54,7 +54,7 @@ fn exported(text: &str) -> BTreeMap<&str, &str> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_exports_the_documented_metrics_in_a_sound_text() {
+async fn a_server_exports_exactly_the_documented_metrics() {
     let directory = tempfile::tempdir().expect("a directory");
     let no_file = |_: &str| Err(std::io::ErrorKind::NotFound.into());
     let config = Config {
@@ -71,7 +71,7 @@ async fn a_server_exports_the_documented_metrics_in_a_sound_text() {
         },
         ..config()
     };
-    let running = started(config).await;
+    let running = start_server(config).await;
     let addr = running.addr();
     enqueue(addr, "2", r#"{"kind":"a","id":"x"}"#).await;
     // A job that waits for one of another shard makes the two shards peers.
@@ -86,7 +86,7 @@ async fn a_server_exports_the_documented_metrics_in_a_sound_text() {
 
     // Queues are counted after a request, and peers are known once a message is stored.
     let text = loop {
-        let (head, text) = ask(addr, "GET /metrics", "1", "").await;
+        let (head, text) = fetch(addr, "GET /metrics", "1", "").await;
         assert_eq!(status(&head), "200", "{head}");
         assert!(head.contains(ganger_metrics::CONTENT_TYPE), "{head}");
         assert_eq!(ganger_metrics::check(&text), Ok(()));

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use crate::kit::{config, head, started, status, whole};
+use crate::kit::{config, response_head, response_to, start_server, status};
 use ganger_access::{Entry, Grant, Grants, Kind, NewSecret, Operation, Role, Scope, Verb};
 use ganger_server::{Config, Secret};
 use prost::Message as _;
@@ -63,7 +63,7 @@ fn roles() -> Roles {
     }
 }
 
-fn with(roles: &Roles) -> Config {
+fn config_with(roles: &Roles) -> Config {
     Config {
         token: Secret::new(ROOT).ok(),
         access_file: Some(roles.directory.path().join("access")),
@@ -108,9 +108,9 @@ async fn http_operations(addr: SocketAddr) -> Vec<(String, String, String)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_http_operation_obeys_its_right_for_every_role() {
+async fn every_http_operation_checks_its_right_for_every_role() {
     let roles = roles();
-    let running = started(with(&roles)).await;
+    let running = start_server(config_with(&roles)).await;
     let addr = running.addr();
     let operations = http_operations(addr).await;
     let rights = ganger_dialect_http::rights();
@@ -128,7 +128,8 @@ async fn every_http_operation_obeys_its_right_for_every_role() {
                     .collect::<Vec<_>>()
                     .join("/");
                 let line = format!("{method} {path}?namespace={namespace}");
-                let answer = head(addr, &request(&line, secret, "application/json", b"{}")).await;
+                let answer =
+                    response_head(addr, &request(&line, secret, "application/json", b"{}")).await;
                 let is_allowed = is_allowed(right, *role, namespace);
                 if (status(&answer) != "403") != is_allowed || status(&answer) == "401" {
                     wrong.push(format!("{id} {role} {namespace}: {}", status(&answer)));
@@ -138,9 +139,9 @@ async fn every_http_operation_obeys_its_right_for_every_role() {
         let path = path.replace(['{', '}'], "");
         let without_token =
             format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
-        let nobody = head(addr, without_token.as_bytes()).await;
+        let anonymous = response_head(addr, without_token.as_bytes()).await;
         let is_open = right.right.scope == Scope::Open;
-        assert_eq!(status(&nobody) != "401", is_open, "{id}: {nobody}");
+        assert_eq!(status(&anonymous) != "401", is_open, "{id}: {anonymous}");
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
     running.stop().await;
@@ -176,12 +177,14 @@ fn message(name: &str) -> DescriptorProto {
 }
 
 /// A request that names a namespace, in itself or in the part that begins a stream.
-fn naming(request: &str, namespace: &str) -> Vec<u8> {
+fn request_in_namespace(request: &str, namespace: &str) -> Vec<u8> {
     let message = message(request);
     for field in &message.field {
         let inner = match field.name() {
             "namespace" => namespace.as_bytes().to_vec(),
-            "request" | "hello" => naming(field.type_name().trim_start_matches('.'), namespace),
+            "request" | "hello" => {
+                request_in_namespace(field.type_name().trim_start_matches('.'), namespace)
+            }
             _ => continue,
         };
         let tag = u8::try_from(field.number() << 3 | 2).expect("a small number");
@@ -192,16 +195,16 @@ fn naming(request: &str, namespace: &str) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_grpc_method_obeys_its_right_for_every_role() {
+async fn every_grpc_method_checks_its_right_for_every_role() {
     let roles = roles();
-    let running = started(with(&roles)).await;
+    let running = start_server(config_with(&roles)).await;
     let addr = running.addr();
     let mut wrong = Vec::new();
     for (method, input) in grpc_methods() {
         let right = ganger_dialect_grpc::right(&method).expect("a method that the server has");
         for (role, secret) in &roles.secrets {
             for namespace in ["mine", "other"] {
-                let message = naming(&input, namespace);
+                let message = request_in_namespace(&input, namespace);
                 let length = u8::try_from(message.len()).expect("short");
                 let body = [&[0, 0, 0, 0, length][..], &message].concat();
                 let line = format!("POST /{method}");
@@ -209,11 +212,11 @@ async fn every_grpc_method_obeys_its_right_for_every_role() {
                 let is_streamed = method.ends_with("/EnqueueStream");
                 // A stream of batches is answered batch by batch: the refusal stands in the answer's body.
                 let (answer, is_refused) = if is_streamed {
-                    let answer = whole(addr, &request).await;
+                    let answer = response_to(addr, &request).await;
                     let is_refused = answer.contains("permission_denied");
                     (answer, is_refused)
                 } else {
-                    let answer = head(addr, &request).await;
+                    let answer = response_head(addr, &request).await;
                     let is_refused = answer.contains("grpc-status: 7");
                     (answer, is_refused)
                 };
@@ -230,12 +233,12 @@ async fn every_grpc_method_obeys_its_right_for_every_role() {
     let audit = std::fs::read_to_string(roles.directory.path().join("audit.log")).expect("written");
     for method in ["Delete", "EnqueueStream"] {
         let what = format!("\"what\":\"ganger.v1.Jobs/{method}\"");
-        let is_told = |line: &str| {
+        let is_audited = |line: &str| {
             [&what, "\"namespace\":\"other\"", "\"outcome\":\"denied\""]
                 .iter()
                 .all(|part| line.contains(*part))
         };
-        assert!(audit.lines().any(is_told), "{method}: {audit}");
+        assert!(audit.lines().any(is_audited), "{method}: {audit}");
     }
     for (_, secret) in &roles.secrets {
         assert!(
