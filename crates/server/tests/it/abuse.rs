@@ -1,5 +1,5 @@
-//! Small versions of the attacks of `cargo xtask abuse`: what one caller holds, for how long, and that others are
-//! still served.
+//! Small versions of the attacks of `cargo xtask abuse`: what one caller can hold, for how long, and whether others
+//! are still served.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -15,9 +15,9 @@ use tokio::net::TcpStream;
 
 use crate::kit::{add_token, config, response_to, start_server, status};
 
-/// Generous timeout against a hanging test.
+/// Timeout of every wait, so that a failing test does not hang.
 const TEST_TIMEOUT: Duration = Duration::from_secs(60);
-/// A message that announces 4 MiB and contains one byte.
+/// Start of a gRPC message: the header announces 4 MiB, of which one byte follows.
 const TRUNCATED_MESSAGE: &[u8] = &[0, 0, 0x3f, 0xff, 0xc0, 0x78];
 
 /// A server with three identities.
@@ -26,14 +26,14 @@ struct TestServer {
     access: PathBuf,
     /// Token that may submit and read.
     producer: String,
-    /// Token that may do everything.
+    /// Token of an administrator, for requests that must still be served.
     admin: String,
     /// Token that may lease jobs.
     worker: String,
     _directory: tempfile::TempDir,
 }
 
-/// Returns limits with 3 MiB for all requests, of which 512 KiB are for the large bodies of one identity.
+/// Returns limits with 3 MiB for all requests, of which one identity may use 512 KiB for large bodies.
 fn small_limits() -> Limits {
     Limits {
         bytes_in_flight: 3 << 20,
@@ -69,12 +69,12 @@ impl TestServer {
         self.running.addr()
     }
 
-    /// Sends a request over HTTP/1.1 and returns the whole answer.
+    /// Sends a request over HTTP/1.1; returns the whole response.
     async fn fetch(&self, token: &str, line: &str, body: &str) -> String {
         response_to(self.addr(), &request(self.addr(), token, line, body)).await
     }
 
-    /// Another identity submits a job, and reads it.
+    /// Asserts that another identity can submit a job, and that health checks are answered.
     async fn assert_served(&self) {
         let submitted = self.fetch(&self.admin, "POST /api/v1/jobs", r#"{"kind":"a"}"#);
         let submitted = submitted.await;
@@ -88,7 +88,7 @@ impl TestServer {
     }
 
     fn revoke(&self, name: &str) {
-        ganger_access::revoke(&self.access, name).expect("it is there");
+        ganger_access::revoke(&self.access, name).expect("the token exists");
         self.running.reload();
     }
 }
@@ -98,7 +98,7 @@ fn request(addr: SocketAddr, token: &str, line: &str, body: &str) -> Vec<u8> {
     format!("{line} HTTP/1.1\r\nHost: {addr}\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}").into_bytes()
 }
 
-/// A connection of HTTP/2; `window` is what the server may send on a stream unasked.
+/// Opens an HTTP/2 connection; `window` is the number of bytes that the server may send on a stream before it waits.
 async fn connect_http2(addr: SocketAddr, window: u32) -> SendRequest<Bytes> {
     let stream = TcpStream::connect(addr).await.expect("it listens");
     let handshake = h2::client::Builder::new()
@@ -110,7 +110,7 @@ async fn connect_http2(addr: SocketAddr, window: u32) -> SendRequest<Bytes> {
     sender.ready().await.expect("open")
 }
 
-/// Begins a call over gRPC.
+/// Starts a gRPC call without a token if `token` is `None`; its messages go into the returned stream.
 fn start_grpc_call(
     sender: &mut SendRequest<Bytes>,
     addr: SocketAddr,
@@ -127,7 +127,7 @@ fn start_grpc_call(
     sender.send_request(request, false).expect("sent")
 }
 
-/// The status of a call: of its head, or of its trailers.
+/// Returns the status of a call, from its headers or its trailers; `None` if the stream was reset or timed out.
 async fn grpc_status(answering: ResponseFuture) -> Option<String> {
     let answer = tokio::time::timeout(TEST_TIMEOUT, answering)
         .await
@@ -161,9 +161,9 @@ async fn an_announced_message_to_the_health_service_reserves_no_memory() {
     let (answering, mut body) = start_grpc_call(&mut sender, server.addr(), None, health);
     body.send_data(Bytes::from_static(TRUNCATED_MESSAGE), false)
         .expect("sent");
-    // 11 is OUT_OF_RANGE: the message is larger than the service takes.
+    // 11 is OUT_OF_RANGE: the message is larger than the service accepts.
     assert_eq!(grpc_status(answering).await.as_deref(), Some("11"));
-    // One that is short enough, and never whole, holds a place; there are a few on a connection.
+    // A shorter message that never ends holds one of the few permits of the connection.
     let mut waiting = Vec::new();
     for _ in 0..8 {
         let (answering, mut body) = start_grpc_call(&mut sender, server.addr(), None, health);
@@ -188,7 +188,7 @@ async fn grpc_bodies_count_in_their_senders_share_and_others_are_served() {
         let token = Some(&*server.producer);
         let (answering, mut body) =
             start_grpc_call(&mut sender, server.addr(), token, "ganger.v1.Jobs/Enqueue");
-        // Announces 4 MiB, of which 300 KiB come.
+        // Announces 4 MiB, of which 300 KiB are sent.
         let sent = [TRUNCATED_MESSAGE, &vec![0; 300 << 10]].concat();
         body.send_data(sent.into(), false).expect("sent");
         let answered = tokio::time::timeout(Duration::from_millis(300), grpc_status(answering));
@@ -225,7 +225,7 @@ async fn slow_bodies_leave_room_for_others() {
     for _ in 0..4 {
         server.assert_served().await;
     }
-    // Another identity's large body, too.
+    // Another identity can send a large body too.
     let large = format!(r#"{{"kind":"a","payload":"{}"}}"#, "x".repeat(300 << 10));
     let taken = server
         .fetch(&server.admin, "POST /api/v1/jobs", &large)
@@ -262,10 +262,10 @@ async fn an_unread_response_counts_in_the_share_until_the_write_timeout() {
         .count();
     assert_eq!(
         refused, 3,
-        "three answers fit into the share and the reserve"
+        "three responses fit into the share and the reserve"
     );
     server.assert_served().await;
-    // The answers are dropped, and the share is free again.
+    // Once the responses are dropped, the share is free again.
     let line = "GET /api/v1/jobs/big/payload";
     let asked = async {
         while status(&server.fetch(&server.producer, line, "").await) != "200" {
@@ -307,7 +307,7 @@ async fn a_waiting_caller_whose_token_is_revoked_gets_no_job() {
     let line = "GET /api/v1/jobs/later?wait=120s";
     let sent = request(server.addr(), &server.producer, line, "");
     reader.write_all(&sent).await.expect("sent");
-    // All three came before these, and wait.
+    // The server has handled these after the three waiting requests.
     for _ in 0..3 {
         server.fetch(&server.admin, "GET /api/v1/jobs", "").await;
     }
@@ -320,7 +320,7 @@ async fn a_waiting_caller_whose_token_is_revoked_gets_no_job() {
         assert_eq!(&answer, b"HTTP/1.1 401");
     }
     assert_eq!(grpc_status(grpc).await.as_deref(), Some("16"));
-    // A job that comes now is given to nobody.
+    // A job that is enqueued now is not leased.
     let made = r#"{"id":"now","kind":"a"}"#;
     server.fetch(&server.admin, "POST /api/v1/jobs", made).await;
     let job = server
@@ -346,7 +346,7 @@ async fn a_batch_ends_when_its_senders_token_is_revoked() {
     server.revoke("producer");
     let mut rest = Vec::new();
     let ended = tokio::time::timeout(TEST_TIMEOUT, stream.read_to_end(&mut rest)).await;
-    assert!(ended.is_ok(), "it goes on");
+    assert!(ended.is_ok(), "the batch goes on");
     server.running.stop().await;
 }
 
@@ -412,10 +412,15 @@ async fn a_small_unread_response_ends_after_the_write_timeout() {
         let answer = answering.await.expect("a head");
         assert_eq!(answer.status(), status);
         let mut body = answer.into_body();
-        // Nothing is read, because there is no room: the server takes the stream back.
+        // The window is 0, so nothing can be read: the server resets the stream.
         let ended = tokio::time::timeout(TEST_TIMEOUT / 4, body.data()).await;
-        let ended = ended.expect("it goes on").expect("it is not whole");
-        assert!(ended.expect_err("it is not whole").is_reset(), "{path}");
+        let ended = ended
+            .expect("the stream stays open")
+            .expect("the body is incomplete");
+        assert!(
+            ended.expect_err("the body is incomplete").is_reset(),
+            "{path}"
+        );
     }
     server.assert_served().await;
     server.running.stop().await;
@@ -434,7 +439,7 @@ async fn one_identity_gets_a_share_of_the_waits() {
         stream
     };
     let mut waiting = Vec::new();
-    // 512 KiB of the reserve and as much of the rest, 16 KiB for each.
+    // Room for 64 waits of 16 KiB each: 512 KiB of the reserve, and as much of the rest.
     for _ in 0..64 {
         waiting.push(wait().await);
     }
@@ -445,12 +450,12 @@ async fn one_identity_gets_a_share_of_the_waits() {
             if status(&answer) == "503" {
                 return answer;
             }
-            // A request like this one may have held the memory of a wait that was refused for it.
+            // A wait may have been refused because another request like this one held its memory.
             waiting.push(wait().await);
         }
     };
     let refused = tokio::time::timeout(TEST_TIMEOUT, refused).await;
-    let refused = refused.expect("the waits hold the share");
+    let refused = refused.expect("the waits use up the share");
     assert!(
         refused.contains("share of the server's memory"),
         "{refused}"
@@ -483,7 +488,7 @@ async fn event_streams_end_when_their_readers_token_is_revoked() {
     for mut stream in open {
         let mut rest = Vec::new();
         let ended = tokio::time::timeout(TEST_TIMEOUT, stream.read_to_end(&mut rest)).await;
-        assert!(ended.is_ok(), "it goes on");
+        assert!(ended.is_ok(), "the stream goes on");
     }
     server.running.stop().await;
 }

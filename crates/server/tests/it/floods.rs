@@ -1,4 +1,4 @@
-//! What a connection may not do before anybody knows who it is (`rel S13`).
+//! Attacks of unidentified clients: each ends its own connection, and others are still served (`rel S13`).
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -7,9 +7,9 @@ use ganger_server::{Config, DB_IN_MEMORY, Limits, Running, start};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// What a client of HTTP/2 says first, with empty settings.
+/// Connection preface of an HTTP/2 client, with empty settings.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
-/// `:method GET`, `:scheme http`, `:path /`, by their places in the static table.
+/// `:method GET`, `:scheme http`, `:path /`, as indexes into the static table of HPACK.
 const GET: [u8; 3] = [0x82, 0x86, 0x84];
 
 const HEADERS: u8 = 1;
@@ -18,7 +18,7 @@ const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// Generous timeout against a hanging test.
+/// Timeout of every wait, so that a failing test does not hang.
 const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 async fn start_server(limits: Limits) -> Running {
@@ -45,13 +45,13 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Sends what `next` makes until the server ends the connection; gives up after so many pieces.
+/// Sends up to `pieces` pieces, each made by `next`; returns whether the server closes the connection.
 async fn flood(addr: SocketAddr, pieces: u32, next: impl Fn(u32) -> Vec<u8>) -> bool {
     let stream = TcpStream::connect(addr).await.expect("it listens");
     let (mut reader, mut writer) = stream.into_split();
     let reading = tokio::spawn(async move {
         let mut answer = Vec::new();
-        // A reset of the connection is an end as well.
+        // A reset ends the connection as well.
         let _ = reader.read_to_end(&mut answer).await;
     });
     let _ = writer.write_all(PREFACE).await;
@@ -63,7 +63,7 @@ async fn flood(addr: SocketAddr, pieces: u32, next: impl Fn(u32) -> Vec<u8>) -> 
     tokio::time::timeout(TEST_TIMEOUT, reading).await.is_ok()
 }
 
-/// Others are still served.
+/// Asserts that another connection is still served.
 async fn assert_served(addr: SocketAddr) {
     let mut stream = TcpStream::connect(addr).await.expect("it listens");
     let request = format!("GET /healthz HTTP/1.1\r\nHost: {addr}\r\nConnection: close\r\n\r\n");
@@ -117,10 +117,7 @@ async fn a_head_that_arrives_too_slowly_ends_the_connection() {
     stream.write_all(begun).await.expect("sent");
     let mut answer = Vec::new();
     let ended = tokio::time::timeout(TEST_TIMEOUT, stream.read_to_end(&mut answer)).await;
-    assert!(
-        ended.is_ok(),
-        "the rest never comes, and nobody waits for it"
-    );
+    assert!(ended.is_ok(), "the server waits for the rest of the head");
     assert_served(running.addr()).await;
     running.stop().await;
 }

@@ -1,4 +1,4 @@
-//! Whether the process is alive can be asked while the threads that serve connections are busy.
+//! Health checks are answered even while the threads that serve connections are busy.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use crate::kit::{config, start_server, status};
 
-/// Generous timeout against a hanging test.
+/// Timeout of every read, so that a failing test does not hang.
 const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Sends a request and reads up to the end of the connection, without any thread of the runtime.
+/// Sends a request and reads until the connection closes, without using a thread of the runtime.
 fn fetch(addr: SocketAddr, request: &str) -> String {
     let mut stream = TcpStream::connect(addr).expect("it listens");
     stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a time");
@@ -18,7 +18,7 @@ fn fetch(addr: SocketAddr, request: &str) -> String {
     let mut answer = String::new();
     stream
         .read_to_string(&mut answer)
-        .expect("an answer, and the end of the connection");
+        .expect("a response, then the end of the connection");
     answer
 }
 
@@ -27,7 +27,7 @@ async fn health_is_answered_while_the_io_threads_are_busy() {
     let running = start_server(config()).await;
     let (busy, is_busy) = mpsc::channel();
     let (free, until_free) = mpsc::channel::<()>();
-    // The only thread that serves connections does this and nothing else.
+    // Blocks the only thread that serves connections.
     let work = tokio::spawn(async move {
         busy.send(()).expect("the test waits");
         let _ = until_free.recv();

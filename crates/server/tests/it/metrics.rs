@@ -1,4 +1,4 @@
-//! The metrics of a server with all of its ports: the text is sound, and docs/metrics.md lists every family.
+//! The metrics of a server with all of its ports: the text is valid, and docs/metrics.md lists every family.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 const PAGE: &str = include_str!("../../../../docs/metrics.md");
 const LOOPBACK: &str = "127.0.0.1:0";
 
-/// Sends a request to a shard; returns the head and the body of the answer.
+/// Sends a request to a shard; returns the head and the body of the response.
 async fn fetch(addr: SocketAddr, line: &str, shard: &str, body: &str) -> (String, String) {
     let length = body.len();
     let request = format!(
@@ -29,7 +29,7 @@ async fn enqueue(addr: SocketAddr, shard: &str, body: &str) {
     assert_eq!(status(&head), "201", "{head} {body}");
 }
 
-/// Returns name and type of each family that the page documents for servers.
+/// Returns the name and type of each metric family that the page documents for servers.
 fn documented() -> BTreeMap<&'static str, &'static str> {
     let (servers, _) = PAGE.split_once("\n## Workers\n").expect("a section");
     let mut families = BTreeMap::new();
@@ -47,7 +47,7 @@ fn documented() -> BTreeMap<&'static str, &'static str> {
     families
 }
 
-/// Returns name and type of each family of a text.
+/// Returns the name and type of each metric family in a text.
 fn exported(text: &str) -> BTreeMap<&str, &str> {
     let kinds = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
     kinds.filter_map(|line| line.split_once(' ')).collect()
@@ -74,7 +74,7 @@ async fn a_server_exports_exactly_the_documented_metrics() {
     let running = start_server(config).await;
     let addr = running.addr();
     enqueue(addr, "2", r#"{"kind":"a","id":"x"}"#).await;
-    // A job that waits for one of another shard makes the two shards peers.
+    // A job that waits for a job of another shard makes the two shards peers.
     let waits = r#"{"kind":"b","queue":"a\"} 1\n\t\\","inputs":[{"result_of_job":"2/x"}]}"#;
     enqueue(addr, "1", waits).await;
     let redis = running.addr_of("redis").expect("it listens");

@@ -1,4 +1,4 @@
-//! The QuantumLeap port: who may pass, what is behind it, and where its numbers are.
+//! The QuantumLeap port: authentication, paths, memory limits, and metrics.
 
 use std::net::SocketAddr;
 
@@ -72,7 +72,7 @@ async fn each_port_has_its_own_paths_only() {
     }
     let answer = response_head(running.addr(), &notify("")).await;
     assert_eq!(status(&answer), "404");
-    // What looks like gRPC is a notification of the wrong type here.
+    // A gRPC request is a notification of the wrong content type here.
     let grpc = request("POST /v2/notify", "Content-Type: application/grpc\r\n", "");
     assert_eq!(status(&response_head(port, &grpc).await), "415");
     running.stop().await;
@@ -91,7 +91,7 @@ async fn with_a_token_configured_only_health_is_open() {
         assert_eq!(status(&answer), "401", "{line}: {answer}");
     }
     assert_eq!(status(&response_head(port, &notify("")).await), "401");
-    // There is no database, which anyone may learn.
+    // The check needs no token, and fails because there is no database.
     let health = response_head(port, &request("GET /health", "", "")).await;
     assert_eq!(status(&health), "503", "{health}");
     let token = format!("Authorization: Bearer {TOKEN}\r\n");
@@ -145,7 +145,7 @@ async fn samples_are_written_when_the_server_stops() {
     );
 }
 
-/// A notification of a list of so many ones.
+/// Returns a notification with a list of `count` ones.
 fn notification_of_ones(count: usize) -> Vec<u8> {
     let list = vec!["1"; count].join(",");
     let body = format!(
@@ -169,7 +169,7 @@ async fn a_body_that_would_take_much_memory_is_refused_before_it_is_parsed() {
     })
     .await;
     let port = port(&running);
-    // 20 KB, and 1.6 MB when it has been read; the share is 512 KiB.
+    // 20 KB, which parse into 1.6 MB; the share is 512 KiB.
     let answer = response_to(port, &notification_of_ones(10_000)).await;
     assert_eq!(status(&answer), "413", "{answer}");
     assert!(answer.contains("bytes of memory"), "{answer}");
@@ -214,8 +214,8 @@ async fn a_notification_is_refused_if_its_senders_token_is_revoked_meanwhile() {
     let body_at = sent.len() + 1 - NOTIFICATION.len();
     stream.write_all(&sent[..body_at]).await.expect("sent");
     let mut answer = [0; 12];
-    // The server has begun to read.
-    stream.read_exact(&mut answer).await.expect("told");
+    // The server has started to read the body.
+    stream.read_exact(&mut answer).await.expect("answered");
     assert_eq!(&answer, b"HTTP/1.1 100");
     stream.write_all(&sent[body_at..]).await.expect("sent");
     ganger_access::revoke(&access, "broker").expect("it is there");

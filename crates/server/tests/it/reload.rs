@@ -1,5 +1,5 @@
-//! What changes while the server runs: certificates that are revoked, files that are replaced, tokens that are
-//! revoked. Open connections and streams notice.
+//! Changes while the server runs: revoked certificates, replaced files, revoked tokens. They apply to open
+//! connections and streams too.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use tonic::transport::{Channel, Endpoint};
 const FIRST: &str = "the-first-token-of-the-server";
 const SECOND: &str = "the-second-token-of-the-server";
 
-/// A client that tries again for a while, but not what is refused for good.
+/// Returns options of a client that retries for 30 seconds.
 fn options(url: &str, trust: Trust) -> Options {
     Options {
         trust,
@@ -38,7 +38,7 @@ fn trust_of(authority: &Authority) -> Trust {
     }
 }
 
-/// A client that shows a certificate of this number.
+/// Returns trust in the authority, with a client certificate of this serial number.
 fn trust_with_certificate(authority: &Authority, name: &str, serial: u64) -> Trust {
     let wanted = CertificateSpec {
         name,
@@ -53,7 +53,7 @@ fn trust_with_certificate(authority: &Authority, name: &str, serial: u64) -> Tru
     }
 }
 
-/// The words of a connection that is refused at once.
+/// Connects without retries, which must fail; returns the error's code and message.
 async fn connect_error(options: Options) -> String {
     let at_once = Options {
         retry: Retry {
@@ -109,7 +109,7 @@ async fn a_revoked_certificate_is_rejected_on_new_connections_and_old_ones() {
     assert!(words.contains("it was revoked"), "{words}");
     kept.enqueue(NewJob::new("a")).await.expect("still good");
 
-    // A list that nobody can read takes nothing back.
+    // An unreadable list changes nothing.
     write(&authority.directory.path().join("revoked.pem"), "nonsense");
     running.reload();
     kept.enqueue(NewJob::new("a")).await.expect("still good");
@@ -143,7 +143,7 @@ async fn changed_files_are_reloaded_without_a_signal() {
         .expect("let in");
     let mut events = client.events(EventFilter::default()).await.expect("open");
 
-    // Nobody tells the server of any of this. The stream ends when it has seen the last of it.
+    // The server gets no signal. The stream ends once the server has seen the last of these changes.
     let fresh = next.tls(false);
     std::fs::copy(fresh.cert.expect("set"), &paths.0).expect("copied");
     std::fs::copy(fresh.key.expect("set"), &paths.1).expect("copied");
@@ -164,7 +164,7 @@ async fn changed_files_are_reloaded_without_a_signal() {
     running.stop().await;
 }
 
-/// A server whose access file has one token, and a channel to it.
+/// Starts a server whose access file has one token, and opens a channel to it.
 async fn server_with_token(
     grants: &str,
 ) -> (ganger_server::Running, Authority, NewSecret, Channel) {
@@ -196,14 +196,14 @@ fn revoke(authority: &Authority, running: &ganger_server::Running) {
     running.reload();
 }
 
-/// Reads a stream to its end, which must be an error.
+/// Reads a stream until it fails; panics if it ends without an error.
 async fn expect_stream_error<T>(stream: &mut tonic::Streaming<T>) {
     while let Some(message) = stream.message().await.transpose() {
         if message.is_err() {
             return;
         }
     }
-    panic!("the stream has ended as if all were well");
+    panic!("the stream ended without an error");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -231,7 +231,7 @@ async fn a_workers_stream_ends_when_its_token_is_revoked_and_cannot_be_reopened(
     assert!(welcome.is_some());
     revoke(&authority, &running);
     expect_stream_error(&mut stream).await;
-    // The server has let go of the other half too.
+    // The server has closed the other half too.
     sender.closed().await;
     let again = leases.work(futures::stream::empty()).await;
     assert_eq!(again.expect_err("revoked").code(), Code::Unauthenticated);
@@ -275,7 +275,7 @@ async fn each_batch_of_a_stream_is_authorized_separately() {
     }
     assert!(answers.message().await.expect("a good end").is_none());
 
-    // Nothing of what was refused is there.
+    // No refused job was stored.
     let root = WithMetadata(vec![("authorization", format!("Bearer {FIRST}"))]);
     let url = format!("http://{}", running.addr());
     let channel = Endpoint::from_shared(url).expect("an address");
@@ -319,7 +319,7 @@ fn is_accepted(answer: &v1::EnqueueAnswer) -> bool {
     }
 }
 
-/// What is sent into a channel, as a request's body.
+/// Returns a stream of what is sent into a channel, for the body of a request.
 fn receiver_stream<T>(
     mut receiver: tokio::sync::mpsc::Receiver<T>,
 ) -> impl futures::Stream<Item = T> {

@@ -1,4 +1,4 @@
-//! Every operation of HTTP and gRPC, for every role, in an own and in a foreign namespace.
+//! The right to every operation of HTTP and gRPC, for every role, in its own and in another namespace.
 
 use std::net::SocketAddr;
 
@@ -10,7 +10,7 @@ use prost_types::{DescriptorProto, FileDescriptorSet};
 
 const ROOT: &str = "a-token-for-tests-only";
 
-/// Which roles hold which verb, said a second time and in other words than in the product.
+/// Returns the roles that have a verb, written down independently of the product's table.
 fn holders(verb: Verb) -> &'static str {
     match verb {
         Verb::Greet => "admin operator producer worker reader",
@@ -23,7 +23,7 @@ fn holders(verb: Verb) -> &'static str {
     }
 }
 
-/// Whether a role that is held in `mine` alone may do it there, or in `other`.
+/// Whether a role in the namespace `mine` alone may call the operation in `namespace`, which is `mine` or `other`.
 fn is_allowed(operation: Operation, role: Role, namespace: &str) -> bool {
     let right = operation.right;
     let holds = holders(right.verb)
@@ -82,7 +82,7 @@ fn request(line: &str, secret: &str, kind: &str, body: &[u8]) -> Vec<u8> {
     request
 }
 
-/// Method and path of every operation, with its id, from the server's own document.
+/// Returns method, path and id of every operation in the server's OpenAPI document.
 async fn http_operations(addr: SocketAddr) -> Vec<(String, String, String)> {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let mut stream = tokio::net::TcpStream::connect(addr)
@@ -118,7 +118,7 @@ async fn every_http_operation_checks_its_right_for_every_role() {
     let mut wrong = Vec::new();
     for (method, path, id) in &operations {
         let right = rights.iter().find(|right| right.name == id);
-        let right = *right.expect("an operation that the server has");
+        let right = *right.expect("the server has the operation");
         for (role, secret) in &roles.secrets {
             for namespace in ["mine", "other"] {
                 let path = path.replace("{name}", namespace);
@@ -151,7 +151,7 @@ fn descriptors() -> FileDescriptorSet {
     FileDescriptorSet::decode(ganger_proto::FILE_DESCRIPTOR_SET).expect("a descriptor")
 }
 
-/// Every method with the name of its request message.
+/// Returns every gRPC method with the name of its request message.
 fn grpc_methods() -> Vec<(String, String)> {
     let mut all = Vec::new();
     for file in descriptors().file {
@@ -176,7 +176,7 @@ fn message(name: &str) -> DescriptorProto {
     found.expect("the message is described").1.clone()
 }
 
-/// A request that names a namespace, in itself or in the part that begins a stream.
+/// Encodes a request that names a namespace, in its own field or in the field that begins a stream.
 fn request_in_namespace(request: &str, namespace: &str) -> Vec<u8> {
     let message = message(request);
     for field in &message.field {
@@ -201,7 +201,7 @@ async fn every_grpc_method_checks_its_right_for_every_role() {
     let addr = running.addr();
     let mut wrong = Vec::new();
     for (method, input) in grpc_methods() {
-        let right = ganger_dialect_grpc::right(&method).expect("a method that the server has");
+        let right = ganger_dialect_grpc::right(&method).expect("the server has the method");
         for (role, secret) in &roles.secrets {
             for namespace in ["mine", "other"] {
                 let message = request_in_namespace(&input, namespace);
@@ -210,7 +210,7 @@ async fn every_grpc_method_checks_its_right_for_every_role() {
                 let line = format!("POST /{method}");
                 let request = request(&line, secret, "application/grpc", &body);
                 let is_streamed = method.ends_with("/EnqueueStream");
-                // A stream of batches is answered batch by batch: the refusal stands in the answer's body.
+                // Each batch of a stream gets its own answer, so the refusal is in the body.
                 let (answer, is_refused) = if is_streamed {
                     let answer = response_to(addr, &request).await;
                     let is_refused = answer.contains("permission_denied");

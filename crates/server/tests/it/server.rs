@@ -1,4 +1,4 @@
-//! A real server in this process, over real connections.
+//! A whole server in this process, over TCP connections.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -25,17 +25,17 @@ async fn start_server(config: Config) -> Running {
     running
 }
 
-/// Sends raw bytes over a connection of its own and reads until the other side closes it.
+/// Sends raw bytes over a new connection; returns what the server sends until it closes the connection.
 async fn fetch_raw(addr: SocketAddr, request: &[u8]) -> String {
     let mut stream = TcpStream::connect(addr).await.expect("it listens");
-    // The server may have refused the head and closed before all of it was sent.
+    // The server may refuse the head and close the connection before all of it was sent.
     let _ = stream.write_all(request).await;
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer).await;
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// Sends a request with the given header lines.
+/// Sends a request with these header lines, each with its line end; returns the whole response.
 async fn fetch(addr: SocketAddr, line: &str, headers: &str, body: &str) -> String {
     let length = body.len();
     let request = format!(
@@ -66,7 +66,7 @@ async fn a_job_is_accepted_and_shown_over_a_real_connection() {
     running.stop().await;
 }
 
-/// A supervisor starts a server again that ended with another code, forever.
+/// A service manager would restart a server that ends with any other code, again and again.
 #[tokio::test]
 async fn damage_found_while_rows_are_loaded_ends_the_server_with_the_code_of_an_unusable_store() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -76,8 +76,8 @@ async fn damage_found_while_rows_are_loaded_ends_the_server_with_the_code_of_an_
     };
     start_server(config.clone()).await.stop().await;
     let mut bytes = std::fs::read(&config.db).expect("the store is closed");
-    // A table without rows is a page without cells; one of no known kind is malformed. The last table and its index are
-    // read when rows are loaded, and not before.
+    // An empty table is a page without cells; a page of an unknown kind is malformed. The last table and its index are
+    // first read when rows are loaded.
     let pages = bytes.chunks_exact_mut(2_048).rev();
     let empty = pages.filter(|page| matches!(page[0], 0x0a | 0x0d) && page[3..5] == [0, 0]);
     for page in empty.take(2) {
@@ -212,7 +212,7 @@ async fn a_public_address_needs_protection_or_insecure() {
         addr: "0.0.0.0:0".to_owned(),
         ..config()
     };
-    let refused = start(open).await.err().expect("not told to be open");
+    let refused = start(open).await.err().expect("not allowed to be public");
     assert!(matches!(refused, StartError::Open { .. }), "{refused}");
     assert!(refused.to_string().contains("--insecure"), "{refused}");
 }

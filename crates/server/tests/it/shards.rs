@@ -1,4 +1,4 @@
-//! Several shards, in one process and behind servers that know of each other, over real connections.
+//! Several shards, in one process and on servers that know each other, over TCP connections.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -26,7 +26,7 @@ fn shard(name: &str) -> ShardId {
     ShardId::new(name).expect("a good name")
 }
 
-/// An address that nobody listens at, for the moment.
+/// Returns a loopback address on which nobody listens at the moment.
 async fn free_address() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     listener.local_addr().expect("an address")
@@ -39,7 +39,7 @@ fn topology(shards: &[(&str, SocketAddr)]) -> Topology {
     Topology::Static(list.collect())
 }
 
-/// Two servers that know of each other, and no third.
+/// Starts two servers, of shards 1 and 2, that know each other.
 pub(crate) async fn pair(common: Config) -> [Running; 2] {
     let (one, two) = (free_address().await, free_address().await);
     let topology = topology(&[("1", one), ("2", two)]);
@@ -86,7 +86,7 @@ fn document(answer: &str) -> serde_json::Value {
     serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}"))
 }
 
-/// The result of a job of the same submission.
+/// Returns an input that is the result of the named job of the same submission.
 fn reference(name: &str) -> v1::Input {
     let edge = v1::Edge {
         dependency: Some(v1::edge::Dependency::Name(name.to_owned())),
@@ -97,7 +97,7 @@ fn reference(name: &str) -> v1::Input {
     }
 }
 
-/// Asks for the next job, which may become ready only in a moment.
+/// Returns a request for one job that waits until the job is ready.
 fn lease_request() -> v1::LeaseRequest {
     v1::LeaseRequest {
         namespace: "default".into(),
@@ -111,7 +111,7 @@ fn lease_request() -> v1::LeaseRequest {
     }
 }
 
-/// Takes the one ready job of a shard; gives the token of its lease.
+/// Leases the one ready job of a shard; returns its lease token.
 async fn lease(addr: SocketAddr, headers: &str) -> String {
     let answer = fetch(addr, "POST /api/v1/leases", headers, r#"{"worker":"w"}"#).await;
     let token = document(&answer)["jobs"][0]["token"].clone();
@@ -121,6 +121,7 @@ async fn lease(addr: SocketAddr, headers: &str) -> String {
         .to_owned()
 }
 
+/// Returns a client of the service `Jobs` whose calls go to `shard` through the server at `addr`.
 pub(crate) async fn jobs_client(
     addr: SocketAddr,
     shard: &str,
@@ -145,7 +146,7 @@ async fn a_job_is_reached_through_a_server_of_another_shard() {
     let [one, two] = pair(config()).await;
     let (here, there) = (one.addr(), two.addr());
     let to_two = "Ganger-Shard: 2\r\n";
-    // Submitted, read, and waited for through the server that does not have it.
+    // Submitted, read, and waited for through the server of the other shard.
     let answer = fetch(
         here,
         "POST /api/v1/jobs",
@@ -184,7 +185,7 @@ async fn a_job_is_reached_through_a_server_of_another_shard() {
     log.read_to_end(&mut rest)
         .await
         .expect("the log ends with the job");
-    // Called off.
+    // Cancelled.
     let answer = fetch(there, "POST /api/v1/jobs", "", r#"{"kind":"a","id":"y"}"#).await;
     assert_eq!(status(&answer), "201", "{answer}");
     let answer = fetch(here, "POST /api/v1/jobs/2%2Fy/cancel", "", "").await;
@@ -272,13 +273,13 @@ async fn rel_p4_an_absent_shard_is_reported_unreachable_and_never_not_found() {
     for away in ["2", "3"] {
         let path = format!("GET /api/v1/jobs/{away}%2Fx?wait=60s");
         let answer = tokio::time::timeout(patience, fetch(addr, &path, "", "")).await;
-        let answer = answer.expect("it is said soon");
+        let answer = answer.expect("answered in time");
         assert_eq!(status(&answer), "503", "{answer}");
         assert!(answer.contains("shard_unreachable"), "{answer}");
         assert!(answer.to_lowercase().contains("retry-after"), "{answer}");
         let mut jobs = jobs_client(addr, away).await;
         let error = tokio::time::timeout(patience, jobs.get(get_request("x"))).await;
-        let error = error.expect("it is said soon").expect_err("away");
+        let error = error.expect("answered in time").expect_err("away");
         assert_eq!(error.code(), Code::Unavailable, "{error:?}");
         let code = error.metadata().get("ganger-code").expect("a code");
         assert_eq!(code, "shard_unreachable");
@@ -315,7 +316,7 @@ async fn rel_x5_messages_that_wait_for_another_shard_are_listed_with_the_error()
     let body = r#"{"kind":"b","id":"y","inputs":[{"result_of_job":"2/x"}]}"#;
     let answer = fetch(addr, "POST /api/v1/jobs", "", body).await;
     assert_eq!(status(&answer), "201", "{answer}");
-    // All has arrived.
+    // Shard 2 has received all messages.
     let mut peer = serde_json::Value::Null;
     while peer["waiting"] != 0 {
         let answer = fetch(addr, "GET /api/v1/peers", "", "").await;
@@ -349,7 +350,7 @@ async fn rel_x5_messages_that_wait_for_another_shard_are_listed_with_the_error()
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_is_forwarded_at_most_once() {
     let [one, two] = pair(config()).await;
-    // Both are wrong about where shard 3 is: at the other one's.
+    // Each of the two believes that the other has shard 3.
     let (first, second) = (free_address().await, free_address().await);
     let wrong = |name, addr: SocketAddr, other| Config {
         addr: addr.to_string(),
@@ -456,7 +457,7 @@ async fn a_caller_gains_no_right_through_another_server() {
     request.namespace = "other".to_owned();
     let denied = jobs.get(request).await.expect_err("another namespace");
     assert_eq!(denied.code(), Code::PermissionDenied, "{denied:?}");
-    // Nor may he say that he asks for somebody else, or speak as a server.
+    // Nor may the caller impersonate another one, or act as a server.
     let headers = format!(
         "{}Ganger-On-Behalf-Of: shared-token;x;admin@*\r\n",
         header("other")
@@ -548,7 +549,7 @@ async fn rel_x7_servers_identify_by_certificate_and_speak_only_for_their_own_sha
     let server = |name, addr: SocketAddr, trust: &Trust| Config {
         addr: addr.to_string(),
         shard: shard(name),
-        // Shard 3 is said to be where shard 2 is.
+        // The topology claims that shard 3 is where shard 2 is.
         topology: topology(&[("1", first), ("2", second), ("3", second)]),
         access_file: Some(path.clone()),
         tls: Tls {
@@ -579,7 +580,7 @@ async fn rel_x7_servers_identify_by_certificate_and_speak_only_for_their_own_sha
     assert_eq!(
         missing.code(),
         Code::NotFound,
-        "it was shard 2 that said so: {missing:?}"
+        "shard 2 answered: {missing:?}"
     );
     let error = root("3")
         .get(get_request("x"))
@@ -645,7 +646,7 @@ async fn rel_x7_one_certificate_names_all_shards_of_a_process_and_no_others() {
     let one = start_server(server(first, &["1"], &alone)).await;
     let several = start_server(server(second, &["2", "3"], &both)).await;
 
-    // A chain 1 <- 3 <- 2, submitted to either server: both speak for what they have.
+    // A chain 1 <- 3 <- 2, submitted to either server: each server speaks for its own shards.
     for addr in [first, second] {
         let mut jobs = JobsClient::new(tls_channel(addr, &alone));
         let job = |name: &str, shard: &str, dependency: Option<&str>| v1::NewJob {

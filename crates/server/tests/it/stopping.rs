@@ -1,4 +1,5 @@
-//! What holds a stop up, and what does not. The stop timeout is an hour here: a stop that needs it never ends in time.
+//! What delays a stop of the server, and what does not. The stop timeout is an hour in most tests, so a stop that
+//! waits for it fails the test.
 
 use std::future::Future;
 use std::time::Duration;
@@ -23,7 +24,7 @@ use tonic_reflection::pb::v1::{ServerReflectionRequest, ServerReflectionResponse
 use crate::kit::{WithMetadata, config};
 use crate::shards::{jobs_client, pair};
 
-/// Longer than anything here takes.
+/// Timeout of every wait, so that a failing test does not hang.
 const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -78,18 +79,18 @@ async fn next_delivery(worker: &mut WorkStream) -> Delivery {
     }
 }
 
-/// A stream that takes no notice of anything: it never closes its side.
+/// Returns a request stream that sends `first` and is never closed.
 fn endless<T: Send + 'static>(first: T) -> impl futures::Stream<Item = T> + Send + 'static {
     stream::once(std::future::ready(first)).chain(stream::pending())
 }
 
-/// A channel whose calls are for shard 2.
+/// Returns a channel to `running` whose calls are for shard 2.
 async fn channel_to_shard_2(running: &Running) -> InterceptedService<Channel, WithMetadata> {
     let two = WithMetadata(vec![("ganger-shard", "2".to_owned())]);
     InterceptedService::new(channel(running).await, two)
 }
 
-/// Two servers that stop only when nothing holds them up.
+/// Starts two servers whose stop timeout is an hour.
 async fn pair_with_long_timeout() -> [Running; 2] {
     pair(Config {
         stop_timeout: HOUR,
@@ -98,7 +99,7 @@ async fn pair_with_long_timeout() -> [Running; 2] {
     .await
 }
 
-/// What a tool asks first.
+/// Returns the first request of a tool that reads the schema.
 fn list_services() -> ServerReflectionRequest {
     ServerReflectionRequest {
         host: String::new(),
@@ -106,7 +107,7 @@ fn list_services() -> ServerReflectionRequest {
     }
 }
 
-/// The last of an answer: `None` if it ended well.
+/// Reads a response to its end; returns its error, or `None` if it ended without one.
 async fn end_status<T>(answers: &mut Streaming<T>) -> Option<(Code, String)> {
     loop {
         match within_timeout("the end", answers.message()).await {
@@ -117,6 +118,7 @@ async fn end_status<T>(answers: &mut Streaming<T>) -> Option<(Code, String)> {
     }
 }
 
+/// Returns the error of calls that a stopping server ends.
 fn stopping_status() -> (Code, String) {
     let words = "the server is stopping: try again".to_owned();
     (Code::Unavailable, words)
@@ -151,7 +153,7 @@ async fn idle_workers_do_not_delay_a_stop() {
 
     within_timeout("the stop", running.stop()).await;
     let last = foreign.message().await.expect("well").expect("a message");
-    assert!(last.drain, "it hears why");
+    assert!(last.drain, "the server announces the stop");
     assert_eq!(foreign.message().await.expect("a good end"), None);
 }
 
@@ -166,7 +168,11 @@ async fn open_streams_and_waiting_calls_do_not_delay_a_stop() {
     let mut insight = InsightClient::new(channel.clone());
     let events = insight.events(v1::EventsRequest::default()).await;
     let mut events = events.expect("opened").into_inner();
-    events.message().await.expect("well").expect("a first word");
+    events
+        .message()
+        .await
+        .expect("well")
+        .expect("a first message");
     let asked = v1::LogRequest {
         job: job.clone(),
         ..v1::LogRequest::default()
@@ -224,7 +230,7 @@ async fn open_streams_and_waiting_calls_do_not_delay_a_stop() {
     assert_eq!(end_status(&mut batches).await, Some(stopping_status()));
     let leased = leasing.await.expect("no panic").expect("an answer");
     assert_eq!(leased.into_inner().deliveries.len(), 0);
-    // It may not have reached the server before the stop.
+    // The wait may not have reached the server before the stop.
     if let Ok(waited) = waiting.await.expect("no panic") {
         assert_eq!(waited.into_inner().id, job);
     }
@@ -240,9 +246,9 @@ async fn a_leased_job_is_reported_and_new_jobs_are_accepted_while_the_server_sto
     let job = next_delivery(&mut worker).await;
     let addr = running.addr().to_string();
     let stop = tokio::spawn(running.stop());
-    while within_timeout("the word of it", worker.next()).await != Some(WorkEvent::Draining) {}
+    while within_timeout("the announcement", worker.next()).await != Some(WorkEvent::Draining) {}
 
-    // Over a connection of its own.
+    // Over a second connection.
     let other = Client::connect(Options::new(addr)).await;
     let other = other.expect("it still listens");
     let late = other.enqueue(NewJob::new("k")).await.expect("accepted").id;
@@ -301,7 +307,7 @@ async fn a_forwarded_worker_stream_does_not_delay_a_stop() {
 
     within_timeout("the stop of the first", one.stop()).await;
     assert_eq!(end_status(&mut worker).await, Some(stopping_status()));
-    // It noticed that the worker has gone, who holds it up no longer either.
+    // The other server has noticed that the worker is gone, so the worker does not delay its stop either.
     within_timeout("the stop of the other", two.stop()).await;
 }
 
@@ -327,7 +333,7 @@ async fn a_stop_neither_loses_nor_duplicates_forwarded_batches() {
     let end = loop {
         match within_timeout("an answer", answers.message()).await {
             Ok(Some(answer)) => accepted = answer.number,
-            Ok(None) => panic!("nobody says that there is no more"),
+            Ok(None) => panic!("the stream ended without an error"),
             Err(status) => break status,
         }
         if accepted >= 100
@@ -343,6 +349,6 @@ async fn a_stop_neither_loses_nor_duplicates_forwarded_batches() {
     let mut at_two = jobs_client(two.addr(), "2").await;
     let count = at_two.count(v1::ListRequest::default()).await;
     let stored = count.expect("counted").into_inner().count;
-    assert_eq!(stored, accepted, "each that was stored was answered");
+    assert_eq!(stored, accepted, "every stored job was acknowledged");
     within_timeout("the stop of the other", two.stop()).await;
 }

@@ -1,4 +1,4 @@
-//! TLS on the one port: who is let in, what the others are told, and new certificates while it runs.
+//! TLS on the main port: which clients are accepted, what rejected clients read, and certificates that change.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ fn named(name: &str) -> CertificateSpec<'_> {
     }
 }
 
-/// The words of a connection that must fail.
+/// Connects, which must fail; returns the error's code and message.
 async fn connect_error(options: Options) -> String {
     let error = Client::connect(options).await.err();
     let error = error.expect("it must fail");
@@ -98,7 +98,7 @@ async fn a_rejected_certificate_is_reported_with_the_reason() {
         "{words}"
     );
     running.stop().await;
-    // The same port bears a certificate for another name.
+    // Another server has a certificate for another name.
     let (cert, key) = authority.sign(
         "elsewhere",
         &CertificateSpec {
@@ -184,7 +184,7 @@ async fn an_expired_certificate_is_refused_on_both_sides() {
     running.stop().await;
 }
 
-/// With TLS 1.3 a client has done its part of the handshake before it can be refused, and sends its request at once.
+/// With TLS 1.3 a client completes its part of the handshake before it can be refused, and sends its request at once.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_client_reads_the_reason_even_after_it_has_sent_more() {
     let (authority, other) = (Authority::new(), Authority::new());
@@ -201,7 +201,10 @@ async fn a_refused_client_reads_the_reason_even_after_it_has_sent_more() {
     });
     let uri = format!("https://{}", running.addr());
     let uri = uri.parse().expect("an address");
-    let mut stream = connector.connect(&uri).await.expect("so far");
+    let mut stream = connector
+        .connect(&uri)
+        .await
+        .expect("the handshake completes");
     for _ in 0..3 {
         stream.write_all(b"GET / ").await.expect("still open");
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -281,7 +284,7 @@ async fn a_client_certificate_has_the_rights_of_its_name_in_the_access_file() {
         "{error}"
     );
 
-    // The role comes, and goes, without a restart or a new connection.
+    // Roles are added and removed without a restart or a new connection.
     write(&access, "certificate name=intern grants=producer@default\n");
     running.reload();
     intern.enqueue(NewJob::new("a")).await.expect("taken");
@@ -295,7 +298,7 @@ async fn a_client_certificate_has_the_rights_of_its_name_in_the_access_file() {
     intern
         .enqueue(NewJob::new("a"))
         .await
-        .expect("the old file goes on");
+        .expect("the old file stays in use");
     running.stop().await;
     let audit_text = std::fs::read_to_string(audit).expect("written");
     for wanted in [
@@ -348,7 +351,7 @@ async fn a_renewed_certificate_is_used_from_the_next_connection_and_a_bad_one_ne
     running.reload();
     Client::connect(options(url.clone(), trust_of(&authority)))
         .await
-        .expect("the old one goes on");
+        .expect("the old one stays in use");
 
     let fresh = next.tls(false);
     std::fs::copy(fresh.cert.expect("set"), &cert).expect("copied");
@@ -360,10 +363,10 @@ async fn a_renewed_certificate_is_used_from_the_next_connection_and_a_bad_one_ne
     running.reload();
     Client::connect(options(url.clone(), trust_of(&next)))
         .await
-        .expect("the new one counts");
+        .expect("the new one is used");
     let words = connect_error(options(url, trust_of(&authority))).await;
     assert!(words.contains("not signed by an authority"), "{words}");
-    before.info().await.expect("connections that stand go on");
+    before.info().await.expect("open connections continue");
     running.stop().await;
 }
 
@@ -401,7 +404,7 @@ async fn a_stream_ends_when_its_token_is_revoked() {
         ganger_access::revoke(&access, "r").expect("revoked");
         running.reload();
         let mut rest = Vec::new();
-        // Ends, be it with an error: the server has cut it.
+        // The server has cut the stream, perhaps with an error.
         let _ = stream.read_to_end(&mut rest).await;
     }
     let words = connect_error(options(url, Trust::default()).token(secret.reveal())).await;
