@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use ganger_client::{
-    Bytes, Client, Delivery, Held, NewJob, Report, Submission, TakeFrom, TakeMode, WorkEvent,
+    Bytes, Client, Delivery, LeaseRef, NewJob, Report, Submission, TakeFrom, TakeMode, WorkEvent,
     WorkOptions,
 };
 
@@ -185,8 +185,8 @@ async fn work_at(client: Client, load: Arc<Load>, pace: Arc<Pace>) -> Result<(),
 }
 
 /// Reports that complete these jobs.
-fn completions(jobs: Vec<Delivery>, result: Option<Bytes>) -> Vec<(Held, Report)> {
+fn completions(jobs: Vec<Delivery>, result: Option<Bytes>) -> Vec<(LeaseRef, Report)> {
     let done = Report::Complete { result, next: None };
     let jobs = jobs.into_iter();
-    jobs.map(|job| (job.held, done.clone())).collect()
+    jobs.map(|job| (job.lease, done.clone())).collect()
 }

@@ -25,7 +25,7 @@ use crate::pause::Pauses;
 pub struct Client {
     pub(crate) options: Arc<Options>,
     channel: Channel,
-    head: Head,
+    headers: RequestHeaders,
     connector: Connector,
 }
 
@@ -40,19 +40,19 @@ pub(crate) enum Repeat {
 
 /// Puts the token on every request, and the shard that it is for, if it is known.
 #[derive(Clone, Default)]
-pub(crate) struct Head {
+pub(crate) struct RequestHeaders {
     token: Option<MetadataValue<Ascii>>,
     shard: Option<MetadataValue<Ascii>>,
 }
 
-impl Head {
+impl RequestHeaders {
     fn new(token: Option<&str>) -> Result<Self, Error> {
         let Some(token) = token else {
             return Ok(Self::default());
         };
         let mut value: MetadataValue<Ascii> = format!("Bearer {token}").parse().map_err(|_| {
             let message = "the token has characters that a request header cannot carry: is a line break in it?";
-            Error::here(code::BAD_TOKEN, message)
+            Error::local(code::BAD_TOKEN, message)
         })?;
         value.set_sensitive(true);
         Ok(Self {
@@ -62,7 +62,7 @@ impl Head {
     }
 }
 
-impl Interceptor for Head {
+impl Interceptor for RequestHeaders {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
         let metadata = request.metadata_mut();
         if let Some(value) = &self.token {
@@ -81,7 +81,7 @@ fn shard_of(job: &str) -> Option<ShardId> {
     ShardId::new(shard).filter(|_| !id.is_empty())
 }
 
-pub(crate) type Wire = InterceptedService<Channel, Head>;
+pub(crate) type Wire = InterceptedService<Channel, RequestHeaders>;
 
 /// A job with very many inputs makes a large message; its sender has checked it against its own limits.
 const REPLY_BYTES_MAX: usize = 1 << 30;
@@ -89,7 +89,7 @@ const REPLY_BYTES_MAX: usize = 1 << 30;
 macro_rules! services {
     ($($name:ident = $client:ident in $module:ident;)*) => {$(
         pub(crate) fn $name(&self) -> v1::$module::$client<Wire> {
-            v1::$module::$client::with_interceptor(self.channel.clone(), self.head.clone())
+            v1::$module::$client::with_interceptor(self.channel.clone(), self.headers.clone())
                 .max_decoding_message_size(REPLY_BYTES_MAX)
         }
     )*};
@@ -116,11 +116,11 @@ impl Client {
         let channel = options
             .endpoint()?
             .connect_with_connector_lazy(connector.clone());
-        let head = Head::new(options.token.as_deref())?;
+        let headers = RequestHeaders::new(options.token.as_deref())?;
         Ok(Self {
             options: Arc::new(options),
             channel,
-            head,
+            headers,
             connector,
         })
     }
@@ -141,12 +141,12 @@ impl Client {
     pub fn at_shard(&self, shard: &ShardId) -> Self {
         let mut client = self.clone();
         // The name of a shard is plain text, which a header can always carry.
-        client.head.shard = shard.as_str().parse().ok();
+        client.headers.shard = shard.as_str().parse().ok();
         client
     }
 
     /// The client for a job, or a graph: that of its shard, if it is named `shard/id`.
-    pub(crate) fn at(&self, job: &str) -> Self {
+    pub(crate) fn for_job(&self, job: &str) -> Self {
         match shard_of(job) {
             Some(shard) => self.at_shard(&shard),
             None => self.clone(),
@@ -154,7 +154,7 @@ impl Client {
     }
 
     /// Clients for some jobs, by their shards.
-    pub(crate) fn at_each(&self, jobs: &[&str]) -> Vec<(Self, Vec<String>)> {
+    pub(crate) fn by_shard(&self, jobs: &[&str]) -> Vec<(Self, Vec<String>)> {
         let mut groups: BTreeMap<Option<ShardId>, Vec<String>> = BTreeMap::new();
         for job in jobs {
             groups
@@ -173,7 +173,7 @@ impl Client {
     }
 
     /// The client for new jobs: that of their shard, if all name the same one.
-    pub(crate) fn at_home(&self, jobs: &[NewJob]) -> Self {
+    pub(crate) fn for_new_jobs(&self, jobs: &[NewJob]) -> Self {
         let mut shards = jobs.iter().map(|job| job.shard.as_deref());
         let first = shards.next().flatten();
         match first.and_then(ShardId::new) {
@@ -239,9 +239,9 @@ impl Client {
         }
         let is_lost = matches!(error.code(), code::UNREACHABLE | code::TIMED_OUT);
         match self.connector.last_fault() {
-            Some(Fault::Refused(words)) if is_lost => Error::lost(words),
+            Some(Fault::Refused(words)) if is_lost => Error::unreachable(words),
             Some(Fault::SpeaksTls) => Error::speaks_tls(&self.options.url),
-            Some(Fault::NotHttp2) => Error::no_ganger(&self.options.url),
+            Some(Fault::NotHttp2) => Error::wrong_port(&self.options.url),
             _ => error,
         }
     }
@@ -257,7 +257,7 @@ impl Client {
             Ok(answer) => answer.map_err(|status| self.explain(&status)),
             Err(_) => {
                 let message = format!("{} did not answer within {limit:?}", self.options.url);
-                Err(Error::slow(message))
+                Err(Error::timed_out(message))
             }
         }
     }

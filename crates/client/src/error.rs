@@ -30,7 +30,7 @@ pub mod code {
 }
 
 /// Whether a refusal with this code says for certain that nothing was changed.
-fn tells_the_outcome(code: &str) -> bool {
+fn is_outcome_certain(code: &str) -> bool {
     !matches!(code, "unavailable" | "outcome_unknown")
 }
 
@@ -90,11 +90,11 @@ impl Error {
         )
     }
 
-    pub(crate) fn here(code: &str, message: impl Into<String>) -> Self {
+    pub(crate) fn local(code: &str, message: impl Into<String>) -> Self {
         Self::make(code, message.into(), false, None, true)
     }
 
-    pub(crate) fn lost(message: impl Into<String>) -> Self {
+    pub(crate) fn unreachable(message: impl Into<String>) -> Self {
         Self::make(code::UNREACHABLE, message.into(), true, None, false)
     }
 
@@ -102,18 +102,18 @@ impl Error {
     pub(crate) fn speaks_tls(url: &str) -> Self {
         let address = url.trim_start_matches("http://");
         let message = format!("{address} speaks TLS: use https://{address}");
-        Self::here(code::WRONG_PORT, message)
+        Self::local(code::WRONG_PORT, message)
     }
 
     /// Trying again may help: a proxy before the server may answer in its place for a while.
-    pub(crate) fn no_ganger(url: &str) -> Self {
+    pub(crate) fn wrong_port(url: &str) -> Self {
         let message = format!(
             "what answers at {url} does not look like a ganger server: is it the port of another program, or of a proxy without HTTP/2?"
         );
         Self::make(code::WRONG_PORT, message, true, None, false)
     }
 
-    pub(crate) fn slow(message: impl Into<String>) -> Self {
+    pub(crate) fn timed_out(message: impl Into<String>) -> Self {
         Self::make(code::TIMED_OUT, message.into(), true, None, false)
     }
 
@@ -145,7 +145,7 @@ impl Error {
     /// From an item of a batch.
     pub(crate) fn from_item(error: v1::Error) -> Self {
         let after = error.retry_after_ms.map(Duration::from_millis);
-        let is_sure = tells_the_outcome(&error.code);
+        let is_sure = is_outcome_certain(&error.code);
         Self::make(&error.code, error.message, error.retryable, after, is_sure)
     }
 
@@ -164,7 +164,7 @@ impl Error {
                 status.message().to_owned(),
                 told(metadata::RETRYABLE) == Some("true"),
                 after.map(Duration::from_millis),
-                tells_the_outcome(code),
+                is_outcome_certain(code),
             );
         }
         Self::from_transport(status)
@@ -176,11 +176,11 @@ impl Error {
             Code::DeadlineExceeded | Code::Cancelled => {
                 Self::make(code::TIMED_OUT, message, true, None, false)
             }
-            Code::Unauthenticated => Self::here("unauthorized", message),
-            Code::PermissionDenied => Self::here("permission_denied", message),
-            Code::Unimplemented => Self::here("unimplemented", message),
-            Code::OutOfRange | Code::ResourceExhausted => Self::here("too_large", message),
-            Code::InvalidArgument => Self::here("invalid_argument", message),
+            Code::Unauthenticated => Self::local("unauthorized", message),
+            Code::PermissionDenied => Self::local("permission_denied", message),
+            Code::Unimplemented => Self::local("unimplemented", message),
+            Code::OutOfRange | Code::ResourceExhausted => Self::local("too_large", message),
+            Code::InvalidArgument => Self::local("invalid_argument", message),
             _ => Self::make(
                 code::UNREACHABLE,
                 message,

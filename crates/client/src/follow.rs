@@ -11,7 +11,7 @@ use ganger_proto::v1;
 use crate::Client;
 use crate::error::Error;
 use crate::model::{
-    Event, EventFilter, Happening, JobFilter, JobState, LogPage, LogPlace, QueueCounts,
+    Event, EventFilter, Happening, JobFilter, JobState, LogPage, LogPosition, QueueCounts,
 };
 use crate::pause::Pauses;
 
@@ -22,7 +22,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(60);
 async fn next_of<T>(stream: &mut tonic::Streaming<T>) -> Result<Option<T>, Error> {
     match tokio::time::timeout(SILENCE_MAX, stream.message()).await {
         Ok(message) => message.map_err(|status| Error::from_status(&status)),
-        Err(_) => Err(Error::slow("the server was silent for too long")),
+        Err(_) => Err(Error::timed_out("the server was silent for too long")),
     }
 }
 
@@ -64,9 +64,9 @@ impl Client {
     }
 
     /// Follows a job's log from a place on, until the job has ended.
-    pub fn follow_log(&self, job: &str, from: LogPlace) -> LogStream {
+    pub fn follow_log(&self, job: &str, from: LogPosition) -> LogStream {
         LogStream {
-            client: self.at(job),
+            client: self.for_job(job),
             job: job.to_owned(),
             place: from,
             stream: None,
@@ -117,7 +117,7 @@ impl EventStream {
             Ok(Some(batch)) => self.take(batch),
             Ok(None) => {
                 self.stream = None;
-                pause_after(Error::lost("the server ended the stream"), pauses).await
+                pause_after(Error::unreachable("the server ended the stream"), pauses).await
             }
             Err(error) => {
                 self.stream = None;
@@ -151,7 +151,7 @@ impl EventStream {
                             self.stream = Some(stream);
                             return self.take(batch);
                         }
-                        Ok(None) => Error::lost("the server ended the stream"),
+                        Ok(None) => Error::unreachable("the server ended the stream"),
                         Err(error) => error,
                     }
                 }
@@ -166,7 +166,7 @@ impl EventStream {
 pub struct LogStream {
     client: Client,
     job: String,
-    place: LogPlace,
+    place: LogPosition,
     stream: Option<tonic::Streaming<v1::LogReply>>,
     ended: bool,
 }
@@ -212,7 +212,7 @@ impl LogStream {
         let stream = self.stream.as_mut().expect("it was just opened");
         let page = next_of(stream)
             .await?
-            .ok_or_else(|| Error::lost("the server ended the stream"))?;
+            .ok_or_else(|| Error::unreachable("the server ended the stream"))?;
         let page = LogPage::from(page);
         self.place = page.next;
         self.ended = page.end;
@@ -301,7 +301,7 @@ impl GraphWatch {
                 Ok(true)
             }
             Some(Err(error)) => Err(error),
-            None => Err(Error::lost("the events ended")),
+            None => Err(Error::unreachable("the events ended")),
         }
     }
 

@@ -44,15 +44,15 @@
 //! why(&str) -> Explanation   graph(&str, depth: u32, limit: u32) -> GraphView
 //! result(&str) -> (JobState, Option<Bytes>)  payload(&str) -> Bytes
 //! inputs(&str, from: u32, limit: u32, with_results: bool) -> (Vec<InputView>, Option<u32>)
-//! log(&str, LogPlace, bytes_max: u32) -> LogPage    follow_log(&str, LogPlace) -> LogStream { next() -> Option<Result<LogPage>> }
-//! cancel(&[&str], reason: &str) -> Changed          cancel_graph(&str, reason: &str) -> Changed
-//! retry(&[&str], queue: Option<&str>) -> Changed   time_out(&[&str]) -> Changed   delete(&[&str]) -> Changed
-//! retry_with_dependents(&[&str], queue: Option<&str>) -> Changed   retry_graph(&str, queue: Option<&str>) -> Changed
-//! matching(&BulkAction, JobFilter, dry_run: bool) -> Matched
+//! log(&str, LogPosition, bytes_max: u32) -> LogPage    follow_log(&str, LogPosition) -> LogStream { next() -> Option<Result<LogPage>> }
+//! cancel(&[&str], reason: &str) -> ChangeResult          cancel_graph(&str, reason: &str) -> ChangeResult
+//! retry(&[&str], queue: Option<&str>) -> ChangeResult   time_out(&[&str]) -> ChangeResult   delete(&[&str]) -> ChangeResult
+//! retry_with_dependents(&[&str], queue: Option<&str>) -> ChangeResult   retry_graph(&str, queue: Option<&str>) -> ChangeResult
+//! matching(&BulkAction, JobFilter, dry_run: bool) -> BulkResult
 //! alter(&str, Alteration) -> (JobState, Vec<String>)
-//! add_dependencies(&str, on: &[&str], FailurePolicy) -> Changed
-//! remove_dependencies(&str, on: Option<&[&str]>) -> Changed
-//! lease(Take) -> Vec<Delivery>   report(Vec<(Held, Report)>) -> Vec<ReportResult>   deregister(&str) -> ()
+//! add_dependencies(&str, on: &[&str], FailurePolicy) -> ChangeResult
+//! remove_dependencies(&str, on: Option<&[&str]>) -> ChangeResult
+//! lease(LeaseRequest) -> Vec<Delivery>   report(Vec<(LeaseRef, Report)>) -> Vec<ReportResult>   deregister(&str) -> ()
 //! queues() -> Vec<QueueView>     queue(&str) -> QueueView     configure_queue(&str, QueueSettings) -> QueueView
 //! pause_queue(&str) -> ()        resume_queue(&str) -> ()     forget_queue(&str) -> ()
 //! namespaces() -> Vec<NamespaceView>   configure_namespace(&str, NamespaceSettings) -> NamespaceView
@@ -117,4 +117,4 @@ pub mod import {
     pub use ganger_types::qless::{QlessSet, QlessTime};
 }
 pub use options::{Options, Retry};
-pub use work::{Lost, Reporter, WorkEvent, WorkOptions, WorkStream};
+pub use work::{LostLease, Reporter, WorkEvent, WorkOptions, WorkStream};

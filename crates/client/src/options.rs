@@ -90,7 +90,7 @@ impl Options {
         let url = complete_url(&self.url)?;
         if url.starts_with("https://") {
             let checked = self.trust.check();
-            checked.map_err(|error| Error::here(code::BAD_TRUST, error.to_string()))?;
+            checked.map_err(|error| Error::local(code::BAD_TRUST, error.to_string()))?;
         }
         let endpoint =
             Endpoint::from_shared(url).map_err(|error| bad_url(&self.url, &error.to_string()))?;
@@ -121,7 +121,7 @@ fn bad_url(url: &str, reason: &str) -> Error {
     let message = format!(
         "the address {url:?} cannot be read: {reason}; write http://host:port or host:port"
     );
-    Error::here(code::BAD_URL, message)
+    Error::local(code::BAD_URL, message)
 }
 
 /// Adds what people leave out.

@@ -22,12 +22,12 @@ impl Pauses {
 
     /// The next pause, at least as long as the server asked for; `None` once the total is used up.
     pub(crate) fn next(&mut self, asked: Option<Duration>) -> Option<Duration> {
-        let pause = self.endless().max(asked.unwrap_or_default());
+        let pause = self.next_unbounded().max(asked.unwrap_or_default());
         (Instant::now() + pause < self.until).then_some(pause)
     }
 
     /// The next pause, without an end.
-    pub(crate) fn endless(&mut self) -> Duration {
+    pub(crate) fn next_unbounded(&mut self) -> Duration {
         let pause = jittered(self.next);
         self.next = (self.next * 2).min(self.retry.pause_max);
         pause

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use ganger_client::{Delivery, Held};
+use ganger_client::{Delivery, LeaseRef};
 
 /// Tasks in a batch at most: so many share one transaction.
 pub(crate) const BATCH_TASKS_MAX: usize = 64;
@@ -14,7 +14,7 @@ const BATCH_BYTES_MAX: usize = 4 << 20;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Task {
     /// Attempt and token of the task's lease.
-    pub(crate) held: Held,
+    pub(crate) held: LeaseRef,
     /// Which attempt this is, from 1.
     pub(crate) attempt: u32,
     /// Bytes of the task to insert.
@@ -24,7 +24,7 @@ pub(crate) struct Task {
 impl From<Delivery> for Task {
     fn from(delivery: Delivery) -> Self {
         Self {
-            held: delivery.held,
+            held: delivery.lease,
             attempt: delivery.attempt,
             input: delivery.payload,
         }
@@ -49,7 +49,7 @@ impl Waiting {
     }
 
     /// Forgets a task whose lease is lost; whether it was there.
-    pub(crate) fn forget(&mut self, held: &Held) -> bool {
+    pub(crate) fn forget(&mut self, held: &LeaseRef) -> bool {
         let before = self.tasks.len();
         self.tasks.retain(|task| task.held != *held);
         self.tasks.len() < before
@@ -95,8 +95,8 @@ mod tests {
         waiting
     }
 
-    fn held(number: usize) -> Held {
-        Held {
+    fn held(number: usize) -> LeaseRef {
+        LeaseRef {
             job: number.to_string(),
             token: LeaseToken(Bytes::from(number.to_string())),
         }

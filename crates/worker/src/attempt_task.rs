@@ -6,7 +6,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use ganger_client::{Failing, Held, Progress, Releasing, Renewing, Report, ReportResult};
+use ganger_client::{
+    FailureReport, LeaseRef, Progress, ReleaseReport, RenewalReport, Report, ReportResult,
+};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 
@@ -23,7 +25,7 @@ const SEND_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A running attempt.
 pub(crate) struct AttemptTask<R> {
-    pub(crate) held: Held,
+    pub(crate) lease: LeaseRef,
     pub(crate) task: String,
     pub(crate) reports: R,
     pub(crate) stop: Arc<Stop>,
@@ -39,7 +41,7 @@ pub(crate) struct AttemptTask<R> {
 
 /// The end of a job, as the pool of slots needs it.
 pub(crate) struct FreedSlot {
-    pub(crate) held: Held,
+    pub(crate) lease: LeaseRef,
     /// Index of the slot that is free now; `None` if it has taken the next job.
     pub(crate) slot_index: Option<usize>,
     /// Run time of the job; `None` if it never started.
@@ -73,7 +75,7 @@ impl<R: Reports> AttemptTask<R> {
         let mut next_at = Instant::now();
         let ended = loop {
             if in_flight.is_none() && !waiting.is_empty() && next_at <= Instant::now() {
-                let reports = waiting.take(&self.held);
+                let reports = waiting.take(&self.lease);
                 let sink = self.reports.clone();
                 in_flight = Some(Box::pin(async move { sink.report_all(reports).await }));
                 next_at = Instant::now() + SEND_INTERVAL;
@@ -89,7 +91,7 @@ impl<R: Reports> AttemptTask<R> {
             }
         };
         freed(FreedSlot {
-            held: self.held.clone(),
+            lease: self.lease.clone(),
             slot_index: self.slot_index.get().copied().filter(|_| ended.is_free),
             took: ended.took,
         });
@@ -115,13 +117,13 @@ impl<R: Reports> AttemptTask<R> {
 
     async fn deliver(&self, mut waiting: Waiting, ending: Ending) -> AttemptResult {
         let Some((last, counted)) = self.outcome(ending) else {
-            self.reports.abandon(&self.held);
+            self.reports.abandon(&self.lease);
             return AttemptResult::Dropped;
         };
         // Progress is not needed after the end; the log is.
         waiting.progress = None;
-        let mut reports = waiting.take(&self.held);
-        reports.push((self.held.clone(), last));
+        let mut reports = waiting.take(&self.lease);
+        reports.push((self.lease.clone(), last));
         let answers = self.reports.report_all(reports).await;
         match answers.last() {
             Some(Ok(_)) => counted,
@@ -147,7 +149,7 @@ impl<R: Reports> AttemptTask<R> {
                 message,
                 is_permanent,
             }) => Some((
-                Report::Fail(Failing {
+                Report::Fail(FailureReport {
                     group,
                     message,
                     permanent: is_permanent,
@@ -190,7 +192,7 @@ impl Waiting {
     }
 
     /// Takes everything that waits, as reports in order.
-    fn take(&mut self, held: &Held) -> Vec<(Held, Report)> {
+    fn take(&mut self, lease: &LeaseRef) -> Vec<(LeaseRef, Report)> {
         let log = Bytes::from(std::mem::take(&mut self.log));
         let mut reports = Vec::new();
         let mut from = 0;
@@ -199,21 +201,21 @@ impl Waiting {
             from += bytes.len();
             let offset = self.log_sent;
             self.log_sent += u64::try_from(bytes.len()).unwrap_or(0);
-            reports.push((held.clone(), Report::Log { offset, bytes }));
+            reports.push((lease.clone(), Report::Log { offset, bytes }));
         }
         if let Some(progress) = self.progress.take() {
-            let renewing = Renewing {
+            let renewing = RenewalReport {
                 progress: Some(progress),
-                ..Renewing::default()
+                ..RenewalReport::default()
             };
-            reports.push((held.clone(), Report::Renew(renewing)));
+            reports.push((lease.clone(), Report::Renew(renewing)));
         }
         reports
     }
 }
 
 fn released(delay: Duration, keep_place: bool, reason: String) -> Report {
-    Report::Release(Releasing {
+    Report::Release(ReleaseReport {
         delay,
         counted: false,
         keep_place,

@@ -95,7 +95,7 @@ impl Environment {
 
 /// Returns the global id of a job: `shard/id`.
 pub(crate) fn global_id(job: &Delivery) -> String {
-    format!("{}/{}", job.shard, job.held.job)
+    format!("{}/{}", job.shard, job.lease.job)
 }
 
 /// Returns the job's deadline in seconds since the Unix epoch; `None` if it has none.

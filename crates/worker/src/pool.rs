@@ -7,7 +7,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use ganger_client::{Delivery, Lost, WorkEvent};
+use ganger_client::{Delivery, LostLease, WorkEvent};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -46,7 +46,7 @@ pub trait Executor<R: Reports>: Send {
     fn take(&mut self, jobs: Vec<Delivery>, pool: &mut Pool<R, Self::TaskResult>);
 
     /// Handles the loss of a job's lease.
-    fn lose(&mut self, lost: &Lost);
+    fn lose(&mut self, lost: &LostLease);
 
     /// Waits for the executor's next event, which must not be lost if this wait is dropped early. `is_reporting`:
     /// whether some report has no answer yet.
@@ -170,7 +170,7 @@ impl<R: Reports, T: Send + 'static> Pool<R, T> {
                 self.credits = self.credits.saturating_sub(jobs.len());
                 executor.take(jobs, self);
             }
-            Some(WorkEvent::Lost(lost)) => executor.lose(&lost),
+            Some(WorkEvent::LeaseLost(lost)) => executor.lose(&lost),
             Some(WorkEvent::Connected { version, shard }) => {
                 executor.show_connected(true);
                 tracing::info!(%version, %shard, "connected");

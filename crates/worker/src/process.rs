@@ -55,7 +55,7 @@ pub(crate) struct Process {
     outputs: [Option<OwnedFd>; 3],
     /// The program's own ends of `outputs`, until it has ended. As long as the worker holds them the pipes do not
     /// report the end, only the supervisor does: one wake-up instead of several.
-    held: Option<[OwnedFd; 3]>,
+    program_ends: Option<[OwnedFd; 3]>,
     buffer: Vec<u8>,
     /// Status in the form of `wait`; `None` until the program's own process has ended.
     pub(crate) status: Option<i32>,
@@ -89,7 +89,7 @@ impl Process {
             written: 0,
             closes_input: false,
             outputs: [Some(output), Some(log), Some(progress)],
-            held: (!hears_closing).then_some([its_output, its_log, its_progress]),
+            program_ends: (!hears_closing).then_some([its_output, its_log, its_progress]),
             buffer: Vec::new(),
             status: None,
             last_event: None,
@@ -172,7 +172,7 @@ impl Process {
             let last_event = supervisor.next_event();
             if let SupervisorEvent::Exited { status, .. } = last_event {
                 self.status = Some(status);
-                self.held = None;
+                self.program_ends = None;
             }
             self.last_event = Some(last_event);
         }

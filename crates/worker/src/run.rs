@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use ganger_client::{Client, Delivery, Held, Lost, WorkOptions};
+use ganger_client::{Client, Delivery, LeaseRef, LostLease, WorkOptions};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Instant, sleep_until};
@@ -112,7 +112,7 @@ struct Slots {
     places: Vec<WorkerSlot>,
     /// Indexes of idle slots. The last is used first, so that few supervisors stay busy and warm.
     idle: Vec<usize>,
-    running: HashMap<Held, Arc<Stop>>,
+    running: HashMap<LeaseRef, Arc<Stop>>,
     freed_sender: mpsc::UnboundedSender<FreedSlot>,
     freed: mpsc::UnboundedReceiver<FreedSlot>,
     pace: RunTimeAverage,
@@ -195,12 +195,12 @@ impl Slots {
         if pool.is_stopping() {
             return refuse(&job, "the worker stops", pool);
         }
-        let held = job.held.clone();
+        let lease = job.lease.clone();
         let (sender, sent) = mpsc::unbounded_channel();
         let (finish, done) = oneshot::channel();
-        let (lease_holder, lease_held) = (pool.reports().clone(), held.clone());
+        let (lease_holder, lease_held) = (pool.reports().clone(), lease.clone());
         let attended = AttemptTask {
-            held: held.clone(),
+            lease: lease.clone(),
             task: task.clone(),
             reports: pool.reports().clone(),
             stop: Arc::clone(&stop),
@@ -220,7 +220,7 @@ impl Slots {
             slot_index: Arc::clone(&attended.slot_index),
             done: Box::new(move |ended| drop(finish.send(ended))),
         };
-        self.running.insert(held, stop);
+        self.running.insert(lease, stop);
         match chosen {
             Some(slot_index) => self.hand_over(slot_index, Box::new(work)),
             None => self.context.prefetched.put(Box::new(work)),
@@ -276,7 +276,7 @@ impl Slots {
     }
 
     fn free(&mut self, freed: &FreedSlot) {
-        self.running.remove(&freed.held);
+        self.running.remove(&freed.lease);
         if let Some(took) = freed.took {
             self.pace.ran(took);
             self.context.settings.metrics.ran(took);
@@ -331,8 +331,8 @@ impl<R: Reports> Executor<R> for Slots {
         }
     }
 
-    fn lose(&mut self, lost: &Lost) {
-        if let Some(stop) = self.running.get(&lost.held) {
+    fn lose(&mut self, lost: &LostLease) {
+        if let Some(stop) = self.running.get(&lost.lease) {
             let reason = if lost.is_cancelled() {
                 "the job was cancelled"
             } else {
@@ -415,8 +415,8 @@ impl<R: Reports> Executor<R> for Slots {
 }
 
 fn refuse<R: Reports>(job: &Delivery, reason: &str, pool: &mut Pool<R, AttemptResult>) {
-    let (held, reports) = (job.held.clone(), pool.reports().clone());
-    let releasing = ganger_client::Releasing {
+    let (lease, reports) = (job.lease.clone(), pool.reports().clone());
+    let releasing = ganger_client::ReleaseReport {
         keep_place: true,
         reason: reason.into(),
         ..Default::default()
@@ -424,7 +424,7 @@ fn refuse<R: Reports>(job: &Delivery, reason: &str, pool: &mut Pool<R, AttemptRe
     tracing::info!(job = %global_id(job), "given back: {reason}");
     pool.report(async move {
         let report = ganger_client::Report::Release(releasing);
-        reports.report_all(vec![(held, report)]).await;
+        reports.report_all(vec![(lease, report)]).await;
         AttemptResult::Released
     });
 }

@@ -4,7 +4,9 @@ use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use ganger_client::{Bytes, Client, Enqueued, Job, JobState, LogPlace, NewJob, Start, Submission};
+use ganger_client::{
+    Bytes, Client, Enqueued, Job, JobState, LogPosition, NewJob, Start, Submission,
+};
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
@@ -185,7 +187,7 @@ async fn follow(
 
 /// Writes the log to standard error, escaped if that is a terminal.
 async fn show_log(client: Client, job: String) {
-    let mut pieces = client.follow_log(&job, LogPlace::default());
+    let mut pieces = client.follow_log(&job, LogPosition::default());
     let for_people = io::stderr().is_terminal();
     while let Some(Ok(page)) = pieces.next().await {
         for chunk in page.chunks {

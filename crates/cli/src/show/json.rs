@@ -1,6 +1,6 @@
 //! What `--json` prints where the SDK's structs are not documents themselves: the same documents as over HTTP.
 
-use ganger_client::{Accepted, Changed, Enqueued, InputView, Matched, ServerInfo};
+use ganger_client::{Accepted, BulkResult, ChangeResult, Enqueued, InputView, ServerInfo};
 use ganger_document::raw_json::{self, Base64, RawJson};
 use ganger_document::view::change;
 use ganger_document::view::input::Input;
@@ -107,7 +107,7 @@ pub(crate) fn accepted(accepted: &Accepted, called: &[Option<String>]) -> Submit
     }
 }
 
-pub(crate) fn matched(done: &Matched) -> change::Changed {
+pub(crate) fn matched(done: &BulkResult) -> change::Changed {
     change::Changed {
         changed: done.changed,
         skipped: done.skipped,
@@ -118,7 +118,7 @@ pub(crate) fn matched(done: &Matched) -> change::Changed {
     }
 }
 
-pub(crate) fn would_change(done: &Matched) -> change::WouldChange {
+pub(crate) fn would_change(done: &BulkResult) -> change::WouldChange {
     change::WouldChange {
         would_change: done.changed,
         would_skip: done.skipped,
@@ -132,7 +132,7 @@ pub(crate) fn would_change(done: &Matched) -> change::WouldChange {
     }
 }
 
-pub(crate) fn changed(changed: &Changed) -> change::Changed {
+pub(crate) fn changed(changed: &ChangeResult) -> change::Changed {
     change::Changed {
         changed: changed.count,
         skipped: u64::try_from(changed.skipped.len()).unwrap_or(u64::MAX),

@@ -108,14 +108,14 @@ impl<F: FnMut(u64, Result<Accepted, Error>)> Bulk<F> {
         let next =
             tokio::time::timeout(self.client.options.call_for, stream.answers.message()).await;
         match next {
-            Ok(Ok(Some(answer))) => self.hear(answer),
-            Ok(Err(status)) => self.broken(&Error::from_status(&status)),
-            Ok(Ok(None)) => self.broken(&Error::lost("the server ended the stream")),
-            Err(_) => self.broken(&Error::slow("no answer came in time")),
+            Ok(Ok(Some(answer))) => self.receive(answer),
+            Ok(Err(status)) => self.on_broken(&Error::from_status(&status)),
+            Ok(Ok(None)) => self.on_broken(&Error::unreachable("the server ended the stream")),
+            Err(_) => self.on_broken(&Error::timed_out("no answer came in time")),
         }
     }
 
-    fn hear(&mut self, answer: v1::EnqueueAnswer) -> Result<(), Error> {
+    fn receive(&mut self, answer: v1::EnqueueAnswer) -> Result<(), Error> {
         use v1::enqueue_answer::Outcome;
         if self.unanswered.front().map(|batch| batch.number) != Some(answer.number) {
             return Err(Error::bad_reply(
@@ -132,7 +132,7 @@ impl<F: FnMut(u64, Result<Accepted, Error>)> Bulk<F> {
         Ok(())
     }
 
-    fn broken(&mut self, error: &Error) -> Result<(), Error> {
+    fn on_broken(&mut self, error: &Error) -> Result<(), Error> {
         self.stream = None;
         if error.is_retryable() {
             Ok(())

@@ -16,7 +16,7 @@ use crate::model::{
 };
 
 impl Client {
-    fn here(&self) -> v1::InsightRequest {
+    fn insight_request(&self) -> v1::InsightRequest {
         v1::InsightRequest {
             namespace: self.namespace(),
         }
@@ -27,7 +27,11 @@ impl Client {
     /// # Errors
     /// If the server cannot be reached.
     pub async fn failure_groups(&self) -> Result<Vec<(String, u64)>, Error> {
-        let reply = call!(self, Safe, insight_wire.failure_groups(self.here()))?;
+        let reply = call!(
+            self,
+            Safe,
+            insight_wire.failure_groups(self.insight_request())
+        )?;
         Ok(reply
             .groups
             .into_iter()
@@ -59,7 +63,7 @@ impl Client {
     /// # Errors
     /// If the server cannot be reached.
     pub async fn workers(&self) -> Result<Vec<Worker>, Error> {
-        let reply = call!(self, Safe, insight_wire.workers(self.here()))?;
+        let reply = call!(self, Safe, insight_wire.workers(self.insight_request()))?;
         Ok(reply.workers.into_iter().map(Into::into).collect())
     }
 
@@ -86,7 +90,7 @@ impl Client {
     /// # Errors
     /// If the server cannot be reached.
     pub async fn tracked(&self) -> Result<Vec<TrackedJob>, Error> {
-        let reply = call!(self, Safe, insight_wire.tracked(self.here()))?;
+        let reply = call!(self, Safe, insight_wire.tracked(self.insight_request()))?;
         reply.tracked.into_iter().map(TryInto::try_into).collect()
     }
 

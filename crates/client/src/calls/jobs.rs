@@ -10,8 +10,8 @@ use crate::client::Repeat;
 use crate::convert::{state, wire_policy};
 use crate::error::Error;
 use crate::model::{
-    Alteration, BulkAction, Changed, Explanation, FailurePolicy, GraphView, InputView, Job,
-    JobFilter, JobState, LogPage, LogPlace, Matched, Page,
+    Alteration, BulkAction, BulkResult, ChangeResult, Explanation, FailurePolicy, GraphView,
+    InputView, Job, JobFilter, JobState, LogPage, LogPosition, Page,
 };
 use ganger_proto::convert;
 
@@ -41,14 +41,14 @@ macro_rules! call {
 pub(crate) use call;
 
 impl Client {
-    fn one(&self, job: &str) -> v1::GetRequest {
+    fn get_request(&self, job: &str) -> v1::GetRequest {
         v1::GetRequest {
             namespace: self.namespace(),
             job: job.to_owned(),
         }
     }
 
-    fn some(&self, jobs: Vec<String>) -> v1::JobsRequest {
+    fn jobs_request(&self, jobs: Vec<String>) -> v1::JobsRequest {
         v1::JobsRequest {
             namespace: self.namespace(),
             jobs,
@@ -60,7 +60,11 @@ impl Client {
     /// # Errors
     /// `job_not_found`, or if the server cannot be reached.
     pub async fn job(&self, job: &str) -> Result<Job, Error> {
-        let wire = call!(self.at(job), Safe, jobs_wire.get(self.one(job)))?;
+        let wire = call!(
+            self.for_job(job),
+            Safe,
+            jobs_wire.get(self.get_request(job))
+        )?;
         Ok(convert::job(wire)?)
     }
 
@@ -90,7 +94,7 @@ impl Client {
     /// # Errors
     /// `job_not_found`, or if the server stays away for longer than [`crate::Retry::total_max`].
     pub async fn wait(&self, job: &str, wait_for: Duration) -> Result<Job, Error> {
-        let client = &self.at(job);
+        let client = &self.for_job(job);
         let until = Instant::now() + wait_for;
         loop {
             let slice = until
@@ -118,9 +122,9 @@ impl Client {
     /// `job_not_found`, or if the server cannot be reached.
     pub async fn why(&self, job: &str) -> Result<Explanation, Error> {
         Ok(convert::explanation(call!(
-            self.at(job),
+            self.for_job(job),
             Safe,
-            jobs_wire.why(self.one(job))
+            jobs_wire.why(self.get_request(job))
         )?)?)
     }
 
@@ -136,7 +140,7 @@ impl Client {
             limit,
         };
         Ok(convert::graph(call!(
-            self.at(job),
+            self.for_job(job),
             Safe,
             jobs_wire.graph(request)
         )?)?)
@@ -147,7 +151,11 @@ impl Client {
     /// # Errors
     /// `job_not_found`, or if the server cannot be reached.
     pub async fn result(&self, job: &str) -> Result<(JobState, Option<Bytes>), Error> {
-        let reply = call!(self.at(job), Safe, jobs_wire.result(self.one(job)))?;
+        let reply = call!(
+            self.for_job(job),
+            Safe,
+            jobs_wire.result(self.get_request(job))
+        )?;
         Ok((state(reply.state)?, reply.result))
     }
 
@@ -156,7 +164,12 @@ impl Client {
     /// # Errors
     /// `job_not_found`, or if the server cannot be reached.
     pub async fn payload(&self, job: &str) -> Result<Bytes, Error> {
-        Ok(call!(self.at(job), Safe, jobs_wire.payload(self.one(job)))?.payload)
+        Ok(call!(
+            self.for_job(job),
+            Safe,
+            jobs_wire.payload(self.get_request(job))
+        )?
+        .payload)
     }
 
     /// A job's inputs and dependencies from slot `from` on, at most `limit` (0: 100), and where to go on.
@@ -177,7 +190,7 @@ impl Client {
             limit,
             with_results,
         };
-        let reply = call!(self.at(job), Safe, jobs_wire.inputs(request))?;
+        let reply = call!(self.for_job(job), Safe, jobs_wire.inputs(request))?;
         let inputs = reply.inputs.into_iter().map(TryInto::try_into);
         Ok((inputs.collect::<Result<_, Error>>()?, reply.next))
     }
@@ -186,7 +199,12 @@ impl Client {
     ///
     /// # Errors
     /// `job_not_found`, or if the server cannot be reached.
-    pub async fn log(&self, job: &str, from: LogPlace, bytes_max: u32) -> Result<LogPage, Error> {
+    pub async fn log(
+        &self,
+        job: &str,
+        from: LogPosition,
+        bytes_max: u32,
+    ) -> Result<LogPage, Error> {
         let request = v1::LogRequest {
             namespace: self.namespace(),
             job: job.to_owned(),
@@ -194,16 +212,16 @@ impl Client {
             offset: from.offset,
             bytes_max,
         };
-        Ok(call!(self.at(job), Safe, jobs_wire.read_log(request))?.into())
+        Ok(call!(self.for_job(job), Safe, jobs_wire.read_log(request))?.into())
     }
 
     /// Cancels jobs; those that have ended stay as they are.
     ///
     /// # Errors
     /// If it is refused, or the server cannot be reached.
-    pub async fn cancel(&self, jobs: &[&str], reason: &str) -> Result<Changed, Error> {
-        let mut all = Changed::default();
-        for (client, jobs) in self.at_each(jobs) {
+    pub async fn cancel(&self, jobs: &[&str], reason: &str) -> Result<ChangeResult, Error> {
+        let mut all = ChangeResult::default();
+        for (client, jobs) in self.by_shard(jobs) {
             all.add(client.cancel_wire(jobs, String::new(), reason).await?);
         }
         Ok(all)
@@ -213,8 +231,8 @@ impl Client {
     ///
     /// # Errors
     /// If it is refused, or the server cannot be reached.
-    pub async fn cancel_graph(&self, graph: &str, reason: &str) -> Result<Changed, Error> {
-        self.at(graph)
+    pub async fn cancel_graph(&self, graph: &str, reason: &str) -> Result<ChangeResult, Error> {
+        self.for_job(graph)
             .cancel_wire(Vec::new(), graph.to_owned(), reason)
             .await
     }
@@ -224,7 +242,7 @@ impl Client {
         jobs: Vec<String>,
         graph: String,
         reason: &str,
-    ) -> Result<Changed, Error> {
+    ) -> Result<ChangeResult, Error> {
         let request = v1::CancelRequest {
             namespace: self.namespace(),
             jobs,
@@ -238,13 +256,13 @@ impl Client {
     ///
     /// # Errors
     /// If it is refused, or the server cannot be reached.
-    pub async fn retry(&self, jobs: &[&str], queue: Option<&str>) -> Result<Changed, Error> {
+    pub async fn retry(&self, jobs: &[&str], queue: Option<&str>) -> Result<ChangeResult, Error> {
         self.retry_jobs(jobs, queue, false).await
     }
 
     /// As [`Self::retry`], together with the jobs that ended because these did: dependents that failed with them,
     /// at any distance, and jobs that were cancelled because nobody needed them any more. Jobs of other shards come
-    /// back once those have been reached ([`Changed::passed_on`]).
+    /// back once those have been reached ([`ChangeResult::passed_on`]).
     ///
     /// # Errors
     /// If it is refused, or the server cannot be reached.
@@ -252,7 +270,7 @@ impl Client {
         &self,
         jobs: &[&str],
         queue: Option<&str>,
-    ) -> Result<Changed, Error> {
+    ) -> Result<ChangeResult, Error> {
         self.retry_jobs(jobs, queue, true).await
     }
 
@@ -261,9 +279,9 @@ impl Client {
         jobs: &[&str],
         queue: Option<&str>,
         dependents: bool,
-    ) -> Result<Changed, Error> {
-        let mut all = Changed::default();
-        for (client, jobs) in self.at_each(jobs) {
+    ) -> Result<ChangeResult, Error> {
+        let mut all = ChangeResult::default();
+        for (client, jobs) in self.by_shard(jobs) {
             let request = v1::RetryRequest {
                 namespace: self.namespace(),
                 jobs,
@@ -277,11 +295,15 @@ impl Client {
     }
 
     /// Puts the members of a graph back that failed or were cancelled: at once on the shard that its name tells, on the
-    /// others once those have been reached ([`Changed::passed_on`]).
+    /// others once those have been reached ([`ChangeResult::passed_on`]).
     ///
     /// # Errors
     /// If it is refused, or the server cannot be reached.
-    pub async fn retry_graph(&self, graph: &str, queue: Option<&str>) -> Result<Changed, Error> {
+    pub async fn retry_graph(
+        &self,
+        graph: &str,
+        queue: Option<&str>,
+    ) -> Result<ChangeResult, Error> {
         let request = v1::RetryRequest {
             namespace: self.namespace(),
             jobs: Vec::new(),
@@ -289,12 +311,12 @@ impl Client {
             dependents: false,
             graph: graph.to_owned(),
         };
-        let client = self.at(graph);
+        let client = self.for_job(graph);
         Ok(call!(client, IfNothingChanged, jobs_wire.retry(request))?.into())
     }
 
     /// Acts on the jobs that fulfil `filter`, which needs a condition, or only counts them. One call looks at 10,000
-    /// jobs at most; go on with [`Matched::next`] as the filter's cursor.
+    /// jobs at most; go on with [`BulkResult::next`] as the filter's cursor.
     ///
     /// # Errors
     /// If it is refused, or the server cannot be reached.
@@ -303,7 +325,7 @@ impl Client {
         action: &BulkAction,
         filter: JobFilter,
         dry_run: bool,
-    ) -> Result<Matched, Error> {
+    ) -> Result<BulkResult, Error> {
         let mut request = v1::MatchingRequest {
             namespace: self.namespace(),
             filter: Some(filter.into_wire(self.namespace())),
@@ -331,10 +353,10 @@ impl Client {
     ///
     /// # Errors
     /// If it is refused, or the server cannot be reached.
-    pub async fn time_out(&self, jobs: &[&str]) -> Result<Changed, Error> {
-        let mut all = Changed::default();
-        for (client, jobs) in self.at_each(jobs) {
-            let request = self.some(jobs);
+    pub async fn time_out(&self, jobs: &[&str]) -> Result<ChangeResult, Error> {
+        let mut all = ChangeResult::default();
+        for (client, jobs) in self.by_shard(jobs) {
+            let request = self.jobs_request(jobs);
             all.add(call!(client, IfNothingChanged, jobs_wire.time_out(request))?.into());
         }
         Ok(all)
@@ -344,10 +366,10 @@ impl Client {
     ///
     /// # Errors
     /// If it is refused, or the server cannot be reached.
-    pub async fn delete(&self, jobs: &[&str]) -> Result<Changed, Error> {
-        let mut all = Changed::default();
-        for (client, jobs) in self.at_each(jobs) {
-            let request = self.some(jobs);
+    pub async fn delete(&self, jobs: &[&str]) -> Result<ChangeResult, Error> {
+        let mut all = ChangeResult::default();
+        for (client, jobs) in self.by_shard(jobs) {
+            let request = self.jobs_request(jobs);
             all.add(call!(client, IfNothingChanged, jobs_wire.delete(request))?.into());
         }
         Ok(all)
@@ -363,7 +385,11 @@ impl Client {
         change: Alteration,
     ) -> Result<(JobState, Vec<String>), Error> {
         let request = change.into_wire(self.namespace(), job.to_owned());
-        let reply = call!(self.at(job), IfNothingChanged, jobs_wire.alter(request))?;
+        let reply = call!(
+            self.for_job(job),
+            IfNothingChanged,
+            jobs_wire.alter(request)
+        )?;
         Ok((state(reply.state)?, reply.tags))
     }
 
@@ -376,7 +402,7 @@ impl Client {
         job: &str,
         on: &[&str],
         policy: FailurePolicy,
-    ) -> Result<Changed, Error> {
+    ) -> Result<ChangeResult, Error> {
         let request = v1::AddDependenciesRequest {
             namespace: self.namespace(),
             job: job.to_owned(),
@@ -384,7 +410,7 @@ impl Client {
             policy: wire_policy(policy),
         };
         Ok(call!(
-            self.at(job),
+            self.for_job(job),
             IfNothingChanged,
             jobs_wire.add_dependencies(request)
         )?
@@ -399,7 +425,7 @@ impl Client {
         &self,
         job: &str,
         on: Option<&[&str]>,
-    ) -> Result<Changed, Error> {
+    ) -> Result<ChangeResult, Error> {
         let request = v1::RemoveDependenciesRequest {
             namespace: self.namespace(),
             job: job.to_owned(),
@@ -407,7 +433,7 @@ impl Client {
             all: on.is_none(),
         };
         Ok(call!(
-            self.at(job),
+            self.for_job(job),
             IfNothingChanged,
             jobs_wire.remove_dependencies(request)
         )?

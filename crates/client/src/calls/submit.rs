@@ -51,7 +51,7 @@ impl Client {
     /// # Errors
     /// If they are refused, or the server cannot be reached.
     pub async fn enqueue_all(&self, submission: Submission) -> Result<Accepted, Error> {
-        let client = &self.at_home(&submission.jobs);
+        let client = &self.for_new_jobs(&submission.jobs);
         let request = v1::EnqueueRequest {
             namespace: self.namespace(),
             jobs: submission.jobs.into_iter().map(Into::into).collect(),
@@ -75,7 +75,7 @@ impl Client {
         jobs: Vec<NewJob>,
         idempotency_key: Option<String>,
     ) -> Result<Accepted, Error> {
-        let client = &self.at_home(&jobs);
+        let client = &self.for_new_jobs(&jobs);
         let key = idempotency_key.unwrap_or_else(random_key);
         let parts = parts(&self.options.namespace, &key, jobs);
         let call = || {

@@ -6,8 +6,8 @@ use ganger_proto::v1;
 use super::{at, labels, ms, some, us, wire_policy, wire_state};
 use crate::error::Error;
 use crate::model::{
-    Accepted, Alteration, Changed, Dependency, Edge, Enqueued, Input, InputView, JobFilter,
-    LogChunk, LogPage, LogPlace, Matched, NewJob, Page, Start, Unique,
+    Accepted, Alteration, BulkResult, ChangeResult, Dependency, Edge, Enqueued, Input, InputView,
+    JobFilter, LogChunk, LogPage, LogPosition, NewJob, Page, Start, Unique,
 };
 
 impl From<NewJob> for v1::NewJob {
@@ -159,7 +159,7 @@ impl From<v1::LogReply> for LogPage {
         });
         Self {
             chunks: chunks.collect(),
-            next: LogPlace {
+            next: LogPosition {
                 attempt: page.attempt,
                 offset: page.offset,
             },
@@ -193,7 +193,7 @@ impl Alteration {
     }
 }
 
-impl From<v1::Matched> for Matched {
+impl From<v1::Matched> for BulkResult {
     fn from(done: v1::Matched) -> Self {
         Self {
             changed: done.changed,
@@ -211,7 +211,7 @@ impl From<v1::Matched> for Matched {
     }
 }
 
-impl From<v1::Changed> for Changed {
+impl From<v1::Changed> for ChangeResult {
     fn from(changed: v1::Changed) -> Self {
         Self {
             count: changed.count,

@@ -29,7 +29,7 @@ impl TakeFrom {
 
 /// What to take, by one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Take {
+pub struct LeaseRequest {
     /// Queues to take jobs from.
     pub queues: Vec<TakeFrom>,
     /// How the queues share what is taken.
@@ -48,7 +48,7 @@ pub struct Take {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Delivery {
     /// Which attempt of which job; goes into every report.
-    pub held: Held,
+    pub lease: LeaseRef,
     /// Shard that holds the job.
     pub shard: String,
     /// Its number in the shard.
@@ -98,7 +98,7 @@ impl fmt::Debug for LeaseToken {
 
 /// Names the attempt that a report is about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Held {
+pub struct LeaseRef {
     /// Id of the job.
     pub job: String,
     /// Token that proves the lease.
@@ -116,11 +116,11 @@ pub enum Report {
         next: Option<Next>,
     },
     /// It ended with a failure.
-    Fail(Failing),
+    Fail(FailureReport),
     /// It is given back.
-    Release(Releasing),
+    Release(ReleaseReport),
     /// The attempt continues, so its lease is renewed.
-    Renew(Renewing),
+    Renew(RenewalReport),
     /// The attempt wrote to its log.
     Log {
         /// Bytes of this attempt's log sent before; a repeat is recognised by it.
@@ -145,7 +145,7 @@ pub struct Next {
 
 /// Failure of an attempt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Failing {
+pub struct FailureReport {
     /// Failures of one cause share a group.
     pub group: String,
     /// Message of the failure, for people.
@@ -161,7 +161,7 @@ pub struct Failing {
 
 /// How a job is given back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Releasing {
+pub struct ReleaseReport {
     /// Ready again after so long.
     pub delay: Duration,
     /// Whether the attempt counts against the retries.
@@ -174,7 +174,7 @@ pub struct Releasing {
 
 /// How an attempt goes on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Renewing {
+pub struct RenewalReport {
     /// A new length from now on; `None`: as granted.
     pub lease_for: Option<Duration>,
     /// How far it is.
@@ -185,9 +185,9 @@ pub struct Renewing {
 
 /// What the server says to a report it accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum ReportAnswer {
     /// The attempt has ended.
-    Reported {
+    Ended {
         /// Where the job stands now.
         state: JobState,
         /// When it is tried again, if it is.
@@ -210,4 +210,4 @@ pub enum Answer {
 }
 
 /// What the server says to a report: the answer, or why it changed nothing.
-pub type ReportResult = Result<Answer, Error>;
+pub type ReportResult = Result<ReportAnswer, Error>;

@@ -81,7 +81,7 @@ pub struct LogChunk {
 
 /// A place in a job's log: the start by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LogPlace {
+pub struct LogPosition {
     /// Number of the attempt.
     pub attempt: u32,
     /// Bytes of it that came before.
@@ -94,7 +94,7 @@ pub struct LogPage {
     /// Pieces of the log, in order.
     pub chunks: Vec<LogChunk>,
     /// Where to go on.
-    pub next: LogPlace,
+    pub next: LogPosition,
     /// Whether the job has ended and this is all.
     pub end: bool,
 }
@@ -126,7 +126,7 @@ pub struct Alteration {
 
 /// How many were changed, and the ids that were not there or not in a state for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Changed {
+pub struct ChangeResult {
     /// Number of jobs that were changed.
     pub count: u64,
     /// Ids that do not exist or whose state does not allow the change.
@@ -138,7 +138,7 @@ pub struct Changed {
     pub passed_on: BTreeSet<String>,
 }
 
-impl Changed {
+impl ChangeResult {
     /// Counts in what became of others.
     pub(crate) fn add(&mut self, other: Self) {
         self.count += other.count;
@@ -169,7 +169,7 @@ pub enum BulkAction {
 
 /// What one call of a bulk action did, or would do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Matched {
+pub struct BulkResult {
     /// Jobs changed, or that would be.
     pub changed: u64,
     /// Jobs that were not in a state for it.

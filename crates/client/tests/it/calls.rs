@@ -8,10 +8,10 @@ use std::time::Duration;
 use crate::kit::{Server, take};
 use bytes::Bytes;
 use ganger_client::{
-    Alteration, Answer, CatchUp, Client, Dependency, Edge, EventFilter, Failing, FailurePolicy,
-    Happening, JobFilter, JobState, LogPlace, NamespaceSettings, NewJob, NewSchedule, Options,
-    Progress, QueueSettings, Releasing, Renewing, Report, Retry, ScheduleSpec, Start, Submission,
-    Unique,
+    Alteration, CatchUp, Client, Dependency, Edge, EventFilter, FailurePolicy, FailureReport,
+    Happening, JobFilter, JobState, LogPosition, NamespaceSettings, NewJob, NewSchedule, Options,
+    Progress, QueueSettings, ReleaseReport, RenewalReport, Report, ReportAnswer, Retry,
+    ScheduleSpec, Start, Submission, Unique,
 };
 
 const LONG: Duration = Duration::from_secs(60);
@@ -53,9 +53,9 @@ async fn a_job_lives_from_enqueue_to_result() {
         JobState::Ready
     );
 
-    let held = client.lease(take("w", 10)).await.expect("leased").remove(0);
+    let delivery = client.lease(take("w", 10)).await.expect("leased").remove(0);
     assert_eq!(
-        (held.attempt, held.payload.clone()),
+        (delivery.attempt, delivery.payload.clone()),
         (1, Bytes::from_static(b"in"))
     );
     assert_eq!(
@@ -73,53 +73,53 @@ async fn a_job_lives_from_enqueue_to_result() {
     });
     let reports = vec![
         (
-            held.held.clone(),
-            Report::Renew(Renewing {
+            delivery.lease.clone(),
+            Report::Renew(RenewalReport {
                 progress,
-                ..Renewing::default()
+                ..RenewalReport::default()
             }),
         ),
         (
-            held.held.clone(),
+            delivery.lease.clone(),
             Report::Log {
                 offset: 0,
                 bytes: "hello\n".into(),
             },
         ),
         (
-            held.held.clone(),
+            delivery.lease.clone(),
             Report::Complete {
                 result: Some("out".into()),
                 next: None,
             },
         ),
         (
-            held.held.clone(),
+            delivery.lease.clone(),
             Report::Complete {
                 result: Some("out".into()),
                 next: None,
             },
         ),
         (
-            held.held.clone(),
-            Report::Fail(Failing {
+            delivery.lease.clone(),
+            Report::Fail(FailureReport {
                 group: "g".into(),
-                ..Failing::default()
+                ..FailureReport::default()
             }),
         ),
     ];
     let answers = client.report(reports).await.expect("reached");
-    assert!(matches!(answers[0], Ok(Answer::Renewed { .. })));
+    assert!(matches!(answers[0], Ok(ReportAnswer::Renewed { .. })));
     assert_eq!(
         answers[1],
-        Ok(Answer::Logged {
+        Ok(ReportAnswer::Logged {
             bytes: 6,
             dropped: 0
         })
     );
     assert!(matches!(
         answers[2],
-        Ok(Answer::Reported {
+        Ok(ReportAnswer::Ended {
             state: JobState::Succeeded,
             repeat: false,
             ..
@@ -127,7 +127,7 @@ async fn a_job_lives_from_enqueue_to_result() {
     ));
     assert!(matches!(
         answers[3],
-        Ok(Answer::Reported {
+        Ok(ReportAnswer::Ended {
             state: JobState::Succeeded,
             repeat: true,
             ..
@@ -145,7 +145,7 @@ async fn a_job_lives_from_enqueue_to_result() {
         (JobState::Succeeded, Some("out".into()))
     );
     let log = client
-        .log(&one.id, LogPlace::default(), 0)
+        .log(&one.id, LogPosition::default(), 0)
         .await
         .expect("read");
     assert_eq!(log.chunks[0].bytes, "hello\n");
@@ -220,18 +220,21 @@ async fn a_graph_is_submitted_shown_and_watched_to_its_end() {
     let first = watch.next().await.expect("told").expect("reached");
     assert_eq!((first.total, first.ended()), (3, 0));
     for _ in 0..2 {
-        let held = client.lease(take("w", 1)).await.expect("leased").remove(0);
-        let result = Some(format!("from {}", held.kind).into());
+        let delivery = client.lease(take("w", 1)).await.expect("leased").remove(0);
+        let result = Some(format!("from {}", delivery.kind).into());
         client
-            .report(vec![(held.held, Report::Complete { result, next: None })])
+            .report(vec![(
+                delivery.lease,
+                Report::Complete { result, next: None },
+            )])
             .await
             .expect("taken");
     }
-    let held = client.lease(take("w", 1)).await.expect("leased").remove(0);
-    assert_eq!(held.inputs, ["from a", "from b"]);
+    let delivery = client.lease(take("w", 1)).await.expect("leased").remove(0);
+    assert_eq!(delivery.inputs, ["from a", "from b"]);
     client
         .report(vec![(
-            held.held,
+            delivery.lease,
             Report::Complete {
                 result: None,
                 next: None,
@@ -324,44 +327,44 @@ async fn jobs_are_changed_in_every_way() {
         "job_not_found"
     );
 
-    let held = client.lease(take("w", 1)).await.expect("leased").remove(0);
+    let delivery = client.lease(take("w", 1)).await.expect("leased").remove(0);
     assert_eq!(
         client
-            .time_out(&[&held.held.job])
+            .time_out(&[&delivery.lease.job])
             .await
             .expect("timed out")
             .count,
         1
     );
-    let held = client.lease(take("w", 1)).await.expect("leased").remove(0);
-    let release = Releasing {
+    let delivery = client.lease(take("w", 1)).await.expect("leased").remove(0);
+    let release = ReleaseReport {
         keep_place: true,
         reason: "busy".into(),
-        ..Releasing::default()
+        ..ReleaseReport::default()
     };
     let answers = client
-        .report(vec![(held.held.clone(), Report::Release(release))])
+        .report(vec![(delivery.lease.clone(), Report::Release(release))])
         .await
         .expect("reached");
     assert!(
         matches!(
             answers[0],
-            Ok(Answer::Reported {
+            Ok(ReportAnswer::Ended {
                 state: JobState::Ready,
                 ..
             })
         ),
         "{answers:?}"
     );
-    let held = client.lease(take("w", 1)).await.expect("leased").remove(0);
-    let fail = Failing {
+    let delivery = client.lease(take("w", 1)).await.expect("leased").remove(0);
+    let fail = FailureReport {
         group: "disk".into(),
         message: "full".into(),
         permanent: true,
-        ..Failing::default()
+        ..FailureReport::default()
     };
     client
-        .report(vec![(held.held.clone(), Report::Fail(fail))])
+        .report(vec![(delivery.lease.clone(), Report::Fail(fail))])
         .await
         .expect("reached");
     assert_eq!(
@@ -604,13 +607,13 @@ async fn a_log_is_followed_to_the_end_of_its_job() {
     let server = Server::start();
     let client = server.client().await;
     let id = client.enqueue(NewJob::new("k")).await.expect("accepted").id;
-    let held = client
+    let lease = client
         .lease(take("w", 1))
         .await
         .expect("leased")
         .remove(0)
-        .held;
-    let mut log = client.follow_log(&id, LogPlace::default());
+        .lease;
+    let mut log = client.follow_log(&id, LogPosition::default());
     let mut offset = 0;
     for line in ["one\n", "two\n"] {
         let report = Report::Log {
@@ -618,7 +621,7 @@ async fn a_log_is_followed_to_the_end_of_its_job() {
             bytes: line.into(),
         };
         client
-            .report(vec![(held.clone(), report)])
+            .report(vec![(lease.clone(), report)])
             .await
             .expect("reached");
         offset += 4;
@@ -627,7 +630,7 @@ async fn a_log_is_followed_to_the_end_of_its_job() {
     }
     client
         .report(vec![(
-            held,
+            lease,
             Report::Complete {
                 result: None,
                 next: None,

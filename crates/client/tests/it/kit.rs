@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use ganger_client::{
-    Client, Delivery, Options, Retry, Take, TakeFrom, TakeMode, WorkEvent, WorkOptions, WorkStream,
+    Client, Delivery, LeaseRequest, Options, Retry, TakeFrom, TakeMode, WorkEvent, WorkOptions,
+    WorkStream,
 };
 use ganger_shard::{Handle, Hooks, Settings, Shard, SystemClock};
 use ganger_store::MemoryStore;
@@ -133,8 +134,8 @@ impl Gone {
     }
 }
 
-pub(crate) fn take(worker: &str, jobs_max: u32) -> Take {
-    Take {
+pub(crate) fn take(worker: &str, jobs_max: u32) -> LeaseRequest {
+    LeaseRequest {
         queues: vec![TakeFrom::new("default")],
         mode: TakeMode::Ordered,
         worker: worker.into(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::kit::{Server, deliveries, next, work};
 use bytes::Bytes;
 use ganger_client::{
-    Answer, Failing, JobFilter, JobState, NewJob, Progress, Submission, WorkEvent,
+    FailureReport, JobFilter, JobState, NewJob, Progress, ReportAnswer, Submission, WorkEvent,
 };
 
 fn many(count: usize) -> Submission {
@@ -41,10 +41,10 @@ async fn jobs_flow_in_batches_and_each_ends_once() {
         let reports = jobs
             .into_iter()
             .map(|job| {
-                assert!(done.insert(job.held.job.clone()), "no job comes twice");
+                assert!(done.insert(job.lease.job.clone()), "no job comes twice");
                 let result = Some(job.payload);
                 (
-                    job.held,
+                    job.lease,
                     ganger_client::Report::Complete { result, next: None },
                 )
             })
@@ -53,7 +53,7 @@ async fn jobs_flow_in_batches_and_each_ends_once() {
             assert!(
                 matches!(
                     answer,
-                    Ok(Answer::Reported {
+                    Ok(ReportAnswer::Ended {
                         state: JobState::Succeeded,
                         ..
                     })
@@ -87,7 +87,7 @@ async fn no_more_jobs_come_than_credits_were_granted() {
     // A report's answer comes behind anything that was sent before it.
     reporter
         .progress(
-            &first[0].held,
+            &first[0].lease,
             Progress {
                 millionths: 1,
                 message: String::new(),
@@ -102,7 +102,7 @@ async fn no_more_jobs_come_than_credits_were_granted() {
     reporter.grant(3);
     deliveries(&mut stream, 3).await;
     reporter
-        .complete(&first[0].held, None)
+        .complete(&first[0].lease, None)
         .await
         .expect("taken");
     assert_eq!(
@@ -123,18 +123,18 @@ async fn a_cancel_is_told_at_once() {
         .cancel(&[&id], "not wanted")
         .await
         .expect("cancelled");
-    let WorkEvent::Lost(lost) = next(&mut stream).await else {
+    let WorkEvent::LeaseLost(lost) = next(&mut stream).await else {
         panic!("a lost lease is expected")
     };
     assert!(lost.is_cancelled(), "{lost:?}");
-    assert_eq!(lost.held, job.held);
+    assert_eq!(lost.lease, job.lease);
     let late = stream
         .reporter()
-        .complete(&job.held, None)
+        .complete(&job.lease, None)
         .await
         .expect_err("it is too late");
     assert_eq!(late.code(), "lease_lost");
-    assert_eq!(stream.reporter().expires_at(&job.held), None);
+    assert_eq!(stream.reporter().expires_at(&job.lease), None);
 }
 
 #[tokio::test]
@@ -152,10 +152,10 @@ async fn a_report_given_while_the_server_is_away_is_delivered_when_it_is_back() 
         }
     }
     let reporting = {
-        let (reporter, held) = (reporter.clone(), jobs[0].held.clone());
+        let (reporter, lease) = (reporter.clone(), jobs[0].lease.clone());
         tokio::spawn(async move {
             reporter
-                .complete(&held, Some(Bytes::from_static(b"1")))
+                .complete(&lease, Some(Bytes::from_static(b"1")))
                 .await
         })
     };
@@ -163,7 +163,7 @@ async fn a_report_given_while_the_server_is_away_is_delivered_when_it_is_back() 
     let answer = reporting.await.expect("no panic").expect("taken");
     assert!(matches!(
         answer,
-        Answer::Reported {
+        ReportAnswer::Ended {
             state: JobState::Succeeded,
             ..
         }
@@ -171,18 +171,18 @@ async fn a_report_given_while_the_server_is_away_is_delivered_when_it_is_back() 
     // The other lease has outlived the restart, and the next job comes for a new credit.
     reporter
         .fail(
-            &jobs[1].held,
-            Failing {
+            &jobs[1].lease,
+            FailureReport {
                 group: "g".into(),
                 permanent: true,
-                ..Failing::default()
+                ..FailureReport::default()
             },
         )
         .await
         .expect("taken");
     reporter.grant(1);
     let last = deliveries(&mut stream, 1).await.remove(0);
-    assert_eq!(last.held.job, ids[2].id);
+    assert_eq!(last.lease.job, ids[2].id);
     assert_eq!(
         client.result(&ids[0].id).await.expect("shown").1,
         Some(Bytes::from_static(b"1"))
@@ -202,7 +202,7 @@ async fn a_stream_that_ends_loses_no_job() {
     };
     first
         .reporter()
-        .complete(&jobs[0].held, None)
+        .complete(&jobs[0].lease, None)
         .await
         .expect("taken");
     drop(first);
@@ -217,7 +217,7 @@ async fn a_stream_that_ends_loses_no_job() {
         };
         done += jobs.len();
         for job in jobs {
-            reporter.complete(&job.held, None).await.expect("taken");
+            reporter.complete(&job.lease, None).await.expect("taken");
         }
     }
     let left = client.list(JobFilter {
@@ -239,16 +239,16 @@ async fn leases_are_renewed_until_they_are_reported() {
     });
     let job = deliveries(&mut stream, 1).await.remove(0);
     let reporter = stream.reporter();
-    let first = reporter.expires_at(&job.held).expect("held");
+    let first = reporter.expires_at(&job.lease).expect("held");
     // Longer than the lease by far: only renewals can move its end.
     while reporter
-        .expires_at(&job.held)
+        .expires_at(&job.lease)
         .is_some_and(|end| end < first + Duration::from_secs(1))
     {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     reporter
-        .complete(&job.held, None)
+        .complete(&job.lease, None)
         .await
         .expect("still held");
     assert_eq!(client.job(&id).await.expect("shown").attempt, 1);
@@ -267,7 +267,7 @@ async fn a_draining_server_says_so_and_gives_nothing_new() {
     client.enqueue(NewJob::new("k")).await.expect("accepted");
     reporter.grant(1);
     reporter
-        .complete(&job.held, None)
+        .complete(&job.lease, None)
         .await
         .expect("reports still go");
     let counts = client.queue("default").await.expect("shown").counts;
@@ -285,7 +285,7 @@ async fn a_report_after_the_stream_was_closed_says_so() {
     reporter.close();
     assert_eq!(stream.next().await, None);
     let error = reporter
-        .complete(&job.held, None)
+        .complete(&job.lease, None)
         .await
         .expect_err("closed");
     assert_eq!(error.code(), "closed");

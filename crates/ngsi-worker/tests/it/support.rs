@@ -14,8 +14,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use ganger_client::{
-    Answer, Delivery, Error, Failing, Held, JobState, LeaseToken, Lost, Releasing, Report,
-    ReportResult, WorkEvent,
+    Delivery, Error, FailureReport, JobState, LeaseRef, LeaseToken, LostLease, ReleaseReport,
+    Report, ReportAnswer, ReportResult, WorkEvent,
 };
 use ganger_ngsi::job::KIND;
 use ganger_ngsi_worker::{
@@ -60,14 +60,14 @@ impl Reports for Sink {
         self.heard.lock().unwrap().credits = 0;
     }
 
-    async fn report_all(&self, reports: Vec<(Held, Report)>) -> Vec<ReportResult> {
+    async fn report_all(&self, reports: Vec<(LeaseRef, Report)>) -> Vec<ReportResult> {
         let mut heard = self.heard.lock().unwrap();
         let answers = reports
             .into_iter()
             .map(|(held, report)| {
                 heard.held.remove(&held.job);
                 heard.outcomes.entry(held.job).or_default().push(report);
-                Ok(Answer::Reported {
+                Ok(ReportAnswer::Ended {
                     state: JobState::Succeeded,
                     retry_at: None,
                     repeat: false,
@@ -79,11 +79,11 @@ impl Reports for Sink {
         answers
     }
 
-    fn abandon(&self, held: &Held) {
+    fn abandon(&self, held: &LeaseRef) {
         panic!("a pool gives no lease up silently: {held:?}");
     }
 
-    fn expires_at(&self, held: &Held) -> Option<Instant> {
+    fn expires_at(&self, held: &LeaseRef) -> Option<Instant> {
         let heard = self.heard.lock().unwrap();
         heard
             .held
@@ -151,7 +151,7 @@ impl Sink {
     }
 
     /// The failure of a task that must fail.
-    pub async fn failure(&self, job: &str) -> Failing {
+    pub async fn failure(&self, job: &str) -> FailureReport {
         match self.outcome(job).await {
             Report::Fail(failing) => failing,
             other => panic!("{job} should have failed: {other:?}"),
@@ -159,7 +159,7 @@ impl Sink {
     }
 
     /// How a task was given back that must be.
-    pub async fn release(&self, job: &str) -> Releasing {
+    pub async fn release(&self, job: &str) -> ReleaseReport {
         match self.outcome(job).await {
             Report::Release(releasing) => releasing,
             other => panic!("{job} should have been released: {other:?}"),
@@ -263,7 +263,7 @@ impl Rig {
     pub fn deliver_jobs(&self, jobs: Vec<Delivery>) {
         let mut heard = self.sink.heard.lock().unwrap();
         for job in &jobs {
-            heard.held.insert(job.held.job.clone());
+            heard.held.insert(job.lease.job.clone());
             heard.credits -= 1;
         }
         drop(heard);
@@ -273,12 +273,12 @@ impl Rig {
     /// The lease of a task is lost.
     pub fn lose(&self, job: &str) {
         self.sink.heard.lock().unwrap().held.remove(job);
-        let lost = Lost {
-            held: held(job),
+        let lost = LostLease {
+            lease: held(job),
             state: None,
             reason: "as planned".into(),
         };
-        self.events.send(WorkEvent::Lost(lost)).unwrap();
+        self.events.send(WorkEvent::LeaseLost(lost)).unwrap();
     }
 
     /// Waits until a child stands at the gate, and lets it through.
@@ -348,8 +348,8 @@ impl Rig {
     }
 }
 
-pub fn held(job: &str) -> Held {
-    Held {
+pub fn held(job: &str) -> LeaseRef {
+    LeaseRef {
         job: job.into(),
         token: LeaseToken(Bytes::from(job.to_owned())),
     }
@@ -358,7 +358,7 @@ pub fn held(job: &str) -> Held {
 /// A task whose input is its name.
 pub fn delivery(job: &str) -> Delivery {
     Delivery {
-        held: held(job),
+        lease: held(job),
         shard: "1".into(),
         number: 1,
         queue: "quantumleap".into(),

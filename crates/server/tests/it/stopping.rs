@@ -240,7 +240,7 @@ async fn open_streams_and_waiting_calls_do_not_delay_a_stop() {
 async fn a_leased_job_is_reported_and_new_jobs_are_accepted_while_the_server_stops() {
     let running = start_server().await;
     let client = client(&running).await;
-    let held = client.enqueue(NewJob::new("k")).await.expect("accepted").id;
+    let leased = client.enqueue(NewJob::new("k")).await.expect("accepted").id;
     let mut worker = open_stream(&client, 1);
     let reporter = worker.reporter();
     let job = next_delivery(&mut worker).await;
@@ -254,11 +254,11 @@ async fn a_leased_job_is_reported_and_new_jobs_are_accepted_while_the_server_sto
     let late = other.enqueue(NewJob::new("k")).await.expect("accepted").id;
     assert!(!stop.is_finished(), "the worker still holds a job");
     reporter
-        .complete(&job.held, None)
+        .complete(&job.lease, None)
         .await
         .expect("it still takes reports");
     within_timeout("the stop", stop).await.expect("no panic");
-    assert_ne!(held, late);
+    assert_ne!(leased, late);
 }
 
 #[tokio::test]

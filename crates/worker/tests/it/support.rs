@@ -15,8 +15,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use ganger_client::{
-    Answer, Delivery, Error, Failing, Held, JobState, LeaseToken, Lost, Releasing, Report,
-    ReportResult, WorkEvent,
+    Delivery, Error, FailureReport, JobState, LeaseRef, LeaseToken, LostLease, ReleaseReport,
+    Report, ReportAnswer, ReportResult, WorkEvent,
 };
 use ganger_worker::{Deliveries, Handlers, Reports, Settings, Shutdown, Summary, run_with};
 use tokio::sync::{Notify, mpsc, watch};
@@ -55,7 +55,7 @@ impl Reports for ReportSink {
         self.heard.lock().unwrap().credits = 0;
     }
 
-    async fn report_all(&self, reports: Vec<(Held, Report)>) -> Vec<ReportResult> {
+    async fn report_all(&self, reports: Vec<(LeaseRef, Report)>) -> Vec<ReportResult> {
         self.until(|heard| (!heard.is_away).then_some(())).await;
         let mut heard = self.heard.lock().unwrap();
         let answers = reports
@@ -67,11 +67,11 @@ impl Reports for ReportSink {
         answers
     }
 
-    fn expires_at(&self, held: &Held) -> Option<Instant> {
+    fn expires_at(&self, held: &LeaseRef) -> Option<Instant> {
         self.heard.lock().unwrap().expires.get(&held.job).copied()
     }
 
-    fn abandon(&self, held: &Held) {
+    fn abandon(&self, held: &LeaseRef) {
         self.heard.lock().unwrap().abandoned.push(held.job.clone());
         self.rings.notify_waiters();
     }
@@ -82,7 +82,7 @@ impl Reports for ReportSink {
 }
 
 impl Heard {
-    fn take(&mut self, job: String, report: Report) -> Answer {
+    fn take(&mut self, job: String, report: Report) -> ReportAnswer {
         match report {
             Report::Log { offset, bytes } => {
                 let log = self.logs.entry(job).or_default();
@@ -92,7 +92,7 @@ impl Heard {
                     "the log has no hole and no repeat"
                 );
                 log.extend_from_slice(&bytes);
-                return Answer::Logged {
+                return ReportAnswer::Logged {
                     bytes: 0,
                     dropped: 0,
                 };
@@ -100,11 +100,11 @@ impl Heard {
             Report::Renew(renewing) => {
                 let progress = renewing.progress.map(|one| (one.millionths, one.message));
                 self.progress.entry(job).or_default().extend(progress);
-                return Answer::Renewed { lease_for: LEASE };
+                return ReportAnswer::Renewed { lease_for: LEASE };
             }
             outcome => self.outcomes.entry(job).or_default().push(outcome),
         }
-        Answer::Reported {
+        ReportAnswer::Ended {
             state: JobState::Succeeded,
             retry_at: None,
             repeat: false,
@@ -155,7 +155,7 @@ impl ReportSink {
     }
 
     /// The failure of a job that must fail.
-    pub async fn failure(&self, job: &str) -> Failing {
+    pub async fn failure(&self, job: &str) -> FailureReport {
         match self.outcome(job).await {
             Report::Fail(failing) => failing,
             other => panic!("job {job} should have failed: {other:?}"),
@@ -163,7 +163,7 @@ impl ReportSink {
     }
 
     /// How a job was given back that must be.
-    pub async fn release(&self, job: &str) -> Releasing {
+    pub async fn release(&self, job: &str) -> ReleaseReport {
         match self.outcome(job).await {
             Report::Release(releasing) => releasing,
             other => panic!("job {job} should have been released: {other:?}"),
@@ -327,12 +327,12 @@ impl TestWorker {
 
     /// Tells that a job's lease is lost.
     pub fn lose(&self, job: &str) {
-        let lost = Lost {
+        let lost = LostLease {
             held: held(job),
             state: Some(JobState::Cancelled),
             reason: "a test".into(),
         };
-        self.events.send(WorkEvent::Lost(lost)).unwrap();
+        self.events.send(WorkEvent::LeaseLost(lost)).unwrap();
     }
 
     /// Tells the worker to stop.
@@ -398,8 +398,8 @@ pub fn delivery(job: &str, kind: &str) -> Delivery {
     }
 }
 
-fn held(job: &str) -> Held {
-    Held {
+fn held(job: &str) -> LeaseRef {
+    LeaseRef {
         job: job.into(),
         token: LeaseToken(Bytes::copy_from_slice(job.as_bytes())),
     }
