@@ -26,17 +26,17 @@ const SEND_INTERVAL: Duration = Duration::from_millis(100);
 /// A running attempt.
 pub(crate) struct AttemptTask<R> {
     pub(crate) lease: LeaseRef,
-    pub(crate) task: String,
+    pub(crate) job_id: String,
     pub(crate) reports: R,
     pub(crate) stop: Arc<Stop>,
-    pub(crate) sent: mpsc::UnboundedReceiver<CapturedOutput>,
+    pub(crate) output: mpsc::UnboundedReceiver<CapturedOutput>,
     pub(crate) done: oneshot::Receiver<SlotReport>,
     /// Index of the slot that runs the job; unset before it starts.
     pub(crate) slot_index: Arc<OnceLock<usize>>,
     /// Delay until a job without a program is offered again.
     pub(crate) no_handler_delay: Duration,
     /// Description of the program directory and the worker, for messages about a missing program.
-    pub(crate) looked_in: String,
+    pub(crate) program_location: String,
 }
 
 /// The end of a job, as the pool of slots needs it.
@@ -52,7 +52,7 @@ pub(crate) struct FreedSlot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AttemptResult {
     Succeeded,
-    RunFailure,
+    Failed,
     Released,
     Dropped,
 }
@@ -61,7 +61,7 @@ type InFlight = Pin<Box<dyn Future<Output = Vec<ReportResult>> + Send>>;
 
 /// Log and progress that wait to be sent.
 #[derive(Default)]
-struct Waiting {
+struct UnsentOutput {
     log: Vec<u8>,
     log_sent: u64,
     progress: Option<Progress>,
@@ -70,24 +70,24 @@ struct Waiting {
 impl<R: Reports> AttemptTask<R> {
     /// Forwards log and progress until the run has ended, then calls `freed` and delivers the outcome.
     pub(crate) async fn attend(mut self, freed: impl FnOnce(FreedSlot)) -> AttemptResult {
-        let mut waiting = Waiting::default();
+        let mut unsent = UnsentOutput::default();
         let mut in_flight: Option<InFlight> = None;
         let mut next_at = Instant::now();
         let ended = loop {
-            if in_flight.is_none() && !waiting.is_empty() && next_at <= Instant::now() {
-                let reports = waiting.take(&self.lease);
+            if in_flight.is_none() && !unsent.is_empty() && next_at <= Instant::now() {
+                let reports = unsent.take(&self.lease);
                 let sink = self.reports.clone();
                 in_flight = Some(Box::pin(async move { sink.report_all(reports).await }));
                 next_at = Instant::now() + SEND_INTERVAL;
             }
             tokio::select! {
                 ended = &mut self.done => break ended.unwrap_or_else(|_| slot_lost()),
-                Some(sent) = self.sent.recv() => waiting.add(sent),
+                Some(output) = self.output.recv() => unsent.add(output),
                 answers = answers_in_flight(&mut in_flight) => {
                     in_flight = None;
                     self.receive(&answers);
                 }
-                () = sleep_until(next_at), if in_flight.is_none() && !waiting.is_empty() => {}
+                () = sleep_until(next_at), if in_flight.is_none() && !unsent.is_empty() => {}
             }
         };
         freed(FreedSlot {
@@ -95,40 +95,40 @@ impl<R: Reports> AttemptTask<R> {
             slot_index: self.slot_index.get().copied().filter(|_| ended.is_free),
             took: ended.took,
         });
-        while let Ok(sent) = self.sent.try_recv() {
-            waiting.add(sent);
+        while let Ok(output) = self.output.try_recv() {
+            unsent.add(output);
         }
         if let Some(in_flight) = in_flight {
             in_flight.await;
         }
-        self.deliver(waiting, ended.ending).await
+        self.deliver(unsent, ended.ending).await
     }
 
     /// Handles refused reports: a refused log chunk means that the lease has ended, if nothing else has reported
     /// that.
     fn receive(&self, answers: &[ReportResult]) {
         for error in answers.iter().filter_map(|answer| answer.as_ref().err()) {
-            tracing::debug!(job = %self.task, %error, "a report was refused");
+            tracing::debug!(job = %self.job_id, %error, "a report was refused");
             if error.code() == ganger_client::code::LEASE_LOST {
-                self.stop.ask(StopCause::Lost(error.to_string()));
+                self.stop.ask(StopCause::LeaseLost(error.to_string()));
             }
         }
     }
 
-    async fn deliver(&self, mut waiting: Waiting, ending: Ending) -> AttemptResult {
+    async fn deliver(&self, mut unsent: UnsentOutput, ending: Ending) -> AttemptResult {
         let Some((last, counted)) = self.outcome(ending) else {
             self.reports.abandon(&self.lease);
             return AttemptResult::Dropped;
         };
         // Progress is not needed after the end; the log is.
-        waiting.progress = None;
-        let mut reports = waiting.take(&self.lease);
+        unsent.progress = None;
+        let mut reports = unsent.take(&self.lease);
         reports.push((self.lease.clone(), last));
         let answers = self.reports.report_all(reports).await;
         match answers.last() {
             Some(Ok(_)) => counted,
             Some(Err(error)) => {
-                tracing::warn!(job = %self.task, code = error.code(), "the outcome is dropped: {error}");
+                tracing::warn!(job = %self.job_id, code = error.code(), "the outcome is dropped: {error}");
                 AttemptResult::Dropped
             }
             None => AttemptResult::Dropped,
@@ -156,10 +156,10 @@ impl<R: Reports> AttemptTask<R> {
                     retry_after: None,
                     lost: false,
                 }),
-                AttemptResult::RunFailure,
+                AttemptResult::Failed,
             )),
             Ending::NoHandler(reason) => {
-                let reason = format!("no program {}: {reason}", self.looked_in);
+                let reason = format!("no program {}: {reason}", self.program_location);
                 Some((
                     released(self.no_handler_delay, false, reason),
                     AttemptResult::Released,
@@ -174,13 +174,13 @@ impl<R: Reports> AttemptTask<R> {
     }
 }
 
-impl Waiting {
+impl UnsentOutput {
     fn is_empty(&self) -> bool {
         self.log.is_empty() && self.progress.is_none()
     }
 
-    fn add(&mut self, sent: CapturedOutput) {
-        match sent {
+    fn add(&mut self, output: CapturedOutput) {
+        match output {
             CapturedOutput::Log(bytes) => self.log.extend_from_slice(&bytes),
             CapturedOutput::Progress(millionths, message) => {
                 self.progress = Some(Progress {

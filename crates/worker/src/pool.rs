@@ -106,7 +106,7 @@ pub async fn run_pool<D: Deliveries, R: Reports, E: Executor<R>>(
     let mut level = *shutdown.borrow_and_update();
     let mut may_change = true;
     loop {
-        pool.obey(level, &mut executor);
+        pool.apply_shutdown(level, &mut executor);
         pool.grant(&executor);
         if (pool.is_stopping() || pool.source_ended) && executor.jobs_in_hand() == 0 {
             break;
@@ -186,7 +186,11 @@ impl<R: Reports, T: Send + 'static> Pool<R, T> {
         }
     }
 
-    fn obey<E: Executor<R, TaskResult = T>>(&mut self, level: Shutdown, executor: &mut E) {
+    fn apply_shutdown<E: Executor<R, TaskResult = T>>(
+        &mut self,
+        level: Shutdown,
+        executor: &mut E,
+    ) {
         let level = level.max(self.wish);
         if level <= self.level {
             return;

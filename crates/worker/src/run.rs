@@ -184,7 +184,7 @@ impl Slots {
 
     /// Runs a job in an idle slot, or prefetches it. A job that arrives while the worker stops is given back.
     fn start<R: Reports>(&mut self, job: Delivery, pool: &mut Pool<R, AttemptResult>) {
-        let task = global_id(&job);
+        let job_id = global_id(&job);
         let stop = match Stop::new() {
             Ok(stop) => Arc::new(stop),
             Err(error) => {
@@ -196,28 +196,28 @@ impl Slots {
             return refuse(&job, "the worker stops", pool);
         }
         let lease = job.lease.clone();
-        let (sender, sent) = mpsc::unbounded_channel();
+        let (sender, output) = mpsc::unbounded_channel();
         let (finish, done) = oneshot::channel();
-        let (lease_holder, lease_held) = (pool.reports().clone(), lease.clone());
-        let attended = AttemptTask {
+        let (lease_reports, lease_copy) = (pool.reports().clone(), lease.clone());
+        let attempt_task = AttemptTask {
             lease: lease.clone(),
-            task: task.clone(),
+            job_id: job_id.clone(),
             reports: pool.reports().clone(),
             stop: Arc::clone(&stop),
-            sent,
+            output,
             done,
             slot_index: Arc::default(),
             no_handler_delay: self.context.settings.no_handler_delay,
-            looked_in: self.looked_for(&job.kind),
+            program_location: self.program_location(&job.kind),
         };
         let chosen = self.choose(&job.kind);
         let work = Work {
             job,
-            task,
+            job_id,
             stop: Arc::clone(&stop),
-            lease_ends: Box::new(move || lease_holder.expires_at(&lease_held)),
+            lease_ends: Box::new(move || lease_reports.expires_at(&lease_copy)),
             send: Box::new(move |one| drop(sender.send(one))),
-            slot_index: Arc::clone(&attended.slot_index),
+            slot_index: Arc::clone(&attempt_task.slot_index),
             done: Box::new(move |ended| drop(finish.send(ended))),
         };
         self.running.insert(lease, stop);
@@ -226,10 +226,10 @@ impl Slots {
             None => self.context.prefetched.put(Box::new(work)),
         }
         let freed = self.freed_sender.clone();
-        pool.report(attended.attend(move |one| drop(freed.send(one))));
+        pool.report(attempt_task.attend(move |one| drop(freed.send(one))));
     }
 
-    fn looked_for(&self, kind: &str) -> String {
+    fn program_location(&self, kind: &str) -> String {
         let kind = crate::text::excerpt(kind.as_bytes(), 255);
         let directory = &self.context.settings.directory;
         // The reader of the message has another current directory.
@@ -338,7 +338,7 @@ impl<R: Reports> Executor<R> for Slots {
             } else {
                 "the lease is lost"
             };
-            stop.ask(StopCause::Lost(format!("{reason}: {}", lost.reason)));
+            stop.ask(StopCause::LeaseLost(format!("{reason}: {}", lost.reason)));
         }
     }
 
@@ -363,7 +363,7 @@ impl<R: Reports> Executor<R> for Slots {
     fn count(&mut self, reported: Result<AttemptResult, JoinError>) {
         let of = match reported {
             Ok(AttemptResult::Succeeded) => &mut self.summary.succeeded,
-            Ok(AttemptResult::RunFailure) => &mut self.summary.failed,
+            Ok(AttemptResult::Failed) => &mut self.summary.failed,
             Ok(AttemptResult::Released) => &mut self.summary.released,
             Ok(AttemptResult::Dropped) | Err(_) => &mut self.summary.dropped,
         };

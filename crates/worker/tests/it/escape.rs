@@ -14,7 +14,7 @@ use ganger_worker::Settings;
 use crate::support::{TestWorker, supervisor, until_true};
 
 /// Set in the process that plays a worker: the directory it may write to.
-const PLACE: &str = "GANGER_TEST_PLACE";
+const DIRECTORY_VARIABLE: &str = "GANGER_TEST_PLACE";
 /// The user without rights.
 const NOBODY: u32 = 65_534;
 /// As often as zombies were counted in the review.
@@ -38,16 +38,16 @@ while not os.path.exists(note): time.sleep(0.001)
 ";
 
 /// Starts this very test as `user`, to play the worker in a directory of its own.
-fn play(test: &str, user: u32, place: &Path) -> Child {
-    let supervisor_there = place.join("supervisor");
-    fs::copy(supervisor(), &supervisor_there).unwrap();
-    for (path, mode) in [(place, 0o777), (&supervisor_there, 0o755)] {
+fn spawn_as(test: &str, user: u32, directory: &Path) -> Child {
+    let supervisor_copy = directory.join("supervisor");
+    fs::copy(supervisor(), &supervisor_copy).unwrap();
+    for (path, mode) in [(directory, 0o777), (&supervisor_copy, 0o755)] {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     }
     Command::new("/proc/self/exe")
         .args(["--exact", &format!("escape::{test}"), "--nocapture"])
-        .env(PLACE, place)
-        .env("TMPDIR", place)
+        .env(DIRECTORY_VARIABLE, directory)
+        .env("TMPDIR", directory)
         .env("GANGER_TOKEN", "topsecret-token")
         .current_dir("/")
         .uid(user)
@@ -67,27 +67,27 @@ fn users() -> Vec<u32> {
 }
 
 /// Plays the worker as each user, and expects that all goes well there.
-fn play_as_each(test: &str) {
+fn spawn_as_each_user(test: &str) {
     for user in users() {
-        let place = tempfile::tempdir().unwrap();
-        let status = play(test, user, place.path()).wait().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let status = spawn_as(test, user, directory.path()).wait().unwrap();
         assert!(status.success(), "user {user}: {status}");
     }
 }
 
-fn place() -> Option<std::path::PathBuf> {
-    std::env::var_os(PLACE).map(Into::into)
+fn worker_directory() -> Option<std::path::PathBuf> {
+    std::env::var_os(DIRECTORY_VARIABLE).map(Into::into)
 }
 
-fn rig(place: &Path, handlers: &str) -> TestWorker {
+fn start_worker(directory: &Path, handlers: &str) -> TestWorker {
     TestWorker::with(handlers, |settings: &mut Settings| {
-        settings.supervisor = place.join("supervisor");
+        settings.supervisor = directory.join("supervisor");
     })
 }
 
 /// The process that has escaped, and how to forget it.
-fn escaped(rig: &TestWorker) -> i32 {
-    let note = rig.programs.path().join("escaped");
+fn escaped(worker: &TestWorker) -> i32 {
+    let note = worker.programs.path().join("escaped");
     let pid = fs::read_to_string(&note).unwrap().trim().parse().unwrap();
     fs::remove_file(note).unwrap();
     pid
@@ -110,12 +110,12 @@ fn children() -> Vec<String> {
 }
 
 #[tokio::test]
-async fn h7_what_escapes_and_kills_its_supervisor_is_killed_and_collected() {
-    let Some(place) = place() else {
-        return play_as_each("h7_what_escapes_and_kills_its_supervisor_is_killed_and_collected");
+async fn h7_a_process_that_kills_its_supervisor_is_killed_and_reaped() {
+    let Some(directory) = worker_directory() else {
+        return spawn_as_each_user("h7_a_process_that_kills_its_supervisor_is_killed_and_reaped");
     };
-    let rig = rig(&place, "[default]\nmay_signal = true");
-    rig.python(
+    let worker = start_worker(&directory, "[default]\nmay_signal = true");
+    worker.python(
         "escapes",
         &format!("{ESCAPE}\nos.kill(supervisor, 9)\ntime.sleep(1000)"),
     );
@@ -123,13 +123,17 @@ async fn h7_what_escapes_and_kills_its_supervisor_is_killed_and_collected() {
     let mut own = Command::new("sleep").arg("1000").spawn().unwrap();
     for run in 0..RUNS {
         let job = run.to_string();
-        rig.job(&job, "escapes", "");
-        let failure = rig.sink.failure(&job).await;
+        worker.deliver_job(&job, "escapes", "");
+        let failure = worker.sink.failure(&job).await;
         assert_eq!(
             (failure.group.as_str(), failure.permanent),
             ("supervisor-lost", false)
         );
-        assert_eq!(stat(escaped(&rig)), "", "nothing is left, no zombie either");
+        assert_eq!(
+            stat(escaped(&worker)),
+            "",
+            "nothing is left, no zombie either"
+        );
     }
     let mut left = children();
     left.retain(|stat| !stat.contains("(sleep)"));
@@ -137,20 +141,20 @@ async fn h7_what_escapes_and_kills_its_supervisor_is_killed_and_collected() {
     assert!(own.try_wait().unwrap().is_none(), "it is not the worker's");
     own.kill().unwrap();
     own.wait().unwrap();
-    rig.end().await;
+    worker.end().await;
 }
 
 #[tokio::test]
 async fn h7_a_program_without_rights_cannot_signal_its_supervisor_or_its_worker() {
     let test = "h7_a_program_without_rights_cannot_signal_its_supervisor_or_its_worker";
-    let Some(place) = place() else {
-        return play_as_each(test);
+    let Some(directory) = worker_directory() else {
+        return spawn_as_each_user(test);
     };
     if rustix::process::geteuid().is_root() {
         // Root's programs may; see the test above.
         return;
     }
-    let rig = rig(&place, "");
+    let worker = start_worker(&directory, "");
     let attack = r"
 import ctypes
 # Signals have scopes since version 6 of Landlock; without Landlock the call fails.
@@ -166,41 +170,41 @@ os.kill(child, 9)
 os.wait()
 print(refused if has_scopes else 2)
 ";
-    rig.python("escapes", &format!("{ESCAPE}\n{attack}"));
-    rig.job("a", "escapes", "");
-    assert_eq!(rig.sink.result("a").await, "2", "signals are refused");
-    assert_eq!(stat(escaped(&rig)), "", "nothing is left");
-    if String::from_utf8_lossy(&rig.sink.log("a")).contains("no scopes") {
+    worker.python("escapes", &format!("{ESCAPE}\n{attack}"));
+    worker.deliver_job("a", "escapes", "");
+    assert_eq!(worker.sink.result("a").await, "2", "signals are refused");
+    assert_eq!(stat(escaped(&worker)), "", "nothing is left");
+    if String::from_utf8_lossy(&worker.sink.log("a")).contains("no scopes") {
         eprintln!("skipped: the kernel has no Landlock of the sixth version");
     }
-    rig.end().await;
+    worker.end().await;
     assert_eq!(children(), Vec::<String>::new());
 }
 
 #[tokio::test]
-async fn h7_what_escapes_dies_with_a_worker_killed_with_9() {
-    let test = "h7_what_escapes_dies_with_a_worker_killed_with_9";
-    if let Some(place) = place() {
-        let rig = rig(&place, "");
-        rig.python(
+async fn h7_an_escaped_process_dies_when_its_worker_is_killed_with_sigkill() {
+    let test = "h7_an_escaped_process_dies_when_its_worker_is_killed_with_sigkill";
+    if let Some(directory) = worker_directory() {
+        let worker = start_worker(&directory, "");
+        worker.python(
             "escapes",
             &format!(
                 "{ESCAPE}\nos.rename(note, os.path.dirname(place) + '/note')\ntime.sleep(1000)"
             ),
         );
-        rig.job("a", "escapes", "");
-        rig.sink.outcome("a").await;
+        worker.deliver_job("a", "escapes", "");
+        worker.sink.outcome("a").await;
         return;
     }
     for user in users() {
-        let place = tempfile::tempdir().unwrap();
-        let mut worker = play(test, user, place.path());
-        let note = place.path().join("note");
+        let directory = tempfile::tempdir().unwrap();
+        let mut child = spawn_as(test, user, directory.path());
+        let note = directory.path().join("note");
         until_true("it has escaped", || note.exists());
         let escaped: i32 = fs::read_to_string(&note).unwrap().trim().parse().unwrap();
         assert_ne!(stat(escaped), "", "it lives");
-        worker.kill().unwrap();
-        worker.wait().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
         until_true("it is dead", || {
             stat(escaped).is_empty() || stat(escaped).contains(") Z")
         });
@@ -208,16 +212,16 @@ async fn h7_what_escapes_dies_with_a_worker_killed_with_9() {
 }
 
 #[tokio::test]
-async fn h6_a_program_reads_neither_environment_nor_memory_of_its_worker() {
-    let test = "h6_a_program_reads_neither_environment_nor_memory_of_its_worker";
-    let Some(place) = place() else {
-        return play_as_each(test);
+async fn h6_a_program_cannot_read_environment_or_memory_of_its_worker() {
+    let test = "h6_a_program_cannot_read_environment_or_memory_of_its_worker";
+    let Some(directory) = worker_directory() else {
+        return spawn_as_each_user(test);
     };
     if rustix::process::geteuid().is_root() {
         // Root reads everything.
         return;
     }
-    let rig = rig(&place, "[default]\nmay_signal = true");
+    let worker = start_worker(&directory, "[default]\nmay_signal = true");
     let spy = r"
 import json
 refused = 0
@@ -227,8 +231,8 @@ for pid in supervisor, worker:
         except PermissionError: refused += 1
 print(json.dumps(refused))
 ";
-    rig.python("spies", &format!("{ESCAPE}\n{spy}"));
-    rig.job("a", "spies", "");
-    assert_eq!(rig.sink.result("a").await, "8");
-    rig.end().await;
+    worker.python("spies", &format!("{ESCAPE}\n{spy}"));
+    worker.deliver_job("a", "spies", "");
+    assert_eq!(worker.sink.result("a").await, "8");
+    worker.end().await;
 }

@@ -27,53 +27,63 @@ pub const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// Length of leases in the tests.
 pub const LEASE: Duration = Duration::from_secs(600);
 
-/// What the scripted server has heard.
+/// What the scripted server has received.
 #[derive(Clone, Default)]
 pub struct ReportSink {
-    heard: Arc<Mutex<Heard>>,
-    rings: Arc<Notify>,
+    received: Arc<Mutex<ReceivedReports>>,
+    changed: Arc<Notify>,
 }
 
 #[derive(Default)]
-struct Heard {
+struct ReceivedReports {
     outcomes: HashMap<String, Vec<Report>>,
     logs: HashMap<String, Vec<u8>>,
     progress: HashMap<String, Vec<(u32, String)>>,
     credits: i64,
     abandoned: Vec<String>,
     expires: HashMap<String, Instant>,
-    is_away: bool,
+    is_unreachable: bool,
 }
 
 impl Reports for ReportSink {
     fn grant(&self, credits: u32) {
-        self.heard.lock().unwrap().credits += i64::from(credits);
-        self.rings.notify_waiters();
+        self.received.lock().unwrap().credits += i64::from(credits);
+        self.changed.notify_waiters();
     }
 
     fn drop_credits(&self) {
-        self.heard.lock().unwrap().credits = 0;
+        self.received.lock().unwrap().credits = 0;
     }
 
     async fn report_all(&self, reports: Vec<(LeaseRef, Report)>) -> Vec<ReportResult> {
-        self.until(|heard| (!heard.is_away).then_some(())).await;
-        let mut heard = self.heard.lock().unwrap();
+        self.wait_until(|received| (!received.is_unreachable).then_some(()))
+            .await;
+        let mut received = self.received.lock().unwrap();
         let answers = reports
             .into_iter()
-            .map(|(held, report)| Ok(heard.take(held.job, report)))
+            .map(|(lease, report)| Ok(received.take(lease.job, report)))
             .collect();
-        drop(heard);
-        self.rings.notify_waiters();
+        drop(received);
+        self.changed.notify_waiters();
         answers
     }
 
-    fn expires_at(&self, held: &LeaseRef) -> Option<Instant> {
-        self.heard.lock().unwrap().expires.get(&held.job).copied()
+    fn expires_at(&self, lease: &LeaseRef) -> Option<Instant> {
+        self.received
+            .lock()
+            .unwrap()
+            .expires
+            .get(&lease.job)
+            .copied()
     }
 
-    fn abandon(&self, held: &LeaseRef) {
-        self.heard.lock().unwrap().abandoned.push(held.job.clone());
-        self.rings.notify_waiters();
+    fn abandon(&self, lease: &LeaseRef) {
+        self.received
+            .lock()
+            .unwrap()
+            .abandoned
+            .push(lease.job.clone());
+        self.changed.notify_waiters();
     }
 
     async fn deregister(&self, _patience: Duration) -> Result<(), Error> {
@@ -81,7 +91,7 @@ impl Reports for ReportSink {
     }
 }
 
-impl Heard {
+impl ReceivedReports {
     fn take(&mut self, job: String, report: Report) -> ReportAnswer {
         match report {
             Report::Log { offset, bytes } => {
@@ -113,16 +123,16 @@ impl Heard {
 }
 
 impl ReportSink {
-    async fn until<T>(&self, mut look: impl FnMut(&mut Heard) -> Option<T>) -> T {
+    async fn wait_until<T>(&self, mut find: impl FnMut(&mut ReceivedReports) -> Option<T>) -> T {
         let wait = async {
             loop {
-                let rung = self.rings.notified();
-                tokio::pin!(rung);
-                rung.as_mut().enable();
-                if let Some(found) = look(&mut self.heard.lock().unwrap()) {
+                let notified = self.changed.notified();
+                tokio::pin!(notified);
+                notified.as_mut().enable();
+                if let Some(found) = find(&mut self.received.lock().unwrap()) {
                     return found;
                 }
-                rung.await;
+                notified.await;
             }
         };
         tokio::time::timeout(TEST_TIMEOUT, wait)
@@ -132,13 +142,13 @@ impl ReportSink {
 
     /// Waits for the outcome of a job.
     pub async fn outcome(&self, job: &str) -> Report {
-        self.until(|heard| heard.outcomes.get(job).map(|all| all[0].clone()))
+        self.wait_until(|received| received.outcomes.get(job).map(|all| all[0].clone()))
             .await
     }
 
     /// All outcomes reported of a job so far.
-    pub fn outcomes(&self, job: &str) -> usize {
-        self.heard
+    pub fn outcome_count(&self, job: &str) -> usize {
+        self.received
             .lock()
             .unwrap()
             .outcomes
@@ -171,17 +181,23 @@ impl ReportSink {
     }
 
     /// Waits until a job's lease was abandoned.
-    pub async fn abandoned(&self, job: &str) {
-        self.until(|heard| heard.abandoned.iter().any(|one| one == job).then_some(()))
-            .await;
+    pub async fn wait_until_abandoned(&self, job: &str) {
+        self.wait_until(|received| {
+            received
+                .abandoned
+                .iter()
+                .any(|one| one == job)
+                .then_some(())
+        })
+        .await;
     }
 
     /// Waits until a job was given up: its lease abandoned, or released.
-    pub async fn abandoned_or_released(&self, job: &str) {
-        self.until(|heard| {
+    pub async fn wait_until_abandoned_or_released(&self, job: &str) {
+        self.wait_until(|received| {
             let is_released = |all: &Vec<Report>| matches!(all[0], Report::Release(_));
-            let is_given_up = heard.abandoned.iter().any(|one| one == job)
-                || heard.outcomes.get(job).is_some_and(is_released);
+            let is_given_up = received.abandoned.iter().any(|one| one == job)
+                || received.outcomes.get(job).is_some_and(is_released);
             is_given_up.then_some(())
         })
         .await;
@@ -189,19 +205,19 @@ impl ReportSink {
 
     /// Returns the number of deliveries that the worker allows now.
     pub fn credits_now(&self) -> i64 {
-        self.heard.lock().unwrap().credits
+        self.received.lock().unwrap().credits
     }
 
     /// Waits until a job's log has `text`.
-    pub async fn logged(&self, job: &str, text: &str) {
+    pub async fn wait_for_log(&self, job: &str, text: &str) {
         let has = |log: &Vec<u8>| String::from_utf8_lossy(log).contains(text);
-        self.until(|heard| heard.logs.get(job).filter(|log| has(log)).map(|_| ()))
+        self.wait_until(|received| received.logs.get(job).filter(|log| has(log)).map(|_| ()))
             .await;
     }
 
     /// A job's log so far.
     pub fn log(&self, job: &str) -> Vec<u8> {
-        self.heard
+        self.received
             .lock()
             .unwrap()
             .logs
@@ -211,33 +227,38 @@ impl ReportSink {
     }
 
     /// Waits for a first progress of a job.
-    pub async fn progressed(&self, job: &str) -> (u32, String) {
-        self.until(|heard| heard.progress.get(job).and_then(|all| all.first().cloned()))
-            .await
+    pub async fn first_progress(&self, job: &str) -> (u32, String) {
+        self.wait_until(|received| {
+            received
+                .progress
+                .get(job)
+                .and_then(|all| all.first().cloned())
+        })
+        .await
     }
 
     /// Waits until so many deliveries are allowed.
-    pub async fn credits(&self, credits: i64) {
-        self.until(|heard| (heard.credits == credits).then_some(()))
+    pub async fn wait_for_credits(&self, credits: i64) {
+        self.wait_until(|received| (received.credits == credits).then_some(()))
             .await;
     }
 
     /// Takes the server away, or brings it back.
-    pub fn set_away(&self, is_away: bool) {
-        self.heard.lock().unwrap().is_away = is_away;
-        self.rings.notify_waiters();
+    pub fn set_unreachable(&self, is_unreachable: bool) {
+        self.received.lock().unwrap().is_unreachable = is_unreachable;
+        self.changed.notify_waiters();
     }
 
-    fn spend(&self, job: &str, expires_at: Instant) {
-        let mut heard = self.heard.lock().unwrap();
-        heard.credits -= 1;
-        heard.expires.insert(job.into(), expires_at);
+    fn use_credit(&self, job: &str, expires_at: Instant) {
+        let mut received = self.received.lock().unwrap();
+        received.credits -= 1;
+        received.expires.insert(job.into(), expires_at);
     }
 }
 
-struct Script(mpsc::UnboundedReceiver<WorkEvent>);
+struct ScriptedEvents(mpsc::UnboundedReceiver<WorkEvent>);
 
-impl Deliveries for Script {
+impl Deliveries for ScriptedEvents {
     async fn next(&mut self) -> Option<WorkEvent> {
         self.0.recv().await
     }
@@ -267,7 +288,7 @@ impl TestWorker {
         let programs = tempfile::tempdir().unwrap();
         let scratch = tempfile::tempdir().unwrap();
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("rig-{}-{number}", std::process::id());
+        let name = format!("test-worker-{}-{number}", std::process::id());
         let mut settings = Settings {
             name: Some(name.clone()),
             directory: programs.path().into(),
@@ -282,7 +303,12 @@ impl TestWorker {
         let (events, script) = mpsc::unbounded_channel();
         let (shutdown, last_event) = watch::channel(Shutdown::No);
         let sink = ReportSink::default();
-        let worker = tokio::spawn(run_with(settings, Script(script), sink.clone(), last_event));
+        let worker = tokio::spawn(run_with(
+            settings,
+            ScriptedEvents(script),
+            sink.clone(),
+            last_event,
+        ));
         Self {
             programs,
             scratch,
@@ -296,16 +322,16 @@ impl TestWorker {
 
     /// Puts a shell script.
     pub fn sh(&self, kind: &str, script: &str) -> &Self {
-        self.put(kind, &format!("#!/bin/sh\n{script}\n"))
+        self.add_program(kind, &format!("#!/bin/sh\n{script}\n"))
     }
 
     /// Puts a Python script.
     pub fn python(&self, kind: &str, script: &str) -> &Self {
-        self.put(kind, &format!("#!/usr/bin/env python3\n{script}\n"))
+        self.add_program(kind, &format!("#!/usr/bin/env python3\n{script}\n"))
     }
 
     /// Stores the text of a program for a kind.
-    pub fn put(&self, kind: &str, text: &str) -> &Self {
+    pub fn add_program(&self, kind: &str, text: &str) -> &Self {
         let path = self.programs.path().join(kind);
         fs::write(&path, text).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
@@ -313,7 +339,7 @@ impl TestWorker {
     }
 
     /// Delivers a job with a payload.
-    pub fn job(&self, job: &str, kind: &str, payload: &str) {
+    pub fn deliver_job(&self, job: &str, kind: &str, payload: &str) {
         let mut delivery = delivery(job, kind);
         delivery.payload = Bytes::copy_from_slice(payload.as_bytes());
         self.deliver(delivery);
@@ -321,14 +347,15 @@ impl TestWorker {
 
     /// Delivers a job to the worker.
     pub fn deliver(&self, delivery: Delivery) {
-        self.sink.spend(&delivery.held.job, delivery.expires_at);
+        self.sink
+            .use_credit(&delivery.lease.job, delivery.expires_at);
         self.events.send(WorkEvent::Jobs(vec![delivery])).unwrap();
     }
 
     /// Tells that a job's lease is lost.
-    pub fn lose(&self, job: &str) {
+    pub fn lose_lease(&self, job: &str) {
         let lost = LostLease {
-            held: held(job),
+            lease: lease_of(job),
             state: Some(JobState::Cancelled),
             reason: "a test".into(),
         };
@@ -377,7 +404,7 @@ impl TestWorker {
 /// A job as delivered.
 pub fn delivery(job: &str, kind: &str) -> Delivery {
     Delivery {
-        held: held(job),
+        lease: lease_of(job),
         shard: "1".into(),
         number: 1,
         queue: "default".into(),
@@ -398,7 +425,7 @@ pub fn delivery(job: &str, kind: &str) -> Delivery {
     }
 }
 
-fn held(job: &str) -> LeaseRef {
+fn lease_of(job: &str) -> LeaseRef {
     LeaseRef {
         job: job.into(),
         token: LeaseToken(Bytes::copy_from_slice(job.as_bytes())),
