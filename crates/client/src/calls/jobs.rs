@@ -1,4 +1,4 @@
-//! Reading and changing jobs.
+//! Calls that read and change jobs.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use crate::model::{
 };
 use ganger_proto::convert;
 
-/// The server is asked to wait no longer than this at a time, so that a dead connection is noticed.
+/// Longest wait of one request, so that a dead connection is noticed.
 const WAIT_SLICE: Duration = Duration::from_secs(30);
 
 fn owned(ids: &[&str]) -> Vec<String> {
@@ -55,7 +55,7 @@ impl Client {
         }
     }
 
-    /// Shows a job.
+    /// Returns a job.
     ///
     /// # Errors
     /// `job_not_found`, or if the server cannot be reached.
@@ -68,7 +68,7 @@ impl Client {
         Ok(convert::job(wire)?)
     }
 
-    /// Lists jobs, a page at a time.
+    /// Returns one page of the jobs that match the filter.
     ///
     /// # Errors
     /// If the filter is refused, or the server cannot be reached.
@@ -80,7 +80,7 @@ impl Client {
         )?)
     }
 
-    /// Counts the jobs that a filter finds, its order, page and brevity aside.
+    /// Returns the number of jobs that match the filter; its order, cursor, limit and `brief` are ignored.
     ///
     /// # Errors
     /// If the filter is refused, or the server cannot be reached.
@@ -89,7 +89,7 @@ impl Client {
         Ok(call!(self, Safe, jobs_wire.count(request))?.count)
     }
 
-    /// Shows a job once it has ended, or as it is after `wait_for`.
+    /// Waits until a job has ended, at most for `wait_for`; returns the job as it is then.
     ///
     /// # Errors
     /// `job_not_found`, or if the server stays away for longer than [`crate::Retry::total_max`].
@@ -116,7 +116,7 @@ impl Client {
         }
     }
 
-    /// Tells why a job is not running.
+    /// Explains why a job is not running.
     ///
     /// # Errors
     /// `job_not_found`, or if the server cannot be reached.
@@ -128,7 +128,8 @@ impl Client {
         )?)?)
     }
 
-    /// Shows the jobs around a job: `depth` steps away (0: all), at most `limit` (0: 1000).
+    /// Returns the jobs that are connected with a job by at most `depth` dependencies (any number if 0); at most
+    /// `limit` jobs (1,000 if 0).
     ///
     /// # Errors
     /// `job_not_found`, or if the server cannot be reached.
@@ -146,7 +147,7 @@ impl Client {
         )?)?)
     }
 
-    /// Where a job stands, and its result if it has one.
+    /// Returns the state of a job, and its result; `None` if it has none.
     ///
     /// # Errors
     /// `job_not_found`, or if the server cannot be reached.
@@ -159,7 +160,7 @@ impl Client {
         Ok((state(reply.state)?, reply.result))
     }
 
-    /// A job's payload.
+    /// Returns the payload of a job.
     ///
     /// # Errors
     /// `job_not_found`, or if the server cannot be reached.
@@ -172,7 +173,8 @@ impl Client {
         .payload)
     }
 
-    /// A job's inputs and dependencies from slot `from` on, at most `limit` (0: 100), and where to go on.
+    /// Returns inputs and dependencies of a job from slot `from` on, at most `limit` (100 if 0), and the first slot of
+    /// the next page; `None` if this is the last page.
     ///
     /// # Errors
     /// `job_not_found`, or if the server cannot be reached.
@@ -195,7 +197,7 @@ impl Client {
         Ok((inputs.collect::<Result<_, Error>>()?, reply.next))
     }
 
-    /// A piece of a job's log from a place on, of about `bytes_max` bytes (0: 256 KiB).
+    /// Returns a page of a job's log from the position `from` on, of about `bytes_max` bytes (256 KiB if 0).
     ///
     /// # Errors
     /// `job_not_found`, or if the server cannot be reached.
@@ -215,10 +217,10 @@ impl Client {
         Ok(call!(self.for_job(job), Safe, jobs_wire.read_log(request))?.into())
     }
 
-    /// Cancels jobs; those that have ended stay as they are.
+    /// Cancels jobs; finished jobs are skipped.
     ///
     /// # Errors
-    /// If it is refused, or the server cannot be reached.
+    /// If the server refuses the request or cannot be reached.
     pub async fn cancel(&self, jobs: &[&str], reason: &str) -> Result<ChangeResult, Error> {
         let mut all = ChangeResult::default();
         for (client, jobs) in self.by_shard(jobs) {
@@ -227,10 +229,10 @@ impl Client {
         Ok(all)
     }
 
-    /// Calls all members of a graph off.
+    /// Cancels all jobs of a graph that have not ended.
     ///
     /// # Errors
-    /// If it is refused, or the server cannot be reached.
+    /// If the server refuses the request or cannot be reached.
     pub async fn cancel_graph(&self, graph: &str, reason: &str) -> Result<ChangeResult, Error> {
         self.for_job(graph)
             .cancel_wire(Vec::new(), graph.to_owned(), reason)
@@ -252,20 +254,20 @@ impl Client {
         Ok(call!(self, Safe, jobs_wire.cancel(request))?.into())
     }
 
-    /// Puts finished jobs back on their queue, or on another, with a new series of attempts.
+    /// Puts finished jobs back into their queue, or into `queue`, with a new series of attempts.
     ///
     /// # Errors
-    /// If it is refused, or the server cannot be reached.
+    /// If the server refuses the request or cannot be reached.
     pub async fn retry(&self, jobs: &[&str], queue: Option<&str>) -> Result<ChangeResult, Error> {
         self.retry_jobs(jobs, queue, false).await
     }
 
-    /// As [`Self::retry`], together with the jobs that ended because these did: dependents that failed with them,
-    /// at any distance, and jobs that were cancelled because nobody needed them any more. Jobs of other shards come
-    /// back once those have been reached ([`ChangeResult::passed_on`]).
+    /// As [`Self::retry`], and also retries the jobs that ended because of these: dependents at any distance that
+    /// failed with them, and jobs that were cancelled because no job needed them any more. Jobs on other shards are
+    /// retried once those shards have been reached ([`ChangeResult::passed_on`]).
     ///
     /// # Errors
-    /// If it is refused, or the server cannot be reached.
+    /// If the server refuses the request or cannot be reached.
     pub async fn retry_with_dependents(
         &self,
         jobs: &[&str],
@@ -294,11 +296,11 @@ impl Client {
         Ok(all)
     }
 
-    /// Puts the members of a graph back that failed or were cancelled: at once on the shard that its name tells, on the
-    /// others once those have been reached ([`ChangeResult::passed_on`]).
+    /// Retries the failed and cancelled jobs of a graph: at once on the shard of its id, on other shards once those
+    /// have been reached ([`ChangeResult::passed_on`]).
     ///
     /// # Errors
-    /// If it is refused, or the server cannot be reached.
+    /// If the server refuses the request or cannot be reached.
     pub async fn retry_graph(
         &self,
         graph: &str,
@@ -315,11 +317,11 @@ impl Client {
         Ok(call!(client, IfNothingChanged, jobs_wire.retry(request))?.into())
     }
 
-    /// Acts on the jobs that fulfil `filter`, which needs a condition, or only counts them. One call looks at 10,000
-    /// jobs at most; go on with [`BulkResult::next`] as the filter's cursor.
+    /// Changes the jobs that match `filter`, which needs at least one condition; a dry run only counts them. One call
+    /// examines at most 10,000 jobs; continue with [`BulkResult::next`] as the cursor of the filter.
     ///
     /// # Errors
-    /// If it is refused, or the server cannot be reached.
+    /// If the server refuses the request or cannot be reached.
     pub async fn matching(
         &self,
         action: &BulkAction,
@@ -349,10 +351,10 @@ impl Client {
         Ok(reply.into())
     }
 
-    /// Ends running attempts by hand, without waiting for their leases.
+    /// Ends running attempts now, without waiting for their leases to expire.
     ///
     /// # Errors
-    /// If it is refused, or the server cannot be reached.
+    /// If the server refuses the request or cannot be reached.
     pub async fn time_out(&self, jobs: &[&str]) -> Result<ChangeResult, Error> {
         let mut all = ChangeResult::default();
         for (client, jobs) in self.by_shard(jobs) {
@@ -362,10 +364,10 @@ impl Client {
         Ok(all)
     }
 
-    /// Removes jobs altogether; what runs loses its lease.
+    /// Removes jobs completely; running jobs lose their lease.
     ///
     /// # Errors
-    /// If it is refused, or the server cannot be reached.
+    /// If the server refuses the request or cannot be reached.
     pub async fn delete(&self, jobs: &[&str]) -> Result<ChangeResult, Error> {
         let mut all = ChangeResult::default();
         for (client, jobs) in self.by_shard(jobs) {
@@ -375,7 +377,7 @@ impl Client {
         Ok(all)
     }
 
-    /// Changes a job. Gives where it stands, and its tags.
+    /// Changes a job; returns its state and its tags afterwards.
     ///
     /// # Errors
     /// `job_not_found`, `wrong_state`, or if the server cannot be reached.
@@ -393,7 +395,7 @@ impl Client {
         Ok((state(reply.state)?, reply.tags))
     }
 
-    /// Makes a blocked job wait for more jobs.
+    /// Adds dependencies to a blocked job.
     ///
     /// # Errors
     /// `job_not_found`, `wrong_state`, or if the server cannot be reached.
@@ -417,7 +419,7 @@ impl Client {
         .into())
     }
 
-    /// Makes a blocked job wait for fewer jobs; `None`: for nobody any more.
+    /// Removes dependencies of a blocked job; all of them if `on` is `None`.
     ///
     /// # Errors
     /// `job_not_found`, `dependency_carries_data`, or if the server cannot be reached.

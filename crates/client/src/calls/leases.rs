@@ -1,4 +1,4 @@
-//! Taking jobs and reporting, call by call. For throughput use [`Client::work`].
+//! Leases jobs and sends reports, one call each. For throughput use [`Client::work`].
 
 use std::time::{Duration, Instant};
 
@@ -12,16 +12,16 @@ use crate::error::Error;
 use crate::model::{Delivery, LeaseRef, LeaseRequest, Report, ReportResult};
 use crate::pause::random_key;
 
-/// One request waits at most so long: the lease is counted from before it was sent, so a long wait
-/// would use it up.
+/// Longest wait of one request. The client counts a lease from before the request was sent, so a long wait would use
+/// up most of it.
 const WAIT_SLICE_MAX: Duration = Duration::from_secs(10);
 
 impl Client {
-    /// Takes jobs under leases, waiting until there is at least one; empty after `wait_for`.
-    /// A grant whose answer was lost is asked for again under its request id.
+    /// Leases jobs; waits until there is at least one, and returns none after `wait_for`. If the answer is lost, the
+    /// request is repeated with the same id and gets the same jobs.
     ///
     /// # Errors
-    /// If it is refused, or the server cannot be reached.
+    /// If the server refuses the request or cannot be reached.
     pub async fn lease(&self, take: LeaseRequest) -> Result<Vec<Delivery>, Error> {
         let until = Instant::now() + take.wait_for;
         let slice_max = take
@@ -53,8 +53,8 @@ impl Client {
         }
     }
 
-    /// Sends reports, of one kind or of several; each is answered by itself, in order. Reports of one
-    /// kind that follow each other travel together.
+    /// Sends reports of any kinds; returns one answer for each, in order. Consecutive reports of the same kind share a
+    /// request.
     ///
     /// # Errors
     /// If the server cannot be reached, or refuses a request as a whole. Reports are safe to repeat.
@@ -122,7 +122,7 @@ impl Client {
         }
     }
 
-    /// A worker deregisters: its leases end as released, its name is forgotten.
+    /// Deregisters a worker: its jobs are released, and the server forgets its name.
     ///
     /// # Errors
     /// If the server cannot be reached.
@@ -135,7 +135,7 @@ impl Client {
     }
 }
 
-/// Reports of one kind.
+/// Consecutive reports of the same kind, which one request carries.
 enum SameKindReports {
     Complete(Vec<v1::Completion>),
     Fail(Vec<v1::FailureReport>),

@@ -1,4 +1,4 @@
-//! Jobs, submissions, listings, graphs, logs.
+//! Conversion of jobs, submissions, lists, inputs, logs, and changes.
 
 use ganger_proto::convert::{self, At};
 use ganger_proto::v1;
@@ -123,7 +123,7 @@ impl JobFilter {
     }
 }
 
-/// A page of jobs.
+/// Converts a page of jobs.
 pub(crate) fn page(page: v1::ListReply) -> Result<Page, Error> {
     Ok(Page {
         jobs: page
@@ -170,7 +170,7 @@ impl From<v1::LogReply> for LogPage {
 
 impl Alteration {
     pub(crate) fn into_wire(self, namespace: String, job: String) -> v1::AlterRequest {
-        // "Now" must be said here, since absence means "as it is".
+        // An immediate start is sent explicitly, since absence means "unchanged".
         let start = self.start.map(|when| {
             start(when).unwrap_or(v1::Start {
                 when: Some(v1::start::When::AfterMs(0)),

@@ -1,4 +1,4 @@
-//! Leases and reports.
+//! Conversion of deliveries and reports.
 
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ impl From<TakeFrom> for v1::TakeFrom {
     }
 }
 
-/// Deliveries whose leases were asked for at `since`.
+/// Converts deliveries whose leases were requested at `since`, from which they are counted.
 pub(crate) fn deliveries(wire: Vec<v1::Delivery>, since: Instant) -> Vec<Delivery> {
     wire.into_iter().map(|one| delivery(one, since)).collect()
 }
@@ -124,7 +124,7 @@ fn renewal(held: v1::Held, renewing: RenewalReport) -> v1::Renewal {
     }
 }
 
-/// The answer to a report.
+/// Converts the answer to a report.
 pub(crate) fn answer(wire: v1::ReportAnswer) -> ReportResult {
     use v1::report_answer::Outcome;
     match wire.outcome {

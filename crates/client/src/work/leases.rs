@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::model::{LeaseRef, LeaseToken};
 
-/// A lease that this worker holds.
+/// A lease that the worker holds.
 #[derive(Clone, Debug)]
 pub(crate) struct HeldLease {
     pub(crate) job: String,
