@@ -1,4 +1,4 @@
-//! The worker's stream against a server that lives, dies and comes back.
+//! The worker's stream, against a server that is killed and restarted.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,7 +19,7 @@ fn many(count: usize) -> Submission {
 }
 
 #[tokio::test]
-async fn jobs_flow_in_batches_and_each_ends_once() {
+async fn jobs_are_delivered_in_batches_and_each_ends_once() {
     let server = Server::start();
     let client = server.client().await;
     let wanted: BTreeSet<String> = client
@@ -72,19 +72,19 @@ async fn jobs_flow_in_batches_and_each_ends_once() {
     reporter
         .deregister(Duration::from_secs(10))
         .await
-        .expect("told");
+        .expect("deregistered");
     assert_eq!(stream.next().await, None);
 }
 
 #[tokio::test]
-async fn no_more_jobs_come_than_credits_were_granted() {
+async fn no_more_jobs_are_delivered_than_credits_were_granted() {
     let server = Server::start();
     let client = server.client().await;
     client.enqueue_all(many(20)).await.expect("accepted");
     let mut stream = client.work(work("w", 5));
     let reporter = stream.reporter();
     let first = deliveries(&mut stream, 5).await;
-    // A report's answer comes behind anything that was sent before it.
+    // The answer to a report arrives after everything that was sent before it.
     reporter
         .progress(
             &first[0].lease,
@@ -113,7 +113,7 @@ async fn no_more_jobs_come_than_credits_were_granted() {
 }
 
 #[tokio::test]
-async fn a_cancel_is_told_at_once() {
+async fn a_worker_is_notified_of_a_cancellation_at_once() {
     let server = Server::start();
     let client = server.client().await;
     let id = client.enqueue(NewJob::new("k")).await.expect("accepted").id;
@@ -138,14 +138,14 @@ async fn a_cancel_is_told_at_once() {
 }
 
 #[tokio::test]
-async fn a_report_given_while_the_server_is_away_is_delivered_when_it_is_back() {
+async fn a_report_made_while_the_server_is_away_is_delivered_when_it_is_back() {
     let server = Server::start();
     let client = server.client().await;
     let ids = client.enqueue_all(many(3)).await.expect("accepted").jobs;
     let mut stream = client.work(work("w", 2));
     let reporter = stream.reporter();
     let jobs = deliveries(&mut stream, 2).await;
-    let gone = server.vanish().await;
+    let stopped = server.kill().await;
     loop {
         if let Some(WorkEvent::Disconnected { .. }) = stream.next().await {
             break;
@@ -159,7 +159,7 @@ async fn a_report_given_while_the_server_is_away_is_delivered_when_it_is_back() 
                 .await
         })
     };
-    let server = gone.come_back();
+    let server = stopped.restart();
     let answer = reporting.await.expect("no panic").expect("taken");
     assert!(matches!(
         answer,
@@ -168,7 +168,7 @@ async fn a_report_given_while_the_server_is_away_is_delivered_when_it_is_back() 
             ..
         }
     ));
-    // The other lease has outlived the restart, and the next job comes for a new credit.
+    // The other lease is still valid after the restart, and a new credit brings the next job.
     reporter
         .fail(
             &jobs[1].lease,
@@ -191,11 +191,11 @@ async fn a_report_given_while_the_server_is_away_is_delivered_when_it_is_back() 
 }
 
 #[tokio::test]
-async fn a_stream_that_ends_loses_no_job() {
+async fn a_stream_that_is_dropped_loses_no_job() {
     let server = Server::start();
     let client = server.client().await;
     client.enqueue_all(many(300)).await.expect("accepted");
-    // Takes all, reports some, and is gone without a word.
+    // Leases all jobs, reports one, and drops the stream.
     let mut first = client.work(work("gone", 300));
     let WorkEvent::Jobs(jobs) = next(&mut first).await else {
         panic!("jobs are expected")
@@ -206,8 +206,8 @@ async fn a_stream_that_ends_loses_no_job() {
         .await
         .expect("taken");
     drop(first);
-    // Its name deregisters it, as an operator's restart script would; all jobs are free again.
-    client.deregister("gone").await.expect("told");
+    // Deregisters the worker by its name, as a restart script would; its jobs are ready again.
+    client.deregister("gone").await.expect("deregistered");
     let mut stream = client.work(work("w", 1_000));
     let reporter = stream.reporter();
     let mut done = 1;
@@ -240,7 +240,7 @@ async fn leases_are_renewed_until_they_are_reported() {
     let job = deliveries(&mut stream, 1).await.remove(0);
     let reporter = stream.reporter();
     let first = reporter.expires_at(&job.lease).expect("held");
-    // Longer than the lease by far: only renewals can move its end.
+    // Much longer than the lease, so only renewals can have extended it.
     while reporter
         .expires_at(&job.lease)
         .is_some_and(|end| end < first + Duration::from_secs(1))
@@ -255,7 +255,7 @@ async fn leases_are_renewed_until_they_are_reported() {
 }
 
 #[tokio::test]
-async fn a_draining_server_says_so_and_gives_nothing_new() {
+async fn a_draining_server_announces_it_and_delivers_no_more_jobs() {
     let server = Server::start();
     let client = server.client().await;
     client.enqueue(NewJob::new("k")).await.expect("accepted");
@@ -275,7 +275,7 @@ async fn a_draining_server_says_so_and_gives_nothing_new() {
 }
 
 #[tokio::test]
-async fn a_report_after_the_stream_was_closed_says_so() {
+async fn a_report_on_a_closed_stream_fails_with_closed() {
     let server = Server::start();
     let client = server.client().await;
     client.enqueue(NewJob::new("k")).await.expect("accepted");
@@ -297,15 +297,18 @@ async fn a_deregistration_does_not_wait_for_a_server_that_is_away() {
     let client = server.client().await;
     let mut stream = client.work(work("w", 1));
     while !matches!(stream.next().await, Some(WorkEvent::Connected { .. })) {}
-    let gone = server.vanish().await;
+    let stopped = server.kill().await;
     while !matches!(stream.next().await, Some(WorkEvent::Disconnected { .. })) {}
-    // It would try for a minute.
+    // With its retries the call alone would take a minute.
     let reporter = stream.reporter();
     let deregister = reporter.deregister(Duration::from_secs(3_600));
-    let said = tokio::time::timeout(Duration::from_secs(30), deregister).await;
-    assert!(said.expect("no wait").is_err(), "nobody could be told");
+    let result = tokio::time::timeout(Duration::from_secs(30), deregister).await;
+    assert!(
+        result.expect("no wait").is_err(),
+        "there is no server to deregister from"
+    );
     assert_eq!(stream.next().await, None);
-    drop(gone);
+    drop(stopped);
 }
 
 #[tokio::test]
