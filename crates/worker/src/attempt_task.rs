@@ -35,7 +35,7 @@ pub(crate) struct AttemptTask<R> {
     pub(crate) slot_index: Arc<OnceLock<usize>>,
     /// Delay until a job without a program is offered again.
     pub(crate) no_handler_delay: Duration,
-    /// Description of the program directory and the worker, for messages about a missing program.
+    /// Kind, program directory and worker, for messages about a missing program.
     pub(crate) program_location: String,
 }
 

@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_password_in_the_address_stays_with_the_worker() {
+    fn a_password_in_the_address_is_not_passed_on() {
         assert_eq!(
             without_user("http://me:secret@host:1/x@y"),
             "http://host:1/x@y"

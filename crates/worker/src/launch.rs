@@ -45,7 +45,7 @@ impl SupervisorHandle {
         let killed = self.process.kill();
         tracing::error!(
             killed,
-            "a supervisor was lost; what it watched over is killed"
+            "a supervisor was lost; the processes of its program are killed"
         );
     }
 }
@@ -90,7 +90,7 @@ pub(crate) fn launch(
 
 fn no_directory(handler: &Handler, error: &io::Error) -> Ending {
     if handler.directory_size.is_some() && error.kind() == io::ErrorKind::PermissionDenied {
-        let words = "its directory_size cannot be kept here: only root may mount a file system of that size";
+        let words = "directory_size cannot be enforced here: only root may mount a file system of that size";
         return Ending::NoHandler(words.into());
     }
     Ending::from_machine("no working directory could be made", error)
@@ -161,7 +161,7 @@ pub(crate) fn refusal(
     let refused = supervisor.process.refused();
     if let Some(limit) = handler.processes.filter(|_| refused.processes > 0) {
         captured.note(&format!(
-            "{} times it was refused a process: it may have {limit} at a time",
+            "the kernel refused it a process {} times: it may have {limit} at a time",
             refused.processes
         ));
     }
@@ -170,19 +170,19 @@ pub(crate) fn refusal(
         (0, _) => {}
         (_, Some(limit)) => {
             let words = format!(
-                "the run used more than the {limit} bytes of memory it may: {killed} processes killed by the kernel"
+                "the run exceeded its limit of {limit} bytes of memory: the kernel killed {killed} processes"
             );
             return Some(Ending::retriable(group::MEMORY_LIMIT, words));
         }
         (_, None) => {
             let words = format!(
-                "this machine has no memory left: {killed} processes of the run killed by the kernel"
+                "this machine has no memory left: the kernel killed {killed} processes of the run"
             );
             return Some(Ending::retriable(group::OUT_OF_MEMORY, words));
         }
     }
     let limit = handler.directory_size.filter(|_| directory.is_full())?;
-    let words = format!("its working directory is full: it may have {limit} bytes");
+    let words = format!("its working directory is full: the limit is {limit} bytes");
     Some(Ending::retriable(group::DISK_FULL, words))
 }
 

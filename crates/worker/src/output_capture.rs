@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beyond_a_limit_is_dropped_and_counted() {
+    fn output_beyond_a_limit_is_dropped_and_counted() {
         let (mut captured, sent) = captured(4);
         captured.receive(Pipe::Output, b"123456");
         captured.receive(Pipe::Log, b"abc");

@@ -34,7 +34,7 @@ pub(crate) struct PersistentProgram {
     idle_since: Instant,
 }
 
-/// The end of a job, and the program.
+/// The end of a job, and the program if it can continue.
 pub(crate) struct JobEnd {
     pub(crate) ending: Ending,
     /// The program; `None` if it cannot take another job.
@@ -175,13 +175,13 @@ impl PersistentProgram {
             if captured.output_overflow().is_some() {
                 return Reply::Overflow;
             }
-            // Once the program must end, or has ended, its end is followed like that of any other program.
+            // Once the program must end, or has ended, it is followed like a program of the mode `once`.
             let is_ending = process.last_event.is_some() || process.status.is_some();
             let until = match stop_schedule.decide(Instant::now(), stop.asked()) {
                 NextStep::WaitUntil(until) if !is_ending => until,
                 NextStep::WaitUntil(_) => break,
                 NextStep::Terminate | NextStep::Kill => {
-                    // A dead supervisor is noticed below.
+                    // A dead supervisor is detected below.
                     let _ = supervisor.terminate();
                     break;
                 }
@@ -258,8 +258,8 @@ enum Reply {
     End(ProcessEnd),
 }
 
-/// Returns the line for a job. Between JSON tokens an end of line is only space, and within a string it cannot occur,
-/// so replacing it changes no value.
+/// Returns the line for a job. Line ends in the arguments become spaces: JSON allows them only between tokens, so no
+/// value changes.
 fn job_line(work: &Work, list: &[u8]) -> Vec<u8> {
     let job = &work.job;
     let (id, kind) = (serde_json::json!(work.job_id), serde_json::json!(job.kind));

@@ -53,8 +53,8 @@ pub(crate) struct Process {
     written: usize,
     closes_input: bool,
     outputs: [Option<OwnedFd>; 3],
-    /// The program's own ends of `outputs`, until it has ended. As long as the worker holds them the pipes do not
-    /// report the end, only the supervisor does: one wake-up instead of several.
+    /// The program's ends of `outputs`, kept open until it has ended. Meanwhile only the supervisor reports the end,
+    /// and not the pipes too: one wake-up instead of several.
     program_ends: Option<[OwnedFd; 3]>,
     buffer: Vec<u8>,
     /// Status in the form of `wait`; `None` until the program's own process has ended.
@@ -96,12 +96,12 @@ impl Process {
         })
     }
 
-    /// Writes to the program's standard input; `closes` if these are the last bytes.
+    /// Writes to the program's standard input, and closes it after these bytes if `closes`.
     pub(crate) fn write_input(&mut self, bytes: Vec<u8>, closes: bool) {
         self.unwritten = bytes;
         self.written = 0;
         self.closes_input = closes;
-        // The pipe nearly always takes everything at once.
+        // The pipe nearly always has room for everything at once.
         self.write();
     }
 
@@ -115,7 +115,7 @@ impl Process {
         self.outputs[Pipe::Output.index()].is_none()
     }
 
-    /// Waits for any event, at most until `until`, and handles all that have happened.
+    /// Waits for an event, at most until `until`, and handles all that have happened.
     pub(crate) fn poll_events(
         &mut self,
         supervisor: &Supervisor,

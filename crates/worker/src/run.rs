@@ -30,7 +30,7 @@ pub struct Summary {
     pub succeeded: u64,
     /// Jobs reported as failed.
     pub failed: u64,
-    /// Jobs given back because this worker has no program for them, or stopped.
+    /// Jobs released because this worker has no program for them, or stopped.
     pub released: u64,
     /// Outcomes dropped because the lease had ended.
     pub dropped: u64,
@@ -129,7 +129,7 @@ enum SlotEvent {
     Freed(FreedSlot),
     /// A prefetched job has waited for too long.
     Overdue,
-    /// The period of grace is over.
+    /// The grace period has passed.
     GraceOver,
 }
 
@@ -182,13 +182,13 @@ impl Slots {
         })
     }
 
-    /// Runs a job in an idle slot, or prefetches it. A job that arrives while the worker stops is given back.
+    /// Runs a job in an idle slot, or prefetches it. A job that arrives while the worker stops is released.
     fn start<R: Reports>(&mut self, job: Delivery, pool: &mut Pool<R, AttemptResult>) {
         let job_id = global_id(&job);
         let stop = match Stop::new() {
             Ok(stop) => Arc::new(stop),
             Err(error) => {
-                let reason = format!("the worker is out of something: {error}");
+                let reason = format!("this machine is out of a resource: {error}");
                 return refuse(&job, &reason, pool);
             }
         };
@@ -268,7 +268,7 @@ impl Slots {
             },
             None => work,
         };
-        // If no thread can be started, the work is dropped, and its listener reports that.
+        // If no thread can be started, the work is dropped, which its attempt task reports.
         here.slot = Slot::start(Arc::clone(&self.context), slot_index).ok();
         if let Some(slot) = &here.slot {
             drop(slot.run(work));
@@ -290,14 +290,14 @@ impl Slots {
         }
     }
 
-    /// Gives back prefetched jobs that no slot was free for in time.
-    fn give_back_overdue(&mut self) {
+    /// Releases prefetched jobs that no slot was free for in time.
+    fn release_overdue(&mut self) {
         for work in self
             .context
             .prefetched
             .take_overdue(std::time::Instant::now())
         {
-            work.give_back("no slot was free in time");
+            work.release("no slot was free in time");
             // Programs are no longer short: no job is prefetched until they are again.
             self.pace = RunTimeAverage::default();
         }
@@ -355,7 +355,7 @@ impl<R: Reports> Executor<R> for Slots {
     fn on_event(&mut self, event: SlotEvent, _: &mut Pool<R, AttemptResult>) {
         match event {
             SlotEvent::Freed(freed) => self.free(&freed),
-            SlotEvent::Overdue => self.give_back_overdue(),
+            SlotEvent::Overdue => self.release_overdue(),
             SlotEvent::GraceOver => self.interrupt(),
         }
     }
@@ -377,14 +377,14 @@ impl<R: Reports> Executor<R> for Slots {
             return;
         }
         for work in self.context.prefetched.take_all() {
-            work.give_back("the worker stops");
+            work.release("the worker stops");
         }
         let grace = self.context.settings.grace;
         self.stop_at = Some(Instant::now() + grace);
         tracing::info!(
             running = self.running.len(),
             ?grace,
-            "stops: takes nothing new"
+            "stopping: no new jobs are leased"
         );
     }
 
@@ -421,7 +421,7 @@ fn refuse<R: Reports>(job: &Delivery, reason: &str, pool: &mut Pool<R, AttemptRe
         reason: reason.into(),
         ..Default::default()
     };
-    tracing::info!(job = %global_id(job), "given back: {reason}");
+    tracing::info!(job = %global_id(job), "released: {reason}");
     pool.report(async move {
         let report = ganger_client::Report::Release(releasing);
         reports.report_all(vec![(lease, report)]).await;

@@ -249,7 +249,7 @@ fn remove_leftovers(parent: &Path) {
     for entry in entries.flatten() {
         let is_named_so = entry.file_name().to_string_lossy().starts_with(PREFIX);
         if is_named_so && is_dead(&entry.path()) {
-            tracing::info!(path = %entry.path().display(), "removes what a killed worker left");
+            tracing::info!(path = %entry.path().display(), "removing what a killed worker has left");
             for inner in fs::read_dir(entry.path()).into_iter().flatten().flatten() {
                 // Usually nothing is mounted there.
                 let _ = unmount(&inner.path());
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_untouched_directory_is_used_again_and_only_by_the_same_user() {
+    fn only_an_unchanged_directory_is_reused_and_only_by_the_same_user() {
         let ground = temporary_directory();
         let scratch = Scratch::make(ground.path()).expect("made");
         let after = |change: &dyn Fn(&Path)| {
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_directories_of_dead_workers_are_cleaned() {
+    fn only_directories_of_dead_workers_are_removed() {
         let ground = temporary_directory();
         let living = Scratch::make(ground.path()).expect("made");
         let dead = ground.path().join(format!("{PREFIX}dead"));

@@ -57,9 +57,9 @@ pub(crate) struct SlotReport {
 }
 
 impl Work {
-    /// Gives the job back unstarted.
-    pub(crate) fn give_back(self, reason: &str) {
-        tracing::info!(job = %self.job_id, "given back: {reason}");
+    /// Releases the job, which was never started.
+    pub(crate) fn release(self, reason: &str) {
+        tracing::info!(job = %self.job_id, "released: {reason}");
         (self.done)(SlotReport {
             ending: Ending::Unstarted(reason.into()),
             is_free: false,
@@ -339,6 +339,6 @@ fn log_end(work: &Work, ending: &Ending, took: Duration) {
         Ending::Dropped(reason) => {
             tracing::warn!(%job, %kind, attempt, ?took, "outcome dropped: {reason}");
         }
-        Ending::Unstarted(reason) => tracing::info!(%job, %kind, attempt, "given back: {reason}"),
+        Ending::Unstarted(reason) => tracing::info!(%job, %kind, attempt, "released: {reason}"),
     }
 }

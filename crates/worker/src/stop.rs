@@ -193,7 +193,7 @@ impl StopSchedule {
     }
 }
 
-const LEASE_ENDS: &str = "the lease runs out and could not be renewed";
+const LEASE_ENDS: &str = "the lease is about to expire and could not be renewed";
 
 #[cfg(test)]
 mod tests {

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_read_as_everywhere() {
+    fn durations_have_units() {
         for (text, seconds) in [
             ("90", 90),
             ("\"90s\"", 90),

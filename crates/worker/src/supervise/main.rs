@@ -12,7 +12,7 @@ use super::spawn::{NotStarted, RESERVED, Stack, spawn};
 use super::sweep::{collect_for, kill_descendants};
 use super::{isolate, passing, sandbox};
 
-/// Runs this process as a supervisor, until the worker has ended. Standard input is the socket to the worker.
+/// Runs this process as a supervisor until the worker ends. Standard input is the socket to the worker.
 ///
 /// Call it only in a process that a worker has started for that: see [`crate::become_supervisor_if_asked`].
 pub fn supervisor_main() {

@@ -1,4 +1,4 @@
-//! No process of a run survives it, whatever it does: faults f4, f5, f61 of the catalogue.
+//! No process of a run survives the run: faults f4, f5 and f61 of the catalogue.
 #![allow(clippy::unwrap_used, reason = "a test ends with its first surprise")]
 
 use std::fs;
@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use crate::support::{TestWorker, delivery, processes, until_true};
 
-/// Ignores what can be ignored, in itself and in a child, and lets a grandchild escape by a double fork into a session of its own.
+/// Ignores SIGTERM and SIGHUP together with a child, and starts a grandchild that escapes by a double fork into its own
+/// session.
 const STUBBORN: &str = r#"
 import os, signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -59,7 +60,7 @@ async fn rel_w3_a_program_gets_sigterm_before_it_is_killed() {
     assert_eq!(
         worker.sink.outcome_count("polite"),
         0,
-        "nobody wants the outcome of a lost lease"
+        "the outcome of a lost lease is not reported"
     );
     worker.end().await;
 }
@@ -83,7 +84,8 @@ async fn f61_a_fork_bomb_is_stopped() {
         "[default]\nwall_time = \"700ms\"\ngrace = \"100ms\"",
         |_| {},
     );
-    // Bounded by its depth, so that a failing test leaves the machine alive; each refills what dies.
+    // The depth is limited, so that a failing test does not exhaust the machine; each process replaces children that
+    // die.
     let bomb = r"
 import os, signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -151,7 +153,7 @@ async fn rel_w1_a_killed_supervisor_fails_one_run_and_leaves_no_process() {
     worker.end().await;
 }
 
-/// Set in the process that plays the worker to be killed.
+/// Variable of the child process whose worker is killed: the scratch directory to use.
 const SCRATCH_VARIABLE: &str = "GANGER_TEST_WORKER_PLACE";
 
 #[tokio::test]
@@ -169,7 +171,7 @@ async fn rel_w2_f4_programs_die_when_their_worker_is_killed_with_sigkill() {
             "--nocapture",
         ])
         .env(SCRATCH_VARIABLE, &scratch)
-        // It will not clean up after itself.
+        // A killed process does not remove its temporary files.
         .env("TMPDIR", directory.path())
         .spawn()
         .unwrap();

@@ -1,6 +1,6 @@
-//! Programs that do all they can to outlive their run, as root and as a user without rights: `security.md` H6, H7, L5.
+//! Programs that try to outlive their run, as root and as an unprivileged user: `security.md` H6, H7, L5.
 //!
-//! Control groups are of no help to a user without rights, so what is killed here is found by descent.
+//! An unprivileged worker cannot create control groups, so it finds the processes to kill by descent.
 #![allow(clippy::unwrap_used, reason = "a test ends with its first surprise")]
 
 use std::fs;
@@ -13,14 +13,14 @@ use ganger_worker::Settings;
 
 use crate::support::{TestWorker, supervisor, until_true};
 
-/// Set in the process that plays a worker: the directory it may write to.
+/// Variable of the child process that runs a worker: the directory it may write to.
 const DIRECTORY_VARIABLE: &str = "GANGER_TEST_PLACE";
-/// The user without rights.
+/// Id of an unprivileged user.
 const NOBODY: u32 = 65_534;
-/// As often as zombies were counted in the review.
+/// Number of runs after which the zombies are counted.
 const RUNS: u32 = 6;
 
-/// Leaves a process behind that has a session and an environment of its own, no parent of its run, and no pipe.
+/// Leaves a process behind with its own session, an empty environment, no parent in the run, and no pipe.
 const ESCAPE: &str = r"
 import os, sys, time
 place = sys.argv[0].rsplit('/', 1)[0]
@@ -37,7 +37,7 @@ if os.fork() == 0:
 while not os.path.exists(note): time.sleep(0.001)
 ";
 
-/// Starts this very test as `user`, to play the worker in a directory of its own.
+/// Starts the test again in a child process of `user`, which runs a worker in `directory`.
 fn spawn_as(test: &str, user: u32, directory: &Path) -> Child {
     let supervisor_copy = directory.join("supervisor");
     fs::copy(supervisor(), &supervisor_copy).unwrap();
@@ -56,17 +56,17 @@ fn spawn_as(test: &str, user: u32, directory: &Path) -> Child {
         .unwrap()
 }
 
-/// As whom the attacks are made.
+/// Returns the users that the attacks run as: root and an unprivileged one, or only the current user if not root.
 fn users() -> Vec<u32> {
     if rustix::process::geteuid().is_root() {
         vec![0, NOBODY]
     } else {
-        eprintln!("only as ourselves: root would try it as nobody too");
+        eprintln!("only as the current user: root would also test as nobody");
         vec![rustix::process::geteuid().as_raw()]
     }
 }
 
-/// Plays the worker as each user, and expects that all goes well there.
+/// Runs the test in a child process of each user; asserts that each succeeds.
 fn spawn_as_each_user(test: &str) {
     for user in users() {
         let directory = tempfile::tempdir().unwrap();
@@ -85,7 +85,7 @@ fn start_worker(directory: &Path, handlers: &str) -> TestWorker {
     })
 }
 
-/// The process that has escaped, and how to forget it.
+/// Returns the id of the escaped process, and removes the file that names it.
 fn escaped(worker: &TestWorker) -> i32 {
     let note = worker.programs.path().join("escaped");
     let pid = fs::read_to_string(&note).unwrap().trim().parse().unwrap();
@@ -93,12 +93,12 @@ fn escaped(worker: &TestWorker) -> i32 {
     pid
 }
 
-/// The line of the kernel about a process; empty if there is none, not even a zombie.
+/// Returns `/proc/PID/stat`; empty if the process does not exist, not even as a zombie.
 fn stat(pid: i32) -> String {
     fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default()
 }
 
-/// Children of this process in all states.
+/// Returns `/proc/PID/stat` of every child of this process, zombies included.
 fn children() -> Vec<String> {
     let threads = fs::read_dir("/proc/self/task").unwrap().flatten();
     let lists = threads.filter_map(|one| fs::read_to_string(one.path().join("children")).ok());
@@ -119,7 +119,7 @@ async fn h7_a_process_that_kills_its_supervisor_is_killed_and_reaped() {
         "escapes",
         &format!("{ESCAPE}\nos.kill(supervisor, 9)\ntime.sleep(1000)"),
     );
-    // A child of this process that has nothing to do with the worker.
+    // A child of this process that does not belong to the worker.
     let mut own = Command::new("sleep").arg("1000").spawn().unwrap();
     for run in 0..RUNS {
         let job = run.to_string();
@@ -138,7 +138,10 @@ async fn h7_a_process_that_kills_its_supervisor_is_killed_and_reaped() {
     let mut left = children();
     left.retain(|stat| !stat.contains("(sleep)"));
     assert_eq!(left, Vec::<String>::new(), "every supervisor was killed");
-    assert!(own.try_wait().unwrap().is_none(), "it is not the worker's");
+    assert!(
+        own.try_wait().unwrap().is_none(),
+        "the worker does not kill other children"
+    );
     own.kill().unwrap();
     own.wait().unwrap();
     worker.end().await;
@@ -151,7 +154,7 @@ async fn h7_a_program_without_rights_cannot_signal_its_supervisor_or_its_worker(
         return spawn_as_each_user(test);
     };
     if rustix::process::geteuid().is_root() {
-        // Root's programs may; see the test above.
+        // Programs of root may send signals: see the test above.
         return;
     }
     let worker = start_worker(&directory, "");

@@ -1,4 +1,4 @@
-//! Programs that are kept running and fed.
+//! Persistent programs, which get one job after the other (mode `fed`).
 #![allow(clippy::unwrap_used, reason = "a test ends with its first surprise")]
 
 use std::path::Path;
@@ -7,7 +7,7 @@ use crate::support::{TestWorker, processes, until_true};
 
 const MODE_FED: &str = "[default]\nmode = \"fed\"\n";
 
-/// Answers with its process number, the number of jobs it has had, and what it was asked.
+/// Answers each job with its process id, the number of jobs so far, and the arguments.
 const PERSISTENT_PROGRAM: &str = r#"
 import json, os, sys
 count = 0

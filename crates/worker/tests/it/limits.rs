@@ -1,4 +1,4 @@
-//! What programs do to the machine, to their directory and to their own file: faults f64, f65, f66.
+//! Limits on resources, working directories, and which files may run: faults f64, f65 and f66 of the catalogue.
 #![allow(clippy::unwrap_used, reason = "a test ends with its first surprise")]
 
 use std::fs;
@@ -193,7 +193,7 @@ async fn rel_w9_too_many_processes_fail_the_run_and_not_the_worker() {
         .sh("none", "echo 1")
         .sh("fine", "echo 1")
         .sh("stays", "echo ready >&2; sleep 1000");
-    // So its user has one already.
+    // The user has one process already.
     worker.deliver_job("stays", "stays", "");
     worker.sink.wait_for_log("stays", "ready").await;
     worker.deliver_job("none", "none", "");
@@ -232,7 +232,7 @@ async fn rel_w6_a_program_can_run_as_another_user() {
         return;
     }
     let worker = TestWorker::with("[default]\nuid = 12345\ngid = 54321", |settings| {
-        // As deployed: the way to the directories is open to all.
+        // As in a deployment: every user can search the directories.
         fs::set_permissions(&settings.scratch, fs::Permissions::from_mode(0o755)).unwrap();
         fs::set_permissions(&settings.directory, fs::Permissions::from_mode(0o755)).unwrap();
     });

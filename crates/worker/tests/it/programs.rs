@@ -1,4 +1,4 @@
-//! What programs read and write, and what becomes of it: faults f60, f62, f63 of the catalogue.
+//! What programs read and write, and how their runs end: faults f60, f62 and f63 of the catalogue.
 #![allow(clippy::unwrap_used, reason = "a test ends with its first surprise")]
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! Credits, the worker's own stop, and a server that is away.
+//! Credits, the stop of a worker, and an unreachable server.
 #![allow(clippy::unwrap_used, reason = "a test ends with its first surprise")]
 
 use std::time::Duration;
@@ -100,7 +100,7 @@ async fn rel_w8_outcomes_are_delivered_once_an_absent_server_is_back() {
     worker.sink.set_unreachable(true);
     worker.deliver_job("a", "fine", "");
     worker.deliver_job("b", "fine", "");
-    // The slots are free again although nobody has heard of the outcomes.
+    // The slots are free again although no outcome has been delivered.
     worker.sink.wait_for_credits(2).await;
     assert_eq!(
         worker.sink.outcome_count("a") + worker.sink.outcome_count("b"),
@@ -112,7 +112,7 @@ async fn rel_w8_outcomes_are_delivered_once_an_absent_server_is_back() {
     worker.end().await;
 }
 
-/// Lets the worker see that its programs are short: it then allows one delivery more for each slot.
+/// Runs short programs until the worker prefetches: it then allows one more delivery for each slot.
 async fn warm_up(worker: &TestWorker) {
     worker.sh("short", "echo 1");
     for number in 0..100 {
@@ -141,7 +141,7 @@ async fn a_prefetched_job_runs_when_a_slot_is_free() {
     worker.deliver_job("b", "short", "");
     std::fs::write(&fifo, "9\n").unwrap();
     assert_eq!(worker.sink.result("a").await, "9");
-    // Run, or given back if this took too long: never both, never neither.
+    // Exactly one outcome: the job ran, or was released because this took too long.
     worker.sink.outcome("b").await;
     assert_eq!(worker.sink.outcome_count("b"), 1);
     worker.end().await;
@@ -160,7 +160,7 @@ async fn a_prefetched_job_is_released_uncounted_when_no_slot_is_free_in_time() {
         (releasing.counted, releasing.delay, releasing.keep_place),
         (false, Duration::ZERO, true)
     );
-    // And no other is asked for until programs are short again.
+    // No job is prefetched until programs are short again.
     worker.sink.wait_for_credits(0).await;
     worker.stop(Shutdown::AtOnce);
     worker.join().await;

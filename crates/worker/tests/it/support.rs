@@ -1,4 +1,4 @@
-//! A worker with real programs, a scripted server, and eyes on what it leaves behind.
+//! A worker with real programs and a scripted server, checked for processes and files that it leaves behind.
 #![allow(
     clippy::unwrap_used,
     unreachable_pub,
@@ -22,12 +22,12 @@ use ganger_worker::{Deliveries, Handlers, Reports, Settings, Shutdown, Summary, 
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 
-/// Longer than anything here takes: a test that waits so long has failed.
+/// Timeout of every wait, so that a failing test does not hang.
 pub const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// Length of leases in the tests.
 pub const LEASE: Duration = Duration::from_secs(600);
 
-/// What the scripted server has received.
+/// The scripted server: records the reports of a worker.
 #[derive(Clone, Default)]
 pub struct ReportSink {
     received: Arc<Mutex<ReceivedReports>>,
@@ -146,7 +146,7 @@ impl ReportSink {
             .await
     }
 
-    /// All outcomes reported of a job so far.
+    /// Returns how many outcomes of a job were reported.
     pub fn outcome_count(&self, job: &str) -> usize {
         self.received
             .lock()
@@ -156,7 +156,7 @@ impl ReportSink {
             .map_or(0, Vec::len)
     }
 
-    /// The result of a job that must succeed.
+    /// Waits until a job has succeeded; returns its result.
     pub async fn result(&self, job: &str) -> String {
         match self.outcome(job).await {
             Report::Complete { result, .. } => String::from_utf8(result.unwrap().to_vec()).unwrap(),
@@ -164,7 +164,7 @@ impl ReportSink {
         }
     }
 
-    /// The failure of a job that must fail.
+    /// Waits until a job has failed; returns the failure.
     pub async fn failure(&self, job: &str) -> FailureReport {
         match self.outcome(job).await {
             Report::Fail(failing) => failing,
@@ -172,7 +172,7 @@ impl ReportSink {
         }
     }
 
-    /// How a job was given back that must be.
+    /// Waits until a job was released; returns the release.
     pub async fn release(&self, job: &str) -> ReleaseReport {
         match self.outcome(job).await {
             Report::Release(releasing) => releasing,
@@ -192,7 +192,7 @@ impl ReportSink {
         .await;
     }
 
-    /// Waits until a job was given up: its lease abandoned, or released.
+    /// Waits until the lease of a job was abandoned or released.
     pub async fn wait_until_abandoned_or_released(&self, job: &str) {
         self.wait_until(|received| {
             let is_released = |all: &Vec<Report>| matches!(all[0], Report::Release(_));
@@ -215,7 +215,7 @@ impl ReportSink {
             .await;
     }
 
-    /// A job's log so far.
+    /// Returns the log of a job so far.
     pub fn log(&self, job: &str) -> Vec<u8> {
         self.received
             .lock()
@@ -226,7 +226,7 @@ impl ReportSink {
             .unwrap_or_default()
     }
 
-    /// Waits for a first progress of a job.
+    /// Waits for the first progress of a job: millionths, and the message.
     pub async fn first_progress(&self, job: &str) -> (u32, String) {
         self.wait_until(|received| {
             received
@@ -237,13 +237,13 @@ impl ReportSink {
         .await
     }
 
-    /// Waits until so many deliveries are allowed.
+    /// Waits until exactly `credits` deliveries are allowed.
     pub async fn wait_for_credits(&self, credits: i64) {
         self.wait_until(|received| (received.credits == credits).then_some(()))
             .await;
     }
 
-    /// Takes the server away, or brings it back.
+    /// Makes the server unreachable, or reachable again.
     pub fn set_unreachable(&self, is_unreachable: bool) {
         self.received.lock().unwrap().is_unreachable = is_unreachable;
         self.changed.notify_waiters();
@@ -264,7 +264,7 @@ impl Deliveries for ScriptedEvents {
     }
 }
 
-/// A running worker with its fake server.
+/// A running worker with its scripted server.
 pub struct TestWorker {
     pub programs: tempfile::TempDir,
     pub scratch: tempfile::TempDir,
@@ -278,12 +278,12 @@ pub struct TestWorker {
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 impl TestWorker {
-    /// A worker of one slot.
+    /// Starts a worker with one slot.
     pub fn new() -> Self {
         Self::with("", |_| {})
     }
 
-    /// A worker with settings of handlers, and any other.
+    /// Starts a worker with one slot, with this `handlers.toml` and with changed settings.
     pub fn with(handlers: &str, change: impl FnOnce(&mut Settings)) -> Self {
         let programs = tempfile::tempdir().unwrap();
         let scratch = tempfile::tempdir().unwrap();
@@ -320,17 +320,17 @@ impl TestWorker {
         }
     }
 
-    /// Puts a shell script.
+    /// Adds a shell script as the program of a kind.
     pub fn sh(&self, kind: &str, script: &str) -> &Self {
         self.add_program(kind, &format!("#!/bin/sh\n{script}\n"))
     }
 
-    /// Puts a Python script.
+    /// Adds a Python script as the program of a kind.
     pub fn python(&self, kind: &str, script: &str) -> &Self {
         self.add_program(kind, &format!("#!/usr/bin/env python3\n{script}\n"))
     }
 
-    /// Stores the text of a program for a kind.
+    /// Adds a file with this text as the program of a kind.
     pub fn add_program(&self, kind: &str, text: &str) -> &Self {
         let path = self.programs.path().join(kind);
         fs::write(&path, text).unwrap();
@@ -352,7 +352,7 @@ impl TestWorker {
         self.events.send(WorkEvent::Jobs(vec![delivery])).unwrap();
     }
 
-    /// Tells that a job's lease is lost.
+    /// Reports to the worker that the lease of a job is lost.
     pub fn lose_lease(&self, job: &str) {
         let lost = LostLease {
             lease: lease_of(job),
@@ -362,18 +362,18 @@ impl TestWorker {
         self.events.send(WorkEvent::LeaseLost(lost)).unwrap();
     }
 
-    /// Tells the worker to stop.
+    /// Requests a stop of the worker.
     pub fn stop(&self, level: Shutdown) {
         self.shutdown.send_replace(level);
     }
 
-    /// Stops the worker, and makes sure that it leaves nothing: no process, no file.
+    /// Stops the worker gracefully; asserts that it leaves no process and no file.
     pub async fn end(self) -> Summary {
         self.stop(Shutdown::Graceful);
         self.join().await
     }
 
-    /// Waits for the worker's end, and makes sure that it leaves nothing.
+    /// Waits until the worker has ended; asserts that it leaves no process and no file.
     pub async fn join(self) -> Summary {
         let summary = tokio::time::timeout(TEST_TIMEOUT, self.worker)
             .await
@@ -401,7 +401,7 @@ impl TestWorker {
     }
 }
 
-/// A job as delivered.
+/// Returns a delivery of a job without a payload.
 pub fn delivery(job: &str, kind: &str) -> Delivery {
     Delivery {
         lease: lease_of(job),
@@ -432,12 +432,12 @@ fn lease_of(job: &str) -> LeaseRef {
     }
 }
 
-/// The binary that serves as supervisor.
+/// Returns the path of the supervisor binary.
 pub fn supervisor() -> PathBuf {
     env!("CARGO_BIN_EXE_ganger-supervisor").into()
 }
 
-/// Living programs of the worker `name`, known by their environment.
+/// Returns the command lines of all living programs of the worker `name`, found by their environment.
 pub fn processes(name: &str) -> Vec<String> {
     let mark = format!("GANGER_WORKER={name}");
     let is_marked = |path: &Path| {
@@ -460,7 +460,7 @@ pub fn processes(name: &str) -> Vec<String> {
         .collect()
 }
 
-/// Looks again and again until it is so: for what only the kernel knows, and tells nobody.
+/// Polls until `is_so`, for state of the kernel that has no notification.
 pub fn until_true(what: &str, mut is_so: impl FnMut() -> bool) {
     let give_up_at = Instant::now() + TEST_TIMEOUT;
     while !is_so() {
