@@ -367,7 +367,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_are_written_in_three_ways() {
+    fn a_backoff_has_three_forms() {
         let seconds = Duration::from_secs;
         assert_eq!(read_backoff("5s"), Ok(Backoff::Fixed(seconds(5))));
         assert_eq!(
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn none_takes_a_setting_back() {
+    fn none_removes_a_setting() {
         assert_eq!(optional::<u32>("none"), Ok(Setting(None)));
         assert_eq!(optional::<u32>("3"), Ok(Setting(Some(3))));
         assert!(optional::<u32>("-3").is_err());

@@ -98,7 +98,7 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> Outcome {
         return Err(Failure::failed("the server accepted no job"));
     };
     if enqueued.existed && !context.is_json() {
-        remark(format!("{enqueued} was there already"));
+        remark(format!("{enqueued} existed already"));
     }
     if detach {
         context.either(&views::enqueued(&enqueued), enqueued.to_string())?;
@@ -171,7 +171,7 @@ async fn follow(
     if !job.state.is_terminal() {
         log.abort();
         remark(format!(
-            "{enqueued} is {} still; it goes on without us",
+            "{enqueued} is still {}; the job continues",
             job.state
         ));
         return Ok(Exit::StillRunning);
