@@ -299,7 +299,7 @@ impl ListenerContext {
         self.counters
             .handshakes_failed
             .fetch_add(1, Ordering::Relaxed);
-        tracing::debug!(from = %from.0, words, "a connection came to no TLS");
+        tracing::debug!(from = %from.0, words, "a TLS handshake failed");
         if words.contains("certificate") {
             self.handler.security.audit.write(&Record {
                 from: Some(from.0),

@@ -20,7 +20,7 @@ pub(crate) fn notify(state: &str) {
         return;
     };
     if let Err(error) = send(&socket, state) {
-        tracing::warn!(%error, state, "the service manager cannot be told");
+        tracing::warn!(%error, state, "the service manager cannot be notified");
     }
 }
 
@@ -39,7 +39,7 @@ fn send(socket: &OsStr, state: &str) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn heard(listener: &UnixDatagram) -> String {
+    fn receive(listener: &UnixDatagram) -> String {
         let mut words = [0; 64];
         let count = listener.recv(&mut words).expect("something is told");
         String::from_utf8_lossy(&words[..count]).into_owned()
@@ -51,14 +51,14 @@ mod tests {
         let path = directory.path().join("notify");
         let file = UnixDatagram::bind(&path).expect("a socket");
         send(path.as_os_str(), READY).expect("told");
-        assert_eq!(heard(&file), "READY=1");
+        assert_eq!(receive(&file), "READY=1");
 
         let name = path.as_os_str().as_bytes();
         let address = SocketAddr::from_abstract_name(name).expect("a short name");
         let kept = UnixDatagram::bind_addr(&address).expect("a socket");
         let named = [b"@", name].concat();
         send(OsStr::from_bytes(&named), STOPPING).expect("told");
-        assert_eq!(heard(&kept), "STOPPING=1");
+        assert_eq!(receive(&kept), "STOPPING=1");
         assert!(send(OsStr::new("/nowhere/socket"), READY).is_err());
     }
 }
