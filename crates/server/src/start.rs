@@ -137,11 +137,11 @@ impl ServerContext {
     pub(crate) fn serve(
         &self,
         bound: BoundPort,
-        behind: Arc<dyn Backend>,
+        backend: Arc<dyn Backend>,
     ) -> Result<(SocketAddr, JoinHandle<()>), StartError> {
         let handler = PortHandler {
-            behind,
-            guard: HostCheck {
+            backend,
+            host_check: HostCheck {
                 hosts: self.config.hosts.clone(),
                 is_secured: self.security.require(Protocol::Http) != Require::Nothing,
             },
