@@ -52,9 +52,9 @@ fn measure() -> Result<()> {
 /// A private ganger server with the QuantumLeap port.
 pub(crate) struct Server {
     process: Process,
-    /// Address for workers.
+    /// Address of the main port, for workers.
     pub(crate) address: SocketAddr,
-    /// Address for notifications.
+    /// Address of the QuantumLeap port, for notifications.
     pub(crate) port: SocketAddr,
 }
 

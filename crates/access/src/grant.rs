@@ -110,7 +110,7 @@ impl FromStr for Grant {
 pub struct Grants(pub Vec<Grant>);
 
 impl Grants {
-    /// Grants everything everywhere.
+    /// Grants every role in every namespace.
     pub fn everything() -> Self {
         Self(vec![Grant::everywhere(Role::Admin)])
     }

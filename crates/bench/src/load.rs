@@ -51,7 +51,7 @@ impl Load {
         self.completed.load(Ordering::Relaxed)
     }
 
-    /// Ends the producers.
+    /// Makes the producers end after their current batch.
     pub(crate) fn end(&self) {
         self.is_over.store(true, Ordering::Relaxed);
         self.room.close();

@@ -21,7 +21,7 @@ pub(crate) use lines::Lines;
 pub(crate) use problem::Problem;
 use relax::relax;
 
-/// A parsed submission.
+/// The parsed document of a submission.
 #[derive(Debug)]
 pub(crate) struct Document {
     /// The jobs, in the order of the document.

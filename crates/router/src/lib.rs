@@ -86,7 +86,7 @@ impl Router {
         self.0.here.get(shard)
     }
 
-    /// Returns the topology.
+    /// Returns the topology that the router was started with.
     pub fn topology(&self) -> &Topology {
         &self.0.topology
     }

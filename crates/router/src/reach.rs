@@ -349,7 +349,7 @@ pub(crate) struct Receipt {
     pub(crate) unknown: Vec<Wait>,
 }
 
-/// Encodes a wait.
+/// Encodes a wait as a message.
 pub(crate) fn from_wait(wait: &Wait) -> v1::WaitingJob {
     v1::WaitingJob {
         namespace: Bytes::copy_from_slice(wait.namespace.as_bytes()),

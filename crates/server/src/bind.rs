@@ -88,7 +88,7 @@ fn address(text: &str) -> Result<SocketAddr, StartError> {
         .map_err(|error| unknown(error.to_string()))?;
     found
         .next()
-        .ok_or_else(|| unknown("the name stands for no address".to_owned()))
+        .ok_or_else(|| unknown("the name resolves to no address".to_owned()))
 }
 
 /// Number of connections that the kernel queues until they are accepted, limited by `net.core.somaxconn`. Beyond it

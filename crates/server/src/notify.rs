@@ -41,7 +41,7 @@ mod tests {
 
     fn receive(listener: &UnixDatagram) -> String {
         let mut words = [0; 64];
-        let count = listener.recv(&mut words).expect("something is told");
+        let count = listener.recv(&mut words).expect("a notification");
         String::from_utf8_lossy(&words[..count]).into_owned()
     }
 
@@ -50,14 +50,14 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("notify");
         let file = UnixDatagram::bind(&path).expect("a socket");
-        send(path.as_os_str(), READY).expect("told");
+        send(path.as_os_str(), READY).expect("sent");
         assert_eq!(receive(&file), "READY=1");
 
         let name = path.as_os_str().as_bytes();
         let address = SocketAddr::from_abstract_name(name).expect("a short name");
         let kept = UnixDatagram::bind_addr(&address).expect("a socket");
         let named = [b"@", name].concat();
-        send(OsStr::from_bytes(&named), STOPPING).expect("told");
+        send(OsStr::from_bytes(&named), STOPPING).expect("sent");
         assert_eq!(receive(&kept), "STOPPING=1");
         assert!(send(OsStr::new("/nowhere/socket"), READY).is_err());
     }

@@ -23,7 +23,7 @@ const LOG_REPORT_BYTES_MAX: usize = 256 << 10;
 /// Shortest interval between two reports of log and progress.
 const SEND_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A running attempt.
+/// The task that reports a running attempt to the server.
 pub(crate) struct AttemptTask<R> {
     pub(crate) lease: LeaseRef,
     pub(crate) job_id: String,

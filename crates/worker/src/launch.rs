@@ -50,7 +50,7 @@ impl SupervisorHandle {
     }
 }
 
-/// A started program.
+/// A started program with its working directory.
 pub(crate) struct LaunchedProgram {
     pub(crate) process: Process,
     /// The working directory, removed when dropped, so it must outlive the process.

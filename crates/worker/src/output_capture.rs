@@ -25,7 +25,7 @@ pub(crate) enum CapturedOutput {
     Progress(u32, String),
 }
 
-/// Receives forwarded output.
+/// Function that receives the forwarded output.
 pub(crate) type Sender = Box<dyn FnMut(CapturedOutput) + Send>;
 
 /// Limits of one run.

@@ -24,7 +24,7 @@ pub(crate) struct Prefetched {
 }
 
 impl Prefetched {
-    /// Adds a job.
+    /// Adds a job behind all others.
     pub(crate) fn put(&self, work: Box<Work>) {
         self.lock().push_back((Instant::now(), work));
     }

@@ -14,7 +14,7 @@ pub(crate) enum StopCause {
     LeaseLost(String),
     /// The run reached its time limit.
     TimedOut(Duration),
-    /// The worker stops.
+    /// The worker stops and interrupts the run.
     Interrupted,
 }
 

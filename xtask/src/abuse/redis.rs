@@ -68,7 +68,7 @@ pub(super) fn put_keys(target: &Target) -> Result<()> {
     Ok(())
 }
 
-/// Encodes a command.
+/// Encodes a command in RESP2.
 fn encode(words: &[&str]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {

@@ -10,7 +10,7 @@ use ganger_bench::{BlockingLink, BlockingPeer};
 use super::scratch::{Process, free_address};
 use super::wire::Wire;
 
-/// A private beanstalkd.
+/// A private beanstalkd with an empty log.
 pub(super) struct Server {
     _process: Process,
     address: SocketAddr,

@@ -11,7 +11,7 @@ use ganger_bench::{BlockingLink, BlockingPeer};
 use super::scratch::{Process, free_address};
 use super::wire::Wire;
 
-/// A private Redis.
+/// A private Redis with an empty data set.
 pub(super) struct Server {
     _process: Process,
     address: SocketAddr,

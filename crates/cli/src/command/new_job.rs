@@ -74,7 +74,7 @@ enum Policy {
     Fail,
     /// The job waits until the other one was retried and succeeded.
     Wait,
-    /// The job runs.
+    /// The job runs as if the other one had succeeded.
     Ignore,
 }
 

@@ -137,7 +137,7 @@ impl NewJob {
         self
     }
 
-    /// Adds a tag.
+    /// Adds a tag to the job.
     #[must_use]
     pub fn tag(mut self, tag: impl Into<String>) -> Self {
         self.tags.push(tag.into());
@@ -187,7 +187,7 @@ pub enum Dependency {
 /// One positional input of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// These bytes.
+    /// A value, as the bytes that the program gets.
     Value(Bytes),
     /// The result of a job.
     Result(Edge),

@@ -44,7 +44,7 @@ pub struct LeaseRequest {
     pub wait_for: Duration,
 }
 
-/// A leased job.
+/// A leased job, as it is delivered to a worker.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Delivery {
     /// The job and its lease token, which every report needs.
@@ -108,14 +108,14 @@ pub struct LeaseRef {
 /// A worker's report about an attempt.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Report {
-    /// The attempt succeeded.
+    /// The attempt succeeded, which ends the lease.
     Complete {
         /// Result of the job, kept until retention removes the job; `None` for none.
         result: Option<Bytes>,
         /// Queue in which the job continues; `None` if the job has succeeded.
         next: Option<Next>,
     },
-    /// The attempt failed.
+    /// The attempt failed, which ends the lease.
     Fail(FailureReport),
     /// The worker releases the job.
     Release(ReleaseReport),

@@ -110,9 +110,9 @@ pub struct Alteration {
     pub start: Option<Start>,
     /// New payload; the job must not be running.
     pub payload: Option<Bytes>,
-    /// Tags to add.
+    /// Tags to add to the job.
     pub tags_added: Vec<String>,
-    /// Tags to remove.
+    /// Tags to remove from the job; absent ones are ignored.
     pub tags_removed: Vec<String>,
     /// Labels to set, as key and value.
     pub labels_set: Vec<(String, String)>,

@@ -299,7 +299,7 @@ mod tests {
             variables(&[&own, more].concat())
         };
         let without = load(None, environment(&[("USE_GEOCODING", "true")]), &[]);
-        let without = without.expect("nobody looks at them");
+        let without = without.expect("they are ignored");
         assert_eq!(without.quantumleap.environment, None);
         assert_eq!(without.log, "info");
 

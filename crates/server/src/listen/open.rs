@@ -247,8 +247,8 @@ mod tests {
             let mut client = TcpStream::connect(at).await.expect("it listens");
             let (mut served, _) = listener.accept().await.expect("a connection");
             client.write_all(sent).await.expect("sent");
-            client.shutdown().await.expect("all is said");
-            refuse_plain(&mut served, spoken).await.expect("told");
+            client.shutdown().await.expect("the write side closes");
+            refuse_plain(&mut served, spoken).await.expect("refused");
             close(served).await;
             let mut answer = Vec::new();
             client.read_to_end(&mut answer).await.expect("read");

@@ -12,7 +12,7 @@ use ganger_access::address_group;
 
 /// Delay after the first wrong token; each further one doubles it.
 const DELAY_FIRST: Duration = Duration::from_millis(250);
-/// Longest delay.
+/// Longest delay of an answer.
 const DELAY_MAX: Duration = Duration::from_secs(15);
 /// Time after which an address without a wrong token starts again.
 const FORGET_AFTER: Duration = Duration::from_secs(600);

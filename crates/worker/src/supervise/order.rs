@@ -50,7 +50,7 @@ pub(crate) struct Order {
     pub(crate) is_confined: bool,
     /// Absolute path, which is also the program's `argv[0]`.
     pub(crate) name: CString,
-    /// Environment, as `NAME=value`.
+    /// Environment variables, each as `NAME=value`.
     pub(crate) environment: Vec<CString>,
 }
 

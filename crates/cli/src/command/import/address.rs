@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Default port.
+/// Port of an address that names none.
 const PORT: u16 = 6379;
 
 /// Host, port, database and credentials of a Redis.

@@ -75,7 +75,7 @@ impl Target {
         Ok(())
     }
 
-    /// Sends the batch.
+    /// Sends the batch to the server, and counts the outcome of each record.
     pub(super) async fn flush(&mut self) -> Result<(), Failure> {
         let batch = std::mem::take(&mut self.batch);
         self.bytes = 0;
