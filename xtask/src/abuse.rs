@@ -1,9 +1,9 @@
-//! Attacks a server over its ports, and measures what they cost: its memory above idle, how long `/healthz` takes meanwhile,
-//! and whether another identity's calls go on.
+//! Attacks a server over its ports and measures the effect: memory above idle, the latency of `/healthz`, and whether
+//! calls of another identity still succeed.
 //!
-//! Everything is on loopback and bounded in connections and time; the server is ended when it takes too much memory. An
-//! attack is a function that makes connections and leaves them open: add one to [`http::ATTACKS`], or a list of another
-//! port's beside it in [`attacks`].
+//! Everything runs on loopback, with limits on connections and time; the server is killed if it uses too much memory.
+//! An attack is a function that opens connections and leaves them open: add one to [`http::ATTACKS`], or to the list
+//! of another port in [`attacks`].
 
 mod http;
 mod meter;
@@ -35,15 +35,15 @@ const IDENTITIES: [(&str, &str); 4] = [
 ];
 /// Time for which an attack holds its connections open.
 const HOLD_TIME: Duration = Duration::from_secs(5);
-/// What the numbers of connections are divided by when all attacks run at once.
+/// Divisor of the numbers of connections when all attacks run at once.
 const DIVISOR_OF_ALL: usize = 15;
-/// Bytes of the job that attackers read.
+/// Bytes of the payload that attackers read.
 const PAYLOAD_BYTES: usize = 1_000_000;
 
-/// Connections that an attack leaves open.
+/// The connections that an attack leaves open.
 pub(crate) type OpenConnections = Vec<Box<dyn Any + Send>>;
 
-/// An attack: its name and its code.
+/// An attack with its name.
 pub(crate) struct Attack {
     pub(crate) name: &'static str,
     pub(crate) run: fn(&Target) -> OpenConnections,
@@ -56,20 +56,20 @@ pub(crate) struct Target {
     pub(crate) redis: SocketAddr,
     /// Address of the QuantumLeap port.
     pub(crate) quantumleap: SocketAddr,
-    /// What the number of an attack's connections is divided by: all attacks together make about 1,000.
+    /// Divisor of the number of connections of each attack: all attacks together make about 1,000.
     pub(crate) divisor: usize,
     tokens: Vec<(&'static str, String)>,
 }
 
 impl Target {
-    /// The token of an identity.
+    /// Returns the token of an identity.
     pub(crate) fn token(&self, name: &str) -> &str {
         let found = self.tokens.iter().find(|(known, _)| *known == name);
         found.map_or("", |(_, token)| token)
     }
 }
 
-/// Makes connections that each do something. One that the server ends does not stop the others.
+/// Opens connections; a failure of one, such as a refusal, does not stop the others.
 fn each(
     target: &Target,
     count: usize,
@@ -82,13 +82,13 @@ fn each(
     open
 }
 
-/// All attacks, in the order of the table.
+/// Returns all attacks, in the order of the table.
 fn attacks() -> impl Iterator<Item = &'static Attack> {
     let all = [http::ATTACKS, redis::ATTACKS, quantumleap::ATTACKS];
     all.into_iter().flatten()
 }
 
-/// Runs the attacks that are named, or all of them, and at last all at once.
+/// Runs the named attacks, or each attack and then all of them at once.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
@@ -110,17 +110,17 @@ fn measure(wanted: &[&str]) -> Result<()> {
     println!("attack                       peak above idle   healthz p99     max   others' calls");
     let is_wanted = |name: &str| wanted.is_empty() || wanted.contains(&name);
     for attack in attacks().filter(|attack| is_wanted(attack.name)) {
-        one(attack.name, &[attack])?;
+        run_attacks(attack.name, &[attack])?;
     }
     if is_wanted("all-at-once") {
         let all: Vec<&Attack> = attacks().collect();
-        one("all-at-once", &all)?;
+        run_attacks("all-at-once", &all)?;
     }
     Ok(())
 }
 
-/// Runs attacks at the same time against a server of their own, and prints the row.
-fn one(name: &str, attacks: &[&Attack]) -> Result<()> {
+/// Runs attacks at the same time against a new server, and prints a row of the table.
+fn run_attacks(name: &str, attacks: &[&Attack]) -> Result<()> {
     let scratch = Scratch::new()?;
     let directory = scratch.directory("server")?;
     let divisor = if attacks.len() > 1 { DIVISOR_OF_ALL } else { 1 };
@@ -149,7 +149,7 @@ fn one(name: &str, attacks: &[&Attack]) -> Result<()> {
 }
 
 fn start(directory: &Path, divisor: usize) -> Result<(Target, Process)> {
-    // Another build can be named, to compare builds.
+    // The variable names another binary, to compare builds.
     let named = env::var_os("GANGER_BIN").map(PathBuf::from);
     let program = named.unwrap_or_else(|| root().join("target/release/ganger"));
     let access = directory.join("access");

@@ -1,10 +1,10 @@
-//! Measures ganger and Redis, PostgreSQL and beanstalkd: the same loads, on the same machine, in one run.
+//! Measures ganger, Redis, PostgreSQL and beanstalkd with the same loads, on the same machine, in one run.
 //!
-//! Every peer flushes to the device before it answers: Redis with `appendfsync always`, PostgreSQL as it is installed,
-//! beanstalkd with `-f0`. Each has a private instance on the loopback, with its data beside the others' in one temporary
-//! directory, and is stopped before the next one starts. The crate `ganger-bench` makes all loads: `ganger bench` those of
-//! ganger, and this program those of the peers, over plain sockets, so that no client library is measured. Only ratios
-//! within one run mean anything.
+//! Every server flushes to the device before it answers: Redis with `appendfsync always`, PostgreSQL with its default
+//! settings, beanstalkd with `-f0`. Each runs as a private instance on loopback, with its data in one temporary
+//! directory, and is stopped before the next one starts. All loads come from the crate `ganger-bench`: `ganger bench`
+//! measures ganger, and this program the peers, over plain sockets, so that no client library is measured. Only ratios
+//! within one run are meaningful.
 
 mod beanstalkd;
 mod ganger;
@@ -27,7 +27,7 @@ pub(crate) use install::peers as install_peers;
 use report::Report;
 use scratch::Scratch;
 
-/// Installs what is missing, measures everyone, prints the tables.
+/// Installs missing servers, measures all of them, and prints the tables.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
@@ -68,13 +68,13 @@ async fn measure() -> Result<()> {
     Ok(())
 }
 
-/// A peer that fails leaves holes in the table; what was measured of the others stays.
+/// Measures a peer. A failure leaves cells of the table empty and does not affect other peers.
 async fn measure_peer(name: &str, server: Result<impl BlockingPeer>, report: &mut Report) {
     let measured = match server {
         Ok(server) => load::measure(name, server, report).await,
         Err(error) => Err(error),
     };
     if let Err(error) = measured {
-        println!("  {name} is left out from here: {error:#}");
+        println!("  {name} is not measured further: {error:#}");
     }
 }

@@ -1,5 +1,5 @@
-//! Measures QuantumLeap's place: notifications taken, and rows inserted by its workers, beside what PostgreSQL itself
-//! takes of the same rows by `COPY`, on the same machine, in one run.
+//! Measures the QuantumLeap port: accepted notifications and rows inserted by the workers, beside the rate at which
+//! PostgreSQL copies the same rows with `COPY`, on the same machine, in one run.
 
 mod copy;
 mod inserts;
@@ -16,10 +16,10 @@ use crate::bench_peers::postgres;
 use crate::bench_peers::scratch::{Process, Scratch, free_address};
 use crate::process::{OPTIMISED, built, start_optimised};
 
-/// Entities of a notification, in two sizes: a sensor that reports, and a broker that gathers.
+/// Numbers of entities in a notification: that of a single sensor, and that of a broker which batches.
 const SIZES: [usize; 2] = [1, 50];
 
-/// Installs what is missing, measures, prints the tables.
+/// Installs missing servers, measures, and prints the tables.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
@@ -49,12 +49,12 @@ fn measure() -> Result<()> {
     copy::measure(&programs, &database, &scratch.directory("copy")?, &rates)
 }
 
-/// A private server with QuantumLeap's port, which queues.
+/// A private ganger server with the QuantumLeap port.
 pub(crate) struct Server {
     process: Process,
-    /// Where it listens for workers.
+    /// Address of the main port, for workers.
     pub(crate) address: SocketAddr,
-    /// Where it listens for notifications.
+    /// Address of the QuantumLeap port, for notifications.
     pub(crate) port: SocketAddr,
 }
 
@@ -77,18 +77,18 @@ impl Server {
         })
     }
 
-    /// CPU seconds that it has used.
+    /// Returns the CPU seconds that the server has used.
     pub(crate) fn cpu(&self) -> Result<f64> {
         Ok(cpu_of(self.process.id())?)
     }
 }
 
-/// The binary under measurement.
+/// Returns the path of the binary under measurement.
 pub(crate) fn program() -> PathBuf {
     built("release", "ganger")
 }
 
-/// The variables that say where the database is.
+/// Returns the environment variables that name the database.
 pub(crate) fn variables(database: &postgres::Server) -> [(&'static str, String); 5] {
     [
         ("POSTGRES_HOST", "127.0.0.1".to_owned()),
@@ -99,7 +99,7 @@ pub(crate) fn variables(database: &postgres::Server) -> [(&'static str, String);
     ]
 }
 
-/// A notification of so many rooms. Numbers differ, so that nothing is twice the same.
+/// Returns a notification of rooms, whose values differ by `number`.
 pub(crate) fn notification(entities: usize, number: usize) -> String {
     let rooms: Vec<String> = (0..entities)
         .map(|place| {

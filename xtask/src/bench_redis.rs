@@ -1,7 +1,7 @@
-//! Measures ganger's Redis port beside Redis itself: the same clients and the same bytes, on the same machine, in one run.
+//! Measures ganger's Redis port beside Redis: the same clients and the same bytes, on the same machine, in one run.
 //!
 //! Redis runs with `appendfsync always`, so that both answer when a write is on the device. Both get the same script of
-//! qless, with one line in front that lets a Redis of today take it.
+//! qless, with an additional first line that makes it work in current versions of Redis.
 
 mod clients;
 mod script;
@@ -22,13 +22,13 @@ use crate::bench_peers::redis;
 use crate::bench_peers::scratch::{Process, Scratch, free_address};
 use crate::process::{OPTIMISED, root, start_optimised};
 
-/// Servers that are compared, one a column.
+/// Servers that are compared, one for each column.
 const SERVERS: [&str; 2] = ["ganger", "redis"];
 
-/// What makes the loads: published clients, and calls of the qless script.
+/// Kinds of loads: published clients, and calls of the qless script.
 const LOADS: [&str; 2] = ["clients", "script"];
 
-/// Installs what is missing, measures both, prints the table.
+/// Installs missing programs, measures both servers, and prints the table.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
@@ -60,13 +60,13 @@ impl Server {
         Ok(Self { process, address })
     }
 
-    /// CPU seconds that it has used.
+    /// Returns the CPU seconds that the server has used.
     fn cpu(&self) -> Result<f64> {
         Ok(cpu_of(self.process.id())?)
     }
 }
 
-/// Waits until the server answers: both take connections a little before they have read their data back.
+/// Waits until the server answers: both accept connections shortly before they have loaded their data.
 fn until_ready(address: SocketAddr) -> Result<()> {
     for _ in 0..1_000 {
         let mut stream = TcpStream::connect(address)?;
@@ -82,7 +82,7 @@ fn until_ready(address: SocketAddr) -> Result<()> {
 }
 
 fn ganger(address: SocketAddr, directory: &Path) -> Result<Command> {
-    // Another build can be named, to compare builds.
+    // The variable names another binary, to compare builds.
     let named = env::var_os("GANGER_BIN").map(PathBuf::from);
     let mut command = Command::new(named.unwrap_or_else(|| root().join("target/release/ganger")));
     command
@@ -93,7 +93,7 @@ fn ganger(address: SocketAddr, directory: &Path) -> Result<Command> {
     Ok(command)
 }
 
-/// What was measured: a row a load, with operations a second and CPU seconds a million of them by server.
+/// The results: for each load and server, operations per second and CPU seconds per million operations.
 #[derive(Default)]
 pub(crate) struct Figures {
     rows: Vec<String>,
@@ -101,7 +101,7 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    /// Runs a load of so many operations, which says how many seconds count, and notes it.
+    /// Runs a load of `operations` operations, which returns the seconds that it took, and records the result.
     pub(crate) fn measure(
         &mut self,
         row: &str,

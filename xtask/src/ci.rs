@@ -1,8 +1,8 @@
-//! Everything that CI does, in the order of how soon a mistake shows.
+//! All steps of CI; the fastest ones that find mistakes come first.
 //!
-//! Most of the time is compiling, so everything is compiled once: one build profile, with the compiler that also lints,
-//! and documents are checked with what it built. The profile optimises what the simulator and the fuzzer spend their
-//! time in; for longer searches than CI's there is `sim`, optimised as a whole.
+//! Compilation takes most of the time, so everything is compiled once: with one build profile, by clippy as the
+//! compiler, and the documents are checked with the same build. The profile optimises the crates in which the
+//! simulator and the fuzzer spend their time; the profile `sim`, for longer searches, optimises everything.
 
 use std::env;
 use std::fs;
@@ -15,22 +15,23 @@ use anyhow::{Result, bail};
 use crate::process::{self, built, exists, line, linted, root, shown, words};
 use crate::{dependencies, features, tidy};
 
-/// What builds all that the later steps run, and lints it. Tests are among it, so that the libraries get the features
-/// that they have in the tests, and none is compiled twice.
+/// Arguments that build and lint everything that later steps run. Tests are included, so that libraries have the same
+/// features in all steps, and none is compiled twice.
 const BUILD: &str = "build --workspace --all-targets --locked";
-/// What builds the optimised programs for long searches.
+/// Arguments that build the optimised programs for long searches.
 const BUILD_OPTIMISED: &str = "build --profile sim --locked --bins -p ganger-cli -p ganger-sim -p ganger-powercut -p ganger-fuzz";
-/// The seed and how many inputs each fuzz target tries in CI: the same every time, so that the same sources get the same
-/// answer. `cargo xtask fuzz` goes further, with a new seed each time.
+/// Seed of each fuzz target in CI: always the same, so that the same sources have the same result. `cargo xtask fuzz`
+/// uses a new seed each time.
 const FUZZ_SEED: u64 = 1;
+/// Number of inputs that each fuzz target tries in CI.
 const FUZZ_RUNS: u64 = 100_000;
-/// A target whose inputs take a hundredth of the others' time, and how many it tries.
+/// A target whose inputs take a hundredth of the others' time, and its number of inputs.
 const FUZZ_QUICK: (&str, u64) = ("record", 10_000_000);
 const SIMULATOR: &str = "ganger-sim";
 const FUZZER: &str = "ganger-fuzz";
 const POWER_CUTS: &str = "ganger-powercut";
 
-/// Runs every step, stops at the first that fails, and tells how long each took.
+/// Runs every step until one fails, and prints the time of each.
 pub(crate) fn run() -> Result<()> {
     let skips = root().join("target").join("skipped-tests.txt");
     fs::create_dir_all(root().join("target"))?;
@@ -74,24 +75,24 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// Runs the simulator with the arguments given.
+/// Runs the simulator with these arguments.
 pub(crate) fn simulate(arguments: &[String]) -> Result<()> {
     run_optimised(SIMULATOR, arguments)
 }
 
-/// Cuts the power under the store with the arguments given.
+/// Runs the power cut tests with these arguments.
 pub(crate) fn cut_power(arguments: &[String]) -> Result<()> {
     run_optimised(POWER_CUTS, arguments)
 }
 
-/// Runs a program of the optimised profile. It is built together with the others: by itself it would have other features
-/// of the libraries, and all of them would be compiled again.
+/// Runs a program of the optimised profile. It is built together with the others, because alone it would need other
+/// features of the libraries, which would all be compiled again.
 fn run_optimised(program: &str, arguments: &[String]) -> Result<()> {
     process::run(line(BUILD_OPTIMISED).arg("--quiet"))?;
     process::run(Command::new(built("sim", program)).args(arguments))
 }
 
-/// Runs each fuzz target with the same arguments, which the targets' driver reads.
+/// Runs each fuzz target with the same arguments.
 pub(crate) fn fuzz(arguments: &[String]) -> Result<()> {
     fuzz_targets()?.iter().try_for_each(|target| {
         println!("{FUZZER} {target} {}", arguments.join(" "));
@@ -111,7 +112,7 @@ fn fuzz_as_ci() -> Result<()> {
     Ok(())
 }
 
-/// The names of the fuzz targets: the files of their directory.
+/// Returns the names of the fuzz targets: the files in their directory.
 fn fuzz_targets() -> Result<Vec<String>> {
     let mut targets = Vec::new();
     for entry in fs::read_dir(root().join("fuzz").join("fuzz_targets"))? {
@@ -130,7 +131,7 @@ fn fuzz_targets() -> Result<Vec<String>> {
     Ok(targets)
 }
 
-/// All tests: with nextest, which runs them side by side and tells each one's time; else with cargo alone.
+/// Returns the command that runs all tests: with nextest if it is installed, otherwise with cargo alone.
 fn test_command() -> Result<Command> {
     if !exists("cargo-nextest") {
         return linted("test --workspace --all-targets --locked --no-fail-fast");
@@ -146,12 +147,12 @@ fn is_ci() -> bool {
     env::var_os("CI").is_some()
 }
 
-/// A rustdoc that checks a crate's documents where cargo has it run their examples.
+/// Returns the path of a rustdoc that also checks the documents of a crate when cargo runs its examples.
 fn rustdoc_wrapper() -> PathBuf {
     root().join("scripts").join("rustdoc-check")
 }
 
-/// The steps so far, with their times.
+/// The steps that have run, with their times.
 #[derive(Default)]
 struct Steps {
     done: Vec<(String, Duration)>,

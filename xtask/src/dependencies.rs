@@ -1,4 +1,4 @@
-//! Checks licences, sources, versions and known vulnerabilities of libraries by the rules in `deny.toml`.
+//! Checks licences, sources, versions and known vulnerabilities of libraries against the rules in `deny.toml`.
 
 use std::path::PathBuf;
 
@@ -27,7 +27,7 @@ fn deny(what: &str) -> Result<()> {
     process::run(command.args(what.split(' ')))
 }
 
-/// Where cargo-deny keeps its databases.
+/// Returns the directory of cargo-deny's databases.
 fn advisories() -> Option<PathBuf> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")))?;

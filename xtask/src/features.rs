@@ -1,4 +1,4 @@
-//! Builds of the program with fewer parts: none of the optional ones, and each alone. The build of the workspace has all.
+//! Checks builds of the program with none of its optional parts, and with each alone; the workspace is built with all.
 
 use std::collections::BTreeSet;
 
@@ -10,9 +10,9 @@ use crate::process::{self, cargo, linted, shown};
 struct Part {
     /// Cargo feature of the part.
     feature: &'static str,
-    /// Another feature that it needs; none if absent.
+    /// Another feature that it needs; `None` for none.
     needs: Option<&'static str>,
-    /// Packages that no build without it may depend on.
+    /// Packages that only builds with the part may depend on.
     packages: &'static [&'static str],
 }
 
@@ -40,14 +40,14 @@ const PARTS: [Part; 3] = [
     },
 ];
 
-/// Asks for the tests of a smaller build, too.
+/// Argument that also runs the tests of a smaller build.
 const TESTS: &str = "--tests";
-/// What runs those tests, of a Redis port without qless: it must neither show nor remove what a store holds of qless. Half of the
-/// workspace is compiled again for them, so CI leaves them out.
+/// Arguments that run the tests of a Redis port without qless, which must neither show nor remove data of qless. CI
+/// omits them, since they need half of the workspace to be compiled again.
 const TESTS_WITHOUT_QLESS: &str = "test -p ganger-dialect-resp --locked --no-default-features";
 
-/// Checks and lints the program with none of its features and with each alone, and that what only a missing part needs is
-/// no dependency.
+/// Checks and lints the program without its features and with each alone; fails if a build depends on a package that
+/// only a missing part needs.
 pub(crate) fn check() -> Result<()> {
     let alone = PARTS.iter().map(|part| part.feature);
     for features in std::iter::once("").chain(alone) {
@@ -62,14 +62,14 @@ pub(crate) fn check() -> Result<()> {
         let wrong = unwanted(features, &tree);
         if !wrong.is_empty() {
             bail!(
-                "a build with the features {features:?} depends on {wrong:?}, which it has no use for"
+                "a build with the features {features:?} depends on {wrong:?}, which belong to missing parts"
             );
         }
     }
     Ok(())
 }
 
-/// Checks as CI does, and runs the tests of a smaller build if they are asked for.
+/// Checks like CI, and runs the tests of a smaller build if requested.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     match arguments {
         [] => check(),
@@ -81,7 +81,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     }
 }
 
-/// The packages in the output of `cargo tree` that belong to a part that is not built.
+/// Returns the packages in the output of `cargo tree` that belong to a part that is not built.
 fn unwanted(feature: &str, tree: &str) -> Vec<&'static str> {
     let named = tree.lines().filter_map(|line| line.split(' ').next());
     let named: BTreeSet<&str> = named.collect();

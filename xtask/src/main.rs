@@ -1,7 +1,7 @@
-//! House tools: `cargo xtask tidy`, `ci`, `dependencies`, `features`, `sim`, `powercut`, `fuzz`, `abuse`, `bench-peers`, `bench-redis`,
-//! `bench-quantumleap`.
+//! Development tools: `cargo xtask tidy`, `ci`, `dependencies`, `features`, `sim`, `powercut`, `fuzz`, `abuse`,
+//! `bench-peers`, `bench-redis`, `bench-quantumleap`.
 //!
-//! Each is one module. They run other programs and read files; nothing of the product depends on them.
+//! Each tool is a module that runs other programs and reads files; no part of the product depends on them.
 
 #![forbid(unsafe_code)]
 #![expect(
@@ -78,7 +78,7 @@ fn run(arguments: &[String]) -> Result<()> {
             Ok(())
         }
         (command, _) => {
-            bail!("`{command}` is no command, or was given arguments it does not take\n\n{USAGE}")
+            bail!("`{command}` is not a command, or does not accept these arguments\n\n{USAGE}")
         }
     }
 }

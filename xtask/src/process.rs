@@ -1,4 +1,4 @@
-//! Running other programs, and finding the project.
+//! Runs other programs, and finds the project.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -6,33 +6,33 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// The root of the workspace, wherever the tool was called from.
+/// Returns the root of the workspace, regardless of the current directory.
 pub(crate) fn root() -> PathBuf {
     let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     here.parent().map_or(here.clone(), PathBuf::from)
 }
 
-/// The cargo that runs us.
+/// Returns the cargo that runs this tool.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
     command
 }
 
-/// Cargo with these arguments.
+/// Returns a cargo command with these arguments, separated by spaces.
 pub(crate) fn line(arguments: &str) -> Command {
     let mut command = cargo();
     command.args(words(arguments));
     command
 }
 
-/// The words of a line, which single spaces separate.
+/// Splits a line into words at single spaces.
 pub(crate) fn words(line: &str) -> Vec<String> {
     line.split(' ').map(str::to_owned).collect()
 }
 
-/// Cargo with these arguments, compiling our own crates with clippy as the compiler: a warning is an error. Commands
-/// that are to share what was built must all be called this way.
+/// Returns a cargo command that compiles the crates of the workspace with clippy, with warnings as errors. Commands
+/// that share build results must all be made by this function.
 pub(crate) fn linted(arguments: &str) -> Result<Command> {
     let sysroot = output(Command::new("rustc").args(["--print", "sysroot"]))?;
     let clippy = Path::new(sysroot.trim()).join("bin").join("clippy-driver");
@@ -42,7 +42,7 @@ pub(crate) fn linted(arguments: &str) -> Result<Command> {
     let mut command = line(arguments);
     command
         .env("RUSTC_WORKSPACE_WRAPPER", clippy)
-        // As `cargo clippy -- -D warnings` hands it on.
+        // In the form in which `cargo clippy -- -D warnings` passes it.
         .env(
             "CLIPPY_ARGS",
             "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__",
@@ -50,7 +50,7 @@ pub(crate) fn linted(arguments: &str) -> Result<Command> {
     Ok(command)
 }
 
-/// The command as one would type it.
+/// Returns the command as it would be typed.
 pub(crate) fn shown(command: &Command) -> String {
     let program = PathBuf::from(command.get_program());
     let mut words = vec![
@@ -68,7 +68,7 @@ pub(crate) fn shown(command: &Command) -> String {
     words.join(" ")
 }
 
-/// Runs a command with our own output, and fails if it does.
+/// Runs a command with the output of this process; fails if the command fails.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let status = command
         .stdin(Stdio::null())
@@ -80,7 +80,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs a command and returns what it printed.
+/// Runs a command; returns its standard output.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let output = command
         .stdin(Stdio::null())
@@ -100,18 +100,18 @@ pub(crate) fn exists(program: &str) -> bool {
     })
 }
 
-/// Where cargo puts what it builds with a profile.
+/// Returns the path of a program that cargo built with a profile.
 pub(crate) fn built(profile: &str, program: &str) -> PathBuf {
     let target =
         env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
     target.join(profile).join(program)
 }
 
-/// Says that a measurement runs in the optimised build of this tool, started by the other one.
+/// Argument of the optimised build of this tool, which the other build starts for measurements.
 pub(crate) const OPTIMISED: &str = "--optimised";
 
-/// Builds the product and this tool with full optimisation and goes on there with the same command: a slow load
-/// generator would be what is measured.
+/// Builds the product and this tool with full optimisation, and runs the same command there: a slow load generator
+/// would distort the measurement.
 pub(crate) fn start_optimised(command: &str, arguments: &[&str]) -> Result<()> {
     run(cargo().args([
         "build",

@@ -1,6 +1,6 @@
-//! Compares the sources with the house rules that no compiler knows.
+//! Checks the sources against rules of the project that no compiler checks.
 //!
-//! Each rule is a module and returns its findings; one finding fails the run, a remark does not.
+//! Each rule is a module that adds errors and remarks; an error fails the run, a remark does not.
 
 mod arrows;
 mod circles;
@@ -19,7 +19,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::process::root;
 
-/// What the rules found.
+/// The findings of all rules.
 #[derive(Default)]
 pub(crate) struct Findings {
     errors: Vec<String>,
@@ -36,9 +36,9 @@ impl Findings {
     }
 }
 
-/// A file of the project, read.
+/// A file of the project with its text.
 struct Source {
-    /// From the root of the project.
+    /// Path from the root of the project.
     path: PathBuf,
     text: String,
 }
@@ -50,7 +50,7 @@ impl Source {
             .is_some_and(|found| found == extension)
     }
 
-    /// Whether it holds tests only.
+    /// Whether the file has only tests.
     fn is_test(&self) -> bool {
         let in_tests = self
             .path
@@ -63,7 +63,7 @@ impl Source {
                 .is_some_and(|stem| stem == "tests" || stem.to_string_lossy().ends_with("_tests"))
     }
 
-    /// The text up to the unit tests at its end.
+    /// Returns the text up to the unit tests at the end of the file.
     fn product(&self) -> &str {
         match self.text.find("\n#[cfg(test)]\nmod ") {
             Some(end) => &self.text[..end],
@@ -100,14 +100,14 @@ pub(crate) fn run() -> Result<()> {
     );
     if !findings.errors.is_empty() {
         bail!(
-            "the house rules are broken in {} places, named above",
+            "the rules are broken in the {} places listed above",
             findings.errors.len()
         );
     }
     Ok(())
 }
 
-/// Reads every source and document below `directory` that is ours.
+/// Reads all sources and documents below `directory`, except generated and external ones.
 fn read_sources(directory: &Path) -> Result<Vec<Source>> {
     let mut sources = Vec::new();
     let mut directories = vec![directory.to_path_buf()];

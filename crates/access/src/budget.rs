@@ -1,7 +1,7 @@
 //! Bounds the memory that all requests in progress hold together, on all ports, and the share of one identity.
 //!
 //! A server has one [`Budget`]. Each request (on the Redis port: each connection) opens a [`Hold`], grows it *before*
-//! it keeps bytes, and shrinks it when they are gone; dropping a hold returns everything. Nothing waits here: a hold
+//! it stores bytes, and shrinks it when they are freed; dropping a hold returns everything. Nothing waits here: a hold
 //! that cannot grow is refused at once, and the error says what the client can do.
 //!
 //! A third of the budget is a reserve for the first [`SMALL_BYTES`] of every hold, so that large bodies never keep
@@ -75,7 +75,7 @@ pub enum Full {
     },
     /// All requests in progress together leave too little.
     #[error(
-        "requests in progress hold as much memory as they may together ({total} bytes, `limits.bytes_in_flight`): try again"
+        "requests in progress hold all the memory that they may use together ({total} bytes, `limits.bytes_in_flight`): try again"
     )]
     All {
         /// The whole budget, in bytes.
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn one_identity_gets_a_quarter_and_others_go_on() {
+    fn one_identity_gets_a_quarter_and_others_are_not_affected() {
         let budget = Budget::new(12 * MIB);
         let first = budget.open(named("a"));
         assert_eq!(first.grow(2 * MIB), Ok(()));
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_must_go_out_counts_against_what_comes_next() {
+    fn a_reply_that_must_be_sent_counts_against_later_requests() {
         let budget = Budget::new(12 * MIB);
         let hold = budget.open(named("a"));
         hold.grow_anyway(5 * MIB);
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn one_at_a_time_goes_beyond_the_whole() {
+    fn only_one_hold_at_a_time_exceeds_the_budget() {
         let budget = Budget::new(12 * MIB);
         let (first, second) = (budget.open(named("a")), budget.open(named("b")));
         assert_eq!(first.overdraw(20 * MIB), Ok(()));
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_of_version_6_counts_as_one_address() {
+    fn an_ipv6_network_counts_as_one_address() {
         let group = |text: &str| address_group(text.parse().expect("an address"));
         assert_eq!(group("2001:db8::1"), group("2001:db8::ffff:1"));
         assert_ne!(group("2001:db8::1"), group("2001:db8:0:1::1"));

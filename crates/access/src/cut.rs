@@ -1,4 +1,4 @@
-//! Why the server in front ended a request's body before its sender did.
+//! The reason why the server ended a request's body before its sender did.
 
 use std::time::Duration;
 
@@ -11,10 +11,12 @@ pub enum BodyCut {
     #[error(transparent)]
     Full(#[from] Full),
     /// The sender sent nothing for this time.
-    #[error("no byte of the body came for {} s; nothing was done, send it again", .0.as_secs())]
+    #[error("no byte of the body arrived for {} s; nothing was done, send it again", .0.as_secs())]
     Silent(Duration),
     /// The sender sent fewer bytes a second than this.
-    #[error("the body came more slowly than {0} bytes a second; nothing was done, send it again")]
+    #[error(
+        "the body arrived more slowly than {0} bytes per second; nothing was done, send it again"
+    )]
     Slow(u64),
     /// The sender's right has ended.
     #[error(

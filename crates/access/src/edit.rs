@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn many_writers_lose_nothing() {
+    fn concurrent_writers_lose_no_entry() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("access");
         std::thread::scope(|scope| {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_understood_is_not_touched() {
+    fn a_file_that_cannot_be_parsed_is_not_changed() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("access");
         fs::write(&path, "what is this").expect("writable");

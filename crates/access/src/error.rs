@@ -1,9 +1,9 @@
-//! Why an access file, or a change to it, cannot be used.
+//! The error of reading or changing an access file.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why an access file, or a change to it, cannot be used.
+/// The reason why an access file cannot be read or changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AccessError {
@@ -17,7 +17,7 @@ pub enum AccessError {
         /// Error of the operating system.
         source: io::Error,
     },
-    /// A line of the file cannot be understood. The error does not show its text, which may hold a secret by mistake.
+    /// A line of the file cannot be parsed. The error does not show its text, which may contain a secret by mistake.
     #[error("the access file {} line {line}: {reason}", path.display())]
     Line {
         /// Path of the access file.
@@ -27,7 +27,7 @@ pub enum AccessError {
         /// What is wrong, and what would be right.
         reason: String,
     },
-    /// A grant, name or time cannot be understood.
+    /// A grant, name or time cannot be parsed.
     #[error("{0}")]
     Value(String),
     /// The name is in use.
@@ -47,6 +47,6 @@ pub enum AccessError {
         name: String,
     },
     /// The system gave no random bytes.
-    #[error("the system gives no random bytes: {0}")]
+    #[error("the system provides no random bytes: {0}")]
     Random(String),
 }

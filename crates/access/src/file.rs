@@ -1,4 +1,4 @@
-//! The access file: a line for each token and each certificate, with what it may do.
+//! The access file: a line for each token and each certificate, with its grants.
 //!
 //! ```text
 //! # kind, then words NAME=VALUE
@@ -53,7 +53,7 @@ impl AccessFile {
     /// Reads a file.
     ///
     /// # Errors
-    /// If it cannot be read, or a line cannot be understood: then no entry is used.
+    /// If the file cannot be read, or a line cannot be parsed: then no entry is used.
     pub fn load(path: &Path) -> Result<Self, AccessError> {
         let refused = |source| AccessError::File {
             doing: "read",
@@ -242,7 +242,7 @@ impl Fields {
     fn take(&mut self, word: &str) -> Result<(), String> {
         let (key, value) = word
             .split_once('=')
-            .ok_or("after the first word all are NAME=VALUE")?;
+            .ok_or("all words after the first have the form NAME=VALUE")?;
         match key {
             "name" => once(&mut self.name, key, name(value)?),
             "hash" => once(&mut self.hash, key, Hash::read(value)?),
@@ -256,14 +256,14 @@ impl Fields {
 
 fn once<T>(field: &mut Option<T>, key: &str, value: T) -> Result<(), String> {
     if field.replace(value).is_some() {
-        return Err(format!("{key} stands twice"));
+        return Err(format!("{key} occurs twice"));
     }
     Ok(())
 }
 
 fn name(value: &str) -> Result<String, String> {
     let bytes = unescape(value).map_err(|reason| format!("name: {reason}"))?;
-    let name = String::from_utf8(bytes).map_err(|_| "name: it is not UTF-8 text".to_owned())?;
+    let name = String::from_utf8(bytes).map_err(|_| "name: must be UTF-8 text".to_owned())?;
     if name.is_empty() || name.len() > 255 {
         return Err("name: must have 1 to 255 bytes".to_owned());
     }
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_known_by_its_hash_until_it_expires() {
+    fn a_token_is_identified_by_its_hash_until_it_expires() {
         let text = format!(
             "# ours\n\ntoken name=ci hash={} grants=producer@a expires=2030-01-01T00:00:00Z\n",
             hash()
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_is_known_by_its_common_name() {
+    fn a_certificate_is_identified_by_its_common_name() {
         let file =
             AccessFile::read("certificate name=worker%20one grants=worker@*").expect("readable");
         let names = |name: &str| CertificateNames {
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn a_written_entry_reads_back() {
         let entry = Entry {
             name: "a b=c".to_owned(),
             kind: Kind::Token(Hash::of(b"x")),
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_line_is_told_with_its_number_and_without_its_text() {
+    fn a_bad_line_is_reported_with_its_number_and_without_its_text() {
         let good = format!("token name=a hash={} grants=reader@*", hash());
         for line in [
             "tokens name=my-secret",
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changed_is_told_without_hashes() {
+    fn changes_are_described_without_hashes() {
         let before = AccessFile::read(&format!(
             "token name=a hash={} grants=reader@*\ncertificate name=b grants=worker@*",
             hash()

@@ -1,4 +1,4 @@
-//! A role in some namespaces, as it is written: `producer@mail`, `reader@*`, `worker@team-*`.
+//! Grants, which are a role in some namespaces: `producer@mail`, `reader@*`, `worker@team-*`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -82,7 +82,9 @@ impl FromStr for Grant {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (role, within) = text.split_once('@').ok_or_else(|| {
-            format!("{text:?} is no grant: write ROLE@NAMESPACE, such as producer@mail or reader@*")
+            format!(
+                "{text:?} is not a grant: write ROLE@NAMESPACE, such as producer@mail or reader@*"
+            )
         })?;
         let role = role.parse()?;
         let (name, is_prefix) = match within.strip_suffix('*') {
@@ -96,7 +98,7 @@ impl FromStr for Grant {
             ));
         }
         if bytes.contains(&b'*') {
-            return Err(format!("{text:?}: a * may stand at the end only"));
+            return Err(format!("{text:?}: a * is allowed only at the end"));
         }
         let within = Pattern { bytes, is_prefix };
         Ok(Self { role, within })
@@ -108,7 +110,7 @@ impl FromStr for Grant {
 pub struct Grants(pub Vec<Grant>);
 
 impl Grants {
-    /// Grants everything everywhere.
+    /// Grants every role in every namespace.
     pub fn everything() -> Self {
         Self(vec![Grant::everywhere(Role::Admin)])
     }
@@ -206,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again_whatever_the_name() {
+    fn a_written_grant_reads_back_whatever_its_name() {
         for namespace in [
             "a",
             "with space",
@@ -225,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_that_makes_no_sense_is_refused() {
+    fn a_malformed_grant_is_refused() {
         for text in [
             "",
             "reader",

@@ -51,7 +51,7 @@ pub enum Identity {
     Anonymous,
 }
 
-/// Why an operation is refused.
+/// The refusal of an operation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{who} may not {operation}{scope}: {needed}")]
 pub struct Denied {

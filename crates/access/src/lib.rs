@@ -1,4 +1,4 @@
-//! Access control: identities, roles, rights, the access file, the audit log, and the memory that requests may hold.
+//! Access control: identities, roles, rights, the access file, the audit log, and limits on memory and streams.
 //!
 //! This crate does no network I/O or TLS: the server identifies the caller (`Identity`), the APIs check the caller's
 //! rights (`Identity::may`), and both write the audit log (`Audit`). An API cannot offer an operation without a

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn elements_count_and_what_stands_in_strings_does_not() {
+    fn elements_are_counted_outside_of_strings_only() {
         let parts = |elements, names| Parts { elements, names };
         assert_eq!(Parts::of(b"[1,1,1]"), parts(3, 0));
         assert_eq!(Parts::of(br#"{"a,[\"":"{:,","b":[]}"#), parts(3, 2));

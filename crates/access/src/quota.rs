@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn after_some_lines_of_a_minute_one_tells_how_many_were_left_out() {
+    fn lines_beyond_the_quota_of_a_minute_are_counted_in_one_line() {
         let at = |second| Timestamp::from_second(second).expect("a time");
         let mut quota = Quota::default();
         let denied = |who: &str| Record::new(who, "getJob", Outcome::Denied);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn somebody_unidentified_is_counted_by_address_and_memory_is_bounded() {
+    fn unidentified_callers_are_counted_by_address_and_memory_is_bounded() {
         let mut quota = Quota::default();
         let who = Identity::Anonymous.to_string();
         for number in 0..20_000_u32 {

@@ -1,4 +1,4 @@
-//! Roles, and what each may do.
+//! Roles, and the verbs that each includes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -99,7 +99,7 @@ impl FromStr for Role {
     fn from_str(text: &str) -> Result<Self, String> {
         let role = Self::ALL.into_iter().find(|role| role.as_str() == text);
         role.ok_or_else(|| {
-            format!("{text:?} is no role: there are admin, operator, producer, worker, reader")
+            format!("{text:?} is not a role: there are admin, operator, producer, worker, reader")
         })
     }
 }

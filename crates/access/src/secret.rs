@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_is_long_random_and_known_again_by_its_hash_only() {
+    fn a_secret_is_long_random_and_recognised_only_by_its_hash() {
         let (one, other) = (
             NewSecret::make().expect("random"),
             NewSecret::make().expect("random"),
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_hash_is_refused_without_being_repeated() {
+    fn a_malformed_hash_is_refused_without_showing_it() {
         let long = "z".repeat(64);
         for text in [
             "",

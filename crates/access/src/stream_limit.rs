@@ -24,7 +24,7 @@ struct Taken {
     by_owner: HashMap<Owner, usize>,
 }
 
-/// Permission for one open stream; given back when it is dropped.
+/// Permit for one open stream, returned when dropped.
 #[derive(Debug)]
 pub struct StreamPermit {
     places: StreamLimit,
@@ -109,7 +109,7 @@ mod tests {
     use crate::identity::Proof;
 
     #[test]
-    fn one_identity_gets_a_quarter_and_places_are_free_again() {
+    fn one_identity_gets_a_quarter_and_dropped_permits_are_free_again() {
         let named = |name: &str| Owner::Named(Proof::Token, name.to_owned());
         let places = StreamLimit::new(8);
         let own: Vec<_> = (0..2).map(|_| places.take(named("a"))).collect();

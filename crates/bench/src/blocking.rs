@@ -1,4 +1,4 @@
-//! Peers whose connections are plain blocking sockets.
+//! Servers whose connections are plain blocking sockets.
 
 use std::time::Duration;
 
@@ -8,34 +8,34 @@ use futures::future::{BoxFuture, ready};
 
 use crate::{Error, Link, Load, Peer};
 
-/// Between two attempts to take from a queue that was empty.
+/// Pause between two attempts to lease from an empty queue.
 const TAKE_AGAIN_AFTER: Duration = Duration::from_micros(200);
 
-/// A queue server that is reached by blocking sockets. It has one queue.
+/// A queue server with blocking connections and a single queue.
 pub trait BlockingPeer: Sync {
-    /// Opens one connection to the server under load.
+    /// Opens a connection to the server.
     fn connect(&self) -> Result<Box<dyn BlockingLink>>;
 }
 
 /// A connection that blocks its thread.
 pub trait BlockingLink: Send {
-    /// Enqueues; returns when all jobs are durable.
+    /// Enqueues jobs with these payloads; returns when all are durable.
     fn put(&mut self, payloads: &[Vec<u8>]) -> Result<()>;
-    /// Takes up to so many jobs without waiting and returns their payloads.
+    /// Leases at most `jobs` jobs without waiting; returns their payloads.
     fn take(&mut self, jobs: usize) -> Result<Vec<Vec<u8>>>;
-    /// Takes one job, waiting up to a second if the server can.
+    /// Leases one job, waiting up to a second if the server can; returns its payload.
     fn take_one_waiting(&mut self) -> Result<Option<Vec<u8>>> {
         Ok(self.take(1)?.pop())
     }
-    /// Completes what was taken; returns when that is durable.
+    /// Completes the leased jobs; returns when that is durable.
     fn finish(&mut self) -> Result<()>;
-    /// Whether the server can make a consumer wait.
+    /// Whether the server lets a consumer wait for jobs.
     fn waits(&self) -> bool {
         true
     }
 }
 
-/// A blocking peer as a [`Peer`].
+/// Adapts a blocking server to [`Peer`].
 pub struct Blocking<P>(pub P);
 
 impl<P: BlockingPeer> Peer for Blocking<P> {
@@ -62,11 +62,11 @@ impl<P: BlockingPeer> Peer for Blocking<P> {
 
 struct Adapter {
     link: Box<dyn BlockingLink>,
-    /// What one enqueue sends.
+    /// Payloads of one enqueue.
     payloads: Vec<Vec<u8>>,
-    /// Whether a take waits for a job.
+    /// Whether a lease request waits for a job.
     waits: bool,
-    /// Jobs taken and not completed.
+    /// Number of jobs leased and not completed.
     taken: usize,
 }
 

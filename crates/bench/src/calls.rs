@@ -1,4 +1,4 @@
-//! The driver for connections that carry one call after the other.
+//! The driver for connections with one call at a time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,44 +11,44 @@ use crate::enqueue::Quota;
 use crate::latency::Pace;
 use crate::{Error, Load, Used};
 
-/// Connections that enqueue while the time to the start of a job is measured, and as many that wait for jobs.
+/// Number of connections that enqueue while the time to the start of a job is measured, and number that wait for jobs.
 const LATENCY_CONNECTIONS: usize = 16;
 
-/// A queue server whose connections carry one call after the other.
+/// A queue server whose connections have one call at a time.
 pub trait Peer: Sync {
-    /// Opens a connection for a load. A take waits for jobs up to `wait` if the server can do that.
+    /// Opens a connection for a load. Its lease requests wait up to `wait` for jobs if the server supports that.
     fn connect<'a>(
         &'a self,
         load: &'a Load,
         wait: Duration,
     ) -> BoxFuture<'a, Result<Box<dyn Link>, Error>>;
 
-    /// What the server has used so far; the default knows nothing.
+    /// Returns the resources that the server has used so far; unknown by default.
     fn used(&self) -> BoxFuture<'_, Used> {
         std::future::ready(Used::default()).boxed()
     }
 
-    /// Whether calls block their thread.
+    /// Whether calls block the calling thread.
     fn blocks(&self) -> bool {
         false
     }
 }
 
-/// One connection and the jobs that it holds. Enqueues and takes are as large as the batch of its load.
+/// A connection and the jobs that it has leased. Each call is for a batch of its load.
 pub trait Link: Send {
-    /// Sets the payload of the enqueues to come; it is that of the load at first.
+    /// Sets the payload of later enqueues; at first it is that of the load.
     fn prepare(&mut self, payload: &[u8]);
 
     /// Enqueues a batch; returns when it is durable.
     fn enqueue(&mut self) -> BoxFuture<'_, Result<(), Error>>;
 
-    /// Takes up to a batch and passes each payload to `see`.
+    /// Leases up to a batch of jobs; passes each payload to `see`.
     fn take<'a>(
         &'a mut self,
         see: &'a mut (dyn FnMut(&[u8]) + Send),
     ) -> BoxFuture<'a, Result<(), Error>>;
 
-    /// Completes what was taken last and returns the number of those jobs; they are durably completed then.
+    /// Completes the jobs leased last; returns their number when that is durable.
     fn complete(&mut self) -> BoxFuture<'_, Result<usize, Error>>;
 }
 
@@ -120,8 +120,7 @@ async fn live(mut link: Box<dyn Link>, load: Arc<Load>) -> Result<(), Error> {
     while !load.is_over() {
         link.enqueue().await?;
         load.note_enqueued(load.batch);
-        // All connections take from one queue: another one may have taken a part of these jobs, then this one takes
-        // theirs.
+        // All connections lease from one queue, so this one may complete jobs of others, and others its own.
         link.take(&mut |_| ()).await?;
         load.note_completed(link.complete().await?);
     }

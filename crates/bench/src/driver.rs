@@ -1,4 +1,4 @@
-//! Drivers: how the connections of a load are made and what each of them does.
+//! Drivers: they open the connections of a load and make the tasks that use them.
 
 use std::sync::Arc;
 
@@ -10,25 +10,25 @@ use crate::enqueue::Quota;
 use crate::latency::Pace;
 use crate::{Error, Load, Used};
 
-/// The work of one connection until its load is over.
+/// The work of a connection until its load has ended.
 pub type Task = BoxFuture<'static, Result<(), Error>>;
 
-/// What the tasks of a connection do.
+/// The kind of work of a connection.
 #[derive(Clone)]
 pub enum Work {
-    /// Only enqueue, until the quota is reached.
+    /// Enqueues until the quota is used up.
     Fill(Arc<Quota>),
-    /// Enqueue while there is room.
+    /// Enqueues while the load has room.
     Produce,
-    /// Take and complete, until the load is stopped.
+    /// Leases and completes until the load is stopped.
     Consume,
-    /// Enqueue, take and complete.
+    /// Enqueues, leases and completes.
     Live,
-    /// Enqueue at the pace, with workers that are idle meanwhile; over as many connections as that takes.
+    /// Enqueues at the pace, with idle workers; over as many connections as that needs.
     Pace(Arc<Pace>),
 }
 
-/// The tasks of a connection, which begin when they are started.
+/// The tasks of a connection, not started yet.
 #[derive(Default)]
 pub struct Connection {
     /// Tasks that end with the load.
@@ -37,17 +37,17 @@ pub struct Connection {
     pub workers: Vec<Task>,
 }
 
-/// One way to reach a server.
+/// A way to use a server.
 pub trait Driver: Sync {
-    /// What the server has used so far.
+    /// Returns the resources that the server has used so far.
     fn used(&self) -> BoxFuture<'_, Used>;
 
-    /// Whether the tasks block their thread, so that each needs a thread of its own.
+    /// Whether a task blocks its thread, so that each needs a separate one.
     fn blocks(&self) -> bool {
         false
     }
 
-    /// Opens a connection for a load. The number tells it from others with the same work.
+    /// Opens a connection for a load; `number` distinguishes connections with the same work.
     fn connect<'a>(
         &'a self,
         work: Work,
@@ -56,7 +56,7 @@ pub trait Driver: Sync {
     ) -> BoxFuture<'a, Result<Connection, Error>>;
 }
 
-/// The tasks of a load that run, each with its result or error.
+/// The running tasks of a load.
 #[derive(Default)]
 pub(crate) struct Tasks(JoinSet<Result<(), Error>>);
 
@@ -76,7 +76,7 @@ impl Tasks {
         self.0.is_empty()
     }
 
-    /// Waits until all have ended; fails if one did.
+    /// Waits until all tasks have ended; fails if one has failed.
     pub(crate) async fn finish(&mut self) -> Result<(), Error> {
         while let Some(ended) = self.0.join_next().await {
             ended.map_err(|error| Error::failed(error.to_string()))??;
@@ -84,7 +84,7 @@ impl Tasks {
         Ok(())
     }
 
-    /// The failure of a task that has ended, if one has.
+    /// Fails if a task that has ended failed.
     pub(crate) fn check(&mut self) -> Result<(), Error> {
         while let Some(ended) = self.0.try_join_next() {
             ended.map_err(|error| Error::failed(error.to_string()))??;
@@ -92,7 +92,7 @@ impl Tasks {
         Ok(())
     }
 
-    /// Ends all tasks. Those that block their thread must have been stopped through their load or pace.
+    /// Aborts all tasks. Blocking ones must have been stopped through their load or pace.
     pub(crate) async fn stop(mut self) {
         self.0.shutdown().await;
     }

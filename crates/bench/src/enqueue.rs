@@ -1,4 +1,4 @@
-//! Enqueueing alone.
+//! The measurement of enqueueing alone.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::driver::{Tasks, Work};
 use crate::{Driver, Error, Load, Measured, rate};
 
-/// What the connections of a load that only enqueues have still to send.
+/// The number of jobs that a load which only enqueues still has to send, shared by its connections.
 pub struct Quota {
     batch: u64,
     sent: AtomicU64,
@@ -27,7 +27,7 @@ impl Quota {
         })
     }
 
-    /// Takes a batch to send; false if none is left.
+    /// Takes a batch to send; returns false if none is left or the time is over.
     pub(crate) fn take(&self) -> bool {
         let sent = self.sent.fetch_add(self.batch, Ordering::Relaxed);
         let is_left = sent < self.jobs_max && Instant::now() < self.ends_at;
@@ -38,7 +38,7 @@ impl Quota {
     }
 }
 
-/// Jobs per second that so many connections enqueue at once.
+/// Measures the rate at which this number of connections enqueue at the same time.
 pub async fn measure(
     driver: &dyn Driver,
     load: &Arc<Load>,
@@ -55,7 +55,7 @@ pub async fn measure(
     })
 }
 
-/// Enqueues so many jobs or a little more, or what a slow server accepts within `time_max`.
+/// Enqueues at least `jobs` jobs, or as many as a slow server accepts within `time_max`.
 pub(crate) async fn fill(
     driver: &dyn Driver,
     load: &Arc<Load>,

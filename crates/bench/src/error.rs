@@ -1,11 +1,11 @@
-//! Why a measurement ended early.
+//! The error of a measurement.
 
 use std::io;
 #[cfg(feature = "ganger")]
 use std::path::Path;
 use std::path::PathBuf;
 
-/// The reason that a measurement ended early.
+/// The reason why a measurement ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A call of the gRPC client failed.
@@ -17,7 +17,7 @@ pub enum Error {
     File {
         /// The file or directory.
         path: PathBuf,
-        /// What the system reported.
+        /// Error of the operating system.
         error: io::Error,
     },
     /// The address asks for TLS, which the plain HTTP connections do not have.
@@ -31,7 +31,7 @@ pub enum Error {
     /// The server refused a request.
     #[error("{0}")]
     Refused(String),
-    /// The server or another peer did not do what the load asked for.
+    /// The server did not do what the load asked for.
     #[error("{0}")]
     Failed(String),
     /// A socket, process or standard stream failed.
@@ -40,7 +40,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// A load that could not go on, in words.
+    /// Creates the error of a load that cannot continue, with this message.
     pub fn failed(message: impl Into<String>) -> Self {
         Self::Failed(message.into())
     }

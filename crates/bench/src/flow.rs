@@ -1,4 +1,4 @@
-//! Loads with producers and consumers on connections of their own: taking what waits, a steady flow, a deep queue.
+//! Loads with separate producers and consumers: leasing from a full queue, a steady flow, a deep queue.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,37 +10,38 @@ use crate::lives::measure_running;
 use crate::load::STALLED_AFTER;
 use crate::{BATCH, CONNECTIONS, Driver, Error, Load, Measured, enqueue, rate};
 
-/// Jobs that wait before taking is measured.
+/// Number of ready jobs before leasing is measured.
 const PREFILLED: u64 = 200_000;
 
-/// Jobs that wait in the deep queue.
+/// Number of ready jobs in the deep queue.
 pub const DEEP: u64 = 1_000_000;
 
-/// A slow server's queue is as long as it is after this time.
+/// Longest time to fill the queue; a slow server's queue is then shorter.
 const FILL_MAX: Duration = Duration::from_secs(60);
 
-/// Time that a server has to accept the deep queue.
+/// Longest time to fill the deep queue.
 const FILL_DEEP_MAX: Duration = Duration::from_secs(3_600);
 
-/// Connections of the steady flow.
+/// Number of producers of the steady flow.
 const PRODUCERS: usize = 2;
+/// Number of consumers of the steady flow.
 const CONSUMERS: usize = 4;
 
-/// Batches that may be enqueued and not completed.
+/// Maximum number of batches that are enqueued and not completed.
 const BATCHES_AHEAD: usize = 100;
 
-/// A load for [`mix`] and [`deep`].
+/// Creates a load for [`mix`] and [`deep`].
 pub fn load(queue: String, payload_bytes: usize) -> Arc<Load> {
     Load::new(queue, BATCH, payload_bytes, BATCH * BATCHES_AHEAD)
 }
 
-/// Takes and completes 200,000 jobs that wait.
+/// Measures leasing and completing 200,000 ready jobs.
 pub async fn take(driver: &dyn Driver, load: &Arc<Load>) -> Result<Measured, Error> {
     enqueue::fill(driver, load, CONNECTIONS, PREFILLED, FILL_MAX).await?;
     empty(driver, load).await
 }
 
-/// Takes and completes all jobs of a load that wait.
+/// Measures leasing and completing all ready jobs of a load.
 pub async fn empty(driver: &dyn Driver, load: &Arc<Load>) -> Result<Measured, Error> {
     let used = driver.used().await;
     let begun = Instant::now();
@@ -55,7 +56,7 @@ pub async fn empty(driver: &dyn Driver, load: &Arc<Load>) -> Result<Measured, Er
     let enqueued = load.enqueued();
     if total < enqueued {
         return Err(Error::failed(format!(
-            "only {total} of {enqueued} jobs were taken; none in the last {STALLED_AFTER:?}"
+            "only {total} of {enqueued} jobs were completed; none in the last {STALLED_AFTER:?}"
         )));
     }
     Ok(Measured {
@@ -64,7 +65,7 @@ pub async fn empty(driver: &dyn Driver, load: &Arc<Load>) -> Result<Measured, Er
     })
 }
 
-/// Two producers and four consumers.
+/// Measures two producers and four consumers at the same time.
 pub async fn mix(driver: &dyn Driver, load: &Arc<Load>, time: Duration) -> Result<Measured, Error> {
     let mut producers = Tasks::default();
     for number in 0..PRODUCERS {
@@ -75,7 +76,7 @@ pub async fn mix(driver: &dyn Driver, load: &Arc<Load>, time: Duration) -> Resul
     measure_running(driver, load, producers, consumers, time).await
 }
 
-/// The same flow above a million jobs that wait; `filler` enqueues those.
+/// Measures the same flow in a queue with a million ready jobs, which `filler` enqueues.
 pub async fn deep(
     driver: &dyn Driver,
     filler: &dyn Driver,
@@ -89,7 +90,7 @@ pub async fn deep(
             "only {sent} of {DEEP} jobs were enqueued in {FILL_DEEP_MAX:?}"
         )));
     }
-    // The store writes its backlog to the tables first, as it would on the way to so many jobs.
+    // The store first writes its backlog to the tables, as it would if so many jobs arrived slowly.
     sleep(Duration::from_secs(1)).await;
     mix(driver, load, time).await
 }

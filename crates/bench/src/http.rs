@@ -1,29 +1,29 @@
-//! One keep-alive HTTP connection: a request, its answer, and nothing in between.
+//! A keep-alive HTTP connection with one request at a time.
 //!
-//! As plain as a client can be, so that the server is what is measured: bodies that repeat are made once, answers are
-//! read into one buffer.
+//! It does as little work as possible, so that the server is what is measured: repeated bodies are made once, and
+//! answers are read into one buffer.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::Error;
 
-/// Bytes read at once.
+/// Maximum bytes of one read.
 const READ_BYTES: usize = 1 << 16;
 
-/// One connection over HTTP/1.1 that stays open from call to call.
+/// A connection over HTTP/1.1 that stays open between requests.
 pub struct Http {
     stream: TcpStream,
-    /// The header lines that every request has.
+    /// Header lines of every request.
     common: String,
     request: Vec<u8>,
-    /// What was read; the first `parsed` bytes belong to answers already given.
+    /// Received bytes; the first `parsed` ones belong to answers that were returned.
     read: Vec<u8>,
     parsed: usize,
     body: Vec<u8>,
 }
 
-/// The head of an answer, as far as it matters here.
+/// The needed parts of an answer's head.
 struct Head {
     status: u16,
     length: usize,
@@ -31,8 +31,8 @@ struct Head {
 }
 
 impl Http {
-    /// Opens a connection to an address as `--server` takes it. Every request has the header lines `more`, each with
-    /// its end.
+    /// Opens a connection to an address in the form of `--server`. Every request has the header lines `more`, each with
+    /// its line end.
     pub async fn connect(url: &str, more: &str) -> Result<Self, Error> {
         let host = host(url)?;
         let stream = TcpStream::connect(&host).await?;
@@ -48,12 +48,12 @@ impl Http {
         })
     }
 
-    /// The body of a good answer.
+    /// Sends a request; returns the body of a successful answer.
     pub async fn get(&mut self, path: &str) -> Result<&[u8], Error> {
         self.call("GET", path, "", b"").await
     }
 
-    /// The body of a good answer to a request with a body.
+    /// Sends a request with a body; returns the body of a successful answer.
     pub async fn post(
         &mut self,
         path: &str,
@@ -93,7 +93,7 @@ impl Http {
         Err(Error::Refused(message))
     }
 
-    /// Reads an answer; its body is in `body` then.
+    /// Reads an answer into `body`; returns its status.
     async fn answer(&mut self) -> Result<u16, Error> {
         self.read.drain(..self.parsed);
         self.parsed = 0;
@@ -115,7 +115,7 @@ impl Http {
             let size = str::from_utf8(&self.read[self.parsed..end])
                 .ok()
                 .and_then(|text| usize::from_str_radix(text.trim(), 16).ok())
-                .ok_or_else(|| strange("a chunk without its size"))?;
+                .ok_or_else(|| protocol_error("a chunk without its size"))?;
             self.parsed = end + 2;
             self.take(size).await?;
             let end = self.find(b"\r\n").await?;
@@ -126,7 +126,7 @@ impl Http {
         }
     }
 
-    /// Moves so many bytes to the body.
+    /// Moves `count` received bytes to the body.
     async fn take(&mut self, count: usize) -> Result<(), Error> {
         while self.read.len() < self.parsed + count {
             self.more().await?;
@@ -137,7 +137,7 @@ impl Http {
         Ok(())
     }
 
-    /// Where the pattern begins, from what is parsed on.
+    /// Reads until the pattern occurs in the unparsed bytes; returns its index.
     async fn find(&mut self, pattern: &[u8]) -> Result<usize, Error> {
         let mut from = self.parsed;
         loop {
@@ -157,13 +157,13 @@ impl Http {
     async fn more(&mut self) -> Result<(), Error> {
         self.read.reserve(READ_BYTES);
         if self.stream.read_buf(&mut self.read).await? == 0 {
-            return Err(strange("the server closed the connection"));
+            return Err(protocol_error("the server closed the connection"));
         }
         Ok(())
     }
 }
 
-/// `host:port` of an address as `--server` takes it.
+/// Returns `host:port` of an address in the form of `--server`.
 fn host(url: &str) -> Result<String, Error> {
     let plain = url.strip_prefix("http://").unwrap_or(url);
     if plain.contains("://") {
@@ -182,7 +182,7 @@ fn head(bytes: &[u8]) -> Result<Head, Error> {
     let status = lines
         .next()
         .and_then(|line| line.split(' ').nth(1)?.parse().ok())
-        .ok_or_else(|| strange("an answer without a status"))?;
+        .ok_or_else(|| protocol_error("an answer without a status"))?;
     let mut head = Head {
         status,
         length: 0,
@@ -193,7 +193,7 @@ fn head(bytes: &[u8]) -> Result<Head, Error> {
             ("content-length", value) => {
                 head.length = value
                     .parse()
-                    .map_err(|_| strange("a length that is no number"))?;
+                    .map_err(|_| protocol_error("a length that is not a number"))?;
             }
             ("transfer-encoding", "chunked") => head.is_chunked = true,
             _ => {}
@@ -202,7 +202,7 @@ fn head(bytes: &[u8]) -> Result<Head, Error> {
     Ok(head)
 }
 
-fn strange(what: &str) -> Error {
+fn protocol_error(what: &str) -> Error {
     Error::BadReply(what.to_owned())
 }
 

@@ -1,7 +1,7 @@
-//! The time from an enqueue to the start of the job, with an idle worker.
+//! The measurement of the time from an enqueue to the start of the job, with an idle worker.
 //!
-//! Jobs come at a steady rate whether or not those before have started, each over a connection that has nothing else to
-//! do; a job that had to wait for one counts from the moment it was due. The payload carries that moment.
+//! Jobs are due at a steady rate whether or not earlier ones have started, each over an idle connection. The time of a
+//! job counts from the moment it was due, even if it had to wait for a connection. The payload contains that moment.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,10 +13,10 @@ use tokio::time::{Instant, sleep_until, timeout};
 use crate::driver::{Tasks, Work};
 use crate::{Driver, Error, Load};
 
-/// A job that has not started after so long never will.
+/// Longest time until a job starts; a later one is a failure.
 const START_WITHIN: Duration = Duration::from_secs(20);
 
-/// What was measured: from before the enqueue was sent until the worker has the job.
+/// The measured times, from before the enqueue was sent until the worker has the job.
 #[derive(Clone, Copy, Debug)]
 pub struct Latency {
     /// Number of jobs that were measured.
@@ -29,7 +29,7 @@ pub struct Latency {
     pub max: Duration,
 }
 
-/// When jobs are due, and how long each one took.
+/// The times at which jobs are due, and the measured time of each.
 pub struct Pace {
     begun: Instant,
     interval: Duration,
@@ -41,7 +41,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Waits until the next job is due; its payload. Nothing if all are sent.
+    /// Waits until the next job is due; returns its payload, or `None` if all jobs were sent.
     pub(crate) async fn next(&self) -> Option<Vec<u8>> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         if number >= self.jobs {
@@ -50,7 +50,7 @@ impl Pace {
         let due = self.begun + self.interval * u32::try_from(number).unwrap_or(u32::MAX);
         let is_early = Instant::now() < due;
         sleep_until(due).await;
-        // The timer is coarse, and none of the server's business; being late for want of a connection is.
+        // The imprecision of the timer does not count against the server; the wait for a connection does.
         let sent = if is_early { Instant::now() } else { due };
         let nanos = sent.duration_since(self.begun).as_nanos();
         let mut text = format!("\"{nanos:020}").into_bytes();
@@ -59,13 +59,13 @@ impl Pace {
         Some(text)
     }
 
-    /// A job has started that carries this payload.
+    /// Records the start of the job with this payload.
     pub(crate) fn started(&self, payload: &[u8]) {
         let now = self.begun.elapsed();
         self.started.fetch_add(1, Ordering::Relaxed);
         let payload = String::from_utf8_lossy(payload);
         let sent = payload.trim_matches('"').trim().parse().unwrap_or(0);
-        // Nobody counts any more once all are there.
+        // The receiver is gone once all jobs have started.
         let _ = self
             .took
             .send(now.saturating_sub(Duration::from_nanos(sent)));
@@ -77,7 +77,7 @@ impl Pace {
     }
 }
 
-/// The latency at so many jobs a second.
+/// Measures the latency at a rate of jobs per second.
 pub async fn measure(
     driver: &dyn Driver,
     queue: String,
@@ -90,7 +90,7 @@ pub async fn measure(
     let jobs = usize::try_from(time.as_nanos() / interval.as_nanos().max(1)).unwrap_or(1);
     let (took, mut times) = mpsc::unbounded_channel();
     let pace = Arc::new(Pace {
-        // Connections are made before the first job is due.
+        // Connections are opened before the first job is due.
         begun: Instant::now() + Duration::from_millis(500),
         interval,
         jobs: jobs.max(10),

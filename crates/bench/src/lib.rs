@@ -1,9 +1,9 @@
 //! The load generator behind `ganger bench` and `cargo xtask bench-peers`.
 //!
-//! A *load* is a queue with connections that enqueue, take and complete jobs. The measurements ([`enqueue`], [`flow`],
-//! [`lives`], [`latency`]) are the same for every server; a [`Driver`] makes the connections. There are two: [`Calls`]
-//! works over connections that carry one call after the other (HTTP, and the protocols of other queue servers), and
-//! `Streams` over ganger's gRPC.
+//! A *load* is a queue with connections that enqueue, lease and complete jobs. The measurements ([`enqueue`], [`flow`],
+//! [`lives`], [`latency`]) are the same for every server; a [`Driver`] opens the connections. There are two drivers:
+//! [`Calls`] for connections with one call at a time (HTTP, and the protocols of other queue servers), and `Streams`
+//! for ganger's gRPC.
 //!
 //! With the feature `ganger` (on by default) the crate also starts ganger servers, measures several shards, and writes
 //! the report of `ganger bench`: see `Bench`.
@@ -15,14 +15,14 @@
 )]
 
 mod blocking;
-#[cfg(feature = "ganger")]
-mod caller;
 mod calls;
 mod driver;
 pub mod enqueue;
 mod error;
 pub mod flow;
 pub mod http;
+#[cfg(feature = "ganger")]
+mod http_link;
 pub mod latency;
 pub mod lives;
 mod load;
@@ -55,8 +55,8 @@ pub use plan::{Api, Bench, Kind, Plan};
 #[cfg(feature = "ganger")]
 pub use report::Report;
 
-/// Connections of the loads that ask for the highest rate: enqueueing alone and taking alone.
+/// Number of connections that measure the highest rate of enqueueing alone and of leasing alone.
 pub const CONNECTIONS: usize = 8;
 
-/// Jobs in one enqueue, delivery and report of all loads but full lives and latency.
+/// Number of jobs in one enqueue, delivery and report of all loads except full lives and latency.
 pub const BATCH: usize = 100;

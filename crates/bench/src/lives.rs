@@ -1,4 +1,4 @@
-//! Full lives: jobs are enqueued, taken and completed, all at once.
+//! The measurement of full lives: jobs are enqueued, leased and completed at the same time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use tokio::time::{Instant, sleep};
 use crate::driver::{Tasks, Work};
 use crate::{Driver, Error, Load, Measured, rate};
 
-/// Time before the measurement begins, in which all connections come to their full rate.
+/// Time before the measurement, in which all connections reach their full rate.
 const WARM_UP: Duration = Duration::from_millis(500);
 
-/// Batches of each connection that may be enqueued and not completed.
+/// Maximum number of batches of a connection that are enqueued and not completed.
 pub(crate) const BATCHES_AHEAD: usize = 4;
 
-/// A load for [`measure`] with so many connections.
+/// Creates a load for [`measure`] with this number of connections.
 pub fn load(queue: String, connections: usize, batch: usize, payload_bytes: usize) -> Arc<Load> {
     Load::new(
         queue,
@@ -24,9 +24,9 @@ pub fn load(queue: String, connections: usize, batch: usize, payload_bytes: usiz
     )
 }
 
-/// Lives per second with so many connections.
+/// Measures full lives per second with this number of connections.
 ///
-/// A stream carries a producer and a worker at once; calls follow one after the other.
+/// A stream serves a producer and a worker at the same time; other connections make one call after the other.
 pub async fn measure(
     driver: &dyn Driver,
     load: &Arc<Load>,
@@ -42,8 +42,8 @@ pub async fn measure(
     measure_running(driver, load, producers, workers, time).await
 }
 
-/// Measures what is completed while these run, then ends them. The workers, if there are any, complete what is left in
-/// the end.
+/// Measures the completions while these tasks run, then ends them. Workers, if there are any, complete the remaining
+/// jobs.
 pub(crate) async fn measure_running(
     driver: &dyn Driver,
     load: &Load,
@@ -66,7 +66,7 @@ pub(crate) async fn measure_running(
     load.stop();
     workers.stop().await;
     if after == before {
-        return Err(Error::failed("no job was completed in the time given"));
+        return Err(Error::failed("no job was completed during the measurement"));
     }
     Ok(Measured {
         per_second: rate(after - before, took),

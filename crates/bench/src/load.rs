@@ -1,4 +1,4 @@
-//! A load on one queue: what its connections share.
+//! A load on one queue: the state that its connections share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 
-/// What is left after a measurement is left alone if no job of it is completed within this time.
+/// Jobs that are left after a measurement are abandoned if none is completed within this time.
 pub(crate) const STALLED_AFTER: Duration = Duration::from_secs(20);
 
-/// What all connections of a load share.
+/// The state that all connections of a load share.
 pub struct Load {
     pub(crate) queue: String,
     pub(crate) batch: usize,
@@ -19,12 +19,12 @@ pub struct Load {
     completed: AtomicU64,
     is_over: AtomicBool,
     is_stopped: AtomicBool,
-    /// Jobs that may be enqueued before others are completed.
+    /// One permit for each job that may be enqueued before others are completed.
     room: Semaphore,
 }
 
 impl Load {
-    /// A load on the queue of this name. Producers wait while `ahead` jobs are enqueued and not completed.
+    /// Creates a load on a queue. Producers wait while `ahead` jobs are enqueued and not completed.
     pub fn new(queue: String, batch: usize, payload_bytes: usize, ahead: usize) -> Arc<Self> {
         Arc::new(Self {
             queue,
@@ -38,7 +38,7 @@ impl Load {
         })
     }
 
-    /// What each job carries.
+    /// Returns the payload of each job.
     pub(crate) fn payload(&self) -> &[u8] {
         &self.payload
     }
@@ -51,7 +51,7 @@ impl Load {
         self.completed.load(Ordering::Relaxed)
     }
 
-    /// Lets the producers end.
+    /// Makes the producers end after their current batch.
     pub(crate) fn end(&self) {
         self.is_over.store(true, Ordering::Relaxed);
         self.room.close();
@@ -61,7 +61,7 @@ impl Load {
         self.is_over.load(Ordering::Relaxed)
     }
 
-    /// Lets the tasks that take jobs end.
+    /// Ends the tasks that lease jobs.
     pub(crate) fn stop(&self) {
         self.is_stopped.store(true, Ordering::Relaxed);
     }
@@ -70,20 +70,20 @@ impl Load {
         self.is_stopped.load(Ordering::Relaxed)
     }
 
-    /// Notes jobs that are there besides those of the producers.
+    /// Counts jobs that were enqueued by others than the producers.
     pub(crate) fn note_enqueued(&self, count: usize) {
         let count = u64::try_from(count).unwrap_or(0);
         self.enqueued.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Notes jobs that were completed, and lets as many follow.
+    /// Counts completed jobs, and allows as many new ones.
     pub(crate) fn note_completed(&self, count: usize) {
         self.completed
             .fetch_add(u64::try_from(count).unwrap_or(0), Ordering::Relaxed);
         self.room.add_permits(count);
     }
 
-    /// Waits until all that was enqueued is completed, so that the next measurement begins with nothing.
+    /// Waits until all enqueued jobs are completed, so that the next measurement starts with an empty queue.
     pub(crate) async fn drain(&self) {
         let (mut before, mut changed) = (self.completed(), Instant::now());
         while self.completed() < self.enqueued() {
@@ -91,13 +91,13 @@ impl Load {
             if self.completed() > before {
                 (before, changed) = (self.completed(), Instant::now());
             } else if changed.elapsed() > STALLED_AFTER {
-                // What is left belongs to a queue that nobody takes from any more.
+                // The remaining jobs do no harm: their queue is not used any more.
                 return;
             }
         }
     }
 
-    /// Waits for room; false once it is over.
+    /// Waits for room; returns false once the load has ended.
     pub(crate) async fn has_room(&self) -> bool {
         if self.is_over() {
             return false;
@@ -111,7 +111,7 @@ impl Load {
     }
 }
 
-/// A payload of so many bytes that is a JSON string if it can be.
+/// Returns a payload of `size` bytes, which is a JSON string if `size` is at least 2.
 fn payload(size: usize) -> Vec<u8> {
     if size < 2 {
         return vec![b'7'; size];

@@ -1,4 +1,4 @@
-//! The limit: an append-only file that is flushed after each batch, and nothing else.
+//! The upper limit: an append-only file that is flushed after each batch.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use crate::{Error, rate};
 
-/// What a record has besides the payload: ids, times, names, checksum.
+/// Bytes of a record besides the payload: ids, times, names, checksum.
 const RECORD_BYTES: usize = 120;
 
-/// Records that a life of a job writes: its enqueue, its lease, its completion.
+/// Number of records in the life of a job: enqueue, lease, completion.
 const RECORDS_A_LIFE: u64 = 3;
 
-/// Lives per second that a bare log could keep with so many records to a flush.
+/// Measures the lives per second that a bare log could record with `batch` records per flush.
 pub(crate) fn measure(
     dir: &Path,
     batch: usize,
@@ -26,7 +26,7 @@ pub(crate) fn measure(
         .append(true)
         .open(&path)
         .map_err(|error| Error::file(&path, error))?;
-    // Only the first of the three records carries the payload.
+    // Only the first of the three records contains the payload.
     let records_bytes = batch * RECORD_BYTES + batch.div_ceil(3) * payload;
     let records = vec![0x5a; records_bytes];
     let begun = Instant::now();

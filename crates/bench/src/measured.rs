@@ -1,27 +1,27 @@
-//! Rates, and what a server used for them.
+//! Measured rates, and the resources that a server used.
 
 use std::fs;
 use std::io;
 use std::time::Duration;
 
-/// The unit of CPU times in `/proc`: `USER_HZ`, 100 a second on Linux.
+/// Ticks per second of CPU times in `/proc`: `USER_HZ`, always 100 on Linux.
 const TICKS_A_SECOND: f64 = 100.0;
 
-/// Jobs per second, and the server's use of CPU and disk for each.
+/// A measured rate, and the server's CPU time and commits for each job.
 #[derive(Clone, Copy, Debug)]
 pub struct Measured {
     /// Jobs per second while the measurement ran.
     pub per_second: f64,
-    /// What the server used for one job, on average over all jobs of this run, those of warm-up and end too.
+    /// Resources for one job: the average over all jobs of the run, including its warm-up and end.
     pub used: Used,
 }
 
-/// What a server has used so far, or for one job.
+/// The resources that a server has used so far, or for one job.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Used {
-    /// CPU seconds; absent if the server's process is not known.
+    /// CPU seconds; `None` if the server's process is unknown.
     pub cpu: Option<f64>,
-    /// Commits, each one flush; absent if the server's metrics cannot be read.
+    /// Commits, each with one flush; `None` if the server's metrics cannot be read.
     pub commits: Option<f64>,
 }
 
@@ -34,7 +34,7 @@ impl Used {
         }
     }
 
-    /// The same for one of so many jobs.
+    /// Divides by the number of jobs.
     pub(crate) fn per_job(self, jobs: u64) -> Self {
         let jobs = u32::try_from(jobs).ok().filter(|jobs| *jobs > 0);
         let each = |used: Option<f64>| Some(used? / f64::from(jobs?));
@@ -45,25 +45,25 @@ impl Used {
     }
 }
 
-/// Events in a time as a rate per second.
+/// Returns events per second.
 pub fn rate(count: u64, time: Duration) -> f64 {
     let count = u32::try_from(count).unwrap_or(u32::MAX);
     f64::from(count) / time.as_secs_f64()
 }
 
-/// CPU seconds that a process has used by itself.
+/// Returns the CPU seconds that a process has used, without its children.
 pub fn cpu_of(process: u32) -> io::Result<f64> {
     let [_, user, system, ..] = fields(&process.to_string())?;
     Ok((user + system) / TICKS_A_SECOND)
 }
 
-/// CPU seconds of a process, of its children, and of those of its children that have ended.
+/// Returns the CPU seconds of a process, of its living children, and of its children that have ended.
 pub fn cpu_of_family(process: u32) -> io::Result<f64> {
     let mut ticks: f64 = fields(&process.to_string())?[1..].iter().sum();
     for entry in fs::read_dir("/proc")? {
         let name = entry?.file_name();
         let name = name.to_string_lossy();
-        // A process that ended meanwhile is in its parent's figures next time.
+        // A child that ends meanwhile is included in its parent's times at the next call.
         if name.bytes().all(|byte| byte.is_ascii_digit())
             && let Ok([parent, user, system, ..]) = fields(&name)
             && (parent - f64::from(process)).abs() < 0.5
@@ -74,10 +74,10 @@ pub fn cpu_of_family(process: u32) -> io::Result<f64> {
     Ok(ticks / TICKS_A_SECOND)
 }
 
-/// The parent of a process, its time as user and in the system, and the same of its children that have ended.
+/// Returns the parent's id of a process, its user and system time, and those of its children that have ended.
 fn fields(process: &str) -> io::Result<[f64; 5]> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
-    // The name in brackets may hold anything. The parent is the fourth field, times are the 14th to 17th.
+    // The name in parentheses may contain anything. The parent is the fourth field; times are the 14th to 17th.
     let (_, rest) = stat.rsplit_once(')').unwrap_or_default();
     let fields: Vec<&str> = rest.split_whitespace().collect();
     let field = |place: usize| fields.get(place)?.parse().ok();

@@ -1,4 +1,4 @@
-//! What `ganger bench` measures, and the run of it.
+//! The measurements of `ganger bench`, and their execution.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,36 +12,36 @@ use crate::target::Target;
 use crate::{BATCH, CONNECTIONS, Calls, Driver, Error, Load};
 use crate::{enqueue, flow, latency, lives, log, shards};
 
-/// What can be measured.
+/// A kind of measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
-    /// Enqueue, lease, complete, all at once, beside a bare log.
+    /// Enqueueing, leasing and completing at the same time, beside a bare log.
     Lives,
     /// Enqueueing alone, in batches of 100 over 8 connections.
     Enqueue,
-    /// Taking and completing 200,000 jobs that wait, in batches of 100 over 8 connections.
+    /// Leasing and completing 200,000 ready jobs, in batches of 100 over 8 connections.
     Take,
     /// Two producers and four consumers, in batches of 100.
     Mix,
-    /// From enqueue to start with an idle worker, at --rates.
+    /// Time from enqueue to start with an idle worker, at --rates.
     Latency,
-    /// As mix, on an empty queue and above a million jobs that wait.
+    /// As mix, in an empty queue and in one with a million ready jobs.
     Deep,
-    /// Several shards, in one process and as servers of their own: lives, graphs over 8 of them, messages, cancelling.
+    /// Several shards, in one process and on separate servers: lives, graphs over 8 shards, messages, cancellation.
     Shards,
 }
 
-/// The API through which a server is measured.
+/// The API under measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Api {
     /// gRPC: enqueues are calls, workers have streams.
     Grpc,
-    /// HTTP/1.1: everything is a call on a connection that stays open.
+    /// HTTP/1.1: everything is a request over a connection that stays open.
     Http,
 }
 
 impl Api {
-    /// The name in tables.
+    /// Returns the name in tables.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Grpc => "gRPC",
@@ -49,7 +49,7 @@ impl Api {
         }
     }
 
-    /// The name in JSON and in names of queues.
+    /// Returns the name in JSON and in names of queues.
     pub(crate) fn key(self) -> &'static str {
         match self {
             Self::Grpc => "grpc",
@@ -64,7 +64,7 @@ impl Api {
         }
     }
 
-    /// The queue of a load, which no other load uses.
+    /// Returns the name of a load's queue, which no other load uses.
     fn queue(self, load: &str) -> String {
         format!("bench-{load}-{}-{}", self.key(), std::process::id())
     }
@@ -73,9 +73,9 @@ impl Api {
 /// The measurements of a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What to measure, in this order; full lives and shards come first.
+    /// Kinds of measurements, in order; full lives and shards are measured first.
     pub loads: Vec<Kind>,
-    /// The ways to reach the server, each measured.
+    /// APIs, each of which is measured.
     pub apis: Vec<Api>,
     /// Numbers of connections for full lives, at least 1.
     pub connections: Vec<usize>,
@@ -83,21 +83,21 @@ pub struct Plan {
     pub batches: Vec<usize>,
     /// Jobs per second while the time from enqueue to start is measured, at least 1.
     pub rates: Vec<u32>,
-    /// How long each measurement takes.
+    /// Duration of each measurement.
     pub time: Duration,
     /// Bytes of each job's payload.
     pub payload: usize,
-    /// The directory for the store and the bare log: the disk to measure.
+    /// Directory for the store and the bare log, on the disk to measure.
     pub dir: PathBuf,
-    /// The ganger binary that is started as a server.
+    /// Path of the ganger binary to start as a server.
     pub program: PathBuf,
-    /// How to reach a server that runs already; absent to start one.
+    /// Options to reach a running server; `None` to start one.
     pub attach: Option<Options>,
-    /// The process of that server; absent if its CPU time is not to be measured.
+    /// Process id of that server, to measure its CPU time; `None` not to.
     pub server_pid: Option<u32>,
 }
 
-/// A plan whose server is ready. A server that was started for it ends when this is dropped.
+/// A plan with its server, which is stopped when this is dropped unless it ran before.
 pub struct Bench {
     plan: Plan,
     target: Target,
@@ -105,7 +105,7 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Starts the server, unless the plan names one that runs.
+    /// Starts the server, unless the plan names a running one.
     pub async fn start(plan: Plan) -> Result<Self, Error> {
         let target = Target::start(&plan).await?;
         let report = Report::new(&plan, &target);
@@ -116,12 +116,12 @@ impl Bench {
         })
     }
 
-    /// One line on what is measured, for the top of the output.
+    /// Returns a line about what is measured, for the start of the output.
     pub fn heading(&self) -> String {
         self.report.heading()
     }
 
-    /// Measures everything; says before each measurement which one it is.
+    /// Runs all measurements, and announces each through `remark`.
     pub async fn run(mut self, remark: impl Fn(String)) -> Result<Report, Error> {
         let loads = std::mem::take(&mut self.plan.loads);
         if loads.contains(&Kind::Lives) {
@@ -141,7 +141,7 @@ impl Bench {
         Ok(self.report)
     }
 
-    /// Measures each API beside the others and the bare log, in the same ten seconds.
+    /// Measures full lives: each API and the bare log shortly after each other, for a fair comparison.
     async fn measure_lives(&mut self, remark: impl Fn(String)) -> Result<(), Error> {
         let Plan { payload, time, .. } = self.plan;
         for &batch in &self.plan.batches {

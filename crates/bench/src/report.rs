@@ -1,4 +1,4 @@
-//! The report of a run, as tables in Markdown and as JSON.
+//! The report of a run, as Markdown tables and as JSON.
 
 use serde_json::{Value, json};
 
@@ -7,49 +7,49 @@ use crate::latency::Latency;
 use crate::target::Target;
 use crate::{Api, Measured, Plan};
 
-/// One measurement of full lives.
+/// A measurement of full lives.
 pub(crate) struct LifeRow {
     pub(crate) api: Api,
     pub(crate) connections: usize,
     pub(crate) batch: usize,
     pub(crate) measured: Measured,
-    /// What the bare log made of the same batch.
+    /// Lives per second of the bare log with the same batch.
     pub(crate) bare: f64,
 }
 
-/// Another load over one API.
+/// A measurement of another load over one API.
 pub(crate) struct Row {
     pub(crate) load: &'static str,
     pub(crate) api: Api,
     pub(crate) measured: Measured,
 }
 
-/// The time from enqueue to start at so many jobs a second.
+/// The time from enqueue to start at one rate.
 pub(crate) struct LatencyRow {
     pub(crate) api: Api,
     pub(crate) rate: u32,
     pub(crate) latency: Latency,
 }
 
-/// Something done by several shards.
+/// A measurement of several shards.
 pub(crate) struct ShardsRow {
     pub(crate) what: String,
     /// The unit of the rate, such as `jobs`.
     pub(crate) unit: &'static str,
     pub(crate) count: f64,
     pub(crate) seconds: f64,
-    /// Of all servers together.
+    /// CPU seconds of all servers together.
     pub(crate) cpu: f64,
 }
 
 impl ShardsRow {
-    /// A second; of a difference of two times there may be none.
+    /// Returns the rate per second; `None` if the time, a difference of two, is not positive.
     fn rate(&self) -> Option<f64> {
         (self.seconds > 0.0).then(|| self.count / self.seconds)
     }
 }
 
-/// What a run of `ganger bench` measured.
+/// The results of a run of `ganger bench`.
 pub struct Report {
     payload: usize,
     seconds: f64,
@@ -87,7 +87,7 @@ impl Report {
         )
     }
 
-    /// Tables in Markdown, one for each kind of load that was measured.
+    /// Returns Markdown tables, one for each kind of load that was measured.
     pub fn text(&self) -> String {
         let tables = [
             self.lives_table(),
@@ -141,7 +141,7 @@ impl Report {
     }
 
     fn loads_table(&self) -> String {
-        let columns = "load | face | jobs/s | flushes per 1,000 | CPU s per million";
+        let columns = "load | API | jobs/s | flushes per 1,000 | CPU s per million";
         let rows = self.rows.iter().map(|row| {
             let mut words = words(row.load).to_owned();
             if row.load == "mix_deep"
@@ -161,14 +161,14 @@ impl Report {
         table("Other loads, batches of 100", columns, false, rows)
     }
 
-    /// The measurement of the empty queue that belongs to one of the deep queue.
+    /// Returns the measurement of the empty queue that belongs to one of the deep queue.
     fn beside(&self, deep: &Row) -> Option<&Row> {
         let is_it = |row: &&Row| row.load == "mix_empty" && row.api == deep.api;
         self.rows.iter().find(is_it)
     }
 
     fn latency_table(&self) -> String {
-        let columns = "jobs/s | face | p50 ms | p99 ms | max ms | jobs";
+        let columns = "jobs/s | API | p50 ms | p99 ms | max ms | jobs";
         let rows = self.latency.iter().map(|row| {
             vec![
                 row.rate.to_string(),
@@ -182,7 +182,7 @@ impl Report {
         table("From enqueue to start, idle worker", columns, false, rows)
     }
 
-    /// The same as JSON, with rates per second and times in milliseconds.
+    /// Returns the results as JSON, with rates per second and times in milliseconds.
     pub fn json(&self) -> Value {
         let lives = self.lives.iter().map(|row| {
             let mut value = measured(row.measured);
@@ -229,7 +229,7 @@ impl Report {
     }
 }
 
-/// What a load is called in the table.
+/// Returns the description of a load in the table.
 fn words(load: &str) -> &str {
     match load {
         "enqueue" => "enqueue, 8 connections",
@@ -260,12 +260,12 @@ fn cpu(measured: Measured) -> String {
     scaled(measured.used.cpu, 1e6)
 }
 
-/// What so many jobs used.
+/// Formats the resources for `jobs` jobs.
 fn scaled(each: Option<f64>, jobs: f64) -> String {
     each.map_or("-".to_owned(), |each| format!("{:.1}", each * jobs))
 }
 
-/// A rate with its thousands apart.
+/// Formats a rate as a whole number with separated thousands.
 fn whole(rate: f64) -> String {
     let digits = format!("{rate:.0}");
     let mut out = String::new();
@@ -278,7 +278,8 @@ fn whole(rate: f64) -> String {
     out
 }
 
-/// A table in Markdown under its name, or nothing if it has no rows. Columns are separated by " | ". Numbers are aligned right: in all columns, or in those after the second.
+/// Returns a Markdown table with a heading, or nothing without rows. `columns` are separated by " | ". Numbers are
+/// aligned right: in all columns, or in those after the second.
 fn table(
     name: &str,
     columns: &str,

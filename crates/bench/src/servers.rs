@@ -1,4 +1,4 @@
-//! Servers of a measurement: several processes that know of each other, or one with several shards.
+//! Servers of a measurement: several processes that know each other, or one process with several shards.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::Error;
 use crate::server::{Server, free_address};
 use crate::target::Target;
 
-/// Calls of a measurement live through a restart of the server.
+/// Time for which calls of a measurement are retried, so that they survive a restart of the server.
 const RETRY_FOR: Duration = Duration::from_secs(60);
 
 fn start(
@@ -18,7 +18,7 @@ fn start(
     db: PathBuf,
     arguments: &[String],
 ) -> Result<Server, Error> {
-    // That others are away is what some of the measurements are about.
+    // Some measurements kill servers, so warnings about absent servers are expected.
     let quiet = ["--log", "error"].map(str::to_owned);
     let arguments = [&quiet, arguments].concat();
     let mut server = Server::start(&target.program, addr, db, arguments)?;
@@ -26,7 +26,7 @@ fn start(
     Ok(server)
 }
 
-/// All of them, and which shards they have.
+/// The servers and their shards.
 pub(crate) struct Servers {
     servers: Vec<Server>,
     shards: Vec<ShardId>,
@@ -37,7 +37,7 @@ fn shard(number: usize) -> ShardId {
 }
 
 impl Servers {
-    /// One process with so many shards. The name is for its stores, which are fresh.
+    /// Starts one process with this number of shards; `name` is that of its new stores.
     pub(crate) async fn in_one(target: &Target, name: &str, shards: usize) -> Result<Self, Error> {
         let db = target.dir.join(format!("{name}-{shards}.db"));
         let arguments = ["--shards".to_owned(), shards.to_string()];
@@ -49,7 +49,7 @@ impl Servers {
         })
     }
 
-    /// So many processes with a shard each, that know of each other. The name is for their stores, likewise.
+    /// Starts a process for each shard, which know each other; `name` is that of their new stores.
     pub(crate) async fn of_their_own(
         target: &Target,
         name: &str,
@@ -81,14 +81,14 @@ impl Servers {
         self.shards.len()
     }
 
-    /// A connection to a shard by its place, from 0; to its own server if it has one.
+    /// Returns a client for a shard by its index, from 0; of its own server if it has one.
     pub(crate) fn client(&self, place: usize) -> Result<Client, Error> {
         let server = &self.servers[place.min(self.servers.len() - 1)];
         let client = Client::new(server.options.clone())?;
         Ok(client.at_shard(&self.shards[place]))
     }
 
-    /// CPU seconds of all of them, those that were killed too.
+    /// Returns the CPU seconds of all servers, killed processes included.
     pub(crate) fn cpu(&self) -> f64 {
         self.servers.iter().map(Server::cpu).sum()
     }

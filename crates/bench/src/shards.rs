@@ -1,4 +1,5 @@
-//! Several shards: full lives in one process, graphs over eight servers, messages between two, cancelling over four.
+//! Measurements of several shards: full lives in one process, graphs over eight servers, messages between two servers,
+//! cancellation over four shards.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,36 +14,40 @@ use crate::servers::Servers;
 use crate::target::Target;
 use crate::{Error, Load, streams};
 
-/// Shards of one process whose full lives are counted.
+/// Numbers of shards in one process whose full lives are measured.
 const IN_ONE: [usize; 3] = [1, 2, 4];
-/// Connections of that, spread over the shards.
+/// Number of connections for full lives, distributed over the shards.
 const CONNECTIONS: usize = 16;
-/// Jobs in one enqueue, delivery and report.
+/// Number of jobs in one enqueue, delivery and report.
 const BATCH: usize = 64;
 
-/// The graph: layers of jobs, each waiting for two of the layer before.
+/// Number of servers of the graph, whose jobs each depend on two jobs of the previous layer.
 const SERVERS: usize = 8;
+/// Number of jobs in each layer of the graph.
 const WIDTH: usize = 80;
+/// Number of layers of the graph.
 const LAYERS: usize = 125;
-/// Between one server that is killed and the next, and how long each is away.
+/// Time between two kills of servers.
 const NEXT_KILL_AFTER: Duration = Duration::from_millis(500);
+/// Time for which a killed server is absent.
 const AWAY_FOR: Duration = Duration::from_millis(300);
 
-/// Messages that wait for a server that is away.
+/// Number of messages that wait for an absent server.
 const MESSAGES: usize = 50_000;
 
-/// Members of the graph that is cancelled, and over how many shards.
+/// Number of jobs of the graph that is cancelled.
 const MEMBERS: usize = 100_000;
+/// Number of shards of that graph.
 const CANCEL_SHARDS: usize = 4;
 
-/// How often it is looked whether something is done.
+/// Interval between checks whether something is done.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// What takes longer has gone wrong.
+/// Longest time of a measurement; a longer one has failed.
 const DONE_WITHIN: Duration = Duration::from_secs(300);
 
 const QUEUE: &str = "bench";
 
-/// All of it, a row each.
+/// Runs all measurements; returns a row for each.
 pub(crate) async fn measure(
     target: &Target,
     payload_bytes: usize,
@@ -75,7 +80,7 @@ fn counted(count: usize) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
-/// Full lives on all shards of one process at once.
+/// Measures full lives on all shards of one process at the same time.
 async fn lives(
     servers: &Servers,
     payload_bytes: usize,
@@ -94,7 +99,7 @@ async fn lives(
         }
         loads.push(load);
     }
-    // Runs in.
+    // Warm-up.
     sleep(time / 4).await;
     let completed = || loads.iter().map(|load| load.completed()).sum::<u64>();
     let (begun, before, cpu) = (Instant::now(), completed(), servers.cpu());
@@ -111,14 +116,14 @@ async fn lives(
     })
 }
 
-/// The place of a job's shard: that of its column, or another one in each layer, so that every edge crosses.
+/// Returns the index of a job's shard: that of its column, or another one in each layer, so that every edge crosses.
 fn place(layer: usize, column: usize, crosses: bool) -> usize {
     let shift = if crosses { layer } else { 0 };
     (column + shift) % SERVERS
 }
 
-/// Layers of jobs. Each waits for the results of two of the layer before: of its own column, and of the column that is
-/// as many further as there are servers.
+/// Returns the jobs of the graph in layers. Each takes the results of two jobs of the previous layer: in its own
+/// column, and in the column further by the number of servers.
 fn layers(crosses: bool) -> Vec<NewJob> {
     let mut jobs = Vec::with_capacity(WIDTH * LAYERS);
     for layer in 0..LAYERS {
@@ -140,7 +145,7 @@ fn member(place: usize) -> Dependency {
     Dependency::Member(u32::try_from(place).unwrap_or(u32::MAX))
 }
 
-/// Workers on some shards that complete at once whatever comes.
+/// Starts workers on some shards that complete every job at once.
 fn workers(
     servers: &Servers,
     places: impl Iterator<Item = usize>,
@@ -153,11 +158,11 @@ fn workers(
     Ok(workers)
 }
 
-/// Waits until so few jobs of a shard are live.
+/// Waits until at most `left` jobs of a shard are live.
 async fn until_live(client: &Client, left: u64) -> Result<(), Error> {
     let begun = Instant::now();
     loop {
-        // A server that is away is asked again by the client itself.
+        // The client itself retries while the server is absent.
         let counts = client.queue(QUEUE).await?.counts;
         let live = counts.blocked + counts.scheduled + counts.ready + counts.running;
         if live <= left {
@@ -178,7 +183,7 @@ async fn until_all_ended(servers: &Servers) -> Result<(), Error> {
     Ok(())
 }
 
-/// A graph from its submission to the end of its last job.
+/// Measures a graph from its submission to the end of its last job.
 async fn graph(
     servers: &mut Servers,
     what: &str,
@@ -221,7 +226,7 @@ async fn graph(
     })
 }
 
-/// What an edge costs more if it crosses: the difference of two of the graphs.
+/// Computes the additional cost of edges between shards: the difference of two of the graphs.
 fn edges(rows: &[ShardsRow]) -> ShardsRow {
     let of = |word: &str| rows.iter().find(|row| row.what.contains(word));
     let (same, cross) = (of("no edge"), of("every edge"));
@@ -235,7 +240,7 @@ fn edges(rows: &[ShardsRow]) -> ShardsRow {
     }
 }
 
-/// Messages that wait for a server which was away, from when it is back until it has them on disk.
+/// Measures the delivery of waiting messages to a server, from its restart until it has them on disk.
 async fn messages(mut servers: Servers) -> Result<ShardsRow, Error> {
     let mut jobs = Vec::with_capacity(2 * MESSAGES);
     for place in 0..2 * MESSAGES {
@@ -249,7 +254,7 @@ async fn messages(mut servers: Servers) -> Result<ShardsRow, Error> {
     }
     let one = servers.client(0)?;
     one.submit_graph(jobs, None).await?;
-    // What the submission itself has to tell is told first.
+    // The messages of the submission itself are delivered first.
     until_told(&one).await?;
     servers.kill(1)?;
     let mut workers = workers(&servers, 0..1)?;
@@ -275,7 +280,7 @@ async fn confirmed(client: &Client) -> Result<u64, Error> {
     Ok(peers.iter().map(|peer| peer.confirmed).sum())
 }
 
-/// Waits until nothing waits for other shards.
+/// Waits until no message waits for other shards.
 async fn until_told(client: &Client) -> Result<(), Error> {
     let begun = Instant::now();
     loop {
@@ -290,7 +295,7 @@ async fn until_told(client: &Client) -> Result<(), Error> {
     }
 }
 
-/// A binary tree over all shards, cancelled as a whole: from the call until no member is live.
+/// Measures the cancellation of a binary tree over all shards, from the call until no job is live.
 async fn cancel(servers: &Servers) -> Result<ShardsRow, Error> {
     let mut jobs = Vec::with_capacity(MEMBERS);
     for place in 0..MEMBERS {

@@ -1,4 +1,4 @@
-//! The driver over gRPC: enqueues are calls or streams of batches, workers have streams.
+//! The driver over gRPC: enqueues are calls or streams of batches; workers have streams.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use ganger_client::{
-    Bytes, Client, Delivery, Held, NewJob, Report, Submission, TakeFrom, TakeMode, WorkEvent,
+    Bytes, Client, Delivery, LeaseRef, NewJob, Report, Submission, TakeFrom, TakeMode, WorkEvent,
     WorkOptions,
 };
 
@@ -16,14 +16,14 @@ use crate::latency::Pace;
 use crate::target::Target;
 use crate::{Error, Load, Used};
 
-/// The server delivers a job again after this time if it was killed while the job was held.
+/// Length of leases, after which jobs of a killed server are delivered again.
 const LEASE_FOR: Duration = Duration::from_secs(5);
 
-/// Connections' worth of concurrent enqueues while the time to the start of a job is measured. All share one
-/// connection, and the worker has one stream.
+/// Number of concurrent enqueues while the time to the start of a job is measured, all over one connection; the worker
+/// has one stream.
 const LATENCY_PRODUCERS: usize = 16;
 
-/// Jobs the worker has room for meanwhile.
+/// Number of credits of the worker meanwhile.
 const LATENCY_CREDITS: u32 = 256;
 
 /// The driver of a ganger server.
@@ -70,7 +70,7 @@ impl Driver for Streams<'_> {
     }
 }
 
-/// A job of a load.
+/// Returns a job of a load.
 fn job(load: &Load) -> NewJob {
     NewJob::new("bench")
         .queue(&load.queue)
@@ -92,7 +92,7 @@ async fn fill(client: Client, load: Arc<Load>, quota: Arc<Quota>) -> Result<(), 
     refused.map_or(Ok(()), |error| Err(error.into()))
 }
 
-/// Enqueues batch after batch until it is over, each when the one before is durable.
+/// Enqueues one batch after the other until the load has ended, each when the previous one is durable.
 pub(crate) async fn produce(client: Client, load: Arc<Load>) -> Result<(), Error> {
     let job = job(&load);
     while load.has_room().await {
@@ -107,9 +107,9 @@ pub(crate) async fn produce(client: Client, load: Arc<Load>) -> Result<(), Error
     Ok(())
 }
 
-/// Takes over a worker's stream, and completes, forever.
+/// Leases over a worker's stream and completes every job, forever.
 pub(crate) async fn consume(client: Client, number: usize, load: Arc<Load>) -> Result<(), Error> {
-    // While a batch is reported the next one is on its way; one by one means one by one.
+    // The next batch is delivered while one is reported, except for batches of one job.
     let credits = if load.batch == 1 { 1 } else { load.batch * 2 };
     let mut stream = client.work(WorkOptions {
         worker: format!("bench-{number}"),
@@ -131,7 +131,7 @@ pub(crate) async fn consume(client: Client, number: usize, load: Arc<Load>) -> R
             move || reporter.grant(u32::try_from(count).unwrap_or(0))
         };
         if credits == 1 {
-            // The run has ended, so its place is free, as with `ganger worker`.
+            // The job has ended, so its credit is free again, as with `ganger worker`.
             grant();
         }
         let report = async move {
@@ -184,9 +184,9 @@ async fn work_at(client: Client, load: Arc<Load>, pace: Arc<Pace>) -> Result<(),
     Ok(())
 }
 
-/// Reports that complete these jobs.
-fn completions(jobs: Vec<Delivery>, result: Option<Bytes>) -> Vec<(Held, Report)> {
+/// Returns reports that complete these jobs.
+fn completions(jobs: Vec<Delivery>, result: Option<Bytes>) -> Vec<(LeaseRef, Report)> {
     let done = Report::Complete { result, next: None };
     let jobs = jobs.into_iter();
-    jobs.map(|job| (job.held, done.clone())).collect()
+    jobs.map(|job| (job.lease, done.clone())).collect()
 }

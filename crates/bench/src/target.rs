@@ -1,4 +1,4 @@
-//! The server under load: one of our own in a fresh directory, or one that runs.
+//! The server under load: one started in a new directory, or a running one.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,20 +9,20 @@ use crate::http::Http;
 use crate::server::{Server, free_address};
 use crate::{Error, Plan, Used, cpu_of};
 
-/// The server under load. Our own ends, and its directory goes, when this is dropped.
+/// The server under load. A started server is killed, and its directory removed, when this is dropped.
 pub(crate) struct Target {
-    /// The program that is started as a server.
+    /// Path of the program to start as a server.
     pub(crate) program: PathBuf,
     pub(crate) options: Options,
-    /// The directory for stores and the bare log.
+    /// Directory for stores and the bare log.
     pub(crate) dir: PathBuf,
-    /// The server that was started for this; absent if it ran already.
+    /// The started server; `None` if the server ran before.
     pub(crate) own: Option<Server>,
     pid: Option<u32>,
 }
 
 impl Target {
-    /// The server of a plan: the one that runs at its address, or one of our own.
+    /// Returns the server of a plan: the running one that it names, or a new one.
     pub(crate) async fn start(plan: &Plan) -> Result<Self, Error> {
         let dir = plan
             .dir
@@ -48,7 +48,7 @@ impl Target {
         Ok(target)
     }
 
-    /// A client with a connection of its own.
+    /// Returns a client with a separate connection.
     pub(crate) fn client(&self) -> Result<Client, Error> {
         Client::new(self.options.clone()).map_err(Into::into)
     }
@@ -62,7 +62,7 @@ impl Target {
         Http::connect(&self.options.url, &headers).await
     }
 
-    /// What it has used so far.
+    /// Returns the resources that the server has used so far.
     pub(crate) async fn used(&self) -> Used {
         Used {
             cpu: self.pid.and_then(|pid| cpu_of(pid).ok()),
@@ -70,11 +70,12 @@ impl Target {
         }
     }
 
-    /// From its own metrics. Nothing if they cannot be read: for lack of a right, or behind TLS.
+    /// Reads the number of commits from the server's metrics; `None` if they cannot be read, for lack of a right or
+    /// behind TLS.
     async fn commits(&self) -> Option<f64> {
         let mut http = self.http().await.ok()?;
         let metrics = http.get("/metrics").await.ok()?;
-        // A line a shard.
+        // There is one line for each shard.
         let lines = str::from_utf8(metrics).ok()?.lines();
         lines
             .filter(|line| line.starts_with("ganger_commits_total{"))
@@ -85,7 +86,7 @@ impl Target {
 
 impl Drop for Target {
     fn drop(&mut self) {
-        // It ends before its directory goes.
+        // The server must end before its directory is removed.
         self.own = None;
         let _ = fs::remove_dir_all(&self.dir);
     }

@@ -65,7 +65,7 @@ pub(crate) enum Command {
     Events(events::EventsArgs),
     /// Audit a store at rest, or a running server.
     Check(check::CheckArgs),
-    /// Copy a store, also while its server runs.
+    /// Copy a store, even while its server runs.
     Backup(backup::BackupArgs),
     /// Import jobs and queues from Redis: qless, redis-work-queue, QuantumLeap.
     #[cfg(any(feature = "redis", feature = "quantumleap"))]
@@ -81,7 +81,7 @@ pub(crate) enum Command {
     Man(man::ManArgs),
     /// Show the versions of this program and of the server.
     Version(version::VersionArgs),
-    /// Insert the tasks that a worker sends on standard input. The worker starts it by itself.
+    /// Insert the tasks that a worker sends on standard input. Started by the worker.
     #[cfg(feature = "quantumleap")]
     #[command(hide = true)]
     NgsiInsert(ngsi::InsertArgs),

@@ -1,7 +1,7 @@
-//! What people submit: a graph, enq's array of task specs, one job, or a stream of lines.
+//! Submitted documents: a graph, enq's array of task specs, one job, or a stream of jobs, one in each line.
 //!
-//! The documents are those of the HTTP API (`ganger_document`); here comments and trailing commas are taken everywhere,
-//! and what was read becomes the requests of the client.
+//! The documents are those of the HTTP API (`ganger_document`). In addition, comments and trailing commas are allowed
+//! everywhere. The result is converted to requests of the client.
 
 mod convert;
 mod lines;
@@ -21,20 +21,20 @@ pub(crate) use lines::Lines;
 pub(crate) use problem::Problem;
 use relax::relax;
 
-/// A submission that has been read.
+/// The parsed document of a submission.
 #[derive(Debug)]
 pub(crate) struct Document {
-    /// In the order of the document.
+    /// The jobs, in the order of the document.
     pub(crate) jobs: Vec<NewJob>,
-    /// How the document calls each job; `None`: not at all.
-    pub(crate) called: Vec<Option<String>>,
-    /// Whether it is one job alone.
+    /// Name or mock id of each job in the document; `None` if it has none.
+    pub(crate) names: Vec<Option<String>>,
+    /// Whether the document is a single job.
     pub(crate) is_single: bool,
-    /// The idempotency key that stands in the document.
+    /// Idempotency key of the document; `None` if it has none.
     pub(crate) idempotency_key: Option<String>,
 }
 
-/// Reads a document in any of its forms.
+/// Parses a document in any of its forms.
 pub(crate) fn read(text: &[u8]) -> Result<Document, Problem> {
     let text = relax(text)?;
     check_beginning(&text)?;
@@ -46,7 +46,7 @@ pub(crate) fn read(text: &[u8]) -> Result<Document, Problem> {
     let key = submission.idempotency_key;
     Ok(Document {
         jobs: jobs.collect::<Result<_, _>>()?,
-        called: submission.called.iter().map(Called::text).collect(),
+        names: submission.called.iter().map(Called::text).collect(),
         is_single: submission.is_single,
         idempotency_key: key
             .map(|key| convert::text("idempotency_key", key.as_bytes()))
@@ -54,7 +54,7 @@ pub(crate) fn read(text: &[u8]) -> Result<Document, Problem> {
     })
 }
 
-/// Refuses what begins like no submission, with the forms there are.
+/// Checks the first character; the error names the possible forms.
 fn check_beginning(text: &[u8]) -> Result<(), Problem> {
     let trimmed = text.trim_ascii_start();
     match trimmed.first() {
@@ -70,12 +70,12 @@ fn check_beginning(text: &[u8]) -> Result<(), Problem> {
     }
 }
 
-/// Reads a JSON value in the relaxed form, as exact text.
+/// Parses a JSON value with comments and trailing commas; returns its exact text without them.
 pub(crate) fn read_value(text: &str) -> Result<RawJson, Problem> {
     read_one(text.as_bytes())
 }
 
-/// Reads the schedule of this name.
+/// Parses the document of the schedule `id`.
 pub(crate) fn read_schedule(text: &[u8], id: &str) -> Result<NewSchedule, Problem> {
     convert::schedule(read_one::<ScheduleIn>(text)?, id)
 }

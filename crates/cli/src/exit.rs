@@ -63,7 +63,7 @@ Environment:
   GANGER_CA          as --ca; GANGER_CLIENT_CERT, GANGER_CLIENT_KEY likewise
   NO_COLOR           no colours";
 
-/// A failed command: the reason, and what to do.
+/// The failure of a command: the reason and the next step.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
@@ -79,12 +79,12 @@ pub(crate) struct Failure {
 pub(crate) type Outcome = Result<Exit, Failure>;
 
 impl Failure {
-    /// Failure of an operation, with this message.
+    /// Creates the failure of an operation, with this message.
     pub(crate) fn failed(message: impl Into<String>) -> Self {
         Self::new(Exit::Failed, "failed", message)
     }
 
-    /// Error in the command line, with this message.
+    /// Creates the failure of a wrong command line, with this message.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new(Exit::Usage, "usage", message)
     }
@@ -105,7 +105,7 @@ impl Failure {
         self
     }
 
-    /// Failure to use a file.
+    /// Creates the failure of an operation on a file.
     pub(crate) fn file(path: &std::path::Path, error: &io::Error) -> Self {
         Self::new(Exit::Usage, "file", format!("{}: {error}", path.display()))
     }
@@ -166,7 +166,7 @@ fn next_step(error: &Error) -> Option<String> {
              or name another with --server HOST:PORT or GANGER_URL"
         }
         code::TIMED_OUT => {
-            "the server is there but did not answer in time: try again, or look at `ganger stats`"
+            "the server accepted the connection but did not answer in time: try again, or look at `ganger stats`"
         }
         "outcome_unknown" => {
             "give the same job ids or the same --idempotency-key and repeat it: no job is made twice; without them, look \
@@ -181,7 +181,7 @@ fn next_step(error: &Error) -> Option<String> {
         }
         code::BAD_TRUST => "docs/security.md shows how certificates are made and used",
         "unauthorized" => {
-            "the server wants a token: put it into GANGER_TOKEN, or name a file that holds it in GANGER_TOKEN_FILE"
+            "the server requires a token: set GANGER_TOKEN, or GANGER_TOKEN_FILE to the path of a file with it"
         }
         "job_not_found" => {
             "`ganger job list` shows the jobs; finished ones are kept for a day after success and for a \

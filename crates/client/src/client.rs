@@ -1,4 +1,4 @@
-//! The client: one connection, and the way every call goes.
+//! The client: one connection, and the retry loop of every call.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -19,40 +19,39 @@ use crate::error::{Error, code};
 use crate::model::NewJob;
 use crate::pause::Pauses;
 
-/// A connection to a server. Cheap to clone; all clones share one connection, which is made again by
-/// itself when it breaks.
+/// A connection to a server. Cheap to clone; all clones share one connection, which is re-established automatically.
 #[derive(Clone)]
 pub struct Client {
     pub(crate) options: Arc<Options>,
     channel: Channel,
-    head: Head,
+    headers: RequestHeaders,
     connector: Connector,
 }
 
-/// Whether a call may be repeated when nobody knows what became of it.
+/// Whether a call may be repeated after a failure that leaves its outcome unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Repeat {
-    /// A repeat has the same effect as the first.
+    /// The call is idempotent.
     Safe,
-    /// Only if the first surely changed nothing.
+    /// The call may be repeated only if it certainly changed nothing.
     IfNothingChanged,
 }
 
-/// Puts the token on every request, and the shard that it is for, if it is known.
+/// Interceptor that adds the token to every request, and the shard that it is for if that is known.
 #[derive(Clone, Default)]
-pub(crate) struct Head {
+pub(crate) struct RequestHeaders {
     token: Option<MetadataValue<Ascii>>,
     shard: Option<MetadataValue<Ascii>>,
 }
 
-impl Head {
+impl RequestHeaders {
     fn new(token: Option<&str>) -> Result<Self, Error> {
         let Some(token) = token else {
             return Ok(Self::default());
         };
         let mut value: MetadataValue<Ascii> = format!("Bearer {token}").parse().map_err(|_| {
             let message = "the token has characters that a request header cannot carry: is a line break in it?";
-            Error::here(code::BAD_TOKEN, message)
+            Error::local(code::BAD_TOKEN, message)
         })?;
         value.set_sensitive(true);
         Ok(Self {
@@ -62,7 +61,7 @@ impl Head {
     }
 }
 
-impl Interceptor for Head {
+impl Interceptor for RequestHeaders {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
         let metadata = request.metadata_mut();
         if let Some(value) = &self.token {
@@ -75,57 +74,57 @@ impl Interceptor for Head {
     }
 }
 
-/// The shard in `shard/id`.
+/// Returns the shard of a global id `shard/id`; `None` for a plain id.
 fn shard_of(job: &str) -> Option<ShardId> {
     let (shard, id) = job.split_once('/')?;
     ShardId::new(shard).filter(|_| !id.is_empty())
 }
 
-pub(crate) type Wire = InterceptedService<Channel, Head>;
+pub(crate) type Wire = InterceptedService<Channel, RequestHeaders>;
 
-/// A job with very many inputs makes a large message; its sender has checked it against its own limits.
+/// Maximum bytes of a reply. A job with very many inputs makes a large message; the server has its own limits.
 const REPLY_BYTES_MAX: usize = 1 << 30;
 
 macro_rules! services {
     ($($name:ident = $client:ident in $module:ident;)*) => {$(
         pub(crate) fn $name(&self) -> v1::$module::$client<Wire> {
-            v1::$module::$client::with_interceptor(self.channel.clone(), self.head.clone())
+            v1::$module::$client::with_interceptor(self.channel.clone(), self.headers.clone())
                 .max_decoding_message_size(REPLY_BYTES_MAX)
         }
     )*};
 }
 
 impl Client {
-    /// Connects, and makes sure that the server answers.
+    /// Connects to a server and waits for its first answer.
     ///
     /// # Errors
-    /// If the address is unreadable, or nobody answers within [`crate::Retry::total_max`].
+    /// If the address cannot be parsed, or no server answers within [`crate::Retry::total_max`].
     pub async fn connect(options: Options) -> Result<Self, Error> {
         let client = Self::new(options)?;
         client.info().await?;
         Ok(client)
     }
 
-    /// A client that connects at its first call, and again whenever it must. To be called within a
+    /// Creates a client that connects at its first call, and again after the connection has broken. Needs a running
     /// Tokio runtime.
     ///
     /// # Errors
-    /// If the address is unreadable, the token cannot be sent, or a certificate cannot be used.
+    /// If the address cannot be parsed, the token cannot be sent, or a certificate cannot be used.
     pub fn new(options: Options) -> Result<Self, Error> {
         let connector = Connector::new(options.trust.clone());
         let channel = options
             .endpoint()?
             .connect_with_connector_lazy(connector.clone());
-        let head = Head::new(options.token.as_deref())?;
+        let headers = RequestHeaders::new(options.token.as_deref())?;
         Ok(Self {
             options: Arc::new(options),
             channel,
-            head,
+            headers,
             connector,
         })
     }
 
-    /// The same connection, working in another namespace.
+    /// Returns a client for another namespace over the same connection.
     #[must_use]
     pub fn in_namespace(&self, namespace: impl Into<String>) -> Self {
         let options = Options::clone(&self.options).namespace(namespace);
@@ -135,26 +134,26 @@ impl Client {
         }
     }
 
-    /// The same connection, for what concerns a shard: the server passes it on to the one that has it. Calls
-    /// about a job that is named `shard/id` go there by themselves.
+    /// Returns a client for a shard over the same connection: the server forwards calls to the server of that shard.
+    /// Not needed for calls about a job with a global id `shard/id`, which are always sent to its shard.
     #[must_use]
     pub fn at_shard(&self, shard: &ShardId) -> Self {
         let mut client = self.clone();
-        // The name of a shard is plain text, which a header can always carry.
-        client.head.shard = shard.as_str().parse().ok();
+        // The name of a shard is always a valid header value.
+        client.headers.shard = shard.as_str().parse().ok();
         client
     }
 
-    /// The client for a job, or a graph: that of its shard, if it is named `shard/id`.
-    pub(crate) fn at(&self, job: &str) -> Self {
+    /// Returns the client for a job or graph: that of its shard, if the id is global.
+    pub(crate) fn for_job(&self, job: &str) -> Self {
         match shard_of(job) {
             Some(shard) => self.at_shard(&shard),
             None => self.clone(),
         }
     }
 
-    /// Clients for some jobs, by their shards.
-    pub(crate) fn at_each(&self, jobs: &[&str]) -> Vec<(Self, Vec<String>)> {
+    /// Groups jobs by shard; returns a client for each shard with the ids of its jobs, at least one.
+    pub(crate) fn by_shard(&self, jobs: &[&str]) -> Vec<(Self, Vec<String>)> {
         let mut groups: BTreeMap<Option<ShardId>, Vec<String>> = BTreeMap::new();
         for job in jobs {
             groups
@@ -172,8 +171,8 @@ impl Client {
         each.collect()
     }
 
-    /// The client for new jobs: that of their shard, if all name the same one.
-    pub(crate) fn at_home(&self, jobs: &[NewJob]) -> Self {
+    /// Returns the client for new jobs: that of their shard, if all name the same one.
+    pub(crate) fn for_new_jobs(&self, jobs: &[NewJob]) -> Self {
         let mut shards = jobs.iter().map(|job| job.shard.as_deref());
         let first = shards.next().flatten();
         match first.and_then(ShardId::new) {
@@ -182,13 +181,12 @@ impl Client {
         }
     }
 
-    /// Opens a worker's stream. Returns at once; the stream connects, and connects again, by itself.
-    /// To be called within a Tokio runtime.
+    /// Opens a worker's stream, which connects and reconnects in the background. Needs a Tokio runtime.
     pub fn work(&self, options: crate::WorkOptions) -> crate::WorkStream {
         crate::WorkStream::open(self.clone(), options)
     }
 
-    /// How this client was made.
+    /// Returns the options of this client.
     pub fn options(&self) -> &Options {
         &self.options
     }
@@ -206,8 +204,8 @@ impl Client {
         self.options.namespace.clone()
     }
 
-    /// Calls, and calls again while that is safe and worth it. `waits_for` is what the server waits on
-    /// purpose.
+    /// Calls `once`, and again after retryable errors as far as `repeat` allows. `waits_for` is the time that the
+    /// server may wait before it answers, in addition to the timeout of a call.
     pub(crate) async fn call<T, F>(
         &self,
         repeat: Repeat,
@@ -231,7 +229,7 @@ impl Client {
         }
     }
 
-    /// The error; of a connection that has closed, what the other side objected to.
+    /// Converts the status of a failed call; if the connection was closed, into the reason why the server closed it.
     fn explain(&self, status: &Status) -> Error {
         let error = Error::from_status(status);
         if status.metadata().contains_key(ganger_proto::metadata::CODE) {
@@ -239,14 +237,14 @@ impl Client {
         }
         let is_lost = matches!(error.code(), code::UNREACHABLE | code::TIMED_OUT);
         match self.connector.last_fault() {
-            Some(Fault::Refused(words)) if is_lost => Error::lost(words),
+            Some(Fault::Refused(words)) if is_lost => Error::unreachable(words),
             Some(Fault::SpeaksTls) => Error::speaks_tls(&self.options.url),
-            Some(Fault::NotHttp2) => Error::no_ganger(&self.options.url),
+            Some(Fault::NotHttp2) => Error::wrong_port(&self.options.url),
             _ => error,
         }
     }
 
-    /// One try, within the time that a call may take.
+    /// Waits for one try of a call, at most for the timeout of a call and `waits_for`.
     pub(crate) async fn in_time<T>(
         &self,
         waits_for: Duration,
@@ -257,7 +255,7 @@ impl Client {
             Ok(answer) => answer.map_err(|status| self.explain(&status)),
             Err(_) => {
                 let message = format!("{} did not answer within {limit:?}", self.options.url);
-                Err(Error::slow(message))
+                Err(Error::timed_out(message))
             }
         }
     }

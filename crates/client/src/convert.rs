@@ -1,4 +1,5 @@
-//! Between the SDK's structs and the wire's: by hand, so that neither freezes the other.
+//! Conversions between the structs of the SDK and the messages of the API, written by hand so that either can change
+//! without the other.
 
 mod import;
 mod insight;
@@ -25,7 +26,7 @@ pub(crate) fn labels(pairs: Vec<(String, String)>) -> Vec<v1::Label> {
         .collect()
 }
 
-/// The state of a job; an answer always gives one.
+/// Converts the state of a job, which every answer must have.
 pub(crate) fn state(state: i32) -> Result<JobState, Error> {
     Ok(convert::known_state(At::top("state"), state)?)
 }

@@ -1,4 +1,4 @@
-//! Why a call failed: a stable code, words for people, and whether to try again.
+//! The error of a call: a stable code, a message for people, and whether a retry can help.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,34 +7,34 @@ use ganger_proto::convert::FieldError;
 use ganger_proto::{metadata, v1};
 use tonic::{Code, Status};
 
-/// Codes that this side makes. All others come from the server, see the documentation of error codes.
+/// Codes of errors that the client makes. All others come from the server: see `docs/errors.md`.
 pub mod code {
     /// No connection could be made, or it broke.
     pub const UNREACHABLE: &str = "unreachable";
-    /// What answers is no ganger server, or speaks TLS where the address is plain.
+    /// The address belongs to something other than a ganger server, or expects TLS.
     pub const WRONG_PORT: &str = "wrong_port";
-    /// The call took longer than it may.
+    /// The call was not answered in time.
     pub const TIMED_OUT: &str = "timed_out";
     /// The server's address cannot be read.
     pub const BAD_URL: &str = "bad_url";
-    /// The token has bytes that a header cannot carry.
+    /// The token has bytes that a header cannot contain.
     pub const BAD_TOKEN: &str = "bad_token";
     /// A certificate or key cannot be used.
     pub const BAD_TRUST: &str = "bad_trust";
-    /// The server answered something that this version does not understand.
+    /// The server's answer cannot be decoded by this version.
     pub const BAD_REPLY: &str = "bad_reply";
     /// The stream was closed on this side.
     pub const CLOSED: &str = "closed";
-    /// The lease ran out before the report could be delivered.
+    /// The lease expired before the report could be delivered.
     pub const LEASE_LOST: &str = "lease_lost";
 }
 
-/// Whether a refusal with this code says for certain that nothing was changed.
-fn tells_the_outcome(code: &str) -> bool {
+/// Whether an error with this code means for certain that nothing was changed.
+fn is_outcome_certain(code: &str) -> bool {
     !matches!(code, "unavailable" | "outcome_unknown")
 }
 
-/// Why a call failed. Its `Display` is the message.
+/// The error of a call. Its `Display` is the message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     details: Box<Details>,
@@ -50,19 +50,19 @@ struct Details {
 }
 
 impl From<FieldError> for Error {
-    /// An answer that cannot be read.
+    /// Returns the error for an answer that cannot be decoded.
     fn from(error: FieldError) -> Self {
         Self::bad_reply(&error.message)
     }
 }
 
 impl Error {
-    /// The stable code, such as `job_not_found`.
+    /// Returns the stable code, such as `job_not_found`.
     pub fn code(&self) -> &str {
         &self.details.code
     }
 
-    /// What, the limit, the next step.
+    /// Returns the message: what failed, the limit if there is one, and the next step.
     pub fn message(&self) -> &str {
         &self.details.message
     }
@@ -72,17 +72,17 @@ impl Error {
         self.details.is_retryable
     }
 
-    /// When to come back, if the server told.
+    /// Returns the pause before a retry that the server asks for; `None` if it names none.
     pub fn retry_after(&self) -> Option<Duration> {
         self.details.retry_after
     }
 
-    /// Whether it is certain that the call changed nothing: it was refused, or never sent.
+    /// Whether the call certainly changed nothing: it was refused, or never sent.
     pub fn has_changed_nothing(&self) -> bool {
         self.details.has_changed_nothing
     }
 
-    /// Whether the server could not be reached, or is not able to answer now.
+    /// Whether the server could not be reached, or cannot answer at the moment.
     pub fn is_unreachable(&self) -> bool {
         matches!(
             self.code(),
@@ -90,30 +90,31 @@ impl Error {
         )
     }
 
-    pub(crate) fn here(code: &str, message: impl Into<String>) -> Self {
+    pub(crate) fn local(code: &str, message: impl Into<String>) -> Self {
         Self::make(code, message.into(), false, None, true)
     }
 
-    pub(crate) fn lost(message: impl Into<String>) -> Self {
+    pub(crate) fn unreachable(message: impl Into<String>) -> Self {
         Self::make(code::UNREACHABLE, message.into(), true, None, false)
     }
 
-    /// Trying again cannot help.
+    /// Returns the error for a plain address of a port with TLS; a retry cannot help.
     pub(crate) fn speaks_tls(url: &str) -> Self {
         let address = url.trim_start_matches("http://");
         let message = format!("{address} speaks TLS: use https://{address}");
-        Self::here(code::WRONG_PORT, message)
+        Self::local(code::WRONG_PORT, message)
     }
 
-    /// Trying again may help: a proxy before the server may answer in its place for a while.
-    pub(crate) fn no_ganger(url: &str) -> Self {
+    /// Returns the error for an address of another program. A retry may help, since a proxy may answer while the
+    /// server is away.
+    pub(crate) fn wrong_port(url: &str) -> Self {
         let message = format!(
             "what answers at {url} does not look like a ganger server: is it the port of another program, or of a proxy without HTTP/2?"
         );
         Self::make(code::WRONG_PORT, message, true, None, false)
     }
 
-    pub(crate) fn slow(message: impl Into<String>) -> Self {
+    pub(crate) fn timed_out(message: impl Into<String>) -> Self {
         Self::make(code::TIMED_OUT, message.into(), true, None, false)
     }
 
@@ -142,14 +143,14 @@ impl Error {
         Self::make(code::BAD_REPLY, message, false, None, false)
     }
 
-    /// From an item of a batch.
+    /// Converts the error of an item of a batch.
     pub(crate) fn from_item(error: v1::Error) -> Self {
         let after = error.retry_after_ms.map(Duration::from_millis);
-        let is_sure = tells_the_outcome(&error.code);
+        let is_sure = is_outcome_certain(&error.code);
         Self::make(&error.code, error.message, error.retryable, after, is_sure)
     }
 
-    /// From a call. Without our code it comes from the transport, or from something in between.
+    /// Converts the status of a call. A status without ganger's code comes from the transport or a proxy.
     pub(crate) fn from_status(status: &Status) -> Self {
         let told = |key| {
             status
@@ -164,7 +165,7 @@ impl Error {
                 status.message().to_owned(),
                 told(metadata::RETRYABLE) == Some("true"),
                 after.map(Duration::from_millis),
-                tells_the_outcome(code),
+                is_outcome_certain(code),
             );
         }
         Self::from_transport(status)
@@ -176,11 +177,11 @@ impl Error {
             Code::DeadlineExceeded | Code::Cancelled => {
                 Self::make(code::TIMED_OUT, message, true, None, false)
             }
-            Code::Unauthenticated => Self::here("unauthorized", message),
-            Code::PermissionDenied => Self::here("permission_denied", message),
-            Code::Unimplemented => Self::here("unimplemented", message),
-            Code::OutOfRange | Code::ResourceExhausted => Self::here("too_large", message),
-            Code::InvalidArgument => Self::here("invalid_argument", message),
+            Code::Unauthenticated => Self::local("unauthorized", message),
+            Code::PermissionDenied => Self::local("permission_denied", message),
+            Code::Unimplemented => Self::local("unimplemented", message),
+            Code::OutOfRange | Code::ResourceExhausted => Self::local("too_large", message),
+            Code::InvalidArgument => Self::local("invalid_argument", message),
             _ => Self::make(
                 code::UNREACHABLE,
                 message,
@@ -200,7 +201,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// The status and its causes as one line: the transport's own message says only "transport error".
+/// Returns the status and its causes in one line: the transport's own message is only "transport error".
 fn words(status: &Status) -> String {
     const EMPTY: &str = "transport error";
     let message = status.message();
@@ -226,7 +227,7 @@ fn words(status: &Status) -> String {
     text
 }
 
-/// Whether the connection could not even be made.
+/// Whether the connection could not be established.
 fn was_never_sent(status: &Status) -> bool {
     let mut cause = std::error::Error::source(status);
     while let Some(error) = cause {

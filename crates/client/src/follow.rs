@@ -1,5 +1,5 @@
-//! Streams to follow: events, a job's log, a graph's progress. Each goes on by itself after a broken
-//! connection, from where it was.
+//! Streams to follow: events, the log of a job, the progress of a graph. Each resumes by itself where it was after a
+//! broken connection.
 
 use std::collections::HashMap;
 use std::collections::VecDeque;
@@ -11,22 +11,22 @@ use ganger_proto::v1;
 use crate::Client;
 use crate::error::Error;
 use crate::model::{
-    Event, EventFilter, Happening, JobFilter, JobState, LogPage, LogPlace, QueueCounts,
+    Event, EventFilter, Happening, JobFilter, JobState, LogPage, LogPosition, QueueCounts,
 };
 use crate::pause::Pauses;
 
-/// Silence after which a stream counts as broken. The server gives a sign of life every 15 s.
+/// Silence after which a stream counts as broken; the server sends a heartbeat every 15 s.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
-/// The next message, or why there is none.
+/// Waits for the next message; `None` at the end of the stream.
 async fn next_of<T>(stream: &mut tonic::Streaming<T>) -> Result<Option<T>, Error> {
     match tokio::time::timeout(SILENCE_MAX, stream.message()).await {
         Ok(message) => message.map_err(|status| Error::from_status(&status)),
-        Err(_) => Err(Error::slow("the server was silent for too long")),
+        Err(_) => Err(Error::timed_out("the server was silent for too long")),
     }
 }
 
-/// Waits before another try, or gives the error back when it is time to give up.
+/// Waits before the next try; returns the error if it is not retryable or the retries are used up.
 async fn pause_after(error: Error, pauses: &mut Pauses) -> Result<(), Error> {
     match pauses.next(error.retry_after()) {
         Some(pause) if error.is_retryable() => {
@@ -37,7 +37,7 @@ async fn pause_after(error: Error, pauses: &mut Pauses) -> Result<(), Error> {
     }
 }
 
-/// Events as they become durable.
+/// A stream of events, sent as they become durable.
 pub struct EventStream {
     client: Client,
     filter: EventFilter,
@@ -47,10 +47,10 @@ pub struct EventStream {
 }
 
 impl Client {
-    /// Follows events. The server is reached at once, so that nothing after this call is missed.
+    /// Follows events. Waits for the subscription, so that no event after this call is missed.
     ///
     /// # Errors
-    /// If the position is too old, or the server cannot be reached.
+    /// If the events after [`EventFilter::after`] are no longer kept, or the server cannot be reached.
     pub async fn events(&self, filter: EventFilter) -> Result<EventStream, Error> {
         let mut events = EventStream {
             client: self.clone(),
@@ -63,10 +63,10 @@ impl Client {
         Ok(events)
     }
 
-    /// Follows a job's log from a place on, until the job has ended.
-    pub fn follow_log(&self, job: &str, from: LogPlace) -> LogStream {
+    /// Follows the log of a job from a position until the job has ended.
+    pub fn follow_log(&self, job: &str, from: LogPosition) -> LogStream {
         LogStream {
-            client: self.at(job),
+            client: self.for_job(job),
             job: job.to_owned(),
             place: from,
             stream: None,
@@ -74,7 +74,7 @@ impl Client {
         }
     }
 
-    /// Follows a graph until all its members have ended.
+    /// Follows the progress of a graph until all its jobs have ended.
     ///
     /// # Errors
     /// If the server cannot be reached.
@@ -84,15 +84,15 @@ impl Client {
 }
 
 impl EventStream {
-    /// The position reached; give it as [`EventFilter::after`] to go on later.
+    /// Returns the position of the last event; pass it as [`EventFilter::after`] to resume later.
     pub fn position(&self) -> Option<u64> {
         self.filter.after
     }
 
-    /// The next event; waits for it. After an error there is no more.
+    /// Waits for the next event. An error is the last item.
     ///
     /// # Errors
-    /// If events were missed for good, or the server stays away.
+    /// If events were lost, or the server stays unreachable.
     pub async fn next(&mut self) -> Option<Result<Event, Error>> {
         let mut pauses = Pauses::new(self.client.options.retry);
         loop {
@@ -117,7 +117,7 @@ impl EventStream {
             Ok(Some(batch)) => self.take(batch),
             Ok(None) => {
                 self.stream = None;
-                pause_after(Error::lost("the server ended the stream"), pauses).await
+                pause_after(Error::unreachable("the server ended the stream"), pauses).await
             }
             Err(error) => {
                 self.stream = None;
@@ -134,7 +134,7 @@ impl EventStream {
         Ok(())
     }
 
-    /// The first batch is the server's word that the subscription stands, with the position reached.
+    /// Subscribes. The first batch confirms the subscription and has the current position.
     async fn open(&mut self, pauses: &mut Pauses) -> Result<(), Error> {
         loop {
             let request = self.filter.to_wire(&self.client.options.namespace);
@@ -151,7 +151,7 @@ impl EventStream {
                             self.stream = Some(stream);
                             return self.take(batch);
                         }
-                        Ok(None) => Error::lost("the server ended the stream"),
+                        Ok(None) => Error::unreachable("the server ended the stream"),
                         Err(error) => error,
                     }
                 }
@@ -162,20 +162,20 @@ impl EventStream {
     }
 }
 
-/// A job's log as it grows.
+/// The log of a job, sent as it grows.
 pub struct LogStream {
     client: Client,
     job: String,
-    place: LogPlace,
+    place: LogPosition,
     stream: Option<tonic::Streaming<v1::LogReply>>,
     ended: bool,
 }
 
 impl LogStream {
-    /// The next piece; `None` after the job's end. After an error there is no more.
+    /// Waits for the next page; `None` after the job's end. An error is the last item.
     ///
     /// # Errors
-    /// `job_not_found`, or if the server stays away.
+    /// `job_not_found`, or if the server stays unreachable.
     pub async fn next(&mut self) -> Option<Result<LogPage, Error>> {
         let mut pauses = Pauses::new(self.client.options.retry);
         while !self.ended {
@@ -212,7 +212,7 @@ impl LogStream {
         let stream = self.stream.as_mut().expect("it was just opened");
         let page = next_of(stream)
             .await?
-            .ok_or_else(|| Error::lost("the server ended the stream"))?;
+            .ok_or_else(|| Error::unreachable("the server ended the stream"))?;
         let page = LogPage::from(page);
         self.place = page.next;
         self.ended = page.end;
@@ -220,25 +220,25 @@ impl LogStream {
     }
 }
 
-/// How far a graph is.
+/// The progress of a graph.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GraphProgress {
     /// Number of jobs in the graph.
     pub total: u64,
     /// Number of jobs of the graph in each state.
     pub counts: QueueCounts,
-    /// The member that moved, and where to; `None` for the first word.
+    /// The job that changed its state, and its new state; `None` for the first item.
     pub moved: Option<(String, JobState)>,
 }
 
 impl GraphProgress {
-    /// Members that have ended.
+    /// Returns the number of jobs that have ended.
     pub fn ended(&self) -> u64 {
         self.counts.succeeded + self.counts.failed + self.counts.cancelled
     }
 }
 
-/// A graph on its way: the present state first, then every move of a member.
+/// A stream of a graph's progress: its current state first, then every change of a job's state.
 pub struct GraphWatch {
     client: Client,
     graph: String,
@@ -265,10 +265,10 @@ impl GraphWatch {
         Ok(watch)
     }
 
-    /// How far it is now; then waits for the next move. `None` once all have ended.
+    /// Returns the current progress at first, then waits for the next change of a job; `None` once all jobs have ended.
     ///
     /// # Errors
-    /// If the server stays away.
+    /// If the server stays unreachable.
     pub async fn next(&mut self) -> Option<Result<GraphProgress, Error>> {
         if !self.has_told {
             self.has_told = true;
@@ -291,7 +291,7 @@ impl GraphWatch {
         None
     }
 
-    /// Takes one event; true if a member moved.
+    /// Waits for one event; returns whether it changed the state of a job of the graph.
     async fn step(&mut self) -> Result<bool, Error> {
         match self.events.next().await {
             Some(Ok(event)) => Ok(self.take(event)),
@@ -301,7 +301,7 @@ impl GraphWatch {
                 Ok(true)
             }
             Some(Err(error)) => Err(error),
-            None => Err(Error::lost("the events ended")),
+            None => Err(Error::unreachable("the events ended")),
         }
     }
 
@@ -319,7 +319,7 @@ impl GraphWatch {
         true
     }
 
-    /// Reads the present state of all members.
+    /// Counts the jobs of the graph by their current state.
     async fn count(&mut self) -> Result<(), Error> {
         self.states.clear();
         self.progress = GraphProgress::default();
@@ -333,7 +333,7 @@ impl GraphWatch {
             let page = self.client.list(filter.clone()).await?;
             for job in page.jobs {
                 *count_of(&mut self.progress.counts, job.state) += 1;
-                // Pages are read one after another: a member may be on two of them.
+                // Jobs move while the pages are read, so a job may be on two of them.
                 if let Some(earlier) = self.states.insert(job.number, job.state) {
                     *count_of(&mut self.progress.counts, earlier) -= 1;
                 }

@@ -37,55 +37,51 @@
 //! Signatures: names go in as `&str`, times as `Duration`/`SystemTime`, structs by value:
 //!
 //! ```text
-//! enqueue(NewJob) -> Enqueued                       enqueue_all(Submission) -> Accepted
-//! submit_graph(Vec<NewJob>, Option<String>) -> Accepted
-//! bulk(FnMut(u64, Result<Accepted, Error>)) -> Bulk { send(Vec<NewJob>) -> u64, finish() -> () }
-//! job(&str) -> Job           list(JobFilter) -> Page          wait(&str, Duration) -> Job
-//! why(&str) -> Explanation   graph(&str, depth: u32, limit: u32) -> GraphView
-//! result(&str) -> (JobState, Option<Bytes>)  payload(&str) -> Bytes
-//! inputs(&str, from: u32, limit: u32, with_results: bool) -> (Vec<InputView>, Option<u32>)
-//! log(&str, LogPlace, bytes_max: u32) -> LogPage    follow_log(&str, LogPlace) -> LogStream { next() -> Option<Result<LogPage>> }
-//! cancel(&[&str], reason: &str) -> Changed          cancel_graph(&str, reason: &str) -> Changed
-//! retry(&[&str], queue: Option<&str>) -> Changed   time_out(&[&str]) -> Changed   delete(&[&str]) -> Changed
-//! retry_with_dependents(&[&str], queue: Option<&str>) -> Changed   retry_graph(&str, queue: Option<&str>) -> Changed
-//! matching(&BulkAction, JobFilter, dry_run: bool) -> Matched
-//! alter(&str, Alteration) -> (JobState, Vec<String>)
-//! add_dependencies(&str, on: &[&str], FailurePolicy) -> Changed
-//! remove_dependencies(&str, on: Option<&[&str]>) -> Changed
-//! lease(Take) -> Vec<Delivery>   report(Vec<(Held, Report)>) -> Vec<ReportResult>   deregister(&str) -> ()
-//! queues() -> Vec<QueueView>     queue(&str) -> QueueView     configure_queue(&str, QueueSettings) -> QueueView
-//! pause_queue(&str) -> ()        resume_queue(&str) -> ()     forget_queue(&str) -> ()
-//! namespaces() -> Vec<NamespaceView>   configure_namespace(&str, NamespaceSettings) -> NamespaceView
-//! put_schedule(NewSchedule) -> Schedule  schedules() -> Vec<Schedule>  schedule(&str) -> Schedule  remove_schedule(&str) -> ()
-//! run_schedule(&str) -> Schedule   next_times(&str, count: u32) -> Vec<SystemTime>
-//! failure_groups() -> Vec<(String, u64)>   statistics(queue: &str, day: Option<SystemTime>) -> Statistics
-//! workers() -> Vec<Worker>  tags(skip: u32, limit: u32) -> Vec<(String, u64)>  tracked() -> Vec<TrackedJob>
-//! events(EventFilter) -> EventStream { next() -> Option<Result<Event>>, position() -> Option<u64> }
-//! info() -> ServerInfo          audit() -> Vec<String>
-//! import(namespace: &str, Vec<ImportRecord>) -> Vec<Imported>   // of another server, each once
-//! peers() -> (String, Vec<PeerView>)   outbox(peer: &str, after: u64, limit: u32) -> Vec<WaitingMessage>   reconcile(&str) -> ()
-//! watch_graph(&str) -> GraphWatch { next() -> Option<Result<GraphProgress>> }   // counts by state until all have ended
+//! enqueue(NewJob) -> Enqueued                       enqueue_all(Submission) -> Accepted submit_graph(Vec<NewJob>,
+//! Option<String>) -> Accepted bulk(FnMut(u64, Result<Accepted, Error>)) -> Bulk { send(Vec<NewJob>) -> u64, finish()
+//! -> () } job(&str) -> Job           list(JobFilter) -> Page          wait(&str, Duration) -> Job why(&str) ->
+//! Explanation   graph(&str, depth: u32, limit: u32) -> GraphView result(&str) -> (JobState, Option<Bytes>)
+//! payload(&str) -> Bytes inputs(&str, from: u32, limit: u32, with_results: bool) -> (Vec<InputView>, Option<u32>)
+//! log(&str, LogPosition, bytes_max: u32) -> LogPage    follow_log(&str, LogPosition) -> LogStream { next() ->
+//! Option<Result<LogPage>> } cancel(&[&str], reason: &str) -> ChangeResult          cancel_graph(&str, reason: &str)
+//! -> ChangeResult retry(&[&str], queue: Option<&str>) -> ChangeResult   time_out(&[&str]) -> ChangeResult
+//! delete(&[&str]) -> ChangeResult retry_with_dependents(&[&str], queue: Option<&str>) -> ChangeResult
+//! retry_graph(&str, queue: Option<&str>) -> ChangeResult matching(&BulkAction, JobFilter, dry_run: bool) ->
+//! BulkResult alter(&str, Alteration) -> (JobState, Vec<String>) add_dependencies(&str, on: &[&str], FailurePolicy) ->
+//! ChangeResult remove_dependencies(&str, on: Option<&[&str]>) -> ChangeResult lease(LeaseRequest) -> Vec<Delivery>
+//! report(Vec<(LeaseRef, Report)>) -> Vec<ReportResult>   deregister(&str) -> () queues() -> Vec<QueueView>
+//! queue(&str) -> QueueView     configure_queue(&str, QueueSettings) -> QueueView pause_queue(&str) -> ()
+//! resume_queue(&str) -> ()     forget_queue(&str) -> () namespaces() -> Vec<NamespaceView>
+//! configure_namespace(&str, NamespaceSettings) -> NamespaceView put_schedule(NewSchedule) -> Schedule  schedules() ->
+//! Vec<Schedule>  schedule(&str) -> Schedule  remove_schedule(&str) -> () run_schedule(&str) -> Schedule
+//! next_times(&str, count: u32) -> Vec<SystemTime> failure_groups() -> Vec<(String, u64)>   statistics(queue: &str,
+//! day: Option<SystemTime>) -> Statistics workers() -> Vec<Worker>  tags(skip: u32, limit: u32) -> Vec<(String, u64)>
+//! tracked() -> Vec<TrackedJob> events(EventFilter) -> EventStream { next() -> Option<Result<Event>>, position() ->
+//! Option<u64> } info() -> ServerInfo          audit() -> Vec<String> import(namespace: &str, Vec<ImportRecord>) ->
+//! Vec<Imported>   // of another system, each once peers() -> (String, Vec<PeerView>)   outbox(peer: &str, after: u64,
+//! limit: u32) -> Vec<WaitingMessage>   reconcile(&str) -> () watch_graph(&str) -> GraphWatch { next() ->
+//! Option<Result<GraphProgress>> }   // counts by state until all have ended
 //! ```
 //!
-//! All are `async` and give `Result<_, Error>`, but for `work` and `bulk`.
+//! All except `work` and `bulk` are `async` and return `Result<_, Error>`.
 //!
 //! # Shards
 //!
-//! Any server of a topology takes any call. A call about a job that is named `shard/id` says which shard it is for,
-//! and the server passes it on; [`Client::at_shard`] says it for all calls. Jobs of a submission may name their shards
-//! ([`NewJob::shard`]), and wait for each other across them; calls about jobs of several shards are one call for each.
+//! Every server of a topology accepts every call. A call about a job with a global id `shard/id` is forwarded to the
+//! server of that shard; [`Client::at_shard`] selects a shard for all calls. Jobs of a submission may be on different
+//! shards ([`NewJob::shard`]) and depend on each other; a call about jobs of several shards makes one request for each.
 //!
 //! # Workers
 //!
-//! [`Client::work`] opens a [`WorkStream`] that keeps itself alive: it connects again, renews what is
-//! held at a third of the lease, and delivers reports again that were not answered. Split by
-//! [`WorkStream::reporter`]: one task reads [`WorkEvent`]s, any number of tasks report.
+//! [`Client::work`] opens a [`WorkStream`], which reconnects, renews held leases after a third of their length, and
+//! repeats unanswered reports. One task reads its [`WorkEvent`]s; any number of tasks report through
+//! [`WorkStream::reporter`].
 //!
 //! # Retries
 //!
-//! Calls are tried again only where a repeat is safe: reads; submissions, under an idempotency key
-//! that is made for them; reports, which carry their lease token; leases, under a request id; and
-//! whatever the server refused or never got. Pauses are jittered, and [`Retry::total_max`] bounds all tries.
+//! A failed call is repeated only if that is safe: reads; submissions, which get an idempotency key; reports, which
+//! have their lease token; lease requests, which have a request id; and calls that the server refused or never
+//! received. Pauses are jittered, and [`Retry::total_max`] limits all tries of a call together.
 
 #![forbid(unsafe_code)]
 
@@ -109,7 +105,7 @@ pub use ganger_types::ShardId;
 pub use ganger_types::span::{SpanError, read_span, show_span};
 pub use model::*;
 
-/// What records of another server are made of.
+/// The parts of imported records.
 pub mod import {
     pub use ganger_types::import::{
         Imported, QlessJobSource, QlessSource, QlessStatisticsSource, WorkItem,
@@ -117,4 +113,4 @@ pub mod import {
     pub use ganger_types::qless::{QlessSet, QlessTime};
 }
 pub use options::{Options, Retry};
-pub use work::{Lost, Reporter, WorkEvent, WorkOptions, WorkStream};
+pub use work::{LostLease, Reporter, WorkEvent, WorkOptions, WorkStream};

@@ -1,7 +1,7 @@
-//! Plain structs of the SDK: what calls take and give. No wire type among them.
+//! The structs that calls take and return; none of them is a message of the API.
 //!
-//! Points in time are [`SystemTime`], durations [`Duration`], names text. `None` is said where it is
-//! not simply "absent".
+//! Points in time are [`SystemTime`], durations are [`Duration`], names are UTF-8 text. `None` means "absent" unless a
+//! field says otherwise.
 
 mod import;
 mod insight;

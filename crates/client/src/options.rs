@@ -1,4 +1,4 @@
-//! How to reach a server, and how patiently.
+//! Options of a client: address, credentials, timeouts, retries.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,33 +8,34 @@ use tonic::transport::Endpoint;
 
 use crate::error::{Error, code};
 
-/// How to reach a server.
+/// Options of a client.
 #[derive(Clone)]
 pub struct Options {
-    /// `https://host:port`, `http://host:port`, or `host:port` and `:port`, which are plain.
+    /// Address of the server: `https://host:port`, `http://host:port`, or `host:port` or `:port`, which are not
+    /// encrypted.
     pub url: String,
-    /// Whom to trust, and our certificate, for addresses that begin with `https://`.
+    /// Trusted authorities and the client's certificate, for addresses with `https://`.
     pub trust: Trust,
-    /// Shown with every request.
+    /// Token that authenticates every request; `None` for no token.
     pub token: Option<String>,
-    /// In which namespace all calls work.
+    /// Namespace of all calls. Default `default`.
     pub namespace: String,
-    /// A connection must stand within this time (default 5 s).
+    /// Longest time to establish a connection. Default 5 s.
     pub connect_for: Duration,
-    /// A call must be answered within this time, besides what it waits on purpose (default 30 s).
+    /// Longest time for the answer to a call, in addition to the wait that the call asks for. Default 30 s.
     pub call_for: Duration,
-    /// How failed calls are tried again.
+    /// Retries of failed calls.
     pub retry: Retry,
 }
 
-/// How calls are tried again that are safe to repeat.
+/// The retries of calls that are safe to repeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retry {
-    /// The pause after the first failure (default 50 ms); it doubles, with jitter.
+    /// Pause after the first failure, which doubles with each retry, with jitter. Default 50 ms.
     pub pause_first: Duration,
-    /// The longest pause (default 2 s).
+    /// Longest pause. Default 2 s.
     pub pause_max: Duration,
-    /// All tries of one call together take at most so long (default 15 s). Zero: never again.
+    /// Longest time for all tries of one call together. Zero for no retries. Default 15 s.
     pub total_max: Duration,
 }
 
@@ -49,7 +50,7 @@ impl Default for Retry {
 }
 
 impl Default for Options {
-    /// The server of this machine at its usual port.
+    /// Returns the options for a server on this machine at the default port.
     fn default() -> Self {
         Self {
             url: "http://127.0.0.1:3733".into(),
@@ -64,7 +65,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// A server without a token, namespace `default`.
+    /// Returns options for a server at `url`, without a token.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -90,7 +91,7 @@ impl Options {
         let url = complete_url(&self.url)?;
         if url.starts_with("https://") {
             let checked = self.trust.check();
-            checked.map_err(|error| Error::here(code::BAD_TRUST, error.to_string()))?;
+            checked.map_err(|error| Error::local(code::BAD_TRUST, error.to_string()))?;
         }
         let endpoint =
             Endpoint::from_shared(url).map_err(|error| bad_url(&self.url, &error.to_string()))?;
@@ -121,10 +122,10 @@ fn bad_url(url: &str, reason: &str) -> Error {
     let message = format!(
         "the address {url:?} cannot be read: {reason}; write http://host:port or host:port"
     );
-    Error::here(code::BAD_URL, message)
+    Error::local(code::BAD_URL, message)
 }
 
-/// Adds what people leave out.
+/// Adds scheme, host and port where they are missing.
 fn complete_url(url: &str) -> Result<String, Error> {
     let url = url.trim().trim_end_matches('/');
     if url.is_empty() {

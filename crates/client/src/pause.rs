@@ -1,4 +1,4 @@
-//! Pauses between tries: doubling, jittered, bounded in length and in sum.
+//! Pauses between retries: doubling, jittered, limited in length and in sum.
 
 use std::time::{Duration, Instant};
 
@@ -20,21 +20,21 @@ impl Pauses {
         }
     }
 
-    /// The next pause, at least as long as the server asked for; `None` once the total is used up.
+    /// Returns the next pause, at least as long as the server `asked` for; `None` once the total is used up.
     pub(crate) fn next(&mut self, asked: Option<Duration>) -> Option<Duration> {
-        let pause = self.endless().max(asked.unwrap_or_default());
+        let pause = self.next_unbounded().max(asked.unwrap_or_default());
         (Instant::now() + pause < self.until).then_some(pause)
     }
 
-    /// The next pause, without an end.
-    pub(crate) fn endless(&mut self) -> Duration {
+    /// Returns the next pause regardless of the total.
+    pub(crate) fn next_unbounded(&mut self) -> Duration {
         let pause = jittered(self.next);
         self.next = (self.next * 2).min(self.retry.pause_max);
         pause
     }
 }
 
-/// Between one half of `pause` and all of it, so that many clients do not come back in step.
+/// Returns a random time between half of `pause` and all of it, so that clients do not retry at the same time.
 fn jittered(pause: Duration) -> Duration {
     let half = pause / 2;
     let share = f64::from(random_u32()) / f64::from(u32::MAX);
@@ -45,7 +45,7 @@ fn random_u32() -> u32 {
     getrandom::u32().unwrap_or(u32::MAX / 2)
 }
 
-/// A key that nobody else makes: 128 random bits as hexadecimal digits.
+/// Returns a unique key: 128 random bits as hexadecimal digits.
 pub(crate) fn random_key() -> String {
     let mut raw = [0_u8; 16];
     getrandom::fill(&mut raw).expect("the system has random bytes");

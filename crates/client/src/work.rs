@@ -4,7 +4,7 @@
 //! unused credits. [`WorkStream`] and [`Reporter`] only communicate with that task.
 
 mod driver;
-mod held;
+mod leases;
 mod link;
 mod pending;
 
@@ -18,11 +18,11 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use crate::client::Client;
 use crate::error::{Error, code};
 use crate::model::{
-    Delivery, Failing, Held, JobState, Progress, Releasing, Renewing, Report, ReportResult,
-    TakeFrom, TakeMode,
+    Delivery, FailureReport, JobState, LeaseRef, Progress, ReleaseReport, RenewalReport, Report,
+    ReportResult, TakeFrom, TakeMode,
 };
 use driver::Driver;
-use held::HeldJobs;
+use leases::HeldLeases;
 
 /// Longest wait of a worker without leases for the answer to its deregistration.
 const DEREGISTRATION_MAX: Duration = Duration::from_secs(2);
@@ -64,23 +64,23 @@ pub enum WorkEvent {
     /// Jobs to run; each has used one credit.
     Jobs(Vec<Delivery>),
     /// A lease has ended: stop its run and drop its outcome. Not sent for attempts that were reported already.
-    Lost(Lost),
+    LeaseLost(LostLease),
     /// The server is about to stop: no jobs are delivered until the next `Connected`. Reports are still accepted.
     Draining,
 }
 
 /// A lease that the worker has lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lost {
+pub struct LostLease {
     /// The attempt whose lease is lost.
-    pub held: Held,
+    pub lease: LeaseRef,
     /// Current state of the job; `None` if it is unknown or the job was removed.
     pub state: Option<JobState>,
     /// Reason of the loss.
     pub reason: String,
 }
 
-impl Lost {
+impl LostLease {
     /// Whether the job was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.state == Some(JobState::Cancelled)
@@ -97,12 +97,12 @@ pub(crate) struct Shared {
     changed: Notify,
     /// Whether the stream is connected.
     connected: watch::Sender<bool>,
-    held: HeldJobs,
+    leases: HeldLeases,
 }
 
 /// Reports of one call, and the channel for their answers.
 pub(crate) struct Call {
-    reports: Vec<(Held, Report)>,
+    reports: Vec<(LeaseRef, Report)>,
     answer: oneshot::Sender<Vec<ReportResult>>,
 }
 
@@ -123,7 +123,7 @@ impl WorkStream {
             is_closed: AtomicBool::new(false),
             changed: Notify::new(),
             connected: watch::Sender::new(false),
-            held: HeldJobs::default(),
+            leases: HeldLeases::default(),
         });
         let reporter = Reporter {
             shared: Arc::clone(&shared),
@@ -179,13 +179,13 @@ impl Reporter {
     ///
     /// # Errors
     /// If the server refused it (`lease_lost`, ...), or the stream was closed.
-    pub async fn report(&self, held: &Held, report: Report) -> ReportResult {
-        let mut answers = self.report_all(vec![(held.clone(), report)]).await;
+    pub async fn report(&self, lease: &LeaseRef, report: Report) -> ReportResult {
+        let mut answers = self.report_all(vec![(lease.clone(), report)]).await;
         answers.pop().unwrap_or_else(|| Err(closed()))
     }
 
     /// Sends many reports in order, in as few messages as possible; answers in the same order.
-    pub async fn report_all(&self, reports: Vec<(Held, Report)>) -> Vec<ReportResult> {
+    pub async fn report_all(&self, reports: Vec<(LeaseRef, Report)>) -> Vec<ReportResult> {
         let count = reports.len();
         let (answer, answered) = oneshot::channel();
         let refused = || (0..count).map(|_| Err(closed())).collect();
@@ -200,8 +200,8 @@ impl Reporter {
     ///
     /// # Errors
     /// See [`Reporter::report`].
-    pub async fn complete(&self, held: &Held, result: Option<Bytes>) -> ReportResult {
-        self.report(held, Report::Complete { result, next: None })
+    pub async fn complete(&self, lease: &LeaseRef, result: Option<Bytes>) -> ReportResult {
+        self.report(lease, Report::Complete { result, next: None })
             .await
     }
 
@@ -209,47 +209,47 @@ impl Reporter {
     ///
     /// # Errors
     /// See [`Reporter::report`].
-    pub async fn fail(&self, held: &Held, failing: Failing) -> ReportResult {
-        self.report(held, Report::Fail(failing)).await
+    pub async fn fail(&self, lease: &LeaseRef, failing: FailureReport) -> ReportResult {
+        self.report(lease, Report::Fail(failing)).await
     }
 
     /// Releases a job.
     ///
     /// # Errors
     /// See [`Reporter::report`].
-    pub async fn release(&self, held: &Held, releasing: Releasing) -> ReportResult {
-        self.report(held, Report::Release(releasing)).await
+    pub async fn release(&self, lease: &LeaseRef, releasing: ReleaseReport) -> ReportResult {
+        self.report(lease, Report::Release(releasing)).await
     }
 
     /// Reports the progress of an attempt, which also renews its lease.
     ///
     /// # Errors
     /// See [`Reporter::report`].
-    pub async fn progress(&self, held: &Held, progress: Progress) -> ReportResult {
-        let renewing = Renewing {
+    pub async fn progress(&self, lease: &LeaseRef, progress: Progress) -> ReportResult {
+        let renewing = RenewalReport {
             progress: Some(progress),
-            ..Renewing::default()
+            ..RenewalReport::default()
         };
-        self.report(held, Report::Renew(renewing)).await
+        self.report(lease, Report::Renew(renewing)).await
     }
 
     /// Appends to the attempt's log; `offset` is the number of bytes sent before.
     ///
     /// # Errors
     /// See [`Reporter::report`].
-    pub async fn log(&self, held: &Held, offset: u64, bytes: Bytes) -> ReportResult {
-        self.report(held, Report::Log { offset, bytes }).await
+    pub async fn log(&self, lease: &LeaseRef, offset: u64, bytes: Bytes) -> ReportResult {
+        self.report(lease, Report::Log { offset, bytes }).await
     }
 
     /// Returns the time until which the lease surely lasts; `None` once it is reported or lost. Kill the program
     /// before that time.
-    pub fn expires_at(&self, held: &Held) -> Option<Instant> {
-        self.shared.held.expires_at(held)
+    pub fn expires_at(&self, lease: &LeaseRef) -> Option<Instant> {
+        self.shared.leases.expires_at(lease)
     }
 
     /// Stops renewing an attempt whose outcome will not be reported; its lease expires.
-    pub fn abandon(&self, held: &Held) {
-        self.shared.held.remove(&held.token);
+    pub fn abandon(&self, lease: &LeaseRef) {
+        self.shared.leases.remove(&lease.token);
     }
 
     /// Waits until all reports so far are answered (at most `patience`), deregisters the worker, and ends the stream:
@@ -260,14 +260,14 @@ impl Reporter {
     pub async fn deregister(&self, patience: Duration) -> Result<(), Error> {
         self.drop_credits();
         let mut connected = self.shared.connected.subscribe();
-        let said = tokio::select! {
+        let result = tokio::select! {
             // Polled first: nothing is sent if nothing receives it.
             biased;
-            _ = connected.wait_for(|connected| !connected) => Err(Error::lost("the server is away")),
-            said = self.flush_and_deregister(patience) => said,
+            _ = connected.wait_for(|connected| !connected) => Err(Error::unreachable("the server is away")),
+            result = self.flush_and_deregister(patience) => result,
         };
         self.close();
-        said
+        result
     }
 
     async fn flush_and_deregister(&self, patience: Duration) -> Result<(), Error> {
@@ -275,18 +275,18 @@ impl Reporter {
         let flushed = tokio::time::timeout(patience, self.report_all(Vec::new())).await;
         if flushed.is_err() {
             let message = format!("reports were not answered within {patience:?}");
-            return Err(Error::slow(message));
+            return Err(Error::timed_out(message));
         }
         // The server notices the end of a worker without leases later by itself.
-        let patience = if self.shared.held.lock().is_empty() {
+        let patience = if self.shared.leases.lock().is_empty() {
             patience.min(DEREGISTRATION_MAX)
         } else {
             patience
         };
-        let said = tokio::time::timeout(patience, self.client.deregister(&self.worker)).await;
-        said.unwrap_or_else(|_| {
+        let result = tokio::time::timeout(patience, self.client.deregister(&self.worker)).await;
+        result.unwrap_or_else(|_| {
             let message = format!("the deregistration was not answered within {patience:?}");
-            Err(Error::slow(message))
+            Err(Error::timed_out(message))
         })
     }
 
@@ -298,7 +298,7 @@ impl Reporter {
 }
 
 fn closed() -> Error {
-    Error::here(
+    Error::local(
         code::CLOSED,
         "the worker's stream was closed before the report was answered",
     )

@@ -1,7 +1,7 @@
 //! The outcome of an attempt, and its report to the server.
 
 use bytes::Bytes;
-use ganger_client::{Failing, Releasing, Report};
+use ganger_client::{FailureReport, ReleaseReport, Report};
 
 /// Failure group of all failed inserts.
 const GROUP: &str = "ngsi";
@@ -106,17 +106,17 @@ impl Outcome {
             Self::Failed {
                 message,
                 is_retryable,
-            } => Some(Report::Fail(Failing {
+            } => Some(Report::Fail(FailureReport {
                 group: GROUP.into(),
                 message,
                 permanent: !is_retryable,
-                ..Failing::default()
+                ..FailureReport::default()
             })),
-            Self::Lost => Some(Report::Fail(Failing {
+            Self::Lost => Some(Report::Fail(FailureReport {
                 group: GROUP.into(),
                 message: "the process that ran it died".into(),
                 lost: true,
-                ..Failing::default()
+                ..FailureReport::default()
             })),
             Self::Unstarted => Some(release_report("the worker stops")),
             Self::Dropped => None,
@@ -126,10 +126,10 @@ impl Outcome {
 
 /// Returns the report that releases a task to its old position without counting the attempt.
 pub(crate) fn release_report(reason: &str) -> Report {
-    Report::Release(Releasing {
+    Report::Release(ReleaseReport {
         keep_place: true,
         reason: reason.into(),
-        ..Releasing::default()
+        ..ReleaseReport::default()
     })
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ganger_client::{Client, Delivery, Lost, TakeFrom, TakeMode, WorkOptions};
+use ganger_client::{Client, Delivery, LostLease, TakeFrom, TakeMode, WorkOptions};
 use ganger_ngsi::job::KIND;
 use ganger_worker::{Deliveries, Executor, Pool, Reports, Shutdown, make_name, run_pool};
 use tokio::sync::{mpsc, watch};
@@ -251,8 +251,8 @@ impl<R: Reports, I: ServerQueries> Executor<R> for InsertWorkers<I> {
     }
 
     /// Drops a waiting task; the outcome of a running one will be dropped.
-    fn lose(&mut self, lost: &Lost) {
-        if self.waiting.remove(&lost.held) {
+    fn lose(&mut self, lost: &LostLease) {
+        if self.waiting.remove(&lost.lease) {
             self.summary.dropped += 1;
             self.metrics.count_task(TaskResult::Dropped);
         }

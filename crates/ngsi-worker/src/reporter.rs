@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use ganger_client::{Delivery, Releasing, Report, ReportResult};
+use ganger_client::{Delivery, ReleaseReport, Report, ReportResult};
 use ganger_ngsi::task::TASK_TYPE;
 use ganger_ngsi::telemetry::{DURATION, Sampler};
 use ganger_worker::{Pool, Reports};
@@ -96,15 +96,15 @@ impl Reporter {
         job: Delivery,
     ) {
         let (reports, counts) = (pool.reports().clone(), Arc::clone(&self.counts));
-        tracing::warn!(job = %job.held.job, kind = %job.kind, "released a job of another kind: this worker only inserts");
+        tracing::warn!(job = %job.lease.job, kind = %job.kind, "released a job of another kind: this worker only inserts");
         counts.note_undelivered(1);
         pool.report(async move {
-            let releasing = Releasing {
+            let releasing = ReleaseReport {
                 delay: OTHER_KIND_DELAY,
                 reason: format!("this worker has no handler for kind {}", job.kind),
-                ..Releasing::default()
+                ..ReleaseReport::default()
             };
-            let report = vec![(job.held, Report::Release(releasing))];
+            let report = vec![(job.lease, Report::Release(releasing))];
             reports.report_all(report).await;
             let results = vec![TaskResult::Released];
             counts.count_results(&results);

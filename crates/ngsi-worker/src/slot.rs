@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ganger_client::Held;
+use ganger_client::LeaseRef;
 use ganger_ngsi::postgres::protocol::{InsertRequest, Outcome as InsertOutcome, Request};
 use ganger_worker::{Reports, Shutdown};
 use serde_json::value::RawValue;
@@ -38,7 +38,7 @@ pub(crate) enum WorkerEvent {
 #[derive(Debug)]
 pub(crate) struct FinishedTask {
     /// Job and token of the task's lease.
-    pub(crate) held: Held,
+    pub(crate) held: LeaseRef,
     /// How the task ended.
     pub(crate) outcome: Outcome,
     /// Time at which its worker started it.
@@ -311,7 +311,7 @@ impl<R: Reports> Worker<R> {
         self.send_finished(tasks, Instant::now());
     }
 
-    fn send_finished(&self, tasks: impl Iterator<Item = (Held, Outcome)>, began_at: Instant) {
+    fn send_finished(&self, tasks: impl Iterator<Item = (LeaseRef, Outcome)>, began_at: Instant) {
         let ended = tasks.map(|(held, outcome)| FinishedTask {
             held,
             outcome,

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use ganger_client::{Delivery, Held};
+use ganger_client::{Delivery, LeaseRef};
 
 /// Maximum number of tasks in a batch, which share one transaction.
 pub(crate) const BATCH_TASKS_MAX: usize = 64;
@@ -14,7 +14,7 @@ const BATCH_BYTES_MAX: usize = 4 << 20;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Task {
     /// Job and token of the task's lease.
-    pub(crate) held: Held,
+    pub(crate) held: LeaseRef,
     /// Number of the attempt, from 1.
     pub(crate) attempt: u32,
     /// The task document.
@@ -24,7 +24,7 @@ pub(crate) struct Task {
 impl From<Delivery> for Task {
     fn from(delivery: Delivery) -> Self {
         Self {
-            held: delivery.held,
+            held: delivery.lease,
             attempt: delivery.attempt,
             input: delivery.payload,
         }
@@ -49,7 +49,7 @@ impl WaitingTasks {
     }
 
     /// Removes a task whose lease is lost; returns whether it was waiting.
-    pub(crate) fn remove(&mut self, held: &Held) -> bool {
+    pub(crate) fn remove(&mut self, held: &LeaseRef) -> bool {
         let before = self.tasks.len();
         self.tasks.retain(|task| task.held != *held);
         self.tasks.len() < before
@@ -95,8 +95,8 @@ mod tests {
         waiting
     }
 
-    fn held(number: usize) -> Held {
-        Held {
+    fn held(number: usize) -> LeaseRef {
+        LeaseRef {
             job: number.to_string(),
             token: LeaseToken(Bytes::from(number.to_string())),
         }

@@ -59,7 +59,7 @@ impl Router {
         target.path_and_query = path;
         head.uri = Uri::from_parts(target).unwrap_or_default();
         head.version = Version::HTTP_2;
-        // The extensions are notes of this server's port handler, not for the other server.
+        // The extensions are only for this server.
         head.extensions.clear();
         let request = Request::from_parts(head, Body::new(body));
         std::future::poll_fn(|cx| link.poll_ready(cx))

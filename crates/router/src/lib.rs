@@ -76,17 +76,17 @@ impl Router {
         &self.0.here[&self.0.home]
     }
 
-    /// The shards of this process, in order of their ids.
+    /// Returns the shards of this process, in order of their ids.
     pub fn here(&self) -> impl Iterator<Item = &Handle> {
         self.0.here.values()
     }
 
-    /// A shard of this process.
+    /// Returns a shard of this process; `None` if it is not here.
     pub fn handle(&self, shard: &ShardId) -> Option<&Handle> {
         self.0.here.get(shard)
     }
 
-    /// Returns the topology.
+    /// Returns the topology that the router was started with.
     pub fn topology(&self) -> &Topology {
         &self.0.topology
     }

@@ -35,7 +35,7 @@ const PING_TIMEOUT: Duration = Duration::from_secs(2);
 const LINKS_MAX: usize = 1_024;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Sets the timeouts by which an unreachable peer is noticed within [`crate::REACH_WITHIN`].
+/// Sets timeouts that detect an unreachable peer within [`crate::REACH_WITHIN`].
 pub fn with_timeouts(endpoint: Endpoint) -> Endpoint {
     endpoint
         .connect_timeout(CONNECT_TIMEOUT)
@@ -111,7 +111,7 @@ impl Links {
             channel,
             connector: Arc::clone(&self.connector),
         };
-        // A DNS pattern accepts any id: those of no shard must not fill the memory.
+        // A DNS pattern accepts any id, so ids without a shard must not fill the memory.
         if made.len() < LINKS_MAX {
             made.insert(shard.clone(), link.clone());
         }

@@ -37,7 +37,7 @@ pub(crate) fn client(link: Link) -> PeersClient<Link> {
 fn unexpected(shard: &ShardId) -> RouteError {
     RouteError::Unreachable {
         shard: shard.clone(),
-        reason: "it answered something else than was asked".to_owned(),
+        reason: "its reply does not match the request".to_owned(),
     }
 }
 
@@ -185,7 +185,7 @@ impl ShardClient {
         })
     }
 
-    /// Returns which of the ids have jobs already, with the same fingerprint.
+    /// Returns those of the client-chosen ids that have a job already, with the same fingerprint.
     pub(crate) async fn find_given(
         &self,
         namespace: &Namespace,
@@ -349,7 +349,7 @@ pub(crate) struct Receipt {
     pub(crate) unknown: Vec<Wait>,
 }
 
-/// Encodes a wait.
+/// Encodes a wait as a message.
 pub(crate) fn from_wait(wait: &Wait) -> v1::WaitingJob {
     v1::WaitingJob {
         namespace: Bytes::copy_from_slice(wait.namespace.as_bytes()),

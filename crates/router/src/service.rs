@@ -50,7 +50,7 @@ impl Router {
 }
 
 fn shard_id(text: &str) -> Result<ShardId, Status> {
-    ShardId::new(text).ok_or_else(|| Status::invalid_argument(format!("{text:?} is no shard")))
+    ShardId::new(text).ok_or_else(|| Status::invalid_argument(format!("{text:?} is not a shard")))
 }
 
 /// Checks that the caller is the shard that sends the message (`rel X7`).
@@ -81,7 +81,7 @@ fn wrong(error: impl std::fmt::Display) -> Status {
 
 #[expect(
     clippy::needless_pass_by_value,
-    reason = "errors are handed over as values"
+    reason = "`map_err` passes it by value"
 )]
 fn refused(error: RouteError) -> Status {
     to_status(&error)
@@ -237,7 +237,7 @@ impl Peers for Router {
             last_sent: request.last_sent,
             confirmed: request.confirmed,
             messages: messages.collect::<Result<_, _>>().map_err(wrong)?,
-            waits: waits.ok_or_else(|| wrong("a wait names what cannot be a job"))?,
+            waits: waits.ok_or_else(|| wrong("a wait has an invalid job name"))?,
         };
         let receipt = reach.receive(batch).await.map_err(refused)?;
         Ok(Response::new(v1::Receipt {

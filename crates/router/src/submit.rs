@@ -239,9 +239,9 @@ impl Router {
         let others =
             parts.map(|(shard, part)| async move { self.reach(&shard)?.prepare(part).await });
         if let Err(error) = try_join_all(others).await {
-            // If this does not arrive, the decider aborts by itself after a while.
+            // If this request does not arrive, the decider aborts by itself after a timeout.
             if let Err(untold) = self.decide(&decider, decide(false)).await {
-                tracing::warn!(%graph, error = %untold, "the decider could not be told that a submission failed");
+                tracing::warn!(%graph, error = %untold, "the decider could not be notified that a submission failed");
             }
             return Err(error);
         }

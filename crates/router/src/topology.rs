@@ -91,7 +91,7 @@ fn read_list(list: &str) -> Result<BTreeMap<ShardId, String>, String> {
             .split_once('=')
             .ok_or_else(|| format!("{entry:?} has no = between shard and address"))?;
         let shard = ShardId::new(shard.trim()).ok_or_else(|| {
-            format!("{shard:?} is no shard: 1 to 64 characters of A-Z a-z 0-9 . _ -")
+            format!("{shard:?} is not a shard: 1 to 64 characters of A-Z a-z 0-9 . _ -")
         })?;
         let address = address.trim();
         check_address(address)?;
@@ -99,7 +99,7 @@ fn read_list(list: &str) -> Result<BTreeMap<ShardId, String>, String> {
             .insert(shard.clone(), address.to_owned())
             .is_some()
         {
-            return Err(format!("shard {shard} stands twice"));
+            return Err(format!("shard {shard} occurs twice"));
         }
     }
     if addresses.is_empty() {
@@ -114,7 +114,7 @@ fn check_address(address: &str) -> Result<(), String> {
         .ok_or_else(|| format!("{address:?} has no port"))?;
     let is_port = port.parse::<u16>().is_ok_and(|port| port > 0);
     if host.is_empty() || host.contains(['/', ' ', '@', '?', '#']) || !is_port {
-        return Err(format!("{address:?} is no HOST:PORT"));
+        return Err(format!("{address:?} is not HOST:PORT"));
     }
     Ok(())
 }
@@ -157,18 +157,18 @@ mod tests {
             "static:1=localhost:3733,2=localhost:3734",
             "dns:%s.queue.example.com:3733",
         ] {
-            let topology = Topology::parse(text).expect("it is written well");
+            let topology = Topology::parse(text).expect("well-formed");
             assert_eq!(topology.to_string(), text);
         }
         let list = Topology::parse("static: a=[::1]:1 , b=h:65535,").expect("spaces are fine");
         assert_eq!(list.address(&shard("a")).as_deref(), Some("[::1]:1"));
         assert_eq!(list.address(&shard("c")), None);
-        let pattern = Topology::parse("dns:%s.q:3733").expect("it is written well");
+        let pattern = Topology::parse("dns:%s.q:3733").expect("well-formed");
         assert_eq!(pattern.address(&shard("7")).as_deref(), Some("7.q:3733"));
     }
 
     #[test]
-    fn what_cannot_be_read_is_said() {
+    fn a_malformed_topology_is_refused_with_the_reason() {
         for (text, reason) in [
             ("", "neither"),
             ("1=localhost:1", "neither"),
@@ -177,7 +177,7 @@ mod tests {
             ("static:1=localhost", "no port"),
             ("static:1=localhost:0", "HOST:PORT"),
             ("static:1=http://localhost:1", "HOST:PORT"),
-            ("static:a b=h:1", "no shard"),
+            ("static:a b=h:1", "not a shard"),
             ("static:1=h:1,1=h:2", "twice"),
             ("dns:q:3733", "%s once"),
             ("dns:%s.%s:3733", "%s once"),

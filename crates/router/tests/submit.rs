@@ -1,9 +1,6 @@
-//! Two servers and their traffic, over real connections.
+//! Submissions and messages between servers, over TCP connections.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test that unwraps wrongly fails, as it should"
-)]
+#![allow(clippy::unwrap_used, reason = "a test fails if a value is missing")]
 
 use ganger_access::Identity;
 use std::collections::BTreeMap;
@@ -42,7 +39,7 @@ fn shard(name: &str) -> ShardId {
     ShardId::new(name).unwrap()
 }
 
-/// Reserves free addresses, one per shard.
+/// Returns a topology with a free loopback address for each shard.
 async fn topology(names: &[&str]) -> (Topology, BTreeMap<ShardId, SocketAddr>) {
     let mut addresses = BTreeMap::new();
     let mut listeners = Vec::new();
@@ -81,16 +78,16 @@ async fn start_with(
         topology.clone(),
         Arc::new(PlainConnector),
     );
-    // Like a server's port handler, this identifies the caller.
-    let losing = Losing {
+    // Identifies the caller, as the port handler of a server does.
+    let lossy_service = LossyService {
         inner: router.service(),
         left: Arc::clone(&losses),
     };
-    let service = InterceptedService::new(losing, |mut request: tonic::Request<()>| {
+    let service = InterceptedService::new(lossy_service, |mut request: tonic::Request<()>| {
         request.extensions_mut().insert(Identity::unchecked());
         Ok(request)
     });
-    // The address of a server that was just stopped may be held for a moment.
+    // The address of a server that has just stopped may be in use for a moment.
     let listener = loop {
         match TcpListener::bind(at).await {
             Ok(listener) => break listener,
@@ -114,18 +111,18 @@ async fn start_with(
     }
 }
 
-/// Loses replies to decisions and to whole submissions, after they have taken effect.
+/// Service that loses replies to decisions and to whole submissions, after these have taken effect.
 #[derive(Clone)]
-struct Losing<S> {
+struct LossyService<S> {
     inner: S,
     left: Arc<AtomicU32>,
 }
 
-impl<S: NamedService> NamedService for Losing<S> {
+impl<S: NamedService> NamedService for LossyService<S> {
     const NAME: &'static str = S::NAME;
 }
 
-impl<S, B> Service<http::Request<B>> for Losing<S>
+impl<S, B> Service<http::Request<B>> for LossyService<S>
 where
     S: Service<http::Request<B>, Response = http::Response<Body>>,
     S::Future: Send + 'static,
@@ -161,14 +158,14 @@ where
 }
 
 impl Server {
-    /// Ends the server with all its connections, as when a process ends.
+    /// Stops the server with all its connections, as when a process ends.
     async fn stop(self) {
         drop(self.ending);
         self.listener.await.unwrap();
         self.handle.stop().await;
     }
 
-    async fn take(&self) -> Grant {
+    async fn lease_one(&self) -> Grant {
         let lease = Lease {
             queues: vec![TakeFrom {
                 queue: Queue::default(),
@@ -217,7 +214,7 @@ fn job() -> NewJob {
     }
 }
 
-fn walk(key: Option<&'static str>) -> ShardedSubmission {
+fn sharded_submission(key: Option<&'static str>) -> ShardedSubmission {
     let mut mail = job();
     mail.inputs = (0..2)
         .map(|member| {
@@ -242,15 +239,18 @@ async fn a_graph_submitted_to_either_server_runs_on_both() {
         let one = start("1", &stores[0], &topology, at[&shard("1")]).await;
         let two = start("2", &stores[1], &topology, at[&shard("2")]).await;
         let router = [&one.router, &two.router][through];
-        let Submitted { jobs, .. } = router.submit(walk(None), true, None).await.unwrap();
+        let Submitted { jobs, .. } = router
+            .submit(sharded_submission(None), true, None)
+            .await
+            .unwrap();
         let jobs = names(jobs);
-        // A client that got an id finds the job.
+        // A client that has an id finds the job.
         assert_eq!(two.state(&jobs[1]).await, Some(JobState::Ready));
         for (server, result) in [(&two, "\"b\""), (&one, "\"a\"")] {
-            let grant = server.take().await;
+            let grant = server.lease_one().await;
             server.complete(&grant, result).await;
         }
-        let mail = one.take().await;
+        let mail = one.lease_one().await;
         assert_eq!(mail.job, jobs[2].id);
         one.complete(&mail, "\"sent\"").await;
         one.stop().await;
@@ -259,34 +259,34 @@ async fn a_graph_submitted_to_either_server_runs_on_both() {
 }
 
 #[tokio::test]
-async fn a_shard_that_is_away_delays_only_what_needs_it() {
+async fn an_absent_shard_delays_only_jobs_that_need_it() {
     let (topology, at) = topology(&["1", "2"]).await;
     let stores = [MemoryStore::new(), MemoryStore::new()];
     let one = start("1", &stores[0], &topology, at[&shard("1")]).await;
     let two = start("2", &stores[1], &topology, at[&shard("2")]).await;
     let jobs = names(
         one.router
-            .submit(walk(None), true, None)
+            .submit(sharded_submission(None), true, None)
             .await
             .unwrap()
             .jobs,
     );
     one.stop().await;
-    let grant = two.take().await;
+    let grant = two.lease_one().await;
     two.complete(&grant, "\"b\"").await;
     two.stop().await;
-    // Both were down; the messages are still there.
+    // Both servers were down, and the messages are still there.
     let two = start("2", &stores[1], &topology, at[&shard("2")]).await;
     let one = start("1", &stores[0], &topology, at[&shard("1")]).await;
-    let first = one.take().await;
+    let first = one.lease_one().await;
     one.complete(&first, "\"a\"").await;
-    assert_eq!(one.take().await.job, jobs[2].id);
+    assert_eq!(one.lease_one().await.job, jobs[2].id);
     one.stop().await;
     two.stop().await;
 }
 
 #[tokio::test]
-async fn rel_t1_who_waits_for_a_job_that_a_restored_server_never_had_learns_it() {
+async fn rel_t1_a_dependent_learns_that_a_restored_server_never_had_its_dependency() {
     let (topology, at) = topology(&["1", "2", "3"]).await;
     let stores = [MemoryStore::new(), MemoryStore::new(), MemoryStore::new()];
     let clock = Arc::new(ManualClock::default());
@@ -312,7 +312,7 @@ async fn rel_t1_who_waits_for_a_job_that_a_restored_server_never_had_learns_it()
         tokio::task::yield_now().await;
     }
     two.stop().await;
-    // Restored from a backup made before it had any rows.
+    // Restored from a backup without any rows.
     let two = start("2", &MemoryStore::new(), &topology, at[&shard("2")]).await;
     clock.advance(Duration::from_secs(60));
     let namespace = Namespace::default();
@@ -325,21 +325,28 @@ async fn rel_t1_who_waits_for_a_job_that_a_restored_server_never_had_learns_it()
 }
 
 #[tokio::test]
-async fn an_unreachable_shard_is_said_and_nothing_of_the_submission_stays() {
+async fn an_unreachable_shard_is_reported_and_nothing_of_the_submission_stays() {
     let (topology, at) = topology(&["1", "2"]).await;
     let stores = [MemoryStore::new(), MemoryStore::new()];
     let one = start("1", &stores[0], &topology, at[&shard("1")]).await;
-    let error = one.router.submit(walk(None), true, None).await.unwrap_err();
+    let error = one
+        .router
+        .submit(sharded_submission(None), true, None)
+        .await
+        .unwrap_err();
     assert!(
         matches!(&error, RouteError::Unreachable { shard, .. } if shard.as_str() == "2"),
         "{error}"
     );
-    let mut other = walk(None);
+    let mut other = sharded_submission(None);
     other.jobs[1].0 = shard("9");
     let error = one.router.submit(other, true, None).await.unwrap_err();
     assert!(error.to_string().contains("has 1, 2"), "{error}");
     let two = start("2", &stores[1], &topology, at[&shard("2")]).await;
-    one.router.submit(walk(None), true, None).await.unwrap();
+    one.router
+        .submit(sharded_submission(None), true, None)
+        .await
+        .unwrap();
     one.stop().await;
     two.stop().await;
 }
@@ -351,13 +358,13 @@ async fn rel_p1_a_repeated_submission_gets_the_first_ones_ids() {
     let one = start("1", &stores[0], &topology, at[&shard("1")]).await;
     let two = start("2", &stores[1], &topology, at[&shard("2")]).await;
     let (first, second) = tokio::join!(
-        one.router.submit(walk(Some("k")), true, None),
-        two.router.submit(walk(Some("k")), true, None)
+        one.router.submit(sharded_submission(Some("k")), true, None),
+        two.router.submit(sharded_submission(Some("k")), true, None)
     );
     let (first, second) = (first.unwrap(), second.unwrap());
     assert_eq!(first.jobs, second.jobs);
     assert!(first.repeat != second.repeat);
-    let mut other = walk(Some("k"));
+    let mut other = sharded_submission(Some("k"));
     other.jobs[0].1.payload = Bytes::from_static(b"[2]");
     let error = one.router.submit(other, true, None).await.unwrap_err();
     assert!(error.to_string().contains("idempotency key"), "{error}");
@@ -373,7 +380,7 @@ async fn a_job_that_does_not_exist_elsewhere_is_refused() {
     let two = start("2", &stores[1], &topology, at[&shard("2")]).await;
     let jobs = names(
         one.router
-            .submit(walk(None), true, None)
+            .submit(sharded_submission(None), true, None)
             .await
             .unwrap()
             .jobs,
@@ -409,7 +416,7 @@ async fn a_job_that_does_not_exist_elsewhere_is_refused() {
 }
 
 #[tokio::test]
-async fn a_decision_that_does_not_wait_for_its_part_is_told_to_try_again() {
+async fn a_decision_before_its_part_is_durable_is_refused_as_retryable() {
     let settings = Settings {
         shard: shard("1"),
         ..Settings::default()
@@ -418,7 +425,7 @@ async fn a_decision_that_does_not_wait_for_its_part_is_told_to_try_again() {
     let handle = Shard::start(MemoryStore::new(), settings, clock, Hooks::default()).unwrap();
     let reserve = Command::Reserve(Reserve { jobs: 1 });
     let Reply::Reserved { first, id_tag } = handle.call(reserve).await.unwrap() else {
-        panic!("numbers were asked for");
+        panic!("a reservation was requested");
     };
     let spread = ShardedSubmission {
         namespace: Namespace::default(),
@@ -445,7 +452,7 @@ async fn a_decision_that_does_not_wait_for_its_part_is_told_to_try_again() {
 }
 
 /// Returns a submission of one job under a client-chosen id, on shard 2.
-fn given(id: &'static str, payload: &'static str) -> ShardedSubmission {
+fn submission_with_id(id: &'static str, payload: &'static str) -> ShardedSubmission {
     let job = NewJob {
         id: Some(JobId::new(id).unwrap()),
         payload: Bytes::from_static(payload.as_bytes()),
@@ -459,7 +466,7 @@ fn given(id: &'static str, payload: &'static str) -> ShardedSubmission {
 }
 
 #[tokio::test]
-async fn rel_p1_one_id_through_any_server_at_once_and_later_is_one_job() {
+async fn rel_p1_submissions_of_one_id_through_several_servers_make_one_job() {
     let (topology, at) = topology(&["1", "2"]).await;
     let stores = [MemoryStore::new(), MemoryStore::new()];
     let one = start("1", &stores[0], &topology, at[&shard("1")]).await;
@@ -470,12 +477,15 @@ async fn rel_p1_one_id_through_any_server_at_once_and_later_is_one_job() {
         } else {
             &two.router
         };
-        router.submit(given("x", "[1]"), false, None)
+        router.submit(submission_with_id("x", "[1]"), false, None)
     }));
     let answers: Vec<Submitted> = at_once.await.into_iter().map(Result::unwrap).collect();
     let new = answers.iter().filter(|answer| !answer.jobs[0].1).count();
     assert_eq!(new, 1, "{answers:?}");
-    let refused = one.router.submit(given("x", "[2]"), false, None).await;
+    let refused = one
+        .router
+        .submit(submission_with_id("x", "[2]"), false, None)
+        .await;
     let refused = refused.unwrap_err();
     assert!(
         matches!(&refused, RouteError::Refused { code, .. } if code == "id_taken"),
@@ -483,18 +493,24 @@ async fn rel_p1_one_id_through_any_server_at_once_and_later_is_one_job() {
     );
     // After a lost reply, repeating the submission finds the job.
     two.losses.store(1, SeqCst);
-    let lost = one.router.submit(given("y", "[1]"), false, None).await;
+    let lost = one
+        .router
+        .submit(submission_with_id("y", "[1]"), false, None)
+        .await;
     let lost = lost.unwrap_err();
     assert!(matches!(lost, RouteError::OutcomeUnknown { .. }), "{lost}");
     let again = one
         .router
-        .submit(given("y", "[1]"), false, None)
+        .submit(submission_with_id("y", "[1]"), false, None)
         .await
         .unwrap();
     assert!(again.jobs[0].1, "{again:?}");
-    // A shard that was never reached has made no change.
+    // A shard that was never reached has changed nothing.
     two.stop().await;
-    let away = one.router.submit(given("z", "[1]"), false, None).await;
+    let away = one
+        .router
+        .submit(submission_with_id("z", "[1]"), false, None)
+        .await;
     assert!(
         matches!(away, Err(RouteError::Unreachable { .. })),
         "{away:?}"
@@ -503,12 +519,12 @@ async fn rel_p1_one_id_through_any_server_at_once_and_later_is_one_job() {
 }
 
 #[tokio::test]
-async fn a_decision_whose_answer_is_lost_is_asked_for_again() {
+async fn a_decision_whose_reply_is_lost_is_requested_again() {
     let (topology, at) = topology(&["1", "2"]).await;
     let stores = [MemoryStore::new(), MemoryStore::new()];
     let one = start("1", &stores[0], &topology, at[&shard("1")]).await;
     let two = start("2", &stores[1], &topology, at[&shard("2")]).await;
-    let mut spread = walk(None);
+    let mut spread = sharded_submission(None);
     spread.jobs.rotate_left(1);
     spread.jobs[1].1.inputs.clear();
     assert_eq!(spread.decider(), Some(&shard("2")));

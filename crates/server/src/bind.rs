@@ -88,7 +88,7 @@ fn address(text: &str) -> Result<SocketAddr, StartError> {
         .map_err(|error| unknown(error.to_string()))?;
     found
         .next()
-        .ok_or_else(|| unknown("the name stands for no address".to_owned()))
+        .ok_or_else(|| unknown("the name resolves to no address".to_owned()))
 }
 
 /// Number of connections that the kernel queues until they are accepted, limited by `net.core.somaxconn`. Beyond it
@@ -113,7 +113,7 @@ fn listen_at(addr: SocketAddr) -> Result<BoundPort, StartError> {
         reason: error.to_string(),
     })?;
     let addr = listener.local_addr().map_err(|error| StartError::System {
-        doing: "tell the address",
+        doing: "read the address of the listener",
         reason: error.to_string(),
     })?;
     Ok(BoundPort { listener, addr })
@@ -136,9 +136,9 @@ impl Exposure {
         }
         let missing = match (self.is_encrypted, is_checked) {
             (true, true) => return Ok(()),
-            (true, false) => "nobody would be asked who he is",
+            (true, false) => "callers would not be authenticated",
             (false, true) => "nothing would be encrypted, tokens included",
-            (false, false) => "nothing would be encrypted and nobody asked who he is",
+            (false, false) => "nothing would be encrypted and callers would not be authenticated",
         };
         if !self.is_insecure {
             return Err(StartError::Open { addr, missing });
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn being_open_to_others_takes_encryption_and_a_check_or_must_be_said() {
+    fn a_public_address_needs_encryption_and_authentication_or_insecure() {
         let open = SocketAddr::from(([0, 0, 0, 0], 3733));
         let here = SocketAddr::from(([127, 0, 0, 1], 1));
         let check = |addr, is_insecure, is_encrypted, is_checked| {

@@ -38,10 +38,10 @@ pub enum StartError {
     Telemetry(#[from] ganger_ngsi::telemetry::TelemetryError),
     /// The server would be reachable by others without protection.
     #[error(
-        "refusing to listen on {addr}: others could reach it, and {missing}; set what is missing (--tls-cert and --tls-key; --token-file, --access-file or --tls-client-ca), or listen on 127.0.0.1, or say --insecure if this network is yours alone"
+        "refusing to listen on {addr}: others could reach it, and {missing}; set what is missing (--tls-cert and --tls-key; --token-file, --access-file or --tls-client-ca), or listen on 127.0.0.1, or give --insecure if nobody else uses this network"
     )]
     Open {
-        /// The configured address.
+        /// The configured address, which others could reach.
         addr: SocketAddr,
         /// Clause of the message that names the missing protection.
         missing: &'static str,

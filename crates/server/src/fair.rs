@@ -177,7 +177,7 @@ struct LaneState {
 /// Amount that a connection may read now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadAllowance {
-    /// All available bytes.
+    /// The connection may read all available bytes.
     All,
     /// The connection may read at most [`SMALL_READ_BYTES`].
     Little,
@@ -470,7 +470,7 @@ impl<F> Drop for Scheduled<F> {
     }
 }
 
-/// An unstarted request.
+/// A request that has not started; counted until it is dropped.
 struct UnstartedRequest(Lane);
 
 impl Drop for UnstartedRequest {

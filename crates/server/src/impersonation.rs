@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_arrives_as_who_he_is() {
+    fn a_caller_keeps_its_identity() {
         let peer = Identity::peer(["1"]);
         for caller in [
             somebody("producer@mail,reader@a;b*"),
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_may_speak_as_a_peer_is_believed() {
+    fn only_a_peer_may_impersonate() {
         let header = write(&Identity::shared_token()).expect("somebody");
         assert!(read(&somebody("producer@mail,admin@a"), &header).is_err());
         assert!(read(&Identity::Anonymous, &header).is_err());

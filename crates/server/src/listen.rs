@@ -194,13 +194,14 @@ impl ListenerContext {
     /// Serves a connection on the I/O threads; a bare health check on this thread.
     fn begin(&self, accepted: AcceptedConnection) {
         let host = self.clone();
-        if self.handler.security.tls().is_some() || self.handler.behind.health_paths().is_empty() {
+        if self.handler.security.tls().is_some() || self.handler.backend.health_paths().is_empty() {
             host.hand_over(accepted);
             return;
         }
         // A separate task: a panic ends only this connection.
         tokio::spawn(async move {
-            let first = health::first_request(&accepted.stream, host.handler.behind.health_paths());
+            let first =
+                health::first_request(&accepted.stream, host.handler.backend.health_paths());
             let first = tokio::select! {
                 () = host.stopping.cancelled() => return,
                 first = tokio::time::timeout(host.limits.header_timeout, first) => first,
@@ -299,7 +300,7 @@ impl ListenerContext {
         self.counters
             .handshakes_failed
             .fetch_add(1, Ordering::Relaxed);
-        tracing::debug!(from = %from.0, words, "a connection came to no TLS");
+        tracing::debug!(from = %from.0, words, "a TLS handshake failed");
         if words.contains("certificate") {
             self.handler.security.audit.write(&Record {
                 from: Some(from.0),

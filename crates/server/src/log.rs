@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn space_around_directives_changes_nothing() {
+    fn space_around_directives_is_ignored() {
         let plain = filter("info,ganger_shard=debug").expect("two directives");
         let spaced = filter(" info ,\r\nganger_shard=debug ").expect("the same two");
         assert_eq!(spaced.to_string(), plain.to_string());
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn control_characters_are_escaped_but_for_the_last_line_end() {
+    fn control_characters_are_escaped_except_the_last_line_end() {
         let mut out = Vec::new();
         Line(&mut out)
             .write_all(b"a\nb\x1b[31m\x07 \xc2\x9b c\n")

@@ -20,7 +20,7 @@ pub(crate) fn notify(state: &str) {
         return;
     };
     if let Err(error) = send(&socket, state) {
-        tracing::warn!(%error, state, "the service manager cannot be told");
+        tracing::warn!(%error, state, "the service manager cannot be notified");
     }
 }
 
@@ -39,9 +39,9 @@ fn send(socket: &OsStr, state: &str) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn heard(listener: &UnixDatagram) -> String {
+    fn receive(listener: &UnixDatagram) -> String {
         let mut words = [0; 64];
-        let count = listener.recv(&mut words).expect("something is told");
+        let count = listener.recv(&mut words).expect("a notification");
         String::from_utf8_lossy(&words[..count]).into_owned()
     }
 
@@ -50,15 +50,15 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("notify");
         let file = UnixDatagram::bind(&path).expect("a socket");
-        send(path.as_os_str(), READY).expect("told");
-        assert_eq!(heard(&file), "READY=1");
+        send(path.as_os_str(), READY).expect("sent");
+        assert_eq!(receive(&file), "READY=1");
 
         let name = path.as_os_str().as_bytes();
         let address = SocketAddr::from_abstract_name(name).expect("a short name");
         let kept = UnixDatagram::bind_addr(&address).expect("a socket");
         let named = [b"@", name].concat();
-        send(OsStr::from_bytes(&named), STOPPING).expect("told");
-        assert_eq!(heard(&kept), "STOPPING=1");
+        send(OsStr::from_bytes(&named), STOPPING).expect("sent");
+        assert_eq!(receive(&kept), "STOPPING=1");
         assert!(send(OsStr::new("/nowhere/socket"), READY).is_err());
     }
 }

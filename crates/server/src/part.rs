@@ -37,7 +37,7 @@ pub(crate) struct Part {
     pub(crate) serve: Serve,
 }
 
-/// A running part.
+/// A part whose port is served.
 pub(crate) struct RunningPart {
     /// Name of its feature.
     pub(crate) feature: &'static str,

@@ -128,8 +128,8 @@ const MESSAGE_STREAMS: [&str; 2] = ["/ganger.v1.Leases/Work", "/ganger.v1.Jobs/E
 /// Entry point for the requests of a port.
 #[derive(Clone)]
 pub(crate) struct PortHandler {
-    pub(crate) behind: Arc<dyn Backend>,
-    pub(crate) guard: HostCheck,
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) host_check: HostCheck,
     pub(crate) security: Arc<Security>,
     pub(crate) budget: Budget,
     pub(crate) readers: UnreadResponses,
@@ -152,7 +152,7 @@ impl ConnectionInfo {
         }
     }
 
-    fn place(&self) -> Option<OwnedSemaphorePermit> {
+    fn try_permit(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.unidentified).try_acquire_owned().ok()
     }
 }
@@ -162,81 +162,83 @@ impl PortHandler {
     pub(crate) async fn answer(
         self,
         request: Request<Body>,
-        line: ConnectionInfo,
+        connection: ConnectionInfo,
     ) -> Response<Body> {
         let (mut head, body) = request.into_parts();
-        let protocol = self.behind.protocol(&head.headers);
-        let shown = PresentedCredentials::of(&head.headers, line.certificate.clone());
+        let protocol = self.backend.protocol(&head.headers);
+        let credentials = PresentedCredentials::of(&head.headers, connection.certificate.clone());
         let changes_seen = self.security.changes_count();
-        let path = head.uri.path();
-        let is_open = self.behind.open_paths().contains(&path);
-        let is_for_nobody = self.behind.first_page() == Some(path) && shown.is_nothing();
-        let known = match self.guard.check(&head.method, &head.uri, &head.headers) {
-            Err(problem) => return self.refused(protocol, &line, &problem).await,
-            Ok(()) if is_open => Some(Identity::Anonymous),
-            Ok(()) => {
-                let known = self.security.known(protocol, &shown);
-                known.or_else(|| is_for_nobody.then_some(Identity::Anonymous))
+        let identity = match self.find_caller(protocol, &head, &credentials) {
+            Ok(Some(identity)) => identity,
+            Ok(None) => {
+                // The body is not needed, and the response may have to wait.
+                drop(body);
+                return self
+                    .refuse_unidentified(protocol, &credentials, &connection)
+                    .await;
             }
+            Err(problem) => return self.refused(protocol, &connection, &problem).await,
         };
-        let Some(identity) = known else {
-            // The body is not needed, and the response may have to wait.
-            drop(body);
-            let place = line.place();
-            let identified = self.security.identify(protocol, &shown, line.from).await;
-            drop(place);
-            let problem = identified.err().unwrap_or_else(revoked);
-            return self.refused(protocol, &line, &problem).await;
-        };
-        let address = line.from.0.ip();
+        let address = connection.from.0.ip();
         let hold = Arc::new(self.budget.open(Owner::of(&identity, Some(address))));
         if let Err(full) = hold.grow(REQUEST_BYTES) {
-            return self.refused(protocol, &line, &overloaded(&full)).await;
+            return self
+                .refused(protocol, &connection, &overloaded(&full))
+                .await;
         }
-        let place = if identity == Identity::Anonymous {
-            let Some(place) = line.place() else {
+        let permit = if identity == Identity::Anonymous {
+            let Some(permit) = connection.try_permit() else {
                 return self
-                    .refused(protocol, &line, &too_many_unidentified())
+                    .refused(protocol, &connection, &too_many_unidentified())
                     .await;
             };
-            Some(place)
+            Some(permit)
         } else {
             None
         };
         let is_checked = self.security.require(protocol) != Require::Nothing;
         let watched = (is_checked && identity != Identity::Anonymous).then(|| {
             let security = Arc::clone(&self.security);
-            WatchedRight::new(security, protocol, shown, identity.clone(), changes_seen)
+            WatchedRight::new(
+                security,
+                protocol,
+                credentials,
+                identity.clone(),
+                changes_seen,
+            )
         });
         // The code below does not need the header.
         head.headers.remove(header::AUTHORIZATION);
-        self.behind.insert_address(protocol, &mut head, line.from);
-        let manner = RequestPolicy::of(protocol, &head, &identity);
-        let ahead = if manner.reads_much {
+        self.backend
+            .insert_address(protocol, &mut head, connection.from);
+        let policy = RequestPolicy::of(protocol, &head, &identity);
+        let ahead = if policy.reads_much {
             READ_BYTES.min(self.budget.share() / 4)
         } else {
             0
         };
         if let Err(full) = hold.grow(ahead) {
-            return self.refused(protocol, &line, &overloaded(&full)).await;
+            return self
+                .refused(protocol, &connection, &overloaded(&full))
+                .await;
         }
         // Memory that the dialect uses for the body counts too.
         head.extensions.insert(Arc::clone(&hold));
         let is_multiplexed = head.version == Version::HTTP_2;
-        let body = RequestBody::new(body, manner.body, Arc::clone(&hold), watched.clone());
+        let body = RequestBody::new(body, policy.body, Arc::clone(&hold), watched.clone());
         let request = Request::from_parts(head, Body::new(body));
-        let answering = self.behind.answer(protocol, request, &identity);
-        let answered = match (watched.clone(), manner.may_be_dropped) {
+        let answering = self.backend.answer(protocol, request, &identity);
+        let answered = match (watched.clone(), policy.may_be_dropped) {
             (Some(watched), true) => unless_ended(answering, watched).await,
             _ => Some(answering.await),
         };
         let Some(response) = answered else {
-            return self.refused(protocol, &line, &revoked()).await;
+            return self.refused(protocol, &connection, &revoked()).await;
         };
         hold.shrink(ahead);
         let kept = ResponseHolds {
             hold: Some(hold),
-            _permit: place,
+            _permit: permit,
         };
         let readers = is_multiplexed.then_some(&self.readers);
         let mut response = Some(response);
@@ -245,33 +247,70 @@ impl PortHandler {
             let (Some(response), Some((kept, watched))) = (response.take(), parts.take()) else {
                 unreachable!("it is ready at its first poll");
             };
-            let must_go_out = !manner.only_reads;
+            let must_go_out = !policy.only_reads;
             Poll::Ready(counted(response, kept, must_go_out, readers, watched, cx))
         });
         match counted.await {
             Ok(response) => response,
-            Err(full) => self.refused(protocol, &line, &overloaded(&full)).await,
+            Err(full) => {
+                self.refused(protocol, &connection, &overloaded(&full))
+                    .await
+            }
         }
+    }
+
+    /// Returns the caller of a request, anonymous where a path needs no credentials; `None` if credentials are missing
+    /// or wrong. Fails if the request comes from another site or names an unknown host.
+    fn find_caller(
+        &self,
+        protocol: Protocol,
+        head: &Parts,
+        credentials: &PresentedCredentials,
+    ) -> Result<Option<Identity>, Problem> {
+        self.host_check
+            .check(&head.method, &head.uri, &head.headers)?;
+        let path = head.uri.path();
+        if self.backend.open_paths().contains(&path) {
+            return Ok(Some(Identity::Anonymous));
+        }
+        let is_first_page = self.backend.first_page() == Some(path) && credentials.is_nothing();
+        let known = self.security.known(protocol, credentials);
+        Ok(known.or_else(|| is_first_page.then_some(Identity::Anonymous)))
+    }
+
+    /// Refuses a caller with missing or wrong credentials, after the delay of a wrong token.
+    async fn refuse_unidentified(
+        &self,
+        protocol: Protocol,
+        credentials: &PresentedCredentials,
+        connection: &ConnectionInfo,
+    ) -> Response<Body> {
+        let permit = connection.try_permit();
+        let from = connection.from;
+        let identified = self.security.identify(protocol, credentials, from).await;
+        drop(permit);
+        let problem = identified.err().unwrap_or_else(revoked);
+        self.refused(protocol, connection, &problem).await
     }
 
     /// Returns a refusal: with a body, unless too many of them wait on this connection already.
     async fn refused(
         &self,
         protocol: Protocol,
-        line: &ConnectionInfo,
+        connection: &ConnectionInfo,
         problem: &Problem,
     ) -> Response<Body> {
         let response = refuse(protocol, problem);
-        let place = line.place();
-        let has_place = place.is_some();
+        let permit = connection.try_permit();
+        let has_permit = permit.is_some();
         let kept = ResponseHolds {
             hold: None,
-            _permit: place,
+            _permit: permit,
         };
         let mut parts = Some((response, kept));
         std::future::poll_fn(|cx| {
             let (response, kept) = parts.take().unwrap_or_default();
-            if !has_place {
+            if !has_permit {
                 return Poll::Ready(response.map(|_| Body::empty()));
             }
             let answer = counted(response, kept, true, None, None, cx);

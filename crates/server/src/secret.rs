@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_whole_token_opens() {
+    fn only_the_whole_token_is_accepted() {
         let secret = Secret::new("0123456789abcdef\n").expect("long enough");
         assert!(secret.is(b"0123456789abcdef"));
         for wrong in [
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn poor_tokens_are_refused_and_none_is_ever_shown() {
+    fn weak_tokens_are_refused_and_none_is_ever_shown() {
         assert!(Secret::new("short").is_err());
         assert!(Secret::new("with spaces in the middle").is_err());
         let secret = Secret::new("0123456789abcdef").expect("long enough");

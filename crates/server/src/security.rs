@@ -54,7 +54,7 @@ struct Credentials {
 pub(crate) struct Security {
     files: Files,
     stamps_at_start: Vec<Option<FileStamp>>,
-    now: RwLock<Credentials>,
+    current: RwLock<Credentials>,
     /// Number of changes, watched by open streams.
     changes: channel::Sender<u64>,
     http: Require,
@@ -70,7 +70,7 @@ pub(crate) struct Security {
 impl Security {
     /// Returns the certificates for the next connection; `None` if connections are not encrypted.
     pub(crate) fn tls(&self) -> Option<Arc<Server>> {
-        self.now().tls
+        self.current().tls
     }
 
     /// Whether connections are encrypted.
@@ -80,8 +80,8 @@ impl Security {
 
     /// Returns the header with the token for other servers; `None` if there is none.
     pub(crate) fn peer_authorization(&self) -> Option<HeaderValue> {
-        let now = self.now();
-        let token = now.peer_token.or(now.shared_token);
+        let current = self.current();
+        let token = current.peer_token.or(current.shared_token);
         token.and_then(|token| token.authorization())
     }
 
@@ -116,8 +116,8 @@ impl Security {
         self.http != Require::Nothing && self.grpc != Require::Nothing
     }
 
-    fn now(&self) -> Credentials {
-        self.now
+    fn current(&self) -> Credentials {
+        self.current
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()

@@ -40,12 +40,12 @@ const PEERS: &str = "/ganger.v1.Peers/";
 /// Path of a worker's stream.
 const WORK: &str = "/ganger.v1.Leases/Work";
 /// Path of the stream that submits batches.
-const SUBMITTING: &str = "/ganger.v1.Jobs/EnqueueStream";
+const ENQUEUE_STREAM: &str = "/ganger.v1.Jobs/EnqueueStream";
 /// Path of the schema reflection stream.
 const REFLECTION: &str = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
 /// Methods whose caller sends without limit. The end of the caller's messages decides nothing, so a stopping server
 /// ends them itself. Graph submission is not among them: half a graph would be taken for the whole.
-const CLIENT_STREAMS: [&str; 3] = [WORK, SUBMITTING, REFLECTION];
+const CLIENT_STREAMS: [&str; 3] = [WORK, ENQUEUE_STREAM, REFLECTION];
 
 /// Methods of gRPC that may last as long as the caller likes, and change nothing when they end early.
 const LONG_CALLS: [&str; 6] = [
@@ -71,7 +71,7 @@ pub(crate) struct Dialects {
 }
 
 impl Dialects {
-    fn behind(&self, protocol: Protocol) -> &axum::Router {
+    fn router_for(&self, protocol: Protocol) -> &axum::Router {
         if protocol == Protocol::Grpc {
             &self.grpc
         } else {
@@ -83,17 +83,17 @@ impl Dialects {
 /// Number of forwarded requests, for the metrics.
 #[derive(Debug, Default)]
 pub(crate) struct ForwardedRequests {
-    pub(crate) on: AtomicU64,
+    pub(crate) count: AtomicU64,
     pub(crate) failed: AtomicU64,
 }
 
 /// Dispatches requests to shards.
 pub(crate) struct ShardDispatch {
     router: Router,
-    here: BTreeMap<ShardId, Dialects>,
+    local: BTreeMap<ShardId, Dialects>,
     peers: axum::Router,
     audit: Audit,
-    passed: Arc<ForwardedRequests>,
+    forwarded: Arc<ForwardedRequests>,
     stopping: CancellationToken,
 }
 
@@ -102,26 +102,26 @@ type ClientEnded = Arc<AtomicBool>;
 
 /// Where a request goes.
 enum Route<'a> {
-    Here(&'a axum::Router),
-    There(ShardId),
+    Local(&'a axum::Router),
+    Remote(ShardId),
 }
 
 impl ShardDispatch {
     pub(crate) fn new(
         router: Router,
-        here: BTreeMap<ShardId, Dialects>,
+        local: BTreeMap<ShardId, Dialects>,
         audit: Audit,
-        passed: Arc<ForwardedRequests>,
+        forwarded: Arc<ForwardedRequests>,
         stopping: CancellationToken,
     ) -> Self {
         let peers =
             axum::Router::new().route_service("/ganger.v1.Peers/{method}", router.service());
         Self {
             router,
-            here,
+            local,
             peers,
             audit,
-            passed,
+            forwarded,
             stopping,
         }
     }
@@ -146,13 +146,13 @@ impl ShardDispatch {
         let (head, body) = request.into_parts();
         let route = match caller {
             // Requests that need no credentials concern this server, and nothing is forwarded without an identity.
-            Identity::Anonymous => Ok(Route::Here(self.home(protocol))),
+            Identity::Anonymous => Ok(Route::Local(self.home(protocol))),
             _ => self.route(protocol, &head),
         };
         let mut request = Request::from_parts(head, body);
         match route {
             Err(problem) => refuse(protocol, &problem),
-            Ok(Route::Here(router)) => {
+            Ok(Route::Local(router)) => {
                 // The other services notice by themselves that the server stops; reflection is a library's.
                 if request.uri().path() == REFLECTION {
                     request = request.map(|body| self.cut_at_stop(body).0);
@@ -160,7 +160,7 @@ impl ShardDispatch {
                 request.extensions_mut().insert(caller);
                 call_routes(router, request).await
             }
-            Ok(Route::There(shard)) => {
+            Ok(Route::Remote(shard)) => {
                 self.forward_request(protocol, &shard, request, &caller)
                     .await
             }
@@ -186,14 +186,14 @@ impl ShardDispatch {
     }
 
     fn home(&self, protocol: Protocol) -> &axum::Router {
-        self.here[self.router.home().id()].behind(protocol)
+        self.local[self.router.home().id()].router_for(protocol)
     }
 
     fn route(&self, protocol: Protocol, head: &Parts) -> Result<Route<'_>, Problem> {
         let home = self.router.home().id();
         let shard = named(protocol, head, home)?.unwrap_or_else(|| home.clone());
-        if let Some(dialects) = self.here.get(&shard) {
-            return Ok(Route::Here(dialects.behind(protocol)));
+        if let Some(dialects) = self.local.get(&shard) {
+            return Ok(Route::Local(dialects.router_for(protocol)));
         }
         if let Some(by) = head.headers.get(FORWARDED_BY) {
             let by = String::from_utf8_lossy(by.as_bytes());
@@ -214,11 +214,11 @@ impl ShardDispatch {
                 ),
             ));
         }
-        Ok(Route::There(shard))
+        Ok(Route::Remote(shard))
     }
 
     fn list_here(&self) -> String {
-        let shards: Vec<&str> = self.here.keys().map(ShardId::as_str).collect();
+        let shards: Vec<&str> = self.local.keys().map(ShardId::as_str).collect();
         shards.join(", ")
     }
 
@@ -246,7 +246,7 @@ impl ShardDispatch {
     ) -> Response<Body> {
         let is_reading = request.method() == Method::GET;
         let is_waiting = LONG_CALLS.contains(&request.uri().path());
-        let is_submitting = request.uri().path() == SUBMITTING;
+        let is_submitting = request.uri().path() == ENQUEUE_STREAM;
         // The caller's connection delays a stop until its side of the exchange has ended too.
         let mut cut = ClientEnded::default();
         if CLIENT_STREAMS.contains(&request.uri().path()) {
@@ -258,7 +258,7 @@ impl ShardDispatch {
         }
         let may_change = may_change(protocol, &request);
         self.add_forwarding_headers(request.headers_mut(), shard, caller);
-        self.passed.on.fetch_add(1, Ordering::Relaxed);
+        self.forwarded.count.fetch_add(1, Ordering::Relaxed);
         let answer = self.router.forward(shard, request);
         let answer = tokio::select! {
             answer = answer => answer,
@@ -275,7 +275,7 @@ impl ShardDispatch {
                 return self.unreached(protocol, &error.to_string());
             }
             Err(error @ RouteError::OutcomeUnknown { .. }) => {
-                self.passed.failed.fetch_add(1, Ordering::Relaxed);
+                self.forwarded.failed.fetch_add(1, Ordering::Relaxed);
                 return refuse(
                     protocol,
                     &Problem::new("outcome_unknown", error.to_string()),
@@ -332,7 +332,7 @@ impl ShardDispatch {
     }
 
     fn unreached(&self, protocol: Protocol, words: &str) -> Response<Body> {
-        self.passed.failed.fetch_add(1, Ordering::Relaxed);
+        self.forwarded.failed.fetch_add(1, Ordering::Relaxed);
         let problem = Problem::new("shard_unreachable", words);
         refuse(
             protocol,
@@ -423,7 +423,7 @@ fn shard(text: &str, place: &str) -> Result<ShardId, Problem> {
         let shown: String = text.escape_debug().take(80).collect();
         Problem::new(
             "invalid_value",
-            format!("{place}: \"{shown}\" is no shard: 1 to 64 characters of A-Z a-z 0-9 . _ -"),
+            format!("{place}: \"{shown}\" is not a shard: 1 to 64 characters of A-Z a-z 0-9 . _ -"),
         )
     })
 }

@@ -37,7 +37,7 @@ pub(crate) async fn open_all(
     Ok(opened)
 }
 
-/// Stops all shards.
+/// Stops all shards and waits until they have stopped.
 pub(crate) async fn stop_all(shards: &[Handle]) {
     for shard in shards {
         shard.stop().await;

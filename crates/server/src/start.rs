@@ -83,7 +83,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
             .collect(),
         router: &router,
         shards: &shards,
-        passed: &Arc::default(),
+        forwarded: &Arc::default(),
         started: Instant::now(),
         addr: main.addr,
     };
@@ -137,11 +137,11 @@ impl ServerContext {
     pub(crate) fn serve(
         &self,
         bound: BoundPort,
-        behind: Arc<dyn Backend>,
+        backend: Arc<dyn Backend>,
     ) -> Result<(SocketAddr, JoinHandle<()>), StartError> {
         let handler = PortHandler {
-            behind,
-            guard: HostCheck {
+            backend,
+            host_check: HostCheck {
                 hosts: self.config.hosts.clone(),
                 is_secured: self.security.require(Protocol::Http) != Require::Nothing,
             },
@@ -264,7 +264,7 @@ struct Wiring<'a> {
     part_metrics: Vec<Source>,
     router: &'a Router,
     shards: &'a [Handle],
-    passed: &'a Arc<ForwardedRequests>,
+    forwarded: &'a Arc<ForwardedRequests>,
     started: Instant,
     addr: SocketAddr,
 }
@@ -283,7 +283,7 @@ impl Wiring<'_> {
             self.router.clone(),
             dialects.collect(),
             self.common.security.audit.clone(),
-            Arc::clone(self.passed),
+            Arc::clone(self.forwarded),
             self.common.stopping.clone(),
         )
     }
@@ -315,10 +315,10 @@ impl Wiring<'_> {
     fn server_metrics(&self) -> Source {
         let counters = Arc::clone(&self.common.counters);
         let security = Arc::clone(&self.common.security);
-        let (passed, started) = (Arc::clone(self.passed), self.started);
+        let (forwarded, started) = (Arc::clone(self.forwarded), self.started);
         let of_parts = self.part_metrics.clone();
         Arc::new(move |out| {
-            metrics(&counters, &passed, &security, started, out);
+            metrics(&counters, &forwarded, &security, started, out);
             for add_to in &of_parts {
                 add_to(out);
             }
@@ -345,7 +345,7 @@ impl Wiring<'_> {
 /// Adds the metrics of the process.
 fn metrics(
     counters: &Counters,
-    passed: &ForwardedRequests,
+    forwarded: &ForwardedRequests,
     security: &Security,
     started: Instant,
     out: &mut Exposition,
@@ -356,37 +356,40 @@ fn metrics(
     for (name, help, number) in [
         (
             "ganger_connections_total",
-            "Connections ever accepted.",
+            "Connections accepted since the start.",
             &counters.accepted,
         ),
         (
             "ganger_connections_refused_total",
-            "Connections closed at once: their address had too many.",
+            "Connections closed at once because their address had too many.",
             &counters.refused,
         ),
         (
             "ganger_handshakes_failed_total",
-            "Connections that came to no TLS.",
+            "Failed TLS handshakes.",
             &counters.handshakes_failed,
         ),
         (
             "ganger_logins_failed_total",
-            "Wrong tokens ever shown.",
+            "Wrong tokens presented since the start.",
             &security.logins_failed,
         ),
         (
             "ganger_requests_passed_on_total",
-            "Requests passed on to the server of another shard.",
-            &passed.on,
+            "Requests forwarded to the server of another shard.",
+            &forwarded.count,
         ),
         (
             "ganger_requests_unreached_total",
-            "Those among them whose shard could not be reached.",
-            &passed.failed,
+            "Forwarded requests whose shard could not be reached.",
+            &forwarded.failed,
         ),
     ] {
         out.counter(name, help).sample(&[], read(number));
     }
-    out.gauge("ganger_uptime_seconds", "Since the start.")
-        .sample(&[], started.elapsed().as_secs());
+    out.gauge(
+        "ganger_uptime_seconds",
+        "Seconds since the server was started.",
+    )
+    .sample(&[], started.elapsed().as_secs());
 }

@@ -80,7 +80,7 @@ impl Trust {
 
 fn incomplete(has: &str, missing: &str) -> TlsError {
     TlsError::Mismatch(format!(
-        "a client {has} alone is of no use: give {missing} too"
+        "a client {has} is useless without {missing}: give both"
     ))
 }
 
@@ -193,7 +193,7 @@ impl Connector {
         Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
             format!(
-                "its certificate is not of shard {wanted}: wanted the alternative name {prefix}{wanted}, it bears {found}"
+                "its certificate is not of shard {wanted}: wanted the alternative name {prefix}{wanted}, it has {found}"
             ),
         ))
     }

@@ -82,7 +82,7 @@ fn certificate(error: &CertificateError) -> String {
             "its certificate is not valid yet: check the clocks of both sides".to_owned()
         }
         C::NotValidForName => {
-            "its certificate is for another name: use the name that the certificate bears"
+            "its certificate is for another name: use the name that the certificate has"
                 .to_owned()
         }
         C::NotValidForNameContext {
@@ -92,7 +92,7 @@ fn certificate(error: &CertificateError) -> String {
             let name = expected.to_str();
             let known = presented.join(", ");
             format!(
-                "its certificate is for another name: wanted {name}, it bears {known}; use an address that it bears, or make one for {name}"
+                "its certificate is for another name: wanted {name}, it has {known}; use an address that it has, or make a certificate for {name}"
             )
         }
         C::UnknownIssuer | C::BadSignature => {
@@ -125,7 +125,7 @@ fn received(alert: AlertDescription) -> String {
             format!("the server refuses our certificate ({alert:?})")
         }
         A::NoApplicationProtocol => "the server does not speak HTTP/2 there".to_owned(),
-        alert => format!("the other side broke the TLS connection off ({alert:?})"),
+        alert => format!("the other side closed the TLS connection ({alert:?})"),
     }
 }
 

@@ -47,7 +47,7 @@ pub(crate) fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsErro
         return Err(TlsError::file(what, path, format!("has no {wanted}")));
     };
     let parsed = CertificateFields::from_der(first)
-        .map_err(|error| TlsError::file(what, path, format!("cannot be understood: {error}")))?;
+        .map_err(|error| TlsError::file(what, path, format!("cannot be parsed: {error}")))?;
     if is_past(not_after(&parsed)) {
         let ended = parsed.tbs_certificate.validity.not_after;
         let reason = format!("expired at {ended}: renew it");

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_may_be_of_several_shards_and_of_none_without_a_name() {
+    fn a_certificate_may_name_several_shards_or_none() {
         let several = names("s", &["ganger://shard/1", "ganger://shard/2"]);
         assert_eq!(several.shards, ["1", "2"]);
         assert!(names("s", &["ganger://shard/"]).shards.is_empty());

@@ -1,4 +1,4 @@
-//! The server side.
+//! The server side: certificate, client authorities, revocation lists.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ impl ServerFiles {
         }
         let verifier = verifier.build().map_err(|error| match (error, &self.client_crl) {
             (VerifierBuilderError::InvalidCrl(_), Some(path)) => {
-                let reason = "has a list that is not of version 2, with a CRL number, as RFC 5280 wants it";
+                let reason = "has a list that is not of version 2, with a CRL number, as RFC 5280 requires";
                 TlsError::file("revocation list", path, reason)
             }
             (error, _) => TlsError::file("CA file", path, error.to_string()),

@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_answers_is_known_by_its_first_bytes() {
+    fn a_fault_is_recognised_by_the_first_bytes() {
         let settings = b"\0\0\0\x04\0\0\0\0\0";
         for (read, fault) in [
             (&settings[..], None),
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_is_known_though_the_server_closed_before_our_bytes_were_written() {
+    async fn a_fault_is_recognised_even_if_the_server_closes_before_the_write_ends() {
         use tokio::io::AsyncWriteExt;
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
             .await

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use ganger_client::{
-    Answer, Delivery, Error, Held, JobState, LeaseToken, Report, ReportResult, WorkEvent,
+    Delivery, Error, JobState, LeaseRef, LeaseToken, Report, ReportAnswer, ReportResult, WorkEvent,
 };
 use ganger_worker::{Deliveries, Reports, Settings, Shutdown, run_with};
 use tokio::sync::{mpsc, watch};
@@ -49,8 +49,8 @@ impl Reports for Endless {
 
     fn drop_credits(&self) {}
 
-    async fn report_all(&self, reports: Vec<(Held, Report)>) -> Vec<ReportResult> {
-        let answer = |(_, report): (Held, Report)| {
+    async fn report_all(&self, reports: Vec<(LeaseRef, Report)>) -> Vec<ReportResult> {
+        let answer = |(_, report): (LeaseRef, Report)| {
             match report {
                 Report::Complete { .. } => drop(self.done.fetch_add(1, Ordering::Relaxed)),
                 // What was in hand when the worker was stopped.
@@ -58,7 +58,7 @@ impl Reports for Endless {
                 other => panic!("unexpected: {other:?}"),
             }
             let state = JobState::Succeeded;
-            Ok(Answer::Reported {
+            Ok(ReportAnswer::Ended {
                 state,
                 retry_at: None,
                 repeat: false,
@@ -67,11 +67,11 @@ impl Reports for Endless {
         reports.into_iter().map(answer).collect()
     }
 
-    fn expires_at(&self, _held: &Held) -> Option<Instant> {
+    fn expires_at(&self, _lease: &LeaseRef) -> Option<Instant> {
         None
     }
 
-    fn abandon(&self, _held: &Held) {}
+    fn abandon(&self, _lease: &LeaseRef) {}
 
     async fn deregister(&self, _patience: Duration) -> Result<(), Error> {
         Ok(())
@@ -82,7 +82,7 @@ fn delivery(number: u64) -> Delivery {
     let lease_for = Duration::from_secs(60);
     let job = number.to_string();
     Delivery {
-        held: Held {
+        lease: LeaseRef {
             token: LeaseToken(Bytes::from(job.clone())),
             job,
         },

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn an_output_is_kept_as_written_but_for_the_space_around_it() {
+    fn a_result_is_kept_as_written_without_surrounding_space() {
         assert_eq!(
             result(b"\n {\"a\":  1e400}\n").as_deref(),
             Ok(b"{\"a\":  1e400}".as_slice())

@@ -6,7 +6,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use ganger_client::{Failing, Held, Progress, Releasing, Renewing, Report, ReportResult};
+use ganger_client::{
+    FailureReport, LeaseRef, Progress, ReleaseReport, RenewalReport, Report, ReportResult,
+};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 
@@ -21,25 +23,25 @@ const LOG_REPORT_BYTES_MAX: usize = 256 << 10;
 /// Shortest interval between two reports of log and progress.
 const SEND_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A running attempt.
+/// The task that reports a running attempt to the server.
 pub(crate) struct AttemptTask<R> {
-    pub(crate) held: Held,
-    pub(crate) task: String,
+    pub(crate) lease: LeaseRef,
+    pub(crate) job_id: String,
     pub(crate) reports: R,
     pub(crate) stop: Arc<Stop>,
-    pub(crate) sent: mpsc::UnboundedReceiver<CapturedOutput>,
+    pub(crate) output: mpsc::UnboundedReceiver<CapturedOutput>,
     pub(crate) done: oneshot::Receiver<SlotReport>,
     /// Index of the slot that runs the job; unset before it starts.
     pub(crate) slot_index: Arc<OnceLock<usize>>,
     /// Delay until a job without a program is offered again.
     pub(crate) no_handler_delay: Duration,
-    /// Description of the program directory and the worker, for messages about a missing program.
-    pub(crate) looked_in: String,
+    /// Kind, program directory and worker, for messages about a missing program.
+    pub(crate) program_location: String,
 }
 
 /// The end of a job, as the pool of slots needs it.
 pub(crate) struct FreedSlot {
-    pub(crate) held: Held,
+    pub(crate) lease: LeaseRef,
     /// Index of the slot that is free now; `None` if it has taken the next job.
     pub(crate) slot_index: Option<usize>,
     /// Run time of the job; `None` if it never started.
@@ -50,7 +52,7 @@ pub(crate) struct FreedSlot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AttemptResult {
     Succeeded,
-    RunFailure,
+    Failed,
     Released,
     Dropped,
 }
@@ -59,7 +61,7 @@ type InFlight = Pin<Box<dyn Future<Output = Vec<ReportResult>> + Send>>;
 
 /// Log and progress that wait to be sent.
 #[derive(Default)]
-struct Waiting {
+struct UnsentOutput {
     log: Vec<u8>,
     log_sent: u64,
     progress: Option<Progress>,
@@ -68,65 +70,65 @@ struct Waiting {
 impl<R: Reports> AttemptTask<R> {
     /// Forwards log and progress until the run has ended, then calls `freed` and delivers the outcome.
     pub(crate) async fn attend(mut self, freed: impl FnOnce(FreedSlot)) -> AttemptResult {
-        let mut waiting = Waiting::default();
+        let mut unsent = UnsentOutput::default();
         let mut in_flight: Option<InFlight> = None;
         let mut next_at = Instant::now();
         let ended = loop {
-            if in_flight.is_none() && !waiting.is_empty() && next_at <= Instant::now() {
-                let reports = waiting.take(&self.held);
+            if in_flight.is_none() && !unsent.is_empty() && next_at <= Instant::now() {
+                let reports = unsent.take(&self.lease);
                 let sink = self.reports.clone();
                 in_flight = Some(Box::pin(async move { sink.report_all(reports).await }));
                 next_at = Instant::now() + SEND_INTERVAL;
             }
             tokio::select! {
                 ended = &mut self.done => break ended.unwrap_or_else(|_| slot_lost()),
-                Some(sent) = self.sent.recv() => waiting.add(sent),
+                Some(output) = self.output.recv() => unsent.add(output),
                 answers = answers_in_flight(&mut in_flight) => {
                     in_flight = None;
                     self.receive(&answers);
                 }
-                () = sleep_until(next_at), if in_flight.is_none() && !waiting.is_empty() => {}
+                () = sleep_until(next_at), if in_flight.is_none() && !unsent.is_empty() => {}
             }
         };
         freed(FreedSlot {
-            held: self.held.clone(),
+            lease: self.lease.clone(),
             slot_index: self.slot_index.get().copied().filter(|_| ended.is_free),
             took: ended.took,
         });
-        while let Ok(sent) = self.sent.try_recv() {
-            waiting.add(sent);
+        while let Ok(output) = self.output.try_recv() {
+            unsent.add(output);
         }
         if let Some(in_flight) = in_flight {
             in_flight.await;
         }
-        self.deliver(waiting, ended.ending).await
+        self.deliver(unsent, ended.ending).await
     }
 
     /// Handles refused reports: a refused log chunk means that the lease has ended, if nothing else has reported
     /// that.
     fn receive(&self, answers: &[ReportResult]) {
         for error in answers.iter().filter_map(|answer| answer.as_ref().err()) {
-            tracing::debug!(job = %self.task, %error, "a report was refused");
+            tracing::debug!(job = %self.job_id, %error, "a report was refused");
             if error.code() == ganger_client::code::LEASE_LOST {
-                self.stop.ask(StopCause::Lost(error.to_string()));
+                self.stop.ask(StopCause::LeaseLost(error.to_string()));
             }
         }
     }
 
-    async fn deliver(&self, mut waiting: Waiting, ending: Ending) -> AttemptResult {
+    async fn deliver(&self, mut unsent: UnsentOutput, ending: Ending) -> AttemptResult {
         let Some((last, counted)) = self.outcome(ending) else {
-            self.reports.abandon(&self.held);
+            self.reports.abandon(&self.lease);
             return AttemptResult::Dropped;
         };
         // Progress is not needed after the end; the log is.
-        waiting.progress = None;
-        let mut reports = waiting.take(&self.held);
-        reports.push((self.held.clone(), last));
+        unsent.progress = None;
+        let mut reports = unsent.take(&self.lease);
+        reports.push((self.lease.clone(), last));
         let answers = self.reports.report_all(reports).await;
         match answers.last() {
             Some(Ok(_)) => counted,
             Some(Err(error)) => {
-                tracing::warn!(job = %self.task, code = error.code(), "the outcome is dropped: {error}");
+                tracing::warn!(job = %self.job_id, code = error.code(), "the outcome is dropped: {error}");
                 AttemptResult::Dropped
             }
             None => AttemptResult::Dropped,
@@ -147,17 +149,17 @@ impl<R: Reports> AttemptTask<R> {
                 message,
                 is_permanent,
             }) => Some((
-                Report::Fail(Failing {
+                Report::Fail(FailureReport {
                     group,
                     message,
                     permanent: is_permanent,
                     retry_after: None,
                     lost: false,
                 }),
-                AttemptResult::RunFailure,
+                AttemptResult::Failed,
             )),
             Ending::NoHandler(reason) => {
-                let reason = format!("no program {}: {reason}", self.looked_in);
+                let reason = format!("no program {}: {reason}", self.program_location);
                 Some((
                     released(self.no_handler_delay, false, reason),
                     AttemptResult::Released,
@@ -172,13 +174,13 @@ impl<R: Reports> AttemptTask<R> {
     }
 }
 
-impl Waiting {
+impl UnsentOutput {
     fn is_empty(&self) -> bool {
         self.log.is_empty() && self.progress.is_none()
     }
 
-    fn add(&mut self, sent: CapturedOutput) {
-        match sent {
+    fn add(&mut self, output: CapturedOutput) {
+        match output {
             CapturedOutput::Log(bytes) => self.log.extend_from_slice(&bytes),
             CapturedOutput::Progress(millionths, message) => {
                 self.progress = Some(Progress {
@@ -190,7 +192,7 @@ impl Waiting {
     }
 
     /// Takes everything that waits, as reports in order.
-    fn take(&mut self, held: &Held) -> Vec<(Held, Report)> {
+    fn take(&mut self, lease: &LeaseRef) -> Vec<(LeaseRef, Report)> {
         let log = Bytes::from(std::mem::take(&mut self.log));
         let mut reports = Vec::new();
         let mut from = 0;
@@ -199,21 +201,21 @@ impl Waiting {
             from += bytes.len();
             let offset = self.log_sent;
             self.log_sent += u64::try_from(bytes.len()).unwrap_or(0);
-            reports.push((held.clone(), Report::Log { offset, bytes }));
+            reports.push((lease.clone(), Report::Log { offset, bytes }));
         }
         if let Some(progress) = self.progress.take() {
-            let renewing = Renewing {
+            let renewing = RenewalReport {
                 progress: Some(progress),
-                ..Renewing::default()
+                ..RenewalReport::default()
             };
-            reports.push((held.clone(), Report::Renew(renewing)));
+            reports.push((lease.clone(), Report::Renew(renewing)));
         }
         reports
     }
 }
 
 fn released(delay: Duration, keep_place: bool, reason: String) -> Report {
-    Report::Release(Releasing {
+    Report::Release(ReleaseReport {
         delay,
         counted: false,
         keep_place,

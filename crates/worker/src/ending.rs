@@ -13,7 +13,7 @@ use crate::supervise::StartStep;
 pub mod group {
     /// The program ruled out retries (exit status 100).
     pub const PERMANENT: &str = "permanent";
-    /// The program's answer is not one JSON value, or too large.
+    /// The program's result is not one JSON value, or too large.
     pub const BAD_OUTPUT: &str = "bad-output";
     /// The job's arguments are not JSON.
     pub const BAD_INPUT: &str = "bad-input";
@@ -37,7 +37,7 @@ pub mod group {
     pub const TOO_MANY_FILES: &str = "too-many-files";
     /// The program could not be started for another reason.
     pub const START_FAILED: &str = "start-failed";
-    /// The process that watched over the program was killed.
+    /// The supervisor of the program was killed.
     pub const SUPERVISOR_LOST: &str = "supervisor-lost";
     /// A persistent program broke the protocol, or ended while it had a job.
     pub const FEED_BROKEN: &str = "feed-broken";
@@ -113,7 +113,7 @@ impl Ending {
         let error = io::Error::from_raw_os_error(errno);
         match (step, errno) {
             (StartStep::Execute, libc::ENOENT) => {
-                Self::NoHandler("its interpreter is not there".into())
+                Self::NoHandler("its interpreter does not exist".into())
             }
             (StartStep::Execute, libc::ENOEXEC) => {
                 Self::NoHandler("it is neither a binary of this machine nor begins with #!".into())

@@ -95,7 +95,7 @@ impl Environment {
 
 /// Returns the global id of a job: `shard/id`.
 pub(crate) fn global_id(job: &Delivery) -> String {
-    format!("{}/{}", job.shard, job.held.job)
+    format!("{}/{}", job.shard, job.lease.job)
 }
 
 /// Returns the job's deadline in seconds since the Unix epoch; `None` if it has none.
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_password_in_the_address_stays_with_the_worker() {
+    fn a_password_in_the_address_is_not_passed_on() {
         assert_eq!(
             without_user("http://me:secret@host:1/x@y"),
             "http://host:1/x@y"

@@ -1,9 +1,9 @@
-//! The reason why a worker cannot work.
+//! The error of a worker that cannot start or continue.
 
 use std::io;
 use std::path::PathBuf;
 
-/// The reason why a worker cannot work.
+/// The reason why a worker cannot start or continue.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -15,7 +15,7 @@ pub enum Error {
         /// What is wrong with it, and where.
         reason: String,
     },
-    /// A secret's variable was to be passed on to programs.
+    /// The settings pass a variable with a secret on to programs.
     #[error(
         "variable {name} is a secret of the worker: programs may not have it; give them a token of their own under another name"
     )]
@@ -23,8 +23,8 @@ pub enum Error {
         /// Name of the environment variable.
         name: String,
     },
-    /// Working directories cannot be made.
-    #[error("working directories cannot be made in {}: {source}; name another place for them", path.display())]
+    /// Working directories cannot be created.
+    #[error("working directories cannot be created in {}: {source}; choose another directory for them", path.display())]
     Scratch {
         /// Path of the scratch directory.
         path: PathBuf,

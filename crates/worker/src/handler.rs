@@ -1,6 +1,6 @@
 //! Settings of handlers: how the program of a kind runs, and within which limits.
 //!
-//! They come from `handlers.toml`, in the directory of the programs unless told otherwise:
+//! They are read from `handlers.toml`, by default in the directory of the programs:
 //!
 //! ```toml
 //! [default]
@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_handler_inherits_what_it_does_not_say() {
+    fn a_handler_inherits_settings_that_it_does_not_set() {
         let text = "[default]\nmemory = \"1GiB\"\nwall_time = \"2m\"\n[handler.resize]\nmode = \"fed\"\nwall_time = 30\n";
         let handlers = Handlers::parse(text).expect("it is right");
         let resize = handlers.of("resize");

@@ -28,8 +28,8 @@ pub fn hide_environment() {
             std::env::set_var(&name, &value);
         }
     }
-    // SAFETY: the kernel has put the first environment there, in writable memory that lasts as long as the process. What
-    // the list of variables points at has just been copied elsewhere, and there is no other thread.
+    // SAFETY: the kernel has put the first environment there, in writable memory that lasts as long as the process.
+    // What the list of variables points at has just been copied elsewhere, and there is no other thread.
     unsafe {
         let start = std::ptr::with_exposed_provenance_mut::<u8>(shown.start);
         std::ptr::write_bytes(start, 0, shown.len());
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_place_that_is_shown_is_found() {
+    fn the_address_range_of_the_environment_is_found() {
         let shown = shown().expect("this process has an environment");
         let read = std::fs::read("/proc/self/environ").expect("our own");
         assert_eq!(shown.len(), read.len());

@@ -29,28 +29,28 @@ pub(crate) struct WorkerContext {
 
 /// Owner of the supervisor process.
 pub(crate) struct SupervisorHandle {
-    pub(crate) supervisor: Supervisor,
+    pub(crate) process: Supervisor,
 }
 
 impl SupervisorHandle {
     /// Starts a supervisor with the worker's settings.
     pub(crate) fn start(context: &WorkerContext) -> io::Result<Self> {
         Ok(Self {
-            supervisor: Supervisor::start(&context.settings.supervisor, &context.groups)?,
+            process: Supervisor::start(&context.settings.supervisor, &context.groups)?,
         })
     }
 
     /// Ends a failed supervisor and everything that it started.
     pub(crate) fn give_up(self) {
-        let killed = self.supervisor.kill();
+        let killed = self.process.kill();
         tracing::error!(
             killed,
-            "a supervisor was lost; what it watched over is killed"
+            "a supervisor was lost; the processes of its program are killed"
         );
     }
 }
 
-/// A started program.
+/// A started program with its working directory.
 pub(crate) struct LaunchedProgram {
     pub(crate) process: Process,
     /// The working directory, removed when dropped, so it must outlive the process.
@@ -64,7 +64,7 @@ pub(crate) struct LaunchedProgram {
 /// The ending of the job, if its program cannot be started.
 pub(crate) fn launch(
     context: &WorkerContext,
-    watch: &SupervisorHandle,
+    supervisor: &SupervisorHandle,
     handler: &Handler,
     job: &Delivery,
     with_job: bool,
@@ -74,9 +74,11 @@ pub(crate) fn launch(
         .scratch
         .directory(handler.run_as(), handler.directory_size)
         .map_err(|error| no_directory(handler, &error))?;
-    let order = order(context, watch, handler, job, with_job, &program, &directory);
+    let order = order(
+        context, supervisor, handler, job, with_job, &program, &directory,
+    );
     let process = Process::start(
-        &watch.supervisor,
+        &supervisor.process,
         &order,
         program.file(),
         directory.fd(),
@@ -88,7 +90,7 @@ pub(crate) fn launch(
 
 fn no_directory(handler: &Handler, error: &io::Error) -> Ending {
     if handler.directory_size.is_some() && error.kind() == io::ErrorKind::PermissionDenied {
-        let words = "its directory_size cannot be kept here: only root may mount a file system of that size";
+        let words = "directory_size cannot be enforced here: only root may mount a file system of that size";
         return Ending::NoHandler(words.into());
     }
     Ending::from_machine("no working directory could be made", error)
@@ -107,7 +109,7 @@ fn find(context: &WorkerContext, kind: &str) -> Result<Program, Ending> {
 
 fn order(
     context: &WorkerContext,
-    watch: &SupervisorHandle,
+    supervisor: &SupervisorHandle,
     handler: &Handler,
     job: &Delivery,
     with_job: bool,
@@ -122,7 +124,7 @@ fn order(
         environment.extend(Environment::of_job(job));
     }
     Order {
-        limits: limits(watch, handler),
+        limits: limits(supervisor, handler),
         user: handler.run_as(),
         is_script: program.is_script,
         is_sandboxed: handler.is_sandboxed,
@@ -133,10 +135,10 @@ fn order(
 }
 
 /// Returns the limits for the program's own processes, without those that its control group enforces.
-fn limits(watch: &SupervisorHandle, handler: &Handler) -> Limits {
+fn limits(supervisor: &SupervisorHandle, handler: &Handler) -> Limits {
     let limits = handler.limits();
-    if watch
-        .supervisor
+    if supervisor
+        .process
         .bound(limits.memory_bytes, limits.processes)
     {
         return Limits {
@@ -151,15 +153,15 @@ fn limits(watch: &SupervisorHandle, handler: &Handler) -> Limits {
 /// Returns the cause of a failed run if it was the machine and the kernel can tell: the run's memory limit, the
 /// machine's memory, or a full working directory.
 pub(crate) fn refusal(
-    watch: &SupervisorHandle,
+    supervisor: &SupervisorHandle,
     handler: &Handler,
     directory: &WorkingDirectory,
     captured: &mut OutputCapture,
 ) -> Option<Ending> {
-    let refused = watch.supervisor.refused();
+    let refused = supervisor.process.refused();
     if let Some(limit) = handler.processes.filter(|_| refused.processes > 0) {
         captured.note(&format!(
-            "{} times it was refused a process: it may have {limit} at a time",
+            "the kernel refused it a process {} times: it may have {limit} at a time",
             refused.processes
         ));
     }
@@ -168,19 +170,19 @@ pub(crate) fn refusal(
         (0, _) => {}
         (_, Some(limit)) => {
             let words = format!(
-                "the run used more than the {limit} bytes of memory it may: {killed} processes killed by the kernel"
+                "the run exceeded its limit of {limit} bytes of memory: the kernel killed {killed} processes"
             );
             return Some(Ending::retriable(group::MEMORY_LIMIT, words));
         }
         (_, None) => {
             let words = format!(
-                "this machine has no memory left: {killed} processes of the run killed by the kernel"
+                "this machine has no memory left: the kernel killed {killed} processes of the run"
             );
             return Some(Ending::retriable(group::OUT_OF_MEMORY, words));
         }
     }
     let limit = handler.directory_size.filter(|_| directory.is_full())?;
-    let words = format!("its working directory is full: it may have {limit} bytes");
+    let words = format!("its working directory is full: the limit is {limit} bytes");
     Some(Ending::retriable(group::DISK_FULL, words))
 }
 

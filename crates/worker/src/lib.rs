@@ -15,9 +15,9 @@
 //!
 //! # For binaries that host a worker
 //!
-//! [`run()`] makes the process unreadable to others of the same user (`PR_SET_DUMPABLE`), so it leaves no core file and
-//! only root can trace it; and it makes the process the reaper of its descendants. When a supervisor ends, every child of
-//! the process that is in a session of its own and not a supervisor is killed: start such children elsewhere.
+//! [`run()`] makes the process unreadable to others of the same user (`PR_SET_DUMPABLE`), so it leaves no core file
+//! and only root can trace it; and it makes the process the reaper of its descendants. When a supervisor ends, every
+//! child of the process that is in a session of its own and not a supervisor is killed: start such children elsewhere.
 //!
 //! The supervisor is the same binary, started again. So `main` begins with:
 //!
@@ -70,7 +70,7 @@ pub use signals::shutdown_on_signals;
 pub use source::{Deliveries, Reports};
 pub use supervise::supervisor_main;
 
-/// Runs the supervisor and ends the process, if a worker has started this process for that. Otherwise does nothing.
+/// Runs a supervisor and then exits, if a worker has started this process as one. Otherwise does nothing.
 ///
 /// Must be the first call of `main`, before any thread exists.
 pub fn become_supervisor_if_asked() {

@@ -36,6 +36,6 @@ pub async fn show_metrics(
         // The task ends with the process.
         let _ = axum::serve(listener, routes).await;
     });
-    tracing::info!(%address, "numbers are shown at /metrics");
+    tracing::info!(%address, "serving metrics at /metrics");
     Ok(address)
 }

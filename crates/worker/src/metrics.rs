@@ -7,7 +7,7 @@ use ganger_metrics::Exposition;
 
 use crate::Summary;
 
-/// Metrics of a worker. They may be read while it works.
+/// Metrics of a worker, which may be read while it runs.
 #[derive(Debug, Default)]
 pub struct Metrics {
     is_connected: AtomicBool,
@@ -34,7 +34,7 @@ impl Metrics {
         self.run_micros.fetch_add(micros, Ordering::Relaxed);
     }
 
-    /// Sets the current numbers: slots, jobs leased and not reported, and the summary.
+    /// Sets the current values: slots, jobs leased and not reported, and the summary.
     pub(crate) fn show(&self, slots: usize, running: usize, summary: &Summary) {
         let set = |number: &AtomicU64, value: u64| number.store(value, Ordering::Relaxed);
         set(&self.slots, u64::try_from(slots).unwrap_or(u64::MAX));
@@ -63,7 +63,7 @@ impl Metrics {
             ),
             (
                 "ganger_worker_jobs_held",
-                "Jobs taken and not reported yet.",
+                "Jobs leased and not reported yet.",
                 read(&self.running),
             ),
         ] {
@@ -71,7 +71,7 @@ impl Metrics {
         }
         let mut jobs = out.counter(
             "ganger_worker_jobs_total",
-            "Jobs, by what was reported; dropped: the lease was lost.",
+            "Jobs by reported outcome; dropped: the lease was lost.",
         );
         for (outcome, number) in [
             ("succeeded", &self.succeeded),
@@ -83,7 +83,7 @@ impl Metrics {
         }
         let (runs, micros) = (read(&self.runs), read(&self.run_micros));
         let seconds = Duration::from_micros(micros).as_secs_f64();
-        let help = "How long programs ran.";
+        let help = "Run time of programs.";
         out.summary("ganger_worker_run_seconds", help, seconds, runs);
         out.text()
     }
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_number_is_told() {
+    fn every_metric_is_exported() {
         let metrics = Metrics::default();
         metrics.connected(true);
         metrics.ran(Duration::from_millis(250));

@@ -5,21 +5,21 @@ use crate::ending::{Ending, PERMANENT_STATUS, group, of_status};
 use crate::handler::Handler;
 use crate::launch::{LaunchedProgram, SupervisorHandle, WorkerContext, launch, refusal, too_large};
 use crate::output_capture::OutputCapture;
-use crate::process_lifecycle::{End, follow};
+use crate::process_lifecycle::{ProcessEnd, follow};
 use crate::slot::Work;
-use crate::stop::{Guard, StopCause};
+use crate::stop::{StopCause, StopSchedule};
 
 /// Runs `work` to its end. The returned flag says whether the supervisor must be replaced.
 pub(crate) fn run(
     context: &WorkerContext,
-    watch: &SupervisorHandle,
+    supervisor: &SupervisorHandle,
     handler: &Handler,
     work: &Work,
     list: Vec<u8>,
-    guard: &mut Guard,
+    stop_schedule: &mut StopSchedule,
     captured: &mut OutputCapture,
 ) -> (Ending, bool) {
-    let launched = launch(context, watch, handler, &work.job, true);
+    let launched = launch(context, supervisor, handler, &work.job, true);
     let LaunchedProgram {
         mut process,
         directory,
@@ -28,13 +28,19 @@ pub(crate) fn run(
         // The failure may have been the supervisor's.
         Err(ending) => return (ending, false),
     };
-    process.feed(list, true);
-    let end = follow(&mut process, &watch.supervisor, &work.stop, guard, captured);
+    process.write_input(list, true);
+    let end = follow(
+        &mut process,
+        &supervisor.process,
+        &work.stop,
+        stop_schedule,
+        captured,
+    );
     let refusal = match end {
         // The limits are read after every run that has such a limit, so that no run is blamed for an earlier one.
-        Ok(End::Ended { status, .. }) if status != 0 || handler.has_bounds() => {
-            refusal(watch, handler, &directory, captured)
-                .filter(|_| status != 0 && guard.why().is_none())
+        Ok(ProcessEnd::Ended { status, .. }) if status != 0 || handler.has_bounds() => {
+            refusal(supervisor, handler, &directory, captured)
+                .filter(|_| status != 0 && stop_schedule.why().is_none())
         }
         _ => None,
     };
@@ -42,20 +48,22 @@ pub(crate) fn run(
     drop(process);
     context.scratch.take_back(directory);
     match end {
-        Ok(End::Ended { status, killed }) => {
+        Ok(ProcessEnd::Ended { status, killed }) => {
             if killed > 0 {
-                tracing::debug!(job = %work.task, killed, "killed what the program left behind");
+                tracing::debug!(job = %work.job_id, killed, "killed what the program left behind");
             }
             let ending = refusal.map(|why| why.with_tail(captured));
-            let ending = ending.unwrap_or_else(|| ending_of_status(status, guard.why(), captured));
+            let ending =
+                ending.unwrap_or_else(|| ending_of_status(status, stop_schedule.why(), captured));
             (ending, false)
         }
-        Ok(End::NotStarted { step, errno }) => (Ending::not_started(step, errno), false),
+        Ok(ProcessEnd::NotStarted { step, errno }) => (Ending::not_started(step, errno), false),
         // If cleaning up ended the supervisor too, the cause of the cleaning is reported.
-        Ok(End::SupervisorLost) if guard.why().is_some() => {
-            (ending_of_status(libc::SIGKILL, guard.why(), captured), true)
-        }
-        Ok(End::SupervisorLost) => (supervisor_lost("its supervisor was killed"), true),
+        Ok(ProcessEnd::SupervisorLost) if stop_schedule.why().is_some() => (
+            ending_of_status(libc::SIGKILL, stop_schedule.why(), captured),
+            true,
+        ),
+        Ok(ProcessEnd::SupervisorLost) => (supervisor_lost("its supervisor was killed"), true),
         Err(error) => (supervisor_lost(&error.to_string()), true),
     }
 }
@@ -75,7 +83,7 @@ pub(crate) fn ending_of_status(
     captured: &OutputCapture,
 ) -> Ending {
     match why {
-        Some(StopCause::Lost(reason)) => return Ending::Dropped(reason.clone()),
+        Some(StopCause::LeaseLost(reason)) => return Ending::Dropped(reason.clone()),
         // A program that succeeded in its grace period has succeeded.
         Some(_) if status == 0 => {}
         Some(StopCause::TimedOut(length)) => {

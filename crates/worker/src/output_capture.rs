@@ -25,7 +25,7 @@ pub(crate) enum CapturedOutput {
     Progress(u32, String),
 }
 
-/// Receives forwarded output.
+/// Function that receives the forwarded output.
 pub(crate) type Sender = Box<dyn FnMut(CapturedOutput) + Send>;
 
 /// Limits of one run.
@@ -39,7 +39,7 @@ pub(crate) struct OutputLimits {
 pub(crate) struct OutputCapture {
     output_limits: OutputLimits,
     send: Sender,
-    task: String,
+    job_id: String,
     /// Standard output, up to its limit.
     pub(crate) output: Vec<u8>,
     output_dropped: u64,
@@ -54,11 +54,11 @@ pub(crate) struct OutputCapture {
 
 impl OutputCapture {
     /// Creates the capture for the run of `task`, the name used in log lines.
-    pub(crate) fn new(task: String, output_limits: OutputLimits, send: Sender) -> Self {
+    pub(crate) fn new(job_id: String, output_limits: OutputLimits, send: Sender) -> Self {
         Self {
             output_limits,
             send,
-            task,
+            job_id,
             output: Vec::new(),
             output_dropped: 0,
             log_kept: 0,
@@ -118,13 +118,13 @@ impl OutputCapture {
             return;
         };
         self.notes_left = left;
-        tracing::warn!(job = %self.task, "{text}");
+        tracing::warn!(job = %self.job_id, "{text}");
         (self.send)(CapturedOutput::Log(
             format!("\n[ganger: {text}]\n").into_bytes(),
         ));
     }
 
-    fn hear_output(&mut self, bytes: &[u8]) {
+    fn capture_output(&mut self, bytes: &[u8]) {
         let limit = usize::try_from(self.output_limits.result_bytes_max).unwrap_or(usize::MAX);
         let room = limit.saturating_sub(self.output.len());
         let kept = &bytes[..bytes.len().min(room)];
@@ -132,7 +132,7 @@ impl OutputCapture {
         self.output_dropped += u64::try_from(bytes.len() - kept.len()).unwrap_or(u64::MAX);
     }
 
-    fn hear_log(&mut self, bytes: &[u8]) {
+    fn capture_log(&mut self, bytes: &[u8]) {
         self.tail.extend_from_slice(bytes);
         if self.tail.len() > 4 * TAIL_BYTES_MAX {
             self.tail.drain(..self.tail.len() - 2 * TAIL_BYTES_MAX);
@@ -167,13 +167,13 @@ impl OutputCapture {
                 None if is_end => (rest.len(), rest.len()),
                 None => break,
             };
-            tracing::info!(job = %self.task, "| {}", escape(&rest[..length]));
+            tracing::info!(job = %self.job_id, "| {}", escape(&rest[..length]));
             from += skip;
         }
         self.shown.drain(..from);
     }
 
-    fn hear_progress(&mut self, mut bytes: &[u8]) {
+    fn capture_progress(&mut self, mut bytes: &[u8]) {
         while let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
             let (line, rest) = bytes.split_at(end);
             bytes = &rest[1..];
@@ -229,9 +229,9 @@ struct Line {
 impl Listener for OutputCapture {
     fn receive(&mut self, pipe: Pipe, bytes: &[u8]) {
         match pipe {
-            Pipe::Output => self.hear_output(bytes),
-            Pipe::Log => self.hear_log(bytes),
-            Pipe::Progress => self.hear_progress(bytes),
+            Pipe::Output => self.capture_output(bytes),
+            Pipe::Log => self.capture_log(bytes),
+            Pipe::Progress => self.capture_progress(bytes),
         }
     }
 }
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beyond_a_limit_is_dropped_and_counted() {
+    fn output_beyond_a_limit_is_dropped_and_counted() {
         let (mut captured, sent) = captured(4);
         captured.receive(Pipe::Output, b"123456");
         captured.receive(Pipe::Log, b"abc");

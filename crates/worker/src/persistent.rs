@@ -18,9 +18,9 @@ use crate::handler::Handler;
 use crate::launch::{LaunchedProgram, SupervisorHandle, WorkerContext, launch, refusal};
 use crate::one_shot::{ending_of_status, supervisor_lost, with_tail};
 use crate::output_capture::OutputCapture;
-use crate::process_lifecycle::{End, follow};
+use crate::process_lifecycle::{ProcessEnd, follow};
 use crate::slot::Work;
-use crate::stop::{Guard, NextStep, Stop};
+use crate::stop::{NextStep, Stop, StopSchedule};
 use crate::supervise::SupervisorEvent;
 use crate::text::excerpt;
 
@@ -29,12 +29,12 @@ pub(crate) const ENVELOPE_BYTES_MAX: u64 = 4 << 10;
 
 /// A running program without a job.
 pub(crate) struct PersistentProgram {
-    watch: SupervisorHandle,
+    supervisor: SupervisorHandle,
     launched: LaunchedProgram,
     idle_since: Instant,
 }
 
-/// The end of a job, and the program.
+/// The end of a job, and the program if it can continue.
 pub(crate) struct JobEnd {
     pub(crate) ending: Ending,
     /// The program; `None` if it cannot take another job.
@@ -42,7 +42,7 @@ pub(crate) struct JobEnd {
 }
 
 #[derive(Deserialize)]
-struct Answer<'a> {
+struct ProgramAnswer<'a> {
     id: String,
     #[serde(borrow)]
     result: Option<&'a RawValue>,
@@ -62,11 +62,11 @@ impl PersistentProgram {
         handler: &Handler,
         job: &Delivery,
     ) -> Result<Self, Ending> {
-        let watch = SupervisorHandle::start(context)
+        let supervisor = SupervisorHandle::start(context)
             .map_err(|error| Ending::from_machine("no supervisor could be started", &error))?;
-        let launched = launch(context, &watch, handler, job, false)?;
+        let launched = launch(context, &supervisor, handler, job, false)?;
         Ok(Self {
-            watch,
+            supervisor,
             launched,
             idle_since: Instant::now(),
         })
@@ -80,8 +80,13 @@ impl PersistentProgram {
     /// Whether the program still runs, as far as that is known without waiting.
     pub(crate) fn is_alive(&mut self, captured: &mut OutputCapture) -> bool {
         let process = &mut self.launched.process;
-        let turned = process.turn(&self.watch.supervisor, None, Some(Instant::now()), captured);
-        turned.is_ok() && process.last_event.is_none() && !process.has_closed_output()
+        let polled = process.poll_events(
+            &self.supervisor.process,
+            None,
+            Some(Instant::now()),
+            captured,
+        );
+        polled.is_ok() && process.last_event.is_none() && !process.has_closed_output()
     }
 
     /// Sends the program a job and waits for the answer.
@@ -90,24 +95,33 @@ impl PersistentProgram {
         handler: &Handler,
         work: &Work,
         list: &[u8],
-        guard: &mut Guard,
+        stop_schedule: &mut StopSchedule,
         captured: &mut OutputCapture,
     ) -> JobEnd {
-        self.launched.process.feed(line(work, list), false);
-        let heard = self.listen(&work.stop, guard, captured);
-        let refusal = match heard {
-            Reply::End(End::Ended { status, .. }) if status != 0 && guard.why().is_none() => {
-                refusal(&self.watch, handler, &self.launched.directory, captured)
+        self.launched
+            .process
+            .write_input(job_line(work, list), false);
+        let reply = self.wait_for_reply(&work.stop, stop_schedule, captured);
+        let refusal = match reply {
+            Reply::End(ProcessEnd::Ended { status, .. })
+                if status != 0 && stop_schedule.why().is_none() =>
+            {
+                refusal(
+                    &self.supervisor,
+                    handler,
+                    &self.launched.directory,
+                    captured,
+                )
             }
             _ => None,
         };
         captured.finish();
-        let gone = |ending| JobEnd {
+        let without_program = |ending| JobEnd {
             ending,
             program: None,
         };
-        match heard {
-            Reply::Line => match answer(work, captured) {
+        match reply {
+            Reply::Line => match read_answer(work, captured) {
                 Ok(ending) => {
                     self.idle_since = Instant::now();
                     JobEnd {
@@ -117,7 +131,7 @@ impl PersistentProgram {
                 }
                 Err(ending) => {
                     self.end(Duration::ZERO);
-                    gone(ending)
+                    without_program(ending)
                 }
             },
             Reply::Overflow => {
@@ -126,22 +140,31 @@ impl PersistentProgram {
                 let words = format!(
                     "the program's answer has more than the {limit} bytes of a result, or no end of line"
                 );
-                gone(Ending::permanent(group::BAD_OUTPUT, words))
+                without_program(Ending::permanent(group::BAD_OUTPUT, words))
             }
-            Reply::End(End::Ended { status, .. }) => {
+            Reply::End(ProcessEnd::Ended { status, .. }) => {
                 let ending = refusal.map(|why| why.with_tail(captured));
-                gone(ending.unwrap_or_else(|| died(status, guard, captured)))
+                without_program(
+                    ending.unwrap_or_else(|| ending_of_exit(status, stop_schedule, captured)),
+                )
             }
-            Reply::End(End::NotStarted { step, errno }) => gone(Ending::not_started(step, errno)),
-            Reply::End(End::SupervisorLost) => {
-                self.watch.give_up();
-                gone(supervisor_lost("its supervisor was killed"))
+            Reply::End(ProcessEnd::NotStarted { step, errno }) => {
+                without_program(Ending::not_started(step, errno))
+            }
+            Reply::End(ProcessEnd::SupervisorLost) => {
+                self.supervisor.give_up();
+                without_program(supervisor_lost("its supervisor was killed"))
             }
         }
     }
 
-    fn listen(&mut self, stop: &Stop, guard: &mut Guard, captured: &mut OutputCapture) -> Reply {
-        let supervisor = &self.watch.supervisor;
+    fn wait_for_reply(
+        &mut self,
+        stop: &Stop,
+        stop_schedule: &mut StopSchedule,
+        captured: &mut OutputCapture,
+    ) -> Reply {
+        let supervisor = &self.supervisor.process;
         let process = &mut self.launched.process;
         let mut seen = 0;
         loop {
@@ -152,27 +175,27 @@ impl PersistentProgram {
             if captured.output_overflow().is_some() {
                 return Reply::Overflow;
             }
-            // Once the program must end, or has ended, its end is followed like that of any other program.
+            // Once the program must end, or has ended, it is followed like a program of the mode `once`.
             let is_ending = process.last_event.is_some() || process.status.is_some();
-            let until = match guard.decide(Instant::now(), stop.asked()) {
+            let until = match stop_schedule.decide(Instant::now(), stop.asked()) {
                 NextStep::WaitUntil(until) if !is_ending => until,
                 NextStep::WaitUntil(_) => break,
                 NextStep::Terminate | NextStep::Kill => {
-                    // A dead supervisor is noticed below.
+                    // A dead supervisor is detected below.
                     let _ = supervisor.terminate();
                     break;
                 }
             };
             if process
-                .turn(supervisor, Some(stop), until, captured)
+                .poll_events(supervisor, Some(stop), until, captured)
                 .is_err()
             {
-                return Reply::End(End::SupervisorLost);
+                return Reply::End(ProcessEnd::SupervisorLost);
             }
             match process.last_event.take() {
                 None => {}
                 Some(SupervisorEvent::NotStarted { step, errno }) => {
-                    return Reply::End(End::NotStarted { step, errno });
+                    return Reply::End(ProcessEnd::NotStarted { step, errno });
                 }
                 Some(SupervisorEvent::Exited { .. }) => {
                     // Processes that it left behind are killed too.
@@ -180,33 +203,37 @@ impl PersistentProgram {
                 }
                 Some(SupervisorEvent::Clean { killed }) => {
                     process.drain(captured);
-                    let end = process.status.map(|status| End::Ended { status, killed });
-                    return Reply::End(end.unwrap_or(End::SupervisorLost));
+                    let end = process
+                        .status
+                        .map(|status| ProcessEnd::Ended { status, killed });
+                    return Reply::End(end.unwrap_or(ProcessEnd::SupervisorLost));
                 }
                 Some(SupervisorEvent::Stuck | SupervisorEvent::Gone) => {
-                    return Reply::End(End::SupervisorLost);
+                    return Reply::End(ProcessEnd::SupervisorLost);
                 }
             }
         }
-        follow(process, supervisor, stop, guard, captured)
-            .map_or(Reply::End(End::SupervisorLost), Reply::End)
+        follow(process, supervisor, stop, stop_schedule, captured)
+            .map_or(Reply::End(ProcessEnd::SupervisorLost), Reply::End)
     }
 
     /// Ends the program: closes its input, waits for `patience`, kills what is left.
     pub(crate) fn end(self, patience: Duration) {
         let Self {
-            watch, launched, ..
+            supervisor,
+            launched,
+            ..
         } = self;
         let LaunchedProgram {
             mut process,
             directory,
         } = launched;
-        process.feed(Vec::new(), true);
+        process.write_input(Vec::new(), true);
         let until = Instant::now() + patience;
-        let mut deaf = WriteFailed;
+        let mut discard = DiscardOutput;
         while process.last_event.is_none() && Instant::now() < until {
             if process
-                .turn(&watch.supervisor, None, Some(until), &mut deaf)
+                .poll_events(&supervisor.process, None, Some(until), &mut discard)
                 .is_err()
             {
                 break;
@@ -214,28 +241,28 @@ impl PersistentProgram {
         }
         // Dropping the supervisor waits until it has killed all remaining processes.
         drop(process);
-        drop(watch);
+        drop(supervisor);
         drop(directory);
     }
 }
 
-struct WriteFailed;
+struct DiscardOutput;
 
-impl crate::process::Listener for WriteFailed {
+impl crate::process::Listener for DiscardOutput {
     fn receive(&mut self, _pipe: crate::process::Pipe, _bytes: &[u8]) {}
 }
 
 enum Reply {
     Line,
     Overflow,
-    End(End),
+    End(ProcessEnd),
 }
 
-/// Returns the line for a job. Between JSON tokens an end of line is only space, and within a string it cannot occur,
-/// so replacing it changes no value.
-fn line(work: &Work, list: &[u8]) -> Vec<u8> {
+/// Returns the line for a job. Line ends in the arguments become spaces: JSON allows them only between tokens, so no
+/// value changes.
+fn job_line(work: &Work, list: &[u8]) -> Vec<u8> {
     let job = &work.job;
-    let (id, kind) = (serde_json::json!(work.task), serde_json::json!(job.kind));
+    let (id, kind) = (serde_json::json!(work.job_id), serde_json::json!(job.kind));
     let mut line =
         format!("{{\"id\":{id},\"kind\":{kind},\"attempt\":{}", job.attempt).into_bytes();
     if let Some(at) = deadline(job) {
@@ -254,7 +281,7 @@ fn line(work: &Work, list: &[u8]) -> Vec<u8> {
 }
 
 /// Reads the answer. An error means that the program must not get another job.
-fn answer(work: &Work, captured: &OutputCapture) -> Result<Ending, Ending> {
+fn read_answer(work: &Work, captured: &OutputCapture) -> Result<Ending, Ending> {
     let broken = |words: String| Ending::retriable(group::FEED_BROKEN, words);
     let end = captured
         .output
@@ -262,18 +289,18 @@ fn answer(work: &Work, captured: &OutputCapture) -> Result<Ending, Ending> {
         .position(|byte| *byte == b'\n')
         .unwrap_or(captured.output.len());
     let (line, rest) = captured.output.split_at(end);
-    let answer: Answer<'_> = serde_json::from_slice(line).map_err(|error| {
+    let answer: ProgramAnswer<'_> = serde_json::from_slice(line).map_err(|error| {
         let shown = excerpt(line, 200);
         Ending::permanent(
             group::BAD_OUTPUT,
             format!("the program's answer cannot be read: {error}; it begins {shown}"),
         )
     })?;
-    if answer.id != work.task {
+    if answer.id != work.job_id {
         let other = excerpt(answer.id.as_bytes(), 100);
         return Err(broken(format!(
             "the program answered {other} when it was asked {}",
-            work.task
+            work.job_id
         )));
     }
     if !rest.trim_ascii().is_empty() {
@@ -295,12 +322,12 @@ fn answer(work: &Work, captured: &OutputCapture) -> Result<Ending, Ending> {
     })
 }
 
-fn died(status: i32, guard: &Guard, captured: &OutputCapture) -> Ending {
-    if guard.why().is_some() {
+fn ending_of_exit(status: i32, stop_schedule: &StopSchedule, captured: &OutputCapture) -> Ending {
+    if stop_schedule.why().is_some() {
         // A successful exit when asked to end is no answer to the job.
         return ending_of_status(
             if status == 0 { 1 << 8 } else { status },
-            guard.why(),
+            stop_schedule.why(),
             captured,
         );
     }

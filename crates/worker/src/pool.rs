@@ -7,7 +7,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use ganger_client::{Delivery, Lost, WorkEvent};
+use ganger_client::{Delivery, LostLease, WorkEvent};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -17,7 +17,7 @@ use crate::source::{Deliveries, Reports};
 /// Whether and how the worker should stop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Shutdown {
-    /// The worker goes on, the default.
+    /// The worker continues, the default.
     #[default]
     No,
     /// The worker takes no new jobs and gives running ones their grace period.
@@ -42,11 +42,11 @@ pub trait Executor<R: Reports>: Send {
     /// Number of jobs that were taken and have not ended.
     fn jobs_in_hand(&self) -> usize;
 
-    /// Takes jobs; gives them back while the pool stops.
+    /// Takes jobs; releases them while the pool stops.
     fn take(&mut self, jobs: Vec<Delivery>, pool: &mut Pool<R, Self::TaskResult>);
 
     /// Handles the loss of a job's lease.
-    fn lose(&mut self, lost: &Lost);
+    fn lose(&mut self, lost: &LostLease);
 
     /// Waits for the executor's next event, which must not be lost if this wait is dropped early. `is_reporting`:
     /// whether some report has no answer yet.
@@ -58,7 +58,7 @@ pub trait Executor<R: Reports>: Send {
     /// Counts the result of a reporting task; an error if it panicked.
     fn count(&mut self, reported: Result<Self::TaskResult, JoinError>);
 
-    /// Stops: gives back jobs that have not been started, and at [`Shutdown::AtOnce`] ends running ones. Called once
+    /// Stops: releases jobs that have not been started, and at [`Shutdown::AtOnce`] ends running ones. Called once
     /// for each level above [`Shutdown::No`] that is reached.
     fn stop(&mut self, level: Shutdown, pool: &mut Pool<R, Self::TaskResult>);
 
@@ -106,7 +106,7 @@ pub async fn run_pool<D: Deliveries, R: Reports, E: Executor<R>>(
     let mut level = *shutdown.borrow_and_update();
     let mut may_change = true;
     loop {
-        pool.obey(level, &mut executor);
+        pool.apply_shutdown(level, &mut executor);
         pool.grant(&executor);
         if (pool.is_stopping() || pool.source_ended) && executor.jobs_in_hand() == 0 {
             break;
@@ -170,23 +170,27 @@ impl<R: Reports, T: Send + 'static> Pool<R, T> {
                 self.credits = self.credits.saturating_sub(jobs.len());
                 executor.take(jobs, self);
             }
-            Some(WorkEvent::Lost(lost)) => executor.lose(&lost),
+            Some(WorkEvent::LeaseLost(lost)) => executor.lose(&lost),
             Some(WorkEvent::Connected { version, shard }) => {
                 executor.show_connected(true);
                 tracing::info!(%version, %shard, "connected");
             }
             Some(WorkEvent::Disconnected { error, retry_in }) => {
                 executor.show_connected(false);
-                tracing::warn!(%error, ?retry_in, "the server is away; what runs goes on");
+                tracing::warn!(%error, ?retry_in, "the server is unreachable; running jobs continue");
             }
             Some(WorkEvent::Draining) => {
-                tracing::info!("the server is about to stop; what runs goes on");
+                tracing::info!("the server is about to stop; running jobs continue");
             }
             None => self.source_ended = true,
         }
     }
 
-    fn obey<E: Executor<R, TaskResult = T>>(&mut self, level: Shutdown, executor: &mut E) {
+    fn apply_shutdown<E: Executor<R, TaskResult = T>>(
+        &mut self,
+        level: Shutdown,
+        executor: &mut E,
+    ) {
         let level = level.max(self.wish);
         if level <= self.level {
             return;
@@ -198,7 +202,7 @@ impl<R: Reports, T: Send + 'static> Pool<R, T> {
             executor.stop(Shutdown::Graceful, self);
         }
         if level == Shutdown::AtOnce {
-            tracing::warn!(running = executor.jobs_in_hand(), "stops at once");
+            tracing::warn!(running = executor.jobs_in_hand(), "stopping at once");
             executor.stop(Shutdown::AtOnce, self);
         }
     }
@@ -220,7 +224,7 @@ impl<R: Reports, T: Send + 'static> Pool<R, T> {
         if undelivered > 0 {
             tracing::error!(
                 undelivered,
-                "the server is away: outcomes are lost, their leases will run out"
+                "the server is unreachable: outcomes are lost, and their leases will expire"
             );
         }
         let deregister = timeout(patience, self.reports.deregister(patience)).await;

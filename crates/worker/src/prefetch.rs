@@ -1,7 +1,7 @@
 //! Prefetched jobs: they arrived while every slot was busy, and the first free slot takes the oldest.
 //!
 //! A worker whose programs are short asks for some jobs more than it has slots, so that a slot continues without
-//! waiting for the server. Prefetched jobs have not been started: they are given back uncounted when the worker
+//! waiting for the server. Prefetched jobs have not been started: they are released uncounted when the worker
 //! stops, or when no slot becomes free in time.
 
 use std::collections::VecDeque;
@@ -24,7 +24,7 @@ pub(crate) struct Prefetched {
 }
 
 impl Prefetched {
-    /// Adds a job.
+    /// Adds a job behind all others.
     pub(crate) fn put(&self, work: Box<Work>) {
         self.lock().push_back((Instant::now(), work));
     }
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_worker_of_short_programs_takes_jobs_ahead() {
+    fn only_a_worker_of_short_programs_prefetches() {
         let mut pace = RunTimeAverage::default();
         for _ in 0..RUNS_MIN {
             assert_eq!(pace.prefetch_count(4), 0);

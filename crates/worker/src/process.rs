@@ -32,7 +32,7 @@ pub(crate) enum Pipe {
 impl Pipe {
     const ALL: [Self; 3] = [Self::Output, Self::Log, Self::Progress];
 
-    fn place(self) -> usize {
+    fn index(self) -> usize {
         match self {
             Self::Output => 0,
             Self::Log => 1,
@@ -53,9 +53,9 @@ pub(crate) struct Process {
     written: usize,
     closes_input: bool,
     outputs: [Option<OwnedFd>; 3],
-    /// The program's own ends of `outputs`, until it has ended. As long as the worker holds them the pipes do not
-    /// report the end, only the supervisor does: one wake-up instead of several.
-    held: Option<[OwnedFd; 3]>,
+    /// The program's ends of `outputs`, kept open until it has ended. Meanwhile only the supervisor reports the end,
+    /// and not the pipes too: one wake-up instead of several.
+    program_ends: Option<[OwnedFd; 3]>,
     buffer: Vec<u8>,
     /// Status in the form of `wait`; `None` until the program's own process has ended.
     pub(crate) status: Option<i32>,
@@ -64,14 +64,14 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts a program through `supervisor`, which reports later whether that succeeded. `hears_closing`: whether
+    /// Starts a program through `supervisor`, which reports later whether that succeeded. `reports_closing`: whether
     /// the caller needs to know when the program closes its outputs before it ends.
     pub(crate) fn start(
         supervisor: &Supervisor,
         order: &Order,
         program: BorrowedFd<'_>,
         directory: BorrowedFd<'_>,
-        hears_closing: bool,
+        reports_closing: bool,
     ) -> io::Result<Self> {
         let (its_input, input) = pipe()?;
         let (output, its_output) = pipe()?;
@@ -89,34 +89,34 @@ impl Process {
             written: 0,
             closes_input: false,
             outputs: [Some(output), Some(log), Some(progress)],
-            held: (!hears_closing).then_some([its_output, its_log, its_progress]),
+            program_ends: (!reports_closing).then_some([its_output, its_log, its_progress]),
             buffer: Vec::new(),
             status: None,
             last_event: None,
         })
     }
 
-    /// Writes to the program's standard input; `closes` if these are the last bytes.
-    pub(crate) fn feed(&mut self, bytes: Vec<u8>, closes: bool) {
+    /// Writes to the program's standard input, and closes it after these bytes if `closes`.
+    pub(crate) fn write_input(&mut self, bytes: Vec<u8>, closes: bool) {
         self.unwritten = bytes;
         self.written = 0;
         self.closes_input = closes;
-        // The pipe nearly always takes everything at once.
+        // The pipe nearly always has room for everything at once.
         self.write();
     }
 
     /// Whether the program has closed everything it writes to.
-    pub(crate) fn is_silent(&self) -> bool {
+    pub(crate) fn has_closed_outputs(&self) -> bool {
         self.outputs.iter().all(Option::is_none)
     }
 
     /// Whether the program can write no result any more.
     pub(crate) fn has_closed_output(&self) -> bool {
-        self.outputs[Pipe::Output.place()].is_none()
+        self.outputs[Pipe::Output.index()].is_none()
     }
 
-    /// Waits for any event, at most until `until`, and handles all that have happened.
-    pub(crate) fn turn(
+    /// Waits for an event, at most until `until`, and handles all that have happened.
+    pub(crate) fn poll_events(
         &mut self,
         supervisor: &Supervisor,
         stop: Option<&Stop>,
@@ -161,7 +161,7 @@ impl Process {
             is_writable |= input.is_some() && has(1 + bells + open.len());
         }
         for pipe in Pipe::ALL {
-            if readable[pipe.place()] {
+            if readable[pipe.index()] {
                 self.read(pipe, listener);
             }
         }
@@ -172,7 +172,7 @@ impl Process {
             let last_event = supervisor.next_event();
             if let SupervisorEvent::Exited { status, .. } = last_event {
                 self.status = Some(status);
-                self.held = None;
+                self.program_ends = None;
             }
             self.last_event = Some(last_event);
         }
@@ -213,20 +213,20 @@ impl Process {
 
     /// Reads once; returns whether more may be available at once.
     fn read(&mut self, pipe: Pipe, listener: &mut dyn Listener) -> bool {
-        let Some(fd) = &self.outputs[pipe.place()] else {
+        let Some(fd) = &self.outputs[pipe.index()] else {
             return false;
         };
         self.buffer.clear();
         self.buffer.reserve(READ_BYTES);
         match rustix::io::read(fd, spare_capacity(&mut self.buffer)) {
-            Ok(0) => self.outputs[pipe.place()] = None,
+            Ok(0) => self.outputs[pipe.index()] = None,
             Ok(_) => {
                 listener.receive(pipe, &self.buffer);
                 return true;
             }
             Err(Errno::INTR) => return true,
             Err(Errno::AGAIN) => {}
-            Err(_) => self.outputs[pipe.place()] = None,
+            Err(_) => self.outputs[pipe.index()] = None,
         }
         false
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::output_capture::OutputCapture;
 use crate::process::Process;
-use crate::stop::{Guard, NextStep, Stop};
+use crate::stop::{NextStep, Stop, StopSchedule};
 use crate::supervise::{StartStep, Supervisor, SupervisorEvent};
 
 /// Time in which processes that a program left behind may still write after the program itself has ended.
@@ -15,7 +15,7 @@ const SWEEP_FOR: Duration = Duration::from_secs(30);
 
 /// The end of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum ProcessEnd {
     /// No process is left.
     Ended {
         /// Status in the form of `wait`.
@@ -39,18 +39,18 @@ pub(crate) fn follow(
     process: &mut Process,
     supervisor: &Supervisor,
     stop: &Stop,
-    guard: &mut Guard,
+    stop_schedule: &mut StopSchedule,
     captured: &mut OutputCapture,
-) -> io::Result<End> {
-    let mut life = ProcessLifecycle {
+) -> io::Result<ProcessEnd> {
+    let mut lifecycle = ProcessLifecycle {
         exited_at: None,
         swept_at: None,
     };
     loop {
         let now = Instant::now();
         let asked = stop.asked();
-        let until = match life.exited_at {
-            None => match guard.decide(now, asked) {
+        let until = match lifecycle.exited_at {
+            None => match stop_schedule.decide(now, asked) {
                 NextStep::WaitUntil(until) => until,
                 NextStep::Terminate => {
                     supervisor.terminate()?;
@@ -58,36 +58,41 @@ pub(crate) fn follow(
                 }
                 NextStep::Kill => {
                     supervisor.sweep()?;
-                    life.swept_at = Some(now);
+                    lifecycle.swept_at = Some(now);
                     continue;
                 }
             },
             Some(exited_at) => {
-                life.sweep_when_silent(process, supervisor, now)?;
+                lifecycle.sweep_when_silent(process, supervisor, now)?;
                 Some(
-                    life.swept_at
+                    lifecycle
+                        .swept_at
                         .map_or(exited_at + DRAIN_FOR, |at| at + SWEEP_FOR),
                 )
             }
         };
-        process.turn(supervisor, Some(stop), until, captured)?;
+        process.poll_events(supervisor, Some(stop), until, captured)?;
         match process.last_event.take() {
-            None if life.is_overdue() => return Ok(End::SupervisorLost),
+            None if lifecycle.is_overdue() => return Ok(ProcessEnd::SupervisorLost),
             None => {}
             // All processes have ended; their output is in the pipes. A process outside the run may hold a pipe open.
-            Some(SupervisorEvent::Exited { is_clean: true, .. }) if life.swept_at.is_none() => {
+            Some(SupervisorEvent::Exited { is_clean: true, .. })
+                if lifecycle.swept_at.is_none() =>
+            {
                 process.drain(captured);
                 return Ok(ended(process, 0));
             }
-            Some(SupervisorEvent::Exited { .. }) => life.exited_at = Some(Instant::now()),
+            Some(SupervisorEvent::Exited { .. }) => lifecycle.exited_at = Some(Instant::now()),
             Some(SupervisorEvent::Clean { killed }) => {
                 process.drain(captured);
                 return Ok(ended(process, killed));
             }
             Some(SupervisorEvent::NotStarted { step, errno }) => {
-                return Ok(End::NotStarted { step, errno });
+                return Ok(ProcessEnd::NotStarted { step, errno });
             }
-            Some(SupervisorEvent::Stuck | SupervisorEvent::Gone) => return Ok(End::SupervisorLost),
+            Some(SupervisorEvent::Stuck | SupervisorEvent::Gone) => {
+                return Ok(ProcessEnd::SupervisorLost);
+            }
         }
     }
 }
@@ -106,7 +111,7 @@ impl ProcessLifecycle {
         now: Instant,
     ) -> io::Result<()> {
         let is_drained = self.exited_at.is_some_and(|at| at + DRAIN_FOR <= now);
-        if self.swept_at.is_none() && (process.is_silent() || is_drained) {
+        if self.swept_at.is_none() && (process.has_closed_outputs() || is_drained) {
             supervisor.sweep()?;
             self.swept_at = Some(now);
         }
@@ -118,8 +123,11 @@ impl ProcessLifecycle {
     }
 }
 
-fn ended(process: &Process, killed: u32) -> End {
+fn ended(process: &Process, killed: u32) -> ProcessEnd {
     process
         .status
-        .map_or(End::SupervisorLost, |status| End::Ended { status, killed })
+        .map_or(ProcessEnd::SupervisorLost, |status| ProcessEnd::Ended {
+            status,
+            killed,
+        })
 }

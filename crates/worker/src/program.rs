@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_with_anything_else_is_refused_before_the_disk_is_asked() {
+    fn an_invalid_program_name_is_refused() {
         let place = directory();
         let long = "a".repeat(256);
         for kind in [
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_plain_executable_file_is_refused() {
+    fn a_file_that_is_not_a_plain_executable_is_refused() {
         let place = directory();
         put(place.path(), "plain", 0o644);
         put(place.path(), "suid", 0o4755);

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use ganger_client::{Client, Delivery, Held, Lost, WorkOptions};
+use ganger_client::{Client, Delivery, LeaseRef, LostLease, WorkOptions};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Instant, sleep_until};
@@ -30,7 +30,7 @@ pub struct Summary {
     pub succeeded: u64,
     /// Jobs reported as failed.
     pub failed: u64,
-    /// Jobs given back because this worker has no program for them, or stopped.
+    /// Jobs released because this worker has no program for them, or stopped.
     pub released: u64,
     /// Outcomes dropped because the lease had ended.
     pub dropped: u64,
@@ -112,7 +112,7 @@ struct Slots {
     places: Vec<WorkerSlot>,
     /// Indexes of idle slots. The last is used first, so that few supervisors stay busy and warm.
     idle: Vec<usize>,
-    running: HashMap<Held, Arc<Stop>>,
+    running: HashMap<LeaseRef, Arc<Stop>>,
     freed_sender: mpsc::UnboundedSender<FreedSlot>,
     freed: mpsc::UnboundedReceiver<FreedSlot>,
     pace: RunTimeAverage,
@@ -129,7 +129,7 @@ enum SlotEvent {
     Freed(FreedSlot),
     /// A prefetched job has waited for too long.
     Overdue,
-    /// The period of grace is over.
+    /// The grace period has passed.
     GraceOver,
 }
 
@@ -182,54 +182,54 @@ impl Slots {
         })
     }
 
-    /// Runs a job in an idle slot, or prefetches it. A job that arrives while the worker stops is given back.
+    /// Runs a job in an idle slot, or prefetches it. A job that arrives while the worker stops is released.
     fn start<R: Reports>(&mut self, job: Delivery, pool: &mut Pool<R, AttemptResult>) {
-        let task = global_id(&job);
+        let job_id = global_id(&job);
         let stop = match Stop::new() {
             Ok(stop) => Arc::new(stop),
             Err(error) => {
-                let reason = format!("the worker is out of something: {error}");
+                let reason = format!("this machine is out of a resource: {error}");
                 return refuse(&job, &reason, pool);
             }
         };
         if pool.is_stopping() {
             return refuse(&job, "the worker stops", pool);
         }
-        let held = job.held.clone();
-        let (sender, sent) = mpsc::unbounded_channel();
+        let lease = job.lease.clone();
+        let (sender, output) = mpsc::unbounded_channel();
         let (finish, done) = oneshot::channel();
-        let (lease_holder, lease_held) = (pool.reports().clone(), held.clone());
-        let attended = AttemptTask {
-            held: held.clone(),
-            task: task.clone(),
+        let (lease_reports, lease_copy) = (pool.reports().clone(), lease.clone());
+        let attempt_task = AttemptTask {
+            lease: lease.clone(),
+            job_id: job_id.clone(),
             reports: pool.reports().clone(),
             stop: Arc::clone(&stop),
-            sent,
+            output,
             done,
             slot_index: Arc::default(),
             no_handler_delay: self.context.settings.no_handler_delay,
-            looked_in: self.looked_for(&job.kind),
+            program_location: self.program_location(&job.kind),
         };
         let chosen = self.choose(&job.kind);
         let work = Work {
             job,
-            task,
+            job_id,
             stop: Arc::clone(&stop),
-            lease_ends: Box::new(move || lease_holder.expires_at(&lease_held)),
+            lease_ends: Box::new(move || lease_reports.expires_at(&lease_copy)),
             send: Box::new(move |one| drop(sender.send(one))),
-            slot_index: Arc::clone(&attended.slot_index),
+            slot_index: Arc::clone(&attempt_task.slot_index),
             done: Box::new(move |ended| drop(finish.send(ended))),
         };
-        self.running.insert(held, stop);
+        self.running.insert(lease, stop);
         match chosen {
             Some(slot_index) => self.hand_over(slot_index, Box::new(work)),
             None => self.context.prefetched.put(Box::new(work)),
         }
         let freed = self.freed_sender.clone();
-        pool.report(attended.attend(move |one| drop(freed.send(one))));
+        pool.report(attempt_task.attend(move |one| drop(freed.send(one))));
     }
 
-    fn looked_for(&self, kind: &str) -> String {
+    fn program_location(&self, kind: &str) -> String {
         let kind = crate::text::excerpt(kind.as_bytes(), 255);
         let directory = &self.context.settings.directory;
         // The reader of the message has another current directory.
@@ -268,7 +268,7 @@ impl Slots {
             },
             None => work,
         };
-        // If no thread can be started, the work is dropped, and its listener reports that.
+        // If no thread can be started, the work is dropped, which its attempt task reports.
         here.slot = Slot::start(Arc::clone(&self.context), slot_index).ok();
         if let Some(slot) = &here.slot {
             drop(slot.run(work));
@@ -276,7 +276,7 @@ impl Slots {
     }
 
     fn free(&mut self, freed: &FreedSlot) {
-        self.running.remove(&freed.held);
+        self.running.remove(&freed.lease);
         if let Some(took) = freed.took {
             self.pace.ran(took);
             self.context.settings.metrics.ran(took);
@@ -290,14 +290,14 @@ impl Slots {
         }
     }
 
-    /// Gives back prefetched jobs that no slot was free for in time.
-    fn give_back_overdue(&mut self) {
+    /// Releases prefetched jobs that no slot was free for in time.
+    fn release_overdue(&mut self) {
         for work in self
             .context
             .prefetched
             .take_overdue(std::time::Instant::now())
         {
-            work.give_back("no slot was free in time");
+            work.release("no slot was free in time");
             // Programs are no longer short: no job is prefetched until they are again.
             self.pace = RunTimeAverage::default();
         }
@@ -331,14 +331,14 @@ impl<R: Reports> Executor<R> for Slots {
         }
     }
 
-    fn lose(&mut self, lost: &Lost) {
-        if let Some(stop) = self.running.get(&lost.held) {
+    fn lose(&mut self, lost: &LostLease) {
+        if let Some(stop) = self.running.get(&lost.lease) {
             let reason = if lost.is_cancelled() {
                 "the job was cancelled"
             } else {
                 "the lease is lost"
             };
-            stop.ask(StopCause::Lost(format!("{reason}: {}", lost.reason)));
+            stop.ask(StopCause::LeaseLost(format!("{reason}: {}", lost.reason)));
         }
     }
 
@@ -355,7 +355,7 @@ impl<R: Reports> Executor<R> for Slots {
     fn on_event(&mut self, event: SlotEvent, _: &mut Pool<R, AttemptResult>) {
         match event {
             SlotEvent::Freed(freed) => self.free(&freed),
-            SlotEvent::Overdue => self.give_back_overdue(),
+            SlotEvent::Overdue => self.release_overdue(),
             SlotEvent::GraceOver => self.interrupt(),
         }
     }
@@ -363,7 +363,7 @@ impl<R: Reports> Executor<R> for Slots {
     fn count(&mut self, reported: Result<AttemptResult, JoinError>) {
         let of = match reported {
             Ok(AttemptResult::Succeeded) => &mut self.summary.succeeded,
-            Ok(AttemptResult::RunFailure) => &mut self.summary.failed,
+            Ok(AttemptResult::Failed) => &mut self.summary.failed,
             Ok(AttemptResult::Released) => &mut self.summary.released,
             Ok(AttemptResult::Dropped) | Err(_) => &mut self.summary.dropped,
         };
@@ -377,14 +377,14 @@ impl<R: Reports> Executor<R> for Slots {
             return;
         }
         for work in self.context.prefetched.take_all() {
-            work.give_back("the worker stops");
+            work.release("the worker stops");
         }
         let grace = self.context.settings.grace;
         self.stop_at = Some(Instant::now() + grace);
         tracing::info!(
             running = self.running.len(),
             ?grace,
-            "stops: takes nothing new"
+            "stopping: no new jobs are leased"
         );
     }
 
@@ -415,16 +415,16 @@ impl<R: Reports> Executor<R> for Slots {
 }
 
 fn refuse<R: Reports>(job: &Delivery, reason: &str, pool: &mut Pool<R, AttemptResult>) {
-    let (held, reports) = (job.held.clone(), pool.reports().clone());
-    let releasing = ganger_client::Releasing {
+    let (lease, reports) = (job.lease.clone(), pool.reports().clone());
+    let releasing = ganger_client::ReleaseReport {
         keep_place: true,
         reason: reason.into(),
         ..Default::default()
     };
-    tracing::info!(job = %global_id(job), "given back: {reason}");
+    tracing::info!(job = %global_id(job), "released: {reason}");
     pool.report(async move {
         let report = ganger_client::Report::Release(releasing);
-        reports.report_all(vec![(held, report)]).await;
+        reports.report_all(vec![(lease, report)]).await;
         AttemptResult::Released
     });
 }

@@ -50,7 +50,7 @@ pub(crate) struct WorkingDirectory {
     /// Whether the directory is a separate file system.
     is_mounted: bool,
     /// Its properties after creation; `None` if unknown, in which case it is not reused.
-    made_as: Option<DirectoryFingerprint>,
+    original: Option<DirectoryFingerprint>,
 }
 
 /// All properties of a directory by which a program could leave information for the next one.
@@ -155,13 +155,13 @@ impl Scratch {
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let directory = openat(CWD, &path, flags, Mode::empty())?;
-        let made_as = about(&path, directory.as_fd()).ok();
+        let original = fingerprint(&path, directory.as_fd()).ok();
         Ok(WorkingDirectory {
             path,
             directory,
             user,
             is_mounted: bytes_max.is_some(),
-            made_as,
+            original,
         })
     }
 }
@@ -187,14 +187,14 @@ impl WorkingDirectory {
     /// Whether the directory is empty, still at its path, and unchanged.
     fn is_untouched(&self) -> bool {
         let is_as_made = || {
-            let now = about(&self.path, self.directory.as_fd()).ok();
-            now.is_some() && now == self.made_as
+            let now = fingerprint(&self.path, self.directory.as_fd()).ok();
+            now.is_some() && now == self.original
         };
         is_as_made() && is_empty(self.directory.as_fd()).unwrap_or(false)
     }
 }
 
-fn about(path: &Path, directory: BorrowedFd<'_>) -> io::Result<DirectoryFingerprint> {
+fn fingerprint(path: &Path, directory: BorrowedFd<'_>) -> io::Result<DirectoryFingerprint> {
     let wanted = StatxFlags::BASIC_STATS;
     let now = statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, wanted)?;
     let mut names = vec![0; 1024];
@@ -249,7 +249,7 @@ fn remove_leftovers(parent: &Path) {
     for entry in entries.flatten() {
         let is_named_so = entry.file_name().to_string_lossy().starts_with(PREFIX);
         if is_named_so && is_dead(&entry.path()) {
-            tracing::info!(path = %entry.path().display(), "removes what a killed worker left");
+            tracing::info!(path = %entry.path().display(), "removing what a killed worker has left");
             for inner in fs::read_dir(entry.path()).into_iter().flatten().flatten() {
                 // Usually nothing is mounted there.
                 let _ = unmount(&inner.path());
@@ -261,7 +261,8 @@ fn remove_leftovers(parent: &Path) {
 
 fn is_dead(path: &Path) -> bool {
     let our = rustix::process::geteuid().as_raw();
-    if !fs::symlink_metadata(path).is_ok_and(|about| about.is_dir() && about.uid() == our) {
+    if !fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir() && metadata.uid() == our)
+    {
         return false;
     }
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
@@ -307,8 +308,8 @@ fn empty(path: &Path) -> io::Result<()> {
 }
 
 fn remove_entry(top: BorrowedFd<'_>, name: &std::ffi::CStr, moved: &mut u64) -> io::Result<bool> {
-    let about = statat(top, name, AtFlags::SYMLINK_NOFOLLOW)?;
-    if FileType::from_raw_mode(about.st_mode) != FileType::Directory {
+    let stat = statat(top, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
         unlinkat(top, name, AtFlags::empty())?;
         return Ok(true);
     }
@@ -319,8 +320,8 @@ fn remove_entry(top: BorrowedFd<'_>, name: &std::ffi::CStr, moved: &mut u64) -> 
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let below = openat(top, name, flags, Mode::empty())?;
     for inner in names(below.as_fd())? {
-        let about = statat(&below, &inner, AtFlags::SYMLINK_NOFOLLOW)?;
-        if FileType::from_raw_mode(about.st_mode) == FileType::Directory {
+        let stat = statat(&below, &inner, AtFlags::SYMLINK_NOFOLLOW)?;
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
             // Moving a directory changes its entry for the parent, so it must be writable.
             chmodat(&below, &inner, Mode::RWXU, AtFlags::empty())?;
             *moved += 1;
@@ -349,18 +350,18 @@ mod tests {
     use super::*;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
-    fn ground() -> tempfile::TempDir {
+    fn temporary_directory() -> tempfile::TempDir {
         tempfile::tempdir().expect("a temporary directory")
     }
 
     #[test]
     fn a_working_directory_is_empty_private_and_gone_afterwards() {
-        let ground = ground();
+        let ground = temporary_directory();
         let scratch = Scratch::make(ground.path()).expect("made");
         let one = scratch.directory(None, None).expect("made");
         let path = one.path.clone();
-        let about = fs::metadata(&path).expect("it is there");
-        assert_eq!(about.permissions().mode() & 0o777, 0o700);
+        let metadata = fs::metadata(&path).expect("it is there");
+        assert_eq!(metadata.permissions().mode() & 0o777, 0o700);
         fs::create_dir_all(path.join("a/b/c")).expect("made");
         fs::write(path.join("a/b/file"), "x").expect("written");
         fs::set_permissions(path.join("a/b"), fs::Permissions::from_mode(0o000)).expect("mode set");
@@ -369,8 +370,8 @@ mod tests {
     }
 
     #[test]
-    fn only_an_untouched_directory_is_used_again_and_only_by_the_same_user() {
-        let ground = ground();
+    fn only_an_unchanged_directory_is_reused_and_only_by_the_same_user() {
+        let ground = temporary_directory();
         let scratch = Scratch::make(ground.path()).expect("made");
         let after = |change: &dyn Fn(&Path)| {
             let one = scratch.directory(None, None).expect("made");
@@ -419,7 +420,7 @@ mod tests {
 
     #[test]
     fn links_are_removed_not_followed() {
-        let ground = ground();
+        let ground = temporary_directory();
         let kept = ground.path().join("kept");
         fs::create_dir(&kept).expect("made");
         fs::write(kept.join("file"), "x").expect("written");
@@ -438,7 +439,7 @@ mod tests {
 
     #[test]
     fn a_very_deep_tree_is_removed() {
-        let ground = ground();
+        let ground = temporary_directory();
         let scratch = Scratch::make(ground.path()).expect("made");
         let one = scratch.directory(None, None).expect("made");
         let mut at = openat(CWD, &one.path, OFlags::DIRECTORY, Mode::empty()).expect("opened");
@@ -452,8 +453,8 @@ mod tests {
     }
 
     #[test]
-    fn only_the_directories_of_dead_workers_are_cleaned() {
-        let ground = ground();
+    fn only_directories_of_dead_workers_are_removed() {
+        let ground = temporary_directory();
         let living = Scratch::make(ground.path()).expect("made");
         let dead = ground.path().join(format!("{PREFIX}dead"));
         fs::create_dir_all(dead.join("1/x")).expect("made");

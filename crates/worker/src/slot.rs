@@ -16,7 +16,7 @@ use crate::launch::{SupervisorHandle, WorkerContext, output_limits};
 use crate::one_shot;
 use crate::output_capture::{self, OutputCapture};
 use crate::persistent::{self, PersistentProgram};
-use crate::stop::{Guard, Stop, StopCause, TimeBounds};
+use crate::stop::{Stop, StopCause, StopSchedule, TimeBounds};
 use crate::text::excerpt;
 
 /// Maximum number of persistent programs that one slot keeps running.
@@ -33,7 +33,7 @@ pub(crate) struct Work {
     /// The job with its lease.
     pub(crate) job: Delivery,
     /// The job's global id.
-    pub(crate) task: String,
+    pub(crate) job_id: String,
     /// Asks the run to stop.
     pub(crate) stop: Arc<Stop>,
     /// Returns the time until which the lease surely lasts; `None` if it has ended.
@@ -57,9 +57,9 @@ pub(crate) struct SlotReport {
 }
 
 impl Work {
-    /// Gives the job back unstarted.
-    pub(crate) fn give_back(self, reason: &str) {
-        tracing::info!(job = %self.task, "given back: {reason}");
+    /// Releases the job, which was never started.
+    pub(crate) fn release(self, reason: &str) {
+        tracing::info!(job = %self.job_id, "released: {reason}");
         (self.done)(SlotReport {
             ending: Ending::Unstarted(reason.into()),
             is_free: false,
@@ -83,7 +83,7 @@ impl Slot {
             let mut bench = SlotThread {
                 context,
                 slot_index,
-                watch: None,
+                supervisor: None,
                 persistent: BTreeMap::new(),
             };
             bench.serve(&inbox);
@@ -109,7 +109,7 @@ impl Slot {
 struct SlotThread {
     context: Arc<WorkerContext>,
     slot_index: usize,
-    watch: Option<SupervisorHandle>,
+    supervisor: Option<SupervisorHandle>,
     persistent: BTreeMap<String, PersistentProgram>,
 }
 
@@ -160,15 +160,17 @@ impl SlotThread {
             Ok(list) => list,
             Err(error) => return Ending::permanent(group::BAD_INPUT, error),
         };
-        let (job, kind, attempt) = (&work.task, &work.job.kind, work.job.attempt);
+        let (job, kind, attempt) = (&work.job_id, &work.job.kind, work.job.attempt);
         tracing::info!(%job, %kind, attempt, "starts with {}", excerpt(&list, SHOWN_BYTES_MAX));
         if let (Some(why), _) = work.stop.asked() {
             return unstarted(why);
         }
-        let mut guard = Guard::new(bounds(&context, handler, work));
+        let mut stop_schedule = StopSchedule::new(bounds(&context, handler, work));
         match handler.mode {
-            Mode::Once => self.run_once(&context, handler, work, list, &mut guard, send),
-            Mode::Fed => self.run_persistent(&context, handler, work, &list, &mut guard, send),
+            Mode::Once => self.run_once(&context, handler, work, list, &mut stop_schedule, send),
+            Mode::Fed => {
+                self.run_persistent(&context, handler, work, &list, &mut stop_schedule, send)
+            }
         }
     }
 
@@ -178,20 +180,27 @@ impl SlotThread {
         handler: &Handler,
         work: &Work,
         list: Vec<u8>,
-        guard: &mut Guard,
+        stop_schedule: &mut StopSchedule,
         send: output_capture::Sender,
     ) -> Ending {
-        let mut captured = OutputCapture::new(work.task.clone(), output_limits(handler), send);
-        let watch = match self.take_supervisor() {
-            Ok(watch) => watch,
+        let mut captured = OutputCapture::new(work.job_id.clone(), output_limits(handler), send);
+        let supervisor = match self.take_supervisor() {
+            Ok(supervisor) => supervisor,
             Err(error) => return Ending::from_machine("no supervisor could be started", &error),
         };
-        let (ending, is_lost) =
-            one_shot::run(context, &watch, handler, work, list, guard, &mut captured);
+        let (ending, is_lost) = one_shot::run(
+            context,
+            &supervisor,
+            handler,
+            work,
+            list,
+            stop_schedule,
+            &mut captured,
+        );
         if is_lost {
-            watch.give_up();
+            supervisor.give_up();
         } else {
-            self.watch = Some(watch);
+            self.supervisor = Some(supervisor);
         }
         ending
     }
@@ -202,14 +211,14 @@ impl SlotThread {
         handler: &Handler,
         work: &Work,
         list: &[u8],
-        guard: &mut Guard,
+        stop_schedule: &mut StopSchedule,
         send: output_capture::Sender,
     ) -> Ending {
         let mut output_limits = output_limits(handler);
         output_limits.result_bytes_max = output_limits
             .result_bytes_max
             .saturating_add(persistent::ENVELOPE_BYTES_MAX);
-        let mut captured = OutputCapture::new(work.task.clone(), output_limits, send);
+        let mut captured = OutputCapture::new(work.job_id.clone(), output_limits, send);
         let kind = &work.job.kind;
         let kept = self.take_persistent(kind, &mut captured);
         let program =
@@ -217,7 +226,7 @@ impl SlotThread {
                 Ok(program) => program,
                 Err(ending) => return ending,
             };
-        let answered = program.run(handler, work, list, guard, &mut captured);
+        let answered = program.run(handler, work, list, stop_schedule, &mut captured);
         if let Some(program) = answered.program {
             self.make_room();
             self.persistent.insert(kind.clone(), program);
@@ -241,11 +250,11 @@ impl SlotThread {
 
     /// Takes the slot's supervisor; starts a new one if it was killed.
     fn take_supervisor(&mut self) -> io::Result<SupervisorHandle> {
-        if let Some(mut watch) = self.watch.take() {
-            if watch.supervisor.is_alive() {
-                return Ok(watch);
+        if let Some(mut supervisor) = self.supervisor.take() {
+            if supervisor.process.is_alive() {
+                return Ok(supervisor);
             }
-            watch.give_up();
+            supervisor.give_up();
         }
         SupervisorHandle::start(&self.context)
     }
@@ -289,7 +298,7 @@ impl SlotThread {
 
 fn unstarted(why: StopCause) -> Ending {
     match why {
-        StopCause::Lost(reason) => Ending::Dropped(reason),
+        StopCause::LeaseLost(reason) => Ending::Dropped(reason),
         StopCause::Interrupted | StopCause::TimedOut(_) => {
             Ending::Unstarted("the worker stops".into())
         }
@@ -316,7 +325,7 @@ fn bounds(context: &WorkerContext, handler: &Handler, work: &mut Work) -> TimeBo
 }
 
 fn log_end(work: &Work, ending: &Ending, took: Duration) {
-    let (job, kind, attempt) = (&work.task, &work.job.kind, work.job.attempt);
+    let (job, kind, attempt) = (&work.job_id, &work.job.kind, work.job.attempt);
     match ending {
         Ending::Completed(result) => {
             tracing::info!(%job, %kind, attempt, ?took, "succeeded with {} bytes", result.len());
@@ -330,6 +339,6 @@ fn log_end(work: &Work, ending: &Ending, took: Duration) {
         Ending::Dropped(reason) => {
             tracing::warn!(%job, %kind, attempt, ?took, "outcome dropped: {reason}");
         }
-        Ending::Unstarted(reason) => tracing::info!(%job, %kind, attempt, "given back: {reason}"),
+        Ending::Unstarted(reason) => tracing::info!(%job, %kind, attempt, "released: {reason}"),
     }
 }

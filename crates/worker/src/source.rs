@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::{Duration, Instant};
 
-use ganger_client::{Error, Held, Report, ReportResult, Reporter, WorkEvent, WorkStream};
+use ganger_client::{Error, LeaseRef, Report, ReportResult, Reporter, WorkEvent, WorkStream};
 
 /// A source of jobs.
 pub trait Deliveries: Send {
@@ -20,12 +20,12 @@ pub trait Reports: Clone + Send + Sync + 'static {
     /// Sends reports in order; resolves once all are answered, however long the server is away.
     fn report_all(
         &self,
-        reports: Vec<(Held, Report)>,
+        reports: Vec<(LeaseRef, Report)>,
     ) -> impl Future<Output = Vec<ReportResult>> + Send;
     /// Returns the time until which a lease surely lasts.
-    fn expires_at(&self, held: &Held) -> Option<Instant>;
+    fn expires_at(&self, lease: &LeaseRef) -> Option<Instant>;
     /// Stops renewing a lease.
-    fn abandon(&self, held: &Held);
+    fn abandon(&self, lease: &LeaseRef);
     /// Deregisters the worker and ends the stream.
     fn deregister(&self, patience: Duration) -> impl Future<Output = Result<(), Error>> + Send;
 }
@@ -45,16 +45,16 @@ impl Reports for Reporter {
         Self::drop_credits(self);
     }
 
-    async fn report_all(&self, reports: Vec<(Held, Report)>) -> Vec<ReportResult> {
+    async fn report_all(&self, reports: Vec<(LeaseRef, Report)>) -> Vec<ReportResult> {
         Self::report_all(self, reports).await
     }
 
-    fn expires_at(&self, held: &Held) -> Option<Instant> {
-        Self::expires_at(self, held)
+    fn expires_at(&self, lease: &LeaseRef) -> Option<Instant> {
+        Self::expires_at(self, lease)
     }
 
-    fn abandon(&self, held: &Held) {
-        Self::abandon(self, held);
+    fn abandon(&self, lease: &LeaseRef) {
+        Self::abandon(self, lease);
     }
 
     async fn deregister(&self, patience: Duration) -> Result<(), Error> {

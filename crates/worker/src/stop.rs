@@ -11,10 +11,10 @@ use rustix::event::{EventfdFlags, eventfd};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum StopCause {
     /// The lease has ended or the job was cancelled; the outcome is dropped.
-    Lost(String),
+    LeaseLost(String),
     /// The run reached its time limit.
     TimedOut(Duration),
-    /// The worker stops.
+    /// The worker stops and interrupts the run.
     Interrupted,
 }
 
@@ -43,7 +43,7 @@ impl Stop {
     /// Requests the stop. The first cause is kept, but a lost lease replaces any other.
     pub(crate) fn ask(&self, why: StopCause) {
         self.change(|asked| {
-            if asked.why.is_none() || matches!(why, StopCause::Lost(_)) {
+            if asked.why.is_none() || matches!(why, StopCause::LeaseLost(_)) {
                 asked.why = Some(why);
             }
         });
@@ -111,14 +111,14 @@ pub(crate) enum NextStep {
 }
 
 /// Decides when a run is asked to end, and when it is killed (`rel W3`).
-pub(crate) struct Guard {
+pub(crate) struct StopSchedule {
     bounds: TimeBounds,
     why: Option<StopCause>,
     kill_at: Option<Instant>,
     is_killed: bool,
 }
 
-impl Guard {
+impl StopSchedule {
     pub(crate) fn new(bounds: TimeBounds) -> Self {
         Self {
             bounds,
@@ -139,7 +139,7 @@ impl Guard {
         let last = lease_ends.and_then(|end| end.checked_sub(self.bounds.margin()));
         let (why, at_once) = asked;
         if let Some(kill_at) = self.kill_at {
-            if matches!(why, Some(StopCause::Lost(_))) {
+            if matches!(why, Some(StopCause::LeaseLost(_))) {
                 self.why = why;
             }
             let kill_at = if at_once {
@@ -161,7 +161,7 @@ impl Guard {
             .or_else(|| {
                 lease_stop
                     .filter(|at| *at <= now)
-                    .map(|_| StopCause::Lost(LEASE_ENDS.into()))
+                    .map(|_| StopCause::LeaseLost(LEASE_ENDS.into()))
             });
         let Some(why) = why else {
             let next = [timeout.map(|(at, _)| at), lease_stop]
@@ -193,7 +193,7 @@ impl Guard {
     }
 }
 
-const LEASE_ENDS: &str = "the lease runs out and could not be renewed";
+const LEASE_ENDS: &str = "the lease is about to expire and could not be renewed";
 
 #[cfg(test)]
 mod tests {
@@ -216,9 +216,9 @@ mod tests {
     #[test]
     fn a_run_in_time_is_left_alone_until_the_nearest_bound() {
         let now = Instant::now();
-        let mut guard = Guard::new(bounds(now, Some(5), Some(60)));
+        let mut stop_schedule = StopSchedule::new(bounds(now, Some(5), Some(60)));
         assert_eq!(
-            guard.decide(now, (None, false)),
+            stop_schedule.decide(now, (None, false)),
             NextStep::WaitUntil(Some(later(now, 5)))
         );
     }
@@ -226,50 +226,56 @@ mod tests {
     #[test]
     fn a_timeout_asks_first_and_kills_after_the_grace_period() {
         let now = Instant::now();
-        let mut guard = Guard::new(bounds(now, Some(5), None));
+        let mut stop_schedule = StopSchedule::new(bounds(now, Some(5), None));
         assert_eq!(
-            guard.decide(later(now, 5), (None, false)),
+            stop_schedule.decide(later(now, 5), (None, false)),
             NextStep::Terminate
         );
         assert_eq!(
-            guard.decide(later(now, 6), (None, false)),
+            stop_schedule.decide(later(now, 6), (None, false)),
             NextStep::WaitUntil(Some(later(now, 15)))
         );
-        assert_eq!(guard.decide(later(now, 15), (None, false)), NextStep::Kill);
         assert_eq!(
-            guard.decide(later(now, 16), (None, false)),
+            stop_schedule.decide(later(now, 15), (None, false)),
+            NextStep::Kill
+        );
+        assert_eq!(
+            stop_schedule.decide(later(now, 16), (None, false)),
             NextStep::WaitUntil(None)
         );
-        assert!(matches!(guard.why(), Some(StopCause::TimedOut(_))));
+        assert!(matches!(stop_schedule.why(), Some(StopCause::TimedOut(_))));
     }
 
     #[test]
     fn rel_l8_everything_is_dead_before_an_unrenewed_lease_ends() {
         let now = Instant::now();
-        let mut guard = Guard::new(bounds(now, None, Some(60)));
+        let mut stop_schedule = StopSchedule::new(bounds(now, None, Some(60)));
         // 60 s minus a margin of 1.25 s, minus the grace period of 10 s.
         assert!(matches!(
-            guard.decide(later(now, 48), (None, false)),
+            stop_schedule.decide(later(now, 48), (None, false)),
             NextStep::WaitUntil(Some(_))
         ));
         assert_eq!(
-            guard.decide(later(now, 49), (None, false)),
+            stop_schedule.decide(later(now, 49), (None, false)),
             NextStep::Terminate
         );
-        assert_eq!(guard.decide(later(now, 59), (None, false)), NextStep::Kill);
-        assert!(matches!(guard.why(), Some(StopCause::Lost(_))));
+        assert_eq!(
+            stop_schedule.decide(later(now, 59), (None, false)),
+            NextStep::Kill
+        );
+        assert!(matches!(stop_schedule.why(), Some(StopCause::LeaseLost(_))));
     }
 
     #[test]
     fn a_second_signal_ends_the_grace_period() {
         let now = Instant::now();
-        let mut guard = Guard::new(bounds(now, None, None));
+        let mut stop_schedule = StopSchedule::new(bounds(now, None, None));
         assert_eq!(
-            guard.decide(now, (Some(StopCause::Interrupted), false)),
+            stop_schedule.decide(now, (Some(StopCause::Interrupted), false)),
             NextStep::Terminate
         );
         assert_eq!(
-            guard.decide(now, (Some(StopCause::Interrupted), true)),
+            stop_schedule.decide(now, (Some(StopCause::Interrupted), true)),
             NextStep::Kill
         );
     }
@@ -277,12 +283,15 @@ mod tests {
     #[test]
     fn a_lease_lost_while_stopping_drops_the_outcome() {
         let now = Instant::now();
-        let mut guard = Guard::new(bounds(now, Some(1), None));
-        guard.decide(later(now, 1), (None, false));
-        guard.decide(
+        let mut stop_schedule = StopSchedule::new(bounds(now, Some(1), None));
+        stop_schedule.decide(later(now, 1), (None, false));
+        stop_schedule.decide(
             later(now, 2),
-            (Some(StopCause::Lost("cancelled".into())), false),
+            (Some(StopCause::LeaseLost("cancelled".into())), false),
         );
-        assert_eq!(guard.why(), Some(&StopCause::Lost("cancelled".into())));
+        assert_eq!(
+            stop_schedule.why(),
+            Some(&StopCause::LeaseLost("cancelled".into()))
+        );
     }
 }

@@ -44,7 +44,7 @@ impl<'de> Deserialize<'de> for UserId {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         match u32::deserialize(from)? {
             u32::MAX => Err(D::Error::custom(format!(
-                "{} stands for no user or group: write a number of at most {}",
+                "{} is not the id of a user or group: write a number of at most {}",
                 u32::MAX,
                 u32::MAX - 1
             ))),
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_read_as_everywhere() {
+    fn durations_have_units() {
         for (text, seconds) in [
             ("90", 90),
             ("\"90s\"", 90),

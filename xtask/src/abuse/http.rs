@@ -71,10 +71,10 @@ pub(super) const ATTACKS: &[Attack] = &[
 
 const ENQUEUE: &str = "/ganger.v1.Jobs/Enqueue";
 const PAYLOAD: &str = "/ganger.v1.Jobs/Payload";
-/// The job that attackers read.
+/// Id of the job that attackers read.
 const LARGE_JOB: &str = "large";
 
-/// Submits the job that attackers read.
+/// Submits the job with the payload that attackers read.
 pub(super) fn submit_large_job(target: &Target, bytes: usize) -> Result<()> {
     let payload = "x".repeat(bytes);
     let body = format!(r#"{{"id":"{LARGE_JOB}","kind":"a","payload":"{payload}","delay":"1h"}}"#);
@@ -82,7 +82,7 @@ pub(super) fn submit_large_job(target: &Target, bytes: usize) -> Result<()> {
     call(target.address, &sent, "201")
 }
 
-/// The fields of a call.
+/// Returns the header fields of a request.
 fn fields<'a>(
     method: &'a str,
     path: &'a str,
@@ -107,7 +107,7 @@ fn bearer(target: &Target, name: &str) -> String {
     format!("Bearer {}", target.token(name))
 }
 
-/// Messages that announce 4 MiB and bring one byte.
+/// Sends messages that announce 4 MiB and contain one byte.
 fn announced(
     target: &Target,
     who: Option<&str>,
@@ -128,7 +128,7 @@ fn announced(
     })
 }
 
-/// Messages of which all but a little is sent.
+/// Sends messages almost completely.
 fn grpc_partial(target: &Target) -> OpenConnections {
     let authorization = bearer(target, "attacker");
     let message = [&[0, 0, 0x3f, 0xff, 0xc0][..], &vec![0; 4_100_000]].concat();
@@ -152,12 +152,12 @@ fn slow_body(target: &Target, path: &str, announced: usize, sent: usize) -> Resu
         stream,
         "POST {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\nContent-Length: {announced}\r\n\r\n"
     )?;
-    // The server may refuse in the middle.
+    // The server may refuse the body before all of it is sent.
     let _ = stream.write_all(&vec![b' '; sent]);
     Ok(stream)
 }
 
-/// Graphs of which all but 500 bytes are sent.
+/// Submits graphs of which the last 500 bytes are missing.
 fn http_slow_bodies(target: &Target) -> OpenConnections {
     each(target, 40, |open| {
         let bytes = 30 << 20;
@@ -171,7 +171,7 @@ fn http_slow_bodies(target: &Target) -> OpenConnections {
     })
 }
 
-/// The same with many small bodies.
+/// Submits many jobs whose small bodies are incomplete.
 fn http_small_slow_bodies(target: &Target) -> OpenConnections {
     each(target, 1_000, |open| {
         let bytes = 64 << 10;
@@ -185,7 +185,7 @@ fn http_small_slow_bodies(target: &Target) -> OpenConnections {
     })
 }
 
-/// Answers of 1 MB over HTTP/2 of which nothing, or one byte, is read.
+/// Requests answers of 1 MB over HTTP/2 and reads at most `window` bytes of each.
 fn http2_unread(target: &Target, window: u32) -> OpenConnections {
     let authorization = bearer(target, "attacker");
     let path = format!("/api/v1/jobs/{LARGE_JOB}/payload");
@@ -200,7 +200,7 @@ fn http2_unread(target: &Target, window: u32) -> OpenConnections {
     })
 }
 
-/// The same over gRPC.
+/// Requests answers of 1 MB over gRPC and reads none of them.
 fn grpc_unread(target: &Target) -> OpenConnections {
     let authorization = bearer(target, "attacker");
     // Field 2, of 5 bytes: the job's id.
@@ -217,7 +217,7 @@ fn grpc_unread(target: &Target) -> OpenConnections {
     })
 }
 
-/// Answers of 1 MB over HTTP/1.1 that nobody reads.
+/// Requests answers of 1 MB over HTTP/1.1 and reads none of them.
 fn http1_unread(target: &Target) -> OpenConnections {
     let path = format!("/api/v1/jobs/{LARGE_JOB}/payload");
     let sent = request("GET", &path, target.token("attacker"), "");
@@ -229,7 +229,7 @@ fn http1_unread(target: &Target) -> OpenConnections {
     })
 }
 
-/// Requests that wait for a job that does not end, and for jobs that do not come.
+/// Waits for the end of a job that does not end, and for jobs in an empty queue.
 fn waits(target: &Target) -> OpenConnections {
     let reader = bearer(target, "attacker");
     let worker = bearer(target, "attacker-worker");
@@ -248,7 +248,7 @@ fn waits(target: &Target) -> OpenConnections {
     })
 }
 
-/// Streams of events that nobody reads.
+/// Opens streams of events and reads none of them.
 fn streams(target: &Target) -> OpenConnections {
     let authorization = bearer(target, "attacker");
     each(target, 20, |open| {
@@ -262,7 +262,7 @@ fn streams(target: &Target) -> OpenConnections {
     })
 }
 
-/// Heads that do not end.
+/// Sends heads that do not end.
 fn half_heads(target: &Target) -> OpenConnections {
     let head = format!(
         "GET / HTTP/1.1\r\nHost: localhost\r\nX-Long: {}",
@@ -276,7 +276,7 @@ fn half_heads(target: &Target) -> OpenConnections {
     })
 }
 
-/// Refusals, each of which is a line of the audit log.
+/// Sends requests that are denied, each of which writes a line of the audit log.
 fn denied(target: &Target) -> OpenConnections {
     let long = "x".repeat(2_000);
     let path = format!("/api/v1/jobs?namespace=foreign&queue={long}");

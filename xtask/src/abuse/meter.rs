@@ -1,4 +1,4 @@
-//! Measures the effect of an attack from outside: memory, `/healthz`, the calls of another identity.
+//! Measures the effect of an attack from outside: memory, latency of `/healthz`, calls of another identity.
 
 use std::fmt;
 use std::fs;
@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 
-/// Memory at which the server is ended, in KiB.
+/// Memory in KiB at which the server is killed.
 const MEMORY_MAX_KIB: u64 = 2 << 20;
-/// Pause between two looks at the server.
+/// Interval between checks of the server's memory.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// A call that takes longer has failed.
+/// Timeout of a call; a longer one has failed.
 const CALL_MAX: Duration = Duration::from_secs(10);
 
-/// Measures in threads of its own until it is finished.
+/// A measurement, which runs on separate threads until it is finished.
 pub(super) struct Meter {
     stop: Arc<AtomicBool>,
     idle_kib: u64,
@@ -28,13 +28,13 @@ pub(super) struct Meter {
     others: JoinHandle<(usize, usize, Duration)>,
 }
 
-/// A row of the table.
+/// The results of a measurement: a row of the table.
 pub(super) struct Row {
     above_idle_kib: u64,
     was_ended: bool,
-    /// Times of the health calls, the shortest first.
+    /// Latencies of the health checks, sorted.
     health: Vec<Duration>,
-    /// Number of calls done, number failed, and the longest time.
+    /// Number of successful calls, number of failed ones, and the longest time.
     others: (usize, usize, Duration),
 }
 
@@ -123,7 +123,7 @@ impl fmt::Display for Row {
     }
 }
 
-/// Returns the maximum of memory, and whether the server was ended because of it.
+/// Returns the peak of memory in KiB, and whether the server was killed because of it.
 fn watch_memory(process: u32, is_over: impl Fn() -> bool) -> (u64, bool) {
     let mut peak = 0;
     while !is_over() {
@@ -148,7 +148,7 @@ fn resident_kib(process: u32) -> Option<u64> {
     line.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// A request over HTTP/1.1 whose connection ends with the answer.
+/// Returns an HTTP/1.1 request with `Connection: close`.
 pub(super) fn request(method: &str, path: &str, token: &str, body: &str) -> Vec<u8> {
     let length = body.len();
     let authorization = if token.is_empty() {
@@ -159,7 +159,7 @@ pub(super) fn request(method: &str, path: &str, token: &str, body: &str) -> Vec<
     format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n{authorization}Content-Type: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}").into_bytes()
 }
 
-/// Calls, and expects a status.
+/// Sends a request; fails unless the answer has this status.
 pub(super) fn call(address: SocketAddr, request: &[u8], status: &str) -> Result<()> {
     let mut stream = TcpStream::connect_timeout(&address, CALL_MAX)?;
     stream.set_read_timeout(Some(CALL_MAX))?;

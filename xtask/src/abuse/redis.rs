@@ -32,7 +32,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "redis-mailboxes",
-        run: mailboxes,
+        run: unread_subscriptions,
     },
     Attack {
         name: "redis-keys-unread",
@@ -40,33 +40,35 @@ pub(super) const ATTACKS: &[Attack] = &[
     },
 ];
 
-/// The key that attackers read, and its bytes.
+/// Key that attackers read.
 const LARGE_KEY: &str = "large";
+/// Bytes of its value.
 const LARGE_BYTES: usize = 1_000_000;
-/// Other keys, of names of [`NAME_BYTES`].
+/// Number of other keys, with names of [`NAME_BYTES`] bytes.
 const KEYS: usize = 100_000;
+/// Bytes of their names.
 const NAME_BYTES: usize = 100;
-/// Bytes that a pattern or channel may have.
+/// Maximum bytes of a pattern or channel.
 const PATTERN_BYTES: usize = 1 << 10;
-/// Time after which a side that neither reads nor writes counts as cut or refused.
+/// Time after which a connection without progress counts as cut or refused.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Puts the keys there that attackers read.
+/// Stores the keys that attackers read.
 pub(super) fn put_keys(target: &Target) -> Result<()> {
     let mut stream = connect(target, "victim")?;
     let value = "x".repeat(LARGE_BYTES);
-    ask(&mut stream, &["SET", LARGE_KEY, &value])?;
+    send_command(&mut stream, &["SET", LARGE_KEY, &value])?;
     for hundred in 0..KEYS / 100 {
         let names = (0..100).map(|one| format!("{:0>NAME_BYTES$}", hundred * 100 + one));
         let names: Vec<String> = names.collect();
         let pairs = names.iter().flat_map(|name| [name.as_str(), "v"]);
         let words: Vec<&str> = ["MSET"].into_iter().chain(pairs).collect();
-        ask(&mut stream, &words)?;
+        send_command(&mut stream, &words)?;
     }
     Ok(())
 }
 
-/// A command as clients send it.
+/// Encodes a command in RESP2.
 fn encode(words: &[&str]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {
@@ -76,7 +78,7 @@ fn encode(words: &[&str]) -> Vec<u8> {
 }
 
 /// Sends a command whose reply is `+OK`.
-fn ask(stream: &mut TcpStream, words: &[&str]) -> Result<()> {
+fn send_command(stream: &mut TcpStream, words: &[&str]) -> Result<()> {
     stream.write_all(&encode(words))?;
     let mut reply = [0; 5];
     stream.read_exact(&mut reply)?;
@@ -89,16 +91,16 @@ fn ask(stream: &mut TcpStream, words: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// A connection of an identity.
+/// Opens a connection and logs in as an identity.
 fn connect(target: &Target, who: &str) -> Result<TcpStream> {
     let mut stream = TcpStream::connect(target.redis)?;
     stream.set_write_timeout(Some(TIMEOUT))?;
     stream.set_read_timeout(Some(TIMEOUT * 5))?;
-    ask(&mut stream, &["AUTH", target.token(who)])?;
+    send_command(&mut stream, &["AUTH", target.token(who)])?;
     Ok(stream)
 }
 
-/// Connections that send bytes and read nothing. What the server does not take is not sent.
+/// Opens connections that send bytes, as many as the server accepts, and read nothing.
 fn senders(target: &Target, connections: usize, bytes: &[u8]) -> OpenConnections {
     each(target, connections, |open| {
         let mut stream = connect(target, "attacker")?;
@@ -108,7 +110,7 @@ fn senders(target: &Target, connections: usize, bytes: &[u8]) -> OpenConnections
     })
 }
 
-/// Arguments of which all but a little is sent.
+/// Sends arguments almost completely.
 fn unfinished(target: &Target) -> OpenConnections {
     let announced = 64 << 10;
     let head = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${announced}\r\n");
@@ -117,7 +119,7 @@ fn unfinished(target: &Target) -> OpenConnections {
     senders(target, 1_000, &bytes)
 }
 
-/// Arguments that are announced and do not come: of their largest length, and as many as may be.
+/// Announces arguments without sending them: one of the maximum length, and the maximum number of them.
 fn announced(target: &Target) -> OpenConnections {
     let bulk = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$60000000\r\nx";
     let mut open = senders(target, 500, bulk);
@@ -126,12 +128,12 @@ fn announced(target: &Target) -> OpenConnections {
     open
 }
 
-/// Pipelines of reads whose replies nobody reads.
+/// Sends pipelines of reads and reads no replies.
 fn unread_replies(target: &Target) -> OpenConnections {
     senders(target, 1_000, &encode(&["GET", LARGE_KEY]).repeat(100))
 }
 
-/// Transactions that are filled and not run, and some that read much.
+/// Fills transactions without running them, and runs some that read much.
 fn transactions(target: &Target) -> OpenConnections {
     let empty: Vec<&str> = ["EXISTS"].into_iter().chain(vec![""; 10_000]).collect();
     let filled = [encode(&["MULTI"]), encode(&empty).repeat(20)].concat();
@@ -142,7 +144,7 @@ fn transactions(target: &Target) -> OpenConnections {
     open
 }
 
-/// Long patterns, each connection with many.
+/// Subscribes to many long patterns on each connection.
 fn patterns(target: &Target) -> OpenConnections {
     let mut bytes = Vec::new();
     for number in 0..100 {
@@ -152,8 +154,8 @@ fn patterns(target: &Target) -> OpenConnections {
     senders(target, 1_000, &bytes)
 }
 
-/// Subscribers that do not read, and publishers that go on.
-fn mailboxes(target: &Target) -> OpenConnections {
+/// Opens subscribers that do not read, while publishers continue.
+fn unread_subscriptions(target: &Target) -> OpenConnections {
     let pattern = "c".repeat(PATTERN_BYTES - 1) + "*";
     let mut open = senders(target, 990, &encode(&["PSUBSCRIBE", &pattern]));
     let channel = "c".repeat(PATTERN_BYTES);
@@ -161,7 +163,7 @@ fn mailboxes(target: &Target) -> OpenConnections {
     let publishers = each(target, 10, |open| {
         let mut stream = connect(target, "attacker")?;
         let mut replies = stream.try_clone()?;
-        // Reads what it is answered, so that it is not cut itself.
+        // The publisher reads its replies, so that it is not cut itself.
         thread::spawn(move || while matches!(replies.read(&mut [0; 4_096]), Ok(1..)) {});
         for _ in 0..100 {
             if stream.write_all(&publish).is_err() {
@@ -175,7 +177,7 @@ fn mailboxes(target: &Target) -> OpenConnections {
     open
 }
 
-/// The names of all keys, which nobody reads.
+/// Requests the names of all keys, and does not read them.
 fn keys_unread(target: &Target) -> OpenConnections {
     let words = [
         encode(&["KEYS", "*"]),

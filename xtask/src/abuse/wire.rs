@@ -1,4 +1,5 @@
-//! HTTP/2 by hand, as an attacker speaks it: frames, plain header fields, and a reader that only keeps the connection alive.
+//! A minimal HTTP/2 client for attacks: frames, uncompressed header fields, and a reader that only keeps the connection
+//! alive.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -17,16 +18,16 @@ const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 const ACK: u8 = 1;
 const INITIAL_WINDOW_SIZE: u16 = 4;
-/// Bytes of one frame of data.
+/// Maximum bytes of a DATA frame.
 const FRAME_BYTES: usize = 16 << 10;
-/// The window of a connection before the server opens it further.
+/// Initial flow control window of a connection.
 const FIRST_WINDOW: i64 = 65_535;
-/// How long a sender waits for the window.
+/// Longest wait of a sender for window.
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// Stack size of the reader's thread.
 const STACK_BYTES: usize = 64 << 10;
 
-/// A connection. Open as long as it is there.
+/// A connection, closed when dropped.
 pub(super) struct Connection {
     stream: Arc<Mutex<TcpStream>>,
     window: Arc<(Mutex<i64>, Condvar)>,
@@ -35,7 +36,7 @@ pub(super) struct Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // Ends the reader as well; a connection that the server has ended is as good.
+        // This ends the reader as well. An error means that the server has closed the connection already.
         let _ = self
             .stream
             .lock()
@@ -44,7 +45,7 @@ impl Drop for Connection {
 }
 
 impl Connection {
-    /// Connects; the server may send `window` bytes on a stream, and no more.
+    /// Connects; the server may send at most `window` bytes on each stream.
     pub(super) fn open(address: SocketAddr, window: u32) -> Result<Self> {
         let mut stream = TcpStream::connect(address)?;
         stream.set_write_timeout(Some(TIMEOUT))?;
@@ -67,7 +68,7 @@ impl Connection {
         })
     }
 
-    /// Begins a request; returns its stream.
+    /// Starts a request; returns the id of its stream.
     pub(super) fn begin(&mut self, fields: &[(&str, &str)], has_body: bool) -> Result<u32> {
         let number = self.next_stream;
         self.next_stream += 2;
@@ -82,7 +83,7 @@ impl Connection {
         Ok(number)
     }
 
-    /// Sends a part of a body, as much as the connection's window takes within a while.
+    /// Sends a part of a body, as far as the connection's window allows within the timeout.
     pub(super) fn send(&mut self, stream: u32, bytes: &[u8]) -> Result<()> {
         for piece in bytes.chunks(FRAME_BYTES) {
             let length = i64::try_from(piece.len())?;
@@ -100,7 +101,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends a short body whole.
+    /// Sends a complete, short body.
     pub(super) fn send_last(&mut self, stream: u32, bytes: &[u8]) -> Result<()> {
         self.send(stream, bytes)?;
         self.write(&frame(DATA, END_STREAM, stream, &[]))
@@ -112,7 +113,7 @@ impl Connection {
     }
 }
 
-/// Answers what must be answered, until the connection ends.
+/// Answers pings and settings until the connection ends.
 fn keep_alive(
     mut reading: TcpStream,
     answers: &Mutex<TcpStream>,
@@ -157,7 +158,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// A text of HPACK, not compressed.
+/// Appends an uncompressed string in HPACK.
 fn push_text(block: &mut Vec<u8>, text: &str) {
     let length = text.len();
     if length < 127 {

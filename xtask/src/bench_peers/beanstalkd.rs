@@ -1,4 +1,4 @@
-//! beanstalkd with its log flushed at every write.
+//! beanstalkd, which flushes its log at every write.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -10,7 +10,7 @@ use ganger_bench::{BlockingLink, BlockingPeer};
 use super::scratch::{Process, free_address};
 use super::wire::Wire;
 
-/// A beanstalkd that only this benchmark uses.
+/// A private beanstalkd with an empty log.
 pub(super) struct Server {
     _process: Process,
     address: SocketAddr,
@@ -46,7 +46,7 @@ impl BlockingPeer for Server {
     }
 }
 
-/// One connection and the ids it has reserved.
+/// A connection, and the ids of the jobs that it has reserved.
 struct Tube {
     wire: Wire,
     taken: Vec<String>,
@@ -61,13 +61,13 @@ impl Tube {
                 self.taken.push((*id).to_owned());
                 let length: usize = length
                     .parse()
-                    .context("beanstalkd sent a length that is no number")?;
+                    .context("beanstalkd sent a length that is not a number")?;
                 let mut bytes = self.wire.bytes(length + 2)?;
                 bytes.truncate(length);
                 Ok(Some(bytes))
             }
             ["TIMED_OUT" | "DEADLINE_SOON"] => Ok(None),
-            _ => bail!("beanstalkd said {line:?}"),
+            _ => bail!("beanstalkd answered {line:?}"),
         }
     }
 }
@@ -83,7 +83,7 @@ impl BlockingLink for Tube {
         self.wire.flush()?;
         for _ in payloads {
             let line = self.wire.line()?;
-            ensure!(line.starts_with("INSERTED"), "beanstalkd said {line:?}");
+            ensure!(line.starts_with("INSERTED"), "beanstalkd answered {line:?}");
         }
         Ok(())
     }
@@ -114,7 +114,7 @@ impl BlockingLink for Tube {
         self.wire.flush()?;
         for _ in &taken {
             let line = self.wire.line()?;
-            ensure!(line == "DELETED", "beanstalkd said {line:?}");
+            ensure!(line == "DELETED", "beanstalkd answered {line:?}");
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! ganger itself: its own `ganger bench` over HTTP and over gRPC, and a server that programs are run for.
+//! ganger: `ganger bench` over HTTP and gRPC, and a server whose worker runs programs.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -17,11 +17,12 @@ use super::report::Report;
 use super::scratch::{Process, free_address};
 use crate::process::{built, output};
 
-/// Names of ganger's columns.
+/// Name of the column for gRPC.
 pub(super) const GRPC: &str = "ganger gRPC";
+/// Name of the column for HTTP.
 pub(super) const HTTP: &str = "ganger HTTP";
 
-/// A private server with an empty store.
+/// A private ganger server with an empty store.
 pub(super) struct Server {
     _process: Process,
     address: SocketAddr,
@@ -51,7 +52,7 @@ impl Server {
         while self.http().await?.get("/readyz").await.is_err() {
             ensure!(
                 begun.elapsed() < Duration::from_secs(30),
-                "ganger does not get ready"
+                "ganger does not become ready"
             );
             sleep(Duration::from_millis(10)).await;
         }
@@ -62,7 +63,7 @@ impl Server {
         Ok(Http::connect(&self.address.to_string(), "").await?)
     }
 
-    /// Runs so many jobs of a program with `ganger worker`; returns programs per second.
+    /// Runs jobs of a program with `ganger worker`; returns programs per second.
     pub(super) async fn programs(
         &self,
         program: &str,
@@ -118,7 +119,7 @@ impl Server {
     }
 }
 
-/// The loads over gRPC, and full lives beside a bare log.
+/// Measures the loads over gRPC, and full lives beside a bare log.
 pub(super) fn measure_grpc(directory: &Path, report: &mut Report) -> Result<()> {
     let document = bench(
         GRPC,
@@ -130,13 +131,13 @@ pub(super) fn measure_grpc(directory: &Path, report: &mut Report) -> Result<()> 
     add_lives(&document, report)
 }
 
-/// The loads over HTTP.
+/// Measures the loads over HTTP.
 pub(super) fn measure_http(directory: &Path, report: &mut Report) -> Result<()> {
     let document = bench(HTTP, "http", "enqueue,take,mix,latency,deep", directory)?;
     add_loads(HTTP, &document, report)
 }
 
-/// What `ganger bench` reports of these loads, with a server and a store of its own.
+/// Runs `ganger bench` for these loads with its own server; returns its JSON report.
 fn bench(column: &str, api: &str, loads: &str, directory: &Path) -> Result<Value> {
     println!("measuring {column}");
     let mut command = Command::new(built("release", "ganger"));
@@ -147,7 +148,7 @@ fn bench(column: &str, api: &str, loads: &str, directory: &Path) -> Result<Value
         .args(["--rates", "1000", "--dir"])
         .arg(directory);
     let text = output(&mut command)?;
-    serde_json::from_str(&text).context("`ganger bench --json` is no JSON")
+    serde_json::from_str(&text).context("`ganger bench --json` did not print JSON")
 }
 
 fn add_loads(column: &str, document: &Value, report: &mut Report) -> Result<()> {

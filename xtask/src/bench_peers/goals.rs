@@ -1,21 +1,21 @@
-//! Goals, as ratios to other systems within one run.
+//! Performance goals, as ratios to other systems within one run.
 
 use super::ganger::GRPC;
 use super::{load, programs};
 
-/// One goal: ganger's value divided by the other's.
+/// A goal for ganger's value divided by that of another system.
 pub(super) struct Goal {
     pub(super) row: &'static str,
-    /// System to compare with; `None` if the row is a share already.
+    /// System to compare with; `None` if the value of the row is a ratio already.
     pub(super) against: Option<&'static str>,
     pub(super) must: f64,
     pub(super) aim: f64,
 }
 
-/// The row of full lives that is measured beside a bare log.
+/// Name of the row of full lives that is measured beside a bare log.
 pub(super) const LIVES: &str = "full lives, 64 connections, batches of 256";
 
-/// All goals. Those on times are upper bounds, all others lower bounds.
+/// All goals. Goals for times are upper bounds, all others lower bounds.
 pub(super) const GOALS: [Goal; 10] = [
     goal(load::ENQUEUE, Some("redis"), 0.5, 1.5),
     goal(load::TAKE, Some("postgres"), 1.5, 3.0),
@@ -39,12 +39,12 @@ const fn goal(row: &'static str, against: Option<&'static str>, must: f64, aim: 
 }
 
 impl Goal {
-    /// Whether less is better.
+    /// Whether the value is a time, of which less is better.
     fn is_time(&self) -> bool {
         self.row == load::P50 || self.row == load::P99
     }
 
-    /// Ours divided by theirs, from the values of the goal's row by server.
+    /// Returns ganger's value divided by the other's; `value` returns the value of the goal's row by server.
     pub(super) fn ratio(&self, value: impl Fn(&str) -> Option<f64>) -> Option<f64> {
         let ours = value(GRPC)?;
         match self.against {
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn less_time_is_better_and_more_jobs_are() {
+    fn shorter_times_and_more_jobs_are_better() {
         let time = goal(load::P50, Some("beanstalkd"), 1.5, 1.0);
         assert_eq!(
             [0.9, 1.2, 1.6].map(|ratio| time.verdict(ratio)),

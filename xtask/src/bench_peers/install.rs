@@ -1,4 +1,4 @@
-//! Installs the peers from Debian's packages where they are missing.
+//! Installs missing servers from Debian packages.
 
 use std::fs;
 use std::process::Command;
@@ -8,7 +8,7 @@ use anyhow::Result;
 use super::postgres;
 use crate::process::{exists, run};
 
-/// Installs what is missing, as root or with sudo. What cannot be installed is said and left out of the table.
+/// Installs missing servers, as root or with sudo. A server that cannot be installed is reported and not measured.
 pub(crate) fn peers() -> Result<()> {
     let mut missing = Vec::new();
     if !exists("redis-server") {
@@ -30,7 +30,7 @@ pub(crate) fn peers() -> Result<()> {
         );
         return Ok(());
     }
-    // Debian starts what it installs unless this file says no; we want private instances only.
+    // This file prevents Debian from starting an installed server; only private instances are needed.
     let policy = "/usr/sbin/policy-rc.d";
     let is_ours =
         fs::metadata(policy).is_err() && fs::write(policy, "#!/bin/sh\nexit 101\n").is_ok();

@@ -1,4 +1,4 @@
-//! The loads, the same for everyone: those of `ganger bench`, over the protocols of other queue servers.
+//! The loads of `ganger bench`, over the protocols of other queue servers.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use ganger_bench::{
 
 use super::report::Report;
 
-/// Names of the rows of the report.
+// Names of the rows of the report.
 pub(super) const ENQUEUE: &str = "enqueue, batches of 100";
 pub(super) const TAKE: &str = "take + finish, batches of 100";
 pub(super) const MIX: &str = "2 producers, 4 consumers";
@@ -18,14 +18,14 @@ pub(super) const DEPTH: &str = "its share of an empty queue";
 pub(super) const P50: &str = "enqueue to start at 1,000/s, p50";
 pub(super) const P99: &str = "enqueue to start at 1,000/s, p99";
 
-/// How long each load runs.
+/// Duration of each load.
 const FOR: Duration = Duration::from_secs(5);
-/// Jobs a second while the latency is measured.
+/// Jobs per second while the latency is measured.
 const LATENCY_RATE: u32 = 1_000;
-/// Bytes of a job's payload.
+/// Bytes of each job's payload.
 const PAYLOAD_BYTES: usize = 200;
 
-/// Measures everything that is measured of every peer.
+/// Runs all loads against a peer, and adds the results to the report.
 pub(super) async fn measure(
     name: &str,
     peer: impl BlockingPeer,
@@ -43,7 +43,7 @@ async fn measure_all(
     waits: bool,
     report: &mut Report,
 ) -> Result<()> {
-    // A peer has one queue; each load leaves it empty.
+    // A peer has a single queue, which each load leaves empty.
     let load = Load::new(name.to_owned(), BATCH, PAYLOAD_BYTES, 0);
     let measured = enqueue::measure(driver, &load, CONNECTIONS, FOR).await?;
     report.add(ENQUEUE, name, "jobs/s", measured.per_second);
@@ -54,7 +54,7 @@ async fn measure_all(
     let load = flow::load(name.to_owned(), PAYLOAD_BYTES);
     let measured = flow::mix(driver, &load, FOR).await?;
     report.add(MIX, name, "jobs/s", measured.per_second);
-    // An idle consumer that must ask again and again would measure its own pauses.
+    // A consumer that must poll would measure its own pauses.
     if waits {
         let queue = name.to_owned();
         let measured = latency::measure(driver, queue, LATENCY_RATE, PAYLOAD_BYTES, FOR).await?;

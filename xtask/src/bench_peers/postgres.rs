@@ -1,4 +1,4 @@
-//! PostgreSQL with one table and `SKIP LOCKED`, everything in batches, over its simple query protocol.
+//! PostgreSQL as a queue: one table and `SKIP LOCKED`, in batches, over the simple query protocol.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -14,16 +14,16 @@ use crate::process::{exists, run};
 const TABLE: &str =
     "CREATE TABLE jobs (id bigserial PRIMARY KEY, leased_until timestamptz, payload text NOT NULL)";
 
-/// Where Debian puts the server's programs, if they are installed.
+/// Returns the directory of the server's programs on Debian; `None` if they are not installed.
 pub(crate) fn programs() -> Option<PathBuf> {
     let directory = PathBuf::from("/usr/lib/postgresql/15/bin");
     directory.join("postgres").is_file().then_some(directory)
 }
 
-/// The user that connects, with every right.
+/// Name of the database superuser that connects.
 pub(crate) const USER: &str = "bench";
 
-/// A private PostgreSQL with its settings as installed.
+/// A private PostgreSQL with default settings.
 pub(crate) struct Server {
     process: Process,
     address: SocketAddr,
@@ -84,7 +84,7 @@ impl Server {
             .arg(&data);
         let process = Process::start(&mut command, directory, address)?;
         let server = Self { process, address };
-        // It listens a moment before it lets anybody in.
+        // The server listens shortly before it accepts logins.
         let mut session = (0..100)
             .find_map(|_| {
                 let session = Session::open(address).ok();
@@ -93,7 +93,7 @@ impl Server {
                 }
                 session
             })
-            .context("PostgreSQL lets nobody in")?;
+            .context("PostgreSQL accepts no logins")?;
         session.query(TABLE)?;
         Ok(server)
     }
@@ -103,13 +103,13 @@ impl Server {
         self.address
     }
 
-    /// The number of its process; its sessions are children of that.
+    /// Returns the id of the server's process, whose children are its sessions.
     pub(crate) fn id(&self) -> u32 {
         self.process.id()
     }
 
-    /// The first value that a query gives.
-    pub(crate) fn ask(&self, sql: &str) -> Result<String> {
+    /// Runs a query; returns the first value of its result.
+    pub(crate) fn query_value(&self, sql: &str) -> Result<String> {
         let rows = Session::open(self.address)?.query(sql)?;
         let value = rows
             .into_iter()
@@ -125,7 +125,7 @@ impl BlockingPeer for Server {
     }
 }
 
-/// One connection and the rows it has leased.
+/// A connection, and the rows that it has leased.
 struct Session {
     wire: Wire,
     taken: Vec<String>,
@@ -157,7 +157,7 @@ impl Session {
         self.rows()
     }
 
-    /// Reads until the server is ready for the next query.
+    /// Reads the result of a query, until the server is ready for the next one.
     fn rows(&mut self) -> Result<Vec<Vec<Vec<u8>>>> {
         let mut rows = Vec::new();
         let mut error = None;
@@ -174,12 +174,12 @@ impl Session {
         }
         match error {
             None => Ok(rows),
-            Some(error) => bail!("PostgreSQL said: {error}"),
+            Some(error) => bail!("PostgreSQL answered: {error}"),
         }
     }
 }
 
-/// The columns of a row; a null is empty.
+/// Decodes the columns of a row; a null becomes an empty value.
 fn columns(body: &[u8]) -> Result<Vec<Vec<u8>>> {
     let (count, mut rest) = body.split_first_chunk::<2>().context("a row too short")?;
     let mut columns = Vec::new();

@@ -1,4 +1,4 @@
-//! Programs a second: `ganger worker` with a program a job, beside a bare loop that starts the same program.
+//! Programs per second: `ganger worker` with one program for each job, beside a loop that only starts the program.
 
 use std::io::{Read as _, Write as _};
 use std::path::Path;
@@ -12,16 +12,16 @@ use ganger_bench::rate;
 use super::ganger;
 use super::report::Report;
 
-/// The row of both.
+/// Name of the row of both measurements.
 pub(super) const ROW: &str = "programs, JSON in and out";
-/// Programs running at once, in both cases.
+/// Number of programs that run at the same time, in both measurements.
 const CONCURRENCY: usize = 4;
-/// Programs started in all, in each case.
+/// Number of programs that each measurement starts.
 const PROGRAMS: usize = 8_000;
-/// Copies its input to its output: about the least that a program with JSON in and out can do.
+/// The program, which copies its input to its output: close to the minimum of a program with JSON in and out.
 const PROGRAM: &str = "/bin/cat";
 
-/// Measures both, the same program with the same input, each as often.
+/// Measures both with the same program, input and count.
 pub(super) async fn measure(
     server: &ganger::Server,
     directory: &Path,
@@ -47,7 +47,7 @@ fn bare() -> Result<f64> {
             .map(|_| {
                 scope.spawn(|| -> Result<()> {
                     for _ in 0..PROGRAMS / CONCURRENCY {
-                        one()?;
+                        run_program()?;
                     }
                     Ok(())
                 })
@@ -61,9 +61,9 @@ fn bare() -> Result<f64> {
     Ok(rate(u64::try_from(PROGRAMS)?, begun.elapsed()))
 }
 
-/// Starts the program, gives it its input, reads its output to the end, waits for it. The standard library uses
-/// `posix_spawn` for this.
-fn one() -> Result<()> {
+/// Starts the program, writes its input, reads its output, and waits for its end. The standard library uses
+/// `posix_spawn`.
+fn run_program() -> Result<()> {
     let mut child = Command::new(PROGRAM)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -1,4 +1,4 @@
-//! Redis with raw lists: push, move to a list of what is being worked on, remove from there.
+//! Redis as a queue of lists: push, move to a processing list, remove from it.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -11,7 +11,7 @@ use ganger_bench::{BlockingLink, BlockingPeer};
 use super::scratch::{Process, free_address};
 use super::wire::Wire;
 
-/// A private Redis that flushes before it answers.
+/// A private Redis with an empty data set.
 pub(super) struct Server {
     _process: Process,
     address: SocketAddr,
@@ -31,7 +31,7 @@ impl Server {
     }
 }
 
-/// A Redis that flushes before it answers.
+/// Returns the command that starts a Redis that flushes before it answers.
 pub(crate) fn command(address: SocketAddr, directory: &Path) -> Command {
     let mut command = Command::new("redis-server");
     command
@@ -54,7 +54,7 @@ impl BlockingPeer for Server {
     }
 }
 
-/// One connection with a list of its own for what it holds.
+/// A connection with its own processing list.
 struct Lists {
     wire: Wire,
     held: String,
@@ -75,13 +75,13 @@ impl Lists {
         let line = self.wire.line()?;
         match line.strip_prefix(':') {
             Some(number) => Ok(number.parse()?),
-            None => bail!("Redis said {line:?}"),
+            None => bail!("Redis answered {line:?}"),
         }
     }
 
     fn text(&mut self) -> Result<Option<Vec<u8>>> {
         let line = self.wire.line()?;
-        // A move that waited in vain is answered with an array that is none.
+        // The reply to a move that timed out is a null array.
         if line == "*-1" {
             return Ok(None);
         }
@@ -93,7 +93,7 @@ impl Lists {
                 bytes.truncate(length);
                 Ok(Some(bytes))
             }
-            None => bail!("Redis said {line:?}"),
+            None => bail!("Redis answered {line:?}"),
         }
     }
 }

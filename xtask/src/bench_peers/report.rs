@@ -1,22 +1,22 @@
-//! The table: one row a load, one column a server, and our ratio to each.
+//! The report: a table with a row for each load and a column for each server, and ganger's ratio to each.
 
 use std::collections::BTreeMap;
 
 use super::ganger::{GRPC, HTTP};
 use super::goals::GOALS;
 
-/// The figures of all systems, by row.
+/// The values of all systems, by row.
 #[derive(Default)]
 pub(super) struct Report {
-    /// Rows in the order of their first mention: name, unit, values by server.
+    /// Rows in the order of their first value: name, unit, values by server.
     rows: Vec<(String, &'static str, BTreeMap<String, f64>)>,
 }
 
-/// The columns after ours.
+/// Columns after those of ganger.
 const PEERS: [&str; 5] = ["redis", "postgres", "beanstalkd", "bare spawn", "bare log"];
 
 impl Report {
-    /// Notes one value, and says it.
+    /// Adds a value and prints it.
     pub(super) fn add(&mut self, row: &str, server: &str, unit: &'static str, value: f64) {
         println!("  {row}: {server} {} {unit}", rounded(value));
         let index = self
@@ -30,7 +30,7 @@ impl Report {
         self.rows[index].2.insert(server.to_owned(), value);
     }
 
-    /// Prints everything as tables in Markdown.
+    /// Prints the report as Markdown tables.
     pub(super) fn print(&self) {
         self.print_values();
         self.print_goals();

@@ -1,4 +1,4 @@
-//! A temporary directory, servers that die with us, and free ports.
+//! Temporary directories, server processes that end with this program, and free ports.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,19 +11,19 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::process::{output, shown};
 
-/// A directory that is removed at the end.
+/// A temporary directory, removed when dropped.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
     pub(crate) fn new() -> Result<Self> {
         let path = output(Command::new("mktemp").arg("-d"))?;
         let path = PathBuf::from(path.trim());
-        // Servers that must not run as root need to reach their own directories below.
+        // Servers that do not run as root must be able to reach their own directories in it.
         output(Command::new("chmod").arg("755").arg(&path))?;
         Ok(Self(path))
     }
 
-    /// A new directory in it.
+    /// Creates a directory in it.
     pub(crate) fn directory(&self, name: &str) -> Result<PathBuf> {
         let path = self.0.join(name);
         fs::create_dir(&path)?;
@@ -33,16 +33,16 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Nothing can be done about what cannot be removed, and the system clears its temporary directory anyway.
+        // The system clears its temporary directory if this fails.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// A started server; stopped when dropped.
+/// A server process, stopped when dropped.
 pub(crate) struct Process(Child);
 
 impl Process {
-    /// Starts it with its words in a file of the directory, and waits until somebody listens at `address`.
+    /// Starts a server with its output in a file of the directory, and waits until it listens at `address`.
     pub(crate) fn start(
         command: &mut Command,
         directory: &Path,
@@ -59,8 +59,8 @@ impl Process {
         let begun = Instant::now();
         while TcpStream::connect(address).is_err() {
             if let Some(status) = process.0.try_wait()? {
-                let said = fs::read_to_string(directory.join("log.txt"))?;
-                bail!("`{}` ended with {status}:\n{said}", shown(command));
+                let text = fs::read_to_string(directory.join("log.txt"))?;
+                bail!("`{}` ended with {status}:\n{text}", shown(command));
             }
             if begun.elapsed() > Duration::from_secs(30) {
                 bail!("`{}` does not listen at {address}", shown(command));
@@ -72,7 +72,7 @@ impl Process {
 }
 
 impl Process {
-    /// Process id of the process.
+    /// Returns the process id.
     pub(crate) fn id(&self) -> u32 {
         self.0.id()
     }
@@ -80,7 +80,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // The polite signal first: PostgreSQL's children end with it.
+        // SIGTERM first, with which PostgreSQL ends its children.
         let _ = Command::new("kill")
             .args(["-INT", &self.0.id().to_string()])
             .status();
@@ -95,7 +95,7 @@ impl Drop for Process {
     }
 }
 
-/// An address of the loopback on which nobody listens now.
+/// Returns a loopback address that is free at the moment.
 pub(crate) fn free_address() -> Result<SocketAddr> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }

@@ -1,4 +1,4 @@
-//! A buffered connection: writes are gathered, reads are by line or by length.
+//! A buffered connection: writes are collected until a flush, reads are by line or by length.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-/// One connection to a server.
+/// A buffered connection to a server.
 pub(crate) struct Wire {
     reader: BufReader<TcpStream>,
     unsent: Vec<u8>,
@@ -23,26 +23,26 @@ impl Wire {
         })
     }
 
-    /// Adds bytes to what the next flush sends.
+    /// Adds bytes to the next flush.
     pub(crate) fn add(&mut self, bytes: &[u8]) {
         self.unsent.extend_from_slice(bytes);
     }
 
-    /// Sends what was gathered.
+    /// Sends the added bytes.
     pub(crate) fn flush(&mut self) -> Result<()> {
         self.reader.get_mut().write_all(&self.unsent)?;
         self.unsent.clear();
         Ok(())
     }
 
-    /// The next line, without its end.
+    /// Reads the next line; returns it without its line end.
     pub(crate) fn line(&mut self) -> Result<String> {
         let mut line = Vec::new();
         self.line_into(&mut line)?;
         Ok(String::from_utf8_lossy(&line).into_owned())
     }
 
-    /// The next line, without its end, in the place of what `line` holds.
+    /// Reads the next line into `line`, without its line end.
     pub(crate) fn line_into(&mut self, line: &mut Vec<u8>) -> Result<()> {
         line.clear();
         if self.reader.read_until(b'\n', line)? == 0 {
@@ -52,14 +52,14 @@ impl Wire {
         Ok(())
     }
 
-    /// The next so many bytes.
+    /// Reads exactly `count` bytes.
     pub(crate) fn bytes(&mut self, count: usize) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         self.bytes_into(count, &mut bytes)?;
         Ok(bytes)
     }
 
-    /// The next so many bytes, in the place of what `bytes` holds.
+    /// Reads exactly `count` bytes into `bytes`.
     pub(crate) fn bytes_into(&mut self, count: usize, bytes: &mut Vec<u8>) -> Result<()> {
         bytes.resize(count, 0);
         self.reader.read_exact(bytes)?;

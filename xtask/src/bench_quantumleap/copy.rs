@@ -1,4 +1,4 @@
-//! The limit: `psql \copy` of the same rows into the same table with the same index.
+//! The upper limit: `psql \copy` of the same rows into the same table with the same index.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +10,7 @@ use super::inserts::Rate;
 use crate::bench_peers::postgres;
 use crate::process::output;
 
-/// Copies the rows out, makes the table again, copies them in; prints what the rates are of that.
+/// Copies the rows out of the table and into a new one; prints the measured rates relative to that.
 pub(super) fn measure(
     programs: &Path,
     database: &postgres::Server,
@@ -31,7 +31,9 @@ pub(super) fn measure(
     let began = Instant::now();
     psql(&format!("\\copy again from '{}'", file.display()))?;
     let seconds = began.elapsed().as_secs_f64();
-    let rows: u32 = database.ask("SELECT count(*)::text FROM again")?.parse()?;
+    let rows: u32 = database
+        .query_value("SELECT count(*)::text FROM again")?
+        .parse()?;
     let limit = f64::from(rows) / seconds;
     println!("\n`psql \\copy` of the same {rows} rows: {limit:.0} rows/s\n");
     println!("| workers | entities each | of `\\copy` |");

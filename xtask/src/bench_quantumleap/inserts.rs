@@ -1,4 +1,4 @@
-//! Rows a second: a full queue, and a pool of workers that empties it.
+//! Rows per second: a pool of workers empties a full queue.
 
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -10,18 +10,18 @@ use super::notify::send;
 use super::{SIZES, Server, program, variables};
 use crate::bench_peers::postgres;
 
-/// Rows of each load.
+/// Number of rows of each load.
 const ROWS: usize = 100_000;
 
-/// Rate that was measured for one load.
+/// The measured rate of one load.
 pub(super) struct Rate {
     pub(super) entities: usize,
     pub(super) workers: usize,
-    /// Rows inserted in a second.
+    /// Rows inserted per second.
     pub(super) rows: f64,
 }
 
-/// Prints the table; gives the rates.
+/// Measures the loads and prints the table; returns the rates.
 pub(super) fn measure(server: &Server, database: &postgres::Server) -> Result<Vec<Rate>> {
     println!("\nRows inserted by a pool that empties a full queue, its start included:\n");
     println!(
@@ -31,15 +31,15 @@ pub(super) fn measure(server: &Server, database: &postgres::Server) -> Result<Ve
     let mut rates = Vec::new();
     for entities in SIZES {
         for workers in [1, 2] {
-            // One entity each costs a job for every row.
+            // Notifications of one entity need a job for every row.
             let rows = if entities == 1 { ROWS / 5 } else { ROWS };
-            rates.push(one(server, database, entities, workers, rows)?);
+            rates.push(measure_load(server, database, entities, workers, rows)?);
         }
     }
     Ok(rates)
 }
 
-fn one(
+fn measure_load(
     server: &Server,
     database: &postgres::Server,
     entities: usize,
@@ -73,16 +73,16 @@ fn one(
     })
 }
 
-/// Rows in the table of rooms; none before it is made.
+/// Returns the number of rows in the table of rooms; 0 before the table exists.
 fn count(database: &postgres::Server) -> Result<usize> {
     let sql = "SELECT coalesce((xpath('/row/c/text()', query_to_xml(\
                CASE WHEN to_regclass('etroom') IS NULL THEN 'select 0 as c' \
                ELSE 'select count(*) as c from etroom' END, false, true, '')))[1]::text, '0')";
-    let rows = database.ask(sql)?;
+    let rows = database.query_value(sql)?;
     Ok(rows.parse()?)
 }
 
-/// Runs a pool until the queue is empty; gives its CPU seconds.
+/// Runs a pool until the queue is empty; returns its CPU seconds.
 fn pool(server: &Server, database: &postgres::Server, workers: usize) -> Result<f64> {
     let before = cpu_of_family(std::process::id())?;
     let status = Command::new(program())
@@ -94,7 +94,7 @@ fn pool(server: &Server, database: &postgres::Server, workers: usize) -> Result<
         .status()
         .context("the pool cannot be started")?;
     ensure!(status.success(), "the pool ended with {status}");
-    // The servers are children of ours as well, and they live: only what has ended counts.
+    // The servers are children of this process too, but they are still running, so their times are not included.
     let after = cpu_of_family(std::process::id())?;
     Ok((after - before).max(0.0))
 }

@@ -1,4 +1,4 @@
-//! Notifications a second, answered when they are durable.
+//! Notifications per second, each answered when it is durable.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use super::{SIZES, Server, notification};
 
-/// Connections, and how many notifications all of them send together.
+/// Numbers of connections, each with the number of notifications that all of them send together.
 const LOADS: [(usize, usize); 3] = [(1, 1_000), (16, 10_000), (64, 20_000)];
 
 /// Measures the loads and prints the table.
@@ -41,7 +41,7 @@ pub(super) fn measure(server: &Server) -> Result<()> {
     Ok(())
 }
 
-/// Sends notifications over so many connections at once.
+/// Sends notifications over this number of connections at the same time.
 pub(super) fn send(
     server: &Server,
     connections: usize,

@@ -10,18 +10,18 @@ use anyhow::{Context as _, Result, ensure};
 use super::{Figures, Server};
 use crate::process::{cargo, output, root, run as run_command};
 
-/// Items that redis-work-queue takes through their lives.
+/// Number of items that redis-work-queue adds and completes.
 const ITEMS: usize = 20_000;
-/// Jobs that qless-py takes through theirs.
+/// Number of jobs that qless-py puts and completes.
 const JOBS: usize = 2_000;
-/// Lets a Redis that protects its libraries take a script that adds to one of them.
+/// First line of the script, for versions of Redis that protect Lua's libraries, one of which the script extends.
 const FIRST_LINE: &str = "local table = setmetatable({}, {__index = table})\n";
 
 fn directory() -> PathBuf {
     root().join("target/clients/bench")
 }
 
-/// Installs the Python library with its script made fit, and builds the Rust program.
+/// Installs the Python library, adapts its script, and builds the Rust program.
 pub(super) fn install() -> Result<()> {
     let directory = directory();
     if !directory.join("ready").exists() {
@@ -55,7 +55,7 @@ fn script_path() -> Result<PathBuf> {
     Ok(package.join("qless-core/qless.lua"))
 }
 
-/// The script of qless, as both servers are given it.
+/// Returns the script of qless that both servers get.
 pub(super) fn script() -> Result<&'static str> {
     static TEXT: OnceLock<String> = OnceLock::new();
     if TEXT.get().is_none() {
@@ -70,11 +70,11 @@ pub(super) fn measure(name: &'static str, server: &Server, figures: &mut Figures
     let port = server.address.port().to_string();
     for workers in ["1", "4", "16"] {
         let mut command = Command::new(directory().join("rust/release/load"));
-        let said = command.args([&port, workers, &ITEMS.to_string()]);
+        let command = command.args([&port, workers, &ITEMS.to_string()]);
         let mut seconds = Vec::new();
         let row = format!("redis-work-queue, adds in pipelines of 100, then {workers} workers");
         figures.measure(&row, name, server, ITEMS, || {
-            seconds = numbers(&output(said)?)?;
+            seconds = numbers(&output(command)?)?;
             Ok(seconds.iter().sum())
         })?;
     }
@@ -86,13 +86,13 @@ pub(super) fn measure(name: &'static str, server: &Server, figures: &mut Figures
     })
 }
 
-/// The numbers in a line.
+/// Parses the numbers in a line.
 fn numbers(line: &str) -> Result<Vec<f64>> {
     let numbers: Vec<f64> = line
         .split_whitespace()
         .map(str::parse)
         .collect::<Result<_, _>>()
-        .with_context(|| format!("the load said {line:?}"))?;
-    ensure!(!numbers.is_empty(), "the load said nothing");
+        .with_context(|| format!("the load printed {line:?}"))?;
+    ensure!(!numbers.is_empty(), "the load printed nothing");
     Ok(numbers)
 }

@@ -1,4 +1,4 @@
-//! Calls of the qless script from a generator that pipelines, so that the server is what is measured.
+//! Pipelined calls of the qless script, so that the server is what is measured.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,23 +10,23 @@ use anyhow::{Context as _, Result, bail};
 use super::{Figures, Server, clients};
 use crate::bench_peers::wire::Wire;
 
-/// Connections that work side by side.
+/// Number of connections that work at the same time.
 const CONNECTIONS: usize = 4;
-/// Jobs of a load.
+/// Number of jobs of a load.
 const JOBS: usize = 100_000;
 /// Number of calls that are sent together.
 const PIPELINED: usize = 50;
-/// What a job carries.
+/// Data of a job.
 const DATA: &str = r#"{"text":"0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789"}"#;
 
 /// Runs all loads against the server.
 pub(super) fn measure(name: &'static str, server: &Server, figures: &mut Figures) -> Result<()> {
     let script = clients::script()?;
     let digest = Caller::connect(server.address)?.load(script)?;
-    let run = |work: Work| side_by_side(server.address, &digest, work);
+    let run = |work: Work| run_concurrently(server.address, &digest, work);
     figures.measure("qless put", name, server, JOBS, || run(put))?;
     figures.measure("qless pop + complete", name, server, JOBS, || run(pop_one))?;
-    // A second load to be popped by fifties; putting it is measured above already.
+    // More jobs for the next measurement; their `put` was measured above already.
     run(put)?;
     figures.measure(
         "qless pop of 50 + complete of each",
@@ -39,8 +39,8 @@ pub(super) fn measure(name: &'static str, server: &Server, figures: &mut Figures
 
 type Work = fn(&mut Caller, usize, &AtomicUsize) -> Result<()>;
 
-/// The seconds until every connection has done its part.
-fn side_by_side(address: SocketAddr, digest: &str, work: Work) -> Result<f64> {
+/// Returns the seconds until every connection has done its part.
+fn run_concurrently(address: SocketAddr, digest: &str, work: Work) -> Result<f64> {
     let left = AtomicUsize::new(JOBS);
     let begun = Instant::now();
     thread::scope(|scope| {
@@ -61,8 +61,8 @@ fn side_by_side(address: SocketAddr, digest: &str, work: Work) -> Result<f64> {
     Ok(begun.elapsed().as_secs_f64())
 }
 
-/// Puts its part of the jobs. The next calls are sent before the replies to the last are read, so that the server is
-/// never without work.
+/// Puts a part of the jobs. Each batch of calls is sent before the replies to the previous one are read, so that the
+/// server always has work.
 fn put(caller: &mut Caller, number: usize, _: &AtomicUsize) -> Result<()> {
     let run = now();
     let mut unread = 0;
@@ -74,11 +74,11 @@ fn put(caller: &mut Caller, number: usize, _: &AtomicUsize) -> Result<()> {
             caller.call(&["put", &now(), "load", &jid, "k", DATA, "0"]);
         }
         caller.wire.flush()?;
-        caller.read_past(unread)?;
+        caller.skip_replies(unread)?;
         unread = count;
         left -= count;
     }
-    caller.read_past(unread)
+    caller.skip_replies(unread)
 }
 
 fn pop_one(caller: &mut Caller, number: usize, left: &AtomicUsize) -> Result<()> {
@@ -89,7 +89,7 @@ fn pop_many(caller: &mut Caller, number: usize, left: &AtomicUsize) -> Result<()
     pop(caller, number, left, 50)
 }
 
-/// Pops until nothing is left; completes what it got together with its next pops.
+/// Pops until no job is left; completes the popped jobs together with the next pop.
 fn pop(caller: &mut Caller, number: usize, left: &AtomicUsize, at_once: usize) -> Result<()> {
     let worker = format!("worker{number}");
     let (calls, count) = (PIPELINED / at_once, at_once.to_string());
@@ -102,7 +102,7 @@ fn pop(caller: &mut Caller, number: usize, left: &AtomicUsize, at_once: usize) -
             caller.call(&["pop", &now(), "load", &worker, &count]);
         }
         caller.wire.flush()?;
-        caller.read_past(jids.len())?;
+        caller.skip_replies(jids.len())?;
         left.fetch_sub(jids.len(), Ordering::Relaxed);
         jids.clear();
         for _ in 0..calls {
@@ -115,7 +115,7 @@ fn pop(caller: &mut Caller, number: usize, left: &AtomicUsize, at_once: usize) -
     Ok(())
 }
 
-/// Adds the values of every key `jid` in some JSON.
+/// Appends the values of every key `jid` in JSON.
 fn jids_in(json: &[u8], jids: &mut Vec<String>) {
     let json = String::from_utf8_lossy(json);
     let values = json.split(r#""jid":""#).skip(1);
@@ -127,11 +127,11 @@ fn now() -> String {
     format!("{:.6}", now.unwrap_or_default().as_secs_f64())
 }
 
-/// A connection that calls the script. It makes little of its own work, so that the servers are what is measured.
+/// A connection that calls the script with little work of its own.
 struct Caller {
     wire: Wire,
     digest: String,
-    /// The last line or reply.
+    /// Buffer for the last line or reply.
     read: Vec<u8>,
 }
 
@@ -144,7 +144,7 @@ impl Caller {
         })
     }
 
-    /// Has the script loaded: its digest.
+    /// Loads the script; returns its digest.
     fn load(&mut self, script: &str) -> Result<String> {
         self.begin(3);
         self.words(&["SCRIPT", "LOAD", script]);
@@ -171,21 +171,21 @@ impl Caller {
         }
     }
 
-    /// A string, or nothing; an error is one here too.
+    /// Reads a string reply, `None` for a null; an error reply is a failure.
     fn reply(&mut self) -> Result<Option<&[u8]>> {
         self.wire.line_into(&mut self.read)?;
         let line = String::from_utf8_lossy(&self.read);
         let length: usize = match line.strip_prefix('$') {
             Some("-1") => return Ok(None),
             Some(length) => length.parse()?,
-            None => bail!("the server said {line:?}"),
+            None => bail!("the server answered {line:?}"),
         };
         self.wire.bytes_into(length + 2, &mut self.read)?;
         Ok(Some(&self.read[..length]))
     }
 
-    /// Reads so many replies and forgets them.
-    fn read_past(&mut self, count: usize) -> Result<()> {
+    /// Reads `count` replies and ignores them.
+    fn skip_replies(&mut self, count: usize) -> Result<()> {
         (0..count).try_for_each(|_| self.reply().map(drop))
     }
 }

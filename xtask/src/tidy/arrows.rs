@@ -8,14 +8,15 @@ use serde_json::Value;
 use super::{Findings, Source};
 use crate::process::{cargo, output};
 
-/// The document with the picture: the first `text` block below this heading.
+/// Document with the picture, the first `text` block below [`HEADING`].
 const DOCUMENT: &str = "ARCHITECTURE.md";
 const HEADING: &str = "## Who may depend on whom";
 
-/// The crate that every other may use, and that is not drawn.
+/// Crate that every other may use without an arrow.
 const SHARED_CRATE: &str = "types";
 
-/// External libraries that the pure crates may use: none reads a clock, draws random numbers, or does I/O.
+/// Pure crates, each with the external libraries that it may use: none of these reads a clock, draws random numbers or
+/// does I/O.
 const PURE: &[(&str, &[&str])] = &[
     ("types", &["bytes", "thiserror"]),
     ("qless", &["bytes", "hashbrown"]),
@@ -32,12 +33,12 @@ const PURE: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// A crate of which all modules are pure but some.
+/// A crate whose modules are pure, with exceptions.
 struct MostlyPure {
     name: &'static str,
-    /// External libraries that its pure modules may use.
+    /// External libraries that the pure modules may use.
     libraries: &'static [&'static str],
-    /// The modules that may use more.
+    /// Modules that are not pure.
     others: &'static [&'static str],
 }
 
@@ -66,7 +67,7 @@ const IMPURE: &[&str] = &[
     "SystemTime",
 ];
 
-/// Each crate with the workspace's crates that it may use.
+/// Each crate, with the crates of the workspace that it may use.
 type Arrows = BTreeMap<String, BTreeSet<String>>;
 
 /// Compares every dependency of every crate with the picture, and every arrow with the dependencies.
@@ -112,7 +113,7 @@ pub(super) fn check(sources: &[Source], findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// Reads the picture: lines of `crate -> crate, crate`; a line that begins with a space goes on with the one before.
+/// Reads the picture: lines of `crate -> crate, crate`; a line that begins with a space continues the previous one.
 fn read(document: &str) -> Result<Arrows> {
     let (_, after) = document
         .split_once(HEADING)
@@ -163,7 +164,7 @@ fn compare(drawn: &Arrows, used: &Arrows, findings: &mut Findings) {
             ));
         }
         if !used.contains_key(from) {
-            findings.error(format!("{DOCUMENT} draws {from}, which is no crate"));
+            findings.error(format!("{DOCUMENT} draws {from}, which is not a crate"));
         }
     }
 }
@@ -179,7 +180,7 @@ fn check_purity(from: &str, library: &str, findings: &mut Findings) {
     }
 }
 
-/// Looks for libraries that only other modules may use, and for I/O, in the pure modules of a crate.
+/// Finds I/O, and libraries that only other modules may use, in the pure modules of a crate.
 fn check_modules(
     mostly: &MostlyPure,
     libraries: &[&str],
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dependency_that_is_not_drawn_is_found_and_so_is_an_arrow_that_nobody_needs() {
+    fn undrawn_dependencies_and_unused_arrows_are_found() {
         let right: [(&str, &[&str]); 4] = [
             ("types", &[]),
             ("store", &["types"]),
@@ -246,11 +247,11 @@ mod tests {
         let mut fewer = right;
         fewer[2].1 = &["store"];
         assert!(findings(&fewer)[0].contains("draws server -> tls"));
-        assert!(findings(&right[..3])[0].contains("draws tls, which is no crate"));
+        assert!(findings(&right[..3])[0].contains("draws tls, which is not a crate"));
     }
 
     #[test]
-    fn io_in_a_pure_module_is_found_and_in_another_is_not() {
+    fn io_is_found_in_pure_modules_only() {
         let found = |path: &str, text: &str| {
             let source = Source {
                 path: path.into(),

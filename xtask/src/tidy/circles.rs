@@ -1,7 +1,7 @@
-//! The top-level modules of a crate do not import each other in a circle, so that each can be read without the others.
+//! Checks that the top-level modules of a crate do not import each other in a circle, so that each can be read alone.
 //!
 //! A top-level module is a file directly under `src/` together with the directory of its name. The root (`lib.rs`,
-//! `main.rs`) is none, and tests do not count. A name that the root exports counts as the module that declares it.
+//! `main.rs`) and tests are not checked. A name that the root exports counts as the module that declares it.
 
 mod imports;
 
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use self::imports::{Import, Imports};
 use super::{Findings, Source};
 
-/// Crates without a circle: in them a circle is an error, in others a remark.
+/// Crates in which a circle is an error; in other crates it is a remark.
 const WITHOUT_CIRCLES: &[&str] = &[
     "dialect-grpc",
     "document",
@@ -27,14 +27,14 @@ const WITHOUT_CIRCLES: &[&str] = &[
     "xtask",
 ];
 
-/// Looks for circles in every crate.
+/// Finds circles in every crate.
 pub(super) fn check(sources: &[Source], findings: &mut Findings) {
     for (name, imports) in imports::of_crates(sources) {
         let circles = circles(&imports);
         if WITHOUT_CIRCLES.contains(&name.as_str()) {
             for circle in circles {
                 findings.error(format!(
-                    "crate {name}: modules use each other in a circle: {}: move what they share to a module of its own",
+                    "crate {name}: modules use each other in a circle: {}: move what they share to a separate module",
                     described(&circle, &imports)
                 ));
             }
@@ -48,7 +48,8 @@ pub(super) fn check(sources: &[Source], findings: &mut Findings) {
     }
 }
 
-/// For each import that is part of a circle, the shortest circle that it is part of. Each begins with its first name.
+/// Returns, for each import in a circle, the shortest circle that contains it, starting with its first name in
+/// alphabetical order.
 fn circles(imports: &Imports) -> BTreeSet<Vec<String>> {
     let mut found = BTreeSet::new();
     for (from, used) in imports {
@@ -64,7 +65,7 @@ fn circles(imports: &Imports) -> BTreeSet<Vec<String>> {
     found
 }
 
-/// The modules on the shortest way from one to another, both included.
+/// Returns the modules on the shortest path from one to another, both included; `None` if there is no path.
 fn shortest(imports: &Imports, from: &str, to: &str) -> Option<Vec<String>> {
     let mut before: BTreeMap<&str, &str> = BTreeMap::new();
     let mut open = VecDeque::from([from]);

@@ -1,4 +1,5 @@
-//! Every invariant that a comment or a test's name cites, `rel L5` or `rel_l5_...`, has a row in `docs/reliability.md`.
+//! Checks that every invariant cited by a comment or a test's name, `rel L5` or `rel_l5_...`, has a row in
+//! `docs/reliability.md`.
 
 use std::collections::BTreeSet;
 
@@ -32,7 +33,7 @@ pub(super) fn check(sources: &[Source], findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// The numbers that a line cites, in capitals.
+/// Returns the numbers that a line cites, in capitals.
 fn citations(line: &str) -> impl Iterator<Item = String> {
     ["rel ", "rel_"].into_iter().flat_map(move |mark| {
         line.match_indices(mark)
@@ -44,7 +45,7 @@ fn citations(line: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// The number at the beginning of a text: a capital and digits, with no letter behind.
+/// Returns the number at the start of a text: a capital letter and digits, not followed by a letter.
 fn number(text: &str) -> Option<String> {
     let first = text.chars().next().filter(char::is_ascii_uppercase)?;
     let digits: String = text[1..].chars().take_while(char::is_ascii_digit).collect();

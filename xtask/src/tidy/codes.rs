@@ -1,4 +1,4 @@
-//! Every stable error code has a section in `docs/errors.md`, and every section is of a code that exists.
+//! Checks that every stable error code has a section in `docs/errors.md`, and that every section has an existing code.
 
 use std::collections::BTreeSet;
 
@@ -6,15 +6,15 @@ use anyhow::{Context, Result};
 
 use super::{Findings, Source};
 
-/// Where the codes of refused commands are listed.
+/// File with the list of codes of refused commands.
 const REJECTIONS: &str = "crates/types/src/rejection.rs";
-/// Where each code is explained, under a heading of its own.
+/// Document with a section for each code.
 const DOCUMENT: &str = "docs/errors.md";
-/// Other lists of codes, each `const CODES: ... = [...];` in its file.
+/// Start of a list of codes in other files: `const CODES: ... = [...];`.
 const LIST: &str = "const CODES:";
-/// How the command line makes a failure of its own: the code is the first string after it.
+/// Call by which the command line makes a failure; the code is the first string after it.
 const FAILURE: &str = "Failure::new(";
-/// Likewise inside the type itself.
+/// The same call inside the type itself.
 const OWN_FAILURE: &str = "Self::new(Exit::";
 
 /// Compares the lists in the sources with the headings of the document.
@@ -58,7 +58,7 @@ pub(super) fn check(sources: &[Source], findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// The codes in a file's list, if it has one; titles and the like in the same list are passed over.
+/// Returns the codes in a file's list, if it has one; other strings in the list, such as titles, are ignored.
 fn listed(text: &str) -> BTreeSet<String> {
     let Some(start) = text.find(LIST) else {
         return BTreeSet::new();
@@ -73,7 +73,7 @@ fn listed(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// The codes of the failures that a file of the command line makes.
+/// Returns the codes of the failures that a file of the command line makes.
 fn made(text: &str) -> BTreeSet<String> {
     let calls = [FAILURE, OWN_FAILURE]
         .into_iter()
@@ -95,12 +95,12 @@ fn is_code(text: &str) -> bool {
             .all(|byte| byte.is_ascii_lowercase() || byte == b'_')
 }
 
-/// Whether a code stands once more than in the list.
+/// Whether a code occurs outside of the list.
 fn used(text: &str, code: &str) -> bool {
     text.matches(&format!("\"{code}\"")).count() > 1
 }
 
-/// The codes that have a section: headings of the form ``## `code` ``.
+/// Returns the codes that have a section: headings of the form ``## `code` ``.
 fn headings(text: &str) -> BTreeSet<String> {
     text.lines()
         .filter_map(|line| line.strip_prefix("## `"))

@@ -1,4 +1,4 @@
-//! Commits: each says in its subject what it changes and in its body why.
+//! Checks that each commit says in its subject what it changes, and in its body why.
 
 use std::process::Command;
 
@@ -7,12 +7,12 @@ use anyhow::{Context, Result, ensure};
 use super::Findings;
 use crate::process::root;
 
-/// The newest commit from before the rule. The history up to it stays as it is.
+/// Newest commit from before the rule; it and older ones are not checked.
 const RULE_BEGAN_AFTER: &str = "d8dcfa1f9064fa587b8f82672724f77bf2cefdfb";
 
-/// A body of fewer words gives no reason.
+/// Minimum number of words in a body: fewer give no reason.
 const BODY_WORDS_MIN: usize = 6;
-/// In characters. Longer subjects are cut in lists.
+/// Maximum number of characters of a subject; longer ones are cut in lists.
 const SUBJECT_MAX: usize = 100;
 
 /// Checks the commits since the rule began. A copy without that history, such as a shallow clone or an archive, is
@@ -69,7 +69,7 @@ fn faults(subject: &str, body: &str) -> Vec<String> {
     faults
 }
 
-/// What a git command prints; `None` if it ends with an error, also where git or the repository is missing.
+/// Returns the output of a git command; `None` if it fails, for example because git or the repository is missing.
 fn git(arguments: &[&str]) -> Result<Option<String>> {
     let output = Command::new("git")
         .args(arguments)

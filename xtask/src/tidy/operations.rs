@@ -1,4 +1,5 @@
-//! Every operation of the HTTP API has a row in `docs/http.md`, and every row is of an operation that exists.
+//! Checks that every operation of the HTTP API has a row in `docs/http.md`, and that every row has an existing
+//! operation.
 
 use std::collections::BTreeSet;
 
@@ -6,9 +7,9 @@ use anyhow::{Context as _, Result};
 
 use super::{Findings, Source};
 
-/// Where the operations are listed: a file, and a directory of the same name.
+/// Path without extension of the operations: a file, and a directory of the same name.
 const TABLE: &str = "crates/dialect-http/src/operations";
-/// Where each has a row.
+/// Document with a row for each operation.
 const DOCUMENT: &str = "docs/http.md";
 
 /// Compares the operations in the code with the rows of the document.
@@ -33,7 +34,7 @@ pub(super) fn check(sources: &[Source], findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// Method and path of each `operation(M::GET, "/path", ...)`.
+/// Returns method and path of each `operation(M::GET, "/path", ...)`.
 fn listed(text: &str) -> BTreeSet<String> {
     let calls = text.split("operation(").skip(1);
     calls
@@ -46,7 +47,7 @@ fn listed(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// Method and path of each row.
+/// Returns method and path of each row.
 fn documented(text: &str) -> BTreeSet<String> {
     text.lines()
         .filter_map(|line| line.strip_prefix("| `"))

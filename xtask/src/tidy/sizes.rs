@@ -1,17 +1,17 @@
-//! A file is one idea, a function fits a screen.
+//! Limits the lines of files and functions.
 
 use super::{Findings, Source};
 
-/// Lines of a file, tests apart: more must be cut.
+/// Maximum lines of a file without its tests.
 const FILE_LINES_MAX: usize = 1_000;
-/// Lines of a file, tests apart: more should be.
+/// Lines of a file without its tests from which a remark suggests to split it.
 const FILE_LINES_WARN: usize = 600;
-/// Lines of a function: more must be cut. Only a table may come near.
+/// Maximum lines of a function; only tables come close.
 const FUNCTION_LINES_MAX: usize = 150;
-/// Lines of a function: more should be.
+/// Lines of a function from which a remark suggests to split it.
 const FUNCTION_LINES_WARN: usize = 70;
 
-/// Measures every Rust file but tests.
+/// Measures every Rust file except tests.
 pub(super) fn check(sources: &[Source], findings: &mut Findings) {
     for source in sources
         .iter()
@@ -36,8 +36,8 @@ pub(super) fn check(sources: &[Source], findings: &mut Findings) {
     }
 }
 
-/// Name, first line and length of every function. Formatted code closes a function with a brace at the
-/// indentation of its first line, so that is all there is to look for.
+/// Returns name, first line and length of every function. In formatted code a function ends with a brace at the
+/// indentation of its first line.
 fn functions(text: &str) -> Vec<(String, usize, usize)> {
     let lines: Vec<&str> = text.lines().collect();
     let mut found = Vec::new();
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_declaration_without_a_body_is_no_function() {
+    fn a_declaration_without_a_body_does_not_count_as_a_function() {
         let text = "trait A {\n    fn one(&self);\n\n    fn two(\n        &self,\n    ) -> u8;\n\n    fn three(&self) {\n    }\n}\n";
         assert_eq!(functions(text), [("three".to_owned(), 8, 2)]);
     }

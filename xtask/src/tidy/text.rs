@@ -1,8 +1,8 @@
-//! Text of sources: ASCII, nothing left for later, no ignored test, file names that say something.
+//! Checks the text of sources: ASCII only, no marks of unfinished work, no ignored tests, meaningful file names.
 
 use super::{Findings, Source};
 
-/// Marks of unfinished work, each written in two parts so that this file does not match itself.
+/// Marks of unfinished work, each in two parts so that this file does not match itself.
 const UNFINISHED_MARKS: &[(&str, &str)] = &[
     ("TO", "DO"),
     ("FIX", "ME"),
@@ -13,7 +13,7 @@ const UNFINISHED_MARKS: &[(&str, &str)] = &[
     ("dbg", "!("),
 ];
 
-/// File names that say nothing.
+/// File names that do not describe the content.
 const EMPTY_NAMES: &[&str] = &["utils", "util", "common", "helpers", "manager", "misc"];
 
 /// Reads every line of every source.
@@ -24,7 +24,7 @@ pub(super) fn check(sources: &[Source], findings: &mut Findings) {
             && EMPTY_NAMES.contains(&name)
         {
             findings.error(format!(
-                "{}: the name says nothing: name the idea",
+                "{}: the name does not describe the content",
                 source.path.display()
             ));
         }
@@ -54,7 +54,7 @@ fn check_line(source: &Source, number: usize, line: &str, findings: &mut Finding
     }
 }
 
-/// Whether `word` stands in `line`, not as a part of a longer word.
+/// Whether `line` contains `word`, not as a part of a longer word.
 fn contains_word(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
         let before = line[..at].chars().next_back();

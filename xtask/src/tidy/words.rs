@@ -1,10 +1,10 @@
-//! One word per thing, and plain English, in sources and documents.
+//! Checks that sources and documents use one word per thing, and plain English.
 //!
-//! The words are those of the glossary in ARCHITECTURE.md. A dialect keeps the words of the system it speaks for.
+//! The words are those of the glossary in ARCHITECTURE.md. A dialect keeps the words of its own system.
 
 use super::{Findings, Source};
 
-/// Words to avoid for ganger's own terms, each with the right one.
+/// Words to avoid for ganger's own terms, each with its replacement.
 const TERMS: &[(&str, &str)] = &[
     ("upstream", "dependency"),
     ("upstreams", "dependencies"),
@@ -24,7 +24,7 @@ const TERMS: &[(&str, &str)] = &[
     ("losses_max", "lease_expirations_max"),
 ];
 
-/// Words that plain English avoids, each with a replacement.
+/// Words that plain English avoids, each with its replacement.
 const PROSE: &[(&str, &str)] = &[
     ("shall", "will, must or should"),
     ("whoever", "the client, caller or worker that"),
@@ -57,7 +57,7 @@ const FOREIGN: &[(&str, &str)] = &[
     ("message_id", "job id"),
 ];
 
-/// Crates that know no other system.
+/// Crates that are independent of other systems.
 const OURS: &[&str] = &["types", "engine", "store", "store-embedded", "shard"];
 
 /// Directories and files, by their whole name, that are about another system and use its words.
@@ -73,10 +73,10 @@ const FOREIGN_PATHS: &[&str] = &[
     "dialect-resp",
 ];
 
-/// Exceptions: the column of the stored inputs has the name that it got in the first format.
+/// Exceptions: a column of the stored inputs keeps its name from the first format.
 const EXCEPTIONS: &[(&str, &str)] = &[("crates/store-embedded", "upstream")];
 
-/// Reads every line of the sources and documents, but for this list of words.
+/// Checks every line of the sources and documents except this file.
 pub(super) fn check(sources: &[Source], findings: &mut Findings) {
     let is_read = |source: &&Source| {
         ["rs", "proto", "md"].iter().any(|kind| source.is(kind))
@@ -95,7 +95,7 @@ pub(super) fn check(sources: &[Source], findings: &mut Findings) {
     }
 }
 
-/// The lists that apply to a file.
+/// Returns the lists that apply to a file.
 fn lists(source: &Source) -> Vec<&'static [(&'static str, &'static str)]> {
     let is_about_others = source
         .path
@@ -123,7 +123,7 @@ fn is_kept(source: &Source, word: &str) -> bool {
         .any(|(place, kept)| *kept == word && source.path.starts_with(place))
 }
 
-/// Whether `word` stands in `line`, not as a part of a longer word. An underscore ends a word.
+/// Whether `line` contains `word`, not as a part of a longer word. An underscore ends a word.
 fn contains_word(line: &str, word: &str) -> bool {
     let is_part = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphabetic());
     line.match_indices(word).any(|(at, _)| {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_is_not_ours_is_found_in_code_schema_and_documents() {
+    fn a_word_of_another_system_is_found_in_code_schema_and_documents() {
         for path in [
             "crates/cli/src/a.rs",
             "crates/proto/a.proto",
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dialect_keeps_its_words_but_not_old_english() {
+    fn a_dialect_keeps_its_systems_words_but_not_old_english() {
         assert!(found("docs/qless.md", "an upstream").is_empty());
         assert_eq!(found("docs/qless.md", "it shall").len(), 1);
         assert!(found("crates/cli/src/a.rs", "a heartbeat").is_empty());

@@ -1,4 +1,4 @@
-//! `ganger backup`: a consistent copy, also while the server runs.
+//! `ganger backup`: a consistent copy of a store, even while the server runs.
 
 use std::path::PathBuf;
 

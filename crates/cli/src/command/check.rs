@@ -75,7 +75,7 @@ pub(crate) fn print(context: &Context, report: &AuditReport) -> Outcome {
         }
         if report.waiting > 0 {
             context.line(format!(
-                "{} in the turn log were not looked at: the server has not written them into its tables in time",
+                "{} in the turn log were not checked: the server has not written them into its tables in time",
                 counted(report.waiting, "commit")
             ))?;
         }

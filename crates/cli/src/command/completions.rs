@@ -1,4 +1,4 @@
-//! `ganger completions`.
+//! `ganger completions`: completions for a shell.
 
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;

@@ -100,7 +100,7 @@ async fn show(context: &Context, client: &Client, args: &ShowArgs) -> Outcome {
     } else {
         context.line(job::table(&page.jobs, context.palette(), true))?;
         if has_more {
-            remark("there are more: give --limit N");
+            remark("more jobs exist: give --limit N");
         }
     }
     Ok(Exit::Done)

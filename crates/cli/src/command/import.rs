@@ -106,11 +106,11 @@ pub(crate) async fn run(context: &Context, args: ImportArgs) -> Outcome {
     };
     let mut target = Target::new(client, namespace);
     let changes = source.changes().await?;
-    take_all(&args, &mut source, &mut target).await?;
+    import_all(&args, &mut source, &mut target).await?;
     let report = target.finish().await?;
     if source.changes().await? != changes {
         remark(
-            "the source was written to while it was read: what changed after it was read is here as it was before. Stop its workers and producers before you import",
+            "the source was written to during the import: records that changed after they were read are imported in their old state. Stop its workers and producers before you import",
         );
     }
     report.show(context, &args.source.to_string(), args.dry_run)?;
@@ -145,26 +145,26 @@ impl ImportArgs {
 /// Keys that the first scan leaves for later.
 #[derive(Default)]
 struct ScanResult {
-    /// Queues of redis-work-queue, of which there is a list.
+    /// Queues of redis-work-queue that have a list.
     queues: BTreeSet<Bytes>,
     /// Whether there are strings whose names have not been examined yet.
     has_strings: bool,
 }
 
-async fn take_all(
+async fn import_all(
     args: &ImportArgs,
     source: &mut Source,
     target: &mut Target,
 ) -> Result<(), Failure> {
     let mut qless = qless::Qless::default();
     if args.wants(SourceKind::Qless) {
-        qless.begin(source, target).await?;
+        qless.import_before_jobs(source, target).await?;
     }
     #[cfg(feature = "quantumleap")]
     let mut tasks = quantumleap::Tasks::default();
     #[cfg(feature = "quantumleap")]
     if args.wants(SourceKind::Quantumleap) {
-        tasks.begin(source, target).await?;
+        tasks.import_queues(source, target).await?;
     }
     let mut found = ScanResult::default();
     let mut cursor = Bytes::from_static(b"0");
@@ -189,11 +189,11 @@ async fn take_all(
             }
         }
         if args.wants(SourceKind::Qless) {
-            qless.take(of_qless, source, target).await?;
+            qless.import_keys(of_qless, source, target).await?;
         }
         #[cfg(feature = "quantumleap")]
         if args.wants(SourceKind::Quantumleap) {
-            tasks.take_keys(of_rq, source, target).await?;
+            tasks.import_unlisted(of_rq, source, target).await?;
         }
         cursor = next;
         if cursor == "0" {
@@ -201,12 +201,12 @@ async fn take_all(
         }
     }
     if args.wants(SourceKind::Qless) {
-        qless.end(source, target).await?;
+        qless.import_after_jobs(source, target).await?;
     }
-    take_strings(args, &found, source, target).await
+    import_strings(args, &found, source, target).await
 }
 
-async fn take_strings(
+async fn import_strings(
     args: &ImportArgs,
     found: &ScanResult,
     source: &mut Source,
@@ -216,9 +216,9 @@ async fn take_strings(
     if args.wants(SourceKind::WorkQueue) {
         for queue in &found.queues {
             target.report.found(RecordKind::WorkQueue);
-            items.take_lists(queue, source, target).await?;
+            items.import_lists(queue, source, target).await?;
             target.flush().await?;
-            target.report.taken(RecordKind::WorkQueue);
+            target.report.imported(RecordKind::WorkQueue);
         }
     }
     if !found.has_strings {
@@ -234,7 +234,7 @@ async fn take_strings(
         let strings: Vec<_> = strings.map(|(key, _)| key).collect();
         if args.wants(SourceKind::WorkQueue) {
             items
-                .take_strings(strings, args.only.is_none(), source, target)
+                .import_strings(strings, args.only.is_none(), source, target)
                 .await?;
         } else if args.only.is_none() {
             for key in &strings {
@@ -248,19 +248,19 @@ async fn take_strings(
     }
 }
 
-/// Processed names: 16 bytes each, regardless of their length.
+/// A set of names that needs 16 bytes for each, regardless of its length.
 #[derive(Default)]
 struct SeenNames {
     hashes: std::collections::HashSet<(u64, u64)>,
-    one: std::hash::RandomState,
-    two: std::hash::RandomState,
+    first: std::hash::RandomState,
+    second: std::hash::RandomState,
 }
 
 impl SeenNames {
     /// Records a name; returns true the first time.
     fn is_new(&mut self, name: &[u8]) -> bool {
         use std::hash::BuildHasher as _;
-        let hashes = (self.one.hash_one(name), self.two.hash_one(name));
+        let hashes = (self.first.hash_one(name), self.second.hash_one(name));
         self.hashes.insert(hashes)
     }
 }

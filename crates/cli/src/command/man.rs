@@ -1,4 +1,4 @@
-//! `ganger man`.
+//! `ganger man`: manual pages.
 
 use std::io::Write as _;
 use std::path::PathBuf;

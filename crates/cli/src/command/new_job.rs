@@ -74,7 +74,7 @@ enum Policy {
     Fail,
     /// The job waits until the other one was retried and succeeded.
     Wait,
-    /// The job runs.
+    /// The job runs as if the other one had succeeded.
     Ignore,
 }
 
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pause_is_one_several_or_doubles() {
+    fn a_backoff_is_a_duration_a_list_or_doubles() {
         let second = Duration::from_secs;
         assert_eq!(read_backoff("10s"), Ok(Backoff::Fixed(second(10))));
         assert_eq!(

@@ -233,12 +233,12 @@ mod tests {
     }
 
     #[test]
-    fn without_a_url_the_environment_says_where() {
+    fn without_a_url_the_environment_names_the_database() {
         assert_eq!(database(None, &otherwise()).expect("there"), otherwise());
     }
 
     #[test]
-    fn a_url_need_not_hold_the_password() {
+    fn a_url_without_a_password_gets_that_of_the_environment() {
         let read = |url| database(Some(url), &otherwise()).expect(url);
         assert_eq!(read("postgres://me@h/d").password, "of the environment");
         assert_eq!(read("postgres://me:own@h/d").password, "own");
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn workers_are_as_many_as_somebody_says() {
+    fn the_number_of_workers_comes_from_the_flag_or_the_variable() {
         assert_eq!(workers(Some(3), Some(5)).expect("fine"), 3);
         assert_eq!(workers(None, Some(5)).expect("fine"), 5);
         assert_eq!(workers(None, None).expect("fine"), 1);
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_one_queue() {
+    fn more_than_one_queue_is_refused() {
         assert_eq!(queue(Vec::new()).expect("fine"), QUEUE);
         assert_eq!(queue(vec!["a".into()]).expect("fine"), "a");
         assert!(queue(vec!["a".into(), "b".into()]).is_err());

@@ -187,7 +187,7 @@ pub(crate) struct Bars {
 }
 
 impl Bars {
-    pub(crate) fn new(accepted: &Accepted, called: &[Option<String>]) -> Self {
+    pub(crate) fn new(accepted: &Accepted, names: &[Option<String>]) -> Self {
         let all = MultiProgress::new();
         let whole = all.add(ProgressBar::new(
             u64::try_from(accepted.jobs.len()).unwrap_or(0),
@@ -196,7 +196,7 @@ impl Bars {
             ProgressStyle::with_template("{wide_bar:.green/dim} {pos}/{len} {msg} {elapsed}");
         whole.set_style(style.expect("the template is valid"));
         whole.enable_steady_tick(Duration::from_millis(250));
-        let names = accepted.jobs.iter().zip(called);
+        let names = accepted.jobs.iter().zip(names);
         // Progress names a job `shard/id`.
         let names = names.filter_map(|(job, name)| Some((job.to_string(), name.clone()?)));
         Self {

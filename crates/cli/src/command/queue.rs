@@ -69,7 +69,7 @@ pub(crate) struct SetArgs {
     #[arg(long, value_name = "N|none", value_parser = optional::<u64>)]
     live_max: Option<Setting<u64>>,
 
-    /// Length of leases.
+    /// Length of the leases of its jobs.
     #[arg(long, value_name = "DURATION|none", value_parser = optional_span)]
     lease_for: Option<Setting<Duration>>,
 
@@ -85,11 +85,11 @@ pub(crate) struct SetArgs {
     #[arg(long, value_name = "PAUSE", value_parser = read_backoff)]
     backoff: Option<Backoff>,
 
-    /// Retention after success.
+    /// Retention of jobs that succeeded.
     #[arg(long, value_name = "DURATION|none", value_parser = optional_span)]
     keep_succeeded: Option<Setting<Duration>>,
 
-    /// Retention after failure.
+    /// Retention of jobs that failed or were cancelled.
     #[arg(long, value_name = "DURATION|none", value_parser = optional_span)]
     keep_failed: Option<Setting<Duration>>,
 
@@ -153,7 +153,7 @@ pub(crate) async fn run(context: &Context, command: QueueCommand) -> Outcome {
             done(
                 context,
                 &args.queue,
-                "paused: nothing is taken from it; running jobs go on",
+                "paused: no jobs are leased from it; running jobs continue",
             )
         }
         QueueCommand::Resume(args) => {
@@ -367,7 +367,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_are_written_in_three_ways() {
+    fn a_backoff_has_three_forms() {
         let seconds = Duration::from_secs;
         assert_eq!(read_backoff("5s"), Ok(Backoff::Fixed(seconds(5))));
         assert_eq!(
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn none_takes_a_setting_back() {
+    fn none_removes_a_setting() {
         assert_eq!(optional::<u32>("none"), Ok(Setting(None)));
         assert_eq!(optional::<u32>("3"), Ok(Setting(Some(3))));
         assert!(optional::<u32>("-3").is_err());

@@ -4,7 +4,9 @@ use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use ganger_client::{Bytes, Client, Enqueued, Job, JobState, LogPlace, NewJob, Start, Submission};
+use ganger_client::{
+    Bytes, Client, Enqueued, Job, JobState, LogPosition, NewJob, Start, Submission,
+};
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
@@ -96,7 +98,7 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> Outcome {
         return Err(Failure::failed("the server accepted no job"));
     };
     if enqueued.existed && !context.is_json() {
-        remark(format!("{enqueued} was there already"));
+        remark(format!("{enqueued} existed already"));
     }
     if detach {
         context.either(&views::enqueued(&enqueued), enqueued.to_string())?;
@@ -169,7 +171,7 @@ async fn follow(
     if !job.state.is_terminal() {
         log.abort();
         remark(format!(
-            "{enqueued} is {} still; it goes on without us",
+            "{enqueued} is still {}; the job continues",
             job.state
         ));
         return Ok(Exit::StillRunning);
@@ -185,7 +187,7 @@ async fn follow(
 
 /// Writes the log to standard error, escaped if that is a terminal.
 async fn show_log(client: Client, job: String) {
-    let mut pieces = client.follow_log(&job, LogPlace::default());
+    let mut pieces = client.follow_log(&job, LogPosition::default());
     let for_people = io::stderr().is_terminal();
     while let Some(Ok(page)) = pieces.next().await {
         for chunk in page.chunks {

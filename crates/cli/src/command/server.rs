@@ -120,7 +120,7 @@ pub(crate) struct ServerArgs {
     #[arg(long, value_name = "BYTES")]
     reserve_bytes: Option<String>,
 
-    /// File with settings.
+    /// File with settings, in TOML.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 

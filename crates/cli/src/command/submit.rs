@@ -71,7 +71,7 @@ pub(crate) async fn run(context: &Context, args: SubmitArgs) -> Outcome {
     let client = context.client().await?;
     let Document {
         jobs,
-        called,
+        names,
         is_single,
         idempotency_key,
         ..
@@ -88,11 +88,11 @@ pub(crate) async fn run(context: &Context, args: SubmitArgs) -> Outcome {
     } else {
         client.submit_graph(jobs, key).await?
     };
-    print(context, &accepted, &called)?;
+    print(context, &accepted, &names)?;
     if args.wait || args.progress {
         let bars = args.progress || io::stderr().is_terminal();
         let bars = bars && !context.is_json();
-        return wait(context, &accepted, &called, args.timeout, bars).await;
+        return wait(context, &accepted, &names, args.timeout, bars).await;
     }
     Ok(Exit::Done)
 }
@@ -112,23 +112,25 @@ fn open(file: Option<&Path>) -> Result<Box<dyn BufRead>, Failure> {
     }
 }
 
-fn print(context: &Context, accepted: &Accepted, called: &[Option<String>]) -> Result<(), Failure> {
+fn print(context: &Context, accepted: &Accepted, names: &[Option<String>]) -> Result<(), Failure> {
     if context.is_json() {
-        return context.json(&views::accepted(accepted, called));
+        return context.json(&views::accepted(accepted, names));
     }
     for (place, job) in accepted.jobs.iter().enumerate() {
         let note = if job.existed && !accepted.repeat {
-            "  (was there already)"
+            "  (existed already)"
         } else {
             ""
         };
-        match called.get(place).and_then(Option::as_deref) {
+        match names.get(place).and_then(Option::as_deref) {
             Some(name) => context.line(format!("{} -> {job}{note}", escape::line(name)))?,
             None => context.line(format!("{job}{note}"))?,
         }
     }
     if accepted.repeat {
-        remark("this was submitted before under the same key; these are the ids of then");
+        remark(
+            "this was submitted before with the same key; these are the ids of the first submission",
+        );
     }
     Ok(())
 }
@@ -136,18 +138,18 @@ fn print(context: &Context, accepted: &Accepted, called: &[Option<String>]) -> R
 async fn wait(
     context: &Context,
     accepted: &Accepted,
-    called: &[Option<String>],
+    names: &[Option<String>],
     timeout: Option<Duration>,
     bars: bool,
 ) -> Outcome {
     let client = &context.client_for_long_waits()?;
-    let display = bars.then(|| progress::Bars::new(accepted, called));
+    let display = bars.then(|| progress::Bars::new(accepted, names));
     let reporter = Reporter::new(context)?;
     let ended = progress::wait(client, accepted, timeout, display, reporter).await?;
     let WaitEnd::All(states) = ended else {
         let waited = timeout.map(crate::show::time::span).unwrap_or_default();
         remark(format!(
-            "not all jobs have ended after {waited}; they go on without us"
+            "not all jobs have ended after {waited}; the remaining jobs continue"
         ));
         return Ok(Exit::StillRunning);
     };
@@ -157,9 +159,9 @@ async fn wait(
             continue;
         }
         bad += 1;
-        // A cascade may fail a hundred thousand jobs; the first few are enough.
+        // A cascade may fail a hundred thousand jobs, of which the first few are enough.
         if bad <= 10 && !context.is_json() {
-            let name = called
+            let name = names
                 .get(place)
                 .and_then(Option::as_deref)
                 .unwrap_or_default();
@@ -261,14 +263,14 @@ struct Batch {
 struct Batches {
     lines: Lines<Box<dyn BufRead>>,
     /// A job that was read and belongs to the next batch, with its line number.
-    held: Option<(NewJob, usize)>,
+    next_job: Option<(NewJob, usize)>,
 }
 
 impl Batches {
     fn new(input: Box<dyn BufRead>) -> Self {
         Self {
             lines: Lines::new(input),
-            held: None,
+            next_job: None,
         }
     }
 
@@ -279,8 +281,8 @@ impl Batches {
         let mut bytes = 0;
         let mut names = HashSet::new();
         while batch.jobs.len() < STREAM_BATCH_JOBS && bytes < STREAM_BATCH_BYTES {
-            let (job, line) = match self.held.take() {
-                Some(held) => held,
+            let (job, line) = match self.next_job.take() {
+                Some(next_job) => next_job,
                 None => match self.lines.next()? {
                     None => break,
                     Some(Ok(job)) => (job, self.lines.number()),
@@ -291,7 +293,7 @@ impl Batches {
                 },
             };
             if !job.name.is_empty() && !names.insert(job.name.clone()) {
-                self.held = Some((job, line));
+                self.next_job = Some((job, line));
                 break;
             }
             bytes += job.payload.len() + 64;

@@ -201,7 +201,7 @@ fn revoke(context: &Context, args: &RevokeArgs) -> Outcome {
 
 #[expect(
     clippy::needless_pass_by_value,
-    reason = "it is what `map_err` hands over"
+    reason = "`map_err` passes it by value"
 )]
 fn failure(error: AccessError) -> Failure {
     let exit = match &error {
@@ -219,7 +219,7 @@ fn read_end(text: &str) -> Result<Timestamp, String> {
     }
     let span: Duration = read_span(text).map_err(|_| {
         format!(
-            "{text:?} is no time: write 2030-01-31T00:00:00Z, or a duration from now such as 90d"
+            "{text:?} is not a time: write 2030-01-31T00:00:00Z, or a duration from now such as 90d"
         )
     })?;
     Timestamp::now()

@@ -1,4 +1,4 @@
-//! `ganger version`.
+//! `ganger version`: versions of the program and of the server.
 
 use clap::Args;
 use serde_json::json;
@@ -20,7 +20,7 @@ pub(crate) async fn run(context: &Context, args: &VersionArgs) -> Outcome {
     let server = if args.client {
         None
     } else {
-        // A missing server is no failure here.
+        // A missing server is not a failure of this command.
         match context.client().await {
             Ok(client) => client.info().await.ok().map(|info| info.version),
             Err(_) => None,

@@ -165,7 +165,7 @@ fn read_address(text: &str) -> Result<SocketAddr, Failure> {
     let found = whole.to_socket_addrs().map(|mut found| found.next());
     found.ok().flatten().ok_or_else(|| {
         Failure::usage(format!(
-            "--metrics {text} is no address: write it HOST:PORT, or :PORT for this machine only"
+            "--metrics {text} is not an address: write it HOST:PORT, or :PORT for this machine only"
         ))
     })
 }
@@ -250,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_shown_on_this_machine_unless_a_host_is_named() {
+    fn metrics_are_served_on_loopback_unless_a_host_is_named() {
         let read = |text| read_address(text).expect(text).to_string();
         assert_eq!(read(":9100"), "127.0.0.1:9100");
         assert_eq!(read("0.0.0.0:9100"), "0.0.0.0:9100");

@@ -1,4 +1,4 @@
-//! From documents that were read to the requests of the client.
+//! Converts parsed documents to requests of the client.
 
 use std::sync::LazyLock;
 use std::time::{Duration, SystemTime};
@@ -12,16 +12,16 @@ use ganger_types::{JobId, Namespace, ScheduleId, ShardId, Tag, Timestamp, comman
 
 use super::Problem;
 
-/// Stands for the shard of the server that will be asked, which only that server knows.
-static ASKED: LazyLock<ShardId> =
+/// Placeholder for the shard of the server, which only the server knows.
+static SERVERS_SHARD: LazyLock<ShardId> =
     LazyLock::new(|| ShardId::new("the-shard-of-the-server-that-is-asked").expect("a short name"));
 
-/// Takes every shard: the server that is asked knows which there are.
+/// Accepts every shard: only the server knows which exist.
 pub(super) struct AnyShard;
 
 impl Shards for AnyShard {
     fn own(&self) -> &ShardId {
-        &ASKED
+        &SERVERS_SHARD
     }
 
     fn why_unknown(&self, _: &ShardId) -> Option<String> {
@@ -29,7 +29,7 @@ impl Shards for AnyShard {
     }
 }
 
-/// A name as text. Requests to the server carry names as UTF-8.
+/// Converts a name to text, since requests to the server have names in UTF-8.
 pub(super) fn text(field: &str, name: &[u8]) -> Result<String, Problem> {
     String::from_utf8(name.to_vec()).map_err(|_| {
         Problem::new(format!(
@@ -39,17 +39,17 @@ pub(super) fn text(field: &str, name: &[u8]) -> Result<String, Problem> {
     })
 }
 
-/// The id of a job of a shard, as the server that is asked reads it.
+/// Returns the id of a job for the server: without the shard if that is the server's own.
 fn reference(shard: &ShardId, id: &JobId) -> Result<String, Problem> {
     let id = text("id", id.as_bytes())?;
-    Ok(if *shard == *ASKED {
+    Ok(if *shard == *SERVERS_SHARD {
         id
     } else {
         format!("{shard}/{id}")
     })
 }
 
-/// A job of a submission.
+/// Converts a job of a submission.
 pub(super) fn job((shard, job): (ShardId, command::NewJob)) -> Result<NewJob, Problem> {
     let edge = |edge| self::edge(&shard, edge);
     let inputs = job.inputs.into_iter().map(|input| {
@@ -68,7 +68,7 @@ pub(super) fn job((shard, job): (ShardId, command::NewJob)) -> Result<NewJob, Pr
         id: job.id.map(|id| reference(&shard, &id)).transpose()?,
         inputs: inputs.collect::<Result<_, Problem>>()?,
         after: job.after.into_iter().map(edge).collect::<Result<_, _>>()?,
-        shard: (shard != *ASKED).then(|| shard.to_string()),
+        shard: (shard != *SERVERS_SHARD).then(|| shard.to_string()),
         name: name.transpose()?.unwrap_or_default(),
         queue: text("queue", job.queue.as_bytes())?,
         kind: text("kind", job.kind.as_bytes())?,
@@ -91,7 +91,7 @@ pub(super) fn job((shard, job): (ShardId, command::NewJob)) -> Result<NewJob, Pr
     })
 }
 
-/// The schedule of this name. Without `first_at` the server starts at its own time.
+/// Converts the schedule `id`. Without `first_at` the server chooses the first time.
 pub(super) fn schedule(given: ScheduleIn, id: &str) -> Result<NewSchedule, Problem> {
     let has_first_at = given.has_first_at();
     let name = ScheduleId::new(id).map_err(|error| Problem::new(error.to_string()))?;

@@ -1,4 +1,4 @@
-//! Very many jobs, one JSON document in each line, read as they come.
+//! Reads a stream of jobs, one JSON document in each line.
 
 use std::io::BufRead;
 
@@ -9,10 +9,10 @@ use ganger_document::request::job::JobIn;
 use super::convert::{self, AnyShard};
 use super::problem::Problem;
 
-/// A longer line is no job: payloads are limited to much less.
+/// Maximum bytes of a line; the limit on payloads is much lower.
 const LINE_BYTES_MAX: u64 = 64 << 20;
 
-/// Reads jobs line by line; one line is in memory at a time.
+/// Reads jobs line by line, with one line in memory at a time.
 pub(crate) struct Lines<R> {
     input: R,
     line: Vec<u8>,
@@ -28,12 +28,12 @@ impl<R: BufRead> Lines<R> {
         }
     }
 
-    /// The line that was read last, from 1.
+    /// Returns the number of the last line read, from 1.
     pub(crate) fn number(&self) -> usize {
         self.number
     }
 
-    /// The next job; `None` at the end. Empty lines, and lines that begin with `//`, are skipped.
+    /// Reads the next job; `None` at the end. Empty lines and lines that begin with `//` are skipped.
     pub(crate) fn next(&mut self) -> std::io::Result<Option<Result<NewJob, Problem>>> {
         loop {
             self.line.clear();

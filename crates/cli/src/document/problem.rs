@@ -1,14 +1,14 @@
-//! What is wrong with a document, and where.
+//! Errors in documents, with their position.
 
 use std::fmt;
 
 use ganger_document::DocumentError;
 
-/// What is wrong with a document, and where.
+/// An error in a document, with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
     what: String,
-    /// Line and column, from 1.
+    /// Line and column, from 1; `None` if unknown.
     place: Option<(usize, usize)>,
 }
 
@@ -20,20 +20,20 @@ impl Problem {
         }
     }
 
-    /// Names the line and column.
+    /// Sets the line and column.
     pub(super) fn at(mut self, place: (usize, usize)) -> Self {
         self.place = Some(place);
         self
     }
 
-    /// Names the line of a stream that the document is.
+    /// Sets the line, for a document that is one line of a stream.
     pub(super) fn at_line(mut self, line: usize) -> Self {
         let column = self.place.map_or(1, |(_, column)| column);
         self.place = Some((line, column));
         self
     }
 
-    /// Line and column, from 1, if known.
+    /// Returns line and column, from 1; `None` if unknown.
     #[cfg(test)]
     pub(crate) fn place(&self) -> Option<(usize, usize)> {
         self.place

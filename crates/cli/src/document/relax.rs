@@ -1,13 +1,13 @@
-//! Blanks what strict JSON does not have: comments, and commas before a closing bracket.
+//! Replaces what strict JSON does not have, comments and trailing commas, by spaces.
 //!
-//! Blanks take the place of the bytes, so that lines and columns of later errors stay true.
+//! The length stays the same, so that lines and columns of later errors are correct.
 
 use super::problem::Problem;
 
-/// The text as strict JSON, as far as comments and commas go.
+/// Returns the text without comments and trailing commas; other errors stay.
 pub(super) fn relax(text: &[u8]) -> Result<Vec<u8>, Problem> {
     let mut out = text.to_vec();
-    // An editor's byte order mark says nothing.
+    // An editor may have written a byte order mark.
     if out.starts_with(b"\xef\xbb\xbf") {
         out[..3].fill(b' ');
     }
@@ -38,7 +38,7 @@ pub(super) fn relax(text: &[u8]) -> Result<Vec<u8>, Problem> {
     Ok(out)
 }
 
-/// The place after the string that begins at `start`.
+/// Returns the index after the string that begins at `start`.
 fn string_end(text: &[u8], start: usize) -> usize {
     let mut at = start + 1;
     while at < text.len() {
@@ -51,7 +51,7 @@ fn string_end(text: &[u8], start: usize) -> usize {
     text.len()
 }
 
-/// Blanks the comment that begins at `start`, but for its line ends; the place after it.
+/// Replaces the comment that begins at `start` by spaces, except line ends; returns the index after it.
 fn blank_comment(text: &mut [u8], start: usize) -> Result<usize, Problem> {
     let rest = &text[start..];
     let length = if rest.starts_with(b"//") {

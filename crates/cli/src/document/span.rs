@@ -1,13 +1,13 @@
-//! Times and durations as people write them: `30s`, `1h30m`, `2030-01-31T09:30:00Z`.
+//! Parses times and durations as people write them: `30s`, `1h30m`, `2030-01-31T09:30:00Z`.
 
 use std::time::{Duration, SystemTime};
 
-/// Reads `1h30m`, `500ms`, or a bare number of seconds.
+/// Parses a duration such as `1h30m` or `500ms`; a number without unit is in seconds.
 pub(crate) fn read_span(text: &str) -> Result<Duration, String> {
     ganger_client::read_span(text).map_err(|error| error.to_string())
 }
 
-/// Reads what [`read_moment`] reads, or a date such as `2030-01-31`, which is its midnight in UTC.
+/// Parses a time like [`read_moment`], or a date such as `2030-01-31`, which means midnight in UTC.
 pub(crate) fn read_day(text: &str, now: SystemTime) -> Result<SystemTime, String> {
     if text.len() == "2030-01-31".len() && !text.starts_with(['+', '-']) {
         let midnight = format!("{text}T00:00:00Z");
@@ -18,7 +18,7 @@ pub(crate) fn read_day(text: &str, now: SystemTime) -> Result<SystemTime, String
     read_moment(text, now)
 }
 
-/// Reads RFC 3339, or a duration from `now` such as `+2h` (later) or `-2h` (earlier).
+/// Parses a time in RFC 3339, or relative to `now` such as `+2h` (later) or `-2h` (earlier).
 pub(crate) fn read_moment(text: &str, now: SystemTime) -> Result<SystemTime, String> {
     if let Some(span) = text.strip_prefix('+') {
         return Ok(now + read_span(span)?);

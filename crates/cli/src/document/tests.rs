@@ -1,4 +1,4 @@
-//! The documents that people paste, as they stand in enq's documentation, and what can be wrong with them.
+//! The documents of enq's documentation, ganger's own forms, and errors in documents.
 
 use ganger_client::{Dependency, Edge, Input, NewJob, Start};
 
@@ -18,7 +18,7 @@ const SINGLE: &str = r#"[{
     ]
 }]"#;
 
-/// As in the original, with its commas at the ends.
+/// The tree of the documentation, with its trailing commas.
 const TREE: &str = r#"[{
     "task_id": {
         "shard": "1",
@@ -48,7 +48,7 @@ const TREE: &str = r#"[{
     ]
 }]"#;
 
-/// The two-shard document of the original.
+/// The document for two shards.
 const TREE_2: &str = r#"[{
     "task_id": {
         "shard": "1",
@@ -120,7 +120,7 @@ fn the_single_task_of_the_document_is_read() {
         document.jobs[0].inputs,
         [Input::Value("{\"uid\":1234}".into())]
     );
-    assert_eq!(document.called, [Some("1/mytask".to_owned())]);
+    assert_eq!(document.names, [Some("1/mytask".to_owned())]);
     assert_eq!(document.jobs[0].shard.as_deref(), Some("1"));
 }
 
@@ -133,7 +133,7 @@ fn the_tree_of_the_document_is_read_with_its_trailing_commas() {
     );
     assert_eq!(document.jobs[1].inputs, [result_of(0)]);
     assert_eq!(
-        document.called,
+        document.names,
         [Some("1/save".to_owned()), Some("1/email".to_owned())]
     );
 }
@@ -148,7 +148,7 @@ fn mock_ids_of_two_shards_are_two_tasks() {
 }
 
 #[test]
-fn literal_values_and_comments_and_all_fields_are_taken() {
+fn literal_values_comments_and_all_fields_are_read() {
     let document = good(
         r#"[ // one task
         {"task_id": {"shard": "1", "id": "a"}, "method": "m", "max_retries": 7,
@@ -169,12 +169,12 @@ fn literal_values_and_comments_and_all_fields_are_taken() {
     assert_eq!(
         job.inputs[2],
         Input::Result(Edge::on(known)),
-        "an id of no member is a final one"
+        "an id that no member has is a final id"
     );
 }
 
 #[test]
-fn a_graph_of_our_own_form_refers_by_name() {
+fn a_graph_in_gangers_form_refers_by_name() {
     let document = good(
         r#"{"jobs": [{"name": "a", "kind": "x", "payload": [1, 2], "delay": "1s"},
                      {"name": "b", "kind": "y", "inputs": [{"result_of": "a"}, {"value": 3}],
@@ -196,7 +196,7 @@ fn a_graph_of_our_own_form_refers_by_name() {
 }
 
 #[test]
-fn short_forms_say_the_same_as_the_long_ones() {
+fn short_forms_mean_the_same_as_long_forms() {
     let document = good(
         r#"{"jobs": [{"name": "a", "kind": "x", "unique": "k"},
                      {"kind": "y", "after": ["a", "1/old", {"name": "a", "policy": "wait"}]}]}"#,
@@ -210,7 +210,7 @@ fn short_forms_say_the_same_as_the_long_ones() {
 }
 
 #[test]
-fn errors_speak_of_json_and_name_no_type_of_the_program() {
+fn errors_use_the_terms_of_json_and_name_no_rust_type() {
     let values = [
         "7",
         "-1",
@@ -289,7 +289,7 @@ fn one_object_is_one_job_or_one_task() {
 }
 
 #[test]
-fn errors_name_line_column_and_offender() {
+fn errors_name_line_column_and_field() {
     for (text, wanted) in [
         ("", "there is nothing to submit"),
         ("// nothing\n", "there is nothing to submit"),

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_in_a_jobs_text_steers_the_terminal() {
+    fn control_characters_in_a_jobs_text_are_escaped() {
         assert_eq!(line("a\x1b[31mb\x07\x7f"), "a\\x1b[31mb\\x07\\x7f");
         assert_eq!(line("one\ntwo\tthree\r"), "one\\ntwo\\tthree\\r");
         assert_eq!(line("\u{9b}2J"), "\\u{9b}2J");
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn no_output_of_any_byte_holds_a_control_character() {
+    fn escaped_bytes_have_no_control_character() {
         let all: Vec<u8> = (0..=255).chain(0..=255).collect();
         let shown = bytes(&all);
         assert!(

@@ -1,6 +1,7 @@
-//! What `--json` prints where the SDK's structs are not documents themselves: the same documents as over HTTP.
+//! The documents that `--json` prints, the same as over HTTP, where the structs of the SDK are not documents
+//! themselves.
 
-use ganger_client::{Accepted, Changed, Enqueued, InputView, Matched, ServerInfo};
+use ganger_client::{Accepted, BulkResult, ChangeResult, Enqueued, InputView, ServerInfo};
 use ganger_document::raw_json::{self, Base64, RawJson};
 use ganger_document::view::change;
 use ganger_document::view::input::Input;
@@ -11,31 +12,31 @@ use serde_json::{Value, json};
 
 use super::time;
 
-/// Result of a job, or why there is none.
+/// The result of a job, or the reason why there is none.
 #[derive(Serialize)]
 pub(crate) struct ResultLine {
-    /// Id of the job as the user gave it, or its global name.
+    /// Id of the job as the user gave it, or its global id.
     pub(crate) id: String,
     /// State of the job.
     pub(crate) state: &'static str,
-    /// The result.
+    /// Result of the job, if it has one.
     #[serde(flatten)]
     pub(crate) result: ResultValue,
-    /// Last failure of the job.
+    /// Last failure of the job; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) failure: Option<FailureLine>,
 }
 
-/// A failure in a line.
+/// The group and message of a failure.
 #[derive(Serialize)]
 pub(crate) struct FailureLine {
     /// Group of the failure.
     pub(crate) group: String,
-    /// Message of the failure, for people.
+    /// Message of the failure, for people to read.
     pub(crate) message: String,
 }
 
-/// A result as JSON or in base64; neither if there is none.
+/// A result as JSON or in Base64; neither if there is none.
 #[derive(Default, Serialize)]
 pub(crate) struct ResultValue {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -65,7 +66,7 @@ pub(crate) struct PayloadLine<'a> {
 }
 
 impl<'a> PayloadLine<'a> {
-    /// The payload of the job that the user named so.
+    /// Creates the document for the job with the id that the user gave.
     pub(crate) fn new(id: &'a str, bytes: &Bytes) -> Self {
         let (payload, payload_base64) = json_or_base64(bytes);
         Self {
@@ -76,7 +77,7 @@ impl<'a> PayloadLine<'a> {
     }
 }
 
-/// Bytes as the JSON value that they are, exactly as written, or in base64.
+/// Returns bytes as a JSON value, exactly as written, if they are one; otherwise in Base64.
 fn json_or_base64(bytes: &Bytes) -> (Option<RawJson>, Option<Base64>) {
     match raw_json::show(bytes) {
         (None, None) => (None, Some(Base64(bytes.clone()))),
@@ -92,10 +93,10 @@ pub(crate) fn enqueued(job: &Enqueued) -> submission::Enqueued {
     }
 }
 
-pub(crate) fn accepted(accepted: &Accepted, called: &[Option<String>]) -> SubmittedGraph {
+pub(crate) fn accepted(accepted: &Accepted, names: &[Option<String>]) -> SubmittedGraph {
     let jobs = accepted.jobs.iter().enumerate();
     let jobs = jobs.map(|(place, job)| SubmittedJob {
-        name: called.get(place).cloned().flatten(),
+        name: names.get(place).cloned().flatten(),
         mock_id: None,
         task_id: None,
         enqueued: enqueued(job),
@@ -107,7 +108,7 @@ pub(crate) fn accepted(accepted: &Accepted, called: &[Option<String>]) -> Submit
     }
 }
 
-pub(crate) fn matched(done: &Matched) -> change::Changed {
+pub(crate) fn matched(done: &BulkResult) -> change::Changed {
     change::Changed {
         changed: done.changed,
         skipped: done.skipped,
@@ -118,7 +119,7 @@ pub(crate) fn matched(done: &Matched) -> change::Changed {
     }
 }
 
-pub(crate) fn would_change(done: &Matched) -> change::WouldChange {
+pub(crate) fn would_change(done: &BulkResult) -> change::WouldChange {
     change::WouldChange {
         would_change: done.changed,
         would_skip: done.skipped,
@@ -132,7 +133,7 @@ pub(crate) fn would_change(done: &Matched) -> change::WouldChange {
     }
 }
 
-pub(crate) fn changed(changed: &Changed) -> change::Changed {
+pub(crate) fn changed(changed: &ChangeResult) -> change::Changed {
     change::Changed {
         changed: changed.count,
         skipped: u64::try_from(changed.skipped.len()).unwrap_or(u64::MAX),

@@ -35,7 +35,7 @@ impl Rows {
         self.table.add_row(cells);
     }
 
-    /// Returns the text, without blanks at the ends of lines.
+    /// Returns the table as text, without spaces at the ends of lines.
     pub(crate) fn text(&self) -> String {
         let lines: Vec<String> = self
             .table
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_stand_below_each_other() {
+    fn columns_are_aligned() {
         let mut rows = Rows::new(&["job", ">count"]);
         rows.push(["a".to_owned(), "1".to_owned()]);
         rows.push(["longer".to_owned(), "20".to_owned()]);

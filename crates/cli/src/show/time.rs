@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_told_from_now() {
+    fn times_are_relative_to_now() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000);
         assert_eq!(relative(now, now), "now");
         assert_eq!(relative(now - Duration::from_secs(60), now), "1m ago");

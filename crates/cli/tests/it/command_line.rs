@@ -1,4 +1,4 @@
-//! What scripts rely on: exit codes, error texts, output, without a server.
+//! The interface for scripts: exit codes, error messages and output of commands that need no server.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -6,8 +6,8 @@ use std::process::{Command, Output, Stdio};
 
 use assert_cmd::cargo::cargo_bin;
 
-/// Nobody listens on port 1 of this machine.
-const NOBODY: &str = "127.0.0.1:1";
+/// Address without a server: nothing listens on port 1.
+const NO_SERVER: &str = "127.0.0.1:1";
 
 fn ganger(arguments: &[&str], input: &str) -> Output {
     let mut child = Command::new(cargo_bin("ganger"))
@@ -40,7 +40,7 @@ fn stdout(output: &Output) -> String {
 }
 
 #[test]
-fn a_wrong_command_line_ends_with_2() {
+fn a_wrong_command_line_exits_with_2() {
     for arguments in [
         vec!["frobnicate"],
         vec!["job", "list", "--state", "sleeping"],
@@ -54,8 +54,8 @@ fn a_wrong_command_line_ends_with_2() {
 }
 
 #[test]
-fn a_bad_document_ends_with_2_before_anything_is_sent() {
-    let output = ganger(&["submit", "--server", NOBODY], "[{\n  \"method\": }]");
+fn a_bad_document_exits_with_2_before_anything_is_sent() {
+    let output = ganger(&["submit", "--server", NO_SERVER], "[{\n  \"method\": }]");
     assert_eq!(code(&output), 2);
     assert!(
         stderr(&output).starts_with("error: line 2, column"),
@@ -65,7 +65,7 @@ fn a_bad_document_ends_with_2_before_anything_is_sent() {
 }
 
 #[test]
-fn a_file_that_is_no_store_is_told_from_a_damaged_one() {
+fn a_file_that_is_not_a_store_is_distinguished_from_a_damaged_one() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("notes.txt");
     std::fs::write(&file, "no store\n".repeat(100)).expect("written");
@@ -77,7 +77,7 @@ fn a_file_that_is_no_store_is_told_from_a_damaged_one() {
 }
 
 #[test]
-fn a_priority_that_is_no_number_is_refused_in_words() {
+fn a_priority_that_is_not_a_number_is_refused_with_the_expected_form() {
     for arguments in [
         &["run", "mail", "--priority", "high"][..],
         &["job", "set", "a", "--priority", "high"],
@@ -115,7 +115,7 @@ fn a_document_with_a_wrong_value_names_its_field() {
         ),
         ("{\"kind\": \"k\", \"queu\": 1}", "unknown field `queu`"),
     ] {
-        let output = ganger(&["submit", "--server", NOBODY], document);
+        let output = ganger(&["submit", "--server", NO_SERVER], document);
         let text = stderr(&output);
         assert_eq!(code(&output), 2, "{text}");
         assert!(text.contains(wanted), "{text}");
@@ -123,8 +123,8 @@ fn a_document_with_a_wrong_value_names_its_field() {
 }
 
 #[test]
-fn a_directory_in_the_place_of_a_document_ends_with_2_and_is_named() {
-    let output = ganger(&["submit", "/proc/self", "--server", NOBODY], "");
+fn a_directory_instead_of_a_document_exits_with_2_and_is_named() {
+    let output = ganger(&["submit", "/proc/self", "--server", NO_SERVER], "");
     assert_eq!(code(&output), 2, "{}", stderr(&output));
     assert!(
         stderr(&output).contains("/proc/self: "),
@@ -142,14 +142,14 @@ fn a_day_of_the_statistics_may_be_a_date() {
                 "--day",
                 day,
                 "--server",
-                NOBODY,
+                NO_SERVER,
                 "--retry-for",
                 "0",
             ],
             "",
         )
     };
-    // Nobody is there, so a day that can be read ends with 4.
+    // A valid day exits with 4, since there is no server.
     assert_eq!(code(&day("2030-01-31")), 4);
     let output = day("2030-13-01");
     assert_eq!(code(&output), 2, "{}", stderr(&output));
@@ -161,7 +161,7 @@ fn a_day_of_the_statistics_may_be_a_date() {
 }
 
 #[test]
-fn a_document_that_is_not_there_ends_with_2_and_is_named() {
+fn a_missing_document_exits_with_2_and_is_named() {
     let output = ganger(&["submit", "/nowhere/task.json"], "");
     assert_eq!(code(&output), 2);
     assert!(
@@ -172,8 +172,11 @@ fn a_document_that_is_not_there_ends_with_2_and_is_named() {
 }
 
 #[test]
-fn a_missing_server_ends_with_4_and_says_how_to_start_one() {
-    let output = ganger(&["job", "list", "--server", NOBODY, "--retry-for", "0"], "");
+fn a_missing_server_exits_with_4_and_the_command_that_starts_one() {
+    let output = ganger(
+        &["job", "list", "--server", NO_SERVER, "--retry-for", "0"],
+        "",
+    );
     assert_eq!(code(&output), 4, "{}", stderr(&output));
     let text = stderr(&output);
     assert!(
@@ -183,14 +186,14 @@ fn a_missing_server_ends_with_4_and_says_how_to_start_one() {
     assert!(text.contains("ganger server"), "{text}");
 }
 
-/// Answers each connection in the same way, whatever it says.
-fn answering(answer: &'static [u8]) -> String {
+/// Starts a listener that sends the same bytes to every connection; returns its address.
+fn answer_every_connection(answer: &'static [u8]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("bound").to_string();
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let mut stream = stream;
-            // The client may be gone already.
+            // The client may have closed the connection already.
             let _ = stream.read(&mut [0; 64]);
             let _ = stream.write_all(answer);
         }
@@ -211,7 +214,7 @@ fn a_port_of_another_program_is_reported_as_such_with_4() {
         ),
         (b"\x15\x03\x03\0\x02\x02\x16", "speaks TLS: use https://"),
     ] {
-        let address = answering(answer);
+        let address = answer_every_connection(answer);
         let output = ganger(&["stats", "--server", &address, "--retry-for", "0"], "");
         let text = stderr(&output);
         assert_eq!(code(&output), 4, "{text}");
@@ -229,7 +232,7 @@ fn errors_are_json_for_programs() {
             "get",
             "x",
             "--server",
-            NOBODY,
+            NO_SERVER,
             "--retry-for",
             "0",
         ],
@@ -242,7 +245,7 @@ fn errors_are_json_for_programs() {
 }
 
 #[test]
-fn an_unreadable_address_ends_with_2() {
+fn an_invalid_address_exits_with_2() {
     let output = ganger(&["stats", "--server", "ftp://x"], "");
     assert_eq!(code(&output), 2, "{}", stderr(&output));
     assert!(stderr(&output).contains("ftp://x"), "{}", stderr(&output));
@@ -254,7 +257,7 @@ fn an_empty_token_file_is_refused_and_its_content_never_shown() {
     let path = dir.path().join("token");
     std::fs::write(&path, " \n").expect("written");
     let output = Command::new(cargo_bin("ganger"))
-        .args(["stats", "--server", NOBODY])
+        .args(["stats", "--server", NO_SERVER])
         .env_remove("GANGER_TOKEN")
         .env("GANGER_TOKEN_FILE", &path)
         .output()
@@ -264,7 +267,7 @@ fn an_empty_token_file_is_refused_and_its_content_never_shown() {
 }
 
 #[test]
-fn the_server_tells_a_wrong_setting_with_2() {
+fn a_wrong_setting_of_the_server_exits_with_2() {
     for arguments in [
         vec!["server", "--shard", "a b"],
         vec!["server", "--set", "limits.nothing=1"],
@@ -281,8 +284,8 @@ fn the_server_tells_a_wrong_setting_with_2() {
 }
 
 #[test]
-fn the_worker_tells_a_missing_directory_with_2() {
-    let output = ganger(&["worker", "--server", NOBODY, "--dir", "/nowhere"], "");
+fn a_missing_program_directory_of_the_worker_exits_with_2() {
+    let output = ganger(&["worker", "--server", NO_SERVER, "--dir", "/nowhere"], "");
     assert_eq!(code(&output), 2);
     assert!(stderr(&output).contains("--dir"), "{}", stderr(&output));
 }
@@ -316,7 +319,7 @@ fn manual_pages_are_printed_and_written() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_error() {
+fn a_closed_output_pipe_is_not_an_error() {
     let mut child = Command::new(cargo_bin("ganger"))
         .args(["completions", "zsh"])
         .stdout(Stdio::piped())

@@ -1,5 +1,5 @@
-//! The integration tests of this crate, in one program: each further one links everything again.
+//! The integration tests of this crate, in one binary, because every further binary would link all crates again.
 
 mod command_line;
 mod operating;
-mod walks;
+mod walkthroughs;

@@ -1,36 +1,36 @@
-//! Many jobs at once, and schedules, by command against a real server.
+//! Commands for many jobs at once and for schedules, against a real server.
 
 use serde_json::Value;
 
-use crate::walks::World;
+use crate::walkthroughs::TestServer;
 
-/// Jobs of a queue that the worker does not serve: two of kind `a`, one of kind `b`, and a graph of two.
-fn stocked() -> World {
-    let world = World::new();
+/// Starts a server with jobs in a queue that has no worker: two of kind `a`, one of kind `b`, and a graph of two.
+fn server_with_jobs() -> TestServer {
+    let server = TestServer::new();
     let marked = r#"{"kind": "a", "queue": "stock", "tags": ["t"], "labels": {"l": "1"}}"#;
     let plain = r#"{"kind": "b", "queue": "stock"}"#;
     let lines = format!("{marked}\n{marked}\n{plain}\n");
-    world.good(&["submit", "--stream"], &lines);
+    server.run_ok(&["submit", "--stream"], &lines);
     let graph = r#"{"jobs": [{"name": "x", "id": "g", "kind": "c", "queue": "stock"},
         {"name": "y", "kind": "c", "queue": "stock", "after": ["x"]}]}"#;
-    world.good(&["submit"], graph);
-    world
+    server.run_ok(&["submit"], graph);
+    server
 }
 
 fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-/// The exit code of a command, and what it said.
-fn refused(world: &World, arguments: &[&str]) -> (Option<i32>, String) {
-    let output = world.ganger(arguments, "");
+/// Runs a command that must fail; returns its exit code and standard error.
+fn run_failing(server: &TestServer, arguments: &[&str]) -> (Option<i32>, String) {
+    let output = server.ganger(arguments, "");
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     (output.status.code(), text)
 }
 
 #[test]
 fn every_condition_selects_its_jobs_and_a_dry_run_changes_none() {
-    let world = stocked();
+    let server = server_with_jobs();
     let conditions: [(&[&str], u64); 14] = [
         (&["--queue", "stock"], 5),
         (&["--queue", "empty"], 0),
@@ -51,24 +51,25 @@ fn every_condition_selects_its_jobs_and_a_dry_run_changes_none() {
         for (condition, count) in conditions {
             let mut arguments = vec!["job", action, "--dry-run", "--json"];
             arguments.extend(condition);
-            let seen = json(&world.good(&arguments, ""));
+            let seen = json(&server.run_ok(&arguments, ""));
             let changed = seen["would_change"].as_u64().expect("a number");
             let skipped = seen["would_skip"].as_u64().expect("a number");
             assert_eq!(changed + skipped, count, "{arguments:?}: {seen}");
         }
     }
-    let text = world.good(&["job", "cancel", "--graph", "g", "--dry-run"], "");
+    let text = server.run_ok(&["job", "cancel", "--graph", "g", "--dry-run"], "");
     assert!(text.starts_with("2 jobs would be cancelled"), "{text}");
-    let count = world.good(&["job", "list", "--queue", "stock", "--count"], "");
+    let count = server.run_ok(&["job", "list", "--queue", "stock", "--count"], "");
     assert_eq!(count.trim(), "5", "a dry run changed something");
 }
 
 #[test]
 fn selected_jobs_are_cancelled_retried_and_deleted() {
-    let world = stocked();
-    let counts = || json(&world.good(&["queue", "get", "stock", "--json"], ""))["counts"].clone();
-    let said = world.good(&["job", "cancel", "--kind", "a"], "");
-    assert_eq!(said.trim(), "2 jobs cancelled");
+    let server = server_with_jobs();
+    let counts =
+        || json(&server.run_ok(&["queue", "get", "stock", "--json"], ""))["counts"].clone();
+    let output = server.run_ok(&["job", "cancel", "--kind", "a"], "");
+    assert_eq!(output.trim(), "2 jobs cancelled");
     assert_eq!(
         (&counts()["ready"], &counts()["cancelled"]),
         (&2.into(), &2.into())
@@ -84,16 +85,16 @@ fn selected_jobs_are_cancelled_retried_and_deleted() {
         "other",
     ];
     let dry: Vec<&str> = retry.iter().copied().chain(["--dry-run"]).collect();
-    let said = world.good(&dry, "");
-    assert!(said.starts_with("2 jobs would"), "{said}");
+    let output = server.run_ok(&dry, "");
+    assert!(output.starts_with("2 jobs would"), "{output}");
     assert_eq!(counts()["cancelled"], 2);
-    assert_eq!(world.good(&retry, "").trim(), "2 jobs put back");
+    assert_eq!(server.run_ok(&retry, "").trim(), "2 jobs put back");
     assert_eq!(counts()["cancelled"], 0);
-    let said = world.good(&["job", "delete", "--queue", "other"], "");
-    assert_eq!(said.trim(), "2 jobs deleted");
+    let output = server.run_ok(&["job", "delete", "--queue", "other"], "");
+    assert_eq!(output.trim(), "2 jobs deleted");
     assert_eq!(
-        world
-            .good(&["job", "list", "--queue", "other", "--count"], "")
+        server
+            .run_ok(&["job", "list", "--queue", "other", "--count"], "")
             .trim(),
         "0"
     );
@@ -101,8 +102,8 @@ fn selected_jobs_are_cancelled_retried_and_deleted() {
 }
 
 #[test]
-fn a_bulk_command_without_a_clear_selection_does_nothing_and_ends_with_2() {
-    let world = stocked();
+fn a_bulk_command_without_a_clear_selection_does_nothing_and_exits_with_2() {
+    let server = server_with_jobs();
     for action in ["cancel", "retry", "delete"] {
         for (rest, words) in [
             (&[][..], "give ids, or conditions"),
@@ -117,22 +118,22 @@ fn a_bulk_command_without_a_clear_selection_does_nothing_and_ends_with_2() {
         ] {
             let mut arguments = vec!["job", action];
             arguments.extend(rest);
-            let (code, text) = refused(&world, &arguments);
+            let (code, text) = run_failing(&server, &arguments);
             assert_eq!(code, Some(2), "{arguments:?}: {text}");
             assert!(text.contains(words), "{arguments:?}: {text}");
         }
     }
     let long = "k".repeat(300);
-    let (code, text) = refused(&world, &["job", "cancel", "--kind", &long]);
+    let (code, text) = run_failing(&server, &["job", "cancel", "--kind", &long]);
     assert_eq!(code, Some(5), "{text}");
     assert!(text.contains("the limit is 255"), "{text}");
-    let count = world.good(&["job", "list", "--queue", "stock", "--count"], "");
+    let count = server.run_ok(&["job", "list", "--queue", "stock", "--count"], "");
     assert_eq!(count.trim(), "5");
 }
 
 #[test]
-fn a_schedule_is_made_shown_paused_run_and_deleted() {
-    let world = World::new();
+fn a_schedule_is_created_shown_paused_run_and_deleted() {
+    let server = TestServer::new();
     let set = [
         "schedule",
         "set",
@@ -146,34 +147,34 @@ fn a_schedule_is_made_shown_paused_run_and_deleted() {
         "--queue",
         "stock",
     ];
-    world.good(&set, "");
+    server.run_ok(&set, "");
     assert!(
-        world
-            .good(&["schedule", "list"], "")
+        server
+            .run_ok(&["schedule", "list"], "")
             .contains("0 3 * * * Europe/Rome")
     );
-    let shown = world.good(&["schedule", "get", "nightly"], "");
+    let shown = server.run_ok(&["schedule", "get", "nightly"], "");
     assert!(shown.contains("03:00:00 Europe/Rome"), "{shown}");
     assert_eq!(
-        world
-            .good(&["schedule", "next", "nightly"], "")
+        server
+            .run_ok(&["schedule", "next", "nightly"], "")
             .lines()
             .count(),
         5
     );
-    world.good(&["schedule", "pause", "nightly"], "");
-    let shown = world.good(&["schedule", "get", "nightly"], "");
+    server.run_ok(&["schedule", "pause", "nightly"], "");
+    let shown = server.run_ok(&["schedule", "get", "nightly"], "");
     assert!(shown.contains("next:     paused"), "{shown}");
-    // A paused one is run by hand all the same.
-    let job = world.good(&["schedule", "run", "nightly"], "");
-    let list = world.good(&["job", "list", "--schedule", "nightly"], "");
+    // A paused schedule can still be run manually.
+    let job = server.run_ok(&["schedule", "run", "nightly"], "");
+    let list = server.run_ok(&["job", "list", "--schedule", "nightly"], "");
     assert!(list.contains(job.trim()), "{job} {list}");
-    world.good(&["schedule", "resume", "nightly"], "");
-    world.good(&["schedule", "delete", "nightly"], "");
-    let list = world.good(&["job", "list", "--schedule", "nightly"], "");
+    server.run_ok(&["schedule", "resume", "nightly"], "");
+    server.run_ok(&["schedule", "delete", "nightly"], "");
+    let list = server.run_ok(&["job", "list", "--schedule", "nightly"], "");
     assert!(list.contains(job.trim()), "its jobs stay: {list}");
     for action in ["get", "pause", "resume", "run", "next", "delete"] {
-        let (code, text) = refused(&world, &["schedule", action, "nightly"]);
+        let (code, text) = run_failing(&server, &["schedule", action, "nightly"]);
         assert_eq!(code, Some(3), "{action}: {text}");
         assert!(
             text.contains("schedule nightly not found"),
@@ -183,8 +184,8 @@ fn a_schedule_is_made_shown_paused_run_and_deleted() {
 }
 
 #[test]
-fn a_schedule_that_cannot_be_is_refused_and_not_made() {
-    let world = World::new();
+fn an_invalid_schedule_is_refused_and_not_created() {
+    let server = TestServer::new();
     let cases: [(&[&str], i32, &str); 6] = [
         (&["--every", "1h"], 2, "give --kind"),
         (
@@ -219,9 +220,9 @@ fn a_schedule_that_cannot_be_is_refused_and_not_made() {
     for (rest, wanted, words) in cases {
         let mut arguments = vec!["schedule", "set", "bad"];
         arguments.extend(rest);
-        let (code, text) = refused(&world, &arguments);
+        let (code, text) = run_failing(&server, &arguments);
         assert_eq!(code, Some(wanted), "{arguments:?}: {text}");
         assert!(text.contains(words), "{arguments:?}: {text}");
     }
-    assert_eq!(refused(&world, &["schedule", "get", "bad"]).0, Some(3));
+    assert_eq!(run_failing(&server, &["schedule", "get", "bad"]).0, Some(3));
 }

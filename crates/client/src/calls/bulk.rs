@@ -1,4 +1,4 @@
-//! Enqueueing very many jobs over one stream, in bounded memory.
+//! Enqueues any number of jobs over one stream, in bounded memory.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,12 +12,12 @@ use crate::error::Error;
 use crate::model::{Accepted, NewJob};
 use crate::pause::{Pauses, random_key};
 
-/// Batches sent without an answer. Enough that the wire and the store are busy at the same time.
+/// Maximum number of batches in flight: enough to keep the network and the store busy at the same time.
 const BATCHES_MAX: usize = 16;
 
-/// A stream of batches, each all or none. Each is answered by itself through the closure given to
-/// [`Client::bulk`], in order. A broken stream is made again, and what had no answer is sent again
-/// under its idempotency key, so that nothing is enqueued twice.
+/// A stream of batches. Each batch is accepted or refused as a whole, and its answer is passed to the closure of
+/// [`Client::bulk`], in order. After a broken connection unanswered batches are sent again under their idempotency
+/// keys, so nothing is enqueued twice.
 pub struct Bulk<F> {
     client: Client,
     on_answer: F,
@@ -32,7 +32,7 @@ struct Stream {
 }
 
 impl Client {
-    /// Begins a stream of batches. `on_answer` hears the answer to each, by its number.
+    /// Opens a stream of batches. `on_answer` is called with the number of each batch and its answer.
     ///
     /// ```no_run
     /// # async fn example(client: ganger_client::Client) -> Result<(), ganger_client::Error> {
@@ -60,7 +60,7 @@ impl Client {
 }
 
 impl<F: FnMut(u64, Result<Accepted, Error>)> Bulk<F> {
-    /// Sends a batch, and gives its number. Waits while too many have no answer.
+    /// Sends a batch and returns its number, from 0. Waits while too many batches are unanswered.
     ///
     /// # Errors
     /// If the server stays away for longer than [`crate::Retry::total_max`].
@@ -82,7 +82,7 @@ impl<F: FnMut(u64, Result<Accepted, Error>)> Bulk<F> {
         };
         self.unanswered.push_back(batch.clone());
         if let Some(stream) = &self.stream {
-            // A stream that has ended is noticed where its answers are taken, and made again there.
+            // A stream that has ended is detected and replaced where answers are received.
             let _ = stream.batches.send(batch).await;
         } else {
             self.reconnect().await?;
@@ -108,14 +108,14 @@ impl<F: FnMut(u64, Result<Accepted, Error>)> Bulk<F> {
         let next =
             tokio::time::timeout(self.client.options.call_for, stream.answers.message()).await;
         match next {
-            Ok(Ok(Some(answer))) => self.hear(answer),
-            Ok(Err(status)) => self.broken(&Error::from_status(&status)),
-            Ok(Ok(None)) => self.broken(&Error::lost("the server ended the stream")),
-            Err(_) => self.broken(&Error::slow("no answer came in time")),
+            Ok(Ok(Some(answer))) => self.receive(answer),
+            Ok(Err(status)) => self.on_broken(&Error::from_status(&status)),
+            Ok(Ok(None)) => self.on_broken(&Error::unreachable("the server ended the stream")),
+            Err(_) => self.on_broken(&Error::timed_out("no answer came in time")),
         }
     }
 
-    fn hear(&mut self, answer: v1::EnqueueAnswer) -> Result<(), Error> {
+    fn receive(&mut self, answer: v1::EnqueueAnswer) -> Result<(), Error> {
         use v1::enqueue_answer::Outcome;
         if self.unanswered.front().map(|batch| batch.number) != Some(answer.number) {
             return Err(Error::bad_reply(
@@ -132,7 +132,7 @@ impl<F: FnMut(u64, Result<Accepted, Error>)> Bulk<F> {
         Ok(())
     }
 
-    fn broken(&mut self, error: &Error) -> Result<(), Error> {
+    fn on_broken(&mut self, error: &Error) -> Result<(), Error> {
         self.stream = None;
         if error.is_retryable() {
             Ok(())
@@ -141,7 +141,7 @@ impl<F: FnMut(u64, Result<Accepted, Error>)> Bulk<F> {
         }
     }
 
-    /// Makes the stream again and sends again what has no answer.
+    /// Opens a new stream and sends all unanswered batches again.
     async fn reconnect(&mut self) -> Result<(), Error> {
         let mut pauses = Pauses::new(self.client.options.retry);
         loop {
@@ -151,7 +151,7 @@ impl<F: FnMut(u64, Result<Accepted, Error>)> Bulk<F> {
             match self.client.in_time(Duration::ZERO, call).await {
                 Ok(reply) => {
                     for batch in &self.unanswered {
-                        // It holds all of them: there are never more than it has room for.
+                        // Cannot fail: the channel has room for as many batches as may be unanswered.
                         let _ = batches.try_send(batch.clone());
                     }
                     let answers = reply.into_inner();

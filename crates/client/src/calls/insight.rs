@@ -1,4 +1,4 @@
-//! Failures, statistics, workers, tags, tracked jobs, the server itself.
+//! Calls that read failures, statistics, workers, tags, tracked jobs and the server's state.
 
 use std::time::SystemTime;
 
@@ -16,18 +16,22 @@ use crate::model::{
 };
 
 impl Client {
-    fn here(&self) -> v1::InsightRequest {
+    fn insight_request(&self) -> v1::InsightRequest {
         v1::InsightRequest {
             namespace: self.namespace(),
         }
     }
 
-    /// Failure groups with the number of kept jobs in each.
+    /// Returns the failure groups, each with the number of failed jobs that are kept.
     ///
     /// # Errors
     /// If the server cannot be reached.
     pub async fn failure_groups(&self) -> Result<Vec<(String, u64)>, Error> {
-        let reply = call!(self, Safe, insight_wire.failure_groups(self.here()))?;
+        let reply = call!(
+            self,
+            Safe,
+            insight_wire.failure_groups(self.insight_request())
+        )?;
         Ok(reply
             .groups
             .into_iter()
@@ -35,7 +39,7 @@ impl Client {
             .collect())
     }
 
-    /// Statistics of a queue on the day (UTC) that contains `day`; `None`: today.
+    /// Returns the statistics of a queue on the day (UTC) that contains `day`, or today if `None`.
     ///
     /// # Errors
     /// If the server cannot be reached.
@@ -54,16 +58,17 @@ impl Client {
         Ok(convert::statistics(queue, reply)?)
     }
 
-    /// All workers seen, with what they hold.
+    /// Returns all known workers with the jobs that they hold.
     ///
     /// # Errors
     /// If the server cannot be reached.
     pub async fn workers(&self) -> Result<Vec<Worker>, Error> {
-        let reply = call!(self, Safe, insight_wire.workers(self.here()))?;
+        let reply = call!(self, Safe, insight_wire.workers(self.insight_request()))?;
         Ok(reply.workers.into_iter().map(Into::into).collect())
     }
 
-    /// The most used tags, most used first: skips `skip`, takes `limit` (0: 100).
+    /// Returns tags with their numbers of jobs, the most used first: skips `skip` tags, returns at most `limit` (100 if
+    /// 0).
     ///
     /// # Errors
     /// If the server cannot be reached.
@@ -81,24 +86,25 @@ impl Client {
             .collect())
     }
 
-    /// Tracked jobs.
+    /// Returns all tracked jobs.
     ///
     /// # Errors
     /// If the server cannot be reached.
     pub async fn tracked(&self) -> Result<Vec<TrackedJob>, Error> {
-        let reply = call!(self, Safe, insight_wire.tracked(self.here()))?;
+        let reply = call!(self, Safe, insight_wire.tracked(self.insight_request()))?;
         reply.tracked.into_iter().map(TryInto::try_into).collect()
     }
 
-    /// The server: version, shard, health.
+    /// Returns version, shard and health of the server.
     ///
     /// # Errors
-    /// If it cannot be reached.
+    /// If the server cannot be reached.
     pub async fn info(&self) -> Result<ServerInfo, Error> {
         Ok(call!(self, Safe, admin_wire.info(v1::InfoRequest {}))?.into())
     }
 
-    /// What a shard knows of others, and what waits for them; of the shard of [`Client::at_shard`].
+    /// Returns the name of the shard (that of [`Client::at_shard`], if set) and its state of exchange with every other
+    /// shard.
     ///
     /// # Errors
     /// If the server cannot be reached.
@@ -108,7 +114,7 @@ impl Client {
         Ok((reply.shard, peers.collect()))
     }
 
-    /// Messages that wait for a shard, after the one of this number; at most `limit`, or 1,000.
+    /// Returns messages that wait for the shard `peer`, from number `after` + 1 on; at most `limit`, and at most 1,000.
     ///
     /// # Errors
     /// If the server cannot be reached.
@@ -127,10 +133,10 @@ impl Client {
         Ok(reply.messages.into_iter().map(Into::into).collect())
     }
 
-    /// Takes traffic with a shard up again after one of the two went back in time.
+    /// Resumes the exchange with a shard that was stopped because one of the two stores went back in time.
     ///
     /// # Errors
-    /// `peer_not_stopped` if it is not stopped; or if the server cannot be reached.
+    /// `peer_not_stopped` if the exchange is not stopped, or if the server cannot be reached.
     pub async fn reconcile(&self, peer: &str) -> Result<(), Error> {
         let request = v1::ReconcilePeerRequest {
             peer: peer.to_owned(),
@@ -139,11 +145,11 @@ impl Client {
         Ok(())
     }
 
-    /// Takes records of another server over into a namespace, up to 1,000 in a call: what became of each. A record that
-    /// was taken over before, within seven days, is skipped, whatever has become of it since.
+    /// Imports up to 1,000 records of another system into a namespace; returns the outcome of each. A record that was
+    /// imported within the last seven days is skipped, even if the job has ended or was deleted since.
     ///
     /// # Errors
-    /// If there are too many records, or a record is no valid request, or the caller is no admin of the namespace.
+    /// If there are too many records, a record is not a valid request, or the caller is not an admin of the namespace.
     pub async fn import(
         &self,
         namespace: &str,
@@ -157,7 +163,7 @@ impl Client {
         Ok(reply.records.into_iter().map(imported).collect())
     }
 
-    /// Recomputes every index of the server and compares: what disagrees; empty is good.
+    /// Makes the server recompute all of its indexes; returns the differences found, none if the state is consistent.
     ///
     /// # Errors
     /// If the server cannot be reached.

@@ -1,4 +1,4 @@
-//! Reading and changing jobs.
+//! Calls that read and change jobs.
 
 use std::time::{Duration, Instant};
 
@@ -10,12 +10,12 @@ use crate::client::Repeat;
 use crate::convert::{state, wire_policy};
 use crate::error::Error;
 use crate::model::{
-    Alteration, BulkAction, Changed, Explanation, FailurePolicy, GraphView, InputView, Job,
-    JobFilter, JobState, LogPage, LogPlace, Matched, Page,
+    Alteration, BulkAction, BulkResult, ChangeResult, Explanation, FailurePolicy, GraphView,
+    InputView, Job, JobFilter, JobState, LogPage, LogPosition, Page,
 };
 use ganger_proto::convert;
 
-/// The server is asked to wait no longer than this at a time, so that a dead connection is noticed.
+/// Longest wait of one request, so that a dead connection is noticed.
 const WAIT_SLICE: Duration = Duration::from_secs(30);
 
 fn owned(ids: &[&str]) -> Vec<String> {
@@ -41,30 +41,34 @@ macro_rules! call {
 pub(crate) use call;
 
 impl Client {
-    fn one(&self, job: &str) -> v1::GetRequest {
+    fn get_request(&self, job: &str) -> v1::GetRequest {
         v1::GetRequest {
             namespace: self.namespace(),
             job: job.to_owned(),
         }
     }
 
-    fn some(&self, jobs: Vec<String>) -> v1::JobsRequest {
+    fn jobs_request(&self, jobs: Vec<String>) -> v1::JobsRequest {
         v1::JobsRequest {
             namespace: self.namespace(),
             jobs,
         }
     }
 
-    /// Shows a job.
+    /// Returns a job.
     ///
     /// # Errors
     /// `job_not_found`, or if the server cannot be reached.
     pub async fn job(&self, job: &str) -> Result<Job, Error> {
-        let wire = call!(self.at(job), Safe, jobs_wire.get(self.one(job)))?;
+        let wire = call!(
+            self.for_job(job),
+            Safe,
+            jobs_wire.get(self.get_request(job))
+        )?;
         Ok(convert::job(wire)?)
     }
 
-    /// Lists jobs, a page at a time.
+    /// Returns one page of the jobs that match the filter.
     ///
     /// # Errors
     /// If the filter is refused, or the server cannot be reached.
@@ -76,7 +80,7 @@ impl Client {
         )?)
     }
 
-    /// Counts the jobs that a filter finds, its order, page and brevity aside.
+    /// Returns the number of jobs that match the filter; its order, cursor, limit and `brief` are ignored.
     ///
     /// # Errors
     /// If the filter is refused, or the server cannot be reached.
@@ -85,12 +89,12 @@ impl Client {
         Ok(call!(self, Safe, jobs_wire.count(request))?.count)
     }
 
-    /// Shows a job once it has ended, or as it is after `wait_for`.
+    /// Waits until a job has ended, at most for `wait_for`; returns the job as it is then.
     ///
     /// # Errors
     /// `job_not_found`, or if the server stays away for longer than [`crate::Retry::total_max`].
     pub async fn wait(&self, job: &str, wait_for: Duration) -> Result<Job, Error> {
-        let client = &self.at(job);
+        let client = &self.for_job(job);
         let until = Instant::now() + wait_for;
         loop {
             let slice = until
@@ -112,19 +116,20 @@ impl Client {
         }
     }
 
-    /// Tells why a job is not running.
+    /// Explains why a job is not running.
     ///
     /// # Errors
     /// `job_not_found`, or if the server cannot be reached.
     pub async fn why(&self, job: &str) -> Result<Explanation, Error> {
         Ok(convert::explanation(call!(
-            self.at(job),
+            self.for_job(job),
             Safe,
-            jobs_wire.why(self.one(job))
+            jobs_wire.why(self.get_request(job))
         )?)?)
     }
 
-    /// Shows the jobs around a job: `depth` steps away (0: all), at most `limit` (0: 1000).
+    /// Returns the jobs that are connected with a job by at most `depth` dependencies (any number if 0); at most
+    /// `limit` jobs (1,000 if 0).
     ///
     /// # Errors
     /// `job_not_found`, or if the server cannot be reached.
@@ -136,30 +141,40 @@ impl Client {
             limit,
         };
         Ok(convert::graph(call!(
-            self.at(job),
+            self.for_job(job),
             Safe,
             jobs_wire.graph(request)
         )?)?)
     }
 
-    /// Where a job stands, and its result if it has one.
+    /// Returns the state of a job, and its result; `None` if it has none.
     ///
     /// # Errors
     /// `job_not_found`, or if the server cannot be reached.
     pub async fn result(&self, job: &str) -> Result<(JobState, Option<Bytes>), Error> {
-        let reply = call!(self.at(job), Safe, jobs_wire.result(self.one(job)))?;
+        let reply = call!(
+            self.for_job(job),
+            Safe,
+            jobs_wire.result(self.get_request(job))
+        )?;
         Ok((state(reply.state)?, reply.result))
     }
 
-    /// A job's payload.
+    /// Returns the payload of a job.
     ///
     /// # Errors
     /// `job_not_found`, or if the server cannot be reached.
     pub async fn payload(&self, job: &str) -> Result<Bytes, Error> {
-        Ok(call!(self.at(job), Safe, jobs_wire.payload(self.one(job)))?.payload)
+        Ok(call!(
+            self.for_job(job),
+            Safe,
+            jobs_wire.payload(self.get_request(job))
+        )?
+        .payload)
     }
 
-    /// A job's inputs and dependencies from slot `from` on, at most `limit` (0: 100), and where to go on.
+    /// Returns inputs and dependencies of a job from slot `from` on, at most `limit` (100 if 0), and the first slot of
+    /// the next page; `None` if this is the last page.
     ///
     /// # Errors
     /// `job_not_found`, or if the server cannot be reached.
@@ -177,16 +192,21 @@ impl Client {
             limit,
             with_results,
         };
-        let reply = call!(self.at(job), Safe, jobs_wire.inputs(request))?;
+        let reply = call!(self.for_job(job), Safe, jobs_wire.inputs(request))?;
         let inputs = reply.inputs.into_iter().map(TryInto::try_into);
         Ok((inputs.collect::<Result<_, Error>>()?, reply.next))
     }
 
-    /// A piece of a job's log from a place on, of about `bytes_max` bytes (0: 256 KiB).
+    /// Returns a page of a job's log from the position `from` on, of about `bytes_max` bytes (256 KiB if 0).
     ///
     /// # Errors
     /// `job_not_found`, or if the server cannot be reached.
-    pub async fn log(&self, job: &str, from: LogPlace, bytes_max: u32) -> Result<LogPage, Error> {
+    pub async fn log(
+        &self,
+        job: &str,
+        from: LogPosition,
+        bytes_max: u32,
+    ) -> Result<LogPage, Error> {
         let request = v1::LogRequest {
             namespace: self.namespace(),
             job: job.to_owned(),
@@ -194,27 +214,27 @@ impl Client {
             offset: from.offset,
             bytes_max,
         };
-        Ok(call!(self.at(job), Safe, jobs_wire.read_log(request))?.into())
+        Ok(call!(self.for_job(job), Safe, jobs_wire.read_log(request))?.into())
     }
 
-    /// Cancels jobs; those that have ended stay as they are.
+    /// Cancels jobs; finished jobs are skipped.
     ///
     /// # Errors
-    /// If it is refused, or the server cannot be reached.
-    pub async fn cancel(&self, jobs: &[&str], reason: &str) -> Result<Changed, Error> {
-        let mut all = Changed::default();
-        for (client, jobs) in self.at_each(jobs) {
+    /// If the server refuses the request or cannot be reached.
+    pub async fn cancel(&self, jobs: &[&str], reason: &str) -> Result<ChangeResult, Error> {
+        let mut all = ChangeResult::default();
+        for (client, jobs) in self.by_shard(jobs) {
             all.add(client.cancel_wire(jobs, String::new(), reason).await?);
         }
         Ok(all)
     }
 
-    /// Calls all members of a graph off.
+    /// Cancels all jobs of a graph that have not ended.
     ///
     /// # Errors
-    /// If it is refused, or the server cannot be reached.
-    pub async fn cancel_graph(&self, graph: &str, reason: &str) -> Result<Changed, Error> {
-        self.at(graph)
+    /// If the server refuses the request or cannot be reached.
+    pub async fn cancel_graph(&self, graph: &str, reason: &str) -> Result<ChangeResult, Error> {
+        self.for_job(graph)
             .cancel_wire(Vec::new(), graph.to_owned(), reason)
             .await
     }
@@ -224,7 +244,7 @@ impl Client {
         jobs: Vec<String>,
         graph: String,
         reason: &str,
-    ) -> Result<Changed, Error> {
+    ) -> Result<ChangeResult, Error> {
         let request = v1::CancelRequest {
             namespace: self.namespace(),
             jobs,
@@ -234,25 +254,25 @@ impl Client {
         Ok(call!(self, Safe, jobs_wire.cancel(request))?.into())
     }
 
-    /// Puts finished jobs back on their queue, or on another, with a new series of attempts.
+    /// Puts finished jobs back into their queue, or into `queue`, with a new series of attempts.
     ///
     /// # Errors
-    /// If it is refused, or the server cannot be reached.
-    pub async fn retry(&self, jobs: &[&str], queue: Option<&str>) -> Result<Changed, Error> {
+    /// If the server refuses the request or cannot be reached.
+    pub async fn retry(&self, jobs: &[&str], queue: Option<&str>) -> Result<ChangeResult, Error> {
         self.retry_jobs(jobs, queue, false).await
     }
 
-    /// As [`Self::retry`], together with the jobs that ended because these did: dependents that failed with them,
-    /// at any distance, and jobs that were cancelled because nobody needed them any more. Jobs of other shards come
-    /// back once those have been reached ([`Changed::passed_on`]).
+    /// As [`Self::retry`], and also retries the jobs that ended because of these: dependents at any distance that
+    /// failed with them, and jobs that were cancelled because no job needed them any more. Jobs on other shards are
+    /// retried once those shards have been reached ([`ChangeResult::passed_on`]).
     ///
     /// # Errors
-    /// If it is refused, or the server cannot be reached.
+    /// If the server refuses the request or cannot be reached.
     pub async fn retry_with_dependents(
         &self,
         jobs: &[&str],
         queue: Option<&str>,
-    ) -> Result<Changed, Error> {
+    ) -> Result<ChangeResult, Error> {
         self.retry_jobs(jobs, queue, true).await
     }
 
@@ -261,9 +281,9 @@ impl Client {
         jobs: &[&str],
         queue: Option<&str>,
         dependents: bool,
-    ) -> Result<Changed, Error> {
-        let mut all = Changed::default();
-        for (client, jobs) in self.at_each(jobs) {
+    ) -> Result<ChangeResult, Error> {
+        let mut all = ChangeResult::default();
+        for (client, jobs) in self.by_shard(jobs) {
             let request = v1::RetryRequest {
                 namespace: self.namespace(),
                 jobs,
@@ -276,12 +296,16 @@ impl Client {
         Ok(all)
     }
 
-    /// Puts the members of a graph back that failed or were cancelled: at once on the shard that its name tells, on the
-    /// others once those have been reached ([`Changed::passed_on`]).
+    /// Retries the failed and cancelled jobs of a graph: at once on the shard of its id, on other shards once those
+    /// have been reached ([`ChangeResult::passed_on`]).
     ///
     /// # Errors
-    /// If it is refused, or the server cannot be reached.
-    pub async fn retry_graph(&self, graph: &str, queue: Option<&str>) -> Result<Changed, Error> {
+    /// If the server refuses the request or cannot be reached.
+    pub async fn retry_graph(
+        &self,
+        graph: &str,
+        queue: Option<&str>,
+    ) -> Result<ChangeResult, Error> {
         let request = v1::RetryRequest {
             namespace: self.namespace(),
             jobs: Vec::new(),
@@ -289,21 +313,21 @@ impl Client {
             dependents: false,
             graph: graph.to_owned(),
         };
-        let client = self.at(graph);
+        let client = self.for_job(graph);
         Ok(call!(client, IfNothingChanged, jobs_wire.retry(request))?.into())
     }
 
-    /// Acts on the jobs that fulfil `filter`, which needs a condition, or only counts them. One call looks at 10,000
-    /// jobs at most; go on with [`Matched::next`] as the filter's cursor.
+    /// Changes the jobs that match `filter`, which needs at least one condition; a dry run only counts them. One call
+    /// examines at most 10,000 jobs; continue with [`BulkResult::next`] as the cursor of the filter.
     ///
     /// # Errors
-    /// If it is refused, or the server cannot be reached.
+    /// If the server refuses the request or cannot be reached.
     pub async fn matching(
         &self,
         action: &BulkAction,
         filter: JobFilter,
         dry_run: bool,
-    ) -> Result<Matched, Error> {
+    ) -> Result<BulkResult, Error> {
         let mut request = v1::MatchingRequest {
             namespace: self.namespace(),
             filter: Some(filter.into_wire(self.namespace())),
@@ -327,33 +351,33 @@ impl Client {
         Ok(reply.into())
     }
 
-    /// Ends running attempts by hand, without waiting for their leases.
+    /// Ends running attempts now, without waiting for their leases to expire.
     ///
     /// # Errors
-    /// If it is refused, or the server cannot be reached.
-    pub async fn time_out(&self, jobs: &[&str]) -> Result<Changed, Error> {
-        let mut all = Changed::default();
-        for (client, jobs) in self.at_each(jobs) {
-            let request = self.some(jobs);
+    /// If the server refuses the request or cannot be reached.
+    pub async fn time_out(&self, jobs: &[&str]) -> Result<ChangeResult, Error> {
+        let mut all = ChangeResult::default();
+        for (client, jobs) in self.by_shard(jobs) {
+            let request = self.jobs_request(jobs);
             all.add(call!(client, IfNothingChanged, jobs_wire.time_out(request))?.into());
         }
         Ok(all)
     }
 
-    /// Removes jobs altogether; what runs loses its lease.
+    /// Removes jobs completely; running jobs lose their lease.
     ///
     /// # Errors
-    /// If it is refused, or the server cannot be reached.
-    pub async fn delete(&self, jobs: &[&str]) -> Result<Changed, Error> {
-        let mut all = Changed::default();
-        for (client, jobs) in self.at_each(jobs) {
-            let request = self.some(jobs);
+    /// If the server refuses the request or cannot be reached.
+    pub async fn delete(&self, jobs: &[&str]) -> Result<ChangeResult, Error> {
+        let mut all = ChangeResult::default();
+        for (client, jobs) in self.by_shard(jobs) {
+            let request = self.jobs_request(jobs);
             all.add(call!(client, IfNothingChanged, jobs_wire.delete(request))?.into());
         }
         Ok(all)
     }
 
-    /// Changes a job. Gives where it stands, and its tags.
+    /// Changes a job; returns its state and its tags afterwards.
     ///
     /// # Errors
     /// `job_not_found`, `wrong_state`, or if the server cannot be reached.
@@ -363,11 +387,15 @@ impl Client {
         change: Alteration,
     ) -> Result<(JobState, Vec<String>), Error> {
         let request = change.into_wire(self.namespace(), job.to_owned());
-        let reply = call!(self.at(job), IfNothingChanged, jobs_wire.alter(request))?;
+        let reply = call!(
+            self.for_job(job),
+            IfNothingChanged,
+            jobs_wire.alter(request)
+        )?;
         Ok((state(reply.state)?, reply.tags))
     }
 
-    /// Makes a blocked job wait for more jobs.
+    /// Adds dependencies to a blocked job.
     ///
     /// # Errors
     /// `job_not_found`, `wrong_state`, or if the server cannot be reached.
@@ -376,7 +404,7 @@ impl Client {
         job: &str,
         on: &[&str],
         policy: FailurePolicy,
-    ) -> Result<Changed, Error> {
+    ) -> Result<ChangeResult, Error> {
         let request = v1::AddDependenciesRequest {
             namespace: self.namespace(),
             job: job.to_owned(),
@@ -384,14 +412,14 @@ impl Client {
             policy: wire_policy(policy),
         };
         Ok(call!(
-            self.at(job),
+            self.for_job(job),
             IfNothingChanged,
             jobs_wire.add_dependencies(request)
         )?
         .into())
     }
 
-    /// Makes a blocked job wait for fewer jobs; `None`: for nobody any more.
+    /// Removes dependencies of a blocked job; all of them if `on` is `None`.
     ///
     /// # Errors
     /// `job_not_found`, `dependency_carries_data`, or if the server cannot be reached.
@@ -399,7 +427,7 @@ impl Client {
         &self,
         job: &str,
         on: Option<&[&str]>,
-    ) -> Result<Changed, Error> {
+    ) -> Result<ChangeResult, Error> {
         let request = v1::RemoveDependenciesRequest {
             namespace: self.namespace(),
             job: job.to_owned(),
@@ -407,7 +435,7 @@ impl Client {
             all: on.is_none(),
         };
         Ok(call!(
-            self.at(job),
+            self.for_job(job),
             IfNothingChanged,
             jobs_wire.remove_dependencies(request)
         )?

@@ -1,4 +1,4 @@
-//! Taking jobs and reporting, call by call. For throughput use [`Client::work`].
+//! Leases jobs and sends reports, one call each. For throughput use [`Client::work`].
 
 use std::time::{Duration, Instant};
 
@@ -9,20 +9,20 @@ use crate::Client;
 use crate::client::Repeat;
 use crate::convert::{answer, deliveries, ms, wire_report};
 use crate::error::Error;
-use crate::model::{Delivery, Held, Report, ReportResult, Take};
+use crate::model::{Delivery, LeaseRef, LeaseRequest, Report, ReportResult};
 use crate::pause::random_key;
 
-/// One request waits at most so long: the lease is counted from before it was sent, so a long wait
-/// would use it up.
+/// Longest wait of one request. The client counts a lease from before the request was sent, so a long wait would use
+/// up most of it.
 const WAIT_SLICE_MAX: Duration = Duration::from_secs(10);
 
 impl Client {
-    /// Takes jobs under leases, waiting until there is at least one; empty after `wait_for`.
-    /// A grant whose answer was lost is asked for again under its request id.
+    /// Leases jobs; waits until there is at least one, and returns none after `wait_for`. If the answer is lost, the
+    /// request is repeated with the same id and gets the same jobs.
     ///
     /// # Errors
-    /// If it is refused, or the server cannot be reached.
-    pub async fn lease(&self, take: Take) -> Result<Vec<Delivery>, Error> {
+    /// If the server refuses the request or cannot be reached.
+    pub async fn lease(&self, take: LeaseRequest) -> Result<Vec<Delivery>, Error> {
         let until = Instant::now() + take.wait_for;
         let slice_max = take
             .lease_for
@@ -53,60 +53,66 @@ impl Client {
         }
     }
 
-    /// Sends reports, of one kind or of several; each is answered by itself, in order. Reports of one
-    /// kind that follow each other travel together.
+    /// Sends reports of any kinds; returns one answer for each, in order. Consecutive reports of the same kind share a
+    /// request.
     ///
     /// # Errors
     /// If the server cannot be reached, or refuses a request as a whole. Reports are safe to repeat.
-    pub async fn report(&self, reports: Vec<(Held, Report)>) -> Result<Vec<ReportResult>, Error> {
+    pub async fn report(
+        &self,
+        reports: Vec<(LeaseRef, Report)>,
+    ) -> Result<Vec<ReportResult>, Error> {
         let mut answers = Vec::with_capacity(reports.len());
         let mut reports = reports
             .into_iter()
-            .filter_map(|(held, report)| wire_report(0, held, report).what)
+            .filter_map(|(lease, report)| wire_report(0, lease, report).what)
             .peekable();
         while let Some(first) = reports.next() {
-            let mut run = vec![first];
-            while let Some(next) = reports
-                .next_if(|next| std::mem::discriminant(next) == std::mem::discriminant(&run[0]))
-            {
-                run.push(next);
+            let mut same_kind = vec![first];
+            while let Some(next) = reports.next_if(|next| {
+                std::mem::discriminant(next) == std::mem::discriminant(&same_kind[0])
+            }) {
+                same_kind.push(next);
             }
-            let reply = self.report_run(run).await?;
+            let reply = self.send_same_kind(same_kind).await?;
             answers.extend(reply.answers.into_iter().map(answer));
         }
         Ok(answers)
     }
 
-    async fn report_run(&self, run: Vec<v1::report::What>) -> Result<v1::ReportReply, Error> {
+    async fn send_same_kind(
+        &self,
+        reports: Vec<v1::report::What>,
+    ) -> Result<v1::ReportReply, Error> {
         let namespace = self.namespace();
-        match Run::from(run) {
-            Run::Complete(items) => {
+        match SameKindReports::from(reports) {
+            SameKindReports::Complete(items) => {
                 call!(
                     self,
                     Safe,
                     leases_wire.complete(v1::CompleteRequest { namespace, items })
                 )
             }
-            Run::Fail(items) => call!(
+            SameKindReports::Fail(items) => call!(
                 self,
                 Safe,
                 leases_wire.fail(v1::FailRequest { namespace, items })
             ),
-            Run::Release(items) => {
+            SameKindReports::Release(items) => {
                 call!(
                     self,
                     Safe,
                     leases_wire.release(v1::ReleaseRequest { namespace, items })
                 )
             }
-            Run::Renew(items) => {
+            SameKindReports::Renew(items) => {
                 call!(
                     self,
                     Safe,
                     leases_wire.renew(v1::RenewRequest { namespace, items })
                 )
             }
-            Run::Log(items) => {
+            SameKindReports::Log(items) => {
                 call!(
                     self,
                     Safe,
@@ -116,7 +122,7 @@ impl Client {
         }
     }
 
-    /// A worker deregisters: its leases end as released, its name is forgotten.
+    /// Deregisters a worker: its jobs are released, and the server forgets its name.
     ///
     /// # Errors
     /// If the server cannot be reached.
@@ -129,8 +135,8 @@ impl Client {
     }
 }
 
-/// Reports of one kind.
-enum Run {
+/// Consecutive reports of the same kind, which one request carries.
+enum SameKindReports {
     Complete(Vec<v1::Completion>),
     Fail(Vec<v1::FailureReport>),
     Release(Vec<v1::Releasing>),
@@ -138,13 +144,14 @@ enum Run {
     Log(Vec<v1::LogLines>),
 }
 
-impl From<Vec<v1::report::What>> for Run {
-    fn from(run: Vec<v1::report::What>) -> Self {
+impl From<Vec<v1::report::What>> for SameKindReports {
+    fn from(reports: Vec<v1::report::What>) -> Self {
         use v1::report::What;
         macro_rules! all {
             ($kind:ident) => {
                 Self::$kind(
-                    run.into_iter()
+                    reports
+                        .into_iter()
                         .filter_map(|what| {
                             if let What::$kind(item) = what {
                                 Some(item)
@@ -156,7 +163,7 @@ impl From<Vec<v1::report::What>> for Run {
                 )
             };
         }
-        match run.first() {
+        match reports.first() {
             Some(What::Fail(_)) => all!(Fail),
             Some(What::Release(_)) => all!(Release),
             Some(What::Renew(_)) => all!(Renew),

@@ -1,4 +1,4 @@
-//! Queues and namespaces.
+//! Calls for queues and namespaces.
 
 use ganger_proto::convert;
 use ganger_proto::v1;
@@ -16,7 +16,7 @@ impl Client {
         }
     }
 
-    /// All known queues.
+    /// Returns all queues of the namespace.
     ///
     /// # Errors
     /// If the server cannot be reached.
@@ -40,7 +40,7 @@ impl Client {
         }
     }
 
-    /// One queue, known or not.
+    /// Returns a queue; one that does not exist is shown without jobs.
     ///
     /// # Errors
     /// If the server cannot be reached.
@@ -52,7 +52,7 @@ impl Client {
         )?)?)
     }
 
-    /// Sets everything that may be set on a queue.
+    /// Replaces all settings of a queue.
     ///
     /// # Errors
     /// If a setting is out of range, or the server cannot be reached.
@@ -73,7 +73,7 @@ impl Client {
         )?)?)
     }
 
-    /// Pauses a queue: nothing is leased from it.
+    /// Pauses a queue: no jobs are leased from it until it is resumed.
     ///
     /// # Errors
     /// If the server cannot be reached.
@@ -81,7 +81,7 @@ impl Client {
         call!(self, Safe, queues_wire.pause(self.queue_named(queue))).map(|_| ())
     }
 
-    /// Resumes a queue.
+    /// Resumes a paused queue.
     ///
     /// # Errors
     /// If the server cannot be reached.
@@ -89,7 +89,7 @@ impl Client {
         call!(self, Safe, queues_wire.resume(self.queue_named(queue))).map(|_| ())
     }
 
-    /// Drops a queue from listings; removes it when it has no jobs.
+    /// Hides a queue without live jobs from lists until it is used again; removes it if it has no finished jobs either.
     ///
     /// # Errors
     /// `queue_not_found`, `queue_in_use`, or if the server cannot be reached.
@@ -102,7 +102,7 @@ impl Client {
         .map(|_| ())
     }
 
-    /// All namespaces.
+    /// Returns all namespaces.
     ///
     /// # Errors
     /// If the server cannot be reached.
@@ -119,7 +119,7 @@ impl Client {
             .collect()
     }
 
-    /// Sets everything that may be set on a namespace.
+    /// Replaces all settings of a namespace.
     ///
     /// # Errors
     /// If a setting is out of range, or the server cannot be reached.

@@ -1,4 +1,4 @@
-//! Recurring jobs.
+//! Calls for schedules, which enqueue jobs repeatedly.
 
 use std::time::SystemTime;
 
@@ -20,7 +20,7 @@ impl Client {
         }
     }
 
-    /// Makes or replaces a schedule.
+    /// Creates or replaces a schedule.
     ///
     /// # Errors
     /// `cron_unreadable`, `time_zone_unknown`, or if the server cannot be reached.
@@ -36,7 +36,7 @@ impl Client {
         )?)?)
     }
 
-    /// All schedules.
+    /// Returns all schedules of the namespace.
     ///
     /// # Errors
     /// If the server cannot be reached.
@@ -49,7 +49,7 @@ impl Client {
         schedules.map(|one| Ok(convert::schedule(one)?)).collect()
     }
 
-    /// One schedule.
+    /// Returns a schedule.
     ///
     /// # Errors
     /// `schedule_not_found`, or if the server cannot be reached.
@@ -58,7 +58,7 @@ impl Client {
         Ok(convert::schedule(reply)?)
     }
 
-    /// Makes a job of a schedule now; the answer names it as its last job.
+    /// Enqueues a job of the schedule now; the returned schedule names it as its last job.
     ///
     /// # Errors
     /// `schedule_not_found`, if its queue is full, or if the server cannot be reached.
@@ -68,7 +68,7 @@ impl Client {
         Ok(convert::schedule(reply)?)
     }
 
-    /// The next times of a schedule, at most 20, as if it were not paused.
+    /// Returns the next `count` times of a schedule, at most 20, as if it were not paused.
     ///
     /// # Errors
     /// `schedule_not_found`, or if the server cannot be reached.
@@ -82,7 +82,7 @@ impl Client {
         Ok(reply.at_us.into_iter().map(at).collect())
     }
 
-    /// Removes a schedule; its jobs stay.
+    /// Removes a schedule; its jobs are kept.
     ///
     /// # Errors
     /// `schedule_not_found`, or if the server cannot be reached.

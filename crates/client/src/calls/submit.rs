@@ -1,4 +1,4 @@
-//! Enqueueing: one job, many, a graph.
+//! Calls that enqueue jobs: one, several, or a graph.
 
 use std::time::Duration;
 
@@ -10,28 +10,28 @@ use crate::error::Error;
 use crate::model::{Accepted, Enqueued, NewJob};
 use crate::pause::random_key;
 
-/// Jobs submitted together: all or none.
+/// Jobs that are enqueued together: all or none.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Submission {
     /// Jobs to enqueue, in the order in which the answer lists them.
     pub jobs: Vec<NewJob>,
-    /// A repeat under the same key within a day returns the first one's answer; `None`: one is made,
-    /// so that a try after a lost answer adds nothing twice.
+    /// Idempotency key: a repeat with the same key within a day returns the first answer. `None` for a random key, so
+    /// that a retry after a lost answer enqueues nothing twice.
     pub idempotency_key: Option<String>,
-    /// Whether to name the whole as a graph.
+    /// Whether the jobs form a graph with an id of its own.
     pub graph: bool,
 }
 
-/// Jobs in one message of a graph.
+/// Maximum number of jobs in one message of a graph.
 const PART_JOBS_MAX: usize = 1_000;
-/// Bytes of payloads and inputs in one message of a graph, or one job if that is larger.
+/// Maximum bytes of payloads and inputs in one message of a graph; a larger job has a message of its own.
 const PART_BYTES_MAX: usize = 1 << 20;
 
 impl Client {
-    /// Enqueues a job. It is durable when this returns.
+    /// Enqueues a job, which is durable when this returns.
     ///
     /// # Errors
-    /// If it is refused, or the server cannot be reached.
+    /// If the server refuses the request or cannot be reached.
     pub async fn enqueue(&self, job: NewJob) -> Result<Enqueued, Error> {
         let submission = Submission {
             jobs: vec![job],
@@ -45,13 +45,13 @@ impl Client {
             .ok_or_else(|| Error::bad_reply("no job in the answer"))
     }
 
-    /// Enqueues jobs: all or none. In one message; for more than some thousands use [`Client::bulk`]
-    /// or [`Client::submit_graph`].
+    /// Enqueues jobs, all or none, in one message. For more than some thousand jobs use [`Client::bulk`] or
+    /// [`Client::submit_graph`].
     ///
     /// # Errors
-    /// If they are refused, or the server cannot be reached.
+    /// If the server refuses the jobs or cannot be reached.
     pub async fn enqueue_all(&self, submission: Submission) -> Result<Accepted, Error> {
-        let client = &self.at_home(&submission.jobs);
+        let client = &self.for_new_jobs(&submission.jobs);
         let request = v1::EnqueueRequest {
             namespace: self.namespace(),
             jobs: submission.jobs.into_iter().map(Into::into).collect(),
@@ -66,16 +66,16 @@ impl Client {
         Ok(reply.into())
     }
 
-    /// Submits a graph of up to a million jobs, in parts: all or none.
+    /// Submits a graph of up to a million jobs, all or none, in messages of bounded size.
     ///
     /// # Errors
-    /// If it is refused, or the server cannot be reached.
+    /// If the server refuses the request or cannot be reached.
     pub async fn submit_graph(
         &self,
         jobs: Vec<NewJob>,
         idempotency_key: Option<String>,
     ) -> Result<Accepted, Error> {
-        let client = &self.at_home(&jobs);
+        let client = &self.for_new_jobs(&jobs);
         let key = idempotency_key.unwrap_or_else(random_key);
         let parts = parts(&self.options.namespace, &key, jobs);
         let call = || {
@@ -88,7 +88,7 @@ impl Client {
                 Ok(tonic::Response::new(gather(stream.into_inner()).await?))
             }
         };
-        // A large graph is uploaded and checked as a whole before there is an answer.
+        // The server answers only after it has received and checked the whole graph.
         client
             .call(Repeat::Safe, Duration::from_secs(600), call)
             .await
@@ -107,7 +107,7 @@ async fn gather(
     Ok(all)
 }
 
-/// Cuts a graph into messages of a bounded size; the first names the whole.
+/// Splits a graph into messages of bounded size; the first has the namespace and the idempotency key.
 fn parts(namespace: &str, key: &str, jobs: Vec<NewJob>) -> Vec<v1::GraphPart> {
     let mut parts = vec![v1::GraphPart {
         namespace: namespace.to_owned(),

@@ -1,4 +1,4 @@
-//! Records of another server.
+//! Conversion of imported records.
 
 use ganger_proto::v1;
 use ganger_proto::v1::import_record::Record;
@@ -141,7 +141,7 @@ fn work_item(item: WorkItem) -> v1::WorkItem {
     }
 }
 
-/// What became of a record.
+/// Converts the outcome of an imported record.
 pub(crate) fn imported(wire: v1::Imported) -> Imported {
     match wire.outcome() {
         v1::ImportOutcome::Taken => Imported::Taken,

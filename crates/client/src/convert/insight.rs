@@ -1,4 +1,4 @@
-//! Tracked jobs, filters of events, the server.
+//! Conversion of tracked jobs, event filters, and the state of the server.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Jobs, submissions, listings, graphs, logs.
+//! Conversion of jobs, submissions, lists, inputs, logs, and changes.
 
 use ganger_proto::convert::{self, At};
 use ganger_proto::v1;
@@ -6,8 +6,8 @@ use ganger_proto::v1;
 use super::{at, labels, ms, some, us, wire_policy, wire_state};
 use crate::error::Error;
 use crate::model::{
-    Accepted, Alteration, Changed, Dependency, Edge, Enqueued, Input, InputView, JobFilter,
-    LogChunk, LogPage, LogPlace, Matched, NewJob, Page, Start, Unique,
+    Accepted, Alteration, BulkResult, ChangeResult, Dependency, Edge, Enqueued, Input, InputView,
+    JobFilter, LogChunk, LogPage, LogPosition, NewJob, Page, Start, Unique,
 };
 
 impl From<NewJob> for v1::NewJob {
@@ -123,7 +123,7 @@ impl JobFilter {
     }
 }
 
-/// A page of jobs.
+/// Converts a page of jobs.
 pub(crate) fn page(page: v1::ListReply) -> Result<Page, Error> {
     Ok(Page {
         jobs: page
@@ -159,7 +159,7 @@ impl From<v1::LogReply> for LogPage {
         });
         Self {
             chunks: chunks.collect(),
-            next: LogPlace {
+            next: LogPosition {
                 attempt: page.attempt,
                 offset: page.offset,
             },
@@ -170,7 +170,7 @@ impl From<v1::LogReply> for LogPage {
 
 impl Alteration {
     pub(crate) fn into_wire(self, namespace: String, job: String) -> v1::AlterRequest {
-        // "Now" must be said here, since absence means "as it is".
+        // An immediate start is sent explicitly, since absence means "unchanged".
         let start = self.start.map(|when| {
             start(when).unwrap_or(v1::Start {
                 when: Some(v1::start::When::AfterMs(0)),
@@ -193,7 +193,7 @@ impl Alteration {
     }
 }
 
-impl From<v1::Matched> for Matched {
+impl From<v1::Matched> for BulkResult {
     fn from(done: v1::Matched) -> Self {
         Self {
             changed: done.changed,
@@ -211,7 +211,7 @@ impl From<v1::Matched> for Matched {
     }
 }
 
-impl From<v1::Changed> for Changed {
+impl From<v1::Changed> for ChangeResult {
     fn from(changed: v1::Changed) -> Self {
         Self {
             count: changed.count,

@@ -1,4 +1,4 @@
-//! Leases and reports.
+//! Conversion of deliveries and reports.
 
 use std::time::{Duration, Instant};
 
@@ -7,15 +7,15 @@ use ganger_proto::v1;
 use super::{at, ms, pairs, some, state};
 use crate::error::Error;
 use crate::model::{
-    Answer, Delivery, Failing, Held, LeaseToken, Next, Releasing, Renewing, Report, ReportResult,
-    TakeFrom,
+    Delivery, FailureReport, LeaseRef, LeaseToken, Next, ReleaseReport, RenewalReport, Report,
+    ReportAnswer, ReportResult, TakeFrom,
 };
 
-impl From<Held> for v1::Held {
-    fn from(held: Held) -> Self {
+impl From<LeaseRef> for v1::Held {
+    fn from(lease: LeaseRef) -> Self {
         Self {
-            job: held.job,
-            token: held.token.0,
+            job: lease.job,
+            token: lease.token.0,
         }
     }
 }
@@ -29,7 +29,7 @@ impl From<TakeFrom> for v1::TakeFrom {
     }
 }
 
-/// Deliveries whose leases were asked for at `since`.
+/// Converts deliveries whose leases were requested at `since`, from which they are counted.
 pub(crate) fn deliveries(wire: Vec<v1::Delivery>, since: Instant) -> Vec<Delivery> {
     wire.into_iter().map(|one| delivery(one, since)).collect()
 }
@@ -37,7 +37,7 @@ pub(crate) fn deliveries(wire: Vec<v1::Delivery>, since: Instant) -> Vec<Deliver
 fn delivery(wire: v1::Delivery, since: Instant) -> Delivery {
     let lease_for = Duration::from_millis(wire.lease_ms);
     Delivery {
-        held: Held {
+        lease: LeaseRef {
             job: wire.job,
             token: LeaseToken(wire.token),
         },
@@ -61,9 +61,9 @@ fn delivery(wire: v1::Delivery, since: Instant) -> Delivery {
     }
 }
 
-pub(crate) fn wire_report(number: u64, held: Held, report: Report) -> v1::Report {
+pub(crate) fn wire_report(number: u64, lease: LeaseRef, report: Report) -> v1::Report {
     use v1::report::What;
-    let held = held.into();
+    let held = lease.into();
     let what = match report {
         Report::Complete { result, next } => What::Complete(completion(held, result, next)),
         Report::Fail(failing) => What::Fail(failure(held, failing)),
@@ -94,7 +94,7 @@ fn completion(held: v1::Held, result: Option<bytes::Bytes>, next: Option<Next>) 
     }
 }
 
-fn failure(held: v1::Held, failing: Failing) -> v1::FailureReport {
+fn failure(held: v1::Held, failing: FailureReport) -> v1::FailureReport {
     v1::FailureReport {
         held: Some(held),
         group: failing.group,
@@ -105,7 +105,7 @@ fn failure(held: v1::Held, failing: Failing) -> v1::FailureReport {
     }
 }
 
-fn release(held: v1::Held, releasing: Releasing) -> v1::Releasing {
+fn release(held: v1::Held, releasing: ReleaseReport) -> v1::Releasing {
     v1::Releasing {
         held: Some(held),
         delay_ms: ms(releasing.delay),
@@ -115,7 +115,7 @@ fn release(held: v1::Held, releasing: Releasing) -> v1::Releasing {
     }
 }
 
-fn renewal(held: v1::Held, renewing: Renewing) -> v1::Renewal {
+fn renewal(held: v1::Held, renewing: RenewalReport) -> v1::Renewal {
     v1::Renewal {
         held: Some(held),
         lease_ms: renewing.lease_for.map(ms),
@@ -124,19 +124,19 @@ fn renewal(held: v1::Held, renewing: Renewing) -> v1::Renewal {
     }
 }
 
-/// The answer to a report.
+/// Converts the answer to a report.
 pub(crate) fn answer(wire: v1::ReportAnswer) -> ReportResult {
     use v1::report_answer::Outcome;
     match wire.outcome {
-        Some(Outcome::Reported(reported)) => Ok(Answer::Reported {
+        Some(Outcome::Reported(reported)) => Ok(ReportAnswer::Ended {
             state: state(reported.state)?,
             retry_at: reported.retry_at_us.map(at),
             repeat: reported.repeat,
         }),
-        Some(Outcome::Renewed(renewed)) => Ok(Answer::Renewed {
+        Some(Outcome::Renewed(renewed)) => Ok(ReportAnswer::Renewed {
             lease_for: Duration::from_millis(renewed.lease_ms),
         }),
-        Some(Outcome::Log(log)) => Ok(Answer::Logged {
+        Some(Outcome::Log(log)) => Ok(ReportAnswer::Logged {
             bytes: log.bytes,
             dropped: log.dropped,
         }),

@@ -1,4 +1,4 @@
-//! Other shards.
+//! Conversion of what a shard knows about other shards.
 
 use ganger_proto::v1;
 

@@ -1,4 +1,4 @@
-//! Schedules to be put.
+//! Conversion of schedules to create.
 
 use ganger_proto::v1;
 

@@ -1,4 +1,4 @@
-//! Tracked jobs, filters of events, the server itself.
+//! Tracked jobs, event filters, and the state of the server.
 
 use std::time::{Duration, SystemTime};
 
@@ -11,7 +11,7 @@ pub struct TrackedJob {
     pub job: String,
     /// Time since which the job is tracked.
     pub since: SystemTime,
-    /// The job as it stands; `None`: it is gone.
+    /// The job in its current state; `None` if it was removed.
     pub view: Option<Job>,
 }
 
@@ -24,25 +24,25 @@ pub struct ServerInfo {
     pub shard: String,
     /// `ready`, `starting`, `full` or `stopped`.
     pub health: String,
-    /// Why it is not ready; empty if it is.
+    /// Reason why the server is not ready; empty if it is.
     pub reason: String,
-    /// Since when it runs.
+    /// Time at which the server was started.
     pub uptime: Duration,
-    /// Whether it is about to stop.
+    /// Whether the server is about to stop.
     pub draining: bool,
     /// Number of jobs that have not ended.
     pub live_jobs: u64,
 }
 
-/// Which events to follow.
+/// Conditions on events to follow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventFilter {
-    /// Those after this position; `None`: from now on.
+    /// Position after which events are sent; `None` for new events only.
     pub after: Option<u64>,
-    /// Of these jobs only; empty: of all.
+    /// Jobs whose events are sent; empty for all jobs.
     pub jobs: Vec<String>,
-    /// Of these queues only; empty: of all.
+    /// Queues whose events are sent; empty for all queues.
     pub queues: Vec<String>,
-    /// Leaves out progress and growing logs.
+    /// Whether to omit events about progress and logs.
     pub moves_only: bool,
 }

@@ -1,4 +1,4 @@
-//! Jobs: as submitted, and as shown.
+//! Jobs to submit, and the answers to submissions.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::{FailurePolicy, KeepFor, RetryPolicy};
 
-/// A job to be.
+/// A job to enqueue.
 ///
 /// ```
 /// use ganger_client::NewJob;
@@ -17,48 +17,48 @@ use super::{FailurePolicy, KeepFor, RetryPolicy};
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NewJob {
-    /// Its id, if the client chooses it; else the server makes one.
+    /// Id of the job; `None` for one that the server makes.
     pub id: Option<String>,
-    /// The shard that runs it; `None`: the one that its id names, or else the one that is asked.
+    /// Shard of the job; `None` for the shard that its id names, or else the shard that gets the call.
     pub shard: Option<String>,
-    /// Its name inside this submission, for [`Dependency::Name`] and for people; empty: none. Kept with the job.
+    /// Name within the submission, for [`Dependency::Name`] and for people; empty for none. It is stored with the job.
     pub name: String,
-    /// Where it lines up.
+    /// Queue that the job enters.
     pub queue: String,
-    /// Which program runs it.
+    /// Kind of the job: the program that runs it.
     pub kind: String,
-    /// Opaque input, kept as sent.
+    /// Opaque bytes for the program, stored unchanged.
     pub payload: Bytes,
-    /// Positional inputs; without any, the payload alone is the input.
+    /// Positional inputs; if there are none, the payload is the only input.
     pub inputs: Vec<Input>,
-    /// Jobs to wait for without taking their results.
+    /// Jobs that must end first, whose results are not inputs.
     pub after: Vec<Edge>,
     /// Priority of the job: smaller runs first.
     pub priority: i64,
-    /// When it may run.
+    /// Earliest start of the job.
     pub start: Start,
-    /// Never started, and never tried again, after this.
+    /// Time after which no attempt starts; `None` for no deadline.
     pub deadline: Option<SystemTime>,
-    /// How long one attempt may run.
+    /// Longest run of one attempt; `None` for no limit.
     pub timeout: Option<Duration>,
-    /// How it is tried again; `None`: as its queue says.
+    /// Retry policy; `None` for that of the queue.
     pub retry: Option<RetryPolicy>,
     /// Tags of the job.
     pub tags: Vec<String>,
     /// Labels of the job: indexed key-value pairs.
     pub labels: Vec<(String, String)>,
-    /// Whether to follow it.
+    /// Whether the job is listed among the tracked jobs.
     pub tracked: bool,
-    /// At most one job under this key.
+    /// Unique key of the job; `None` for none.
     pub unique: Option<Unique>,
-    /// How long to keep it after success; `None`: as its queue says.
+    /// Retention after success; `None` for the queue's setting.
     pub keep_succeeded: Option<KeepFor>,
-    /// How long to keep it after failure or cancellation, likewise.
+    /// Retention after failure or cancellation; `None` for the queue's setting.
     pub keep_failed: Option<KeepFor>,
 }
 
 impl NewJob {
-    /// A job of this kind in the queue `default`.
+    /// Creates a job of this kind in the queue `default`.
     pub fn new(kind: impl Into<String>) -> Self {
         Self {
             kind: kind.into(),
@@ -81,7 +81,7 @@ impl NewJob {
         self
     }
 
-    /// Names it within its submission.
+    /// Sets the name of the job within its submission.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
@@ -116,28 +116,28 @@ impl NewJob {
         self
     }
 
-    /// Sets when it may run.
+    /// Sets the earliest start of the job.
     #[must_use]
     pub fn start(mut self, start: Start) -> Self {
         self.start = start;
         self
     }
 
-    /// Sets how long one attempt may run.
+    /// Sets the longest run of one attempt.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Sets how it is tried again.
+    /// Sets the retry policy.
     #[must_use]
     pub fn retry(mut self, retry: RetryPolicy) -> Self {
         self.retry = Some(retry);
         self
     }
 
-    /// Puts a tag on it.
+    /// Adds a tag to the job.
     #[must_use]
     pub fn tag(mut self, tag: impl Into<String>) -> Self {
         self.tags.push(tag.into());
@@ -152,7 +152,7 @@ impl NewJob {
     }
 }
 
-/// When a job may run.
+/// The earliest start of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Start {
     /// As soon as the job is enqueued.
@@ -164,19 +164,19 @@ pub enum Start {
     At(SystemTime),
 }
 
-/// At most one job under a key, for a while. A second one is answered with the first one's id.
+/// A key that at most one job has at a time. Enqueueing a second job with the key returns the id of the first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unique {
     /// The key, within the namespace.
     pub key: String,
-    /// So long after the first was enqueued; `None`: while it is live.
+    /// Time for which the key stays taken after the first job was enqueued; `None` for as long as that job is live.
     pub window: Option<Duration>,
 }
 
 /// The job that a dependency names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Dependency {
-    /// The job at this place of the same submission.
+    /// The job at this index of the same submission.
     Member(u32),
     /// The job of this name in the same submission.
     Name(String),
@@ -187,7 +187,7 @@ pub enum Dependency {
 /// One positional input of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// Bytes given by the caller.
+    /// A value, as the bytes that the program gets.
     Value(Bytes),
     /// The result of a job.
     Result(Edge),
@@ -198,12 +198,12 @@ pub enum Input {
 pub struct Edge {
     /// The job that must end first.
     pub dependency: Dependency,
-    /// What its failure means.
+    /// What happens to the dependent if the job fails.
     pub policy: FailurePolicy,
 }
 
 impl Edge {
-    /// A dependency whose failure fails the dependent.
+    /// Creates a dependency whose failure fails the dependent.
     pub fn on(dependency: Dependency) -> Self {
         Self {
             dependency,
@@ -212,27 +212,27 @@ impl Edge {
     }
 }
 
-/// What was submitted, in order.
+/// The answer to a submission.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Accepted {
-    /// One for each job.
+    /// The enqueued jobs, in the order of the submission.
     pub jobs: Vec<Enqueued>,
-    /// The graph, if it is one.
+    /// Id of the graph; `None` if the jobs form none.
     pub graph: Option<String>,
     /// Whether this is the answer of an earlier submission under the same key.
     pub repeat: bool,
 }
 
-/// One enqueued job. Its `Display` is the global name, `shard/id`.
+/// An enqueued job. Its `Display` is the global id `shard/id`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Enqueued {
     /// Final id of the job.
     pub id: String,
-    /// Its name in the submission; empty if it had none.
+    /// Name of the job within the submission; empty if it has none.
     pub name: String,
-    /// The shard that holds it.
+    /// Shard of the job.
     pub shard: String,
-    /// Whether it was there already, by id or unique key.
+    /// Whether a job with the same id or unique key existed already, and is the one returned.
     pub existed: bool,
 }
 

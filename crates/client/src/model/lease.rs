@@ -1,4 +1,4 @@
-//! Leases and reports.
+//! Deliveries, their leases, and reports about them.
 
 use std::fmt;
 use std::time::{Duration, Instant, SystemTime};
@@ -8,17 +8,17 @@ use bytes::Bytes;
 use super::{JobState, Progress, TakeMode};
 use crate::Error;
 
-/// A queue to take from.
+/// A queue to lease jobs from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TakeFrom {
     /// Name of the queue.
     pub queue: String,
-    /// Its share under [`TakeMode::Weighted`], at least 1.
+    /// Weight of the queue under [`TakeMode::Weighted`], at least 1.
     pub weight: u32,
 }
 
 impl TakeFrom {
-    /// A queue of weight 1.
+    /// Creates a queue of weight 1.
     pub fn new(queue: impl Into<String>) -> Self {
         Self {
             queue: queue.into(),
@@ -27,58 +27,58 @@ impl TakeFrom {
     }
 }
 
-/// What to take, by one call.
+/// A request for leases.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Take {
-    /// Queues to take jobs from.
+pub struct LeaseRequest {
+    /// Queues to lease jobs from.
     pub queues: Vec<TakeFrom>,
-    /// How the queues share what is taken.
+    /// How the queues are combined.
     pub mode: TakeMode,
-    /// Name of the worker that takes the jobs.
+    /// Name of the worker that leases the jobs.
     pub worker: String,
-    /// At most so many, 1 to 10 000.
+    /// Maximum number of jobs, 1 to 10,000.
     pub jobs_max: u32,
-    /// Length of the leases; `None`: the queue's.
+    /// Length of the leases; `None` for the queue's setting.
     pub lease_for: Option<Duration>,
-    /// How long to wait for the first job.
+    /// Longest wait for the first job.
     pub wait_for: Duration,
 }
 
-/// A job handed out.
+/// A leased job, as it is delivered to a worker.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Delivery {
-    /// Which attempt of which job; goes into every report.
-    pub held: Held,
-    /// Shard that holds the job.
+    /// The job and its lease token, which every report needs.
+    pub lease: LeaseRef,
+    /// Shard of the job.
     pub shard: String,
-    /// Its number in the shard.
+    /// Number of the job within its shard.
     pub number: u64,
-    /// Where it lined up.
+    /// Queue that the job was leased from.
     pub queue: String,
     /// Kind of the job: the program that runs it.
     pub kind: String,
-    /// Fencing number, from 1.
+    /// Number of the attempt, from 1, which serves as a fencing token.
     pub attempt: u32,
-    /// Counted attempts left after this one.
+    /// Number of counted attempts left after this one.
     pub retries_left: u32,
     /// Length of the lease.
     pub lease_for: Duration,
-    /// The lease surely lasts until here unless the server ends it: counted from before the request
-    /// was sent. Renewals on a [`crate::WorkStream`] move it; this field is as of the delivery.
+    /// Time until which the lease lasts, unless the server ends it: counted from before the request was sent, so the
+    /// true end is later. Renewals on a [`crate::WorkStream`] extend the lease but do not change this field.
     pub expires_at: Instant,
-    /// How long the attempt may run, from the grant.
+    /// Longest run of the attempt, counted from the start of the lease; `None` for no limit.
     pub timeout: Option<Duration>,
-    /// Never tried again after this.
+    /// Time after which no further attempt starts; `None` for no deadline.
     pub deadline: Option<SystemTime>,
-    /// When it was enqueued.
+    /// Time at which the job was enqueued.
     pub created_at: SystemTime,
     /// Priority of the job: smaller runs first.
     pub priority: i64,
     /// Payload of the job.
     pub payload: Bytes,
-    /// Positional inputs in order; `null` for ignored ones.
+    /// Positional inputs in order; `null` for the result of a job whose failure is ignored.
     pub inputs: Vec<Bytes>,
-    /// The graph it was submitted with.
+    /// Id of the graph that the job belongs to; `None` for none.
     pub graph: Option<String>,
     /// Tags of the job.
     pub tags: Vec<String>,
@@ -86,7 +86,7 @@ pub struct Delivery {
     pub labels: Vec<(String, String)>,
 }
 
-/// Proof of a lease. Its `Debug` hides it.
+/// The proof of a lease. Its `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct LeaseToken(pub Bytes);
 
@@ -96,118 +96,118 @@ impl fmt::Debug for LeaseToken {
     }
 }
 
-/// Names the attempt that a report is about.
+/// The attempt that a report is about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Held {
+pub struct LeaseRef {
     /// Id of the job.
     pub job: String,
     /// Token that proves the lease.
     pub token: LeaseToken,
 }
 
-/// What a worker says of an attempt.
+/// A worker's report about an attempt.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Report {
-    /// It ended with success.
+    /// The attempt succeeded, which ends the lease.
     Complete {
-        /// Kept until retention removes it.
+        /// Result of the job, kept until retention removes the job; `None` for none.
         result: Option<Bytes>,
-        /// Goes on in another queue instead of ending.
+        /// Queue in which the job continues; `None` if the job has succeeded.
         next: Option<Next>,
     },
-    /// It ended with a failure.
-    Fail(Failing),
-    /// It is given back.
-    Release(Releasing),
+    /// The attempt failed, which ends the lease.
+    Fail(FailureReport),
+    /// The worker releases the job.
+    Release(ReleaseReport),
     /// The attempt continues, so its lease is renewed.
-    Renew(Renewing),
+    Renew(RenewalReport),
     /// The attempt wrote to its log.
     Log {
-        /// Bytes of this attempt's log sent before; a repeat is recognised by it.
+        /// Number of bytes of this attempt's log sent before, by which the server recognises a repeat.
         offset: u64,
-        /// The bytes, at most 256 KiB.
+        /// Bytes to append, at most 256 KiB.
         bytes: Bytes,
     },
 }
 
-/// Where a completed job goes on.
+/// The queue in which a completed job continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Next {
     /// Name of the queue.
     pub queue: String,
     /// Delay before the job is ready there; zero is none.
     pub delay: Duration,
-    /// Once these have succeeded.
+    /// Ids of jobs that must succeed before the job is ready there.
     pub after: Vec<String>,
-    /// With this payload; `None`: as it was.
+    /// New payload; `None` for the old one.
     pub payload: Option<Bytes>,
 }
 
-/// Failure of an attempt.
+/// The report of a failed attempt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Failing {
-    /// Failures of one cause share a group.
+pub struct FailureReport {
+    /// Failure group, shared by all failures of the same cause.
     pub group: String,
-    /// Message of the failure, for people.
+    /// Failure message for people to read.
     pub message: String,
-    /// Rules further retries out.
+    /// Whether the job must not be retried.
     pub permanent: bool,
-    /// Overrides the pause before the next retry.
+    /// Pause before the next retry; `None` for that of the retry policy.
     pub retry_after: Option<Duration>,
-    /// The worker or program died, which says nothing about the job: the job goes on at once as if its lease had
-    /// run out, and nothing else said here counts.
+    /// Whether the worker or the program died, which is not a failure of the job: the job continues at once as if its
+    /// lease had expired, and the other fields are ignored.
     pub lost: bool,
 }
 
-/// How a job is given back.
+/// The report of a released job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Releasing {
-    /// Ready again after so long.
+pub struct ReleaseReport {
+    /// Delay after which the job is ready again.
     pub delay: Duration,
     /// Whether the attempt counts against the retries.
     pub counted: bool,
-    /// Back to its old place instead of the end of the line.
+    /// Whether the job returns to its old position instead of the end of the queue.
     pub keep_place: bool,
-    /// Reason of the release, for people.
+    /// Reason of the release, for people to read.
     pub reason: String,
 }
 
-/// How an attempt goes on.
+/// The renewal of a lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Renewing {
-    /// A new length from now on; `None`: as granted.
+pub struct RenewalReport {
+    /// New length of the lease; `None` for the length that was granted.
     pub lease_for: Option<Duration>,
-    /// How far it is.
+    /// Progress of the attempt; `None` leaves it as it is.
     pub progress: Option<Progress>,
     /// New payload of the job; `None` leaves it as it is.
     pub payload: Option<Bytes>,
 }
 
-/// What the server says to a report it accepted.
+/// The server's answer to an accepted report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum ReportAnswer {
     /// The attempt has ended.
-    Reported {
-        /// Where the job stands now.
+    Ended {
+        /// State of the job now.
         state: JobState,
-        /// When it is tried again, if it is.
+        /// Time of the next attempt; `None` if there is none.
         retry_at: Option<SystemTime>,
         /// Whether the same report had been accepted before.
         repeat: bool,
     },
-    /// The lease goes on.
+    /// The lease was renewed.
     Renewed {
-        /// So long, counted from before the renewal was sent.
+        /// Length of the lease, counted from before the renewal was sent.
         lease_for: Duration,
     },
-    /// The log has the bytes of the report.
+    /// The bytes were appended to the log.
     Logged {
-        /// The log has so many bytes of this attempt now.
+        /// Number of bytes in the log of this attempt now.
         bytes: u64,
-        /// So many were beyond its limit.
+        /// Number of bytes dropped because they exceeded the limit of the log.
         dropped: u64,
     },
 }
 
-/// What the server says to a report: the answer, or why it changed nothing.
-pub type ReportResult = Result<Answer, Error>;
+/// The server's answer to a report, or the reason why the report changed nothing.
+pub type ReportResult = Result<ReportAnswer, Error>;

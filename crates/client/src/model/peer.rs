@@ -1,4 +1,4 @@
-//! Other shards, and what waits for them.
+//! Other shards, and the messages that wait for them.
 
 use std::time::SystemTime;
 
@@ -8,34 +8,34 @@ use std::time::SystemTime;
 pub struct PeerView {
     /// Name of the other shard.
     pub shard: String,
-    /// Messages that wait for it.
+    /// Number of messages that wait for the other shard.
     pub waiting: u64,
-    /// Since when the oldest of them waits.
+    /// Time since which the oldest message waits; `None` if none waits.
     pub oldest_at: Option<SystemTime>,
-    /// Tries to bring them that failed since the last that did not.
+    /// Number of consecutive failed tries to deliver messages.
     pub tries_failed: u64,
-    /// Why the last one failed.
+    /// Error of the last failed try; `None` if the last try succeeded.
     pub last_error: Option<String>,
-    /// Why nothing is exchanged until the two are reconciled at the shard that was asked.
+    /// Reason why this shard exchanges nothing until it is reconciled with the other; `None` if it does.
     pub stopped: Option<String>,
-    /// Why the other shard takes nothing until they are reconciled there.
+    /// Reason why the other shard accepts nothing until it is reconciled there; `None` if it does.
     pub stopped_there: Option<String>,
-    /// Number of the last message written for it.
+    /// Number of the last message to the other shard.
     pub written: u64,
-    /// All up to this one are durable there.
+    /// Number of the last message that is durable at the other shard.
     pub confirmed: u64,
-    /// All of its messages up to this one were applied.
+    /// Number of the last message of the other shard that was applied.
     pub received: u64,
 }
 
-/// A message that waits for a shard.
+/// A message that waits for another shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WaitingMessage {
     /// Number of the message, consecutive for each receiver.
     pub number: u64,
-    /// A word for what it says.
+    /// Kind of the message.
     pub kind: String,
-    /// When it was written.
+    /// Time at which the message was written.
     pub at: SystemTime,
 }

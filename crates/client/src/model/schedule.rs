@@ -1,4 +1,4 @@
-//! Recurring jobs.
+//! Schedules, which enqueue jobs repeatedly.
 
 use std::time::{Duration, SystemTime};
 
@@ -6,58 +6,58 @@ use bytes::Bytes;
 
 use super::{CatchUp, Overlap, RetryPolicy, Schedule};
 
-/// When a schedule fires.
+/// The times at which a schedule fires.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScheduleSpec {
     /// At a fixed interval.
     Interval {
-        /// Between two runs; more than zero.
+        /// Interval between two runs; more than zero.
         every: Duration,
-        /// The first run; `None`: one interval from now.
+        /// Time of the first run; `None` for one interval from now.
         first_at: Option<SystemTime>,
     },
     /// By a cron expression.
     Cron {
-        /// Five fields, or six with seconds first, such as `0 3 * * *`.
+        /// Cron expression of five fields, or six with seconds first, such as `0 3 * * *`.
         expression: String,
-        /// An IANA name such as `Europe/Rome`, or `UTC`.
+        /// Time zone: an IANA name such as `Europe/Rome`, or `UTC`.
         time_zone: String,
     },
 }
 
-/// A schedule to be.
+/// A schedule to create or replace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewSchedule {
     /// Name of the schedule.
     pub id: String,
     /// Times at which the schedule fires.
     pub spec: ScheduleSpec,
-    /// What happens to missed runs.
+    /// What to do about missed runs.
     pub catch_up: CatchUp,
-    /// What happens if the job of an earlier run is still live.
+    /// What to do if the job of an earlier run is still live.
     pub overlap: Overlap,
-    /// Fires nothing while set; runs that fall due meanwhile count as missed.
+    /// Whether the schedule is paused; runs that become due meanwhile count as missed.
     pub paused: bool,
-    /// Where its jobs line up.
+    /// Queue that the jobs enter.
     pub queue: String,
-    /// Which program runs them.
+    /// Kind of the jobs: the program that runs them.
     pub kind: String,
-    /// Payload of the schedule's jobs.
+    /// Payload of the jobs.
     pub payload: Bytes,
     /// Priority of the jobs: smaller runs first.
     pub priority: i64,
-    /// How they are tried again; `None`: as the queue says.
+    /// Retry policy of the jobs; `None` for that of the queue.
     pub retry: Option<RetryPolicy>,
-    /// How long one attempt may run.
+    /// Longest run of one attempt; `None` for no limit.
     pub timeout: Option<Duration>,
-    /// Tags of the schedule's jobs.
+    /// Tags of the jobs.
     pub tags: Vec<String>,
-    /// Labels of the schedule's jobs.
+    /// Labels of the jobs: indexed key-value pairs.
     pub labels: Vec<(String, String)>,
 }
 
 impl NewSchedule {
-    /// A schedule into the queue `default`.
+    /// Creates a schedule of jobs in the queue `default`.
     pub fn new(id: impl Into<String>, kind: impl Into<String>, spec: ScheduleSpec) -> Self {
         Self {
             id: id.into(),
@@ -78,7 +78,7 @@ impl NewSchedule {
 }
 
 impl From<Schedule> for NewSchedule {
-    /// The rule of a schedule that was read, for putting it again with changes.
+    /// Returns the settings of an existing schedule, to replace it with changes.
     fn from(schedule: Schedule) -> Self {
         let spec = match (schedule.cron, schedule.time_zone) {
             (Some(expression), time_zone) => ScheduleSpec::Cron {

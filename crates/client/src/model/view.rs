@@ -1,4 +1,4 @@
-//! Listings, explanations, graphs, inputs, logs, changes.
+//! Job filters, inputs, logs, and changes of jobs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
@@ -7,60 +7,60 @@ use bytes::Bytes;
 
 use super::{FailurePolicy, JobState, Start};
 
-/// Conditions on jobs; all that are given must hold.
+/// Conditions on jobs, all of which must hold, and the page to return.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JobFilter {
-    /// Queue that the jobs are in; `None`: any.
+    /// Queue that the jobs are in; `None` for any.
     pub queue: Option<String>,
-    /// In one of these states; none: any.
+    /// States of the jobs; empty for any.
     pub states: Vec<JobState>,
-    /// Kind of the jobs; `None`: any.
+    /// Kind of the jobs; `None` for any.
     pub kind: Option<String>,
-    /// Tag that the jobs bear; `None`: any.
+    /// Tag that the jobs have; `None` for any.
     pub tag: Option<String>,
-    /// Label, key and value, that the jobs bear; `None`: any.
+    /// Label, as key and value, that the jobs have; `None` for any.
     pub label: Option<(String, String)>,
-    /// Graph that the jobs belong to; `None`: any.
+    /// Graph that the jobs belong to; `None` for any.
     pub graph: Option<String>,
-    /// Schedule that made the jobs; `None`: any.
+    /// Schedule that enqueued the jobs; `None` for any.
     pub schedule: Option<String>,
-    /// Failed in this group.
+    /// Failure group of the jobs' failures; `None` for any.
     pub group: Option<String>,
-    /// Whose failure message contains this text.
+    /// Text that the failure messages contain; `None` for any.
     pub failure_text: Option<String>,
-    /// Held by this worker.
+    /// Worker that holds the leases of the jobs; `None` for any.
     pub worker: Option<String>,
-    /// Created at or after.
+    /// Time at or after which the jobs were created; `None` for no bound.
     pub created_from: Option<SystemTime>,
-    /// Time before which the jobs were created; `None`: no bound.
+    /// Time before which the jobs were created; `None` for no bound.
     pub created_before: Option<SystemTime>,
-    /// Newest first instead of oldest first.
+    /// Whether the newest jobs come first.
     pub newest_first: bool,
-    /// [`Page::next`](super::Page::next) of the page before.
+    /// [`Page::next`](super::Page::next) of the previous page; `None` for the first page.
     pub cursor: Option<String>,
-    /// At most so many, 1 to 1000; 0: 100.
+    /// Maximum number of jobs, 1 to 1,000; 0 for 100.
     pub limit: u32,
-    /// Whether to leave the histories out of the answer.
+    /// Whether to omit the histories.
     pub brief: bool,
 }
 
 /// An input or dependency of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InputView {
-    /// Its slot; from 2^31 on it is a dependency without data.
+    /// Slot of the input; a slot from 2^31 on is a dependency without data.
     pub slot: u32,
-    /// `value`, `missing`, `delivered`, `ignored`.
+    /// State of the input: `value`, `missing`, `delivered` or `ignored`.
     pub state: String,
-    /// The job it comes from; `None` for a value.
+    /// Job whose result the input is; `None` for a value.
     pub dependency: Option<String>,
-    /// What the dependency's failure means.
+    /// What happens to the dependent if the dependency fails.
     pub policy: FailurePolicy,
-    /// The value, or the dependency's result if asked for.
+    /// The value, or the dependency's result if it was requested; `None` if there is none.
     pub value: Option<Bytes>,
 }
 
 impl InputView {
-    /// Position among the inputs, from 0; `None` for a dependency without data.
+    /// Returns the position among the inputs, from 0; `None` for a dependency without data.
     pub fn position(&self) -> Option<u32> {
         (self.slot < ganger_types::InputRow::EDGE_FIRST).then_some(self.slot)
     }
@@ -71,75 +71,74 @@ impl InputView {
 pub struct LogChunk {
     /// Number of the attempt.
     pub attempt: u32,
-    /// Bytes of that attempt's log before this.
+    /// Number of bytes of that attempt's log before this chunk.
     pub offset: u64,
-    /// When it was written.
+    /// Time at which the chunk was written.
     pub at: SystemTime,
     /// Bytes of the log.
     pub bytes: Bytes,
 }
 
-/// A place in a job's log: the start by default.
+/// A position in the log of a job. Default: the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LogPlace {
+pub struct LogPosition {
     /// Number of the attempt.
     pub attempt: u32,
-    /// Bytes of it that came before.
+    /// Number of bytes of that attempt's log before the position.
     pub offset: u64,
 }
 
-/// A piece of a log.
+/// A page of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogPage {
-    /// Pieces of the log, in order.
+    /// Chunks of the log, in order.
     pub chunks: Vec<LogChunk>,
-    /// Where to go on.
-    pub next: LogPlace,
-    /// Whether the job has ended and this is all.
+    /// Position of the next page.
+    pub next: LogPosition,
+    /// Whether the job has ended and this is the last page.
     pub end: bool,
 }
 
-/// Changes to a job; what is `None` or empty stays.
+/// Changes of a job; a field that is `None` or empty changes nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Alteration {
     /// New priority; smaller runs first.
     pub priority: Option<i64>,
-    /// New queue, for a job that does not run.
+    /// New queue; the job must not be running.
     pub queue: Option<String>,
-    /// New start, for a job that is scheduled or ready.
+    /// New earliest start; the job must be scheduled or ready.
     pub start: Option<Start>,
-    /// New payload, for a job that does not run.
+    /// New payload; the job must not be running.
     pub payload: Option<Bytes>,
-    /// Tags to put on.
+    /// Tags to add to the job.
     pub tags_added: Vec<String>,
-    /// Tags to take off.
+    /// Tags to remove from the job; absent ones are ignored.
     pub tags_removed: Vec<String>,
     /// Labels to set, as key and value.
     pub labels_set: Vec<(String, String)>,
-    /// Keys of labels to take off; those that are not there are passed over.
+    /// Keys of labels to remove; absent ones are ignored.
     pub labels_removed: Vec<String>,
-    /// Whether to follow it.
+    /// Whether the job is tracked; `None` to leave that as it is.
     pub tracked: Option<bool>,
-    /// A line for its history: headline, and JSON text or nothing.
+    /// Entry to append to the history: a headline, and JSON text or an empty string.
     pub note: Option<(String, String)>,
 }
 
-/// How many were changed, and the ids that were not there or not in a state for it.
+/// The result of a change of named jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Changed {
-    /// Number of jobs that were changed.
+pub struct ChangeResult {
+    /// Number of changed jobs.
     pub count: u64,
     /// Ids that do not exist or whose state does not allow the change.
     pub skipped: Vec<String>,
-    /// Of a retry with dependents: the jobs put back that were not named.
+    /// For a retry with dependents: the retried jobs that were not named.
     pub dependents: Vec<String>,
-    /// Of a retry with dependents or of a graph: the shards that will put back jobs of theirs, at once or when they can
-    /// be reached.
+    /// For a retry with dependents or of a graph: other shards that retry jobs, at once or when they can be reached.
     pub passed_on: BTreeSet<String>,
 }
 
-impl Changed {
-    /// Counts in what became of others.
+impl ChangeResult {
+    /// Adds the result of another call.
     pub(crate) fn add(&mut self, other: Self) {
         self.count += other.count;
         self.skipped.extend(other.skipped);
@@ -148,48 +147,49 @@ impl Changed {
     }
 }
 
-/// What to do with the jobs that fulfil a filter.
+/// An action on all jobs that match a filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BulkAction {
     /// Cancel the jobs that match.
     Cancel {
-        /// Reason of the cancellation, for people.
+        /// Reason of the cancellation, for people to read.
         reason: String,
     },
-    /// Put them back on their queues.
+    /// Retry the jobs that match.
     Retry {
-        /// Into another queue than their own.
+        /// Queue for the jobs; `None` for their own.
         queue: Option<String>,
-        /// With the jobs that ended because these did.
+        /// Whether to retry also the jobs that ended because of these.
         dependents: bool,
     },
     /// Remove the jobs that match.
     Delete,
 }
 
-/// What one call of a bulk action did, or would do.
+/// The result of one call of a bulk action, or of its dry run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Matched {
-    /// Jobs changed, or that would be.
+pub struct BulkResult {
+    /// Number of jobs that were changed, or would be.
     pub changed: u64,
-    /// Jobs that were not in a state for it.
+    /// Number of jobs whose state does not allow the action.
     pub skipped: u64,
-    /// The first 100 of those, as `shard/id`.
+    /// The first 100 skipped jobs, as `shard/id`.
     pub skipped_jobs: Vec<String>,
-    /// Of a dry run: jobs that would be changed, by state.
+    /// For a dry run: number of jobs that would be changed, by state.
     pub by_state: BTreeMap<String, u64>,
-    /// Of a dry run: those by queue, the first 100 queues.
+    /// For a dry run: number of jobs that would be changed, by queue, for the first 100 queues.
     pub by_queue: BTreeMap<String, u64>,
-    /// Of a dry run: the first 100 of those, as `shard/id`.
+    /// For a dry run: the first 100 jobs that would be changed, as `shard/id`.
     pub sample: Vec<String>,
-    /// For [`JobFilter::cursor`] of the next call; `None`: all were looked at.
+    /// [`JobFilter::cursor`] of the next call; `None` if all jobs were examined.
     pub next: Option<String>,
-    /// Of a retry with dependents: the shards that will put back jobs of theirs, at once or when they can be reached.
+    /// For a retry with dependents: other shards that retry jobs, at once or when they can be reached.
     pub passed_on: BTreeSet<String>,
-    /// Of a dry run: whether exactly these would change; else jobs that depend on them may stand in the way.
+    /// For a dry run: whether exactly these jobs would change; otherwise jobs that depend on them may prevent some
+    /// changes.
     pub exact: bool,
-    /// Of a dry run: number of jobs that would be changed in further queues.
+    /// For a dry run: number of jobs that would be changed in queues beyond the first 100.
     pub other_queues: u64,
-    /// Of a dry run: time for which it holds.
+    /// For a dry run: time at which the counts were taken.
     pub as_of: Option<SystemTime>,
 }

@@ -10,14 +10,14 @@ use ganger_proto::convert::{At, job_state};
 use ganger_proto::v1;
 use tokio::sync::mpsc;
 
-use super::held::Lease;
+use super::leases::HeldLease;
 use super::link::Link;
 use super::pending::{Pending, PendingReports};
-use super::{Call, Lost, Shared, WorkEvent, WorkOptions};
+use super::{Call, LostLease, Shared, WorkEvent, WorkOptions};
 use crate::client::Client;
 use crate::convert;
 use crate::error::{Error, code};
-use crate::model::{Answer, Delivery, Held, JobState, LeaseToken, Report, ReportResult};
+use crate::model::{Delivery, JobState, LeaseRef, LeaseToken, Report, ReportAnswer, ReportResult};
 use crate::pause::{Pauses, random_key};
 
 /// Longest interval between messages; the server measures leases from the last one it received.
@@ -97,8 +97,8 @@ impl Driver {
                 StreamEnd::Closed => return,
                 StreamEnd::Broken(error) => error,
             };
-            let retry_in = pauses.endless();
-            self.tell(WorkEvent::Disconnected { error, retry_in });
+            let retry_in = pauses.next_unbounded();
+            self.emit(WorkEvent::Disconnected { error, retry_in });
             if self
                 .meanwhile(&mut calls, tokio::time::sleep(retry_in))
                 .await
@@ -137,7 +137,9 @@ impl Driver {
 
     /// Whether no lease is held and no report waits for an answer.
     fn is_idle(&self) -> bool {
-        self.pending.is_empty() && self.unconfirmed.is_empty() && self.shared.held.lock().is_empty()
+        self.pending.is_empty()
+            && self.unconfirmed.is_empty()
+            && self.shared.leases.lock().is_empty()
     }
 
     fn hello(&mut self) -> v1::WorkerMessage {
@@ -183,7 +185,7 @@ impl Driver {
         self.shared.is_closed.load(Ordering::Acquire) || self.events.is_closed()
     }
 
-    fn tell(&self, event: WorkEvent) {
+    fn emit(&self, event: WorkEvent) {
         // The channel is bounded by the granted credits and the held leases. A closed receiver is noticed elsewhere.
         self.events.send(event).ok();
     }
@@ -230,15 +232,15 @@ impl Driver {
                 return Ok(());
             }
             if self.is_draining && self.is_idle() {
-                return Err(Error::lost("the server stops").into());
+                return Err(Error::unreachable("the server stops").into());
             }
             let has_room = self.pending.has_room();
             tokio::select! {
                 message = link.incoming.message() => {
                     let message = message.map_err(|status| Error::from_status(&status))?;
-                    let message = message.ok_or_else(|| Error::lost("the server ended the stream"))?;
+                    let message = message.ok_or_else(|| Error::unreachable("the server ended the stream"))?;
                     silent_until = Instant::now() + SILENCE_MAX;
-                    self.hear(&mut link, message)?;
+                    self.receive(&mut link, message)?;
                 }
                 call = calls.recv(), if has_room => {
                     let Some(call) = call else { return Ok(()) };
@@ -254,7 +256,7 @@ impl Driver {
                 () = events.closed() => return Ok(()),
                 () = tokio::time::sleep_until(self.tick_at.into()) => self.tick(&mut link).await?,
                 () = tokio::time::sleep_until(silent_until.into()) => {
-                    return Err(Error::slow("the server was silent for too long").into());
+                    return Err(Error::timed_out("the server was silent for too long").into());
                 }
             }
         }
@@ -262,12 +264,12 @@ impl Driver {
 
     /// Accepts a call. From now on only the answers report the end of its attempts.
     fn accept(&mut self, call: Call) -> Vec<u64> {
-        let mut leases = self.shared.held.lock();
-        for (held, report) in &call.reports {
+        let mut leases = self.shared.leases.lock();
+        for (lease, report) in &call.reports {
             if ends_attempt(report)
-                && let Some(lease) = leases.get_mut(&held.token)
+                && let Some(entry) = leases.get_mut(&lease.token)
             {
-                lease.is_reported = true;
+                entry.is_reported = true;
             }
         }
         drop(leases);
@@ -297,7 +299,7 @@ impl Driver {
                 let pending = self.pending.get(*number)?;
                 Some(convert::wire_report(
                     *number,
-                    pending.held.clone(),
+                    pending.lease.clone(),
                     pending.report.clone(),
                 ))
             }));
@@ -318,13 +320,13 @@ impl Driver {
         loop {
             tokio::select! {
                 permit = out.reserve() => {
-                    let permit = permit.map_err(|_| Error::lost("the connection broke"))?;
+                    let permit = permit.map_err(|_| Error::unreachable("the connection broke"))?;
                     permit.send(message);
                     return Ok(());
                 }
                 () = tokio::time::sleep_until(self.tick_at.into()) => self.expire(),
                 () = tokio::time::sleep_until(patience.into()) => {
-                    return Err(Error::slow("the server takes no messages").into());
+                    return Err(Error::timed_out("the server takes no messages").into());
                 }
             }
         }
@@ -335,8 +337,8 @@ impl Driver {
         self.expire();
         let now = Instant::now();
         let mut numbers: Vec<u64> = Vec::new();
-        for held in self.shared.held.due(now) {
-            numbers.push(self.pending.add_renewal(held, now));
+        for lease in self.shared.leases.due(now) {
+            numbers.push(self.pending.add_renewal(lease, now));
         }
         self.deferred.retain(|(at, number)| {
             let is_due = *at <= now;
@@ -358,54 +360,54 @@ impl Driver {
     /// Reports expired leases, and sets the time of the next check.
     fn expire(&mut self) {
         let now = Instant::now();
-        for held in self.shared.held.expired(now) {
+        for lease in self.shared.leases.expired(now) {
             let reason = "the lease ran out before it could be renewed".to_owned();
-            self.lose(held, None, reason);
+            self.emit_lost(lease, None, reason);
         }
         let pace = self
             .shared
-            .held
+            .leases
             .shortest()
             .map_or(PACE_MAX, |lease| lease / 12);
         self.tick_at = now + pace.clamp(PACE_MIN, PACE_MAX);
     }
 
     /// Handles a lost lease: reports it to the worker, unless the worker never saw the job.
-    fn lose(&mut self, held: Held, state: Option<JobState>, reason: String) {
-        if self.unconfirmed.remove(&held.token).is_some() {
+    fn emit_lost(&mut self, lease: LeaseRef, state: Option<JobState>, reason: String) {
+        if self.unconfirmed.remove(&lease.token).is_some() {
             // Its credit was not used.
             self.shared.granted.fetch_add(1, Ordering::AcqRel);
             self.shared.changed.notify_one();
             return;
         }
-        self.tell(WorkEvent::Lost(Lost {
-            held,
+        self.emit(WorkEvent::LeaseLost(LostLease {
+            lease,
             state,
             reason,
         }));
     }
 
-    fn hear(&mut self, link: &mut Link, message: v1::ServerMessage) -> Result<(), Error> {
+    fn receive(&mut self, link: &mut Link, message: v1::ServerMessage) -> Result<(), Error> {
         if let Some(welcome) = message.welcome {
             self.shared.connected.send_replace(true);
-            self.tell(WorkEvent::Connected {
+            self.emit(WorkEvent::Connected {
                 version: welcome.version,
                 shard: welcome.shard,
             });
         }
         for number in message.completed {
-            let done = Answer::Reported {
+            let done = ReportAnswer::Ended {
                 state: JobState::Succeeded,
                 retry_at: None,
                 repeat: false,
             };
-            self.answered(number, Ok(done));
+            self.on_answer(number, Ok(done));
         }
         for wire in message.answers {
-            self.answered(wire.number, convert::answer(wire));
+            self.on_answer(wire.number, convert::answer(wire));
         }
         for lost in message.lost {
-            self.lost(lost)?;
+            self.on_lease_lost(lost)?;
         }
         if !message.deliveries.is_empty() {
             let since = link.sent_at(message.heard);
@@ -414,22 +416,22 @@ impl Driver {
         self.batches_received = self.batches_received.max(message.batch);
         if message.drain {
             self.is_draining = true;
-            self.tell(WorkEvent::Draining);
+            self.emit(WorkEvent::Draining);
         }
         Ok(())
     }
 
-    fn lost(&mut self, lost: v1::LeaseLost) -> Result<(), Error> {
-        let held = Held {
+    fn on_lease_lost(&mut self, lost: v1::LeaseLost) -> Result<(), Error> {
+        let lease = LeaseRef {
             job: lost.job,
             token: LeaseToken(lost.token),
         };
         let state = job_state(At::top("state"), lost.state)?;
         // The answer to its report shows the end of a reported attempt.
-        if let Some(lease) = self.shared.held.remove(&held.token)
-            && !lease.is_reported
+        if let Some(entry) = self.shared.leases.remove(&lease.token)
+            && !entry.is_reported
         {
-            self.lose(held, state, lost.reason);
+            self.emit_lost(lease, state, lost.reason);
         }
         Ok(())
     }
@@ -438,9 +440,9 @@ impl Driver {
     fn deliver(&mut self, deliveries: Vec<Delivery>, since: Instant) {
         let now = Instant::now();
         let mut fresh = Vec::with_capacity(deliveries.len());
-        let mut leases = self.shared.held.lock();
+        let mut leases = self.shared.leases.lock();
         for delivery in deliveries {
-            let token = delivery.held.token.clone();
+            let token = delivery.lease.token.clone();
             if leases.contains_key(&token) {
                 continue;
             }
@@ -449,8 +451,8 @@ impl Driver {
             let lease_for = delivery.lease_for;
             leases.insert(
                 token.clone(),
-                Lease {
-                    job: delivery.held.job.clone(),
+                HeldLease {
+                    job: delivery.lease.job.clone(),
                     length: lease_for,
                     // The lease of a late one may have expired: the answer to its renewal shows it.
                     expires_at: if is_late {
@@ -473,11 +475,11 @@ impl Driver {
             self.tick_at = now;
         }
         if !fresh.is_empty() {
-            self.tell(WorkEvent::Jobs(fresh));
+            self.emit(WorkEvent::Jobs(fresh));
         }
     }
 
-    fn answered(&mut self, number: u64, result: ReportResult) {
+    fn on_answer(&mut self, number: u64, result: ReportResult) {
         if let Err(error) = &result
             && error.is_retryable()
         {
@@ -494,29 +496,31 @@ impl Driver {
 
     /// Applies an answer to the lease.
     fn apply_answer(&mut self, pending: &Pending, result: &ReportResult) {
-        let token = &pending.held.token;
+        let token = &pending.lease.token;
         match result {
-            Ok(Answer::Renewed { lease_for }) => {
-                self.shared.held.renewed(token, pending.sent_at, *lease_for);
+            Ok(ReportAnswer::Renewed { lease_for }) => {
+                self.shared
+                    .leases
+                    .renewed(token, pending.sent_at, *lease_for);
                 if let Some(mut delivery) = self.unconfirmed.remove(token) {
                     delivery.expires_at = pending.sent_at + *lease_for;
-                    self.tell(WorkEvent::Jobs(vec![delivery]));
+                    self.emit(WorkEvent::Jobs(vec![delivery]));
                 }
             }
-            Ok(Answer::Reported { .. }) => drop(self.shared.held.remove(token)),
+            Ok(ReportAnswer::Ended { .. }) => drop(self.shared.leases.remove(token)),
             Err(error) if error.code() == code::LEASE_LOST => {
-                let lease = self.shared.held.remove(token);
-                if lease.is_some_and(|lease| !lease.is_reported) {
-                    self.lose(pending.held.clone(), None, error.message().to_owned());
+                let entry = self.shared.leases.remove(token);
+                if entry.is_some_and(|entry| !entry.is_reported) {
+                    self.emit_lost(pending.lease.clone(), None, error.message().to_owned());
                 }
             }
             // Refused for another reason: the attempt continues, and may be reported otherwise.
             Err(_) if ends_attempt(&pending.report) => {
-                if let Some(lease) = self.shared.held.lock().get_mut(token) {
-                    lease.is_reported = false;
+                if let Some(entry) = self.shared.leases.lock().get_mut(token) {
+                    entry.is_reported = false;
                 }
             }
-            Ok(Answer::Logged { .. }) | Err(_) => {}
+            Ok(ReportAnswer::Logged { .. }) | Err(_) => {}
         }
     }
 }

@@ -52,8 +52,8 @@ impl Link {
 
     /// Returns when the last message that the server had received before a grant was sent: the lease cannot have
     /// begun before that, so counted from there it surely lasts.
-    pub(crate) fn sent_at(&mut self, heard: u64) -> Instant {
-        self.times.sent_at(heard)
+    pub(crate) fn sent_at(&mut self, received: u64) -> Instant {
+        self.times.sent_at(received)
     }
 }
 
@@ -81,10 +81,10 @@ impl SendTimes {
         self.times.back().map(|(_, at)| *at)
     }
 
-    /// Returns the time of message `heard`, or of the nearest earlier one that is still known, which is always safe.
+    /// Returns the time of message `received`, or of the nearest earlier one that is still known, which is always safe.
     /// Later grants have received at least as many, so older times are dropped.
-    fn sent_at(&mut self, heard: u64) -> Instant {
-        while self.times.len() > 1 && self.times[1].0 <= heard {
+    fn sent_at(&mut self, received: u64) -> Instant {
+        while self.times.len() > 1 && self.times[1].0 <= received {
             self.times.pop_front();
         }
         self.times.front().map_or_else(Instant::now, |(_, at)| *at)
@@ -115,8 +115,8 @@ mod tests {
             times.note(start + Duration::from_millis(message));
         }
         assert!(times.times.len() <= TIMES_MAX);
-        let heard = 7_777;
-        let counted = times.sent_at(heard);
-        assert!(counted <= start + Duration::from_millis(heard - 1));
+        let received = 7_777;
+        let counted = times.sent_at(received);
+        assert!(counted <= start + Duration::from_millis(received - 1));
     }
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use tokio::sync::oneshot;
 
 use super::{Call, closed};
-use crate::model::{Held, Report, ReportResult};
+use crate::model::{LeaseRef, Report, ReportResult};
 
 /// Maximum number of reports without an answer; beyond it no calls are accepted.
 const REPORTS_MAX: usize = 8_192;
@@ -15,7 +15,7 @@ const BYTES_MAX: usize = 64 << 20;
 
 /// A report without an answer.
 pub(crate) struct Pending {
-    pub(crate) held: Held,
+    pub(crate) lease: LeaseRef,
     pub(crate) report: Report,
     /// Time at which it was last sent.
     pub(crate) sent_at: Instant,
@@ -66,21 +66,21 @@ impl PendingReports {
         );
         let reports = call.reports.into_iter().enumerate();
         let numbers = reports
-            .map(|(place, (held, report))| self.add(held, report, Some((id, place)), now))
+            .map(|(place, (lease, report))| self.add(lease, report, Some((id, place)), now))
             .collect();
         self.flush();
         numbers
     }
 
     /// Adds a renewal of the driver.
-    pub(crate) fn add_renewal(&mut self, held: Held, now: Instant) -> u64 {
-        let report = Report::Renew(crate::Renewing::default());
-        self.add(held, report, None, now)
+    pub(crate) fn add_renewal(&mut self, lease: LeaseRef, now: Instant) -> u64 {
+        let report = Report::Renew(crate::RenewalReport::default());
+        self.add(lease, report, None, now)
     }
 
     fn add(
         &mut self,
-        held: Held,
+        lease: LeaseRef,
         report: Report,
         origin: Option<(u64, usize)>,
         now: Instant,
@@ -89,7 +89,7 @@ impl PendingReports {
         self.next_number += 1;
         self.bytes += bytes_of(&report);
         let pending = Pending {
-            held,
+            lease,
             report,
             sent_at: now,
             origin,

@@ -1,6 +1,9 @@
-//! Every call against a server in this process.
+//! Every call of the client, against a server in this process.
 
-#![expect(clippy::too_many_lines, reason = "a story is told in one piece")]
+#![expect(
+    clippy::too_many_lines,
+    reason = "a test follows one job through all calls"
+)]
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,16 +11,16 @@ use std::time::Duration;
 use crate::kit::{Server, take};
 use bytes::Bytes;
 use ganger_client::{
-    Alteration, Answer, CatchUp, Client, Dependency, Edge, EventFilter, Failing, FailurePolicy,
-    Happening, JobFilter, JobState, LogPlace, NamespaceSettings, NewJob, NewSchedule, Options,
-    Progress, QueueSettings, Releasing, Renewing, Report, Retry, ScheduleSpec, Start, Submission,
-    Unique,
+    Alteration, CatchUp, Client, Dependency, Edge, EventFilter, FailurePolicy, FailureReport,
+    Happening, JobFilter, JobState, LogPosition, NamespaceSettings, NewJob, NewSchedule, Options,
+    Progress, QueueSettings, ReleaseReport, RenewalReport, Report, ReportAnswer, Retry,
+    ScheduleSpec, Start, Submission, Unique,
 };
 
 const LONG: Duration = Duration::from_secs(60);
 
 #[tokio::test]
-async fn a_job_lives_from_enqueue_to_result() {
+async fn a_job_is_enqueued_leased_and_completed() {
     let server = Server::start();
     let client = server.client().await;
     let job = NewJob::new("resize")
@@ -49,17 +52,17 @@ async fn a_job_lives_from_enqueue_to_result() {
     );
     assert_eq!(client.payload(&one.id).await.expect("read"), "in");
     assert_eq!(
-        client.why(&one.id).await.expect("told").state,
+        client.why(&one.id).await.expect("explained").state,
         JobState::Ready
     );
 
-    let held = client.lease(take("w", 10)).await.expect("leased").remove(0);
+    let delivery = client.lease(take("w", 10)).await.expect("leased").remove(0);
     assert_eq!(
-        (held.attempt, held.payload.clone()),
+        (delivery.attempt, delivery.payload.clone()),
         (1, Bytes::from_static(b"in"))
     );
     assert_eq!(
-        client.why(&one.id).await.expect("told").reasons[0].code,
+        client.why(&one.id).await.expect("explained").reasons[0].code,
         "runs"
     );
     assert_eq!(
@@ -73,53 +76,53 @@ async fn a_job_lives_from_enqueue_to_result() {
     });
     let reports = vec![
         (
-            held.held.clone(),
-            Report::Renew(Renewing {
+            delivery.lease.clone(),
+            Report::Renew(RenewalReport {
                 progress,
-                ..Renewing::default()
+                ..RenewalReport::default()
             }),
         ),
         (
-            held.held.clone(),
+            delivery.lease.clone(),
             Report::Log {
                 offset: 0,
                 bytes: "hello\n".into(),
             },
         ),
         (
-            held.held.clone(),
+            delivery.lease.clone(),
             Report::Complete {
                 result: Some("out".into()),
                 next: None,
             },
         ),
         (
-            held.held.clone(),
+            delivery.lease.clone(),
             Report::Complete {
                 result: Some("out".into()),
                 next: None,
             },
         ),
         (
-            held.held.clone(),
-            Report::Fail(Failing {
+            delivery.lease.clone(),
+            Report::Fail(FailureReport {
                 group: "g".into(),
-                ..Failing::default()
+                ..FailureReport::default()
             }),
         ),
     ];
     let answers = client.report(reports).await.expect("reached");
-    assert!(matches!(answers[0], Ok(Answer::Renewed { .. })));
+    assert!(matches!(answers[0], Ok(ReportAnswer::Renewed { .. })));
     assert_eq!(
         answers[1],
-        Ok(Answer::Logged {
+        Ok(ReportAnswer::Logged {
             bytes: 6,
             dropped: 0
         })
     );
     assert!(matches!(
         answers[2],
-        Ok(Answer::Reported {
+        Ok(ReportAnswer::Ended {
             state: JobState::Succeeded,
             repeat: false,
             ..
@@ -127,7 +130,7 @@ async fn a_job_lives_from_enqueue_to_result() {
     ));
     assert!(matches!(
         answers[3],
-        Ok(Answer::Reported {
+        Ok(ReportAnswer::Ended {
             state: JobState::Succeeded,
             repeat: true,
             ..
@@ -145,7 +148,7 @@ async fn a_job_lives_from_enqueue_to_result() {
         (JobState::Succeeded, Some("out".into()))
     );
     let log = client
-        .log(&one.id, LogPlace::default(), 0)
+        .log(&one.id, LogPosition::default(), 0)
         .await
         .expect("read");
     assert_eq!(log.chunks[0].bytes, "hello\n");
@@ -167,7 +170,7 @@ async fn a_job_lives_from_enqueue_to_result() {
 }
 
 #[tokio::test]
-async fn a_graph_is_submitted_shown_and_watched_to_its_end() {
+async fn a_graph_is_submitted_shown_and_followed_to_its_end() {
     let server = Server::start();
     let client = server.client().await;
     let jobs = vec![
@@ -204,7 +207,7 @@ async fn a_graph_is_submitted_shown_and_watched_to_its_end() {
         1
     );
     assert_eq!(
-        client.why(last).await.expect("told").reasons[0].code,
+        client.why(last).await.expect("explained").reasons[0].code,
         "waits_for"
     );
     let (inputs, next) = client.inputs(last, 0, 0, true).await.expect("shown");
@@ -217,21 +220,24 @@ async fn a_graph_is_submitted_shown_and_watched_to_its_end() {
         .watch_graph(graph.graph.as_deref().expect("a graph"))
         .await
         .expect("watched");
-    let first = watch.next().await.expect("told").expect("reached");
+    let first = watch.next().await.expect("explained").expect("reached");
     assert_eq!((first.total, first.ended()), (3, 0));
     for _ in 0..2 {
-        let held = client.lease(take("w", 1)).await.expect("leased").remove(0);
-        let result = Some(format!("from {}", held.kind).into());
+        let delivery = client.lease(take("w", 1)).await.expect("leased").remove(0);
+        let result = Some(format!("from {}", delivery.kind).into());
         client
-            .report(vec![(held.held, Report::Complete { result, next: None })])
+            .report(vec![(
+                delivery.lease,
+                Report::Complete { result, next: None },
+            )])
             .await
             .expect("taken");
     }
-    let held = client.lease(take("w", 1)).await.expect("leased").remove(0);
-    assert_eq!(held.inputs, ["from a", "from b"]);
+    let delivery = client.lease(take("w", 1)).await.expect("leased").remove(0);
+    assert_eq!(delivery.inputs, ["from a", "from b"]);
     client
         .report(vec![(
-            held.held,
+            delivery.lease,
             Report::Complete {
                 result: None,
                 next: None,
@@ -247,7 +253,7 @@ async fn a_graph_is_submitted_shown_and_watched_to_its_end() {
 }
 
 #[tokio::test]
-async fn jobs_are_changed_in_every_way() {
+async fn jobs_are_altered_cancelled_retried_and_deleted() {
     let server = Server::start();
     let client = server.client().await;
     let enqueue = |kind: &'static str| client.enqueue(NewJob::new(kind));
@@ -320,48 +326,48 @@ async fn jobs_are_changed_in_every_way() {
     assert_eq!(client.job(&down).await.expect("shown").queue, "other");
     assert_eq!(client.delete(&[&down]).await.expect("deleted").count, 1);
     assert_eq!(
-        client.job(&down).await.expect_err("gone").code(),
+        client.job(&down).await.expect_err("removed").code(),
         "job_not_found"
     );
 
-    let held = client.lease(take("w", 1)).await.expect("leased").remove(0);
+    let delivery = client.lease(take("w", 1)).await.expect("leased").remove(0);
     assert_eq!(
         client
-            .time_out(&[&held.held.job])
+            .time_out(&[&delivery.lease.job])
             .await
             .expect("timed out")
             .count,
         1
     );
-    let held = client.lease(take("w", 1)).await.expect("leased").remove(0);
-    let release = Releasing {
+    let delivery = client.lease(take("w", 1)).await.expect("leased").remove(0);
+    let release = ReleaseReport {
         keep_place: true,
         reason: "busy".into(),
-        ..Releasing::default()
+        ..ReleaseReport::default()
     };
     let answers = client
-        .report(vec![(held.held.clone(), Report::Release(release))])
+        .report(vec![(delivery.lease.clone(), Report::Release(release))])
         .await
         .expect("reached");
     assert!(
         matches!(
             answers[0],
-            Ok(Answer::Reported {
+            Ok(ReportAnswer::Ended {
                 state: JobState::Ready,
                 ..
             })
         ),
         "{answers:?}"
     );
-    let held = client.lease(take("w", 1)).await.expect("leased").remove(0);
-    let fail = Failing {
+    let delivery = client.lease(take("w", 1)).await.expect("leased").remove(0);
+    let fail = FailureReport {
         group: "disk".into(),
         message: "full".into(),
         permanent: true,
-        ..Failing::default()
+        ..FailureReport::default()
     };
     client
-        .report(vec![(held.held.clone(), Report::Fail(fail))])
+        .report(vec![(delivery.lease.clone(), Report::Fail(fail))])
         .await
         .expect("reached");
     assert_eq!(
@@ -483,7 +489,11 @@ async fn queues_namespaces_and_schedules_are_set_and_shown() {
     assert_eq!(client.schedule("nightly").await.expect("shown"), put);
     client.remove_schedule("nightly").await.expect("removed");
     assert_eq!(
-        client.schedule("nightly").await.expect_err("gone").code(),
+        client
+            .schedule("nightly")
+            .await
+            .expect_err("removed")
+            .code(),
         "schedule_not_found"
     );
     let spec = ScheduleSpec::Cron {
@@ -498,7 +508,7 @@ async fn queues_namespaces_and_schedules_are_set_and_shown() {
 }
 
 #[tokio::test]
-async fn very_many_jobs_are_streamed_in_order() {
+async fn a_bulk_stream_answers_its_batches_in_order() {
     let server = Server::start();
     let client = server.client().await;
     let mut accepted = Vec::new();
@@ -518,7 +528,7 @@ async fn very_many_jobs_are_streamed_in_order() {
 }
 
 #[tokio::test]
-async fn a_submission_is_the_same_under_its_key() {
+async fn a_repeated_submission_under_its_key_returns_the_first_answer() {
     let server = Server::start();
     let client = server.client().await;
     let submit = |payload: &'static str| {
@@ -551,7 +561,7 @@ async fn a_submission_is_the_same_under_its_key() {
 }
 
 #[tokio::test]
-async fn events_are_followed_over_a_restart() {
+async fn an_event_stream_continues_after_a_restart() {
     let server = Server::start();
     let client = server.client().await;
     let mut events = client
@@ -577,7 +587,7 @@ async fn events_are_followed_over_a_restart() {
         (id, JobState::Ready, None)
     );
     assert!(events.position().is_some());
-    let server = server.vanish().await.come_back();
+    let server = server.kill().await.restart();
     let id = client
         .enqueue(NewJob::new("k"))
         .await
@@ -604,13 +614,13 @@ async fn a_log_is_followed_to_the_end_of_its_job() {
     let server = Server::start();
     let client = server.client().await;
     let id = client.enqueue(NewJob::new("k")).await.expect("accepted").id;
-    let held = client
+    let lease = client
         .lease(take("w", 1))
         .await
         .expect("leased")
         .remove(0)
-        .held;
-    let mut log = client.follow_log(&id, LogPlace::default());
+        .lease;
+    let mut log = client.follow_log(&id, LogPosition::default());
     let mut offset = 0;
     for line in ["one\n", "two\n"] {
         let report = Report::Log {
@@ -618,7 +628,7 @@ async fn a_log_is_followed_to_the_end_of_its_job() {
             bytes: line.into(),
         };
         client
-            .report(vec![(held.clone(), report)])
+            .report(vec![(lease.clone(), report)])
             .await
             .expect("reached");
         offset += 4;
@@ -627,7 +637,7 @@ async fn a_log_is_followed_to_the_end_of_its_job() {
     }
     client
         .report(vec![(
-            held,
+            lease,
             Report::Complete {
                 result: None,
                 next: None,
@@ -640,7 +650,7 @@ async fn a_log_is_followed_to_the_end_of_its_job() {
 }
 
 #[tokio::test]
-async fn a_call_waits_for_a_server_that_comes_back() {
+async fn a_call_is_retried_until_the_server_is_back() {
     let server = Server::start();
     let client = server.client().await;
     let info = client.info().await.expect("shown");
@@ -648,19 +658,19 @@ async fn a_call_waits_for_a_server_that_comes_back() {
         (info.shard.as_str(), info.health.as_str(), info.draining),
         ("1", "ready", false)
     );
-    let gone = server.vanish().await;
+    let stopped = server.kill().await;
     let enqueue = tokio::spawn({
         let client = client.clone();
         async move { client.enqueue(NewJob::new("k")).await }
     });
-    let server = gone.come_back();
+    let server = stopped.restart();
     let id = enqueue.await.expect("no panic").expect("accepted").id;
     assert_eq!(client.job(&id).await.expect("shown").kind, "k");
     drop(server);
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_said_to_be_unreachable() {
+async fn an_absent_server_is_reported_as_unreachable() {
     let options = Options {
         retry: Retry {
             total_max: Duration::ZERO,
@@ -680,7 +690,7 @@ async fn a_server_that_is_not_there_is_said_to_be_unreachable() {
 }
 
 #[tokio::test]
-async fn an_edge_by_an_unknown_name_is_refused_by_its_place() {
+async fn a_dependency_by_an_unknown_name_is_refused_with_its_position() {
     let server = Server::start();
     let client = server.client().await;
     let job = NewJob {

@@ -1,4 +1,4 @@
-//! What the tests share: a whole server in this process, that can go away and come back.
+//! Shared helpers: a whole server in this process that can be killed and restarted.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -6,23 +6,24 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use ganger_client::{
-    Client, Delivery, Options, Retry, Take, TakeFrom, TakeMode, WorkEvent, WorkOptions, WorkStream,
+    Client, Delivery, LeaseRequest, Options, Retry, TakeFrom, TakeMode, WorkEvent, WorkOptions,
+    WorkStream,
 };
 use ganger_shard::{Handle, Hooks, Settings, Shard, SystemClock};
 use ganger_store::MemoryStore;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-/// A port that no other test is given, not even while its server is away. Below the range from which
-/// the system takes ports of outgoing connections, for the same reason.
+/// Returns a port that no other test gets, even while its server is down. The system does not use these ports for
+/// outgoing connections either.
 fn next_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let start = std::process::id().wrapping_mul(50);
-    let place = start.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % 10_000;
-    20_000 + u16::try_from(place).expect("below ten thousand")
+    let index = start.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % 10_000;
+    20_000 + u16::try_from(index).expect("below ten thousand")
 }
 
-/// A server over a memory store, with a runtime of its own, so that it can vanish with all its connections.
+/// A server over a memory store, with its own runtime, so that it can be killed with all its connections.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) handle: Handle,
@@ -54,9 +55,9 @@ impl Server {
             Hooks::default(),
         )
         .expect("the shard starts");
-        let (draining, told) = watch::channel(false);
+        let (draining, draining_receiver) = watch::channel(false);
         let options = ganger_dialect_grpc::Options {
-            draining: told,
+            draining: draining_receiver,
             stranger: ganger_access::Identity::unchecked(),
             ..ganger_dialect_grpc::Options::default()
         };
@@ -79,15 +80,15 @@ impl Server {
         }
     }
 
-    /// Vanishes: all connections break, nothing is said.
-    pub(crate) async fn vanish(mut self) -> Gone {
+    /// Kills the server: all connections break without a message.
+    pub(crate) async fn kill(mut self) -> StoppedServer {
         let runtime = self.runtime.take().expect("it runs");
-        // Only when its tasks are gone is the port free again.
+        // The port is free again only when all tasks have ended.
         tokio::task::spawn_blocking(move || runtime.shutdown_timeout(Duration::from_secs(30)))
             .await
             .expect("no panic");
         self.handle.stop().await;
-        Gone {
+        StoppedServer {
             address: self.address,
             store: self.store.clone(),
         }
@@ -119,22 +120,22 @@ impl Drop for Server {
     }
 }
 
-/// What is left of a server that has vanished.
-pub(crate) struct Gone {
+/// A killed server: its address and its store.
+pub(crate) struct StoppedServer {
     address: SocketAddr,
     store: MemoryStore,
 }
 
-impl Gone {
-    /// Comes back with the same store at the same port.
-    pub(crate) fn come_back(self) -> Server {
+impl StoppedServer {
+    /// Starts the server again with the same store and port.
+    pub(crate) fn restart(self) -> Server {
         let listener = std::net::TcpListener::bind(self.address).expect("the port is free");
         Server::start_on(self.store, listener)
     }
 }
 
-pub(crate) fn take(worker: &str, jobs_max: u32) -> Take {
-    Take {
+pub(crate) fn take(worker: &str, jobs_max: u32) -> LeaseRequest {
+    LeaseRequest {
         queues: vec![TakeFrom::new("default")],
         mode: TakeMode::Ordered,
         worker: worker.into(),
@@ -154,7 +155,7 @@ pub(crate) fn work(worker: &str, credits: u32) -> WorkOptions {
     }
 }
 
-/// The next event that is not about the connection.
+/// Waits for the next event that is not about the connection.
 pub(crate) async fn next(stream: &mut WorkStream) -> WorkEvent {
     loop {
         match stream.next().await.expect("the stream is open") {
@@ -164,7 +165,7 @@ pub(crate) async fn next(stream: &mut WorkStream) -> WorkEvent {
     }
 }
 
-/// So many deliveries, however they are cut.
+/// Waits for exactly `count` deliveries, however they are split into events.
 pub(crate) async fn deliveries(stream: &mut WorkStream, count: usize) -> Vec<Delivery> {
     let mut all = Vec::new();
     while all.len() < count {
@@ -173,6 +174,6 @@ pub(crate) async fn deliveries(stream: &mut WorkStream, count: usize) -> Vec<Del
             other => panic!("expected jobs, got {other:?}"),
         }
     }
-    assert_eq!(all.len(), count, "no more came than wanted");
+    assert_eq!(all.len(), count, "no more jobs arrived than wanted");
     all
 }

@@ -1,4 +1,4 @@
-//! The worker's stream against a server that lives, dies and comes back.
+//! The worker's stream, against a server that is killed and restarted.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::kit::{Server, deliveries, next, work};
 use bytes::Bytes;
 use ganger_client::{
-    Answer, Failing, JobFilter, JobState, NewJob, Progress, Submission, WorkEvent,
+    FailureReport, JobFilter, JobState, NewJob, Progress, ReportAnswer, Submission, WorkEvent,
 };
 
 fn many(count: usize) -> Submission {
@@ -19,7 +19,7 @@ fn many(count: usize) -> Submission {
 }
 
 #[tokio::test]
-async fn jobs_flow_in_batches_and_each_ends_once() {
+async fn jobs_are_delivered_in_batches_and_each_ends_once() {
     let server = Server::start();
     let client = server.client().await;
     let wanted: BTreeSet<String> = client
@@ -41,10 +41,10 @@ async fn jobs_flow_in_batches_and_each_ends_once() {
         let reports = jobs
             .into_iter()
             .map(|job| {
-                assert!(done.insert(job.held.job.clone()), "no job comes twice");
+                assert!(done.insert(job.lease.job.clone()), "no job comes twice");
                 let result = Some(job.payload);
                 (
-                    job.held,
+                    job.lease,
                     ganger_client::Report::Complete { result, next: None },
                 )
             })
@@ -53,7 +53,7 @@ async fn jobs_flow_in_batches_and_each_ends_once() {
             assert!(
                 matches!(
                     answer,
-                    Ok(Answer::Reported {
+                    Ok(ReportAnswer::Ended {
                         state: JobState::Succeeded,
                         ..
                     })
@@ -72,22 +72,22 @@ async fn jobs_flow_in_batches_and_each_ends_once() {
     reporter
         .deregister(Duration::from_secs(10))
         .await
-        .expect("told");
+        .expect("deregistered");
     assert_eq!(stream.next().await, None);
 }
 
 #[tokio::test]
-async fn no_more_jobs_come_than_credits_were_granted() {
+async fn no_more_jobs_are_delivered_than_credits_were_granted() {
     let server = Server::start();
     let client = server.client().await;
     client.enqueue_all(many(20)).await.expect("accepted");
     let mut stream = client.work(work("w", 5));
     let reporter = stream.reporter();
     let first = deliveries(&mut stream, 5).await;
-    // A report's answer comes behind anything that was sent before it.
+    // The answer to a report arrives after everything that was sent before it.
     reporter
         .progress(
-            &first[0].held,
+            &first[0].lease,
             Progress {
                 millionths: 1,
                 message: String::new(),
@@ -102,7 +102,7 @@ async fn no_more_jobs_come_than_credits_were_granted() {
     reporter.grant(3);
     deliveries(&mut stream, 3).await;
     reporter
-        .complete(&first[0].held, None)
+        .complete(&first[0].lease, None)
         .await
         .expect("taken");
     assert_eq!(
@@ -113,7 +113,7 @@ async fn no_more_jobs_come_than_credits_were_granted() {
 }
 
 #[tokio::test]
-async fn a_cancel_is_told_at_once() {
+async fn a_worker_is_notified_of_a_cancellation_at_once() {
     let server = Server::start();
     let client = server.client().await;
     let id = client.enqueue(NewJob::new("k")).await.expect("accepted").id;
@@ -123,66 +123,66 @@ async fn a_cancel_is_told_at_once() {
         .cancel(&[&id], "not wanted")
         .await
         .expect("cancelled");
-    let WorkEvent::Lost(lost) = next(&mut stream).await else {
+    let WorkEvent::LeaseLost(lost) = next(&mut stream).await else {
         panic!("a lost lease is expected")
     };
     assert!(lost.is_cancelled(), "{lost:?}");
-    assert_eq!(lost.held, job.held);
+    assert_eq!(lost.lease, job.lease);
     let late = stream
         .reporter()
-        .complete(&job.held, None)
+        .complete(&job.lease, None)
         .await
         .expect_err("it is too late");
     assert_eq!(late.code(), "lease_lost");
-    assert_eq!(stream.reporter().expires_at(&job.held), None);
+    assert_eq!(stream.reporter().expires_at(&job.lease), None);
 }
 
 #[tokio::test]
-async fn a_report_given_while_the_server_is_away_is_delivered_when_it_is_back() {
+async fn a_report_made_while_the_server_is_away_is_delivered_when_it_is_back() {
     let server = Server::start();
     let client = server.client().await;
     let ids = client.enqueue_all(many(3)).await.expect("accepted").jobs;
     let mut stream = client.work(work("w", 2));
     let reporter = stream.reporter();
     let jobs = deliveries(&mut stream, 2).await;
-    let gone = server.vanish().await;
+    let stopped = server.kill().await;
     loop {
         if let Some(WorkEvent::Disconnected { .. }) = stream.next().await {
             break;
         }
     }
     let reporting = {
-        let (reporter, held) = (reporter.clone(), jobs[0].held.clone());
+        let (reporter, lease) = (reporter.clone(), jobs[0].lease.clone());
         tokio::spawn(async move {
             reporter
-                .complete(&held, Some(Bytes::from_static(b"1")))
+                .complete(&lease, Some(Bytes::from_static(b"1")))
                 .await
         })
     };
-    let server = gone.come_back();
+    let server = stopped.restart();
     let answer = reporting.await.expect("no panic").expect("taken");
     assert!(matches!(
         answer,
-        Answer::Reported {
+        ReportAnswer::Ended {
             state: JobState::Succeeded,
             ..
         }
     ));
-    // The other lease has outlived the restart, and the next job comes for a new credit.
+    // The other lease is still valid after the restart, and a new credit brings the next job.
     reporter
         .fail(
-            &jobs[1].held,
-            Failing {
+            &jobs[1].lease,
+            FailureReport {
                 group: "g".into(),
                 permanent: true,
-                ..Failing::default()
+                ..FailureReport::default()
             },
         )
         .await
         .expect("taken");
     reporter.grant(1);
     let last = deliveries(&mut stream, 1).await.remove(0);
-    assert_eq!(last.held.job, ids[2].id);
+    assert_eq!(last.lease.job, ids[2].id);
     assert_eq!(
         client.result(&ids[0].id).await.expect("shown").1,
         Some(Bytes::from_static(b"1"))
@@ -191,23 +191,23 @@ async fn a_report_given_while_the_server_is_away_is_delivered_when_it_is_back() 
 }
 
 #[tokio::test]
-async fn a_stream_that_ends_loses_no_job() {
+async fn a_stream_that_is_dropped_loses_no_job() {
     let server = Server::start();
     let client = server.client().await;
     client.enqueue_all(many(300)).await.expect("accepted");
-    // Takes all, reports some, and is gone without a word.
+    // Leases all jobs, reports one, and drops the stream.
     let mut first = client.work(work("gone", 300));
     let WorkEvent::Jobs(jobs) = next(&mut first).await else {
         panic!("jobs are expected")
     };
     first
         .reporter()
-        .complete(&jobs[0].held, None)
+        .complete(&jobs[0].lease, None)
         .await
         .expect("taken");
     drop(first);
-    // Its name deregisters it, as an operator's restart script would; all jobs are free again.
-    client.deregister("gone").await.expect("told");
+    // Deregisters the worker by its name, as a restart script would; its jobs are ready again.
+    client.deregister("gone").await.expect("deregistered");
     let mut stream = client.work(work("w", 1_000));
     let reporter = stream.reporter();
     let mut done = 1;
@@ -217,7 +217,7 @@ async fn a_stream_that_ends_loses_no_job() {
         };
         done += jobs.len();
         for job in jobs {
-            reporter.complete(&job.held, None).await.expect("taken");
+            reporter.complete(&job.lease, None).await.expect("taken");
         }
     }
     let left = client.list(JobFilter {
@@ -239,23 +239,23 @@ async fn leases_are_renewed_until_they_are_reported() {
     });
     let job = deliveries(&mut stream, 1).await.remove(0);
     let reporter = stream.reporter();
-    let first = reporter.expires_at(&job.held).expect("held");
-    // Longer than the lease by far: only renewals can move its end.
+    let first = reporter.expires_at(&job.lease).expect("held");
+    // Much longer than the lease, so only renewals can have extended it.
     while reporter
-        .expires_at(&job.held)
+        .expires_at(&job.lease)
         .is_some_and(|end| end < first + Duration::from_secs(1))
     {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     reporter
-        .complete(&job.held, None)
+        .complete(&job.lease, None)
         .await
         .expect("still held");
     assert_eq!(client.job(&id).await.expect("shown").attempt, 1);
 }
 
 #[tokio::test]
-async fn a_draining_server_says_so_and_gives_nothing_new() {
+async fn a_draining_server_announces_it_and_delivers_no_more_jobs() {
     let server = Server::start();
     let client = server.client().await;
     client.enqueue(NewJob::new("k")).await.expect("accepted");
@@ -267,7 +267,7 @@ async fn a_draining_server_says_so_and_gives_nothing_new() {
     client.enqueue(NewJob::new("k")).await.expect("accepted");
     reporter.grant(1);
     reporter
-        .complete(&job.held, None)
+        .complete(&job.lease, None)
         .await
         .expect("reports still go");
     let counts = client.queue("default").await.expect("shown").counts;
@@ -275,7 +275,7 @@ async fn a_draining_server_says_so_and_gives_nothing_new() {
 }
 
 #[tokio::test]
-async fn a_report_after_the_stream_was_closed_says_so() {
+async fn a_report_on_a_closed_stream_fails_with_closed() {
     let server = Server::start();
     let client = server.client().await;
     client.enqueue(NewJob::new("k")).await.expect("accepted");
@@ -285,7 +285,7 @@ async fn a_report_after_the_stream_was_closed_says_so() {
     reporter.close();
     assert_eq!(stream.next().await, None);
     let error = reporter
-        .complete(&job.held, None)
+        .complete(&job.lease, None)
         .await
         .expect_err("closed");
     assert_eq!(error.code(), "closed");
@@ -297,15 +297,18 @@ async fn a_deregistration_does_not_wait_for_a_server_that_is_away() {
     let client = server.client().await;
     let mut stream = client.work(work("w", 1));
     while !matches!(stream.next().await, Some(WorkEvent::Connected { .. })) {}
-    let gone = server.vanish().await;
+    let stopped = server.kill().await;
     while !matches!(stream.next().await, Some(WorkEvent::Disconnected { .. })) {}
-    // It would try for a minute.
+    // With its retries the call alone would take a minute.
     let reporter = stream.reporter();
     let deregister = reporter.deregister(Duration::from_secs(3_600));
-    let said = tokio::time::timeout(Duration::from_secs(30), deregister).await;
-    assert!(said.expect("no wait").is_err(), "nobody could be told");
+    let result = tokio::time::timeout(Duration::from_secs(30), deregister).await;
+    assert!(
+        result.expect("no wait").is_err(),
+        "there is no server to deregister from"
+    );
     assert_eq!(stream.next().await, None);
-    drop(gone);
+    drop(stopped);
 }
 
 #[tokio::test]

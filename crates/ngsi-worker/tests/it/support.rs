@@ -14,8 +14,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use ganger_client::{
-    Answer, Delivery, Error, Failing, Held, JobState, LeaseToken, Lost, Releasing, Report,
-    ReportResult, WorkEvent,
+    Delivery, Error, FailureReport, JobState, LeaseRef, LeaseToken, LostLease, ReleaseReport,
+    Report, ReportAnswer, ReportResult, WorkEvent,
 };
 use ganger_ngsi::job::KIND;
 use ganger_ngsi_worker::{
@@ -60,14 +60,14 @@ impl Reports for ScriptedServer {
         self.state.lock().unwrap().credits = 0;
     }
 
-    async fn report_all(&self, reports: Vec<(Held, Report)>) -> Vec<ReportResult> {
+    async fn report_all(&self, reports: Vec<(LeaseRef, Report)>) -> Vec<ReportResult> {
         let mut state = self.state.lock().unwrap();
         let answers = reports
             .into_iter()
             .map(|(held, report)| {
                 state.held.remove(&held.job);
                 state.outcomes.entry(held.job).or_default().push(report);
-                Ok(Answer::Reported {
+                Ok(ReportAnswer::Ended {
                     state: JobState::Succeeded,
                     retry_at: None,
                     repeat: false,
@@ -79,11 +79,11 @@ impl Reports for ScriptedServer {
         answers
     }
 
-    fn abandon(&self, held: &Held) {
+    fn abandon(&self, held: &LeaseRef) {
         panic!("the pool gave up leases without a report: {held:?}");
     }
 
-    fn expires_at(&self, held: &Held) -> Option<Instant> {
+    fn expires_at(&self, held: &LeaseRef) -> Option<Instant> {
         let state = self.state.lock().unwrap();
         state
             .held
@@ -151,7 +151,7 @@ impl ScriptedServer {
     }
 
     /// Waits for the failure of a task that must fail.
-    pub async fn failure(&self, job: &str) -> Failing {
+    pub async fn failure(&self, job: &str) -> FailureReport {
         match self.outcome(job).await {
             Report::Fail(failing) => failing,
             other => panic!("{job} should have failed: {other:?}"),
@@ -159,7 +159,7 @@ impl ScriptedServer {
     }
 
     /// Waits for the release of a task that must be released.
-    pub async fn release(&self, job: &str) -> Releasing {
+    pub async fn release(&self, job: &str) -> ReleaseReport {
         match self.outcome(job).await {
             Report::Release(releasing) => releasing,
             other => panic!("{job} should have been released: {other:?}"),
@@ -269,7 +269,7 @@ impl TestPool {
     pub fn deliver_jobs(&self, jobs: Vec<Delivery>) {
         let mut state = self.server.state.lock().unwrap();
         for job in &jobs {
-            state.held.insert(job.held.job.clone());
+            state.held.insert(job.lease.job.clone());
             state.credits -= 1;
         }
         drop(state);
@@ -279,12 +279,12 @@ impl TestPool {
     /// Reports the lease of a task as lost.
     pub fn lose(&self, job: &str) {
         self.server.state.lock().unwrap().held.remove(job);
-        let lost = Lost {
-            held: held(job),
+        let lost = LostLease {
+            lease: held(job),
             state: None,
             reason: "lost on purpose".into(),
         };
-        self.events.send(WorkEvent::Lost(lost)).unwrap();
+        self.events.send(WorkEvent::LeaseLost(lost)).unwrap();
     }
 
     /// Waits until a child blocks on the gate, and lets it continue.
@@ -360,8 +360,8 @@ impl TestPool {
     }
 }
 
-pub fn held(job: &str) -> Held {
-    Held {
+pub fn held(job: &str) -> LeaseRef {
+    LeaseRef {
         job: job.into(),
         token: LeaseToken(Bytes::from(job.to_owned())),
     }
@@ -370,7 +370,7 @@ pub fn held(job: &str) -> Held {
 /// Returns a task whose input is its name.
 pub fn delivery(job: &str) -> Delivery {
     Delivery {
-        held: held(job),
+        lease: held(job),
         shard: "1".into(),
         number: 1,
         queue: "quantumleap".into(),

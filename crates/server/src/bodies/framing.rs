@@ -14,7 +14,7 @@ pub(super) struct Framing {
     /// Maximum bytes of a message. Longer ones are passed on as they arrive: the decoder refuses them by their
     /// header.
     message_bytes_max: usize,
-    gathered: Vec<u8>,
+    collected: Vec<u8>,
     is_passing: bool,
 }
 
@@ -22,7 +22,7 @@ impl Framing {
     pub(super) fn new(message_bytes_max: usize) -> Self {
         Self {
             message_bytes_max,
-            gathered: Vec::new(),
+            collected: Vec::new(),
             is_passing: false,
         }
     }
@@ -32,42 +32,42 @@ impl Framing {
         if self.is_passing {
             return piece;
         }
-        if self.gathered.is_empty() {
+        if self.collected.is_empty() {
             let whole = self.whole_bytes(&piece);
             if whole == piece.len() {
                 return piece;
             }
-            self.gathered.extend_from_slice(&piece[whole..]);
+            self.collected.extend_from_slice(&piece[whole..]);
             return piece.slice(..whole);
         }
-        self.gathered.extend_from_slice(&piece);
-        let whole = self.whole_bytes_gathered();
+        self.collected.extend_from_slice(&piece);
+        let whole = self.whole_bytes_collected();
         if whole == 0 {
             return Bytes::new();
         }
-        let rest = self.gathered.split_off(whole);
-        Bytes::from(std::mem::replace(&mut self.gathered, rest))
+        let rest = self.collected.split_off(whole);
+        Bytes::from(std::mem::replace(&mut self.collected, rest))
     }
 
     /// Returns the remaining bytes at the end of the body: an incomplete message, which the decoder refuses.
     pub(super) fn end(&mut self) -> Bytes {
-        Bytes::from(std::mem::take(&mut self.gathered))
+        Bytes::from(std::mem::take(&mut self.collected))
     }
 
     /// Whether a message is incomplete.
     pub(super) fn is_within(&self) -> bool {
-        !self.gathered.is_empty()
+        !self.collected.is_empty()
     }
 
     /// Number of bytes that wait for the rest of their message.
     pub(super) fn waiting(&self) -> usize {
-        self.gathered.len()
+        self.collected.len()
     }
 
-    fn whole_bytes_gathered(&mut self) -> usize {
-        let gathered = std::mem::take(&mut self.gathered);
-        let whole = self.whole_bytes(&gathered);
-        self.gathered = gathered;
+    fn whole_bytes_collected(&mut self) -> usize {
+        let collected = std::mem::take(&mut self.collected);
+        let whole = self.whole_bytes(&collected);
+        self.collected = collected;
         whole
     }
 
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_come_out_whole_however_the_bytes_come_in() {
+    fn messages_are_passed_on_whole_however_their_bytes_arrive() {
         let sent = [message(b"one"), message(b""), message(&[7; 300])].concat();
         let ends = [8, 13, sent.len()];
         for size in 1..=sent.len() {
@@ -120,11 +120,11 @@ mod tests {
     }
 
     #[test]
-    fn an_announcement_alone_reserves_nothing_and_one_beyond_the_limit_is_passed_on() {
+    fn an_incomplete_message_reserves_nothing_and_one_beyond_the_limit_is_passed_on() {
         let mut framing = Framing::new(4 << 20);
         let begun = Bytes::from_static(&[0, 0, 0x3f, 0xff, 0xc0, 0x78]);
         assert!(framing.add(begun.clone()).is_empty());
-        assert!(framing.gathered.capacity() < 64);
+        assert!(framing.collected.capacity() < 64);
         let mut framing = Framing::new(1 << 10);
         assert_eq!(framing.add(begun.clone()), begun);
     }

@@ -27,7 +27,7 @@ impl UnreadResponses {
         }
     }
 
-    /// Adds a response.
+    /// Adds a response whose reader is watched.
     pub(super) fn watch(&self, slot: &Arc<CutSlot>) {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         slots.push(Arc::downgrade(slot));

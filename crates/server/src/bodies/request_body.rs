@@ -110,7 +110,7 @@ impl RequestBody {
     fn take(&mut self, piece: Bytes) -> Result<Bytes, BodyCut> {
         self.hold.grow(piece.len())?;
         self.held += piece.len();
-        self.pace.came(piece.len(), Instant::now());
+        self.pace.record(piece.len(), Instant::now());
         if self.kind == BodyKind::Lines {
             let end = piece.iter().rposition(|byte| *byte == b'\n');
             self.line_bytes = match end {
@@ -130,16 +130,16 @@ impl RequestBody {
     }
 
     /// Returns bytes to the hold that the stream no longer keeps.
-    fn give_back(&mut self) {
+    fn release_unneeded(&mut self) {
         if !self.is_stream() {
             return;
         }
         let waiting = self.framing.as_ref().map_or(0, Framing::waiting);
         let kept = (self.line_bytes + waiting).max(WINDOW_BYTES);
-        let given_back = self.held.saturating_sub(kept);
-        if given_back > 0 {
-            self.hold.shrink(given_back);
-            self.held -= given_back;
+        let unneeded = self.held.saturating_sub(kept);
+        if unneeded > 0 {
+            self.hold.shrink(unneeded);
+            self.held -= unneeded;
         }
     }
 
@@ -179,7 +179,7 @@ fn status(cut: BodyCut) -> Status {
 }
 
 impl BodyRate {
-    fn came(&mut self, bytes: usize, now: Instant) {
+    fn record(&mut self, bytes: usize, now: Instant) {
         self.begun.get_or_insert(now);
         self.last = Some(now);
         self.bytes += u64::try_from(bytes).unwrap_or(u64::MAX);
@@ -189,7 +189,7 @@ impl BodyRate {
     /// Ready with the reason once the sender has been silent or slow for too long.
     fn poll(&mut self, cx: &mut Context<'_>, is_rated: bool) -> Poll<BodyCut> {
         loop {
-            let at = match self.judge(Instant::now(), is_rated) {
+            let at = match self.check_deadline(Instant::now(), is_rated) {
                 Ok(at) => at,
                 Err(cut) => return Poll::Ready(cut),
             };
@@ -202,7 +202,7 @@ impl BodyRate {
     }
 
     /// Returns the sender's next deadline; the reason if it has passed.
-    fn judge(&mut self, now: Instant, is_rated: bool) -> Result<Instant, BodyCut> {
+    fn check_deadline(&mut self, now: Instant, is_rated: bool) -> Result<Instant, BodyCut> {
         let begun = *self.begun.get_or_insert(now);
         let silent_at = *self.last.get_or_insert(now) + SILENT_MAX;
         let paid_for = Duration::from_secs(self.bytes / BYTES_PER_SECOND_MIN);
@@ -235,7 +235,7 @@ impl HttpBody for RequestBody {
         if this.has_ended {
             return Poll::Ready(None);
         }
-        this.give_back();
+        this.release_unneeded();
         loop {
             if let Some(watched) = &mut this.watched
                 && watched.has_ended()
@@ -306,26 +306,26 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn a_sender_that_is_silent_or_slow_is_given_up() {
+    fn a_silent_or_slow_sender_is_cut() {
         let begun = Instant::now();
         let mut pace = BodyRate::default();
-        assert_eq!(pace.judge(begun, true), Ok(begun + SILENT_MAX));
+        assert_eq!(pace.check_deadline(begun, true), Ok(begun + SILENT_MAX));
         // One byte every 12 seconds is never silent, and too slow after half a minute.
         for place in 1..=2 {
-            pace.came(1, begun + SECOND * 12 * place);
+            pace.record(1, begun + SECOND * 12 * place);
         }
-        assert!(pace.judge(begun + SECOND * 29, true).is_ok());
-        let slow = pace.judge(begun + SECOND * 30, true);
+        assert!(pace.check_deadline(begun + SECOND * 29, true).is_ok());
+        let slow = pace.check_deadline(begun + SECOND * 30, true);
         assert_eq!(slow, Err(BodyCut::Slow(BYTES_PER_SECOND_MIN)));
-        let with_timeouts = pace.judge(begun + SECOND * 30, false);
+        let with_timeouts = pace.check_deadline(begun + SECOND * 30, false);
         assert_eq!(with_timeouts, Ok(begun + SECOND * 54), "lines may be slow");
-        let silent = pace.judge(begun + SECOND * 54, false);
+        let silent = pace.check_deadline(begun + SECOND * 54, false);
         assert_eq!(silent, Err(BodyCut::Silent(SILENT_MAX)));
         let mut fast = BodyRate::default();
-        fast.came(1 << 20, begun);
-        fast.came(1, begun + SECOND * 900);
+        fast.record(1 << 20, begun);
+        fast.record(1, begun + SECOND * 900);
         assert!(
-            fast.judge(begun + SECOND * 901, true).is_ok(),
+            fast.check_deadline(begun + SECOND * 901, true).is_ok(),
             "1 MiB pays for 1,024 s"
         );
     }
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_document_is_held_until_the_request_ends_and_lines_are_let_go() {
+    async fn a_document_counts_until_the_request_ends_and_processed_lines_do_not() {
         const PIECE: &[u8] = &[b'\n'; 64 << 10];
         let budget = Budget::new(48 << 20);
         let hold = |name: &str| {

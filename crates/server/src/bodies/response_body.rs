@@ -232,7 +232,7 @@ impl HttpBody for ResponseBody {
         let mut state = slot.state();
         let state = &mut *state;
         if state.is_cut {
-            let error = std::io::Error::other("nobody has read this answer for too long");
+            let error = std::io::Error::other("nobody has read this response for too long");
             return Poll::Ready(Some(Err(axum::Error::new(error))));
         }
         if state.rest.is_empty() {

@@ -61,13 +61,13 @@ pub(super) const KEYS: &[Key] = &[
     Key::new(
         "addr",
         "127.0.0.1:3733",
-        "where to listen; :PORT is loopback",
+        "address to listen on; :PORT is loopback",
         |config, value| {
             value.clone_into(&mut config.addr);
             Ok(())
         },
     ),
-    Key::new("shard", "1", "the id of the shard", |config, value| {
+    Key::new("shard", "1", "id of the shard", |config, value| {
         config.shard =
             ShardId::new(value).ok_or("must be 1 to 64 characters of A-Z a-z 0-9 . _ -")?;
         // The later source overrides the earlier one.
@@ -77,7 +77,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::new(
         "shards",
         "",
-        "several shards in this process, each with a store of its own: their ids with commas, or how many",
+        "several shards in this process, each with its own store: their ids separated by commas, or their number",
         |config, value| {
             config.shards = super::shards::read(value)?;
             Ok(())
@@ -86,7 +86,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::new(
         "topology",
         "",
-        "where other shards are: static:1=HOST:PORT,2=HOST:PORT or dns:%s.example.com:3733",
+        "addresses of other shards: static:1=HOST:PORT,2=HOST:PORT or dns:%s.example.com:3733",
         |config, value| {
             config.topology = Topology::parse(value).map_err(|error| error.to_string())?;
             Ok(())
@@ -95,7 +95,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::new(
         "peer_token_file",
         "",
-        "a file with the token to show to other servers; without it the one of this server",
+        "file with the token for other servers; the token that clients must send if absent",
         |config, value| {
             config.peer_token_file = Some(path(value)?);
             Ok(())
@@ -104,7 +104,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::new(
         "db",
         "ganger.db",
-        "the store's file; :memory: keeps nothing",
+        "file of the store; :memory: stores nothing on disk",
         |config, value| {
             config.db = path(value)?;
             config.makes_directory = false;
@@ -114,7 +114,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::new(
         "data_dir",
         "",
-        "the directory of the store's file, if db is not set; made if it is missing",
+        "directory of the store's file, if db is not set; created if missing",
         |config, value| {
             config.db = path(value)?.join("ganger.db");
             config.makes_directory = true;
@@ -126,26 +126,21 @@ pub(super) const KEYS: &[Key] = &[
         ..Key::new(
             "token",
             "",
-            "the token that clients must send",
+            "token that clients must send",
             |config, value| {
                 config.token = Some(Secret::new(value)?);
                 Ok(())
             },
         )
     },
-    Key::new(
-        "token_file",
-        "",
-        "a file with that token",
-        |config, value| {
-            config.token_file = Some(path(value)?);
-            Ok(())
-        },
-    ),
+    Key::new("token_file", "", "file with that token", |config, value| {
+        config.token_file = Some(path(value)?);
+        Ok(())
+    }),
     Key::new(
         "access_file",
         "",
-        "tokens and certificates with what each may do, as `ganger token` writes it",
+        "file of tokens and certificates with their grants, as `ganger token` writes it",
         |config, value| {
             config.access_file = Some(path(value)?);
             Ok(())
@@ -154,7 +149,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::new(
         "tls.cert",
         "",
-        "the server's certificate, and those that lead to its authority (PEM)",
+        "the server's certificate, followed by intermediate certificates (PEM)",
         |config, value| {
             config.tls.cert = Some(path(value)?);
             Ok(())
@@ -172,7 +167,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::new(
         "tls.client_ca",
         "",
-        "authorities of clients' certificates (PEM)",
+        "authorities of client certificates (PEM)",
         |config, value| {
             config.tls.client_ca = Some(path(value)?);
             Ok(())
@@ -181,7 +176,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::new(
         "tls.client_crl",
         "",
-        "clients' certificates that were revoked (PEM)",
+        "list of revoked client certificates (PEM)",
         |config, value| {
             config.tls.client_crl = Some(path(value)?);
             Ok(())
@@ -190,7 +185,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::new(
         "tls.peer_ca",
         "",
-        "authorities of other servers' certificates (PEM); without it tls.client_ca",
+        "authorities of other servers' certificates (PEM); tls.client_ca if absent",
         |config, value| {
             config.tls.peer_ca = Some(path(value)?);
             Ok(())
@@ -199,7 +194,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::new(
         "require",
         "",
-        "what clients must show: token, client-cert, both, either",
+        "credentials that clients must present: token, client-cert, both, either",
         |config, value| {
             config.require = Some(value.parse()?);
             Ok(())
@@ -208,7 +203,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::new(
         "http.require",
         "",
-        "likewise, over HTTP only",
+        "credentials that HTTP clients must present; require if absent",
         |config, value| {
             config.require_http = Some(value.parse()?);
             Ok(())
@@ -217,7 +212,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::new(
         "grpc.require",
         "",
-        "likewise, over gRPC only",
+        "credentials that gRPC clients must present; require if absent",
         |config, value| {
             config.require_grpc = Some(value.parse()?);
             Ok(())
@@ -226,7 +221,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::new(
         "audit_log",
         "",
-        "a file for the audit log; without it, it goes into the ordinary log",
+        "file of the audit log; the ordinary log if absent",
         |config, value| {
             config.audit_log = Some(path(value)?);
             Ok(())
@@ -235,7 +230,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::new(
         "insecure",
         "false",
-        "listen beyond loopback although encryption or a check of who asks is missing",
+        "listen beyond loopback although encryption or authentication is missing",
         |config, value| {
             config.insecure = flag(value)?;
             Ok(())
@@ -244,7 +239,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::new(
         "hosts",
         "",
-        "names that clients may use for this server, with commas; * is any",
+        "host names of this server that clients may use, separated by commas; * for any",
         |config, value| {
             let names = value
                 .split(',')
@@ -257,25 +252,30 @@ pub(super) const KEYS: &[Key] = &[
     Key::new(
         "log",
         "info",
-        "which log lines: error, warn, info, debug, trace, or directives",
+        "filter of log lines: error, warn, info, debug, trace, or directives",
         |config, value| {
             crate::log::filter(value)?;
             value.clone_into(&mut config.log);
             Ok(())
         },
     ),
-    Key::new("log_format", "text", "text or json", |config, value| {
-        config.log_format = match value {
-            "text" => LogFormat::Text,
-            "json" => LogFormat::Json,
-            _ => return Err(format!("must be text or json, not {value:?}")),
-        };
-        Ok(())
-    }),
+    Key::new(
+        "log_format",
+        "text",
+        "format of log lines: text or json",
+        |config, value| {
+            config.log_format = match value {
+                "text" => LogFormat::Text,
+                "json" => LogFormat::Json,
+                _ => return Err(format!("must be text or json, not {value:?}")),
+            };
+            Ok(())
+        },
+    ),
     Key::new(
         "stop_timeout",
         "10s",
-        "how long a stop waits for workers to report the jobs that they hold, and after that for requests in flight",
+        "longest time that a stop waits for workers to report their jobs, and then for requests in flight",
         |config, value| {
             config.stop_timeout = span(value)?;
             Ok(())
@@ -284,7 +284,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::new(
         "reserve_bytes",
         "256MiB",
-        "room kept on the store's disk for reports and deletion, half of it (at most 64 MiB) in a file; 0 for none",
+        "space kept on the store's disk for reports and deletion, half of it (at most 64 MiB) in a file; 0 for none",
         |config, value| {
             config.reserve_bytes = read_size(value).map_err(|_| {
                 format!(
@@ -297,19 +297,19 @@ pub(super) const KEYS: &[Key] = &[
     Key::new(
         "limits.connections",
         "10000",
-        "connections at once",
+        "maximum number of connections",
         |config, value| count(value, &mut limits(config).connections),
     ),
     Key::new(
         "limits.connections_per_address",
         "5000",
-        "connections at once of one address",
+        "maximum number of connections of one address",
         |config, value| count(value, &mut limits(config).connections_per_address),
     ),
     Key::new(
         "limits.handshake_timeout",
         "10s",
-        "how long a TLS handshake may take",
+        "longest TLS handshake",
         |config, value| {
             limits(config).handshake_timeout = span(value)?;
             Ok(())
@@ -318,7 +318,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::new(
         "limits.header_bytes",
         "16KiB",
-        "bytes of a request's head, at least 8 KiB",
+        "maximum bytes of a request's head, at least 8 KiB",
         |config, value| {
             let size = bytes(value)?;
             if size < 8 << 10 {
@@ -331,13 +331,13 @@ pub(super) const KEYS: &[Key] = &[
     Key::new(
         "limits.headers",
         "100",
-        "header lines of a request",
+        "maximum number of header lines of a request",
         |config, value| count(value, &mut limits(config).headers),
     ),
     Key::new(
         "limits.header_timeout",
         "30s",
-        "how long a request's head may take",
+        "longest time to receive a request's head",
         |config, value| {
             limits(config).header_timeout = span(value)?;
             Ok(())
@@ -346,7 +346,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::new(
         "limits.write_timeout",
         "60s",
-        "how long a write may make no progress",
+        "longest time without progress of a write",
         |config, value| {
             limits(config).write_timeout = span(value)?;
             Ok(())
@@ -355,19 +355,19 @@ pub(super) const KEYS: &[Key] = &[
     Key::new(
         "limits.streams_per_connection",
         "1000",
-        "requests at once over one HTTP/2 connection",
+        "maximum number of concurrent requests on one HTTP/2 connection",
         |config, value| count(value, &mut limits(config).streams_per_connection),
     ),
     Key::new(
         "limits.streams",
         "1000",
-        "event streams, log followers and batches at once; an identity gets a quarter",
+        "maximum number of open event streams, log followers and batches; one identity gets a quarter",
         |config, value| count(value, &mut limits(config).streams),
     ),
     Key::new(
         "limits.body_bytes",
         "32MiB",
-        "bytes of a body, but for graphs and batches",
+        "maximum bytes of a body, except graphs and batches",
         |config, value| {
             limits(config).body_bytes = bytes(value)?;
             Ok(())
@@ -376,7 +376,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::new(
         "limits.graph_bytes",
         "48MiB",
-        "bytes of a graph's submission",
+        "maximum bytes of a graph's submission",
         |config, value| {
             limits(config).graph_bytes = bytes(value)?;
             Ok(())
@@ -385,7 +385,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::new(
         "limits.line_bytes",
         "8MiB",
-        "bytes of a line of a batch",
+        "maximum bytes of a line of a batch",
         |config, value| {
             limits(config).line_bytes = bytes(value)?;
             Ok(())
@@ -394,7 +394,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::new(
         "limits.bytes_in_flight",
         "288MiB",
-        "bytes that all requests in progress may hold together; an identity gets a sixth for large bodies",
+        "maximum bytes that all requests in progress hold together; one identity gets a sixth for large bodies",
         |config, value| {
             limits(config).bytes_in_flight = bytes(value)?;
             Ok(())
@@ -403,13 +403,13 @@ pub(super) const KEYS: &[Key] = &[
     Key::new(
         "limits.inbox_commands",
         "65536",
-        "commands that wait for the shard",
+        "maximum number of commands that wait for the shard",
         |config, value| count(value, &mut limits(config).inbox_commands),
     ),
     Key::new(
         "limits.waiters",
         "100000",
-        "lease requests and waits at once",
+        "maximum number of waiting lease requests and waits",
         |config, value| count(value, &mut limits(config).waiters),
     ),
 ];
@@ -433,14 +433,14 @@ pub(super) fn flag(value: &str) -> Result<bool, String> {
     }
 }
 
-/// A whole number, at least 1.
+/// Parses a whole number, at least 1.
 fn count<T: FromStr + PartialOrd + From<u16>>(value: &str, into: &mut T) -> Result<(), String> {
     let number = value.parse().ok().filter(|number| *number >= T::from(1));
     *into = number.ok_or_else(|| format!("must be a whole number, at least 1, not {value:?}"))?;
     Ok(())
 }
 
-/// A number of bytes above 0, in the form that all of ganger reads: `65536`, `64KiB`, `8MiB`.
+/// Parses a number of bytes above 0: `65536`, `64KiB`, `8MiB`.
 fn bytes(value: &str) -> Result<usize, String> {
     read_size(value)
         .ok()
@@ -451,7 +451,7 @@ fn bytes(value: &str) -> Result<usize, String> {
         })
 }
 
-/// A duration above 0, in the form that all of ganger reads: `500ms`, `30s`, `1h30m`, or a number of seconds.
+/// Parses a duration above 0: `500ms`, `30s`, `1h30m`, or a number of seconds.
 pub(super) fn span(value: &str) -> Result<Duration, String> {
     read_span(value)
         .ok()
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reserve_may_be_nothing() {
+    fn the_reserve_may_be_zero() {
         let mut config = Config::default();
         let key = keys().find(|key| key.name == "reserve_bytes");
         let key = key.expect("it is a key");

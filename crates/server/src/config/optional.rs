@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_setting_of_a_part_is_known_as_its_own_and_no_other_is() {
+    fn each_part_owns_its_settings_and_no_others() {
         for part in &PARTS {
             for key in part.keys.unwrap_or_default() {
                 assert!((part.owns)(key.name), "{}", key.name);

@@ -29,7 +29,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::new(
         "quantumleap",
         "",
-        "where to listen for NGSI notifications, such as 127.0.0.1:8668; :PORT is loopback",
+        "address to listen on for NGSI notifications, such as 127.0.0.1:8668; :PORT is loopback",
         |config, value| {
             config.quantumleap.addr = Some(value.to_owned());
             Ok(())
@@ -38,7 +38,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::new(
         "quantumleap_namespace",
         "default",
-        "the namespace of the jobs that notifications become",
+        "namespace of the jobs that notifications become",
         |config, value| {
             config.quantumleap.namespace =
                 Namespace::new(value).map_err(|error| error.to_string())?;
@@ -48,7 +48,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::new(
         "telemetry_dir",
         "",
-        "a directory for samples of durations and of what the process uses, in CSV files",
+        "directory for samples of durations and resource usage, in CSV files",
         |config, value| {
             config.quantumleap.telemetry_dir = Some(path(value)?);
             Ok(())

@@ -36,7 +36,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::new(
         "resp_require",
         "",
-        "what clients of the Redis port must show; as require says if absent",
+        "credentials that clients of the Redis port must present; require if absent",
         |config, value| {
             config.redis.require = Some(value.parse()?);
             Ok(())
@@ -45,7 +45,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::new(
         "resp",
         "",
-        "where to listen for clients of Redis, such as 127.0.0.1:6379; :PORT is loopback",
+        "address to listen on for Redis clients, such as 127.0.0.1:6379; :PORT is loopback",
         |config, value| {
             config.redis.addr = Some(value.to_owned());
             Ok(())
@@ -63,7 +63,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::new(
         "resp_databases",
         "",
-        "namespaces of the databases 0, 1, 2, ... with commas; without it default, db1 to db15",
+        "namespaces of the databases 0, 1, 2, ... separated by commas; default, db1 to db15 if absent",
         |config, value| {
             config.redis.databases = namespaces(value)?;
             Ok(())
@@ -72,7 +72,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::new(
         "resp_put_back_after",
         "10s",
-        "when an item of a Redis queue in processing without a lease goes back to its queue, or off",
+        "time after which an item of a Redis queue in processing without a lease returns to its queue, or off",
         |config, value| {
             config.key_upkeep.put_back_after = grace(value)?;
             Ok(())
@@ -81,7 +81,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::new(
         "resp_rescue_after",
         "60s",
-        "when an item of a Redis queue that is in no list is put on its queue, or off",
+        "time after which an item of a Redis queue that is in no list is put on its queue, or off",
         |config, value| {
             config.key_upkeep.rescue_after = grace(value)?;
             Ok(())
@@ -95,7 +95,7 @@ fn namespaces(value: &str) -> Result<Vec<Namespace>, String> {
     names.map(read).collect()
 }
 
-/// A duration, or `off`.
+/// Parses a duration, or `off`.
 fn grace(value: &str) -> Result<Option<Duration>, String> {
     if value == "off" {
         return Ok(None);

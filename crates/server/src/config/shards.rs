@@ -27,7 +27,7 @@ pub(super) fn read(text: &str) -> Result<Vec<ShardId>, String> {
     let names = text.split(',').map(str::trim);
     for name in names.filter(|name| !name.is_empty()) {
         let shard = ShardId::new(name).ok_or_else(|| {
-            format!("has {name:?}, which is no shard: 1 to 64 characters of A-Z a-z 0-9 . _ -")
+            format!("has {name:?}, which is not a shard: 1 to 64 characters of A-Z a-z 0-9 . _ -")
         })?;
         if shards.contains(&shard) {
             return Err(format!("has shard {shard} twice"));
@@ -91,7 +91,7 @@ impl Config {
             return Err(ConfigError {
                 place: "db".to_owned(),
                 reason: format!(
-                    "there is no directory {}: make it, or name it by data_dir instead, which is made",
+                    "there is no directory {}: create it, or set data_dir instead of db, whose directory is created",
                     directory.display()
                 ),
             });
@@ -109,7 +109,7 @@ impl Config {
                 return Err(ConfigError {
                     place: "db".to_owned(),
                     reason: format!(
-                        "shard {shard} would begin with an empty store {}, but {} is there: a process with one shard uses the name as it is, one with several puts the shard before the extension; rename the store of shard {shard}, or name another one",
+                        "shard {shard} would start with an empty store {}, but {} is there: a process with one shard uses the name as it is, one with several puts the shard before the extension; rename the store of shard {shard}, or name another one",
                         used.display(),
                         other.display()
                     ),
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_data_dir_is_made() {
+    fn only_a_data_dir_is_created() {
         let directory = tempfile::tempdir().expect("a directory can be made");
         let missing = directory.path().join("typo");
         let mut config = Config {
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_under_the_other_name_is_not_passed_over() {
+    fn a_store_under_the_other_name_is_not_ignored() {
         let directory = tempfile::tempdir().expect("a directory");
         let db = directory.path().join("test.db");
         std::fs::write(&db, "").expect("writable");

@@ -53,7 +53,7 @@ pub fn load(
         if key.is_secret {
             return Err(fault(
                 flag.flag,
-                "a secret must not stand on the command line: use GANGER_TOKEN or token_file",
+                "a secret must not be on the command line: use GANGER_TOKEN or token_file",
             ));
         }
         set(&mut config, &mut given, key, &flag.value, || {
@@ -134,7 +134,7 @@ fn from_file(config: &mut Config, given: &mut SetKeys, file: &Path) -> Result<()
     })?;
     let mut found = Vec::new();
     flatten("", table.get_ref(), &mut found);
-    // data_dir stands for db only if that is not set itself, whatever stands first in the file.
+    // data_dir applies only if db is not set, whichever comes first in the file.
     found.sort_by_key(|setting| setting.name == "db");
     both_shards(&shown, |name| {
         found.iter().any(|setting| setting.name == name)
@@ -145,7 +145,7 @@ fn from_file(config: &mut Config, given: &mut SetKeys, file: &Path) -> Result<()
         if key.is_secret {
             return Err(fault(
                 place(),
-                "a secret must not stand in this file: use GANGER_TOKEN or token_file",
+                "a secret must not be in this file: use GANGER_TOKEN or token_file",
             ));
         }
         let value = setting.value.ok_or_else(|| {
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_name_place_and_setting() {
+    fn errors_name_source_and_setting() {
         for (text, line, words) in [
             (
                 "addr = \":1\"\nshart = \"a\"\n",
@@ -293,13 +293,13 @@ mod tests {
 
     #[cfg(feature = "quantumleap")]
     #[test]
-    fn the_variables_of_quantumleap_are_read_if_there_is_such_a_port() {
+    fn the_variables_of_quantumleap_are_read_if_its_port_is_configured() {
         let environment = |more: &[(&str, &str)]| {
             let own = [("WQ_MAX_RETRIES", "3"), ("LOGLEVEL", "DEBUG")];
             variables(&[&own, more].concat())
         };
         let without = load(None, environment(&[("USE_GEOCODING", "true")]), &[]);
-        let without = without.expect("nobody looks at them");
+        let without = without.expect("they are ignored");
         assert_eq!(without.quantumleap.environment, None);
         assert_eq!(without.log, "info");
 
@@ -316,7 +316,7 @@ mod tests {
 
     #[cfg(feature = "quantumleap")]
     #[test]
-    fn our_own_setting_of_the_log_goes_before_that_of_quantumleap() {
+    fn gangers_log_setting_overrides_that_of_quantumleap() {
         let environment = [("GANGER_QUANTUMLEAP", ":8668"), ("LOGLEVEL", "ERROR")];
         let flag = Flag {
             key: "log",
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn one_source_names_the_one_shard_or_several_and_a_later_source_overrides() {
+    fn one_source_sets_shard_or_shards_and_a_later_source_overrides() {
         let flag = |key, flag, value: &str| Flag {
             key,
             flag,

@@ -20,7 +20,7 @@ fn burst(lane: &Lane, count: usize, polls: &Arc<AtomicUsize>) {
 }
 
 #[tokio::test]
-async fn a_newcomer_does_not_wait_for_the_backlog_of_others() {
+async fn a_new_connection_does_not_wait_for_the_backlog_of_others() {
     let scheduler = scheduler();
     let polls = Arc::new(AtomicUsize::new(0));
     for _ in 0..10 {
@@ -37,14 +37,14 @@ async fn a_newcomer_does_not_wait_for_the_backlog_of_others() {
         seen.load(Ordering::Relaxed)
     }));
     let before = asked.await.expect("no panic");
-    assert!(before <= 6 * BATCH, "{before} of 20,000 came before");
+    assert!(before <= 6 * BATCH, "{before} of 20,000 ran before");
     while polls.load(Ordering::Relaxed) < 20_000 {
         tokio::task::yield_now().await;
     }
 }
 
 #[tokio::test]
-async fn among_the_heavy_the_lighter_go_first_and_each_connection_in_its_turn() {
+async fn lighter_connections_run_first_and_equal_ones_in_turn() {
     let scheduler = scheduler();
     let (flood, first, second) = (scheduler.lane(), scheduler.lane(), scheduler.lane());
     flood.charge(LIGHT_USE_MAX * 1_000);
@@ -64,11 +64,11 @@ async fn among_the_heavy_the_lighter_go_first_and_each_connection_in_its_turn() 
     }));
     let (flooded, before) = asked.await.expect("no panic");
     assert_eq!(flooded, 0, "the flood goes last");
-    assert!(before <= 2 * BATCH, "{before} of 2,000 came before");
+    assert!(before <= 2 * BATCH, "{before} of 2,000 ran before");
 }
 
 #[tokio::test]
-async fn what_ends_while_it_waits_holds_nothing_up() {
+async fn a_task_that_ends_while_it_waits_delays_no_other() {
     let scheduler = scheduler();
     let heavy = scheduler.lane();
     heavy.charge(LIGHT_USE_MAX * 100);
@@ -88,7 +88,7 @@ async fn what_ends_while_it_waits_holds_nothing_up() {
 }
 
 #[tokio::test]
-async fn where_many_requests_wait_a_connection_reads_on_when_its_own_have_begun() {
+async fn while_many_requests_wait_a_connection_reads_on_once_its_own_have_started() {
     let scheduler = scheduler();
     let (flood, other) = (scheduler.lane(), scheduler.lane());
     flood.charge(LIGHT_USE_MAX * 100);

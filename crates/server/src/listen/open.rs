@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_speaks_plainly_is_told_in_the_words_of_its_protocol() {
+    async fn a_plain_client_is_refused_in_its_own_protocol() {
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await;
         let listener = listener.expect("a free port");
         let at = listener.local_addr().expect("it is bound");
@@ -245,10 +245,10 @@ mod tests {
             ),
         ] {
             let mut client = TcpStream::connect(at).await.expect("it listens");
-            let (mut served, _) = listener.accept().await.expect("somebody came");
+            let (mut served, _) = listener.accept().await.expect("a connection");
             client.write_all(sent).await.expect("sent");
-            client.shutdown().await.expect("all is said");
-            refuse_plain(&mut served, spoken).await.expect("told");
+            client.shutdown().await.expect("the write side closes");
+            refuse_plain(&mut served, spoken).await.expect("refused");
             close(served).await;
             let mut answer = Vec::new();
             client.read_to_end(&mut answer).await.expect("read");

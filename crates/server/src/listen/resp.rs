@@ -85,7 +85,7 @@ async fn attend(
         }
         Err(words) => {
             port.counters().refused.fetch_add(1, Ordering::Relaxed);
-            tracing::debug!(%from, words, "a Redis connection came to no TLS");
+            tracing::debug!(%from, words, "a TLS handshake on the Redis port failed");
         }
     }
 }

@@ -50,7 +50,7 @@ impl<T> TimeoutStream<T> {
     }
 
     /// Records whether a write made progress, and fails one that has not for too long.
-    fn judge<R>(
+    fn check_progress<R>(
         &mut self,
         cx: &mut Context<'_>,
         written: Poll<io::Result<R>>,
@@ -112,7 +112,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for TimeoutStream<T> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.judge(cx, written)
+        self.check_progress(cx, written)
     }
 
     fn poll_write_vectored(
@@ -121,7 +121,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for TimeoutStream<T> {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
-        self.judge(cx, written)
+        self.check_progress(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -130,12 +130,12 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for TimeoutStream<T> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(cx);
-        self.judge(cx, flushed)
+        self.check_progress(cx, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let shut = Pin::new(&mut self.stream).poll_shutdown(cx);
-        self.judge(cx, shut)
+        self.check_progress(cx, shut)
     }
 }
 
@@ -149,7 +149,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(600);
 
     #[tokio::test]
-    async fn a_side_that_sends_no_request_is_given_up() {
+    async fn a_client_that_sends_no_request_is_cut() {
         let (ours, mut theirs) = tokio::io::duplex(64);
         theirs.write_all(b"PRI * HTTP").await.expect("room");
         let mut with_timeouts = TimeoutStream::new(ours, SHORT, LONG, Scheduler::new(1).lane());
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_side_that_reads_nothing_is_given_up() {
+    async fn a_client_that_reads_nothing_is_cut() {
         let (ours, mut theirs) = tokio::io::duplex(4);
         let mut with_timeouts = TimeoutStream::new(ours, LONG, SHORT, Scheduler::new(1).lane());
         let error = with_timeouts

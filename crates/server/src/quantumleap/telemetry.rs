@@ -51,7 +51,7 @@ impl Telemetry {
         });
     }
 
-    /// Writes collected samples.
+    /// Writes the samples collected since the last flush.
     pub(crate) fn flush(&self) {
         for sampler in [&self.durations, &self.runtime] {
             if let Err(error) = sampler.flush() {

@@ -12,7 +12,7 @@ use ganger_access::address_group;
 
 /// Delay after the first wrong token; each further one doubles it.
 const DELAY_FIRST: Duration = Duration::from_millis(250);
-/// Longest delay.
+/// Longest delay of an answer.
 const DELAY_MAX: Duration = Duration::from_secs(15);
 /// Time after which an address without a wrong token starts again.
 const FORGET_AFTER: Duration = Duration::from_secs(600);
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn each_wrong_token_waits_longer_up_to_a_bound_and_time_forgives() {
+    fn each_wrong_token_is_delayed_longer_up_to_a_limit_and_forgotten_after_a_while() {
         let attempts = LoginAttempts::default();
         let now = Instant::now();
         let delay = |at| {
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_at_once_are_refused_unheard() {
+    fn too_many_wrong_tokens_at_once_are_refused_unchecked() {
         let attempts = LoginAttempts::default();
         let now = Instant::now();
         for _ in 0..WAITING_MAX {
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_whatever_comes() {
+    fn memory_is_bounded_whatever_addresses_fail() {
         let attempts = LoginAttempts::default();
         let now = Instant::now();
         for number in 0..u32::try_from(ADDRESSES_MAX).expect("small") + 100 {

@@ -165,7 +165,7 @@ mod tests {
     use crate::config::Config;
 
     #[tokio::test]
-    async fn a_body_that_never_waits_ends_too() {
+    async fn a_body_that_always_has_data_ends_too() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("token");
         std::fs::write(&path, "the-first-token-of-the-server").expect("writable");

@@ -119,11 +119,11 @@ impl Security {
         protocol: Protocol,
         shown: &PresentedCredentials,
     ) -> Result<Identity, IdentifyError> {
-        let now = self.now();
+        let current = self.current();
         let no_token = "a token is needed";
         let no_certificate = IdentifyError::Missing("a client certificate is needed");
-        let by_certificate = |none| now.by_certificate(shown).unwrap_or(Err(none));
-        let by_token = |token| now.by_token(token).ok_or(IdentifyError::Wrong);
+        let by_certificate = |none| current.by_certificate(shown).unwrap_or(Err(none));
+        let by_token = |token| current.by_token(token).ok_or(IdentifyError::Wrong);
         match (self.require(protocol), shown.token()) {
             (Require::Nothing, _) => Ok(Identity::unchecked()),
             (Require::Token, None) => Err(IdentifyError::Missing(no_token)),
@@ -152,7 +152,7 @@ impl Security {
         let delay = self.attempts.failed(address, Instant::now());
         let Some(delay) = delay else {
             let detail =
-                "too many wrong tokens came from this address: correct the token, then come back";
+                "too many wrong tokens came from this address: correct the token, then try again";
             return Problem::new("too_many_attempts", detail)
                 .retry_after(std::time::Duration::from_secs(15));
         };

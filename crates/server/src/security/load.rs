@@ -85,7 +85,7 @@ impl Security {
                 )
             })?,
         };
-        let now = Credentials {
+        let current = Credentials {
             tls: files.tls.as_ref().map(read_certificates).transpose()?,
             shared_token: match &files.token {
                 Some(path) => Some(read_token(path)?),
@@ -97,7 +97,7 @@ impl Security {
         Ok(Self {
             files,
             stamps_at_start,
-            now: RwLock::new(now),
+            current: RwLock::new(current),
             changes: channel::Sender::new(0),
             http,
             grpc,
@@ -112,65 +112,65 @@ impl Security {
     /// Reads all files again. A file that cannot be used is refused and logged, and the old content stays in use.
     pub(crate) fn reload(&self) {
         if let Err(error) = self.audit.reopen() {
-            tracing::error!(%error, "the audit log cannot be opened again; the old one goes on");
+            tracing::error!(%error, "the audit log cannot be reopened; the old file stays in use");
         }
-        let mut fresh = self.now();
-        let mut told = Vec::new();
+        let mut fresh = self.current();
+        let mut changes = Vec::new();
         if let Some(files) = &self.files.tls
-            && let Some(tls) = self.judge("certificates", read_certificates(files))
+            && let Some(tls) = self.accept_or_log("certificates", read_certificates(files))
         {
             // A change cannot be detected here. Open connections keep their encryption; client certificates are
             // verified again.
             fresh.tls = Some(tls);
         }
         if let Some(path) = &self.files.token
-            && let Some(token) = self.judge("token_file", read_token(path))
+            && let Some(token) = self.accept_or_log("token_file", read_token(path))
             && fresh.shared_token.replace(token.clone()) != Some(token)
         {
-            told.push("the shared token has changed".to_owned());
+            changes.push("the shared token has changed".to_owned());
         }
         if let Some(path) = &self.files.peer_token
-            && let Some(token) = self.judge("peer_token_file", read_token(path))
+            && let Some(token) = self.accept_or_log("peer_token_file", read_token(path))
             && fresh.peer_token.replace(token.clone()) != Some(token)
         {
-            told.push("the token for other servers has changed".to_owned());
+            changes.push("the token for other servers has changed".to_owned());
         }
         if let Some(path) = &self.files.access
-            && let Some(access) = self.judge("access_file", read_access(path))
+            && let Some(access) = self.accept_or_log("access_file", read_access(path))
         {
             let before = fresh.access.replace(Arc::clone(&access));
-            told.extend(access.changes_since(&before.unwrap_or_default()));
+            changes.extend(access.changes_since(&before.unwrap_or_default()));
         }
-        *self.now.write().unwrap_or_else(PoisonError::into_inner) = fresh;
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = fresh;
         self.changes.send_modify(|count| *count += 1);
-        for change in told {
+        for change in changes {
             tracing::info!(change, "rights have changed");
-            self.tell("rights", Outcome::Done, change);
+            self.audit_own_action("rights", Outcome::Done, change);
         }
         tracing::info!("certificates and tokens have been read again");
     }
 
     /// Wakes requests in progress if a token has expired between these times.
     pub(super) fn note_expired(&self, since: Timestamp, until: Timestamp) {
-        let access = self.now().access;
+        let access = self.current().access;
         if access.is_some_and(|access| access.expires_within(since, until)) {
             self.changes.send_modify(|count| *count += 1);
         }
     }
 
-    fn judge<T>(&self, what: &'static str, loaded: Result<T, StartError>) -> Option<T> {
+    fn accept_or_log<T>(&self, what: &'static str, loaded: Result<T, StartError>) -> Option<T> {
         match loaded {
             Ok(loaded) => Some(loaded),
             Err(error) => {
-                tracing::error!(what, %error, "a new file is refused; the old one goes on");
-                self.tell("configuration", Outcome::Refused, error.to_string());
+                tracing::error!(what, %error, "a changed file is refused; the old content stays in use");
+                self.audit_own_action("configuration", Outcome::Refused, error.to_string());
                 None
             }
         }
     }
 
     /// Records in the audit log what the server did by itself.
-    pub(crate) fn tell(&self, what: &str, outcome: Outcome, detail: String) {
+    pub(crate) fn audit_own_action(&self, what: &str, outcome: Outcome, detail: String) {
         self.audit.write(&Record {
             detail: Some(detail),
             ..Record::new("the server", what, outcome)
@@ -242,6 +242,6 @@ fn warn_if_others_may_read(path: &Path) {
     if let Ok(metadata) = std::fs::metadata(path)
         && metadata.permissions().mode() & 0o007 != 0
     {
-        tracing::warn!(path = %path.display(), "everybody on this machine may read this secret: chmod 600");
+        tracing::warn!(path = %path.display(), "every user of this machine can read this secret: chmod 600");
     }
 }

@@ -31,9 +31,8 @@ impl Require {
 
     /// Checks that the requirement can be met with the configuration; the error names the missing setting.
     pub(crate) fn check(self, has_tokens: bool, has_client_ca: bool) -> Result<(), &'static str> {
-        let token =
-            "no token is there to compare with: set GANGER_TOKEN, token_file or access_file";
-        let certificate = "no authority of clients is named: set tls.client_ca";
+        let token = "no token is configured: set GANGER_TOKEN, token_file or access_file";
+        let certificate = "no authority of client certificates is configured: set tls.client_ca";
         match self {
             Self::Token | Self::Both if !has_tokens => Err(token),
             Self::ClientCert | Self::Both if !has_client_ca => Err(certificate),

@@ -1,5 +1,5 @@
-//! Small versions of the attacks of `cargo xtask abuse`: what one caller holds, for how long, and that others are
-//! still served.
+//! Small versions of the attacks of `cargo xtask abuse`: what one caller can hold, for how long, and whether others
+//! are still served.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,73 +13,73 @@ use http::Request;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::kit::{config, started, status, token, whole};
+use crate::kit::{add_token, config, response_to, start_server, status};
 
-/// Generous timeout against a hanging test.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// A message that announces 4 MiB and contains one byte.
-const ANNOUNCED: &[u8] = &[0, 0, 0x3f, 0xff, 0xc0, 0x78];
+/// Timeout of every wait, so that a failing test does not hang.
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
+/// Start of a gRPC message: the header announces 4 MiB, of which one byte follows.
+const TRUNCATED_MESSAGE: &[u8] = &[0, 0, 0x3f, 0xff, 0xc0, 0x78];
 
 /// A server with three identities.
-struct Server {
+struct TestServer {
     running: Running,
     access: PathBuf,
     /// Token that may submit and read.
     producer: String,
-    /// Token that may do everything.
-    other: String,
+    /// Token of an administrator, for requests that must still be served.
+    admin: String,
     /// Token that may lease jobs.
     worker: String,
     _directory: tempfile::TempDir,
 }
 
-/// Returns limits with 3 MiB for all requests, of which 512 KiB are for the large bodies of one identity.
-fn small() -> Limits {
+/// Returns limits with 3 MiB for all requests, of which one identity may use 512 KiB for large bodies.
+fn small_limits() -> Limits {
     Limits {
         bytes_in_flight: 3 << 20,
         ..Limits::default()
     }
 }
 
-async fn server(limits: Limits) -> Server {
+async fn start_test_server(limits: Limits) -> TestServer {
     let directory = tempfile::tempdir().expect("a directory");
     let access = directory.path().join("access");
-    let secret = |name, grants| token(&access, name, grants).reveal().to_owned();
+    let secret = |name, grants| add_token(&access, name, grants).reveal().to_owned();
     let producer = secret("producer", "producer@default");
-    let other = secret("other", "admin@*");
+    let admin = secret("other", "admin@*");
     let worker = secret("worker", "worker@default");
-    let running = started(Config {
+    let running = start_server(Config {
         access_file: Some(access.clone()),
         audit_log: Some(directory.path().join("audit")),
         limits,
         ..config()
     });
-    Server {
+    TestServer {
         running: running.await,
         access,
         producer,
-        other,
+        admin,
         worker,
         _directory: directory,
     }
 }
 
-impl Server {
+impl TestServer {
     fn addr(&self) -> SocketAddr {
         self.running.addr()
     }
 
-    /// Sends a request over HTTP/1.1 and returns the whole answer.
-    async fn ask(&self, token: &str, line: &str, body: &str) -> String {
-        whole(self.addr(), &request(self.addr(), token, line, body)).await
+    /// Sends a request over HTTP/1.1; returns the whole response.
+    async fn fetch(&self, token: &str, line: &str, body: &str) -> String {
+        response_to(self.addr(), &request(self.addr(), token, line, body)).await
     }
 
-    /// Another identity submits a job, and reads it.
-    async fn expect_service(&self) {
-        let submitted = self.ask(&self.other, "POST /api/v1/jobs", r#"{"kind":"a"}"#);
+    /// Asserts that another identity can submit a job, and that health checks are answered.
+    async fn assert_served(&self) {
+        let submitted = self.fetch(&self.admin, "POST /api/v1/jobs", r#"{"kind":"a"}"#);
         let submitted = submitted.await;
         assert_eq!(status(&submitted), "201", "{submitted}");
-        let alive = whole(
+        let alive = response_to(
             self.addr(),
             b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n",
         )
@@ -88,7 +88,7 @@ impl Server {
     }
 
     fn revoke(&self, name: &str) {
-        ganger_access::revoke(&self.access, name).expect("it is there");
+        ganger_access::revoke(&self.access, name).expect("the token exists");
         self.running.reload();
     }
 }
@@ -98,8 +98,8 @@ fn request(addr: SocketAddr, token: &str, line: &str, body: &str) -> Vec<u8> {
     format!("{line} HTTP/1.1\r\nHost: {addr}\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}").into_bytes()
 }
 
-/// A connection of HTTP/2; `window` is what the server may send on a stream unasked.
-async fn multiplexed(addr: SocketAddr, window: u32) -> SendRequest<Bytes> {
+/// Opens an HTTP/2 connection; `window` is the number of bytes that the server may send on a stream before it waits.
+async fn connect_http2(addr: SocketAddr, window: u32) -> SendRequest<Bytes> {
     let stream = TcpStream::connect(addr).await.expect("it listens");
     let handshake = h2::client::Builder::new()
         .initial_window_size(window)
@@ -110,8 +110,8 @@ async fn multiplexed(addr: SocketAddr, window: u32) -> SendRequest<Bytes> {
     sender.ready().await.expect("open")
 }
 
-/// Begins a call over gRPC.
-fn call(
+/// Starts a gRPC call without a token if `token` is `None`; its messages go into the returned stream.
+fn start_grpc_call(
     sender: &mut SendRequest<Bytes>,
     addr: SocketAddr,
     token: Option<&str>,
@@ -127,14 +127,17 @@ fn call(
     sender.send_request(request, false).expect("sent")
 }
 
-/// The status of a call: of its head, or of its trailers.
+/// Returns the status of a call, from its headers or its trailers; `None` if the stream was reset or timed out.
 async fn grpc_status(answering: ResponseFuture) -> Option<String> {
-    let answer = tokio::time::timeout(PATIENCE, answering).await.ok()?.ok()?;
-    let word = |headers: &http::HeaderMap| {
+    let answer = tokio::time::timeout(TEST_TIMEOUT, answering)
+        .await
+        .ok()?
+        .ok()?;
+    let status_in = |headers: &http::HeaderMap| {
         let status = headers.get("grpc-status")?;
         status.to_str().ok().map(str::to_owned)
     };
-    if let Some(status) = word(answer.headers()) {
+    if let Some(status) = status_in(answer.headers()) {
         return Some(status);
     }
     let mut body: RecvStream = answer.into_body();
@@ -142,51 +145,51 @@ async fn grpc_status(answering: ResponseFuture) -> Option<String> {
         let length = data.ok()?.len();
         let _ = body.flow_control().release_capacity(length);
     }
-    word(&body.trailers().await.ok()??)
+    status_in(&body.trailers().await.ok()??)
 }
 
-fn message(body: &[u8]) -> Bytes {
+fn grpc_frame(body: &[u8]) -> Bytes {
     let length = u32::try_from(body.len()).expect("short").to_be_bytes();
     [&[0], &length[..], body].concat().into()
 }
 
 #[tokio::test]
-async fn nobody_reserves_memory_by_announcing_a_message_to_the_health_service() {
-    let server = server(Limits::default()).await;
-    let mut sender = multiplexed(server.addr(), 1 << 20).await;
+async fn an_announced_message_to_the_health_service_reserves_no_memory() {
+    let server = start_test_server(Limits::default()).await;
+    let mut sender = connect_http2(server.addr(), 1 << 20).await;
     let health = "grpc.health.v1.Health/Check";
-    let (answering, mut body) = call(&mut sender, server.addr(), None, health);
-    body.send_data(Bytes::from_static(ANNOUNCED), false)
+    let (answering, mut body) = start_grpc_call(&mut sender, server.addr(), None, health);
+    body.send_data(Bytes::from_static(TRUNCATED_MESSAGE), false)
         .expect("sent");
-    // 11 is OUT_OF_RANGE: the message is larger than the service takes.
+    // 11 is OUT_OF_RANGE: the message is larger than the service accepts.
     assert_eq!(grpc_status(answering).await.as_deref(), Some("11"));
-    // One that is short enough, and never whole, holds a place; there are a few on a connection.
+    // A shorter message that never ends holds one of the few permits of the connection.
     let mut waiting = Vec::new();
     for _ in 0..8 {
-        let (answering, mut body) = call(&mut sender, server.addr(), None, health);
+        let (answering, mut body) = start_grpc_call(&mut sender, server.addr(), None, health);
         body.send_data(Bytes::from_static(&[0, 0, 0, 0, 9, 1]), false)
             .expect("sent");
         waiting.push((answering, body));
     }
-    let (answering, _body) = call(&mut sender, server.addr(), None, health);
+    let (answering, _body) = start_grpc_call(&mut sender, server.addr(), None, health);
     assert_eq!(grpc_status(answering).await.as_deref(), Some("14"));
-    server.expect_service().await;
+    server.assert_served().await;
     drop(waiting);
     server.running.stop().await;
 }
 
 #[tokio::test]
-async fn bodies_of_grpc_take_from_a_share_and_others_go_on() {
-    let server = server(small()).await;
-    let mut sender = multiplexed(server.addr(), 1 << 20).await;
+async fn grpc_bodies_count_in_their_senders_share_and_others_are_served() {
+    let server = start_test_server(small_limits()).await;
+    let mut sender = connect_http2(server.addr(), 1 << 20).await;
     let mut waiting = Vec::new();
     let mut refused = 0;
     for _ in 0..8 {
         let token = Some(&*server.producer);
         let (answering, mut body) =
-            call(&mut sender, server.addr(), token, "ganger.v1.Jobs/Enqueue");
-        // Announces 4 MiB, of which 300 KiB come.
-        let sent = [ANNOUNCED, &vec![0; 300 << 10]].concat();
+            start_grpc_call(&mut sender, server.addr(), token, "ganger.v1.Jobs/Enqueue");
+        // Announces 4 MiB, of which 300 KiB are sent.
+        let sent = [TRUNCATED_MESSAGE, &vec![0; 300 << 10]].concat();
         body.send_data(sent.into(), false).expect("sent");
         let answered = tokio::time::timeout(Duration::from_millis(300), grpc_status(answering));
         match answered.await {
@@ -198,13 +201,13 @@ async fn bodies_of_grpc_take_from_a_share_and_others_go_on() {
         }
     }
     assert!(refused >= 5, "{refused} of 8 were refused");
-    server.expect_service().await;
+    server.assert_served().await;
     server.running.stop().await;
 }
 
 #[tokio::test]
-async fn a_body_that_is_slow_leaves_room_for_others() {
-    let server = server(small()).await;
+async fn slow_bodies_leave_room_for_others() {
+    let server = start_test_server(small_limits()).await;
     let mut slow = Vec::new();
     for _ in 0..4 {
         let mut stream = TcpStream::connect(server.addr()).await.expect("it listens");
@@ -220,27 +223,29 @@ async fn a_body_that_is_slow_leaves_room_for_others() {
         slow.push(stream);
     }
     for _ in 0..4 {
-        server.expect_service().await;
+        server.assert_served().await;
     }
-    // Another identity's large body, too.
+    // Another identity can send a large body too.
     let large = format!(r#"{{"kind":"a","payload":"{}"}}"#, "x".repeat(300 << 10));
-    let taken = server.ask(&server.other, "POST /api/v1/jobs", &large).await;
+    let taken = server
+        .fetch(&server.admin, "POST /api/v1/jobs", &large)
+        .await;
     assert_eq!(status(&taken), "201", "{taken}");
     server.running.stop().await;
 }
 
 #[tokio::test]
-async fn an_answer_that_nobody_reads_counts_and_is_dropped_after_a_while() {
-    let server = server(Limits {
+async fn an_unread_response_counts_in_the_share_until_the_write_timeout() {
+    let server = start_test_server(Limits {
         write_timeout: Duration::from_millis(800),
-        ..small()
+        ..small_limits()
     })
     .await;
     let payload = "x".repeat(200 << 10);
     let job = format!(r#"{{"id":"big","kind":"a","payload":"{payload}"}}"#);
-    let taken = server.ask(&server.other, "POST /api/v1/jobs", &job).await;
+    let taken = server.fetch(&server.admin, "POST /api/v1/jobs", &job).await;
     assert_eq!(status(&taken), "201", "{taken}");
-    let mut sender = multiplexed(server.addr(), 0).await;
+    let mut sender = connect_http2(server.addr(), 0).await;
     let mut unread = Vec::new();
     for _ in 0..6 {
         let request = Request::get(format!("http://{}/api/v1/jobs/big/payload", server.addr()))
@@ -257,33 +262,34 @@ async fn an_answer_that_nobody_reads_counts_and_is_dropped_after_a_while() {
         .count();
     assert_eq!(
         refused, 3,
-        "three answers fit into the share and the reserve"
+        "three responses fit into the share and the reserve"
     );
-    server.expect_service().await;
-    // The answers are dropped, and the share is free again.
+    server.assert_served().await;
+    // Once the responses are dropped, the share is free again.
     let line = "GET /api/v1/jobs/big/payload";
     let asked = async {
-        while status(&server.ask(&server.producer, line, "").await) != "200" {
+        while status(&server.fetch(&server.producer, line, "").await) != "200" {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, asked)
+    tokio::time::timeout(TEST_TIMEOUT, asked)
         .await
         .expect("dropped");
     server.running.stop().await;
 }
 
 #[tokio::test]
-async fn who_loses_its_right_while_it_waits_gets_no_job() {
-    let server = server(Limits::default()).await;
+async fn a_waiting_caller_whose_token_is_revoked_gets_no_job() {
+    let server = start_test_server(Limits::default()).await;
     let lease = r#"{"worker":"w","wait":"120s"}"#;
     let mut http = TcpStream::connect(server.addr()).await.expect("it listens");
     let line = "POST /api/v1/leases";
     let sent = request(server.addr(), &server.worker, line, lease);
     http.write_all(&sent).await.expect("sent");
-    let mut sender = multiplexed(server.addr(), 1 << 20).await;
+    let mut sender = connect_http2(server.addr(), 1 << 20).await;
     let token = Some(&*server.worker);
-    let (grpc, mut body) = call(&mut sender, server.addr(), token, "ganger.v1.Leases/Lease");
+    let (grpc, mut body) =
+        start_grpc_call(&mut sender, server.addr(), token, "ganger.v1.Leases/Lease");
     let asked = {
         use prost::Message as _;
         ganger_proto::v1::LeaseRequest {
@@ -294,37 +300,39 @@ async fn who_loses_its_right_while_it_waits_gets_no_job() {
         }
         .encode_to_vec()
     };
-    body.send_data(message(&asked), true).expect("sent");
+    body.send_data(grpc_frame(&asked), true).expect("sent");
     let made = r#"{"id":"later","kind":"a","delay":"1h"}"#;
-    server.ask(&server.other, "POST /api/v1/jobs", made).await;
+    server.fetch(&server.admin, "POST /api/v1/jobs", made).await;
     let mut reader = TcpStream::connect(server.addr()).await.expect("it listens");
     let line = "GET /api/v1/jobs/later?wait=120s";
     let sent = request(server.addr(), &server.producer, line, "");
     reader.write_all(&sent).await.expect("sent");
-    // All three came before these, and wait.
+    // The server has handled these after the three waiting requests.
     for _ in 0..3 {
-        server.ask(&server.other, "GET /api/v1/jobs", "").await;
+        server.fetch(&server.admin, "GET /api/v1/jobs", "").await;
     }
     server.revoke("worker");
     server.revoke("producer");
     for stream in [&mut http, &mut reader] {
         let mut answer = [0; 12];
-        let read = tokio::time::timeout(PATIENCE, stream.read_exact(&mut answer));
+        let read = tokio::time::timeout(TEST_TIMEOUT, stream.read_exact(&mut answer));
         read.await.expect("answered").expect("answered");
         assert_eq!(&answer, b"HTTP/1.1 401");
     }
     assert_eq!(grpc_status(grpc).await.as_deref(), Some("16"));
-    // A job that comes now is given to nobody.
+    // A job that is enqueued now is not leased.
     let made = r#"{"id":"now","kind":"a"}"#;
-    server.ask(&server.other, "POST /api/v1/jobs", made).await;
-    let job = server.ask(&server.other, "GET /api/v1/jobs/now", "").await;
+    server.fetch(&server.admin, "POST /api/v1/jobs", made).await;
+    let job = server
+        .fetch(&server.admin, "GET /api/v1/jobs/now", "")
+        .await;
     assert!(job.contains(r#""state":"ready""#), "{job}");
     server.running.stop().await;
 }
 
 #[tokio::test]
-async fn a_batch_ends_with_the_right_of_its_sender() {
-    let server = server(Limits::default()).await;
+async fn a_batch_ends_when_its_senders_token_is_revoked() {
+    let server = start_test_server(Limits::default()).await;
     let mut stream = TcpStream::connect(server.addr()).await.expect("it listens");
     let head = format!(
         "POST /api/v1/jobs/batch?answers=errors HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n12\r\n{{\"kind\":\"a\"}}      \r\n",
@@ -337,49 +345,49 @@ async fn a_batch_ends_with_the_right_of_its_sender() {
     assert_eq!(&begun, b"HTTP/1.1 200");
     server.revoke("producer");
     let mut rest = Vec::new();
-    let ended = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut rest)).await;
-    assert!(ended.is_ok(), "it goes on");
+    let ended = tokio::time::timeout(TEST_TIMEOUT, stream.read_to_end(&mut rest)).await;
+    assert!(ended.is_ok(), "the batch goes on");
     server.running.stop().await;
 }
 
 #[tokio::test]
 async fn one_identity_gets_a_quarter_of_the_streams() {
-    let server = server(Limits {
+    let server = start_test_server(Limits {
         streams: 8,
         ..Limits::default()
     })
     .await;
     let mut open = Vec::new();
-    for place in 0..3 {
+    for index in 0..3 {
         let mut stream = TcpStream::connect(server.addr()).await.expect("it listens");
         let sent = request(server.addr(), &server.producer, "GET /api/v1/events", "");
         stream.write_all(&sent).await.expect("sent");
         let mut begun = [0; 12];
         stream.read_exact(&mut begun).await.expect("a head");
-        let wanted = if place < 2 {
+        let wanted = if index < 2 {
             b"HTTP/1.1 200"
         } else {
             b"HTTP/1.1 503"
         };
-        assert_eq!(&begun, wanted, "stream {place}");
+        assert_eq!(&begun, wanted, "stream {index}");
         open.push(stream);
     }
-    let mut sender = multiplexed(server.addr(), 1 << 20).await;
+    let mut sender = connect_http2(server.addr(), 1 << 20).await;
     let token = Some(&*server.producer);
-    let (grpc, mut body) = call(
+    let (grpc, mut body) = start_grpc_call(
         &mut sender,
         server.addr(),
         token,
         "ganger.v1.Insight/Events",
     );
-    body.send_data(message(&[]), true).expect("sent");
+    body.send_data(grpc_frame(&[]), true).expect("sent");
     assert_eq!(
         grpc_status(grpc).await.as_deref(),
         Some("8"),
         "the same share over gRPC"
     );
     let mut stream = TcpStream::connect(server.addr()).await.expect("it listens");
-    let sent = request(server.addr(), &server.other, "GET /api/v1/events", "");
+    let sent = request(server.addr(), &server.admin, "GET /api/v1/events", "");
     stream.write_all(&sent).await.expect("sent");
     let mut begun = [0; 12];
     stream.read_exact(&mut begun).await.expect("a head");
@@ -388,13 +396,13 @@ async fn one_identity_gets_a_quarter_of_the_streams() {
 }
 
 #[tokio::test]
-async fn a_small_answer_that_nobody_reads_ends_after_a_while() {
-    let server = server(Limits {
+async fn a_small_unread_response_ends_after_the_write_timeout() {
+    let server = start_test_server(Limits {
         write_timeout: Duration::from_millis(400),
         ..Limits::default()
     })
     .await;
-    let mut sender = multiplexed(server.addr(), 0).await;
+    let mut sender = connect_http2(server.addr(), 0).await;
     for (path, status) in [("/version", 200), ("/api/v1/jobs/none", 404)] {
         let request = Request::get(format!("http://{}{path}", server.addr()))
             .header("authorization", format!("Bearer {}", server.producer))
@@ -404,20 +412,25 @@ async fn a_small_answer_that_nobody_reads_ends_after_a_while() {
         let answer = answering.await.expect("a head");
         assert_eq!(answer.status(), status);
         let mut body = answer.into_body();
-        // Nothing is read, because there is no room: the server takes the stream back.
-        let ended = tokio::time::timeout(PATIENCE / 4, body.data()).await;
-        let ended = ended.expect("it goes on").expect("it is not whole");
-        assert!(ended.expect_err("it is not whole").is_reset(), "{path}");
+        // The window is 0, so nothing can be read: the server resets the stream.
+        let ended = tokio::time::timeout(TEST_TIMEOUT / 4, body.data()).await;
+        let ended = ended
+            .expect("the stream stays open")
+            .expect("the body is incomplete");
+        assert!(
+            ended.expect_err("the body is incomplete").is_reset(),
+            "{path}"
+        );
     }
-    server.expect_service().await;
+    server.assert_served().await;
     server.running.stop().await;
 }
 
 #[tokio::test]
 async fn one_identity_gets_a_share_of_the_waits() {
-    let server = server(small()).await;
+    let server = start_test_server(small_limits()).await;
     let made = r#"{"id":"later","kind":"a","delay":"1h"}"#;
-    server.ask(&server.other, "POST /api/v1/jobs", made).await;
+    server.fetch(&server.admin, "POST /api/v1/jobs", made).await;
     let wait = async || {
         let line = "GET /api/v1/jobs/later?wait=120s";
         let mut stream = TcpStream::connect(server.addr()).await.expect("it listens");
@@ -426,43 +439,43 @@ async fn one_identity_gets_a_share_of_the_waits() {
         stream
     };
     let mut waiting = Vec::new();
-    // 512 KiB of the reserve and as much of the rest, 16 KiB for each.
+    // Room for 64 waits of 16 KiB each: 512 KiB of the reserve, and as much of the rest.
     for _ in 0..64 {
         waiting.push(wait().await);
     }
     let refused = async {
         loop {
             let line = "GET /api/v1/jobs/later";
-            let answer = server.ask(&server.producer, line, "").await;
+            let answer = server.fetch(&server.producer, line, "").await;
             if status(&answer) == "503" {
                 return answer;
             }
-            // A request like this one may have held the memory of a wait that was refused for it.
+            // A wait may have been refused because another request like this one held its memory.
             waiting.push(wait().await);
         }
     };
-    let refused = tokio::time::timeout(PATIENCE, refused).await;
-    let refused = refused.expect("the waits hold the share");
+    let refused = tokio::time::timeout(TEST_TIMEOUT, refused).await;
+    let refused = refused.expect("the waits use up the share");
     assert!(
         refused.contains("share of the server's memory"),
         "{refused}"
     );
     let read = server
-        .ask(&server.other, "GET /api/v1/jobs/later", "")
+        .fetch(&server.admin, "GET /api/v1/jobs/later", "")
         .await;
     assert_eq!(status(&read), "200", "{read}");
-    server.expect_service().await;
+    server.assert_served().await;
     drop(waiting);
     server.running.stop().await;
 }
 
 #[tokio::test]
-async fn events_end_with_the_right_of_who_reads_them() {
-    let server = server(Limits::default()).await;
+async fn event_streams_end_when_their_readers_token_is_revoked() {
+    let server = start_test_server(Limits::default()).await;
     let mut open = Vec::new();
     for line in ["GET /api/v1/events", "GET /api/v1/jobs/a/log?follow=true"] {
         let made = r#"{"id":"a","kind":"a","delay":"1h"}"#;
-        server.ask(&server.other, "POST /api/v1/jobs", made).await;
+        server.fetch(&server.admin, "POST /api/v1/jobs", made).await;
         let mut stream = TcpStream::connect(server.addr()).await.expect("it listens");
         let sent = request(server.addr(), &server.producer, line, "");
         stream.write_all(&sent).await.expect("sent");
@@ -474,8 +487,8 @@ async fn events_end_with_the_right_of_who_reads_them() {
     server.revoke("producer");
     for mut stream in open {
         let mut rest = Vec::new();
-        let ended = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut rest)).await;
-        assert!(ended.is_ok(), "it goes on");
+        let ended = tokio::time::timeout(TEST_TIMEOUT, stream.read_to_end(&mut rest)).await;
+        assert!(ended.is_ok(), "the stream goes on");
     }
     server.running.stop().await;
 }

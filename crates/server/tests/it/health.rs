@@ -1,40 +1,40 @@
-//! Whether the process is alive can be asked while the threads that serve connections are busy.
+//! Health checks are answered even while the threads that serve connections are busy.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use crate::kit::{config, started, status};
+use crate::kit::{config, start_server, status};
 
-/// Generous timeout against a hanging test.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout of every read, so that a failing test does not hang.
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Sends a request and reads up to the end of the connection, without any thread of the runtime.
-fn asked(addr: SocketAddr, request: &str) -> String {
+/// Sends a request and reads until the connection closes, without using a thread of the runtime.
+fn fetch(addr: SocketAddr, request: &str) -> String {
     let mut stream = TcpStream::connect(addr).expect("it listens");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a time");
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a time");
     stream.write_all(request.as_bytes()).expect("sent");
     let mut answer = String::new();
     stream
         .read_to_string(&mut answer)
-        .expect("an answer, and the end of the connection");
+        .expect("a response, then the end of the connection");
     answer
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn health_is_told_while_the_io_threads_are_busy() {
-    let running = started(config()).await;
+async fn health_is_answered_while_the_io_threads_are_busy() {
+    let running = start_server(config()).await;
     let (busy, is_busy) = mpsc::channel();
     let (free, until_free) = mpsc::channel::<()>();
-    // The only thread that serves connections does this and nothing else.
+    // Blocks the only thread that serves connections.
     let work = tokio::spawn(async move {
         busy.send(()).expect("the test waits");
         let _ = until_free.recv();
     });
     is_busy.recv().expect("it runs");
     for path in ["/healthz", "/readyz"] {
-        let answer = asked(
+        let answer = fetch(
             running.addr(),
             &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"),
         );
@@ -50,11 +50,11 @@ async fn health_is_told_while_the_io_threads_are_busy() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn what_follows_a_question_for_health_on_its_connection_is_not_served() {
-    let running = started(config()).await;
+async fn a_request_pipelined_after_a_health_check_is_not_served() {
+    let running = start_server(config()).await;
     let addr = running.addr();
     let pipelined = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET /api/v1/jobs HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    let answer = tokio::task::spawn_blocking(move || asked(addr, pipelined))
+    let answer = tokio::task::spawn_blocking(move || fetch(addr, pipelined))
         .await
         .expect("no panic");
     assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{answer}");

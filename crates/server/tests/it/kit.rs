@@ -1,4 +1,4 @@
-//! What the tests of security share: certificates, a server, raw requests.
+//! Shared helpers: certificates, a server, raw requests.
 
 #![allow(unreachable_pub, reason = "each test program uses a part of it")]
 
@@ -29,26 +29,26 @@ pub fn config() -> Config {
     }
 }
 
-pub async fn started(config: Config) -> Running {
+pub async fn start_server(config: Config) -> Running {
     let running = start(config).await.expect("it starts");
     running.ready().await;
     running
 }
 
-/// An authority, and a directory for what it signs.
+/// A certificate authority, with a directory for its files.
 pub struct Authority {
     pub directory: TempDir,
     issuer: Issuer<'static, KeyPair>,
 }
 
-/// What a certificate should say.
+/// The contents of a certificate to sign.
 #[derive(Default)]
-pub struct Wanted<'a> {
+pub struct CertificateSpec<'a> {
     pub name: &'a str,
     pub hosts: &'a [&'a str],
     pub uris: &'a [&'a str],
     pub is_expired: bool,
-    /// Its number, by which it is revoked.
+    /// Serial number, by which the certificate can be revoked; `None` for any.
     pub serial: Option<u64>,
 }
 
@@ -71,8 +71,8 @@ impl Authority {
         self.directory.path().join("ca.pem")
     }
 
-    /// Writes NAME.pem and NAME.key.
-    pub fn sign(&self, file: &str, wanted: &Wanted<'_>) -> (PathBuf, PathBuf) {
+    /// Signs a certificate; writes it to `FILE.pem` and its key to `FILE.key`, and returns both paths.
+    pub fn sign(&self, file: &str, wanted: &CertificateSpec<'_>) -> (PathBuf, PathBuf) {
         let hosts: Vec<String> = wanted.hosts.iter().map(|host| (*host).to_owned()).collect();
         let mut params = CertificateParams::new(hosts).expect("names");
         params
@@ -98,7 +98,7 @@ impl Authority {
         paths
     }
 
-    /// Writes the list of the certificates that are revoked.
+    /// Writes a revocation list with these serial numbers; returns its path, which is always the same.
     pub fn revoke(&self, serials: &[u64]) -> PathBuf {
         let revoked = serials.iter().map(|serial| RevokedCertParams {
             serial_number: SerialNumber::from(*serial),
@@ -120,13 +120,14 @@ impl Authority {
         path
     }
 
-    /// A server's settings, with a certificate for this machine.
+    /// Returns the settings of a server with a certificate for this machine; `with_clients`: it accepts client
+    /// certificates.
     pub fn tls(&self, with_clients: bool) -> Tls {
-        let wanted = Wanted {
+        let wanted = CertificateSpec {
             name: "server",
             hosts: &["localhost", "127.0.0.1"],
             uris: &["ganger://shard/1"],
-            ..Wanted::default()
+            ..CertificateSpec::default()
         };
         let (cert, key) = self.sign("server", &wanted);
         Tls {
@@ -145,8 +146,8 @@ pub fn write(path: &Path, text: &str) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).expect("ours");
 }
 
-/// Sends raw bytes over a connection of its own, and reads the head of the answer.
-pub async fn head(addr: SocketAddr, request: &[u8]) -> String {
+/// Sends raw bytes over a new connection; returns the response as far as its head has been read.
+pub async fn response_head(addr: SocketAddr, request: &[u8]) -> String {
     let mut stream = TcpStream::connect(addr).await.expect("it listens");
     let _ = stream.write_all(request).await;
     let mut answer = Vec::new();
@@ -160,8 +161,8 @@ pub async fn head(addr: SocketAddr, request: &[u8]) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// Sends raw bytes over a connection of its own that ends with the answer, and reads all of it.
-pub async fn whole(addr: SocketAddr, request: &[u8]) -> String {
+/// Sends a request with `Connection: close` over a new connection; returns the whole response.
+pub async fn response_to(addr: SocketAddr, request: &[u8]) -> String {
     let mut stream = TcpStream::connect(addr).await.expect("it listens");
     let line_end = request
         .windows(2)
@@ -176,15 +177,16 @@ pub async fn whole(addr: SocketAddr, request: &[u8]) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
+/// Returns the status code of an HTTP/1.1 response; `none` if there is no response.
 pub fn status(answer: &str) -> &str {
     answer.split(' ').nth(1).unwrap_or("none")
 }
 
-/// Interceptor that adds metadata to calls.
+/// Interceptor that adds these metadata entries to each call.
 #[derive(Clone)]
-pub struct With(pub Vec<(&'static str, String)>);
+pub struct WithMetadata(pub Vec<(&'static str, String)>);
 
-impl Interceptor for With {
+impl Interceptor for WithMetadata {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
         for (name, value) in &self.0 {
             let value = MetadataValue::try_from(value.as_str()).expect("plain text");
@@ -194,8 +196,8 @@ impl Interceptor for With {
     }
 }
 
-/// Puts a token into the access file.
-pub fn token(access: &Path, name: &str, grants: &str) -> NewSecret {
+/// Adds a token with these grants to the access file; returns its secret.
+pub fn add_token(access: &Path, name: &str, grants: &str) -> NewSecret {
     let secret = NewSecret::make().expect("random");
     let entry = Entry {
         name: name.to_owned(),

@@ -1,4 +1,4 @@
-//! The integration tests of this crate, in one program: each further one links everything again.
+//! The integration tests of this crate, in one binary, because every further binary would link all crates again.
 
 mod abuse;
 mod floods;

@@ -1,9 +1,9 @@
-//! The metrics of a server with all of its ports: the text is sound, and docs/metrics.md lists every family.
+//! The metrics of a server with all of its ports: the text is valid, and docs/metrics.md lists every family.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use crate::kit::{config, started, status, whole};
+use crate::kit::{config, response_to, start_server, status};
 use ganger_ngsi::environment;
 use ganger_server::{Config, QuantumLeapPort, RedisPort};
 use ganger_types::ShardId;
@@ -13,23 +13,23 @@ use tokio::net::TcpStream;
 const PAGE: &str = include_str!("../../../../docs/metrics.md");
 const LOOPBACK: &str = "127.0.0.1:0";
 
-/// Sends a request to a shard; returns the head and the body of the answer.
-async fn ask(addr: SocketAddr, line: &str, shard: &str, body: &str) -> (String, String) {
+/// Sends a request to a shard; returns the head and the body of the response.
+async fn fetch(addr: SocketAddr, line: &str, shard: &str, body: &str) -> (String, String) {
     let length = body.len();
     let request = format!(
         "{line} HTTP/1.1\r\nHost: localhost\r\nGanger-Shard: {shard}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
     );
-    let answer = whole(addr, request.as_bytes()).await;
+    let answer = response_to(addr, request.as_bytes()).await;
     let (head, body) = answer.split_once("\r\n\r\n").expect("an answer");
     (head.to_owned(), body.to_owned())
 }
 
 async fn enqueue(addr: SocketAddr, shard: &str, body: &str) {
-    let (head, body) = ask(addr, "POST /api/v1/jobs", shard, body).await;
+    let (head, body) = fetch(addr, "POST /api/v1/jobs", shard, body).await;
     assert_eq!(status(&head), "201", "{head} {body}");
 }
 
-/// Returns name and type of each family that the page documents for servers.
+/// Returns the name and type of each metric family that the page documents for servers.
 fn documented() -> BTreeMap<&'static str, &'static str> {
     let (servers, _) = PAGE.split_once("\n## Workers\n").expect("a section");
     let mut families = BTreeMap::new();
@@ -47,14 +47,14 @@ fn documented() -> BTreeMap<&'static str, &'static str> {
     families
 }
 
-/// Returns name and type of each family of a text.
+/// Returns the name and type of each metric family in a text.
 fn exported(text: &str) -> BTreeMap<&str, &str> {
     let kinds = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
     kinds.filter_map(|line| line.split_once(' ')).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_exports_the_documented_metrics_in_a_sound_text() {
+async fn a_server_exports_exactly_the_documented_metrics() {
     let directory = tempfile::tempdir().expect("a directory");
     let no_file = |_: &str| Err(std::io::ErrorKind::NotFound.into());
     let config = Config {
@@ -71,10 +71,10 @@ async fn a_server_exports_the_documented_metrics_in_a_sound_text() {
         },
         ..config()
     };
-    let running = started(config).await;
+    let running = start_server(config).await;
     let addr = running.addr();
     enqueue(addr, "2", r#"{"kind":"a","id":"x"}"#).await;
-    // A job that waits for one of another shard makes the two shards peers.
+    // A job that waits for a job of another shard makes the two shards peers.
     let waits = r#"{"kind":"b","queue":"a\"} 1\n\t\\","inputs":[{"result_of_job":"2/x"}]}"#;
     enqueue(addr, "1", waits).await;
     let redis = running.addr_of("redis").expect("it listens");
@@ -86,7 +86,7 @@ async fn a_server_exports_the_documented_metrics_in_a_sound_text() {
 
     // Queues are counted after a request, and peers are known once a message is stored.
     let text = loop {
-        let (head, text) = ask(addr, "GET /metrics", "1", "").await;
+        let (head, text) = fetch(addr, "GET /metrics", "1", "").await;
         assert_eq!(status(&head), "200", "{head}");
         assert!(head.contains(ganger_metrics::CONTENT_TYPE), "{head}");
         assert_eq!(ganger_metrics::check(&text), Ok(()));

@@ -1,8 +1,8 @@
-//! The QuantumLeap port: who may pass, what is behind it, and where its numbers are.
+//! The QuantumLeap port: authentication, paths, memory limits, and metrics.
 
 use std::net::SocketAddr;
 
-use crate::kit::{config, head, started, status, token, whole};
+use crate::kit::{add_token, config, response_head, response_to, start_server, status};
 use ganger_ngsi::environment::{self, Environment};
 use ganger_server::{Config, Limits, QuantumLeapPort, Running, Secret, start};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -18,7 +18,7 @@ fn environment() -> Environment {
     environment::read(variable, no_file).expect("readable")
 }
 
-fn with_port() -> Config {
+fn config_with_port() -> Config {
     Config {
         quantumleap: QuantumLeapPort {
             addr: Some("127.0.0.1:0".to_owned()),
@@ -46,16 +46,16 @@ fn notify(headers: &str) -> Vec<u8> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn notifications_become_jobs_of_the_first_shard() {
-    let running = started(with_port()).await;
+    let running = start_server(config_with_port()).await;
     let port = port(&running);
-    let answer = whole(port, &notify("")).await;
+    let answer = response_to(port, &notify("")).await;
     assert_eq!(status(&answer), "200", "{answer}");
-    let count = whole(port, &request("GET /wq/notifications/count", "", "")).await;
+    let count = response_to(port, &request("GET /wq/notifications/count", "", "")).await;
     assert!(count.ends_with("\r\n\r\n1\n"), "{count}");
     let jobs = request("GET /api/v1/jobs?queue=quantumleap", "", "");
-    let jobs = whole(running.addr(), &jobs).await;
+    let jobs = response_to(running.addr(), &jobs).await;
     assert!(jobs.contains("ngsi-insert"), "{jobs}");
-    let metrics = whole(running.addr(), &request("GET /metrics", "", "")).await;
+    let metrics = response_to(running.addr(), &request("GET /metrics", "", "")).await;
     let wanted = "ganger_quantumleap_notifications_total{outcome=\"accepted\"} 1";
     assert!(metrics.contains(wanted), "{metrics}");
     running.stop().await;
@@ -63,54 +63,54 @@ async fn notifications_become_jobs_of_the_first_shard() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_port_has_its_own_paths_only() {
-    let running = started(with_port()).await;
+    let running = start_server(config_with_port()).await;
     let port = port(&running);
     for line in ["GET /api/v1/jobs", "GET /metrics", "GET /healthz"] {
-        let answer = whole(port, &request(line, "", "")).await;
+        let answer = response_to(port, &request(line, "", "")).await;
         assert_eq!(status(&answer), "404", "{line}");
         assert!(answer.contains("about:blank"), "{answer}");
     }
-    let answer = head(running.addr(), &notify("")).await;
+    let answer = response_head(running.addr(), &notify("")).await;
     assert_eq!(status(&answer), "404");
-    // What looks like gRPC is a notification of the wrong type here.
+    // A gRPC request is a notification of the wrong content type here.
     let grpc = request("POST /v2/notify", "Content-Type: application/grpc\r\n", "");
-    assert_eq!(status(&head(port, &grpc).await), "415");
+    assert_eq!(status(&response_head(port, &grpc).await), "415");
     running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_a_token_is_asked_for_only_health_is_open() {
-    let running = started(Config {
+async fn with_a_token_configured_only_health_is_open() {
+    let running = start_server(Config {
         token: Secret::new(TOKEN).ok(),
-        ..with_port()
+        ..config_with_port()
     })
     .await;
     let port = port(&running);
     for line in ["GET /wq/notifications", "GET /version", "GET /nowhere"] {
-        let answer = head(port, &request(line, "", "")).await;
+        let answer = response_head(port, &request(line, "", "")).await;
         assert_eq!(status(&answer), "401", "{line}: {answer}");
     }
-    assert_eq!(status(&head(port, &notify("")).await), "401");
-    // There is no database, which anyone may learn.
-    let health = head(port, &request("GET /health", "", "")).await;
+    assert_eq!(status(&response_head(port, &notify("")).await), "401");
+    // The check needs no token, and fails because there is no database.
+    let health = response_head(port, &request("GET /health", "", "")).await;
     assert_eq!(status(&health), "503", "{health}");
     let token = format!("Authorization: Bearer {TOKEN}\r\n");
-    let answer = head(port, &notify(&token)).await;
+    let answer = response_head(port, &notify(&token)).await;
     assert_eq!(status(&answer), "200", "{answer}");
     running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_of_another_site_may_not_notify() {
-    let running = started(with_port()).await;
-    let answer = head(port(&running), &notify("Origin: https://evil.example\r\n")).await;
+async fn a_page_of_another_site_may_not_send_notifications() {
+    let running = start_server(config_with_port()).await;
+    let answer = response_head(port(&running), &notify("Origin: https://evil.example\r\n")).await;
     assert_eq!(status(&answer), "403", "{answer}");
     running.stop().await;
 }
 
 #[tokio::test]
-async fn being_open_to_others_takes_encryption_and_a_check_or_must_be_said() {
-    let mut open = with_port();
+async fn a_public_address_needs_encryption_and_authentication_or_insecure() {
+    let mut open = config_with_port();
     open.quantumleap.addr = Some("0.0.0.0:0".to_owned());
     let refused = start(open).await.err().expect("refused");
     assert_eq!(refused.exit_code(), 2);
@@ -120,10 +120,10 @@ async fn being_open_to_others_takes_encryption_and_a_check_or_must_be_said() {
 #[tokio::test(flavor = "multi_thread")]
 async fn samples_are_written_when_the_server_stops() {
     let directory = tempfile::tempdir().expect("a directory");
-    let mut config = with_port();
+    let mut config = config_with_port();
     config.quantumleap.telemetry_dir = Some(directory.path().join("samples"));
-    let running = started(config).await;
-    let answer = head(port(&running), &notify("")).await;
+    let running = start_server(config).await;
+    let answer = response_head(port(&running), &notify("")).await;
     assert_eq!(status(&answer), "200", "{answer}");
     running.stop().await;
     let files = std::fs::read_dir(directory.path().join("samples")).expect("made");
@@ -145,8 +145,8 @@ async fn samples_are_written_when_the_server_stops() {
     );
 }
 
-/// A notification of a list of so many ones.
-fn ones(count: usize) -> Vec<u8> {
+/// Returns a notification with a list of `count` ones.
+fn notification_of_ones(count: usize) -> Vec<u8> {
     let list = vec!["1"; count].join(",");
     let body = format!(
         r#"{{"data":[{{"id":"e","type":"t","a":{{"type":"StructuredValue","value":[{list}]}}}}]}}"#
@@ -159,28 +159,28 @@ fn ones(count: usize) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_takes_much_memory_once_it_is_read_is_refused_before() {
-    let running = started(Config {
+async fn a_body_that_would_take_much_memory_is_refused_before_it_is_parsed() {
+    let running = start_server(Config {
         limits: Limits {
             bytes_in_flight: 3 << 20,
             ..Limits::default()
         },
-        ..with_port()
+        ..config_with_port()
     })
     .await;
     let port = port(&running);
-    // 20 KB, and 1.6 MB when it has been read; the share is 512 KiB.
-    let answer = whole(port, &ones(10_000)).await;
+    // 20 KB, which parse into 1.6 MB; the share is 512 KiB.
+    let answer = response_to(port, &notification_of_ones(10_000)).await;
     assert_eq!(status(&answer), "413", "{answer}");
     assert!(answer.contains("bytes of memory"), "{answer}");
-    let answer = whole(port, &ones(2_000)).await;
+    let answer = response_to(port, &notification_of_ones(2_000)).await;
     assert_eq!(status(&answer), "200", "{answer}");
     running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_no_queue_takes_is_refused_before_it_is_sent() {
-    let running = started(with_port()).await;
+async fn a_body_beyond_the_limit_is_refused_before_it_is_sent() {
+    let running = start_server(config_with_port()).await;
     let mut stream = TcpStream::connect(port(&running))
         .await
         .expect("it listens");
@@ -193,13 +193,13 @@ async fn what_no_queue_takes_is_refused_before_it_is_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_notification_that_is_being_sent_ends_with_the_right_of_its_sender() {
+async fn a_notification_is_refused_if_its_senders_token_is_revoked_meanwhile() {
     let directory = tempfile::tempdir().expect("a directory");
     let access = directory.path().join("access");
-    let secret = token(&access, "broker", "producer@default");
-    let running = started(Config {
+    let secret = add_token(&access, "broker", "producer@default");
+    let running = start_server(Config {
         access_file: Some(access.clone()),
-        ..with_port()
+        ..config_with_port()
     })
     .await;
     let mut stream = TcpStream::connect(port(&running))
@@ -214,8 +214,8 @@ async fn a_notification_that_is_being_sent_ends_with_the_right_of_its_sender() {
     let body_at = sent.len() + 1 - NOTIFICATION.len();
     stream.write_all(&sent[..body_at]).await.expect("sent");
     let mut answer = [0; 12];
-    // The server has begun to read.
-    stream.read_exact(&mut answer).await.expect("told");
+    // The server has started to read the body.
+    stream.read_exact(&mut answer).await.expect("answered");
     assert_eq!(&answer, b"HTTP/1.1 100");
     stream.write_all(&sent[body_at..]).await.expect("sent");
     ganger_access::revoke(&access, "broker").expect("it is there");

@@ -1,10 +1,12 @@
-//! What changes while the server runs: certificates that are revoked, files that are replaced, tokens that are
-//! revoked. Open connections and streams notice.
+//! Changes while the server runs: revoked certificates, replaced files, revoked tokens. They apply to open
+//! connections and streams too.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::kit::{Authority, Wanted, With, config, started, token, write};
+use crate::kit::{
+    Authority, CertificateSpec, WithMetadata, add_token, config, start_server, write,
+};
 use ganger_access::NewSecret;
 use ganger_client::{Client, EventFilter, NewJob, Options, Retry, Trust};
 use ganger_proto::v1;
@@ -17,7 +19,7 @@ use tonic::transport::{Channel, Endpoint};
 const FIRST: &str = "the-first-token-of-the-server";
 const SECOND: &str = "the-second-token-of-the-server";
 
-/// A client that tries again for a while, but not what is refused for good.
+/// Returns options of a client that retries for 30 seconds.
 fn options(url: &str, trust: Trust) -> Options {
     Options {
         trust,
@@ -29,30 +31,30 @@ fn options(url: &str, trust: Trust) -> Options {
     }
 }
 
-fn trusting(authority: &Authority) -> Trust {
+fn trust_of(authority: &Authority) -> Trust {
     Trust {
         ca: Some(authority.ca()),
         ..Trust::default()
     }
 }
 
-/// A client that shows a certificate of this number.
-fn showing(authority: &Authority, name: &str, serial: u64) -> Trust {
-    let wanted = Wanted {
+/// Returns trust in the authority, with a client certificate of this serial number.
+fn trust_with_certificate(authority: &Authority, name: &str, serial: u64) -> Trust {
+    let wanted = CertificateSpec {
         name,
         serial: Some(serial),
-        ..Wanted::default()
+        ..CertificateSpec::default()
     };
     let (certificate, key) = authority.sign(name, &wanted);
     Trust {
         certificate: Some(certificate),
         key: Some(key),
-        ..trusting(authority)
+        ..trust_of(authority)
     }
 }
 
-/// The words of a connection that is refused at once.
-async fn refused(options: Options) -> String {
+/// Connects without retries, which must fail; returns the error's code and message.
+async fn connect_error(options: Options) -> String {
     let at_once = Options {
         retry: Retry {
             total_max: Duration::ZERO,
@@ -68,7 +70,7 @@ async fn refused(options: Options) -> String {
 async fn a_revoked_certificate_is_rejected_on_new_connections_and_old_ones() {
     let authority = Authority::new();
     let list = authority.revoke(&[1]);
-    let running = started(Config {
+    let running = start_server(Config {
         tls: Tls {
             client_crl: Some(list),
             ..authority.tls(true)
@@ -77,46 +79,47 @@ async fn a_revoked_certificate_is_rejected_on_new_connections_and_old_ones() {
     })
     .await;
     let url = format!("https://{}", running.addr());
-    let words = refused(options(&url, showing(&authority, "first", 1))).await;
+    let words = connect_error(options(
+        &url,
+        trust_with_certificate(&authority, "first", 1),
+    ))
+    .await;
     assert!(words.contains("it was revoked"), "{words}");
 
-    let second = showing(&authority, "second", 2);
-    let third = showing(&authority, "third", 3);
-    let [called_back, kept] = [&second, &third].map(|trust| {
+    let second = trust_with_certificate(&authority, "second", 2);
+    let third = trust_with_certificate(&authority, "third", 3);
+    let [revoked, kept] = [&second, &third].map(|trust| {
         let options = options(&url, trust.clone());
         async move { Client::connect(options).await.expect("let in") }
     });
-    let (called_back, kept) = (called_back.await, kept.await);
-    let mut events = called_back
-        .events(EventFilter::default())
-        .await
-        .expect("open");
+    let (revoked, kept) = (revoked.await, kept.await);
+    let mut events = revoked.events(EventFilter::default()).await.expect("open");
     authority.revoke(&[1, 2]);
     running.reload();
 
     let ended = events.next().await.expect("it ends with words");
     let error = ended.expect_err("cut, and not let in again");
     assert_eq!(error.code(), "unauthorized", "{error}");
-    let error = called_back
+    let error = revoked
         .enqueue(NewJob::new("a"))
         .await
         .expect_err("revoked");
     assert!(error.message().contains("revoked"), "{error}");
-    let words = refused(options(&url, second)).await;
+    let words = connect_error(options(&url, second)).await;
     assert!(words.contains("it was revoked"), "{words}");
     kept.enqueue(NewJob::new("a")).await.expect("still good");
 
-    // A list that nobody can read takes nothing back.
+    // An unreadable list changes nothing.
     write(&authority.directory.path().join("revoked.pem"), "nonsense");
     running.reload();
     kept.enqueue(NewJob::new("a")).await.expect("still good");
-    let error = called_back.enqueue(NewJob::new("a")).await;
+    let error = revoked.enqueue(NewJob::new("a")).await;
     assert_eq!(error.expect_err("revoked").code(), "unauthorized");
     running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn files_that_change_are_taken_by_the_server_itself() {
+async fn changed_files_are_reloaded_without_a_signal() {
     let (authority, next) = (Authority::new(), Authority::new());
     let tls = authority.tls(false);
     let paths: (PathBuf, PathBuf) = (
@@ -126,8 +129,8 @@ async fn files_that_change_are_taken_by_the_server_itself() {
     let shared = authority.directory.path().join("token");
     write(&shared, FIRST);
     let access = authority.directory.path().join("access");
-    let reader = token(&access, "r", "reader@default");
-    let running = started(Config {
+    let reader = add_token(&access, "r", "reader@default");
+    let running = start_server(Config {
         tls,
         token_file: Some(shared.clone()),
         access_file: Some(access.clone()),
@@ -135,12 +138,12 @@ async fn files_that_change_are_taken_by_the_server_itself() {
     })
     .await;
     let url = format!("https://{}", running.addr());
-    let client = Client::connect(options(&url, trusting(&authority)).token(reader.reveal()))
+    let client = Client::connect(options(&url, trust_of(&authority)).token(reader.reveal()))
         .await
         .expect("let in");
     let mut events = client.events(EventFilter::default()).await.expect("open");
 
-    // Nobody tells the server of any of this. The stream ends when it has seen the last of it.
+    // The server gets no signal. The stream ends once the server has seen the last of these changes.
     let fresh = next.tls(false);
     std::fs::copy(fresh.cert.expect("set"), &paths.0).expect("copied");
     std::fs::copy(fresh.key.expect("set"), &paths.1).expect("copied");
@@ -150,23 +153,25 @@ async fn files_that_change_are_taken_by_the_server_itself() {
     let error = ended.expect_err("revoked");
     assert_eq!(error.code(), "unauthorized", "{error}");
 
-    let trust = trusting(&next);
+    let trust = trust_of(&next);
     Client::connect(options(&url, trust.clone()).token(SECOND))
         .await
         .expect("the new certificate and the new token");
-    let words = refused(options(&url, trust).token(FIRST)).await;
+    let words = connect_error(options(&url, trust).token(FIRST)).await;
     assert!(words.starts_with("unauthorized"), "{words}");
-    let words = refused(options(&url, trusting(&authority)).token(SECOND)).await;
+    let words = connect_error(options(&url, trust_of(&authority)).token(SECOND)).await;
     assert!(words.contains("not signed by an authority"), "{words}");
     running.stop().await;
 }
 
-/// A server whose access file has one token, and a channel to it.
-async fn with_token(grants: &str) -> (ganger_server::Running, Authority, NewSecret, Channel) {
+/// Starts a server whose access file has one token, and opens a channel to it.
+async fn server_with_token(
+    grants: &str,
+) -> (ganger_server::Running, Authority, NewSecret, Channel) {
     let authority = Authority::new();
     let access = authority.directory.path().join("access");
-    let secret = token(&access, "one", grants);
-    let running = started(Config {
+    let secret = add_token(&access, "one", grants);
+    let running = start_server(Config {
         access_file: Some(access),
         token: Secret::new(FIRST).ok(),
         ..config()
@@ -178,8 +183,8 @@ async fn with_token(grants: &str) -> (ganger_server::Running, Authority, NewSecr
     (running, authority, secret, channel)
 }
 
-fn bearing(secret: &NewSecret) -> With {
-    With(vec![(
+fn bearer(secret: &NewSecret) -> WithMetadata {
+    WithMetadata(vec![(
         "authorization",
         format!("Bearer {}", secret.reveal()),
     )])
@@ -191,20 +196,20 @@ fn revoke(authority: &Authority, running: &ganger_server::Running) {
     running.reload();
 }
 
-/// Reads a stream to its end, which must be an error.
-async fn cut<T>(stream: &mut tonic::Streaming<T>) {
+/// Reads a stream until it fails; panics if it ends without an error.
+async fn expect_stream_error<T>(stream: &mut tonic::Streaming<T>) {
     while let Some(message) = stream.message().await.transpose() {
         if message.is_err() {
             return;
         }
     }
-    panic!("the stream has ended as if all were well");
+    panic!("the stream ended without an error");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_workers_stream_ends_when_its_token_is_revoked_and_its_reports_count_no_more() {
-    let (running, authority, secret, channel) = with_token("worker@default").await;
-    let mut leases = LeasesClient::with_interceptor(channel.clone(), bearing(&secret));
+async fn a_workers_stream_ends_when_its_token_is_revoked_and_cannot_be_reopened() {
+    let (running, authority, secret, channel) = server_with_token("worker@default").await;
+    let mut leases = LeasesClient::with_interceptor(channel.clone(), bearer(&secret));
     let hello = v1::WorkerMessage {
         hello: Some(v1::Hello {
             namespace: "default".into(),
@@ -218,16 +223,16 @@ async fn a_workers_stream_ends_when_its_token_is_revoked_and_its_reports_count_n
         credits_added: 1,
         ..v1::WorkerMessage::default()
     };
-    let (said, heard) = tokio::sync::mpsc::channel(4);
-    said.send(hello).await.expect("there is room");
-    let heard = tokio_stream(heard);
-    let mut stream = leases.work(heard).await.expect("let in").into_inner();
+    let (sender, receiver) = tokio::sync::mpsc::channel(4);
+    sender.send(hello).await.expect("there is room");
+    let receiver = receiver_stream(receiver);
+    let mut stream = leases.work(receiver).await.expect("let in").into_inner();
     let welcome = stream.message().await.expect("welcome");
     assert!(welcome.is_some());
     revoke(&authority, &running);
-    cut(&mut stream).await;
-    // The server has let go of the other half too.
-    said.closed().await;
+    expect_stream_error(&mut stream).await;
+    // The server has closed the other half too.
+    sender.closed().await;
     let again = leases.work(futures::stream::empty()).await;
     assert_eq!(again.expect_err("revoked").code(), Code::Unauthenticated);
     running.stop().await;
@@ -235,24 +240,27 @@ async fn a_workers_stream_ends_when_its_token_is_revoked_and_its_reports_count_n
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_of_submissions_ends_when_its_token_is_revoked() {
-    let (running, authority, secret, channel) = with_token("producer@default").await;
-    let mut jobs = JobsClient::with_interceptor(channel, bearing(&secret));
-    let (said, heard) = tokio::sync::mpsc::channel(4);
-    said.send(batch(1, "default")).await.expect("there is room");
-    let stream = jobs.enqueue_stream(tokio_stream(heard)).await;
+    let (running, authority, secret, channel) = server_with_token("producer@default").await;
+    let mut jobs = JobsClient::with_interceptor(channel, bearer(&secret));
+    let (sender, receiver) = tokio::sync::mpsc::channel(4);
+    sender
+        .send(batch(1, "default"))
+        .await
+        .expect("there is room");
+    let stream = jobs.enqueue_stream(receiver_stream(receiver)).await;
     let mut answers = stream.expect("let in").into_inner();
     let first = answers.message().await.expect("an answer");
     assert!(is_accepted(&first.expect("an answer")));
     revoke(&authority, &running);
-    cut(&mut answers).await;
-    said.closed().await;
+    expect_stream_error(&mut answers).await;
+    sender.closed().await;
     running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_batch_of_a_stream_is_judged_by_itself() {
-    let (running, authority, secret, channel) = with_token("producer@mine").await;
-    let mut jobs = JobsClient::with_interceptor(channel, bearing(&secret));
+async fn each_batch_of_a_stream_is_authorized_separately() {
+    let (running, authority, secret, channel) = server_with_token("producer@mine").await;
+    let mut jobs = JobsClient::with_interceptor(channel, bearer(&secret));
     let namespaces = ["mine", "other", "mine", "default", "other"];
     let batches: Vec<_> = (1..)
         .zip(namespaces)
@@ -267,8 +275,8 @@ async fn every_batch_of_a_stream_is_judged_by_itself() {
     }
     assert!(answers.message().await.expect("a good end").is_none());
 
-    // Nothing of what was refused is there.
-    let root = With(vec![("authorization", format!("Bearer {FIRST}"))]);
+    // No refused job was stored.
+    let root = WithMetadata(vec![("authorization", format!("Bearer {FIRST}"))]);
     let url = format!("http://{}", running.addr());
     let channel = Endpoint::from_shared(url).expect("an address");
     let mut jobs = JobsClient::with_interceptor(channel.connect_lazy(), root);
@@ -311,7 +319,9 @@ fn is_accepted(answer: &v1::EnqueueAnswer) -> bool {
     }
 }
 
-/// What is sent into a channel, as a request's body.
-fn tokio_stream<T>(mut receiver: tokio::sync::mpsc::Receiver<T>) -> impl futures::Stream<Item = T> {
+/// Returns a stream of what is sent into a channel, for the body of a request.
+fn receiver_stream<T>(
+    mut receiver: tokio::sync::mpsc::Receiver<T>,
+) -> impl futures::Stream<Item = T> {
     futures::stream::poll_fn(move |cx| receiver.poll_recv(cx))
 }

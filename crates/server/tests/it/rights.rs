@@ -1,8 +1,8 @@
-//! Every operation of HTTP and gRPC, for every role, in an own and in a foreign namespace.
+//! The right to every operation of HTTP and gRPC, for every role, in its own and in another namespace.
 
 use std::net::SocketAddr;
 
-use crate::kit::{config, head, started, status, whole};
+use crate::kit::{config, response_head, response_to, start_server, status};
 use ganger_access::{Entry, Grant, Grants, Kind, NewSecret, Operation, Role, Scope, Verb};
 use ganger_server::{Config, Secret};
 use prost::Message as _;
@@ -10,7 +10,7 @@ use prost_types::{DescriptorProto, FileDescriptorSet};
 
 const ROOT: &str = "a-token-for-tests-only";
 
-/// Which roles hold which verb, said a second time and in other words than in the product.
+/// Returns the roles that have a verb, written down independently of the product's table.
 fn holders(verb: Verb) -> &'static str {
     match verb {
         Verb::Greet => "admin operator producer worker reader",
@@ -23,7 +23,7 @@ fn holders(verb: Verb) -> &'static str {
     }
 }
 
-/// Whether a role that is held in `mine` alone may do it there, or in `other`.
+/// Whether a role in the namespace `mine` alone may call the operation in `namespace`, which is `mine` or `other`.
 fn is_allowed(operation: Operation, role: Role, namespace: &str) -> bool {
     let right = operation.right;
     let holds = holders(right.verb)
@@ -63,7 +63,7 @@ fn roles() -> Roles {
     }
 }
 
-fn with(roles: &Roles) -> Config {
+fn config_with(roles: &Roles) -> Config {
     Config {
         token: Secret::new(ROOT).ok(),
         access_file: Some(roles.directory.path().join("access")),
@@ -82,7 +82,7 @@ fn request(line: &str, secret: &str, kind: &str, body: &[u8]) -> Vec<u8> {
     request
 }
 
-/// Method and path of every operation, with its id, from the server's own document.
+/// Returns method, path and id of every operation in the server's OpenAPI document.
 async fn http_operations(addr: SocketAddr) -> Vec<(String, String, String)> {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let mut stream = tokio::net::TcpStream::connect(addr)
@@ -108,9 +108,9 @@ async fn http_operations(addr: SocketAddr) -> Vec<(String, String, String)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_http_operation_obeys_its_right_for_every_role() {
+async fn every_http_operation_checks_its_right_for_every_role() {
     let roles = roles();
-    let running = started(with(&roles)).await;
+    let running = start_server(config_with(&roles)).await;
     let addr = running.addr();
     let operations = http_operations(addr).await;
     let rights = ganger_dialect_http::rights();
@@ -118,7 +118,7 @@ async fn every_http_operation_obeys_its_right_for_every_role() {
     let mut wrong = Vec::new();
     for (method, path, id) in &operations {
         let right = rights.iter().find(|right| right.name == id);
-        let right = *right.expect("an operation that the server has");
+        let right = *right.expect("the server has the operation");
         for (role, secret) in &roles.secrets {
             for namespace in ["mine", "other"] {
                 let path = path.replace("{name}", namespace);
@@ -128,7 +128,8 @@ async fn every_http_operation_obeys_its_right_for_every_role() {
                     .collect::<Vec<_>>()
                     .join("/");
                 let line = format!("{method} {path}?namespace={namespace}");
-                let answer = head(addr, &request(&line, secret, "application/json", b"{}")).await;
+                let answer =
+                    response_head(addr, &request(&line, secret, "application/json", b"{}")).await;
                 let is_allowed = is_allowed(right, *role, namespace);
                 if (status(&answer) != "403") != is_allowed || status(&answer) == "401" {
                     wrong.push(format!("{id} {role} {namespace}: {}", status(&answer)));
@@ -138,9 +139,9 @@ async fn every_http_operation_obeys_its_right_for_every_role() {
         let path = path.replace(['{', '}'], "");
         let without_token =
             format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
-        let nobody = head(addr, without_token.as_bytes()).await;
+        let anonymous = response_head(addr, without_token.as_bytes()).await;
         let is_open = right.right.scope == Scope::Open;
-        assert_eq!(status(&nobody) != "401", is_open, "{id}: {nobody}");
+        assert_eq!(status(&anonymous) != "401", is_open, "{id}: {anonymous}");
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
     running.stop().await;
@@ -150,7 +151,7 @@ fn descriptors() -> FileDescriptorSet {
     FileDescriptorSet::decode(ganger_proto::FILE_DESCRIPTOR_SET).expect("a descriptor")
 }
 
-/// Every method with the name of its request message.
+/// Returns every gRPC method with the name of its request message.
 fn grpc_methods() -> Vec<(String, String)> {
     let mut all = Vec::new();
     for file in descriptors().file {
@@ -175,13 +176,15 @@ fn message(name: &str) -> DescriptorProto {
     found.expect("the message is described").1.clone()
 }
 
-/// A request that names a namespace, in itself or in the part that begins a stream.
-fn naming(request: &str, namespace: &str) -> Vec<u8> {
+/// Encodes a request that names a namespace, in its own field or in the field that begins a stream.
+fn request_in_namespace(request: &str, namespace: &str) -> Vec<u8> {
     let message = message(request);
     for field in &message.field {
         let inner = match field.name() {
             "namespace" => namespace.as_bytes().to_vec(),
-            "request" | "hello" => naming(field.type_name().trim_start_matches('.'), namespace),
+            "request" | "hello" => {
+                request_in_namespace(field.type_name().trim_start_matches('.'), namespace)
+            }
             _ => continue,
         };
         let tag = u8::try_from(field.number() << 3 | 2).expect("a small number");
@@ -192,28 +195,28 @@ fn naming(request: &str, namespace: &str) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_grpc_method_obeys_its_right_for_every_role() {
+async fn every_grpc_method_checks_its_right_for_every_role() {
     let roles = roles();
-    let running = started(with(&roles)).await;
+    let running = start_server(config_with(&roles)).await;
     let addr = running.addr();
     let mut wrong = Vec::new();
     for (method, input) in grpc_methods() {
-        let right = ganger_dialect_grpc::right(&method).expect("a method that the server has");
+        let right = ganger_dialect_grpc::right(&method).expect("the server has the method");
         for (role, secret) in &roles.secrets {
             for namespace in ["mine", "other"] {
-                let message = naming(&input, namespace);
+                let message = request_in_namespace(&input, namespace);
                 let length = u8::try_from(message.len()).expect("short");
                 let body = [&[0, 0, 0, 0, length][..], &message].concat();
                 let line = format!("POST /{method}");
                 let request = request(&line, secret, "application/grpc", &body);
                 let is_streamed = method.ends_with("/EnqueueStream");
-                // A stream of batches is answered batch by batch: the refusal stands in the answer's body.
+                // Each batch of a stream gets its own answer, so the refusal is in the body.
                 let (answer, is_refused) = if is_streamed {
-                    let answer = whole(addr, &request).await;
+                    let answer = response_to(addr, &request).await;
                     let is_refused = answer.contains("permission_denied");
                     (answer, is_refused)
                 } else {
-                    let answer = head(addr, &request).await;
+                    let answer = response_head(addr, &request).await;
                     let is_refused = answer.contains("grpc-status: 7");
                     (answer, is_refused)
                 };
@@ -230,12 +233,12 @@ async fn every_grpc_method_obeys_its_right_for_every_role() {
     let audit = std::fs::read_to_string(roles.directory.path().join("audit.log")).expect("written");
     for method in ["Delete", "EnqueueStream"] {
         let what = format!("\"what\":\"ganger.v1.Jobs/{method}\"");
-        let is_told = |line: &str| {
+        let is_audited = |line: &str| {
             [&what, "\"namespace\":\"other\"", "\"outcome\":\"denied\""]
                 .iter()
                 .all(|part| line.contains(*part))
         };
-        assert!(audit.lines().any(is_told), "{method}: {audit}");
+        assert!(audit.lines().any(is_audited), "{method}: {audit}");
     }
     for (_, secret) in &roles.secrets {
         assert!(

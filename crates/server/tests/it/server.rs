@@ -1,4 +1,4 @@
-//! A real server in this process, over real connections.
+//! A whole server in this process, over TCP connections.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -19,29 +19,29 @@ fn config() -> Config {
     }
 }
 
-async fn started(config: Config) -> Running {
+async fn start_server(config: Config) -> Running {
     let running = start(config).await.expect("it starts");
     running.ready().await;
     running
 }
 
-/// Sends raw bytes over a connection of its own and reads until the other side closes it.
-async fn raw(addr: SocketAddr, request: &[u8]) -> String {
+/// Sends raw bytes over a new connection; returns what the server sends until it closes the connection.
+async fn fetch_raw(addr: SocketAddr, request: &[u8]) -> String {
     let mut stream = TcpStream::connect(addr).await.expect("it listens");
-    // The server may have refused the head and closed before all of it was sent.
+    // The server may refuse the head and close the connection before all of it was sent.
     let _ = stream.write_all(request).await;
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer).await;
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// Sends a request with the given header lines.
-async fn ask(addr: SocketAddr, line: &str, headers: &str, body: &str) -> String {
+/// Sends a request with these header lines, each with its line end; returns the whole response.
+async fn fetch(addr: SocketAddr, line: &str, headers: &str, body: &str) -> String {
     let length = body.len();
     let request = format!(
         "{line} HTTP/1.1\r\nHost: {addr}\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
     );
-    raw(addr, request.as_bytes()).await
+    fetch_raw(addr, request.as_bytes()).await
 }
 
 fn status(answer: &str) -> &str {
@@ -51,22 +51,22 @@ fn status(answer: &str) -> &str {
 const JSON: &str = "Content-Type: application/json\r\n";
 
 #[tokio::test]
-async fn a_job_goes_through_over_a_real_connection() {
-    let running = started(config()).await;
+async fn a_job_is_accepted_and_shown_over_a_real_connection() {
+    let running = start_server(config()).await;
     let addr = running.addr();
-    let answer = ask(addr, "POST /api/v1/jobs", JSON, r#"{"kind":"a","id":"x"}"#).await;
+    let answer = fetch(addr, "POST /api/v1/jobs", JSON, r#"{"kind":"a","id":"x"}"#).await;
     assert_eq!(status(&answer), "201", "{answer}");
-    let answer = ask(addr, "GET /api/v1/jobs/x", "", "").await;
+    let answer = fetch(addr, "GET /api/v1/jobs/x", "", "").await;
     assert!(
         answer.contains("\"ready\"") && answer.contains("nosniff"),
         "{answer}"
     );
-    let answer = ask(addr, "GET /metrics", "", "").await;
+    let answer = fetch(addr, "GET /metrics", "", "").await;
     assert!(answer.contains("ganger_connections 1"), "{answer}");
     running.stop().await;
 }
 
-/// A supervisor starts a server again that ended with another code, forever.
+/// A service manager would restart a server that ends with any other code, again and again.
 #[tokio::test]
 async fn damage_found_while_rows_are_loaded_ends_the_server_with_the_code_of_an_unusable_store() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -74,10 +74,10 @@ async fn damage_found_while_rows_are_loaded_ends_the_server_with_the_code_of_an_
         db: directory.path().join("test.db"),
         ..config()
     };
-    started(config.clone()).await.stop().await;
+    start_server(config.clone()).await.stop().await;
     let mut bytes = std::fs::read(&config.db).expect("the store is closed");
-    // A table without rows is a page without cells; one of no known kind is malformed. The last table and its index are
-    // read when rows are loaded, and not before.
+    // An empty table is a page without cells; a page of an unknown kind is malformed. The last table and its index are
+    // first read when rows are loaded.
     let pages = bytes.chunks_exact_mut(2_048).rev();
     let empty = pages.filter(|page| matches!(page[0], 0x0a | 0x0d) && page[3..5] == [0, 0]);
     for page in empty.take(2) {
@@ -92,14 +92,14 @@ async fn damage_found_while_rows_are_loaded_ends_the_server_with_the_code_of_an_
 }
 
 #[tokio::test]
-async fn what_is_acknowledged_is_there_after_a_restart() {
+async fn acknowledged_jobs_survive_a_restart() {
     let directory = tempfile::tempdir().expect("a directory");
     let config = Config {
         db: directory.path().join("test.db"),
         ..config()
     };
-    let running = started(config.clone()).await;
-    let answer = ask(
+    let running = start_server(config.clone()).await;
+    let answer = fetch(
         running.addr(),
         "POST /api/v1/jobs",
         JSON,
@@ -114,24 +114,24 @@ async fn what_is_acknowledged_is_there_after_a_restart() {
     assert!(matches!(refused, StartError::Store(_)), "{refused}");
     assert_eq!(refused.exit_code(), 3);
     running.stop().await;
-    let running = started(config).await;
+    let running = start_server(config).await;
     assert_eq!(
-        status(&ask(running.addr(), "GET /api/v1/jobs/x", "", "").await),
+        status(&fetch(running.addr(), "GET /api/v1/jobs/x", "", "").await),
         "200"
     );
     running.stop().await;
 }
 
 #[tokio::test]
-async fn without_the_token_only_health_is_told() {
-    let running = started(Config {
+async fn without_the_token_only_health_is_answered() {
+    let running = start_server(Config {
         token: Secret::new(TOKEN).ok(),
         ..config()
     })
     .await;
     let addr = running.addr();
-    assert_eq!(status(&ask(addr, "GET /healthz", "", "").await), "200");
-    assert_eq!(status(&ask(addr, "GET /readyz", "", "").await), "200");
+    assert_eq!(status(&fetch(addr, "GET /healthz", "", "").await), "200");
+    assert_eq!(status(&fetch(addr, "GET /readyz", "", "").await), "200");
     for path in [
         "/metrics",
         "/version",
@@ -139,29 +139,29 @@ async fn without_the_token_only_health_is_told() {
         "/api/v1/jobs",
         "/nowhere",
     ] {
-        let answer = ask(addr, &format!("GET {path}"), "", "").await;
+        let answer = fetch(addr, &format!("GET {path}"), "", "").await;
         assert_eq!(status(&answer), "401", "{path}");
         assert!(
             answer.to_lowercase().contains("www-authenticate: bearer"),
             "{answer}"
         );
     }
-    let wrong = ask(addr, "GET /metrics", "Authorization: Bearer wrong\r\n", "").await;
+    let wrong = fetch(addr, "GET /metrics", "Authorization: Bearer wrong\r\n", "").await;
     assert_eq!(status(&wrong), "401", "{wrong}");
     assert!(!wrong.contains(TOKEN));
     let header = format!("Authorization: Bearer {TOKEN}\r\n");
     assert_eq!(
-        status(&ask(addr, "GET /api/v1/jobs", &header, "").await),
+        status(&fetch(addr, "GET /api/v1/jobs", &header, "").await),
         "200"
     );
     let grpc = "Content-Type: application/grpc\r\n";
-    let answer = ask(addr, "POST /ganger.v1.Queues/List", grpc, "").await;
+    let answer = fetch(addr, "POST /ganger.v1.Queues/List", grpc, "").await;
     assert!(answer.contains("grpc-status: 16"), "{answer}");
     running.stop().await;
 }
 
 #[tokio::test]
-async fn a_token_file_is_read_and_a_poor_one_refused() {
+async fn a_token_file_is_read_and_one_with_a_short_token_refused() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("token");
     std::fs::write(&path, format!("{TOKEN}\n")).expect("writable");
@@ -169,10 +169,10 @@ async fn a_token_file_is_read_and_a_poor_one_refused() {
         token_file: Some(path.clone()),
         ..config()
     };
-    let running = started(with_file.clone()).await;
+    let running = start_server(with_file.clone()).await;
     let header = format!("Authorization: Bearer {TOKEN}\r\n");
     assert_eq!(
-        status(&ask(running.addr(), "GET /version", &header, "").await),
+        status(&fetch(running.addr(), "GET /version", &header, "").await),
         "200"
     );
     running.stop().await;
@@ -183,43 +183,43 @@ async fn a_token_file_is_read_and_a_poor_one_refused() {
 }
 
 #[tokio::test]
-async fn pages_of_other_sites_are_kept_out() {
-    let running = started(config()).await;
+async fn requests_of_other_sites_are_refused() {
+    let running = start_server(config()).await;
     let addr = running.addr();
     let evil = "GET /api/v1/jobs HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n";
-    assert_eq!(status(&raw(addr, evil.as_bytes()).await), "421");
+    assert_eq!(status(&fetch_raw(addr, evil.as_bytes()).await), "421");
     let origin = format!("{JSON}Origin: https://evil.example\r\n");
     assert_eq!(
-        status(&ask(addr, "POST /api/v1/jobs", &origin, r#"{"kind":"a"}"#).await),
+        status(&fetch(addr, "POST /api/v1/jobs", &origin, r#"{"kind":"a"}"#).await),
         "403"
     );
     let fetched = format!("{JSON}Sec-Fetch-Site: cross-site\r\n");
     assert_eq!(
-        status(&ask(addr, "POST /api/v1/jobs", &fetched, r#"{"kind":"a"}"#).await),
+        status(&fetch(addr, "POST /api/v1/jobs", &fetched, r#"{"kind":"a"}"#).await),
         "403"
     );
     let own = format!("{JSON}Origin: http://{addr}\r\n");
     assert_eq!(
-        status(&ask(addr, "POST /api/v1/jobs", &own, r#"{"kind":"a"}"#).await),
+        status(&fetch(addr, "POST /api/v1/jobs", &own, r#"{"kind":"a"}"#).await),
         "201"
     );
     running.stop().await;
 }
 
 #[tokio::test]
-async fn being_open_to_others_must_be_said() {
+async fn a_public_address_needs_protection_or_insecure() {
     let open = Config {
         addr: "0.0.0.0:0".to_owned(),
         ..config()
     };
-    let refused = start(open).await.err().expect("not told to be open");
+    let refused = start(open).await.err().expect("not allowed to be public");
     assert!(matches!(refused, StartError::Open { .. }), "{refused}");
     assert!(refused.to_string().contains("--insecure"), "{refused}");
 }
 
 #[tokio::test]
-async fn a_taken_address_is_told_with_the_way_on() {
-    let running = started(config()).await;
+async fn an_address_in_use_is_refused_with_the_next_step() {
+    let running = start_server(config()).await;
     let again = Config {
         addr: running.addr().to_string(),
         ..config()
@@ -231,12 +231,12 @@ async fn a_taken_address_is_told_with_the_way_on() {
 }
 
 #[tokio::test]
-async fn broken_requests_end_their_connection_and_no_other() {
+async fn malformed_requests_end_only_their_own_connection() {
     let limits = Limits {
         header_timeout: Duration::from_millis(50),
         ..Limits::default()
     };
-    let running = started(Config { limits, ..config() }).await;
+    let running = start_server(Config { limits, ..config() }).await;
     let addr = running.addr();
     for request in [
         &b"NONSENSE\r\n\r\n"[..],
@@ -249,29 +249,29 @@ async fn broken_requests_end_their_connection_and_no_other() {
         b"GET /healthz HTTP/1.1\r\n",
         b"",
     ] {
-        let answer = raw(addr, request).await;
+        let answer = fetch_raw(addr, request).await;
         assert!(!answer.starts_with("HTTP/1.1 2"), "{}: {answer}", request.escape_ascii());
     }
     let many = format!(
         "GET / HTTP/1.1\r\nHost: x\r\n{}\r\n",
         "A: b\r\n".repeat(500)
     );
-    assert_eq!(status(&raw(addr, many.as_bytes()).await), "431");
+    assert_eq!(status(&fetch_raw(addr, many.as_bytes()).await), "431");
     let large = format!(
         "GET / HTTP/1.1\r\nHost: x\r\nA: {}\r\n\r\n",
         "x".repeat(200_000)
     );
-    assert_eq!(status(&raw(addr, large.as_bytes()).await), "431");
-    assert_eq!(status(&ask(addr, "GET /healthz", "", "").await), "200");
+    assert_eq!(status(&fetch_raw(addr, large.as_bytes()).await), "431");
+    assert_eq!(status(&fetch(addr, "GET /healthz", "", "").await), "200");
     running.stop().await;
 }
 
 #[tokio::test]
 async fn long_polls_are_answered_when_the_server_stops() {
-    let running = started(config()).await;
+    let running = start_server(config()).await;
     let addr = running.addr();
     let poll = tokio::spawn(async move {
-        ask(
+        fetch(
             addr,
             "POST /api/v1/leases",
             JSON,

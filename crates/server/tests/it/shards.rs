@@ -1,9 +1,9 @@
-//! Several shards, in one process and behind servers that know of each other, over real connections.
+//! Several shards, in one process and on servers that know each other, over TCP connections.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::kit::{Authority, Wanted, With, config, started, status};
+use crate::kit::{Authority, CertificateSpec, WithMetadata, config, start_server, status};
 use ganger_access::{Entry, Grant, Grants, Kind, NewSecret, Role};
 use ganger_proto::v1;
 use ganger_proto::v1::jobs_client::JobsClient;
@@ -26,7 +26,7 @@ fn shard(name: &str) -> ShardId {
     ShardId::new(name).expect("a good name")
 }
 
-/// An address that nobody listens at, for the moment.
+/// Returns a loopback address on which nobody listens at the moment.
 async fn free_address() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     listener.local_addr().expect("an address")
@@ -39,7 +39,7 @@ fn topology(shards: &[(&str, SocketAddr)]) -> Topology {
     Topology::Static(list.collect())
 }
 
-/// Two servers that know of each other, and no third.
+/// Starts two servers, of shards 1 and 2, that know each other.
 pub(crate) async fn pair(common: Config) -> [Running; 2] {
     let (one, two) = (free_address().await, free_address().await);
     let topology = topology(&[("1", one), ("2", two)]);
@@ -50,7 +50,7 @@ pub(crate) async fn pair(common: Config) -> [Running; 2] {
         ..common.clone()
     };
     let (one, two) = (server("1", one), server("2", two));
-    [started(one).await, started(two).await]
+    [start_server(one).await, start_server(two).await]
 }
 
 async fn open(addr: SocketAddr, line: &str, headers: &str, body: &str) -> TcpStream {
@@ -63,7 +63,7 @@ async fn open(addr: SocketAddr, line: &str, headers: &str, body: &str) -> TcpStr
     stream
 }
 
-async fn ask(addr: SocketAddr, line: &str, headers: &str, body: &str) -> String {
+async fn fetch(addr: SocketAddr, line: &str, headers: &str, body: &str) -> String {
     let mut stream = open(addr, line, headers, body).await;
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer).await;
@@ -86,7 +86,7 @@ fn document(answer: &str) -> serde_json::Value {
     serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}"))
 }
 
-/// The result of a job of the same submission.
+/// Returns an input that is the result of the named job of the same submission.
 fn reference(name: &str) -> v1::Input {
     let edge = v1::Edge {
         dependency: Some(v1::edge::Dependency::Name(name.to_owned())),
@@ -97,8 +97,8 @@ fn reference(name: &str) -> v1::Input {
     }
 }
 
-/// Asks for the next job, which may become ready only in a moment.
-fn take_one() -> v1::LeaseRequest {
+/// Returns a request for one job that waits until the job is ready.
+fn lease_request() -> v1::LeaseRequest {
     v1::LeaseRequest {
         namespace: "default".into(),
         queues: vec![v1::TakeFrom {
@@ -111,9 +111,9 @@ fn take_one() -> v1::LeaseRequest {
     }
 }
 
-/// Takes the one ready job of a shard; gives the token of its lease.
+/// Leases the one ready job of a shard; returns its lease token.
 async fn lease(addr: SocketAddr, headers: &str) -> String {
-    let answer = ask(addr, "POST /api/v1/leases", headers, r#"{"worker":"w"}"#).await;
+    let answer = fetch(addr, "POST /api/v1/leases", headers, r#"{"worker":"w"}"#).await;
     let token = document(&answer)["jobs"][0]["token"].clone();
     token
         .as_str()
@@ -121,16 +121,20 @@ async fn lease(addr: SocketAddr, headers: &str) -> String {
         .to_owned()
 }
 
-pub(crate) async fn jobs_of(
+/// Returns a client of the service `Jobs` whose calls go to `shard` through the server at `addr`.
+pub(crate) async fn jobs_client(
     addr: SocketAddr,
     shard: &str,
-) -> JobsClient<InterceptedService<Channel, With>> {
+) -> JobsClient<InterceptedService<Channel, WithMetadata>> {
     let channel = Endpoint::from_shared(format!("http://{addr}")).expect("an address");
     let channel = channel.connect().await.expect("it listens");
-    JobsClient::with_interceptor(channel, With(vec![("ganger-shard", shard.to_owned())]))
+    JobsClient::with_interceptor(
+        channel,
+        WithMetadata(vec![("ganger-shard", shard.to_owned())]),
+    )
 }
 
-fn get(job: &str) -> v1::GetRequest {
+fn get_request(job: &str) -> v1::GetRequest {
     v1::GetRequest {
         namespace: "default".to_owned(),
         job: job.to_owned(),
@@ -138,12 +142,12 @@ fn get(job: &str) -> v1::GetRequest {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_of_another_shard_is_reached_through_any_server() {
+async fn a_job_is_reached_through_a_server_of_another_shard() {
     let [one, two] = pair(config()).await;
     let (here, there) = (one.addr(), two.addr());
     let to_two = "Ganger-Shard: 2\r\n";
-    // Submitted, read, and waited for through the server that does not have it.
-    let answer = ask(
+    // Submitted, read, and waited for through the server of the other shard.
+    let answer = fetch(
         here,
         "POST /api/v1/jobs",
         to_two,
@@ -152,28 +156,28 @@ async fn a_job_of_another_shard_is_reached_through_any_server() {
     .await;
     assert_eq!(status(&answer), "201", "{answer}");
     assert_eq!(
-        status(&ask(there, "GET /api/v1/jobs/x", "", "").await),
+        status(&fetch(there, "GET /api/v1/jobs/x", "", "").await),
         "200"
     );
     assert_eq!(
-        status(&ask(here, "GET /api/v1/jobs/x", "", "").await),
+        status(&fetch(here, "GET /api/v1/jobs/x", "", "").await),
         "404"
     );
     for path in ["/api/v1/jobs/2%2Fx", "/api/v1/jobs/x?shard=2"] {
-        let answer = ask(here, &format!("GET {path}"), "", "").await;
+        let answer = fetch(here, &format!("GET {path}"), "", "").await;
         assert!(answer.contains("\"ready\""), "{path}: {answer}");
         assert!(answer.contains("nosniff"), "{path}: {answer}");
     }
     let token = lease(here, to_two).await;
     let waiting =
-        tokio::spawn(async move { ask(here, "GET /api/v1/jobs/2%2Fx?wait=60s", "", "").await });
+        tokio::spawn(async move { fetch(here, "GET /api/v1/jobs/2%2Fx?wait=60s", "", "").await });
     let mut log = open(here, "GET /api/v1/jobs/2%2Fx/log?follow=true", "", "").await;
     let piece = format!(r#"{{"job":"x","token":"{token}","offset":0,"text":"first line"}}"#);
-    let answer = ask(there, "POST /api/v1/leases/log", "", &piece).await;
+    let answer = fetch(there, "POST /api/v1/leases/log", "", &piece).await;
     assert_eq!(status(&answer), "200", "{answer}");
     read_until(&mut log, "first line").await;
     let report = format!(r#"{{"job":"x","token":"{token}","result":7}}"#);
-    let answer = ask(here, "POST /api/v1/leases/complete", to_two, &report).await;
+    let answer = fetch(here, "POST /api/v1/leases/complete", to_two, &report).await;
     assert_eq!(status(&answer), "200", "{answer}");
     let answer = waiting.await.expect("no panic");
     assert!(answer.contains("\"succeeded\""), "{answer}");
@@ -181,12 +185,12 @@ async fn a_job_of_another_shard_is_reached_through_any_server() {
     log.read_to_end(&mut rest)
         .await
         .expect("the log ends with the job");
-    // Called off.
-    let answer = ask(there, "POST /api/v1/jobs", "", r#"{"kind":"a","id":"y"}"#).await;
+    // Cancelled.
+    let answer = fetch(there, "POST /api/v1/jobs", "", r#"{"kind":"a","id":"y"}"#).await;
     assert_eq!(status(&answer), "201", "{answer}");
-    let answer = ask(here, "POST /api/v1/jobs/2%2Fy/cancel", "", "").await;
+    let answer = fetch(here, "POST /api/v1/jobs/2%2Fy/cancel", "", "").await;
     assert_eq!(status(&answer), "200", "{answer}");
-    let answer = ask(there, "GET /api/v1/jobs/y", "", "").await;
+    let answer = fetch(there, "GET /api/v1/jobs/y", "", "").await;
     assert!(answer.contains("\"cancelled\""), "{answer}");
     one.stop().await;
     two.stop().await;
@@ -195,8 +199,8 @@ async fn a_job_of_another_shard_is_reached_through_any_server() {
 #[tokio::test(flavor = "multi_thread")]
 async fn grpc_names_the_shard_by_metadata() {
     let [one, two] = pair(config()).await;
-    let mut jobs = jobs_of(one.addr(), "2").await;
-    let answer = ask(
+    let mut jobs = jobs_client(one.addr(), "2").await;
+    let answer = fetch(
         two.addr(),
         "POST /api/v1/jobs",
         "",
@@ -205,10 +209,14 @@ async fn grpc_names_the_shard_by_metadata() {
     .await;
     assert_eq!(status(&answer), "201", "{answer}");
     for name in ["x", "2/x"] {
-        let job = jobs.get(get(name)).await.expect("found").into_inner();
+        let job = jobs
+            .get(get_request(name))
+            .await
+            .expect("found")
+            .into_inner();
         assert_eq!((job.id.as_str(), job.shard.as_str()), ("x", "2"));
     }
-    let missing = jobs.get(get("z")).await.expect_err("not there");
+    let missing = jobs.get(get_request("z")).await.expect_err("not there");
     assert_eq!(missing.code(), Code::NotFound, "{missing:?}");
     let mut waiting = jobs.clone();
     let waiting = tokio::spawn(async move {
@@ -249,13 +257,13 @@ async fn grpc_names_the_shard_by_metadata() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rel_p4_a_shard_that_is_away_is_said_to_be_unreachable_and_never_not_found() {
+async fn rel_p4_an_absent_shard_is_reported_unreachable_and_never_not_found() {
     let silent = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let topology = topology(&[
         ("2", free_address().await),
         ("3", silent.local_addr().expect("an address")),
     ]);
-    let running = started(Config {
+    let running = start_server(Config {
         topology,
         ..config()
     })
@@ -264,40 +272,40 @@ async fn rel_p4_a_shard_that_is_away_is_said_to_be_unreachable_and_never_not_fou
     let patience = REACH_WITHIN * 4;
     for away in ["2", "3"] {
         let path = format!("GET /api/v1/jobs/{away}%2Fx?wait=60s");
-        let answer = tokio::time::timeout(patience, ask(addr, &path, "", "")).await;
-        let answer = answer.expect("it is said soon");
+        let answer = tokio::time::timeout(patience, fetch(addr, &path, "", "")).await;
+        let answer = answer.expect("answered in time");
         assert_eq!(status(&answer), "503", "{answer}");
         assert!(answer.contains("shard_unreachable"), "{answer}");
         assert!(answer.to_lowercase().contains("retry-after"), "{answer}");
-        let mut jobs = jobs_of(addr, away).await;
-        let error = tokio::time::timeout(patience, jobs.get(get("x"))).await;
-        let error = error.expect("it is said soon").expect_err("away");
+        let mut jobs = jobs_client(addr, away).await;
+        let error = tokio::time::timeout(patience, jobs.get(get_request("x"))).await;
+        let error = error.expect("answered in time").expect_err("away");
         assert_eq!(error.code(), Code::Unavailable, "{error:?}");
         let code = error.metadata().get("ganger-code").expect("a code");
         assert_eq!(code, "shard_unreachable");
     }
-    let answer = ask(addr, "GET /api/v1/jobs/4%2Fx", "", "").await;
+    let answer = fetch(addr, "GET /api/v1/jobs/4%2Fx", "", "").await;
     assert_eq!(status(&answer), "422", "{answer}");
     assert!(
         answer.contains("unknown_shard") && answer.contains("1, 2, 3"),
         "{answer}"
     );
-    let error = jobs_of(addr, "4")
+    let error = jobs_client(addr, "4")
         .await
-        .get(get("x"))
+        .get(get_request("x"))
         .await
         .expect_err("unknown");
     assert_eq!(error.code(), Code::InvalidArgument, "{error:?}");
-    let answer = ask(addr, "GET /api/v1/jobs", "Ganger-Shard: a/b\r\n", "").await;
+    let answer = fetch(addr, "GET /api/v1/jobs", "Ganger-Shard: a/b\r\n", "").await;
     assert_eq!(status(&answer), "400", "{answer}");
     running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rel_x5_what_waits_for_another_shard_is_listed_and_why() {
+async fn rel_x5_messages_that_wait_for_another_shard_are_listed_with_the_error() {
     let [one, two] = pair(config()).await;
     let addr = one.addr();
-    let answer = ask(
+    let answer = fetch(
         two.addr(),
         "POST /api/v1/jobs",
         "",
@@ -306,43 +314,43 @@ async fn rel_x5_what_waits_for_another_shard_is_listed_and_why() {
     .await;
     assert_eq!(status(&answer), "201", "{answer}");
     let body = r#"{"kind":"b","id":"y","inputs":[{"result_of_job":"2/x"}]}"#;
-    let answer = ask(addr, "POST /api/v1/jobs", "", body).await;
+    let answer = fetch(addr, "POST /api/v1/jobs", "", body).await;
     assert_eq!(status(&answer), "201", "{answer}");
-    // All has arrived.
+    // Shard 2 has received all messages.
     let mut peer = serde_json::Value::Null;
     while peer["waiting"] != 0 {
-        let answer = ask(addr, "GET /api/v1/peers", "", "").await;
+        let answer = fetch(addr, "GET /api/v1/peers", "", "").await;
         peer = document(&answer)["peers"][0].clone();
     }
     assert_eq!(peer["shard"], "2", "{peer}");
     two.stop().await;
-    let answer = ask(addr, "POST /api/v1/jobs/y/cancel", "", "").await;
+    let answer = fetch(addr, "POST /api/v1/jobs/y/cancel", "", "").await;
     assert_eq!(status(&answer), "200", "{answer}");
     while peer["last_error"].is_null() {
-        let answer = ask(addr, "GET /api/v1/peers", "", "").await;
+        let answer = fetch(addr, "GET /api/v1/peers", "", "").await;
         peer = document(&answer)["peers"][0].clone();
     }
     assert_eq!(peer["waiting"], 1, "{peer}");
     assert!(peer["oldest_at"].is_string(), "{peer}");
-    let answer = ask(addr, "GET /api/v1/peers/2/outbox?limit=1", "", "").await;
+    let answer = fetch(addr, "GET /api/v1/peers/2/outbox?limit=1", "", "").await;
     let page = document(&answer);
     assert_eq!(page["messages"][0]["kind"], "let_go", "{page}");
     let next = page["next"].as_u64().expect("the page is full");
     let line = format!("GET /api/v1/peers/2/outbox?after={next}");
-    let page = document(&ask(addr, &line, "", "").await);
+    let page = document(&fetch(addr, &line, "", "").await);
     assert_eq!(page["messages"], serde_json::json!([]), "{page}");
-    let answer = ask(addr, "POST /api/v1/peers/2/reconcile", "", "").await;
+    let answer = fetch(addr, "POST /api/v1/peers/2/reconcile", "", "").await;
     assert!(answer.contains("peer_not_stopped"), "{answer}");
-    let answer = ask(addr, "GET /metrics", "", "").await;
+    let answer = fetch(addr, "GET /metrics", "", "").await;
     let line = "ganger_peer_messages_waiting{shard=\"1\",peer=\"2\"} 1";
     assert!(answer.contains(line), "{answer}");
     one.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_is_passed_on_once_only() {
+async fn a_request_is_forwarded_at_most_once() {
     let [one, two] = pair(config()).await;
-    // Both are wrong about where shard 3 is: at the other one's.
+    // Each of the two believes that the other has shard 3.
     let (first, second) = (free_address().await, free_address().await);
     let wrong = |name, addr: SocketAddr, other| Config {
         addr: addr.to_string(),
@@ -350,9 +358,9 @@ async fn a_request_is_passed_on_once_only() {
         topology: topology(&[("3", other)]),
         ..config()
     };
-    let a = started(wrong("a", first, second)).await;
-    let b = started(wrong("b", second, first)).await;
-    let answer = ask(a.addr(), "GET /api/v1/jobs/3%2Fx", "", "").await;
+    let a = start_server(wrong("a", first, second)).await;
+    let b = start_server(wrong("b", second, first)).await;
+    let answer = fetch(a.addr(), "GET /api/v1/jobs/3%2Fx", "", "").await;
     assert_eq!(status(&answer), "503", "{answer}");
     assert!(
         answer.contains("the server of shard a has passed"),
@@ -371,11 +379,11 @@ async fn several_shards_live_in_one_process_each_with_its_own_store() {
         db: directory.path().join("test.db"),
         ..config()
     };
-    let running = started(config.clone()).await;
+    let running = start_server(config.clone()).await;
     let addr = running.addr();
     for name in ["1", "2", "3"] {
         let header = format!("Ganger-Shard: {name}\r\n");
-        let answer = ask(
+        let answer = fetch(
             addr,
             "POST /api/v1/jobs",
             &header,
@@ -385,27 +393,27 @@ async fn several_shards_live_in_one_process_each_with_its_own_store() {
         assert_eq!(status(&answer), "201", "{answer}");
         assert!(directory.path().join(format!("test-{name}.db")).exists());
     }
-    let answer = ask(addr, "POST /api/v1/jobs/2%2Fx/cancel", "", "").await;
+    let answer = fetch(addr, "POST /api/v1/jobs/2%2Fx/cancel", "", "").await;
     assert_eq!(status(&answer), "200", "{answer}");
-    let answer = ask(addr, "GET /readyz", "", "").await;
+    let answer = fetch(addr, "GET /readyz", "", "").await;
     assert!(answer.contains(r#""shard":"3""#), "{answer}");
-    let answer = ask(addr, "GET /metrics", "", "").await;
+    let answer = fetch(addr, "GET /metrics", "", "").await;
     for name in ["1", "2", "3"] {
         let line = format!("ganger_commits_total{{shard=\"{name}\"}} ");
         assert!(answer.contains(&line), "{answer}");
     }
     running.stop().await;
-    let running = started(config).await;
+    let running = start_server(config).await;
     for (name, state) in [("1", "ready"), ("2", "cancelled"), ("3", "ready")] {
         let line = format!("GET /api/v1/jobs/{name}%2Fx");
-        let answer = ask(running.addr(), &line, "", "").await;
+        let answer = fetch(running.addr(), &line, "", "").await;
         assert!(answer.contains(&format!("\"{state}\"")), "{answer}");
     }
     running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_caller_may_no_more_through_another_server() {
+async fn a_caller_gains_no_right_through_another_server() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("access");
     let secret = NewSecret::make().expect("random");
@@ -432,32 +440,32 @@ async fn a_caller_may_no_more_through_another_server() {
     };
     let body = r#"{"kind":"a","id":"x"}"#;
     let line = "POST /api/v1/jobs?shard=2";
-    let answer = ask(addr, line, &header("mine"), body).await;
+    let answer = fetch(addr, line, &header("mine"), body).await;
     assert_eq!(status(&answer), "201", "{answer}");
-    let answer = ask(addr, line, &header("other"), body).await;
+    let answer = fetch(addr, line, &header("other"), body).await;
     assert_eq!(status(&answer), "403", "{answer}");
     assert!(answer.contains("token \\\"ci\\\" may not"), "{answer}");
     let channel = Endpoint::from_shared(format!("http://{addr}")).expect("an address");
-    let metadata = With(vec![
+    let metadata = WithMetadata(vec![
         ("ganger-shard", "2".to_owned()),
         ("authorization", format!("Bearer {}", secret.reveal())),
     ]);
     let mut jobs = JobsClient::with_interceptor(channel.connect_lazy(), metadata);
-    let mut request = get("x");
+    let mut request = get_request("x");
     request.namespace = "mine".to_owned();
     jobs.get(request.clone()).await.expect("allowed");
     request.namespace = "other".to_owned();
     let denied = jobs.get(request).await.expect_err("another namespace");
     assert_eq!(denied.code(), Code::PermissionDenied, "{denied:?}");
-    // Nor may he say that he asks for somebody else, or speak as a server.
+    // Nor may the caller impersonate another one, or act as a server.
     let headers = format!(
         "{}Ganger-On-Behalf-Of: shared-token;x;admin@*\r\n",
         header("other")
     );
-    let answer = ask(two.addr(), "POST /api/v1/jobs", &headers, body).await;
+    let answer = fetch(two.addr(), "POST /api/v1/jobs", &headers, body).await;
     assert_eq!(status(&answer), "403", "{answer}");
     let headers = header("mine").replace("\r\nGanger", "\r\nX");
-    let answer = ask(two.addr(), "POST /ganger.v1.Peers/Receive", &headers, "").await;
+    let answer = fetch(two.addr(), "POST /ganger.v1.Peers/Receive", &headers, "").await;
     assert_ne!(status(&answer), "200", "only gRPC goes there: {answer}");
     let mut stream = TcpStream::connect(two.addr()).await.expect("it listens");
     let request = format!(
@@ -467,7 +475,7 @@ async fn a_caller_may_no_more_through_another_server() {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.expect("text");
     assert!(answer.contains("grpc-status: 7"), "{answer}");
-    let cancelled = ask(addr, "POST /api/v1/jobs/2%2Fx/cancel", &header("mine"), "").await;
+    let cancelled = fetch(addr, "POST /api/v1/jobs/2%2Fx/cancel", &header("mine"), "").await;
     assert_eq!(status(&cancelled), "200", "{cancelled}");
     one.stop().await;
     two.stop().await;
@@ -477,33 +485,33 @@ async fn a_caller_may_no_more_through_another_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_does_not_know_this_one_is_unreachable_and_the_caller_not_to_blame() {
-    let there = started(Config {
+async fn a_server_that_rejects_this_one_is_reported_as_unreachable_not_as_the_callers_error() {
+    let there = start_server(Config {
         token: Secret::new("quite-another-token").ok(),
         shard: shard("2"),
         ..config()
     })
     .await;
-    let here = started(Config {
+    let here = start_server(Config {
         token: Secret::new(TOKEN).ok(),
         topology: topology(&[("2", there.addr())]),
         ..config()
     })
     .await;
     let header = format!("Authorization: Bearer {TOKEN}\r\n");
-    let answer = ask(here.addr(), "GET /api/v1/jobs/2%2Fx", &header, "").await;
+    let answer = fetch(here.addr(), "GET /api/v1/jobs/2%2Fx", &header, "").await;
     assert_eq!(status(&answer), "503", "{answer}");
     assert!(answer.contains("peer_token_file"), "{answer}");
     here.stop().await;
     there.stop().await;
 }
 
-fn certified(authority: &Authority, name: &str, uris: &[&str]) -> Trust {
-    let wanted = Wanted {
+fn trust_with_certificate(authority: &Authority, name: &str, uris: &[&str]) -> Trust {
+    let wanted = CertificateSpec {
         name,
         hosts: &["127.0.0.1"],
         uris,
-        ..Wanted::default()
+        ..CertificateSpec::default()
     };
     let (certificate, key) = authority.sign(name, &wanted);
     Trust {
@@ -513,20 +521,20 @@ fn certified(authority: &Authority, name: &str, uris: &[&str]) -> Trust {
     }
 }
 
-fn secure(addr: SocketAddr, trust: &Trust) -> Channel {
+fn tls_channel(addr: SocketAddr, trust: &Trust) -> Channel {
     let endpoint = Endpoint::from_shared(format!("https://{addr}")).expect("an address");
     endpoint.connect_with_connector_lazy(Connector::new(trust.clone()))
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rel_x7_servers_know_each_other_by_their_certificates_and_speak_for_their_own_shard_only() {
+async fn rel_x7_servers_identify_by_certificate_and_speak_only_for_their_own_shard() {
     let authority = Authority::new();
     let (first, second) = (free_address().await, free_address().await);
     let trusts = [
-        certified(&authority, "one", &["ganger://shard/1"]),
-        certified(&authority, "two", &["ganger://shard/2"]),
+        trust_with_certificate(&authority, "one", &["ganger://shard/1"]),
+        trust_with_certificate(&authority, "two", &["ganger://shard/2"]),
     ];
-    let worker = certified(&authority, "worker", &[]);
+    let worker = trust_with_certificate(&authority, "worker", &[]);
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("access");
     let secret = NewSecret::make().expect("random");
@@ -541,7 +549,7 @@ async fn rel_x7_servers_know_each_other_by_their_certificates_and_speak_for_thei
     let server = |name, addr: SocketAddr, trust: &Trust| Config {
         addr: addr.to_string(),
         shard: shard(name),
-        // Shard 3 is said to be where shard 2 is.
+        // The topology claims that shard 3 is where shard 2 is.
         topology: topology(&[("1", first), ("2", second), ("3", second)]),
         access_file: Some(path.clone()),
         tls: Tls {
@@ -552,26 +560,32 @@ async fn rel_x7_servers_know_each_other_by_their_certificates_and_speak_for_thei
         },
         ..config()
     };
-    let one = started(server("1", first, &trusts[0])).await;
-    let two = started(server("2", second, &trusts[1])).await;
+    let one = start_server(server("1", first, &trusts[0])).await;
+    let two = start_server(server("2", second, &trusts[1])).await;
     let trust = Trust {
         ca: Some(authority.ca()),
         ..Trust::default()
     };
     let root = |shard: &str| {
-        let metadata = With(vec![
+        let metadata = WithMetadata(vec![
             ("ganger-shard", shard.to_owned()),
             ("authorization", format!("Bearer {}", secret.reveal())),
         ]);
-        JobsClient::with_interceptor(secure(first, &trust), metadata)
+        JobsClient::with_interceptor(tls_channel(first, &trust), metadata)
     };
-    let missing = root("2").get(get("x")).await.expect_err("not there");
+    let missing = root("2")
+        .get(get_request("x"))
+        .await
+        .expect_err("not there");
     assert_eq!(
         missing.code(),
         Code::NotFound,
-        "it was shard 2 that said so: {missing:?}"
+        "shard 2 answered: {missing:?}"
     );
-    let error = root("3").get(get("x")).await.expect_err("another shard");
+    let error = root("3")
+        .get(get_request("x"))
+        .await
+        .expect_err("another shard");
     assert_eq!(error.code(), Code::Unavailable, "{error:?}");
     assert!(error.message().contains("not of shard 3"), "{error:?}");
 
@@ -580,24 +594,27 @@ async fn rel_x7_servers_know_each_other_by_their_certificates_and_speak_for_thei
         namespace: "default".into(),
         jobs: Vec::new(),
     };
-    let mut peers = PeersClient::new(secure(first, &trusts[1]));
+    let mut peers = PeersClient::new(tls_channel(first, &trusts[1]));
     peers.find_missing(find.clone()).await.expect("a peer");
-    let denied = PeersClient::new(secure(first, &worker))
+    let denied = PeersClient::new(tls_channel(first, &worker))
         .find_missing(find)
         .await;
     let denied = denied.expect_err("a worker");
     assert_eq!(denied.code(), Code::PermissionDenied, "{denied:?}");
-    let letter = |from: &str| v1::MessageBatch {
+    let message_batch = |from: &str| v1::MessageBatch {
         to: "1".to_owned(),
         from: from.to_owned(),
         stream_epoch: 1,
         ..v1::MessageBatch::default()
     };
     peers
-        .receive(letter("2"))
+        .receive(message_batch("2"))
         .await
         .expect("it speaks for itself");
-    let denied = peers.receive(letter("3")).await.expect_err("for another");
+    let denied = peers
+        .receive(message_batch("3"))
+        .await
+        .expect_err("for another");
     assert_eq!(denied.code(), Code::PermissionDenied, "{denied:?}");
     one.stop().await;
     two.stop().await;
@@ -607,8 +624,8 @@ async fn rel_x7_servers_know_each_other_by_their_certificates_and_speak_for_thei
 async fn rel_x7_one_certificate_names_all_shards_of_a_process_and_no_others() {
     let authority = Authority::new();
     let (first, second) = (free_address().await, free_address().await);
-    let alone = certified(&authority, "one", &["ganger://shard/1"]);
-    let both = certified(
+    let alone = trust_with_certificate(&authority, "one", &["ganger://shard/1"]);
+    let both = trust_with_certificate(
         &authority,
         "several",
         &["ganger://shard/2", "ganger://shard/3"],
@@ -626,12 +643,12 @@ async fn rel_x7_one_certificate_names_all_shards_of_a_process_and_no_others() {
         },
         ..config()
     };
-    let one = started(server(first, &["1"], &alone)).await;
-    let several = started(server(second, &["2", "3"], &both)).await;
+    let one = start_server(server(first, &["1"], &alone)).await;
+    let several = start_server(server(second, &["2", "3"], &both)).await;
 
-    // A chain 1 <- 3 <- 2, submitted to either server: both speak for what they have.
+    // A chain 1 <- 3 <- 2, submitted to either server: each server speaks for its own shards.
     for addr in [first, second] {
-        let mut jobs = JobsClient::new(secure(addr, &alone));
+        let mut jobs = JobsClient::new(tls_channel(addr, &alone));
         let job = |name: &str, shard: &str, dependency: Option<&str>| v1::NewJob {
             kind: "k".into(),
             name: name.into(),
@@ -652,10 +669,14 @@ async fn rel_x7_one_certificate_names_all_shards_of_a_process_and_no_others() {
         let reply = jobs.enqueue(submission).await.expect("taken").into_inner();
         for job in &reply.jobs {
             let mut leases = LeasesClient::with_interceptor(
-                secure(addr, &alone),
-                With(vec![("ganger-shard", job.shard.clone())]),
+                tls_channel(addr, &alone),
+                WithMetadata(vec![("ganger-shard", job.shard.clone())]),
             );
-            let answer = leases.lease(take_one()).await.expect("leased").into_inner();
+            let answer = leases
+                .lease(lease_request())
+                .await
+                .expect("leased")
+                .into_inner();
             let delivery = answer.deliveries.first().expect("it is ready").clone();
             assert_eq!((&delivery.job, &delivery.shard), (&job.id, &job.shard));
             let report = v1::CompleteRequest {
@@ -671,14 +692,17 @@ async fn rel_x7_one_certificate_names_all_shards_of_a_process_and_no_others() {
             leases.complete(report).await.expect("completed");
         }
     }
-    let letter = |from: &str| v1::MessageBatch {
+    let message_batch = |from: &str| v1::MessageBatch {
         to: "1".to_owned(),
         from: from.to_owned(),
         stream_epoch: 1,
         ..v1::MessageBatch::default()
     };
-    let mut peers = PeersClient::new(secure(first, &both));
-    let denied = peers.receive(letter("4")).await.expect_err("not its own");
+    let mut peers = PeersClient::new(tls_channel(first, &both));
+    let denied = peers
+        .receive(message_batch("4"))
+        .await
+        .expect_err("not its own");
     assert_eq!(denied.code(), Code::PermissionDenied, "{denied:?}");
     assert!(
         denied
@@ -687,10 +711,10 @@ async fn rel_x7_one_certificate_names_all_shards_of_a_process_and_no_others() {
         "{denied:?}"
     );
     let mut root = JobsClient::with_interceptor(
-        secure(first, &alone),
-        With(vec![("ganger-shard", "4".to_owned())]),
+        tls_channel(first, &alone),
+        WithMetadata(vec![("ganger-shard", "4".to_owned())]),
     );
-    let error = root.get(get("x")).await.expect_err("another shard");
+    let error = root.get(get_request("x")).await.expect_err("another shard");
     assert!(
         error.message().contains("not of shard 4")
             && error
@@ -709,7 +733,7 @@ async fn a_server_does_not_start_with_an_empty_store_beside_the_old_one() {
         db: directory.path().join("test.db"),
         ..config()
     };
-    started(one.clone()).await.stop().await;
+    start_server(one.clone()).await.stop().await;
     let several = Config {
         shards: vec![shard("1"), shard("2")],
         stop_timeout: Duration::from_secs(1),

@@ -1,4 +1,5 @@
-//! What holds a stop up, and what does not. The stop timeout is an hour here: a stop that needs it never ends in time.
+//! What delays a stop of the server, and what does not. The stop timeout is an hour in most tests, so a stop that
+//! waits for it fails the test.
 
 use std::future::Future;
 use std::time::Duration;
@@ -20,14 +21,14 @@ use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
 use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 use tonic_reflection::pb::v1::{ServerReflectionRequest, ServerReflectionResponse};
 
-use crate::kit::{With, config};
-use crate::shards::{jobs_of, pair};
+use crate::kit::{WithMetadata, config};
+use crate::shards::{jobs_client, pair};
 
-/// Longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout of every wait, so that a failing test does not hang.
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3_600);
 
-async fn started() -> Running {
+async fn start_server() -> Running {
     let config = Config {
         stop_timeout: HOUR,
         ..config()
@@ -37,8 +38,8 @@ async fn started() -> Running {
     running
 }
 
-async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
-    let done = tokio::time::timeout(PATIENCE, future).await;
+async fn within_timeout<T>(what: &str, future: impl Future<Output = T>) -> T {
+    let done = tokio::time::timeout(TEST_TIMEOUT, future).await;
     done.unwrap_or_else(|_| panic!("{what} takes too long"))
 }
 
@@ -53,7 +54,7 @@ async fn channel(running: &Running) -> Channel {
     endpoint.connect().await.expect("it listens")
 }
 
-fn work(client: &Client, credits: u32) -> WorkStream {
+fn open_stream(client: &Client, credits: u32) -> WorkStream {
     client.work(WorkOptions {
         worker: "w".to_owned(),
         queues: vec![TakeFrom::new("default")],
@@ -63,34 +64,34 @@ fn work(client: &Client, credits: u32) -> WorkStream {
     })
 }
 
-async fn connected(worker: &mut WorkStream) {
+async fn wait_connected(worker: &mut WorkStream) {
     while !matches!(
-        in_time("connecting", worker.next()).await,
+        within_timeout("connecting", worker.next()).await,
         Some(WorkEvent::Connected { .. })
     ) {}
 }
 
-async fn delivered(worker: &mut WorkStream) -> Delivery {
+async fn next_delivery(worker: &mut WorkStream) -> Delivery {
     loop {
-        if let Some(WorkEvent::Jobs(mut jobs)) = in_time("a delivery", worker.next()).await {
+        if let Some(WorkEvent::Jobs(mut jobs)) = within_timeout("a delivery", worker.next()).await {
             return jobs.remove(0);
         }
     }
 }
 
-/// A stream that takes no notice of anything: it never closes its side.
+/// Returns a request stream that sends `first` and is never closed.
 fn endless<T: Send + 'static>(first: T) -> impl futures::Stream<Item = T> + Send + 'static {
     stream::once(std::future::ready(first)).chain(stream::pending())
 }
 
-/// A channel whose calls are for shard 2.
-async fn to_two(running: &Running) -> InterceptedService<Channel, With> {
-    let two = With(vec![("ganger-shard", "2".to_owned())]);
+/// Returns a channel to `running` whose calls are for shard 2.
+async fn channel_to_shard_2(running: &Running) -> InterceptedService<Channel, WithMetadata> {
+    let two = WithMetadata(vec![("ganger-shard", "2".to_owned())]);
     InterceptedService::new(channel(running).await, two)
 }
 
-/// Two servers that stop only when nothing holds them up.
-async fn patient_pair() -> [Running; 2] {
+/// Starts two servers whose stop timeout is an hour.
+async fn pair_with_long_timeout() -> [Running; 2] {
     pair(Config {
         stop_timeout: HOUR,
         ..config()
@@ -98,18 +99,18 @@ async fn patient_pair() -> [Running; 2] {
     .await
 }
 
-/// What a tool asks first.
-fn which_services() -> ServerReflectionRequest {
+/// Returns the first request of a tool that reads the schema.
+fn list_services() -> ServerReflectionRequest {
     ServerReflectionRequest {
         host: String::new(),
         message_request: Some(MessageRequest::ListServices(String::new())),
     }
 }
 
-/// The last of an answer: `None` if it ended well.
-async fn end_of<T>(answers: &mut Streaming<T>) -> Option<(Code, String)> {
+/// Reads a response to its end; returns its error, or `None` if it ended without one.
+async fn end_status<T>(answers: &mut Streaming<T>) -> Option<(Code, String)> {
     loop {
-        match in_time("the end", answers.message()).await {
+        match within_timeout("the end", answers.message()).await {
             Ok(Some(_)) => {}
             Ok(None) => return None,
             Err(status) => return Some((status.code(), status.message().to_owned())),
@@ -117,7 +118,8 @@ async fn end_of<T>(answers: &mut Streaming<T>) -> Option<(Code, String)> {
     }
 }
 
-fn come_again() -> (Code, String) {
+/// Returns the error of calls that a stopping server ends.
+fn stopping_status() -> (Code, String) {
     let words = "the server is stopping: try again".to_owned();
     (Code::Unavailable, words)
 }
@@ -138,26 +140,26 @@ fn hello() -> v1::WorkerMessage {
 }
 
 #[tokio::test]
-async fn idle_workers_do_not_hold_a_stop_up() {
-    let running = started().await;
+async fn idle_workers_do_not_delay_a_stop() {
+    let running = start_server().await;
     let client = client(&running).await;
-    let mut ours = work(&client, 1);
-    connected(&mut ours).await;
+    let mut ours = open_stream(&client, 1);
+    wait_connected(&mut ours).await;
     let mut leases = LeasesClient::new(channel(&running).await);
     let opened = leases.work(endless(hello())).await.expect("opened");
     let mut foreign = opened.into_inner();
     let welcome = foreign.message().await.expect("well").expect("a message");
     assert!(welcome.welcome.is_some());
 
-    in_time("the stop", running.stop()).await;
+    within_timeout("the stop", running.stop()).await;
     let last = foreign.message().await.expect("well").expect("a message");
-    assert!(last.drain, "it hears why");
+    assert!(last.drain, "the server announces the stop");
     assert_eq!(foreign.message().await.expect("a good end"), None);
 }
 
 #[tokio::test]
-async fn open_streams_and_waiting_calls_do_not_hold_a_stop_up() {
-    let running = started().await;
+async fn open_streams_and_waiting_calls_do_not_delay_a_stop() {
+    let running = start_server().await;
     let client = client(&running).await;
     let job = client.enqueue(NewJob::new("k")).await.expect("accepted").id;
     let channel = channel(&running).await;
@@ -166,7 +168,11 @@ async fn open_streams_and_waiting_calls_do_not_hold_a_stop_up() {
     let mut insight = InsightClient::new(channel.clone());
     let events = insight.events(v1::EventsRequest::default()).await;
     let mut events = events.expect("opened").into_inner();
-    events.message().await.expect("well").expect("a first word");
+    events
+        .message()
+        .await
+        .expect("well")
+        .expect("a first message");
     let asked = v1::LogRequest {
         job: job.clone(),
         ..v1::LogRequest::default()
@@ -218,45 +224,45 @@ async fn open_streams_and_waiting_calls_do_not_hold_a_stop_up() {
         tokio::task::yield_now().await;
     }
 
-    in_time("the stop", running.stop()).await;
-    assert_eq!(end_of(&mut events).await, Some(come_again()));
-    assert_eq!(end_of(&mut log).await, Some(come_again()));
-    assert_eq!(end_of(&mut batches).await, Some(come_again()));
+    within_timeout("the stop", running.stop()).await;
+    assert_eq!(end_status(&mut events).await, Some(stopping_status()));
+    assert_eq!(end_status(&mut log).await, Some(stopping_status()));
+    assert_eq!(end_status(&mut batches).await, Some(stopping_status()));
     let leased = leasing.await.expect("no panic").expect("an answer");
     assert_eq!(leased.into_inner().deliveries.len(), 0);
-    // It may not have reached the server before the stop.
+    // The wait may not have reached the server before the stop.
     if let Ok(waited) = waiting.await.expect("no panic") {
         assert_eq!(waited.into_inner().id, job);
     }
 }
 
 #[tokio::test]
-async fn a_job_in_hand_is_reported_while_the_server_stops_and_others_are_accepted() {
-    let running = started().await;
+async fn a_leased_job_is_reported_and_new_jobs_are_accepted_while_the_server_stops() {
+    let running = start_server().await;
     let client = client(&running).await;
-    let held = client.enqueue(NewJob::new("k")).await.expect("accepted").id;
-    let mut worker = work(&client, 1);
+    let leased = client.enqueue(NewJob::new("k")).await.expect("accepted").id;
+    let mut worker = open_stream(&client, 1);
     let reporter = worker.reporter();
-    let job = delivered(&mut worker).await;
+    let job = next_delivery(&mut worker).await;
     let addr = running.addr().to_string();
     let stop = tokio::spawn(running.stop());
-    while in_time("the word of it", worker.next()).await != Some(WorkEvent::Draining) {}
+    while within_timeout("the announcement", worker.next()).await != Some(WorkEvent::Draining) {}
 
-    // Over a connection of its own.
+    // Over a second connection.
     let other = Client::connect(Options::new(addr)).await;
     let other = other.expect("it still listens");
     let late = other.enqueue(NewJob::new("k")).await.expect("accepted").id;
     assert!(!stop.is_finished(), "the worker still holds a job");
     reporter
-        .complete(&job.held, None)
+        .complete(&job.lease, None)
         .await
         .expect("it still takes reports");
-    in_time("the stop", stop).await.expect("no panic");
-    assert_ne!(held, late);
+    within_timeout("the stop", stop).await.expect("no panic");
+    assert_ne!(leased, late);
 }
 
 #[tokio::test]
-async fn a_worker_that_never_reports_holds_a_stop_up_for_the_stop_timeout_only() {
+async fn a_worker_that_never_reports_delays_a_stop_by_the_stop_timeout_at_most() {
     let config = Config {
         stop_timeout: Duration::from_millis(50),
         ..config()
@@ -265,50 +271,50 @@ async fn a_worker_that_never_reports_holds_a_stop_up_for_the_stop_timeout_only()
     running.ready().await;
     let client = client(&running).await;
     client.enqueue(NewJob::new("k")).await.expect("accepted");
-    let mut worker = work(&client, 1);
-    delivered(&mut worker).await;
-    in_time("the stop", running.stop()).await;
+    let mut worker = open_stream(&client, 1);
+    next_delivery(&mut worker).await;
+    within_timeout("the stop", running.stop()).await;
 }
 
 #[tokio::test]
-async fn a_tool_that_reads_the_schema_does_not_hold_a_stop_up() {
-    let [one, two] = patient_pair().await;
-    let asked = || endless(which_services());
+async fn an_open_reflection_stream_does_not_delay_a_stop() {
+    let [one, two] = pair_with_long_timeout().await;
+    let asked = || endless(list_services());
     let mut here = ServerReflectionClient::new(channel(&one).await);
     let here = here.server_reflection_info(asked()).await;
-    let mut there = ServerReflectionClient::new(to_two(&one).await);
+    let mut there = ServerReflectionClient::new(channel_to_shard_2(&one).await);
     let there = there.server_reflection_info(asked()).await;
     let mut open = [here, there].map(|answer| answer.expect("opened").into_inner());
     for answers in &mut open {
         let first: Option<ServerReflectionResponse> = answers.message().await.expect("well");
         assert!(first.is_some(), "the list of services");
     }
-    in_time("the stop of the first", one.stop()).await;
-    in_time("the stop of the other", two.stop()).await;
+    within_timeout("the stop of the first", one.stop()).await;
+    within_timeout("the stop of the other", two.stop()).await;
     let [here, there] = &mut open;
-    assert_eq!(end_of(here).await, None);
-    assert_eq!(end_of(there).await, Some(come_again()));
+    assert_eq!(end_status(here).await, None);
+    assert_eq!(end_status(there).await, Some(stopping_status()));
 }
 
 #[tokio::test]
-async fn a_worker_that_another_server_serves_does_not_hold_a_stop_up() {
-    let [one, two] = patient_pair().await;
-    let mut leases = LeasesClient::new(to_two(&one).await);
+async fn a_forwarded_worker_stream_does_not_delay_a_stop() {
+    let [one, two] = pair_with_long_timeout().await;
+    let mut leases = LeasesClient::new(channel_to_shard_2(&one).await);
     let worker = leases.work(endless(hello())).await.expect("opened");
     let mut worker = worker.into_inner();
     let welcome = worker.message().await.expect("well").expect("a message");
     assert_eq!(welcome.welcome.expect("a welcome").shard, "2");
 
-    in_time("the stop of the first", one.stop()).await;
-    assert_eq!(end_of(&mut worker).await, Some(come_again()));
-    // It noticed that the worker has gone, who holds it up no longer either.
-    in_time("the stop of the other", two.stop()).await;
+    within_timeout("the stop of the first", one.stop()).await;
+    assert_eq!(end_status(&mut worker).await, Some(stopping_status()));
+    // The other server has noticed that the worker is gone, so the worker does not delay its stop either.
+    within_timeout("the stop of the other", two.stop()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_batches_that_another_server_takes_a_stop_loses_and_doubles_none() {
-    let [one, two] = patient_pair().await;
-    let mut through_one = jobs_of(one.addr(), "2").await;
+async fn a_stop_neither_loses_nor_duplicates_forwarded_batches() {
+    let [one, two] = pair_with_long_timeout().await;
+    let mut through_one = jobs_client(one.addr(), "2").await;
     let batches = stream::iter(1..).map(|number| v1::EnqueueBatch {
         number,
         request: Some(v1::EnqueueRequest {
@@ -325,9 +331,9 @@ async fn of_batches_that_another_server_takes_a_stop_loses_and_doubles_none() {
     let mut one = Some(one);
     let mut stop = None;
     let end = loop {
-        match in_time("an answer", answers.message()).await {
+        match within_timeout("an answer", answers.message()).await {
             Ok(Some(answer)) => accepted = answer.number,
-            Ok(None) => panic!("nobody says that there is no more"),
+            Ok(None) => panic!("the stream ended without an error"),
             Err(status) => break status,
         }
         if accepted >= 100
@@ -336,13 +342,13 @@ async fn of_batches_that_another_server_takes_a_stop_loses_and_doubles_none() {
             stop = Some(tokio::spawn(one.stop()));
         }
     };
-    assert_eq!((end.code(), end.message().to_owned()), come_again());
-    in_time("the stop", stop.expect("begun"))
+    assert_eq!((end.code(), end.message().to_owned()), stopping_status());
+    within_timeout("the stop", stop.expect("begun"))
         .await
         .expect("no panic");
-    let mut at_two = jobs_of(two.addr(), "2").await;
+    let mut at_two = jobs_client(two.addr(), "2").await;
     let count = at_two.count(v1::ListRequest::default()).await;
     let stored = count.expect("counted").into_inner().count;
-    assert_eq!(stored, accepted, "each that was stored was answered");
-    in_time("the stop of the other", two.stop()).await;
+    assert_eq!(stored, accepted, "every stored job was acknowledged");
+    within_timeout("the stop of the other", two.stop()).await;
 }

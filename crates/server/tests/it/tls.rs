@@ -1,8 +1,8 @@
-//! TLS on the one port: who is let in, what the others are told, and new certificates while it runs.
+//! TLS on the main port: which clients are accepted, what rejected clients read, and certificates that change.
 
 use std::time::Duration;
 
-use crate::kit::{Authority, Wanted, config, head, started, write};
+use crate::kit::{Authority, CertificateSpec, config, response_head, start_server, write};
 use ganger_client::{Client, NewJob, Options, Retry, Trust};
 use ganger_server::{Config, Require, Secret};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -20,51 +20,55 @@ fn options(url: String, trust: Trust) -> Options {
     }
 }
 
-fn trusting(authority: &Authority) -> Trust {
+fn trust_of(authority: &Authority) -> Trust {
     Trust {
         ca: Some(authority.ca()),
         ..Trust::default()
     }
 }
 
-fn showing(authority: &Authority, file: &str, wanted: &Wanted<'_>) -> Trust {
+fn trust_with_certificate(
+    authority: &Authority,
+    file: &str,
+    wanted: &CertificateSpec<'_>,
+) -> Trust {
     let (certificate, key) = authority.sign(file, wanted);
     Trust {
         certificate: Some(certificate),
         key: Some(key),
-        ..trusting(authority)
+        ..trust_of(authority)
     }
 }
 
-fn named(name: &str) -> Wanted<'_> {
-    Wanted {
+fn named(name: &str) -> CertificateSpec<'_> {
+    CertificateSpec {
         name,
-        ..Wanted::default()
+        ..CertificateSpec::default()
     }
 }
 
-/// The words of a connection that must fail.
-async fn refused(options: Options) -> String {
+/// Connects, which must fail; returns the error's code and message.
+async fn connect_error(options: Options) -> String {
     let error = Client::connect(options).await.err();
     let error = error.expect("it must fail");
     format!("{}: {error}", error.code())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_goes_through_over_tls_with_a_token() {
+async fn a_job_is_accepted_over_tls_with_a_token() {
     let authority = Authority::new();
-    let running = started(Config {
+    let running = start_server(Config {
         tls: authority.tls(false),
         token: Secret::new(TOKEN).ok(),
         ..config()
     })
     .await;
     let url = format!("https://{}", running.addr());
-    let client = Client::connect(options(url.clone(), trusting(&authority)).token(TOKEN))
+    let client = Client::connect(options(url.clone(), trust_of(&authority)).token(TOKEN))
         .await
         .expect("let in");
     client.enqueue(NewJob::new("a")).await.expect("taken");
-    let words = refused(options(url, trusting(&authority))).await;
+    let words = connect_error(options(url, trust_of(&authority))).await;
     assert!(
         words.starts_with("unauthorized: a token is needed"),
         "{words}"
@@ -73,31 +77,31 @@ async fn a_job_goes_through_over_tls_with_a_token() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_wrong_with_a_certificate_is_said() {
+async fn a_rejected_certificate_is_reported_with_the_reason() {
     let (authority, other) = (Authority::new(), Authority::new());
     let tls = authority.tls(false);
-    let running = started(Config {
+    let running = start_server(Config {
         tls: tls.clone(),
         ..config()
     })
     .await;
     let port = running.addr().port();
     let url = |host: &str| format!("https://{host}:{port}");
-    let words = refused(options(url("127.0.0.1"), trusting(&other))).await;
+    let words = connect_error(options(url("127.0.0.1"), trust_of(&other))).await;
     assert!(
         words.contains("not signed by an authority that is trusted here"),
         "{words}"
     );
-    let words = refused(options(url("127.0.0.2"), trusting(&authority))).await;
+    let words = connect_error(options(url("127.0.0.2"), trust_of(&authority))).await;
     assert!(
         words.contains("unreachable") || words.contains("another name"),
         "{words}"
     );
     running.stop().await;
-    // The same port bears a certificate for another name.
+    // Another server has a certificate for another name.
     let (cert, key) = authority.sign(
         "elsewhere",
-        &Wanted {
+        &CertificateSpec {
             hosts: &["elsewhere.example"],
             ..named("server")
         },
@@ -107,10 +111,10 @@ async fn what_is_wrong_with_a_certificate_is_said() {
         key: Some(key),
         ..tls
     };
-    let running = started(Config { tls, ..config() }).await;
-    let words = refused(options(
+    let running = start_server(Config { tls, ..config() }).await;
+    let words = connect_error(options(
         format!("https://{}", running.addr()),
-        trusting(&authority),
+        trust_of(&authority),
     ))
     .await;
     assert!(
@@ -143,7 +147,7 @@ async fn a_revocation_list_that_cannot_be_read_is_named() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_expired_certificate_is_refused_on_both_sides() {
     let authority = Authority::new();
-    let expired = Wanted {
+    let expired = CertificateSpec {
         is_expired: true,
         hosts: &["127.0.0.1"],
         ..named("old")
@@ -165,22 +169,26 @@ async fn an_expired_certificate_is_refused_on_both_sides() {
         "{error}"
     );
     assert_eq!(error.exit_code(), 2);
-    let running = started(Config {
+    let running = start_server(Config {
         tls: authority.tls(true),
         ..config()
     })
     .await;
     let url = format!("https://{}", running.addr());
-    let words = refused(options(url, showing(&authority, "old-client", &expired))).await;
+    let words = connect_error(options(
+        url,
+        trust_with_certificate(&authority, "old-client", &expired),
+    ))
+    .await;
     assert!(words.contains("expired at 2021-01-01T00:00:00Z"), "{words}");
     running.stop().await;
 }
 
-/// With TLS 1.3 a client has done its part of the handshake before it can be refused, and sends its request at once.
+/// With TLS 1.3 a client completes its part of the handshake before it can be refused, and sends its request at once.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refused_client_reads_why_also_after_it_has_sent_more() {
+async fn a_refused_client_reads_the_reason_even_after_it_has_sent_more() {
     let (authority, other) = (Authority::new(), Authority::new());
-    let running = started(Config {
+    let running = start_server(Config {
         tls: authority.tls(true),
         ..config()
     })
@@ -189,11 +197,14 @@ async fn a_refused_client_reads_why_also_after_it_has_sent_more() {
     let connector = ganger_tls::Connector::new(Trust {
         certificate: Some(certificate),
         key: Some(key),
-        ..trusting(&authority)
+        ..trust_of(&authority)
     });
     let uri = format!("https://{}", running.addr());
     let uri = uri.parse().expect("an address");
-    let mut stream = connector.connect(&uri).await.expect("so far");
+    let mut stream = connector
+        .connect(&uri)
+        .await
+        .expect("the handshake completes");
     for _ in 0..3 {
         stream.write_all(b"GET / ").await.expect("still open");
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -205,25 +216,25 @@ async fn a_refused_client_reads_why_also_after_it_has_sent_more() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn plain_to_tls_and_tls_to_plain_are_told_apart() {
+async fn plain_clients_of_a_tls_port_and_tls_clients_of_a_plain_port_read_the_reason() {
     let authority = Authority::new();
-    let secure = started(Config {
+    let secure = start_server(Config {
         tls: authority.tls(false),
         ..config()
     })
     .await;
-    let plain = started(config()).await;
-    let words = refused(options(
+    let plain = start_server(config()).await;
+    let words = connect_error(options(
         format!("http://{}", secure.addr()),
         Trust::default(),
     ))
     .await;
     assert!(words.contains("https://"), "{words}");
-    let answer = head(secure.addr(), b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    let answer = response_head(secure.addr(), b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await;
     assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
-    let words = refused(options(
+    let words = connect_error(options(
         format!("https://{}", plain.addr()),
-        trusting(&authority),
+        trust_of(&authority),
     ))
     .await;
     assert!(words.contains("does not speak TLS"), "{words}");
@@ -232,12 +243,12 @@ async fn plain_to_tls_and_tls_to_plain_are_told_apart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_certificate_lets_in_by_its_name_and_the_access_file() {
+async fn a_client_certificate_has_the_rights_of_its_name_in_the_access_file() {
     let authority = Authority::new();
     let access = authority.directory.path().join("access");
     write(&access, "certificate name=boss grants=admin@*\n");
     let audit = authority.directory.path().join("audit.log");
-    let running = started(Config {
+    let running = start_server(Config {
         tls: authority.tls(true),
         access_file: Some(access.clone()),
         audit_log: Some(audit.clone()),
@@ -246,23 +257,23 @@ async fn a_client_certificate_lets_in_by_its_name_and_the_access_file() {
     })
     .await;
     let url = format!("https://{}", running.addr());
-    let boss = showing(&authority, "boss", &named("boss"));
+    let boss = trust_with_certificate(&authority, "boss", &named("boss"));
     let client = Client::connect(options(url.clone(), boss))
         .await
         .expect("let in");
     client.enqueue(NewJob::new("a")).await.expect("taken");
 
-    let words = refused(options(url.clone(), trusting(&authority))).await;
+    let words = connect_error(options(url.clone(), trust_of(&authority))).await;
     assert!(words.contains("wants a client certificate"), "{words}");
     let other = Authority::new();
     let stranger = Trust {
         ca: Some(authority.ca()),
-        ..showing(&other, "stranger", &named("boss"))
+        ..trust_with_certificate(&other, "stranger", &named("boss"))
     };
-    let words = refused(options(url.clone(), stranger)).await;
+    let words = connect_error(options(url.clone(), stranger)).await;
     assert!(words.contains("refuses our certificate"), "{words}");
 
-    let unlisted = showing(&authority, "intern", &named("intern"));
+    let unlisted = trust_with_certificate(&authority, "intern", &named("intern"));
     let intern = Client::connect(options(url.clone(), unlisted))
         .await
         .expect("known");
@@ -273,7 +284,7 @@ async fn a_client_certificate_lets_in_by_its_name_and_the_access_file() {
         "{error}"
     );
 
-    // The role comes, and goes, without a restart or a new connection.
+    // Roles are added and removed without a restart or a new connection.
     write(&access, "certificate name=intern grants=producer@default\n");
     running.reload();
     intern.enqueue(NewJob::new("a")).await.expect("taken");
@@ -287,22 +298,22 @@ async fn a_client_certificate_lets_in_by_its_name_and_the_access_file() {
     intern
         .enqueue(NewJob::new("a"))
         .await
-        .expect("the old file goes on");
+        .expect("the old file stays in use");
     running.stop().await;
-    let told = std::fs::read_to_string(audit).expect("written");
+    let audit_text = std::fs::read_to_string(audit).expect("written");
     for wanted in [
         "added certificate \\\"intern\\\"",
         "removed certificate \\\"boss\\\"",
         "\"outcome\":\"refused\"",
     ] {
-        assert!(told.contains(wanted), "{wanted}: {told}");
+        assert!(audit_text.contains(wanted), "{wanted}: {audit_text}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn both_means_both_and_a_door_may_ask_for_something_else() {
+async fn both_requires_token_and_certificate_and_each_protocol_may_differ() {
     let authority = Authority::new();
-    let running = started(Config {
+    let running = start_server(Config {
         tls: authority.tls(true),
         token: Secret::new(TOKEN).ok(),
         require_grpc: Some(Require::Both),
@@ -311,10 +322,10 @@ async fn both_means_both_and_a_door_may_ask_for_something_else() {
     })
     .await;
     let url = format!("https://{}", running.addr());
-    let worker = showing(&authority, "w", &named("w"));
-    let words = refused(options(url.clone(), worker.clone())).await;
+    let worker = trust_with_certificate(&authority, "w", &named("w"));
+    let words = connect_error(options(url.clone(), worker.clone())).await;
     assert!(words.contains("a token is needed beside"), "{words}");
-    let words = refused(options(url.clone(), trusting(&authority)).token(TOKEN)).await;
+    let words = connect_error(options(url.clone(), trust_of(&authority)).token(TOKEN)).await;
     assert!(words.contains("a client certificate is needed"), "{words}");
     Client::connect(options(url, worker).token(TOKEN))
         .await
@@ -323,39 +334,39 @@ async fn both_means_both_and_a_door_may_ask_for_something_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_renewed_certificate_counts_from_the_next_connection_and_a_bad_one_never() {
+async fn a_renewed_certificate_is_used_from_the_next_connection_and_a_bad_one_never() {
     let (authority, next) = (Authority::new(), Authority::new());
     let tls = authority.tls(false);
     let (cert, key) = (
         tls.cert.clone().expect("set"),
         tls.key.clone().expect("set"),
     );
-    let running = started(Config { tls, ..config() }).await;
+    let running = start_server(Config { tls, ..config() }).await;
     let url = format!("https://{}", running.addr());
-    let before = Client::connect(options(url.clone(), trusting(&authority)))
+    let before = Client::connect(options(url.clone(), trust_of(&authority)))
         .await
         .expect("let in");
 
     write(&cert, "this is no certificate");
     running.reload();
-    Client::connect(options(url.clone(), trusting(&authority)))
+    Client::connect(options(url.clone(), trust_of(&authority)))
         .await
-        .expect("the old one goes on");
+        .expect("the old one stays in use");
 
     let fresh = next.tls(false);
     std::fs::copy(fresh.cert.expect("set"), &cert).expect("copied");
     running.reload();
-    Client::connect(options(url.clone(), trusting(&authority)))
+    Client::connect(options(url.clone(), trust_of(&authority)))
         .await
         .expect("a key that does not fit is refused");
     std::fs::copy(fresh.key.expect("set"), &key).expect("copied");
     running.reload();
-    Client::connect(options(url.clone(), trusting(&next)))
+    Client::connect(options(url.clone(), trust_of(&next)))
         .await
-        .expect("the new one counts");
-    let words = refused(options(url, trusting(&authority))).await;
+        .expect("the new one is used");
+    let words = connect_error(options(url, trust_of(&authority))).await;
     assert!(words.contains("not signed by an authority"), "{words}");
-    before.info().await.expect("connections that stand go on");
+    before.info().await.expect("open connections continue");
     running.stop().await;
 }
 
@@ -371,7 +382,7 @@ async fn a_stream_ends_when_its_token_is_revoked() {
             secret.hash()
         ),
     );
-    let running = started(Config {
+    let running = start_server(Config {
         access_file: Some(access.clone()),
         ..config()
     })
@@ -393,10 +404,10 @@ async fn a_stream_ends_when_its_token_is_revoked() {
         ganger_access::revoke(&access, "r").expect("revoked");
         running.reload();
         let mut rest = Vec::new();
-        // Ends, be it with an error: the server has cut it.
+        // The server has cut the stream, perhaps with an error.
         let _ = stream.read_to_end(&mut rest).await;
     }
-    let words = refused(options(url, Trust::default()).token(secret.reveal())).await;
+    let words = connect_error(options(url, Trust::default()).token(secret.reveal())).await;
     assert!(words.contains("revoked"), "{words}");
     running.stop().await;
 }

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_group_cannot_bound_is_said_with_the_reason() {
+    fn a_limit_that_a_group_cannot_enforce_is_reported_with_the_reason() {
         let place = tempfile::tempdir().expect("a temporary directory");
         let put =
             |name: &str, text: &str| fs::write(place.path().join(name), text).expect("written");
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_are_written_and_refusals_counted_once() {
+    fn limits_are_written_and_limit_hits_counted_once() {
         let place = tempfile::tempdir().expect("a temporary directory");
         let group = ControlGroup {
             path: place.path().into(),

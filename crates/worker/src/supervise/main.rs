@@ -12,7 +12,7 @@ use super::spawn::{NotStarted, RESERVED, Stack, spawn};
 use super::sweep::{collect_for, kill_descendants};
 use super::{isolate, passing, sandbox};
 
-/// Runs this process as a supervisor, until the worker has ended. Standard input is the socket to the worker.
+/// Runs this process as a supervisor until the worker ends. Standard input is the socket to the worker.
 ///
 /// Call it only in a process that a worker has started for that: see [`crate::become_supervisor_if_asked`].
 pub fn supervisor_main() {
@@ -47,11 +47,11 @@ fn serve() -> io::Result<()> {
             if let Some(status) = status {
                 running = None;
                 let status = status.as_raw();
-                say(socket, SupervisorMessage::Exited { status, is_clean })?;
+                send(socket, SupervisorMessage::Exited { status, is_clean })?;
             }
         }
         if has_word {
-            obey(
+            handle_command(
                 socket,
                 &mut buffer,
                 (&mut stack, scope.as_ref()),
@@ -77,7 +77,7 @@ fn wait_for(socket: BorrowedFd<'_>, ends: BorrowedFd<'_>) -> io::Result<(bool, b
     Ok((has_word, has_ended))
 }
 
-fn obey(
+fn handle_command(
     socket: BorrowedFd<'_>,
     buffer: &mut [u8],
     (stack, scope): (&mut Stack, Option<&OwnedFd>),
@@ -92,7 +92,7 @@ fn obey(
                 Ok(())
             }
             Err(NotStarted { step, errno }) => {
-                say(socket, SupervisorMessage::NotStarted { step, errno })
+                send(socket, SupervisorMessage::NotStarted { step, errno })
             }
         },
         Some((&TERMINATE, _)) => {
@@ -117,7 +117,7 @@ fn sweep(socket: BorrowedFd<'_>, running: &mut Option<Pid>) -> io::Result<()> {
             .ok()
             .flatten()
             .map_or(9, |(_, status)| status.as_raw());
-        say(
+        send(
             socket,
             SupervisorMessage::Exited {
                 status,
@@ -126,10 +126,10 @@ fn sweep(socket: BorrowedFd<'_>, running: &mut Option<Pid>) -> io::Result<()> {
         )?;
     }
     // Once the program is reaped, its group id may be reused: the rest is found by descent.
-    let word = kill_descendants().map_or(SupervisorMessage::Stuck, |killed| {
+    let message = kill_descendants().map_or(SupervisorMessage::Stuck, |killed| {
         SupervisorMessage::Clean { killed }
     });
-    say(socket, word)
+    send(socket, message)
 }
 
 fn start(
@@ -155,6 +155,6 @@ fn reserve() -> io::Result<Vec<OwnedFd>> {
     }
 }
 
-fn say(socket: BorrowedFd<'_>, message: SupervisorMessage) -> io::Result<()> {
+fn send(socket: BorrowedFd<'_>, message: SupervisorMessage) -> io::Result<()> {
     passing::send(socket, &message.encode(), &[])
 }

@@ -50,7 +50,7 @@ pub(crate) struct Order {
     pub(crate) is_confined: bool,
     /// Absolute path, which is also the program's `argv[0]`.
     pub(crate) name: CString,
-    /// Environment, as `NAME=value`.
+    /// Environment variables, each as `NAME=value`.
     pub(crate) environment: Vec<CString>,
 }
 
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_order_reads_back_as_it_was_written() {
+    fn an_order_decodes_as_it_was_encoded() {
         let order = Order {
             limits: Limits {
                 memory_bytes: Some(1 << 30),
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn every_word_reads_back_as_it_was_written() {
+    fn every_message_decodes_as_it_was_encoded() {
         let step = StartStep::Execute;
         for message in [
             SupervisorMessage::NotStarted { step, errno: 8 },
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_order_is_no_order() {
+    fn a_truncated_order_is_rejected() {
         let bytes = Order {
             name: c"x".into(),
             ..Order::default()

@@ -13,7 +13,7 @@ use landlock::{
 };
 use rustix::io::Errno;
 
-/// Returns the accesses that write: everything of Landlock's third version that changes the file system.
+/// Returns all access rights of Landlock's third version that change the file system.
 fn writes() -> BitFlags<AccessFs> {
     AccessFs::from_write(landlock::ABI::V3)
 }

@@ -32,7 +32,7 @@ pub(super) fn kill_descendants() -> Option<u32> {
     }
 }
 
-/// Result of [`collect`].
+/// The outcome of a call of [`collect`].
 pub(super) enum CollectOutcome {
     /// No child is left; the number of reaped ones.
     NoneLeft(u32),

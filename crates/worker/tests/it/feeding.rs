@@ -1,14 +1,14 @@
-//! Programs that are kept running and fed.
+//! Persistent programs, which get one job after the other (mode `fed`).
 #![allow(clippy::unwrap_used, reason = "a test ends with its first surprise")]
 
 use std::path::Path;
 
 use crate::support::{TestWorker, processes, until_true};
 
-const FED: &str = "[default]\nmode = \"fed\"\n";
+const MODE_FED: &str = "[default]\nmode = \"fed\"\n";
 
-/// Answers with its process number, the number of jobs it has had, and what it was asked.
-const SERVANT: &str = r#"
+/// Answers each job with its process id, the number of jobs so far, and the arguments.
+const PERSISTENT_PROGRAM: &str = r#"
 import json, os, sys
 count = 0
 for line in sys.stdin:
@@ -30,35 +30,41 @@ for line in sys.stdin:
     if first == "leave": sys.exit(0)
 "#;
 
-async fn pid_and_count(rig: &TestWorker, job: &str) -> (u64, u64) {
-    let result: serde_json::Value = serde_json::from_str(&rig.sink.result(job).await).unwrap();
+async fn pid_and_count(worker: &TestWorker, job: &str) -> (u64, u64) {
+    let result: serde_json::Value = serde_json::from_str(&worker.sink.result(job).await).unwrap();
     (result[0].as_u64().unwrap(), result[1].as_u64().unwrap())
 }
 
 #[tokio::test]
 async fn one_program_takes_many_jobs_each_with_its_own_log() {
-    let rig = TestWorker::with(FED, |_| {});
-    rig.python("servant", SERVANT);
+    let worker = TestWorker::with(MODE_FED, |_| {});
+    worker.python("persistent", PERSISTENT_PROGRAM);
     let mut pids = Vec::new();
     for number in 1..=20 {
         let job = number.to_string();
-        rig.job(&job, "servant", "[1,\n\"a\\nb\"]");
-        let (pid, count) = pid_and_count(&rig, &job).await;
+        worker.deliver_job(&job, "persistent", "[1,\n\"a\\nb\"]");
+        let (pid, count) = pid_and_count(&worker, &job).await;
         assert_eq!(count, number);
-        assert!(rig.sink.result(&job).await.ends_with("[[1, \"a\\nb\"]]]"));
+        assert!(
+            worker
+                .sink
+                .result(&job)
+                .await
+                .ends_with("[[1, \"a\\nb\"]]]")
+        );
         pids.push(pid);
     }
     pids.dedup();
     assert_eq!(pids.len(), 1, "one program for all");
-    rig.end().await;
+    worker.end().await;
 }
 
 #[tokio::test]
-async fn an_error_is_the_jobs_and_the_program_goes_on() {
-    let rig = TestWorker::with(FED, |_| {});
-    rig.python("servant", SERVANT);
-    rig.job("a", "servant", "\"error\"");
-    let failure = rig.sink.failure("a").await;
+async fn an_error_fails_the_job_and_the_program_keeps_running() {
+    let worker = TestWorker::with(MODE_FED, |_| {});
+    worker.python("persistent", PERSISTENT_PROGRAM);
+    worker.deliver_job("a", "persistent", "\"error\"");
+    let failure = worker.sink.failure("a").await;
     assert_eq!(
         (
             failure.group.as_str(),
@@ -67,21 +73,21 @@ async fn an_error_is_the_jobs_and_the_program_goes_on() {
         ),
         ("mine", "no", false)
     );
-    rig.job("b", "servant", "\"never\"");
-    let failure = rig.sink.failure("b").await;
+    worker.deliver_job("b", "persistent", "\"never\"");
+    let failure = worker.sink.failure("b").await;
     assert_eq!(
         (failure.group.as_str(), failure.permanent),
         ("permanent", true)
     );
-    rig.job("c", "servant", "");
-    assert_eq!(pid_and_count(&rig, "c").await.1, 3);
-    rig.end().await;
+    worker.deliver_job("c", "persistent", "");
+    assert_eq!(pid_and_count(&worker, "c").await.1, 3);
+    worker.end().await;
 }
 
 #[tokio::test]
 async fn a_program_that_breaks_is_started_again_for_the_next_job() {
-    let rig = TestWorker::with(FED, |_| {});
-    rig.python("servant", SERVANT);
+    let worker = TestWorker::with(MODE_FED, |_| {});
+    worker.python("persistent", PERSISTENT_PROGRAM);
     let cases = [
         ("die", "exit-3", false),
         ("kill", "signal-SIGKILL", false),
@@ -91,81 +97,81 @@ async fn a_program_that_breaks_is_started_again_for_the_next_job() {
         ("flood", "bad-output", true),
     ];
     for (what, group, permanent) in cases {
-        rig.job(what, "servant", &format!("\"{what}\""));
-        let failure = rig.sink.failure(what).await;
+        worker.deliver_job(what, "persistent", &format!("\"{what}\""));
+        let failure = worker.sink.failure(what).await;
         assert_eq!(
             (failure.group.as_str(), failure.permanent),
             (group, permanent),
             "{what}"
         );
         let next = format!("after {what}");
-        rig.job(&next, "servant", "");
-        assert_eq!(pid_and_count(&rig, &next).await.1, 1, "{what}");
-        rig.job(&format!("{next} again"), "servant", "");
+        worker.deliver_job(&next, "persistent", "");
+        assert_eq!(pid_and_count(&worker, &next).await.1, 1, "{what}");
+        worker.deliver_job(&format!("{next} again"), "persistent", "");
         assert_eq!(
-            pid_and_count(&rig, &format!("{next} again")).await.1,
+            pid_and_count(&worker, &format!("{next} again")).await.1,
             2,
             "{what}"
         );
     }
-    rig.end().await;
+    worker.end().await;
 }
 
 #[tokio::test]
-async fn a_program_that_ended_between_jobs_costs_no_job() {
-    let rig = TestWorker::with(FED, |_| {});
-    rig.python("servant", SERVANT);
-    rig.job("a", "servant", "\"leave\"");
-    let (pid, _) = pid_and_count(&rig, "a").await;
+async fn a_program_that_ended_between_jobs_fails_no_job() {
+    let worker = TestWorker::with(MODE_FED, |_| {});
+    worker.python("persistent", PERSISTENT_PROGRAM);
+    worker.deliver_job("a", "persistent", "\"leave\"");
+    let (pid, _) = pid_and_count(&worker, "a").await;
     until_true("it has left", || {
         !Path::new(&format!("/proc/{pid}")).exists()
     });
-    rig.job("b", "servant", "");
-    assert_eq!(pid_and_count(&rig, "b").await.1, 1);
-    rig.end().await;
+    worker.deliver_job("b", "persistent", "");
+    assert_eq!(pid_and_count(&worker, "b").await.1, 1);
+    worker.end().await;
 }
 
 #[tokio::test]
 async fn a_job_that_is_cancelled_ends_its_program() {
-    let rig = TestWorker::with(FED, |_| {});
-    rig.python("servant", SERVANT);
-    rig.job("a", "servant", "\"hang\"");
-    rig.sink.logged("a", "job 1").await;
-    rig.lose("a");
-    rig.sink.abandoned("a").await;
-    rig.assert_no_process();
-    rig.job("b", "servant", "");
-    assert_eq!(pid_and_count(&rig, "b").await.1, 1);
-    rig.end().await;
+    let worker = TestWorker::with(MODE_FED, |_| {});
+    worker.python("persistent", PERSISTENT_PROGRAM);
+    worker.deliver_job("a", "persistent", "\"hang\"");
+    worker.sink.wait_for_log("a", "job 1").await;
+    worker.lose_lease("a");
+    worker.sink.wait_until_abandoned("a").await;
+    worker.assert_no_process();
+    worker.deliver_job("b", "persistent", "");
+    assert_eq!(pid_and_count(&worker, "b").await.1, 1);
+    worker.end().await;
 }
 
 #[tokio::test]
-async fn a_job_over_its_time_ends_its_program() {
-    let rig = TestWorker::with("[default]\nmode = \"fed\"\nwall_time = \"500ms\"", |_| {});
-    rig.python("servant", SERVANT);
-    rig.job("a", "servant", "\"hang\"");
-    assert_eq!(rig.sink.failure("a").await.group, "timeout");
-    rig.assert_no_process();
-    rig.end().await;
+async fn a_job_that_exceeds_its_wall_time_ends_its_program() {
+    let worker = TestWorker::with("[default]\nmode = \"fed\"\nwall_time = \"500ms\"", |_| {});
+    worker.python("persistent", PERSISTENT_PROGRAM);
+    worker.deliver_job("a", "persistent", "\"hang\"");
+    assert_eq!(worker.sink.failure("a").await.group, "timeout");
+    worker.assert_no_process();
+    worker.end().await;
 }
 
 #[tokio::test]
 async fn an_idle_program_is_ended() {
-    let rig = TestWorker::with("[default]\nmode = \"fed\"\nidle_for = \"1ms\"", |_| {});
-    rig.python("servant", SERVANT);
-    rig.job("a", "servant", "");
-    rig.sink.result("a").await;
-    until_true("it is ended", || processes(&rig.name).is_empty());
-    rig.end().await;
+    let worker = TestWorker::with("[default]\nmode = \"fed\"\nidle_for = \"1ms\"", |_| {});
+    worker.python("persistent", PERSISTENT_PROGRAM);
+    worker.deliver_job("a", "persistent", "");
+    worker.sink.result("a").await;
+    until_true("it is ended", || processes(&worker.name).is_empty());
+    worker.end().await;
 }
 
 #[tokio::test]
-async fn a_kind_without_a_program_is_given_back() {
-    let rig = TestWorker::with(FED, |_| {});
-    rig.put("broken", "#!/no/such/interpreter\n");
+async fn a_job_of_a_kind_without_a_program_is_released() {
+    let worker = TestWorker::with(MODE_FED, |_| {});
+    worker.add_program("broken", "#!/no/such/interpreter\n");
     for kind in ["none", "broken"] {
-        rig.job(kind, kind, "");
-        assert!(!rig.sink.release(kind).await.counted);
+        worker.deliver_job(kind, kind, "");
+        assert!(!worker.sink.release(kind).await.counted);
     }
-    rig.end().await;
+    worker.end().await;
 }

@@ -1,4 +1,4 @@
-//! What programs do to the machine, to their directory and to their own file: faults f64, f65, f66.
+//! Limits on resources, working directories, and which files may run: faults f64, f65 and f66 of the catalogue.
 #![allow(clippy::unwrap_used, reason = "a test ends with its first surprise")]
 
 use std::fs;
@@ -18,18 +18,18 @@ async fn rel_w6_f64_each_limit_ends_the_program_and_not_the_worker() {
         [handler.files]
         open_files = 20
     ";
-    let rig = TestWorker::with(handlers, |_| {});
-    rig.python("cpu", "while True: pass");
-    rig.python("memory", "x = 'x' * (1 << 30)");
-    rig.sh("disk", "exec head -c 100000000 /dev/zero > file");
-    rig.python("files", "all = [open('/dev/null') for _ in range(100)]");
+    let worker = TestWorker::with(handlers, |_| {});
+    worker.python("cpu", "while True: pass");
+    worker.python("memory", "x = 'x' * (1 << 30)");
+    worker.sh("disk", "exec head -c 100000000 /dev/zero > file");
+    worker.python("files", "all = [open('/dev/null') for _ in range(100)]");
     for (kind, group) in [
         ("cpu", "cpu-limit"),
         ("disk", "file-limit"),
         ("files", "exit-1"),
     ] {
-        rig.job(kind, kind, "");
-        let failure = rig.sink.failure(kind).await;
+        worker.deliver_job(kind, kind, "");
+        let failure = worker.sink.failure(kind).await;
         assert_eq!(
             (failure.group.as_str(), failure.permanent),
             (group, false),
@@ -37,39 +37,40 @@ async fn rel_w6_f64_each_limit_ends_the_program_and_not_the_worker() {
             failure.message
         );
     }
-    rig.job("memory", "memory", "");
-    let failure = rig.sink.failure("memory").await;
+    worker.deliver_job("memory", "memory", "");
+    let failure = worker.sink.failure("memory").await;
     match failure.group.as_str() {
         "memory-limit" => assert!(failure.message.contains("209715200 bytes")),
         group => assert!(group == "exit-1" && failure.message.contains("MemoryError")),
     }
     assert!(
-        rig.sink
+        worker
+            .sink
             .failure("files")
             .await
             .message
             .contains("Too many open files")
     );
-    rig.end().await;
+    worker.end().await;
 }
 
 #[tokio::test]
-async fn rel_w6_f64_memory_and_processes_of_all_its_processes_together_are_bounded() {
+async fn rel_w6_f64_memory_and_processes_of_a_run_are_limited_as_a_whole() {
     let handlers = "
         [handler.memory]
         memory = \"64MiB\"
         [handler.bomb]
         processes = 20
     ";
-    let rig = TestWorker::with(handlers, |_| {});
+    let worker = TestWorker::with(handlers, |_| {});
     // Each child alone is far below the limit.
-    rig.python(
+    worker.python(
         "memory",
         "import os, time\nfor _ in range(20):\n    if os.fork() == 0:\n        kept = bytearray(os.urandom(8 << 20))\n\
          \x20       time.sleep(1000)\n\
          for _ in range(20):\n    if os.wait()[1]: os._exit(1)",
     );
-    rig.python(
+    worker.python(
         "bomb",
         "import os, time\nfor _ in range(100):\n    if os.fork() == 0: time.sleep(1000)\nprint(1)",
     );
@@ -77,12 +78,12 @@ async fn rel_w6_f64_memory_and_processes_of_all_its_processes_together_are_bound
         .is_ok_and(|all| all.contains("memory") && all.contains("pids"));
     if !has_groups || !rustix::process::geteuid().is_root() {
         eprintln!("skipped: control groups cannot bound memory and processes here");
-        rig.end().await;
+        worker.end().await;
         return;
     }
     for job in ["one", "two"] {
-        rig.job(job, "memory", "");
-        let failure = rig.sink.failure(job).await;
+        worker.deliver_job(job, "memory", "");
+        let failure = worker.sink.failure(job).await;
         assert_eq!(
             (failure.group.as_str(), failure.permanent),
             ("memory-limit", false),
@@ -90,31 +91,35 @@ async fn rel_w6_f64_memory_and_processes_of_all_its_processes_together_are_bound
             failure.message
         );
     }
-    rig.job("bomb", "bomb", "");
-    let failure = rig.sink.failure("bomb").await;
+    worker.deliver_job("bomb", "bomb", "");
+    let failure = worker.sink.failure("bomb").await;
     assert_eq!(failure.group, "exit-1", "{}", failure.message);
-    rig.sink.logged("bomb", "it may have 20 at a time").await;
-    rig.assert_no_process();
-    rig.end().await;
+    worker
+        .sink
+        .wait_for_log("bomb", "it may have 20 at a time")
+        .await;
+    worker.assert_no_process();
+    worker.end().await;
 }
 
 #[tokio::test]
-async fn rel_w5_f64_a_working_directory_may_be_bounded_as_a_whole() {
-    let rig = TestWorker::with("[default]\ndirectory_size = \"1MiB\"", |_| {});
-    rig.sh(
-        "fills",
-        "echo mine > file; head -c 3000000 /dev/zero > more",
-    )
-    .sh("fits", "echo 5 > file; cat file; ls -A | wc -l >&2");
-    rig.job("fills", "fills", "");
+async fn rel_w5_f64_the_size_of_a_working_directory_can_be_limited() {
+    let worker = TestWorker::with("[default]\ndirectory_size = \"1MiB\"", |_| {});
+    worker
+        .sh(
+            "fills",
+            "echo mine > file; head -c 3000000 /dev/zero > more",
+        )
+        .sh("fits", "echo 5 > file; cat file; ls -A | wc -l >&2");
+    worker.deliver_job("fills", "fills", "");
     if !rustix::process::geteuid().is_root() {
-        let reason = rig.sink.release("fills").await.reason;
+        let reason = worker.sink.release("fills").await.reason;
         assert!(reason.contains("directory_size"), "{reason}");
         eprintln!("skipped: {reason}");
-        rig.end().await;
+        worker.end().await;
         return;
     }
-    let failure = rig.sink.failure("fills").await;
+    let failure = worker.sink.failure("fills").await;
     assert_eq!(
         (failure.group.as_str(), failure.permanent),
         ("disk-full", false),
@@ -126,17 +131,17 @@ async fn rel_w5_f64_a_working_directory_may_be_bounded_as_a_whole() {
         "{}",
         failure.message
     );
-    rig.job("fits", "fits", "");
-    assert_eq!(rig.sink.result("fits").await, "5");
-    assert_eq!(rig.sink.log("fits"), b"1\n", "it was empty");
-    let place = rig.scratch.path().display().to_string();
-    rig.end().await;
+    worker.deliver_job("fits", "fits", "");
+    assert_eq!(worker.sink.result("fits").await, "5");
+    assert_eq!(worker.sink.log("fits"), b"1\n", "it was empty");
+    let scratch = worker.scratch.path().display().to_string();
+    worker.end().await;
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
-    assert!(!mounts.contains(&place), "nothing stays mounted");
+    assert!(!mounts.contains(&scratch), "nothing stays mounted");
 }
 
 #[tokio::test]
-async fn rel_w9_a_disk_that_is_full_fails_the_run_and_not_the_worker() {
+async fn rel_w9_a_full_disk_fails_the_run_and_not_the_worker() {
     let small = tempfile::tempdir().unwrap();
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: only root may mount a small disk");
@@ -150,15 +155,15 @@ async fn rel_w9_a_disk_that_is_full_fails_the_run_and_not_the_worker() {
         assert!(status.unwrap().success(), "{program}");
     };
     command("mount", &["-t", "tmpfs", "-o", "nr_inodes=20", "small"]);
-    let rig = TestWorker::with("", |settings| settings.scratch = small.path().into());
-    rig.sh("fine", "echo 1 > file; cat file");
-    rig.job("before", "fine", "");
-    rig.sink.result("before").await;
+    let worker = TestWorker::with("", |settings| settings.scratch = small.path().into());
+    worker.sh("fine", "echo 1 > file; cat file");
+    worker.deliver_job("before", "fine", "");
+    worker.sink.result("before").await;
     let filler = |number: u32| small.path().join(format!("filler-{number}"));
     let count = (0..100).take_while(|number| fs::write(filler(*number), "").is_ok());
     let count = u32::try_from(count.count()).unwrap();
-    rig.job("full", "fine", "");
-    let failure = rig.sink.failure("full").await;
+    worker.deliver_job("full", "fine", "");
+    let failure = worker.sink.failure("full").await;
     assert_eq!(
         (failure.group.as_str(), failure.permanent),
         ("disk-full", false),
@@ -166,9 +171,9 @@ async fn rel_w9_a_disk_that_is_full_fails_the_run_and_not_the_worker() {
         failure.message
     );
     (0..count).for_each(|number| fs::remove_file(filler(number)).unwrap());
-    rig.job("after", "fine", "");
-    assert_eq!(rig.sink.result("after").await, "1");
-    rig.end().await;
+    worker.deliver_job("after", "fine", "");
+    assert_eq!(worker.sink.result("after").await, "1");
+    worker.end().await;
     command("umount", &[]);
 }
 
@@ -179,112 +184,113 @@ async fn rel_w9_too_many_processes_fail_the_run_and_not_the_worker() {
         return;
     }
     let handlers = "[default]\nuid = 12346\n[handler.none]\nprocesses = 0";
-    let rig = TestWorker::with(handlers, |settings| {
+    let worker = TestWorker::with(handlers, |settings| {
         settings.concurrency = 2;
         fs::set_permissions(&settings.scratch, fs::Permissions::from_mode(0o755)).unwrap();
         fs::set_permissions(&settings.directory, fs::Permissions::from_mode(0o755)).unwrap();
     });
-    rig.sh("none", "echo 1")
+    worker
+        .sh("none", "echo 1")
         .sh("fine", "echo 1")
         .sh("stays", "echo ready >&2; sleep 1000");
-    // So its user has one already.
-    rig.job("stays", "stays", "");
-    rig.sink.logged("stays", "ready").await;
-    rig.job("none", "none", "");
-    let failure = rig.sink.failure("none").await;
+    // The user has one process already.
+    worker.deliver_job("stays", "stays", "");
+    worker.sink.wait_for_log("stays", "ready").await;
+    worker.deliver_job("none", "none", "");
+    let failure = worker.sink.failure("none").await;
     assert_eq!(
         (failure.group.as_str(), failure.permanent),
         ("too-many-processes", false),
         "{}",
         failure.message
     );
-    rig.job("fine", "fine", "");
-    assert_eq!(rig.sink.result("fine").await, "1");
-    rig.end().await;
+    worker.deliver_job("fine", "fine", "");
+    assert_eq!(worker.sink.result("fine").await, "1");
+    worker.end().await;
 }
 
 #[tokio::test]
-async fn rel_w6_a_program_gets_no_new_privileges_and_the_limits_it_was_given() {
-    let rig = TestWorker::with("[default]\nopen_files = 33\nfile_size = \"2MiB\"", |_| {});
-    rig.sh(
+async fn rel_w6_a_program_gets_its_limits_and_no_new_privileges() {
+    let worker = TestWorker::with("[default]\nopen_files = 33\nfile_size = \"2MiB\"", |_| {});
+    worker.sh(
         "limits",
         "grep -E '^(NoNewPrivs|SigIgn|SigBlk)' /proc/self/status >&2; ulimit -n >&2; ulimit -c >&2",
     );
-    rig.job("limits", "limits", "");
-    rig.sink.result("limits").await;
+    worker.deliver_job("limits", "limits", "");
+    worker.sink.result("limits").await;
     assert_eq!(
-        rig.sink.log("limits"),
+        worker.sink.log("limits"),
         b"SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\nNoNewPrivs:\t1\n33\n0\n"
     );
-    rig.end().await;
+    worker.end().await;
 }
 
 #[tokio::test]
-async fn rel_w6_a_program_may_run_as_another_user() {
+async fn rel_w6_a_program_can_run_as_another_user() {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: only root may change users");
         return;
     }
-    let rig = TestWorker::with("[default]\nuid = 12345\ngid = 54321", |settings| {
-        // As deployed: the way to the directories is open to all.
+    let worker = TestWorker::with("[default]\nuid = 12345\ngid = 54321", |settings| {
+        // As in a deployment: every user can search the directories.
         fs::set_permissions(&settings.scratch, fs::Permissions::from_mode(0o755)).unwrap();
         fs::set_permissions(&settings.directory, fs::Permissions::from_mode(0o755)).unwrap();
     });
-    rig.sh(
+    worker.sh(
         "who",
         "echo mine > file && echo \"[$(id -u), $(id -g), \\\"$(id -G)\\\"]\"",
     );
-    rig.job("who", "who", "");
-    assert_eq!(rig.sink.result("who").await, "[12345, 54321, \"54321\"]");
-    rig.end().await;
+    worker.deliver_job("who", "who", "");
+    assert_eq!(worker.sink.result("who").await, "[12345, 54321, \"54321\"]");
+    worker.end().await;
 }
 
 #[tokio::test]
-async fn a_script_runs_as_a_user_who_cannot_search_its_directory() {
+async fn a_script_runs_as_a_user_that_cannot_search_its_directory() {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: only root may change the user");
         return;
     }
-    let rig = TestWorker::with("[default]\nuid = 12345\ngid = 54321", |_| {});
+    let worker = TestWorker::with("[default]\nuid = 12345\ngid = 54321", |_| {});
     let nobody_else = std::os::unix::fs::PermissionsExt::from_mode(0o700);
-    std::fs::set_permissions(rig.programs.path(), nobody_else).unwrap();
-    rig.sh("who", "echo \"[$(id -u), \\\"$0\\\"]\"");
-    rig.job("who", "who", "");
-    assert_eq!(rig.sink.result("who").await, "[12345, \"/dev/fd/4\"]");
-    rig.end().await;
+    std::fs::set_permissions(worker.programs.path(), nobody_else).unwrap();
+    worker.sh("who", "echo \"[$(id -u), \\\"$0\\\"]\"");
+    worker.deliver_job("who", "who", "");
+    assert_eq!(worker.sink.result("who").await, "[12345, \"/dev/fd/4\"]");
+    worker.end().await;
 }
 
 #[tokio::test]
 async fn rel_w6_a_sandboxed_program_writes_only_in_its_own_directory() {
-    let rig = TestWorker::with("[default]\nsandbox = true", |_| {});
+    let worker = TestWorker::with("[default]\nsandbox = true", |_| {});
     let outside = tempfile::tempdir().unwrap();
     let file = outside.path().join("file");
     let script = format!(
         "echo mine > file && echo nothing > /dev/null && echo theirs > '{}' || cat file >&2",
         file.display()
     );
-    rig.sh("writes", &script);
-    rig.job("writes", "writes", "");
-    match rig.sink.outcome("writes").await {
+    worker.sh("writes", &script);
+    worker.deliver_job("writes", "writes", "");
+    match worker.sink.outcome("writes").await {
         ganger_client::Report::Release(releasing) => {
             assert!(releasing.reason.contains("sandbox"), "{}", releasing.reason);
             eprintln!("skipped: {}", releasing.reason);
         }
         _ => {
             assert!(!file.exists());
-            let log = String::from_utf8(rig.sink.log("writes")).unwrap();
+            let log = String::from_utf8(worker.sink.log("writes")).unwrap();
             assert!(
                 log.contains("Permission denied") && log.contains("mine"),
                 "{log}"
             );
         }
     }
-    rig.end().await;
+    worker.end().await;
 }
 
 #[tokio::test]
-async fn rel_w5_f65_whatever_a_program_does_to_its_directory_it_is_gone_afterwards() {
-    let rig = TestWorker::new();
+async fn rel_w5_f65_a_working_directory_is_removed_whatever_the_program_did_to_it() {
+    let worker = TestWorker::new();
     let kept = tempfile::tempdir().unwrap();
     fs::write(kept.path().join("file"), "x").unwrap();
     let kept_path = kept.path().display().to_string();
@@ -312,40 +318,42 @@ async fn rel_w5_f65_whatever_a_program_does_to_its_directory_it_is_gone_afterwar
         ("empty", "ls -A >&2; stat -c %a . >&2".to_owned()),
     ];
     for (kind, script) in &tricks {
-        rig.sh(kind, script);
-        rig.job(kind, kind, "");
-        rig.sink.result(kind).await;
+        worker.sh(kind, script);
+        worker.deliver_job(kind, kind, "");
+        worker.sink.result(kind).await;
     }
-    assert_eq!(rig.sink.log("empty"), b"700\n");
-    rig.end().await;
+    assert_eq!(worker.sink.log("empty"), b"700\n");
+    worker.end().await;
     assert!(kept.path().join("file").exists());
 }
 
 #[tokio::test]
 async fn f65_a_program_may_remove_or_replace_its_own_file() {
-    let rig = TestWorker::new();
-    rig.sh("removes", "rm \"$GANGER_PROGRAM\"; echo 1");
-    rig.job("first", "removes", "");
-    assert_eq!(rig.sink.result("first").await, "1");
-    rig.job("second", "removes", "");
+    let worker = TestWorker::new();
+    worker.sh("removes", "rm \"$GANGER_PROGRAM\"; echo 1");
+    worker.deliver_job("first", "removes", "");
+    assert_eq!(worker.sink.result("first").await, "1");
+    worker.deliver_job("second", "removes", "");
     assert!(
-        rig.sink
+        worker
+            .sink
             .release("second")
             .await
             .reason
             .contains("no such file")
     );
-    rig.sh("removes", "echo 2");
-    rig.job("third", "removes", "");
-    assert_eq!(rig.sink.result("third").await, "2");
-    rig.end().await;
+    worker.sh("removes", "echo 2");
+    worker.deliver_job("third", "removes", "");
+    assert_eq!(worker.sink.result("third").await, "2");
+    worker.end().await;
 }
 
 #[tokio::test]
-async fn rel_s10_f66_what_is_no_program_is_never_run_but_given_back_uncounted() {
-    let rig = TestWorker::new();
-    let directory = rig.programs.path().to_path_buf();
-    rig.sh("plain", "echo 1")
+async fn rel_s10_f66_a_file_that_is_not_a_program_never_runs_and_its_job_is_released_uncounted() {
+    let worker = TestWorker::new();
+    let directory = worker.programs.path().to_path_buf();
+    worker
+        .sh("plain", "echo 1")
         .sh("suid", "echo 1")
         .sh(".hidden", "echo 1")
         .sh("handlers.toml", "echo 1");
@@ -353,8 +361,9 @@ async fn rel_s10_f66_what_is_no_program_is_never_run_but_given_back_uncounted() 
     fs::set_permissions(directory.join("suid"), fs::Permissions::from_mode(0o4755)).unwrap();
     fs::create_dir(directory.join("directory")).unwrap();
     symlink("/bin/true", directory.join("outside")).unwrap();
-    rig.put("interpreter", "#!/no/such/interpreter\n")
-        .put("nonsense", "neither script nor binary");
+    worker
+        .add_program("interpreter", "#!/no/such/interpreter\n")
+        .add_program("nonsense", "neither script nor binary");
     let kinds = [
         "plain",
         "suid",
@@ -370,8 +379,8 @@ async fn rel_s10_f66_what_is_no_program_is_never_run_but_given_back_uncounted() 
         "/bin/true",
     ];
     for kind in kinds {
-        rig.job(kind, kind, "");
-        let releasing = rig.sink.release(kind).await;
+        worker.deliver_job(kind, kind, "");
+        let releasing = worker.sink.release(kind).await;
         assert!(
             !releasing.counted && releasing.delay.as_secs() == 30,
             "{kind}"
@@ -379,41 +388,41 @@ async fn rel_s10_f66_what_is_no_program_is_never_run_but_given_back_uncounted() 
         let words = format!(
             "no program {kind} in {} on {}: ",
             directory.display(),
-            rig.name
+            worker.name
         );
         assert!(releasing.reason.starts_with(&words), "{}", releasing.reason);
     }
-    assert_eq!(rig.end().await.released, 12);
+    assert_eq!(worker.end().await.released, 12);
 }
 
 #[tokio::test]
 async fn a_binary_and_a_link_inside_the_directory_are_programs() {
-    let rig = TestWorker::new();
-    let directory = rig.programs.path().to_path_buf();
+    let worker = TestWorker::new();
+    let directory = worker.programs.path().to_path_buf();
     fs::copy(
         fs::canonicalize("/bin/cat").unwrap(),
         directory.join("cat-1.0"),
     )
     .unwrap();
     symlink("cat-1.0", directory.join("cat")).unwrap();
-    rig.job("cat", "cat", "5");
-    assert_eq!(rig.sink.result("cat").await, "[5]");
-    rig.end().await;
+    worker.deliver_job("cat", "cat", "5");
+    assert_eq!(worker.sink.result("cat").await, "[5]");
+    worker.end().await;
 }
 
 #[tokio::test]
-async fn rel_w9_a_machine_out_of_something_fails_the_run_and_not_the_worker() {
-    let rig = TestWorker::with("", |settings| {
+async fn rel_w9_a_supervisor_that_cannot_start_fails_the_run_and_not_the_worker() {
+    let worker = TestWorker::with("", |settings| {
         settings.supervisor = "/no/such/supervisor".into();
     });
-    rig.sh("fine", "echo 1");
+    worker.sh("fine", "echo 1");
     for job in ["one", "two"] {
-        rig.job(job, "fine", "");
-        let failure = rig.sink.failure(job).await;
+        worker.deliver_job(job, "fine", "");
+        let failure = worker.sink.failure(job).await;
         assert_eq!(
             (failure.group.as_str(), failure.permanent),
             ("start-failed", false)
         );
     }
-    rig.end().await;
+    worker.end().await;
 }

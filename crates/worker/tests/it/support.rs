@@ -1,4 +1,4 @@
-//! A worker with real programs, a scripted server, and eyes on what it leaves behind.
+//! A worker with real programs and a scripted server, checked for processes and files that it leaves behind.
 #![allow(
     clippy::unwrap_used,
     unreachable_pub,
@@ -15,65 +15,75 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use ganger_client::{
-    Answer, Delivery, Error, Failing, Held, JobState, LeaseToken, Lost, Releasing, Report,
-    ReportResult, WorkEvent,
+    Delivery, Error, FailureReport, JobState, LeaseRef, LeaseToken, LostLease, ReleaseReport,
+    Report, ReportAnswer, ReportResult, WorkEvent,
 };
 use ganger_worker::{Deliveries, Handlers, Reports, Settings, Shutdown, Summary, run_with};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 
-/// Longer than anything here takes: a test that waits so long has failed.
+/// Timeout of every wait, so that a failing test does not hang.
 pub const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// Length of leases in the tests.
 pub const LEASE: Duration = Duration::from_secs(600);
 
-/// What the scripted server has heard.
+/// The scripted server: records the reports of a worker.
 #[derive(Clone, Default)]
 pub struct ReportSink {
-    heard: Arc<Mutex<Heard>>,
-    rings: Arc<Notify>,
+    received: Arc<Mutex<ReceivedReports>>,
+    changed: Arc<Notify>,
 }
 
 #[derive(Default)]
-struct Heard {
+struct ReceivedReports {
     outcomes: HashMap<String, Vec<Report>>,
     logs: HashMap<String, Vec<u8>>,
     progress: HashMap<String, Vec<(u32, String)>>,
     credits: i64,
     abandoned: Vec<String>,
     expires: HashMap<String, Instant>,
-    is_away: bool,
+    is_unreachable: bool,
 }
 
 impl Reports for ReportSink {
     fn grant(&self, credits: u32) {
-        self.heard.lock().unwrap().credits += i64::from(credits);
-        self.rings.notify_waiters();
+        self.received.lock().unwrap().credits += i64::from(credits);
+        self.changed.notify_waiters();
     }
 
     fn drop_credits(&self) {
-        self.heard.lock().unwrap().credits = 0;
+        self.received.lock().unwrap().credits = 0;
     }
 
-    async fn report_all(&self, reports: Vec<(Held, Report)>) -> Vec<ReportResult> {
-        self.until(|heard| (!heard.is_away).then_some(())).await;
-        let mut heard = self.heard.lock().unwrap();
+    async fn report_all(&self, reports: Vec<(LeaseRef, Report)>) -> Vec<ReportResult> {
+        self.wait_until(|received| (!received.is_unreachable).then_some(()))
+            .await;
+        let mut received = self.received.lock().unwrap();
         let answers = reports
             .into_iter()
-            .map(|(held, report)| Ok(heard.take(held.job, report)))
+            .map(|(lease, report)| Ok(received.take(lease.job, report)))
             .collect();
-        drop(heard);
-        self.rings.notify_waiters();
+        drop(received);
+        self.changed.notify_waiters();
         answers
     }
 
-    fn expires_at(&self, held: &Held) -> Option<Instant> {
-        self.heard.lock().unwrap().expires.get(&held.job).copied()
+    fn expires_at(&self, lease: &LeaseRef) -> Option<Instant> {
+        self.received
+            .lock()
+            .unwrap()
+            .expires
+            .get(&lease.job)
+            .copied()
     }
 
-    fn abandon(&self, held: &Held) {
-        self.heard.lock().unwrap().abandoned.push(held.job.clone());
-        self.rings.notify_waiters();
+    fn abandon(&self, lease: &LeaseRef) {
+        self.received
+            .lock()
+            .unwrap()
+            .abandoned
+            .push(lease.job.clone());
+        self.changed.notify_waiters();
     }
 
     async fn deregister(&self, _patience: Duration) -> Result<(), Error> {
@@ -81,8 +91,8 @@ impl Reports for ReportSink {
     }
 }
 
-impl Heard {
-    fn take(&mut self, job: String, report: Report) -> Answer {
+impl ReceivedReports {
+    fn take(&mut self, job: String, report: Report) -> ReportAnswer {
         match report {
             Report::Log { offset, bytes } => {
                 let log = self.logs.entry(job).or_default();
@@ -92,7 +102,7 @@ impl Heard {
                     "the log has no hole and no repeat"
                 );
                 log.extend_from_slice(&bytes);
-                return Answer::Logged {
+                return ReportAnswer::Logged {
                     bytes: 0,
                     dropped: 0,
                 };
@@ -100,11 +110,11 @@ impl Heard {
             Report::Renew(renewing) => {
                 let progress = renewing.progress.map(|one| (one.millionths, one.message));
                 self.progress.entry(job).or_default().extend(progress);
-                return Answer::Renewed { lease_for: LEASE };
+                return ReportAnswer::Renewed { lease_for: LEASE };
             }
             outcome => self.outcomes.entry(job).or_default().push(outcome),
         }
-        Answer::Reported {
+        ReportAnswer::Ended {
             state: JobState::Succeeded,
             retry_at: None,
             repeat: false,
@@ -113,16 +123,16 @@ impl Heard {
 }
 
 impl ReportSink {
-    async fn until<T>(&self, mut look: impl FnMut(&mut Heard) -> Option<T>) -> T {
+    async fn wait_until<T>(&self, mut find: impl FnMut(&mut ReceivedReports) -> Option<T>) -> T {
         let wait = async {
             loop {
-                let rung = self.rings.notified();
-                tokio::pin!(rung);
-                rung.as_mut().enable();
-                if let Some(found) = look(&mut self.heard.lock().unwrap()) {
+                let notified = self.changed.notified();
+                tokio::pin!(notified);
+                notified.as_mut().enable();
+                if let Some(found) = find(&mut self.received.lock().unwrap()) {
                     return found;
                 }
-                rung.await;
+                notified.await;
             }
         };
         tokio::time::timeout(TEST_TIMEOUT, wait)
@@ -132,13 +142,13 @@ impl ReportSink {
 
     /// Waits for the outcome of a job.
     pub async fn outcome(&self, job: &str) -> Report {
-        self.until(|heard| heard.outcomes.get(job).map(|all| all[0].clone()))
+        self.wait_until(|received| received.outcomes.get(job).map(|all| all[0].clone()))
             .await
     }
 
-    /// All outcomes reported of a job so far.
-    pub fn outcomes(&self, job: &str) -> usize {
-        self.heard
+    /// Returns how many outcomes of a job were reported.
+    pub fn outcome_count(&self, job: &str) -> usize {
+        self.received
             .lock()
             .unwrap()
             .outcomes
@@ -146,7 +156,7 @@ impl ReportSink {
             .map_or(0, Vec::len)
     }
 
-    /// The result of a job that must succeed.
+    /// Waits until a job has succeeded; returns its result.
     pub async fn result(&self, job: &str) -> String {
         match self.outcome(job).await {
             Report::Complete { result, .. } => String::from_utf8(result.unwrap().to_vec()).unwrap(),
@@ -154,16 +164,16 @@ impl ReportSink {
         }
     }
 
-    /// The failure of a job that must fail.
-    pub async fn failure(&self, job: &str) -> Failing {
+    /// Waits until a job has failed; returns the failure.
+    pub async fn failure(&self, job: &str) -> FailureReport {
         match self.outcome(job).await {
             Report::Fail(failing) => failing,
             other => panic!("job {job} should have failed: {other:?}"),
         }
     }
 
-    /// How a job was given back that must be.
-    pub async fn release(&self, job: &str) -> Releasing {
+    /// Waits until a job was released; returns the release.
+    pub async fn release(&self, job: &str) -> ReleaseReport {
         match self.outcome(job).await {
             Report::Release(releasing) => releasing,
             other => panic!("job {job} should have been released: {other:?}"),
@@ -171,17 +181,23 @@ impl ReportSink {
     }
 
     /// Waits until a job's lease was abandoned.
-    pub async fn abandoned(&self, job: &str) {
-        self.until(|heard| heard.abandoned.iter().any(|one| one == job).then_some(()))
-            .await;
+    pub async fn wait_until_abandoned(&self, job: &str) {
+        self.wait_until(|received| {
+            received
+                .abandoned
+                .iter()
+                .any(|one| one == job)
+                .then_some(())
+        })
+        .await;
     }
 
-    /// Waits until a job was given up: its lease abandoned, or released.
-    pub async fn abandoned_or_released(&self, job: &str) {
-        self.until(|heard| {
+    /// Waits until the lease of a job was abandoned or released.
+    pub async fn wait_until_abandoned_or_released(&self, job: &str) {
+        self.wait_until(|received| {
             let is_released = |all: &Vec<Report>| matches!(all[0], Report::Release(_));
-            let is_given_up = heard.abandoned.iter().any(|one| one == job)
-                || heard.outcomes.get(job).is_some_and(is_released);
+            let is_given_up = received.abandoned.iter().any(|one| one == job)
+                || received.outcomes.get(job).is_some_and(is_released);
             is_given_up.then_some(())
         })
         .await;
@@ -189,19 +205,19 @@ impl ReportSink {
 
     /// Returns the number of deliveries that the worker allows now.
     pub fn credits_now(&self) -> i64 {
-        self.heard.lock().unwrap().credits
+        self.received.lock().unwrap().credits
     }
 
     /// Waits until a job's log has `text`.
-    pub async fn logged(&self, job: &str, text: &str) {
+    pub async fn wait_for_log(&self, job: &str, text: &str) {
         let has = |log: &Vec<u8>| String::from_utf8_lossy(log).contains(text);
-        self.until(|heard| heard.logs.get(job).filter(|log| has(log)).map(|_| ()))
+        self.wait_until(|received| received.logs.get(job).filter(|log| has(log)).map(|_| ()))
             .await;
     }
 
-    /// A job's log so far.
+    /// Returns the log of a job so far.
     pub fn log(&self, job: &str) -> Vec<u8> {
-        self.heard
+        self.received
             .lock()
             .unwrap()
             .logs
@@ -210,40 +226,45 @@ impl ReportSink {
             .unwrap_or_default()
     }
 
-    /// Waits for a first progress of a job.
-    pub async fn progressed(&self, job: &str) -> (u32, String) {
-        self.until(|heard| heard.progress.get(job).and_then(|all| all.first().cloned()))
-            .await
+    /// Waits for the first progress of a job: millionths, and the message.
+    pub async fn first_progress(&self, job: &str) -> (u32, String) {
+        self.wait_until(|received| {
+            received
+                .progress
+                .get(job)
+                .and_then(|all| all.first().cloned())
+        })
+        .await
     }
 
-    /// Waits until so many deliveries are allowed.
-    pub async fn credits(&self, credits: i64) {
-        self.until(|heard| (heard.credits == credits).then_some(()))
+    /// Waits until exactly `credits` deliveries are allowed.
+    pub async fn wait_for_credits(&self, credits: i64) {
+        self.wait_until(|received| (received.credits == credits).then_some(()))
             .await;
     }
 
-    /// Takes the server away, or brings it back.
-    pub fn set_away(&self, is_away: bool) {
-        self.heard.lock().unwrap().is_away = is_away;
-        self.rings.notify_waiters();
+    /// Makes the server unreachable, or reachable again.
+    pub fn set_unreachable(&self, is_unreachable: bool) {
+        self.received.lock().unwrap().is_unreachable = is_unreachable;
+        self.changed.notify_waiters();
     }
 
-    fn spend(&self, job: &str, expires_at: Instant) {
-        let mut heard = self.heard.lock().unwrap();
-        heard.credits -= 1;
-        heard.expires.insert(job.into(), expires_at);
+    fn use_credit(&self, job: &str, expires_at: Instant) {
+        let mut received = self.received.lock().unwrap();
+        received.credits -= 1;
+        received.expires.insert(job.into(), expires_at);
     }
 }
 
-struct Script(mpsc::UnboundedReceiver<WorkEvent>);
+struct ScriptedEvents(mpsc::UnboundedReceiver<WorkEvent>);
 
-impl Deliveries for Script {
+impl Deliveries for ScriptedEvents {
     async fn next(&mut self) -> Option<WorkEvent> {
         self.0.recv().await
     }
 }
 
-/// A running worker with its fake server.
+/// A running worker with its scripted server.
 pub struct TestWorker {
     pub programs: tempfile::TempDir,
     pub scratch: tempfile::TempDir,
@@ -257,17 +278,17 @@ pub struct TestWorker {
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 impl TestWorker {
-    /// A worker of one slot.
+    /// Starts a worker with one slot.
     pub fn new() -> Self {
         Self::with("", |_| {})
     }
 
-    /// A worker with settings of handlers, and any other.
+    /// Starts a worker with one slot, with this `handlers.toml` and with changed settings.
     pub fn with(handlers: &str, change: impl FnOnce(&mut Settings)) -> Self {
         let programs = tempfile::tempdir().unwrap();
         let scratch = tempfile::tempdir().unwrap();
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("rig-{}-{number}", std::process::id());
+        let name = format!("test-worker-{}-{number}", std::process::id());
         let mut settings = Settings {
             name: Some(name.clone()),
             directory: programs.path().into(),
@@ -282,7 +303,12 @@ impl TestWorker {
         let (events, script) = mpsc::unbounded_channel();
         let (shutdown, last_event) = watch::channel(Shutdown::No);
         let sink = ReportSink::default();
-        let worker = tokio::spawn(run_with(settings, Script(script), sink.clone(), last_event));
+        let worker = tokio::spawn(run_with(
+            settings,
+            ScriptedEvents(script),
+            sink.clone(),
+            last_event,
+        ));
         Self {
             programs,
             scratch,
@@ -294,18 +320,18 @@ impl TestWorker {
         }
     }
 
-    /// Puts a shell script.
+    /// Adds a shell script as the program of a kind.
     pub fn sh(&self, kind: &str, script: &str) -> &Self {
-        self.put(kind, &format!("#!/bin/sh\n{script}\n"))
+        self.add_program(kind, &format!("#!/bin/sh\n{script}\n"))
     }
 
-    /// Puts a Python script.
+    /// Adds a Python script as the program of a kind.
     pub fn python(&self, kind: &str, script: &str) -> &Self {
-        self.put(kind, &format!("#!/usr/bin/env python3\n{script}\n"))
+        self.add_program(kind, &format!("#!/usr/bin/env python3\n{script}\n"))
     }
 
-    /// Stores the text of a program for a kind.
-    pub fn put(&self, kind: &str, text: &str) -> &Self {
+    /// Adds a file with this text as the program of a kind.
+    pub fn add_program(&self, kind: &str, text: &str) -> &Self {
         let path = self.programs.path().join(kind);
         fs::write(&path, text).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
@@ -313,7 +339,7 @@ impl TestWorker {
     }
 
     /// Delivers a job with a payload.
-    pub fn job(&self, job: &str, kind: &str, payload: &str) {
+    pub fn deliver_job(&self, job: &str, kind: &str, payload: &str) {
         let mut delivery = delivery(job, kind);
         delivery.payload = Bytes::copy_from_slice(payload.as_bytes());
         self.deliver(delivery);
@@ -321,32 +347,33 @@ impl TestWorker {
 
     /// Delivers a job to the worker.
     pub fn deliver(&self, delivery: Delivery) {
-        self.sink.spend(&delivery.held.job, delivery.expires_at);
+        self.sink
+            .use_credit(&delivery.lease.job, delivery.expires_at);
         self.events.send(WorkEvent::Jobs(vec![delivery])).unwrap();
     }
 
-    /// Tells that a job's lease is lost.
-    pub fn lose(&self, job: &str) {
-        let lost = Lost {
-            held: held(job),
+    /// Reports to the worker that the lease of a job is lost.
+    pub fn lose_lease(&self, job: &str) {
+        let lost = LostLease {
+            lease: lease_of(job),
             state: Some(JobState::Cancelled),
             reason: "a test".into(),
         };
-        self.events.send(WorkEvent::Lost(lost)).unwrap();
+        self.events.send(WorkEvent::LeaseLost(lost)).unwrap();
     }
 
-    /// Tells the worker to stop.
+    /// Requests a stop of the worker.
     pub fn stop(&self, level: Shutdown) {
         self.shutdown.send_replace(level);
     }
 
-    /// Stops the worker, and makes sure that it leaves nothing: no process, no file.
+    /// Stops the worker gracefully; asserts that it leaves no process and no file.
     pub async fn end(self) -> Summary {
         self.stop(Shutdown::Graceful);
         self.join().await
     }
 
-    /// Waits for the worker's end, and makes sure that it leaves nothing.
+    /// Waits until the worker has ended; asserts that it leaves no process and no file.
     pub async fn join(self) -> Summary {
         let summary = tokio::time::timeout(TEST_TIMEOUT, self.worker)
             .await
@@ -374,10 +401,10 @@ impl TestWorker {
     }
 }
 
-/// A job as delivered.
+/// Returns a delivery of a job without a payload.
 pub fn delivery(job: &str, kind: &str) -> Delivery {
     Delivery {
-        held: held(job),
+        lease: lease_of(job),
         shard: "1".into(),
         number: 1,
         queue: "default".into(),
@@ -398,19 +425,19 @@ pub fn delivery(job: &str, kind: &str) -> Delivery {
     }
 }
 
-fn held(job: &str) -> Held {
-    Held {
+fn lease_of(job: &str) -> LeaseRef {
+    LeaseRef {
         job: job.into(),
         token: LeaseToken(Bytes::copy_from_slice(job.as_bytes())),
     }
 }
 
-/// The binary that serves as supervisor.
+/// Returns the path of the supervisor binary.
 pub fn supervisor() -> PathBuf {
     env!("CARGO_BIN_EXE_ganger-supervisor").into()
 }
 
-/// Living programs of the worker `name`, known by their environment.
+/// Returns the command lines of all living programs of the worker `name`, found by their environment.
 pub fn processes(name: &str) -> Vec<String> {
     let mark = format!("GANGER_WORKER={name}");
     let is_marked = |path: &Path| {
@@ -433,7 +460,7 @@ pub fn processes(name: &str) -> Vec<String> {
         .collect()
 }
 
-/// Looks again and again until it is so: for what only the kernel knows, and tells nobody.
+/// Polls until `is_so`, for state of the kernel that has no notification.
 pub fn until_true(what: &str, mut is_so: impl FnMut() -> bool) {
     let give_up_at = Instant::now() + TEST_TIMEOUT;
     while !is_so() {

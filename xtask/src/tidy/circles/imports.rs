@@ -1,4 +1,4 @@
-//! Which top-level modules of a crate use which: reads every path that begins with `crate` or `super`.
+//! Finds the imports between the top-level modules of a crate: every path that begins with `crate` or `super`.
 //!
 //! The sources are formatted, so an item ends at the indentation of its first line.
 
@@ -7,7 +7,7 @@ use std::path::{Component, Path};
 
 use crate::tidy::Source;
 
-/// The place where a module uses another.
+/// The line where a module uses another.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Import<'a> {
     pub(super) path: &'a Path,
@@ -23,11 +23,11 @@ struct File<'a> {
     path: &'a Path,
     /// Names of the modules from the root to this file; empty for the root.
     module: Vec<String>,
-    /// The lines, those of comments and unit tests empty.
+    /// Lines of the file; those of comments and unit tests are empty.
     lines: Vec<&'a str>,
 }
 
-/// The imports between the top-level modules of each crate, by the crate's directory name.
+/// Returns the imports between the top-level modules of each crate, by the crate's directory name.
 pub(super) fn of_crates(sources: &[Source]) -> BTreeMap<String, Imports<'_>> {
     let mut crates: BTreeMap<String, Vec<File>> = BTreeMap::new();
     let products = sources.iter().filter(|it| it.is("rs") && !it.is_test());
@@ -48,8 +48,7 @@ pub(super) fn of_crates(sources: &[Source]) -> BTreeMap<String, Imports<'_>> {
         .collect()
 }
 
-/// The directory name of the crate and the module that a path stands for; `None` outside of a `src` and for programs of
-/// their own in `src/bin`.
+/// Returns the crate's directory name and the module of a file; `None` outside of `src`, and for programs in `src/bin`.
 fn place(path: &Path) -> Option<(String, Vec<String>)> {
     let parts = path.components().filter_map(|part| match part {
         Component::Normal(name) => name.to_str(),
@@ -70,7 +69,7 @@ fn place(path: &Path) -> Option<(String, Vec<String>)> {
     Some((name.to_owned(), module))
 }
 
-/// The lines without comments and without what only tests compile.
+/// Returns the lines without comments and without items that only tests compile.
 fn code(text: &str) -> Vec<&str> {
     let lines = text.lines();
     let mut lines: Vec<&str> = lines
@@ -90,7 +89,7 @@ fn code(text: &str) -> Vec<&str> {
     lines
 }
 
-/// The last line of the item that begins on a line.
+/// Returns the index of the last line of the item that begins on line `first`.
 fn item_end(lines: &[&str], first: usize) -> usize {
     let Some(line) = lines.get(first) else {
         return lines.len() - 1;
@@ -135,7 +134,7 @@ fn between<'a>(files: &[File<'a>]) -> Imports<'a> {
     imports
 }
 
-/// The names that the root imports from its modules and exports, each with the module.
+/// Returns the names that the root imports from its modules, each with the module.
 fn exports(lines: &[&str]) -> BTreeMap<String, String> {
     let text = lines.join("\n");
     let mut exported = BTreeMap::new();
@@ -158,7 +157,7 @@ fn is_of_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// What a file names in the root of its crate, with the number of the line of the path.
+/// Returns the names in the root of its crate that a file uses, each with the line number.
 fn names(file: &File) -> Vec<(usize, String)> {
     let text = file.lines.join("\n");
     let mut found = Vec::new();
@@ -179,7 +178,7 @@ fn names(file: &File) -> Vec<(usize, String)> {
     found
 }
 
-/// The modules with a body in the file around a line, the outer ones first.
+/// Returns the inline modules around a line, the outermost first.
 fn inline_modules(lines: &[&str], inside: usize) -> Vec<String> {
     let open = lines[..inside].iter().enumerate().filter_map(|(at, line)| {
         let (visibility, rest) = line.split_once("mod ")?;
@@ -190,7 +189,7 @@ fn inline_modules(lines: &[&str], inside: usize) -> Vec<String> {
     open.collect()
 }
 
-/// Follows a path, or a tree of paths in braces, from a module, and notes the name that it has in the root.
+/// Resolves a path, or a tree of paths in braces, from a module; appends the name that it has in the root.
 fn resolve(mut module: Vec<String>, text: &str, found: &mut Vec<String>) {
     let text = text.trim_start();
     if let Some(inside) = text.strip_prefix('{') {
@@ -216,7 +215,7 @@ fn resolve(mut module: Vec<String>, text: &str, found: &mut Vec<String>) {
     }
 }
 
-/// The paths between a brace that has been opened and its end.
+/// Returns the paths between an opened brace and its end.
 fn branches(text: &str) -> Vec<&str> {
     let (mut found, mut depth, mut begin) = (Vec::new(), 0, 0);
     for (at, c) in text.char_indices() {
@@ -263,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn uses_trees_of_uses_and_paths_in_code_are_read() {
+    fn use_items_use_trees_and_paths_in_code_are_read() {
         let text = "use crate::b::B;\nuse crate::{\n    c::{self, d},\n    e,\n};\nfn f(x: super::g::G) {\n    crate::h::run();\n}\n";
         let empty = ["b", "c", "d", "e", "g", "h"].map(|name| format!("{name}.rs"));
         let mut files = vec![("a.rs", text)];
@@ -306,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_comments_and_visibility_are_no_imports() {
+    fn tests_comments_and_visibility_do_not_count_as_imports() {
         let files = [
             (
                 "a.rs",

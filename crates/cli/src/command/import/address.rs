@@ -1,16 +1,16 @@
-//! The address of a Redis.
+//! The address of the Redis to import from.
 
 use std::fmt;
 
-/// The port if none is given.
+/// Port of an address that names none.
 const PORT: u16 = 6379;
 
-/// Where a Redis is, and how to log in.
+/// Host, port, database and credentials of a Redis.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Address {
     pub(super) host: String,
     pub(super) port: u16,
-    /// The number of the database.
+    /// Number of the database. Default 0.
     pub(super) database: u32,
     pub(super) user: Option<String>,
     pub(super) password: Option<String>,
@@ -21,7 +21,7 @@ impl Address {
     pub(super) fn read(text: &str) -> Result<Self, String> {
         let Some(rest) = text.strip_prefix("redis://") else {
             return Err(if text.starts_with("rediss://") {
-                "rediss:// is not supported: let a tunnel such as stunnel end TLS on this machine, and use redis://"
+                "rediss:// is not supported: run a TLS tunnel such as stunnel on this machine, and use redis://"
                     .to_owned()
             } else {
                 "an address begins with redis://, such as redis://127.0.0.1:6379/0".to_owned()
@@ -31,7 +31,8 @@ impl Address {
             Some((place, "")) => (place, 0),
             Some((place, number)) => {
                 let read = number.parse();
-                let wrong = |_| format!("{number:?} is no number of a database, such as 0 or 3");
+                let wrong =
+                    |_| format!("{number:?} is not the number of a database, such as 0 or 3");
                 (place, read.map_err(wrong)?)
             }
             None => (rest, 0),
@@ -43,7 +44,7 @@ impl Address {
         let (user, password) = match login.map(|login| login.split_once(':')) {
             Some(Some((user, password))) => (decoded(user)?, Some(decoded(password)?)),
             Some(None) => {
-                return Err("a password is written :PASSWORD@ or USER:PASSWORD@".to_owned());
+                return Err("write a password as :PASSWORD@ or USER:PASSWORD@".to_owned());
             }
             None => (String::new(), None),
         };
@@ -64,7 +65,7 @@ fn host_and_port(place: &str) -> Result<(String, u16), String> {
         Some((host, port)) if !host.contains(':') || host.ends_with(']') => (host, Some(port)),
         _ => (place, None),
     };
-    let port = port.map(|port| port.parse().map_err(|_| format!("{port:?} is no port")));
+    let port = port.map(|port| port.parse().map_err(|_| format!("{port:?} is not a port")));
     let host = host.trim_start_matches('[').trim_end_matches(']');
     if host.is_empty() {
         return Err("the address has no host".to_owned());
@@ -72,7 +73,7 @@ fn host_and_port(place: &str) -> Result<(String, u16), String> {
     Ok((host.to_owned(), port.transpose()?.unwrap_or(PORT)))
 }
 
-/// Text in which `%40` and others stand for characters.
+/// Decodes `%XX` in a user or password.
 fn decoded(text: &str) -> Result<String, String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -84,13 +85,13 @@ fn decoded(text: &str) -> Result<String, String> {
         }
         let digits = rest.get(..2).and_then(|it| std::str::from_utf8(it).ok());
         let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        bytes.push(byte.ok_or("a % in user or password is written %25")?);
+        bytes.push(byte.ok_or("write % in a user or password as %25")?);
         rest = &rest[2..];
     }
     String::from_utf8(bytes).map_err(|_| "user and password must be UTF-8".to_owned())
 }
 
-/// Without user and password.
+/// Shows the address without user and password.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { host, port, .. } = self;
@@ -141,12 +142,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused_with_the_reason() {
+    fn a_malformed_address_is_refused_with_the_reason() {
         for (text, because) in [
             ("h:6379", "begins with redis://"),
             ("rediss://h", "not supported"),
-            ("redis://h/x", "no number of a database"),
-            ("redis://h:x", "no port"),
+            ("redis://h/x", "not the number of a database"),
+            ("redis://h:x", "not a port"),
             ("redis://", "no host"),
             ("redis://u@h", "USER:PASSWORD@"),
             ("redis://:%@h", "%25"),

@@ -1,4 +1,4 @@
-//! Records on their way to the server, in batches.
+//! Sends records to the server in batches.
 
 use ganger_client::import::{Imported, QlessSource};
 use ganger_client::{Bytes, Client, ImportRecord};
@@ -6,19 +6,19 @@ use ganger_client::{Bytes, Client, ImportRecord};
 use super::report::{RecordKind, Report};
 use crate::exit::{Exit, Failure};
 
-/// Records of a batch.
+/// Maximum number of records in a batch.
 const RECORDS_MAX: usize = 500;
-/// Bytes of a batch; a larger record goes by itself.
+/// Maximum bytes of a batch; a larger record is sent alone.
 const BYTES_MAX: usize = 2 << 20;
-/// Bytes of a record that fits a request.
+/// Maximum bytes of a record that a request can carry.
 pub(super) const RECORD_BYTES_MAX: usize = 4 << 20;
 
-/// The server, and what became of the records.
+/// Sends records to a server and counts their outcomes.
 pub(super) struct Target {
-    /// `None`: nothing is sent.
+    /// The server; `None` for a dry run, which sends nothing.
     client: Option<Client>,
     namespace: String,
-    waiting: Vec<(RecordKind, String, ImportRecord)>,
+    batch: Vec<(RecordKind, String, ImportRecord)>,
     bytes: usize,
     pub(super) report: Report,
 }
@@ -29,12 +29,13 @@ impl Target {
             client,
             report: Report::new(namespace.clone()),
             namespace,
-            waiting: Vec::new(),
+            batch: Vec::new(),
             bytes: 0,
         }
     }
 
-    /// Takes a record to be sent. `name` is shown if it is refused, `bytes` is about its size.
+    /// Adds a record to the batch, which is sent when it is full. `name` identifies the record in the report; `bytes`
+    /// is its approximate size.
     pub(super) async fn send(
         &mut self,
         kind: RecordKind,
@@ -51,16 +52,16 @@ impl Target {
             self.report.refused(kind, &reason, name);
             return Ok(());
         }
-        if self.waiting.len() >= RECORDS_MAX || self.bytes + bytes > BYTES_MAX {
+        if self.batch.len() >= RECORDS_MAX || self.bytes + bytes > BYTES_MAX {
             self.flush().await?;
         }
         self.bytes += bytes;
-        let name = super::report::shown(name);
-        self.waiting.push((kind, name, record));
+        let name = super::report::display_name(name);
+        self.batch.push((kind, name, record));
         Ok(())
     }
 
-    /// Lets jobs of qless go on for which nothing is left to wait for.
+    /// Makes jobs of qless ready whose dependencies have all ended.
     pub(super) async fn release(&mut self, jids: Vec<Bytes>) -> Result<(), Failure> {
         let Some(client) = &self.client else {
             return Ok(());
@@ -69,27 +70,27 @@ impl Target {
         for jids in jids.chunks(RECORDS_MAX) {
             let records = jids.iter().cloned().map(release).collect();
             let released = client.import(&self.namespace, records).await;
-            released.map_err(no_more)?;
+            released.map_err(import_failure)?;
         }
         Ok(())
     }
 
-    /// Sends the records that wait in the batch.
+    /// Sends the batch to the server, and counts the outcome of each record.
     pub(super) async fn flush(&mut self) -> Result<(), Failure> {
-        let waiting = std::mem::take(&mut self.waiting);
+        let batch = std::mem::take(&mut self.batch);
         self.bytes = 0;
-        let Some(client) = self.client.as_ref().filter(|_| !waiting.is_empty()) else {
+        let Some(client) = self.client.as_ref().filter(|_| !batch.is_empty()) else {
             return Ok(());
         };
-        let (names, records): (Vec<_>, Vec<_>) = waiting
+        let (names, records): (Vec<_>, Vec<_>) = batch
             .into_iter()
             .map(|(kind, name, record)| ((kind, name), record))
             .unzip();
         let imported = client.import(&self.namespace, records).await;
-        let imported = imported.map_err(no_more)?;
+        let imported = imported.map_err(import_failure)?;
         for ((kind, name), imported) in names.into_iter().zip(imported) {
             match imported {
-                Imported::Taken => self.report.taken(kind),
+                Imported::Taken => self.report.imported(kind),
                 Imported::AlreadyThere => self.report.already_there(kind),
                 Imported::Refused(reason) => self.report.refused(kind, &reason, name.as_bytes()),
             }
@@ -97,22 +98,22 @@ impl Target {
         Ok(())
     }
 
-    /// Sends the rest; what became of all.
+    /// Sends the last batch; returns the report.
     pub(super) async fn finish(mut self) -> Result<Report, Failure> {
         self.flush().await?;
         Ok(self.report)
     }
 }
 
-fn no_more(error: ganger_client::Error) -> Failure {
+fn import_failure(error: ganger_client::Error) -> Failure {
     let mut failure = Failure::from(error);
-    failure.message = format!("the server took no more: {}", failure.message);
+    failure.message = format!("the server accepted no more records: {}", failure.message);
     let step = match failure.exit {
         Exit::Unreachable => {
-            "when the server is back, run the import again: what was taken over is not taken twice"
+            "when the server is back, run the import again: imported records are not imported twice"
         }
         _ if failure.next_step.is_none() => {
-            "run the import again: what was taken over is not taken twice"
+            "run the import again: imported records are not imported twice"
         }
         _ => return failure,
     };

@@ -1,4 +1,4 @@
-//! What the script of qless keeps in a Redis.
+//! Imports what the qless script stores in a Redis.
 
 mod job;
 
@@ -14,38 +14,39 @@ use super::source::{Call, Source, call};
 use super::value::Value;
 use crate::exit::Failure;
 
-/// Members of a set or list that are asked for at once.
+/// Number of members of a set or list requested at once.
 pub(super) const PAGE: usize = 500;
 
-/// Whether a key is one of qless.
+/// Whether a key belongs to qless.
 pub(super) fn owns(key: &[u8]) -> bool {
     key.starts_with(b"ql:")
 }
 
-/// What is known of the source so far.
+/// The state of an import from qless.
 #[derive(Default)]
 pub(super) struct Qless {
     jobs: SeenNames,
-    /// Queues and days whose statistics were sent.
+    /// Queues and days whose statistics have been sent.
     days: SeenNames,
-    /// Keys of the sets of jobs that wait for others.
+    /// Keys of the sets of blocked jobs.
     depends: BTreeSet<Bytes>,
 }
 
 impl Qless {
-    /// What must come before the jobs: options, queues, and the failed jobs in the order of their failures.
-    pub(super) async fn begin(
+    /// Imports what must precede the other jobs: options, queues, workers, and failed jobs in the order of their
+    /// failures.
+    pub(super) async fn import_before_jobs(
         &mut self,
         source: &mut Source,
         target: &mut Target,
     ) -> Result<(), Failure> {
-        let options = source.one(call(&[b"HGETALL", b"ql:config"])).await?;
+        let options = source.request(call(&[b"HGETALL", b"ql:config"])).await?;
         for (option, value) in options.pairs() {
             let (name, bytes) = (option.clone(), option.len() + value.len());
             let record = QlessSource::Setting { option, value };
             send(target, RecordKind::QlessOption, &name, bytes, record).await?;
         }
-        take_queues(source, target).await?;
+        import_queues(source, target).await?;
         for (name, at) in scores(source, b"ql:workers").await? {
             let record = QlessSource::Worker {
                 name: name.clone(),
@@ -53,36 +54,36 @@ impl Qless {
             };
             send(target, RecordKind::QlessWorker, &name, name.len(), record).await?;
         }
-        let groups = source.one(call(&[b"SMEMBERS", b"ql:failures"])).await?;
+        let groups = source.request(call(&[b"SMEMBERS", b"ql:failures"])).await?;
         for group in groups.list() {
-            self.take_failed(&group, source, target).await?;
+            self.import_failed_jobs(&group, source, target).await?;
         }
         Ok(())
     }
 
-    /// The jobs of a failure group, the oldest failure first: the list has the newest first.
-    async fn take_failed(
+    /// Imports the jobs of a failure group, the oldest failure first; the list has the newest first.
+    async fn import_failed_jobs(
         &mut self,
         group: &Bytes,
         source: &mut Source,
         target: &mut Target,
     ) -> Result<(), Failure> {
         let key = [b"ql:f:", &group[..]].concat();
-        let mut end = source.one(call(&[b"LLEN", &key])).await?.size();
+        let mut end = source.request(call(&[b"LLEN", &key])).await?.size();
         while end > 0 {
             let from = end.saturating_sub(PAGE);
             let (first, last) = (from.to_string(), (end - 1).to_string());
             let page = call(&[b"LRANGE", &key, first.as_bytes(), last.as_bytes()]);
-            let mut jids = source.one(page).await?.list();
+            let mut jids = source.request(page).await?.list();
             jids.reverse();
-            self.take_jobs(jids, source, target).await?;
+            self.import_jobs(jids, source, target).await?;
             end = from;
         }
         Ok(())
     }
 
-    /// Takes what lies under these keys.
-    pub(super) async fn take(
+    /// Imports the records of these keys; each key comes with its Redis type.
+    pub(super) async fn import_keys(
         &mut self,
         keys: Vec<(Bytes, Bytes)>,
         source: &mut Source,
@@ -95,32 +96,33 @@ impl Qless {
             if let (Some(jid), true) = (name(b"ql:j:"), is_hash) {
                 jids.push(jid);
             } else if let (Some(jid), true) = (name(b"ql:r:"), is_hash) {
-                take_recurring(&key, jid, source, target).await?;
+                import_recurring_job(&key, jid, source, target).await?;
             } else if let (Some(id), true) = (name(b"ql:th:"), is_hash) {
-                take_throttle(&key, id, source, target).await?;
+                import_throttle(&key, id, source, target).await?;
             } else if let (Some(rest), true) = (name(b"ql:s:"), is_hash) {
-                self.take_statistics(&rest, source, target).await?;
+                self.import_statistics(&rest, source, target).await?;
             } else if key.starts_with(b"ql:q:") && key.ends_with(b"-depends") {
                 self.depends.insert(key);
-            } else if !is_known(&key) {
+            } else if !belongs_to_other_records(&key) {
                 target.report.other_key(&key);
             }
         }
-        self.take_jobs(jids, source, target).await
+        self.import_jobs(jids, source, target).await
     }
 
-    async fn take_jobs(
+    async fn import_jobs(
         &mut self,
         mut jids: Vec<Bytes>,
         source: &mut Source,
         target: &mut Target,
     ) -> Result<(), Failure> {
         jids.retain(|jid| self.jobs.is_new(jid));
-        job::take(jids, source, target).await
+        job::import(jids, source, target).await
     }
 
-    /// The statistics of the queue and day of a key behind `ql:s:`: three hashes, of which the first that is met is enough.
-    async fn take_statistics(
+    /// Imports the statistics of a queue and day, named by a key after its prefix `ql:s:`. They are in three hashes,
+    /// all read when the first of their keys is found.
+    async fn import_statistics(
         &mut self,
         rest: &Bytes,
         source: &mut Source,
@@ -147,7 +149,7 @@ impl Qless {
             let key = [b"ql:s:", kind, b":", &name[..]].concat();
             call(&[b"HGETALL", &key])
         };
-        let values = source.ask(kinds.map(hash).to_vec()).await?;
+        let values = source.request_all(kinds.map(hash).to_vec()).await?;
         let mut values = values.into_iter().map(Value::pairs);
         let mut next = || values.next().unwrap_or_default();
         let record = QlessSource::Statistics(QlessStatisticsSource {
@@ -161,8 +163,9 @@ impl Qless {
         send(target, RecordKind::QlessStatistics, &name, 4_096, record).await
     }
 
-    /// What must come behind the jobs.
-    pub(super) async fn end(
+    /// Imports what must follow the jobs: tag counts, tracked jobs, and the release of jobs whose dependencies have
+    /// ended.
+    pub(super) async fn import_after_jobs(
         &mut self,
         source: &mut Source,
         target: &mut Target,
@@ -188,8 +191,8 @@ impl Qless {
     }
 }
 
-/// Keys that belong to what is taken with something else.
-fn is_known(key: &[u8]) -> bool {
+/// Whether a key is imported as a part of another record.
+fn belongs_to_other_records(key: &[u8]) -> bool {
     const PREFIXES: [&[u8]; 7] = [
         b"ql:j:", b"ql:q:", b"ql:f:", b"ql:t:", b"ql:w:", b"ql:th:", b"ql:s:",
     ];
@@ -217,8 +220,8 @@ pub(super) async fn send(
     target.send(kind, name, bytes, record).await
 }
 
-/// The members of a sorted set with their scores, in order. Such sets are as long as there are queues, workers, tags, or
-/// jobs that wait for others.
+/// Returns the members of a sorted set with their scores, in order. These sets have a member for each queue, worker,
+/// tag or blocked job.
 async fn scores(source: &mut Source, key: &[u8]) -> Result<Vec<(Bytes, f64)>, Failure> {
     let mut all = Vec::new();
     loop {
@@ -231,7 +234,7 @@ async fn scores(source: &mut Source, key: &[u8]) -> Result<Vec<(Bytes, f64)>, Fa
             last.as_bytes(),
             b"WITHSCORES",
         ]);
-        let page = source.one(page).await?.scores();
+        let page = source.request(page).await?.scores();
         let is_last = page.len() < PAGE;
         all.extend(page);
         if is_last {
@@ -240,9 +243,9 @@ async fn scores(source: &mut Source, key: &[u8]) -> Result<Vec<(Bytes, f64)>, Fa
     }
 }
 
-async fn take_queues(source: &mut Source, target: &mut Target) -> Result<(), Failure> {
+async fn import_queues(source: &mut Source, target: &mut Target) -> Result<(), Failure> {
     let paused = source
-        .one(call(&[b"SMEMBERS", b"ql:paused_queues"]))
+        .request(call(&[b"SMEMBERS", b"ql:paused_queues"]))
         .await?;
     let mut paused: BTreeSet<Bytes> = paused.list().into_iter().collect();
     let mut queues = Vec::new();
@@ -262,20 +265,23 @@ async fn take_queues(source: &mut Source, target: &mut Target) -> Result<(), Fai
     Ok(())
 }
 
-async fn take_recurring(
+async fn import_recurring_job(
     key: &Bytes,
     jid: Bytes,
     source: &mut Source,
     target: &mut Target,
 ) -> Result<(), Failure> {
-    let fields = source.one(call(&[b"HGETALL", key])).await?.pairs();
+    let fields = source.request(call(&[b"HGETALL", key])).await?.pairs();
     let queue = fields.iter().find(|(name, _)| name == "queue");
     let queue = queue.map(|(_, queue)| queue.clone()).unwrap_or_default();
     let set = [b"ql:q:", &queue[..], b"-recur"].concat();
-    let next = source.one(call(&[b"ZSCORE", &set, &jid])).await?.score();
+    let next = source
+        .request(call(&[b"ZSCORE", &set, &jid]))
+        .await?
+        .score();
     let Some(next) = next else {
         target.report.found(RecordKind::QlessRecurring);
-        let reason = "it is in no queue's set of recurring jobs: qless would never run it";
+        let reason = "no queue's set of recurring jobs has it: qless would never run it";
         target
             .report
             .refused(RecordKind::QlessRecurring, reason, &jid);
@@ -291,21 +297,21 @@ async fn take_recurring(
     send(target, RecordKind::QlessRecurring, &name, bytes, record).await
 }
 
-async fn take_throttle(
+async fn import_throttle(
     key: &Bytes,
     id: Bytes,
     source: &mut Source,
     target: &mut Target,
 ) -> Result<(), Failure> {
     let calls = vec![call(&[b"HGETALL", key]), call(&[b"PTTL", key])];
-    let mut values = source.ask(calls).await?.into_iter();
+    let mut values = source.request_all(calls).await?.into_iter();
     let fields = values.next().map(Value::pairs).unwrap_or_default();
     let left = values.next().map_or(-1, |value| value.number());
     let maximum = fields.iter().find(|(name, _)| name == "maximum");
     let maximum = maximum.and_then(|(_, text)| std::str::from_utf8(text).ok()?.parse().ok());
     let Some(maximum) = maximum.filter(|it: &f64| it.is_finite()) else {
         target.report.found(RecordKind::QlessThrottle);
-        let reason = "its maximum is no number";
+        let reason = "its maximum is not a number";
         target
             .report
             .refused(RecordKind::QlessThrottle, reason, &id);

@@ -1,4 +1,5 @@
-//! Tasks of QuantumLeap that lie in RQ: a hash for each, and a list and sorted sets of ids for each queue.
+//! Imports tasks of QuantumLeap from RQ, which has a hash for each job, and a list and sorted sets of ids for each
+//! queue.
 
 mod pickle;
 mod task;
@@ -15,45 +16,45 @@ use super::source::{Source, call};
 use super::value::Value;
 use crate::exit::Failure;
 
-/// Before the id in the name of a job's key.
+/// Key prefix of a job.
 const JOB: &[u8] = b"rq:job:";
-/// Before the name of a queue in the name of its list.
+/// Key prefix of a queue's list.
 const QUEUE: &[u8] = b"rq:queue:";
-/// Ids that are looked at once.
+/// Number of ids requested at once.
 const PAGE: usize = 100;
-/// Bytes of jobs that are read at once.
+/// Maximum bytes of jobs that are read at once.
 const READ_BYTES: usize = 8 << 20;
 
-/// Where a job was found.
+/// The list or registry in which a job was found.
 #[derive(Clone, Copy)]
 enum JobLocation {
-    /// Among the jobs that run, or in line.
-    Line,
-    /// Among those that wait for a time: seconds since 1970.
+    /// The jobs that run, or the queue's list.
+    Queued,
+    /// The jobs that wait until a time, in seconds since 1970.
     Scheduled(f64),
-    /// Among those that have failed, until a time; a negative one is forever.
+    /// The failed jobs, kept until a time in seconds since 1970; negative for forever.
     Failed(f64),
-    /// In none of these: its status says it.
-    Nowhere,
+    /// None of these: the status of the job decides.
+    Unlisted,
 }
 
-/// A registry of a queue: what its key begins with, and what the scores in it are.
+/// A registry of a queue: its key prefix, and the meaning of its scores.
 type Registry = (&'static [u8], fn(f64) -> JobLocation);
 
-/// The jobs that were dealt with.
+/// The state of an import from RQ.
 #[derive(Default)]
 pub(super) struct Tasks {
     seen: SeenNames,
 }
 
 impl Tasks {
-    /// The tasks of each queue: those that run, those in line, those that wait for a retry, those that have failed.
-    pub(super) async fn begin(
+    /// Imports the tasks of each queue: running ones, queued ones, those that wait for a retry, and failed ones.
+    pub(super) async fn import_queues(
         &mut self,
         source: &mut Source,
         target: &mut Target,
     ) -> Result<(), Failure> {
-        let running: Registry = (b"rq:wip:", |_| JobLocation::Line);
+        let running: Registry = (b"rq:wip:", |_| JobLocation::Queued);
         let ended: [Registry; 2] = [
             (b"rq:scheduled:", JobLocation::Scheduled),
             (b"rq:failed:", JobLocation::Failed),
@@ -61,48 +62,49 @@ impl Tasks {
         if !has_kind(source, b"rq:queues", "set").await? {
             return Ok(());
         }
-        let queues = source.one(call(&[b"SMEMBERS", b"rq:queues"])).await?;
+        let queues = source.request(call(&[b"SMEMBERS", b"rq:queues"])).await?;
         for list in queues.list() {
             let Some(queue) = list.strip_prefix(QUEUE) else {
                 continue;
             };
-            self.take_registry(running, queue, source, target).await?;
-            self.take_line(&list, source, target).await?;
+            self.import_registry(running, queue, source, target).await?;
+            self.import_queue(&list, source, target).await?;
             for registry in ended {
-                self.take_registry(registry, queue, source, target).await?;
+                self.import_registry(registry, queue, source, target)
+                    .await?;
             }
         }
         Ok(())
     }
 
-    /// The ids in a queue's list, that which is next first.
-    async fn take_line(
+    /// Imports the tasks in a queue's list, the next one first.
+    async fn import_queue(
         &mut self,
-        line: &Bytes,
+        list_key: &Bytes,
         source: &mut Source,
         target: &mut Target,
     ) -> Result<(), Failure> {
-        if !has_kind(source, line, "list").await? {
+        if !has_kind(source, list_key, "list").await? {
             return Ok(());
         }
         let mut at = 0;
         loop {
             let (first, last) = (at.to_string(), (at + PAGE - 1).to_string());
-            let page = call(&[b"LRANGE", line, first.as_bytes(), last.as_bytes()]);
-            let ids = source.one(page).await?.list();
+            let page = call(&[b"LRANGE", list_key, first.as_bytes(), last.as_bytes()]);
+            let ids = source.request(page).await?.list();
             at += ids.len();
             let is_last = ids.len() < PAGE;
-            let ids = ids.into_iter().map(|id| (id, JobLocation::Line));
-            self.take(ids.collect(), source, target).await?;
+            let ids = ids.into_iter().map(|id| (id, JobLocation::Queued));
+            self.import(ids.collect(), source, target).await?;
             if is_last {
                 return Ok(());
             }
         }
     }
 
-    async fn take_registry(
+    async fn import_registry(
         &mut self,
-        (prefix, place): Registry,
+        (prefix, location): Registry,
         queue: &[u8],
         source: &mut Source,
         target: &mut Target,
@@ -116,19 +118,19 @@ impl Tasks {
             let (first, last) = (at.to_string(), (at + PAGE - 1).to_string());
             let (first, last) = (first.as_bytes(), last.as_bytes());
             let page = call(&[b"ZRANGE", &key, first, last, b"WITHSCORES"]);
-            let page = source.one(page).await?.scores();
+            let page = source.request(page).await?.scores();
             at += page.len();
             let is_last = page.len() < PAGE;
-            let ids = page.into_iter().map(|(id, score)| (id, place(score)));
-            self.take(ids.collect(), source, target).await?;
+            let ids = page.into_iter().map(|(id, score)| (id, location(score)));
+            self.import(ids.collect(), source, target).await?;
             if is_last {
                 return Ok(());
             }
         }
     }
 
-    /// The jobs among these keys that were in no list or registry.
-    pub(super) async fn take_keys(
+    /// Imports the jobs of these keys that were in no list or registry.
+    pub(super) async fn import_unlisted(
         &mut self,
         keys: Vec<(Bytes, Bytes)>,
         source: &mut Source,
@@ -136,14 +138,14 @@ impl Tasks {
     ) -> Result<(), Failure> {
         let hashes = keys.iter().filter(|(_, kind)| kind == "hash");
         let ids = hashes.filter_map(|(key, _)| Some(key.slice_ref(key.strip_prefix(JOB)?)));
-        let ids: Vec<_> = ids.map(|id| (id, JobLocation::Nowhere)).collect();
+        let ids: Vec<_> = ids.map(|id| (id, JobLocation::Unlisted)).collect();
         for ids in ids.chunks(PAGE) {
-            self.take(ids.to_vec(), source, target).await?;
+            self.import(ids.to_vec(), source, target).await?;
         }
         Ok(())
     }
 
-    async fn take(
+    async fn import(
         &mut self,
         mut ids: Vec<(Bytes, JobLocation)>,
         source: &mut Source,
@@ -154,8 +156,8 @@ impl Tasks {
         let length = |id: &Bytes, field: &[u8]| call(&[b"HSTRLEN", &[JOB, id].concat(), field]);
         let calls = ids.iter();
         let calls = calls.flat_map(|(id, _)| fields.map(|field| length(id, field)));
-        let lengths = source.ask(calls.collect()).await?;
-        let (mut some, mut bytes) = (Vec::new(), 0);
+        let lengths = source.request_all(calls.collect()).await?;
+        let (mut batch, mut bytes) = (Vec::new(), 0);
         for (id, lengths) in ids.into_iter().zip(lengths.chunks(FIELDS.len())) {
             let size: usize = lengths.iter().map(Value::size).sum();
             if size > RECORD_BYTES_MAX {
@@ -165,23 +167,23 @@ impl Tasks {
                 continue;
             }
             if bytes + size > READ_BYTES {
-                take_some(std::mem::take(&mut some), source, target).await?;
+                import_batch(std::mem::take(&mut batch), source, target).await?;
                 bytes = 0;
             }
             bytes += size;
-            some.push(id);
+            batch.push(id);
         }
-        take_some(some, source, target).await
+        import_batch(batch, source, target).await
     }
 }
 
-/// Whether a key is there and holds this.
+/// Whether a key exists and has this Redis type.
 async fn has_kind(source: &mut Source, key: &[u8], kind: &str) -> Result<bool, Failure> {
     let kinds = source.kinds(&[Bytes::copy_from_slice(key)]).await?;
     Ok(kinds.first().is_some_and(|it| it == kind))
 }
 
-async fn take_some(
+async fn import_batch(
     ids: Vec<(Bytes, JobLocation)>,
     source: &mut Source,
     target: &mut Target,
@@ -191,8 +193,8 @@ async fn take_some(
         let key = [JOB, id].concat();
         call(&[&[b"HMGET", &key[..]], &fields[..]].concat())
     };
-    let values = source.ask(ids.iter().map(read).collect()).await?;
-    for ((id, place), value) in ids.into_iter().zip(values) {
+    let values = source.request_all(ids.iter().map(read).collect()).await?;
+    for ((id, location), value) in ids.into_iter().zip(values) {
         if let Value::Error(text) = &value {
             target.report.found(RecordKind::Task);
             let reason = format!("its hash cannot be read: {text}");
@@ -201,36 +203,36 @@ async fn take_some(
         }
         let fields = Fields(value.each());
         if fields.bytes("data").is_empty() {
-            let reason = "an id without a job is no task";
-            target.report.left_out(RecordKind::Task, reason, &id);
+            let reason = "the id has no job";
+            target.report.skipped(RecordKind::Task, reason, &id);
             continue;
         }
-        take_one(&id, place.settled(&fields), &fields, target).await?;
+        import_job(&id, location.decide(&fields), &fields, target).await?;
     }
     Ok(())
 }
 
-/// What becomes of a job.
+/// How a job is imported.
 enum ImportDecision {
-    Waits(Start),
+    Live(Start),
     Failed(Option<KeepFor>),
-    LeftOut(&'static str),
+    Skipped(&'static str),
 }
 
 impl JobLocation {
-    /// What becomes of a job in this place.
-    fn settled(self, fields: &Fields) -> ImportDecision {
+    /// Decides how a job found here is imported.
+    fn decide(self, fields: &Fields) -> ImportDecision {
         match (self, fields.text("status")) {
-            (Self::Scheduled(due), _) => ImportDecision::Waits(start(due)),
+            (Self::Scheduled(due), _) => ImportDecision::Live(start(due)),
             (Self::Failed(until), _) => failed_until(until),
-            // One that was given up with retries left keeps this status, and is in no registry for a moment.
-            (Self::Nowhere, "failed" | "scheduled") => ImportDecision::Failed(None),
-            (Self::Nowhere, "finished") => ImportDecision::LeftOut("it has succeeded in RQ"),
-            (Self::Nowhere, "canceled" | "stopped") => {
-                ImportDecision::LeftOut("it was cancelled in RQ")
+            // A job that failed with retries left has this status, and is in no registry for a moment.
+            (Self::Unlisted, "failed" | "scheduled") => ImportDecision::Failed(None),
+            (Self::Unlisted, "finished") => ImportDecision::Skipped("it has succeeded in RQ"),
+            (Self::Unlisted, "canceled" | "stopped") => {
+                ImportDecision::Skipped("it was cancelled in RQ")
             }
-            // Nowhere: its worker had taken it from the line, and was gone before it ran.
-            (Self::Line | Self::Nowhere, _) => ImportDecision::Waits(Start::Now),
+            // Unlisted: its worker had popped it from the list, and died before it ran the job.
+            (Self::Queued | Self::Unlisted, _) => ImportDecision::Live(Start::Now),
         }
     }
 }
@@ -250,18 +252,18 @@ fn failed_until(until: f64) -> ImportDecision {
     match Duration::try_from_secs_f64(left) {
         Ok(left) => ImportDecision::Failed(Some(KeepFor::Time(left))),
         Err(_) if left > 0.0 => ImportDecision::Failed(Some(KeepFor::Ever)),
-        Err(_) => ImportDecision::LeftOut("it had failed, and its time to live is over"),
+        Err(_) => ImportDecision::Skipped("it had failed, and its time to live has passed"),
     }
 }
 
-async fn take_one(
+async fn import_job(
     id: &Bytes,
-    fate: ImportDecision,
+    decision: ImportDecision,
     fields: &Fields,
     target: &mut Target,
 ) -> Result<(), Failure> {
-    if let ImportDecision::LeftOut(reason) = fate {
-        target.report.left_out(RecordKind::Task, reason, id);
+    if let ImportDecision::Skipped(reason) = decision {
+        target.report.skipped(RecordKind::Task, reason, id);
         return Ok(());
     }
     let mut job = match task::job(id, fields) {
@@ -273,13 +275,13 @@ async fn take_one(
         }
     };
     let mut failed = None;
-    match fate {
-        ImportDecision::Waits(start) => job.start = start,
+    match decision {
+        ImportDecision::Live(start) => job.start = start,
         ImportDecision::Failed(keep) => {
             job.keep_failed = keep.or(job.keep_failed);
             failed = Some(task::last_error(fields));
         }
-        ImportDecision::LeftOut(_) => {}
+        ImportDecision::Skipped(_) => {}
     }
     let bytes = job.payload.len();
     let job = Box::new(job);

@@ -1,4 +1,4 @@
-//! What was found, and what became of it.
+//! The report of an import: what was found, and the outcome of each record.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use crate::context::Context;
 use crate::exit::Failure;
 use crate::show::table::Rows;
 
-/// Examples that are named for each reason.
+/// Maximum number of examples for each reason.
 const EXAMPLES_MAX: usize = 3;
-/// Reasons that are told apart for each kind.
+/// Maximum number of different reasons for each kind.
 const REASONS_MAX: usize = 20;
-/// Bytes of a name that are shown.
+/// Maximum bytes of a name that are shown.
 const NAME_BYTES_MAX: usize = 100;
 
-/// What a record is.
+/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum RecordKind {
     QlessJob,
@@ -58,7 +58,7 @@ impl RecordKind {
     }
 }
 
-/// How many, and which for example.
+/// A number of records, with some of their names.
 #[derive(Debug, Default)]
 struct Examples {
     count: u64,
@@ -78,26 +78,26 @@ impl Examples {
     }
 }
 
-/// Records of a kind.
+/// Outcomes of the records of one kind.
 #[derive(Debug, Default)]
 struct Counts {
     found: u64,
-    taken: u64,
+    imported: u64,
     already_there: u64,
     refused: u64,
     /// Refused records, by reason of the refusal.
     refusals: BTreeMap<String, Examples>,
-    /// What was left out because it is none, by reason.
-    left_out: BTreeMap<String, Examples>,
+    /// Keys and ids without a record to import, by reason.
+    skipped: BTreeMap<String, Examples>,
 }
 
-/// What was found, and what became of it.
+/// The report of an import.
 #[derive(Debug)]
 pub(super) struct Report {
     namespace: String,
     kinds: BTreeMap<RecordKind, Counts>,
     others: Examples,
-    /// Keys of products that this build cannot take over.
+    /// Keys of products that this build cannot import.
     not_built: BTreeMap<SourceKind, Examples>,
 }
 
@@ -119,8 +119,8 @@ impl Report {
         self.of(kind).found += 1;
     }
 
-    pub(super) fn taken(&mut self, kind: RecordKind) {
-        self.of(kind).taken += 1;
+    pub(super) fn imported(&mut self, kind: RecordKind) {
+        self.of(kind).imported += 1;
     }
 
     pub(super) fn already_there(&mut self, kind: RecordKind) {
@@ -133,22 +133,25 @@ impl Report {
         note(&mut counts.refusals, reason, name);
     }
 
-    /// Something that is not taken over because it is nothing: no loss.
-    pub(super) fn left_out(&mut self, kind: RecordKind, reason: &str, name: &[u8]) {
-        note(&mut self.of(kind).left_out, reason, name);
+    /// Counts a key or id that has no record to import, so that nothing is lost.
+    pub(super) fn skipped(&mut self, kind: RecordKind, reason: &str, name: &[u8]) {
+        note(&mut self.of(kind).skipped, reason, name);
     }
 
-    /// A key that belongs to nothing that is taken over.
+    /// Counts a key of a program that ganger does not import.
     pub(super) fn other_key(&mut self, key: &[u8]) {
-        self.others.add(shown(key));
+        self.others.add(display_name(key));
     }
 
-    /// A key of a product whose feature this build lacks.
+    /// Counts a key of a product whose feature this build lacks.
     pub(super) fn not_built(&mut self, what: SourceKind, key: &[u8]) {
-        self.not_built.entry(what).or_default().add(shown(key));
+        self.not_built
+            .entry(what)
+            .or_default()
+            .add(display_name(key));
     }
 
-    /// Whether something was not taken over that should have been.
+    /// Whether a record could not be imported.
     pub(super) fn has_refused(&self) -> bool {
         !self.not_built.is_empty() || self.kinds.values().any(|counts| counts.refused > 0)
     }
@@ -164,15 +167,12 @@ impl Report {
             return context.json(&self.document(source, is_dry));
         }
         if self.kinds.is_empty() {
-            context.line(format!("{source} has nothing that ganger takes over"))?;
+            context.line(format!("{source} has nothing that ganger can import"))?;
         } else {
             context.line(self.table(is_dry))?;
         }
         for (kind, counts) in &self.kinds {
-            for (word, reasons) in [
-                ("refused", &counts.refusals),
-                ("left out", &counts.left_out),
-            ] {
+            for (word, reasons) in [("refused", &counts.refusals), ("skipped", &counts.skipped)] {
                 for (reason, several) in reasons {
                     let (count, examples) = (several.count, several.examples.join(", "));
                     let name = kind.name();
@@ -186,18 +186,18 @@ impl Report {
             let (count, examples) = (several.count, several.examples.join(", "));
             let (product, feature, _) = what.feature();
             context.line(format!(
-                "not taken over: {count} keys of {product} (such as {examples}): this build of ganger lacks the Cargo feature `{feature}`; import them with one that has it"
+                "not imported: {count} keys of {product} (such as {examples}): this build of ganger lacks the Cargo feature `{feature}`; import them with one that has it"
             ))?;
         }
         if self.others.count > 0 {
             let (count, examples) = (self.others.count, self.others.examples.join(", "));
             context.line(format!(
-                "not taken over: {count} keys of other programs (such as {examples})"
+                "not imported: {count} keys of other programs (such as {examples})"
             ))?;
         }
         let namespace = &self.namespace;
         context.line(if is_dry {
-            format!("nothing was sent; it would go into namespace {namespace}")
+            format!("nothing was sent; the import would go into namespace {namespace}")
         } else {
             format!("from {source} into namespace {namespace}")
         })
@@ -211,18 +211,12 @@ impl Report {
             }
             return rows.text();
         }
-        let mut rows = Rows::new(&[
-            "what",
-            ">found",
-            ">taken over",
-            ">already there",
-            ">refused",
-        ]);
+        let mut rows = Rows::new(&["what", ">found", ">imported", ">already there", ">refused"]);
         for (kind, counts) in &self.kinds {
             rows.push([
                 kind.name().to_owned(),
                 counts.found.to_string(),
-                counts.taken.to_string(),
+                counts.imported.to_string(),
                 counts.already_there.to_string(),
                 counts.refused.to_string(),
             ]);
@@ -240,11 +234,11 @@ impl Report {
         let kinds = self.kinds.iter().map(|(kind, counts)| {
             let document = json!({
                 "found": counts.found,
-                "taken_over": counts.taken,
+                "taken_over": counts.imported,
                 "already_there": counts.already_there,
                 "refused": counts.refused,
                 "refusals": reasons(&counts.refusals),
-                "left_out": reasons(&counts.left_out),
+                "left_out": reasons(&counts.skipped),
             });
             (kind.key(), document)
         });
@@ -266,11 +260,11 @@ fn note(reasons: &mut BTreeMap<String, Examples>, reason: &str, name: &[u8]) {
     let is_known = reasons.contains_key(reason) || reasons.len() < REASONS_MAX;
     let reason = if is_known { reason } else { "other reasons" };
     let several = reasons.entry(reason.to_owned()).or_default();
-    several.add(shown(name));
+    several.add(display_name(name));
 }
 
-/// A name as it is shown: cut, and without characters that a terminal would act on.
-pub(super) fn shown(name: &[u8]) -> String {
+/// Returns a name for display: truncated, with control characters escaped.
+pub(super) fn display_name(name: &[u8]) -> String {
     let cut = &name[..name.len().min(NAME_BYTES_MAX)];
     let dots = if cut.len() < name.len() { "..." } else { "" };
     format!("{}{dots}", cut.escape_ascii())

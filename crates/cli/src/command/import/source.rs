@@ -1,4 +1,4 @@
-//! The Redis that is read: a connection that sends commands which only read.
+//! The Redis to import from: a connection that sends only reading commands.
 
 use std::time::Duration;
 
@@ -12,22 +12,22 @@ use super::value::Value;
 use crate::context::remark;
 use crate::exit::{Exit, Failure};
 
-/// How long the source may take to accept a connection.
+/// Timeout of a connection attempt.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long it may take to answer.
+/// Timeout of an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long it may go on loading its data.
+/// Longest wait for a Redis that loads its data.
 const LOADING_TIMEOUT: Duration = Duration::from_mins(10);
-/// How often it is asked meanwhile.
+/// Interval between checks while the Redis loads its data.
 const LOADING_PAUSE: Duration = Duration::from_millis(250);
-/// Bytes of a value: more than any Redis keeps.
+/// Maximum bytes of a value: more than any Redis stores.
 const VALUE_BYTES_MAX: usize = 512 << 20;
-/// Elements of a reply.
+/// Maximum number of elements of a reply.
 const ELEMENTS_MAX: usize = 16 << 20;
 /// Maximum depth of lists within lists.
 const DEPTH_MAX: usize = 8;
 
-/// The commands that are ever sent. None of them writes.
+/// The only commands that are sent; none of them writes.
 const COMMANDS: [&str; 19] = [
     "AUTH",
     "SELECT",
@@ -53,7 +53,7 @@ const COMMANDS: [&str; 19] = [
 /// A command: its name and its arguments.
 pub(super) type Call = Vec<Bytes>;
 
-/// A command of these words.
+/// Makes a command of these words.
 pub(super) fn call(words: &[&[u8]]) -> Call {
     words
         .iter()
@@ -68,7 +68,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Connects, logs in, and chooses the database.
+    /// Connects, logs in, and selects the database.
     pub(super) async fn connect(address: &Address) -> Result<Self, Failure> {
         let name = address.to_string();
         let connecting = TcpStream::connect((address.host.as_str(), address.port));
@@ -95,20 +95,21 @@ impl Source {
             let mut words: Vec<&[u8]> = vec![b"AUTH"];
             words.extend(address.user.as_ref().map(String::as_bytes));
             words.push(password.as_bytes());
-            self.one(call(&words)).await?;
+            self.request(call(&words)).await?;
         }
         self.wait_until_loaded().await?;
         let database = address.database.to_string();
-        self.one(call(&[b"SELECT", database.as_bytes()])).await?;
+        self.request(call(&[b"SELECT", database.as_bytes()]))
+            .await?;
         Ok(())
     }
 
-    /// A Redis that was started answers before it has its data: waits, with a remark, until it has.
+    /// Waits until the Redis has loaded its data, and prints a remark if it has not yet.
     async fn wait_until_loaded(&mut self) -> Result<(), Failure> {
         let begun = Instant::now();
         let mut is_first = true;
         loop {
-            let values = self.answers(&[call(&[b"EXISTS", b"rq:queues"])]).await?;
+            let values = self.send_all(&[call(&[b"EXISTS", b"rq:queues"])]).await?;
             let loading = values.iter().find_map(|value| match value {
                 Value::Error(text) if text.starts_with("LOADING") => Some(text),
                 _ => None,
@@ -131,17 +132,17 @@ impl Source {
         }
     }
 
-    /// Lines that change with every write to the source.
+    /// Returns status lines that change with every write to the source.
     pub(super) async fn changes(&mut self) -> Result<Vec<String>, Failure> {
-        let text = self.one(call(&[b"INFO", b"persistence"])).await?;
+        let text = self.request(call(&[b"INFO", b"persistence"])).await?;
         let text = String::from_utf8_lossy(&text.bytes().unwrap_or_default()).into_owned();
-        let told = ["rdb_changes_since_last_save:", "rdb_last_save_time:"];
+        let counters = ["rdb_changes_since_last_save:", "rdb_last_save_time:"];
         let lines = text.lines();
-        let lines = lines.filter(|line| told.iter().any(|name| line.starts_with(name)));
+        let lines = lines.filter(|line| counters.iter().any(|name| line.starts_with(name)));
         Ok(lines.map(str::to_owned).collect())
     }
 
-    /// A page of the names of keys, and where to go on; at "0" all have been named.
+    /// Returns the cursor of the next page, and a page of keys; the cursor is "0" after the last page.
     pub(super) async fn scan(
         &mut self,
         cursor: &Bytes,
@@ -149,37 +150,38 @@ impl Source {
     ) -> Result<(Bytes, Vec<Bytes>), Failure> {
         let count = count.to_string();
         let page = self
-            .one(call(&[b"SCAN", cursor, b"COUNT", count.as_bytes()]))
+            .request(call(&[b"SCAN", cursor, b"COUNT", count.as_bytes()]))
             .await?;
         let Value::List(mut parts) = page else {
-            return Err(self.odd("SCAN"));
+            return Err(self.unexpected_reply("SCAN"));
         };
         match (parts.pop(), parts.pop().and_then(Value::bytes)) {
             (Some(keys), Some(next)) => Ok((next, keys.list())),
-            _ => Err(self.odd("SCAN")),
+            _ => Err(self.unexpected_reply("SCAN")),
         }
     }
 
-    /// What each key holds.
+    /// Returns the Redis type of each key.
     pub(super) async fn kinds(&mut self, keys: &[Bytes]) -> Result<Vec<Bytes>, Failure> {
         let calls = keys.iter().map(|key| call(&[b"TYPE", key])).collect();
-        let kinds = self.ask(calls).await?.into_iter();
+        let kinds = self.request_all(calls).await?.into_iter();
         Ok(kinds.map(|kind| kind.bytes().unwrap_or_default()).collect())
     }
 
-    /// Asks for one thing; an error of the source is one of ours.
-    pub(super) async fn one(&mut self, call: Call) -> Result<Value, Failure> {
-        let value = self.ask(vec![call]).await?.pop();
+    /// Sends a command and returns its reply; an error reply is a failure.
+    pub(super) async fn request(&mut self, call: Call) -> Result<Value, Failure> {
+        let value = self.request_all(vec![call]).await?.pop();
         match value {
             Some(Value::Error(text)) => Err(self.refused(&text)),
             Some(value) => Ok(value),
-            None => Err(self.odd("a command")),
+            None => Err(self.unexpected_reply("a command")),
         }
     }
 
-    /// Asks for many things at once. Errors about single keys are among the replies, those about the connection are not.
-    pub(super) async fn ask(&mut self, calls: Vec<Call>) -> Result<Vec<Value>, Failure> {
-        let values = self.answers(&calls).await?;
+    /// Sends many commands at once. Errors about single keys are returned as replies; errors of the connection are
+    /// failures.
+    pub(super) async fn request_all(&mut self, calls: Vec<Call>) -> Result<Vec<Value>, Failure> {
+        let values = self.send_all(&calls).await?;
         let fatal = ["NOAUTH", "WRONGPASS", "LOADING", "NOPERM", "MASTERDOWN"];
         let errors = values.iter().filter_map(|value| match value {
             Value::Error(text) => Some(text),
@@ -193,21 +195,23 @@ impl Source {
         Ok(values)
     }
 
-    /// The replies to these, errors among them.
-    async fn answers(&mut self, calls: &[Call]) -> Result<Vec<Value>, Failure> {
+    /// Sends commands and returns their replies, errors included.
+    async fn send_all(&mut self, calls: &[Call]) -> Result<Vec<Value>, Failure> {
         let mut bytes = Vec::new();
         for call in calls {
             encode(&mut bytes, call);
         }
-        let exchanged = timeout(ANSWER_TIMEOUT, self.exchange(&bytes, calls.len())).await;
+        let exchanged = timeout(ANSWER_TIMEOUT, self.write_and_read(&bytes, calls.len())).await;
         match exchanged {
             Ok(Ok(values)) => Ok(values),
-            Ok(Err(error)) => Err(self.gone(&error.to_string())),
-            Err(_) => Err(self.gone(&format!("no answer within {} s", ANSWER_TIMEOUT.as_secs()))),
+            Ok(Err(error)) => Err(self.unreachable(&error.to_string())),
+            Err(_) => {
+                Err(self.unreachable(&format!("no answer within {} s", ANSWER_TIMEOUT.as_secs())))
+            }
         }
     }
 
-    async fn exchange(&mut self, bytes: &[u8], count: usize) -> std::io::Result<Vec<Value>> {
+    async fn write_and_read(&mut self, bytes: &[u8], count: usize) -> std::io::Result<Vec<Value>> {
         self.stream.get_mut().write_all(bytes).await?;
         let mut values = Vec::with_capacity(count);
         for _ in 0..count {
@@ -227,21 +231,21 @@ impl Source {
             _ if text.contains("DB index is out of range") => {
                 "the source has no database of that number: most have 0 to 15"
             }
-            _ => "look at the source's log",
+            _ => "see the log of the source",
         };
         let message = format!("the source {} refuses: {text}", self.name);
         Failure::new(Exit::Refused, "source_refused", message).then(step)
     }
 
-    fn gone(&self, reason: &str) -> Failure {
+    fn unreachable(&self, reason: &str) -> Failure {
         let message = format!("the source {} is gone: {reason}", self.name);
         Failure::new(Exit::Unreachable, "source_gone", message)
-            .then("run the import again when it is back: what was taken over is not taken twice")
+            .then("run the import again when it is back: imported records are not imported twice")
     }
 
-    fn odd(&self, what: &str) -> Failure {
+    fn unexpected_reply(&self, what: &str) -> Failure {
         let message = format!(
-            "the source {} answers {what} in a way that no Redis does",
+            "the source {} does not answer {what} like a Redis",
             self.name
         );
         Failure::failed(message)
@@ -272,7 +276,7 @@ async fn read_value(stream: &mut BufReader<TcpStream>, depth: usize) -> std::io:
         return Err(if line.is_empty() {
             std::io::ErrorKind::UnexpectedEof.into()
         } else {
-            wrong("a line without an end")
+            wrong("an unterminated line")
         });
     };
     let (kind, rest) = line.split_first().ok_or_else(|| wrong("an empty line"))?;
@@ -317,7 +321,7 @@ fn number(text: &[u8]) -> std::io::Result<i64> {
     let number = std::str::from_utf8(text)
         .ok()
         .and_then(|text| text.parse().ok());
-    number.ok_or_else(|| wrong("a number that is none"))
+    number.ok_or_else(|| wrong("an invalid number"))
 }
 
 fn wrong(what: &str) -> std::io::Error {

@@ -1,4 +1,4 @@
-//! Replies of a Redis.
+//! Values in the replies of a Redis.
 
 use ganger_client::Bytes;
 
@@ -9,16 +9,16 @@ pub(super) enum Value {
     Nil,
     /// A whole number, with sign.
     Number(i64),
-    /// A status, or bytes.
+    /// A simple string, or bytes.
     Bytes(Bytes),
     /// A list of values, in order.
     List(Vec<Value>),
-    /// An error, as the server words it.
+    /// An error reply with its text.
     Error(String),
 }
 
 impl Value {
-    /// The bytes; `None` for anything else.
+    /// Returns the bytes; `None` for any other value.
     pub(super) fn bytes(self) -> Option<Bytes> {
         match self {
             Self::Bytes(bytes) => Some(bytes),
@@ -26,7 +26,7 @@ impl Value {
         }
     }
 
-    /// The number; 0 for anything else.
+    /// Returns the number; 0 for any other value.
     pub(super) fn number(&self) -> i64 {
         match self {
             Self::Number(number) => *number,
@@ -34,12 +34,12 @@ impl Value {
         }
     }
 
-    /// A size; 0 for anything else.
+    /// Returns a size; 0 for any other value.
     pub(super) fn size(&self) -> usize {
         usize::try_from(self.number()).unwrap_or(0)
     }
 
-    /// The bytes of a list; none for anything else.
+    /// Returns the elements of a list that are bytes; empty for any other value.
     pub(super) fn list(self) -> Vec<Bytes> {
         match self {
             Self::List(values) => values.into_iter().filter_map(Self::bytes).collect(),
@@ -47,7 +47,7 @@ impl Value {
         }
     }
 
-    /// The bytes of each element of a list; no bytes for anything else in it.
+    /// Returns every element of a list as bytes, empty for elements of other types; an empty list for any other value.
     #[cfg(feature = "quantumleap")]
     pub(super) fn each(self) -> Vec<Bytes> {
         match self {
@@ -59,7 +59,7 @@ impl Value {
         }
     }
 
-    /// The bytes of a list, two and two.
+    /// Returns the bytes of a list in pairs, as in the reply to `HGETALL`.
     pub(super) fn pairs(self) -> Vec<(Bytes, Bytes)> {
         let mut list = self.list().into_iter();
         let mut pairs = Vec::with_capacity(list.len() / 2);
@@ -69,12 +69,12 @@ impl Value {
         pairs
     }
 
-    /// A score of a sorted set, if it is one. It may be infinite.
+    /// Returns a score of a sorted set, which may be infinite; `None` if there is none.
     pub(super) fn score(self) -> Option<f64> {
         score(&self.bytes()?)
     }
 
-    /// Members of a sorted set with their scores.
+    /// Returns the members of a sorted set with their scores.
     pub(super) fn scores(self) -> Vec<(Bytes, f64)> {
         let pairs = self.pairs().into_iter();
         let scores = pairs.filter_map(|(name, text)| Some((name, score(&text)?)));

@@ -1,4 +1,5 @@
-//! Queues of redis-work-queue: two lists of ids, and for each item a string with its data and one for its lease.
+//! Imports queues of redis-work-queue: two lists of ids, and for each item a string with its data and one with its
+//! lease.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,31 +14,31 @@ use super::source::{Source, call};
 use super::value::Value;
 use crate::exit::Failure;
 
-/// How the names of a queue's lists end.
+/// Key suffixes of a queue's lists.
 const LISTS: [&[u8]; 2] = [b":queue", b":processing"];
-/// What stands between a queue and an id in the name of a lease, of newer and of older clients.
+/// Infix between queue and id in the key of a lease, of newer and of older clients.
 const LEASES: [&[u8]; 2] = [b":lease:", b":leased_by_session:"];
-/// What stands there in the name of the data.
+/// Infix between queue and id in the key of an item's data.
 const ITEM: &[u8] = b":item:";
-/// Ids that are looked at once.
+/// Number of ids requested at once.
 const PAGE: usize = 500;
-/// Bytes of items that are read at once.
+/// Maximum bytes of items that are read at once.
 const READ_BYTES: usize = 8 << 20;
 
-/// The queue whose list a key is, by its name.
+/// Returns the queue whose list has this key; `None` if the key is not that of a list.
 pub(super) fn queue_of(key: &Bytes) -> Option<Bytes> {
     let queue = LISTS.iter().find_map(|end| key.strip_suffix(*end))?;
     Some(key.slice_ref(queue))
 }
 
-/// The items of all queues.
+/// The state of an import of items.
 pub(super) struct Items<'a> {
     queues: &'a BTreeSet<Bytes>,
-    /// Keys of data that were dealt with.
+    /// Keys of the items that were processed.
     seen: SeenNames,
 }
 
-/// Where an item was found.
+/// An item, and the list in which it was found.
 struct ItemLocation<'a> {
     queue: &'a [u8],
     id: Bytes,
@@ -52,8 +53,8 @@ impl<'a> Items<'a> {
         }
     }
 
-    /// The items in the lists of a queue, that which is next first.
-    pub(super) async fn take_lists(
+    /// Imports the items in the lists of a queue, the next one first.
+    pub(super) async fn import_lists(
         &mut self,
         queue: &Bytes,
         source: &mut Source,
@@ -61,94 +62,95 @@ impl<'a> Items<'a> {
     ) -> Result<(), Failure> {
         for end in LISTS {
             let list = Bytes::from([&queue[..], end].concat());
-            let mut until = source.one(call(&[b"LLEN", &list])).await?.size();
+            let mut until = source.request(call(&[b"LLEN", &list])).await?.size();
             while until > 0 {
                 let from = until.saturating_sub(PAGE);
                 let (start, stop) = (from.to_string(), (until - 1).to_string());
                 let page = call(&[b"LRANGE", &list, start.as_bytes(), stop.as_bytes()]);
-                let ids = source.one(page).await?.list().into_iter().rev();
-                let places = ids.map(|id| ItemLocation {
+                let ids = source.request(page).await?.list().into_iter().rev();
+                let locations = ids.map(|id| ItemLocation {
                     queue,
                     id,
                     list: Some(list.clone()),
                 });
-                self.take(places.collect(), source, target).await?;
+                self.import(locations.collect(), source, target).await?;
                 until = from;
             }
         }
         Ok(())
     }
 
-    /// Strings: items that are in no list, and what belongs to none.
-    pub(super) async fn take_strings(
+    /// Imports items that are in no list, given the keys of strings; reports keys that belong to no item if
+    /// `reports_others`.
+    pub(super) async fn import_strings(
         &mut self,
         keys: Vec<Bytes>,
-        tells_others: bool,
+        reports_others: bool,
         source: &mut Source,
         target: &mut Target,
     ) -> Result<(), Failure> {
-        let mut places = Vec::new();
+        let mut locations = Vec::new();
         for key in keys {
             let item = self.split(&key, ITEM);
             if let Some((queue, id)) = item {
-                places.push(ItemLocation {
+                locations.push(ItemLocation {
                     queue,
                     id,
                     list: None,
                 });
-            } else if tells_others && LEASES.iter().all(|it| self.split(&key, it).is_none()) {
+            } else if reports_others && LEASES.iter().all(|it| self.split(&key, it).is_none()) {
                 target.report.other_key(&key);
             }
         }
-        self.take(places, source, target).await
+        self.import(locations, source, target).await
     }
 
-    /// The queue and the id of a key, if it is one of a queue that has a list.
+    /// Splits a key into queue and id; `None` if no queue with a list has such a key.
     fn split(&self, key: &Bytes, between: &[u8]) -> Option<(&'a [u8], Bytes)> {
-        let mut places = key.windows(between.len()).enumerate();
-        places.find_map(|(at, window)| {
+        let mut locations = key.windows(between.len()).enumerate();
+        locations.find_map(|(at, window)| {
             let queue = (window == between).then(|| self.queues.get(&key[..at]))??;
             Some((&queue[..], key.slice(at + between.len()..)))
         })
     }
 
-    async fn take(
+    async fn import(
         &mut self,
-        mut places: Vec<ItemLocation<'_>>,
+        mut locations: Vec<ItemLocation<'_>>,
         source: &mut Source,
         target: &mut Target,
     ) -> Result<(), Failure> {
-        places.retain(|place| self.seen.is_new(&place.key(ITEM)));
-        let lengths = places.iter().map(|it| call(&[b"STRLEN", &it.key(ITEM)]));
-        let lengths = source.ask(lengths.collect()).await?;
-        let (mut some, mut bytes) = (Vec::new(), 0);
-        for (place, length) in places.into_iter().zip(lengths) {
-            let size = length.size() + place.id.len();
+        locations.retain(|location| self.seen.is_new(&location.key(ITEM)));
+        let lengths = locations.iter().map(|it| call(&[b"STRLEN", &it.key(ITEM)]));
+        let lengths = source.request_all(lengths.collect()).await?;
+        let (mut batch, mut bytes) = (Vec::new(), 0);
+        for (location, length) in locations.into_iter().zip(lengths) {
+            let size = length.size() + location.id.len();
             if size > RECORD_BYTES_MAX {
                 target.report.found(RecordKind::WorkItem);
-                let reason = "it is larger than 4 MiB: copy it by hand with GET and SET";
+                let reason = "it is larger than 4 MiB: copy it manually with GET and SET";
                 target
                     .report
-                    .refused(RecordKind::WorkItem, reason, &place.key(ITEM));
+                    .refused(RecordKind::WorkItem, reason, &location.key(ITEM));
                 continue;
             }
             if bytes + size > READ_BYTES {
-                take_some(std::mem::take(&mut some), source, target).await?;
+                import_batch(std::mem::take(&mut batch), source, target).await?;
                 bytes = 0;
             }
             bytes += size;
-            some.push(place);
+            batch.push(location);
         }
-        take_some(some, source, target).await
+        import_batch(batch, source, target).await
     }
 }
 
 impl ItemLocation<'_> {
-    /// The list that it goes into. One that is in none, because a producer or a cleaner died between two commands, is
-    /// being worked on if it is leased; else it is in line, as a deep clean would have it.
+    /// Returns the list for the item. An item in no list, because a producer or a cleaner died between two commands,
+    /// is in processing if it is leased; otherwise it is queued, as a deep clean would do.
     fn list_for(&self, is_leased: bool) -> Bytes {
-        let [waiting, worked_on] = LISTS;
-        let end = if is_leased { worked_on } else { waiting };
+        let [waiting, processing] = LISTS;
+        let end = if is_leased { processing } else { waiting };
         let list = self.list.clone();
         list.unwrap_or_else(|| Bytes::from([self.queue, end].concat()))
     }
@@ -158,25 +160,25 @@ impl ItemLocation<'_> {
     }
 }
 
-async fn take_some(
-    places: Vec<ItemLocation<'_>>,
+async fn import_batch(
+    locations: Vec<ItemLocation<'_>>,
     source: &mut Source,
     target: &mut Target,
 ) -> Result<(), Failure> {
-    let mut calls = Vec::with_capacity(places.len() * (1 + 2 * LEASES.len()));
-    for place in &places {
-        calls.push(call(&[b"GET", &place.key(ITEM)]));
+    let mut calls = Vec::with_capacity(locations.len() * (1 + 2 * LEASES.len()));
+    for location in &locations {
+        calls.push(call(&[b"GET", &location.key(ITEM)]));
         for between in LEASES {
-            calls.push(call(&[b"GET", &place.key(between)]));
-            calls.push(call(&[b"PTTL", &place.key(between)]));
+            calls.push(call(&[b"GET", &location.key(between)]));
+            calls.push(call(&[b"PTTL", &location.key(between)]));
         }
     }
-    let mut values = source.ask(calls).await?.into_iter();
-    for place in places {
+    let mut values = source.request_all(calls).await?.into_iter();
+    for location in locations {
         let mut next = || values.next().unwrap_or(Value::Nil);
         let data = next();
-        let leases = LEASES.map(|between| (place.key(between), next().bytes(), next().number()));
-        let key = place.key(ITEM);
+        let leases = LEASES.map(|between| (location.key(between), next().bytes(), next().number()));
+        let key = location.key(ITEM);
         let data = match data {
             Value::Bytes(data) => data,
             Value::Error(text) => {
@@ -186,23 +188,23 @@ async fn take_some(
                 continue;
             }
             _ => {
-                let reason = "an id without data is no item";
-                target.report.left_out(RecordKind::WorkItem, reason, &key);
+                let reason = "the id has no data";
+                target.report.skipped(RecordKind::WorkItem, reason, &key);
                 continue;
             }
         };
-        let bytes = data.len() + key.len() + place.id.len();
-        let leases = leases
-            .into_iter()
-            .filter_map(|(key, value, left)| Some((Bytes::from(key), value?, lasts(left))));
+        let bytes = data.len() + key.len() + location.id.len();
+        let leases = leases.into_iter().filter_map(|(key, value, left)| {
+            Some((Bytes::from(key), value?, lease_duration(left)))
+        });
         let leases: Vec<_> = leases.collect();
-        let list = place.list_for(!leases.is_empty());
+        let list = location.list_for(!leases.is_empty());
         let item = WorkItem {
             key: Bytes::from(key.clone()),
             data,
             leases,
             list: Some(list),
-            id: place.id,
+            id: location.id,
         };
         let record = ImportRecord::Item(Box::new(item));
         target
@@ -212,10 +214,10 @@ async fn take_some(
     Ok(())
 }
 
-/// How long a lease without an end lasts here. No client sets one: somebody did by hand.
+/// Length of a lease that has no expiry in the source. No client makes one.
 const UNLIMITED_LEASE: Duration = Duration::from_secs(10 * 365 * 86_400);
 
-fn lasts(left_ms: i64) -> Duration {
+fn lease_duration(left_ms: i64) -> Duration {
     match u64::try_from(left_ms) {
         Ok(left) => Duration::from_millis(left),
         Err(_) if left_ms == -1 => UNLIMITED_LEASE,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use ganger_client::{Alteration, BulkAction, Changed, JobFilter, Matched, Start};
+use ganger_client::{Alteration, BulkAction, BulkResult, ChangeResult, JobFilter, Start};
 use serde_json::json;
 
 use crate::command::job::list::{Filters, read_label};
@@ -140,7 +140,7 @@ fn refs(ids: &[String]) -> Vec<&str> {
 }
 
 /// Prints what was changed. A named job that was not changed makes the command fail.
-fn print_changed(context: &Context, changed: &Changed, done: &str, why_not: &str) -> Outcome {
+fn print_changed(context: &Context, changed: &ChangeResult, done: &str, why_not: &str) -> Outcome {
     context.either(
         &views::changed(changed),
         format!("{} {done}", counted(changed.count, "job")),
@@ -301,9 +301,9 @@ async fn matching(
     done: &str,
 ) -> Outcome {
     let client = context.client().await?;
-    let mut all = Matched {
+    let mut all = BulkResult {
         exact: true,
-        ..Matched::default()
+        ..BulkResult::default()
     };
     loop {
         let part = client.matching(action, filter.clone(), is_dry).await?;
@@ -354,7 +354,7 @@ async fn matching(
     Ok(Exit::Done)
 }
 
-fn summary(all: &Matched, is_dry: bool, done: &str) -> String {
+fn summary(all: &BulkResult, is_dry: bool, done: &str) -> String {
     if !is_dry {
         return format!("{} {done}", counted(all.changed, "job"));
     }

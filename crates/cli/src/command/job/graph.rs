@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn dependencies_stand_before_their_dependents() {
+    fn dependencies_are_printed_before_their_dependents() {
         let text = layers(&diamond(), Palette::new(false));
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "  a  first  k  ready");

@@ -95,7 +95,7 @@ pub(crate) struct ListArgs {
 pub(crate) fn read_state(text: &str) -> Result<JobState, String> {
     JobState::parse(text).ok_or_else(|| {
         let known = JobState::ALL.map(JobState::as_str).join(", ");
-        format!("{text:?} is no state; there are {known}")
+        format!("{text:?} is not a state; there are {known}")
     })
 }
 

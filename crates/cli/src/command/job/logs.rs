@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 
 use clap::Args;
-use ganger_client::{LogChunk, LogPage, LogPlace};
+use ganger_client::{LogChunk, LogPage, LogPosition};
 use serde_json::json;
 
 use crate::context::{Context, remark};
@@ -31,7 +31,7 @@ pub(crate) struct LogsArgs {
 pub(crate) async fn run(context: &Context, args: &LogsArgs) -> Outcome {
     let client = context.client().await?;
     let mut printer = Printer::new(context, args.attempt);
-    let start = LogPlace {
+    let start = LogPosition {
         attempt: args.attempt.unwrap_or(0),
         offset: 0,
     };

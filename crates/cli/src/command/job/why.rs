@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_reason_is_told_in_the_servers_words() {
+    fn an_unknown_reason_is_shown_with_the_servers_text() {
         let unknown = Reason {
             text: "the moon is wrong".to_owned(),
             ..reason("moon")

@@ -1,4 +1,4 @@
-//! Jobs: each with the places that it has in sets and lists.
+//! Imports jobs of qless, each with its entries in sets and lists.
 
 use ganger_client::Bytes;
 use ganger_client::import::{QlessJobSource, QlessSet, QlessSource, QlessTime};
@@ -10,12 +10,12 @@ use crate::command::import::source::{Call, Source, call};
 use crate::command::import::value::Value;
 use crate::exit::Failure;
 
-/// Bytes of jobs that are read at once.
+/// Maximum bytes of jobs that are read at once.
 const READ_BYTES: usize = 8 << 20;
-/// Bytes of a job beside its data, about.
-const BESIDE_BYTES: usize = 1 << 10;
+/// Approximate bytes of a job besides its data.
+const OVERHEAD_BYTES: usize = 1 << 10;
 
-/// The sets of a queue, with the ends of their keys.
+/// The sets of a queue, with the suffixes of their keys.
 const SETS: [(QlessSet, &[u8]); 5] = [
     (QlessSet::Work, b"-work"),
     (QlessSet::Locks, b"-locks"),
@@ -24,8 +24,8 @@ const SETS: [(QlessSet, &[u8]); 5] = [
     (QlessSet::Throttled, b"-throttled"),
 ];
 
-/// Takes these jobs, as many at once as are small enough together.
-pub(super) async fn take(
+/// Imports these jobs, in batches of bounded size.
+pub(super) async fn import(
     jids: Vec<Bytes>,
     source: &mut Source,
     target: &mut Target,
@@ -33,10 +33,10 @@ pub(super) async fn take(
     let lengths = jids
         .iter()
         .map(|jid| call(&[b"HSTRLEN", &key(jid), b"data"]));
-    let lengths = source.ask(lengths.collect()).await?;
-    let (mut some, mut bytes) = (Vec::new(), 0);
+    let lengths = source.request_all(lengths.collect()).await?;
+    let (mut batch, mut bytes) = (Vec::new(), 0);
     for (jid, length) in jids.into_iter().zip(lengths) {
-        let size = length.size() + BESIDE_BYTES;
+        let size = length.size() + OVERHEAD_BYTES;
         if size > RECORD_BYTES_MAX {
             target.report.found(RecordKind::QlessJob);
             let reason = "its data is larger than 4 MiB, which is the limit of a record";
@@ -44,28 +44,28 @@ pub(super) async fn take(
             continue;
         }
         if bytes + size > READ_BYTES {
-            take_some(std::mem::take(&mut some), source, target).await?;
+            import_batch(std::mem::take(&mut batch), source, target).await?;
             bytes = 0;
         }
         bytes += size;
-        some.push(jid);
+        batch.push(jid);
     }
-    take_some(some, source, target).await
+    import_batch(batch, source, target).await
 }
 
 fn key(jid: &[u8]) -> Vec<u8> {
     [b"ql:j:", jid].concat()
 }
 
-/// What is asked for each job first.
-const FIRST: usize = 5;
+/// Number of commands that read a job before its scores are known.
+const CALLS_PER_JOB: usize = 5;
 
-async fn take_some(
+async fn import_batch(
     jids: Vec<Bytes>,
     source: &mut Source,
     target: &mut Target,
 ) -> Result<(), Failure> {
-    let mut calls = Vec::with_capacity(jids.len() * FIRST);
+    let mut calls = Vec::with_capacity(jids.len() * CALLS_PER_JOB);
     for jid in &jids {
         let part = |end: &[u8]| [&key(jid)[..], end].concat();
         calls.push(call(&[b"HGETALL", &key(jid)]));
@@ -74,7 +74,7 @@ async fn take_some(
         calls.push(call(&[b"SMEMBERS", &part(b"-dependents")]));
         calls.push(call(&[b"ZSCORE", b"ql:completed", jid]));
     }
-    let mut values = source.ask(calls).await?.into_iter();
+    let mut values = source.request_all(calls).await?.into_iter();
     let mut drafts = Vec::with_capacity(jids.len());
     for jid in jids {
         let mut next = || values.next().unwrap_or(Value::Nil);
@@ -87,15 +87,15 @@ async fn take_some(
             completed_at: next().score().map(QlessTime::new),
             ..QlessJobSource::default()
         };
-        // One without fields has gone since its key was named.
+        // A job without fields was deleted after its key was listed.
         if !job.fields.is_empty() {
             drafts.push(Draft::new(job));
         }
     }
-    place(drafts, source, target).await
+    add_scores_and_send(drafts, source, target).await
 }
 
-/// A job, and where to look for its scores.
+/// A job whose scores are not known yet.
 struct Draft {
     job: QlessJobSource,
     tags: Vec<Bytes>,
@@ -105,13 +105,14 @@ struct Draft {
 impl Draft {
     fn new(job: QlessJobSource) -> Self {
         Self {
-            tags: texts(field(&job, "tags")),
-            throttles: texts(field(&job, "throttles")),
+            tags: strings(field(&job, "tags")),
+            throttles: strings(field(&job, "throttles")),
             job,
         }
     }
 
-    /// One score each: of the sets, of its worker's list, of its tags, and two of each throttle.
+    /// Returns commands for the scores of the job: in the sets of its queue, its worker's list, its tags, and two sets
+    /// of each throttle.
     fn calls(&self) -> Vec<Call> {
         let jid = &self.job.jid;
         let score = |parts: &[&[u8]]| call(&[b"ZSCORE", &parts.concat(), jid]);
@@ -155,13 +156,13 @@ impl Draft {
     }
 }
 
-async fn place(
+async fn add_scores_and_send(
     drafts: Vec<Draft>,
     source: &mut Source,
     target: &mut Target,
 ) -> Result<(), Failure> {
     let calls: Vec<Call> = drafts.iter().flat_map(Draft::calls).collect();
-    let mut values = source.ask(calls).await?.into_iter();
+    let mut values = source.request_all(calls).await?.into_iter();
     for draft in drafts {
         let job = draft.finish(&mut values);
         let bytes = size(&job);
@@ -183,8 +184,9 @@ fn field<'a>(job: &'a QlessJobSource, name: &str) -> &'a [u8] {
     found.map_or(&b""[..], |(_, value)| value)
 }
 
-/// The texts of a list as JSON; numbers as the script writes them. None if it is none: the server says why.
-fn texts(json: &[u8]) -> Vec<Bytes> {
+/// Returns the strings of a JSON list, numbers as the script writes them. Empty if the JSON is not a list: the server
+/// then refuses the record with the reason.
+fn strings(json: &[u8]) -> Vec<Bytes> {
     let list: Vec<serde_json::Value> = serde_json::from_slice(json).unwrap_or_default();
     let texts = list.into_iter().filter_map(|value| match value {
         serde_json::Value::String(text) => Some(Bytes::from(text)),
@@ -206,13 +208,13 @@ fn size(job: &QlessJobSource) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::texts;
+    use super::strings;
 
     #[test]
     fn tags_are_texts_and_numbers() {
-        assert_eq!(texts(br#"["a",1,"\u00e9"]"#), ["a", "1", "\u{e9}"]);
+        assert_eq!(strings(br#"["a",1,"\u00e9"]"#), ["a", "1", "\u{e9}"]);
         for none in [&b"{}"[..], b"", b"[", b"5"] {
-            assert!(texts(none).is_empty());
+            assert!(strings(none).is_empty());
         }
     }
 }

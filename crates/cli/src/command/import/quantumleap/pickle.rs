@@ -1,7 +1,7 @@
-//! Values as Python's pickle writes them. Reading runs nothing: classes and functions are only named.
+//! Decodes values in Python's pickle format. Decoding runs no code: classes and functions stay names.
 //!
-//! Containers are written before their members, and may be written into later, so all values are in one list and refer to
-//! each other by their places there. A value may contain itself.
+//! A container is written before its members, and may be changed later, so all values are in one list and refer to each
+//! other by index. A value may contain itself.
 
 mod decimal;
 mod read;
@@ -11,26 +11,26 @@ mod tests;
 use ganger_ngsi::python;
 use serde_json::{Map, Number, Value as Json};
 
-/// Most values of a pickle, and most entries of each of the reader's tables.
+/// Maximum number of values of a pickle, and of entries in each table of the reader.
 const VALUES_MAX: usize = 1_000_000;
-/// Most levels of values in values that are written as JSON.
+/// Maximum depth of values that are converted to JSON.
 const DEPTH_MAX: usize = 120;
 
 /// The index of a value in a pickle.
 pub(super) type ValueIndex = usize;
 
-/// A value. Texts, bytes and names are those of the input.
+/// A decoded value. Texts and names borrow from the input.
 #[derive(Debug)]
 enum Value<'a> {
     None,
     Bool(bool),
-    /// A whole number that fits.
+    /// A whole number of 64 bits.
     Int(i64),
-    /// A whole number: two's complement, the lowest byte first.
+    /// A larger whole number: two's complement, little-endian.
     Long(&'a [u8]),
     Float(f64),
     Text(&'a str),
-    /// Bytes, or a set: nothing that JSON has.
+    /// Bytes or a set, which JSON does not have.
     Opaque,
     /// A list or a tuple.
     List(Vec<ValueIndex>),
@@ -40,19 +40,19 @@ enum Value<'a> {
     Object(Box<Object>),
 }
 
-/// What a class makes of arguments.
+/// An object made by a class.
 #[derive(Debug)]
 struct Object {
-    /// Where its class is: a [`Value::Named`].
+    /// Index of its class, a [`Value::Named`].
     class: ValueIndex,
     arguments: ValueIndex,
-    /// What was written into it, mostly a dictionary of its attributes.
+    /// Its state, usually a dictionary of its attributes; `None` if none was set.
     state: Option<ValueIndex>,
-    /// Keys and values, if its class is one of dictionaries.
+    /// Keys and values, if its class is a kind of dictionary.
     items: Vec<(ValueIndex, ValueIndex)>,
 }
 
-/// All values of a pickle.
+/// A decoded pickle: all of its values.
 #[derive(Debug)]
 pub(super) struct Pickle<'a> {
     values: Vec<Value<'a>>,
@@ -60,18 +60,18 @@ pub(super) struct Pickle<'a> {
 }
 
 impl<'a> Pickle<'a> {
-    /// Reads a pickle of the protocols 2 to 5.
+    /// Decodes a pickle of the protocols 2 to 5.
     pub(super) fn read(bytes: &'a [u8]) -> Result<Self, String> {
         let (values, top) = read::all(bytes)?;
         Ok(Self { values, top })
     }
 
-    /// The value that contains all others.
+    /// Returns the value that contains all others.
     pub(super) fn top(&self) -> ValueIndex {
         self.top
     }
 
-    /// The elements of a list or tuple; none of anything else.
+    /// Returns the elements of a list or tuple; none for any other value.
     pub(super) fn elements(&self, index: ValueIndex) -> &[ValueIndex] {
         match &self.values[index] {
             Value::List(list) => list,
@@ -79,7 +79,7 @@ impl<'a> Pickle<'a> {
         }
     }
 
-    /// A text; `None` for anything else.
+    /// Returns a text; `None` for any other value.
     pub(super) fn text(&self, index: ValueIndex) -> Option<&'a str> {
         match &self.values[index] {
             Value::Text(text) => Some(text),
@@ -87,7 +87,7 @@ impl<'a> Pickle<'a> {
         }
     }
 
-    /// Module and name of an object's class; `None` for what is no object.
+    /// Returns the module and name of an object's class; `None` for any other value.
     pub(super) fn class(&self, index: ValueIndex) -> Option<(&'a str, &'a str)> {
         match &self.values[index] {
             Value::Object(object) => self.named(object.class),
@@ -102,7 +102,7 @@ impl<'a> Pickle<'a> {
         }
     }
 
-    /// The value under a key of a dictionary.
+    /// Returns the value of a dictionary's key; `None` if it has no such key.
     pub(super) fn entry(&self, dict: ValueIndex, key: &str) -> Option<ValueIndex> {
         let Value::Dict(pairs) = &self.values[dict] else {
             return None;
@@ -112,7 +112,7 @@ impl<'a> Pickle<'a> {
         found.map(|(_, value)| *value)
     }
 
-    /// An attribute of an object. Models of pydantic keep theirs one level deeper, under `__dict__`.
+    /// Returns an attribute of an object. Models of pydantic have theirs one level deeper, in `__dict__`.
     pub(super) fn attribute(&self, object: ValueIndex, name: &str) -> Option<ValueIndex> {
         let Value::Object(object) = &self.values[object] else {
             return None;
@@ -122,7 +122,7 @@ impl<'a> Pickle<'a> {
         self.entry(inner, name)
     }
 
-    /// The value as JSON of at most about so many bytes.
+    /// Converts the value to JSON of approximately at most `bytes_max` bytes.
     pub(super) fn json(&self, index: ValueIndex, bytes_max: usize) -> Result<Json, String> {
         let mut left = bytes_max;
         self.to_json(index, 0, &mut left)
@@ -132,7 +132,7 @@ impl<'a> Pickle<'a> {
             })
     }
 
-    /// `Err(None)`: it is too large.
+    /// Converts a value to JSON; `Err(None)` if it is too large.
     fn to_json(
         &self,
         index: ValueIndex,
@@ -143,14 +143,14 @@ impl<'a> Pickle<'a> {
             return Err(Some(format!("it has more than {DEPTH_MAX} levels")));
         }
         let value = &self.values[index];
-        // A value and what stands between it and the next one.
+        // A value and its separator.
         spend(left, 2)?;
         Ok(match value {
             Value::None => Json::Null,
             Value::Bool(is_true) => Json::Bool(*is_true),
             Value::Int(number) => Json::from(*number),
             Value::Long(bytes) => {
-                // Three decimal digits for each byte, or fewer.
+                // At most three decimal digits for each byte.
                 spend(left, 3 * bytes.len())?;
                 number(&decimal::of(bytes))?
             }
@@ -165,7 +165,9 @@ impl<'a> Pickle<'a> {
             }
             Value::Dict(pairs) => self.map_to_json(pairs, depth, left)?,
             Value::Opaque => {
-                return Err(Some("it holds bytes or a set, which JSON has not".into()));
+                return Err(Some(
+                    "it has bytes or a set, which JSON does not have".into(),
+                ));
             }
             Value::Object(object) if !object.items.is_empty() => {
                 self.map_to_json(&object.items, depth, left)?
@@ -184,7 +186,7 @@ impl<'a> Pickle<'a> {
         let mut map = Map::new();
         for (key, value) in pairs {
             let key = self.text(*key);
-            let key = key.ok_or_else(|| Some("a key of a dictionary is no text".to_owned()))?;
+            let key = key.ok_or_else(|| Some("a key of a dictionary is not a text".to_owned()))?;
             spend(left, key.len() + 2)?;
             map.insert(key.to_owned(), self.to_json(*value, depth + 1, left)?);
         }
@@ -194,10 +196,11 @@ impl<'a> Pickle<'a> {
     fn no_json(&self, class: ValueIndex) -> String {
         let (module, name) = self.named(class).unwrap_or_default();
         let (module, name) = (short(module), short(name));
-        format!("it holds {module:?}.{name:?}, which JSON has not")
+        format!("it holds {module:?}.{name:?}, which JSON does not have")
     }
 
-    /// An exception as Python shows it: its class without the module, and its arguments; `None` for what is no object.
+    /// Returns an exception as Python prints it: its class without the module, and its arguments; `None` if the value
+    /// is not an object.
     pub(super) fn exception(&self, index: ValueIndex, bytes_max: usize) -> Option<String> {
         let Value::Object(object) = &self.values[index] else {
             return None;
@@ -213,7 +216,7 @@ impl<'a> Pickle<'a> {
     }
 }
 
-/// Most arguments of an exception that are shown.
+/// Maximum number of an exception's arguments that are shown.
 const ARGUMENTS_MAX: usize = 10;
 
 fn spend(left: &mut usize, bytes: usize) -> Result<(), Option<String>> {
@@ -223,11 +226,11 @@ fn spend(left: &mut usize, bytes: usize) -> Result<(), Option<String>> {
 
 fn number(text: &str) -> Result<Json, Option<String>> {
     let number: Result<Number, _> = text.parse();
-    let wrong = |_| Some(format!("{text} is no number of JSON"));
+    let wrong = |_| Some(format!("{text} is not a number in JSON"));
     number.map(Json::Number).map_err(wrong)
 }
 
-/// The beginning of a name.
+/// Returns the start of a name.
 fn short(name: &str) -> String {
     name.chars().take(100).collect()
 }

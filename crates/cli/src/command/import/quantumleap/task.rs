@@ -1,4 +1,4 @@
-//! A job of RQ as a job of ganger: the task that its call is about, the retries that are left, how long it is kept.
+//! Converts a job of RQ into a job of ganger: its task, the retries that are left, its retention.
 
 use std::io::Read as _;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use serde_json::Value as Json;
 use super::pickle::{Pickle, ValueIndex};
 use crate::command::import::batch::RECORD_BYTES_MAX;
 
-/// The fields of a job's hash that are read.
+/// Fields that are read from the hash of a job.
 pub(super) const FIELDS: [&str; 8] = [
     "data",
     "status",
@@ -27,42 +27,44 @@ pub(super) const FIELDS: [&str; 8] = [
     "retry_intervals",
     "meta",
 ];
-/// Most bytes of a call, unpacked.
+/// Maximum bytes of a decompressed call.
 const UNPACKED_BYTES_MAX: usize = 16 << 20;
-/// The function that all tasks call, and the class of their only argument; older releases have other modules.
+/// Name of the function that all tasks call, without its module, which differs between releases.
 const FUNCTION: &str = "run_action";
+/// Name of the class of their only argument, likewise without its module.
 const CLASS: &str = "InsertAction";
-/// Seconds before a retry if the job does not say it.
+/// Default seconds before a retry.
 const PAUSE: u64 = 20;
-/// QuantumLeap's own defaults: seconds for which a task that succeeded, and one that failed, is kept.
+/// QuantumLeap's default retention of a succeeded task, in seconds.
 const KEEP_SUCCEEDED: u64 = 86_400;
+/// QuantumLeap's default retention of a failed task, in seconds.
 const KEEP_FAILED: u64 = 604_800;
 
-/// The fields of a job's hash, in the order of [`FIELDS`]; empty if absent.
+/// Values of [`FIELDS`] in a job's hash, in that order; empty if absent.
 pub(super) struct Fields(pub(super) Vec<ganger_client::Bytes>);
 
 impl Fields {
-    /// The bytes of one of [`FIELDS`].
+    /// Returns the bytes of one of [`FIELDS`].
     pub(super) fn bytes(&self, name: &str) -> &[u8] {
         let at = FIELDS.iter().position(|field| *field == name);
         let value = at.and_then(|at| self.0.get(at));
         value.map_or(&b""[..], |value| value)
     }
 
-    /// Its text; empty if it is none.
+    /// Returns a field as text; empty if it is not UTF-8.
     pub(super) fn text(&self, name: &str) -> &str {
         std::str::from_utf8(self.bytes(name)).unwrap_or_default()
     }
 }
 
-/// The job of ganger; why there is none.
+/// Returns the job of ganger, or the reason why it cannot be imported.
 pub(super) fn job(id: &[u8], fields: &Fields) -> Result<NewJob, String> {
     let task = task(fields)?;
     let mut job = NewJob::new(KIND).queue(QUEUE);
-    job.id = Some(uuid(id).ok_or("its id is none that QuantumLeap gives to tasks")?);
+    job.id = Some(uuid(id).ok_or("its id does not have the form of a QuantumLeap task")?);
     let payload = task.to_json();
-    // The workers read it so, and must be able to.
-    Task::from_json(&payload).map_err(|error| format!("its entities cannot be kept: {error}"))?;
+    // The workers must be able to read the payload.
+    Task::from_json(&payload).map_err(|error| format!("its entities cannot be stored: {error}"))?;
     job.payload = payload.into();
     let pairs = labels::of(&task.origin).into_iter();
     job.labels = pairs.map(|(key, value)| (key.to_owned(), value)).collect();
@@ -72,7 +74,7 @@ pub(super) fn job(id: &[u8], fields: &Fields) -> Result<NewJob, String> {
     Ok(job)
 }
 
-/// The last segment of a task's id, in Base64: 32 hexadecimal digits.
+/// Returns the UUID of a task: 32 hexadecimal digits, Base64-encoded in the last segment of its id.
 fn uuid(id: &[u8]) -> Option<String> {
     let segment = id.rsplit(|byte| *byte == b':').next()?;
     let uuid = String::from_utf8(STANDARD.decode(segment).ok()?).ok()?;
@@ -80,7 +82,7 @@ fn uuid(id: &[u8]) -> Option<String> {
     is_uuid.then_some(uuid)
 }
 
-/// The task that the call is about.
+/// Returns the task that the job's call inserts.
 fn task(fields: &Fields) -> Result<Task, String> {
     let call = unpacked(fields.bytes("data"))?;
     let unread = |wrong| format!("its call cannot be read: {wrong}");
@@ -96,11 +98,11 @@ fn task(fields: &Fields) -> Result<Task, String> {
     let payload = payload.ok_or("its task has no entities")?;
     let payload = pickle.json(payload, RECORD_BYTES_MAX).map_err(unread)?;
     let Json::Array(entities) = payload else {
-        return Err("its entities are no list".to_owned());
+        return Err("its entities are not a list".to_owned());
     };
     let entities = entities.into_iter().map(|entity| match entity {
         Json::Object(entity) => Ok(entity),
-        _ => Err("an entity is no object".to_owned()),
+        _ => Err("an entity is not an object".to_owned()),
     });
     Ok(Task {
         origin: Origin {
@@ -112,7 +114,7 @@ fn task(fields: &Fields) -> Result<Task, String> {
     })
 }
 
-/// The bytes of a call. RQ compresses them; what is not compressed it takes as it is.
+/// Decompresses a call. RQ also accepts calls that are not compressed.
 fn unpacked(data: &[u8]) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     let most = u64::try_from(UNPACKED_BYTES_MAX + 1).unwrap_or(u64::MAX);
@@ -123,16 +125,16 @@ fn unpacked(data: &[u8]) -> Result<Vec<u8>, String> {
             UNPACKED_BYTES_MAX >> 20
         )),
         Ok(_) => Ok(bytes),
-        // The first step of a pickle is none that begins compressed data.
+        // No compressed data starts with the first opcode of a pickle.
         Err(_) if data.first() == Some(&0x80) => Ok(data.to_vec()),
         Err(error) => Err(format!("its call cannot be unpacked: {error}")),
     }
 }
 
-/// The only argument of the call, which must be one of QuantumLeap's.
+/// Returns the only argument of the call, which must be QuantumLeap's insert action.
 fn action(pickle: &Pickle<'_>) -> Result<ValueIndex, String> {
     let &[function, _, arguments, _] = pickle.elements(pickle.top()) else {
-        return Err("its data is no call of RQ".to_owned());
+        return Err("its data is not a call of RQ".to_owned());
     };
     let function = pickle.text(function).unwrap_or_default();
     let action = pickle.elements(arguments).first().copied();
@@ -141,12 +143,12 @@ fn action(pickle: &Pickle<'_>) -> Result<ValueIndex, String> {
         && class.is_some_and(|(_, name)| name == CLASS);
     let not_one = || {
         let name: String = function.chars().take(100).collect();
-        format!("it calls {name:?}: only inserts of QuantumLeap are taken over")
+        format!("it calls {name:?}: only inserts of QuantumLeap are imported")
     };
     action.filter(|_| is_insert).ok_or_else(not_one)
 }
 
-/// The retries that are left, from the pause on that comes next.
+/// Returns the retry policy: the retries that are left, starting with the next pause.
 fn retry(fields: &Fields) -> RetryPolicy {
     let left: u32 = fields.text("retries_left").parse().unwrap_or(0);
     let pauses: Vec<u64> =
@@ -165,7 +167,7 @@ fn retry(fields: &Fields) -> RetryPolicy {
     }
 }
 
-/// A time to live in seconds: negative is forever.
+/// Converts a time to live in seconds; a negative one is forever.
 fn keep(text: &str, default: u64) -> KeepFor {
     match text.parse::<i64>() {
         Ok(seconds) => u64::try_from(seconds).map_or(KeepFor::Ever, |seconds| {
@@ -175,15 +177,14 @@ fn keep(text: &str, default: u64) -> KeepFor {
     }
 }
 
-/// The last error that QuantumLeap has noted of a task.
+/// Returns the last error that QuantumLeap recorded for a task.
 pub(super) fn last_error(fields: &Fields) -> String {
     let noted = || {
         let pickle = Pickle::read(fields.bytes("meta")).ok()?;
         let errors = pickle.entry(pickle.top(), "exceptions")?;
         pickle.exception(*pickle.elements(errors).last()?, MESSAGE_BYTES_MAX)
     };
-    let mut error =
-        noted().unwrap_or_else(|| "it had failed in RQ before it was taken over".to_owned());
+    let mut error = noted().unwrap_or_else(|| "it had failed in RQ before the import".to_owned());
     error.truncate(error.floor_char_boundary(MESSAGE_BYTES_MAX));
     error
 }
@@ -213,7 +214,7 @@ mod tests {
         packed.finish().expect("memory takes it")
     }
 
-    /// The call of an insert, of the entities that a pickle makes.
+    /// Returns the pickled call of an insert; `entities` are the opcodes that make its entities.
     fn call(entities: &[u8]) -> Vec<u8> {
         let text = |text: &str| {
             let size = u8::try_from(text.len()).expect("it is short");
@@ -251,8 +252,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_insert_is_refused_with_the_reason() {
-        // 128 levels are the most that a reader of JSON takes.
+    fn a_job_that_is_not_an_insert_is_refused_with_the_reason() {
+        // The JSON reader accepts at most 128 levels.
         let deep = [&b"}"[..], &b"]".repeat(121), &b"a".repeat(120)].concat();
         let deep = [&b"]}\x8c\x01a"[..], &deep[1..], b"sa"].concat();
         let bomb = packed(&vec![b'N'; UNPACKED_BYTES_MAX + 1]);
@@ -261,10 +262,10 @@ mod tests {
             (&packed(b"x")[..4], "cannot be unpacked"),
             (&packed(b"garbage"), "cannot be read"),
             (&bomb, "more than 16 MiB unpacked"),
-            (&packed(b"\x80\x04N."), "no call of RQ"),
+            (&packed(b"\x80\x04N."), "not a call of RQ"),
             (&packed(b"(X\x06\0\0\0a.b.cdN)}t."), "it calls \"a.b.cd\""),
-            (&packed(&call(b"N")), "no list"),
-            (&packed(&call(b"]Na")), "an entity is no object"),
+            (&packed(&call(b"N")), "not a list"),
+            (&packed(&call(b"]Na")), "an entity is not an object"),
             (&packed(&call(&deep)), "levels"),
             (&packed(&call(b"]}\x8c\x01aC\x01xsa")), "bytes or a set"),
         ] {
@@ -281,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn retries_go_on_with_the_next_pause() {
+    fn retries_continue_with_the_next_pause() {
         for (left, pause) in [
             (&b"3"[..], 20),
             (b"1", 80),
@@ -300,14 +301,14 @@ mod tests {
     }
 
     #[test]
-    fn times_to_live_are_those_of_rq() {
+    fn retentions_are_those_of_rq() {
         assert_eq!(keep("-1", 5), KeepFor::Ever);
         assert_eq!(keep("0", 5), KeepFor::Time(Duration::ZERO));
         assert_eq!(keep("", 5), KeepFor::Time(Duration::from_secs(5)));
     }
 
     #[test]
-    fn the_last_noted_error_is_that_of_a_failed_task() {
+    fn the_last_recorded_error_becomes_the_failure() {
         let meta = b"\x80\x04}\x8c\x0aexceptions](cb\nA\n)Rcb\nB\nK\x01\x85Res.";
         assert_eq!(last_error(&fields(&[("meta", meta)])), "B(1)");
         for meta in [&b""[..], b"garbage", b"\x80\x04N."] {

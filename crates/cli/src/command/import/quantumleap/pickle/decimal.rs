@@ -1,11 +1,11 @@
-//! Whole numbers of any size, in decimal digits.
+//! Formats whole numbers of any size in decimal digits.
 
 use std::fmt::Write as _;
 
-/// What is written at once: nine digits.
+/// Base of the conversion: nine decimal digits at a time.
 const GROUP: u64 = 1_000_000_000;
 
-/// The digits of a number in two's complement, the lowest byte first. No bytes are 0.
+/// Returns the decimal digits of a little-endian number in two's complement; an empty slice is 0.
 pub(super) fn of(bytes: &[u8]) -> String {
     let is_negative = bytes.last().is_some_and(|byte| byte & 0x80 != 0);
     let mut limbs = magnitude(bytes, is_negative);
@@ -14,7 +14,7 @@ pub(super) fn of(bytes: &[u8]) -> String {
         let mut rest = 0_u64;
         for limb in limbs.iter_mut().rev() {
             let value = rest << 32 | u64::from(*limb);
-            // Less than 2^32, because the rest is less than the divisor.
+            // Less than 2^32, because the remainder is less than the divisor.
             *limb = u32::try_from(value / GROUP).unwrap_or(u32::MAX);
             rest = value % GROUP;
         }
@@ -29,7 +29,7 @@ pub(super) fn of(bytes: &[u8]) -> String {
     text
 }
 
-/// The number without its sign, in parts of 32 bits, the lowest first, without zeros at the end.
+/// Returns the absolute value in 32-bit limbs, little-endian, without leading zeros.
 fn magnitude(bytes: &[u8], is_negative: bool) -> Vec<u32> {
     let padding = if is_negative { 0xff } else { 0 };
     let mut limbs = Vec::with_capacity(bytes.len() / 4 + 1);

@@ -1,17 +1,17 @@
-//! The steps of a pickle: each is a byte and its arguments, and works on a stack of values.
+//! Runs the opcodes of a pickle: each is a byte with arguments, and works on a stack of values.
 //!
-//! The work is linear in the input: each step takes at least one byte of it, and copies nothing that is longer.
+//! The work is linear in the input: each opcode consumes at least one byte, and copies no more than it consumes.
 
 use std::collections::HashMap;
 
 use super::{Object, VALUES_MAX, Value, ValueIndex};
 
-/// Most bytes of a whole number: about 4,900 digits. Python itself writes at most 4,300.
+/// Maximum bytes of a whole number: about 4,900 digits. Python itself prints at most 4,300.
 const LONG_BYTES_MAX: usize = 2_048;
-/// The newest protocol that is read; Python 3.8 and later write it.
+/// Newest supported protocol, which Python 3.8 and later write.
 const PROTOCOL_MAX: u8 = 5;
 
-/// All values of a pickle, and the one that contains the others.
+/// Decodes all values of a pickle; returns them with the index of the one that contains the others.
 pub(super) fn all(bytes: &[u8]) -> Result<(Vec<Value<'_>>, ValueIndex), String> {
     let mut reader = Reader {
         rest: bytes,
@@ -28,9 +28,9 @@ struct Reader<'a> {
     rest: &'a [u8],
     values: Vec<Value<'a>>,
     stack: Vec<ValueIndex>,
-    /// Lengths that the stack had at the marks.
+    /// Lengths of the stack at its marks.
     marks: Vec<usize>,
-    /// Values that later steps refer to, by number.
+    /// Memo: values that later opcodes refer to by number.
     memo: HashMap<usize, ValueIndex>,
 }
 
@@ -46,7 +46,7 @@ impl<'a> Reader<'a> {
                 || self.object(step)?
                 || self.reference(step)?;
             if !is_known {
-                return Err(format!("its step {step:#04x} is none that is read"));
+                return Err(format!("its opcode {step:#04x} is not supported"));
             }
             let sizes = [self.values.len(), self.stack.len(), self.memo.len()];
             if sizes.iter().any(|size| *size > VALUES_MAX) || self.marks.len() > VALUES_MAX {
@@ -62,7 +62,7 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    /// A whole number of so many bytes, at most 8, the lowest first.
+    /// Reads a little-endian size of `bytes` bytes, at most 8.
     fn size(&mut self, bytes: usize) -> Result<usize, String> {
         let digits = self.take(bytes)?.iter().rev();
         let size = digits.fold(0_u64, |sum, digit| sum << 8 | u64::from(*digit));
@@ -81,7 +81,7 @@ impl<'a> Reader<'a> {
         self.values.push(value);
     }
 
-    /// The newest value above the last mark.
+    /// Returns the top of the stack above the last mark.
     fn last(&self) -> Result<ValueIndex, String> {
         let bottom = self.marks.last().copied().unwrap_or(0);
         let above = self.stack.get(bottom..).unwrap_or_default();
@@ -94,7 +94,7 @@ impl<'a> Reader<'a> {
         Ok(last)
     }
 
-    /// Takes the values above the last mark, and the mark.
+    /// Pops the values above the last mark, and the mark.
     fn above_mark(&mut self) -> Result<Vec<ValueIndex>, String> {
         let bottom = self.marks.pop().ok_or("a mark is missing")?;
         Ok(self.stack.drain(bottom..).collect())
@@ -201,9 +201,9 @@ impl<'a> Reader<'a> {
         let list = self.last()?;
         match &mut self.values[list] {
             Value::List(list) => list.extend(more),
-            // A set: its members are of no use here.
+            // The members of a set are not needed.
             Value::Opaque => {}
-            _ => return Err("a value is appended to what is no list".to_owned()),
+            _ => return Err("a value is appended to something that is not a list".to_owned()),
         }
         Ok(())
     }
@@ -213,7 +213,7 @@ impl<'a> Reader<'a> {
         let items = match &mut self.values[dict] {
             Value::Dict(items) => items,
             Value::Object(object) => &mut object.items,
-            _ => return Err("a key is set in what is no dictionary".to_owned()),
+            _ => return Err("a key is set in something that is not a dictionary".to_owned()),
         };
         items.extend(pairs(more)?);
         Ok(())
@@ -246,7 +246,7 @@ impl<'a> Reader<'a> {
             b'b' => {
                 let (state, object) = (self.pop()?, self.last()?);
                 let Value::Object(object) = &mut self.values[object] else {
-                    return Err("attributes are set in what is no object".to_owned());
+                    return Err("attributes are set in something that is not an object".to_owned());
                 };
                 object.state = Some(state);
             }
@@ -257,7 +257,7 @@ impl<'a> Reader<'a> {
 
     fn make(&mut self, class: ValueIndex, arguments: ValueIndex) -> Result<(), String> {
         let Value::Named(..) = &self.values[class] else {
-            return Err("an object is made by what is no class".to_owned());
+            return Err("an object is made by something that is not a class".to_owned());
         };
         self.push(Value::Object(Box::new(Object {
             class,
@@ -274,11 +274,11 @@ impl<'a> Reader<'a> {
                 let protocol = self.take(1)?[0];
                 if protocol > PROTOCOL_MAX {
                     return Err(format!(
-                        "it is of protocol {protocol}, the newest that is read is {PROTOCOL_MAX}"
+                        "its protocol is {protocol}, and the newest supported one is {PROTOCOL_MAX}"
                     ));
                 }
             }
-            // A frame: the number of bytes up to the next one.
+            // FRAME: the number of bytes up to the next frame.
             0x95 => drop(self.take(8)?),
             0x94 => {
                 let index = self.last()?;
@@ -316,5 +316,5 @@ fn utf8(bytes: &[u8]) -> Result<&str, String> {
 }
 
 fn missing() -> String {
-    "a step refers to a value that is not there".to_owned()
+    "an opcode refers to a value that does not exist".to_owned()
 }

@@ -4,7 +4,7 @@ use serde_json::Value as Json;
 
 use super::{Pickle, VALUES_MAX};
 
-/// Bytes of JSON that are enough for all pickles of these tests.
+/// Limit on JSON that no pickle of these tests reaches.
 const ENOUGH: usize = 4 << 20;
 
 fn json(bytes: &[u8]) -> Result<Json, String> {
@@ -12,7 +12,7 @@ fn json(bytes: &[u8]) -> Result<Json, String> {
     pickle.json(pickle.top(), ENOUGH)
 }
 
-/// Values that Python has pickled, each in the protocols 2 to 5.
+/// Returns random values as JSON, each with its pickles by Python in the protocols 2 to 5.
 fn of_python(seed: u32, count: u32) -> Vec<(Json, Vec<Vec<u8>>)> {
     let output = Command::new("python3")
         .args(["-c", include_str!("pickles.py")])
@@ -38,7 +38,7 @@ fn unhex(text: &str) -> Vec<u8> {
 }
 
 #[test]
-fn what_python_pickles_is_read_as_python_writes_it_as_json() {
+fn pickles_of_python_are_read_like_its_json() {
     for seed in 0..4 {
         for (expected, pickles) in of_python(seed, 30) {
             assert_eq!(pickles.len(), 4);
@@ -54,7 +54,7 @@ fn what_python_pickles_is_read_as_python_writes_it_as_json() {
     }
 }
 
-/// A simple generator, the same in each run.
+/// A random number generator with a fixed seed.
 struct Random(u64);
 
 impl Random {
@@ -68,7 +68,7 @@ impl Random {
 }
 
 #[test]
-fn a_damaged_pickle_is_read_or_refused_but_never_a_crash() {
+fn a_damaged_pickle_is_read_or_refused_and_never_panics() {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     for (_, pickles) in of_python(99, 40) {
         for bytes in pickles {
@@ -80,7 +80,7 @@ fn a_damaged_pickle_is_read_or_refused_but_never_a_crash() {
                 }
                 damaged.truncate(damaged.len() - random.below(2) * random.below(bytes.len()));
                 if let Ok(pickle) = Pickle::read(&damaged) {
-                    // All that is ever asked of one.
+                    // Calls every function that the importer uses.
                     let top = pickle.top();
                     let _ = pickle.json(top, 1 << 16);
                     let _ = pickle.exception(top, 1 << 10);
@@ -107,7 +107,7 @@ fn a_pickle_that_would_fill_the_memory_is_refused() {
     refused(&repeated(b"", b"N", VALUES_MAX + 1), "values");
     refused(&repeated(b"", b"(", VALUES_MAX + 1), "values");
     refused(&repeated(b"N", b"2", VALUES_MAX + 1), "values");
-    // A value remembered under more numbers than there may be.
+    // One value memorized more often than allowed.
     let mut memo = b"N".to_vec();
     for number in 0..=u32::try_from(VALUES_MAX).expect("it is small") {
         memo.push(b'r');
@@ -126,23 +126,26 @@ fn a_pickle_that_would_fill_the_memory_is_refused() {
         &[&text[..], &b"2".repeat(10), b"t."].concat(),
         "bytes as JSON",
     );
-    // Sizes that the input does not have.
+    // Sizes beyond the end of the input.
     refused(b"\x8d\xff\xff\xff\xff\xff\xff\xff\x7fx", "cut short");
     refused(b"B\xff\xff\xff\xffx", "cut short");
     refused(b"\x8b\x01\x08\0\0", "more than 2048 bytes");
 }
 
 #[test]
-fn what_json_does_not_have_is_refused() {
+fn a_value_that_json_does_not_have_is_refused() {
     for (bytes, why) in [
         (&b"\x80\x04C\x01x."[..], "bytes or a set"),
         (b"\x80\x04\x8f\x94(K\x01\x90.", "bytes or a set"),
         (b"\x80\x04(K\x01\x91.", "bytes or a set"),
-        (b"cos\nsystem\n.", r#""os"."system", which JSON has not"#),
+        (
+            b"cos\nsystem\n.",
+            r#""os"."system", which JSON does not have"#,
+        ),
         (b"cos\nsystem\n(X\x04\0\0\0echotR.", r#""os"."system""#),
-        (b"\x80\x04}K\x01K\x02s.", "no text"),
-        (b"G\x7f\xf0\0\0\0\0\0\0.", "inf is no number"),
-        (b"G\x7f\xf8\0\0\0\0\0\0.", "nan is no number"),
+        (b"\x80\x04}K\x01K\x02s.", "not a text"),
+        (b"G\x7f\xf0\0\0\0\0\0\0.", "inf is not a number"),
+        (b"G\x7f\xf8\0\0\0\0\0\0.", "nan is not a number"),
         (b"\x80\x04\x8c\x03\xed\xa0\x80.", "not UTF-8"),
     ] {
         let error = json(bytes).expect_err(why);
@@ -161,7 +164,7 @@ fn attributes_of_objects_are_found() {
         assert_eq!(pickle.json(attribute, 10), Ok(7.into()));
         assert_eq!(pickle.attribute(pickle.top(), "b"), None);
     }
-    // An object that is its own state.
+    // An object whose state is the object itself.
     let pickle = Pickle::read(b"cm\nC\n)\x81\x94h\0b.").expect("an object");
     assert_eq!(pickle.attribute(pickle.top(), "a"), None);
 }
@@ -183,7 +186,7 @@ fn exceptions_are_shown_as_python_shows_them() {
 }
 
 #[test]
-fn what_is_no_pickle_is_refused() {
+fn bytes_that_are_not_a_pickle_are_refused() {
     let wrong: [&[u8]; 14] = [
         b"",
         b".",

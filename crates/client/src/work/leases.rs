@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::model::{Held, LeaseToken};
+use crate::model::{LeaseRef, LeaseToken};
 
-/// A lease that this worker holds.
+/// A lease that the worker holds.
 #[derive(Clone, Debug)]
-pub(crate) struct Lease {
+pub(crate) struct HeldLease {
     pub(crate) job: String,
     pub(crate) length: Duration,
     /// Time until which the lease surely lasts.
@@ -20,21 +20,21 @@ pub(crate) struct Lease {
 
 /// All leases of a stream, shared with its reporters.
 #[derive(Default)]
-pub(crate) struct HeldJobs {
-    leases: Mutex<HashMap<LeaseToken, Lease>>,
+pub(crate) struct HeldLeases {
+    leases: Mutex<HashMap<LeaseToken, HeldLease>>,
 }
 
-impl HeldJobs {
+impl HeldLeases {
     /// Locks the leases, for a whole batch at a time.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, HashMap<LeaseToken, Lease>> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, HashMap<LeaseToken, HeldLease>> {
         self.leases.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn expires_at(&self, held: &Held) -> Option<Instant> {
-        self.lock().get(&held.token).map(|lease| lease.expires_at)
+    pub(crate) fn expires_at(&self, lease: &LeaseRef) -> Option<Instant> {
+        self.lock().get(&lease.token).map(|lease| lease.expires_at)
     }
 
-    pub(crate) fn remove(&self, token: &LeaseToken) -> Option<Lease> {
+    pub(crate) fn remove(&self, token: &LeaseToken) -> Option<HeldLease> {
         self.lock().remove(token)
     }
 
@@ -48,12 +48,12 @@ impl HeldJobs {
     }
 
     /// Returns the leases to renew now; each is tried again after a sixth of its length until it is answered.
-    pub(crate) fn due(&self, now: Instant) -> Vec<Held> {
+    pub(crate) fn due(&self, now: Instant) -> Vec<LeaseRef> {
         let mut due = Vec::new();
         for (token, lease) in self.lock().iter_mut() {
             if lease.renew_at <= now {
                 lease.renew_at = now + lease.length / 6;
-                due.push(Held {
+                due.push(LeaseRef {
                     job: lease.job.clone(),
                     token: token.clone(),
                 });
@@ -63,20 +63,20 @@ impl HeldJobs {
     }
 
     /// Removes and returns expired leases.
-    pub(crate) fn expired(&self, now: Instant) -> Vec<Held> {
+    pub(crate) fn expired(&self, now: Instant) -> Vec<LeaseRef> {
         let mut leases = self.lock();
-        let gone: Vec<_> = leases
+        let expired: Vec<_> = leases
             .iter()
             .filter(|(_, lease)| lease.expires_at <= now && !lease.is_reported)
-            .map(|(token, lease)| Held {
+            .map(|(token, lease)| LeaseRef {
                 job: lease.job.clone(),
                 token: token.clone(),
             })
             .collect();
-        for held in &gone {
-            leases.remove(&held.token);
+        for lease in &expired {
+            leases.remove(&lease.token);
         }
-        gone
+        expired
     }
 
     /// Returns the length of the shortest held lease, which sets the interval of checks.

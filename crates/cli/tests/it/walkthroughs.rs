@@ -1,5 +1,5 @@
-//! Walks 1 and 2 of enq's documentation, as written there with `ganger` in the place of `enq`: real server,
-//! real worker, real programs; also through `ganger run` and through plain HTTP.
+//! Walkthroughs 1 and 2 of enq's documentation, with `ganger` instead of `enq`: a real server, worker and programs;
+//! also with `ganger run` and over plain HTTP.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -14,8 +14,8 @@ use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Nothing here takes so long.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout of every wait, so that a failing test does not hang.
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 const SINGLE: &str = r#"[{
     "task_id": {
@@ -60,42 +60,42 @@ const TREE: &str = r#"[{
     ]
 }]"#;
 
-/// A program that shows its input in its log.
+/// A program that writes its input to its log.
 const PROCESS: &str = "#!/bin/sh\ncat >&2\n";
 
-/// As in the document, without jq.
+/// The program of the documentation, without jq.
 const SAVE: &str = r#"#!/bin/sh
 uid=$(tr -dc 0-9)
 echo "{\"link\": \"https://download/for/$uid\"}"
 "#;
 
-/// A process that ends with the test.
-struct Running(Child);
+/// A process that is killed when dropped.
+struct KillOnDrop(Child);
 
-impl Drop for Running {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// A server with its worker, in a fresh directory.
-pub(crate) struct World {
+/// A server and a worker, in a new directory.
+pub(crate) struct TestServer {
     dir: TempDir,
     address: String,
-    _worker: Running,
-    _server: Running,
+    _worker: KillOnDrop,
+    _server: KillOnDrop,
 }
 
-impl World {
+impl TestServer {
     pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let programs = dir.path().join("worker.d");
         fs::create_dir(&programs).expect("made");
-        put_program(&programs, "process-user-data", PROCESS);
-        put_program(&programs, "save-user-data", SAVE);
-        put_program(&programs, "fail", "#!/bin/sh\necho no luck >&2\nexit 100\n");
-        put_program(&programs, "echo", "#!/bin/sh\necho working >&2\ncat\n");
+        add_program(&programs, "process-user-data", PROCESS);
+        add_program(&programs, "save-user-data", SAVE);
+        add_program(&programs, "fail", "#!/bin/sh\necho no luck >&2\nexit 100\n");
+        add_program(&programs, "echo", "#!/bin/sh\necho working >&2\ncat\n");
         let log = dir.path().join("server.log");
         let server = spawn(
             Command::new(cargo_bin("ganger"))
@@ -136,8 +136,8 @@ impl World {
         child.wait_with_output().expect("it ends")
     }
 
-    /// Standard output of a command that must succeed.
-    pub(crate) fn good(&self, arguments: &[&str], input: &str) -> String {
+    /// Runs a command that must succeed; returns its standard output.
+    pub(crate) fn run_ok(&self, arguments: &[&str], input: &str) -> String {
         let output = self.ganger(arguments, input);
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(
@@ -158,10 +158,10 @@ impl World {
         )
     }
 
-    /// A request as curl would send it: the status line and the body.
+    /// Sends a request as curl would; returns the status line and the body.
     fn http(&self, method: &str, path: &str, body: &str) -> (String, String) {
         let mut stream = TcpStream::connect(&self.address).expect("the server listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("set");
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("set");
         let host = &self.address;
         let length = body.len();
         write!(
@@ -180,13 +180,13 @@ impl World {
     }
 }
 
-fn put_program(dir: &Path, name: &str, text: &str) {
+fn add_program(dir: &Path, name: &str, text: &str) {
     let path: PathBuf = dir.join(name);
     fs::write(&path, text).expect("written");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("set");
 }
 
-fn spawn(command: &mut Command, log: &Path) -> Running {
+fn spawn(command: &mut Command, log: &Path) -> KillOnDrop {
     let file = fs::File::create(log).expect("made");
     let child = command
         .env_remove("GANGER_CONFIG")
@@ -197,12 +197,12 @@ fn spawn(command: &mut Command, log: &Path) -> Running {
         .stderr(file)
         .spawn()
         .expect("the program was built");
-    Running(child)
+    KillOnDrop(child)
 }
 
-/// The word after `mark` in a log, once it is there.
+/// Waits until a log contains `mark` in a complete line; returns the word after it.
 fn wait_for(log: &Path, mark: &str) -> String {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     loop {
         let text = fs::read_to_string(log).unwrap_or_default();
         if let Some((_, rest)) = text.split_once(mark)
@@ -216,7 +216,7 @@ fn wait_for(log: &Path, mark: &str) -> String {
     }
 }
 
-/// The final id behind a mock id.
+/// Returns the final id of a mock id, from the output of `submit`.
 fn id_of(map: &str, mock: &str) -> String {
     let line = map
         .lines()
@@ -226,44 +226,45 @@ fn id_of(map: &str, mock: &str) -> String {
 }
 
 #[test]
-fn walk_1_one_task_sees_its_argument() {
-    let world = World::new();
-    let map = world.good(&["submit"], SINGLE);
+fn walkthrough_1_a_task_gets_its_argument() {
+    let server = TestServer::new();
+    let map = server.run_ok(&["submit"], SINGLE);
     let id = id_of(&map, "1/mytask");
     assert!(id.starts_with("1/"), "{id}");
-    world.good(&["job", "wait", &id, "--timeout", "60s"], "");
-    let log = world.good(&["job", "logs", &id], "");
+    server.run_ok(&["job", "wait", &id, "--timeout", "60s"], "");
+    let log = server.run_ok(&["job", "logs", &id], "");
     let input: Value = serde_json::from_str(log.trim()).expect("the input is JSON");
     assert_eq!(input, serde_json::json!([{ "uid": 1234 }]));
-    assert_eq!(world.good(&["job", "result", &id], "").trim(), "null");
-    let worker_log = fs::read_to_string(world.dir.path().join("worker.log")).expect("there");
+    assert_eq!(server.run_ok(&["job", "result", &id], "").trim(), "null");
+    let worker_log = fs::read_to_string(server.dir.path().join("worker.log")).expect("there");
     assert!(worker_log.contains("process-user-data"), "{worker_log}");
 }
 
 #[test]
-fn walk_2_the_second_task_sees_the_result_of_the_first() {
-    let world = World::new();
-    let map = world.good(&["submit", "--wait", "--timeout", "60s"], TREE);
+fn walkthrough_2_a_task_gets_the_result_of_another() {
+    let server = TestServer::new();
+    let map = server.run_ok(&["submit", "--wait", "--timeout", "60s"], TREE);
     assert_eq!(map.lines().count(), 2, "{map}");
     let (save, email) = (id_of(&map, "1/save"), id_of(&map, "1/email"));
-    let result = world.good(&["job", "result", &save], "");
+    let result = server.run_ok(&["job", "result", &save], "");
     assert_eq!(result.trim(), r#"{"link": "https://download/for/1234"}"#);
-    let log = world.good(&["job", "logs", &email], "");
+    let log = server.run_ok(&["job", "logs", &email], "");
     let input: Value = serde_json::from_str(log.trim()).expect("the input is JSON");
     assert_eq!(
         input,
         serde_json::json!([{ "link": "https://download/for/1234" }])
     );
     let graph: Value =
-        serde_json::from_str(&world.good(&["job", "graph", &email, "--json"], "")).expect("JSON");
+        serde_json::from_str(&server.run_ok(&["job", "graph", &email, "--json"], ""))
+            .expect("JSON");
     assert_eq!(graph["jobs"].as_array().map(Vec::len), Some(2));
     assert_eq!(graph["edges"][0]["position"], 0);
 }
 
 #[test]
-fn the_same_walk_through_run() {
-    let world = World::new();
-    let output = world.ganger(
+fn the_walkthrough_with_run() {
+    let server = TestServer::new();
+    let output = server.ganger(
         &[
             "run",
             "--timeout",
@@ -284,14 +285,14 @@ fn the_same_walk_through_run() {
 }
 
 #[test]
-fn the_same_walk_through_plain_http() {
-    let world = World::new();
-    let (status, body) = world.http("POST", "/api/v1/graphs", TREE);
+fn the_walkthrough_over_plain_http() {
+    let server = TestServer::new();
+    let (status, body) = server.http("POST", "/api/v1/graphs", TREE);
     assert!(status.contains(" 20"), "{status}\n{body}");
     let map: Value = serde_json::from_str(&body).expect("JSON");
     let id = map["jobs"][1]["id"].as_str().expect("an id").to_owned();
-    world.good(&["job", "wait", &id, "--timeout", "60s"], "");
-    let (status, body) = world.http("GET", &format!("/api/v1/jobs/{id}"), "");
+    server.run_ok(&["job", "wait", &id, "--timeout", "60s"], "");
+    let (status, body) = server.http("GET", &format!("/api/v1/jobs/{id}"), "");
     assert!(status.contains("200"), "{status}\n{body}");
     let job: Value = serde_json::from_str(&body).expect("JSON");
     assert_eq!(job["state"], "succeeded");
@@ -299,8 +300,8 @@ fn the_same_walk_through_plain_http() {
 
 #[test]
 fn exit_codes_follow_the_job() {
-    let world = World::new();
-    let failed = world.ganger(&["run", "--timeout", "60s", "fail"], "");
+    let server = TestServer::new();
+    let failed = server.ganger(&["run", "--timeout", "60s", "fail"], "");
     assert_eq!(
         failed.status.code(),
         Some(1),
@@ -308,14 +309,14 @@ fn exit_codes_follow_the_job() {
         String::from_utf8_lossy(&failed.stderr)
     );
     assert!(String::from_utf8_lossy(&failed.stderr).contains("no luck"));
-    let failures = world.good(&["failures", "list", "--json"], "");
+    let failures = server.run_ok(&["failures", "list", "--json"], "");
     assert!(failures.contains("\"jobs\":1"), "{failures}");
 
-    let missing = world.ganger(&["job", "get", "nobody"], "");
+    let missing = server.ganger(&["job", "get", "nobody"], "");
     assert_eq!(missing.status.code(), Some(3));
     assert!(String::from_utf8_lossy(&missing.stderr).contains("[job_not_found]"));
 
-    let waiting = world.ganger(
+    let waiting = server.ganger(
         &[
             "run",
             "--queue",
@@ -334,7 +335,7 @@ fn exit_codes_follow_the_job() {
     );
 
     let other_shard = SINGLE.replace("\"shard\": \"1\"", "\"shard\": \"2\"");
-    let refused = world.ganger(&["submit"], &other_shard);
+    let refused = server.ganger(&["submit"], &other_shard);
     let text = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert_eq!(refused.status.code(), Some(5), "{text}");
     assert!(text.contains("[unknown_shard]"), "{text}");
@@ -342,10 +343,10 @@ fn exit_codes_follow_the_job() {
 
 #[test]
 fn a_command_that_waits_reports_why_the_job_does_not_run() {
-    let world = World::new();
+    let server = TestServer::new();
     let graph = r#"{"jobs": [{"name": "a", "kind": "echo", "queue": "nobody-takes"},
         {"name": "b", "kind": "echo", "inputs": [{"result_of": "a"}]}]}"#;
-    let document = world.dir.path().join("graph.json");
+    let document = server.dir.path().join("graph.json");
     fs::write(&document, graph).expect("written");
     let document = document.to_str().expect("UTF-8");
     let no_worker = "No worker has asked the queue nobody-takes";
@@ -366,14 +367,14 @@ fn a_command_that_waits_reports_why_the_job_does_not_run() {
     .into_iter()
     .enumerate()
     {
-        world.good(
+        server.run_ok(
             &["run", "--detach", "--id", &format!("typo-{place}"), "typo"],
             "",
         );
-        let log = world.dir.path().join("command.log");
+        let log = server.dir.path().join("command.log");
         let _command = spawn(
             Command::new(cargo_bin("ganger"))
-                .args(["--server", &world.address])
+                .args(["--server", &server.address])
                 .args(&arguments),
             &log,
         );
@@ -382,33 +383,33 @@ fn a_command_that_waits_reports_why_the_job_does_not_run() {
 }
 
 #[test]
-fn a_repeated_submission_under_its_key_gives_the_same_ids() {
-    let world = World::new();
-    let first = world.good(&["submit", "--idempotency-key", "once"], TREE);
-    let second = world.good(&["submit", "--idempotency-key", "once"], TREE);
+fn a_repeated_submission_under_its_key_returns_the_same_ids() {
+    let server = TestServer::new();
+    let first = server.run_ok(&["submit", "--idempotency-key", "once"], TREE);
+    let second = server.run_ok(&["submit", "--idempotency-key", "once"], TREE);
     assert_eq!(first, second);
 }
 
 #[test]
-fn why_and_pause_are_told_in_plain_words() {
-    let world = World::new();
-    world.good(&["queue", "pause", "slow"], "");
-    let id = world.good(&["run", "--detach", "--queue", "slow", "echo"], "");
-    let why = world.good(&["job", "why", id.trim()], "");
+fn why_names_the_paused_queue_and_the_command_that_resumes_it() {
+    let server = TestServer::new();
+    server.run_ok(&["queue", "pause", "slow"], "");
+    let id = server.run_ok(&["run", "--detach", "--queue", "slow", "echo"], "");
+    let why = server.run_ok(&["job", "why", id.trim()], "");
     assert!(why.contains("The queue slow is paused"), "{why}");
     assert!(why.contains("ganger queue resume slow"), "{why}");
-    world.good(&["job", "cancel", id.trim(), "--reason", "not wanted"], "");
-    let job: Value =
-        serde_json::from_str(&world.good(&["job", "get", id.trim(), "--json"], "")).expect("JSON");
+    server.run_ok(&["job", "cancel", id.trim(), "--reason", "not wanted"], "");
+    let job: Value = serde_json::from_str(&server.run_ok(&["job", "get", id.trim(), "--json"], ""))
+        .expect("JSON");
     assert_eq!(job["state"], "cancelled");
-    let list = world.good(&["job", "list", "--queue", "slow"], "");
+    let list = server.run_ok(&["job", "list", "--queue", "slow"], "");
     assert!(list.contains("cancelled"), "{list}");
 }
 
 #[test]
-fn run_takes_what_a_document_takes() {
-    let world = World::new();
-    let first = world.good(
+fn run_accepts_the_fields_of_a_document() {
+    let server = TestServer::new();
+    let first = server.run_ok(
         &[
             "run",
             "--detach",
@@ -443,18 +444,18 @@ fn run_takes_what_a_document_takes() {
         first.trim(),
         "echo",
     ];
-    let id = world.good(&run, "");
-    assert_eq!(world.good(&run, ""), id, "the key is taken");
-    let job: Value =
-        serde_json::from_str(&world.good(&["job", "get", id.trim(), "--json"], "")).expect("JSON");
+    let id = server.run_ok(&run, "");
+    assert_eq!(server.run_ok(&run, ""), id, "the key is taken");
+    let job: Value = serde_json::from_str(&server.run_ok(&["job", "get", id.trim(), "--json"], ""))
+        .expect("JSON");
     assert_eq!(job["state"], "blocked", "{job}");
     assert_eq!(job["unique_key"], "once", "{job}");
     assert_eq!(job["labels"]["customer"], "42", "{job}");
     assert_eq!(job["retry"]["max"], 7, "{job}");
-    let shown = world.good(&["job", "get", first.trim()], "");
+    let shown = server.run_ok(&["job", "get", first.trim()], "");
     assert!(shown.contains("[1, \"x\"]"), "the input is shown: {shown}");
     for (limit, has_more) in [("1", true), ("2", false), ("3", false)] {
-        let list = world.ganger(&["job", "list", "--limit", limit], "");
+        let list = server.ganger(&["job", "list", "--limit", limit], "");
         let words = String::from_utf8_lossy(&list.stderr);
         assert_eq!(
             words.contains("there are more"),
@@ -465,74 +466,83 @@ fn run_takes_what_a_document_takes() {
 }
 
 #[test]
-fn very_many_jobs_are_streamed_and_a_bad_line_is_named() {
-    let world = World::new();
+fn a_stream_of_jobs_is_accepted_and_a_bad_line_named() {
+    let server = TestServer::new();
     let mut lines = "{\"kind\": \"x\", \"queue\": \"stock\"}\n".repeat(2_500);
     assert_eq!(
-        world.good(&["submit", "--stream"], &lines).trim(),
+        server.run_ok(&["submit", "--stream"], &lines).trim(),
         "2500 jobs accepted"
     );
     lines.push_str("{\"kind\": }\n");
-    let output = world.ganger(&["submit", "--stream"], &lines);
+    let output = server.ganger(&["submit", "--stream"], &lines);
     assert_eq!(output.status.code(), Some(2));
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(text.contains("line 2501"), "{text}");
     let queue: Value =
-        serde_json::from_str(&world.good(&["queue", "get", "stock", "--json"], "")).expect("JSON");
+        serde_json::from_str(&server.run_ok(&["queue", "get", "stock", "--json"], ""))
+            .expect("JSON");
     assert_eq!(queue["counts"]["ready"], 5_000);
 }
 
 #[test]
-fn names_of_streamed_jobs_are_kept_also_equal_ones() {
-    let world = World::new();
+fn streamed_jobs_keep_their_names_even_equal_ones() {
+    let server = TestServer::new();
     let lines = "{\"kind\": \"x\", \"name\": \"first\"}\n{\"kind\": \"x\", \"name\": \"twin\"}\n{\"kind\": \"x\", \"name\": \"twin\"}\n";
-    let said = world.good(&["submit", "--stream"], lines);
-    assert_eq!(said.trim(), "3 jobs accepted");
-    let list = world.good(&["job", "list"], "");
+    let output = server.run_ok(&["submit", "--stream"], lines);
+    assert_eq!(output.trim(), "3 jobs accepted");
+    let list = server.run_ok(&["job", "list"], "");
     assert_eq!(list.matches(" first ").count(), 1, "{list}");
     assert_eq!(list.matches(" twin ").count(), 2, "{list}");
 }
 
 #[test]
 fn check_and_backup_work_beside_a_running_server() {
-    let world = World::new();
-    world.good(&["submit", "--wait"], TREE);
-    let db = world.dir.path().join("test.db");
-    let copy = world.dir.path().join("copy.db");
+    let server = TestServer::new();
+    server.run_ok(&["submit", "--wait"], TREE);
+    let db = server.dir.path().join("test.db");
+    let copy = server.dir.path().join("copy.db");
     let (db, copy) = (db.to_str().expect("UTF-8"), copy.to_str().expect("UTF-8"));
-    assert!(world.good(&["check", "--live"], "").contains("all is well"));
-    assert!(world.good(&["check", db], "").contains("all is well"));
     assert!(
-        world
-            .good(&["backup", "--db", db, copy], "")
+        server
+            .run_ok(&["check", "--live"], "")
+            .contains("all is well")
+    );
+    assert!(server.run_ok(&["check", db], "").contains("all is well"));
+    assert!(
+        server
+            .run_ok(&["backup", "--db", db, copy], "")
             .contains("2 finished")
     );
-    assert!(world.good(&["check", copy], "").contains("all is well"));
+    assert!(server.run_ok(&["check", copy], "").contains("all is well"));
 }
 
 #[test]
 fn schedules_events_workers_and_stats_are_shown() {
-    let world = World::new();
-    world.good(&["run", "echo", "1"], "");
-    world.good(
+    let server = TestServer::new();
+    server.run_ok(&["run", "echo", "1"], "");
+    server.run_ok(
         &["schedule", "set", "tick", "--every", "1h", "--kind", "echo"],
         "",
     );
-    assert!(world.good(&["schedule", "list"], "").contains("every 1h"));
-    world.good(&["schedule", "pause", "tick"], "");
     assert!(
-        world
-            .good(&["schedule", "get", "tick"], "")
+        server
+            .run_ok(&["schedule", "list"], "")
+            .contains("every 1h")
+    );
+    server.run_ok(&["schedule", "pause", "tick"], "");
+    assert!(
+        server
+            .run_ok(&["schedule", "get", "tick"], "")
             .contains("paused:   yes")
     );
-    world.good(&["schedule", "delete", "tick"], "");
-    assert!(world.good(&["workers"], "").contains("worker1"));
-    let events = world.good(&["events", "--json", "--moves-only"], "");
+    server.run_ok(&["schedule", "delete", "tick"], "");
+    assert!(server.run_ok(&["workers"], "").contains("worker1"));
+    let events = server.run_ok(&["events", "--json", "--moves-only"], "");
     assert!(
         events
             .lines()
             .any(|line| line.contains("\"to\":\"succeeded\"")),
         "{events}"
     );
-    assert!(world.good(&["stats"], "").contains("shard 1, ready"));
+    assert!(server.run_ok(&["stats"], "").contains("shard 1, ready"));
 }

@@ -1,4 +1,4 @@
-//! Jobs over HTTP: enqueue many, lease many, complete many, each in one call.
+//! The driver over HTTP: enqueues, leases and completes a batch of jobs with one request each.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -13,64 +13,64 @@ use crate::{Error, Link, Load, Peer, Used};
 
 const JSON: &str = "application/json";
 
-/// One connection and the leases it holds.
-struct Caller {
+/// A connection, and the jobs that it has leased.
+struct HttpLink {
     http: Http,
     queue: String,
-    /// The enqueue, whole: its path, type and body.
+    /// Path, content type and body of an enqueue request.
     enqueue: (&'static str, &'static str, String),
     lease: String,
     batch: usize,
-    /// Reports on the jobs held, as a list without its brackets.
+    /// Reports of the leased jobs: the elements of a JSON list, without its brackets.
     reports: String,
-    held: usize,
+    leased: usize,
 }
 
 #[derive(Deserialize)]
-struct Deliveries<'a> {
+struct LeaseAnswer<'a> {
     #[serde(borrow)]
-    jobs: Vec<Delivered<'a>>,
+    jobs: Vec<DeliveredJob<'a>>,
 }
 
-/// Ids and tokens that the server makes need no escaping, so they can be borrowed.
+/// A delivery. Ids and tokens made by the server need no escaping, so they can be borrowed.
 #[derive(Deserialize)]
-struct Delivered<'a> {
+struct DeliveredJob<'a> {
     id: &'a str,
     token: &'a str,
     #[serde(default)]
     payload: Option<&'a serde_json::value::RawValue>,
 }
 
-/// What is read of the last line that answers a batch, and of the answer to a list of reports.
+/// The part that is read of the last line of the answer to a batch.
 #[derive(Deserialize)]
-struct Accepted {
+struct BatchAnswer {
     accepted: usize,
 }
 
 #[derive(Deserialize)]
-struct Reported {
+struct ReportAnswer {
     #[serde(default)]
     error: Option<serde::de::IgnoredAny>,
 }
 
-impl Caller {
-    /// A connection whose takes wait up to `wait` for jobs.
+impl HttpLink {
+    /// Opens a connection whose lease requests wait up to `wait` for jobs.
     async fn connect(target: &Target, load: &Load, wait: Duration) -> Result<Self, Error> {
         let (queue, batch, wait) = (&load.queue, load.batch, wait.as_secs());
         let lease = format!(
             "{{\"worker\":\"bench\",\"queues\":[{{\"queue\":\"{queue}\"}}],\"max\":{batch},\"wait\":\"{wait}s\"}}"
         );
-        let mut caller = Self {
+        let mut link = Self {
             http: target.http().await?,
             queue: queue.clone(),
             enqueue: Default::default(),
             lease,
             batch,
             reports: String::new(),
-            held: 0,
+            leased: 0,
         };
-        caller.prepare(load.payload());
-        Ok(caller)
+        link.prepare(load.payload());
+        Ok(link)
     }
 
     async fn send(&mut self) -> Result<(), Error> {
@@ -80,10 +80,10 @@ impl Caller {
             return Ok(());
         }
         let last = answer.trim_ascii_end().rsplit(|byte| *byte == b'\n').next();
-        let accepted: Accepted = read(last.unwrap_or_default())?;
+        let accepted: BatchAnswer = read(last.unwrap_or_default())?;
         if accepted.accepted != self.batch {
             return Err(Error::failed(format!(
-                "{} of {} jobs of a batch were taken",
+                "{} of {} jobs of a batch were accepted",
                 accepted.accepted, self.batch
             )));
         }
@@ -95,8 +95,8 @@ impl Caller {
             .http
             .post("/api/v1/leases", JSON, self.lease.as_bytes())
             .await?;
-        let deliveries: Deliveries<'_> = read(answer)?;
-        self.held = deliveries.jobs.len();
+        let deliveries: LeaseAnswer<'_> = read(answer)?;
+        self.leased = deliveries.jobs.len();
         self.reports.clear();
         for job in deliveries.jobs {
             see(job.payload.map_or(b"", |payload| payload.get().as_bytes()));
@@ -114,8 +114,8 @@ impl Caller {
     }
 
     async fn report(&mut self) -> Result<usize, Error> {
-        let held = std::mem::take(&mut self.held);
-        let body = match held {
+        let leased = std::mem::take(&mut self.leased);
+        let body = match leased {
             0 => return Ok(0),
             1 => self.reports.clone(),
             _ => format!("[{}]", self.reports),
@@ -124,18 +124,18 @@ impl Caller {
             .http
             .post("/api/v1/leases/complete", JSON, body.as_bytes())
             .await?;
-        if held > 1 {
-            let reported: Vec<Reported> = read(answer)?;
+        if leased > 1 {
+            let reported: Vec<ReportAnswer> = read(answer)?;
             let refused = reported.iter().filter(|one| one.error.is_some()).count();
             if refused > 0 {
                 return Err(Error::failed(format!("{refused} completions were refused")));
             }
         }
-        Ok(held)
+        Ok(leased)
     }
 }
 
-impl Link for Caller {
+impl Link for HttpLink {
     fn prepare(&mut self, payload: &[u8]) {
         let (queue, payload) = (&self.queue, String::from_utf8_lossy(payload));
         let job = format!("{{\"kind\":\"bench\",\"queue\":\"{queue}\",\"payload\":{payload}}}\n");
@@ -170,7 +170,7 @@ impl Peer for &Target {
         wait: Duration,
     ) -> BoxFuture<'a, Result<Box<dyn Link>, Error>> {
         async move {
-            let link: Box<dyn Link> = Box::new(Caller::connect(self, load, wait).await?);
+            let link: Box<dyn Link> = Box::new(HttpLink::connect(self, load, wait).await?);
             Ok(link)
         }
         .boxed()
@@ -183,7 +183,7 @@ impl Peer for &Target {
 
 fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Error> {
     serde_json::from_slice(bytes).map_err(|error| {
-        let said = String::from_utf8_lossy(bytes);
-        Error::failed(format!("an answer cannot be read: {error}: {said}"))
+        let text = String::from_utf8_lossy(bytes);
+        Error::failed(format!("an answer cannot be parsed: {error}: {text}"))
     })
 }
