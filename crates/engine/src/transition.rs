@@ -341,52 +341,29 @@ impl Engine {
     pub(crate) fn record(&self, key: JobKey) -> JobRecord {
         let job = self.job(key);
         let queue = &self.queues[job.queue];
-        let details = job.details.as_deref().cloned().unwrap_or_default();
+        let namespace = self.spaces[queue.space].name.clone();
+        let kind = self.names.kind(job.kind).clone();
         let state = if job.state == JobState::Running {
             JobState::Ready
         } else {
             job.state
         };
-        JobRecord {
-            key,
-            id: job.id(),
+        let mut record = JobRecord {
             id_tag: job.id_tag,
-            id_is_given: details.id.is_some(),
-            name: details.name,
-            namespace: self.spaces[queue.space].name.clone(),
-            queue: queue.name.clone(),
-            kind: self.names.kind(job.kind).clone(),
             state,
             priority: job.priority,
             created_at: job.created_at,
             ready_at: job.ready_at,
-            is_ahead: details.is_ahead,
-            due: details.due,
-            deadline: details.deadline,
-            timeout: details.timeout,
             retry: self.names.retry(job.retry).clone(),
             attempt: job.attempt,
             attempts_counted: job.attempts_counted,
-            releases: details.releases,
-            lease_expirations: details.lease_expirations,
             payload_bytes: u64::from(job.payload_bytes),
-            inputs: details.inputs,
-            fingerprint: details.fingerprint,
-            failure: details.failure,
-            graph: details.graph,
-            tags: details.tags,
-            labels: details.labels,
-            tracked: details.tracked,
-            unique: details.unique,
-            schedule: details.schedule,
-            keep_succeeded: details.keep_succeeded,
-            keep_failed: details.keep_failed,
-            progress: details.progress,
-            last_report: details.last_report,
-            history: details.history,
-            history_dropped: details.history_dropped,
-            finished: None,
+            ..JobRecord::new(key, job.id(), namespace, queue.name.clone(), kind)
+        };
+        if let Some(details) = job.details.as_deref() {
+            details.write_to(&mut record);
         }
+        record
     }
 
     /// Appends to a live job's history, which keeps its first entry and the newest others.

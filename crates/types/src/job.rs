@@ -457,6 +457,52 @@ pub struct JobRecord {
     pub finished: Option<Finished>,
 }
 
+impl JobRecord {
+    /// A ready job with these names, and with every other field at its default.
+    pub fn new(key: JobKey, id: JobId, namespace: Namespace, queue: Queue, kind: Kind) -> Self {
+        Self {
+            key,
+            id,
+            id_tag: IdTag::default(),
+            id_is_given: false,
+            name: None,
+            namespace,
+            queue,
+            kind,
+            state: JobState::Ready,
+            priority: Priority::default(),
+            created_at: Timestamp::default(),
+            ready_at: Elapsed::default(),
+            is_ahead: false,
+            due: None,
+            deadline: None,
+            timeout: None,
+            retry: RetryPolicy::default(),
+            attempt: 0,
+            attempts_counted: 0,
+            releases: 0,
+            lease_expirations: 0,
+            payload_bytes: 0,
+            inputs: 0,
+            fingerprint: 0,
+            failure: None,
+            graph: None,
+            tags: Vec::new(),
+            labels: Vec::new(),
+            tracked: false,
+            unique: None,
+            schedule: None,
+            keep_succeeded: None,
+            keep_failed: None,
+            progress: None,
+            last_report: None,
+            history: Vec::new(),
+            history_dropped: 0,
+            finished: None,
+        }
+    }
+}
+
 /// A live lease, as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseRecord {

@@ -305,6 +305,7 @@ impl Engine {
                 NewInput::Result(_) => None,
             })
             .collect();
+        let details = JobDetails::of_new(&job, fingerprint, batch.graph.as_ref());
         self.jobs.insert(Job {
             key,
             priority: job.priority,
@@ -318,7 +319,7 @@ impl Engine {
             attempts_counted: 0,
             payload_bytes: u32::try_from(job.payload.len()).expect("payloads were checked"),
             state: JobState::Blocked,
-            details: details(&job, fingerprint, batch.graph.as_ref()).map(Box::new),
+            details: (!details.is_plain()).then(|| Box::new(details)),
         });
         self.register(space, key, &job, answer, turn);
         (job.payload, values)
@@ -467,27 +468,6 @@ impl Engine {
             self.fail_unstarted(key, DEPENDENCY_GROUP, message, turn);
         }
     }
-}
-
-/// What this job has that few jobs have.
-fn details(job: &NewJob, fingerprint: u64, graph: Option<&Graph>) -> Option<JobDetails> {
-    let details = JobDetails {
-        id: job.id.clone(),
-        name: job.name.clone(),
-        deadline: job.deadline,
-        timeout: job.timeout,
-        inputs: u32::try_from(job.inputs.len()).expect("inputs were checked"),
-        fingerprint,
-        graph: graph.cloned(),
-        tags: job.tags.clone(),
-        labels: job.labels.clone(),
-        tracked: job.tracked,
-        unique: job.unique.as_ref().map(|unique| unique.key.clone()),
-        keep_succeeded: job.keep_succeeded,
-        keep_failed: job.keep_failed,
-        ..JobDetails::default()
-    };
-    (!details.is_plain()).then_some(details)
 }
 
 fn first_move(now: Now, job: &NewJob) -> Move {

@@ -473,40 +473,13 @@ fn has_succeeded(known: &FinishedIndex, key: JobKey) -> bool {
         .is_some_and(|finished| finished.outcome == Outcome::Succeeded)
 }
 
-/// A live job made of its stored record, in no index.
+/// Makes a live job of its stored record. The job is in no index yet.
 pub(crate) fn job_of(
     record: &JobRecord,
     queue: crate::state::QueueIndex,
     engine: &mut Engine,
 ) -> Job {
-    let details = JobDetails {
-        id: record.id_is_given.then(|| record.id.clone()),
-        name: record.name.clone(),
-        due: record.due,
-        is_ahead: record.is_ahead,
-        deadline: record.deadline,
-        timeout: record.timeout,
-        releases: record.releases,
-        lease_expirations: record.lease_expirations,
-        inputs: record.inputs,
-        missing: 0,
-        fingerprint: record.fingerprint,
-        failure: record.failure.clone(),
-        graph: record.graph.clone(),
-        tags: record.tags.clone(),
-        labels: record.labels.clone(),
-        tracked: record.tracked,
-        unique: record.unique.clone(),
-        schedule: record.schedule.clone(),
-        keep_succeeded: record.keep_succeeded,
-        keep_failed: record.keep_failed,
-        progress: record.progress.clone(),
-        last_report: record.last_report,
-        history: record.history.clone(),
-        history_dropped: record.history_dropped,
-        lease: None,
-        log_bytes: 0,
-    };
+    let details = JobDetails::of_record(record);
     Job {
         key: record.key,
         priority: record.priority,

@@ -4,10 +4,11 @@
 
 use std::time::Duration;
 
+use ganger_types::command::NewJob;
 use ganger_types::job::LastReport;
 use ganger_types::{
-    Due, Elapsed, Failure, Graph, HistoryEntry, IdTag, JobId, JobKey, JobName, JobState, LabelKey,
-    LabelValue, LeaseRecord, Priority, Progress, ScheduleId, Tag, Timestamp, UniqueKey,
+    Due, Elapsed, Failure, Graph, HistoryEntry, IdTag, JobId, JobKey, JobName, JobRecord, JobState,
+    LabelKey, LabelValue, LeaseRecord, Priority, Progress, ScheduleId, Tag, Timestamp, UniqueKey,
 };
 
 use super::names::{KindIndex, QueueIndex, RetryIndex};
@@ -74,6 +75,114 @@ pub(crate) struct JobDetails {
 }
 
 impl JobDetails {
+    /// Details of a job that is enqueued now.
+    pub(crate) fn of_new(job: &NewJob, fingerprint: u64, graph: Option<&Graph>) -> Self {
+        Self {
+            id: job.id.clone(),
+            name: job.name.clone(),
+            deadline: job.deadline,
+            timeout: job.timeout,
+            inputs: u32::try_from(job.inputs.len()).expect("inputs were checked"),
+            fingerprint,
+            graph: graph.cloned(),
+            tags: job.tags.clone(),
+            labels: job.labels.clone(),
+            tracked: job.tracked,
+            unique: job.unique.as_ref().map(|unique| unique.key.clone()),
+            keep_succeeded: job.keep_succeeded,
+            keep_failed: job.keep_failed,
+            ..Self::default()
+        }
+    }
+
+    /// Details of a job that is loaded or retried. Unmet dependencies and the lease have rows of their own.
+    pub(crate) fn of_record(record: &JobRecord) -> Self {
+        Self {
+            id: record.id_is_given.then(|| record.id.clone()),
+            name: record.name.clone(),
+            due: record.due,
+            is_ahead: record.is_ahead,
+            deadline: record.deadline,
+            timeout: record.timeout,
+            releases: record.releases,
+            lease_expirations: record.lease_expirations,
+            inputs: record.inputs,
+            missing: 0,
+            fingerprint: record.fingerprint,
+            failure: record.failure.clone(),
+            graph: record.graph.clone(),
+            tags: record.tags.clone(),
+            labels: record.labels.clone(),
+            tracked: record.tracked,
+            unique: record.unique.clone(),
+            schedule: record.schedule.clone(),
+            keep_succeeded: record.keep_succeeded,
+            keep_failed: record.keep_failed,
+            progress: record.progress.clone(),
+            last_report: record.last_report,
+            history: record.history.clone(),
+            history_dropped: record.history_dropped,
+            lease: None,
+            log_bytes: 0,
+        }
+    }
+
+    /// Sets the fields of the job's record that details hold. The pattern has every field, so that a new one
+    /// cannot be forgotten here.
+    pub(crate) fn write_to(&self, record: &mut JobRecord) {
+        let Self {
+            id,
+            name,
+            due,
+            is_ahead,
+            deadline,
+            timeout,
+            releases,
+            lease_expirations,
+            inputs,
+            missing: _,
+            fingerprint,
+            failure,
+            graph,
+            tags,
+            labels,
+            tracked,
+            unique,
+            schedule,
+            keep_succeeded,
+            keep_failed,
+            progress,
+            last_report,
+            history,
+            history_dropped,
+            lease: _,
+            log_bytes: _,
+        } = self;
+        record.id_is_given = id.is_some();
+        record.name.clone_from(name);
+        record.due = *due;
+        record.is_ahead = *is_ahead;
+        record.deadline = *deadline;
+        record.timeout = *timeout;
+        record.releases = *releases;
+        record.lease_expirations = *lease_expirations;
+        record.inputs = *inputs;
+        record.fingerprint = *fingerprint;
+        record.failure.clone_from(failure);
+        record.graph.clone_from(graph);
+        record.tags.clone_from(tags);
+        record.labels.clone_from(labels);
+        record.tracked = *tracked;
+        record.unique.clone_from(unique);
+        record.schedule.clone_from(schedule);
+        record.keep_succeeded = *keep_succeeded;
+        record.keep_failed = *keep_failed;
+        record.progress.clone_from(progress);
+        record.last_report = *last_report;
+        record.history.clone_from(history);
+        record.history_dropped = *history_dropped;
+    }
+
     /// Whether there is nothing in it that a job without it would not have.
     pub(crate) fn is_plain(&self) -> bool {
         self.id.is_none()

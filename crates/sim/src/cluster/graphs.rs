@@ -109,8 +109,8 @@ fn member(
         retry: Some(RetryPolicy {
             retries_max: rng.small(3),
             backoff: Backoff::Fixed(rng.millis(0, 2_000)),
-            jitter_percent: 0,
             lease_expirations_max: rng.chance(300).then(|| rng.small(3)),
+            ..RetryPolicy::default()
         }),
         ..NewJob::default()
     };

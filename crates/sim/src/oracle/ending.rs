@@ -220,8 +220,7 @@ mod tests {
         let policy = RetryPolicy {
             retries_max: 9,
             backoff,
-            jitter_percent: 0,
-            lease_expirations_max: None,
+            ..RetryPolicy::default()
         };
         let pauses: Vec<u64> = (1..=5).map(|k| pause(&policy, k).as_secs()).collect();
         assert_eq!(pauses, [1, 2, 4, 5, 5]);

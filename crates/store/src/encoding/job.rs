@@ -157,45 +157,18 @@ impl Record for JobRecord {
         }
         let key = JobKey::take(from)?;
         let id_tag = IdTag::take(from)?;
+        let id = read_id(key, id_tag, bits, from)?;
         let mut job = Self {
-            key,
-            id: read_id(key, id_tag, bits, from)?,
             id_tag,
             id_is_given: bits & ID_IS_GIVEN != 0,
-            name: None,
-            namespace,
-            queue,
-            kind,
             state,
-            priority: Field::take(from)?,
             created_at,
+            priority: Field::take(from)?,
             ready_at: Field::take(from)?,
             payload_bytes: Field::take(from)?,
             is_ahead: bits & AHEAD != 0,
             tracked: bits & TRACKED != 0,
-            due: None,
-            deadline: None,
-            timeout: None,
-            retry: RetryPolicy::default(),
-            attempt: 0,
-            attempts_counted: 0,
-            releases: 0,
-            lease_expirations: 0,
-            inputs: 0,
-            fingerprint: 0,
-            failure: None,
-            graph: None,
-            tags: Vec::new(),
-            labels: Vec::new(),
-            unique: None,
-            schedule: None,
-            keep_succeeded: None,
-            keep_failed: None,
-            progress: None,
-            last_report: None,
-            history: Vec::new(),
-            history_dropped: 0,
-            finished: None,
+            ..Self::new(key, id, namespace, queue, kind)
         };
         sparse_fields!(take!(job bits from));
         job.history = Field::take(from)?;

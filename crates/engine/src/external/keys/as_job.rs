@@ -277,50 +277,25 @@ fn view(
 fn record(namespace: &Namespace, id: JobId, item: &Item<'_>) -> Option<JobRecord> {
     let state = item.stand.state();
     let attempt = u32::from(state == JobState::Running);
+    let queue = Queue::new(&item.queue).ok()?;
     Some(JobRecord {
-        key: JobKey::OF_KEYS,
-        id,
-        id_tag: IdTag::default(),
         id_is_given: true,
-        name: None,
-        namespace: namespace.clone(),
-        queue: Queue::new(&item.queue).ok()?,
-        kind: Kind::default(),
         state,
-        priority: ganger_types::Priority::default(),
-        created_at: Timestamp(0),
-        ready_at: Elapsed::default(),
-        is_ahead: false,
-        due: None,
-        deadline: None,
-        timeout: None,
         retry: RetryPolicy {
             retries_max: u32::MAX,
             backoff: Backoff::Fixed(Duration::ZERO),
-            jitter_percent: 0,
-            lease_expirations_max: None,
+            ..RetryPolicy::default()
         },
         attempt,
         attempts_counted: attempt,
-        releases: 0,
-        lease_expirations: 0,
         payload_bytes: u64::try_from(item.data.len()).unwrap_or(u64::MAX),
-        inputs: 0,
-        fingerprint: 0,
-        failure: None,
-        graph: None,
-        tags: Vec::new(),
-        labels: Vec::new(),
-        tracked: false,
-        unique: None,
-        schedule: None,
-        keep_succeeded: None,
-        keep_failed: None,
-        progress: None,
-        last_report: None,
-        history: Vec::new(),
-        history_dropped: 0,
-        finished: None,
+        ..JobRecord::new(
+            JobKey::OF_KEYS,
+            id,
+            namespace.clone(),
+            queue,
+            Kind::default(),
+        )
     })
 }
 

@@ -68,53 +68,32 @@ fn record(namespace: &Namespace, id: &JobId, job: &QlessJob) -> Option<JobRecord
     let is_waiting = !state.is_terminal() && state != JobState::Running;
     // Retries are counted when they begin, so the attempt that runs or was the last is one more.
     let counted = count(job.retries - job.remaining).saturating_add(u32::from(!is_waiting));
+    let queue = Queue::new(queue(job)).ok()?;
+    let kind = short(&job.klass, Kind::new)?;
     Some(JobRecord {
-        key: JobKey::OF_QLESS,
-        id: id.clone(),
-        id_tag: IdTag::default(),
         id_is_given: true,
-        name: None,
-        namespace: namespace.clone(),
-        queue: Queue::new(queue(job)).ok()?,
-        kind: short(&job.klass, Kind::new)?,
         state,
         priority: priority(job.priority),
         created_at: job.history.first().map_or(moment(job.time), happened_at),
-        ready_at: Elapsed::default(),
         is_ahead: job.place.as_ref().is_some_and(|it| it.rank.is_infinite()),
         due: due(job),
-        deadline: None,
-        timeout: None,
         retry: RetryPolicy {
             retries_max: count(job.retries),
             backoff: Backoff::Fixed(Duration::ZERO),
-            jitter_percent: 0,
-            lease_expirations_max: None,
+            ..RetryPolicy::default()
         },
         attempt,
         attempts_counted: counted.min(attempt),
-        releases: 0,
-        lease_expirations: 0,
         payload_bytes: u64::try_from(job.data.len()).unwrap_or(u64::MAX),
-        inputs: 0,
-        fingerprint: 0,
         failure: job.failure.as_ref().and_then(failure),
-        graph: None,
         tags: tags(job),
-        labels: Vec::new(),
-        tracked: false,
-        unique: None,
         schedule: job
             .spawned_from
             .as_ref()
             .and_then(|it| short(it, ScheduleId::new)),
-        keep_succeeded: None,
-        keep_failed: None,
-        progress: None,
-        last_report: None,
         history: history(job),
-        history_dropped: 0,
         finished: finished(job),
+        ..JobRecord::new(JobKey::OF_QLESS, id.clone(), namespace.clone(), queue, kind)
     })
 }
 
