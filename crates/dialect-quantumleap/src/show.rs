@@ -1,7 +1,7 @@
 //! A task as lists show it: the object `runtime`, and around it, where inputs are asked for, the payload as it is stored.
 
 use ganger_ngsi::task::{Origin, TASK_TYPE};
-use ganger_types::job::AttemptEnd;
+use ganger_types::history::AttemptEnd;
 use ganger_types::{JobRecord, JobState, What};
 use serde_json::json;
 

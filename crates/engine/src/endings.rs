@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ganger_types::job::AttemptEnd;
+use ganger_types::history::AttemptEnd;
 use ganger_types::{
     Change, FailurePolicy, Group, HistoryEntry, InputRow, InputState, JobId, JobKey, JobState, Now,
     Outcome, What,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ganger_types::job::AttemptEnd;
+use ganger_types::history::AttemptEnd;
 use ganger_types::{
     Change, DueOrder, Elapsed, Failure, Group, JobKey, JobState, Now, Outcome, Reply, UniqueKey,
 };

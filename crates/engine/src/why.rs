@@ -1,6 +1,6 @@
 //! Why a job is not running: the exact causes, most important first.
 
-use ganger_types::job::AttemptEnd;
+use ganger_types::history::AttemptEnd;
 use ganger_types::why::{Explanation, Reason};
 use ganger_types::{JobId, JobKey, JobRecord, JobState, Namespace, Now, Rejection, What};
 

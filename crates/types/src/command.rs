@@ -9,18 +9,19 @@ use bytes::Bytes;
 use crate::external::ExternalCall;
 use crate::id::{JobId, LeaseToken, ShardId};
 use crate::import::Import;
-use crate::job::{FailurePolicy, Outcome, Priority, Progress, RetryPolicy};
+use crate::job::{FailurePolicy, Outcome, Priority, Progress};
 use crate::name::{
-    Graph, Group, IdempotencyKey, JobName, Kind, LabelKey, LabelValue, Namespace, Queue, RequestId,
-    ScheduleId, Tag, UniqueKey, Worker,
+    Graph, Group, IdempotencyKey, LabelKey, LabelValue, Namespace, Queue, RequestId, ScheduleId,
+    Tag, Worker,
 };
 use crate::peer::{CheckedWaits, OutboxRecord, Part, Wait};
 use crate::query::Query;
 use crate::queue::{NamespaceSettings, QueueSettings};
-use crate::reference::JobRef;
 use crate::schedule::ScheduleRecord;
 use crate::time::Timestamp;
 use crate::words::words;
+
+pub use crate::job::{Dependency, NewEdge, NewInput, NewJob, Start, Unique};
 
 /// A request to the engine.
 #[derive(Clone, Debug, PartialEq)]
@@ -100,102 +101,6 @@ pub struct Enqueue {
     pub idempotency_key: Option<IdempotencyKey>,
     /// Whether to name the whole as a graph, for cancelling and showing.
     pub graph: bool,
-}
-
-/// A job to be.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct NewJob {
-    /// Its id, if the client chooses it.
-    pub id: Option<JobId>,
-    /// How the submission calls it, for people; `None`: it has no name.
-    pub name: Option<JobName>,
-    /// Where it lines up.
-    pub queue: Queue,
-    /// Which program runs it.
-    pub kind: Kind,
-    /// The input of the program, opaque to the server; empty if there is none.
-    pub payload: Bytes,
-    /// The positional inputs, in order; empty if the job has a payload instead.
-    pub inputs: Vec<NewInput>,
-    /// Jobs to wait for without taking their results.
-    pub after: Vec<NewEdge>,
-    /// The priority: smaller runs first, 0 by default.
-    pub priority: Priority,
-    /// When it may run.
-    pub start: Start,
-    /// Never started, and never tried again, after this.
-    pub deadline: Option<Timestamp>,
-    /// How long one attempt may run.
-    pub timeout: Option<Duration>,
-    /// How it is tried again.
-    pub retry: Option<RetryPolicy>,
-    /// Words to search and count by; empty by default.
-    pub tags: Vec<Tag>,
-    /// Key-value pairs to search by; empty by default.
-    pub labels: Vec<(LabelKey, LabelValue)>,
-    /// Whether to follow it.
-    pub tracked: bool,
-    /// At most one job under this key.
-    pub unique: Option<Unique>,
-    /// How long to keep it after success: `Some(None)` is forever.
-    pub keep_succeeded: Option<Option<Duration>>,
-    /// How long to keep it after failure or cancellation, likewise.
-    pub keep_failed: Option<Option<Duration>>,
-}
-
-/// When a job may run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Start {
-    /// As soon as its dependencies allow (the default).
-    #[default]
-    Now,
-    /// So long after the command, by the shard's elapsed time.
-    After(Duration),
-    /// At a calendar time; one in the past is now.
-    At(Timestamp),
-}
-
-/// At most one job under a key, for a while. A second one is answered with the first one's id.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unique {
-    /// The key, within the namespace.
-    pub key: UniqueKey,
-    /// So long after the first was enqueued; `None`: while it is live.
-    pub window: Option<Duration>,
-}
-
-/// The job that another job depends on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Dependency {
-    /// The job at this place of the same submission.
-    Member(u32),
-    /// A job that exists.
-    Job(JobId),
-    /// A job of another shard.
-    Remote {
-        /// The id of the job and its shard.
-        job: JobRef,
-        /// Whether it is part of the same submission: then its shard knows of this edge.
-        is_member: bool,
-    },
-}
-
-/// A positional input of a new job.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NewInput {
-    /// A value that the client gave.
-    Value(Bytes),
-    /// The result of a job.
-    Result(NewEdge),
-}
-
-/// A job to wait for, and what its failure means.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NewEdge {
-    /// The job to wait for.
-    pub dependency: Dependency,
-    /// What its failure means.
-    pub policy: FailurePolicy,
 }
 
 /// How several queues are taken from.

@@ -1,13 +1,17 @@
-//! The job record and its parts.
+//! A job as it is submitted and as it is stored, and its parts.
 
 use std::fmt;
 use std::time::Duration;
 
+use bytes::Bytes;
+
+use crate::history::HistoryEntry;
 use crate::id::{IdTag, JobId, JobKey, LeaseToken};
 use crate::name::{
     Graph, Group, JobName, Kind, LabelKey, LabelValue, Namespace, Queue, RequestId, ScheduleId,
     Tag, UniqueKey, Worker,
 };
+use crate::reference::JobRef;
 use crate::time::{Due, Elapsed, Timestamp};
 use crate::words::{Words as _, words};
 
@@ -252,115 +256,6 @@ pub enum ReportKind {
     Release,
 }
 
-/// One line of a job's history.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HistoryEntry {
-    /// When it happened, on the wall clock.
-    pub at: Timestamp,
-    /// The event, with its details.
-    pub what: What,
-}
-
-/// What a history entry tells.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
-    /// Came into being, or was put into another queue.
-    Enqueued {
-        /// The queue of the job then.
-        queue: Queue,
-    },
-    /// An attempt has ended, in any way.
-    Attempt {
-        /// Its number, from 1.
-        number: u32,
-        /// The worker that held the lease.
-        worker: Worker,
-        /// When it was leased.
-        leased_at: Timestamp,
-        /// The way in which the attempt ended.
-        end: AttemptEnd,
-    },
-    /// Failed without an attempt: deadline, dependency, poison.
-    Failed {
-        /// The failure group: the cause in a word.
-        group: Group,
-    },
-    /// The job was cancelled.
-    Cancelled {
-        /// The reason that was given; may be empty.
-        reason: String,
-    },
-    /// Put back by a person after it had ended.
-    Retried,
-    /// Timed out by hand.
-    TimedOutByHand,
-    /// A note of the user's.
-    Note {
-        /// The text of the note.
-        text: String,
-        /// Any more, as JSON text; empty if none.
-        data: String,
-    },
-}
-
-impl What {
-    /// The word for what happened, such as `attempt`.
-    pub fn as_str(&self) -> &'static str {
-        match self {
-            Self::Enqueued { .. } => "enqueued",
-            Self::Attempt { .. } => "attempt",
-            Self::Failed { .. } => "failed",
-            Self::Cancelled { .. } => "cancelled",
-            Self::Retried => "retried",
-            Self::TimedOutByHand => "timed_out_by_hand",
-            Self::Note { .. } => "note",
-        }
-    }
-}
-
-/// How an attempt ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AttemptEnd {
-    /// The worker reported success.
-    Succeeded,
-    /// With a reported failure.
-    Failed {
-        /// The failure group that the worker reported.
-        group: Group,
-        /// The message that the worker reported; may be empty.
-        message: String,
-        /// Whether the worker ruled retries out.
-        permanent: bool,
-    },
-    /// The lease expired: the worker died or lost its connection.
-    Expired,
-    /// The run took longer than the job allows.
-    TimedOut,
-    /// The worker gave the job back.
-    Released {
-        /// Whether it counts as an attempt.
-        counted: bool,
-        /// The reason that was given; may be empty.
-        reason: String,
-    },
-    /// The job was cancelled while the attempt ran.
-    Cancelled,
-}
-
-impl AttemptEnd {
-    /// The word for it, such as `timed_out`.
-    pub fn as_str(&self) -> &'static str {
-        match self {
-            Self::Succeeded => "succeeded",
-            Self::Failed { .. } => "failed",
-            Self::Expired => "expired",
-            Self::TimedOut => "timed_out",
-            Self::Released { .. } => "released",
-            Self::Cancelled => "cancelled",
-        }
-    }
-}
-
 /// How a job ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finished {
@@ -374,6 +269,102 @@ pub struct Finished {
     pub result_bytes: Option<u64>,
     /// How long to keep it, if the job says so itself: `Some(None)` is forever.
     pub keep_until: Option<Option<Timestamp>>,
+}
+
+/// A job to be.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NewJob {
+    /// Its id, if the client chooses it.
+    pub id: Option<JobId>,
+    /// How the submission calls it, for people; `None`: it has no name.
+    pub name: Option<JobName>,
+    /// Where it lines up.
+    pub queue: Queue,
+    /// Which program runs it.
+    pub kind: Kind,
+    /// The input of the program, opaque to the server; empty if there is none.
+    pub payload: Bytes,
+    /// The positional inputs, in order; empty if the job has a payload instead.
+    pub inputs: Vec<NewInput>,
+    /// Jobs to wait for without taking their results.
+    pub after: Vec<NewEdge>,
+    /// The priority: smaller runs first, 0 by default.
+    pub priority: Priority,
+    /// When it may run.
+    pub start: Start,
+    /// Never started, and never tried again, after this.
+    pub deadline: Option<Timestamp>,
+    /// How long one attempt may run.
+    pub timeout: Option<Duration>,
+    /// How it is tried again.
+    pub retry: Option<RetryPolicy>,
+    /// Words to search and count by; empty by default.
+    pub tags: Vec<Tag>,
+    /// Key-value pairs to search by; empty by default.
+    pub labels: Vec<(LabelKey, LabelValue)>,
+    /// Whether to follow it.
+    pub tracked: bool,
+    /// At most one job under this key.
+    pub unique: Option<Unique>,
+    /// How long to keep it after success: `Some(None)` is forever.
+    pub keep_succeeded: Option<Option<Duration>>,
+    /// How long to keep it after failure or cancellation, likewise.
+    pub keep_failed: Option<Option<Duration>>,
+}
+
+/// When a job may run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Start {
+    /// As soon as its dependencies allow (the default).
+    #[default]
+    Now,
+    /// So long after the command, by the shard's elapsed time.
+    After(Duration),
+    /// At a calendar time; one in the past is now.
+    At(Timestamp),
+}
+
+/// At most one job under a key, for a while. A second one is answered with the first one's id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unique {
+    /// The key, within the namespace.
+    pub key: UniqueKey,
+    /// So long after the first was enqueued; `None`: while it is live.
+    pub window: Option<Duration>,
+}
+
+/// The job that another job depends on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Dependency {
+    /// The job at this place of the same submission.
+    Member(u32),
+    /// A job that exists.
+    Job(JobId),
+    /// A job of another shard.
+    Remote {
+        /// The id of the job and its shard.
+        job: JobRef,
+        /// Whether it is part of the same submission: then its shard knows of this edge.
+        is_member: bool,
+    },
+}
+
+/// A positional input of a new job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NewInput {
+    /// A value that the client gave.
+    Value(Bytes),
+    /// The result of a job.
+    Result(NewEdge),
+}
+
+/// A job to wait for, and what its failure means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewEdge {
+    /// The job to wait for.
+    pub dependency: Dependency,
+    /// What its failure means.
+    pub policy: FailurePolicy,
 }
 
 /// All that is known of a job, but for its payload, inputs, result and log.

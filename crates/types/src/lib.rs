@@ -9,6 +9,7 @@ pub mod command;
 pub mod cursor;
 pub mod event;
 pub mod external;
+pub mod history;
 pub mod id;
 pub mod idempotency;
 pub mod import;
@@ -42,12 +43,13 @@ pub use external::{
     ExternalCall, ExternalChange, ExternalJob, ExternalMessage, ExternalReply, ExternalRow,
     ExternalRowKey,
 };
+pub use history::{AttemptEnd, HistoryEntry, What};
 pub use id::{Epoch, IdTag, JobId, JobKey, LeaseToken, Position, ShardId};
 pub use idempotency::{IdempotencyRecord, SubmissionAnswer, SubmittedJobs, SubmittedRun};
 pub use import::{Import, ImportRecord, Imported, JobSource, WorkItem};
 pub use job::{
-    Backoff, Failure, FailurePolicy, Finished, HistoryEntry, JobRecord, JobState, LeaseRecord,
-    Outcome, Priority, Progress, RetryPolicy, StoredJob, What,
+    Backoff, Failure, FailurePolicy, Finished, JobRecord, JobState, LeaseRecord, Outcome, Priority,
+    Progress, RetryPolicy, StoredJob,
 };
 pub use keys::{ElementRecord, KeyAnswers, KeyCalls, KeyRecord, KeyWait, Popped};
 pub use name::{

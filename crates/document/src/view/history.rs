@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::time::SystemTime;
 
 use ganger_types::What;
-use ganger_types::job::AttemptEnd;
+use ganger_types::history::AttemptEnd;
 use serde::Serialize;
 use utoipa::ToSchema;
 

@@ -2,7 +2,7 @@
 
 use crate::check::{at_most, cut};
 use ganger_types::command::{Cancel, Selection, TimeOut};
-use ganger_types::job::AttemptEnd;
+use ganger_types::history::AttemptEnd;
 use ganger_types::limits::{BULK_JOBS_MAX, MESSAGE_BYTES_MAX};
 use ganger_types::{
     Answer, Change, Graph, Group, HistoryEntry, JobId, JobKey, JobState, Message, Namespace,

@@ -2,7 +2,8 @@
 
 use crate::check::check_size;
 use ganger_types::command::{Complete, Next};
-use ganger_types::job::{AttemptEnd, ReportKind};
+use ganger_types::history::AttemptEnd;
+use ganger_types::job::ReportKind;
 use ganger_types::{
     Answer, Change, Due, FailurePolicy, HistoryEntry, JobKey, JobState, Outcome, Rejection, What,
 };

@@ -4,7 +4,7 @@ use crate::check::at_most;
 use ganger_types::command::{
     ConfigureNamespace, ConfigureQueue, DeregisterWorker, ForgetQueue, QueueChange,
 };
-use ganger_types::job::AttemptEnd;
+use ganger_types::history::AttemptEnd;
 use ganger_types::limits::RELEASES_MAX;
 use ganger_types::{Answer, Change, Happening, JobKey, QueueSettings, Rejection, Reply};
 

@@ -4,7 +4,8 @@ use crate::check::cut;
 use std::time::Duration;
 
 use ganger_types::command::Fail;
-use ganger_types::job::{AttemptEnd, ReportKind};
+use ganger_types::history::AttemptEnd;
+use ganger_types::job::ReportKind;
 use ganger_types::limits::MESSAGE_BYTES_MAX;
 use ganger_types::{Answer, Backoff, Due, Failure, JobKey, JobState, Now, Outcome, RetryPolicy};
 

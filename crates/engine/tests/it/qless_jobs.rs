@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::support::World;
 use ganger_types::command::{Cancel, Enqueue, NewJob, Selection};
-use ganger_types::job::AttemptEnd;
+use ganger_types::history::AttemptEnd;
 use ganger_types::qless::{Generation, QlessReply, QlessRequest};
 use ganger_types::query::Query;
 use ganger_types::reply::ExternalJobView;

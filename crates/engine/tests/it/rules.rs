@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::support::*;
 use ganger_types::command::*;
-use ganger_types::job::AttemptEnd;
+use ganger_types::history::AttemptEnd;
 use ganger_types::query::Query;
 use ganger_types::why::Reason;
 use ganger_types::*;

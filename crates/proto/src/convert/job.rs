@@ -5,7 +5,7 @@ use std::time::Duration;
 use ganger_document::raw_json;
 use ganger_document::view::history::HistoryEntry;
 use ganger_document::view::job::{Failure, Job, Lease};
-use ganger_types::job::AttemptEnd;
+use ganger_types::history::AttemptEnd;
 use ganger_types::{Due, JobState, ShardId, StoredJob, What};
 
 use super::{

@@ -1,6 +1,7 @@
 //! What attempts leave on a job: failures, progress, reports, and how they ended.
 
-use ganger_types::job::{AttemptEnd, LastReport, ReportKind};
+use ganger_types::history::AttemptEnd;
+use ganger_types::job::{LastReport, ReportKind};
 use ganger_types::{Due, Failure, Outcome, Progress};
 
 use super::field::{choice, fields};

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use ganger_types::change::UniqueRecord;
-use ganger_types::job::{AttemptEnd, LastReport, ReportKind};
+use ganger_types::history::AttemptEnd;
+use ganger_types::job::{LastReport, ReportKind};
 use ganger_types::{
     Backoff, Bytes, CatchUp, Clock, Day, Due, DueOrder, Elapsed, Epoch, Failure, Finished, Graph,
     Group, HistoryEntry, IdTag, IdempotencyKey, IdempotencyRecord, JobId, JobKey, JobRecord,

@@ -11,8 +11,8 @@ use ganger_types::query::JobQuery;
 use ganger_types::reply::ExternalJobView;
 use ganger_types::why::{Explanation, Reason};
 use ganger_types::{
-    Backoff, Bytes, Elapsed, ExternalJob, IdTag, JobId, JobKey, JobRecord, JobState, Kind,
-    LeaseRecord, Namespace, Now, Queue, RetryPolicy, Timestamp, Worker,
+    Backoff, Bytes, Elapsed, ExternalJob, JobId, JobKey, JobRecord, JobState, Kind, LeaseRecord,
+    Namespace, Now, Queue, RetryPolicy, Worker,
 };
 
 use super::KeySpace;

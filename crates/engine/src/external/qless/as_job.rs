@@ -6,13 +6,13 @@
 use std::time::Duration;
 
 use ganger_qless::{Qless, live_lease, tag_text, text_of};
-use ganger_types::job::AttemptEnd;
+use ganger_types::history::AttemptEnd;
 use ganger_types::qless::{QlessFailure, QlessHappening, QlessJob, QlessSet, QlessState};
 use ganger_types::reply::ExternalJobView;
 use ganger_types::{
-    Backoff, Bytes, Due, Elapsed, Failure, Finished, Group, HistoryEntry, IdTag, JobId, JobKey,
-    JobRecord, JobState, Kind, LeaseRecord, Namespace, Outcome, Priority, Queue, RetryPolicy,
-    ScheduleId, Tag, Timestamp, What, Worker, limits,
+    Backoff, Bytes, Due, Elapsed, Failure, Finished, Group, HistoryEntry, JobId, JobKey, JobRecord,
+    JobState, Kind, LeaseRecord, Namespace, Outcome, Priority, Queue, RetryPolicy, ScheduleId, Tag,
+    Timestamp, What, Worker, limits,
 };
 
 use crate::external::{NO_TOKEN, short};

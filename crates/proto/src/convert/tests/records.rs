@@ -10,7 +10,8 @@ use ganger_document::view::schedule::Schedule;
 use ganger_document::view::statistics::Statistics;
 use ganger_document::view::worker::Worker;
 use ganger_store::encoding::any::Any;
-use ganger_types::job::{AttemptEnd, LeaseRecord};
+use ganger_types::history::AttemptEnd;
+use ganger_types::job::LeaseRecord;
 use ganger_types::limits::SCHEDULE_BACKLOG_MAX;
 use ganger_types::{
     CatchUp, Event, Happening, InputRow, JobId, JobRecord, JobState, Namespace, NamespaceRecord,
