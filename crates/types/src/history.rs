@@ -6,50 +6,51 @@ use crate::time::Timestamp;
 /// One line of a job's history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryEntry {
-    /// When it happened, on the wall clock.
+    /// Time of the event on the wall clock.
     pub at: Timestamp,
     /// The event, with its details.
     pub what: What,
 }
 
-/// What a history entry tells.
+/// An event in the history of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
-    /// Came into being, or was put into another queue.
+    /// The job was enqueued, or moved to another queue.
     Enqueued {
-        /// The queue of the job then.
+        /// Queue that the job entered.
         queue: Queue,
     },
-    /// An attempt has ended, in any way.
+    /// An attempt ended, in any way.
     Attempt {
-        /// Its number, from 1.
+        /// Number of the attempt, from 1.
         number: u32,
         /// The worker that held the lease.
         worker: Worker,
-        /// When it was leased.
+        /// Time of the lease's grant.
         leased_at: Timestamp,
-        /// The way in which the attempt ended.
+        /// How the attempt ended.
         end: AttemptEnd,
     },
-    /// Failed without an attempt: deadline, dependency, poison.
+    /// The job failed without an attempt that failed: its deadline passed, a dependency failed, or too many leases
+    /// expired.
     Failed {
-        /// The failure group: the cause in a word.
+        /// Failure group: the cause in a word.
         group: Group,
     },
     /// The job was cancelled.
     Cancelled {
-        /// The reason that was given; may be empty.
+        /// Reason for it; may be empty.
         reason: String,
     },
-    /// Put back by a person after it had ended.
+    /// A client retried the job after it had ended.
     Retried,
-    /// Timed out by hand.
+    /// A client ended the running attempt by hand.
     TimedOutByHand,
-    /// A note of the user's.
+    /// A note that a client added.
     Note {
         /// The text of the note.
         text: String,
-        /// Any more, as JSON text; empty if none.
+        /// Further data as JSON text; empty if there is none.
         data: String,
     },
 }
@@ -74,7 +75,7 @@ impl What {
 pub enum AttemptEnd {
     /// The worker reported success.
     Succeeded,
-    /// With a reported failure.
+    /// The worker reported a failure.
     Failed {
         /// The failure group that the worker reported.
         group: Group,
@@ -85,13 +86,13 @@ pub enum AttemptEnd {
     },
     /// The lease expired: the worker died or lost its connection.
     Expired,
-    /// The run took longer than the job allows.
+    /// The attempt took longer than the job's timeout.
     TimedOut,
     /// The worker gave the job back.
     Released {
-        /// Whether it counts as an attempt.
+        /// Whether the attempt counts against the retry limit.
         counted: bool,
-        /// The reason that was given; may be empty.
+        /// Reason for it; may be empty.
         reason: String,
     },
     /// The job was cancelled while the attempt ran.
@@ -99,7 +100,7 @@ pub enum AttemptEnd {
 }
 
 impl AttemptEnd {
-    /// The word for it, such as `timed_out`.
+    /// The word for this end, such as `timed_out`.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Succeeded => "succeeded",
