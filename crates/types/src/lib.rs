@@ -1,6 +1,6 @@
-//! The words all crates of ganger share: ids, records, commands, replies, changes, units, limits.
+//! Types that all crates of ganger share: ids, records, commands, replies, changes, units, limits.
 //!
-//! Nothing here behaves: the rules of the queue live in `ganger-engine`, durability in the stores.
+//! The rules of the queue are in `ganger-engine`, and durability is in the stores.
 
 #![forbid(unsafe_code)]
 
