@@ -1,7 +1,7 @@
-//! Taking records of another server over, each once.
+//! Imports of records of another server, each once.
 //!
-//! What was taken over leaves a mark, a raw key, in the same commit. So a record that is sent again is recognised, also
-//! when its job has ended and gone in the meantime. Marks expire.
+//! An imported record leaves a mark, which is a raw key, in the same commit. A record that is sent again is therefore
+//! recognised, even if its job has been removed since. Marks expire.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use ganger_types::{Answer, Bytes, KeyCalls, Namespace, Now, Rejection, Reply, li
 use crate::engine::Engine;
 use crate::turn::Turn;
 
-/// With these bytes the names of all marks begin.
+/// Prefix of the names of all marks.
 const MARK: &[u8] = b"ganger:imported:";
-/// The failure group of jobs that had failed before they came.
+/// Failure group of jobs that had failed before the import.
 const FAILED_GROUP: &str = "imported";
-/// How long a mark lasts: in this time an import that was interrupted must be run again.
+/// Lifetime of a mark: the time within which an interrupted import must be repeated.
 const MARK_LASTS: Duration = Duration::from_secs(7 * 86_400);
 
 impl Engine {
@@ -70,7 +70,7 @@ impl Engine {
         imported
     }
 
-    /// An item with its place in line and its leases.
+    /// Imports an item with its position and its leases.
     fn import_item(
         &mut self,
         namespace: &Namespace,
@@ -106,7 +106,7 @@ impl Engine {
         Imported::Taken
     }
 
-    /// Why the keys of an item cannot be written, if so.
+    /// The reason why the keys of an item cannot be written; `None` if they can.
     fn cannot_take(&self, now: Now, namespace: &Namespace, item: &WorkItem) -> Option<String> {
         let leases = item.leases.iter();
         let strings = leases.map(|(key, value, _)| (key, value.len()));
@@ -130,7 +130,7 @@ impl Engine {
         })
     }
 
-    /// A job of ours, which has failed already if the source says so.
+    /// Imports a job of the engine, as failed if the source has a failure.
     fn import_job(
         &mut self,
         namespace: &Namespace,
@@ -176,7 +176,7 @@ fn set(key: Bytes, value: Bytes, expiry: Expiry) -> KeyCall {
     }
 }
 
-/// The name of a record's mark; `None` for one that does the same however often it is applied.
+/// The name of a record's mark; `None` for a record that may be applied repeatedly.
 fn mark(record: &ImportRecord) -> Option<Bytes> {
     let source = match record {
         ImportRecord::Qless(source) => source,

@@ -1,4 +1,4 @@
-//! Calls that are about keys whatever they hold, and the way to those about strings and lists.
+//! Calls on keys of any type, and the dispatch to calls on strings and lists.
 
 use ganger_types::keys::{Expiry, KeyCall, KeyError, KeyKind, KeyReply, TimeLeft};
 use ganger_types::{Bytes, Elapsed, limits};
@@ -7,10 +7,10 @@ use super::KeyContext;
 
 pub(super) type Called = Result<KeyReply, KeyError>;
 
-/// When a key is to expire, worked out.
+/// A new expiry, in terms of the elapsed clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Until {
-    /// At once: it has passed already.
+    /// The key expires at once: the time is in the past.
     Past,
     Never,
     At(Elapsed),
@@ -139,7 +139,7 @@ impl KeyContext<'_> {
     }
 }
 
-/// Refuses what is longer than anything may be.
+/// Refuses a key or a value that is too long.
 pub(super) fn within(key: &Bytes, value: usize) -> Result<(), KeyError> {
     if key.len() > limits::KEY_NAME_MAX || value > limits::KEY_VALUE_MAX {
         return Err(KeyError::TooLong);

@@ -8,7 +8,7 @@ use super::list::List;
 use super::spent::check_bytes;
 use super::{KeyContext, Value};
 
-/// Steps to move an element to another place of its list.
+/// Steps that count for moving an element to another place.
 const STEPS_OF_A_MOVE: usize = 256;
 
 impl KeyContext<'_> {
@@ -77,7 +77,7 @@ impl KeyContext<'_> {
         }
     }
 
-    /// A list to push to, made if there is none.
+    /// The list to push to, which is created if it does not exist.
     fn list_to_grow(&mut self, key: &Bytes) -> Result<u64, KeyError> {
         if let Some((number, _)) = self.list(key)? {
             return Ok(number);
@@ -121,7 +121,7 @@ impl KeyContext<'_> {
             )));
     }
 
-    /// After a list was changed: one that is empty now is no key any more.
+    /// Finishes a change of a list: an empty list is removed.
     fn settle(&mut self, number: u64) {
         if self.list_mut(number).is_empty() {
             self.remove(number);
@@ -192,7 +192,7 @@ impl KeyContext<'_> {
         self.list(to)?;
         within(to, 0)?;
         let value = self.pop_one(source, from_end).expect("no list is empty");
-        // A list of one element that is rotated stays a key throughout.
+        // A list with one element that is rotated must not be removed in between.
         let target = if from == to {
             source
         } else {
@@ -253,7 +253,7 @@ impl KeyContext<'_> {
         Ok(KeyReply::Done)
     }
 
-    /// Takes the steps to an index of a list, if there is one.
+    /// Counts the steps to an index of a list, if the list exists.
     fn spend_way(&mut self, key: &Bytes, index: i64) -> Result<(), KeyError> {
         let Some((_, list)) = self.list(key)? else {
             return Ok(());
@@ -332,7 +332,8 @@ impl KeyContext<'_> {
     }
 }
 
-/// Indexes of elements equal to `value`, from the `rank`th on, from the right if that is negative.
+/// The indexes of elements that equal `value`, starting with the `rank`th; counted from the right if `rank` is
+/// negative.
 fn indexes_of(list: &List, value: &Bytes, rank: i64, wanted: u64, compared_max: u64) -> Vec<i64> {
     let limited = |size: u64| usize::try_from(size).unwrap_or(usize::MAX);
     let compared = limited(if compared_max == 0 {

@@ -10,7 +10,7 @@ use super::KeyContext;
 use super::calls::Called;
 use super::glob::Glob;
 
-/// Steps to look at one name without comparing it.
+/// Steps that count for looking at one name, besides the comparison.
 const LOOK_STEPS: usize = 16;
 
 fn compiled(pattern: &[u8]) -> Result<Glob, KeyError> {
@@ -18,7 +18,7 @@ fn compiled(pattern: &[u8]) -> Result<Glob, KeyError> {
 }
 
 impl KeyContext<'_> {
-    /// Names that match, in order of their bytes.
+    /// Returns a page of matching names, in the order of their bytes.
     pub(super) fn names(
         &mut self,
         pattern: &Bytes,
@@ -54,7 +54,8 @@ impl KeyContext<'_> {
         Ok(KeyReply::Names(found, None))
     }
 
-    /// Names in the order in which their keys were made. A cursor is the number of the last key that was looked at.
+    /// Returns a page of names in the order in which the keys were created. The cursor is the number of the last key
+    /// that was looked at.
     pub(super) fn scan(
         &mut self,
         cursor: u64,

@@ -90,7 +90,7 @@ impl KeyContext<'_> {
         let old = old.unwrap_or_default();
         let length = old.len() + value.len();
         within(key, length)?;
-        // As in Redis, nothing put behind nothing makes an empty string.
+        // As in Redis, appending nothing to a missing key creates an empty string.
         let joined = Bytes::from([&old[..], &value[..]].concat());
         self.put_string(key, joined, Until::Kept);
         Ok(number_of(length))
@@ -107,7 +107,7 @@ impl KeyContext<'_> {
         Ok(KeyReply::Number(sum))
     }
 
-    /// Writes a string in place of whatever the key held.
+    /// Writes a string in place of any value.
     fn put_string(&mut self, key: &Bytes, value: Bytes, until: Until) {
         self.space.untouched.forget_leased(key);
         let number = match self.number(key) {
@@ -132,7 +132,7 @@ impl KeyContext<'_> {
     }
 }
 
-/// A whole number in its one plain form: no sign but a minus, no space, no zero in front.
+/// Parses a whole number in canonical form: no plus sign, no spaces, no leading zeros.
 fn whole_number(text: &[u8]) -> Option<i64> {
     let number: i64 = std::str::from_utf8(text).ok()?.parse().ok()?;
     (number.to_string().as_bytes() == text).then_some(number)

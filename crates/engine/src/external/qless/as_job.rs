@@ -1,7 +1,7 @@
-//! A job of qless as a job of ours: what a record, its lease and its payload would say of it.
+//! A job of qless, shown as a job of the engine: record, lease and payload.
 //!
-//! It stays where it is. Times come over in microseconds, the priority with its sign turned (here the smaller runs
-//! first), and words longer than a name may be are cut. A jid or a queue's name that is too long has no job here.
+//! Times become microseconds, priorities change their sign because smaller ones run first here, and texts that are
+//! too long for a name are cut. A job whose jid or queue name is too long is not shown.
 
 use std::time::Duration;
 
@@ -17,12 +17,12 @@ use ganger_types::{
 
 use crate::external::{NO_TOKEN, short};
 
-/// The job with this id, if there is one that can be shown.
+/// The job with this id; `None` if there is none or it cannot be shown.
 pub(super) fn view(qless: &Qless, namespace: &Namespace, id: &JobId) -> Option<ExternalJobView> {
     view_of(qless, namespace, id, qless.job_by_id(id.as_bytes())?)
 }
 
-/// The same of a job that was found.
+/// The view of a job.
 pub(super) fn view_of(
     qless: &Qless,
     namespace: &Namespace,
@@ -40,8 +40,8 @@ pub(super) fn view_of(
     })
 }
 
-/// Where a job of qless stands, in our words. Its place counts more than its state, which says of some jobs in line
-/// what they last did.
+/// The state of a job of qless in terms of the engine. The job's place takes precedence over its qless state, which
+/// for some waiting jobs is that of their last attempt.
 pub(crate) fn state(job: &QlessJob) -> JobState {
     let place = job.place.as_ref();
     state_of(
@@ -50,7 +50,7 @@ pub(crate) fn state(job: &QlessJob) -> JobState {
     )
 }
 
-/// The same of one that is in the set of those that wait for their time, or is not.
+/// The state of a job that is, or is not, in the set of scheduled jobs.
 pub(super) fn state_of(is_scheduled: bool, state: QlessState) -> JobState {
     match (is_scheduled, state) {
         (true, _) | (_, QlessState::Scheduled) => JobState::Scheduled,
@@ -66,7 +66,7 @@ fn record(namespace: &Namespace, id: &JobId, job: &QlessJob) -> Option<JobRecord
     let state = state(job);
     let attempt = attempts(job);
     let is_waiting = !state.is_terminal() && state != JobState::Running;
-    // Retries are counted when they begin, so the attempt that runs or was the last is one more.
+    // qless counts a retry when it begins, so the running or last attempt is one more.
     let counted = count(job.retries - job.remaining).saturating_add(u32::from(!is_waiting));
     let queue = Queue::new(queue(job)).ok()?;
     let kind = short(&job.klass, Kind::new)?;
@@ -115,14 +115,14 @@ fn lease(record: &JobRecord, job: &QlessJob) -> LeaseRecord {
     }
 }
 
-/// How often the job was handed out, as far as rows count that or its history goes back.
+/// The number of times that the job was handed out, as far as its row or its history shows.
 pub(super) fn attempts(job: &QlessJob) -> u32 {
     let popped = job.history.iter().filter(|entry| entry.what == "popped");
     let popped = u64::try_from(popped.count()).unwrap_or(u64::MAX);
     u32::try_from(popped.max(job.handed_out)).unwrap_or(u32::MAX)
 }
 
-/// The job's queue; of one that is complete, where it was last.
+/// The queue of the job; the last one if it is complete.
 pub(super) fn queue(job: &QlessJob) -> Bytes {
     if !job.queue.is_empty() {
         return job.queue.clone();
@@ -179,10 +179,10 @@ fn finished(job: &QlessJob) -> Option<Finished> {
     })
 }
 
-/// What happened: puts, and attempts each at its end, with the end that the next entry tells; all else as notes.
+/// The history: puts, attempts, and everything else as notes. The entry after a pop shows how the attempt ended.
 fn history(job: &QlessJob) -> Vec<HistoryEntry> {
     let mut entries = Vec::with_capacity(job.history.len());
-    // Who was handed it, and when, until it is told how that ended.
+    // Worker and start of an attempt whose end has not been seen yet.
     let mut running: Option<(Worker, Timestamp)> = None;
     let mut number = 0;
     for entry in &job.history {
@@ -192,9 +192,9 @@ fn history(job: &QlessJob) -> Vec<HistoryEntry> {
             b"done" => Some(AttemptEnd::Succeeded),
             b"timed-out" => Some(AttemptEnd::Expired),
             b"failed" => short(&word("group"), Group::new).map(failed),
-            // It was given back before, and that is not told.
+            // The job was given back before; the history has no entry for that.
             b"popped" => Some(released(true)),
-            // Somebody put it again while it ran.
+            // The job was put again while it ran.
             b"put" => Some(released(false)),
             _ => None,
         };
@@ -229,7 +229,7 @@ fn history(job: &QlessJob) -> Vec<HistoryEntry> {
     entries
 }
 
-/// Whether an entry tells that an attempt is over.
+/// Whether the entry ends an attempt.
 fn ends(entry: &QlessHappening) -> bool {
     matches!(
         &entry.what[..],
@@ -252,7 +252,7 @@ fn failed(group: Group) -> AttemptEnd {
     }
 }
 
-/// An entry in its own words, with its further keys as a JSON object.
+/// A note with the text of an entry, and its further keys as a JSON object.
 fn note(entry: &QlessHappening) -> What {
     let lossy = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
     let members = entry.extra.iter().map(|(key, value)| {
@@ -274,12 +274,12 @@ fn happened_at(entry: &QlessHappening) -> Timestamp {
     moment(entry.when)
 }
 
-/// A worker's name, cut if need be.
+/// The name of a worker, cut to the maximum length.
 pub(super) fn worker(name: &Bytes) -> Worker {
     short(name, Worker::new).unwrap_or_else(|| Worker::from_static(""))
 }
 
-/// A time of qless; what is before the epoch counts as the epoch.
+/// A time of qless; times before the epoch count as the epoch.
 pub(super) fn moment(seconds: f64) -> Timestamp {
     Timestamp(micros(seconds))
 }

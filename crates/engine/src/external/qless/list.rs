@@ -8,7 +8,7 @@ use ganger_types::{ExternalJob, JobId};
 use super::as_job;
 use crate::external::{ExternalJobScan, Measure, asks_for};
 
-/// Jobs behind one of them: those that a query may ask for.
+/// The jobs after one of them that a query may match.
 pub(super) fn scan(
     qless: &Qless,
     query: &JobQuery,
@@ -37,7 +37,7 @@ pub(super) fn scan(
     looked
 }
 
-/// What is quick to see: a whole record is made only of those that pass.
+/// Whether a query may match a job, by conditions that are cheap to check before the record is built.
 fn may_be_asked_for(query: &JobQuery, job: &QlessJob) -> bool {
     let queue = || as_job::queue(job);
     let wanted = query.queue.as_ref();

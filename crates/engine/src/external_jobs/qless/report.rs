@@ -1,7 +1,7 @@
-//! What workers of ours report of jobs of qless that they hold.
+//! Reports of workers of the engine on jobs of qless.
 //!
-//! A lease is live while the job runs and has its token, also after its lock ran out, until somebody else gets the job: so
-//! it is for workers of qless. Each report is carried out as the command of qless that says the same.
+//! A lease is live while the job runs and has its token, even after its lock has expired, until another worker gets
+//! the job: that is the rule for workers of qless. Each report is applied as the corresponding command of qless.
 
 use std::time::Duration;
 
@@ -18,21 +18,22 @@ use crate::external::{job_state, seconds};
 use crate::finished_index::FinishedIndex;
 use crate::turn::Turn;
 
-/// The lease shown is live, or the report is a repeat and this is its answer.
+/// The result of checking a report: its lease is live, or it is a repeat with this answer.
 enum Standing {
     Live(Box<QlessJob>),
     Repeat(Reply),
 }
 
 impl Engine {
-    /// Whether a report is about a job of qless: there is one of that id, and none of ours.
+    /// Whether a report is about a job of qless: qless has a job with this id, and the engine has none.
     pub(crate) fn is_external_lease(&self, held: &Held, known: &FinishedIndex) -> bool {
         self.external.qless.has_job(&held.namespace, &held.job)
             && self.find_job(&held.namespace, &held.job).is_none()
             && known.find(&held.namespace, &held.job).is_none()
     }
 
-    /// The result is kept in the job's row, where clients of qless do not see it. With a next queue there is none.
+    /// Completes a job of qless. The result is stored in the job's row, where clients of qless do not see it. With a
+    /// next queue there is no result.
     pub(crate) fn complete_external(&mut self, cmd: Complete, turn: &mut Turn<'_>) -> Answer {
         let job = match self.check_external_lease(&cmd.held, ReportKind::Complete)? {
             Standing::Live(job) => job,
@@ -110,7 +111,7 @@ impl Engine {
         Ok(self.reported(&cmd.held, ReportKind::Release, again, turn))
     }
 
-    /// Progress is not kept.
+    /// Renews the lock of a job of qless. Progress is not stored.
     pub(crate) fn renew_external(&mut self, cmd: Renew, turn: &mut Turn<'_>) -> Answer {
         let job = self.live_external_job(&cmd.held)?;
         let limit = self.settings(&cmd.held.namespace).payload_bytes_max;
@@ -136,7 +137,7 @@ impl Engine {
         })
     }
 
-    /// What a program writes is not kept: all of it is dropped, as beyond a limit of nothing.
+    /// Answers a log report as if the log had a limit of 0 bytes: jobs of qless have no log.
     pub(crate) fn append_log_external(&self, cmd: &AppendLog) -> Answer {
         self.live_external_job(&cmd.held)?;
         let sent = u64::try_from(cmd.bytes.len()).unwrap_or(u64::MAX);
@@ -146,7 +147,7 @@ impl Engine {
         })
     }
 
-    /// Calls the script with a command about the job: its id comes first, then `words`.
+    /// Calls the script with a command about the job: its id first, then `words`.
     fn report_to_qless(
         &mut self,
         held: &Held,
@@ -173,8 +174,8 @@ impl Engine {
         answer.map(drop).map_err(|_| refused())
     }
 
-    /// Remembers the report that was just carried out, and answers it. `again` is when and after how long the job is to
-    /// be tried again, unless it has failed for good.
+    /// Stores the report that was just applied, for repeats, and returns the answer. `again` is the time of the next
+    /// attempt and the delay before it; `None` if the job has failed for good.
     fn reported(
         &mut self,
         held: &Held,
@@ -223,7 +224,7 @@ impl Engine {
         }
     }
 
-    /// The job, if the token shown is that of its live lease.
+    /// The job, if the token is that of its live lease.
     fn live_external_job(&self, held: &Held) -> Result<QlessJob, Rejection> {
         let qless = self.external.qless.space(&held.namespace);
         let job = qless.and_then(|qless| qless.job_by_id(held.job.as_bytes()));
@@ -244,7 +245,7 @@ impl Engine {
     }
 }
 
-/// Where a job stands after a report; one that retention has taken at once is complete.
+/// The state of a job after a report; a job that retention has removed at once is complete.
 fn stands(qless: &Qless, jid: &[u8]) -> JobState {
     qless.job_by_id(jid).map_or(JobState::Succeeded, job_state)
 }
@@ -257,7 +258,7 @@ fn delay(pause: Duration) -> Bytes {
     Bytes::from(pause.as_secs_f64().to_string())
 }
 
-/// What the script refuses: data that is no JSON, or an option that is no number.
+/// The rejection if the script refuses: the data is not JSON, or a configuration option is not a number.
 fn refused() -> Rejection {
     Rejection::OutOfRange {
         what: "the payload or an option of a job of qless",
