@@ -1,4 +1,4 @@
-//! What happens when a timer fires.
+//! Timers: what happens when one fires.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::transition::Move;
 use crate::turn::Turn;
 
 impl Engine {
-    /// Fires a timer, already taken out of its index, as of the moment of `turn`; `clock` is what the clock says.
+    /// Fires a timer that was removed from its index, as of the time of `turn`; `clock` is the actual time.
     pub(crate) fn fire(
         &mut self,
         space: SpaceIndex,
@@ -28,7 +28,8 @@ impl Engine {
             Timer::Deadline(key) => self.deadline_passed(key, turn),
             Timer::Schedule(id) => self.run_schedule(space, &id, &mut turn.at(clock)),
             Timer::UniqueEnd(key) => self.unique_ran_out(space, key, turn),
-            // By the clock: a shard that was away for long asks once, not once for each time that it missed.
+            // Use the actual time, so that a shard that was down for long asks once and not for each time that it
+            // missed.
             Timer::Part(graph) => self.part_fell_due(space, graph, &mut turn.at(clock)),
             Timer::IdempotencyKeyEnd(key) => {
                 let state = &mut self.spaces[space];
@@ -40,7 +41,7 @@ impl Engine {
         }
     }
 
-    /// A job that is not running may not start any more.
+    /// Fails a job whose deadline has passed, unless it runs.
     pub(crate) fn deadline_passed(&mut self, key: JobKey, turn: &mut Turn<'_>) {
         let message = "its deadline passed before it could run".to_owned();
         self.fail_unstarted(key, "deadline", message, turn);
@@ -74,7 +75,7 @@ impl Engine {
         }
     }
 
-    /// A unique key without a window is free once its job has ended.
+    /// Frees the unique key of a job that has ended, if the key has no window.
     pub(crate) fn free_unique(
         &mut self,
         space: SpaceIndex,
@@ -96,8 +97,8 @@ impl Engine {
         }
     }
 
-    /// The lease of a job ran out: its worker is warned if the queue is set so, else the job goes on
-    /// without it (`rel L4`, `R6`, `T2`).
+    /// Handles the expiration of a lease: in a queue with a grace period the lease lives on for that time, else the
+    /// attempt ends (`rel L4`, `R6`, `T2`).
     fn lease_ran_out(&mut self, key: JobKey, turn: &mut Turn<'_>) {
         debug_assert_eq!(
             self.job(key).state,
@@ -165,8 +166,8 @@ impl Engine {
         self.retry(key, pause, "timeout", turn);
     }
 
-    /// The attempt ends without a verdict: its lease expired, or a report says that its worker died.
-    /// Gives what the latter hears.
+    /// Ends an attempt without an outcome: its lease expired, or a report says that its worker died. Returns the
+    /// answer to such a report.
     pub(crate) fn worker_was_lost(&mut self, key: JobKey, turn: &mut Turn<'_>) -> Reply {
         self.end_attempt(turn.now, key, AttemptEnd::Expired);
         let lease_expirations_max = self.names.retry(self.job(key).retry).lease_expirations_max;
@@ -196,7 +197,7 @@ impl Engine {
         goes_on(JobState::Ready, Some(turn.now.wall))
     }
 
-    /// Why a job is set aside after so many losses; `None` if they are not too many yet.
+    /// The failure message of a job with too many lease expirations; `None` if they are within the limit.
     fn suspicion(
         &self,
         key: JobKey,

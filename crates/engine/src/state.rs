@@ -1,4 +1,4 @@
-//! What the engine holds: each part keeps its own fields and rules. Nothing in here knows the engine or its commands.
+//! The parts of the engine's state, each with its own fields and rules. None of them uses the engine or its commands.
 
 mod clock;
 mod draws;

@@ -1,4 +1,4 @@
-//! Cancels jobs: single ones, or a whole graph. Also ends attempts by hand.
+//! Cancels single jobs or a whole graph, and ends attempts by hand.
 
 use crate::check::{at_most, cut};
 use ganger_types::command::{Cancel, Selection, TimeOut};
@@ -38,7 +38,7 @@ impl Engine {
         cut(&mut reason, MESSAGE_BYTES_MAX);
         let mut count = 0;
         for key in keys {
-            // An earlier one of the list may have taken this one with it.
+            // Cancelling an earlier job of the list may have cancelled this one.
             if self.is_live(key) {
                 self.cancel_job(key, &reason, turn);
             }
@@ -49,7 +49,7 @@ impl Engine {
         Ok(Reply::Changed { count, skipped })
     }
 
-    /// Cancels the members of a graph that are here. A part that is not decided falls once it is decided for
+    /// Cancels the members of a graph on this shard. An undecided part is cancelled when its submission is committed
     /// (`rel G9`).
     pub(crate) fn cancel_graph(
         &mut self,
@@ -79,7 +79,7 @@ impl Engine {
         u64::try_from(keys.len()).unwrap_or(u64::MAX)
     }
 
-    /// Tells the other shards that hold a part of a graph to cancel it.
+    /// Sends the other shards that hold a part of a graph a message to cancel it.
     pub(crate) fn cancel_elsewhere(
         &mut self,
         name: &(Namespace, Graph),
@@ -102,7 +102,7 @@ impl Engine {
         }
     }
 
-    /// The refusal of a command about this one job alone, if that is part of a submission that is not decided here.
+    /// Refuses a command that names only this job if the job is part of an undecided submission.
     fn refuse_sole_prepared(
         &self,
         namespace: &Namespace,
@@ -121,7 +121,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The numbers of those that are live, and the ids of the others.
+    /// The numbers of the jobs that are live, and the ids of the others.
     pub(super) fn sort_out(
         &self,
         namespace: &ganger_types::Namespace,
@@ -138,7 +138,7 @@ impl Engine {
         (keys, skipped)
     }
 
-    /// Takes running jobs from their workers without waiting for their leases to end. The attempts count.
+    /// Ends the attempts of running jobs without waiting for their leases to expire. The attempts count.
     pub(crate) fn time_out(&mut self, cmd: &TimeOut, turn: &mut Turn<'_>) -> Answer {
         check_bulk(cmd.jobs.len())?;
         let mut keys = std::collections::BTreeSet::new();

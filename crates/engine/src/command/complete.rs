@@ -1,4 +1,4 @@
-//! Ends the current attempt with success: the job ends, or goes on in another queue.
+//! Ends the current attempt with success: the job ends, or continues in another queue.
 
 use crate::check::check_size;
 use ganger_types::command::{Complete, Next};
@@ -82,7 +82,7 @@ impl Engine {
         Ok((next, dependencies))
     }
 
-    /// Puts a completed job into its next queue, with a new series of attempts.
+    /// Puts a completed job into its next queue with a new series of attempts.
     fn go_on(
         &mut self,
         key: JobKey,

@@ -141,7 +141,7 @@ impl Engine {
         Ok(key)
     }
 
-    /// Those of the named jobs that have not succeeded. Unknown ones are refused.
+    /// The named jobs that have not succeeded. Unknown jobs are refused.
     pub(super) fn unmet(
         &self,
         namespace: &Namespace,
@@ -184,7 +184,7 @@ impl Engine {
         })
     }
 
-    /// Whether `key` comes before `other`: `other` waits for it, at any distance.
+    /// Whether `other` waits for `key`, at any distance.
     fn is_dependency_of(&self, key: JobKey, other: JobKey) -> bool {
         let mut seen = std::collections::BTreeSet::from([other]);
         let mut open = vec![other];
@@ -202,7 +202,7 @@ impl Engine {
         false
     }
 
-    /// Adds a dependency without data. The caller sees to the job's state.
+    /// Adds a dependency without data. The caller adjusts the job's state.
     pub(super) fn depend(
         &mut self,
         key: JobKey,
@@ -239,8 +239,8 @@ impl Engine {
     }
 }
 
-/// What becomes of dependencies that have ended without success: an edge that ignores failures is met by them,
-/// one that waits for a retry is kept, and one that would fail the job is refused.
+/// Handles dependencies that have ended without success: they meet an edge that ignores failures, an edge that waits
+/// for a retry is kept, and an edge that would fail the job is refused.
 fn refuse_endings(
     policy: FailurePolicy,
     mut dependencies: Vec<(JobKey, JobId)>,

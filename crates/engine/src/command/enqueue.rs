@@ -25,10 +25,10 @@ use crate::state::{Edge, Job, JobDetails, RemoteEdge, SpaceIndex, Timer};
 use crate::transition::Move;
 use crate::turn::Turn;
 
-/// How long an idempotency key is remembered.
+/// Time for which an idempotency key is kept.
 const IDEMPOTENCY_KEY_FOR: Duration = Duration::from_secs(86_400);
 
-/// An edge of a new job, with what is known of its dependency now.
+/// An edge of a new job with the present state of its dependency.
 struct PlannedEdge {
     slot: u32,
     policy: FailurePolicy,
@@ -39,7 +39,7 @@ enum Planned {
     Here {
         key: JobKey,
         id: JobId,
-        /// How the dependency has ended, if it has.
+        /// Outcome of the dependency; `None` if it is live.
         ended: Option<Outcome>,
     },
     Elsewhere {
@@ -48,7 +48,7 @@ enum Planned {
     },
 }
 
-/// What jobs that are written together have in common.
+/// What jobs that are enqueued together have in common.
 pub(crate) struct Batch {
     pub space: SpaceIndex,
     pub graph: Option<Graph>,
@@ -65,7 +65,7 @@ impl Engine {
         Ok(self.write_submission(cmd, &members, turn))
     }
 
-    /// Everything that can be wrong with a submission, or what becomes of each member.
+    /// Checks a submission and plans each of its members.
     pub(crate) fn check_submission(
         &self,
         now: Now,
@@ -82,7 +82,7 @@ impl Engine {
     }
 }
 
-/// The writing half: nothing below can fail.
+/// The writes: nothing below can fail.
 impl Engine {
     fn write_submission(&mut self, cmd: Enqueue, members: &[Member], turn: &mut Turn<'_>) -> Reply {
         let space = self.make_space(&cmd.namespace);
@@ -103,7 +103,7 @@ impl Engine {
         }
     }
 
-    /// Writes the jobs that have a print, under the numbers and ids given; the others are there already.
+    /// Writes the jobs that have a fingerprint, under the given numbers and ids; the others exist already.
     pub(crate) fn write_jobs(
         &mut self,
         batch: &Batch,
@@ -111,7 +111,7 @@ impl Engine {
         (answers, prints): (&[Enqueued], &[Option<u64>]),
         turn: &mut Turn<'_>,
     ) {
-        // What a job that is there already waited for may be gone by now.
+        // The dependencies of a job that exists already may have been removed.
         let planned: Vec<_> = jobs
             .iter()
             .zip(prints)
@@ -142,7 +142,7 @@ impl Engine {
         }
     }
 
-    /// Remembers the answer for a repeat under the same key.
+    /// Stores the answer for a repeat under the same key.
     fn write_answer(
         &mut self,
         space: SpaceIndex,
@@ -174,7 +174,7 @@ impl Engine {
             })));
     }
 
-    /// Numbers and ids for all members, in order.
+    /// Gives numbers and ids to all members, in order.
     fn name_members(&mut self, cmd: &Enqueue, members: &[Member]) -> Vec<Enqueued> {
         let mut jobs: Vec<Enqueued> = Vec::with_capacity(members.len());
         for (job, member) in cmd.jobs.iter().zip(members) {
@@ -270,7 +270,8 @@ impl Engine {
         Planned::Here { key, id, ended }
     }
 
-    /// Puts a new job into the table, in no index yet. Gives its payload and input values back for writing.
+    /// Adds a new job to the table, but to no index yet. Returns its payload and input values, which are still to be
+    /// written.
     fn add_job(
         &mut self,
         batch: &Batch,
@@ -325,7 +326,7 @@ impl Engine {
         (job.payload, values)
     }
 
-    /// Makes a new job findable: by id, graph, tags, unique key.
+    /// Registers a new job by its id, graph, tags and unique key.
     fn register(
         &mut self,
         space: SpaceIndex,
@@ -383,7 +384,7 @@ impl Engine {
         }
     }
 
-    /// Brings a new job to its first state.
+    /// Gives a new job its edges and its first state.
     fn start_job(
         &mut self,
         key: JobKey,

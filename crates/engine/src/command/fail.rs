@@ -1,4 +1,4 @@
-//! Ends the current attempt with a failure: the job is tried again later, or has failed.
+//! Ends the current attempt with a failure: the job is retried later, or fails.
 
 use crate::check::cut;
 use std::time::Duration;
@@ -59,7 +59,7 @@ impl Engine {
         Ok(goes_on(state, retry_at))
     }
 
-    /// Whether retries are left, and the next one would start before the deadline (`rel R1`, `R5`).
+    /// Whether retries are left and the next attempt would start before the deadline (`rel R1`, `R5`).
     pub(crate) fn may_retry(&self, now: Now, key: JobKey, pause: Duration) -> bool {
         let job = self.job(key);
         let retries_max = self.names.retry(job.retry).retries_max;
@@ -69,7 +69,7 @@ impl Engine {
                 .is_none_or(|deadline| now.wall.after(pause) < deadline)
     }
 
-    /// Sends a job whose attempt is over back, after a pause.
+    /// Schedules the next attempt of a job after a pause.
     pub(crate) fn retry(
         &mut self,
         key: JobKey,
@@ -90,8 +90,8 @@ impl Engine {
         (JobState::Scheduled, Some(turn.now.wall.after(pause)))
     }
 
-    /// The pause before the next retry, by the job's policy. Jitter is drawn here, and stored with the
-    /// time that comes of it (`rel R3`).
+    /// The pause before the next retry by the job's policy, with jitter. The resulting time is stored, so the jitter
+    /// is drawn once (`rel R3`).
     pub(crate) fn pause(&mut self, key: JobKey) -> Duration {
         let job = self.job(key);
         let policy = self.names.retry(job.retry).clone();

@@ -1,4 +1,4 @@
-//! Gives a job back: unrun, or to be run again without blame.
+//! Gives a leased job back to its queue.
 
 use crate::check::cut;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::engine::Engine;
 use crate::transition::Move;
 use crate::turn::Turn;
 
-/// The failure group of jobs that were given back too often.
+/// Failure group of jobs that were given back too often.
 const GROUP: &str = "released-too-often";
 
 impl Engine {

@@ -1,4 +1,4 @@
-//! What all reports share: whether the lease shown is the live one, and what a stale one is told.
+//! Rules that all reports share: whether the lease is live, and the answer to a report under a stale one.
 
 use ganger_types::command::Held;
 use ganger_types::job::{LastReport, ReportKind};
@@ -9,14 +9,14 @@ use crate::engine::Engine;
 use crate::finished_index::FinishedIndex;
 use crate::turn::Turn;
 
-/// The lease shown is live, or the report is a repeat and this is its answer.
+/// The result of checking a report: its lease is live, or it is a repeat with this answer.
 pub(super) enum Standing {
     Live(JobKey),
     Repeat(Reply),
 }
 
 impl Engine {
-    /// Judges a report of an outcome (`rel L5`, `L7`).
+    /// Checks a report of an outcome (`rel L5`, `L7`).
     pub(super) fn judge(
         &self,
         held: &Held,
@@ -57,7 +57,7 @@ impl Engine {
         }
     }
 
-    /// The job, if the token shown is that of its live lease.
+    /// The job, if the token is that of its live lease.
     pub(super) fn live_lease(&self, held: &Held) -> Option<JobKey> {
         let key = self.find_job(&held.namespace, &held.job)?;
         self.job(key)
@@ -66,7 +66,7 @@ impl Engine {
             .then_some(key)
     }
 
-    /// Why the lease shown is not live.
+    /// The rejection of a report whose lease is not live.
     pub(super) fn lease_lost(&self, held: &Held, known: &FinishedIndex) -> Rejection {
         let live = self.find_job(&held.namespace, &held.job);
         let end = match (live, known.find(&held.namespace, &held.job)) {
@@ -90,7 +90,7 @@ impl Engine {
         }
     }
 
-    /// The worker of a live lease has shown itself, and its report is remembered for repeats.
+    /// Records a request of the worker, and the report for repeats of it.
     pub(super) fn accept_report(&mut self, key: JobKey, kind: ReportKind, turn: &mut Turn<'_>) {
         let space = self.space_of_job(key);
         let lease = self.job(key).lease().expect("the lease was judged live");
@@ -99,8 +99,8 @@ impl Engine {
         self.job_mut(key).details_mut().last_report = Some(LastReport { token, kind });
     }
 
-    /// The worker reported, so the count of lease expirations in a row starts over. A policy that bounds all losses of
-    /// a job forgives none.
+    /// Resets the count of lease expirations in a row after a report. If the retry policy limits all expirations of
+    /// the job, the count stays.
     pub(super) fn worker_survived(&mut self, key: JobKey) {
         let job = self.job(key);
         if self.names.retry(job.retry).lease_expirations_max.is_none() {
@@ -121,7 +121,7 @@ pub(crate) fn ended(outcome: Outcome) -> Reply {
     goes_on(outcome.state(), None)
 }
 
-/// The answer to a report after which the job goes on.
+/// The answer to a report after which the job is live.
 pub(crate) fn goes_on(state: JobState, retry_at: Option<Timestamp>) -> Reply {
     Reply::Reported {
         state,

@@ -1,12 +1,12 @@
 //! Retries that reach jobs of other shards.
 //!
-//! A job that ends without success keeps a list of the jobs elsewhere that fail with it. When it is retried with what
-//! ended because of it, each of their shards gets a message, and retries its job by the same rule; that may go on to
-//! further shards. A job that comes back tells the shards of its own dependencies, for one may have been cancelled when
-//! this one ended.
+//! A job that ends without success keeps a list of the jobs on other shards that fail because of it. When it is
+//! retried with its followers, each of those shards gets a message and retries its job by the same rule, which may
+//! reach further shards. A retried job also sends a message to the shards of its dependencies, because one may have
+//! been cancelled when this job ended.
 //!
-//! A graph that is retried as a whole is asked for on each of its shards. Whichever of them comes first, all come back:
-//! a job that is back too early fails again and stays on the list of its dependency, which calls it once it is back.
+//! The retry of a whole graph is sent to each of its shards. The order does not matter: a job that is retried too
+//! early fails again and stays on the list of its dependency, which retries it later.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ use crate::finished_index::FinishedIndex;
 use crate::followers::{Followed, Follows, Members, followers, follows};
 use crate::turn::Turn;
 
-/// Whether a message may put jobs back.
+/// Whether a message may retry jobs.
 pub(super) fn retries(message: &Message) -> bool {
     matches!(
         message,
@@ -34,7 +34,7 @@ pub(super) fn retries(message: &Message) -> bool {
 }
 
 impl Engine {
-    /// What the host must read for the retries that a batch asks for; `None`: it asks for none.
+    /// What the host must read for the retries in a batch; `None`: the batch has none.
     pub(crate) fn prefetch_of_retries(&self, batch: &Receive) -> Option<Followed> {
         let known = self.peers.known.get(&batch.from);
         let received = known
@@ -64,7 +64,7 @@ impl Engine {
         asked
     }
 
-    /// Asks the shards of those jobs that failed with this one, which is about to come back, to retry them.
+    /// Sends messages to retry the jobs of other shards that failed because of this one, which is being retried.
     pub(crate) fn retry_dependents_elsewhere(
         &mut self,
         record: &JobRecord,
@@ -93,7 +93,7 @@ impl Engine {
         }
     }
 
-    /// Asks the other shards of a graph to put their members back. Gives those shards.
+    /// Asks the other shards of a graph to retry their members. Returns those shards.
     pub(crate) fn retry_graph_elsewhere(
         &mut self,
         namespace: &Namespace,
@@ -122,8 +122,8 @@ impl Engine {
         let name = (namespace.clone(), graph.clone());
         let mut shards: BTreeSet<ShardId> = match self.peers.parts.get(&name) {
             Some(part) => part.shards.iter().cloned().collect(),
-            // Which shards have some is forgotten a while after its last job here has ended. The graph's name begins
-            // with that of a shard if there are several.
+            // The part is removed some time after its last job here has ended. The name of a graph over several
+            // shards begins with the id of a shard.
             None => {
                 let is_of = |shard: &ShardId| {
                     let rest = graph.as_bytes().strip_prefix(shard.as_str().as_bytes());
@@ -138,8 +138,8 @@ impl Engine {
         shards
     }
 
-    /// A job elsewhere is back, and waits for one here: if that was cancelled because nobody needed it any more, it
-    /// comes back too, with what ended because of it.
+    /// A job of another shard that waits for a job here was retried. If the job here was cancelled because no job
+    /// needed it any more, it is retried too, with its followers.
     pub(super) fn dependent_is_back(
         &mut self,
         namespace: &Namespace,
@@ -153,7 +153,7 @@ impl Engine {
         }
     }
 
-    /// Applies a message that is about nothing but a retry.
+    /// Applies a message about a retry.
     pub(super) fn apply_retry_message(
         &mut self,
         from: &ShardId,
@@ -201,7 +201,7 @@ impl Engine {
         let queue = within.as_ref().and_then(|within| within.queue.clone());
         let queue = queue.filter(|queue| self.takes_queue(&record.namespace, queue));
         let (named, followers) = match within {
-            // Of a graph each member goes where the graph goes.
+            // Each member of a graph enters the queue of the graph's retry.
             Some(_) => {
                 followers.push(record);
                 (followers, BTreeSet::new())
@@ -227,8 +227,8 @@ impl Engine {
         self.check_new_queues(namespace, Some(queue)).is_ok()
     }
 
-    /// Another shard retries a graph: some members of it that ended here come back, and if there are more the other
-    /// shard is asked to go on.
+    /// Another shard retries a graph: retries the next members that ended here, and asks that shard to continue if
+    /// there are more.
     pub(super) fn retry_members(
         &mut self,
         from: &ShardId,
@@ -257,7 +257,7 @@ impl Engine {
         retry.has_skipped |= !back.skipped.is_empty();
         retry.after = turn.known.members_up_to();
         if retry.after.is_none() {
-            // A job comes back only after those it waits for.
+            // A job can only be retried after its dependencies.
             if !(retry.has_changed && retry.has_skipped) {
                 return;
             }
@@ -268,7 +268,7 @@ impl Engine {
     }
 }
 
-/// The job that failed because one elsewhere did, which is back.
+/// The job that failed because of a job of another shard, which was retried.
 fn fallen<'a>(
     namespace: &Namespace,
     by: &JobRef,
@@ -276,7 +276,7 @@ fn fallen<'a>(
     within: Option<&Within>,
     known: &FinishedIndex<'a>,
 ) -> Option<&'a JobRecord> {
-    // A message retries the dependents of its sender's jobs only (`rel X7`).
+    // A message may retry only the dependents of its sender's jobs (`rel X7`).
     let waited = known.inputs_of(dependent).iter().any(|row| {
         row.slot == slot
             && matches!(&row.state, InputState::Remote { dependency, .. } if dependency == by)

@@ -1,4 +1,4 @@
-//! Edges between jobs of different shards, from either end.
+//! Edges between jobs of different shards.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,8 @@ use crate::state::{EndedJob, RemoteEdge};
 use crate::turn::Turn;
 
 impl Engine {
-    /// A job here waits for one elsewhere. Its shard knows that already if both are of one submission.
+    /// Adds an edge from a job to its dependency on another shard. If both are of one submission, that shard knows
+    /// the edge already.
     pub(crate) fn link(
         &mut self,
         key: JobKey,
@@ -26,8 +27,8 @@ impl Engine {
         self.linked(turn.now, key, slot, edge)
     }
 
-    /// A job that is back waits for one elsewhere again. If the retry `retries` what ended with the job, the
-    /// dependency's shard looks whether its job did.
+    /// Adds an edge from a retried job to its dependency on another shard. With `retries`, that shard also retries
+    /// the dependency if it was cancelled because of this job.
     pub(crate) fn link_again(
         &mut self,
         (key, slot): (JobKey, u32),
@@ -58,7 +59,7 @@ impl Engine {
         }
     }
 
-    /// Asks the dependency's shard to say when it has ended.
+    /// Asks the shard of a dependency for a message when it has ended.
     pub(super) fn follow(
         &mut self,
         key: JobKey,
@@ -94,7 +95,7 @@ impl Engine {
         self.post(&edge.dependency.shard, message, turn);
     }
 
-    /// A job elsewhere waits for one here. Once is enough.
+    /// Records that a job of another shard waits for a job here, unless that is known.
     pub(super) fn add_dependent(
         &mut self,
         dependency: JobKey,
@@ -122,8 +123,8 @@ impl Engine {
         Some(dependent)
     }
 
-    /// Whether another shard's job waits for this one of ours, live or finished. Of a finished one that did not
-    /// succeed those that failed with it stay on the list too; they wait no more.
+    /// Whether a job of another shard waits for this live or finished job. The list of a job that did not succeed
+    /// also has those that failed because of it; they do not wait.
     pub(crate) fn is_awaited_elsewhere(&self, key: JobKey) -> bool {
         let Some(dependents) = self.peers.down.get(&key) else {
             return false;
@@ -143,7 +144,7 @@ impl Engine {
         has_ended && listed.is_some_and(|dependent| dependent.policy == FailurePolicy::Fail)
     }
 
-    /// Strikes those from the list of a finished job that failed with it, and gives them.
+    /// Removes from the list of a finished job those that failed because of it, and returns them.
     pub(crate) fn take_fallen(
         &mut self,
         dependency: JobKey,
@@ -163,8 +164,8 @@ impl Engine {
         fallen
     }
 
-    /// Tells the shards whose jobs wait for one that has ended. If it did not succeed, two kinds of jobs stay on the
-    /// list: those that wait until it is retried and succeeds, and those that fail with it, to be retried with it.
+    /// Sends a message to the shards whose jobs wait for an ended job. If it did not succeed, two kinds of dependents
+    /// stay on its list: those that wait until it is retried, and those that fail now and are retried with it.
     pub(crate) fn notify_dependents_elsewhere(&mut self, ended: &EndedJob, turn: &mut Turn<'_>) {
         if self.peers.is_reading {
             let name = (ended.namespace.clone(), ended.id.clone());
@@ -186,7 +187,7 @@ impl Engine {
         }
     }
 
-    /// A job elsewhere came to wait for one that has ended.
+    /// A job of another shard waits for a job that has ended already.
     pub(super) fn notify_late_dependent(
         &mut self,
         ended: &EndedJob,
@@ -199,7 +200,7 @@ impl Engine {
         self.notify_end(ended, dependent, turn);
     }
 
-    /// Says that a job has ended, to one that does not wait for its retry.
+    /// Sends the end of a job to a dependent that does not wait for its retry.
     fn notify_end(&mut self, ended: &EndedJob, dependent: &Dependent, turn: &mut Turn<'_>) {
         let has_succeeded = ended.outcome == Outcome::Succeeded;
         if !has_succeeded && dependent.policy == FailurePolicy::Wait {
@@ -221,7 +222,7 @@ impl Engine {
         self.post(&dependent.shard, message, turn);
     }
 
-    /// Whether the graph of a job that has ended is being cancelled on all its shards.
+    /// Whether the graph of an ended job is being cancelled on all its shards.
     fn falls(&self, ended: &EndedJob) -> bool {
         let Some((namespace, graph)) = &self.peers.falling else {
             return false;
@@ -229,8 +230,8 @@ impl Engine {
         *namespace == ended.namespace && ended.graph.as_ref() == Some(graph)
     }
 
-    /// A job that has ended waits for nobody elsewhere any more. If it did not succeed, members of its graph
-    /// that nobody else needs are cancelled (`rel G5`).
+    /// Removes the edges from an ended job to other shards. If the job did not succeed, those shards cancel members
+    /// of its graph that no other job needs (`rel G5`).
     pub(crate) fn drop_dependencies_elsewhere(&mut self, ended: &EndedJob, turn: &mut Turn<'_>) {
         let edges = self.unlink(ended.key);
         let falls = self.falls(ended);
@@ -253,7 +254,8 @@ impl Engine {
         }
     }
 
-    /// A live job is to wait for nobody elsewhere any more; gives how many it waited for. The caller counts.
+    /// Removes the edges from a live job to other shards and returns their number. The caller updates the job's
+    /// count.
     pub(crate) fn forsake(&mut self, key: JobKey, turn: &mut Turn<'_>) -> u32 {
         let namespace = self.spaces[self.space_of_job(key)].name.clone();
         let edges = self.unlink(key);
@@ -274,7 +276,7 @@ impl Engine {
         count
     }
 
-    /// Takes all edges to other shards from a job.
+    /// Removes all edges from a job to other shards.
     pub(crate) fn unlink(&mut self, key: JobKey) -> Vec<(u32, RemoteEdge)> {
         let slots: Vec<u32> = self.remote_edges(key).map(|(slot, _)| slot).collect();
         slots
@@ -283,7 +285,7 @@ impl Engine {
             .collect()
     }
 
-    /// Undelivered edges of a job to jobs of other shards.
+    /// The undelivered edges of a job to jobs of other shards.
     pub(crate) fn remote_edges(
         &self,
         key: JobKey,
@@ -294,7 +296,7 @@ impl Engine {
             .map(|((_, slot), edge)| (*slot, edge))
     }
 
-    /// The state of an input that another shard's job has met.
+    /// The state of an input that a job of another shard has met.
     pub(super) fn received(
         dependency: JobRef,
         policy: FailurePolicy,
@@ -303,7 +305,7 @@ impl Engine {
         let value = match result {
             Carried::None => ganger_types::Bytes::from_static(b"null"),
             Carried::Bytes(bytes) => bytes,
-            // Only the sender can read that: it puts the bytes in its place when it sends.
+            // Only the sender can read its store: it replaces this with the bytes when it sends.
             Carried::Stored(_) => return None,
         };
         Some(InputState::Received {
@@ -314,8 +316,8 @@ impl Engine {
     }
 }
 
-/// Whether a dependent stays on the list of a dependency that has ended: because it waits for its retry, or because
-/// it fails now and may be retried with it.
+/// Whether a dependent stays on the list of an ended dependency: it waits for the retry, or fails now and may be
+/// retried with it.
 fn stays_listed(ended: &EndedJob, dependent: &Dependent) -> bool {
     ended.outcome != Outcome::Succeeded && dependent.policy != FailurePolicy::Ignore
 }

@@ -1,4 +1,4 @@
-//! Messages to other shards, until those have confirmed them.
+//! The outbox: messages to other shards that are not confirmed yet.
 
 use ganger_types::command::Confirm;
 use ganger_types::reply::PeerView;
@@ -35,8 +35,8 @@ impl Engine {
         turn.out.changes.push(Change::PutOutbox(Box::new(record)));
     }
 
-    /// Writes a message unless the same one waits already: what is asked again and again while a peer is away
-    /// makes no pile.
+    /// Writes a message unless the same one is waiting, so that repeated questions do not pile up while a peer is
+    /// down.
     pub(super) fn post_once(&mut self, to: &ShardId, message: Message, turn: &mut Turn<'_>) {
         let mut waiting = self.peer(to).outbox.iter();
         if !waiting.any(|record| record.message == message) {
@@ -44,7 +44,7 @@ impl Engine {
         }
     }
 
-    /// A peer has answered a batch.
+    /// Applies a peer's answer to a batch.
     pub(crate) fn confirm(&mut self, cmd: &Confirm, turn: &mut Turn<'_>) -> Reply {
         if cmd.peer == self.shard {
             return Reply::Done;
@@ -63,7 +63,7 @@ impl Engine {
         Reply::Done
     }
 
-    /// A peer has our messages up to a number, durably: they are done (`rel X3`).
+    /// Removes the messages that a peer has applied durably (`rel X3`).
     fn remove_confirmed(&mut self, cmd: &Confirm, turn: &mut Turn<'_>) {
         self.peer(&cmd.peer);
         let Some(peer) = self.peers.known.get_mut(&cmd.peer) else {
@@ -73,8 +73,8 @@ impl Engine {
             return;
         }
         let given = peer.record.last_sent;
-        // It has another message under a number of ours. A batch that ends before that number does not show it
-        // to the receiver, which would take all of it for a repeat (`rel X6`).
+        // The peer has another message under one of our numbers. The receiver cannot see that in a batch that ends
+        // before this number, which looks like a repeat (`rel X6`).
         if cmd.stream_epoch == peer.record.stream_epoch && peer.has_another(cmd.up_to, cmd.tag) {
             peer.record.stopped = Some(format!(
                 "shard {} has another message under number {} of ours than the one we have given: this shard went \
@@ -84,15 +84,15 @@ impl Engine {
             self.peers.changed.insert(cmd.peer.clone());
             return;
         }
-        // It has what was never given: only the sender can tell that, since to the receiver a batch that
-        // comes very late looks the same (`rel X6`).
+        // The peer has a message that we never sent. Only the sender can see that: to the receiver it looks like a
+        // late batch (`rel X6`).
         if cmd.stream_epoch > peer.record.stream_epoch || cmd.up_to > given {
             peer.record.stopped = Some(format!(
                 "shard {} has {} messages of epoch {} of our stream and we have sent {given} of epoch {}: this shard went \
                  back in time",
                 cmd.peer, cmd.up_to, cmd.stream_epoch, peer.record.stream_epoch
             ));
-            // The stream epoch after the reconciliation must be newer than all that the peer has seen.
+            // After the reconciliation the stream epoch must be larger than any that the peer has seen.
             peer.record.stream_epoch = cmd.stream_epoch;
             self.peers.changed.insert(cmd.peer.clone());
             return;
@@ -132,7 +132,7 @@ impl Engine {
         }
     }
 
-    /// What is known of other shards.
+    /// The views of all other shards.
     pub(crate) fn peer_views(&self, now: Now) -> Reply {
         let view = |peer: &super::Peer| PeerView {
             record: peer.record.clone(),
@@ -141,7 +141,8 @@ impl Engine {
             is_to_ask: self.is_to_ask(now, &peer.record.shard),
         };
         let mut views: Vec<PeerView> = self.peers.known.values().map(view).collect();
-        // Jobs here may wait for one with whom nothing was exchanged: a third one decided on their submission.
+        // Jobs here may wait for a shard with which no message was exchanged, because a third shard decided their
+        // submission.
         let silent = self.peers.asking.keys();
         let silent = silent.filter(|shard| !self.peers.known.contains_key(shard));
         views.extend(silent.map(|shard| view(&super::Peer::new(PeerRecord::new(shard.clone())))));
@@ -149,20 +150,19 @@ impl Engine {
         Reply::Peers(views)
     }
 
-    /// Messages that wait for a shard, from a number on.
+    /// The messages that wait for a shard, from a number on.
     pub(crate) fn outbox_page(&self, shard: &ShardId, from: u64, limit: usize) -> Reply {
         let Some(peer) = self.peers.known.get(shard) else {
             return Reply::Outbox(Vec::new());
         };
-        // Numbers are consecutive, so the place follows from the number.
+        // Numbers are consecutive, so the index follows from the number.
         let first = peer.outbox.front().map_or(0, |record| record.number);
         let skip = usize::try_from(from.saturating_sub(first)).unwrap_or(usize::MAX);
         Reply::Outbox(peer.outbox.iter().skip(skip).take(limit).cloned().collect())
     }
 }
 
-/// Whether an answer speaks of the messages that wait now, and not of some from before a reconciliation or from a
-/// lost time.
+/// Whether an answer is about the present stream, not about one from before a reconciliation or a restored backup.
 fn is_of_this_line(cmd: &Confirm, record: &PeerRecord) -> bool {
     cmd.stream_epoch >= record.stream_epoch && record.stopped.is_none()
 }

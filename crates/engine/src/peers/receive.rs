@@ -1,4 +1,4 @@
-//! What other shards say, applied once and in order (`rel X2`).
+//! Messages of other shards, applied once and in order (`rel X2`).
 
 use std::collections::BTreeSet;
 
@@ -15,14 +15,14 @@ use crate::state::EndedJob;
 use crate::turn::Turn;
 
 impl Engine {
-    /// Applies what is new among the messages. A peer that went back in time, or that knows us as later than we
-    /// are, is not listened to any more until a person reconciles the two (`rel X6`).
+    /// Applies the new messages of a batch. If the peer or this shard was restored to an earlier state, traffic stops
+    /// until an operator reconciles the two (`rel X6`).
     pub(crate) fn receive(&mut self, cmd: Receive, turn: &mut Turn<'_>) -> Answer {
         if cmd.from == self.shard {
             return Err(Rejection::OwnShard { shard: cmd.from });
         }
-        // A batch of an older epoch comes late, or from a peer that went back in time: that one sees by the
-        // line in our answer that it did.
+        // A batch of an older epoch is late, or the peer was restored. The epoch in our answer shows that to the
+        // peer.
         let is_old = cmd.stream_epoch < self.peer(&cmd.from).record.received_epoch;
         if !is_old {
             self.find_the_line(&cmd, turn);
@@ -50,7 +50,7 @@ impl Engine {
         })
     }
 
-    /// Applies a message if it is the next one; false if it is not its turn yet.
+    /// Applies a message if it is the next one. Returns false if earlier ones are missing.
     fn take_next(&mut self, from: &ShardId, message: OutboxRecord, turn: &mut Turn<'_>) -> bool {
         let record = &mut self.peer(from).record;
         if message.number <= record.received {
@@ -74,9 +74,10 @@ impl Engine {
         true
     }
 
-    /// Whether a message is about a job that ended while earlier ones of its batch were applied: the host looked up
-    /// before what has become of it, and found it live. The message is applied when it comes again. So is one that
-    /// retries jobs, for it may reach any of those, and the second one of a batch that reads members of a graph.
+    /// Whether a message must wait for the next batch. That is so if it is about a job that ended while earlier
+    /// messages of the batch were applied, because the host found that job live when it read the rows for the batch.
+    /// It is also so for a message that retries jobs, if any job ended meanwhile, and for the second message of a
+    /// batch that needs members of a graph.
     fn is_beyond(&self, message: &Message) -> bool {
         if self.peers.has_retried && matches!(message, Message::RetryGraph { .. }) {
             return true;
@@ -100,11 +101,11 @@ impl Engine {
         is_beyond
     }
 
-    /// Sees whether the peer goes on where we left off, starts a new epoch, or contradicts what we know.
+    /// Checks whether the peer continues its stream, begins a new epoch, or contradicts what is stored here.
     fn find_the_line(&mut self, cmd: &Receive, turn: &mut Turn<'_>) {
         let record = &mut self.peer(&cmd.from).record;
         if record.received_epoch == 0 && cmd.stream_epoch == PeerRecord::STREAM_EPOCH_FIRST {
-            // Its very first line tells of no reconciliation.
+            // The peer's first epoch is not a reconciliation.
             record.received_epoch = cmd.stream_epoch;
             self.peers.changed.insert(cmd.from.clone());
         }
@@ -132,9 +133,9 @@ impl Engine {
         }
     }
 
-    /// Takes traffic up again, by hand: what waits here is written again in a new epoch, the peer's own stream is
-    /// taken from where it stands, and all that this shard waits for is asked for again. The peer does the
-    /// same when it sees the new epoch.
+    /// Resumes traffic by hand: waiting messages are written again in a new epoch, the peer's stream is accepted at
+    /// its present position, and this shard asks again about everything that it waits for. The peer does the same
+    /// when it sees the new epoch.
     pub(crate) fn reconcile(&mut self, cmd: &Reconcile, turn: &mut Turn<'_>) -> Answer {
         let not_stopped = || Rejection::PeerNotStopped {
             shard: cmd.peer.clone(),
@@ -150,7 +151,7 @@ impl Engine {
 
         let waiting = std::mem::take(&mut peer.outbox);
         let record = &mut peer.record;
-        // Larger than any line that a lost time may have had.
+        // Larger than any epoch that a lost state may have had.
         record.stream_epoch = turn.now.wall.0.max(record.stream_epoch + 1);
         record.last_sent = 0;
         record.confirmed = 0;
@@ -174,7 +175,7 @@ impl Engine {
         Ok(Reply::Done)
     }
 
-    /// Asks a peer for everything that this shard waits for from it: what was said before may be lost.
+    /// Asks a peer again about every job that this shard waits for, because earlier messages may be lost.
     fn ask_again(&mut self, shard: &ShardId, turn: &mut Turn<'_>) {
         let edges = self.peers.up.iter();
         let edges: Vec<_> = edges
@@ -229,7 +230,7 @@ impl Engine {
                 dependent,
                 retries,
             } => {
-                // A message tells of its sender's jobs only (`rel X7`).
+                // A message may only be about jobs of its sender (`rel X7`).
                 if dependent.shard == *from {
                     if retries {
                         self.dependent_is_back(&namespace, &dependency, turn);
@@ -282,8 +283,8 @@ impl Engine {
                 reason,
             } => {
                 let name = (namespace, graph);
-                // A shard may have heard of it before it had its part. Whatever the decider says comes after
-                // the decision, and so after every part (`rel G9`).
+                // A shard may have got the cancellation before its part. Messages of the decider come after the
+                // decision, and so after every part (`rel G9`).
                 let passes_on = self
                     .peers
                     .parts
@@ -297,8 +298,8 @@ impl Engine {
         }
     }
 
-    /// A message about a job of a part that is not decided here tells that it was decided for: nobody knows
-    /// of its jobs before.
+    /// A message about a job of an undecided part shows that its submission is committed, because no other shard
+    /// knows the jobs before.
     fn start_if_undecided(&mut self, key: JobKey, turn: &mut Turn<'_>) {
         if let Some(name) = self.undecided_with(key).cloned() {
             self.start_part(&name, turn);
@@ -330,7 +331,7 @@ impl Engine {
         }
     }
 
-    /// The peer does not know the job that one of ours waits for: the edge has failed (`rel X2`).
+    /// The peer does not have the job that a job here waits for: the edge fails (`rel X2`).
     fn dependency_unknown(
         &mut self,
         by: &JobRef,
@@ -353,7 +354,7 @@ impl Engine {
         }
     }
 
-    /// Takes the edge that a message is about, if it waits for that very job (`rel X7`).
+    /// Removes and returns the edge that a message is about, if it leads to the job in the message (`rel X7`).
     fn take_remote_edge(
         &mut self,
         by: &JobRef,
@@ -415,7 +416,7 @@ impl Engine {
         self.post(&dependent.shard, message, turn);
     }
 
-    /// The job that was promised will not come.
+    /// Sends the shards that wait for jobs of an aborted part that these do not exist.
     pub(crate) fn deny_followers(
         &mut self,
         namespace: &Namespace,
@@ -448,7 +449,7 @@ impl Engine {
             .or_else(|| self.undecided_job(namespace, dependency))
             .or_else(|| self.peers.dependencies_of(place).next());
         let Some(key) = key else { return };
-        // It failed with the job and stays listed: it may be back by now, and fail again by what it was told before.
+        // The dependent failed with the job and stays listed, because it may have been retried and then fails again.
         if self.is_fallen(key, place) {
             return;
         }
@@ -475,7 +476,7 @@ impl Engine {
         turn: &mut Turn<'_>,
     ) {
         let is_committed = match self.peers.parts.get(&(namespace.clone(), graph.clone())) {
-            // It will be told with the others.
+            // The other dependents get the same message later.
             Some(part) if !part.is_committed => return,
             Some(part) => part.decider == self.shard,
             None => false,
@@ -489,11 +490,12 @@ impl Engine {
     }
 }
 
-/// Why what the peer says of the past cannot be true if both kept theirs.
+/// The contradiction between a batch and what is stored here, which shows that one of the two shards was restored;
+/// `None` if there is none.
 fn contradiction(known: &PeerRecord, cmd: &Receive) -> Option<String> {
     let (from, received) = (&cmd.from, known.received);
-    // A batch that knows of fewer messages than we have may only be late: the sender sees by our answer
-    // whether it went back in time.
+    // A batch that names fewer messages than were received may just be late. The sender sees in our answer whether it
+    // was restored.
     if cmd.confirmed > received {
         let confirmed = cmd.confirmed;
         return Some(format!(
@@ -510,9 +512,9 @@ fn contradiction(known: &PeerRecord, cmd: &Receive) -> Option<String> {
     })
 }
 
-/// Parts that a command will start, for the host to read.
+/// Rows that the host must read before a command.
 impl Engine {
-    /// Undecided parts that `command` turns into jobs: the host reads them into [`crate::PrefetchedRows::parts`].
+    /// The undecided parts whose jobs `command` enqueues. The host reads them into [`crate::PrefetchedRows::parts`].
     pub fn prefetch_parts(&self, command: &Command) -> Vec<(Namespace, Graph)> {
         let mut wants = BTreeSet::new();
         match command {
@@ -534,7 +536,8 @@ impl Engine {
         (!part.is_committed).then_some(name)
     }
 
-    /// The undecided part that is known to be decided for, because a member elsewhere lets one of its jobs go.
+    /// The undecided part whose submission must be committed, because a member on another shard no longer waits for
+    /// one of its jobs.
     fn drop_undecided(
         &self,
         namespace: &Namespace,
@@ -543,11 +546,11 @@ impl Engine {
     ) -> Option<(Namespace, Graph)> {
         let key = self.undecided_job(namespace, dependency)?;
         let name = self.undecided_with(key)?;
-        // An id may have been that of a job of an earlier graph.
+        // An id may have belonged to a job of an earlier graph.
         (unneeded_in == Some(&name.1)).then(|| name.clone())
     }
 
-    /// The undecided part that a message turns into jobs.
+    /// The undecided part whose jobs a message enqueues.
     fn part_of(&self, message: &Message) -> Option<(Namespace, Graph)> {
         match message {
             Message::Ended { dependent, .. } => self.undecided_with(*dependent).cloned(),
@@ -566,7 +569,7 @@ impl Engine {
         }
     }
 
-    /// Ended jobs that a decision or a message is about.
+    /// The finished jobs that a decision or a message is about.
     pub(crate) fn prefetch_of_peers(
         &self,
         command: &Command,
@@ -593,7 +596,7 @@ impl Engine {
     }
 }
 
-/// The job that a peer asks about.
+/// The job in a question of a peer.
 fn prefetch_of_follow(message: &Message, want: &mut impl FnMut(&Namespace, &JobId)) {
     if let Message::Follow {
         namespace,
