@@ -62,7 +62,7 @@
 //! workers() -> Vec<Worker>  tags(skip: u32, limit: u32) -> Vec<(String, u64)>  tracked() -> Vec<TrackedJob>
 //! events(EventFilter) -> EventStream { next() -> Option<Result<Event>>, position() -> Option<u64> }
 //! info() -> ServerInfo          audit() -> Vec<String>
-//! import(namespace: &str, Vec<ImportRecord>) -> Vec<Imported>   // of another server, each once
+//! import(namespace: &str, Vec<ImportRecord>) -> Vec<ImportOutcome>   // of another server, each once
 //! peers() -> (String, Vec<PeerView>)   outbox(peer: &str, after: u64, limit: u32) -> Vec<WaitingMessage>   reconcile(&str) -> ()
 //! watch_graph(&str) -> GraphWatch { next() -> Option<Result<GraphProgress>> }   // counts by state until all have ended
 //! ```
@@ -112,7 +112,7 @@ pub use model::*;
 /// What records of another server are made of.
 pub mod import {
     pub use ganger_types::import::{
-        Imported, QlessJobSource, QlessSource, QlessStatisticsSource, WorkItem,
+        ImportOutcome, QlessJobSource, QlessSource, QlessStatisticsSource, WorkItem,
     };
     pub use ganger_types::qless::{QlessSet, QlessTime};
 }

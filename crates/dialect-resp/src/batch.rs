@@ -63,7 +63,7 @@ impl Batch {
     pub(crate) fn only_looks(&self) -> bool {
         self.commands.iter().all(|command| match command {
             Command::External(ExternalCall::Keys(calls)) => {
-                calls.calls.iter().all(|call| call.look().is_some())
+                calls.calls.iter().all(|call| call.reads().is_some())
             }
             _ => false,
         })

@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use ganger_engine::{Effects, Engine, Loader, PrefetchedRows, Start};
-use ganger_types::command::{Complete, Enqueue, Held, Lease, NewJob, TakeFrom};
+use ganger_types::command::{Complete, Enqueue, Lease, LeaseRef, NewJob, TakeFrom};
 use ganger_types::{
     Bytes, Command, Elapsed, Epoch, Kind, Meta, Namespace, Now, Queue, Reply, Timestamp, Worker,
 };
@@ -105,7 +105,7 @@ fn lease_and_complete(engine: &mut Engine, at: u64, out: &mut Effects) {
     else {
         unreachable!("a lease is answered with grants");
     };
-    let held = Held {
+    let held = LeaseRef {
         namespace: Namespace::default(),
         job: grants[0].job.clone(),
         token: grants[0].token,

@@ -36,7 +36,7 @@ struct UnneededCandidates {
 
 impl Engine {
     /// Applies the consequences of all endings, including those that they cause.
-    pub(crate) fn spread_endings(&mut self, turn: &mut Turn<'_>) {
+    pub(crate) fn propagate_endings(&mut self, turn: &mut Turn<'_>) {
         let mut suspects = UnneededCandidates::default();
         loop {
             while let Some(ended) = self.ended.pop_front() {

@@ -10,8 +10,8 @@ use ganger_types::{
 use crate::external::ExternalSystems;
 use crate::finished_index::FinishedIndex;
 use crate::state::{
-    ClockTrust, Draws, Edges, EndedJob, Job, JobTable, Names, Peers, QueueIndex, QueueState,
-    Queues, RemovedJobs, Space, SpaceIndex, Spaces, Statistics,
+    ClockTrust, Edges, EndedJob, Job, JobTable, Names, Peers, QueueIndex, QueueState, Queues,
+    RandomSource, RemovedJobs, Space, SpaceIndex, Spaces, Statistics,
 };
 use crate::turn::Turn;
 use crate::{Effects, PrefetchedRows, Start};
@@ -22,7 +22,7 @@ pub struct Engine {
     /// Counters that are committed with every turn.
     pub(crate) meta: Meta,
     pub(crate) clock: ClockTrust,
-    pub(crate) draws: Draws,
+    pub(crate) random: RandomSource,
     pub(crate) names: Names,
     pub(crate) spaces: Spaces,
     pub(crate) queues: Queues,
@@ -40,16 +40,16 @@ pub struct Engine {
 
 impl Engine {
     pub(crate) fn new(start: Start) -> Self {
-        let mut draws = Draws::new(start.epoch, start.seed);
+        let mut random = RandomSource::new(start.epoch, start.seed);
         let peers = Peers {
-            tag: draws.number(),
+            tag: random.number(),
             ..Peers::default()
         };
         Self {
             shard: start.shard,
             meta: start.meta,
             clock: ClockTrust::new(start.now, start.meta.next_order),
-            draws,
+            random,
             names: Names::default(),
             spaces: Spaces::default(),
             queues: Queues::default(),
@@ -120,9 +120,9 @@ impl Engine {
             Command::Import(cmd) => self.import(*cmd, turn),
             Command::Query(query) => self.query(turn.now, &query, turn.known),
         };
-        self.spread_endings(turn);
+        self.propagate_endings(turn);
         self.emit_external_events(turn);
-        self.peers.falling = None;
+        self.peers.graph_being_cancelled = None;
         answer
     }
 
@@ -186,7 +186,7 @@ impl Engine {
         };
         let turn = &mut turn.at(moment);
         self.fire(space, timer, now, turn);
-        self.spread_endings(turn);
+        self.propagate_endings(turn);
     }
 
     /// Fires the timers that are due at `now` in the namespace of a command, if it runs on its callers' clocks.
@@ -209,7 +209,7 @@ impl Engine {
         };
         while let Some((_, timer)) = self.spaces[space].timers.pop_due(now) {
             self.fire(space, timer, now, turn);
-            self.spread_endings(turn);
+            self.propagate_endings(turn);
         }
     }
 

@@ -50,7 +50,7 @@ pub(crate) trait ExternalSystem {
         now: Now,
         query: &JobQuery,
         after: Option<&ExternalJob>,
-        measure: Measure,
+        measure: ScanLimits,
     ) -> ExternalJobScan;
 
     /// The id under which a job is shown while another job hides it; `None` if it is not shown.
@@ -269,7 +269,7 @@ impl ExternalJobScan {
 
 /// The limits of a scan: jobs to look at, and jobs to return.
 #[derive(Clone, Copy)]
-pub(crate) struct Measure {
+pub(crate) struct ScanLimits {
     pub(crate) looked_at: usize,
     pub(crate) found: usize,
 }

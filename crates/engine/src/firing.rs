@@ -9,7 +9,7 @@ use ganger_types::{
 
 use crate::command::{ended, goes_on};
 use crate::engine::Engine;
-use crate::state::{Counted, SpaceIndex, Timer};
+use crate::state::{Occurrence, SpaceIndex, Timer};
 use crate::transition::Move;
 use crate::turn::Turn;
 
@@ -23,7 +23,7 @@ impl Engine {
         turn: &mut Turn<'_>,
     ) {
         match timer {
-            Timer::LeaseEnd(key) => self.lease_ran_out(key, turn),
+            Timer::LeaseEnd(key) => self.expire_lease(key, turn),
             Timer::JobDue(key) => self.job_fell_due(key, turn),
             Timer::Deadline(key) => self.deadline_passed(key, turn),
             Timer::Schedule(id) => self.run_schedule(space, &id, &mut turn.at(clock)),
@@ -99,7 +99,7 @@ impl Engine {
 
     /// Handles the expiration of a lease: in a queue with a grace period the lease lives on for that time, else the
     /// attempt ends (`rel L4`, `R6`, `T2`).
-    fn lease_ran_out(&mut self, key: JobKey, turn: &mut Turn<'_>) {
+    fn expire_lease(&mut self, key: JobKey, turn: &mut Turn<'_>) {
         debug_assert_eq!(
             self.job(key).state,
             JobState::Running,
@@ -120,7 +120,7 @@ impl Engine {
         } else if has_timed_out {
             self.attempt_timed_out(key, turn);
         } else {
-            self.worker_was_lost(key, turn);
+            self.end_lost_attempt(key, turn);
         }
     }
 
@@ -142,14 +142,14 @@ impl Engine {
             .expect("a running job has a lease")
             .clone();
         turn.out.changes.push(Change::PutLease(Box::new(lease)));
-        self.count(turn.now, queue, Counted::Retry);
+        self.count(turn.now, queue, Occurrence::Retry);
     }
 
     fn attempt_timed_out(&mut self, key: JobKey, turn: &mut Turn<'_>) {
         let group = Group::from_static("timeout");
         let message = "the attempt took longer than the job allows".to_owned();
         self.end_attempt(turn.now, key, AttemptEnd::TimedOut);
-        self.count(turn.now, self.job(key).queue, Counted::Failure);
+        self.count(turn.now, self.job(key).queue, Occurrence::Failure);
         let pause = self.pause(key);
         if !self.may_retry(turn.now, key, pause) {
             self.fail_for_good(key, group, message, turn);
@@ -162,13 +162,13 @@ impl Engine {
             at: turn.now.wall,
             worker,
         });
-        self.count(turn.now, self.job(key).queue, Counted::Retry);
+        self.count(turn.now, self.job(key).queue, Occurrence::Retry);
         self.retry(key, pause, "timeout", turn);
     }
 
     /// Ends an attempt without an outcome: its lease expired, or a report says that its worker died. Returns the
     /// answer to such a report.
-    pub(crate) fn worker_was_lost(&mut self, key: JobKey, turn: &mut Turn<'_>) -> Reply {
+    pub(crate) fn end_lost_attempt(&mut self, key: JobKey, turn: &mut Turn<'_>) -> Reply {
         self.end_attempt(turn.now, key, AttemptEnd::Expired);
         let lease_expirations_max = self.names.retry(self.job(key).retry).lease_expirations_max;
         let job = self.job_mut(key);
@@ -178,7 +178,9 @@ impl Engine {
         let details = job.details_mut();
         details.lease_expirations = details.lease_expirations.saturating_add(1);
         let lease_expirations = details.lease_expirations;
-        if let Some(message) = self.suspicion(key, lease_expirations_max, lease_expirations) {
+        if let Some(message) =
+            self.expirations_failure(key, lease_expirations_max, lease_expirations)
+        {
             self.fail_for_good(key, Group::from_static("poison"), message, turn);
             return ended(Outcome::Failed);
         }
@@ -188,7 +190,7 @@ impl Engine {
             self.fail_for_good(key, group, message, turn);
             return ended(Outcome::Failed);
         }
-        self.count(turn.now, self.job(key).queue, Counted::Retry);
+        self.count(turn.now, self.job(key).queue, Occurrence::Retry);
         let to = Move::Ready {
             at: turn.now.elapsed,
             is_ahead: false,
@@ -198,7 +200,7 @@ impl Engine {
     }
 
     /// The failure message of a job with too many lease expirations; `None` if they are within the limit.
-    fn suspicion(
+    fn expirations_failure(
         &self,
         key: JobKey,
         lease_expirations_max: Option<u32>,

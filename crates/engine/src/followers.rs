@@ -49,7 +49,7 @@ pub trait Archive {
 
 /// The finished jobs that a command needs besides those that it names by id.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Followed {
+pub struct FollowersQuery {
     /// Live jobs whose followers the command needs, besides those of the finished jobs in [`Engine::prefetch`].
     pub live: Vec<JobKey>,
     /// Jobs that the command needs with their followers, if they have ended.
@@ -78,7 +78,7 @@ pub struct Members {
 /// If the archive cannot be read.
 pub fn read_followers<A: Archive>(
     archive: &mut A,
-    asked: &Followed,
+    asked: &FollowersQuery,
     known: &mut PrefetchedRows,
 ) -> Result<(), A::Error> {
     let mut seen: BTreeSet<JobKey> = known.jobs.iter().map(|job| job.key).collect();
@@ -138,23 +138,25 @@ fn read_near<A: Archive>(
 
 /// Why a finished job ended because of another.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Follows {
+pub(crate) enum FollowReason {
     /// The job failed because a dependency did not succeed.
     Dependency,
     /// The job was cancelled because no live job needed it any more.
     Dependent,
 }
 
-pub(crate) fn follows(record: &JobRecord) -> Option<Follows> {
+pub(crate) fn follows(record: &JobRecord) -> Option<FollowReason> {
     match record.finished.as_ref()?.outcome {
         Outcome::Succeeded => None,
         Outcome::Failed => {
             let failure = record.failure.as_ref()?;
             let is_dependency = failure.group.as_bytes() == DEPENDENCY_GROUP.as_bytes();
-            is_dependency.then_some(Follows::Dependency)
+            is_dependency.then_some(FollowReason::Dependency)
         }
         Outcome::Cancelled => match &record.history.last()?.what {
-            What::Cancelled { reason } if reason.ends_with(NEEDLESS) => Some(Follows::Dependent),
+            What::Cancelled { reason } if reason.ends_with(NEEDLESS) => {
+                Some(FollowReason::Dependent)
+            }
             _ => None,
         },
     }
@@ -169,14 +171,14 @@ fn missing(row: &InputRow) -> Option<JobKey> {
 
 impl Engine {
     /// What the host must read with [`read_followers`] for a command; `None`: nothing.
-    pub fn prefetch_followers(&self, command: &Command) -> Option<Followed> {
+    pub fn prefetch_followers(&self, command: &Command) -> Option<FollowersQuery> {
         match command {
             Command::Retry(cmd) if cmd.dependents => {
                 let live = cmd.jobs.iter();
                 let live = live.filter_map(|id| self.find_job(&cmd.namespace, id));
-                Some(Followed {
+                Some(FollowersQuery {
                     live: live.collect(),
-                    ..Followed::default()
+                    ..FollowersQuery::default()
                 })
             }
             Command::Receive(cmd) => self.prefetch_of_retries(cmd),
@@ -212,9 +214,9 @@ pub(crate) fn followers<'a>(roots: &[JobKey], known: &FinishedIndex<'a>) -> Vec<
     let mut reached = roots.clone();
     while let Some(key) = open.pop() {
         let downstream = dependents.get(&key).into_iter().flatten();
-        let downstream = downstream.map(|key| (*key, Follows::Dependency));
+        let downstream = downstream.map(|key| (*key, FollowReason::Dependency));
         let dependency = known.inputs_of(key).iter().filter_map(|row| missing(row));
-        let dependency = dependency.map(|key| (key, Follows::Dependent));
+        let dependency = dependency.map(|key| (key, FollowReason::Dependent));
         for (near, wanted) in downstream.chain(dependency) {
             let follows = known.by_key(near).and_then(follows);
             if follows == Some(wanted) && reached.insert(near) {

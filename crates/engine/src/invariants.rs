@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ganger_types::{Carried, Due, JobKey, JobState, Message, QueueCounts};
+use ganger_types::{Due, JobKey, JobState, Message, MessageResult, QueueCounts};
 
 use crate::engine::Engine;
 use crate::state::{Job, QueueIndex, Timer};
@@ -289,7 +289,7 @@ impl Engine {
             }
             for message in &peer.outbox {
                 if let Message::Ended {
-                    result: Carried::Stored(key),
+                    result: MessageResult::Stored(key),
                     ..
                 } = message.message
                 {

@@ -30,7 +30,7 @@ mod why;
 
 pub use engine::Engine;
 pub use external::Glob;
-pub use followers::{Archive, Followed, Members, read_followers};
+pub use followers::{Archive, FollowersQuery, Members, read_followers};
 pub use load::Loader;
 pub use peers::{Remainder, ReservedIds, ShardParts, ShardedSubmission};
 pub use recurrence::check_spec;
@@ -74,7 +74,7 @@ pub struct PrefetchedRows {
     pub inputs: Vec<InputRow>,
     /// Undecided parts that [`Engine::prefetch_parts`] names.
     pub parts: Vec<Part>,
-    /// Members of a graph, if [`Followed::members`] asks for some. Those that have ended are also in `jobs`.
+    /// Members of a graph, if [`FollowersQuery::members`] asks for some. Those that have ended are also in `jobs`.
     pub members: Vec<JobKey>,
     /// Last member that was read, if there may be more.
     pub members_up_to: Option<JobKey>,

@@ -2,8 +2,8 @@
 
 use ganger_types::change::UniqueRecord;
 use ganger_types::{
-    Carried, Dependent, Due, ExternalRow, Group, IdempotencyRecord, InputRow, InputState, JobId,
-    JobKey, JobRecord, JobState, LeaseRecord, Message, Namespace, NamespaceRecord, Now,
+    Dependent, Due, ExternalRow, Group, IdempotencyRecord, InputRow, InputState, JobId, JobKey,
+    JobRecord, JobState, LeaseRecord, Message, MessageResult, Namespace, NamespaceRecord, Now,
     OutboxRecord, PartRecord, PeerRecord, QueueRecord, ScheduleRecord, StatisticsRecord, Tag,
     Timestamp,
 };
@@ -183,7 +183,7 @@ impl Loader {
     pub fn outbox(&mut self, record: OutboxRecord) {
         let peers = &mut self.engine.peers;
         if let Message::Ended {
-            result: Carried::Stored(key),
+            result: MessageResult::Stored(key),
             ..
         } = &record.message
         {

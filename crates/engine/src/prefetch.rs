@@ -66,7 +66,11 @@ impl Engine {
             }
             Command::Query(query) => match &**query {
                 Query::Why(namespace, id) => want(namespace, id),
-                Query::Given(namespace, ids) => ids.iter().for_each(|(id, _)| want(namespace, id)),
+                Query::ExistingIds(namespace, ids) => {
+                    for (id, _) in ids {
+                        want(namespace, id);
+                    }
+                }
                 _ => {}
             },
             _ => {}

@@ -107,12 +107,12 @@ impl Engine {
                 let part = self.part_with_key(now, namespace, key);
                 Reply::SubmissionAnswer(part.cloned().map(Box::new))
             }
-            Query::Given(namespace, ids) => {
+            Query::ExistingIds(namespace, ids) => {
                 let looked = ids.iter().map(|(id, print)| {
                     let found = self.same_id(namespace, id, *print, known)?;
                     Ok(found.is_some())
                 });
-                Reply::Given(looked.collect::<Result<_, Rejection>>()?)
+                Reply::ExistingIds(looked.collect::<Result<_, Rejection>>()?)
             }
             Query::Undecided => Reply::Undecided(self.undecided_parts()),
             Query::Audit => Reply::Audit(self.check_invariants()),

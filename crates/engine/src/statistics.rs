@@ -3,12 +3,12 @@
 use ganger_types::{Change, Now};
 
 use crate::engine::Engine;
-use crate::state::{Counted, QueueIndex};
+use crate::state::{Occurrence, QueueIndex};
 use crate::turn::Turn;
 
 impl Engine {
     /// Counts an occurrence in a queue.
-    pub(crate) fn count(&mut self, now: Now, queue: QueueIndex, counted: Counted) {
+    pub(crate) fn count(&mut self, now: Now, queue: QueueIndex, counted: Occurrence) {
         let (state, spaces) = (&self.queues[queue], &self.spaces);
         let names = || (spaces[state.space].name.clone(), state.name.clone());
         self.statistics.count(now.wall, queue, counted, names);

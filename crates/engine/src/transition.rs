@@ -7,7 +7,7 @@ use ganger_types::{
 };
 
 use crate::engine::Engine;
-use crate::state::{Counted, EndedJob, Job, QueueIndex, SpaceIndex, Timer};
+use crate::state::{EndedJob, Job, Occurrence, QueueIndex, SpaceIndex, Timer};
 use crate::turn::Turn;
 
 /// The new state of a job, with what belongs to it.
@@ -181,7 +181,7 @@ impl Engine {
         self.queues.mark_changed(queue);
         if let (Outcome::Failed, Some(failure)) = (outcome, &record.failure) {
             self.spaces[space].count_group(&failure.group, 1);
-            self.count(turn.now, queue, Counted::Failed);
+            self.count(turn.now, queue, Occurrence::Failed);
         }
         self.free_unique(space, key, record.unique.as_ref(), turn);
         self.ended.push_back(EndedJob {

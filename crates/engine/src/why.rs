@@ -62,7 +62,7 @@ impl Engine {
                 Some(job) => (job.id(), job.state),
                 // The dependency did not succeed, and this job waits for its retry.
                 None => (
-                    JobId::made(edge.dependency, self.draws.id_tag()),
+                    JobId::made(edge.dependency, self.random.id_tag()),
                     JobState::Failed,
                 ),
             })

@@ -1,7 +1,7 @@
 //! The clients' side of the network: what producers and workers make of answers, and what workers do
 //! with the jobs in their hands.
 
-use ganger_types::import::Imported;
+use ganger_types::import::ImportOutcome;
 use ganger_types::{Answer, Command, ImportRecord, Reply};
 
 use crate::actor::worker::{SimWorker, WorkerAction};
@@ -32,7 +32,7 @@ impl World {
                     return Ok(());
                 };
                 for (record, imported) in cmd.records.iter().zip(each) {
-                    if let (ImportRecord::Job(source), Imported::Taken) = (record, imported)
+                    if let (ImportRecord::Job(source), ImportOutcome::Taken) = (record, imported)
                         && let Some(id) = &source.job.id
                     {
                         self.known.learn(&cmd.namespace, id);

@@ -148,7 +148,7 @@ pub struct Lease {
 
 /// A lease, as a report names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct LeaseRef {
     /// The namespace of the job.
     pub namespace: Namespace,
     /// The id of the leased job.
@@ -161,7 +161,7 @@ pub struct Held {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Renew {
     /// Lease to extend.
-    pub held: Held,
+    pub held: LeaseRef,
     /// Length from now on; `None`: the longest that was granted or requested.
     pub lease_for: Option<Duration>,
     /// Progress of the attempt; `None`: as before.
@@ -174,7 +174,7 @@ pub struct Renew {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Complete {
     /// Lease of the attempt that succeeded.
-    pub held: Held,
+    pub held: LeaseRef,
     /// Result of the job, kept until retention removes the job; `None`: no result.
     pub result: Option<Bytes>,
     /// Queue in which the job continues instead of ending; `None`: the job succeeds.
@@ -198,7 +198,7 @@ pub struct Next {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fail {
     /// Lease of the attempt that failed.
-    pub held: Held,
+    pub held: LeaseRef,
     /// Group of the failure: failures with one cause share it.
     pub group: Group,
     /// Message for people; may be empty.
@@ -216,7 +216,7 @@ pub struct Fail {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Release {
     /// Lease of the attempt that is given up.
-    pub held: Held,
+    pub held: LeaseRef,
     /// Delay before the job is ready again; zero: none.
     pub delay: Duration,
     /// Whether the attempt counts against the retry limit.
@@ -234,7 +234,7 @@ pub struct Release {
 #[derive(Clone, Debug, PartialEq)]
 pub struct AppendLog {
     /// Lease of the attempt that wrote the bytes.
-    pub held: Held,
+    pub held: LeaseRef,
     /// Position of `bytes` in the log of this attempt, by which the engine recognises a repeat.
     pub offset: u64,
     /// Text or binary data to append.

@@ -41,12 +41,12 @@ impl fmt::Display for PageCursor {
 /// The error for a text that is not a cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a page cursor: send the cursor of the previous page unchanged")]
-pub struct NoCursor;
+pub struct CursorError;
 
 impl FromStr for PageCursor {
-    type Err = NoCursor;
+    type Err = CursorError;
 
-    fn from_str(text: &str) -> Result<Self, NoCursor> {
+    fn from_str(text: &str) -> Result<Self, CursorError> {
         match text.parse() {
             Ok(number) => Ok(Self::Job(JobKey(number))),
             Err(_) => text.parse().map(Self::ExternalJob),
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn anything_else_is_none() {
         for text in ["", "x", "-1", "q1", "qgg", "k", "k61", "k61-6", "1 "] {
-            assert_eq!(text.parse::<PageCursor>(), Err(NoCursor), "{text:?}");
+            assert_eq!(text.parse::<PageCursor>(), Err(CursorError), "{text:?}");
         }
     }
 }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use crate::change::Change;
 use crate::command::Command;
-use crate::cursor::NoCursor;
+use crate::cursor::CursorError;
 use crate::id::JobKey;
 use crate::keys::{ElementRecord, KeyAnswers, KeyCall, KeyCalls, KeyRecord};
 use crate::name::Namespace;
@@ -39,7 +39,7 @@ impl ExternalCall {
     /// Whether the call only reads.
     pub fn is_read(&self) -> bool {
         match self {
-            Self::Keys(cmd) => cmd.calls.iter().all(|call| call.look().is_some()),
+            Self::Keys(cmd) => cmd.calls.iter().all(|call| call.reads().is_some()),
             Self::Qless(_) => false,
         }
     }
@@ -187,14 +187,14 @@ impl fmt::Display for ExternalJob {
 }
 
 impl FromStr for ExternalJob {
-    type Err = NoCursor;
+    type Err = CursorError;
 
-    fn from_str(text: &str) -> Result<Self, NoCursor> {
+    fn from_str(text: &str) -> Result<Self, CursorError> {
         if let Some(jid) = text.strip_prefix('q') {
             return Ok(Self::Qless(unhex(jid)?));
         }
-        let item = text.strip_prefix('k').ok_or(NoCursor)?;
-        let (queue, id) = item.split_once('-').ok_or(NoCursor)?;
+        let item = text.strip_prefix('k').ok_or(CursorError)?;
+        let (queue, id) = item.split_once('-').ok_or(CursorError)?;
         let (queue, id) = (unhex(queue)?, unhex(id)?);
         Ok(Self::Item { queue, id })
     }
@@ -207,17 +207,17 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-fn unhex(text: &str) -> Result<Bytes, NoCursor> {
+fn unhex(text: &str) -> Result<Bytes, CursorError> {
     let digits = text.as_bytes();
     if !digits.len().is_multiple_of(2) || !digits.iter().all(u8::is_ascii_hexdigit) {
-        return Err(NoCursor);
+        return Err(CursorError);
     }
     let pairs = digits.chunks_exact(2).map(|pair| {
-        let pair = std::str::from_utf8(pair).map_err(|_| NoCursor)?;
-        u8::from_str_radix(pair, 16).map_err(|_| NoCursor)
+        let pair = std::str::from_utf8(pair).map_err(|_| CursorError)?;
+        u8::from_str_radix(pair, 16).map_err(|_| CursorError)
     });
     pairs
-        .collect::<Result<Vec<u8>, NoCursor>>()
+        .collect::<Result<Vec<u8>, CursorError>>()
         .map(Bytes::from)
 }
 

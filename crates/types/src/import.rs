@@ -165,7 +165,7 @@ pub struct QlessStatisticsSource {
 
 /// The outcome of the import of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Imported {
+pub enum ImportOutcome {
     /// The record was taken over.
     Taken,
     /// The record, or another one of its name, exists already; nothing was done.

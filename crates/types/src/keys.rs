@@ -201,16 +201,16 @@ pub enum KeyCall {
 
 /// The keys that a read-only call looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Look<'a> {
+pub enum KeyReads<'a> {
     /// These keys only.
-    At(&'a [Bytes]),
+    Keys(&'a [Bytes]),
     /// All keys of the namespace.
-    Everywhere,
+    All,
 }
 
 impl KeyCall {
     /// The keys that the call looks at, if it only reads; `None` if it may write.
-    pub fn look(&self) -> Option<Look<'_>> {
+    pub fn reads(&self) -> Option<KeyReads<'_>> {
         let keys = match self {
             Self::Get { key }
             | Self::StringLength { key }
@@ -221,10 +221,10 @@ impl KeyCall {
             | Self::ElementAt { key, .. }
             | Self::Find { key, .. } => std::slice::from_ref(key),
             Self::GetMany { keys } | Self::Exists { keys } => keys,
-            Self::Names { .. } | Self::Scan { .. } | Self::Count => return Some(Look::Everywhere),
+            Self::Names { .. } | Self::Scan { .. } | Self::Count => return Some(KeyReads::All),
             _ => return None,
         };
-        Some(Look::At(keys))
+        Some(KeyReads::Keys(keys))
     }
 
     /// Whether the call adds data, which a full device refuses (`rel D9`).

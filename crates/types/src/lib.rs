@@ -46,7 +46,7 @@ pub use external::{
 pub use history::{AttemptEnd, HistoryEntry, What};
 pub use id::{Epoch, IdTag, JobId, JobKey, LeaseToken, Position, ShardId};
 pub use idempotency::{IdempotencyRecord, SubmissionAnswer, SubmittedJobs, SubmittedRun};
-pub use import::{Import, ImportRecord, Imported, JobSource, WorkItem};
+pub use import::{Import, ImportOutcome, ImportRecord, JobSource, WorkItem};
 pub use job::{
     Backoff, Failure, FailurePolicy, Finished, JobRecord, JobState, LeaseRecord, Outcome, Priority,
     Progress, RetryPolicy, StoredJob,
@@ -57,8 +57,8 @@ pub use name::{
     RequestId, ScheduleId, Tag, UniqueKey, Worker,
 };
 pub use peer::{
-    Carried, CheckedWaits, Dependent, GraphRetry, Message, OutboxRecord, Part, PartAnswer,
-    PartRecord, PeerRecord, Wait, Within,
+    CheckedWaits, Dependent, GraphRetry, Message, MessageResult, OutboxRecord, Part, PartAnswer,
+    PartRecord, PeerRecord, RetriedGraph, Wait,
 };
 pub use qless::{QlessAnswer, QlessCall, QlessKey, QlessMessage, QlessRow};
 pub use queue::{

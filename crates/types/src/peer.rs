@@ -120,7 +120,7 @@ pub enum Message {
         /// The outcome of the dependency.
         outcome: Outcome,
         /// Result of the dependency.
-        result: Carried,
+        result: MessageResult,
     },
     /// A job of the receiver waits for a job that the sender does not have.
     NoSuchJob {
@@ -186,7 +186,7 @@ pub enum Message {
         /// Slot of the dependent that the edge fills.
         slot: u32,
         /// Graph that is retried as a whole, to which the dependent must belong; `None`: any.
-        within: Option<Within>,
+        within: Option<RetriedGraph>,
     },
     /// A graph is retried: the receiver retries its members that failed or were cancelled.
     RetryGraph {
@@ -234,7 +234,7 @@ impl Message {
 
 /// A graph that is retried as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Within {
+pub struct RetriedGraph {
     /// The graph that is retried.
     pub graph: Graph,
     /// Into another queue than their own.
@@ -246,7 +246,7 @@ pub struct Within {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GraphRetry {
     /// Graph, and the queue that its jobs enter.
-    pub within: Within,
+    pub within: RetriedGraph,
     /// Last member that was looked at; `None`: none yet.
     pub after: Option<JobKey>,
     /// Position in the shard's order of endings before which members are retried; `None`: not set yet.
@@ -259,7 +259,7 @@ pub struct GraphRetry {
 
 /// The result of a job in a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Carried {
+pub enum MessageResult {
     /// There is no result: the input is `null`.
     None,
     /// The result of this job of the sender, which is still to be read from its store before the message is sent.

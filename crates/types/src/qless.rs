@@ -279,7 +279,7 @@ pub struct QlessFailure {
 
 /// An entry of a job's history.
 #[derive(Clone, Debug, PartialEq)]
-pub struct QlessHappening {
+pub struct QlessHistoryEntry {
     /// The name of the event.
     pub what: Bytes,
     /// Time in whole seconds.
@@ -322,7 +322,7 @@ pub struct QlessJob {
     /// Id of the recurring job that made this one; `None` if none did.
     pub spawned_from: Option<Bytes>,
     /// History of the job, oldest entry first.
-    pub history: Vec<QlessHappening>,
+    pub history: Vec<QlessHistoryEntry>,
     /// Jobs that it waits for, by jid.
     pub dependencies: Vec<Bytes>,
     /// Jobs that wait for it, by jid.

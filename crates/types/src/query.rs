@@ -54,7 +54,7 @@ pub enum Query {
     /// The submission over several shards that this shard decided under an idempotency key.
     SubmissionAnswer(Namespace, IdempotencyKey),
     /// Which of these ids have a job already whose content has the fingerprint beside it.
-    Given(Namespace, Vec<(JobId, u64)>),
+    ExistingIds(Namespace, Vec<(JobId, u64)>),
     /// Recomputes every index and compares it with the engine's (`rel A1`).
     Audit,
 }

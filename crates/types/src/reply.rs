@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::external::ExternalJob;
 use crate::external::ExternalReply;
 use crate::id::{IdTag, JobId, JobKey, LeaseToken, ShardId};
-use crate::import::Imported;
+use crate::import::ImportOutcome;
 use crate::job::{JobRecord, JobState, LeaseRecord, Priority};
 use crate::name::{Graph, Group, Kind, LabelKey, LabelValue, Namespace, Queue, Tag, Worker};
 use crate::peer::{OutboxRecord, PartRecord, PeerRecord, Wait};
@@ -84,7 +84,7 @@ pub enum Reply {
     /// The answer to [`crate::command::Command::External`], of the same system.
     External(ExternalReply),
     /// The answer to [`crate::import::Import`], one entry per record, in order.
-    Imported(Vec<Imported>),
+    Imported(Vec<ImportOutcome>),
     /// The command succeeded and returns nothing.
     Done,
     /// The answer to [`crate::query::Query::Queues`].
@@ -147,8 +147,8 @@ pub enum Reply {
     Undecided(Vec<PartRecord>),
     /// The answer to [`crate::query::Query::SubmissionAnswer`].
     SubmissionAnswer(Option<Box<PartRecord>>),
-    /// The answer to [`crate::query::Query::Given`]: for each id, in order, whether the job exists.
-    Given(Vec<bool>),
+    /// The answer to [`crate::query::Query::ExistingIds`]: for each id, in order, whether the job exists.
+    ExistingIds(Vec<bool>),
     /// The answer to [`crate::query::Query::Audit`]: the violations that were found; empty if there are none.
     Audit(Vec<String>),
 }

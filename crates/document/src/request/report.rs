@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use ganger_types::command::{AppendLog, Complete, Fail, Held, Next, Release, Renew};
+use ganger_types::command::{AppendLog, Complete, Fail, LeaseRef, Next, Release, Renew};
 use ganger_types::reference::read_held;
 use ganger_types::{Bytes, Command, Group, LeaseToken, Namespace, Progress};
 use serde::de::Error as _;
@@ -67,12 +67,12 @@ fn held(
     pointer: &str,
     job: &JobReference,
     token: Token,
-) -> Result<Held, DocumentError> {
+) -> Result<LeaseRef, DocumentError> {
     let job = read_held(&job.0, shards.own()).map_err(|error| {
         let pointer = format!("{pointer}/job");
         DocumentError::new("invalid_value", format!("{pointer}: {error}")).at(pointer)
     })?;
-    Ok(Held {
+    Ok(LeaseRef {
         namespace: namespace.clone(),
         job,
         token: token.0,

@@ -21,7 +21,7 @@ impl Engine {
                 check_bulk(ids.len())?;
                 self.refuse_external_item(&cmd.namespace, ids, turn.known)?;
                 self.refuse_sole_prepared(&cmd.namespace, ids, turn.known)?;
-                self.sort_out(&cmd.namespace, ids)
+                self.split_live(&cmd.namespace, ids)
             }
             Selection::Graph(graph) => {
                 let name = (cmd.namespace.clone(), graph.clone());
@@ -65,7 +65,7 @@ impl Engine {
                     .push(Change::PutPart(Box::new(part.clone())));
                 return u64::from(part.count);
             }
-            self.peers.falling = Some(name.clone());
+            self.peers.graph_being_cancelled = Some(name.clone());
         }
         let members = self
             .find_space(&name.0)
@@ -122,7 +122,7 @@ impl Engine {
     }
 
     /// The numbers of the jobs that are live, and the ids of the others.
-    pub(super) fn sort_out(
+    pub(super) fn split_live(
         &self,
         namespace: &ganger_types::Namespace,
         ids: &[JobId],

@@ -54,11 +54,11 @@ impl Engine {
                 self.cancel_job(key, "deleted", turn);
             }
         }
-        self.spread_endings(turn);
+        self.propagate_endings(turn);
         for record in gone.values() {
             self.fail_those_who_wait(record, turn);
         }
-        self.spread_endings(turn);
+        self.propagate_endings(turn);
 
         for id in cmd.jobs.iter().filter(|id| !external_jobs.contains(*id)) {
             let is_removed = match gone.remove(id) {
@@ -154,8 +154,8 @@ impl Engine {
         for tag in &record.tags {
             self.spaces[space].count_tag(tag, -1);
         }
-        self.take_fallen(record.key, turn);
-        self.deny_followers(&record.namespace, record.key, &record.id, turn);
+        self.take_failed_dependents(record.key, turn);
+        self.reject_follows(&record.namespace, record.key, &record.id, turn);
         turn.out.changes.push(Change::RemoveJob(record.key));
         let happening = Happening::JobRemoved {
             key: record.key,

@@ -22,7 +22,7 @@ impl Engine {
         let key = self.blocked(&cmd.namespace, &cmd.job, turn.known)?;
         let dependencies = self.unmet(&cmd.namespace, &cmd.on, turn.known)?;
         let dependencies = refuse_endings(cmd.policy, dependencies, turn.known)?;
-        self.refuse_circles(key, &dependencies)?;
+        self.refuse_cycles(key, &dependencies)?;
         let have = self.edges.of(key).count() + self.remote_edges(key).count() + dependencies.len();
         let count = |len: usize| u64::try_from(len).unwrap_or(u64::MAX);
         at_most(
@@ -38,7 +38,7 @@ impl Engine {
                 .of(key)
                 .all(|(_, edge)| edge.dependency != dependency)
             {
-                self.depend(key, dependency, id, cmd.policy, turn);
+                self.add_dependency(key, dependency, id, cmd.policy, turn);
                 added += 1;
             }
         }
@@ -88,7 +88,7 @@ impl Engine {
         }
 
         let elsewhere = if takes_all {
-            self.forsake(key, turn)
+            self.drop_remote_dependencies(key, turn)
         } else {
             0
         };
@@ -166,7 +166,7 @@ impl Engine {
     }
 
     /// Refuses a dependency on a job that waits, at any distance, for `key`, or is `key`.
-    pub(super) fn refuse_circles(
+    pub(super) fn refuse_cycles(
         &self,
         key: JobKey,
         dependencies: &[(JobKey, JobId)],
@@ -203,7 +203,7 @@ impl Engine {
     }
 
     /// Adds a dependency without data. The caller adjusts the job's state.
-    pub(super) fn depend(
+    pub(super) fn add_dependency(
         &mut self,
         key: JobKey,
         dependency: JobKey,

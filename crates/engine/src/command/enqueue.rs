@@ -32,10 +32,10 @@ const IDEMPOTENCY_KEY_FOR: Duration = Duration::from_secs(86_400);
 struct PlannedEdge {
     slot: u32,
     policy: FailurePolicy,
-    dependency: Planned,
+    dependency: PlannedDependency,
 }
 
-enum Planned {
+enum PlannedDependency {
     Here {
         key: JobKey,
         id: JobId,
@@ -93,7 +93,7 @@ impl Engine {
         let batch = Batch {
             space,
             graph: graph.clone(),
-            id_tag: self.draws.id_tag(),
+            id_tag: self.random.id_tag(),
         };
         self.write_jobs(&batch, cmd.jobs, (&jobs, &prints), turn);
         Reply::Enqueued {
@@ -194,7 +194,7 @@ impl Engine {
                     let id = job
                         .id
                         .clone()
-                        .unwrap_or_else(|| JobId::made(key, self.draws.id_tag()));
+                        .unwrap_or_else(|| JobId::made(key, self.random.id_tag()));
                     Enqueued {
                         key,
                         id,
@@ -243,7 +243,7 @@ impl Engine {
         dependency: &Dependency,
         jobs: &[Enqueued],
         known: &FinishedIndex,
-    ) -> Planned {
+    ) -> PlannedDependency {
         let (key, id) = match dependency {
             Dependency::Member(place) => {
                 let member = &jobs[usize::try_from(*place).expect("places were checked")];
@@ -255,7 +255,7 @@ impl Engine {
                 (key.expect("dependencies were checked"), id.clone())
             }
             Dependency::Remote { job, is_member } => {
-                return Planned::Elsewhere {
+                return PlannedDependency::Elsewhere {
                     job: job.clone(),
                     is_member: *is_member,
                 };
@@ -267,7 +267,7 @@ impl Engine {
         let ended = finished
             .filter(|_| !self.is_live(key))
             .map(|finished| finished.outcome);
-        Planned::Here { key, id, ended }
+        PlannedDependency::Here { key, id, ended }
     }
 
     /// Adds a new job to the table, but to no index yet. Returns its payload and input values, which are still to be
@@ -402,8 +402,8 @@ impl Engine {
         } in edges
         {
             let (dependency, id, ended) = match dependency {
-                Planned::Here { key, id, ended } => (key, id, ended),
-                Planned::Elsewhere { job, is_member } => {
+                PlannedDependency::Here { key, id, ended } => (key, id, ended),
+                PlannedDependency::Elsewhere { job, is_member } => {
                     missing += 1;
                     let edge = RemoteEdge {
                         dependency: job,

@@ -9,9 +9,9 @@ use ganger_types::job::ReportKind;
 use ganger_types::limits::MESSAGE_BYTES_MAX;
 use ganger_types::{Answer, Backoff, Due, Failure, JobKey, JobState, Now, Outcome, RetryPolicy};
 
-use super::report::{Standing, ended, goes_on};
+use super::report::{ReportCheck, ended, goes_on};
 use crate::engine::Engine;
-use crate::state::Counted;
+use crate::state::Occurrence;
 use crate::transition::Move;
 use crate::turn::Turn;
 
@@ -21,16 +21,16 @@ impl Engine {
         if self.is_external_lease(&cmd.held, turn.known) {
             return self.fail_external(cmd, turn);
         }
-        let key = match self.judge(&cmd.held, ReportKind::Fail, turn.known)? {
-            Standing::Live(key) => key,
-            Standing::Repeat(reply) => return Ok(reply),
+        let key = match self.check_report(&cmd.held, ReportKind::Fail, turn.known)? {
+            ReportCheck::Live(key) => key,
+            ReportCheck::Repeat(reply) => return Ok(reply),
         };
 
         self.accept_report(key, ReportKind::Fail, turn);
         if cmd.lost {
-            return Ok(self.worker_was_lost(key, turn));
+            return Ok(self.end_lost_attempt(key, turn));
         }
-        self.worker_survived(key);
+        self.reset_lease_expirations(key);
         self.end_attempt(
             turn.now,
             key,
@@ -40,7 +40,7 @@ impl Engine {
                 permanent: cmd.permanent,
             },
         );
-        self.count(turn.now, self.job(key).queue, Counted::Failure);
+        self.count(turn.now, self.job(key).queue, Occurrence::Failure);
         let pause = cmd.retry_after.unwrap_or_else(|| self.pause(key));
         if cmd.permanent || !self.may_retry(turn.now, key, pause) {
             self.fail_for_good(key, cmd.group, cmd.message, turn);
@@ -54,7 +54,7 @@ impl Engine {
             at: turn.now.wall,
             worker,
         });
-        self.count(turn.now, self.job(key).queue, Counted::Retry);
+        self.count(turn.now, self.job(key).queue, Occurrence::Retry);
         let (state, retry_at) = self.retry(key, pause, &reason, turn);
         Ok(goes_on(state, retry_at))
     }
@@ -99,7 +99,7 @@ impl Engine {
         if policy.jitter_percent == 0 {
             return pause;
         }
-        let draw = u64::from(self.draws.up_to(2_000));
+        let draw = u64::from(self.random.up_to(2_000));
         let percent = u64::from(policy.jitter_percent);
         let micros = ganger_types::time::micros(pause);
         let spread = (u128::from(micros) * u128::from(percent) * u128::from(draw)) / 100_000;

@@ -24,7 +24,7 @@ impl Fingerprint {
     }
 
     /// The fingerprint of a submission over several shards.
-    pub(crate) fn of_spread(jobs: &[(ShardId, NewJob)]) -> u64 {
+    pub(crate) fn of_sharded(jobs: &[(ShardId, NewJob)]) -> u64 {
         let mut print = Self(SEED);
         print.number(u64::try_from(jobs.len()).unwrap_or(u64::MAX));
         for (shard, job) in jobs {

@@ -6,7 +6,7 @@ use ganger_types::limits;
 use ganger_types::{Answer, Grant, Happening, JobKey, LeaseRecord, Now, Rejection, Reply, Worker};
 
 use crate::engine::Engine;
-use crate::state::{Counted, QueueIndex, SpaceIndex, WorkerState};
+use crate::state::{Occurrence, QueueIndex, SpaceIndex, WorkerState};
 use crate::transition::Move;
 use crate::turn::Turn;
 
@@ -15,7 +15,7 @@ impl Engine {
         let worker = check(cmd)?;
 
         let space = self.make_space(&cmd.namespace);
-        self.see_worker(space, worker, turn);
+        self.record_worker(space, worker, turn);
         if let Some(grants) = self.repeated_request(turn.now, space, worker, cmd) {
             return Ok(Reply::Leased(grants));
         }
@@ -26,7 +26,7 @@ impl Engine {
             let Some(queue) = self.next_queue(space, cmd.mode, &queues) else {
                 break;
             };
-            if !self.end_if_too_late(queue, turn) {
+            if !self.fail_if_past_deadline(queue, turn) {
                 grants.push(self.grant(queue, worker, cmd, turn));
             }
         }
@@ -119,7 +119,7 @@ impl Engine {
 
     /// Fails the first ready job of a queue if its deadline has passed, and returns whether it did. That happens if
     /// the job returns to its queue after the deadline and its timer has not fired yet (`rel R5`).
-    fn end_if_too_late(&mut self, queue: QueueIndex, turn: &mut Turn<'_>) -> bool {
+    fn fail_if_past_deadline(&mut self, queue: QueueIndex, turn: &mut Turn<'_>) -> bool {
         let state = &self.queues[queue];
         let (_, _, key) = *state.ready.first().expect("the queue has a leasable job");
         let is_late = self
@@ -147,7 +147,7 @@ impl Engine {
             .lease_for
             .or(state.settings.lease_for)
             .unwrap_or(space.settings.lease_for);
-        let token = self.draws.token();
+        let token = self.random.token();
         let job = self.job(key);
         let timeout_at = job
             .details
@@ -174,7 +174,7 @@ impl Engine {
             is_warned: false,
         };
         let waited = turn.now.elapsed.since(job.ready_at);
-        self.count(turn.now, queue, Counted::Waited(waited));
+        self.count(turn.now, queue, Occurrence::Waited(waited));
         self.transition(key, Move::Running(Box::new(lease)), "", turn);
         self.show_grant(key)
     }
@@ -210,7 +210,12 @@ impl Engine {
     }
 
     /// Records a request of a worker.
-    pub(crate) fn see_worker(&mut self, space: SpaceIndex, worker: &Worker, turn: &mut Turn<'_>) {
+    pub(crate) fn record_worker(
+        &mut self,
+        space: SpaceIndex,
+        worker: &Worker,
+        turn: &mut Turn<'_>,
+    ) {
         let workers = &mut self.spaces[space].workers;
         if let Some(state) = workers.get_mut(worker) {
             state.seen = turn.now.elapsed;

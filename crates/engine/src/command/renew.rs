@@ -44,7 +44,7 @@ impl Engine {
         let lease_for = self.extend(key, cmd.lease_for, turn);
         let space = self.space_of_job(key);
         let worker = self.job(key).lease().expect("just extended").worker.clone();
-        self.see_worker(space, &worker, turn);
+        self.record_worker(space, &worker, turn);
         if let Some(mut progress) = cmd.progress {
             cut(&mut progress.message, PROGRESS_MESSAGE_BYTES_MAX);
             let job = self.job_mut(key);

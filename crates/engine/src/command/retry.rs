@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ganger_types::command::Retry;
 use ganger_types::{
     Answer, Change, FailurePolicy, HistoryEntry, InputRow, InputState, JobId, JobKey, JobRecord,
-    JobState, Outcome, Queue, Reply, ShardId, What, Within,
+    JobState, Outcome, Queue, Reply, RetriedGraph, ShardId, What,
 };
 
 use super::cancel::check_bulk;
@@ -23,7 +23,7 @@ pub(crate) enum RetryScope {
     /// Also those that ended because of them, on this and other shards.
     Followers,
     /// All members of a graph.
-    Graph(Within),
+    Graph(RetriedGraph),
 }
 
 /// The jobs to retry.
@@ -74,7 +74,7 @@ impl Engine {
                 None => return Err(self.no_job(&cmd.namespace, id)),
             }
         }
-        let within = cmd.graph.as_ref().map(|graph| Within {
+        let within = cmd.graph.as_ref().map(|graph| RetriedGraph {
             graph: graph.clone(),
             queue: cmd.queue.clone(),
         });
@@ -93,7 +93,7 @@ impl Engine {
                 None => RetryScope::Named,
             },
         };
-        let back = self.bring_back(&named, &plan, turn);
+        let back = self.retry_records(&named, &plan, turn);
         skipped.extend(back.skipped);
         passed_on.extend(back.passed_on);
         let coming = back.coming;
@@ -120,7 +120,7 @@ impl Engine {
 
     /// Retries the named jobs and their followers, except those that would fail again at once or wait forever, and
     /// asks other shards to retry theirs if the scope includes them.
-    pub(crate) fn bring_back<'a>(
+    pub(crate) fn retry_records<'a>(
         &mut self,
         named: &[&'a JobRecord],
         plan: &RetryPlan,
@@ -186,11 +186,11 @@ impl Engine {
                     let inputs = known.inputs_of(*key);
                     !inputs
                         .iter()
-                        .all(|row| self.can_be_had(&row.state, &coming, known))
+                        .all(|row| self.is_obtainable(&row.state, &coming, known))
                 })
                 .collect();
             if dropped.is_empty() {
-                dropped = self.in_circles(&coming, known);
+                dropped = self.in_cycles(&coming, known);
             }
             if dropped.is_empty() {
                 break;
@@ -209,7 +209,7 @@ impl Engine {
 
     /// Whether an input of a retried job is stored or can still be delivered. The result of a dependency whose
     /// retention has passed is gone.
-    fn can_be_had(
+    fn is_obtainable(
         &self,
         input: &InputState,
         coming: &BTreeSet<JobKey>,
@@ -238,7 +238,7 @@ impl Engine {
 
     /// The jobs that would wait for themselves, at any distance, or for such a job. That can happen if, after a job
     /// ended, one of its dependencies came to wait for it.
-    fn in_circles(&self, coming: &BTreeSet<JobKey>, known: &FinishedIndex) -> Vec<JobKey> {
+    fn in_cycles(&self, coming: &BTreeSet<JobKey>, known: &FinishedIndex) -> Vec<JobKey> {
         let dependencies = |job: JobKey| -> Vec<JobKey> {
             if !coming.contains(&job) {
                 return self

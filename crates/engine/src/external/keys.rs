@@ -5,14 +5,14 @@
 
 mod as_job;
 mod as_queue;
+mod budget;
 mod calls;
 mod glob;
 mod list;
 mod lists;
 mod names;
-mod spent;
 mod strings;
-mod untouched;
+mod unused_items;
 mod upkeep;
 mod work_queue;
 
@@ -27,12 +27,12 @@ use ganger_types::{
     Now, Queue,
 };
 
-use super::{ExternalJobScan, ExternalSystem, Measure};
+use super::{ExternalJobScan, ExternalSystem, ScanLimits};
 use crate::Effects;
+use budget::Budget;
 pub use glob::Glob;
 use list::List;
-use spent::Spent;
-use untouched::Untouched;
+use unused_items::UnusedItems;
 use upkeep::Upkeep;
 use work_queue::work_queue_of;
 
@@ -69,7 +69,7 @@ struct KeySpace {
     entries: BTreeMap<u64, Entry>,
     /// The work queues: those with at least one list.
     queues: BTreeSet<Bytes>,
-    untouched: Untouched,
+    unused_items: UnusedItems,
 }
 
 /// A key with its value and expiry.
@@ -145,7 +145,7 @@ impl Keys {
             // Keys expire before the checks of the same time.
             match self.due.first().cloned() {
                 Some((expires_at, number, namespace)) if expires_at <= at => {
-                    self.context(&namespace, now, out).run_out(number);
+                    self.context(&namespace, now, out).remove_expired(number);
                 }
                 _ => self.look(now, out),
             }
@@ -201,7 +201,7 @@ impl Keys {
             grown: &mut self.grown,
             now,
             changes: &mut out.changes,
-            spent: Spent::default(),
+            budget: Budget::default(),
         }
     }
 
@@ -354,7 +354,7 @@ impl ExternalSystem for Keys {
         now: Now,
         query: &JobQuery,
         after: Option<&ExternalJob>,
-        measure: Measure,
+        measure: ScanLimits,
     ) -> ExternalJobScan {
         let space = self.spaces.get(&query.namespace);
         space.map_or(ExternalJobScan::NONE, |space| {
@@ -403,7 +403,7 @@ struct KeyContext<'a> {
     now: Now,
     changes: &'a mut Vec<Change>,
     /// Work that the calls have done so far.
-    spent: Spent,
+    budget: Budget,
 }
 
 impl KeyContext<'_> {
@@ -462,7 +462,7 @@ impl KeyContext<'_> {
             return;
         };
         self.space.names.remove(&entry.name);
-        self.space.untouched.forget(&entry.name);
+        self.space.unused_items.forget(&entry.name);
         self.drop_elements(number, &entry.name, &entry.value);
         self.changes
             .push(Change::External(ExternalChange::RemoveKey(number)));
@@ -470,7 +470,7 @@ impl KeyContext<'_> {
     }
 
     /// Removes a key that has expired.
-    fn run_out(&mut self, number: u64) {
+    fn remove_expired(&mut self, number: u64) {
         let Some(entry) = self.space.entries.get(&number) else {
             return;
         };

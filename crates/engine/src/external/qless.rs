@@ -18,7 +18,7 @@ pub(crate) use as_job::state as job_state;
 use std::collections::{BTreeMap, BTreeSet};
 
 use ganger_qless::Qless;
-use ganger_types::import::{Imported, QlessSource};
+use ganger_types::import::{ImportOutcome, QlessSource};
 use ganger_types::query::JobQuery;
 use ganger_types::reply::{ExternalJobView, QueueView};
 use ganger_types::why::Explanation;
@@ -27,7 +27,7 @@ use ganger_types::{
     JobState, Namespace, Now, QlessAnswer, QlessCall, QlessMessage, QlessRow, Queue, Timestamp,
 };
 
-use super::{ExternalJobScan, ExternalSystem, Measure, short};
+use super::{ExternalJobScan, ExternalSystem, ScanLimits, short};
 use crate::Effects;
 
 /// The qless state of all namespaces.
@@ -58,7 +58,7 @@ impl QlessSpaces {
         namespace: &Namespace,
         source: QlessSource,
         out: &mut Effects,
-    ) -> Imported {
+    ) -> ImportOutcome {
         self.change(namespace, out, |qless, _| qless.import(at, source))
     }
 
@@ -206,7 +206,7 @@ impl ExternalSystem for QlessSpaces {
         _: Now,
         query: &JobQuery,
         after: Option<&ExternalJob>,
-        measure: Measure,
+        measure: ScanLimits,
     ) -> ExternalJobScan {
         let qless = self.space(&query.namespace);
         qless.map_or(ExternalJobScan::NONE, |qless| {

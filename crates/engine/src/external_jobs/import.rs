@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use ganger_types::command::Enqueue;
-use ganger_types::import::{Import, ImportRecord, Imported, JobSource, QlessSource, WorkItem};
+use ganger_types::import::{Import, ImportOutcome, ImportRecord, JobSource, QlessSource, WorkItem};
 use ganger_types::keys::{Condition, End, Expiry, KeyCall, KeyKind};
 use ganger_types::{Answer, Bytes, KeyCalls, Namespace, Now, Rejection, Reply, limits};
 
@@ -41,17 +41,17 @@ impl Engine {
         namespace: &Namespace,
         record: ImportRecord,
         turn: &mut Turn<'_>,
-    ) -> Imported {
+    ) -> ImportOutcome {
         let mark = mark(&record);
         if let Some(mark) = &mark {
             if mark.len() > limits::KEY_NAME_MAX {
                 let (actual, limit) = (mark.len(), limits::KEY_NAME_MAX);
-                return Imported::Refused(format!(
+                return ImportOutcome::Refused(format!(
                     "its name is too long: with the mark of the import {actual} bytes, the limit is {limit}"
                 ));
             }
             if self.external.keys.kind(turn.now, namespace, mark).is_some() {
-                return Imported::AlreadyThere;
+                return ImportOutcome::AlreadyThere;
             }
         }
         let imported = match record {
@@ -63,7 +63,7 @@ impl Engine {
             ImportRecord::Item(item) => self.import_item(namespace, *item, turn),
             ImportRecord::Job(source) => self.import_job(namespace, *source, turn),
         };
-        if let (Imported::Taken, Some(mark)) = (&imported, mark) {
+        if let (ImportOutcome::Taken, Some(mark)) = (&imported, mark) {
             let calls = vec![set(mark, Bytes::new(), Expiry::After(MARK_LASTS))];
             self.write_keys(namespace, calls, turn);
         }
@@ -76,9 +76,9 @@ impl Engine {
         namespace: &Namespace,
         item: WorkItem,
         turn: &mut Turn<'_>,
-    ) -> Imported {
+    ) -> ImportOutcome {
         if let Some(wrong) = self.cannot_take(turn.now, namespace, &item) {
-            return Imported::Refused(wrong);
+            return ImportOutcome::Refused(wrong);
         }
         if self
             .external
@@ -86,7 +86,7 @@ impl Engine {
             .kind(turn.now, namespace, &item.key)
             .is_some()
         {
-            return Imported::AlreadyThere;
+            return ImportOutcome::AlreadyThere;
         }
         let mut calls = vec![set(item.key, item.data, Expiry::Never)];
         for (key, value, left) in item.leases {
@@ -103,7 +103,7 @@ impl Engine {
             });
         }
         self.write_keys(namespace, calls, turn);
-        Imported::Taken
+        ImportOutcome::Taken
     }
 
     /// The reason why the keys of an item cannot be written; `None` if they can.
@@ -136,7 +136,7 @@ impl Engine {
         namespace: &Namespace,
         source: JobSource,
         turn: &mut Turn<'_>,
-    ) -> Imported {
+    ) -> ImportOutcome {
         let command = Enqueue {
             namespace: namespace.clone(),
             jobs: vec![source.job],
@@ -145,15 +145,15 @@ impl Engine {
         let made = match self.enqueue(command, turn) {
             Ok(Reply::Enqueued { jobs, .. }) => jobs.into_iter().next(),
             Ok(_) => None,
-            Err(rejection) => return Imported::Refused(rejection.to_string()),
+            Err(rejection) => return ImportOutcome::Refused(rejection.to_string()),
         };
         let Some(made) = made.filter(|it| !it.existed) else {
-            return Imported::AlreadyThere;
+            return ImportOutcome::AlreadyThere;
         };
         if let Some(message) = source.failed {
             self.fail_unstarted(made.key, FAILED_GROUP, message, turn);
         }
-        Imported::Taken
+        ImportOutcome::Taken
     }
 
     fn write_keys(&mut self, namespace: &Namespace, calls: Vec<KeyCall>, turn: &mut Turn<'_>) {

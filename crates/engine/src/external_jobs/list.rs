@@ -5,7 +5,7 @@ use ganger_types::reply::ExternalJobView;
 use ganger_types::{ExternalJob, JobId, Namespace, Now, Rejection, limits};
 
 use crate::engine::Engine;
-use crate::external::{ExternalJobScan, ExternalSystems, Measure};
+use crate::external::{ExternalJobScan, ExternalSystems, ScanLimits};
 use crate::finished_index::FinishedIndex;
 
 /// Maximum number of jobs that one query looks at: enough to fill most pages, and few enough not to delay other
@@ -39,7 +39,7 @@ impl Engine {
         if query.graph.is_some() || query.label.is_some() {
             return (Vec::new(), None);
         }
-        let mut measure = Measure {
+        let mut measure = ScanLimits {
             looked_at: LOOKED_AT_MAX,
             found: query.limit.clamp(1, limits::PAGE_JOBS_MAX + 1),
         };
@@ -66,7 +66,7 @@ impl Engine {
         query: &JobQuery,
         place: usize,
         after: Option<&ExternalJob>,
-        measure: Measure,
+        measure: ScanLimits,
     ) -> ExternalJobScan {
         let systems = self.external.all();
         let system = systems[place];

@@ -14,13 +14,13 @@ use ganger_types::command::Receive;
 use ganger_types::limits::PAGE_JOBS_MAX;
 use ganger_types::{
     Graph, GraphRetry, InputState, JobId, JobKey, JobRecord, JobRef, Message, Namespace, Outcome,
-    Queue, ShardId, Within,
+    Queue, RetriedGraph, ShardId,
 };
 
 use crate::command::{RetryPlan, RetryScope};
 use crate::engine::Engine;
 use crate::finished_index::FinishedIndex;
-use crate::followers::{Followed, Follows, Members, followers, follows};
+use crate::followers::{FollowReason, FollowersQuery, Members, followers, follows};
 use crate::turn::Turn;
 
 /// Whether a message may retry jobs.
@@ -35,14 +35,14 @@ pub(super) fn retries(message: &Message) -> bool {
 
 impl Engine {
     /// What the host must read for the retries in a batch; `None`: the batch has none.
-    pub(crate) fn prefetch_of_retries(&self, batch: &Receive) -> Option<Followed> {
+    pub(crate) fn prefetch_of_retries(&self, batch: &Receive) -> Option<FollowersQuery> {
         let known = self.peers.known.get(&batch.from);
         let received = known
             .filter(|peer| peer.record.received_epoch == batch.stream_epoch)
             .map_or(0, |peer| peer.record.received);
         let messages = batch.messages.iter();
         let messages = messages.filter(|record| record.number > received);
-        let mut asked: Option<Followed> = None;
+        let mut asked: Option<FollowersQuery> = None;
         for message in messages.map(|record| &record.message) {
             if !retries(message) {
                 continue;
@@ -76,11 +76,11 @@ impl Engine {
             RetryScope::Followers => None,
             RetryScope::Graph(within) => Some(within.clone()),
             RetryScope::Named => {
-                self.take_fallen(record.key, turn);
+                self.take_failed_dependents(record.key, turn);
                 return;
             }
         };
-        for dependent in self.take_fallen(record.key, turn) {
+        for dependent in self.take_failed_dependents(record.key, turn) {
             let message = Message::RetryDependent {
                 namespace: record.namespace.clone(),
                 dependency: record.id.clone(),
@@ -97,7 +97,7 @@ impl Engine {
     pub(crate) fn retry_graph_elsewhere(
         &mut self,
         namespace: &Namespace,
-        within: &Within,
+        within: &RetriedGraph,
         turn: &mut Turn<'_>,
     ) -> BTreeSet<ShardId> {
         let shards = self.other_shards_of(namespace, &within.graph);
@@ -140,14 +140,14 @@ impl Engine {
 
     /// A job of another shard that waits for a job here was retried. If the job here was cancelled because no job
     /// needed it any more, it is retried too, with its followers.
-    pub(super) fn dependent_is_back(
+    pub(super) fn dependent_was_retried(
         &mut self,
         namespace: &Namespace,
         dependency: &JobId,
         turn: &mut Turn<'_>,
     ) {
         let record = turn.known.find(namespace, dependency);
-        let record = record.filter(|record| follows(record) == Some(Follows::Dependent));
+        let record = record.filter(|record| follows(record) == Some(FollowReason::Dependent));
         if let Some(record) = record {
             self.retry_with_followers(record, None, turn);
         }
@@ -173,7 +173,7 @@ impl Engine {
                     id: dependency,
                 };
                 let place = (dependent, slot);
-                let record = fallen(&namespace, &by, place, within.as_ref(), turn.known);
+                let record = failed_dependents(&namespace, &by, place, within.as_ref(), turn.known);
                 if let Some(record) = record {
                     self.retry_with_followers(record, within, turn);
                 }
@@ -191,7 +191,7 @@ impl Engine {
     fn retry_with_followers(
         &mut self,
         record: &JobRecord,
-        within: Option<Within>,
+        within: Option<RetriedGraph>,
         turn: &mut Turn<'_>,
     ) {
         let mut followers = followers(&[record.key], turn.known);
@@ -220,7 +220,7 @@ impl Engine {
             .iter()
             .filter_map(|record| turn.known.by_key(record.key));
         let named: Vec<&JobRecord> = named.collect();
-        self.bring_back(&named, &plan, turn);
+        self.retry_records(&named, &plan, turn);
     }
 
     fn takes_queue(&self, namespace: &Namespace, queue: &Queue) -> bool {
@@ -252,7 +252,7 @@ impl Engine {
             followers: BTreeSet::new(),
             reach: RetryScope::Graph(retry.within.clone()),
         };
-        let back = self.bring_back(&named, &plan, turn);
+        let back = self.retry_records(&named, &plan, turn);
         retry.has_changed |= !back.coming.is_empty();
         retry.has_skipped |= !back.skipped.is_empty();
         retry.after = turn.known.members_up_to();
@@ -269,11 +269,11 @@ impl Engine {
 }
 
 /// The job that failed because of a job of another shard, which was retried.
-fn fallen<'a>(
+fn failed_dependents<'a>(
     namespace: &Namespace,
     by: &JobRef,
     (dependent, slot): (JobKey, u32),
-    within: Option<&Within>,
+    within: Option<&RetriedGraph>,
     known: &FinishedIndex<'a>,
 ) -> Option<&'a JobRecord> {
     // A message may retry only the dependents of its sender's jobs (`rel X7`).
@@ -284,5 +284,5 @@ fn fallen<'a>(
     let record = known.by_key(dependent).filter(|_| waited)?;
     let is_inside = within.is_none_or(|within| record.graph.as_ref() == Some(&within.graph));
     let is_meant = record.namespace == *namespace && is_inside;
-    (is_meant && follows(record) == Some(Follows::Dependency)).then_some(record)
+    (is_meant && follows(record) == Some(FollowReason::Dependency)).then_some(record)
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use ganger_types::{
-    Carried, Change, Dependent, FailurePolicy, InputRow, InputState, JobKey, JobRef, Message, Now,
-    Outcome, ShardId,
+    Change, Dependent, FailurePolicy, InputRow, InputState, JobKey, JobRef, Message, MessageResult,
+    Now, Outcome, ShardId,
 };
 
 use crate::engine::Engine;
@@ -41,7 +41,7 @@ impl Engine {
             policy,
             is_member: false,
         };
-        self.ask_to_be_told((key, slot), &edge, retries, turn);
+        self.send_follow((key, slot), &edge, retries, turn);
         self.linked(turn.now, key, slot, edge)
     }
 
@@ -67,10 +67,10 @@ impl Engine {
         edge: &RemoteEdge,
         turn: &mut Turn<'_>,
     ) {
-        self.ask_to_be_told((key, slot), edge, false, turn);
+        self.send_follow((key, slot), edge, false, turn);
     }
 
-    fn ask_to_be_told(
+    fn send_follow(
         &mut self,
         (key, slot): (JobKey, u32),
         edge: &RemoteEdge,
@@ -134,7 +134,7 @@ impl Engine {
     }
 
     /// Whether a job of another shard is listed because it failed with this one, which has ended.
-    pub(super) fn is_fallen(&self, dependency: JobKey, place: &(ShardId, JobKey, u32)) -> bool {
+    pub(super) fn failed_with(&self, dependency: JobKey, place: &(ShardId, JobKey, u32)) -> bool {
         let has_ended = !self.is_live(dependency) && self.undecided_with(dependency).is_none();
         let listed = self
             .peers
@@ -145,23 +145,23 @@ impl Engine {
     }
 
     /// Removes from the list of a finished job those that failed because of it, and returns them.
-    pub(crate) fn take_fallen(
+    pub(crate) fn take_failed_dependents(
         &mut self,
         dependency: JobKey,
         turn: &mut Turn<'_>,
     ) -> Vec<Dependent> {
         debug_assert!(!self.is_live(dependency), "those of a live job wait for it");
         let listed = self.peers.down.get(&dependency);
-        let fallen = listed.into_iter().flat_map(BTreeMap::values);
-        let fallen: Vec<Dependent> = fallen
+        let failed_dependents = listed.into_iter().flat_map(BTreeMap::values);
+        let failed_dependents: Vec<Dependent> = failed_dependents
             .filter(|dependent| dependent.policy != FailurePolicy::Wait)
             .cloned()
             .collect();
-        for dependent in &fallen {
+        for dependent in &failed_dependents {
             let place = (dependent.shard.clone(), dependent.key, dependent.slot);
             self.remove_dependent(dependency, &place, turn);
         }
-        fallen
+        failed_dependents
     }
 
     /// Sends a message to the shards whose jobs wait for an ended job. If it did not succeed, two kinds of dependents
@@ -176,7 +176,7 @@ impl Engine {
         };
         let told: Vec<Dependent> = waiting.values().cloned().collect();
         for dependent in told {
-            let is_cancelled = dependent.is_member && self.falls(ended);
+            let is_cancelled = dependent.is_member && self.is_graph_being_cancelled(ended);
             if !stays_listed(ended, &dependent) || is_cancelled {
                 let place = (dependent.shard.clone(), dependent.key, dependent.slot);
                 self.remove_dependent(ended.key, &place, turn);
@@ -207,9 +207,9 @@ impl Engine {
             return;
         }
         let result = if has_succeeded && ended.has_result {
-            Carried::Stored(ended.key)
+            MessageResult::Stored(ended.key)
         } else {
-            Carried::None
+            MessageResult::None
         };
         let message = Message::Ended {
             namespace: ended.namespace.clone(),
@@ -223,8 +223,8 @@ impl Engine {
     }
 
     /// Whether the graph of an ended job is being cancelled on all its shards.
-    fn falls(&self, ended: &EndedJob) -> bool {
-        let Some((namespace, graph)) = &self.peers.falling else {
+    fn is_graph_being_cancelled(&self, ended: &EndedJob) -> bool {
+        let Some((namespace, graph)) = &self.peers.graph_being_cancelled else {
             return false;
         };
         *namespace == ended.namespace && ended.graph.as_ref() == Some(graph)
@@ -234,9 +234,9 @@ impl Engine {
     /// of its graph that no other job needs (`rel G5`).
     pub(crate) fn drop_dependencies_elsewhere(&mut self, ended: &EndedJob, turn: &mut Turn<'_>) {
         let edges = self.unlink(ended.key);
-        let falls = self.falls(ended);
+        let is_graph_being_cancelled = self.is_graph_being_cancelled(ended);
         for (slot, edge) in edges {
-            if edge.is_member && falls {
+            if edge.is_member && is_graph_being_cancelled {
                 continue;
             }
             let unneeded_in = ended
@@ -256,7 +256,7 @@ impl Engine {
 
     /// Removes the edges from a live job to other shards and returns their number. The caller updates the job's
     /// count.
-    pub(crate) fn forsake(&mut self, key: JobKey, turn: &mut Turn<'_>) -> u32 {
+    pub(crate) fn drop_remote_dependencies(&mut self, key: JobKey, turn: &mut Turn<'_>) -> u32 {
         let namespace = self.spaces[self.space_of_job(key)].name.clone();
         let edges = self.unlink(key);
         let count = u32::try_from(edges.len()).expect("edges are limited");
@@ -300,13 +300,13 @@ impl Engine {
     pub(super) fn received(
         dependency: JobRef,
         policy: FailurePolicy,
-        result: Carried,
+        result: MessageResult,
     ) -> Option<InputState> {
         let value = match result {
-            Carried::None => ganger_types::Bytes::from_static(b"null"),
-            Carried::Bytes(bytes) => bytes,
+            MessageResult::None => ganger_types::Bytes::from_static(b"null"),
+            MessageResult::Bytes(bytes) => bytes,
             // Only the sender can read its store: it replaces this with the bytes when it sends.
-            Carried::Stored(_) => return None,
+            MessageResult::Stored(_) => return None,
         };
         Some(InputState::Received {
             dependency,

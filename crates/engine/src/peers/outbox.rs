@@ -3,7 +3,7 @@
 use ganger_types::command::Confirm;
 use ganger_types::reply::PeerView;
 use ganger_types::{
-    Carried, Change, JobKey, Message, Now, OutboxRecord, PeerRecord, Reply, ShardId,
+    Change, JobKey, Message, MessageResult, Now, OutboxRecord, PeerRecord, Reply, ShardId,
 };
 
 use crate::engine::Engine;
@@ -14,7 +14,7 @@ impl Engine {
     pub(crate) fn post(&mut self, to: &ShardId, message: Message, turn: &mut Turn<'_>) {
         debug_assert_ne!(*to, self.shard, "a shard writes to others");
         if let Message::Ended {
-            result: Carried::Stored(key),
+            result: MessageResult::Stored(key),
             ..
         } = &message
         {
@@ -55,9 +55,9 @@ impl Engine {
         if let Some(looked) = &cmd.checked_waits {
             let is_new = self.was_answered(turn.now, &cmd.peer, looked);
             let line = self.peers.known.get(&cmd.peer).map(|peer| &peer.record);
-            let is_heard = line.is_none_or(|record| is_of_this_line(cmd, record));
+            let is_heard = line.is_none_or(|record| is_of_current_stream(cmd, record));
             if is_new && is_heard {
-                self.waits_were_looked_at(&cmd.peer, looked, turn);
+                self.apply_checked_waits(&cmd.peer, looked, turn);
             }
         }
         Reply::Done
@@ -69,7 +69,7 @@ impl Engine {
         let Some(peer) = self.peers.known.get_mut(&cmd.peer) else {
             return;
         };
-        if !is_of_this_line(cmd, &peer.record) {
+        if !is_of_current_stream(cmd, &peer.record) {
             return;
         }
         let given = peer.record.last_sent;
@@ -106,7 +106,7 @@ impl Engine {
                 break;
             };
             if let Message::Ended {
-                result: Carried::Stored(key),
+                result: MessageResult::Stored(key),
                 ..
             } = done.message
             {
@@ -143,7 +143,7 @@ impl Engine {
         let mut views: Vec<PeerView> = self.peers.known.values().map(view).collect();
         // Jobs here may wait for a shard with which no message was exchanged, because a third shard decided their
         // submission.
-        let silent = self.peers.asking.keys();
+        let silent = self.peers.wait_checks.keys();
         let silent = silent.filter(|shard| !self.peers.known.contains_key(shard));
         views.extend(silent.map(|shard| view(&super::Peer::new(PeerRecord::new(shard.clone())))));
         views.sort_by(|one, other| one.record.shard.cmp(&other.record.shard));
@@ -163,6 +163,6 @@ impl Engine {
 }
 
 /// Whether an answer is about the present stream, not about one from before a reconciliation or a restored backup.
-fn is_of_this_line(cmd: &Confirm, record: &PeerRecord) -> bool {
+fn is_of_current_stream(cmd: &Confirm, record: &PeerRecord) -> bool {
     cmd.stream_epoch >= record.stream_epoch && record.stopped.is_none()
 }

@@ -54,7 +54,7 @@ impl Engine {
         }
         Ok(Reply::Reserved {
             first,
-            id_tag: self.draws.id_tag(),
+            id_tag: self.random.id_tag(),
         })
     }
 
@@ -67,7 +67,7 @@ impl Engine {
         let count = u32::try_from(part.jobs.len()).unwrap_or(u32::MAX);
         let first = part.record.first;
         let is_reserved = self.peers.reserved.get(&first) == Some(&count)
-            && part.record.id_tag == self.draws.id_tag()
+            && part.record.id_tag == self.random.id_tag()
             && part.record.count == count;
         if !is_reserved {
             return Err(Rejection::NotReserved { first });
@@ -317,7 +317,7 @@ impl Engine {
         self.arm_part(space, name, due);
         turn.out.changes.push(Change::PutPart(Box::new(record)));
         if let Some(reason) = cancelled {
-            self.spread_endings(turn);
+            self.propagate_endings(turn);
             // Shards that got the cancellation before their part had nothing to cancel then.
             if decides {
                 self.cancel_elsewhere(name, &reason, turn);
@@ -342,7 +342,7 @@ impl Engine {
         for key in asked {
             let given = record.client_ids.iter().find(|(given, _)| *given == key);
             let id = given.map_or_else(|| JobId::made(key, record.id_tag), |(_, id)| id.clone());
-            self.deny_followers(&name.0, key, &id, turn);
+            self.reject_follows(&name.0, key, &id, turn);
         }
     }
 

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use ganger_types::command::{Receive, Reconcile};
 use ganger_types::{
-    Answer, Carried, Change, Command, Dependent, FailurePolicy, Graph, InputState, JobId, JobKey,
-    JobRef, Message, Namespace, OutboxRecord, Outcome, PeerRecord, Rejection, Reply, ShardId,
+    Answer, Change, Command, Dependent, FailurePolicy, Graph, InputState, JobId, JobKey, JobRef,
+    Message, MessageResult, Namespace, OutboxRecord, Outcome, PeerRecord, Rejection, Reply,
+    ShardId,
 };
 
 use super::graph_retry::retries;
@@ -25,7 +26,7 @@ impl Engine {
         // peer.
         let is_old = cmd.stream_epoch < self.peer(&cmd.from).record.received_epoch;
         if !is_old {
-            self.find_the_line(&cmd, turn);
+            self.check_stream(&cmd, turn);
         }
         let mut unknown = Vec::new();
         if !is_old && self.peer(&cmd.from).record.stopped.is_none() {
@@ -56,7 +57,7 @@ impl Engine {
         if message.number <= record.received {
             return true;
         }
-        if message.number > record.received + 1 || self.is_beyond(&message.message) {
+        if message.number > record.received + 1 || self.must_wait(&message.message) {
             return false;
         }
         self.peers.has_retried |= matches!(message.message, Message::RetryGraph { .. });
@@ -69,8 +70,8 @@ impl Engine {
             self.peers.ask_soon(turn.now, from);
         }
         self.apply_message(from, message.message, turn);
-        self.spread_endings(turn);
-        self.peers.falling = None;
+        self.propagate_endings(turn);
+        self.peers.graph_being_cancelled = None;
         true
     }
 
@@ -78,7 +79,7 @@ impl Engine {
     /// messages of the batch were applied, because the host found that job live when it read the rows for the batch.
     /// It is also so for a message that retries jobs, if any job ended meanwhile, and for the second message of a
     /// batch that needs members of a graph.
-    fn is_beyond(&self, message: &Message) -> bool {
+    fn must_wait(&self, message: &Message) -> bool {
         if self.peers.has_retried && matches!(message, Message::RetryGraph { .. }) {
             return true;
         }
@@ -88,21 +89,21 @@ impl Engine {
         if retries(message) {
             return true;
         }
-        let mut is_beyond = false;
+        let mut must_wait = false;
         let mut want = |namespace: &Namespace, id: &JobId| {
             let name = (namespace.clone(), id.clone());
-            is_beyond |=
+            must_wait |=
                 self.peers.ended_since.contains(&name) && self.find_job(namespace, id).is_none();
         };
         prefetch_of_follow(message, &mut want);
         if let Some(name) = self.part_of(message) {
             self.prefetch_of_part(&name, &mut want);
         }
-        is_beyond
+        must_wait
     }
 
     /// Checks whether the peer continues its stream, begins a new epoch, or contradicts what is stored here.
-    fn find_the_line(&mut self, cmd: &Receive, turn: &mut Turn<'_>) {
+    fn check_stream(&mut self, cmd: &Receive, turn: &mut Turn<'_>) {
         let record = &mut self.peer(&cmd.from).record;
         if record.received_epoch == 0 && cmd.stream_epoch == PeerRecord::STREAM_EPOCH_FIRST {
             // The peer's first epoch is not a reconciliation.
@@ -163,7 +164,7 @@ impl Engine {
                 .changes
                 .push(Change::RemoveOutbox(cmd.peer.clone(), old.number));
             if let Message::Ended {
-                result: Carried::Stored(key),
+                result: MessageResult::Stored(key),
                 ..
             } = &old.message
             {
@@ -233,7 +234,7 @@ impl Engine {
                 // A message may only be about jobs of its sender (`rel X7`).
                 if dependent.shard == *from {
                     if retries {
-                        self.dependent_is_back(&namespace, &dependency, turn);
+                        self.dependent_was_retried(&namespace, &dependency, turn);
                     }
                     self.follower_came(&namespace, dependency, dependent, turn);
                 }
@@ -249,7 +250,7 @@ impl Engine {
                     self.drop_undecided(&namespace, &dependency, unneeded_in.as_ref())
                 {
                     self.start_part(&name, turn);
-                    self.spread_endings(turn);
+                    self.propagate_endings(turn);
                 }
                 let place = (from.clone(), dependent, slot);
                 self.drop_dependency_by(&namespace, &dependency, &place, unneeded_in, turn);
@@ -303,7 +304,7 @@ impl Engine {
     fn start_if_undecided(&mut self, key: JobKey, turn: &mut Turn<'_>) {
         if let Some(name) = self.undecided_with(key).cloned() {
             self.start_part(&name, turn);
-            self.spread_endings(turn);
+            self.propagate_endings(turn);
         }
     }
 
@@ -311,7 +312,7 @@ impl Engine {
         &mut self,
         by: &JobRef,
         (dependent, slot): (JobKey, u32),
-        (outcome, result): (Outcome, Carried),
+        (outcome, result): (Outcome, MessageResult),
         turn: &mut Turn<'_>,
     ) {
         let Some(policy) = self.take_remote_edge(by, dependent, slot) else {
@@ -417,7 +418,7 @@ impl Engine {
     }
 
     /// Sends the shards that wait for jobs of an aborted part that these do not exist.
-    pub(crate) fn deny_followers(
+    pub(crate) fn reject_follows(
         &mut self,
         namespace: &Namespace,
         key: JobKey,
@@ -450,7 +451,7 @@ impl Engine {
             .or_else(|| self.peers.dependencies_of(place).next());
         let Some(key) = key else { return };
         // The dependent failed with the job and stays listed, because it may have been retried and then fails again.
-        if self.is_fallen(key, place) {
+        if self.failed_with(key, place) {
             return;
         }
         if self.remove_dependent(key, place, turn).is_none() {

@@ -163,7 +163,7 @@ impl ShardedSubmission {
 
     /// The fingerprint of the submission, for repeats under an idempotency key.
     pub fn fingerprint(&self) -> u64 {
-        Fingerprint::of_spread(&self.jobs)
+        Fingerprint::of_sharded(&self.jobs)
     }
 
     /// Splits the submission, with the numbers that each shard has reserved, if none of its jobs exists already.

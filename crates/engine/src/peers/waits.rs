@@ -14,7 +14,7 @@ use ganger_types::{
 };
 
 use crate::engine::Engine;
-use crate::state::{Asking, RemoteEdge};
+use crate::state::{RemoteEdge, WaitChecks};
 use crate::turn::Turn;
 
 impl Engine {
@@ -25,15 +25,17 @@ impl Engine {
             .known
             .get(peer)
             .is_some_and(|peer| peer.record.stopped.is_some());
-        let asking = self.peers.asking.get(peer);
-        !is_stopped && asking.is_some_and(|asking| asking.is_due(now))
+        let wait_checks = self.peers.wait_checks.get(peer);
+        !is_stopped && wait_checks.is_some_and(|wait_checks| wait_checks.is_due(now))
     }
 
     /// The waits to ask a peer about now, except those whose first message is still in the outbox.
     pub(crate) fn waits_due(&self, now: Now, peer: &ShardId) -> Reply {
-        let asking = self.peers.asking.get(peer);
-        let asking = asking.filter(|_| self.is_to_ask(now, peer));
-        let told = asking.map(|_| self.told(peer)).unwrap_or_default();
+        let wait_checks = self.peers.wait_checks.get(peer);
+        let wait_checks = wait_checks.filter(|_| self.is_to_ask(now, peer));
+        let unsent_follows = wait_checks
+            .map(|_| self.unsent_follows(peer))
+            .unwrap_or_default();
         let wait = |place: &(JobKey, u32)| {
             let edge = &self.peers.up[place];
             Wait {
@@ -44,14 +46,14 @@ impl Engine {
                 is_member: edge.is_member,
             }
         };
-        let places = asking.into_iter().flat_map(Asking::next);
-        let places = places.filter(|place| !told.contains(place));
+        let places = wait_checks.into_iter().flat_map(WaitChecks::next);
+        let places = places.filter(|place| !unsent_follows.contains(place));
         Reply::Waits(places.map(wait).collect())
     }
 
     /// The waits among those of a peer that this shard does not know and to which no answer is in the outbox.
     pub(super) fn unknown_waits(&self, from: &ShardId, mut waits: Vec<Wait>) -> Vec<Wait> {
-        waits.retain(|wait| !self.knows_of(from, wait));
+        waits.retain(|wait| !self.is_known_wait(from, wait));
         if waits.is_empty() {
             return waits;
         }
@@ -73,7 +75,7 @@ impl Engine {
     }
 
     /// Whether the peer will get a message when the dependency of a wait has ended.
-    fn knows_of(&self, from: &ShardId, wait: &Wait) -> bool {
+    fn is_known_wait(&self, from: &ShardId, wait: &Wait) -> bool {
         let place = (from.clone(), wait.dependent, wait.slot);
         let listed = |key: JobKey| self.peers.down.get(&key).and_then(|all| all.get(&place));
         if let Some(key) = self.find_job(&wait.namespace, &wait.dependency) {
@@ -91,7 +93,7 @@ impl Engine {
     }
 
     /// The waits whose [`Message::Follow`] is in the outbox for a peer.
-    fn told(&self, peer: &ShardId) -> BTreeSet<(JobKey, u32)> {
+    fn unsent_follows(&self, peer: &ShardId) -> BTreeSet<(JobKey, u32)> {
         let outbox = self.peers.known.get(peer).map(|peer| peer.outbox.iter());
         let messages = outbox.into_iter().flatten().map(|record| &record.message);
         messages
@@ -103,7 +105,7 @@ impl Engine {
     }
 
     /// Applies the answer to a check: sends [`Message::Follow`] for each unknown wait, unless one is in the outbox.
-    pub(super) fn waits_were_looked_at(
+    pub(super) fn apply_checked_waits(
         &mut self,
         peer: &ShardId,
         looked: &CheckedWaits,
@@ -112,7 +114,7 @@ impl Engine {
         if looked.unknown.is_empty() {
             return;
         }
-        let told = self.told(peer);
+        let unsent_follows = self.unsent_follows(peer);
         for wait in &looked.unknown {
             let place = (wait.dependent, wait.slot);
             let is_meant = |edge: &&RemoteEdge| {
@@ -120,7 +122,7 @@ impl Engine {
             };
             // The dependency may have been met since.
             let edge = self.peers.up.get(&place).filter(is_meant).cloned();
-            if let Some(edge) = edge.filter(|_| !told.contains(&place)) {
+            if let Some(edge) = edge.filter(|_| !unsent_follows.contains(&place)) {
                 self.follow(place.0, place.1, &edge, turn);
             }
         }
@@ -128,8 +130,8 @@ impl Engine {
 
     /// Records that a check was answered and schedules the next one. Returns false if the same answer came before.
     pub(super) fn was_answered(&mut self, now: Now, peer: &ShardId, looked: &CheckedWaits) -> bool {
-        let asking = self.peers.asking.get_mut(peer);
-        asking.is_some_and(|asking| asking.answered(now, looked.up_to))
+        let wait_checks = self.peers.wait_checks.get_mut(peer);
+        wait_checks.is_some_and(|wait_checks| wait_checks.answered(now, looked.up_to))
     }
 
     /// The time at which the peers that a job waits for were last asked about it: the earliest of several, and `None`
@@ -137,8 +139,10 @@ impl Engine {
     pub(crate) fn asked_at(&self, key: JobKey) -> Option<Timestamp> {
         let created_at = self.job(key).created_at;
         let asked = self.remote_edges(key).map(|(slot, edge)| {
-            let asking = self.peers.asking.get(&edge.dependency.shard)?;
-            asking.asked_at((key, slot)).filter(|at| *at >= created_at)
+            let wait_checks = self.peers.wait_checks.get(&edge.dependency.shard)?;
+            wait_checks
+                .asked_at((key, slot))
+                .filter(|at| *at >= created_at)
         });
         asked.min().flatten()
     }
@@ -150,8 +154,8 @@ impl Engine {
             let of_peer = places.entry(&edge.dependency.shard).or_default();
             of_peer.insert(*place);
         }
-        let asked = self.peers.asking.iter();
-        let asked = asked.map(|(peer, asking)| (peer, asking.places()));
+        let asked = self.peers.wait_checks.iter();
+        let asked = asked.map(|(peer, wait_checks)| (peer, wait_checks.places()));
         if !asked.eq(places.iter().map(|(peer, places)| (*peer, places))) {
             wrong.push("peers are asked about other waits than there are".to_owned());
         }

@@ -36,7 +36,7 @@ pub(crate) struct Peers {
     /// Undelivered edges by dependent and slot. Only [`Peers::add_edge`] and its counterpart change them.
     pub up: BTreeMap<(JobKey, u32), RemoteEdge>,
     /// The same edges by peer, with the state of the checks.
-    pub asking: BTreeMap<ShardId, Asking>,
+    pub wait_checks: BTreeMap<ShardId, WaitChecks>,
     /// By dependency, the jobs of other shards that wait for it, by shard, number and slot.
     pub down: BTreeMap<JobKey, BTreeMap<(ShardId, JobKey, u32), Dependent>>,
     /// The same in reverse: shard, number, slot, dependency.
@@ -52,7 +52,7 @@ pub(crate) struct Peers {
     /// Reserved numbers: the first, and how many.
     pub reserved: BTreeMap<JobKey, u32>,
     /// Graph that is being cancelled on all shards; its members send each other no messages.
-    pub falling: Option<(Namespace, Graph)>,
+    pub graph_being_cancelled: Option<(Namespace, Graph)>,
     /// Jobs that ended while this batch was applied, which the host read before as live.
     pub ended_since: BTreeSet<(Namespace, JobId)>,
     /// Whether a batch is being applied.
@@ -87,7 +87,7 @@ impl Peer {
 
 /// The edges to one peer, and the state of the checks of these waits. It is not stored: a start begins a new round.
 #[derive(Debug, Default)]
-pub(crate) struct Asking {
+pub(crate) struct WaitChecks {
     /// Dependents and their slots; never empty.
     places: BTreeSet<(JobKey, u32)>,
     /// Last wait that was checked in this round; `None` between two rounds.
@@ -100,7 +100,7 @@ pub(crate) struct Asking {
     answered_before_at: Option<Timestamp>,
 }
 
-impl Asking {
+impl WaitChecks {
     /// The dependents and their slots.
     pub(crate) fn places(&self) -> &BTreeSet<(JobKey, u32)> {
         &self.places
@@ -153,24 +153,24 @@ impl Asking {
 impl Peers {
     /// Adds an edge from a job to another shard.
     pub(crate) fn add_edge(&mut self, now: Now, place: (JobKey, u32), edge: RemoteEdge) {
-        let asking = self
-            .asking
+        let wait_checks = self
+            .wait_checks
             .entry(edge.dependency.shard.clone())
             .or_default();
-        if asking.places.is_empty() {
-            asking.due_at = now.elapsed.after(ASK_EVERY);
+        if wait_checks.places.is_empty() {
+            wait_checks.due_at = now.elapsed.after(ASK_EVERY);
         }
-        asking.places.insert(place);
+        wait_checks.places.insert(place);
         self.up.insert(place, edge);
     }
 
     pub(crate) fn remove_edge(&mut self, place: (JobKey, u32)) -> Option<RemoteEdge> {
         let edge = self.up.remove(&place)?;
-        if let Some(asking) = self.asking.get_mut(&edge.dependency.shard) {
-            asking.places.remove(&place);
-            asking.end_round_if_over();
-            if asking.places.is_empty() {
-                self.asking.remove(&edge.dependency.shard);
+        if let Some(wait_checks) = self.wait_checks.get_mut(&edge.dependency.shard) {
+            wait_checks.places.remove(&place);
+            wait_checks.end_round_if_over();
+            if wait_checks.places.is_empty() {
+                self.wait_checks.remove(&edge.dependency.shard);
             }
         }
         Some(edge)
@@ -216,8 +216,8 @@ impl Peers {
 
     /// Schedules the next question soon, because the peer has restarted.
     pub(crate) fn ask_soon(&mut self, now: Now, peer: &ShardId) {
-        if let Some(asking) = self.asking.get_mut(peer) {
-            asking.due_at = asking.due_at.min(now.elapsed.after(ASK_PAUSE));
+        if let Some(wait_checks) = self.wait_checks.get_mut(peer) {
+            wait_checks.due_at = wait_checks.due_at.min(now.elapsed.after(ASK_PAUSE));
         }
     }
 }

@@ -38,14 +38,14 @@ pub(crate) struct Space {
     pub tag_counts: BTreeMap<Tag, u64>,
     pub group_counts: BTreeMap<Group, u64>,
     pub tracked: BTreeMap<JobId, Timestamp>,
-    pub changed: Changed,
+    pub changed: ChangedRows,
     /// Number of lease commands so far, to take queues in turn.
     pub lease_turns: u64,
 }
 
 /// The rows to write at the end of the turn.
 #[derive(Default)]
-pub(crate) struct Changed {
+pub(crate) struct ChangedRows {
     pub tags: BTreeSet<Tag>,
     pub groups: BTreeSet<Group>,
 }
@@ -77,7 +77,7 @@ impl Space {
             tag_counts: BTreeMap::new(),
             group_counts: BTreeMap::new(),
             tracked: BTreeMap::new(),
-            changed: Changed::default(),
+            changed: ChangedRows::default(),
             lease_turns: 0,
         }
     }

@@ -22,7 +22,7 @@ pub(crate) struct Statistics {
 
 /// An occurrence to count.
 #[derive(Clone, Copy)]
-pub(crate) enum Counted {
+pub(crate) enum Occurrence {
     /// A job waited for this long before it was leased.
     Waited(Duration),
     /// An attempt ran for this long.
@@ -120,16 +120,16 @@ impl Statistics {
         &mut self,
         at: Timestamp,
         queue: QueueIndex,
-        counted: Counted,
+        counted: Occurrence,
         names: impl FnOnce() -> (Namespace, Queue),
     ) {
         let record = self.of(queue, day_of(at), names);
         match counted {
-            Counted::Waited(time) => add(&mut record.waiting, time),
-            Counted::Ran(time) => add(&mut record.running, time),
-            Counted::Failure => record.failures += 1,
-            Counted::Failed => record.failed += 1,
-            Counted::Retry => record.retries += 1,
+            Occurrence::Waited(time) => add(&mut record.waiting, time),
+            Occurrence::Ran(time) => add(&mut record.running, time),
+            Occurrence::Failure => record.failures += 1,
+            Occurrence::Failed => record.failed += 1,
+            Occurrence::Retry => record.retries += 1,
         }
     }
 

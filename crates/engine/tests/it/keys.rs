@@ -14,9 +14,9 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
-pub(crate) type Called = Result<KeyReply, KeyError>;
+pub(crate) type KeyResult = Result<KeyReply, KeyError>;
 
-pub(crate) fn run(world: &mut World, calls: Vec<KeyCall>) -> Vec<Called> {
+pub(crate) fn run(world: &mut World, calls: Vec<KeyCall>) -> Vec<KeyResult> {
     let calls = KeyCalls {
         namespace: Namespace::default(),
         watched: Vec::new(),
@@ -28,7 +28,7 @@ pub(crate) fn run(world: &mut World, calls: Vec<KeyCall>) -> Vec<Called> {
     }
 }
 
-pub(crate) fn call(world: &mut World, one: KeyCall) -> Called {
+pub(crate) fn call(world: &mut World, one: KeyCall) -> KeyResult {
     run(world, vec![one]).remove(0)
 }
 
@@ -71,7 +71,7 @@ fn names(pattern: &str, after: Option<Bytes>) -> KeyCall {
     }
 }
 
-pub(crate) fn values(texts: &[&str]) -> Called {
+pub(crate) fn values(texts: &[&str]) -> KeyResult {
     Ok(KeyReply::Values(texts.iter().map(|text| b(text)).collect()))
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::support::World;
 use ganger_engine::{Effects, PrefetchedRows};
 use ganger_types::command::{
-    Cancel, Complete, Enqueue, Fail, Held, Lease, NewJob, Release, Retry, Selection, TakeFrom,
+    Cancel, Complete, Enqueue, Fail, Lease, LeaseRef, NewJob, Release, Retry, Selection, TakeFrom,
 };
 use ganger_types::qless::{Generation, QlessRequest};
 use ganger_types::{
@@ -253,8 +253,8 @@ fn take(world: &mut World) -> Grant {
     }
 }
 
-fn held(grant: &Grant) -> Held {
-    Held {
+fn held(grant: &Grant) -> LeaseRef {
+    LeaseRef {
         namespace: grant.namespace.clone(),
         job: grant.job.clone(),
         token: grant.token,

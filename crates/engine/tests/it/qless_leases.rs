@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::support::{START, World};
 use ganger_types::command::{
-    AppendLog, Complete, ConfigureNamespace, ConfigureQueue, Enqueue, Fail, Held, Lease, NewJob,
-    Next, QueueChange, Release, Renew, TakeFrom,
+    AppendLog, Complete, ConfigureNamespace, ConfigureQueue, Enqueue, Fail, Lease, LeaseRef,
+    NewJob, Next, QueueChange, Release, Renew, TakeFrom,
 };
 use ganger_types::qless::{Generation, QlessReply, QlessRequest};
 use ganger_types::query::Query;
@@ -71,8 +71,8 @@ fn take_one(world: &mut World) -> Grant {
     grants.remove(0)
 }
 
-fn held(grant: &Grant) -> Held {
-    Held {
+fn held(grant: &Grant) -> LeaseRef {
+    LeaseRef {
         namespace: grant.namespace.clone(),
         job: grant.job.clone(),
         token: grant.token,

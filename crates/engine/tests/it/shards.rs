@@ -437,7 +437,7 @@ fn rel_x7_a_shard_speaks_for_its_own_jobs_only() {
             dependent: key,
             slot: 1,
             outcome: Outcome::Succeeded,
-            result: Carried::Bytes(Bytes::from_static(b"\"forged\"")),
+            result: MessageResult::Bytes(Bytes::from_static(b"\"forged\"")),
         },
     };
     let batch = Receive {
@@ -818,7 +818,7 @@ fn rel_p1_a_part_makes_no_second_job_under_an_id() {
     let print = spread("x").given()[&shard("2")][0].2;
     let look = |print| {
         let id = JobId::new("x").unwrap();
-        Command::Query(Box::new(Query::Given(
+        Command::Query(Box::new(Query::ExistingIds(
             Namespace::default(),
             vec![(id, print)],
         )))
@@ -827,7 +827,7 @@ fn rel_p1_a_part_makes_no_second_job_under_an_id() {
     cluster.decide(&first, true).unwrap();
     cluster.pump();
     let two = cluster.named("2");
-    assert_eq!(two.ok(look(print)), Reply::Given(vec![true]));
+    assert_eq!(two.ok(look(print)), Reply::ExistingIds(vec![true]));
     assert_eq!(two.refused(look(print + 1)), "id_taken");
     assert_eq!(two.refused(part(&second)), "id_busy");
     // The same job alone is the same job.
@@ -838,7 +838,7 @@ fn rel_p1_a_part_makes_no_second_job_under_an_id() {
     finish_one(two, "1");
     assert_eq!(
         two.ok(look(print)),
-        Reply::Given(vec![true]),
+        Reply::ExistingIds(vec![true]),
         "it has ended"
     );
     assert_eq!(two.refused(part(&second)), "id_busy");

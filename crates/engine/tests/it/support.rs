@@ -563,8 +563,8 @@ pub fn lease(worker: &'static str, queues: &[&'static str], max: u32) -> Command
     }))
 }
 
-pub fn held(grant: &Grant) -> Held {
-    Held {
+pub fn held(grant: &Grant) -> LeaseRef {
+    LeaseRef {
         namespace: grant.namespace.clone(),
         job: grant.job.clone(),
         token: grant.token,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::keys::{Called, b, call, push, range, run, set, values};
+use crate::keys::{KeyResult, b, call, push, range, run, set, values};
 use crate::support::World;
 use ganger_types::keys::{End, Expiry, KeyCall, KeyReply, KeyUpkeep};
 use proptest::collection::vec;
@@ -39,7 +39,7 @@ fn lease(world: &mut World, id: &str, seconds: u64) {
     call(world, set(&format!("P:lease:{id}"), "who", until)).expect("a string");
 }
 
-fn lists(world: &mut World) -> Vec<Called> {
+fn lists(world: &mut World) -> Vec<KeyResult> {
     run(world, vec![range("P:queue"), range("P:processing")])
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ganger_types::command::{
-    AppendLog, Complete, DeregisterWorker, Fail, Held, Lease, Next, Release, Renew, TakeFrom,
+    AppendLog, Complete, DeregisterWorker, Fail, Lease, LeaseRef, Next, Release, Renew, TakeFrom,
     TakeMode,
 };
 use ganger_types::{
@@ -17,7 +17,7 @@ use crate::rng::Rng;
 /// A job in a worker's hands.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
-    pub(crate) held: Held,
+    pub(crate) held: LeaseRef,
     pub(crate) attempt: u32,
     pub(crate) lease_for: Duration,
     pub(crate) log_bytes: u64,
@@ -69,7 +69,7 @@ impl SimWorker {
     }
 
     pub(crate) fn takes(&mut self, grant: &Grant) -> usize {
-        let held = Held {
+        let held = LeaseRef {
             namespace: grant.namespace.clone(),
             job: grant.job.clone(),
             token: grant.token,
@@ -210,7 +210,7 @@ impl SimWorker {
     }
 }
 
-fn renew(plan: &Plan, held: Held, rng: &mut Rng) -> Command {
+fn renew(plan: &Plan, held: LeaseRef, rng: &mut Rng) -> Command {
     Command::Renew(Box::new(Renew {
         held,
         lease_for: rng
@@ -226,7 +226,7 @@ fn renew(plan: &Plan, held: Held, rng: &mut Rng) -> Command {
     }))
 }
 
-fn release(plan: &Plan, held: Held, rng: &mut Rng) -> Command {
+fn release(plan: &Plan, held: LeaseRef, rng: &mut Rng) -> Command {
     Command::Release(Box::new(Release {
         held,
         delay: if rng.chance(500) {
@@ -263,7 +263,7 @@ fn complete(plan: &Plan, known: &KnownIds, task: &Task, rng: &mut Rng) -> Comman
 }
 
 /// What a job waits for in its next queue: jobs that are known, sometimes itself, which must be refused.
-fn dependencies(plan: &Plan, known: &KnownIds, held: &Held, rng: &mut Rng) -> Vec<JobId> {
+fn dependencies(plan: &Plan, known: &KnownIds, held: &LeaseRef, rng: &mut Rng) -> Vec<JobId> {
     if !plan.does(Feature::NextDependencies) || !rng.chance(600) {
         return Vec::new();
     }
@@ -298,7 +298,7 @@ fn wrong_report(known: &KnownIds, rng: &mut Rng) -> Command {
         counter: rng.below(50),
         secret: rng.bytes(),
     };
-    let held = Held {
+    let held = LeaseRef {
         namespace,
         job,
         token,

@@ -268,10 +268,10 @@ impl World {
         };
         let given = spread.given().remove(&shard).unwrap_or_default();
         let ids = given.iter().map(|(_, id, print)| (id.clone(), *print));
-        let query = Query::Given(Namespace::default(), ids.collect());
+        let query = Query::ExistingIds(Namespace::default(), ids.collect());
         let node = self.place(&shard);
         match self.ask(node, Command::Query(Box::new(query)))? {
-            ClientAnswer::Answer(Ok(Reply::Given(found))) => {
+            ClientAnswer::Answer(Ok(Reply::ExistingIds(found))) => {
                 for ((place, id, _), is_there) in given.into_iter().zip(found) {
                     if !is_there {
                         continue;

@@ -4,7 +4,7 @@ use ganger_engine::{Effects, Engine, Start};
 use ganger_types::command::Receive;
 use ganger_types::query::Query;
 use ganger_types::{
-    Answer, Carried, Change, Command, Due, Epoch, Message, Now, PeerRecord, Reply, ShardId,
+    Answer, Change, Command, Due, Epoch, Message, MessageResult, Now, PeerRecord, Reply, ShardId,
 };
 
 use super::planted::PlantedBug;
@@ -212,11 +212,11 @@ impl Node {
         };
         for record in &mut messages {
             if let Message::Ended { result, .. } = &mut record.message
-                && let Carried::Stored(key) = result
+                && let MessageResult::Stored(key) = result
             {
                 let row = self.store.rows.finished.get(key);
                 let bytes = row.and_then(|row| row.result.clone());
-                *result = bytes.map_or(Carried::Stored(*key), Carried::Bytes);
+                *result = bytes.map_or(MessageResult::Stored(*key), MessageResult::Bytes);
             }
         }
         let record = self.peer(time, to)?;

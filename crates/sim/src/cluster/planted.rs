@@ -2,7 +2,9 @@
 //! They bend batches, commits and rows on their way; the engine itself is never touched.
 
 use ganger_types::command::Receive;
-use ganger_types::{Bytes, Carried, Change, Command, JobId, JobKey, Message, Namespace, Outcome};
+use ganger_types::{
+    Bytes, Change, Command, JobId, JobKey, Message, MessageResult, Namespace, Outcome,
+};
 
 /// Every planted bug of level 3. Numbers are stable.
 pub(crate) const BUGS: &[(u32, u8, &str)] = &[
@@ -100,7 +102,7 @@ impl PlantedBug {
     fn message(self, message: &mut Message) {
         let is_dropped = match (self.0, &mut *message) {
             (306, Message::Ended { result, .. }) => {
-                if let Carried::Bytes(bytes) = result {
+                if let MessageResult::Bytes(bytes) = result {
                     *bytes = Bytes::from_static(b"\"another\"");
                 }
                 false
@@ -118,7 +120,7 @@ impl PlantedBug {
                 false
             }
             (314, Message::Ended { result, .. }) => {
-                *result = Carried::None;
+                *result = MessageResult::None;
                 false
             }
             (

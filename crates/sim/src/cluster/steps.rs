@@ -1,6 +1,6 @@
 //! The steps of a tape: who does what next.
 
-use ganger_types::command::{Cancel, Complete, Delete, Fail, Held, Lease, Selection, TakeFrom};
+use ganger_types::command::{Cancel, Complete, Delete, Fail, Lease, LeaseRef, Selection, TakeFrom};
 use ganger_types::query::Query;
 use ganger_types::{
     Bytes, Command, Grant, Group, JobRef, Namespace, Queue, Rejection, Reply, Worker,
@@ -131,7 +131,7 @@ impl World {
 
     /// A worker says how it went. Only the holder of the live lease is believed.
     pub(crate) fn report(&mut self, node: usize, grant: &Grant, how: u64) -> StepOutcome {
-        let held = Held {
+        let held = LeaseRef {
             namespace: grant.namespace.clone(),
             job: grant.job.clone(),
             token: grant.token,

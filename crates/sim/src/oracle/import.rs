@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ganger_types::command::Enqueue;
-use ganger_types::import::Imported;
+use ganger_types::import::ImportOutcome;
 use ganger_types::reply::Enqueued;
 use ganger_types::{
     Answer, Import, ImportRecord, JobId, JobKey, JobSource, JobState, Namespace, Reply,
@@ -40,7 +40,7 @@ impl Oracle {
         &mut self,
         namespace: &Namespace,
         source: &JobSource,
-        imported: &Imported,
+        imported: &ImportOutcome,
         rows: &Rows,
     ) -> CheckResult {
         let id = source.job.id.as_ref().expect("each has one");
@@ -55,9 +55,11 @@ impl Oracle {
         let fates = self.fates(&one);
         let is_refused = !self.objections(&one).is_empty() || self.is_too_much(&one, &fates);
         let is_right = match imported {
-            Imported::AlreadyThere => is_marked || !is_refused && fates != [MemberOutcome::New],
-            Imported::Refused(_) => !is_marked && is_refused,
-            Imported::Taken => !is_marked && !is_refused && fates == [MemberOutcome::New],
+            ImportOutcome::AlreadyThere => {
+                is_marked || !is_refused && fates != [MemberOutcome::New]
+            }
+            ImportOutcome::Refused(_) => !is_marked && is_refused,
+            ImportOutcome::Taken => !is_marked && !is_refused && fates == [MemberOutcome::New],
         };
         if !is_right {
             let what = format!(
@@ -66,12 +68,12 @@ impl Oracle {
             return Err(self.wrong("P1", what, Vec::new()));
         }
         match imported {
-            Imported::Taken => self.has_come(&one, source.failed.is_some(), rows)?,
-            Imported::Refused(_) => self.goals.reach("import-refused"),
-            Imported::AlreadyThere if fates == [MemberOutcome::New] => {
+            ImportOutcome::Taken => self.has_come(&one, source.failed.is_some(), rows)?,
+            ImportOutcome::Refused(_) => self.goals.reach("import-refused"),
+            ImportOutcome::AlreadyThere if fates == [MemberOutcome::New] => {
                 self.goals.reach("imported-once-though-gone");
             }
-            Imported::AlreadyThere => {}
+            ImportOutcome::AlreadyThere => {}
         }
         Ok(())
     }

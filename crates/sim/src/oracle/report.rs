@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use ganger_types::command::{AppendLog, Complete, Fail, Held, Release, Renew};
+use ganger_types::command::{AppendLog, Complete, Fail, LeaseRef, Release, Renew};
 use ganger_types::job::ReportKind;
 use ganger_types::rejection::LeaseEnd;
 use ganger_types::{Answer, Bytes, Due, FailurePolicy, JobKey, JobState, Rejection, Reply, limits};
@@ -22,7 +22,7 @@ enum LeaseStatus {
 }
 
 impl Oracle {
-    fn lease_status(&self, held: &Held) -> LeaseStatus {
+    fn lease_status(&self, held: &LeaseRef) -> LeaseStatus {
         let Some(key) = self.find(&held.namespace, &held.job) else {
             return LeaseStatus::Stale(None);
         };
@@ -42,7 +42,7 @@ impl Oracle {
     /// rightly recognised repeat.
     fn accepted(
         &mut self,
-        held: &Held,
+        held: &LeaseRef,
         kind: Option<ReportKind>,
         answer: &Answer,
         objections: &[&'static str],
@@ -85,7 +85,7 @@ impl Oracle {
     fn stale(
         &mut self,
         key: Option<JobKey>,
-        held: &Held,
+        held: &LeaseRef,
         kind: Option<ReportKind>,
         answer: &Answer,
     ) -> CheckResult {
@@ -138,7 +138,7 @@ impl Oracle {
     }
 
     /// The refusal must tell the reason where it is known for certain.
-    fn is_right_end(&self, key: JobKey, held: &Held, told: LeaseEnd) -> bool {
+    fn is_right_end(&self, key: JobKey, held: &LeaseRef, told: LeaseEnd) -> bool {
         let job = self.known(key);
         let was_its = self.tokens.get(&held.token) == Some(&key);
         match (was_its, job.state()) {
@@ -204,7 +204,7 @@ impl Oracle {
         Ok(())
     }
 
-    fn too_large(&self, held: &Held, bytes: Option<&Bytes>) -> Vec<&'static str> {
+    fn too_large(&self, held: &LeaseRef, bytes: Option<&Bytes>) -> Vec<&'static str> {
         let limit = self.namespace(&held.namespace).payload_bytes_max;
         let size = bytes.map_or(0, |bytes| {
             u64::try_from(bytes.len()).expect("a length fits")
@@ -479,7 +479,7 @@ fn kept_place(
     stand
 }
 
-fn job_was_granted_again(oracle: &Oracle, key: JobKey, held: &Held) -> bool {
+fn job_was_granted_again(oracle: &Oracle, key: JobKey, held: &LeaseRef) -> bool {
     let job = oracle.known(key);
     job.hold
         .as_ref()

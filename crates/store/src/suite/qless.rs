@@ -2,7 +2,7 @@
 
 use ganger_types::job::ReportKind;
 use ganger_types::qless::{
-    QlessHappening, QlessJob, QlessKey, QlessLease, QlessPlace, QlessQueue, QlessRecurring,
+    QlessHistoryEntry, QlessJob, QlessKey, QlessLease, QlessPlace, QlessQueue, QlessRecurring,
     QlessRow, QlessSample, QlessSet, QlessState, QlessStatistics, QlessTag, QlessThrottle,
     QlessTime,
 };
@@ -50,7 +50,7 @@ fn job(jid: &'static str, data: &'static str) -> QlessRow {
         tagged: vec![(b("tag"), at)],
         failure: None,
         spawned_from: Some(b("recurring")),
-        history: vec![QlessHappening {
+        history: vec![QlessHistoryEntry {
             what: b("put"),
             when: 1_500_000_000.0,
             extra: vec![(b("q"), b("\"queue\""))],

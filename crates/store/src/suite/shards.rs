@@ -2,8 +2,8 @@
 
 use ganger_types::command::NewJob;
 use ganger_types::{
-    Bytes, Carried, Change, Dependent, FailurePolicy, Graph, IdTag, InputRow, InputState, JobId,
-    JobKey, JobRef, Message, Namespace, OutboxRecord, Outcome, Part, PartRecord, PeerRecord,
+    Bytes, Change, Dependent, FailurePolicy, Graph, IdTag, InputRow, InputState, JobId, JobKey,
+    JobRef, Message, MessageResult, Namespace, OutboxRecord, Outcome, Part, PartRecord, PeerRecord,
     ShardId,
 };
 
@@ -38,7 +38,7 @@ fn message(to: &str, number: u64) -> OutboxRecord {
         dependent: JobKey(7),
         slot: 2,
         outcome: Outcome::Succeeded,
-        result: Carried::Stored(JobKey(1)),
+        result: MessageResult::Stored(JobKey(1)),
     };
     OutboxRecord {
         to: shard(to),

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::{Command, NewInput, NewJob};
 use crate::import::ImportRecord;
 use crate::name::Namespace;
-use crate::peer::{Carried, Message, OutboxRecord};
+use crate::peer::{Message, MessageResult, OutboxRecord};
 use crate::query::Query;
 
 /// The class of a command.
@@ -179,7 +179,7 @@ impl NewJob {
 fn bytes_of_message(record: &OutboxRecord) -> usize {
     match &record.message {
         Message::Ended {
-            result: Carried::Bytes(bytes),
+            result: MessageResult::Bytes(bytes),
             ..
         } => bytes.len(),
         _ => 0,
@@ -202,7 +202,7 @@ impl Query {
             | Self::Statistics(namespace, ..)
             | Self::SubmissionAnswer(namespace, _)
             | Self::ExternalJob(namespace, _)
-            | Self::Given(namespace, _)
+            | Self::ExistingIds(namespace, _)
             | Self::Why(namespace, _) => Some(namespace),
             Self::ExternalJobs(query) => Some(&query.namespace),
             Self::Namespaces

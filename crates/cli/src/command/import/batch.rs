@@ -1,6 +1,6 @@
 //! Records on their way to the server, in batches.
 
-use ganger_client::import::{Imported, QlessSource};
+use ganger_client::import::{ImportOutcome, QlessSource};
 use ganger_client::{Bytes, Client, ImportRecord};
 
 use super::report::{RecordKind, Report};
@@ -89,9 +89,11 @@ impl Target {
         let imported = imported.map_err(no_more)?;
         for ((kind, name), imported) in names.into_iter().zip(imported) {
             match imported {
-                Imported::Taken => self.report.taken(kind),
-                Imported::AlreadyThere => self.report.already_there(kind),
-                Imported::Refused(reason) => self.report.refused(kind, &reason, name.as_bytes()),
+                ImportOutcome::Taken => self.report.taken(kind),
+                ImportOutcome::AlreadyThere => self.report.already_there(kind),
+                ImportOutcome::Refused(reason) => {
+                    self.report.refused(kind, &reason, name.as_bytes())
+                }
             }
         }
         Ok(())

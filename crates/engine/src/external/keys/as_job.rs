@@ -16,8 +16,8 @@ use ganger_types::{
 };
 
 use super::KeySpace;
-use super::work_queue::{ITEM, QUEUE, Standing, joined, readings};
-use crate::external::{ExternalJobScan, Measure, NO_TOKEN, asks_for, short};
+use super::work_queue::{ITEM, ItemState, QUEUE, joined, readings};
+use crate::external::{ExternalJobScan, NO_TOKEN, ScanLimits, asks_for, short};
 
 /// Maximum number of elements to count ahead of an item.
 const COUNTED_MAX: usize = 10_000;
@@ -84,7 +84,7 @@ pub(super) fn scan(
     now: Now,
     query: &JobQuery,
     after: Option<&ExternalJob>,
-    measure: Measure,
+    measure: ScanLimits,
 ) -> ExternalJobScan {
     let has_words = query.tag.is_some() || query.schedule.is_some() || query.group.is_some();
     let after = after.and_then(|after| match after {
@@ -182,12 +182,12 @@ impl KeySpace {
     fn item_at(&self, queue: &Bytes, id: &Bytes, now: Elapsed) -> Option<Item<'_>> {
         let data = self.item(queue, id, now)?;
         let lists = self.lists_of(queue)?;
-        let stand = match self.standing(queue, id, now) {
-            Standing::Gone => return None,
-            Standing::Leased(until, session) => ItemPlace::Leased(until, session),
-            Standing::Free if lists.in_main(id) => ItemPlace::Ready,
-            Standing::Free if lists.in_processing(id) => ItemPlace::Taken,
-            Standing::Free => ItemPlace::Staged,
+        let stand = match self.item_state(queue, id, now) {
+            ItemState::Gone => return None,
+            ItemState::Leased(until, session) => ItemPlace::Leased(until, session),
+            ItemState::Free if lists.in_main(id) => ItemPlace::Ready,
+            ItemState::Free if lists.in_processing(id) => ItemPlace::Taken,
+            ItemState::Free => ItemPlace::Staged,
         };
         Some(Item {
             queue: queue.clone(),

@@ -7,7 +7,7 @@ use ganger_types::keys::{KeyError, KeyKind, KeyReply};
 use ganger_types::limits::{KEY_PAGE_KEYS_MAX, KEY_PAGE_STEPS_MAX};
 
 use super::KeyContext;
-use super::calls::Called;
+use super::calls::KeyResult;
 use super::glob::Glob;
 
 /// Steps that count for looking at one name, besides the comparison.
@@ -24,7 +24,7 @@ impl KeyContext<'_> {
         pattern: &Bytes,
         after: Option<Bytes>,
         is_whole: bool,
-    ) -> Called {
+    ) -> KeyResult {
         let glob = compiled(pattern)?;
         let prefix = glob.prefix();
         let from = match after {
@@ -40,7 +40,7 @@ impl KeyContext<'_> {
                 if is_whole {
                     return Err(KeyError::ReplyTooLarge);
                 }
-                self.spent.steps(steps)?;
+                self.budget.steps(steps)?;
                 return Ok(KeyReply::Names(found, last));
             }
             steps += glob.cost(name.len()) + LOOK_STEPS;
@@ -49,8 +49,8 @@ impl KeyContext<'_> {
             }
             last = Some(name.clone());
         }
-        self.spent.steps(steps)?;
-        self.spent.elements(found.len())?;
+        self.budget.steps(steps)?;
+        self.budget.elements(found.len())?;
         Ok(KeyReply::Names(found, None))
     }
 
@@ -62,7 +62,7 @@ impl KeyContext<'_> {
         count: u64,
         pattern: Option<&Bytes>,
         kind: Option<KeyKind>,
-    ) -> Called {
+    ) -> KeyResult {
         let glob = pattern.map(|pattern| compiled(pattern)).transpose()?;
         let count = usize::try_from(count.max(1)).unwrap_or(usize::MAX);
         let count = count.min(KEY_PAGE_KEYS_MAX);
@@ -83,8 +83,8 @@ impl KeyContext<'_> {
             }
         }
         let next = if rest.next().is_some() { last } else { 0 };
-        self.spent.steps(steps)?;
-        self.spent.elements(names.len())?;
+        self.budget.steps(steps)?;
+        self.budget.elements(names.len())?;
         Ok(KeyReply::Page(next, names))
     }
 }

@@ -10,7 +10,7 @@ use ganger_types::keys::{Condition, End, KeyCall, KeyUpkeep, UpkeepCounts};
 use ganger_types::{Bytes, Elapsed, Namespace, Now};
 
 use super::work_queue::{
-    ITEM, LEASES, PROCESSING, QUEUE, Standing, is_item_like, joined, readings, work_queue_of,
+    ITEM, ItemState, LEASES, PROCESSING, QUEUE, is_item_like, joined, readings, work_queue_of,
 };
 use super::{KeyContext, Keys, Value};
 use crate::Effects;
@@ -189,7 +189,7 @@ impl KeyContext<'_> {
         };
         let item = joined(&queue, ITEM, id);
         if list.ends_with(PROCESSING) {
-            self.space.untouched.forget(&item);
+            self.space.unused_items.forget(&item);
         }
         if self.number(&item).is_some() {
             self.stage(item);
@@ -216,9 +216,9 @@ impl KeyContext<'_> {
         }
     }
 
-    /// If the removed key was a lease, schedules a check of its item after the delay. `run_out` is the revision of a
+    /// If the removed key was a lease, schedules a check of its item after the delay. `expired_revision` is the revision of a
     /// lease that has expired: its item is checked at once.
-    pub(super) fn lease_lost(&mut self, name: &Bytes, run_out: Option<u64>) {
+    pub(super) fn lease_lost(&mut self, name: &Bytes, expired_revision: Option<u64>) {
         for (queue, id) in self.leased(name) {
             let now = self.now.elapsed;
             if !self.has(&joined(&queue, b"", PROCESSING), &id) {
@@ -234,7 +234,7 @@ impl KeyContext<'_> {
                 continue;
             };
             let (begun_at, last_before) = self.upkeep.begun_at;
-            let at = match run_out {
+            let at = match expired_revision {
                 Some(revision) if revision > last_before => now,
                 Some(_) => now.max(begun_at.after(grace)),
                 None => now.after(grace),
@@ -263,12 +263,12 @@ impl KeyContext<'_> {
         if !self.has(&processing, &id) {
             return;
         }
-        match self.standing_of(&queue, &id) {
-            Standing::Gone => {}
-            Standing::Leased(until, _) => {
+        match self.item_state_now(&queue, &id) {
+            ItemState::Gone => {}
+            ItemState::Leased(until, _) => {
                 self.look_again(until, UpkeepCheck::Processing(queue, id));
             }
-            Standing::Free => {
+            ItemState::Free => {
                 self.edit(KeyCall::Remove {
                     key: processing,
                     count: 0,
@@ -291,12 +291,12 @@ impl KeyContext<'_> {
             if !is_known || self.has(&main, &id) || self.has(&processing, &id) {
                 continue;
             }
-            match self.standing_of(&queue, &id) {
-                Standing::Gone => return,
-                Standing::Leased(until, _) => {
+            match self.item_state_now(&queue, &id) {
+                ItemState::Gone => return,
+                ItemState::Leased(until, _) => {
                     return self.look_again(until, UpkeepCheck::Staged(item));
                 }
-                Standing::Free => {
+                ItemState::Free => {
                     self.put_in_line(main, End::Left, id);
                     self.upkeep.counts.rescued += 1;
                     return;
@@ -318,8 +318,8 @@ impl KeyContext<'_> {
     }
 
     /// The state of an item. Expired keys are removed at their own time, so none is left here.
-    fn standing_of(&self, queue: &[u8], id: &[u8]) -> Standing<'_> {
-        self.space.standing(queue, id, Elapsed::default())
+    fn item_state_now(&self, queue: &[u8], id: &[u8]) -> ItemState<'_> {
+        self.space.item_state(queue, id, Elapsed::default())
     }
 
     fn has(&self, list: &Bytes, id: &Bytes) -> bool {

@@ -27,7 +27,7 @@ pub(super) struct Lists<'a> {
 }
 
 /// Whether an item has a lease.
-pub(super) enum Standing<'a> {
+pub(super) enum ItemState<'a> {
     /// The item does not exist.
     Gone,
     /// A session holds a lease: when it expires (`None`: never), and the session's name.
@@ -81,14 +81,14 @@ impl KeySpace {
     }
 
     /// The state of an item at `now`.
-    pub(super) fn standing(&self, queue: &[u8], id: &[u8], now: Elapsed) -> Standing<'_> {
+    pub(super) fn item_state(&self, queue: &[u8], id: &[u8], now: Elapsed) -> ItemState<'_> {
         if self.item(queue, id, now).is_none() {
-            return Standing::Gone;
+            return ItemState::Gone;
         }
         let leases = LEASES.map(|between| joined(queue, between, id));
         let mut live = leases.iter().filter_map(|name| self.live(name, now));
         let Some(lease) = live.next() else {
-            return Standing::Free;
+            return ItemState::Free;
         };
         // With two leases the longer one counts; `None` never expires.
         let longest = live.fold(lease, |one, other| {
@@ -103,7 +103,7 @@ impl KeySpace {
             Value::String(session) => session,
             Value::List(_) => &longest.name,
         };
-        Standing::Leased(longest.expires_at, session)
+        ItemState::Leased(longest.expires_at, session)
     }
 
     /// The key, unless it has expired by `now`.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ganger_qless::{Qless, live_lease, tag_text, text_of};
 use ganger_types::history::AttemptEnd;
-use ganger_types::qless::{QlessFailure, QlessHappening, QlessJob, QlessSet, QlessState};
+use ganger_types::qless::{QlessFailure, QlessHistoryEntry, QlessJob, QlessSet, QlessState};
 use ganger_types::reply::ExternalJobView;
 use ganger_types::{
     Backoff, Bytes, Due, Elapsed, Failure, Finished, Group, HistoryEntry, JobId, JobKey, JobRecord,
@@ -230,7 +230,7 @@ fn history(job: &QlessJob) -> Vec<HistoryEntry> {
 }
 
 /// Whether the entry ends an attempt.
-fn ends(entry: &QlessHappening) -> bool {
+fn ends(entry: &QlessHistoryEntry) -> bool {
     matches!(
         &entry.what[..],
         b"done" | b"timed-out" | b"failed" | b"popped" | b"put"
@@ -253,7 +253,7 @@ fn failed(group: Group) -> AttemptEnd {
 }
 
 /// A note with the text of an entry, and its further keys as a JSON object.
-fn note(entry: &QlessHappening) -> What {
+fn note(entry: &QlessHistoryEntry) -> What {
     let lossy = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
     let members = entry.extra.iter().map(|(key, value)| {
         let key = lossy(key).replace('\\', "\\\\").replace('"', "\\\"");
@@ -270,7 +270,7 @@ fn note(entry: &QlessHappening) -> What {
     }
 }
 
-fn happened_at(entry: &QlessHappening) -> Timestamp {
+fn happened_at(entry: &QlessHistoryEntry) -> Timestamp {
     moment(entry.when)
 }
 

@@ -6,14 +6,14 @@ use ganger_types::query::JobQuery;
 use ganger_types::{ExternalJob, JobId};
 
 use super::as_job;
-use crate::external::{ExternalJobScan, Measure, asks_for};
+use crate::external::{ExternalJobScan, ScanLimits, asks_for};
 
 /// The jobs after one of them that a query may match.
 pub(super) fn scan(
     qless: &Qless,
     query: &JobQuery,
     after: Option<&ExternalJob>,
-    measure: Measure,
+    measure: ScanLimits,
 ) -> ExternalJobScan {
     let mut looked = ExternalJobScan::NONE;
     let after = after.and_then(|after| match after {

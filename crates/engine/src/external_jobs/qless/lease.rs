@@ -53,7 +53,7 @@ impl Engine {
     fn lend(&mut self, cmd: &Lease, options: &LeaseOptions, turn: &mut Turn<'_>) -> Vec<Grant> {
         let mut spaces = std::mem::take(&mut self.external.qless);
         let handed = spaces.change(&cmd.namespace, turn.out, |qless, messages| {
-            let mut draw = || self.draws.token();
+            let mut draw = || self.random.token();
             qless.lease_jobs(
                 turn.now.elapsed,
                 seconds(turn.now.wall),

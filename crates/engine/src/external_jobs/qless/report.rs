@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use ganger_qless::{Heartbeat, Qless, list_of, live_lease};
-use ganger_types::command::{AppendLog, Complete, Fail, Held, Release, Renew};
+use ganger_types::command::{AppendLog, Complete, Fail, LeaseRef, Release, Renew};
 use ganger_types::job::ReportKind;
 use ganger_types::qless::{Generation, QlessJob, QlessRequest, QlessState};
 use ganger_types::rejection::LeaseEnd;
@@ -19,14 +19,14 @@ use crate::finished_index::FinishedIndex;
 use crate::turn::Turn;
 
 /// The result of checking a report: its lease is live, or it is a repeat with this answer.
-enum Standing {
+enum ReportCheck {
     Live(Box<QlessJob>),
     Repeat(Reply),
 }
 
 impl Engine {
     /// Whether a report is about a job of qless: qless has a job with this id, and the engine has none.
-    pub(crate) fn is_external_lease(&self, held: &Held, known: &FinishedIndex) -> bool {
+    pub(crate) fn is_external_lease(&self, held: &LeaseRef, known: &FinishedIndex) -> bool {
         self.external.qless.has_job(&held.namespace, &held.job)
             && self.find_job(&held.namespace, &held.job).is_none()
             && known.find(&held.namespace, &held.job).is_none()
@@ -36,8 +36,8 @@ impl Engine {
     /// next queue there is no result.
     pub(crate) fn complete_external(&mut self, cmd: Complete, turn: &mut Turn<'_>) -> Answer {
         let job = match self.check_external_lease(&cmd.held, ReportKind::Complete)? {
-            Standing::Live(job) => job,
-            Standing::Repeat(reply) => return Ok(reply),
+            ReportCheck::Live(job) => job,
+            ReportCheck::Repeat(reply) => return Ok(reply),
         };
         let limit = self.settings(&cmd.held.namespace).payload_bytes_max;
         check_size("the size of a result in bytes", cmd.result.as_ref(), limit)?;
@@ -70,8 +70,8 @@ impl Engine {
 
     pub(crate) fn fail_external(&mut self, cmd: Fail, turn: &mut Turn<'_>) -> Answer {
         let job = match self.check_external_lease(&cmd.held, ReportKind::Fail)? {
-            Standing::Live(job) => job,
-            Standing::Repeat(reply) => return Ok(reply),
+            ReportCheck::Live(job) => job,
+            ReportCheck::Repeat(reply) => return Ok(reply),
         };
         let failure = [
             Bytes::copy_from_slice(cmd.group.as_bytes()),
@@ -93,8 +93,8 @@ impl Engine {
 
     pub(crate) fn release_external(&mut self, cmd: &Release, turn: &mut Turn<'_>) -> Answer {
         let job = match self.check_external_lease(&cmd.held, ReportKind::Release)? {
-            Standing::Live(job) => job,
-            Standing::Repeat(reply) => return Ok(reply),
+            ReportCheck::Live(job) => job,
+            ReportCheck::Repeat(reply) => return Ok(reply),
         };
         if cmd.counted {
             let words = vec![job.queue.clone(), job.worker.clone(), delay(cmd.delay)];
@@ -150,7 +150,7 @@ impl Engine {
     /// Calls the script with a command about the job: its id first, then `words`.
     fn report_to_qless(
         &mut self,
-        held: &Held,
+        held: &LeaseRef,
         command: &'static str,
         words: Vec<Bytes>,
         turn: &mut Turn<'_>,
@@ -178,7 +178,7 @@ impl Engine {
     /// attempt and the delay before it; `None` if the job has failed for good.
     fn reported(
         &mut self,
-        held: &Held,
+        held: &LeaseRef,
         kind: ReportKind,
         again: Option<(Now, Duration)>,
         turn: &mut Turn<'_>,
@@ -199,9 +199,13 @@ impl Engine {
         }
     }
 
-    fn check_external_lease(&self, held: &Held, kind: ReportKind) -> Result<Standing, Rejection> {
+    fn check_external_lease(
+        &self,
+        held: &LeaseRef,
+        kind: ReportKind,
+    ) -> Result<ReportCheck, Rejection> {
         let lost = match self.live_external_job(held) {
-            Ok(job) => return Ok(Standing::Live(Box::new(job))),
+            Ok(job) => return Ok(ReportCheck::Live(Box::new(job))),
             Err(lost) => lost,
         };
         let qless = self.external.qless.space(&held.namespace);
@@ -211,7 +215,7 @@ impl Engine {
         };
         match lease.report {
             Some(said) if lease.token == held.token && said == kind => {
-                Ok(Standing::Repeat(Reply::Reported {
+                Ok(ReportCheck::Repeat(Reply::Reported {
                     state: job_state(job),
                     retry_at: None,
                     repeat: true,
@@ -225,7 +229,7 @@ impl Engine {
     }
 
     /// The job, if the token is that of its live lease.
-    fn live_external_job(&self, held: &Held) -> Result<QlessJob, Rejection> {
+    fn live_external_job(&self, held: &LeaseRef) -> Result<QlessJob, Rejection> {
         let qless = self.external.qless.space(&held.namespace);
         let job = qless.and_then(|qless| qless.job_by_id(held.job.as_bytes()));
         let job = job.ok_or_else(|| self.no_job(&held.namespace, &held.job))?;
@@ -233,7 +237,7 @@ impl Engine {
             return Ok(job.clone());
         }
         let end = match job.state {
-            _ if job.handed_out == 0 || held.token.epoch > self.draws.epoch() => LeaseEnd::Unknown,
+            _ if job.handed_out == 0 || held.token.epoch > self.random.epoch() => LeaseEnd::Unknown,
             QlessState::Running => LeaseEnd::Replaced,
             QlessState::Failed | QlessState::Complete => LeaseEnd::Finished,
             _ => LeaseEnd::Expired,

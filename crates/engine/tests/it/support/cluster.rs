@@ -86,10 +86,10 @@ impl Cluster {
         };
         for message in &mut messages {
             if let Message::Ended { result, .. } = &mut message.message
-                && let Carried::Stored(key) = result
+                && let MessageResult::Stored(key) = result
             {
                 let bytes = world.rows.results.get(key);
-                *result = Carried::Bytes(bytes.expect("the result is kept").clone());
+                *result = MessageResult::Bytes(bytes.expect("the result is kept").clone());
             }
         }
         let record = self.peer(from, to);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use ganger_types::Bytes;
 use ganger_types::keys::{Condition, End, Expiry, KeyCall, KeyError, KeyReply};
 
-type Called = Result<KeyReply, KeyError>;
+type KeyResult = Result<KeyReply, KeyError>;
 
 /// A key as the model has it: written so that it is plainly right, however slow.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,7 +60,7 @@ impl Model {
         }
     }
 
-    pub fn call(&mut self, one: &KeyCall) -> Called {
+    pub fn call(&mut self, one: &KeyCall) -> KeyResult {
         self.expire();
         let answer = self.apply(one);
         self.expire();
@@ -68,7 +68,7 @@ impl Model {
     }
 
     #[allow(clippy::too_many_lines, reason = "one arm a call, as plain as can be")]
-    fn apply(&mut self, one: &KeyCall) -> Called {
+    fn apply(&mut self, one: &KeyCall) -> KeyResult {
         let count = |n: usize| Ok(KeyReply::Number(i64::try_from(n).expect("small")));
         let value = |found: Option<Bytes>| Ok(found.map_or(KeyReply::Nil, KeyReply::Value));
         match one {

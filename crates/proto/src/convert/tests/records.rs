@@ -26,14 +26,14 @@ use crate::convert::{self, ms};
 use crate::v1;
 
 /// Messages carry names as text, times in whole milliseconds, and dates of the calendar.
-trait Carried {
+trait Conversion {
     /// The value as a message can carry it.
     fn carried(&mut self);
 }
 
 macro_rules! carried_names {
     ($($name:ident)*) => {$(
-        impl Carried for ganger_types::$name {
+        impl Conversion for ganger_types::$name {
             /// A name that a document shows as it is.
             fn carried(&mut self) {
                 let letters = self.as_bytes().iter().map(|byte| b'a' + byte % 26);
@@ -48,38 +48,38 @@ carried_names! {
     Graph Group JobId JobName Kind LabelKey LabelValue Namespace Queue ScheduleId Tag UniqueKey Worker
 }
 
-impl Carried for Duration {
+impl Conversion for Duration {
     fn carried(&mut self) {
         *self = Duration::from_millis(ms(*self));
     }
 }
 
-impl Carried for Timestamp {
+impl Conversion for Timestamp {
     fn carried(&mut self) {
         self.0 %= 1 << 50;
     }
 }
 
-impl<T: Carried> Carried for Option<T> {
+impl<T: Conversion> Conversion for Option<T> {
     fn carried(&mut self) {
-        self.iter_mut().for_each(Carried::carried);
+        self.iter_mut().for_each(Conversion::carried);
     }
 }
 
-impl<T: Carried> Carried for Vec<T> {
+impl<T: Conversion> Conversion for Vec<T> {
     fn carried(&mut self) {
-        self.iter_mut().for_each(Carried::carried);
+        self.iter_mut().for_each(Conversion::carried);
     }
 }
 
-impl<A: Carried, B: Carried> Carried for (A, B) {
+impl<A: Conversion, B: Conversion> Conversion for (A, B) {
     fn carried(&mut self) {
         self.0.carried();
         self.1.carried();
     }
 }
 
-impl Carried for RetryPolicy {
+impl Conversion for RetryPolicy {
     fn carried(&mut self) {
         match &mut self.backoff {
             ganger_types::Backoff::Fixed(pause) => pause.carried(),
@@ -97,7 +97,7 @@ impl Carried for RetryPolicy {
     }
 }
 
-impl Carried for ganger_types::Failure {
+impl Conversion for ganger_types::Failure {
     fn carried(&mut self) {
         self.group.carried();
         self.at.carried();
@@ -105,7 +105,7 @@ impl Carried for ganger_types::Failure {
     }
 }
 
-impl Carried for ganger_types::HistoryEntry {
+impl Conversion for ganger_types::HistoryEntry {
     fn carried(&mut self) {
         self.at.carried();
         match &mut self.what {
@@ -128,7 +128,7 @@ impl Carried for ganger_types::HistoryEntry {
     }
 }
 
-impl Carried for LeaseRecord {
+impl Conversion for LeaseRecord {
     fn carried(&mut self) {
         self.worker.carried();
         self.granted_at.carried();
@@ -136,7 +136,7 @@ impl Carried for LeaseRecord {
     }
 }
 
-impl Carried for JobRecord {
+impl Conversion for JobRecord {
     fn carried(&mut self) {
         self.id.carried();
         self.name.carried();
@@ -163,7 +163,7 @@ impl Carried for JobRecord {
     }
 }
 
-impl Carried for ScheduleRecord {
+impl Conversion for ScheduleRecord {
     fn carried(&mut self) {
         self.id.carried();
         if let ScheduleSpec::Interval { every, first_at } = &mut self.spec {
@@ -192,7 +192,7 @@ fn shard() -> ShardId {
 }
 
 /// Any value of a type, as far as messages carry it.
-fn carried<T: Any + Carried>() -> impl Strategy<Value = T> {
+fn carried<T: Any + Conversion>() -> impl Strategy<Value = T> {
     T::any().prop_map(|mut value| {
         value.carried();
         value
@@ -207,7 +207,7 @@ fn stored_job() -> impl Strategy<Value = StoredJob> {
         .prop_map(|(record, lease)| StoredJob::new(record, lease))
 }
 
-fn name<T: Any + Carried>() -> impl Strategy<Value = T> {
+fn name<T: Any + Conversion>() -> impl Strategy<Value = T> {
     carried::<T>()
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ganger_types::QlessKey;
 use ganger_types::qless::{
-    QlessFailure, QlessHappening, QlessJob, QlessLease, QlessPlace, QlessQueue, QlessRecurring,
+    QlessFailure, QlessHistoryEntry, QlessJob, QlessLease, QlessPlace, QlessQueue, QlessRecurring,
     QlessRow, QlessSample, QlessSet, QlessState, QlessStatistics, QlessTag, QlessThrottle,
     QlessTime,
 };
@@ -165,7 +165,7 @@ fields!(QlessFailure {
     worker
 });
 
-fields!(QlessHappening { what, when, extra });
+fields!(QlessHistoryEntry { what, when, extra });
 
 choice!(QlessTag, "has a tag that is neither text nor number" {
     0 Text(text)

@@ -10,19 +10,19 @@ use ganger_types::keys::{End, KeyCall, KeyReply};
 use ganger_types::{Bytes, Elapsed};
 
 use super::KeyContext;
-use super::calls::Called;
+use super::calls::KeyResult;
 use super::work_queue::{
-    ITEM, LEASES, PROCESSING, QUEUE, Standing, joined, readings, work_queue_of,
+    ITEM, ItemState, LEASES, PROCESSING, QUEUE, joined, readings, work_queue_of,
 };
 
 /// By the key of an item: the end from which it was taken; `None` if it was taken twice, because it is then not known
 /// which client has it.
 #[derive(Debug, Default)]
-pub(super) struct Untouched {
+pub(super) struct UnusedItems {
     items: BTreeMap<Bytes, Option<End>>,
 }
 
-impl Untouched {
+impl UnusedItems {
     fn took(&mut self, item: Bytes, from: End) {
         let is_first = !self.items.contains_key(&item);
         self.items.insert(item, is_first.then_some(from));
@@ -59,27 +59,27 @@ impl KeyContext<'_> {
         }
         let item = joined(queue, ITEM, id);
         if self.number(&item).is_some() {
-            self.space.untouched.took(item, end);
+            self.space.unused_items.took(item, end);
         }
     }
 
     /// Gives an element back after the client that took it has disconnected, if it is an item that no client has used
     /// since. If the item is in its queue anyway, it is only removed from processing.
-    pub(super) fn give_back(&mut self, list: &Bytes, id: &Bytes) -> Called {
-        const NOT_DONE: Called = Ok(KeyReply::Number(0));
+    pub(super) fn give_back(&mut self, list: &Bytes, id: &Bytes) -> KeyResult {
+        const NOT_DONE: KeyResult = Ok(KeyReply::Number(0));
         let Some(queue) = work_queue_of(list).filter(|_| list.ends_with(QUEUE)) else {
             return NOT_DONE;
         };
         let item = joined(&queue, ITEM, id);
-        let Some(end) = self.space.untouched.items.remove(&item).flatten() else {
+        let Some(end) = self.space.unused_items.items.remove(&item).flatten() else {
             return NOT_DONE;
         };
         let Some(lists) = self.space.lists_of(&queue) else {
             return NOT_DONE;
         };
         let is_free = matches!(
-            self.space.standing(&queue, id, Elapsed::default()),
-            Standing::Free
+            self.space.item_state(&queue, id, Elapsed::default()),
+            ItemState::Free
         );
         let is_in_line = lists.in_main(id);
         if !is_free || !lists.in_processing(id) {

@@ -5,7 +5,7 @@ use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
 
 /// The random values of one start of a shard. The same seed gives the same values in the same order.
-pub(crate) struct Draws {
+pub(crate) struct RandomSource {
     epoch: Epoch,
     random: ChaCha12Rng,
     /// Number of tokens drawn so far.
@@ -13,7 +13,7 @@ pub(crate) struct Draws {
     id_tag: IdTag,
 }
 
-impl Draws {
+impl RandomSource {
     /// The random values from `seed` for the start with this epoch.
     pub(crate) fn new(epoch: Epoch, seed: [u8; 32]) -> Self {
         let mut random = ChaCha12Rng::from_seed(seed);

@@ -10,12 +10,12 @@ pub(super) const ELEMENT_BYTES: usize = 64;
 
 /// The part of the budget that is used.
 #[derive(Debug, Default)]
-pub(super) struct Spent {
+pub(super) struct Budget {
     elements: usize,
     steps: usize,
 }
 
-impl Spent {
+impl Budget {
     /// Counts the elements of an answer; refuses them if they are too many.
     pub(super) fn elements(&mut self, count: usize) -> Result<(), KeyError> {
         let elements = self.elements.saturating_add(count);
