@@ -1,18 +1,18 @@
-//! Warnings that may repeat thousands of times a second: what is written of them is bounded.
+//! Rate limits for warnings that may repeat thousands of times per second.
 //!
-//! The first occurrence is written at once. While it lasts, one line an interval gives the number of occurrences since
-//! the last line. Once there was none for a while, one line says that it is over.
+//! The first occurrence is logged at once. While occurrences continue, one line per interval gives the number since
+//! the last line. After a while without an occurrence, one last line ends the series.
 
 use std::time::Duration;
 
 use ganger_types::Elapsed;
 
-/// Time between two lines while the occurrences go on.
+/// Interval between two lines while occurrences continue.
 const LINE_EVERY: Duration = Duration::from_secs(60);
-/// Without an occurrence for so long it is over.
+/// Time without an occurrence after which a series ends.
 const OVER_AFTER: Duration = Duration::from_secs(5);
 
-/// One kind of warning. The caller gives the time and writes the lines.
+/// The rate limit of one kind of warning. The caller passes the time and writes the lines.
 #[derive(Debug, Default)]
 pub struct Repeated {
     series: Option<Series>,
@@ -27,14 +27,14 @@ struct Series {
     times: u64,
 }
 
-/// A line to write about an occurrence.
+/// A line to log about an occurrence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Line {
-    /// Line for the first occurrence.
+    /// The first occurrence of a series.
     First,
-    /// Line for occurrences that go on.
+    /// Further occurrences of a series.
     Again {
-        /// Occurrences since the last line, this one included.
+        /// Number of occurrences since the last line, this one included.
         times: u64,
     },
 }
@@ -42,14 +42,14 @@ pub enum Line {
 /// The last line of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Over {
-    /// All occurrences, the first included.
+    /// Number of occurrences in the series.
     pub times: u64,
-    /// Time from the first to the last.
+    /// Time from the first occurrence to the last.
     pub lasted: Duration,
 }
 
 impl Repeated {
-    /// Counts an occurrence. `None` if nothing is written about it now.
+    /// Counts an occurrence and returns the line to log; `None` if there is none now.
     pub fn occur(&mut self, now: Elapsed) -> Option<Line> {
         let Some(series) = &mut self.series else {
             self.series = Some(Series {
@@ -72,7 +72,7 @@ impl Repeated {
         Some(Line::Again { times })
     }
 
-    /// Looks whether a series is over; to be called now and then. `None` if there is none, or it goes on.
+    /// Checks whether a series has ended; call it regularly. `None` if there is no series or it continues.
     pub fn look(&mut self, now: Elapsed) -> Option<Over> {
         let series = self
             .series

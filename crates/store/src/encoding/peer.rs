@@ -1,6 +1,6 @@
-//! Other shards: what is known of them, what is sent to them, and which of their jobs wait for a job of ours.
+//! Records about other shards, messages to them, and their jobs that wait for a job of this shard.
 //!
-//! Messages also travel in this form, so what arrives is read with the same care as what was stored.
+//! Messages are also sent in this encoding, so input from peers is decoded with the same checks as stored bytes.
 
 use ganger_types::{
     Dependent, GraphRetry, Message, MessageResult, OutboxRecord, PeerRecord, RetriedGraph,

@@ -1,4 +1,4 @@
-//! Records to store: plain ones, and one with every field set.
+//! Sample records: plain ones, and some with every field set.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ pub fn job(key: u64) -> JobRecord {
     }
 }
 
-/// A job with nothing left out.
+/// A job with every field set.
 pub fn full_job(key: u64) -> JobRecord {
     JobRecord {
         id: JobId::new([0, 255, 10]).expect("short"),
@@ -64,7 +64,7 @@ pub fn full_job(key: u64) -> JobRecord {
             retries_max: 9,
             backoff: Backoff::List(vec![Duration::from_secs(1), Duration::from_nanos(7)]),
             jitter_percent: 20,
-            // Stores of older formats, which tests compare with this sample, know no other.
+            // Tests compare stores of older formats, which do not have this field, with this sample.
             lease_expirations_max: None,
         },
         attempt: 3,
@@ -148,7 +148,7 @@ fn history() -> Vec<HistoryEntry> {
         .collect()
 }
 
-/// A failure of a group.
+/// A failure in this group.
 pub fn failure(group: &'static str, message: &str) -> Failure {
     Failure {
         group: Group::from_static(group),
@@ -158,7 +158,7 @@ pub fn failure(group: &'static str, message: &str) -> Failure {
     }
 }
 
-/// The job as it ends, as the `order`th, so many microseconds after [`MORNING`].
+/// The job after it ended at this position, `after` microseconds after [`MORNING`].
 pub fn ended(mut job: JobRecord, outcome: Outcome, order: u64, after: u64) -> JobRecord {
     job.state = outcome.state();
     job.finished = Some(Finished {
@@ -309,7 +309,7 @@ pub fn idempotency_record(key: &'static str) -> IdempotencyRecord {
     }
 }
 
-/// Statistics of a day.
+/// Returns sample statistics of a day.
 pub fn statistics(day: Day) -> StatisticsRecord {
     let sample = Sample {
         count: 3,
