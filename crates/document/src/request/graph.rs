@@ -1,4 +1,4 @@
-//! A graph to be: our own form, and the way from either form to the jobs and their shards.
+//! A graph as submitted, in ganger's form or in enq's.
 
 use ganger_types::command::NewJob;
 use ganger_types::{IdempotencyKey, ShardId};
@@ -23,18 +23,19 @@ use crate::request::job::{JobIn, Members, caption};
 pub struct GraphIn {
     /// The jobs, in any order.
     jobs: Vec<JobIn>,
-    /// A repeat under the same key returns the first one's answer; as the header `Idempotency-Key`.
+    /// Idempotency key: a repeat with the same key returns the answer of the first. Instead of the header
+    /// `Idempotency-Key`.
     idempotency_key: Option<IdempotencyKeyName>,
 }
 
-/// A submission that has been read, and what the answer must repeat.
+/// A parsed submission.
 #[derive(Debug)]
 pub struct Submission {
     /// The jobs with their shards, in the order of the document.
     pub jobs: Vec<(ShardId, NewJob)>,
     /// Idempotency key of the document; `None` if it has none.
     pub idempotency_key: Option<IdempotencyKey>,
-    /// How the document calls each job, in order.
+    /// Name of each job in the document, in order.
     pub called: Vec<Called>,
     /// Pointer to the list of jobs in the document.
     pub pointer: &'static str,
@@ -42,12 +43,12 @@ pub struct Submission {
     pub is_single: bool,
 }
 
-/// How a document calls a job of its submission.
+/// The name of a job in the document of its submission.
 #[derive(Debug)]
 pub enum Called {
-    /// By a name, or an id, or not at all.
+    /// The name or id of the job; `None` if it has neither.
     Name(Option<String>),
-    /// By enq's mock id.
+    /// The mock id, in enq's form.
     Task(TaskId),
 }
 
@@ -61,7 +62,7 @@ impl Called {
     }
 }
 
-/// The fields that tell the forms of a submission apart.
+/// The fields that distinguish the forms of a submission.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Probe {
@@ -76,7 +77,7 @@ impl Probe {
         self.task_id.is_some() || self.method.is_some()
     }
 
-    /// Whether it has the fields of a job and none of a task of enq's.
+    /// Whether the object has the fields of a job and none of a task in enq's form.
     fn is_job(&self) -> bool {
         self.kind.is_some() && !self.is_task()
     }
@@ -157,7 +158,7 @@ fn of_job(shards: &dyn Shards, job: JobIn) -> Result<Submission, DocumentError> 
     })
 }
 
-/// Jobs that refer to each other by name; their list stands at `pointer`.
+/// The submission of jobs that refer to each other by name; their list is at `pointer`.
 fn of_jobs(
     shards: &dyn Shards,
     list: Vec<JobIn>,

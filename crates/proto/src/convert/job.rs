@@ -1,4 +1,4 @@
-//! A job, outward as it is stored, inward as the document that HTTP and the SDK show.
+//! Jobs: to messages from stored jobs, and to the documents of HTTP and the SDK.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A stored record is the same document whether it came as a message or was shown where it is stored.
+//! A stored record gives the same document directly and through its message.
 
 use std::time::Duration;
 
@@ -25,16 +25,16 @@ use super::any_of;
 use crate::convert::{self, ms};
 use crate::v1;
 
-/// Messages carry names as text, times in whole milliseconds, and dates of the calendar.
+/// Limits a value to what messages can carry: names as text, times in whole milliseconds, and valid dates.
 trait Conversion {
-    /// The value as a message can carry it.
+    /// Limits the value to what a message can carry.
     fn carried(&mut self);
 }
 
 macro_rules! carried_names {
     ($($name:ident)*) => {$(
         impl Conversion for ganger_types::$name {
-            /// A name that a document shows as it is.
+            /// Limits the name to text that documents show unchanged.
             fn carried(&mut self) {
                 let letters = self.as_bytes().iter().map(|byte| b'a' + byte % 26);
                 let letters: Vec<u8> = letters.collect();
@@ -182,7 +182,7 @@ impl Conversion for ScheduleRecord {
         self.created_at.carried();
         self.next_at.carried();
         self.last_job.carried();
-        // Fractions of a priority belong to jobs of external dialects; schedules have whole ones.
+        // Only jobs of qless have fractions in their priorities; schedules have whole ones.
         self.priority = ganger_types::Priority::whole(self.priority.to_whole()).unwrap_or_default();
     }
 }
@@ -191,7 +191,7 @@ fn shard() -> ShardId {
     ShardId::new("eu-1").expect("it has the right form")
 }
 
-/// Any value of a type, as far as messages carry it.
+/// Any value of a type that messages can carry.
 fn carried<T: Any + Conversion>() -> impl Strategy<Value = T> {
     T::any().prop_map(|mut value| {
         value.carried();
@@ -318,7 +318,7 @@ proptest! {
     fn statistics_are_the_same_documents(mut record in StatisticsRecord::any()) {
         record.queue.carried();
         for sample in [&mut record.waiting, &mut record.running] {
-            // A sum of squares.
+            // A sum of squares is not negative.
             sample.vk = sample.vk.abs();
         }
         let queue = record.queue.to_text().into_owned();
