@@ -1,4 +1,4 @@
-//! Greeting: `HELLO`, `AUTH`, and the small commands that show that somebody is there.
+//! The commands `HELLO` and `AUTH`, and small commands such as `PING`.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -22,7 +22,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         Value::Bulk(arguments[1].clone())
     }),
     local("time", 1, Right::Known, |_, _| time()),
-    // What was watched is let go of; within a transaction that has happened.
+    // In a transaction, the keys are not watched any more already.
     local("unwatch", 1, Right::Known, |session, _| {
         session.unwatch();
         Value::OK
@@ -30,7 +30,7 @@ pub(crate) const COMMANDS: &[Command] = &[
 ];
 
 fn ping(session: &mut Session, arguments: &[Bytes]) -> Value {
-    // Scripts wait for `PONG` and then send commands on keys.
+    // Shell scripts wait for `PONG` and then send commands on keys.
     if is_loading(&session.shared.handle.health()) {
         return loading();
     }
@@ -53,7 +53,8 @@ fn time() -> Value {
     Value::Bulks(vec![seconds.into(), micros.into()])
 }
 
-/// `AUTH [user] password`: the password is a token of the server, which tells who it is; the user's name says nothing.
+/// `AUTH [user] password`: the password is a token of the server, which identifies the client; the user name is
+/// ignored.
 pub(crate) async fn auth(session: &mut Session, arguments: &[Bytes]) -> Value {
     let (user, token) = match &arguments[1..] {
         [token] => (None, token),
@@ -92,7 +93,7 @@ fn wrong_password() -> Value {
     Value::error("WRONGPASS invalid username-password pair or user is disabled.")
 }
 
-/// `HELLO [2 or 3 [AUTH user token] [SETNAME name]]`. The reply is in the protocol that is spoken from then on.
+/// `HELLO [2 or 3 [AUTH user token] [SETNAME name]]`. The reply is in the new version of the protocol.
 pub(crate) async fn hello(session: &mut Session, arguments: &[Bytes]) -> Value {
     match try_hello(session, arguments).await {
         Ok(()) => greeting(session),

@@ -1,4 +1,4 @@
-//! Calls of a connection on its shard: the batch, the pages of `KEYS`, and the wait for an element of a list.
+//! Calls of a connection on its shard: the batch, the pages of `KEYS`, and waits for an element of a list.
 
 use std::sync::Arc;
 
@@ -20,7 +20,8 @@ use crate::unconfirmed_pops::{Pop, is_taken};
 use crate::value::Value;
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
-    /// Waits for an element. Commands that come meanwhile wait behind it; when the client goes away, so does its place.
+    /// Waits for an element of a list. Later commands wait until it is done; if the client disconnects, the wait
+    /// ends.
     pub(super) async fn block(&mut self, wait: Wait) -> Result<(), End> {
         self.settle().await?;
         self.write().await?;
@@ -34,7 +35,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         let pop = shared.handle.pop(asked.clone(), wait.patience);
         let blocked = Gauge::of(&shared.counters.blocked);
         self.session.client.facts().is_blocked = true;
-        // When the client goes away it is dropped: its place is given up, and an element on its way goes back.
+        // If the client disconnects, this future is dropped: the wait ends, and an element that was taken for it goes
+        // back.
         let woken = self.wait(pop, false).await;
         self.session.client.facts().is_blocked = false;
         drop(blocked);
@@ -67,7 +69,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         Ok(())
     }
 
-    /// Runs what was put together, and puts the replies where they are written from.
+    /// Runs the batch and adds the replies to the output.
     pub(super) async fn settle(&mut self) -> Result<(), End> {
         if self.batch.is_empty() {
             return Ok(());
@@ -95,7 +97,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         self.write_replies(replies).await
     }
 
-    /// `KEYS`: a page at a time, so that others have their turns between. A key that is there throughout is named once.
+    /// Runs `KEYS` page by page, so that other commands can run in between. A key that exists throughout is returned
+    /// once.
     pub(super) async fn names(&mut self, pattern: Bytes) -> Result<(), End> {
         self.settle().await?;
         let shared = Arc::clone(&self.session.shared);

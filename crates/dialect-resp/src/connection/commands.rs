@@ -1,4 +1,4 @@
-//! The commands of a connection: each is judged, then queued, put into the batch, or run at once.
+//! Commands of a connection: each is checked, then queued, added to the batch, or run at once.
 
 use bytes::Bytes;
 use ganger_types::keys::KeyCall;
@@ -16,7 +16,7 @@ use crate::value::Value;
 use crate::{pubsub, table, transaction};
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
-    /// Judges a command, and runs it or puts it where it waits for its turn.
+    /// Checks a command, and runs, queues or batches it.
     pub(super) async fn take(&mut self, arguments: Vec<Bytes>) -> Result<(), End> {
         count(&self.session.shared.counters.commands);
         let command = match self.judge(&arguments) {
@@ -66,7 +66,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             Run::Second(words) | Run::Scripts(words) => {
                 let value = run_second(words, &mut self.session, &arguments);
                 self.batch.ready(value);
-                // Some look at all connections.
+                // Some subcommands look at all connections.
                 tokio::task::yield_now().await;
                 Ok(())
             }
@@ -81,7 +81,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         }
     }
 
-    /// Puts a call, or the reply to what needs none, to what is run together.
+    /// Adds a call or a ready reply to the batch.
     fn put_in(&mut self, plan: Plan, is_wide: bool) {
         match plan {
             Ok(planned) => {
@@ -98,7 +98,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         }
     }
 
-    /// The command's row, if it may be sent now.
+    /// The row of a command that the session may send now.
     fn judge(&self, arguments: &[Bytes]) -> Result<&'static Command, Value> {
         let session = &self.session;
         let Some(command) = table::find(&arguments[0]) else {
@@ -163,7 +163,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 Value::OK
             }
             Special::Reset => {
-                // What comes before is answered in the protocol of then.
+                // Earlier commands are answered in the previous version of the protocol.
                 self.settle().await?;
                 self.session.reset();
                 Value::Simple("RESET")
@@ -173,9 +173,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 return Ok(());
             }
             Special::Publish => {
-                // Nobody hears of what is not durable yet.
+                // Other connections must not see what is not durable yet.
                 self.settle().await?;
-                // It may be compared with many patterns.
+                // The channel may be compared with many patterns.
                 tokio::task::yield_now().await;
                 pubsub::publish(&mut self.session, arguments)
             }
@@ -189,7 +189,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     }
 
     async fn subscribe(&mut self, is_pattern: bool, arguments: &[Bytes]) -> Result<(), End> {
-        // The confirmation stands before every message of what it confirms.
+        // The confirmation comes before any message of the subscription.
         self.settle().await?;
         self.put_messages().await?;
         for names in arguments[1..].chunks(CONFIRMATIONS) {
@@ -201,7 +201,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     }
 
     async fn unsubscribe(&mut self, is_pattern: bool, arguments: &[Bytes]) -> Result<(), End> {
-        // The confirmation stands behind every message of what it ends.
+        // The confirmation comes after every message of the subscription.
         self.settle().await?;
         let confirmations = pubsub::unsubscribe(&mut self.session, is_pattern, &arguments[1..]);
         self.put_messages().await?;
@@ -211,7 +211,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         Ok(())
     }
 
-    /// The reply to a command that was queued, or the refusal of the transaction if there is no room for it.
+    /// The reply to a queued command, or the error if the budget has no room for the queue.
     fn with_room_for_queue(&mut self, reply: Value) -> Value {
         let held = self.held();
         let Err(full) = self.session.memory.set(held) else {

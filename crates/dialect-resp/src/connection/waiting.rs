@@ -1,4 +1,4 @@
-//! Waiting of a connection: for bytes, for messages, for its end, or for something that a command waits for.
+//! Waits of a connection: for input, for messages, for its end, or for the result of a command.
 
 use std::time::Duration;
 
@@ -11,23 +11,23 @@ use crate::limits::{
     BEHIND_WAIT_BYTES_MAX, IDLE_LOOK_EVERY, LOOK_EVERY, READ_BYTES, READ_TOGETHER_BYTES,
 };
 
-/// What woke a connection that waited.
+/// Why a wait ended.
 pub(super) enum Woken<T> {
-    /// Bytes came from the client.
+    /// The client sent bytes.
     Input,
-    /// What it waited for.
+    /// The awaited result is ready.
     Ready(T),
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
-    /// Reads what is there already, up to a bound, so that it is run together.
+    /// Reads the bytes that are available, up to a limit, so that their commands run together.
     pub(super) fn read_more(&mut self) -> Result<(), End> {
         while self.input.len() < READ_TOGETHER_BYTES {
             self.make_room();
             match self.stream.read_buf(&mut self.input).now_or_never() {
                 None => break,
                 Some(Ok(0)) => {
-                    // What was sent before the end is run yet; the next read finds the end again.
+                    // Commands before the end still run; the next read returns the end again.
                     break;
                 }
                 Some(read) => read?,
@@ -41,8 +41,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         self.input.reserve(room);
     }
 
-    /// Waits for bytes or for something else, while messages go out and the end is noticed. Without `is_heeded` bytes
-    /// are gathered only.
+    /// Waits for input or for `until`, and meanwhile sends messages and checks for the end. Without `is_heeded`,
+    /// input is only collected.
     pub(super) async fn wait<T>(
         &mut self,
         other: impl Future<Output = T>,
@@ -100,7 +100,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         }
     }
 
-    /// When to look first whether it is still who it is; never, where nobody is asked.
+    /// Time of the first check of the identity; `None` if the port requires no authentication.
     fn first_look(&self, look_every: Duration) -> Option<Instant> {
         if self.session.login.is_open() {
             None
@@ -112,7 +112,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     }
 }
 
-/// Waits until then, or forever.
+/// Waits until a time, or forever.
 async fn at(instant: Option<Instant>) {
     match instant {
         Some(instant) => sleep_until(instant).await,

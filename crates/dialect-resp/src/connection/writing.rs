@@ -1,4 +1,4 @@
-//! Writing to the client: replies in order, messages between them, and a limited time for a client that does not read.
+//! Output to the client: replies in order, messages between them, and a time limit for clients that do not read.
 
 use bytes::{Buf as _, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
@@ -10,10 +10,10 @@ use crate::limits::{IDLE_BYTES, STALLED_AFTER, WRITE_BYTES};
 use crate::value::Value;
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
-    /// Puts replies where they are written from.
+    /// Adds replies to the output.
     pub(super) async fn write_replies(&mut self, replies: Vec<Value>) -> Result<(), End> {
         self.writing = replies.iter().map(Value::held).sum();
-        // What others have sent meanwhile, and what this connection sent itself, comes before the replies.
+        // Messages published meanwhile, also by this connection, come before the replies.
         self.put_messages().await?;
         for reply in replies {
             self.put(reply).await?;
@@ -21,7 +21,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         Ok(())
     }
 
-    /// Puts a value behind what is to be written, in pieces if it is large.
+    /// Appends a value to the output, in parts if it is large.
     pub(super) async fn put(&mut self, value: Value) -> Result<(), End> {
         let protocol = self.session.protocol;
         if value.is_short() {
@@ -52,7 +52,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         }
         self.write_out().await?;
         self.writing = 0;
-        // What is still in the batch is not written.
+        // Elements whose replies are still in the batch are not written.
         if self.batch.is_empty() {
             self.undelivered = None;
         }
@@ -62,14 +62,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         Ok(())
     }
 
-    /// Writes what is there. What a client does not read soon counts in the budget, and it has a limited time for it.
+    /// Writes the output. Output that the client does not read soon counts in the budget, and has a time limit.
     async fn write_out(&mut self) -> Result<(), End> {
         let patience = self.session.shared.settings.write_timeout;
         let begun = Instant::now();
         let mut counted = 0;
         while !self.out.is_empty() {
             let full = async {
-                // A stop lets replies go out; a connection that is cut for its reader's slowness ends here.
+                // A stop of the server lets replies be written; a connection that was cut because its client reads
+                // too slowly ends here.
                 self.session.client.cut.cancelled().await;
                 if !self.session.mailbox.is_full() {
                     std::future::pending::<()>().await;

@@ -1,4 +1,4 @@
-//! Commands on keys of either kind, and on all keys.
+//! Commands on keys of any type, and on all keys.
 
 use std::time::Duration;
 
@@ -71,7 +71,7 @@ fn delete(arguments: &[Bytes]) -> Plan {
     })
 }
 
-/// Looks at the words behind `FLUSHDB` and `FLUSHALL`.
+/// Checks the arguments of `FLUSHDB` and `FLUSHALL`.
 pub(crate) fn check_flush(arguments: &[Bytes]) -> Result<(), Value> {
     match &arguments[1..] {
         [] => Ok(()),
@@ -104,7 +104,7 @@ fn expire(name: &str, arguments: &[Bytes], unit: i64, is_date: bool) -> Plan {
             "ERR invalid expire time in '{name}' command"
         )));
     };
-    // What is over already is a time in the past, whenever that was.
+    // Any time in the past has the same effect.
     let millis = u64::try_from(millis).unwrap_or(0);
     let expiry = if is_date || millis == 0 {
         Expiry::At(Timestamp(millis * 1_000))
@@ -149,7 +149,7 @@ fn scan(arguments: &[Bytes]) -> Plan {
         return Err(syntax_error());
     }
     if is_unknown_kind {
-        // There are no keys of any other kind.
+        // There are no keys of any other type.
         return Err(Value::Array(vec![
             Value::word("0"),
             Value::Bulks(Vec::new()),

@@ -1,4 +1,4 @@
-//! Commands on lists, those that wait among them.
+//! Commands on lists, including those that wait.
 
 use bytes::Bytes;
 use ganger_types::keys::{Condition, End, KeyCall, KeyReply};
@@ -145,8 +145,8 @@ fn pop_waiting(arguments: &[Bytes], end: End) -> Result<Wait, Value> {
     })
 }
 
-/// An index that is no number is refused only where there is a list, as Redis looks for the list first: a look at its
-/// first element, which every list has, tells.
+/// Refuses an index that is not a number only if the list exists, because Redis looks up the list first. Every list
+/// has a first element, so reading that shows whether it exists.
 fn if_there_is_a_list(key: &Bytes, otherwise: Value) -> Plan {
     let call = KeyCall::ElementAt {
         key: key.clone(),
@@ -222,7 +222,7 @@ fn lpos_rank(text: &[u8]) -> Result<i64, Value> {
         0 => Err(Value::error(
             "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use negative to start from the end of the list",
         )),
-        // Its amount is no number of 64 bits; the next one finds as little.
+        // Its absolute value does not fit into 64 bits; the next number finds as little.
         rank => Ok(rank.max(-i64::MAX)),
     }
 }

@@ -128,7 +128,7 @@ fn set_for(name: &str, unit: i64, arguments: &[Bytes]) -> Plan {
     Planned::plain(write(&arguments[1], &arguments[3], expiry))
 }
 
-/// Reads a time to live of a new value, which must not be over before it begins.
+/// Parses the expiry of a new value, which must be positive.
 fn expiry(name: &str, unit: i64, is_date: bool, text: &[u8]) -> Result<Expiry, Value> {
     let number = integer_argument(text)?;
     let millis = number
@@ -192,7 +192,7 @@ fn options(arguments: &[Bytes]) -> Option<Options<'_>> {
             options.keeps = true;
         } else {
             let (_, unit, is_date) = UNITS.into_iter().find(|(name, ..)| is(word, name))?;
-            // The same one may come again, and then counts; another may not.
+            // The same option may be repeated, and the last one counts; another is an error.
             let is_other = options
                 .expiry
                 .is_some_and(|(other, date, _)| (other, date) != (unit, is_date));
