@@ -20,5 +20,5 @@ pub use error::{CommitError, StoreError};
 pub use ganger_types::StoredJob;
 pub use memory::MemoryStore;
 pub use reader::{LogChunk, Page, Reader};
-pub use repeated::{Line, Over, Repeated};
+pub use repeated::{Line, RepeatedWarning, SeriesEnd};
 pub use store::{Loaded, Opened, Reserve, Store, statistics_loaded_from};

@@ -80,7 +80,7 @@ pub struct LogPiece<'a> {
 
 /// The rows of a commit, each in its last state, in order of their keys.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Merged<'a> {
+pub struct MergedCommit<'a> {
     /// Changes of each job.
     pub jobs: BTreeMap<JobKey, JobChange<'a>>,
     /// Inputs to write, or to remove.
@@ -91,7 +91,7 @@ pub struct Merged<'a> {
     pub rows: BTreeMap<RowKey<'a>, &'a Change>,
 }
 
-impl<'a> Merged<'a> {
+impl<'a> MergedCommit<'a> {
     /// Merges the changes of a commit, or of several consecutive ones, in order.
     pub fn new(changes: impl IntoIterator<Item = &'a Change>) -> Self {
         let mut merged = Self::default();

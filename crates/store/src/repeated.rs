@@ -14,7 +14,7 @@ const OVER_AFTER: Duration = Duration::from_secs(5);
 
 /// The rate limit of one kind of warning. The caller passes the time and writes the lines.
 #[derive(Debug, Default)]
-pub struct Repeated {
+pub struct RepeatedWarning {
     series: Option<Series>,
 }
 
@@ -41,14 +41,14 @@ pub enum Line {
 
 /// The last line of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Over {
+pub struct SeriesEnd {
     /// Number of occurrences in the series.
     pub times: u64,
     /// Time from the first occurrence to the last.
     pub lasted: Duration,
 }
 
-impl Repeated {
+impl RepeatedWarning {
     /// Counts an occurrence and returns the line to log; `None` if there is none now.
     pub fn occur(&mut self, now: Elapsed) -> Option<Line> {
         let Some(series) = &mut self.series else {
@@ -73,11 +73,11 @@ impl Repeated {
     }
 
     /// Checks whether a series has ended; call it regularly. `None` if there is no series or it continues.
-    pub fn look(&mut self, now: Elapsed) -> Option<Over> {
+    pub fn look(&mut self, now: Elapsed) -> Option<SeriesEnd> {
         let series = self
             .series
             .take_if(|series| now.since(series.last) >= OVER_AFTER)?;
-        Some(Over {
+        Some(SeriesEnd {
             times: series.times,
             lasted: series.last.since(series.began),
         })
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_thousand_occurrences_a_second_are_a_line_a_minute_and_one_at_the_end() {
-        let mut warning = Repeated::default();
+        let mut warning = RepeatedWarning::default();
         let mut lines = Vec::new();
         for second in 0..150 {
             for _ in 0..1_000 {
@@ -105,7 +105,7 @@ mod tests {
         let again = |times| Line::Again { times };
         assert_eq!(lines, [Line::First, again(60_000), again(60_000)]);
         assert_eq!(warning.look(at(153)), None);
-        let over = Over {
+        let over = SeriesEnd {
             times: 150_000,
             lasted: Duration::from_secs(149),
         };
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn what_comes_and_goes_every_second_is_one_series() {
-        let mut warning = Repeated::default();
+        let mut warning = RepeatedWarning::default();
         let mut lines = 0;
         for second in 0..60 {
             lines += usize::from(warning.occur(at(second)).is_some());
