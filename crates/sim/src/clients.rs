@@ -1,5 +1,4 @@
-//! The clients' side of the network: what producers and workers make of answers, and what workers do
-//! with the jobs in their hands.
+//! The clients' side of the network: how producers and workers use answers, and what workers do with their jobs.
 
 use ganger_types::import::ImportOutcome;
 use ganger_types::{Answer, Command, ImportRecord, Reply};
@@ -10,7 +9,7 @@ use crate::rng::Rng;
 use crate::world::{Call, Caller, SimEvent, StepOutcome, World};
 
 impl World {
-    /// A client has its answer.
+    /// Delivers an answer to its client.
     pub(crate) fn answer(&mut self, mut call: Call, answer: &Answer) -> StepOutcome {
         self.answered += 1;
         self.ledger.heard(self.time, &call.command, answer)?;

@@ -1,4 +1,4 @@
-//! Faults stop, what is on its way arrives, honest workers finish the rest, and all is looked at once more.
+//! The end of a run: faults stop, messages arrive, honest workers finish the jobs, and everything is checked.
 
 use ganger_types::command::{Cancel, Confirm, Reconcile, Selection};
 use ganger_types::{Command, FailurePolicy, InputState, JobRef, JobState, Namespace, Outcome};
@@ -8,7 +8,7 @@ use super::world::{Event, World};
 use crate::world::{StepOutcome, broken};
 
 const SECOND: u64 = 1_000_000;
-/// Longer than a decider waits, and a part until it asks again.
+/// Longer than a decider waits, and than a part waits until it asks again.
 const QUIET: u64 = 400 * SECOND;
 const ROUNDS_MAX: usize = 150;
 
@@ -42,7 +42,7 @@ impl World {
         self.outcomes()
     }
 
-    /// All shards talk to each other; those that find out about lost time are reconciled by hand.
+    /// Lets all shards exchange messages, and reconciles by hand those that detect a restored store.
     fn reconcile_all(&mut self) -> StepOutcome {
         for round in 0..6 {
             for (from, to) in self.pairs() {
@@ -80,13 +80,13 @@ impl World {
         })
     }
 
-    /// Whether a shard exchanges nothing with another until a person acts.
+    /// Whether traffic between two shards is stopped.
     fn is_stopped(&self, here: usize, there: usize) -> bool {
         let record = self.nodes[here].store.peers.get(&self.shards[there]);
         record.is_some_and(|record| record.stopped.is_some())
     }
 
-    /// Of two shards of which one went back in time, one has seen it.
+    /// Checks that one of two shards has detected that the other was restored.
     fn lost_time_is_seen(&self) -> StepOutcome {
         for (back, other) in &self.lost_time {
             if !self.is_stopped(*back, *other) && !self.is_stopped(*other, *back) {
@@ -100,7 +100,7 @@ impl World {
         Ok(())
     }
 
-    /// A person reconciles two shards. What was under way between them comes late.
+    /// Reconciles two shards. Messages in flight between them arrive late.
     fn reconcile(&mut self, here: usize, there: usize) -> StepOutcome {
         self.reach("reconciled");
         let peer = self.shards[there].clone();
@@ -132,7 +132,7 @@ impl World {
         Ok(())
     }
 
-    /// No message waits, and no part is undecided.
+    /// Checks that no message waits and no part is undecided.
     pub(super) fn nothing_waits(&self) -> StepOutcome {
         for node in &self.nodes {
             if let Some(record) = node.store.outbox.values().next() {
@@ -147,8 +147,8 @@ impl World {
         Ok(())
     }
 
-    /// Nobody waits for a job of another shard that has ended, or is gone; and where it lives on it is known who
-    /// waits for it. That holds for restored stores too (`rel T1`, `X6`).
+    /// Checks that no job waits for a job of another shard that has ended or was removed, and that the shard of a
+    /// live dependency knows its dependents. That holds for restored stores too (`rel T1`, `X6`).
     pub(super) fn nobody_waits_in_vain(&self) -> StepOutcome {
         for node in &self.nodes {
             let rows = &node.store.rows;
@@ -181,7 +181,7 @@ impl World {
         Ok(())
     }
 
-    /// Whether a job has ended without success and is there to be retried.
+    /// Whether a job has ended without success and can be retried.
     fn has_failed(&self, job: &JobRef) -> bool {
         let rows = &self.nodes[self.place(&job.shard)].store.rows;
         let ended = rows.find(&Namespace::default(), &job.id);
@@ -189,7 +189,7 @@ impl World {
         end.is_some_and(|end| end.outcome != Outcome::Succeeded)
     }
 
-    /// Before anybody works: what nobody needs was cancelled, and so was what somebody cancelled.
+    /// Checks, before any worker runs, that jobs that were cancelled or that no job needs have ended.
     fn nobody_runs_for_nothing(&self) -> StepOutcome {
         if self.oracle.is_lawless {
             return Ok(());
@@ -218,7 +218,7 @@ impl World {
 
     fn has_other_users(&self, job: &JobRef) -> bool {
         let graph = self.oracle.members[job].graph;
-        // Whom a stranger needed when a member ended goes on, also if the stranger ends later.
+        // A job that a job of another graph needed when the member ended stays live, even if that job ends later.
         self.oracle.members.values().any(|member| {
             let takes = member
                 .edges
@@ -276,7 +276,7 @@ impl World {
         Err(broken("T8", format!("jobs never end: {left:?}")))
     }
 
-    /// Jobs that wait for a failed one to be retried would wait forever: a person cancels them.
+    /// Cancels the jobs that wait for the retry of a failed job, because they would wait forever.
     fn release_hopeless(&mut self) -> StepOutcome {
         for node in 0..self.nodes.len() {
             let store = &self.nodes[node].store;
@@ -325,7 +325,8 @@ impl World {
         })
     }
 
-    /// Everything or nothing of each submission, and outcomes that follow from each other (`rel G6`, `G8`).
+    /// Checks that each submission is all or nothing, and that outcomes follow from those of dependencies (`rel G6`,
+    /// `G8`).
     fn outcomes(&self) -> StepOutcome {
         if self.oracle.is_lawless {
             return Ok(());
@@ -373,12 +374,12 @@ impl World {
         Ok(())
     }
 
-    /// Holds an ending against those of the dependencies: by the edges' policies, and nothing else.
+    /// Checks the outcome of a job against those of its dependencies and the policies of the edges.
     fn outcome(&self, job: &JobRef) -> StepOutcome {
         let member = &self.oracle.members[job];
         let fails_by = |slot: u32, dependency: &JobRef, policy: FailurePolicy| {
             let by = self.oracle.members.get(dependency).map(|by| by.place);
-            // One that is deleted may have succeeded before.
+            // A deleted job may have succeeded before.
             let is_gone = matches!(by, None | Some(MemberState::Gone)) && !member.has(slot);
             let failed = matches!(by, Some(MemberState::Ended(end)) if end != Outcome::Succeeded);
             match policy {

@@ -1,4 +1,4 @@
-//! Why a submission must be refused: every reason that holds, since their order is not promised.
+//! Reasons to refuse a submission: all that apply, because their order is not specified.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use ganger_types::{Backoff, JobId, JobKey, Queue};
 
 use super::Oracle;
 
-/// What becomes of one member of a submission.
+/// The outcome of one member of a submission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum MemberOutcome {
     New,
@@ -24,7 +24,7 @@ pub(super) fn edges(job: &NewJob) -> impl Iterator<Item = &ganger_types::command
 }
 
 impl Oracle {
-    /// The codes of all reasons to refuse; none means that it must be accepted.
+    /// The codes of all reasons to refuse the submission; empty if it must be accepted.
     pub(super) fn objections(&self, cmd: &Enqueue) -> BTreeSet<&'static str> {
         let mut codes = BTreeSet::new();
         if cmd.jobs.is_empty() {
@@ -33,7 +33,7 @@ impl Oracle {
         let mut ids = BTreeSet::new();
         let bytes_max = self.namespace(&cmd.namespace).payload_bytes_max;
         for (job, fate) in cmd.jobs.iter().zip(self.fates(cmd)) {
-            // A repeat is not refused for what has become of its dependencies since.
+            // A repeat is not refused because of later changes of its dependencies.
             let is_repeat = job.id.is_some() && matches!(fate, MemberOutcome::Existing(_));
             self.object_to_job(cmd, job, is_repeat, &mut codes);
             if job.id.as_ref().is_some_and(|id| !ids.insert(id)) {
@@ -113,7 +113,7 @@ impl Oracle {
         }
     }
 
-    /// What becomes of each member, given that the submission is accepted.
+    /// The outcome of each member if the submission is accepted.
     pub(super) fn fates(&self, cmd: &Enqueue) -> Vec<MemberOutcome> {
         let mut keys = BTreeMap::new();
         let mut fates = Vec::new();
@@ -173,12 +173,12 @@ impl Oracle {
     }
 }
 
-/// Whether two submitted jobs are the same to a repeat.
+/// Whether two submitted jobs have the same content, so that the second is a repeat.
 pub(super) fn same_content(one: &NewJob, other: &NewJob) -> bool {
     one == other
 }
 
-/// Whether members wait for each other in a circle: strip what waits for nobody until nothing moves.
+/// Whether members wait for each other in a cycle: removes members without dependencies until nothing changes.
 fn has_cycle(cmd: &Enqueue) -> bool {
     let mut left: BTreeSet<usize> = (0..cmd.jobs.len()).collect();
     loop {

@@ -1,4 +1,4 @@
-//! What an ending means for the jobs around it (`rel G1` to `G6`).
+//! Consequences of endings (`rel G1` to `G6`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use super::Oracle;
 use super::job::{DueTime, Gone, ModelJob, PossibleState, Slot};
 
 impl Oracle {
-    /// Sets where a job may stand. If it has ended for certain, its neighbours follow.
+    /// Sets the possible states of a job. If it has certainly ended, applies the consequences.
     pub(super) fn stands_become(&mut self, key: JobKey, stands: Vec<PossibleState>) {
         self.stands_are(key, stands);
         if self.known(key).has_ended() {
@@ -16,7 +16,7 @@ impl Oracle {
         }
     }
 
-    /// Sets where a job may stand; its neighbours are told by the caller.
+    /// Sets the possible states of a job; the caller applies the consequences.
     pub(super) fn stands_are(&mut self, key: JobKey, stands: Vec<PossibleState>) {
         let mut stands = self.ripened(key, stands);
         if self.two_timers_may_have_met() && self.due_now.contains(&key) {
@@ -40,8 +40,8 @@ impl Oracle {
         self.stands_become(key, stands);
     }
 
-    /// The neighbours of jobs that ended together: first all dependents are met or fail, then dependencies
-    /// that nobody needs any more are let go. The order of the jobs changes nothing (`rel G6`).
+    /// Applies the consequences for jobs that ended together: first dependents proceed or fail, then dependencies
+    /// that no job needs are cancelled. The order of the jobs does not matter (`rel G6`).
     pub(super) fn have_ended(&mut self, first: &[JobKey]) {
         let mut ended = first.to_vec();
         let mut failed = BTreeSet::new();
@@ -74,7 +74,7 @@ impl Oracle {
         }
     }
 
-    /// Takes a job that has ended out of the books of the living.
+    /// Removes an ended job from the live jobs.
     fn is_over(&mut self, key: JobKey) {
         self.live.remove(&key);
         self.free_unique_of(key);
@@ -82,13 +82,13 @@ impl Oracle {
         self.known_mut(key).jumps_at_end = jumps;
     }
 
-    /// Each timer of a step fires at its own time, but readings of two clocks are in no order: what ended
-    /// a job that two of them concern is open.
+    /// Whether two timers of a step may concern one job. Times on different clocks have no order, so it is not
+    /// determined which of them ended the job.
     fn two_timers_may_have_met(&self) -> bool {
         self.due_now.len() + self.replacing > 1
     }
 
-    /// Tells a dependent that `dependency` has ended; true if that ends it too.
+    /// Applies the end of `dependency` to a dependent. Returns true if that ends the dependent too.
     fn tell(&mut self, dependent: JobKey, dependency: JobKey, succeeded: bool) -> bool {
         let Some(policy) = self.known(dependent).policy_towards(dependency) else {
             return false;
@@ -121,8 +121,7 @@ impl Oracle {
         false
     }
 
-    /// A job that is granted waits for nothing: what it was believed to wait for, and may have ended earlier
-    /// in the turn, has.
+    /// A leased job waits for nothing, so its dependencies that may have ended earlier in the turn have ended.
     pub(super) fn dependencies_have_ended(&mut self, key: JobKey) {
         let waits = |job: &ModelJob| job.state() == Some(JobState::Blocked);
         if !self.jobs.get(&key).is_some_and(waits) {
@@ -133,7 +132,7 @@ impl Oracle {
         }
     }
 
-    /// It ended by itself, or with one of those it waited for.
+    /// Narrows a job to its ended states: by itself, or because of a dependency.
     fn must_have_ended(&mut self, key: JobKey) {
         let Some(job) = self.jobs.get(&key) else {
             return;
@@ -154,7 +153,7 @@ impl Oracle {
         }
     }
 
-    /// With nothing missing, a blocked job goes to its time or into the line.
+    /// Moves a blocked job without missing dependencies to scheduled or ready.
     pub(super) fn unblock_if_met(&mut self, key: JobKey) {
         let job = self.known(key);
         if !job.missing().is_empty() || job.state() != Some(JobState::Blocked) {
@@ -170,8 +169,7 @@ impl Oracle {
         }
     }
 
-    /// Dependencies of failed jobs, in their graph, that nobody alive needs are cancelled (`rel G5`), and
-    /// theirs in turn.
+    /// Cancels the dependencies of failed jobs in their graph that no live job needs (`rel G5`), and theirs in turn.
     fn let_go(&mut self, failed: &BTreeSet<JobKey>) -> Vec<JobKey> {
         let mut gone = Vec::new();
         let mut suspects: BTreeMap<JobKey, JobKey> = BTreeMap::new();
@@ -201,7 +199,7 @@ impl Oracle {
         gone
     }
 
-    /// The missing dependencies of a job that are of its graph.
+    /// The missing dependencies of a job within its graph.
     fn kin_above(&self, key: JobKey) -> Vec<(JobKey, JobKey)> {
         let job = self.known(key);
         let is_kin = |dependency: &JobKey| {
@@ -212,7 +210,7 @@ impl Oracle {
         missing.map(|dependency| (dependency, key)).collect()
     }
 
-    /// A job between others that end may have failed with the one or been let go by the other.
+    /// A job between two ended jobs may have failed because of the one or been cancelled because of the other.
     fn may_have_ended_either_way(&mut self, ended: &BTreeSet<JobKey>) {
         for key in ended {
             let job = self.known_mut(*key);
@@ -221,7 +219,7 @@ impl Oracle {
         }
     }
 
-    /// Whether a live job still takes something from this one.
+    /// Whether a live job still needs this one.
     fn is_needed(&self, dependency: JobKey) -> bool {
         self.known(dependency).dependents.iter().any(|dependent| {
             self.live.contains(dependent)
@@ -233,7 +231,7 @@ impl Oracle {
     }
 }
 
-/// The other bad end that the same moment may have brought.
+/// The other unsuccessful end that is possible at the same time.
 fn twin(stand: &PossibleState) -> Option<PossibleState> {
     match stand.state {
         JobState::Failed => Some(stand.moved(JobState::Cancelled)),

@@ -1,4 +1,4 @@
-//! Judges submissions: refused for a reason that holds, or whole, once, and where they belong.
+//! Checks submissions: refused for a valid reason, or applied completely and once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::admission::{MemberOutcome, due_of, edges};
 use super::job::{DueTime, ModelJob, PossibleState, Slot};
 use super::{CheckResult, IdempotencyModel, Oracle, UniqueHolder};
 
-/// A repeated submission gets the first one's answer for so long.
+/// Time for which an idempotency key is kept.
 const IDEMPOTENCY_WINDOW: Duration = Duration::from_secs(86_400);
 
 impl Oracle {
@@ -40,7 +40,7 @@ impl Oracle {
         }
     }
 
-    /// A refusal must name a reason that holds.
+    /// Checks that a refusal names a reason that applies.
     pub(super) fn refused(
         &self,
         rejection: &Rejection,
@@ -253,7 +253,7 @@ impl Oracle {
             .insert((namespace.clone(), key.clone()), occupied);
     }
 
-    /// Takes a new job into the books.
+    /// Adds a new job to the model.
     pub(super) fn adopt(&mut self, job: ModelJob) {
         let key = job.key;
         self.key_max = self.key_max.max(Some(key));
@@ -271,7 +271,7 @@ impl Oracle {
         }
     }
 
-    /// An edge, with what its dependency has come to already.
+    /// The slot of an edge, by the present state of its dependency.
     fn edge(&self, cmd: &Enqueue, edge: &NewEdge, keys: &[JobKey]) -> Slot {
         let dependency = match &edge.dependency {
             Dependency::Member(member) => keys[usize::try_from(*member).expect("checked")],
@@ -284,14 +284,14 @@ impl Oracle {
     pub(super) fn slot_for(&self, dependency: JobKey, policy: FailurePolicy) -> Slot {
         match self.jobs.get(&dependency) {
             Some(job) if job.outcome() == Some(Outcome::Succeeded) => Slot::Delivered(dependency),
-            // Failed or cancelled: either way there is nothing to wait for.
+            // The dependency failed or was cancelled, so there is nothing to wait for.
             Some(job) if job.has_failed() && policy == FailurePolicy::Ignore => Slot::Ignored,
             _ => Slot::Missing(dependency, policy),
         }
     }
 
-    /// Sends new jobs where they belong. Those behind a dependency that had not succeeded all fail before
-    /// any other is told of it.
+    /// Sets the first states of new jobs. Those with a failed dependency all fail before any consequences are
+    /// applied.
     pub(super) fn settle_new(&mut self, keys: Vec<JobKey>) {
         let mut failed = Vec::new();
         for key in keys {
@@ -312,7 +312,7 @@ impl Oracle {
         self.have_ended(&failed);
     }
 
-    /// The first state of a new job: blocked, on its way to its time, or in line.
+    /// Sets the first state of a new job: blocked, scheduled or ready.
     fn begin(&mut self, key: JobKey) {
         let job = self.known(key);
         let blank = PossibleState::new(JobState::Ready);
@@ -327,7 +327,7 @@ impl Oracle {
         self.known_mut(key).becomes(vec![stand]);
     }
 
-    /// A unique key without a window is free once its job has ended.
+    /// Frees the unique key of an ended job, if the key has no window.
     pub(super) fn free_unique_of(&mut self, key: JobKey) {
         let job = self.known(key);
         let Some(unique) = &job.spec.unique else {

@@ -1,4 +1,4 @@
-//! Judges imports: each record is taken once, refused for a reason that holds, or was there already.
+//! Checks imports: each record is taken once, refused for a valid reason, or existed already.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::admission::MemberOutcome;
 use super::{CheckResult, Oracle};
 use crate::rows::Rows;
 
-/// What was taken over is not taken again for so long.
+/// Time for which an imported record is not imported again.
 const MARK_LASTS: Duration = Duration::from_secs(7 * 86_400);
 
 impl Oracle {
@@ -78,7 +78,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// A job was taken over. The answer does not say its number: its row does.
+    /// Adds an imported job. Its number is in its row, not in the answer.
     fn has_come(&mut self, one: &Enqueue, had_failed: bool, rows: &Rows) -> CheckResult {
         let spec = &one.jobs[0];
         let id = spec.id.clone().expect("each has one");
@@ -104,7 +104,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// The number of a job of this id that came in the present turn: it may be gone again.
+    /// The number of a job with this id that the present turn created; it may be removed again.
     fn new_key(&self, namespace: &Namespace, id: &JobId, rows: &Rows) -> Option<JobKey> {
         let stored = rows.find(namespace, id).map(|record| record.key);
         let leaving = self.leaving.iter();

@@ -1,4 +1,4 @@
-//! Checks what operators do: cancel, retry, delete, alter, deregistrations.
+//! Checks commands of operators: cancel, retry, delete, alter, deregister.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ impl Oracle {
         }
     }
 
-    /// Objections to naming jobs that are not there.
+    /// Reasons to refuse a command that names missing jobs.
     pub(super) fn not_there(&self, namespace: &Namespace, ids: &[JobId]) -> BTreeSet<&'static str> {
         let missing = ids.iter().any(|id| self.find(namespace, id).is_none());
         if missing {
@@ -72,7 +72,7 @@ impl Oracle {
                 self.goals.reach("cancelled-while-running");
             }
             self.note(key, "was cancelled", 0);
-            // All that were named are cancelled; only then do the others follow.
+            // Cancel all named jobs before the consequences are applied.
             let job = self.known_mut(key);
             job.end_hold(Gone::Cancelled);
             job.moves_to(JobState::Cancelled);
@@ -117,7 +117,7 @@ impl Oracle {
             self.known_mut(*key).end_hold(Gone::ByHand);
             self.stands_are(*key, stands);
         }
-        // All that were named are taken from their workers; only then do the others follow.
+        // End the attempts of all named jobs before the consequences are applied.
         let has_ended = |key: &JobKey| self.known(*key).has_ended();
         let ended: Vec<JobKey> = keys.into_iter().filter(has_ended).collect();
         self.have_ended(&ended);
@@ -156,7 +156,7 @@ impl Oracle {
                 named.insert(key);
                 live.extend(is_live.then_some(key));
             } else if is_live && !self.known(key).may_have_ended() {
-                // What is named is what is deleted (`rel K5`), whatever else is named before it.
+                // All named jobs are deleted, in whatever order they are named (`rel K5`).
                 let what = format!("live job {id} was to be deleted and was skipped");
                 return Err(self.broken("K5", key, what));
             }
@@ -179,7 +179,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// Who still waits for jobs that will never be retried fails.
+    /// Fails the jobs that wait for the retry of removed jobs.
     pub(super) fn wait_in_vain(&mut self, gone: &[JobKey]) {
         let dependents = gone.iter().flat_map(|key| &self.known(*key).dependents);
         let waiting: BTreeSet<JobKey> = dependents
@@ -197,7 +197,7 @@ impl Oracle {
         self.have_ended(&waiting.into_iter().collect::<Vec<_>>());
     }
 
-    /// Forgets a job that was removed for good.
+    /// Removes a job from the model.
     pub(super) fn remove(&mut self, key: JobKey) {
         let Some(job) = self.jobs.remove(&key) else {
             return;

@@ -1,4 +1,5 @@
-//! Judges reports: accepted only under the live lease, repeated only as before, else told apart.
+//! Checks reports: accepted only under the live lease, with the same answer for repeats, and refused with the right
+//! reason otherwise.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,13 +12,13 @@ use ganger_types::{Answer, Bytes, Due, FailurePolicy, JobKey, JobState, Rejectio
 use super::job::{DueTime, Gone, PossibleState, Slot};
 use super::{CheckResult, Oracle};
 
-/// What a report meets.
+/// The state of the lease of a report.
 enum LeaseStatus {
-    /// Its lease is live.
+    /// The lease is live.
     Live(JobKey),
-    /// It may be either; the answer tells.
+    /// Either is possible; the answer decides.
     Open(JobKey),
-    /// Its lease is not live.
+    /// The lease is not live.
     Stale(Option<JobKey>),
 }
 
@@ -38,8 +39,7 @@ impl Oracle {
         }
     }
 
-    /// The job whose live lease was reported on; `None` if the report was rightly refused or a
-    /// rightly recognised repeat.
+    /// The job of an accepted report; `None` if the report was rightly refused or is a recognised repeat.
     fn accepted(
         &mut self,
         held: &LeaseRef,
@@ -137,7 +137,7 @@ impl Oracle {
         Err(self.broken("L5", key, what))
     }
 
-    /// The refusal must tell the reason where it is known for certain.
+    /// Checks that a refusal has the right reason, if it is determined.
     fn is_right_end(&self, key: JobKey, held: &LeaseRef, told: LeaseEnd) -> bool {
         let job = self.known(key);
         let was_its = self.tokens.get(&held.token) == Some(&key);
@@ -150,7 +150,7 @@ impl Oracle {
                     LeaseEnd::Finished | LeaseEnd::Expired | LeaseEnd::Replaced
                 )
             }
-            // Back in line: what the worker must know is that it has lost the job.
+            // The job is ready again; the worker only needs to know that it has lost the lease.
             (true, Some(_)) => told != LeaseEnd::Finished,
             (false, _) | (_, None) => true,
         }
@@ -170,14 +170,14 @@ impl Oracle {
         };
         let job = self.known(key);
         let hold = job.hold.clone().expect("it was judged live");
-        // Without a length of its own it asks for the longest so far.
+        // Without a length, the renewal asks for the longest so far.
         let length = cmd.lease_for.unwrap_or(hold.granted_for.max(hold.full));
         let grace = self
             .settings(&job.namespace, &job.queue)
             .grace_for
             .unwrap_or_default();
         let until = self.now.elapsed.after(length);
-        // A renewal never shortens (`rel L9`), and never goes beyond the time an attempt may run.
+        // A renewal never shortens the lease (`rel L9`), nor extends it beyond the timeout.
         let first = hold.times_out.map_or(until, |(first, _)| first);
         let shortest = hold.ends.0.max(until).min(first).since(self.now.elapsed);
         let longest = hold.ends.1.max(until).since(self.now.elapsed);
@@ -283,7 +283,7 @@ impl Oracle {
         self.check_reported(key, answer)
     }
 
-    /// Whether `job` waits, through any number of others, for `dependency`; it waits for itself.
+    /// Whether `job` waits for `dependency`, at any distance, or is the same job.
     pub(super) fn waits_on(&self, job: JobKey, dependency: JobKey) -> bool {
         let mut seen = BTreeSet::new();
         let mut left = vec![job];
@@ -394,7 +394,7 @@ impl Oracle {
         let wanted = hold.log_bytes.max(cmd.offset + sent);
         hold.log_bytes = wanted;
         match answer {
-            // After a restart the shard counts from the first piece that it sees.
+            // After a restart the shard counts from the first chunk that it receives.
             Ok(Reply::LogAppended { bytes, .. })
                 if (cmd.offset + sent..=wanted).contains(bytes) =>
             {
@@ -407,7 +407,7 @@ impl Oracle {
         }
     }
 
-    /// A piece that leaves a gap may be refused.
+    /// Whether a chunk leaves a gap, so that it may be refused.
     fn log_gap(&self, cmd: &AppendLog, answer: &Answer) -> bool {
         let key = self.find(&cmd.held.namespace, &cmd.held.job);
         let hold = key.and_then(|key| self.known(key).hold.as_ref());
@@ -422,7 +422,7 @@ impl Oracle {
         job.last_report = Some((token, kind));
     }
 
-    /// Applies `each` to the stands in which the job runs; in the others the report cannot have met it.
+    /// Applies `each` to the possible states in which the job runs; the report excludes the others.
     pub(super) fn stands_after(
         &self,
         key: JobKey,
@@ -436,7 +436,7 @@ impl Oracle {
         running.flat_map(|stand| each(*stand)).collect()
     }
 
-    /// The state told must be one that the job may be in.
+    /// Checks that the reported state is possible.
     fn check_reported(&mut self, key: JobKey, answer: &Answer) -> CheckResult {
         let Ok(Reply::Reported {
             state,

@@ -1,5 +1,5 @@
-//! How jobs end, and whether they may: by themselves, behind a failure, or because nobody needs them
-//! (`rel G4`, `G5`, `K2`).
+//! Checks of endings: by themselves, because of a failed dependency, or because no job needs them (`rel G4`, `G5`,
+//! `K2`).
 
 use ganger_types::{
     Bytes, Change, FailurePolicy, JobKey, JobRecord, JobRef, Outcome, ShardId, What,
@@ -52,7 +52,7 @@ impl Oracle {
                         (MemberState::Ended(outcome), FailurePolicy::Fail) => {
                             outcome != Outcome::Succeeded
                         }
-                        // Deleted in this commit: nobody will retry it.
+                        // Deleted in this commit, so it cannot be retried.
                         (MemberState::Ended(outcome), FailurePolicy::Wait) => {
                             outcome != Outcome::Succeeded && by.is_some_and(|by| by.is_by_hand)
                         }
@@ -149,7 +149,7 @@ impl Oracle {
             let mut waits = member.edges.iter().filter(|(slot, (dependency, _))| {
                 dependency == &job && !member.filled.contains(slot)
             });
-            // Once retried it asks again, and may ask too late.
+            // A retried job asks again, and may ask too late.
             let is_first_life = member.attempts_max != u32::MAX;
             if succeeded
                 && is_first_life
@@ -170,7 +170,7 @@ impl Oracle {
     }
 }
 
-/// Whether the last line of a job's history says that it was cancelled because nobody needs it.
+/// Whether the last history entry shows that the job was cancelled because no job needs it.
 fn was_cancelled(record: &JobRecord) -> bool {
     let last = record.history.last().map(|entry| &entry.what);
     matches!(last, Some(What::Cancelled { reason }) if reason.contains("needs it no more"))
