@@ -1,8 +1,8 @@
-//! Many jobs, streamed both ways as NDJSON, in bounded memory.
+//! Batches: many jobs and their answers, streamed as NDJSON in limited memory.
 //!
-//! Each line is a job of its own: it is taken or refused by itself, and answered by a line in the same
-//! order. A bad line is answered with its error, and the rest goes on. Lines are applied as they
-//! arrive, some hundred in one commit; while the shard is overloaded the stream waits.
+//! Each line is a job that is accepted or refused by itself, and answered by a line in the same order. An invalid
+//! line is answered with its error, and the stream continues. Lines are applied as they arrive, some hundred in one
+//! commit. While the shard is overloaded, the stream waits.
 
 use std::time::Duration;
 
@@ -30,13 +30,13 @@ use crate::request_context::RequestContext;
 use crate::resource::submission;
 use crate::stream::{self, Gone, Pieces};
 
-/// Jobs in one command.
+/// Maximum number of jobs in one command.
 const GROUP_JOBS_MAX: usize = 256;
-/// Bytes of lines in one command.
+/// Maximum size of the lines in one command, in bytes.
 const GROUP_BYTES_MAX: usize = 1 << 20;
-/// Commands that wait for the shard together: one is applied while another is flushed.
+/// Number of commands in flight: one is applied while another is flushed.
 const GROUPS_AT_ONCE: usize = 4;
-/// How long a group waits out an overloaded shard.
+/// Maximum time that a group waits for an overloaded shard.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Which lines are answered.
@@ -68,11 +68,11 @@ struct Summary {
     complete: bool,
 }
 
-/// A line and what it says, or why it does not.
+/// Number of a line, and its submission or its error.
 type Entry = (u64, Result<ShardedSubmission, Problem>);
 type Applied = Vec<(u64, Result<Taken, Problem>)>;
 
-/// An enqueued job; the id of one of another shard names that shard.
+/// An enqueued job; the id of a job of another shard contains the shard.
 struct Taken {
     id: JobId,
     existed: bool,
@@ -116,15 +116,15 @@ struct Batch {
     answers: Answers,
     pieces: Pieces,
     lines: Lines,
-    /// Lines read so far.
+    /// Number of lines read so far.
     number: u64,
     summary: Summary,
 }
 
 impl Batch {
-    /// Reads, applies and answers, each while the others go on. Ends early when the client has gone.
+    /// Reads, applies and answers lines concurrently. Ends early if the client disconnects.
     async fn run(mut self, mut body: Body) {
-        // Groups in flight hold their own share, so that `self` stays free for reading and answering.
+        // Groups in flight have their own copy of the context, so that `self` is free to read and answer.
         let ask = self.ask.clone();
         let mut groups: FuturesOrdered<BoxFuture<'_, Applied>> = FuturesOrdered::new();
         let mut broken = None;
@@ -145,7 +145,7 @@ impl Batch {
             }
             let is_last = has_ended && broken.is_none();
             while let Some(group) = self.next_group(is_last) {
-                // More groups than planned only if one piece of the body holds many lines.
+                // There are more groups than planned only if one piece of the body contains many lines.
                 while groups.len() >= GROUPS_AT_ONCE {
                     let Some(applied) = groups.next().await else {
                         break;
@@ -160,7 +160,7 @@ impl Batch {
         self.finish(broken).await;
     }
 
-    /// The lines that are there by now, up to the bounds of a command.
+    /// The lines that have arrived, up to the limits of a command.
     fn next_group(&mut self, is_last: bool) -> Option<Vec<Entry>> {
         let mut group = Vec::new();
         let mut bytes = 0;
@@ -245,7 +245,7 @@ impl Batch {
         }
         self.summary.complete = broken.is_none();
         push_line(&mut text, &self.summary);
-        // The client has gone if this fails, and there is nobody to tell.
+        // If this fails, the client has disconnected.
         let _ = self.pieces.send(text).await;
     }
 }
@@ -255,7 +255,7 @@ fn push_line(text: &mut Vec<u8>, document: &impl Serialize) {
     text.push(b'\n');
 }
 
-/// Applies the good lines of a group; the answers are in the order of the lines.
+/// Applies the valid lines of a group; the answers are in the order of the lines.
 async fn apply(ask: &RequestContext, group: Vec<Entry>) -> Applied {
     let mut answers = Vec::with_capacity(group.len());
     let mut numbers = Vec::with_capacity(group.len());
@@ -275,12 +275,12 @@ async fn apply(ask: &RequestContext, group: Vec<Entry>) -> Applied {
     answers
 }
 
-/// Whether this shard alone has to do with a job.
+/// Whether a job concerns this shard only.
 fn is_simple(ask: &RequestContext, spread: &ShardedSubmission) -> bool {
     spread.only_shard() == Some(ask.shard().id()) && !spread.refers_elsewhere()
 }
 
-/// A job that has to do with other shards, by itself.
+/// Submits a single job that concerns other shards.
 async fn send_elsewhere(ask: &RequestContext, spread: ShardedSubmission) -> Result<Taken, Problem> {
     let mut submitted = submission::submit(ask, spread, false, Problem::from).await?;
     let (job, existed) = submitted.jobs.pop().ok_or_else(unexpected_reply)?;
@@ -292,7 +292,7 @@ async fn send_elsewhere(ask: &RequestContext, spread: ShardedSubmission) -> Resu
     Ok(Taken { id, existed })
 }
 
-/// All in one command. If that is refused, which changes nothing, each by itself.
+/// Enqueues all jobs in one command. If that is refused, which changes nothing, enqueues each by itself.
 async fn apply_jobs(ask: &RequestContext, jobs: Vec<NewJob>) -> Vec<Result<Taken, Problem>> {
     match send(ask, jobs.clone()).await {
         Ok(enqueued) => enqueued.into_iter().map(|job| Ok(job.into())).collect(),
@@ -317,7 +317,7 @@ async fn apply_jobs(ask: &RequestContext, jobs: Vec<NewJob>) -> Vec<Result<Taken
     }
 }
 
-/// Sends one command; waits while the shard is overloaded, which slows the sender of the stream down.
+/// Sends one command, and waits while the shard is overloaded, which slows the client down.
 async fn send(ask: &RequestContext, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, CallError> {
     if jobs.is_empty() {
         return Ok(Vec::new());

@@ -1,4 +1,4 @@
-//! Acting on many jobs: a list of ids, or all that fulfil a filter, a bounded number of them a call.
+//! Actions on many jobs: a list of ids, or the jobs that match a filter, up to a limit per call.
 
 use axum::response::Response;
 use ganger_document::Shards as _;
@@ -15,7 +15,7 @@ use crate::json::{self, JsonBody};
 use crate::problem::Problem;
 use crate::request_context::RequestContext;
 
-/// Jobs that a call with a filter looks at, at most and by default.
+/// Maximum and default number of jobs that a call with a filter looks at.
 const LOOKED_MAX: u32 = 100_000;
 
 /// The query parameters of a bulk action.
@@ -85,7 +85,7 @@ async fn run(ask: RequestContext, given: BulkIn, action: BulkAction) -> Result<R
     })
 }
 
-/// Acts on jobs that are named.
+/// Acts on jobs given by id.
 async fn act(
     ask: &RequestContext,
     action: &BulkAction,
@@ -166,7 +166,7 @@ fn go_on(query: &mut JobQuery, after: Option<&str>) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Refuses a field where it means nothing.
+/// Refuses a field that has no meaning for the action.
 fn refuse(is_given: bool, field: &str, of: &str) -> Result<(), Problem> {
     if !is_given {
         return Ok(());

@@ -1,7 +1,7 @@
-//! Events as server-sent events, with positions to resume from.
+//! Server-sent events, with positions to resume from.
 //!
-//! The id of each event is its position. While nothing is sent, a heartbeat moves the reader's
-//! position over what its filter has left out, so that it resumes close to the present.
+//! The id of each event is its position. While no event matches the filter, heartbeats advance the reader's position,
+//! so that it resumes close to the present.
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ use crate::problem::Problem;
 use crate::request_context::{RequestContext, bad_header};
 use crate::stream::{self, Gone, Pieces};
 
-/// The header in which a browser sends the id of the last event it has seen.
+/// Header in which a browser sends the id of the last event that it received.
 const LAST_EVENT_ID: &str = "last-event-id";
-/// Between two signs of life.
+/// Interval between two heartbeats.
 const HEARTBEAT_EVERY: Duration = Duration::from_secs(15);
 
-/// Which events are sent. All given conditions must hold.
+/// The conditions of an event stream, all of which an event must meet.
 struct Filter {
     namespace: Namespace,
     queue: Option<Queue>,
@@ -74,7 +74,8 @@ fn filter(ask: &RequestContext) -> Result<Filter, Problem> {
     })
 }
 
-/// After which position to go on: the header, which a browser sends by itself, before the parameter.
+/// The position after which to resume. The header, which a browser sends by itself, takes precedence over the
+/// parameter.
 fn resume_from(ask: &RequestContext) -> Result<Option<Position>, Problem> {
     if let Some(value) = ask.headers.get(LAST_EVENT_ID) {
         let position = value.to_str().ok().and_then(|text| text.parse().ok());
@@ -88,7 +89,7 @@ fn resume_from(ask: &RequestContext) -> Result<Option<Position>, Problem> {
 async fn run(ask: RequestContext, filter: Filter, mut events: Subscription, pieces: Pieces) {
     let stopping = ask.api.settings().stopping.clone();
     let mut seen = None;
-    // A first comment lets the reader know at once that the stream is open.
+    // A first comment shows the reader at once that the stream is open.
     let mut sent = pieces.send(": ganger events\n\n").await;
     let mut heartbeat = tokio::time::interval(HEARTBEAT_EVERY);
     heartbeat.tick().await;
@@ -124,7 +125,7 @@ async fn send(shard: &ShardId, pieces: &Pieces, event: Event) -> Result<(), Gone
         .await
 }
 
-/// A sign of life. An id without data moves the reader's position and calls no handler.
+/// A heartbeat. An id without data advances the reader's position without calling a handler.
 fn beat(seen: Option<Position>) -> String {
     seen.map_or_else(
         || ":\n\n".to_owned(),
@@ -132,7 +133,7 @@ fn beat(seen: Option<Position>) -> String {
     )
 }
 
-/// The last event of a stream that cannot go on: the problem, for readers that look.
+/// The last event of a stream that fails, with the problem.
 fn farewell(error: CallError) -> String {
     let problem = Problem::from(error);
     let data = serde_json::to_string(&problem.view()).expect("a problem is plain data");

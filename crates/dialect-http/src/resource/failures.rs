@@ -1,4 +1,4 @@
-//! Failure groups: list them, list the jobs of one, retry them all.
+//! Failure groups: list groups, list the jobs of one, retry all its jobs.
 
 use axum::response::Response;
 use ganger_document::names::Named;

@@ -1,4 +1,4 @@
-//! Graphs: submit, cancel, and show what surrounds a job.
+//! Graphs: submit, cancel, and show the neighbours of a job.
 
 use std::sync::Arc;
 
@@ -32,10 +32,10 @@ use crate::resource::jobs::{enqueued, find};
 use crate::resource::numbers::Done;
 use crate::resource::submission;
 
-/// Edges shown of one job.
+/// Maximum number of edges shown for one job.
 const EDGES_SHOWN_MAX: usize = 1_000;
 
-/// The body of a submission, which may be larger than others.
+/// The body of a submission, which may be larger than other bodies.
 pub(crate) struct GraphBody(Bytes, Option<Arc<Hold>>);
 
 impl FromRequest<Api> for GraphBody {
@@ -103,7 +103,7 @@ fn submitted_job(job: &JobRef, existed: bool, called: Called) -> SubmittedJob {
     }
 }
 
-/// A refusal of the whole that is due to one job says which, by the name it has in the submission.
+/// The problem of a refused submission. If one job is the cause, it contains the job's name in the submission.
 fn in_submission(error: RouteError, called: &[Called], pointer: &str) -> Problem {
     let Some(index) = error.member() else {
         return error.into();
@@ -131,7 +131,7 @@ pub(crate) async fn cancel(
     }
 }
 
-/// Members on other shards are put back there, once those have been reached.
+/// Retries a graph. Members on other shards are retried once those shards have been reached.
 pub(crate) async fn retry(ask: RequestContext) -> Result<Response, Problem> {
     let (namespace, graph) = (ask.namespace.clone(), ask.name()?);
     let shard = ask.shard();
@@ -181,7 +181,7 @@ pub(crate) async fn show_around(ask: RequestContext) -> Result<Response, Problem
     Ok(json::ok(&view))
 }
 
-/// The job with those it waits for and those that wait for it.
+/// The job with its dependencies and its dependents.
 async fn neighbours(ask: &RequestContext, job: StoredJob) -> Result<Vec<StoredJob>, Problem> {
     let limit = filter::limit(&ask.arguments)?;
     let rows = ask.shard().inputs(job.record.key, 0, limit).await?;

@@ -1,4 +1,4 @@
-//! Jobs: enqueue one, show, list, and their payload, inputs and result.
+//! Jobs: enqueue, show, list, count, and read payload, inputs and result.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ use crate::refusal::unexpected_reply;
 use crate::request_context::RequestContext;
 use crate::resource::submission;
 
-/// Inputs on a page.
+/// Maximum number of inputs on a page.
 const INPUTS_PAGE_MAX: u64 = 1_000;
 
 /// The document of an enqueued job.
@@ -72,11 +72,11 @@ pub(crate) async fn list(ask: RequestContext) -> Result<Response, Problem> {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = JobCount)]
 pub(crate) struct CountView {
-    /// How many there are.
+    /// Number of jobs.
     count: u64,
 }
 
-/// How many jobs a list with the same filters would have.
+/// Counts the jobs that a listing with the same filters would return.
 pub(crate) async fn count(ask: RequestContext) -> Result<Response, Problem> {
     let query = filter::conditions(&ask.arguments, ask.namespace.clone())?;
     let count = ask.shard().count(query).await?;
@@ -115,14 +115,14 @@ async fn explain(ask: &RequestContext, id: JobId) -> Result<Explanation, Problem
     }
 }
 
-/// The stored payload, byte for byte.
+/// Returns the stored payload, byte for byte.
 pub(crate) async fn payload(ask: RequestContext) -> Result<Response, Problem> {
     let job = find(&ask).await?;
     let payload = ask.shard().payload_of(&job.record).await?;
     Ok(raw(payload.unwrap_or_default()))
 }
 
-/// The stored result, byte for byte; waits for it if asked to.
+/// Returns the stored result, byte for byte, and can wait for it.
 pub(crate) async fn result(ask: RequestContext) -> Result<Response, Problem> {
     let job = waited_for(&ask).await?;
     let result = ask.shard().result_of(&job.record).await?;
@@ -162,7 +162,7 @@ pub(crate) async fn inputs(ask: RequestContext) -> Result<Response, Problem> {
     Ok(json::ok(&Inputs { inputs, next }))
 }
 
-/// Bytes of a job's, as they are. Whatever they hold, a browser must not run it.
+/// An answer with stored bytes. Its headers keep a browser from executing them.
 pub(crate) fn raw(bytes: Bytes) -> Response {
     let media_type = HeaderValue::from_static(raw_json::media_type(&bytes));
     let policy = HeaderValue::from_static("default-src 'none'; sandbox");
@@ -182,7 +182,7 @@ pub(crate) async fn find(ask: &RequestContext) -> Result<StoredJob, Problem> {
     }
 }
 
-/// The job in the path; once it has ended, or `wait` is over, or the server stops.
+/// The job in the path, after it has ended, `wait` is over, or the server stops.
 async fn waited_for(ask: &RequestContext) -> Result<StoredJob, Problem> {
     let wait = ask.arguments.span("wait")?.unwrap_or(Duration::ZERO);
     if wait.is_zero() {
@@ -198,7 +198,7 @@ async fn waited_for(ask: &RequestContext) -> Result<StoredJob, Problem> {
     }
 }
 
-/// The refusal for a job that no row tells of: the engine knows whether it is part of a submission that is not decided.
+/// The problem for a job without a row. The engine knows whether the job is part of an undecided submission.
 pub(crate) async fn missing(ask: &RequestContext, id: JobId) -> Problem {
     match explain(ask, id.clone()).await {
         Ok(_) => not_found(id),
@@ -206,7 +206,7 @@ pub(crate) async fn missing(ask: &RequestContext, id: JobId) -> Problem {
     }
 }
 
-/// The refusal for a job that is not there, in the engine's words.
+/// The problem for a job that does not exist, with the text of the engine.
 pub(crate) fn not_found(job: JobId) -> Problem {
     ganger_types::Rejection::JobNotFound { job }.into()
 }

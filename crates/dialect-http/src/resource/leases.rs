@@ -1,4 +1,4 @@
-//! Leases: take jobs, and report on them, one by one or in lists.
+//! Leases: lease jobs and report on them, one by one or in lists.
 
 use axum::response::Response;
 use ganger_document::request::lease::LeaseIn;
@@ -15,36 +15,36 @@ use crate::problem::{Problem, ProblemView};
 use crate::refusal::unexpected_reply;
 use crate::request_context::RequestContext;
 
-/// Reports in one list.
+/// Maximum number of reports in one list.
 const REPORTS_MAX: usize = 10_000;
-/// Commands of one list that are applied in one turn.
+/// Number of commands of one list that are sent for one turn.
 const REPORTS_AT_ONCE: usize = 1_024;
 
-/// What became of a report.
+/// The answer to a report.
 #[derive(Debug, Default, Serialize, ToSchema)]
 #[schema(as = Reported)]
 pub(crate) struct ReportedView {
-    /// Where the job stands now; of complete, fail, release.
+    /// Of complete, fail and release: state of the job now.
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<&'static str>,
-    /// When it is tried again, if it is.
+    /// Of fail and release: time of the next attempt; absent if there is none or it can start now.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_at: Option<Moment>,
     /// Whether the same report had been accepted before.
     #[serde(skip_serializing_if = "Option::is_none")]
     repeat: Option<bool>,
-    /// Of renew: the lease lasts so many seconds from now.
+    /// Of renew: length of the lease from now, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     lease_for_seconds: Option<f64>,
-    /// Of log: its length now.
+    /// Of log: size of the attempt's log in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes: Option<u64>,
-    /// Of log: bytes beyond its limit.
+    /// Of log: number of bytes that were dropped because the log is full.
     #[serde(skip_serializing_if = "Option::is_none")]
     dropped: Option<u64>,
 }
 
-/// The answer to one report of a list: as to a single one, or `error`.
+/// The answer to one report of a list: that to a single report, or `error`.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Item<'a> {
@@ -59,7 +59,7 @@ pub(crate) async fn lease(
     let (lease, wait) = given.convert(ask.namespace.clone());
     let deliveries = tokio::select! {
         deliveries = ask.shard().lease(lease, wait) => deliveries?,
-        // A server that stops answers as if the time were over; the worker asks again and finds it gone.
+        // A stopping server answers as if the time were over; the worker then asks again.
         () = ask.api.settings().stopping.cancelled(), if !wait.is_zero() => Vec::new(),
     };
     let jobs = deliveries
@@ -111,7 +111,7 @@ async fn report<T: Report + DeserializeOwned>(
     }
 }
 
-/// Sends the reports in order; each is answered by itself, in the same order.
+/// Sends the reports in order and returns an answer for each, in the same order.
 async fn send_all<T: Report>(ask: &RequestContext, reports: Vec<T>) -> Result<Response, Problem> {
     if reports.len() > REPORTS_MAX {
         let detail = format!(
@@ -141,7 +141,7 @@ async fn send_all<T: Report>(ask: &RequestContext, reports: Vec<T>) -> Result<Re
     Ok(json::ok(&items))
 }
 
-/// Applies what could be read, in one turn of the shard; answers all, in order.
+/// Applies the valid reports in one turn of the shard and returns an answer for each report, in order.
 async fn apply(
     ask: &RequestContext,
     commands: Vec<Result<Command, Problem>>,

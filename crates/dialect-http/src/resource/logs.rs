@@ -1,4 +1,4 @@
-//! A job's log: as the bytes that its programs wrote, or as NDJSON of pieces; once, or as it grows.
+//! The log of a job, as raw bytes or as NDJSON of chunks, once or as it grows.
 
 use std::time::Duration;
 
@@ -16,9 +16,9 @@ use crate::request_context::RequestContext;
 use crate::resource::jobs::find;
 use crate::stream::{self, Gone, Pieces};
 
-/// Bytes of log read at once.
+/// Number of log bytes that are read at once.
 const READ_BYTES: usize = 64 << 10;
-/// A follower looks at least so often, should an event have been missed.
+/// Interval at which a follower reads the log even without an event, in case it missed one.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -27,16 +27,16 @@ enum Format {
     Ndjson,
 }
 
-/// A piece of a log.
+/// A chunk of a log.
 #[derive(Serialize)]
 struct ChunkView<'a> {
     attempt: u32,
     offset: u64,
     at: Moment,
-    /// The piece, if it is UTF-8.
+    /// Text of the chunk, if it is UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<&'a str>,
-    /// The piece in base64, if it is not UTF-8.
+    /// Bytes of the chunk in base64, if it is not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     data_base64: Option<Base64>,
 }
@@ -49,7 +49,7 @@ pub(crate) async fn show(ask: RequestContext) -> Result<Response, Problem> {
         .word("format", &formats)?
         .unwrap_or(Format::Text);
     let follow = ask.arguments.flag("follow")?;
-    // Subscribed before the first look, so that nothing falls between the two.
+    // Subscribe before the first read, so that no event is missed in between.
     let events = if follow {
         Some(ask.shard().events(None)?)
     } else {
@@ -83,13 +83,13 @@ struct LogReader {
     key: JobKey,
     /// Attempt to read; `None` reads the log of every attempt.
     attempt: Option<u32>,
-    /// The attempt, and the bytes of its log that were read.
+    /// Attempt, and offset up to which its log was read.
     place: (u32, u64),
     format: Format,
     pieces: Pieces,
 }
 
-/// Why a log is not written any further.
+/// Why the answer ends.
 enum End {
     Gone,
     Failed,
@@ -119,13 +119,13 @@ impl LogReader {
             Ok::<_, End>(())
         };
         tokio::select! {
-            // The reader sees that the answer ends; there is no better way to tell it any more.
+            // The reader only sees that the answer ends, because its status was sent already.
             _ = read => {}
             () = stopping.cancelled() => {}
         }
     }
 
-    /// Writes all that is there.
+    /// Writes the log as far as it exists.
     async fn read_all(&mut self) -> Result<(), End> {
         loop {
             let chunks = self
@@ -164,7 +164,7 @@ impl LogReader {
         self.pieces.send(line).await
     }
 
-    /// Writes what comes, until the job has ended or is gone.
+    /// Writes new chunks until the job has ended or was removed.
     async fn follow(&mut self, mut events: Subscription) -> Result<(), End> {
         loop {
             let job = self.ask.shard().job_by_key(self.key).await?;
@@ -182,7 +182,7 @@ impl LogReader {
                 () = self.pieces.closed() => return Err(End::Gone),
                 () = tokio::time::sleep(LOOK_EVERY) => {}
                 seen = wait_for(&mut events, self.key) => {
-                    // A follower that fell behind the events starts from the present again.
+                    // A follower that fell behind subscribes again from the present.
                     if seen.is_err() {
                         events = self.ask.shard().events(None)?;
                     }

@@ -1,4 +1,4 @@
-//! Namespaces: list and set.
+//! Namespaces: list and configure.
 
 use axum::Extension;
 use axum::response::Response;
@@ -14,7 +14,7 @@ use crate::problem::Problem;
 use crate::refusal::unexpected_reply;
 use crate::request_context::RequestContext;
 
-/// Shows only namespaces in which the caller may do something.
+/// Lists the namespaces in which the caller may do something.
 pub(crate) async fn list(
     Extension(identity): Extension<Identity>,
     ask: RequestContext,

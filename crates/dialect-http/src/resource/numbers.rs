@@ -18,14 +18,14 @@ use crate::refusal::unexpected_reply;
 use crate::request_context::RequestContext;
 use crate::resource::schedules::wall_now;
 
-/// Tags in one answer.
+/// Maximum number of tags in one answer.
 const TAGS_MAX: u64 = 1_000;
 const MICROS_PER_DAY: u64 = 86_400_000_000;
 
-/// Answer of a call that changes something and has nothing else to report.
+/// The answer to a change that returns nothing else.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Done {
-    /// How many things were changed.
+    /// Number of things that were changed.
     pub(crate) changed: u64,
 }
 
@@ -35,13 +35,13 @@ impl Default for Done {
     }
 }
 
-/// What an audit found.
+/// The result of an audit.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Audit)]
 pub(crate) struct AuditView {
     /// Whether all indexes agree with the jobs.
     is_sound: bool,
-    /// Sentences on what disagrees; empty if the audit is sound.
+    /// Violations that were found, as sentences; empty if there are none.
     findings: Vec<String>,
 }
 

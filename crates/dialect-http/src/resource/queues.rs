@@ -1,4 +1,4 @@
-//! Queues: list, show, set, pause, resume, forget.
+//! Queues: list, show, configure, pause, resume, forget.
 
 use axum::response::Response;
 use ganger_document::names::Named;
@@ -18,7 +18,7 @@ use crate::resource::numbers::Done;
 pub(crate) async fn list(ask: RequestContext) -> Result<Response, Problem> {
     let limit = filter::limit(&ask.arguments)?;
     let after = ask.arguments.name("after")?;
-    // One more tells whether there is a further page.
+    // One more queue shows whether there is another page.
     let query = Query::Queues(ask.namespace.clone(), after, limit + 1);
     let Reply::Queues(mut queues) = ask.call(Command::Query(Box::new(query))).await? else {
         return Err(unexpected_reply());

@@ -60,7 +60,7 @@ pub(crate) async fn delete(ask: RequestContext) -> Result<Response, Problem> {
     Ok(json::ok(&Done::default()))
 }
 
-/// Makes a job of the schedule now.
+/// Enqueues a job of the schedule now.
 pub(crate) async fn run(ask: RequestContext) -> Result<Response, Problem> {
     let command = RunSchedule {
         namespace: ask.namespace.clone(),
@@ -72,7 +72,7 @@ pub(crate) async fn run(ask: RequestContext) -> Result<Response, Problem> {
     }
 }
 
-/// The next times of the schedule, as if it were not paused.
+/// Returns the next times of the schedule, as if it were not paused.
 pub(crate) async fn preview(ask: RequestContext) -> Result<Response, Problem> {
     let id: ScheduleId = ask.name()?;
     let most = u64::try_from(SCHEDULE_TIMES_MAX).unwrap_or(u64::MAX);
@@ -89,7 +89,7 @@ pub(crate) async fn preview(ask: RequestContext) -> Result<Response, Problem> {
     }
 }
 
-/// The wall clock, for what a request means by "now".
+/// The wall clock, which requests mean by "now".
 pub(crate) fn wall_now() -> Timestamp {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)

@@ -1,4 +1,4 @@
-//! A submission on its way: to this shard alone, or to others through the router.
+//! Submissions, to this shard alone or to several through the router.
 
 use ganger_engine::ShardedSubmission;
 use ganger_router::{Busy, RouteError};
@@ -10,17 +10,17 @@ use crate::problem::Problem;
 use crate::refusal::unexpected_reply;
 use crate::request_context::RequestContext;
 
-/// What became of a submission.
+/// The outcome of a submission.
 pub(crate) struct Submitted {
-    /// The jobs in order, and whether each was there already.
+    /// Jobs in order, and whether each existed already.
     pub(crate) jobs: Vec<(JobRef, bool)>,
-    /// The name of the whole.
+    /// Graph of the jobs; `None` if they form none.
     pub(crate) graph: Option<Graph>,
-    /// Whether this is the answer of an earlier submission under the same key.
+    /// Whether this is the answer to an earlier submission with the same idempotency key.
     pub(crate) repeat: bool,
 }
 
-/// Submits, all or none. `explain` says more of a refusal that is due to one of the jobs.
+/// Submits all jobs or none. `explain` adds the name of the job to a refusal that one job caused.
 pub(crate) async fn submit(
     ask: &RequestContext,
     spread: ShardedSubmission,
@@ -74,7 +74,7 @@ async fn submit_here(
     }
 }
 
-/// Has this shard take a submission. While another one of the same jobs is being decided, it waits for that.
+/// Enqueues a submission on this shard. Waits while another submission of the same jobs is being decided.
 async fn enqueue(ask: &RequestContext, submission: Enqueue) -> Result<Reply, CallError> {
     let router = ask.api.settings().router.as_ref();
     if !router.is_some_and(ganger_router::Router::knows_others) {

@@ -1,4 +1,4 @@
-//! Workers: who was seen, and deregistering one.
+//! Workers: list and deregister.
 
 use axum::response::Response;
 use ganger_document::view::worker::{Worker, WorkersDoc};
