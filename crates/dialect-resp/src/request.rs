@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn somebody_unknown_may_send_little() {
+    fn unauthenticated_clients_may_send_little() {
         let next = |bytes: &[u8]| Decoder::default().next(&mut BytesMut::from(bytes), false);
         assert!(next(b"*11\r\n").is_err());
         assert!(next(b"*2\r\n$16385\r\n").is_err());
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_is_read_past_and_the_next_command_is_heard() {
+    fn a_command_that_is_too_large_is_skipped_and_the_next_one_is_run() {
         let length = BULK_BYTES_MAX + 1;
         let mut decoder = Decoder::default();
         let mut input =

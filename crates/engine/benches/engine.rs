@@ -1,4 +1,4 @@
-//! What a job costs the engine: memory while it waits, time for its whole life.
+//! The cost of a job in the engine: memory while it waits, and time from enqueueing to completion.
 //!
 //! `cargo bench -p ganger-engine` prints bytes per waiting job (with a counting allocator) and lives per
 //! second of the engine alone, on an empty queue and with a million jobs waiting.

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_said() {
+    fn invalid_specs_are_refused_with_the_reason() {
         let spec = |expression: &str, zone: &str| ScheduleSpec::Cron {
             expression: expression.into(),
             time_zone: zone.into(),

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_named_sets_hold_what_their_names_say() {
+    fn the_named_sets_contain_the_states_of_their_names() {
         assert_eq!(
             JobState::ALL.into_iter().collect::<JobStates>(),
             JobStates::ALL

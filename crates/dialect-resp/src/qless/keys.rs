@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_is_told_by_what_is_behind_the_last_hyphen() {
+    fn a_set_is_named_by_the_text_after_the_last_hyphen() {
         let found = |key: &'static str| {
             let (queue, set) = set(&Bytes::from_static(key.as_bytes()))?;
             Some((String::from_utf8(queue.to_vec()).expect("text"), set))

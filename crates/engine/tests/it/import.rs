@@ -1,4 +1,4 @@
-//! Records of another server are taken over once, however often they are sent, and are as durable as all else.
+//! Records of another server are imported once, however often they are sent, and are durable.
 
 #![allow(missing_docs, reason = "tests")]
 
@@ -23,7 +23,7 @@ fn pairs(fields: &[(&str, &str)]) -> Vec<(Bytes, Bytes)> {
         .collect()
 }
 
-/// A job as the script keeps it, ready in queue `q` since 100.
+/// A job as the script stores it, ready in queue `q` since 100.
 fn source(jid: &str, state: &str, places: Vec<(QlessSet, f64)>) -> QlessJobSource {
     QlessJobSource {
         jid: Bytes::copy_from_slice(jid.as_bytes()),
@@ -142,7 +142,7 @@ fn dependencies_hold_in_whatever_order_the_jobs_come() {
         if !is_first {
             sources.reverse();
         }
-        // Each in a command of its own: a batch may end between them.
+        // Each in its own command, because a batch may end between them.
         for source in sources {
             assert_eq!(import(&mut world, vec![source]), [ImportOutcome::Taken]);
         }
@@ -161,7 +161,7 @@ fn dependencies_hold_in_whatever_order_the_jobs_come() {
 }
 
 #[test]
-fn a_job_goes_on_whose_dependency_ended_here_before_it_came() {
+fn a_job_continues_if_its_dependency_ended_here_before_it_arrived() {
     let mut world = World::new();
     let mut second = source("b", "depends", vec![(QlessSet::Depends, 100.0)]);
     second.dependencies.push(Bytes::from_static(b"a"));
@@ -414,7 +414,7 @@ fn what_was_taken_over_before_a_restart_is_not_taken_again() {
     }
     world.restart();
 
-    // All of it ends here, and goes.
+    // All jobs end here and are removed.
     call(&mut world, "pop 150 q w 5");
     call(&mut world, "complete 151 a w q {}");
     let item_keys = vec![
@@ -438,7 +438,7 @@ fn what_was_taken_over_before_a_restart_is_not_taken_again() {
     for id in &ids {
         assert_eq!(world.state(id), None, "it has come back");
     }
-    // After seven days nobody goes on with an import.
+    // After seven days the marks expire.
     world.pass(Duration::from_secs(7 * 86_400));
     let job = all_kinds().remove(3);
     assert_eq!(send(&mut world, job), ImportOutcome::Taken);

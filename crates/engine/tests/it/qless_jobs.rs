@@ -1,4 +1,4 @@
-//! Jobs of qless are jobs: they are shown, explained, counted and cancelled among ours.
+//! Jobs of qless are shown, explained, counted and cancelled like other jobs.
 
 #![allow(missing_docs, reason = "tests")]
 
@@ -33,7 +33,7 @@ fn script(words: &[&str]) -> Command {
     })
 }
 
-/// Words that have no spaces in them.
+/// Calls the script with words that contain no spaces.
 fn call(world: &mut World, words: &str) -> QlessReply {
     let words: Vec<&str> = words.split(' ').collect();
     match world.ok(script(&words)) {

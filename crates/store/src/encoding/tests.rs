@@ -67,7 +67,7 @@ read_back! {
 
 proptest! {
     #[test]
-    fn a_header_has_what_the_record_says(job in JobRecord::any()) {
+    fn a_header_has_the_same_fields_as_the_record(job in JobRecord::any()) {
         let bytes = encode(&job);
         let front = JobHeader::of(&bytes).expect("it is a job");
         prop_assert_eq!(front.state, job.state);

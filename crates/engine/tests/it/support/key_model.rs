@@ -1,4 +1,4 @@
-//! Raw keys as a plain model: slow, and plainly right.
+//! A plain model of raw keys: slow and obviously correct.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,16 +7,16 @@ use ganger_types::keys::{Condition, End, Expiry, KeyCall, KeyError, KeyReply};
 
 type KeyResult = Result<KeyReply, KeyError>;
 
-/// A key as the model has it: written so that it is plainly right, however slow.
+/// The value of a key in the model.
 #[derive(Clone, Debug, PartialEq)]
-enum Held {
+enum Value {
     Text(Vec<u8>),
     List(VecDeque<Bytes>),
 }
 
 #[derive(Default)]
 pub struct Model {
-    keys: BTreeMap<Bytes, (Held, Option<u64>)>,
+    keys: BTreeMap<Bytes, (Value, Option<u64>)>,
     pub now: u64,
 }
 
@@ -29,7 +29,7 @@ impl Model {
     fn text(&self, key: &Bytes) -> Result<Option<Vec<u8>>, KeyError> {
         match self.keys.get(key) {
             None => Ok(None),
-            Some((Held::Text(text), _)) => Ok(Some(text.clone())),
+            Some((Value::Text(text), _)) => Ok(Some(text.clone())),
             Some(_) => Err(KeyError::WrongKind),
         }
     }
@@ -37,7 +37,7 @@ impl Model {
     fn list(&self, key: &Bytes) -> Result<VecDeque<Bytes>, KeyError> {
         match self.keys.get(key) {
             None => Ok(VecDeque::new()),
-            Some((Held::List(list), _)) => Ok(list.clone()),
+            Some((Value::List(list), _)) => Ok(list.clone()),
             Some(_) => Err(KeyError::WrongKind),
         }
     }
@@ -47,7 +47,7 @@ impl Model {
         if list.is_empty() {
             self.keys.remove(key);
         } else {
-            self.keys.insert(key.clone(), (Held::List(list), at));
+            self.keys.insert(key.clone(), (Value::List(list), at));
         }
     }
 
@@ -90,7 +90,7 @@ impl Model {
                 if is_wanted {
                     let until = self.until(key, *expiry);
                     self.keys
-                        .insert(key.clone(), (Held::Text(new.to_vec()), until));
+                        .insert(key.clone(), (Value::Text(new.to_vec()), until));
                 }
                 match old {
                     Some(old) => value(old.map(Bytes::from)),
@@ -103,7 +103,7 @@ impl Model {
                 text.extend_from_slice(more);
                 let length = text.len();
                 let until = self.until(key, Expiry::Kept);
-                self.keys.insert(key.clone(), (Held::Text(text), until));
+                self.keys.insert(key.clone(), (Value::Text(text), until));
                 count(length)
             }
             KeyCall::Delete { keys } => count(
