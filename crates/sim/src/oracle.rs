@@ -62,7 +62,7 @@ pub(crate) type CheckResult = Result<(), Violation>;
 
 /// A command that the engine applied, with its answer.
 #[derive(Clone, Debug)]
-pub(crate) struct Applied {
+pub(crate) struct AppliedCommand {
     pub(crate) op: u64,
     pub(crate) command: Command,
     pub(crate) answer: Answer,
@@ -74,7 +74,7 @@ pub(crate) struct Applied {
 #[derive(Clone, Debug)]
 pub(crate) struct Moment {
     pub(crate) now: Now,
-    pub(crate) applied: Vec<Applied>,
+    pub(crate) applied: Vec<AppliedCommand>,
 }
 
 impl Moment {
@@ -101,14 +101,15 @@ impl Turn {
         let callers = names::callers();
         let (mut ours, mut theirs) = (Self::default(), Self::default());
         for moment in self.moments {
-            let is_theirs = |one: &Applied| names::namespace_of(&one.command) == Some(&callers);
+            let is_theirs =
+                |one: &AppliedCommand| names::namespace_of(&one.command) == Some(&callers);
             let (of_callers, of_ours) = moment.applied.into_iter().partition(is_theirs);
             let at_ours = Moment {
                 now: moment.now,
                 applied: of_ours,
             };
             ours.moments.push(at_ours);
-            let of_callers: Vec<Applied> = of_callers;
+            let of_callers: Vec<AppliedCommand> = of_callers;
             // Nothing happens in that namespace between calls.
             theirs
                 .moments

@@ -76,8 +76,8 @@ impl World {
 
     /// At the end, retries all graphs, or all jobs that failed by themselves with their dependents, and checks that
     /// no job stays failed whose dependencies have all succeeded.
-    pub(super) fn bring_all_back(&mut self) -> StepOutcome {
-        if self.oracle.is_lawless {
+    pub(super) fn retry_everything(&mut self) -> StepOutcome {
+        if self.oracle.has_restored_store {
             return Ok(());
         }
         let judged = if self.retries_graphs() {
@@ -94,7 +94,7 @@ impl World {
             }
         }
         for job in judged {
-            self.is_back(&job)?;
+            self.check_retried(&job)?;
         }
         Ok(())
     }
@@ -104,7 +104,7 @@ impl World {
         self.nothing_waits()?;
         self.drain()?;
         self.nothing_waits()?;
-        self.nobody_waits_in_vain()
+        self.check_no_stale_waits()
     }
 
     /// Whether this run retries graphs at its end instead of single jobs.
@@ -147,7 +147,7 @@ impl World {
         let members = &self.oracle.members;
         let is_tame = |graph: usize| {
             let graph = &self.oracle.graphs[graph];
-            !graph.is_wild && !graph.is_cancelled
+            !graph.is_irregular && !graph.is_cancelled
         };
         let judged = members.iter().filter(|(_, member)| is_tame(member.graph));
         let judged: Vec<JobRef> = judged.map(|(job, _)| job.clone()).collect();
@@ -169,7 +169,7 @@ impl World {
     }
 
     /// Checks that a job has succeeded, or that one of its dependencies has not.
-    fn is_back(&mut self, job: &JobRef) -> StepOutcome {
+    fn check_retried(&mut self, job: &JobRef) -> StepOutcome {
         let Some(member) = self.oracle.members.get(job) else {
             return Ok(());
         };

@@ -59,7 +59,7 @@ pub(crate) struct Coordinator {
     ids: Vec<JobRef>,
     next: NextStep,
     /// Number of requests until the coordinator dies; `None`: it does not.
-    dies_in: Option<u64>,
+    requests_until_death: Option<u64>,
     decisions: u32,
     has_prepared: bool,
     /// World time at which the attempt began.
@@ -104,7 +104,7 @@ impl World {
             graph: None,
             ids: Vec::new(),
             next,
-            dies_in: dies.then(|| rng.below(9)),
+            requests_until_death: dies.then(|| rng.below(9)),
             decisions: 0,
             has_prepared: false,
             began_at: self.time,
@@ -136,7 +136,7 @@ impl World {
     /// Makes the next request of a coordinator.
     pub(crate) fn coordinate(&mut self, number: usize) -> StepOutcome {
         let me = &mut self.coordinators[number];
-        if let Some(left) = &mut me.dies_in {
+        if let Some(left) = &mut me.requests_until_death {
             if *left == 0 {
                 self.coordinator_dies(number);
                 return Ok(());
@@ -212,7 +212,7 @@ impl World {
             let known = self.oracle.find(&part.graph);
             if let Some(known) = known
                 && self.oracle.graphs[known].ids != ids
-                && !self.oracle.is_lawless
+                && !self.oracle.has_restored_store
             {
                 let what = format!("the repeat under key {key} was told of {ids:?}");
                 return Err(broken("P1", what));
@@ -231,7 +231,7 @@ impl World {
         };
         let node = self.place(&shard);
         let command = Command::Enqueue(Box::new(spread.into_one(true)));
-        self.may_stray(node, &command, true);
+        self.may_arrive_again(node, &command, true);
         match self.ask(node, command)? {
             ClientAnswer::Answer(Ok(Reply::Enqueued { jobs, repeat, .. })) => {
                 if repeat || jobs.iter().any(|job| job.existed) {
@@ -309,7 +309,7 @@ impl World {
                     shard: shard.clone(),
                     id: job.clone(),
                 };
-                if !self.disputed.contains(&name) && !self.oracle.is_lawless {
+                if !self.disputed.contains(&name) && !self.oracle.has_restored_store {
                     let what = format!("{name:?} is refused as taken, and is always the same");
                     return Err(broken("P1", what));
                 }
@@ -393,7 +393,7 @@ impl World {
         };
         let node = self.place(&shard);
         let command = Command::Prepare(Box::new(part));
-        self.may_stray(node, &command, true);
+        self.may_arrive_again(node, &command, true);
         let late = command.clone();
         match self.ask(node, command)? {
             ClientAnswer::Answer(Ok(_)) => {
@@ -458,7 +458,7 @@ impl World {
             is_committed,
         }));
         let node = self.place(&decider);
-        self.may_stray(node, &command, false);
+        self.may_arrive_again(node, &command, false);
         match self.ask(node, command)? {
             ClientAnswer::Answer(Ok(_)) if is_committed => {
                 if tries > 1 {
@@ -479,11 +479,11 @@ impl World {
     /// Checks that a key belongs to one submission while it is certainly kept (`rel P1`).
     fn is_first_under_its_key(&self, number: usize) -> StepOutcome {
         let me = &self.coordinators[number];
-        let is_clear = !self.plan.suffers(Fault::WallJumps) && !self.oracle.is_lawless;
+        let is_clear = !self.plan.suffers(Fault::WallJumps) && !self.oracle.has_restored_store;
         let Some(key) = me.spread.idempotency_key.as_ref().filter(|_| is_clear) else {
             return Ok(());
         };
-        let twin = self.coordinators.iter().find(|other| {
+        let alternative_end = self.coordinators.iter().find(|other| {
             let graph = other
                 .graph
                 .as_ref()
@@ -493,12 +493,12 @@ impl World {
                 && me.began_at.abs_diff(other.began_at) < KEY_SURE_FOR
                 && known.is_some_and(|known| self.oracle.graphs[known].is_decided)
         });
-        match twin {
+        match alternative_end {
             None => Ok(()),
-            Some(twin) => {
+            Some(alternative_end) => {
                 let what = format!(
                     "graphs {:?} and {:?} were both decided for under key {key}",
-                    me.graph, twin.graph
+                    me.graph, alternative_end.graph
                 );
                 Err(broken("P1", what))
             }
@@ -525,7 +525,7 @@ impl World {
     }
 
     /// Lets a request arrive a second time, much later.
-    fn may_stray(&mut self, node: usize, command: &Command, is_prepare: bool) {
+    fn may_arrive_again(&mut self, node: usize, command: &Command, is_prepare: bool) {
         if self.strikes(Fault::Repeats) {
             let after = self.net.below(150_000_000);
             let command = Box::new(command.clone());

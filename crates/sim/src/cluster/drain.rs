@@ -23,22 +23,22 @@ impl World {
             self.arm(node);
         }
         self.run_until(self.time + SECOND)?;
-        if self.oracle.is_lawless {
+        if self.oracle.has_restored_store {
             self.reconcile_all()?;
         }
         self.run_until(self.time + QUIET)?;
         self.nothing_waits()?;
-        self.nobody_waits_in_vain()?;
-        self.nobody_runs_for_nothing()?;
+        self.check_no_stale_waits()?;
+        self.check_unneeded_are_cancelled()?;
         self.drain()?;
         self.nothing_waits()?;
-        self.nobody_waits_in_vain()?;
+        self.check_no_stale_waits()?;
         for node in 0..self.nodes.len() {
             self.nodes[node].kill(self.time)?;
             self.start(node)?;
         }
         self.outcomes()?;
-        self.bring_all_back()?;
+        self.retry_everything()?;
         self.outcomes()
     }
 
@@ -50,7 +50,7 @@ impl World {
             }
             self.run_until(self.time + 20 * SECOND)?;
             if round == 0 {
-                self.lost_time_is_seen()?;
+                self.check_restore_is_detected()?;
             }
             for (from, to) in self.pairs() {
                 if self.is_stopped(from, to) {
@@ -87,8 +87,8 @@ impl World {
     }
 
     /// Checks that one of two shards has detected that the other was restored.
-    fn lost_time_is_seen(&self) -> StepOutcome {
-        for (back, other) in &self.lost_time {
+    fn check_restore_is_detected(&self) -> StepOutcome {
+        for (back, other) in &self.undetected_restores {
             if !self.is_stopped(*back, *other) && !self.is_stopped(*other, *back) {
                 let what = format!(
                     "shard {} does not see that shard {} went back in time",
@@ -149,7 +149,7 @@ impl World {
 
     /// Checks that no job waits for a job of another shard that has ended or was removed, and that the shard of a
     /// live dependency knows its dependents. That holds for restored stores too (`rel T1`, `X6`).
-    pub(super) fn nobody_waits_in_vain(&self) -> StepOutcome {
+    pub(super) fn check_no_stale_waits(&self) -> StepOutcome {
         for node in &self.nodes {
             let rows = &node.store.rows;
             for ((key, slot), state) in &rows.inputs {
@@ -190,13 +190,13 @@ impl World {
     }
 
     /// Checks, before any worker runs, that jobs that were cancelled or that no job needs have ended.
-    fn nobody_runs_for_nothing(&self) -> StepOutcome {
-        if self.oracle.is_lawless {
+    fn check_unneeded_are_cancelled(&self) -> StepOutcome {
+        if self.oracle.has_restored_store {
             return Ok(());
         }
         for (job, member) in &self.oracle.members {
             let graph = &self.oracle.graphs[member.graph];
-            if member.place != MemberState::Live || graph.is_wild {
+            if member.place != MemberState::Live || graph.is_irregular {
                 continue;
             }
             if graph.is_cancelled {
@@ -253,7 +253,7 @@ impl World {
                 return self.run_until(self.time + 60 * SECOND);
             }
             if granted == 0 && round > 3 {
-                self.release_hopeless()?;
+                self.cancel_those_waiting_for_retry()?;
             }
         }
         let left = self.nodes.iter().flat_map(|node| {
@@ -277,7 +277,7 @@ impl World {
     }
 
     /// Cancels the jobs that wait for the retry of a failed job, because they would wait forever.
-    fn release_hopeless(&mut self) -> StepOutcome {
+    fn cancel_those_waiting_for_retry(&mut self) -> StepOutcome {
         for node in 0..self.nodes.len() {
             let store = &self.nodes[node].store;
             let blocked = store
@@ -311,7 +311,7 @@ impl World {
     }
 
     fn waits_in_vain(&self, job: &JobRef) -> bool {
-        if self.oracle.is_lawless {
+        if self.oracle.has_restored_store {
             return true;
         }
         let edges = self.oracle.members.get(job).map(|member| &member.edges);
@@ -328,7 +328,7 @@ impl World {
     /// Checks that each submission is all or nothing, and that outcomes follow from those of dependencies (`rel G6`,
     /// `G8`).
     fn outcomes(&self) -> StepOutcome {
-        if self.oracle.is_lawless {
+        if self.oracle.has_restored_store {
             return Ok(());
         }
         for (number, graph) in self.oracle.graphs.iter().enumerate() {
@@ -347,7 +347,7 @@ impl World {
                 );
                 return Err(broken("G8", what));
             }
-            if graph.is_decided && !graph.is_wild && !graph.is_cancelled {
+            if graph.is_decided && !graph.is_irregular && !graph.is_cancelled {
                 let ids = graph.ids.iter();
                 for id in ids.filter(|id| self.oracle.members[*id].graph == number) {
                     self.outcome(id)?;

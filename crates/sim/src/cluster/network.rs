@@ -125,7 +125,7 @@ impl World {
             return Ok(());
         };
         if stopped.is_some() {
-            if self.oracle.is_lawless {
+            if self.oracle.has_restored_store {
                 self.reach("peer-in-the-past-recognised");
                 return Ok(());
             }
@@ -261,12 +261,12 @@ impl World {
                 shard: dependent.shard.clone(),
                 id: dependent.id.clone(),
             };
-            if self.oracle.is_lawless {
+            if self.oracle.has_restored_store {
                 continue;
             }
             let graph = &self.oracle.graphs[self.oracle.members[&job].graph];
             // Members of a cancelled graph send each other no messages about their end.
-            if !graph.is_wild && !graph.is_cancelled {
+            if !graph.is_irregular && !graph.is_cancelled {
                 let what = format!(
                     "shard {} does not know that {job:?} waits for its job {dependency}",
                     record.to

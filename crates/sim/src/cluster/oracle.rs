@@ -85,7 +85,7 @@ pub(crate) struct Submission {
     pub(crate) shards: BTreeSet<ShardId>,
     pub(crate) ids: Vec<JobRef>,
     /// Jobs until the submission is committed; other submissions may have jobs with the same ids.
-    unborn: BTreeMap<JobRef, MemberModel>,
+    uncommitted: BTreeMap<JobRef, MemberModel>,
     /// Deleted jobs whose ids later submissions used again, with the names that the oracle gave to the deleted ones.
     replaced: BTreeMap<JobRef, JobRef>,
     /// Whether its only shard enqueued it without a decision.
@@ -96,7 +96,7 @@ pub(crate) struct Submission {
     /// Whether it was cancelled, with effect.
     pub(crate) is_cancelled: bool,
     /// Whether a client retried a job of it, or may have cancelled it; its outcomes then follow no simple rule.
-    pub(crate) is_wild: bool,
+    pub(crate) is_irregular: bool,
 }
 
 /// The model of the cluster, built from requests, answers and commits.
@@ -107,17 +107,17 @@ pub(crate) struct Oracle {
     pub(crate) members: BTreeMap<JobRef, MemberModel>,
     by_key: BTreeMap<(ShardId, JobKey), JobRef>,
     /// Number of deleted jobs whose ids were used again.
-    buried: usize,
+    renamed_count: usize,
     pub(crate) goals: Goals,
     /// Whether a store was restored; only each shard by itself is then checked.
-    pub(crate) is_lawless: bool,
+    pub(crate) has_restored_store: bool,
 }
 
 impl Oracle {
     /// Adds a submission whose parts may now reach the shards.
     pub(crate) fn submitted(&mut self, name: &Graph, jobs: &[(ShardId, NewJob)], ids: &[JobRef]) {
         let graph = self.graphs.len();
-        let mut unborn = BTreeMap::new();
+        let mut uncommitted = BTreeMap::new();
         for (place, (shard, job)) in jobs.iter().enumerate() {
             let edges: BTreeMap<u32, (JobRef, FailurePolicy)> = edges_of(shard, job, ids);
             let retries = job.retry.as_ref().map_or(3, |policy| policy.retries_max);
@@ -139,39 +139,40 @@ impl Oracle {
                 unsure: BTreeMap::new(),
                 payload: job.payload.clone(),
             };
-            unborn.insert(ids[place].clone(), member);
+            uncommitted.insert(ids[place].clone(), member);
         }
         for id in ids {
-            let dependencies = unborn[id].edges.values();
+            let dependencies = uncommitted[id].edges.values();
             let dependencies: Vec<JobRef> = dependencies.map(|edge| edge.0.clone()).collect();
             for dependency in dependencies {
-                if let Some(member) = unborn.get_mut(&dependency) {
+                if let Some(member) = uncommitted.get_mut(&dependency) {
                     member.users.insert(id.clone());
                 }
             }
         }
         // A job that waits for a job that a client has changed follows no simple rule either.
-        let dependencies = ids.iter().flat_map(|id| unborn[id].edges.values());
+        let dependencies = ids.iter().flat_map(|id| uncommitted[id].edges.values());
         let mut outside = dependencies.filter_map(|(dependency, _)| self.members.get(dependency));
-        let is_wild = outside.any(|by| by.graph != graph && self.graphs[by.graph].is_wild);
+        let is_irregular =
+            outside.any(|by| by.graph != graph && self.graphs[by.graph].is_irregular);
         self.by_name.insert(name.clone(), graph);
         self.graphs.push(Submission {
             name: name.clone(),
             shards: jobs.iter().map(|(shard, _)| shard.clone()).collect(),
             ids: ids.to_vec(),
-            unborn,
+            uncommitted,
             replaced: BTreeMap::new(),
             is_local: false,
             is_decided: false,
             is_acknowledged: false,
             is_cancelled: false,
-            is_wild,
+            is_irregular,
         });
     }
 
     /// Adds the jobs of a committed submission and checks that no id exists twice.
-    fn are_born(&mut self, graph: usize) -> CheckResult {
-        for (job, member) in std::mem::take(&mut self.graphs[graph].unborn) {
+    fn add_members(&mut self, graph: usize) -> CheckResult {
+        for (job, member) in std::mem::take(&mut self.graphs[graph].uncommitted) {
             if let Some(earlier) = self.members.get(&job) {
                 if earlier.place != MemberState::Gone {
                     let what = format!(
@@ -180,7 +181,7 @@ impl Oracle {
                     );
                     return Err(broken("P1", what));
                 }
-                self.bury(&job);
+                self.rename_deleted(&job);
             }
             self.members.insert(job, member);
         }
@@ -188,9 +189,9 @@ impl Oracle {
     }
 
     /// Renames a deleted job whose id is used again, so that its edges are not attributed to the new job.
-    fn bury(&mut self, job: &JobRef) {
-        self.buried += 1;
-        let id = JobId::new(format!("buried-{}", self.buried)).expect("an id is short");
+    fn rename_deleted(&mut self, job: &JobRef) {
+        self.renamed_count += 1;
+        let id = JobId::new(format!("buried-{}", self.renamed_count)).expect("an id is short");
         let shard = job.shard.clone();
         let name = JobRef { shard, id };
         for (other, member) in &mut self.members {
@@ -226,7 +227,7 @@ impl Oracle {
         jobs: &[NewJob],
         (answers, repeat): (&[Enqueued], bool),
     ) -> CheckResult {
-        if self.is_lawless {
+        if self.has_restored_store {
             return Ok(());
         }
         let mut made = Vec::new();
@@ -271,21 +272,24 @@ impl Oracle {
         self.submitted(&name, &bare, &ids);
         for id in &ids {
             for (dependency, _) in edges[id].values() {
-                if let Some(member) = self.graphs[graph].unborn.get_mut(dependency) {
+                if let Some(member) = self.graphs[graph].uncommitted.get_mut(dependency) {
                     member.users.insert(id.clone());
                 }
             }
-            let member = self.graphs[graph].unborn.get_mut(id).expect("a member");
+            let member = self.graphs[graph]
+                .uncommitted
+                .get_mut(id)
+                .expect("a member");
             member.edges.clone_from(&edges[id]);
         }
         let outside = edges.values().flat_map(BTreeMap::values);
         let mut outside = outside.filter_map(|(dependency, _)| self.members.get(dependency));
-        let is_wild = outside.any(|by| self.graphs[by.graph].is_wild);
+        let is_irregular = outside.any(|by| self.graphs[by.graph].is_irregular);
         let submission = &mut self.graphs[graph];
-        submission.is_wild |= is_wild;
+        submission.is_irregular |= is_irregular;
         submission.is_local = true;
         submission.is_decided = true;
-        self.are_born(graph)
+        self.add_members(graph)
     }
 
     /// Checks whether the answer may report a job with a client-given id as existing or as new (`rel P1`).
@@ -298,7 +302,7 @@ impl Oracle {
         let known = self.members.get(name);
         let known = known.filter(|member| member.place != MemberState::Gone);
         let why = match known {
-            _ if self.is_lawless => return Ok(()),
+            _ if self.has_restored_store => return Ok(()),
             Some(_) if !existed => "is said to be new, and is there already",
             None if existed => "is said to exist, and nobody made it",
             Some(member) if member.payload != job.payload => "is said to be the same, and is not",
@@ -327,7 +331,7 @@ impl Oracle {
     pub(crate) fn acknowledged(&mut self, name: &Graph) -> CheckResult {
         let graph = &mut self.graphs[self.by_name[name]];
         graph.is_acknowledged = true;
-        if graph.is_decided || self.is_lawless {
+        if graph.is_decided || self.has_restored_store {
             return Ok(());
         }
         Err(broken(
@@ -381,7 +385,7 @@ impl Oracle {
     }
 
     pub(crate) fn touched_graph(&mut self, graph: usize) {
-        if std::mem::replace(&mut self.graphs[graph].is_wild, true) {
+        if std::mem::replace(&mut self.graphs[graph].is_irregular, true) {
             return;
         }
         let ids: BTreeSet<JobRef> = self.graphs[graph].ids.iter().cloned().collect();
@@ -412,7 +416,7 @@ impl Oracle {
         changes: &[Change],
         stores: &BTreeMap<ShardId, &Store>,
     ) -> CheckResult {
-        if self.is_lawless {
+        if self.has_restored_store {
             return Ok(());
         }
         for change in changes {
@@ -436,7 +440,7 @@ impl Oracle {
         if std::mem::replace(&mut self.graphs[number].is_decided, true) {
             return Ok(());
         }
-        self.are_born(number)?;
+        self.add_members(number)?;
         let graph = &self.graphs[number];
         let part = (Namespace::default(), name.clone());
         for shard in &graph.shards {

@@ -63,7 +63,7 @@ impl World {
                 self.reach("acknowledged-member-still-prepared");
                 Ok(())
             }
-            Some(Err(Rejection::JobNotFound { .. })) if !self.oracle.is_lawless => {
+            Some(Err(Rejection::JobNotFound { .. })) if !self.oracle.has_restored_store => {
                 let member = self.oracle.members.get(&job);
                 if member.is_some_and(|member| member.place == MemberState::Gone) {
                     return Ok(());
@@ -160,7 +160,7 @@ impl World {
         let holds = self.oracle.holds(&job, grant.attempt);
         match self.ask(node, command)? {
             ClientAnswer::Answer(Ok(Reply::Reported { repeat: false, .. }))
-                if !holds && !self.oracle.is_lawless =>
+                if !holds && !self.oracle.has_restored_store =>
             {
                 let what = format!(
                     "a report of attempt {} of {job:?} was accepted after its end",
@@ -333,7 +333,7 @@ impl World {
             return Ok(());
         };
         self.kill(node)?;
-        self.oracle.is_lawless = true;
+        self.oracle.has_restored_store = true;
         self.reach("store-restored");
         let id = self.shards[node].clone();
         self.tell(|| format!("{id} is restored from an older copy"));
@@ -346,9 +346,9 @@ impl World {
                 let (given, has) = (self.given(back), self.received(pair));
                 // If both were restored, they may agree again.
                 if has > given && back.0 == node {
-                    self.lost_time.insert(back);
+                    self.undetected_restores.insert(back);
                 } else if has <= given {
-                    self.lost_time.remove(&back);
+                    self.undetected_restores.remove(&back);
                 }
             }
         }

@@ -90,7 +90,7 @@ pub(crate) struct World {
     pub(crate) had: BTreeMap<(usize, usize), (u64, u64)>,
     pub(crate) copies: BTreeMap<usize, Store>,
     /// Pairs that must detect that the first shard was restored.
-    pub(crate) lost_time: BTreeSet<(usize, usize)>,
+    pub(crate) undetected_restores: BTreeSet<(usize, usize)>,
     /// Ids that were submitted with different contents.
     pub(crate) disputed: BTreeSet<JobRef>,
     /// Jobs that were submitted and acknowledged.
@@ -122,7 +122,7 @@ impl World {
             carrying: BTreeMap::new(),
             had: BTreeMap::new(),
             copies: BTreeMap::new(),
-            lost_time: BTreeSet::new(),
+            undetected_restores: BTreeSet::new(),
             disputed: BTreeSet::new(),
             jobs: Vec::new(),
             load_lasts: tape.steps.iter().map(|step| step.after).sum(),

@@ -32,7 +32,7 @@ impl Oracle {
         }
         let mut ids = BTreeSet::new();
         let bytes_max = self.namespace(&cmd.namespace).payload_bytes_max;
-        for (job, fate) in cmd.jobs.iter().zip(self.fates(cmd)) {
+        for (job, fate) in cmd.jobs.iter().zip(self.member_outcomes(cmd)) {
             // A repeat is not refused because of later changes of its dependencies.
             let is_repeat = job.id.is_some() && matches!(fate, MemberOutcome::Existing(_));
             self.object_to_job(cmd, job, is_repeat, &mut codes);
@@ -114,9 +114,9 @@ impl Oracle {
     }
 
     /// The outcome of each member if the submission is accepted.
-    pub(super) fn fates(&self, cmd: &Enqueue) -> Vec<MemberOutcome> {
+    pub(super) fn member_outcomes(&self, cmd: &Enqueue) -> Vec<MemberOutcome> {
         let mut keys = BTreeMap::new();
-        let mut fates = Vec::new();
+        let mut member_outcomes = Vec::new();
         for (place, job) in cmd.jobs.iter().enumerate() {
             let by_id = job.id.as_ref().and_then(|id| self.find(&cmd.namespace, id));
             let fate = match (by_id, &job.unique) {
@@ -137,15 +137,15 @@ impl Oracle {
             if let (Some(unique), true) = (&job.unique, by_id.is_none()) {
                 keys.entry(&unique.key).or_insert(place);
             }
-            fates.push(fate);
+            member_outcomes.push(fate);
         }
-        fates
+        member_outcomes
     }
 
     /// Whether the submission must be refused for lack of room in a queue or the namespace.
-    pub(super) fn is_too_much(&self, cmd: &Enqueue, fates: &[MemberOutcome]) -> bool {
+    pub(super) fn is_too_much(&self, cmd: &Enqueue, member_outcomes: &[MemberOutcome]) -> bool {
         let mut coming: BTreeMap<&Queue, u64> = BTreeMap::new();
-        for (job, fate) in cmd.jobs.iter().zip(fates) {
+        for (job, fate) in cmd.jobs.iter().zip(member_outcomes) {
             if *fate == MemberOutcome::New {
                 *coming.entry(&job.queue).or_default() += 1;
             }

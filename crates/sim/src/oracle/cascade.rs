@@ -5,28 +5,28 @@ use std::collections::{BTreeMap, BTreeSet};
 use ganger_types::{FailurePolicy, JobKey, JobState};
 
 use super::Oracle;
-use super::job::{DueTime, Gone, ModelJob, PossibleState, Slot};
+use super::job::{DueTime, ModelJob, PossibleState, Slot, TokenEnd};
 
 impl Oracle {
     /// Sets the possible states of a job. If it has certainly ended, applies the consequences.
-    pub(super) fn stands_become(&mut self, key: JobKey, stands: Vec<PossibleState>) {
-        self.stands_are(key, stands);
+    pub(super) fn set_states_with_consequences(&mut self, key: JobKey, stands: Vec<PossibleState>) {
+        self.set_possible_states(key, stands);
         if self.known(key).has_ended() {
-            self.have_ended(&[key]);
+            self.apply_endings(&[key]);
         }
     }
 
     /// Sets the possible states of a job; the caller applies the consequences.
-    pub(super) fn stands_are(&mut self, key: JobKey, stands: Vec<PossibleState>) {
+    pub(super) fn set_possible_states(&mut self, key: JobKey, stands: Vec<PossibleState>) {
         let mut stands = self.ripened(key, stands);
         if self.two_timers_may_have_met() && self.due_now.contains(&key) {
-            let twins: Vec<PossibleState> = stands.iter().filter_map(twin).collect();
+            let twins: Vec<PossibleState> = stands.iter().filter_map(alternative_end).collect();
             stands.extend(twins);
         }
         let job = self.known_mut(key);
         job.becomes(stands);
         if job.may.iter().all(|stand| stand.state != JobState::Running) && job.hold.is_some() {
-            job.end_hold(Gone::Reported);
+            job.end_hold(TokenEnd::Reported);
         }
     }
 
@@ -37,12 +37,12 @@ impl Oracle {
             .iter()
             .map(|stand| stand.moved(state))
             .collect();
-        self.stands_become(key, stands);
+        self.set_states_with_consequences(key, stands);
     }
 
     /// Applies the consequences for jobs that ended together: first dependents proceed or fail, then dependencies
     /// that no job needs are cancelled. The order of the jobs does not matter (`rel G6`).
-    pub(super) fn have_ended(&mut self, first: &[JobKey]) {
+    pub(super) fn apply_endings(&mut self, first: &[JobKey]) {
         let mut ended = first.to_vec();
         let mut failed = BTreeSet::new();
         for key in first {
@@ -64,7 +64,7 @@ impl Oracle {
         if failed.len() > 2 {
             self.goals.reach("cascade-over-generations");
         }
-        let mut followed: BTreeSet<JobKey> = self.let_go(&failed).into_iter().collect();
+        let mut followed: BTreeSet<JobKey> = self.cancel_unneeded(&failed).into_iter().collect();
         followed.extend(failed);
         for key in first {
             followed.remove(key);
@@ -97,7 +97,7 @@ impl Oracle {
             self.note(dependent, "its dependency did not succeed:", dependency.0);
             let job = self.known_mut(dependent);
             job.moves_to(JobState::Failed);
-            job.fell_with = Some(dependency);
+            job.failed_with = Some(dependency);
             return true;
         }
         let met = if succeeded {
@@ -143,7 +143,7 @@ impl Oracle {
         if job.may_have_ended() {
             let ended = job.may.iter().copied();
             let stands = ended.filter(|stand| stand.state.is_terminal()).collect();
-            return self.stands_become(key, stands);
+            return self.set_states_with_consequences(key, stands);
         }
         for dependency in job.missing() {
             self.must_have_ended(dependency);
@@ -170,11 +170,11 @@ impl Oracle {
     }
 
     /// Cancels the dependencies of failed jobs in their graph that no live job needs (`rel G5`), and theirs in turn.
-    fn let_go(&mut self, failed: &BTreeSet<JobKey>) -> Vec<JobKey> {
+    fn cancel_unneeded(&mut self, failed: &BTreeSet<JobKey>) -> Vec<JobKey> {
         let mut gone = Vec::new();
         let mut suspects: BTreeMap<JobKey, JobKey> = BTreeMap::new();
         for key in failed {
-            suspects.extend(self.kin_above(*key));
+            suspects.extend(self.dependencies_in_graph(*key));
         }
         while let Some((dependency, since)) = suspects
             .iter()
@@ -190,17 +190,17 @@ impl Oracle {
                 since.0,
             );
             let job = self.known_mut(dependency);
-            job.end_hold(Gone::Cancelled);
+            job.end_hold(TokenEnd::Cancelled);
             job.moves_to(JobState::Cancelled);
             self.is_over(dependency);
-            suspects.extend(self.kin_above(dependency));
+            suspects.extend(self.dependencies_in_graph(dependency));
             gone.push(dependency);
         }
         gone
     }
 
     /// The missing dependencies of a job within its graph.
-    fn kin_above(&self, key: JobKey) -> Vec<(JobKey, JobKey)> {
+    fn dependencies_in_graph(&self, key: JobKey) -> Vec<(JobKey, JobKey)> {
         let job = self.known(key);
         let is_kin = |dependency: &JobKey| {
             let other = self.jobs.get(dependency);
@@ -214,7 +214,7 @@ impl Oracle {
     fn may_have_ended_either_way(&mut self, ended: &BTreeSet<JobKey>) {
         for key in ended {
             let job = self.known_mut(*key);
-            let twins: Vec<PossibleState> = job.may.iter().filter_map(twin).collect();
+            let twins: Vec<PossibleState> = job.may.iter().filter_map(alternative_end).collect();
             job.may.extend(twins);
         }
     }
@@ -232,7 +232,7 @@ impl Oracle {
 }
 
 /// The other unsuccessful end that is possible at the same time.
-fn twin(stand: &PossibleState) -> Option<PossibleState> {
+fn alternative_end(stand: &PossibleState) -> Option<PossibleState> {
     match stand.state {
         JobState::Failed => Some(stand.moved(JobState::Cancelled)),
         JobState::Cancelled => Some(stand.moved(JobState::Failed)),

@@ -2,7 +2,7 @@
 
 use ganger_types::{Due, Elapsed, InputRow, InputState, JobKey, JobRecord, JobState};
 
-use super::job::{DueTime, Gone, ModelJob, PossibleState, Slot};
+use super::job::{DueTime, ModelJob, PossibleState, Slot, TokenEnd};
 use super::{CheckResult, Oracle};
 use crate::rows::Rows;
 
@@ -48,7 +48,7 @@ impl Oracle {
             self.narrow(key, rows)?;
             let has_ended = self.jobs.get(&key).is_some_and(ModelJob::has_ended);
             if was_open && has_ended && self.live.contains(&key) {
-                self.have_ended(&[key]);
+                self.apply_endings(&[key]);
                 let touched: Vec<JobKey> = self.touched.iter().copied().collect();
                 waiting.extend(touched);
             }
@@ -138,7 +138,7 @@ impl Oracle {
             job.is_ahead = shown.is_ahead;
         }
         if stand.state != JobState::Running && job.hold.is_some() {
-            job.end_hold(Gone::Expired);
+            job.end_hold(TokenEnd::Expired);
         }
         Ok(())
     }

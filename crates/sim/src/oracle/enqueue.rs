@@ -22,8 +22,8 @@ impl Oracle {
             return judged;
         }
         let mut objections = self.objections(cmd);
-        let fates = self.fates(cmd);
-        if self.is_too_much(cmd, &fates) {
+        let member_outcomes = self.member_outcomes(cmd);
+        if self.is_too_much(cmd, &member_outcomes) {
             objections.insert("queue_full");
         }
         match answer {
@@ -32,7 +32,9 @@ impl Oracle {
                 jobs,
                 graph,
                 repeat: false,
-            }) if objections.is_empty() => self.admitted(cmd, &fates, jobs, graph.as_ref()),
+            }) if objections.is_empty() => {
+                self.admitted(cmd, &member_outcomes, jobs, graph.as_ref())
+            }
             Ok(reply) => {
                 let what = format!("{reply:?}, although it had to be refused: {objections:?}");
                 Err(self.wrong("G7", what, Vec::new()))
@@ -92,7 +94,7 @@ impl Oracle {
     fn admitted(
         &mut self,
         cmd: &Enqueue,
-        fates: &[MemberOutcome],
+        member_outcomes: &[MemberOutcome],
         jobs: &[Enqueued],
         graph: Option<&Graph>,
     ) -> CheckResult {
@@ -109,16 +111,18 @@ impl Oracle {
                 .jobs
                 .iter()
                 .any(|job| edges(job).any(|e| matches!(e.dependency, Dependency::Member(_))));
-        let are_new = fates.iter().all(|fate| *fate == MemberOutcome::New);
+        let are_new = member_outcomes
+            .iter()
+            .all(|fate| *fate == MemberOutcome::New);
         if are_new && graph.is_some() != (cmd.graph || has_edges) {
             return Err(self.wrong("G7", format!("the graph is named {graph:?}"), Vec::new()));
         }
-        for ((place, fate), answered) in fates.iter().enumerate().zip(jobs) {
+        for ((place, fate), answered) in member_outcomes.iter().enumerate().zip(jobs) {
             self.check_fate(cmd, place, fate, answered, jobs)?;
         }
         let keys: Vec<JobKey> = jobs.iter().map(|job| job.key).collect();
         let mut is_new = BTreeMap::new();
-        for ((place, fate), answered) in fates.iter().enumerate().zip(jobs) {
+        for ((place, fate), answered) in member_outcomes.iter().enumerate().zip(jobs) {
             if *fate == MemberOutcome::New {
                 is_new.insert(place, answered);
             }
@@ -231,13 +235,13 @@ impl Oracle {
             past: Vec::new(),
             result: None,
             is_ahead: false,
-            fell_with: None,
+            failed_with: None,
             is_retried: false,
             jumps_at_end: 0,
             notes: Vec::new(),
             spec: spec.clone(),
         };
-        self.adopt(job);
+        self.add_to_model(job);
         if let Some(unique) = &spec.unique {
             let until = unique.window.map(|window| self.now.wall.after(window));
             self.occupy(
@@ -254,7 +258,7 @@ impl Oracle {
     }
 
     /// Adds a new job to the model.
-    pub(super) fn adopt(&mut self, job: ModelJob) {
+    pub(super) fn add_to_model(&mut self, job: ModelJob) {
         let key = job.key;
         self.key_max = self.key_max.max(Some(key));
         self.ids
@@ -309,7 +313,7 @@ impl Oracle {
             self.known_mut(key).moves_to(JobState::Failed);
             failed.push(key);
         }
-        self.have_ended(&failed);
+        self.apply_endings(&failed);
     }
 
     /// Sets the first state of a new job: blocked, scheduled or ready.

@@ -52,25 +52,28 @@ impl Oracle {
         let name = (namespace.clone(), id.clone());
         let until = self.marks.get(&name);
         let is_marked = until.is_some_and(|until| *until > self.now.elapsed);
-        let fates = self.fates(&one);
-        let is_refused = !self.objections(&one).is_empty() || self.is_too_much(&one, &fates);
+        let member_outcomes = self.member_outcomes(&one);
+        let is_refused =
+            !self.objections(&one).is_empty() || self.is_too_much(&one, &member_outcomes);
         let is_right = match imported {
             ImportOutcome::AlreadyThere => {
-                is_marked || !is_refused && fates != [MemberOutcome::New]
+                is_marked || !is_refused && member_outcomes != [MemberOutcome::New]
             }
             ImportOutcome::Refused(_) => !is_marked && is_refused,
-            ImportOutcome::Taken => !is_marked && !is_refused && fates == [MemberOutcome::New],
+            ImportOutcome::Taken => {
+                !is_marked && !is_refused && member_outcomes == [MemberOutcome::New]
+            }
         };
         if !is_right {
             let what = format!(
-                "job {id} was answered {imported:?}; taken before: {is_marked}, to be refused: {is_refused}, else {fates:?}"
+                "job {id} was answered {imported:?}; taken before: {is_marked}, to be refused: {is_refused}, else {member_outcomes:?}"
             );
             return Err(self.wrong("P1", what, Vec::new()));
         }
         match imported {
             ImportOutcome::Taken => self.has_come(&one, source.failed.is_some(), rows)?,
             ImportOutcome::Refused(_) => self.goals.reach("import-refused"),
-            ImportOutcome::AlreadyThere if fates == [MemberOutcome::New] => {
+            ImportOutcome::AlreadyThere if member_outcomes == [MemberOutcome::New] => {
                 self.goals.reach("imported-once-though-gone");
             }
             ImportOutcome::AlreadyThere => {}

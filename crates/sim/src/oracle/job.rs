@@ -96,7 +96,7 @@ pub(crate) struct LeaseModel {
 
 /// How a granted token ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Gone {
+pub(crate) enum TokenEnd {
     Reported,
     Expired,
     Cancelled,
@@ -152,12 +152,12 @@ pub(crate) struct ModelJob {
     pub(crate) hold: Option<LeaseModel>,
     pub(crate) last_report: Option<(LeaseToken, ReportKind)>,
     /// Earlier tokens and how they ended, newest last.
-    pub(crate) past: Vec<(LeaseToken, Gone)>,
+    pub(crate) past: Vec<(LeaseToken, TokenEnd)>,
     pub(crate) result: Option<Bytes>,
     /// Whether it goes before others of its priority, as its row shows.
     pub(crate) is_ahead: bool,
     /// Dependency whose end failed it; `None` if none did or it was retried since.
-    pub(crate) fell_with: Option<JobKey>,
+    pub(crate) failed_with: Option<JobKey>,
     /// Whether it was retried.
     pub(crate) is_retried: bool,
     /// Number of forward jumps of the wall clock before its end.
@@ -234,7 +234,7 @@ impl ModelJob {
     }
 
     /// Ends the lease and records how.
-    pub(crate) fn end_hold(&mut self, gone: Gone) {
+    pub(crate) fn end_hold(&mut self, gone: TokenEnd) {
         if let Some(hold) = self.hold.take() {
             self.past.push((hold.token, gone));
         }

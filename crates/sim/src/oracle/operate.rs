@@ -6,7 +6,7 @@ use ganger_types::command::{Alter, Cancel, Delete, DeregisterWorker, Selection, 
 use ganger_types::{Answer, JobId, JobKey, JobState, Namespace, Reply, limits};
 
 use super::admission::due_of;
-use super::job::{DueTime, Gone, PossibleState, Slot};
+use super::job::{DueTime, PossibleState, Slot, TokenEnd};
 use super::{CheckResult, Oracle, Violation};
 
 impl Oracle {
@@ -74,10 +74,10 @@ impl Oracle {
             self.note(key, "was cancelled", 0);
             // Cancel all named jobs before the consequences are applied.
             let job = self.known_mut(key);
-            job.end_hold(Gone::Cancelled);
+            job.end_hold(TokenEnd::Cancelled);
             job.moves_to(JobState::Cancelled);
         }
-        self.have_ended(&keys);
+        self.apply_endings(&keys);
         Ok(())
     }
 
@@ -114,13 +114,13 @@ impl Oracle {
                 };
                 after.into_iter().map(somewhere).collect()
             });
-            self.known_mut(*key).end_hold(Gone::ByHand);
-            self.stands_are(*key, stands);
+            self.known_mut(*key).end_hold(TokenEnd::ByHand);
+            self.set_possible_states(*key, stands);
         }
         // End the attempts of all named jobs before the consequences are applied.
         let has_ended = |key: &JobKey| self.known(*key).has_ended();
         let ended: Vec<JobKey> = keys.into_iter().filter(has_ended).collect();
-        self.have_ended(&ended);
+        self.apply_endings(&ended);
         Ok(())
     }
 
@@ -164,11 +164,11 @@ impl Oracle {
         for key in &live {
             self.goals.reach("deleted-while-live");
             let job = self.known_mut(*key);
-            job.end_hold(Gone::Removed);
+            job.end_hold(TokenEnd::Removed);
             job.moves_to(JobState::Cancelled);
         }
-        self.have_ended(&live);
-        self.wait_in_vain(&live);
+        self.apply_endings(&live);
+        self.fail_those_waiting_for_retry(&live);
         for key in named {
             if let Some(user) = self.user_of(key) {
                 let what = format!("job {key} was deleted while job {user} holds its result");
@@ -180,7 +180,7 @@ impl Oracle {
     }
 
     /// Fails the jobs that wait for the retry of removed jobs.
-    pub(super) fn wait_in_vain(&mut self, gone: &[JobKey]) {
+    pub(super) fn fail_those_waiting_for_retry(&mut self, gone: &[JobKey]) {
         let dependents = gone.iter().flat_map(|key| &self.known(*key).dependents);
         let waiting: BTreeSet<JobKey> = dependents
             .copied()
@@ -194,7 +194,7 @@ impl Oracle {
             self.note(*key, "waited for a job that was deleted", 0);
             self.known_mut(*key).moves_to(JobState::Failed);
         }
-        self.have_ended(&waiting.into_iter().collect::<Vec<_>>());
+        self.apply_endings(&waiting.into_iter().collect::<Vec<_>>());
     }
 
     /// Removes a job from the model.
@@ -314,8 +314,8 @@ impl Oracle {
                     ..stand.moved(JobState::Ready)
                 }]
             });
-            self.known_mut(key).end_hold(Gone::ByHand);
-            self.stands_become(key, stands);
+            self.known_mut(key).end_hold(TokenEnd::ByHand);
+            self.set_states_with_consequences(key, stands);
         }
         Ok(())
     }

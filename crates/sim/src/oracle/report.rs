@@ -9,7 +9,7 @@ use ganger_types::job::ReportKind;
 use ganger_types::rejection::LeaseEnd;
 use ganger_types::{Answer, Bytes, Due, FailurePolicy, JobKey, JobState, Rejection, Reply, limits};
 
-use super::job::{DueTime, Gone, PossibleState, Slot};
+use super::job::{DueTime, PossibleState, Slot, TokenEnd};
 use super::{CheckResult, Oracle};
 
 /// The state of the lease of a report.
@@ -75,7 +75,7 @@ impl Oracle {
                 self.known_mut(key)
                     .may
                     .retain(|stand| stand.state != JobState::Running);
-                self.known_mut(key).end_hold(Gone::Expired);
+                self.known_mut(key).end_hold(TokenEnd::Expired);
                 Ok(None)
             }
             (LeaseStatus::Stale(key), answer) => self.stale(key, held, kind, answer).map(|()| None),
@@ -245,7 +245,7 @@ impl Oracle {
         let Some(next) = &cmd.next else {
             self.known_mut(key).result.clone_from(&cmd.result);
             let stands = self.stands_after(key, |stand| vec![stand.moved(JobState::Succeeded)]);
-            self.stands_become(key, stands);
+            self.set_states_with_consequences(key, stands);
             return self.check_reported(key, answer);
         };
         self.goals.reach("completed-into-the-next-queue");
@@ -279,7 +279,7 @@ impl Oracle {
             (true, false) => stand.scheduled(DueTime::At(due)),
             (true, true) => stand.moved(JobState::Ready),
         };
-        self.stands_become(key, vec![stand]);
+        self.set_states_with_consequences(key, vec![stand]);
         self.check_reported(key, answer)
     }
 
@@ -320,7 +320,7 @@ impl Oracle {
             let stand = self.worker_seen(key, stand);
             self.after_failure(key, now, stand, !cmd.permanent, cmd.retry_after)
         });
-        self.stands_become(key, stands);
+        self.set_states_with_consequences(key, stands);
         if self.known(key).may_be(JobState::Failed) {
             self.goals.reach("failed-for-good");
         }
@@ -349,7 +349,7 @@ impl Oracle {
         let keeps = cmd.keep_place && cmd.delay.is_zero();
         self.known_mut(key).is_ahead &= keeps;
         let stands = self.stands_after(key, |stand| self.after_release(key, cmd, stand, place));
-        self.stands_become(key, stands);
+        self.set_states_with_consequences(key, stands);
         self.check_reported(key, answer)
     }
 
@@ -455,7 +455,7 @@ impl Oracle {
         let was_open = !job.has_ended();
         job.may.retain(|stand| stand.state == *state);
         if was_open && state.is_terminal() {
-            self.have_ended(&[key]);
+            self.apply_endings(&[key]);
         }
         Ok(())
     }

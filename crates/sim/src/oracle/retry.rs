@@ -93,7 +93,7 @@ impl Oracle {
                 continue;
             };
             let fell = job
-                .fell_with
+                .failed_with
                 .is_some_and(|dependency| named.contains(&dependency));
             let is_failed = job.state() == Some(JobState::Failed);
             if fell && is_failed && !back.contains(key) && !skipped.contains(&job.id) {
@@ -116,7 +116,7 @@ impl Oracle {
         job.result = None;
         job.start = None;
         job.is_retried = true;
-        job.fell_with = None;
+        job.failed_with = None;
         if let Some(queue) = queue {
             job.queue = queue.clone();
         }

@@ -8,7 +8,7 @@ use ganger_types::{
     ScheduleId, ScheduleRecord, ScheduleSpec, Timestamp,
 };
 
-use super::job::{Gone, ModelJob, PossibleState};
+use super::job::{ModelJob, PossibleState, TokenEnd};
 use super::{CheckResult, Oracle, Turn};
 use crate::rows::Rows;
 
@@ -157,7 +157,7 @@ impl Oracle {
         };
         self.note(key, "was replaced by the next run of its schedule", 0);
         self.goals.reach("schedule-replaced-a-run");
-        self.known_mut(key).end_hold(Gone::Cancelled);
+        self.known_mut(key).end_hold(TokenEnd::Cancelled);
         self.ends_without_success(key, JobState::Cancelled);
     }
 
@@ -190,13 +190,13 @@ impl Oracle {
             past: Vec::new(),
             result: None,
             is_ahead: false,
-            fell_with: None,
+            failed_with: None,
             is_retried: false,
             jumps_at_end: 0,
             notes: Vec::new(),
             spec,
         };
-        self.adopt(job);
+        self.add_to_model(job);
         self.goals.reach("schedule-fired");
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ganger_types::limits::RETENTION_DISTRUST_FOR;
 use ganger_types::{Due, DueOrder, Elapsed, JobKey, JobState, Now, Timestamp};
 
-use super::job::{DueTime, Gone, LeaseModel, ModelJob, PossibleState};
+use super::job::{DueTime, LeaseModel, ModelJob, PossibleState, TokenEnd};
 use super::{CheckResult, Oracle};
 
 impl Oracle {
@@ -183,9 +183,9 @@ impl Oracle {
         self.note(key, "its lease may have run out, attempt", 0);
         self.known_mut(key).is_ahead = false;
         if stands.iter().all(|stand| stand.state != JobState::Running) {
-            self.known_mut(key).end_hold(Gone::Expired);
+            self.known_mut(key).end_hold(TokenEnd::Expired);
         }
-        self.stands_become(key, stands);
+        self.set_states_with_consequences(key, stands);
     }
 
     /// Makes each possible state that has become due ready.

@@ -6,7 +6,7 @@ use ganger_shard::Delivery;
 use ganger_types::{Answer, Change, Command, Event, Happening, JobKey, Now, Reply};
 
 use super::{DurableTurn, MomentRecord, RecordedAnswer, ShardProcess};
-use crate::oracle::{Applied, Moment};
+use crate::oracle::{AppliedCommand, Moment};
 use crate::sim_ticket::TicketEvent;
 
 impl ShardProcess {
@@ -48,14 +48,14 @@ impl ShardProcess {
                 TicketEvent::Try(op) => (op, self.tried(op, number, deliveries)),
             };
             let (command, callers_now) = self.commands[&op].clone();
-            applied.push(Applied {
+            applied.push(AppliedCommand {
                 op,
                 command,
                 answer,
                 callers_now,
             });
         }
-        applied.extend(marks.retire.map(|retire| Applied {
+        applied.extend(marks.retire.map(|retire| AppliedCommand {
             op: 0,
             command: Command::Retire(retire),
             answer: Ok(Reply::Done),

@@ -36,7 +36,7 @@ impl Oracle {
             .as_ref()
             .map(|failure| failure.group.to_string());
         let group = group.unwrap_or_default();
-        let is_wild = self.graphs[member.graph].is_wild;
+        let is_irregular = self.graphs[member.graph].is_irregular;
         match end.outcome {
             Outcome::Succeeded if !member.is_leased && !member.just_ran => {
                 return Err(broken("L3", what("nobody ran it")));
@@ -59,7 +59,7 @@ impl Oracle {
                         _ => false,
                     }
                 });
-                if !has_reason && !is_wild {
+                if !has_reason && !is_irregular {
                     return Err(broken("G4", what("no dependency of it failed")));
                 }
                 self.failed_by_dependency(&job);
@@ -71,7 +71,7 @@ impl Oracle {
                     .range((record.key, ShardId::default(), JobKey(0), 0)..);
                 let mut still_waits = still_waits.take_while(|((key, ..), _)| *key == record.key);
                 let told_after = rest.iter().any(|change| matches!(change, Change::RemoveDependent(key, ..) if *key == record.key));
-                if !is_wild && !unneeded {
+                if !is_irregular && !unneeded {
                     return Err(broken("G5", what("members of its graph need it")));
                 }
                 if told_after || still_waits.next().is_some() {

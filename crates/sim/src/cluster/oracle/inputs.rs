@@ -30,7 +30,7 @@ impl Oracle {
             return Err(broken("G2", what("there is no such edge".into())));
         };
         let unsure = self.members[&job].unsure.get(&row.slot);
-        let unsure = unsure.and_then(|buried| self.members.get(buried));
+        let unsure = unsure.and_then(|renamed_count| self.members.get(renamed_count));
         let by = self.members.get(&dependency);
         let either = || by.into_iter().chain(unsure);
         if matches!(row.state, InputState::Ignored { .. }) {
