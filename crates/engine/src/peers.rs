@@ -7,6 +7,7 @@ mod graph_retry;
 mod links;
 mod outbox;
 mod part;
+mod prefetch;
 mod receive;
 mod split;
 mod waits;
