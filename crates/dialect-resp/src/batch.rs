@@ -5,7 +5,7 @@ use ganger_types::keys::{KeyAnswers, KeyCall, KeyCalls, KeyReply};
 use ganger_types::{Bytes, Command, ExternalCall, ExternalReply, Namespace, Reply};
 
 use crate::limits::{BATCH_BYTES_MAX, BATCH_CALLS_MAX, CALL_BYTES};
-use crate::plan::{Answer, Call, Planned, Shape};
+use crate::plan::{Answer, Call, PlannedCall, Shape};
 use crate::refusal::unavailable;
 use crate::unconfirmed_pops::{Pop, is_taken};
 use crate::value::Value;
@@ -24,7 +24,7 @@ pub(crate) struct Batch {
 }
 
 /// Combines the answers to several calls into one reply.
-pub(crate) type Join = Box<dyn FnOnce(Vec<Answer>) -> Value + Send>;
+pub(crate) type CombineReplies = Box<dyn FnOnce(Vec<Answer>) -> Value + Send>;
 
 /// How a reply is made.
 enum Slot {
@@ -33,11 +33,11 @@ enum Slot {
     /// From the answer to the next call.
     Call(Shape),
     /// From the answers to this number of calls.
-    Several(usize, Join),
+    Several(usize, CombineReplies),
 }
 
 /// The outcome of a batch.
-pub(crate) enum Gathered {
+pub(crate) enum BatchOutcome {
     /// A reply for each command, and the elements that were taken from work queues.
     Replies(Vec<Value>, Vec<Pop>),
     /// A watched key has changed; nothing was done.
@@ -60,7 +60,7 @@ impl Batch {
     }
 
     /// Whether all calls only read, so that the answers may be dropped.
-    pub(crate) fn only_looks(&self) -> bool {
+    pub(crate) fn is_read_only(&self) -> bool {
         self.commands.iter().all(|command| match command {
             Command::External(ExternalCall::Keys(calls)) => {
                 calls.calls.iter().all(|call| call.reads().is_some())
@@ -82,7 +82,7 @@ impl Batch {
     }
 
     /// Adds a call whose answer makes one reply.
-    pub(crate) fn call(&mut self, namespace: &Namespace, planned: Planned, is_wide: bool) {
+    pub(crate) fn call(&mut self, namespace: &Namespace, planned: PlannedCall, is_wide: bool) {
         self.wide += usize::from(is_wide || planned.is_wide);
         self.put(namespace, planned.call);
         self.slots.push(Slot::Call(planned.shape));
@@ -93,7 +93,7 @@ impl Batch {
         &mut self,
         namespaces: impl IntoIterator<Item = &'a Namespace>,
         calls: &[Call],
-        join: Join,
+        join: CombineReplies,
     ) {
         let before = self.calls;
         for namespace in namespaces {
@@ -189,9 +189,9 @@ impl Batch {
     }
 
     /// Runs the calls in one commit and returns the replies once it is durable.
-    pub(crate) async fn gather(mut self, handle: &Handle) -> Gathered {
+    pub(crate) async fn gather(mut self, handle: &Handle) -> BatchOutcome {
         let Some(answers) = self.run(handle).await else {
-            return Gathered::Changed;
+            return BatchOutcome::Changed;
         };
         let popped = self
             .taking
@@ -212,7 +212,7 @@ impl Batch {
         let mut next = move || answers.next().expect("there is an answer for each call");
         let replies = self.slots.into_iter();
         let replies = replies.map(|slot| slot.reply(&mut next)).collect();
-        Gathered::Replies(replies, popped)
+        BatchOutcome::Replies(replies, popped)
     }
 }
 

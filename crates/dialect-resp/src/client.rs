@@ -23,7 +23,7 @@ const WORDS: &[Word] = &[
         Value::Number(i64::try_from(session.client.id).unwrap_or(i64::MAX))
     }),
     ("getname", 2, |session, _| {
-        let name = session.client.facts().name.clone();
+        let name = session.client.state().name.clone();
         if name.is_empty() {
             Value::Nil
         } else {
@@ -61,7 +61,7 @@ fn checked(session: &mut Session, row: &Command, run: Local, arguments: &[Bytes]
 /// Sets the name of a connection; empty: none.
 pub(crate) fn set_name(session: &mut Session, name: &Bytes) -> Result<(), Value> {
     check_name("Client names", name)?;
-    session.client.facts().name = name.clone();
+    session.client.state().name = name.clone();
     Ok(())
 }
 
@@ -92,7 +92,7 @@ fn set_info(session: &mut Session, arguments: &[Bytes]) -> Value {
     if let Err(refusal) = check_name(name, value) {
         return refusal;
     }
-    let mut facts = session.client.facts();
+    let mut facts = session.client.state();
     if is_version {
         facts.library_version = value.clone();
     } else {

@@ -24,12 +24,12 @@ pub(crate) struct Client {
     since: Instant,
     /// Token that ends the connection.
     pub(crate) cut: CancellationToken,
-    facts: Mutex<Facts>,
+    state: Mutex<ClientState>,
 }
 
 /// The part of the state that changes.
 #[derive(Clone, Debug)]
-pub(crate) struct Facts {
+pub(crate) struct ClientState {
     pub(crate) name: Bytes,
     pub(crate) library: Bytes,
     pub(crate) library_version: Bytes,
@@ -60,7 +60,7 @@ impl Clients {
             at,
             since: now,
             cut: stopping.child_token(),
-            facts: Mutex::new(Facts {
+            state: Mutex::new(ClientState {
                 name: Bytes::new(),
                 library: Bytes::new(),
                 library_version: Bytes::new(),
@@ -107,8 +107,8 @@ impl Clients {
 
 impl Client {
     /// Locks the part of the state that changes.
-    pub(crate) fn facts(&self) -> MutexGuard<'_, Facts> {
-        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn state(&self) -> MutexGuard<'_, ClientState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The address of the client.
@@ -118,42 +118,42 @@ impl Client {
 
     /// Records the last command.
     pub(crate) fn note(&self, command: &'static str) {
-        let mut facts = self.facts();
-        facts.command = command;
-        facts.last = Instant::now();
+        let mut state = self.state();
+        state.command = command;
+        state.last = Instant::now();
     }
 
     /// The line of `CLIENT LIST`, in the format of Redis. Values that ganger does not measure are 0.
     pub(crate) fn line(&self) -> String {
-        let facts = self.facts().clone();
+        let state = self.state().clone();
         let Self { id, from, at, .. } = self;
         let age = self.since.elapsed().as_secs();
-        let idle = facts.last.elapsed().as_secs();
+        let idle = state.last.elapsed().as_secs();
         let flags = match (
-            facts.channels + facts.patterns > 0,
-            facts.queued.is_some(),
-            facts.is_blocked,
+            state.channels + state.patterns > 0,
+            state.queued.is_some(),
+            state.is_blocked,
         ) {
             (_, _, true) => "b",
             (_, true, _) => "x",
             (true, ..) => "P",
             _ => "N",
         };
-        let multi = facts
+        let multi = state
             .queued
             .map_or("-1".to_owned(), |count| count.to_string());
         let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
         format!(
             "id={id} addr={from} laddr={at} fd=0 name={name} age={age} idle={idle} flags={flags} db={database} sub={channels} psub={patterns} ssub=0 multi={multi} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd={command} user={user} redir=-1 resp={resp} lib-name={library} lib-ver={version}\n",
-            name = text(&facts.name),
-            database = facts.database,
-            channels = facts.channels,
-            patterns = facts.patterns,
-            command = facts.command,
-            user = facts.user,
-            resp = if facts.is_three { 3 } else { 2 },
-            library = text(&facts.library),
-            version = text(&facts.library_version),
+            name = text(&state.name),
+            database = state.database,
+            channels = state.channels,
+            patterns = state.patterns,
+            command = state.command,
+            user = state.user,
+            resp = if state.is_three { 3 } else { 2 },
+            library = text(&state.library),
+            version = text(&state.library_version),
         )
     }
 }

@@ -23,7 +23,7 @@ use crate::value::Value;
 
 /// Why a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum CloseReason {
     /// The client or the network closed the connection.
     Closed,
     /// A command or an error of the protocol ended the connection, after the last reply.
@@ -36,7 +36,7 @@ pub(crate) enum End {
     Unknown,
 }
 
-impl End {
+impl CloseReason {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Closed => "closed by the client",
@@ -49,7 +49,7 @@ impl End {
 }
 
 /// An I/O error counts as a closed connection.
-impl From<io::Error> for End {
+impl From<io::Error> for CloseReason {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::TimedOut => Self::Slow,
@@ -99,7 +99,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     }
 
     /// Serves the connection until it ends.
-    pub(crate) async fn run(mut self) -> End {
+    pub(crate) async fn run(mut self) -> CloseReason {
         let end = loop {
             if let Err(end) = self.turn().await {
                 break end;
@@ -110,9 +110,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         }
         let popped = std::mem::take(&mut self.session.popped);
         popped.give_back(&self.session.shared.handle).await;
-        if end == End::Slow || self.session.mailbox.is_full() {
+        if end == CloseReason::Slow || self.session.mailbox.is_full() {
             count(&self.session.shared.counters.cut);
-            return End::Slow;
+            return CloseReason::Slow;
         }
         // Remove the connection from the registry before the client sees the end.
         let Self {
@@ -127,7 +127,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     }
 
     /// Waits for input and runs the complete commands.
-    async fn turn(&mut self) -> Result<(), End> {
+    async fn turn(&mut self) -> Result<(), CloseReason> {
         self.wait(std::future::pending::<()>(), true).await?;
         self.read_more()?;
         if !self.session.is_unchanged() {
@@ -158,7 +158,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         self.settle().await?;
         self.write().await?;
         if self.session.is_ending {
-            return Err(End::Done);
+            return Err(CloseReason::Done);
         }
         self.keep_pace();
         if self.input.is_empty() && self.input.capacity() > IDLE_BYTES {
@@ -168,11 +168,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     }
 
     /// Ends a connection whose identity is no longer valid, with an error.
-    async fn end_unknown(&mut self) -> Result<(), End> {
+    async fn end_unknown(&mut self) -> Result<(), CloseReason> {
         let text = "NOAUTH the rights of this connection have changed: authenticate again";
         self.put(Value::error(text)).await?;
         self.write().await?;
-        Err(End::Unknown)
+        Err(CloseReason::Unknown)
     }
 
     /// Approximate size of the commands that are not answered yet, in bytes.

@@ -79,7 +79,7 @@ async fn log_in(session: &mut Session, user: Option<&Bytes>, token: &Bytes) -> R
     }
     match session.login.login(token).await {
         Ok(identity) => {
-            session.become_one(identity, Some(token.clone()));
+            session.set_identity(identity, Some(token.clone()));
             Ok(())
         }
         Err(LoginError::Wrong) => Err(wrong_password()),
@@ -139,7 +139,7 @@ async fn try_hello(session: &mut Session, arguments: &[Bytes]) -> Result<(), Val
         set_name(session, name)?;
     }
     if let Some(protocol) = wanted {
-        session.speak(protocol);
+        session.set_protocol(protocol);
     }
     Ok(())
 }

@@ -23,13 +23,13 @@ pub(crate) const COMMANDS: &[Command] = &[family(
 )];
 
 /// The text of `INFO` without the counts of keys, which come last.
-pub(crate) struct Head {
+pub(crate) struct InfoHead {
     text: String,
     /// Whether the command asks for these counts.
     pub(crate) has_keyspace: bool,
 }
 
-impl Head {
+impl InfoHead {
     /// The whole text, with the number and key count of each database.
     pub(crate) fn with_counts(self, counts: impl IntoIterator<Item = (usize, i64)>) -> Value {
         let mut text = self.text;
@@ -54,7 +54,7 @@ fn begin(text: &mut String, section: &str) {
 }
 
 /// The requested sections; all if none is named.
-pub(crate) fn head(session: &Session, sections: &[Bytes]) -> Head {
+pub(crate) fn head(session: &Session, sections: &[Bytes]) -> InfoHead {
     let wants = |section: &str| {
         let is_wanted = |word: &Bytes| {
             is(word, section)
@@ -85,7 +85,7 @@ pub(crate) fn head(session: &Session, sections: &[Bytes]) -> Head {
             }
         }
     }
-    Head {
+    InfoHead {
         text,
         has_keyspace: wants("Keyspace"),
     }

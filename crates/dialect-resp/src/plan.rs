@@ -15,7 +15,7 @@ use crate::script_reply::{self, ReplyContext};
 use crate::value::Value;
 
 /// A call with the form of its reply.
-pub(crate) struct Planned {
+pub(crate) struct PlannedCall {
     pub(crate) call: Call,
     pub(crate) shape: Shape,
     /// Whether the answer may be large.
@@ -66,7 +66,7 @@ pub(crate) enum Shape {
 }
 
 /// The result of a handler: a call, or a reply that needs none.
-pub(crate) type Plan = Result<Planned, Value>;
+pub(crate) type Plan = Result<PlannedCall, Value>;
 
 /// A command that waits for an element of a list.
 #[derive(Debug)]
@@ -76,10 +76,10 @@ pub(crate) struct Wait {
     /// List and end that the element moves to; `None`: the element is removed, and the reply also names its list.
     pub(crate) to: Option<(Bytes, End)>,
     /// Maximum time to wait; `None`: forever.
-    pub(crate) patience: Option<Duration>,
+    pub(crate) timeout_after: Option<Duration>,
 }
 
-impl Planned {
+impl PlannedCall {
     /// A call with the usual form of reply.
     #[expect(clippy::unnecessary_wraps, reason = "the last word of a handler")]
     pub(crate) fn plain(call: KeyCall) -> Plan {
@@ -207,7 +207,7 @@ impl Wait {
             ));
         };
         match to {
-            Some((to, to_end)) => Planned::plain(KeyCall::Move {
+            Some((to, to_end)) => PlannedCall::plain(KeyCall::Move {
                 from,
                 to,
                 from_end: end,
@@ -219,7 +219,7 @@ impl Wait {
                     end,
                     count: None,
                 };
-                Planned::with(call, move |reply| match reply {
+                PlannedCall::with(call, move |reply| match reply {
                     KeyReply::Value(element) => Value::Bulks(vec![from, element]),
                     _ => Value::NilList,
                 })

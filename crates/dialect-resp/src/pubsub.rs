@@ -151,7 +151,7 @@ pub(crate) fn unsubscribe(session: &mut Session, is_pattern: bool, names: &[Byte
                 .shared
                 .hub
                 .unsubscribe(is_pattern, &name, session.client.id);
-            session.keep_less(subscription_bytes(is_pattern, &name));
+            session.free(subscription_bytes(is_pattern, &name));
         }
         confirmations.push(confirmation(session, word, Value::Bulk(name)));
     }
@@ -172,7 +172,7 @@ fn subscriptions(
 fn confirmation(session: &Session, word: &'static str, name: Value) -> Value {
     let (channels, patterns) = (session.channels.len(), session.patterns.len());
     {
-        let mut facts = session.client.facts();
+        let mut facts = session.client.state();
         (facts.channels, facts.patterns) = (channels, patterns);
     }
     let count = i64::try_from(channels + patterns).unwrap_or(i64::MAX);

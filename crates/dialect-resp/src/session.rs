@@ -30,7 +30,7 @@ pub(crate) struct Session {
     /// Token of the client; `None` if it has sent none.
     token: Option<Bytes>,
     rights: Rights,
-    seen: Seen,
+    seen: RightsCheck,
     /// Open transaction; `None` outside of one.
     pub(crate) queue: Option<Queue>,
     /// Watched keys: database, name, revision.
@@ -49,7 +49,7 @@ pub(crate) struct Session {
 }
 
 /// The last check of the rights.
-struct Seen {
+struct RightsCheck {
     changes: u64,
     at: Instant,
 }
@@ -115,7 +115,7 @@ impl Session {
         let open = || shared.settings.budget.open(unknown.clone());
         let mailbox = Mailbox::new(client.cut.clone(), open());
         let (memory, kept) = (Memory::new(open()), open());
-        let seen = Seen {
+        let seen = RightsCheck {
             changes: login.changes(),
             at: Instant::now(),
         };
@@ -141,7 +141,7 @@ impl Session {
             memory,
             kept,
         };
-        session.become_one(identity, None);
+        session.set_identity(identity, None);
         session
     }
 
@@ -156,7 +156,7 @@ impl Session {
     }
 
     /// Changes the identity.
-    pub(crate) fn become_one(&mut self, identity: Identity, token: Option<Bytes>) {
+    pub(crate) fn set_identity(&mut self, identity: Identity, token: Option<Bytes>) {
         let owner = Owner::of(&identity, Some(self.client.from().ip()));
         let budget = &self.shared.settings.budget;
         self.mailbox
@@ -168,10 +168,10 @@ impl Session {
         let held = self.memory.counted();
         self.memory = Memory::new(budget.open(owner));
         self.memory.set_anyway(held);
-        self.client.facts().user = identity.to_string();
+        self.client.state().user = identity.to_string();
         self.identity = identity;
         self.token = token;
-        self.seen = Seen {
+        self.seen = RightsCheck {
             changes: self.login.changes(),
             at: Instant::now(),
         };
@@ -181,14 +181,14 @@ impl Session {
     /// Selects another database.
     pub(crate) fn select(&mut self, database: usize) {
         self.database = database;
-        self.client.facts().database = database;
+        self.client.state().database = database;
         self.look_up_rights();
     }
 
     /// Changes the version of the protocol.
-    pub(crate) fn speak(&mut self, protocol: Protocol) {
+    pub(crate) fn set_protocol(&mut self, protocol: Protocol) {
         self.protocol = protocol;
-        self.client.facts().is_three = protocol == Protocol::Three;
+        self.client.state().is_three = protocol == Protocol::Three;
     }
 
     fn look_up_rights(&mut self) {
@@ -201,7 +201,7 @@ impl Session {
         if changes == self.seen.changes && self.seen.at.elapsed() < LOOK_EVERY {
             return true;
         }
-        self.is_still_now()
+        self.check_identity_now()
     }
 
     /// Checks that the session has a right in its database.
@@ -255,13 +255,13 @@ impl Session {
     }
 
     /// Frees memory of watched keys or subscriptions.
-    pub(crate) fn keep_less(&mut self, bytes: usize) {
+    pub(crate) fn free(&mut self, bytes: usize) {
         self.kept.shrink(bytes);
     }
 
     /// Checks now whether the identity is still valid.
-    pub(crate) fn is_still_now(&mut self) -> bool {
-        self.seen = Seen {
+    pub(crate) fn check_identity_now(&mut self) -> bool {
+        self.seen = RightsCheck {
             changes: self.login.changes(),
             at: Instant::now(),
         };
@@ -288,7 +288,7 @@ impl Session {
     pub(crate) fn unwatch(&mut self) -> Vec<(usize, Bytes, u64)> {
         let watched = std::mem::take(&mut self.watched);
         let bytes = watched.iter().map(|(_, key, _)| watched_bytes(key));
-        self.keep_less(bytes.sum());
+        self.free(bytes.sum());
         watched
     }
 
@@ -309,7 +309,7 @@ impl Session {
                 self.shared
                     .hub
                     .unsubscribe(is_pattern, &name, self.client.id);
-                self.keep_less(subscription_bytes(is_pattern, &name));
+                self.free(subscription_bytes(is_pattern, &name));
             }
         }
     }
@@ -319,10 +319,10 @@ impl Session {
         self.unsubscribe_all();
         self.queue = None;
         self.unwatch();
-        self.speak(Protocol::Two);
-        self.client.facts().name = Bytes::new();
+        self.set_protocol(Protocol::Two);
+        self.client.state().name = Bytes::new();
         self.select(0);
-        self.become_one(self.login.stranger(), None);
+        self.set_identity(self.login.stranger(), None);
     }
 }
 

@@ -9,7 +9,7 @@ use ganger_types::keys::{KeyAnswers, KeyCall, KeyCalls, KeyError, KeyReply};
 use ganger_types::limits::KEY_NAME_MAX;
 use ganger_types::{Command as EngineCommand, ExternalReply, Namespace, Reply};
 
-use crate::batch::{Batch, Gathered};
+use crate::batch::{Batch, BatchOutcome};
 use crate::command::{Command, Run, Special, run_second};
 use crate::info;
 use crate::keys;
@@ -68,7 +68,7 @@ pub(crate) fn refused(session: &mut Session, name: &[u8], refusal: Value) -> Val
 /// Answers the command `DISCARD`.
 pub(crate) fn discard(session: &mut Session) -> Value {
     session.unwatch();
-    session.client.facts().queued = None;
+    session.client.state().queued = None;
     match session.queue.take() {
         Some(_) => Value::OK,
         None => Value::error("ERR DISCARD without MULTI"),
@@ -126,7 +126,7 @@ pub(crate) async fn watch(session: &mut Session, keys: &[Bytes]) -> Value {
     }
     let watched = watch_new(session, database, keys).await;
     if watched != Value::OK {
-        session.keep_less(bytes);
+        session.free(bytes);
     }
     watched
 }
@@ -167,7 +167,7 @@ pub(crate) async fn execute(session: &mut Session) -> Value {
     let Some(queue) = session.queue.take() else {
         return Value::error("ERR EXEC without MULTI");
     };
-    session.client.facts().queued = None;
+    session.client.state().queued = None;
     let watched = session.unwatch();
     if queue.is_broken {
         return Value::error("EXECABORT Transaction discarded because of previous errors.");
@@ -185,11 +185,11 @@ pub(crate) async fn execute(session: &mut Session) -> Value {
     let gathered = batch.gather(&shared.handle).await;
     drop(permit);
     match gathered {
-        Gathered::Changed => {
+        BatchOutcome::Changed => {
             session.select(begun_in);
             Value::NilList
         }
-        Gathered::Replies(mut replies, popped) => {
+        BatchOutcome::Replies(mut replies, popped) => {
             for pop in popped {
                 session.popped.note(pop);
             }
@@ -210,9 +210,9 @@ pub(crate) async fn execute(session: &mut Session) -> Value {
 }
 
 /// A command that needs no call, with the index of its reply.
-type Later = (usize, &'static Command, Vec<Bytes>);
+type LocalCommand = (usize, &'static Command, Vec<Bytes>);
 
-fn plan(session: &mut Session, commands: Vec<Vec<Bytes>>) -> (Batch, Vec<Later>) {
+fn plan(session: &mut Session, commands: Vec<Vec<Bytes>>) -> (Batch, Vec<LocalCommand>) {
     let (mut batch, mut later) = (Batch::default(), Vec::new());
     let mut wide = 0;
     for arguments in commands {

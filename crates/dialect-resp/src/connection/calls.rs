@@ -8,13 +8,13 @@ use ganger_types::keys::{KeyCall, KeyError, KeyReply};
 use ganger_types::limits::KEY_REPLY_ELEMENTS_MAX;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::waiting::Woken;
-use super::{Connection, End};
-use crate::batch::{Batch, Gathered};
+use super::waiting::WakeReason;
+use super::{CloseReason, Connection};
+use crate::batch::{Batch, BatchOutcome};
 use crate::counters::Gauge;
 use crate::limits::PART_BYTES;
 use crate::memory::no_room;
-use crate::plan::{Answer, Planned, Wait};
+use crate::plan::{Answer, PlannedCall, Wait};
 use crate::refusal::{refused, unavailable};
 use crate::unconfirmed_pops::{Pop, is_taken};
 use crate::value::Value;
@@ -22,7 +22,7 @@ use crate::value::Value;
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     /// Waits for an element of a list. Later commands wait until it is done; if the client disconnects, the wait
     /// ends.
-    pub(super) async fn block(&mut self, wait: Wait) -> Result<(), End> {
+    pub(super) async fn block(&mut self, wait: Wait) -> Result<(), CloseReason> {
         self.settle().await?;
         self.write().await?;
         let shared = Arc::clone(&self.session.shared);
@@ -32,17 +32,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             end: wait.end,
             to: wait.to.clone(),
         };
-        let pop = shared.handle.pop(asked.clone(), wait.patience);
+        let pop = shared.handle.pop(asked.clone(), wait.timeout_after);
         let blocked = Gauge::of(&shared.counters.blocked);
-        self.session.client.facts().is_blocked = true;
+        self.session.client.state().is_blocked = true;
         // If the client disconnects, this future is dropped: the wait ends, and an element that was taken for it goes
         // back.
         let woken = self.wait(pop, false).await;
-        self.session.client.facts().is_blocked = false;
+        self.session.client.state().is_blocked = false;
         drop(blocked);
         let value = match woken? {
-            Woken::Ready(Ok(Ok(popped))) => {
-                let is_unchanged = popped.is_none() || self.session.is_still_now();
+            WakeReason::Ready(Ok(Ok(popped))) => {
+                let is_unchanged = popped.is_none() || self.session.check_identity_now();
                 if let Some((list, element)) = &popped {
                     if let Some((to, _)) = &asked.to
                         && is_taken(list, to)
@@ -57,28 +57,28 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 }
                 if !is_unchanged {
                     // The element goes back.
-                    return Err(End::Unknown);
+                    return Err(CloseReason::Unknown);
                 }
                 wait.reply(popped)
             }
-            Woken::Ready(Ok(Err(error))) => refused(error),
-            Woken::Ready(Err(error)) => unavailable(&error),
-            Woken::Input => unreachable!("bytes are gathered only"),
+            WakeReason::Ready(Ok(Err(error))) => refused(error),
+            WakeReason::Ready(Err(error)) => unavailable(&error),
+            WakeReason::Input => unreachable!("bytes are gathered only"),
         };
         self.batch.ready(value);
         Ok(())
     }
 
     /// Runs the batch and adds the replies to the output.
-    pub(super) async fn settle(&mut self) -> Result<(), End> {
+    pub(super) async fn settle(&mut self) -> Result<(), CloseReason> {
         if self.batch.is_empty() {
             return Ok(());
         }
         let batch = std::mem::take(&mut self.batch);
-        let (is_wide, only_looks) = (batch.is_wide(), batch.only_looks());
+        let (is_wide, is_read_only) = (batch.is_wide(), batch.is_read_only());
         let shared = Arc::clone(&self.session.shared);
         let permit = shared.permit(is_wide).await;
-        let Gathered::Replies(mut replies, popped) = batch.gather(&shared.handle).await else {
+        let BatchOutcome::Replies(mut replies, popped) = batch.gather(&shared.handle).await else {
             unreachable!("nothing is watched outside of a transaction");
         };
         for pop in popped {
@@ -87,7 +87,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         let parts: usize = replies.iter().map(Value::parts).sum();
         let held = self.held() + parts * PART_BYTES;
         if is_wide && let Err(full) = self.session.memory.set(held) {
-            if only_looks && let Some(last) = replies.last_mut() {
+            if is_read_only && let Some(last) = replies.last_mut() {
                 *last = Value::error(no_room(full));
             } else {
                 self.session.memory.set_anyway(held);
@@ -99,7 +99,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
 
     /// Runs `KEYS` page by page, so that other commands can run in between. A key that exists throughout is returned
     /// once.
-    pub(super) async fn names(&mut self, pattern: Bytes) -> Result<(), End> {
+    pub(super) async fn names(&mut self, pattern: Bytes) -> Result<(), CloseReason> {
         self.settle().await?;
         let shared = Arc::clone(&self.session.shared);
         let permit = shared.permit(true).await;
@@ -111,7 +111,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 after: after.take(),
                 is_whole: false,
             };
-            page.call(self.session.namespace(), Planned::page(call), true);
+            page.call(self.session.namespace(), PlannedCall::page(call), true);
             let found = match page.answers(&shared.handle).await.pop() {
                 Some(Ok(Answer::Keys(Ok(KeyReply::Names(found, next))))) => {
                     after = next;

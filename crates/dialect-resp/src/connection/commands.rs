@@ -4,12 +4,12 @@ use bytes::Bytes;
 use ganger_types::keys::KeyCall;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::{Connection, End};
+use super::{CloseReason, Connection};
 use crate::command::{Command, Run, Special, run_second};
 use crate::counters::count;
 use crate::limits::CONFIRMATIONS;
 use crate::memory::no_room;
-use crate::plan::{Call, Plan, Planned, Wait};
+use crate::plan::{Call, Plan, PlannedCall, Wait};
 use crate::refusal::{is_loading, loading};
 use crate::session::Queue;
 use crate::value::Value;
@@ -17,7 +17,7 @@ use crate::{pubsub, table, transaction};
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     /// Checks a command, and runs, queues or batches it.
-    pub(super) async fn take(&mut self, arguments: Vec<Bytes>) -> Result<(), End> {
+    pub(super) async fn take(&mut self, arguments: Vec<Bytes>) -> Result<(), CloseReason> {
         count(&self.session.shared.counters.commands);
         let command = match self.judge(&arguments) {
             Ok(command) => command,
@@ -33,7 +33,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         {
             let is_put = queue.put(arguments);
             let queued = queue.commands.len();
-            self.session.client.facts().queued = Some(queued);
+            self.session.client.state().queued = Some(queued);
             let reply = if is_put {
                 self.with_room_for_queue(Value::Simple("QUEUED"))
             } else {
@@ -44,7 +44,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         }
         match command.run {
             Run::Call(plan) => match plan(&arguments) {
-                Ok(Planned {
+                Ok(PlannedCall {
                     call: Call::Keys(KeyCall::Names { pattern, .. }),
                     ..
                 }) => self.names(pattern).await,
@@ -130,14 +130,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         Ok(command)
     }
 
-    async fn special(&mut self, special: Special, arguments: &[Bytes]) -> Result<(), End> {
+    async fn special(&mut self, special: Special, arguments: &[Bytes]) -> Result<(), CloseReason> {
         let value = match special {
             Special::Multi if self.session.queue.is_some() => {
                 Value::error("ERR MULTI calls can not be nested")
             }
             Special::Multi => {
                 self.session.queue = Some(Queue::default());
-                self.session.client.facts().queued = Some(0);
+                self.session.client.state().queued = Some(0);
                 Value::OK
             }
             Special::Discard => transaction::discard(&mut self.session),
@@ -188,7 +188,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         Ok(())
     }
 
-    async fn subscribe(&mut self, is_pattern: bool, arguments: &[Bytes]) -> Result<(), End> {
+    async fn subscribe(
+        &mut self,
+        is_pattern: bool,
+        arguments: &[Bytes],
+    ) -> Result<(), CloseReason> {
         // The confirmation comes before any message of the subscription.
         self.settle().await?;
         self.put_messages().await?;
@@ -200,7 +204,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         Ok(())
     }
 
-    async fn unsubscribe(&mut self, is_pattern: bool, arguments: &[Bytes]) -> Result<(), End> {
+    async fn unsubscribe(
+        &mut self,
+        is_pattern: bool,
+        arguments: &[Bytes],
+    ) -> Result<(), CloseReason> {
         // The confirmation comes after every message of the subscription.
         self.settle().await?;
         let confirmations = pubsub::unsubscribe(&mut self.session, is_pattern, &arguments[1..]);

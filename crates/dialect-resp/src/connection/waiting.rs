@@ -6,13 +6,13 @@ use futures::FutureExt as _;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio::time::{Instant, sleep_until};
 
-use super::{Connection, End};
+use super::{CloseReason, Connection};
 use crate::limits::{
     BEHIND_WAIT_BYTES_MAX, IDLE_LOOK_EVERY, LOOK_EVERY, READ_BYTES, READ_TOGETHER_BYTES,
 };
 
 /// Why a wait ended.
-pub(super) enum Woken<T> {
+pub(super) enum WakeReason<T> {
     /// The client sent bytes.
     Input,
     /// The awaited result is ready.
@@ -21,7 +21,7 @@ pub(super) enum Woken<T> {
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     /// Reads the bytes that are available, up to a limit, so that their commands run together.
-    pub(super) fn read_more(&mut self) -> Result<(), End> {
+    pub(super) fn read_more(&mut self) -> Result<(), CloseReason> {
         while self.input.len() < READ_TOGETHER_BYTES {
             self.make_room();
             match self.stream.read_buf(&mut self.input).now_or_never() {
@@ -47,7 +47,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         &mut self,
         other: impl Future<Output = T>,
         is_heeded: bool,
-    ) -> Result<Woken<T>, End> {
+    ) -> Result<WakeReason<T>, CloseReason> {
         tokio::pin!(other);
         let is_prompt = !is_heeded || self.session.is_subscribed();
         let look_every = if is_prompt {
@@ -61,41 +61,41 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             if self.input.len() > BEHIND_WAIT_BYTES_MAX + READ_TOGETHER_BYTES
                 || !is_heeded && self.session.memory.set(self.held()).is_err()
             {
-                return Err(End::Cut);
+                return Err(CloseReason::Cut);
             }
             self.make_room();
             let session = &self.session;
             let is_asked = is_prompt && !session.login.is_open();
             tokio::select! {
                 biased;
-                () = session.client.cut.cancelled() => return Err(End::Cut),
+                () = session.client.cut.cancelled() => return Err(CloseReason::Cut),
                 () = session.login.changed(session.changes_seen()), if is_asked => {
                     if !self.session.is_unchanged() {
-                        return Err(End::Unknown);
+                        return Err(CloseReason::Unknown);
                     }
                 }
                 read = self.stream.read_buf(&mut self.input) => {
                     if read? == 0 {
-                        return Err(End::Closed);
+                        return Err(CloseReason::Closed);
                     }
                     if is_heeded {
-                        return Ok(Woken::Input);
+                        return Ok(WakeReason::Input);
                     }
                 }
-                value = &mut other => return Ok(Woken::Ready(value)),
+                value = &mut other => return Ok(WakeReason::Ready(value)),
                 () = session.mailbox.arrived() => {
                     if !self.session.is_unchanged() {
-                        return Err(End::Unknown);
+                        return Err(CloseReason::Unknown);
                     }
                     self.write().await?;
                 }
                 () = at(look_at), if look_at.is_some() => {
-                    if !self.session.is_known() || !self.session.is_still_now() {
-                        return Err(End::Unknown);
+                    if !self.session.is_known() || !self.session.check_identity_now() {
+                        return Err(CloseReason::Unknown);
                     }
                     look_at = Some(Instant::now() + look_every);
                 }
-                () = at(too_slow_at), if too_slow_at.is_some() => return Err(End::Slow),
+                () = at(too_slow_at), if too_slow_at.is_some() => return Err(CloseReason::Slow),
             }
         }
     }

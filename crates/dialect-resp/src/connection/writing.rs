@@ -4,14 +4,14 @@ use bytes::{Buf as _, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::{Instant, sleep_until};
 
-use super::{Connection, End};
+use super::{CloseReason, Connection};
 use crate::encode::Encoder;
 use crate::limits::{IDLE_BYTES, STALLED_AFTER, WRITE_BYTES};
 use crate::value::Value;
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     /// Adds replies to the output.
-    pub(super) async fn write_replies(&mut self, replies: Vec<Value>) -> Result<(), End> {
+    pub(super) async fn write_replies(&mut self, replies: Vec<Value>) -> Result<(), CloseReason> {
         self.writing = replies.iter().map(Value::held).sum();
         // Messages published meanwhile, also by this connection, come before the replies.
         self.put_messages().await?;
@@ -22,7 +22,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     }
 
     /// Appends a value to the output, in parts if it is large.
-    pub(super) async fn put(&mut self, value: Value) -> Result<(), End> {
+    pub(super) async fn put(&mut self, value: Value) -> Result<(), CloseReason> {
         let protocol = self.session.protocol;
         if value.is_short() {
             value.write(protocol, &mut self.out);
@@ -38,7 +38,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         Ok(())
     }
 
-    pub(super) async fn put_messages(&mut self) -> Result<(), End> {
+    pub(super) async fn put_messages(&mut self) -> Result<(), CloseReason> {
         for message in self.session.mailbox.take() {
             self.put(message.push()).await?;
         }
@@ -46,7 +46,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     }
 
     /// Writes all replies and messages, unless the client reads too slowly.
-    pub(super) async fn write(&mut self) -> Result<(), End> {
+    pub(super) async fn write(&mut self) -> Result<(), CloseReason> {
         if self.batch.is_empty() {
             self.put_messages().await?;
         }
@@ -63,8 +63,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     }
 
     /// Writes the output. Output that the client does not read soon counts in the budget, and has a time limit.
-    async fn write_out(&mut self) -> Result<(), End> {
-        let patience = self.session.shared.settings.write_timeout;
+    async fn write_out(&mut self) -> Result<(), CloseReason> {
+        let timeout_after = self.session.shared.settings.write_timeout;
         let begun = Instant::now();
         let mut counted = 0;
         while !self.out.is_empty() {
@@ -78,25 +78,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             };
             let until = begun
                 + if counted > 0 {
-                    patience
+                    timeout_after
                 } else {
-                    patience.min(STALLED_AFTER)
+                    timeout_after.min(STALLED_AFTER)
                 };
             tokio::select! {
                 biased;
                 written = self.stream.write(&self.out) => match written? {
-                    0 => return Err(End::Closed),
+                    0 => return Err(CloseReason::Closed),
                     written => self.out.advance(written),
                 },
-                () = full => return Err(End::Slow),
+                () = full => return Err(CloseReason::Slow),
                 () = sleep_until(until) => {
-                    if counted > 0 || patience <= STALLED_AFTER {
-                        return Err(End::Slow);
+                    if counted > 0 || timeout_after <= STALLED_AFTER {
+                        return Err(CloseReason::Slow);
                     }
                     let before = self.session.memory.counted();
                     counted = self.writing.max(self.out.len());
                     let all = before.saturating_add(counted);
-                    self.session.memory.set(all).map_err(|_| End::Slow)?;
+                    self.session.memory.set(all).map_err(|_| CloseReason::Slow)?;
                 }
             }
         }
