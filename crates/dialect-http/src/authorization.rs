@@ -15,7 +15,7 @@ use crate::api::Api;
 use crate::description::Description;
 use crate::problem::Problem;
 use crate::request_context;
-use crate::request_extensions::{Known, Peer};
+use crate::request_extensions::{Peer, QueryParameterNames};
 
 /// Maximum number of characters of path and query in the audit log.
 const TARGET_CHARACTERS_MAX: usize = 1_000;
@@ -27,7 +27,7 @@ const DENIED_CHARACTERS_MAX: usize = 200;
 pub(crate) struct Authorization {
     api: Api,
     operation: Asked,
-    known: Known,
+    known: QueryParameterNames,
     /// Whether the path contains the namespace.
     is_named_in_path: bool,
 }

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use utoipa::openapi::schema::Schema;
 use utoipa::openapi::{Ref, RefOr};
 
-use crate::request_extensions::Known;
+use crate::request_extensions::QueryParameterNames;
 
 /// Schemas of an OpenAPI document, by name.
 pub(crate) type Schemas = Vec<(String, RefOr<Schema>)>;
@@ -49,9 +49,9 @@ impl Description {
     }
 
     /// The names of the operation's query parameters.
-    pub(crate) fn known(&self) -> Known {
+    pub(crate) fn known(&self) -> QueryParameterNames {
         let own = self.query.iter().map(|parameter| parameter.0);
-        Known(own.chain(["namespace", "shard"]).collect())
+        QueryParameterNames(own.chain(["namespace", "shard"]).collect())
     }
 }
 

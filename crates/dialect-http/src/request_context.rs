@@ -13,7 +13,7 @@ use percent_encoding::percent_decode;
 use crate::api::Api;
 use crate::arguments::Arguments;
 use crate::problem::Problem;
-use crate::request_extensions::{Known, Peer};
+use crate::request_extensions::{Peer, QueryParameterNames};
 
 /// Header with the namespace.
 pub(crate) const NAMESPACE_HEADER: &str = "ganger-namespace";
@@ -44,7 +44,7 @@ impl FromRequestParts<Api> for RequestContext {
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
         let known = parts
             .extensions
-            .get::<Known>()
+            .get::<QueryParameterNames>()
             .map_or(&[][..], |known| &known.0);
         let arguments = Arguments::read(parts.uri.query().unwrap_or_default(), known)?;
         let namespace = namespace(&arguments, &parts.headers)?;

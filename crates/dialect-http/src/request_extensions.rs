@@ -9,4 +9,4 @@ pub struct Peer(pub SocketAddr);
 
 /// The names of the operation's query parameters, including the namespace and the shard.
 #[derive(Clone)]
-pub(crate) struct Known(pub(crate) Arc<[&'static str]>);
+pub(crate) struct QueryParameterNames(pub(crate) Arc<[&'static str]>);

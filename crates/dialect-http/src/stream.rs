@@ -26,11 +26,11 @@ pub(crate) struct Pieces {
 
 /// The reader has disconnected, or was too slow for too long.
 #[derive(Debug)]
-pub(crate) struct Gone;
+pub(crate) struct ReaderGone;
 
 /// Creates a body and its writing end.
-pub(crate) fn open(ask: &RequestContext) -> Result<(Pieces, Body), Problem> {
-    let place = ask.api.settings().streams.take(ask.owner.clone());
+pub(crate) fn open(context: &RequestContext) -> Result<(Pieces, Body), Problem> {
+    let place = context.api.settings().streams.take(context.owner.clone());
     let place = place.map_err(|full| {
         Problem::new("overloaded", full.to_string()).retry_after(Duration::from_secs(5))
     })?;
@@ -47,7 +47,7 @@ pub(crate) fn open(ask: &RequestContext) -> Result<(Pieces, Body), Problem> {
 
 impl Pieces {
     /// Writes a piece, and waits for the reader up to a limit.
-    pub(crate) async fn send(&self, piece: impl Into<Bytes>) -> Result<(), Gone> {
+    pub(crate) async fn send(&self, piece: impl Into<Bytes>) -> Result<(), ReaderGone> {
         let piece = piece.into();
         if piece.is_empty() {
             return Ok(());
@@ -55,7 +55,7 @@ impl Pieces {
         self.sender
             .send_timeout(piece, READER_SILENT_MAX)
             .await
-            .map_err(|_| Gone)
+            .map_err(|_| ReaderGone)
     }
 
     /// Completes when the reader has disconnected.

@@ -66,49 +66,49 @@ pub(crate) struct RetryJobIn {
 }
 
 pub(crate) async fn cancel(
-    ask: RequestContext,
+    context: RequestContext,
     MaybeDoc(given): MaybeDoc<CancelIn>,
 ) -> Result<Response, Problem> {
-    let id = ask.job()?;
+    let id = context.job()?;
     let command = Command::Cancel(Box::new(Cancel {
-        namespace: ask.namespace.clone(),
+        namespace: context.namespace.clone(),
         jobs: Selection::Jobs(vec![id.clone()]),
         reason: given.reason,
     }));
-    act(&ask, id, command).await
+    act(&context, id, command).await
 }
 
 pub(crate) async fn retry(
-    ask: RequestContext,
+    context: RequestContext,
     MaybeDoc(given): MaybeDoc<RetryJobIn>,
 ) -> Result<Response, Problem> {
-    let id = ask.job()?;
+    let id = context.job()?;
     let command = Command::Retry(Box::new(Retry {
-        namespace: ask.namespace.clone(),
+        namespace: context.namespace.clone(),
         jobs: vec![id.clone()],
         queue: given.queue.map(|queue| queue.0),
         dependents: given.dependents,
         graph: None,
     }));
-    act(&ask, id, command).await
+    act(&context, id, command).await
 }
 
-pub(crate) async fn time_out(ask: RequestContext) -> Result<Response, Problem> {
-    let id = ask.job()?;
+pub(crate) async fn time_out(context: RequestContext) -> Result<Response, Problem> {
+    let id = context.job()?;
     let command = TimeOut {
-        namespace: ask.namespace.clone(),
+        namespace: context.namespace.clone(),
         jobs: vec![id.clone()],
     };
-    act(&ask, id, Command::TimeOut(command)).await
+    act(&context, id, Command::TimeOut(command)).await
 }
 
-pub(crate) async fn delete(ask: RequestContext) -> Result<Response, Problem> {
-    let id = ask.job()?;
+pub(crate) async fn delete(context: RequestContext) -> Result<Response, Problem> {
+    let id = context.job()?;
     let command = Delete {
-        namespace: ask.namespace.clone(),
+        namespace: context.namespace.clone(),
         jobs: vec![id.clone()],
     };
-    match ask.call(Command::Delete(command)).await? {
+    match context.call(Command::Delete(command)).await? {
         Reply::Changed { count: 0, .. } => Err(not_found(id)),
         Reply::Changed { .. } => Ok(json::ok(&ActedView {
             changed: true,
@@ -122,12 +122,12 @@ pub(crate) async fn delete(ask: RequestContext) -> Result<Response, Problem> {
 }
 
 /// Sends the command and returns the state of the job. A cancelled job of qless does not exist any more.
-async fn act(ask: &RequestContext, id: JobId, command: Command) -> Result<Response, Problem> {
+async fn act(context: &RequestContext, id: JobId, command: Command) -> Result<Response, Problem> {
     let names = |ids: Vec<JobId>| {
-        let shard = ask.shard().id();
+        let shard = context.shard().id();
         Some(ids.iter().map(|id| full_name(shard, id)).collect())
     };
-    let (count, dependents, skipped_jobs, passed_on) = match ask.call(command).await? {
+    let (count, dependents, skipped_jobs, passed_on) = match context.call(command).await? {
         Reply::Changed { count, .. } => (count, None, None, None),
         Reply::Retried {
             count,
@@ -140,7 +140,7 @@ async fn act(ask: &RequestContext, id: JobId, command: Command) -> Result<Respon
         }
         _ => return Err(unexpected_reply()),
     };
-    let job = ask.shard().job(&ask.namespace, &id).await?;
+    let job = context.shard().job(&context.namespace, &id).await?;
     if job.is_none() && count == 0 {
         return Err(not_found(id));
     }

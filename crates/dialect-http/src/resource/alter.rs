@@ -109,11 +109,11 @@ pub(crate) struct UndependIn {
 }
 
 pub(crate) async fn alter(
-    ask: RequestContext,
+    context: RequestContext,
     JsonBody(given): JsonBody<AlterIn>,
 ) -> Result<Response, Problem> {
-    let command = given.convert(&ask)?;
-    match ask.call(Command::Alter(Box::new(command))).await? {
+    let command = given.convert(&context)?;
+    match context.call(Command::Alter(Box::new(command))).await? {
         Reply::Altered { tags: now, state } => Ok(json::ok(&AlteredView {
             tags: tags(&now),
             state: state.as_str(),
@@ -123,12 +123,12 @@ pub(crate) async fn alter(
 }
 
 impl AlterIn {
-    fn convert(self, ask: &RequestContext) -> Result<Alter, Problem> {
+    fn convert(self, context: &RequestContext) -> Result<Alter, Problem> {
         let has_start = self.delay.is_some() || self.run_at.is_some();
         let start = start(self.delay, self.run_at, "")?;
         Ok(Alter {
-            namespace: ask.namespace.clone(),
-            job: Some(ask.job()?),
+            namespace: context.namespace.clone(),
+            job: Some(context.job()?),
             priority: self.priority.map(|rank| rank.0),
             queue: self.queue.map(|queue| queue.0),
             start: has_start.then_some(start),
@@ -147,39 +147,39 @@ impl AlterIn {
 }
 
 pub(crate) async fn depend(
-    ask: RequestContext,
+    context: RequestContext,
     JsonBody(given): JsonBody<DependenciesIn>,
 ) -> Result<Response, Problem> {
     let command = AddDependencies {
-        namespace: ask.namespace.clone(),
-        job: ask.job()?,
-        on: ask.api.own_jobs(&given.on, "/on")?,
+        namespace: context.namespace.clone(),
+        job: context.job()?,
+        on: context.api.own_jobs(&given.on, "/on")?,
         policy: given.policy.0,
     };
-    ask.call(Command::AddDependencies(command)).await?;
-    altered(&ask).await
+    context.call(Command::AddDependencies(command)).await?;
+    altered(&context).await
 }
 
 pub(crate) async fn undepend(
-    ask: RequestContext,
+    context: RequestContext,
     MaybeDoc(given): MaybeDoc<UndependIn>,
 ) -> Result<Response, Problem> {
     let on = given
         .on
-        .map(|on| ask.api.own_jobs(&on, "/on"))
+        .map(|on| context.api.own_jobs(&on, "/on"))
         .transpose()?;
     let command = RemoveDependencies {
-        namespace: ask.namespace.clone(),
-        job: ask.job()?,
+        namespace: context.namespace.clone(),
+        job: context.job()?,
         on,
     };
-    ask.call(Command::RemoveDependencies(command)).await?;
-    altered(&ask).await
+    context.call(Command::RemoveDependencies(command)).await?;
+    altered(&context).await
 }
 
 /// Answers with the state of the job after a change.
-async fn altered(ask: &RequestContext) -> Result<Response, Problem> {
-    let record = find(ask).await?.record;
+async fn altered(context: &RequestContext) -> Result<Response, Problem> {
+    let record = find(context).await?.record;
     Ok(json::ok(&AlteredView {
         tags: tags(&record.tags),
         state: record.state.as_str(),

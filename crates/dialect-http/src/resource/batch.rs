@@ -28,7 +28,7 @@ use crate::problem::{Problem, ProblemView};
 use crate::refusal::unexpected_reply;
 use crate::request_context::RequestContext;
 use crate::resource::submission;
-use crate::stream::{self, Gone, Pieces};
+use crate::stream::{self, Pieces, ReaderGone};
 
 /// Maximum number of jobs in one command.
 const GROUP_JOBS_MAX: usize = 256;
@@ -70,38 +70,41 @@ struct Summary {
 
 /// Number of a line, and its submission or its error.
 type Entry = (u64, Result<ShardedSubmission, Problem>);
-type Applied = Vec<(u64, Result<Taken, Problem>)>;
+type GroupAnswers = Vec<(u64, Result<EnqueuedJob, Problem>)>;
 
 /// An enqueued job; the id of a job of another shard contains the shard.
-struct Taken {
+struct EnqueuedJob {
     id: JobId,
     existed: bool,
 }
 
-impl From<Enqueued> for Taken {
+impl From<Enqueued> for EnqueuedJob {
     fn from(job: Enqueued) -> Self {
         let Enqueued { id, existed, .. } = job;
         Self { id, existed }
     }
 }
 
-pub(crate) async fn enqueue(ask: RequestContext, request: Request) -> Result<Response, Problem> {
+pub(crate) async fn enqueue(
+    context: RequestContext,
+    request: Request,
+) -> Result<Response, Problem> {
     require_type(
         request.headers(),
         &["application/x-ndjson", "application/jsonl"],
     )?;
-    let answers = ask
+    let answers = context
         .arguments
         .word(
             "answers",
             &[("all", Answers::All), ("errors", Answers::Errors)],
         )?
         .unwrap_or(Answers::All);
-    let (pieces, body) = stream::open(&ask)?;
+    let (pieces, body) = stream::open(&context)?;
     let batch = Batch {
-        lines: Lines::new(ask.api.settings().line_bytes_max),
+        lines: Lines::new(context.api.settings().line_bytes_max),
         number: 0,
-        ask,
+        context,
         answers,
         pieces,
         summary: Summary::default(),
@@ -112,7 +115,7 @@ pub(crate) async fn enqueue(ask: RequestContext, request: Request) -> Result<Res
 }
 
 struct Batch {
-    ask: RequestContext,
+    context: RequestContext,
     answers: Answers,
     pieces: Pieces,
     lines: Lines,
@@ -125,8 +128,8 @@ impl Batch {
     /// Reads, applies and answers lines concurrently. Ends early if the client disconnects.
     async fn run(mut self, mut body: Body) {
         // Groups in flight have their own copy of the context, so that `self` is free to read and answer.
-        let ask = self.ask.clone();
-        let mut groups: FuturesOrdered<BoxFuture<'_, Applied>> = FuturesOrdered::new();
+        let context = self.context.clone();
+        let mut groups: FuturesOrdered<BoxFuture<'_, GroupAnswers>> = FuturesOrdered::new();
         let mut broken = None;
         let mut has_ended = false;
         while !has_ended || !groups.is_empty() {
@@ -154,7 +157,7 @@ impl Batch {
                         return;
                     }
                 }
-                groups.push_back(apply(&ask, group).boxed());
+                groups.push_back(apply(&context, group).boxed());
             }
         }
         self.finish(broken).await;
@@ -178,7 +181,7 @@ impl Batch {
                     group.push((self.number, self.read(&text)));
                 }
                 Line::TooLong => {
-                    let limit = self.ask.api.settings().line_bytes_max;
+                    let limit = self.context.api.settings().line_bytes_max;
                     let detail =
                         format!("the line is longer than {limit} bytes: send a smaller payload");
                     group.push((self.number, Err(Problem::new("body_too_large", detail))));
@@ -190,13 +193,15 @@ impl Batch {
 
     fn read(&self, text: &[u8]) -> Result<ShardedSubmission, Problem> {
         Ok(ShardedSubmission {
-            namespace: self.ask.namespace.clone(),
+            namespace: self.context.namespace.clone(),
             idempotency_key: None,
-            jobs: vec![ganger_document::json::read::<JobIn>(text)?.convert_alone(&self.ask.api)?],
+            jobs: vec![
+                ganger_document::json::read::<JobIn>(text)?.convert_alone(&self.context.api)?,
+            ],
         })
     }
 
-    async fn answer(&mut self, applied: Applied) -> Result<(), Gone> {
+    async fn answer(&mut self, applied: GroupAnswers) -> Result<(), ReaderGone> {
         let mut text = Vec::new();
         for (line, result) in &applied {
             self.summary.lines += 1;
@@ -256,57 +261,65 @@ fn push_line(text: &mut Vec<u8>, document: &impl Serialize) {
 }
 
 /// Applies the valid lines of a group; the answers are in the order of the lines.
-async fn apply(ask: &RequestContext, group: Vec<Entry>) -> Applied {
+async fn apply(context: &RequestContext, group: Vec<Entry>) -> GroupAnswers {
     let mut answers = Vec::with_capacity(group.len());
     let mut numbers = Vec::with_capacity(group.len());
     let mut jobs = Vec::with_capacity(group.len());
     for (line, entry) in group {
         match entry {
-            Ok(spread) if is_simple(ask, &spread) => {
+            Ok(spread) if is_simple(context, &spread) => {
                 numbers.push(line);
                 jobs.extend(spread.into_one(false).jobs);
             }
-            Ok(spread) => answers.push((line, send_elsewhere(ask, spread).await)),
+            Ok(spread) => answers.push((line, send_elsewhere(context, spread).await)),
             Err(problem) => answers.push((line, Err(problem))),
         }
     }
-    answers.extend(numbers.into_iter().zip(apply_jobs(ask, jobs).await));
+    answers.extend(numbers.into_iter().zip(apply_jobs(context, jobs).await));
     answers.sort_by_key(|(line, _)| *line);
     answers
 }
 
 /// Whether a job concerns this shard only.
-fn is_simple(ask: &RequestContext, spread: &ShardedSubmission) -> bool {
-    spread.only_shard() == Some(ask.shard().id()) && !spread.refers_elsewhere()
+fn is_simple(context: &RequestContext, spread: &ShardedSubmission) -> bool {
+    spread.only_shard() == Some(context.shard().id()) && !spread.refers_elsewhere()
 }
 
 /// Submits a single job that concerns other shards.
-async fn send_elsewhere(ask: &RequestContext, spread: ShardedSubmission) -> Result<Taken, Problem> {
-    let mut submitted = submission::submit(ask, spread, false, Problem::from).await?;
+async fn send_elsewhere(
+    context: &RequestContext,
+    spread: ShardedSubmission,
+) -> Result<EnqueuedJob, Problem> {
+    let mut submitted = submission::submit(context, spread, false, Problem::from).await?;
     let (job, existed) = submitted.jobs.pop().ok_or_else(unexpected_reply)?;
-    let id = if job.shard == *ask.shard().id() {
+    let id = if job.shard == *context.shard().id() {
         job.id
     } else {
         job.to_name()
     };
-    Ok(Taken { id, existed })
+    Ok(EnqueuedJob { id, existed })
 }
 
 /// Enqueues all jobs in one command. If that is refused, which changes nothing, enqueues each by itself.
-async fn apply_jobs(ask: &RequestContext, jobs: Vec<NewJob>) -> Vec<Result<Taken, Problem>> {
-    match send(ask, jobs.clone()).await {
+async fn apply_jobs(
+    context: &RequestContext,
+    jobs: Vec<NewJob>,
+) -> Vec<Result<EnqueuedJob, Problem>> {
+    match send(context, jobs.clone()).await {
         Ok(enqueued) => enqueued.into_iter().map(|job| Ok(job.into())).collect(),
         Err(CallError::Rejected(_)) if jobs.len() > 1 => {
-            let mut waiting: FuturesOrdered<_> =
-                jobs.into_iter().map(|job| send(ask, vec![job])).collect();
+            let mut waiting: FuturesOrdered<_> = jobs
+                .into_iter()
+                .map(|job| send(context, vec![job]))
+                .collect();
             let mut answers = Vec::with_capacity(waiting.len());
             while let Some(answer) = waiting.next().await {
                 let one = answer.map_err(Problem::from);
-                answers.push(
-                    one.and_then(|mut jobs| {
-                        jobs.pop().map(Taken::from).ok_or_else(unexpected_reply)
-                    }),
-                );
+                answers.push(one.and_then(|mut jobs| {
+                    jobs.pop()
+                        .map(EnqueuedJob::from)
+                        .ok_or_else(unexpected_reply)
+                }));
             }
             answers
         }
@@ -318,19 +331,19 @@ async fn apply_jobs(ask: &RequestContext, jobs: Vec<NewJob>) -> Vec<Result<Taken
 }
 
 /// Sends one command, and waits while the shard is overloaded, which slows the client down.
-async fn send(ask: &RequestContext, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, CallError> {
+async fn send(context: &RequestContext, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, CallError> {
     if jobs.is_empty() {
         return Ok(Vec::new());
     }
     let deadline = tokio::time::Instant::now() + PATIENCE;
     loop {
         let enqueue = Enqueue {
-            namespace: ask.namespace.clone(),
+            namespace: context.namespace.clone(),
             jobs: jobs.clone(),
             idempotency_key: None,
             graph: false,
         };
-        match ask.call(Command::Enqueue(Box::new(enqueue))).await {
+        match context.call(Command::Enqueue(Box::new(enqueue))).await {
             Ok(Reply::Enqueued { jobs, .. }) => return Ok(jobs),
             Ok(_) => unreachable!("the shard answers a command with its own kind of reply"),
             Err(CallError::Overloaded { retry_after, .. })

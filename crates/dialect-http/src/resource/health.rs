@@ -71,7 +71,7 @@ pub(crate) async fn live(State(api): State<Api>) -> Response {
 pub(crate) async fn ready(State(api): State<Api>) -> Response {
     let each = api.shards().iter().map(|shard| (shard, shard.health()));
     let each: Vec<_> = each.collect();
-    let worst = each.iter().map(|(_, health)| told(health));
+    let worst = each.iter().map(|(_, health)| severity(health));
     let worst = worst.max_by_key(|(gravity, _)| *gravity);
     let (_, status) = match worst {
         _ if api.settings().stopping.is_cancelled() => (4, "stopping"),
@@ -99,7 +99,7 @@ pub(crate) async fn ready(State(api): State<Api>) -> Response {
 }
 
 /// The severity of a status, and its word.
-fn told(health: &Health) -> (u8, &'static str) {
+fn severity(health: &Health) -> (u8, &'static str) {
     match health {
         Health::Ready => (0, "ready"),
         Health::Full => (1, "full"),
@@ -118,7 +118,7 @@ fn jobs_loaded(health: &Health) -> Option<u64> {
 fn one(shard: &Handle, health: &Health) -> ShardReadinessView {
     ShardReadinessView {
         shard: shard.id().to_string(),
-        status: told(health).1,
+        status: severity(health).1,
         jobs_loaded: jobs_loaded(health),
     }
 }

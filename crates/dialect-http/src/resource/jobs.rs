@@ -39,15 +39,15 @@ pub(crate) fn enqueued(job: &JobRef, existed: bool) -> Enqueued {
 }
 
 pub(crate) async fn enqueue(
-    ask: RequestContext,
+    context: RequestContext,
     JsonBody(given): JsonBody<JobIn>,
 ) -> Result<Response, Problem> {
     let spread = ShardedSubmission {
-        namespace: ask.namespace.clone(),
-        idempotency_key: ask.idempotency_key()?,
-        jobs: vec![given.convert_alone(&ask.api)?],
+        namespace: context.namespace.clone(),
+        idempotency_key: context.idempotency_key()?,
+        jobs: vec![given.convert_alone(&context.api)?],
     };
-    let mut submitted = submission::submit(&ask, spread, false, Problem::from).await?;
+    let mut submitted = submission::submit(&context, spread, false, Problem::from).await?;
     let (job, existed) = submitted.jobs.pop().ok_or_else(unexpected_reply)?;
     let view = enqueued(&job, existed || submitted.repeat);
     let status = if view.existed {
@@ -58,11 +58,11 @@ pub(crate) async fn enqueue(
     Ok(json::answer(status, &view))
 }
 
-pub(crate) async fn list(ask: RequestContext) -> Result<Response, Problem> {
-    let query = filter::from_arguments(&ask.arguments, ask.namespace.clone())?;
-    let page = ask.shard().list(query).await?;
+pub(crate) async fn list(context: RequestContext) -> Result<Response, Problem> {
+    let query = filter::from_arguments(&context.arguments, context.namespace.clone())?;
+    let page = context.shard().list(query).await?;
     Ok(json::ok(&job::Page::new(
-        ask.shard().id(),
+        context.shard().id(),
         page.jobs,
         page.next,
     )))
@@ -77,20 +77,20 @@ pub(crate) struct CountView {
 }
 
 /// Counts the jobs that a listing with the same filters would return.
-pub(crate) async fn count(ask: RequestContext) -> Result<Response, Problem> {
-    let query = filter::conditions(&ask.arguments, ask.namespace.clone())?;
-    let count = ask.shard().count(query).await?;
+pub(crate) async fn count(context: RequestContext) -> Result<Response, Problem> {
+    let query = filter::conditions(&context.arguments, context.namespace.clone())?;
+    let count = context.shard().count(query).await?;
     Ok(json::ok(&CountView { count }))
 }
 
-pub(crate) async fn show(ask: RequestContext) -> Result<Response, Problem> {
-    let found = waited_for(&ask).await?;
+pub(crate) async fn show(context: RequestContext) -> Result<Response, Problem> {
+    let found = waited_for(&context).await?;
     let is_delayed = found.record.state == JobState::Scheduled
         && matches!(found.record.due, Some(Due::Elapsed(_)));
     let id = found.record.id.clone();
-    let mut view = job::Job::new(ask.shard().id(), found);
+    let mut view = job::Job::new(context.shard().id(), found);
     if is_delayed
-        && let Ok(explanation) = explain(&ask, id).await
+        && let Ok(explanation) = explain(&context, id).await
         && let Some(at) = reason::not_before(&explanation)
     {
         view.run_at
@@ -99,33 +99,33 @@ pub(crate) async fn show(ask: RequestContext) -> Result<Response, Problem> {
     Ok(json::ok(&view))
 }
 
-pub(crate) async fn why(ask: RequestContext) -> Result<Response, Problem> {
-    let explanation = explain(&ask, ask.job()?).await?;
+pub(crate) async fn why(context: RequestContext) -> Result<Response, Problem> {
+    let explanation = explain(&context, context.job()?).await?;
     Ok(json::ok(&reason::Explanation::new(
-        ask.shard().id(),
+        context.shard().id(),
         explanation,
     )))
 }
 
-async fn explain(ask: &RequestContext, id: JobId) -> Result<Explanation, Problem> {
-    let query = Query::Why(ask.namespace.clone(), id);
-    match ask.call(Command::Query(Box::new(query))).await? {
+async fn explain(context: &RequestContext, id: JobId) -> Result<Explanation, Problem> {
+    let query = Query::Why(context.namespace.clone(), id);
+    match context.call(Command::Query(Box::new(query))).await? {
         Reply::Why(explanation) => Ok(*explanation),
         _ => Err(unexpected_reply()),
     }
 }
 
 /// Returns the stored payload, byte for byte.
-pub(crate) async fn payload(ask: RequestContext) -> Result<Response, Problem> {
-    let job = find(&ask).await?;
-    let payload = ask.shard().payload_of(&job.record).await?;
+pub(crate) async fn payload(context: RequestContext) -> Result<Response, Problem> {
+    let job = find(&context).await?;
+    let payload = context.shard().payload_of(&job.record).await?;
     Ok(raw(payload.unwrap_or_default()))
 }
 
 /// Returns the stored result, byte for byte, and can wait for it.
-pub(crate) async fn result(ask: RequestContext) -> Result<Response, Problem> {
-    let job = waited_for(&ask).await?;
-    let result = ask.shard().result_of(&job.record).await?;
+pub(crate) async fn result(context: RequestContext) -> Result<Response, Problem> {
+    let job = waited_for(&context).await?;
+    let result = context.shard().result_of(&job.record).await?;
     result.map(raw).ok_or_else(|| {
         let state = job.record.state;
         let next = match state {
@@ -140,19 +140,19 @@ pub(crate) async fn result(ask: RequestContext) -> Result<Response, Problem> {
     })
 }
 
-pub(crate) async fn inputs(ask: RequestContext) -> Result<Response, Problem> {
-    let job = find(&ask).await?;
-    let from = ask
+pub(crate) async fn inputs(context: RequestContext) -> Result<Response, Problem> {
+    let job = find(&context).await?;
+    let from = context
         .arguments
         .number("from", 0, u64::from(u32::MAX))?
         .unwrap_or(0);
-    let limit = ask
+    let limit = context
         .arguments
         .number("limit", 1, INPUTS_PAGE_MAX)?
         .unwrap_or(100);
     let limit = usize::try_from(limit).unwrap_or(1);
     let from = u32::try_from(from).unwrap_or(u32::MAX);
-    let rows = ask.shard().inputs(job.record.key, from, limit).await?;
+    let rows = context.shard().inputs(job.record.key, from, limit).await?;
     let next = if rows.len() < limit {
         None
     } else {
@@ -174,33 +174,33 @@ pub(crate) fn raw(bytes: Bytes) -> Response {
 }
 
 /// The job in the path.
-pub(crate) async fn find(ask: &RequestContext) -> Result<StoredJob, Problem> {
-    let id = ask.job()?;
-    match ask.shard().job(&ask.namespace, &id).await? {
+pub(crate) async fn find(context: &RequestContext) -> Result<StoredJob, Problem> {
+    let id = context.job()?;
+    match context.shard().job(&context.namespace, &id).await? {
         Some(found) => Ok(found),
-        None => Err(missing(ask, id).await),
+        None => Err(missing(context, id).await),
     }
 }
 
 /// The job in the path, after it has ended, `wait` is over, or the server stops.
-async fn waited_for(ask: &RequestContext) -> Result<StoredJob, Problem> {
-    let wait = ask.arguments.span("wait")?.unwrap_or(Duration::ZERO);
+async fn waited_for(context: &RequestContext) -> Result<StoredJob, Problem> {
+    let wait = context.arguments.span("wait")?.unwrap_or(Duration::ZERO);
     if wait.is_zero() {
-        return find(ask).await;
+        return find(context).await;
     }
-    let id = ask.job()?;
+    let id = context.job()?;
     tokio::select! {
-        found = ask.shard().wait(&ask.namespace, &id, wait) => match found? {
+        found = context.shard().wait(&context.namespace, &id, wait) => match found? {
             Some(found) => Ok(found),
-            None => Err(missing(ask, id.clone()).await),
+            None => Err(missing(context, id.clone()).await),
         },
-        () = ask.api.settings().stopping.cancelled() => find(ask).await,
+        () = context.api.settings().stopping.cancelled() => find(context).await,
     }
 }
 
 /// The problem for a job without a row. The engine knows whether the job is part of an undecided submission.
-pub(crate) async fn missing(ask: &RequestContext, id: JobId) -> Problem {
-    match explain(ask, id.clone()).await {
+pub(crate) async fn missing(context: &RequestContext, id: JobId) -> Problem {
+    match explain(context, id.clone()).await {
         Ok(_) => not_found(id),
         Err(problem) => problem,
     }

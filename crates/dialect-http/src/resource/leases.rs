@@ -53,66 +53,72 @@ enum Item<'a> {
 }
 
 pub(crate) async fn lease(
-    ask: RequestContext,
+    context: RequestContext,
     JsonBody(given): JsonBody<LeaseIn>,
 ) -> Result<Response, Problem> {
-    let (lease, wait) = given.convert(ask.namespace.clone());
+    let (lease, wait) = given.convert(context.namespace.clone());
     let deliveries = tokio::select! {
-        deliveries = ask.shard().lease(lease, wait) => deliveries?,
+        deliveries = context.shard().lease(lease, wait) => deliveries?,
         // A stopping server answers as if the time were over; the worker then asks again.
-        () = ask.api.settings().stopping.cancelled(), if !wait.is_zero() => Vec::new(),
+        () = context.api.settings().stopping.cancelled(), if !wait.is_zero() => Vec::new(),
     };
     let jobs = deliveries
         .into_iter()
-        .map(|it| delivery::view(ask.shard().id(), it.grant, &it.payload, &it.inputs))
+        .map(|it| delivery::view(context.shard().id(), it.grant, &it.payload, &it.inputs))
         .collect();
     Ok(json::ok(&DeliveriesView { jobs }))
 }
 
 pub(crate) async fn renew(
-    ask: RequestContext,
+    context: RequestContext,
     given: OneOrMany<RenewIn>,
 ) -> Result<Response, Problem> {
-    report(ask, given).await
+    report(context, given).await
 }
 
 pub(crate) async fn complete(
-    ask: RequestContext,
+    context: RequestContext,
     given: OneOrMany<CompleteIn>,
 ) -> Result<Response, Problem> {
-    report(ask, given).await
+    report(context, given).await
 }
 
 pub(crate) async fn fail(
-    ask: RequestContext,
+    context: RequestContext,
     given: OneOrMany<FailIn>,
 ) -> Result<Response, Problem> {
-    report(ask, given).await
+    report(context, given).await
 }
 
 pub(crate) async fn release(
-    ask: RequestContext,
+    context: RequestContext,
     given: OneOrMany<ReleaseIn>,
 ) -> Result<Response, Problem> {
-    report(ask, given).await
+    report(context, given).await
 }
 
-pub(crate) async fn log(ask: RequestContext, given: OneOrMany<LogIn>) -> Result<Response, Problem> {
-    report(ask, given).await
+pub(crate) async fn log(
+    context: RequestContext,
+    given: OneOrMany<LogIn>,
+) -> Result<Response, Problem> {
+    report(context, given).await
 }
 
 async fn report<T: Report + DeserializeOwned>(
-    ask: RequestContext,
+    context: RequestContext,
     given: OneOrMany<T>,
 ) -> Result<Response, Problem> {
     match given {
-        OneOrMany::One(report) => Ok(json::ok(&send(&ask, report, String::new()).await?)),
-        OneOrMany::Many(reports) => send_all(&ask, reports).await,
+        OneOrMany::One(report) => Ok(json::ok(&send(&context, report, String::new()).await?)),
+        OneOrMany::Many(reports) => send_all(&context, reports).await,
     }
 }
 
 /// Sends the reports in order and returns an answer for each, in the same order.
-async fn send_all<T: Report>(ask: &RequestContext, reports: Vec<T>) -> Result<Response, Problem> {
+async fn send_all<T: Report>(
+    context: &RequestContext,
+    reports: Vec<T>,
+) -> Result<Response, Problem> {
     if reports.len() > REPORTS_MAX {
         let detail = format!(
             "the list has {} reports, the limit is {REPORTS_MAX}: send several lists",
@@ -125,9 +131,9 @@ async fn send_all<T: Report>(ask: &RequestContext, reports: Vec<T>) -> Result<Re
     while reports.len() > 0 {
         let together = reports.by_ref().take(REPORTS_AT_ONCE);
         let commands = together.map(|(place, report)| {
-            Ok(report.convert(&ask.api, &ask.namespace, &format!("/{place}"))?)
+            Ok(report.convert(&context.api, &context.namespace, &format!("/{place}"))?)
         });
-        answers.extend(apply(ask, commands.collect()).await);
+        answers.extend(apply(context, commands.collect()).await);
     }
     let items: Vec<_> = answers
         .iter_mut()
@@ -143,7 +149,7 @@ async fn send_all<T: Report>(ask: &RequestContext, reports: Vec<T>) -> Result<Re
 
 /// Applies the valid reports in one turn of the shard and returns an answer for each report, in order.
 async fn apply(
-    ask: &RequestContext,
+    context: &RequestContext,
     commands: Vec<Result<Command, Problem>>,
 ) -> Vec<Result<ReportedView, Problem>> {
     let mut answers = Vec::with_capacity(commands.len());
@@ -162,7 +168,7 @@ async fn apply(
     if readable.is_empty() {
         return answers;
     }
-    match ask.call_all(readable).await {
+    match context.call_all(readable).await {
         Ok(replies) => {
             for (place, reply) in places.into_iter().zip(replies) {
                 answers[place] = reply.map_err(Problem::from).and_then(|reply| view(&reply));
@@ -179,12 +185,12 @@ async fn apply(
 }
 
 async fn send<T: Report>(
-    ask: &RequestContext,
+    context: &RequestContext,
     report: T,
     pointer: String,
 ) -> Result<ReportedView, Problem> {
-    let command = report.convert(&ask.api, &ask.namespace, &pointer)?;
-    view(&ask.call(command).await?)
+    let command = report.convert(&context.api, &context.namespace, &pointer)?;
+    view(&context.call(command).await?)
 }
 
 fn view(reply: &Reply) -> Result<ReportedView, Problem> {

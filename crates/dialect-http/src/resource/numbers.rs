@@ -45,15 +45,18 @@ pub(crate) struct AuditView {
     findings: Vec<String>,
 }
 
-pub(crate) async fn statistics(ask: RequestContext) -> Result<Response, Problem> {
-    let queue: Queue = ask.arguments.name("queue")?.unwrap_or_default();
-    let day = match ask.arguments.text("day")? {
+pub(crate) async fn statistics(context: RequestContext) -> Result<Response, Problem> {
+    let queue: Queue = context.arguments.name("queue")?.unwrap_or_default();
+    let day = match context.arguments.text("day")? {
         Some(text) => read_day(text)?,
         None => day_of(wall_now().0),
     };
-    let found = ask.shard().statistics(&ask.namespace, &queue, day).await?;
+    let found = context
+        .shard()
+        .statistics(&context.namespace, &queue, day)
+        .await?;
     let record = found.unwrap_or_else(|| StatisticsRecord {
-        namespace: ask.namespace.clone(),
+        namespace: context.namespace.clone(),
         queue,
         day,
         failed: 0,
@@ -80,15 +83,18 @@ fn day_of(micros: u64) -> Day {
     Day(u32::try_from(micros / MICROS_PER_DAY).unwrap_or(u32::MAX))
 }
 
-pub(crate) async fn tags(ask: RequestContext) -> Result<Response, Problem> {
-    let skip = ask
+pub(crate) async fn tags(context: RequestContext) -> Result<Response, Problem> {
+    let skip = context
         .arguments
         .number("skip", 0, u64::from(u32::MAX))?
         .unwrap_or(0);
-    let limit = ask.arguments.number("limit", 1, TAGS_MAX)?.unwrap_or(100);
+    let limit = context
+        .arguments
+        .number("limit", 1, TAGS_MAX)?
+        .unwrap_or(100);
     let place = |number| usize::try_from(number).unwrap_or(usize::MAX);
-    let query = Query::TopTags(ask.namespace.clone(), place(skip), place(limit));
-    match ask.call(Command::Query(Box::new(query))).await? {
+    let query = Query::TopTags(context.namespace.clone(), place(skip), place(limit));
+    match context.call(Command::Query(Box::new(query))).await? {
         Reply::Tags(tags) => {
             let view = |(tag, count)| TagView {
                 tag: Named(tag),
@@ -102,9 +108,9 @@ pub(crate) async fn tags(ask: RequestContext) -> Result<Response, Problem> {
     }
 }
 
-pub(crate) async fn tracked(ask: RequestContext) -> Result<Response, Problem> {
-    let query = Query::Tracked(ask.namespace.clone());
-    match ask.call(Command::Query(Box::new(query))).await? {
+pub(crate) async fn tracked(context: RequestContext) -> Result<Response, Problem> {
+    let query = Query::Tracked(context.namespace.clone());
+    match context.call(Command::Query(Box::new(query))).await? {
         Reply::Tracked(jobs) => {
             let view = |(job, at)| TrackedView {
                 job: Named(job),
@@ -118,8 +124,8 @@ pub(crate) async fn tracked(ask: RequestContext) -> Result<Response, Problem> {
     }
 }
 
-pub(crate) async fn audit(ask: RequestContext) -> Result<Response, Problem> {
-    match ask.call(Command::Query(Box::new(Query::Audit))).await? {
+pub(crate) async fn audit(context: RequestContext) -> Result<Response, Problem> {
+    match context.call(Command::Query(Box::new(Query::Audit))).await? {
         Reply::Audit(findings) => Ok(json::ok(&AuditView {
             is_sound: findings.is_empty(),
             findings,

@@ -83,9 +83,9 @@ pub(crate) struct MessageDoc {
     at: Moment,
 }
 
-pub(crate) async fn list(ask: RequestContext) -> Result<Response, Problem> {
-    let shard = ask.shard();
-    let peers = match &ask.api.settings().router {
+pub(crate) async fn list(context: RequestContext) -> Result<Response, Problem> {
+    let shard = context.shard();
+    let peers = match &context.api.settings().router {
         Some(router) => router.peers(shard).await?,
         None => Vec::new(),
     };
@@ -111,12 +111,12 @@ fn peer((view, state): (PeerView, PeerState)) -> PeerDoc {
     }
 }
 
-pub(crate) async fn outbox(ask: RequestContext) -> Result<Response, Problem> {
-    let limit = ask.arguments.number("limit", 1, PAGE_MESSAGES_MAX)?;
+pub(crate) async fn outbox(context: RequestContext) -> Result<Response, Problem> {
+    let limit = context.arguments.number("limit", 1, PAGE_MESSAGES_MAX)?;
     let limit = usize::try_from(limit.unwrap_or(PAGE_MESSAGES)).unwrap_or(usize::MAX);
-    let after = ask.arguments.number("after", 0, u64::MAX)?.unwrap_or(0);
-    let query = Query::Outbox(ask.peer()?, after.saturating_add(1), limit);
-    match ask.call(Command::Query(Box::new(query))).await? {
+    let after = context.arguments.number("after", 0, u64::MAX)?.unwrap_or(0);
+    let query = Query::Outbox(context.peer()?, after.saturating_add(1), limit);
+    match context.call(Command::Query(Box::new(query))).await? {
         Reply::Outbox(messages) => {
             let last = messages.last().map(|record| record.number);
             Ok(json::ok(&OutboxDoc {
@@ -136,8 +136,10 @@ fn message(record: &OutboxRecord) -> MessageDoc {
     }
 }
 
-pub(crate) async fn reconcile(ask: RequestContext) -> Result<Response, Problem> {
-    let command = Reconcile { peer: ask.peer()? };
-    ask.call(Command::Reconcile(command)).await?;
+pub(crate) async fn reconcile(context: RequestContext) -> Result<Response, Problem> {
+    let command = Reconcile {
+        peer: context.peer()?,
+    };
+    context.call(Command::Reconcile(command)).await?;
     Ok(json::ok(&Done::default()))
 }

@@ -14,7 +14,7 @@ use crate::one_of::read_word;
 use crate::raw_json::{self, RawJson};
 use crate::reference;
 use crate::reference::Shards;
-use crate::request::graph::Called;
+use crate::request::graph::MemberName;
 use crate::time::Moment;
 
 /// A task of enq's.
@@ -102,7 +102,7 @@ type Placed = Vec<(ShardId, NewJob)>;
 pub fn convert(
     shards: &dyn Shards,
     tasks: Vec<TaskIn>,
-) -> Result<(Placed, Vec<Called>), DocumentError> {
+) -> Result<(Placed, Vec<MemberName>), DocumentError> {
     let places = places(&tasks)?;
     let mut jobs = Vec::with_capacity(tasks.len());
     let mut called = Vec::with_capacity(tasks.len());
@@ -126,7 +126,7 @@ pub fn convert(
             ..NewJob::default()
         };
         jobs.push((home, job));
-        called.push(Called::Task(task.task_id));
+        called.push(MemberName::Task(task.task_id));
     }
     Ok((jobs, called))
 }

@@ -36,7 +36,7 @@ pub struct Submission {
     /// Idempotency key of the document; `None` if it has none.
     pub idempotency_key: Option<IdempotencyKey>,
     /// Name of each job in the document, in order.
-    pub called: Vec<Called>,
+    pub called: Vec<MemberName>,
     /// Pointer to the list of jobs in the document.
     pub pointer: &'static str,
     /// Whether the document is one job, not a graph.
@@ -45,14 +45,14 @@ pub struct Submission {
 
 /// The name of a job in the document of its submission.
 #[derive(Debug)]
-pub enum Called {
+pub enum MemberName {
     /// The name or id of the job; `None` if it has neither.
     Name(Option<String>),
     /// The mock id, in enq's form.
     Task(TaskId),
 }
 
-impl Called {
+impl MemberName {
     /// The name as text for error messages.
     pub fn text(&self) -> Option<String> {
         match self {
@@ -148,7 +148,10 @@ fn of_graph(shards: &dyn Shards, graph: GraphIn) -> Result<Submission, DocumentE
 }
 
 fn of_job(shards: &dyn Shards, job: JobIn) -> Result<Submission, DocumentError> {
-    let called = vec![Called::Name(caption(job.name.as_deref(), job.id.as_ref()))];
+    let called = vec![MemberName::Name(caption(
+        job.name.as_deref(),
+        job.id.as_ref(),
+    ))];
     Ok(Submission {
         jobs: vec![job.convert_alone(shards)?],
         idempotency_key: None,
@@ -168,7 +171,10 @@ fn of_jobs(
     let mut called = Vec::with_capacity(list.len());
     let mut jobs = Vec::with_capacity(list.len());
     for (place, job) in list.into_iter().enumerate() {
-        called.push(Called::Name(caption(job.name.as_deref(), job.id.as_ref())));
+        called.push(MemberName::Name(caption(
+            job.name.as_deref(),
+            job.id.as_ref(),
+        )));
         jobs.push(job.convert(shards, &members, &format!("{pointer}/{place}"))?);
     }
     Ok(Submission {

@@ -28,7 +28,7 @@ struct Row {
 }
 
 /// The content of the page for a caller: only what the caller may see.
-struct Seen {
+struct PageContent {
     /// Health of each shard; empty for an unauthenticated caller.
     shards: Vec<(String, Health)>,
     /// Queues with live jobs, longest first; `None` if the caller may see none.
@@ -39,7 +39,7 @@ struct Seen {
 
 /// The whole start page as HTML.
 pub(super) async fn page(api: &Api, identity: &Identity, version: Option<&str>) -> String {
-    let seen = Seen::by(api, identity, version.is_some()).await;
+    let seen = PageContent::by(api, identity, version.is_some()).await;
     let mut out = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>ganger</title>\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
@@ -59,7 +59,7 @@ pub(super) async fn page(api: &Api, identity: &Identity, version: Option<&str>) 
     out
 }
 
-impl Seen {
+impl PageContent {
     async fn by(api: &Api, identity: &Identity, is_known: bool) -> Self {
         if *identity == Identity::Anonymous {
             return Self {
