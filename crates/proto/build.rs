@@ -1,4 +1,4 @@
-//! Makes Rust from the schema, without protoc.
+//! Generates Rust code from the schema, without protoc.
 
 use std::error::Error;
 use std::fmt::Write as _;

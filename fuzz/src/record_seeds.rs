@@ -5,8 +5,8 @@ use std::time::Duration;
 use ganger_engine::{Effects, Engine, Loader, PrefetchedRows, Start};
 use ganger_store::encoding::encode;
 use ganger_types::command::{
-    Complete, ConfigureQueue, Dependency, Enqueue, Fail, Held, Lease, NewEdge, NewInput, NewJob,
-    QueueChange, TakeFrom, Unique,
+    Complete, ConfigureQueue, Dependency, Enqueue, Fail, Lease, LeaseRef, NewEdge, NewInput,
+    NewJob, QueueChange, TakeFrom, Unique,
 };
 use ganger_types::{
     Bytes, Change, Command, Elapsed, Epoch, FailurePolicy, Group, IdempotencyKey, Kind, Meta, Now,
@@ -115,7 +115,7 @@ impl EngineRun {
             return;
         };
         for grant in grants {
-            let held = Held {
+            let held = LeaseRef {
                 namespace: grant.namespace,
                 job: grant.job,
                 token: grant.token,

@@ -11,7 +11,7 @@ pub(crate) mod span;
 
 use ganger_client::{NewJob, NewSchedule};
 use ganger_document::raw_json::RawJson;
-use ganger_document::request::graph::{Called, read_any};
+use ganger_document::request::graph::{MemberName, read_any};
 use ganger_document::request::schedule::ScheduleIn;
 use ganger_document::{json, place};
 use serde::de::DeserializeOwned;
@@ -46,7 +46,7 @@ pub(crate) fn read(text: &[u8]) -> Result<Document, Problem> {
     let key = submission.idempotency_key;
     Ok(Document {
         jobs: jobs.collect::<Result<_, _>>()?,
-        names: submission.called.iter().map(Called::text).collect(),
+        names: submission.called.iter().map(MemberName::text).collect(),
         is_single: submission.is_single,
         idempotency_key: key
             .map(|key| convert::text("idempotency_key", key.as_bytes()))

@@ -37,30 +37,34 @@
 //! Signatures: names go in as `&str`, times as `Duration`/`SystemTime`, structs by value:
 //!
 //! ```text
-//! enqueue(NewJob) -> Enqueued                       enqueue_all(Submission) -> Accepted submit_graph(Vec<NewJob>,
-//! Option<String>) -> Accepted bulk(FnMut(u64, Result<Accepted, Error>)) -> Bulk { send(Vec<NewJob>) -> u64, finish()
-//! -> () } job(&str) -> Job           list(JobFilter) -> Page          wait(&str, Duration) -> Job why(&str) ->
-//! Explanation   graph(&str, depth: u32, limit: u32) -> GraphView result(&str) -> (JobState, Option<Bytes>)
-//! payload(&str) -> Bytes inputs(&str, from: u32, limit: u32, with_results: bool) -> (Vec<InputView>, Option<u32>)
-//! log(&str, LogPosition, bytes_max: u32) -> LogPage    follow_log(&str, LogPosition) -> LogStream { next() ->
-//! Option<Result<LogPage>> } cancel(&[&str], reason: &str) -> ChangeResult          cancel_graph(&str, reason: &str)
-//! -> ChangeResult retry(&[&str], queue: Option<&str>) -> ChangeResult   time_out(&[&str]) -> ChangeResult
-//! delete(&[&str]) -> ChangeResult retry_with_dependents(&[&str], queue: Option<&str>) -> ChangeResult
-//! retry_graph(&str, queue: Option<&str>) -> ChangeResult matching(&BulkAction, JobFilter, dry_run: bool) ->
-//! BulkResult alter(&str, Alteration) -> (JobState, Vec<String>) add_dependencies(&str, on: &[&str], FailurePolicy) ->
-//! ChangeResult remove_dependencies(&str, on: Option<&[&str]>) -> ChangeResult lease(LeaseRequest) -> Vec<Delivery>
-//! report(Vec<(LeaseRef, Report)>) -> Vec<ReportResult>   deregister(&str) -> () queues() -> Vec<QueueView>
-//! queue(&str) -> QueueView     configure_queue(&str, QueueSettings) -> QueueView pause_queue(&str) -> ()
-//! resume_queue(&str) -> ()     forget_queue(&str) -> () namespaces() -> Vec<NamespaceView>
-//! configure_namespace(&str, NamespaceSettings) -> NamespaceView put_schedule(NewSchedule) -> Schedule  schedules() ->
-//! Vec<Schedule>  schedule(&str) -> Schedule  remove_schedule(&str) -> () run_schedule(&str) -> Schedule
-//! next_times(&str, count: u32) -> Vec<SystemTime> failure_groups() -> Vec<(String, u64)>   statistics(queue: &str,
-//! day: Option<SystemTime>) -> Statistics workers() -> Vec<Worker>  tags(skip: u32, limit: u32) -> Vec<(String, u64)>
-//! tracked() -> Vec<TrackedJob> events(EventFilter) -> EventStream { next() -> Option<Result<Event>>, position() ->
-//! Option<u64> } info() -> ServerInfo          audit() -> Vec<String> import(namespace: &str, Vec<ImportRecord>) ->
-//! Vec<Imported>   // of another system, each once peers() -> (String, Vec<PeerView>)   outbox(peer: &str, after: u64,
-//! limit: u32) -> Vec<WaitingMessage>   reconcile(&str) -> () watch_graph(&str) -> GraphWatch { next() ->
-//! Option<Result<GraphProgress>> }   // counts by state until all have ended
+//! enqueue(NewJob) -> Enqueued                       enqueue_all(Submission) -> Accepted
+//! submit_graph(Vec<NewJob>, Option<String>) -> Accepted
+//! bulk(FnMut(u64, Result<Accepted, Error>)) -> Bulk { send(Vec<NewJob>) -> u64, finish() -> () }
+//! job(&str) -> Job           list(JobFilter) -> Page          wait(&str, Duration) -> Job
+//! why(&str) -> Explanation   graph(&str, depth: u32, limit: u32) -> GraphView
+//! result(&str) -> (JobState, Option<Bytes>)  payload(&str) -> Bytes
+//! inputs(&str, from: u32, limit: u32, with_results: bool) -> (Vec<InputView>, Option<u32>)
+//! log(&str, LogPosition, bytes_max: u32) -> LogPage    follow_log(&str, LogPosition) -> LogStream { next() -> Option<Result<LogPage>> }
+//! cancel(&[&str], reason: &str) -> ChangeResult          cancel_graph(&str, reason: &str) -> ChangeResult
+//! retry(&[&str], queue: Option<&str>) -> ChangeResult   time_out(&[&str]) -> ChangeResult   delete(&[&str]) -> ChangeResult
+//! retry_with_dependents(&[&str], queue: Option<&str>) -> ChangeResult   retry_graph(&str, queue: Option<&str>) -> ChangeResult
+//! matching(&BulkAction, JobFilter, dry_run: bool) -> BulkResult
+//! alter(&str, Alteration) -> (JobState, Vec<String>)
+//! add_dependencies(&str, on: &[&str], FailurePolicy) -> ChangeResult
+//! remove_dependencies(&str, on: Option<&[&str]>) -> ChangeResult
+//! lease(LeaseRequest) -> Vec<Delivery>   report(Vec<(LeaseRef, Report)>) -> Vec<ReportResult>   deregister(&str) -> ()
+//! queues() -> Vec<QueueView>     queue(&str) -> QueueView     configure_queue(&str, QueueSettings) -> QueueView
+//! pause_queue(&str) -> ()        resume_queue(&str) -> ()     forget_queue(&str) -> ()
+//! namespaces() -> Vec<NamespaceView>   configure_namespace(&str, NamespaceSettings) -> NamespaceView
+//! put_schedule(NewSchedule) -> Schedule  schedules() -> Vec<Schedule>  schedule(&str) -> Schedule  remove_schedule(&str) -> ()
+//! run_schedule(&str) -> Schedule   next_times(&str, count: u32) -> Vec<SystemTime>
+//! failure_groups() -> Vec<(String, u64)>   statistics(queue: &str, day: Option<SystemTime>) -> Statistics
+//! workers() -> Vec<Worker>  tags(skip: u32, limit: u32) -> Vec<(String, u64)>  tracked() -> Vec<TrackedJob>
+//! events(EventFilter) -> EventStream { next() -> Option<Result<Event>>, position() -> Option<u64> }
+//! info() -> ServerInfo          audit() -> Vec<String>
+//! import(namespace: &str, Vec<ImportRecord>) -> Vec<ImportOutcome>   // of another server, each once
+//! peers() -> (String, Vec<PeerView>)   outbox(peer: &str, after: u64, limit: u32) -> Vec<WaitingMessage>   reconcile(&str) -> ()
+//! watch_graph(&str) -> GraphWatch { next() -> Option<Result<GraphProgress>> }   // counts by state until all have ended
 //! ```
 //!
 //! All except `work` and `bulk` are `async` and return `Result<_, Error>`.
@@ -108,7 +112,7 @@ pub use model::*;
 /// The parts of imported records.
 pub mod import {
     pub use ganger_types::import::{
-        Imported, QlessJobSource, QlessSource, QlessStatisticsSource, WorkItem,
+        ImportOutcome, QlessJobSource, QlessSource, QlessStatisticsSource, WorkItem,
     };
     pub use ganger_types::qless::{QlessSet, QlessTime};
 }

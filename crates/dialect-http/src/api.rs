@@ -1,4 +1,4 @@
-//! What all handlers share: the shard and the settings.
+//! The state that all handlers share: the shard and the settings.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -15,32 +15,32 @@ use tokio_util::sync::CancellationToken;
 use crate::description::Description;
 use crate::problem::Problem;
 
-/// What the server may set.
+/// The settings of the HTTP port.
 #[derive(Clone)]
 pub struct Settings {
-    /// The version shown by `/version` and `/openapi.json`.
+    /// Version that `/version` and `/openapi.json` show.
     pub version: &'static str,
-    /// Bytes of a request's body, but for graphs and batches.
+    /// Maximum size of a body in bytes, except for graphs and batches.
     pub body_bytes_max: usize,
-    /// Bytes of a graph's submission.
+    /// Maximum size of the submission of a graph in bytes.
     pub graph_bytes_max: usize,
-    /// Bytes of one line of a batch.
+    /// Maximum size of one line of a batch in bytes.
     pub line_bytes_max: usize,
-    /// Event streams, log followers and batches open at once, together with those of other dialects.
+    /// Limit on open event streams, log followers and batches, shared with other dialects.
     pub streams: StreamLimit,
-    /// Cancelled when the server stops: long polls and streams end politely then.
+    /// Token that is cancelled when the server stops; long polls and streams then end in order.
     pub stopping: CancellationToken,
-    /// Whether the server is open to others without any check; told by `/healthz`.
+    /// Whether other machines can use the server without authentication, which `/healthz` shows.
     pub is_insecure: bool,
-    /// Who asks when the server in front has put no identity into the request; nobody by default, who may nothing.
+    /// Identity of requests to which the server has added none; by default one without rights.
     pub stranger: Identity,
-    /// Where the audit log goes.
+    /// Audit log.
     pub audit: Audit,
-    /// Finds the other shards; without one only this shard is known.
+    /// Router to the other shards; `None`: only this shard is known.
     pub router: Option<Router>,
-    /// All shards of this process, of which readiness and metrics tell; only the one behind the routes, if empty.
+    /// Shards of this process, for readiness and metrics; empty: only the shard of the routes.
     pub shards: Vec<Handle>,
-    /// The metrics of the server itself and of its other ports.
+    /// Metrics of the server itself and of its other ports.
     pub more_metrics: ganger_metrics::Source,
 }
 
@@ -63,7 +63,7 @@ impl Default for Settings {
     }
 }
 
-/// The state of the routes. Cloning is a reference count.
+/// The state of the routes. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Api(Arc<Inner>);
 
@@ -86,7 +86,7 @@ impl Api {
         }))
     }
 
-    /// The shard behind the routes.
+    /// The shard of the routes.
     pub(crate) fn shard(&self) -> &Handle {
         &self.0.shard
     }
@@ -99,7 +99,7 @@ impl Api {
         }
     }
 
-    /// What the server has set.
+    /// The settings.
     pub(crate) fn settings(&self) -> &Settings {
         &self.0.settings
     }
@@ -109,10 +109,10 @@ impl Api {
         &self.0.operations
     }
 
-    /// The operation with this id, as rights know it.
+    /// The operation with this id, for authorization.
     ///
     /// # Panics
-    /// If there is none.
+    /// If there is no such operation.
     pub(crate) fn access(&self, id: &str) -> Operation {
         let found = self
             .operations()
@@ -122,17 +122,17 @@ impl Api {
         found.access()
     }
 
-    /// Answers sent, by the first digit of their status less one.
+    /// Number of answers, by the first digit of the status minus one.
     pub(crate) fn requests(&self) -> &[AtomicU64; 5] {
         &self.0.requests
     }
 
-    /// The one turn at reading a large body.
+    /// The only permit to parse a large body.
     pub(crate) fn large_bodies(&self) -> &Semaphore {
         &self.0.large_bodies
     }
 
-    /// The job that a reference names, by `shard/id` or the plain id; `place` says where the reference stands.
+    /// The job of a reference, `shard/id` or the plain id. `place` is where the reference is, for errors.
     pub(crate) fn resolve(
         &self,
         job: &JobReference,

@@ -1,4 +1,4 @@
-//! Query parameters: strict, typed, each refusal naming the parameter.
+//! Query parameters: strict and typed; each error names the parameter.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use percent_encoding::percent_decode;
 
 use crate::problem::Problem;
 
-/// Parameters that may be given more than once: any of what they say will do.
+/// Parameters that may be repeated; a job must match any of the values.
 const REPEATABLE: [&str; 1] = ["state"];
 
 /// The parameters of one request, as bytes.
@@ -17,7 +17,7 @@ const REPEATABLE: [&str; 1] = ["state"];
 pub(crate) struct Arguments(Vec<(String, Vec<u8>)>);
 
 impl Arguments {
-    /// Reads a query string. Only `known` names are taken, each once but for those in [`REPEATABLE`].
+    /// Parses a query string. Only `known` names are allowed, each once except those in [`REPEATABLE`].
     pub(crate) fn read(query: &str, known: &[&str]) -> Result<Self, Problem> {
         let mut all: Vec<(String, Vec<u8>)> = Vec::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -49,7 +49,7 @@ impl Arguments {
             .transpose()
     }
 
-    /// All texts of a parameter that may be repeated.
+    /// All values of a parameter that may be repeated.
     pub(crate) fn texts(&self, name: &str) -> Result<Vec<&str>, Problem> {
         let given = self.0.iter().filter(|(known, _)| known == name);
         given
@@ -57,7 +57,7 @@ impl Arguments {
             .collect()
     }
 
-    /// A name of the engine's.
+    /// The argument of this name as a name of the engine; `None` if it is absent.
     pub(crate) fn name<T: Name>(&self, name: &str) -> Result<Option<T>, Problem> {
         self.bytes(name)
             .map(|value| {
@@ -67,7 +67,7 @@ impl Arguments {
             .transpose()
     }
 
-    /// A job, by its id or `shard/id`.
+    /// The argument of this name as a job, by id or `shard/id`; `None` if it is absent.
     pub(crate) fn job(&self, name: &str) -> Option<JobReference> {
         self.bytes(name)
             .map(|value| JobReference(names::read(value)))
@@ -83,7 +83,7 @@ impl Arguments {
         self.parsed(name, read_moment)
     }
 
-    /// A whole number from `least` to `most`.
+    /// The argument of this name as a whole number from `least` to `most`; `None` if it is absent.
     pub(crate) fn number(&self, name: &str, least: u64, most: u64) -> Result<Option<u64>, Problem> {
         self.parsed(name, |text| {
             text.parse()
@@ -95,7 +95,7 @@ impl Arguments {
         })
     }
 
-    /// `true` or `false`; the bare name is `true`, absence `false`.
+    /// The argument of this name as a boolean: `true` or `false`; the name alone is `true`, absence `false`.
     pub(crate) fn flag(&self, name: &str) -> Result<bool, Problem> {
         let flag = self.parsed(name, |text| match text {
             "" | "true" | "1" => Ok(true),
@@ -105,7 +105,7 @@ impl Arguments {
         Ok(flag.unwrap_or(false))
     }
 
-    /// One of a few words.
+    /// The argument of this name as one of a few words.
     pub(crate) fn word<T: Copy>(
         &self,
         name: &str,
@@ -134,7 +134,7 @@ impl Arguments {
     }
 }
 
-/// Percent-decodes; `+` is a space, as forms write it.
+/// Decodes percent escapes; `+` is a space, as in forms.
 fn decode(text: &str) -> Vec<u8> {
     let spaced: Vec<u8> = text
         .bytes()
@@ -143,7 +143,7 @@ fn decode(text: &str) -> Vec<u8> {
     percent_decode(&spaced).collect()
 }
 
-/// A refusal of the query parameter `name`.
+/// The error about the query parameter `name`.
 pub(crate) fn refused(name: &str, reason: &str) -> Problem {
     Problem::new("invalid_value", format!("query parameter {name}: {reason}"))
 }

@@ -1,7 +1,7 @@
-//! Whether an operation may be asked for, and what the audit log hears of it: one layer before every handler.
+//! Authorization: a layer before every handler that checks rights and writes the audit log.
 //!
-//! The layer reads the namespace from where the handler will read it, with the same function. Refusals come
-//! before anything is looked up, so they tell nothing of what is there (`rel S9`).
+//! The layer reads the namespace with the same function as the handler. It refuses a request before anything is
+//! looked up, so a refusal does not reveal what exists (`rel S9`).
 
 use std::net::SocketAddr;
 
@@ -15,20 +15,20 @@ use crate::api::Api;
 use crate::description::Description;
 use crate::problem::Problem;
 use crate::request_context;
-use crate::request_extensions::{Known, Peer};
+use crate::request_extensions::{Peer, QueryParameterNames};
 
-/// Characters of a path and query that the audit log keeps.
+/// Maximum number of characters of path and query in the audit log.
 const TARGET_CHARACTERS_MAX: usize = 1_000;
-/// Those that it keeps of a request that was not allowed.
+/// Maximum number of characters of path and query in the audit log, for refused requests.
 const DENIED_CHARACTERS_MAX: usize = 200;
 
-/// Authorization check in front of one operation.
+/// The authorization of one operation.
 #[derive(Clone)]
 pub(crate) struct Authorization {
     api: Api,
     operation: Asked,
-    known: Known,
-    /// Whether the namespace that it is about stands in the path.
+    known: QueryParameterNames,
+    /// Whether the path contains the namespace.
     is_named_in_path: bool,
 }
 
@@ -53,7 +53,7 @@ impl Authorization {
     }
 }
 
-/// Lets the request pass, or refuses it; tells the audit log.
+/// Passes the request on or refuses it, and writes the audit log.
 pub(crate) async fn pass(
     State(gate): State<Authorization>,
     mut request: Request,

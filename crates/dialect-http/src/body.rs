@@ -1,4 +1,4 @@
-//! Reading bodies within the limits of the single request. The server in front counts what all hold together.
+//! Reading of bodies, within the limits of one request. The server counts the memory of all requests together.
 
 use axum::body::{Body, HttpBody};
 use axum::extract::Request;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::problem::Problem;
 
-/// How long a sender may fall silent in the middle of a body.
+/// Maximum time between two pieces of a body.
 pub(crate) const BODY_SILENT_MAX: Duration = Duration::from_secs(30);
 
 /// Reads a whole body of at most `limit` bytes.
@@ -29,7 +29,7 @@ pub(crate) async fn read(request: Request, limit: usize) -> Result<Bytes, Proble
     Ok(whole.freeze())
 }
 
-/// The next bytes, unless the sender is silent for too long. Trailers count as no bytes.
+/// The next bytes of a body; an error if they take too long. Trailers are skipped.
 pub(crate) async fn next_data(body: &mut Body) -> Result<Option<Bytes>, Problem> {
     match tokio::time::timeout(BODY_SILENT_MAX, body.frame()).await {
         Ok(None) => Ok(None),
@@ -45,7 +45,7 @@ pub(crate) async fn next_data(body: &mut Body) -> Result<Option<Bytes>, Problem>
     }
 }
 
-/// The server in front ends a body for a reason; other ends are the sender's.
+/// The problem of a body that ended early: the server has ended it for a reason, or the client has.
 fn broken_off(error: &axum::Error) -> Problem {
     match BodyCut::of(error) {
         Some(cut @ BodyCut::Full(_)) => {

@@ -1,4 +1,4 @@
-//! Which jobs: filters of listings and of bulk actions.
+//! Filters of listings and of bulk actions.
 
 use ganger_document::names::read;
 use ganger_types::query::JobQuery;
@@ -9,7 +9,7 @@ use ganger_types::{
 use crate::arguments::{Arguments, refused};
 use crate::problem::Problem;
 
-/// Jobs on a page unless the request says otherwise.
+/// Default number of jobs on a page.
 const PAGE_JOBS_DEFAULT: usize = 100;
 
 /// The query parameters of a listing of jobs.
@@ -38,10 +38,10 @@ pub(crate) const PARAMETERS: &[(&str, &str)] = &[
     ("limit", "jobs on a page, 1 to 1000; 100 if absent"),
 ];
 
-/// Those of a count: the same but for the page.
+/// The query parameters of a count: those of a listing without its page.
 pub(crate) const CONDITIONS: &[(&str, &str)] = PARAMETERS.split_at(PARAMETERS.len() - 3).0;
 
-/// Reads the parameters of a listing.
+/// Parses the parameters of a listing.
 pub(crate) fn from_arguments(
     arguments: &Arguments,
     namespace: Namespace,
@@ -55,7 +55,7 @@ pub(crate) fn from_arguments(
     Ok(query)
 }
 
-/// Reads which jobs are meant: the parameters of a listing but for its page.
+/// Parses the conditions: the parameters of a listing without its page.
 pub(crate) fn conditions(arguments: &Arguments, namespace: Namespace) -> Result<JobQuery, Problem> {
     Ok(JobQuery {
         namespace,
@@ -75,7 +75,7 @@ pub(crate) fn conditions(arguments: &Arguments, namespace: Namespace) -> Result<
     })
 }
 
-/// The states asked for: words with commas, or the parameter given many times, or both.
+/// The requested states: comma-separated words, or a repeated parameter, or both.
 fn states(arguments: &Arguments) -> Result<JobStates, Problem> {
     let given = arguments.texts("state")?;
     if given.is_empty() {
@@ -100,7 +100,7 @@ pub(crate) fn limit(arguments: &Arguments) -> Result<usize, Problem> {
         .unwrap_or(PAGE_JOBS_DEFAULT))
 }
 
-/// Asks for the page behind the one whose `next` was sent: opaque to clients, a place in the listing to us.
+/// Continues the query at the cursor that the client sent, the `next` of the previous page.
 pub(crate) fn go_on(query: &mut JobQuery, arguments: &Arguments) -> Result<(), Problem> {
     let Some(text) = arguments.text("after")? else {
         return Ok(());

@@ -1,8 +1,8 @@
-//! Keeps web pages of other sites away from a server on this machine.
+//! Protects a server on localhost from web pages of other sites.
 //!
-//! A page in a browser may send requests to loopback addresses. Two checks stop it: the `Host` must be
-//! an address or a name that is meant for us (a page that has rebound its own name to 127.0.0.1 still
-//! sends its own name), and a request that changes something must not come from another site.
+//! A page in a browser may send requests to loopback addresses. Two checks prevent that. The `Host` must be an
+//! address or a configured name, because a page that has rebound its own name to 127.0.0.1 still sends that name. And
+//! a request that changes something must not come from another site.
 
 use http::uri::Authority;
 use http::{HeaderMap, Method, Uri, header};
@@ -10,12 +10,12 @@ use std::net::IpAddr;
 
 use crate::problem::Problem;
 
-/// Which names may stand in `Host`.
+/// The allowed hosts.
 #[derive(Clone, Debug, Default)]
 pub struct HostCheck {
-    /// Names beside `localhost` and plain addresses; `*` is any.
+    /// Allowed names besides `localhost` and plain addresses; `*`: any name.
     pub hosts: Vec<String>,
-    /// Whether a token is required: then a page without it can do nothing, whatever its name is.
+    /// Whether a token is required; a page without one can then do nothing, whatever its name is.
     pub is_secured: bool,
 }
 
@@ -23,7 +23,7 @@ impl HostCheck {
     /// Refuses requests that a page of another site may have sent.
     ///
     /// # Errors
-    /// If the host is not ours, or the request comes from another site and would change something.
+    /// If the host is not allowed, or the request comes from another site and would change something.
     pub fn check(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
         let host = host(uri, headers)?;
         self.check_host(&host)?;
@@ -56,7 +56,7 @@ impl HostCheck {
     }
 }
 
-/// The host that the client meant: of the request line in HTTP/2, else of the header.
+/// The host of the request: from the URI in HTTP/2, else from the header.
 fn host(uri: &Uri, headers: &HeaderMap) -> Result<Authority, Problem> {
     if let Some(authority) = uri.authority() {
         return Ok(authority.clone());

@@ -1,4 +1,4 @@
-//! Bodies and answers in JSON: what carries them over HTTP. How they are read stands in `ganger_document`.
+//! JSON bodies and answers over HTTP. `ganger_document` parses the documents.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::api::Api;
 use crate::body;
 use crate::problem::Problem;
 
-/// Bytes of a body that is read where it arrives: about a millisecond.
+/// Size up to which a body is parsed on the thread that received it: about a millisecond.
 const READ_AT_ONCE_BYTES_MAX: usize = 64 << 10;
 
 /// A JSON body of type `T`.
@@ -35,7 +35,7 @@ impl<T: DeserializeOwned + Send + 'static> FromRequest<Api> for JsonBody<T> {
     }
 }
 
-/// A JSON body that may be left out; then it is the default of `T`.
+/// A JSON body that may be omitted; it is then the default of `T`.
 pub(crate) struct MaybeDoc<T>(pub(crate) T);
 
 impl<T: DeserializeOwned + Default + Send + 'static> FromRequest<Api> for MaybeDoc<T> {
@@ -57,9 +57,9 @@ impl<T: DeserializeOwned + Default + Send + 'static> FromRequest<Api> for MaybeD
 
 /// One document or a list of them.
 pub(crate) enum OneOrMany<T> {
-    /// One: its answer is the answer.
+    /// One document, with one answer.
     One(T),
-    /// Several: each is answered by itself.
+    /// A list, with an answer for each document.
     Many(Vec<T>),
 }
 
@@ -81,8 +81,8 @@ impl<T: DeserializeOwned + Send + 'static> FromRequest<Api> for OneOrMany<T> {
     }
 }
 
-/// Refuses a body that does not say it is one of `wanted`. A page of another site cannot send these
-/// types without asking first, so this is also a guard.
+/// Refuses a body whose media type is not one of `wanted`. A page of another site cannot send these types without a
+/// preflight request, so this also protects against such pages.
 pub(crate) fn require_type(headers: &HeaderMap, wanted: &[&str]) -> Result<(), Problem> {
     let given = headers
         .get(header::CONTENT_TYPE)
@@ -101,8 +101,8 @@ pub(crate) fn require_type(headers: &HeaderMap, wanted: &[&str]) -> Result<(), P
     ))
 }
 
-/// Reads a body with `read`: a large one beside the threads that serve others, and one such at a time, because what is read
-/// of a short document may take forty times its bytes.
+/// Parses a body with `read`. Large bodies are parsed on a blocking thread and one at a time, because a parsed
+/// document may take forty times the size of its text.
 pub(crate) async fn apart<T: Send + 'static>(
     api: &Api,
     hold: Option<Arc<Hold>>,
@@ -126,7 +126,7 @@ pub(crate) async fn apart<T: Send + 'static>(
     drop(turn);
     match outcome {
         Ok(outcome) => outcome,
-        // A defect: the layer that catches panics tells of it.
+        // A panic is a defect, which the layer that catches panics reports.
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
             Err(_) => Err(Problem::new(

@@ -1,7 +1,7 @@
-//! The HTTP face: JSON under `/api/v1`, server-sent events, health and metrics.
+//! The HTTP dialect: JSON under `/api/v1`, server-sent events, health and metrics.
 //!
-//! Thin: `ganger_document` turns bodies into commands and replies into documents; here is one file per resource between
-//! them. The table in `operations` makes the routes and `/openapi.json`.
+//! `ganger_document` converts bodies to commands and replies to documents; this crate has a file per resource in
+//! between. The routes and `/openapi.json` are made from the table in `operations`.
 
 #![forbid(unsafe_code)]
 

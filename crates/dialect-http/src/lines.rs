@@ -1,4 +1,4 @@
-//! Splits a stream of bytes into lines of bounded length.
+//! Splits a stream of bytes into lines of limited length.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -7,23 +7,23 @@ use bytes::{Buf, Bytes, BytesMut};
 pub(crate) enum Line {
     /// Bytes of the line.
     Text(Bytes),
-    /// It was longer than the limit and has been thrown away.
+    /// The line was longer than the limit and was dropped.
     TooLong,
 }
 
-/// Bytes that wait to become lines; never more than a line and a piece.
+/// Splits bytes into lines. It holds at most one line and one piece of the stream.
 #[derive(Debug)]
 pub(crate) struct Lines {
     buffer: BytesMut,
-    /// Bytes at the front that are known to hold no line end.
+    /// Number of bytes at the front without a line end.
     searched: usize,
     limit: usize,
-    /// In the middle of a line that is too long.
+    /// Whether the rest of a line that is too long is being skipped.
     is_skipping: bool,
 }
 
 impl Lines {
-    /// No line may be longer than `limit` bytes.
+    /// Creates a splitter for lines of at most `limit` bytes.
     pub(crate) fn new(limit: usize) -> Self {
         Self {
             buffer: BytesMut::new(),
@@ -38,7 +38,7 @@ impl Lines {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next whole line, if there is one.
+    /// The next complete line; `None` if there is none yet.
     pub(crate) fn next(&mut self) -> Option<Line> {
         let found = self.buffer[self.searched..]
             .iter()
@@ -64,7 +64,7 @@ impl Lines {
         Some(Line::Text(line.freeze()))
     }
 
-    /// What is left when the bytes have ended: a last line without an end.
+    /// The last line, if it has no line end.
     pub(crate) fn end(&mut self) -> Option<Line> {
         if self.is_skipping {
             self.is_skipping = false;

@@ -16,7 +16,7 @@ use utoipa::openapi::{
 use crate::description::{AddSchema, Content, Description, Schemas, add_schema};
 use crate::problem::ProblemView;
 
-/// What holds for all operations; part of `/openapi.json`.
+/// Conventions of all operations, as text in `/openapi.json`.
 const CONVENTIONS: &str = "\
 A durable job queue. What is answered with a status of 2xx is on disk.
 
@@ -46,7 +46,7 @@ const PROBLEM: AddSchema = add_schema::<ProblemView<'static>>;
 /// The OpenAPI document of these operations, for a server of this version.
 pub(crate) fn document(version: &str, operations: &[Description]) -> OpenApi {
     let mut schemas = Schemas::new();
-    // enq's form of a submission, which no operation names.
+    // enq's form of a submission, to which no operation refers.
     add_schema::<TaskIn>(&mut schemas);
     PROBLEM(&mut schemas);
     let mut paths = PathsBuilder::new();
@@ -138,13 +138,13 @@ fn parameter(
         .build()
 }
 
-/// The names in braces.
+/// The names of the path parameters, in braces.
 fn names(path: &str) -> impl Iterator<Item = &str> {
     path.split('/')
         .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
 }
 
-/// What the operations are grouped by: the resource.
+/// The group of an operation: its resource.
 fn tag(path: &str) -> &str {
     path.strip_prefix("/api/v1/")
         .and_then(|rest| rest.split('/').next())

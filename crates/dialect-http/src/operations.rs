@@ -1,4 +1,4 @@
-//! Every operation of the API in one table: the routes, the rights and `/openapi.json` are made from it.
+//! The table of all operations, from which the routes, the rights and `/openapi.json` are made.
 
 mod insight;
 mod job;
@@ -18,7 +18,7 @@ use utoipa::ToSchema;
 use crate::api::Api;
 use crate::description::{Content, Description, add_schema};
 
-/// One operation of the HTTP API.
+/// An operation of the HTTP API.
 pub(crate) struct Operation {
     pub(crate) description: Description,
     pub(crate) route: MethodRouter<Api>,
@@ -114,7 +114,7 @@ const PAGE: &[(&str, &str)] = &[
 const NDJSON: &str = "application/x-ndjson";
 const ANY: &str = "*/*";
 
-/// Every operation there is.
+/// All operations.
 pub(crate) fn all() -> Vec<Operation> {
     let mut all = jobs::about_jobs();
     all.extend(jobs::about_graphs());
@@ -147,7 +147,7 @@ pub(crate) fn methods_at(path: &str) -> Vec<Method> {
         .collect()
 }
 
-/// Every operation with the right that it takes.
+/// All operations with the rights that they need.
 pub fn rights() -> Vec<ganger_access::Operation> {
     let all = all().into_iter();
     all.map(|operation| operation.description.access())

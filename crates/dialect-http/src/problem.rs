@@ -1,4 +1,4 @@
-//! Errors as RFC 9457 problem documents: one table of codes, one type.
+//! Errors as RFC 9457 problem documents, with one table of codes.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// Every code that this dialect answers with: the code, its status, its title.
+/// All codes of this dialect: code, status, title.
 ///
 /// A code, once released, keeps its meaning and its status.
 pub(crate) const CODES: &[(&str, u16, &str)] = &[
@@ -92,42 +92,42 @@ pub(crate) const CODES: &[(&str, u16, &str)] = &[
 /// Why a request was refused, as `application/problem+json` (RFC 9457).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Problem {
-    /// The stable code, documented in `docs/errors.md`.
+    /// Stable code, documented in `docs/errors.md`.
     pub code: &'static str,
-    /// What, where, which limit, and the next step.
+    /// What is wrong, where, the limit, and the next step.
     pub detail: String,
-    /// The offending place of the body, as a JSON pointer.
+    /// JSON pointer to the offending value in the body; `None` if no single value is to blame.
     pub pointer: Option<String>,
-    /// Line and column of the body, from 1.
+    /// Line and column in the body, from 1; `None` if the body is not the cause.
     pub place: Option<(usize, usize)>,
-    /// When trying again makes sense.
+    /// Time after which to retry; `None` if a retry does not help or the time is unknown.
     pub retry_after: Option<Duration>,
 }
 
-/// The document that a [`Problem`] is sent as.
+/// The document of a [`Problem`].
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Problem)]
 pub(crate) struct ProblemView<'a> {
-    /// `urn:ganger:error:` and the code.
+    /// URN of the error: `urn:ganger:error:` and the code.
     r#type: String,
-    /// The same for every problem of this code.
+    /// Title, which is the same for all problems with this code.
     title: &'static str,
-    /// HTTP status of the answer, as a number.
+    /// HTTP status of the answer.
     status: u16,
     /// Stable code of the error, for programs.
     code: &'static str,
-    /// What, where, which limit, and the next step.
+    /// What is wrong, where, the limit, and the next step.
     detail: &'a str,
-    /// JSON pointer to the offending place of the body.
+    /// JSON pointer to the offending value in the body; absent if no single value is to blame.
     #[serde(skip_serializing_if = "Option::is_none")]
     pointer: Option<&'a str>,
-    /// Line of the body, from 1.
+    /// Line in the body, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     line: Option<usize>,
     /// Column of that line, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     column: Option<usize>,
-    /// Seconds after which trying again makes sense.
+    /// Seconds after which to retry; absent if a retry does not help.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_seconds: Option<u64>,
 }
@@ -160,26 +160,26 @@ impl Problem {
         }
     }
 
-    /// Says which place of the body is meant.
+    /// Adds the JSON pointer to the offending value.
     #[must_use]
     pub fn at(mut self, pointer: impl Into<String>) -> Self {
         self.pointer = Some(pointer.into());
         self
     }
 
-    /// Says when trying again makes sense.
+    /// Adds the time after which to retry.
     #[must_use]
     pub fn retry_after(mut self, after: Duration) -> Self {
         self.retry_after = Some(after);
         self
     }
 
-    /// The HTTP status of its code.
+    /// The HTTP status of the code.
     pub fn status(&self) -> StatusCode {
         StatusCode::from_u16(self.row().1).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
-    /// The document, to be embedded in another one.
+    /// The document, to embed in another one.
     pub(crate) fn view(&self) -> ProblemView<'_> {
         let (code, status, title) = self.row();
         ProblemView {
@@ -204,7 +204,7 @@ impl Problem {
             .unwrap_or(internal)
     }
 
-    /// Whole seconds, rounded up: `Retry-After` knows no fractions, and 0 would ask for a storm.
+    /// Whole seconds, rounded up, because `Retry-After` has no fractions and 0 would cause a storm of retries.
     fn retry_after_seconds(&self) -> Option<u64> {
         self.retry_after
             .map(|after| after.as_secs() + u64::from(after.subsec_nanos() > 0))

@@ -1,4 +1,4 @@
-//! The one place where refusals of engine and shard become problems.
+//! Conversion of rejections and errors of the shard to problems.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use ganger_types::Rejection;
 
 use crate::problem::{CODES, Problem};
 
-/// What a client is told to wait when a full queue or device gives no better hint.
+/// Default time after which to retry, for a full queue or device.
 const RETRY_AFTER_DEFAULT: Duration = Duration::from_secs(1);
 
 impl From<Rejection> for Problem {
@@ -54,7 +54,7 @@ impl From<RouteError> for Problem {
             RouteError::OutcomeUnknown { .. } => Self::new("outcome_unknown", detail),
             RouteError::NoSuchDependency { .. } => Self::new("dependency_not_found", detail),
             RouteError::Refused { code, .. } => {
-                // A code that is not known here is of a newer server.
+                // An unknown code comes from a newer server.
                 let row = CODES.iter().find(|row| row.0 == code);
                 let (code, status, _) = row.copied().unwrap_or(("internal", 500, ""));
                 let problem = Self::new(code, detail);
@@ -68,7 +68,7 @@ impl From<RouteError> for Problem {
     }
 }
 
-/// A reply of another kind than the command asks for: a fault of ours, not of the client.
+/// The problem for a reply that does not belong to the command, which is a defect of the server.
 pub(crate) fn unexpected_reply() -> Problem {
     Problem::new(
         "internal",

@@ -1,4 +1,4 @@
-//! The head of a request: whose it is, what the path names, which parameters it has.
+//! The context of a request: identity, namespace, path, and parameters.
 
 use axum::extract::FromRequestParts;
 use ganger_access::{Identity, Owner};
@@ -13,26 +13,26 @@ use percent_encoding::percent_decode;
 use crate::api::Api;
 use crate::arguments::Arguments;
 use crate::problem::Problem;
-use crate::request_extensions::{Known, Peer};
+use crate::request_extensions::{Peer, QueryParameterNames};
 
-/// The header that names the namespace.
+/// Header with the namespace.
 pub(crate) const NAMESPACE_HEADER: &str = "ganger-namespace";
-/// The header that brings the caller's time, for namespaces on their callers' clocks.
+/// Header with the caller's time, for namespaces on their callers' clocks.
 pub(crate) const NOW_HEADER: &str = "ganger-now";
-/// The header that makes a repeated submission return the first one's answer.
+/// Header with the idempotency key of a submission.
 pub(crate) const IDEMPOTENCY_HEADER: &str = "idempotency-key";
 
-/// Segments of the path before the first name: `api`, `v1`, and the resource.
+/// Number of segments of the path before the first name: `api`, `v1`, and the resource.
 const FIRST_NAME: usize = 3;
 
-/// All that handlers need to know of a request besides its body.
+/// What a handler needs from a request besides its body.
 #[derive(Clone)]
 pub(crate) struct RequestContext {
     pub(crate) api: Api,
     pub(crate) namespace: Namespace,
     pub(crate) arguments: Arguments,
     pub(crate) headers: HeaderMap,
-    /// The party whose share of streams it takes from.
+    /// Owner of the share of streams that the request uses.
     pub(crate) owner: Owner,
     pub(crate) now: Option<Timestamp>,
     path: Vec<Vec<u8>>,
@@ -44,7 +44,7 @@ impl FromRequestParts<Api> for RequestContext {
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
         let known = parts
             .extensions
-            .get::<Known>()
+            .get::<QueryParameterNames>()
             .map_or(&[][..], |known| &known.0);
         let arguments = Arguments::read(parts.uri.query().unwrap_or_default(), known)?;
         let namespace = namespace(&arguments, &parts.headers)?;
@@ -71,17 +71,17 @@ impl FromRequestParts<Api> for RequestContext {
 }
 
 impl RequestContext {
-    /// Handle of the shard that serves the request.
+    /// The shard that serves the request.
     pub(crate) fn shard(&self) -> &Handle {
         self.api.shard()
     }
 
-    /// The caller's time, if the request brings one.
+    /// The caller's time, if the request carries one.
     pub(crate) fn now(&self) -> Option<Timestamp> {
         self.now
     }
 
-    /// Applies a command, at the caller's time if the request brings one.
+    /// Applies a command, at the caller's time if the request carries one.
     pub(crate) async fn call(&self, command: Command) -> Result<Reply, CallError> {
         match self.now {
             Some(now) => self.shard().call_at(command, now).await,
@@ -89,7 +89,8 @@ impl RequestContext {
         }
     }
 
-    /// Applies commands in order, each answered by itself: in one turn, unless the caller brings its own time.
+    /// Applies commands in order and returns an answer for each. They share a turn, unless the request carries the
+    /// caller's time.
     pub(crate) async fn call_all(
         &self,
         commands: Vec<Command>,
@@ -97,7 +98,7 @@ impl RequestContext {
         if self.now.is_none() {
             return self.shard().call_all(commands).await;
         }
-        // All are sent before the first is answered.
+        // Send all commands before the first answer arrives.
         let calls = commands.into_iter().map(|command| self.call(command));
         Ok(futures::future::join_all(calls).await)
     }
@@ -107,7 +108,7 @@ impl RequestContext {
         self.name_at(0)
     }
 
-    /// The name in the path, so many segments after the resource.
+    /// The name in the path at this number of segments after the resource.
     pub(crate) fn name_at<T: Name>(&self, place: usize) -> Result<T, Problem> {
         let bytes = self
             .path
@@ -133,7 +134,7 @@ impl RequestContext {
         self.api.resolve(&JobReference(text), || "path".to_owned())
     }
 
-    /// The idempotency key, if one is given.
+    /// The idempotency key; `None` if the request has none.
     pub(crate) fn idempotency_key(&self) -> Result<Option<IdempotencyKey>, Problem> {
         self.headers
             .get(IDEMPOTENCY_HEADER)
@@ -151,7 +152,7 @@ fn owner(parts: &Parts) -> Owner {
     Owner::of(identity.unwrap_or(&Identity::Anonymous), address)
 }
 
-/// The namespace that a request is about, before anything else of it is read.
+/// The namespace of a request, read before anything else.
 pub(crate) fn namespace_of(
     uri: &Uri,
     headers: &HeaderMap,
@@ -161,7 +162,7 @@ pub(crate) fn namespace_of(
     namespace(&arguments, headers)
 }
 
-/// The namespace that stands in the path.
+/// The namespace in the path.
 pub(crate) fn namespace_in_path(uri: &Uri) -> Result<Namespace, Problem> {
     let segment = uri.path().split('/').skip(1).nth(FIRST_NAME);
     Namespace::from_bytes(&decode_segment(segment.unwrap_or_default()))
@@ -190,7 +191,7 @@ fn header_text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>
         .transpose()
 }
 
-/// A refusal of a header.
+/// The problem for an invalid header.
 pub(crate) fn bad_header(name: &str, reason: &str) -> Problem {
     Problem::new("invalid_value", format!("header {name}: {reason}"))
 }

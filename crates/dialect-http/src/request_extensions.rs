@@ -1,12 +1,12 @@
-//! What the layers before a handler put into the extensions of a request.
+//! Extensions that the layers before a handler add to a request.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// The address that a request came from, as the server has put it into the request's extensions.
+/// The address of the client, which the server adds to each request.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub SocketAddr);
 
-/// Names of the query parameters that the operation takes, those of the namespace and the shard among them.
+/// The names of the operation's query parameters, including the namespace and the shard.
 #[derive(Clone)]
-pub(crate) struct Known(pub(crate) Arc<[&'static str]>);
+pub(crate) struct QueryParameterNames(pub(crate) Arc<[&'static str]>);

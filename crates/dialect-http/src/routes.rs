@@ -1,4 +1,4 @@
-//! The router: every operation, and what every answer has in common.
+//! The routes of all operations, and the headers of all answers.
 
 use std::sync::atomic::Ordering;
 
@@ -67,7 +67,7 @@ async fn no_such_method(method: Method, uri: Uri) -> Problem {
     )
 }
 
-/// Counts the answer and adds the headers that all answers bear.
+/// Counts the answer and adds the headers of all answers.
 async fn finish(State(api): State<Api>, request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let class = usize::from(response.status().as_u16() / 100);
@@ -85,7 +85,7 @@ async fn finish(State(api): State<Api>, request: Request, next: Next) -> Respons
     response
 }
 
-/// A panic ends one request, counts as a defect, and tells the client nothing of the inside.
+/// Answers a request whose handler panicked. The panic counts as a defect, and the answer reveals no details.
 #[expect(
     clippy::needless_pass_by_value,
     reason = "the layer hands the panic over as a value"

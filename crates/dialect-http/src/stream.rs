@@ -1,4 +1,4 @@
-//! Answers that are written while they come into being, with a bounded buffer.
+//! Streamed answers with a limited buffer.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -13,24 +13,24 @@ use tokio_stream::wrappers::ReceiverStream;
 use crate::problem::Problem;
 use crate::request_context::RequestContext;
 
-/// Pieces that wait for a reader.
+/// Maximum number of pieces that wait for the reader.
 const PIECES_MAX: usize = 4;
-/// How long a reader may take no piece before it is cut.
+/// Time without reading after which the answer is cut.
 const READER_SILENT_MAX: Duration = Duration::from_secs(60);
 
-/// The writing end of an answer.
+/// The writing end of a streamed answer.
 pub(crate) struct Pieces {
     sender: Sender<Bytes>,
     _permit: StreamPermit,
 }
 
-/// The reader is gone, or was too slow for too long.
+/// The reader has disconnected, or was too slow for too long.
 #[derive(Debug)]
-pub(crate) struct Gone;
+pub(crate) struct ReaderGone;
 
-/// A body, and the end at which it is written.
-pub(crate) fn open(ask: &RequestContext) -> Result<(Pieces, Body), Problem> {
-    let place = ask.api.settings().streams.take(ask.owner.clone());
+/// Creates a body and its writing end.
+pub(crate) fn open(context: &RequestContext) -> Result<(Pieces, Body), Problem> {
+    let place = context.api.settings().streams.take(context.owner.clone());
     let place = place.map_err(|full| {
         Problem::new("overloaded", full.to_string()).retry_after(Duration::from_secs(5))
     })?;
@@ -46,8 +46,8 @@ pub(crate) fn open(ask: &RequestContext) -> Result<(Pieces, Body), Problem> {
 }
 
 impl Pieces {
-    /// Writes a piece; waits for the reader, but not forever.
-    pub(crate) async fn send(&self, piece: impl Into<Bytes>) -> Result<(), Gone> {
+    /// Writes a piece, and waits for the reader up to a limit.
+    pub(crate) async fn send(&self, piece: impl Into<Bytes>) -> Result<(), ReaderGone> {
         let piece = piece.into();
         if piece.is_empty() {
             return Ok(());
@@ -55,10 +55,10 @@ impl Pieces {
         self.sender
             .send_timeout(piece, READER_SILENT_MAX)
             .await
-            .map_err(|_| Gone)
+            .map_err(|_| ReaderGone)
     }
 
-    /// Completes when the reader has gone.
+    /// Completes when the reader has disconnected.
     pub(crate) async fn closed(&self) {
         self.sender.closed().await;
     }

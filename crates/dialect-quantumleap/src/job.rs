@@ -30,8 +30,8 @@ pub(crate) fn of_task(
                 base: environment.retry_base,
                 cap: BACKOFF_MAX,
             },
-            jitter_percent: 0,
             lease_expirations_max: Some(LEASE_EXPIRATIONS_MAX),
+            ..RetryPolicy::default()
         }),
         keep_succeeded: Some(environment.keep_succeeded),
         keep_failed: Some(environment.keep_failed),

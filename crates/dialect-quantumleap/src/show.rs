@@ -1,7 +1,7 @@
 //! Tasks as lists show them: the object `runtime`, whose form is that of QuantumLeap.
 
 use ganger_ngsi::task::{Origin, TASK_TYPE};
-use ganger_types::job::AttemptEnd;
+use ganger_types::history::AttemptEnd;
 use ganger_types::{JobRecord, JobState, What};
 use serde_json::json;
 

@@ -1,44 +1,44 @@
-//! Commands that came together: their calls, on keys and of qless, make one commit, and their replies keep their order.
+//! Batches: the calls of commands that arrive together make one commit, and the replies keep their order.
 
 use ganger_shard::{CallError, Handle};
 use ganger_types::keys::{KeyAnswers, KeyCall, KeyCalls, KeyReply};
 use ganger_types::{Bytes, Command, ExternalCall, ExternalReply, Namespace, Reply};
 
 use crate::limits::{BATCH_BYTES_MAX, BATCH_CALLS_MAX, CALL_BYTES};
-use crate::plan::{Answer, Call, Planned, Shape};
+use crate::plan::{Answer, Call, PlannedCall, Shape};
 use crate::refusal::unavailable;
 use crate::unconfirmed_pops::{Pop, is_taken};
 use crate::value::Value;
 
-/// Commands that came together.
+/// The calls of commands that arrived together.
 #[derive(Default)]
 pub(crate) struct Batch {
     slots: Vec<Slot>,
-    /// The calls: those on keys of one database that follow each other are one entry.
+    /// Calls; consecutive calls on the keys of one database are one entry.
     commands: Vec<Command>,
-    /// Calls that take an element from a work queue: which one it is, whose, and the list.
+    /// Calls that take an element from a work queue: index of the call, namespace, and list.
     taking: Vec<(usize, Namespace, Bytes)>,
     calls: usize,
     wide: usize,
     bytes: usize,
 }
 
-/// Makes one reply of the answers to several calls.
-pub(crate) type Join = Box<dyn FnOnce(Vec<Answer>) -> Value + Send>;
+/// Combines the answers to several calls into one reply.
+pub(crate) type CombineReplies = Box<dyn FnOnce(Vec<Answer>) -> Value + Send>;
 
-/// The place of a reply.
+/// How a reply is made.
 enum Slot {
     /// A reply that needs no call.
     Ready(Value),
-    /// It is made of the answer to the next call.
+    /// From the answer to the next call.
     Call(Shape),
-    /// Of the answers to the next so many.
-    Several(usize, Join),
+    /// From the answers to this number of calls.
+    Several(usize, CombineReplies),
 }
 
-/// What came of it.
-pub(crate) enum Gathered {
-    /// A reply for each command, and what was taken from work queues.
+/// The outcome of a batch.
+pub(crate) enum BatchOutcome {
+    /// A reply for each command, and the elements that were taken from work queues.
     Replies(Vec<Value>, Vec<Pop>),
     /// A watched key has changed; nothing was done.
     Changed,
@@ -49,32 +49,32 @@ impl Batch {
         self.slots.is_empty()
     }
 
-    /// Whether its answers may be large.
+    /// Whether the answers may be large.
     pub(crate) fn is_wide(&self) -> bool {
         self.wide > 0
     }
 
-    /// About how much memory it takes.
+    /// Approximate size in memory, in bytes.
     pub(crate) fn held(&self) -> usize {
         self.bytes + self.calls * CALL_BYTES
     }
 
-    /// Whether its calls change nothing, so that their answers may be withheld.
-    pub(crate) fn only_looks(&self) -> bool {
+    /// Whether all calls only read, so that the answers may be dropped.
+    pub(crate) fn is_read_only(&self) -> bool {
         self.commands.iter().all(|command| match command {
             Command::External(ExternalCall::Keys(calls)) => {
-                calls.calls.iter().all(|call| call.look().is_some())
+                calls.calls.iter().all(|call| call.reads().is_some())
             }
             _ => false,
         })
     }
 
-    /// Whether it should be run before more is put in. What has a large answer is the last of its commit.
+    /// Whether the batch must run before another call is added. A call with a large answer is the last of its commit.
     pub(crate) fn is_full(&self) -> bool {
         self.calls >= BATCH_CALLS_MAX || self.wide > 0 || self.bytes >= BATCH_BYTES_MAX
     }
 
-    /// A reply that needs no call; its place.
+    /// Adds a reply that needs no call, and returns its index.
     pub(crate) fn ready(&mut self, value: Value) -> usize {
         self.bytes += value.held();
         self.slots.push(Slot::Ready(value));
@@ -82,18 +82,18 @@ impl Batch {
     }
 
     /// Adds a call whose answer makes one reply.
-    pub(crate) fn call(&mut self, namespace: &Namespace, planned: Planned, is_wide: bool) {
+    pub(crate) fn call(&mut self, namespace: &Namespace, planned: PlannedCall, is_wide: bool) {
         self.wide += usize::from(is_wide || planned.is_wide);
         self.put(namespace, planned.call);
         self.slots.push(Slot::Call(planned.shape));
     }
 
-    /// Calls that make one reply together: each of these in each namespace.
+    /// Adds calls that make one reply together: each of these in each namespace.
     pub(crate) fn several<'a>(
         &mut self,
         namespaces: impl IntoIterator<Item = &'a Namespace>,
         calls: &[Call],
-        join: Join,
+        join: CombineReplies,
     ) {
         let before = self.calls;
         for namespace in namespaces {
@@ -104,8 +104,8 @@ impl Batch {
         self.slots.push(Slot::Several(self.calls - before, join));
     }
 
-    /// Refuses to run unless these keys are as they were; false if it is about more than the keys of this namespace,
-    /// which cannot be compared in one step.
+    /// Makes the batch fail if one of these keys has changed. Returns false if the batch has calls other than on the
+    /// keys of this namespace, for which that is impossible.
     pub(crate) fn watch(&mut self, namespace: &Namespace, watched: Vec<(Bytes, u64)>) -> bool {
         if self.commands.is_empty() {
             self.commands.push(no_calls(namespace));
@@ -154,7 +154,8 @@ impl Batch {
         }
     }
 
-    /// Runs the calls in one commit and gives their answers once it is durable; `None` if a watched key has changed.
+    /// Runs the calls in one commit and returns their answers once it is durable; `None` if a watched key has
+    /// changed.
     async fn run(&mut self, handle: &Handle) -> Option<Vec<Result<Answer, Value>>> {
         let mut answers = Vec::with_capacity(self.calls);
         let commands = std::mem::take(&mut self.commands);
@@ -182,15 +183,15 @@ impl Batch {
         Some(answers)
     }
 
-    /// Runs the calls and gives their answers. Nothing is watched.
+    /// Runs the calls, without watched keys, and returns their answers.
     pub(crate) async fn answers(mut self, handle: &Handle) -> Vec<Result<Answer, Value>> {
         self.run(handle).await.unwrap_or_default()
     }
 
-    /// Runs the calls in one commit and gives the replies once it is durable.
-    pub(crate) async fn gather(mut self, handle: &Handle) -> Gathered {
+    /// Runs the calls in one commit and returns the replies once it is durable.
+    pub(crate) async fn gather(mut self, handle: &Handle) -> BatchOutcome {
         let Some(answers) = self.run(handle).await else {
-            return Gathered::Changed;
+            return BatchOutcome::Changed;
         };
         let popped = self
             .taking
@@ -211,7 +212,7 @@ impl Batch {
         let mut next = move || answers.next().expect("there is an answer for each call");
         let replies = self.slots.into_iter();
         let replies = replies.map(|slot| slot.reply(&mut next)).collect();
-        Gathered::Replies(replies, popped)
+        BatchOutcome::Replies(replies, popped)
     }
 }
 

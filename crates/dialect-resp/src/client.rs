@@ -1,4 +1,4 @@
-//! `CLIENT` and its second words.
+//! The command `CLIENT` and its subcommands.
 
 use bytes::Bytes;
 use ganger_access::Outcome;
@@ -14,7 +14,7 @@ use crate::value::Value;
 
 pub(crate) const COMMANDS: &[Command] = &[family("client", -2, Right::Known, WORDS)];
 
-/// Second words that take more rights than the first.
+/// Subcommands that need more rights than the command.
 static LIST: Command = local("client|list", -2, Right::Inspect, list);
 static KILL: Command = local("client|kill", -3, Right::Rule, kill);
 
@@ -23,7 +23,7 @@ const WORDS: &[Word] = &[
         Value::Number(i64::try_from(session.client.id).unwrap_or(i64::MAX))
     }),
     ("getname", 2, |session, _| {
-        let name = session.client.facts().name.clone();
+        let name = session.client.state().name.clone();
         if name.is_empty() {
             Value::Nil
         } else {
@@ -50,7 +50,7 @@ const WORDS: &[Word] = &[
     }),
 ];
 
-/// Runs a second word that takes more rights than the first.
+/// Runs a subcommand that needs more rights than the command.
 fn checked(session: &mut Session, row: &Command, run: Local, arguments: &[Bytes]) -> Value {
     match row.check_right(session) {
         Ok(()) => run(session, arguments),
@@ -58,10 +58,10 @@ fn checked(session: &mut Session, row: &Command, run: Local, arguments: &[Bytes]
     }
 }
 
-/// Takes a connection's name, which may be empty: then it has none.
+/// Sets the name of a connection; empty: none.
 pub(crate) fn set_name(session: &mut Session, name: &Bytes) -> Result<(), Value> {
     check_name("Client names", name)?;
-    session.client.facts().name = name.clone();
+    session.client.state().name = name.clone();
     Ok(())
 }
 
@@ -92,7 +92,7 @@ fn set_info(session: &mut Session, arguments: &[Bytes]) -> Value {
     if let Err(refusal) = check_name(name, value) {
         return refusal;
     }
-    let mut facts = session.client.facts();
+    let mut facts = session.client.state();
     if is_version {
         facts.library_version = value.clone();
     } else {
@@ -156,7 +156,7 @@ fn kill(session: &mut Session, arguments: &[Bytes]) -> Value {
     };
     session.tell(Right::Rule, KILL.name, Outcome::Done);
     if id == session.client.id {
-        // It hears its reply yet.
+        // The connection ends after this reply.
         session.is_ending = true;
         return Value::Number(1);
     }

@@ -1,4 +1,4 @@
-//! The connections that are open, as `CLIENT LIST` shows them and `CLIENT KILL` ends them.
+//! The open connections, for `CLIENT LIST` and `CLIENT KILL`.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -9,14 +9,14 @@ use std::time::Instant;
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
-/// Registry of all open connections.
+/// The registry of all open connections.
 #[derive(Default)]
 pub(crate) struct Clients {
     next: AtomicU64,
     open: Mutex<BTreeMap<u64, Arc<Client>>>,
 }
 
-/// What others may know of a connection.
+/// The public state of a connection.
 pub(crate) struct Client {
     pub(crate) id: u64,
     from: SocketAddr,
@@ -24,19 +24,19 @@ pub(crate) struct Client {
     since: Instant,
     /// Token that ends the connection.
     pub(crate) cut: CancellationToken,
-    facts: Mutex<Facts>,
+    state: Mutex<ClientState>,
 }
 
-/// What changes of it.
+/// The part of the state that changes.
 #[derive(Clone, Debug)]
-pub(crate) struct Facts {
+pub(crate) struct ClientState {
     pub(crate) name: Bytes,
     pub(crate) library: Bytes,
     pub(crate) library_version: Bytes,
     pub(crate) database: usize,
     pub(crate) channels: usize,
     pub(crate) patterns: usize,
-    /// Commands of a transaction; `None` outside of one.
+    /// Number of queued commands in a transaction; `None` outside of one.
     pub(crate) queued: Option<usize>,
     pub(crate) command: &'static str,
     pub(crate) is_blocked: bool,
@@ -46,7 +46,7 @@ pub(crate) struct Facts {
 }
 
 impl Clients {
-    /// A new one; numbers are never used again.
+    /// Registers a new connection. Its number is never used again.
     pub(crate) fn enter(
         &self,
         from: SocketAddr,
@@ -60,7 +60,7 @@ impl Clients {
             at,
             since: now,
             cut: stopping.child_token(),
-            facts: Mutex::new(Facts {
+            state: Mutex::new(ClientState {
                 name: Bytes::new(),
                 library: Bytes::new(),
                 library_version: Bytes::new(),
@@ -79,12 +79,12 @@ impl Clients {
         client
     }
 
-    /// One that has ended.
+    /// Removes a connection that has ended.
     pub(crate) fn leave(&self, id: u64) {
         self.open().remove(&id);
     }
 
-    /// All, or those with these numbers, a line each.
+    /// One line for each connection, or for each with one of these numbers.
     pub(crate) fn list(&self, ids: Option<&[u64]>) -> String {
         let open: Vec<_> = self.open().values().cloned().collect();
         let wanted = |client: &&Arc<Client>| ids.is_none_or(|ids| ids.contains(&client.id));
@@ -94,7 +94,7 @@ impl Clients {
             .collect()
     }
 
-    /// Ends one; false if there is none such.
+    /// Ends a connection. Returns false if there is none with this number.
     pub(crate) fn end(&self, id: u64) -> bool {
         let found = self.open().get(&id).cloned();
         found.inspect(|client| client.cut.cancel()).is_some()
@@ -106,54 +106,54 @@ impl Clients {
 }
 
 impl Client {
-    /// What changes of it, to be read and written.
-    pub(crate) fn facts(&self) -> MutexGuard<'_, Facts> {
-        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Locks the part of the state that changes.
+    pub(crate) fn state(&self) -> MutexGuard<'_, ClientState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where it comes from.
+    /// The address of the client.
     pub(crate) fn from(&self) -> SocketAddr {
         self.from
     }
 
-    /// Notes the last command.
+    /// Records the last command.
     pub(crate) fn note(&self, command: &'static str) {
-        let mut facts = self.facts();
-        facts.command = command;
-        facts.last = Instant::now();
+        let mut state = self.state();
+        state.command = command;
+        state.last = Instant::now();
     }
 
-    /// As `CLIENT LIST` shows it, in the form of Redis. What ganger does not measure is 0.
+    /// The line of `CLIENT LIST`, in the format of Redis. Values that ganger does not measure are 0.
     pub(crate) fn line(&self) -> String {
-        let facts = self.facts().clone();
+        let state = self.state().clone();
         let Self { id, from, at, .. } = self;
         let age = self.since.elapsed().as_secs();
-        let idle = facts.last.elapsed().as_secs();
+        let idle = state.last.elapsed().as_secs();
         let flags = match (
-            facts.channels + facts.patterns > 0,
-            facts.queued.is_some(),
-            facts.is_blocked,
+            state.channels + state.patterns > 0,
+            state.queued.is_some(),
+            state.is_blocked,
         ) {
             (_, _, true) => "b",
             (_, true, _) => "x",
             (true, ..) => "P",
             _ => "N",
         };
-        let multi = facts
+        let multi = state
             .queued
             .map_or("-1".to_owned(), |count| count.to_string());
         let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
         format!(
             "id={id} addr={from} laddr={at} fd=0 name={name} age={age} idle={idle} flags={flags} db={database} sub={channels} psub={patterns} ssub=0 multi={multi} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd={command} user={user} redir=-1 resp={resp} lib-name={library} lib-ver={version}\n",
-            name = text(&facts.name),
-            database = facts.database,
-            channels = facts.channels,
-            patterns = facts.patterns,
-            command = facts.command,
-            user = facts.user,
-            resp = if facts.is_three { 3 } else { 2 },
-            library = text(&facts.library),
-            version = text(&facts.library_version),
+            name = text(&state.name),
+            database = state.database,
+            channels = state.channels,
+            patterns = state.patterns,
+            command = state.command,
+            user = state.user,
+            resp = if state.is_three { 3 } else { 2 },
+            library = text(&state.library),
+            version = text(&state.library_version),
         )
     }
 }

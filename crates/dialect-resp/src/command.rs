@@ -1,6 +1,7 @@
-//! A command: its name, its arguments, the right that it takes, and how it is run.
+//! Commands: name, number of arguments, required right, and handler.
 //!
-//! Rows of the table in `table.rs` are made here; a row runs on a session and knows nothing of the other rows.
+//! This module has the constructors of the rows in `table.rs`. A row runs on a session and does not know the other
+//! rows.
 
 use bytes::Bytes;
 
@@ -11,45 +12,46 @@ use crate::rights::Right;
 use crate::session::Session;
 use crate::value::Value;
 
-/// Row in the table of commands.
+/// A row in the table of commands.
 #[derive(Clone, Copy)]
 pub(crate) struct Command {
     /// Name of the command in lower case.
     pub(crate) name: &'static str,
-    /// Words, the name among them; if negative, at least so many.
+    /// Number of words, including the name; negative: at least that many.
     pub(crate) arity: isize,
     pub(crate) right: Right,
     pub(crate) run: Run,
-    /// Whether its answer may be large.
+    /// Whether the answer may be large.
     pub(crate) is_wide: bool,
 }
 
 /// How a command is run.
 #[derive(Clone, Copy)]
 pub(crate) enum Run {
-    /// As a call on the keys of the connection's database.
+    /// A call on the keys of the connection's database.
     Call(fn(&[Bytes]) -> Plan),
-    /// As a wait for an element.
+    /// A wait for an element of a list.
     Wait(fn(&[Bytes]) -> Result<Wait, Value>),
-    /// As a call of a script, if the connection knows it.
+    /// A call of a script, if the script is known.
     Script(fn(&mut Session, &[Bytes]) -> Plan),
-    /// Within the connection. What others see of it may come before earlier calls are durable.
+    /// Within the connection. Other connections may see its effect before earlier calls are durable.
     Local(Local),
-    /// Likewise, by its second word; one without is answered with an empty array.
+    /// Within the connection, by subcommand; without one, the reply is an empty array.
     Second(&'static [Word]),
-    /// Likewise, where commands behind it depend on it: within a transaction it is run in its place.
+    /// Within the connection, by subcommand, if later commands depend on it: in a transaction it runs at its own
+    /// position.
     Scripts(&'static [Word]),
-    /// In a way that the connection itself knows.
+    /// By the connection itself.
     Special(Special),
 }
 
 /// Runs a command within the connection.
 pub(crate) type Local = fn(&mut Session, &[Bytes]) -> Value;
 
-/// A second word: in lower case, words in all (at least so many, if negative), and how it is run.
+/// A subcommand: name in lower case, number of words (negative: at least that many), and handler.
 pub(crate) type Word = (&'static str, isize, Local);
 
-/// Commands that change how the connection goes on, or that others see.
+/// Commands that the connection itself runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Special {
     Multi,
@@ -65,12 +67,12 @@ pub(crate) enum Special {
     FlushAll,
     FlushDb,
     Publish,
-    /// To patterns, if true.
+    /// Subscribes to channels, or to patterns if true.
     Subscribe(bool),
     Unsubscribe(bool),
 }
 
-/// A row for a call on keys.
+/// The row of a command that is a call on keys.
 pub(crate) const fn command(
     name: &'static str,
     arity: isize,
@@ -86,7 +88,7 @@ pub(crate) const fn command(
     }
 }
 
-/// Likewise, with an answer that may be large.
+/// The row of a call on keys whose answer may be large.
 pub(crate) const fn wide(
     name: &'static str,
     arity: isize,
@@ -99,7 +101,7 @@ pub(crate) const fn wide(
     }
 }
 
-/// A row for a command that waits.
+/// The row of a command that waits for an element.
 pub(crate) const fn waiting(
     name: &'static str,
     arity: isize,
@@ -114,7 +116,7 @@ pub(crate) const fn waiting(
     }
 }
 
-/// A row for a command that needs no keys.
+/// The row of a command that runs within the connection.
 pub(crate) const fn local(name: &'static str, arity: isize, right: Right, run: Local) -> Command {
     Command {
         name,
@@ -125,7 +127,7 @@ pub(crate) const fn local(name: &'static str, arity: isize, right: Right, run: L
     }
 }
 
-/// A row for a command that is known by its second word.
+/// The row of a command with subcommands.
 pub(crate) const fn family(
     name: &'static str,
     arity: isize,
@@ -141,7 +143,7 @@ pub(crate) const fn family(
     }
 }
 
-/// A row for a command that the connection itself runs.
+/// The row of a command that the connection itself runs.
 pub(crate) const fn special(
     name: &'static str,
     arity: isize,
@@ -166,7 +168,7 @@ fn is_enough(arity: isize, words: usize) -> bool {
 }
 
 impl Command {
-    /// Whether there are as many words as it takes, and the second is known.
+    /// Checks the number of words, and that the subcommand exists.
     pub(crate) fn check_words(&self, arguments: &[Bytes]) -> Result<(), Value> {
         if !is_enough(self.arity, arguments.len()) {
             return Err(wrong_arity(self.name));
@@ -184,7 +186,7 @@ impl Command {
         Ok(())
     }
 
-    /// Whether the session may send it now; else its refusal, which the audit log records.
+    /// Checks that the session has the required right. The audit log records a refusal.
     pub(crate) fn check_right(&self, session: &Session) -> Result<(), Value> {
         session.check_right(self.name, self.right)?;
         if self.right == Right::Clear && !session.shared.settings.may_flush {
@@ -202,7 +204,7 @@ fn second(words: &'static [Word], arguments: &[Bytes]) -> Option<&'static Word> 
     words.iter().find(|(word, ..)| is(&arguments[1], word))
 }
 
-/// Runs the second word of a command whose words have been checked.
+/// Runs the subcommand of a command whose words were checked.
 pub(crate) fn run_second(
     words: &'static [Word],
     session: &mut Session,
@@ -217,7 +219,7 @@ pub(crate) fn run_second(
     }
 }
 
-/// The refusal of a second word that is not known.
+/// The error for an unknown subcommand.
 fn unknown_subcommand(arguments: &[Bytes]) -> Value {
     let word = shown(&arguments[1], SHOWN_BYTES_MAX);
     let name = String::from_utf8_lossy(&arguments[0]).to_uppercase();

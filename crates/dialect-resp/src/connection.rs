@@ -1,4 +1,4 @@
-//! The life of a connection: read what is there, run it in one commit, write the replies, wait for more.
+//! A connection: reads the available commands, runs them in one commit, writes the replies, and waits for more.
 
 mod calls;
 mod commands;
@@ -23,20 +23,20 @@ use crate::value::Value;
 
 /// Why a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
-    /// The client has closed it, or the network has.
+pub(crate) enum CloseReason {
+    /// The client or the network closed the connection.
     Closed,
-    /// It was asked for, or followed from what was sent, and the last reply is written.
+    /// A command or an error of the protocol ended the connection, after the last reply.
     Done,
-    /// The server stops, or somebody ended it.
+    /// The server is stopping, or another connection ended this one.
     Cut,
-    /// The client did not read.
+    /// The client did not read its replies in time.
     Slow,
-    /// It is not who it was any more, or has not shown who it is in time.
+    /// The client's identity is no longer valid, or the client did not authenticate in time.
     Unknown,
 }
 
-impl End {
+impl CloseReason {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Closed => "closed by the client",
@@ -48,8 +48,8 @@ impl End {
     }
 }
 
-/// A failure of the network is an end like any other.
-impl From<io::Error> for End {
+/// An I/O error counts as a closed connection.
+impl From<io::Error> for CloseReason {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::TimedOut => Self::Slow,
@@ -58,7 +58,7 @@ impl From<io::Error> for End {
     }
 }
 
-/// State of one client connection.
+/// A client connection.
 pub(crate) struct Connection<S> {
     stream: S,
     input: BytesMut,
@@ -67,18 +67,18 @@ pub(crate) struct Connection<S> {
     batch: Batch,
     session: Session,
     begun: Instant,
-    /// What it must send in time, while a command or transaction that is not complete counts in the budget.
+    /// Minimum rate of input, while an incomplete command or transaction counts in the budget.
     pace: Option<Pace>,
-    /// Bytes of the replies that are being written.
+    /// Size of the replies that are being written, in bytes.
     writing: usize,
-    /// An element that was taken for the client and is not written yet: what was asked, the list, and it.
+    /// Element that was taken for the client and is not written yet: the wait, the list, and the element.
     undelivered: Option<(KeyWait, Bytes, Bytes)>,
 }
 
-/// The least pace of what counts in the budget and is not complete.
+/// The minimum rate of input that counts in the budget and is not complete.
 struct Pace {
     until: Instant,
-    /// Bytes that it held when that began.
+    /// Bytes held at the start of the interval.
     held: usize,
 }
 
@@ -98,8 +98,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         }
     }
 
-    /// Serves it until it ends.
-    pub(crate) async fn run(mut self) -> End {
+    /// Serves the connection until it ends.
+    pub(crate) async fn run(mut self) -> CloseReason {
         let end = loop {
             if let Err(end) = self.turn().await {
                 break end;
@@ -110,11 +110,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         }
         let popped = std::mem::take(&mut self.session.popped);
         popped.give_back(&self.session.shared.handle).await;
-        if end == End::Slow || self.session.mailbox.is_full() {
+        if end == CloseReason::Slow || self.session.mailbox.is_full() {
             count(&self.session.shared.counters.cut);
-            return End::Slow;
+            return CloseReason::Slow;
         }
-        // It is gone for others before its client sees the end.
+        // Remove the connection from the registry before the client sees the end.
         let Self {
             mut stream,
             session,
@@ -126,8 +126,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         end
     }
 
-    /// Waits for bytes, and runs the commands that are whole.
-    async fn turn(&mut self) -> Result<(), End> {
+    /// Waits for input and runs the complete commands.
+    async fn turn(&mut self) -> Result<(), CloseReason> {
         self.wait(std::future::pending::<()>(), true).await?;
         self.read_more()?;
         if !self.session.is_unchanged() {
@@ -158,7 +158,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         self.settle().await?;
         self.write().await?;
         if self.session.is_ending {
-            return Err(End::Done);
+            return Err(CloseReason::Done);
         }
         self.keep_pace();
         if self.input.is_empty() && self.input.capacity() > IDLE_BYTES {
@@ -167,22 +167,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         Ok(())
     }
 
-    /// Tells a connection that its rights have ended.
-    async fn end_unknown(&mut self) -> Result<(), End> {
+    /// Ends a connection whose identity is no longer valid, with an error.
+    async fn end_unknown(&mut self) -> Result<(), CloseReason> {
         let text = "NOAUTH the rights of this connection have changed: authenticate again";
         self.put(Value::error(text)).await?;
         self.write().await?;
-        Err(End::Unknown)
+        Err(CloseReason::Unknown)
     }
 
-    /// About how much memory commands take that have come and are not answered.
+    /// Approximate size of the commands that are not answered yet, in bytes.
     fn held(&self) -> usize {
         let queue = self.session.queue.as_ref().map_or(0, Queue::held);
         self.input.len() + self.decoder.held() + self.batch.held() + queue
     }
 
-    /// Whether there is room for what has come. Where there is none, the command that is coming is refused, so that
-    /// more of it is read past.
+    /// Whether the budget has room for the received commands. If not, the incomplete command is refused and the rest
+    /// of it skipped.
     fn has_room(&mut self) -> bool {
         let held = self.held();
         let Err(full) = self.session.memory.set(held) else {
@@ -191,7 +191,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         !self.decoder.refuse(no_room(full))
     }
 
-    /// What is not complete and counts in the budget must come at some pace.
+    /// Checks the minimum rate of incomplete input that counts in the budget.
     fn keep_pace(&mut self) {
         let held = self.held();
         self.session.memory.set_anyway(held);

@@ -1,4 +1,4 @@
-//! Numbers of the port, for the metrics.
+//! Counters of the port, for the metrics.
 
 #[cfg(feature = "qless")]
 mod qless;
@@ -10,14 +10,14 @@ use ganger_metrics::Exposition;
 #[cfg(feature = "qless")]
 pub(crate) use qless::{Family, QlessCounters};
 
-/// Numbers of the port since the server's start.
+/// The counters of the port since the start of the server.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Number of connections open now.
     pub open: AtomicU64,
     /// Number of connections accepted since the start.
     pub accepted: AtomicU64,
-    /// Connections closed at once: there were too many, or they came to no TLS.
+    /// Number of connections that were closed at once, because there were too many or TLS failed.
     pub refused: AtomicU64,
     pub(crate) blocked: AtomicU64,
     pub(crate) commands: AtomicU64,
@@ -74,7 +74,7 @@ impl Counters {
     }
 }
 
-/// Counts for as long as it lives.
+/// Increments a counter, and decrements it when dropped.
 pub(crate) struct Gauge<'a>(&'a AtomicU64);
 
 impl<'a> Gauge<'a> {

@@ -1,21 +1,21 @@
-//! Replies written in pieces: a large one is never copied whole.
+//! Encoding of replies in parts, so that a large reply is never copied as a whole.
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 
 use crate::value::{Protocol, Value, bulk, header_of, length};
 
-/// Bytes that are written with what is around them; longer ones are a piece by themselves.
+/// Length up to which a string is copied into the output with its neighbours; longer ones are a part of their own.
 const SHORT_BYTES: usize = 16 << 10;
 
-/// A reply that is being written.
+/// A reply that is being encoded.
 pub(crate) struct Encoder(Vec<Part>);
 
-/// What is still to be written of a part of it.
+/// The remainder of a part of a reply.
 enum Part {
     Values(std::vec::IntoIter<Value>),
     Pairs(std::vec::IntoIter<(Value, Value)>),
     Bulks(std::vec::IntoIter<Bytes>),
-    /// The rest of a string, and its end of line.
+    /// The rest of a string, with its line end.
     Rest(Bytes),
 }
 
@@ -24,7 +24,7 @@ impl Encoder {
         Self(vec![Part::Values(vec![value].into_iter())])
     }
 
-    /// Writes behind `out` until that has about so many bytes; true once all is written.
+    /// Appends to `out` until it has about `full_at` bytes. Returns true once the reply is complete.
     pub(crate) fn fill(&mut self, protocol: Protocol, out: &mut BytesMut, full_at: usize) -> bool {
         while out.len() < full_at {
             let Some(part) = self.0.last_mut() else {
@@ -108,7 +108,7 @@ impl Encoder {
 }
 
 impl Value {
-    /// Whether it is short for sure.
+    /// Whether the reply is certainly short.
     pub(crate) fn is_short(&self) -> bool {
         match self {
             Self::Bulk(bytes) => bytes.len() <= SHORT_BYTES,

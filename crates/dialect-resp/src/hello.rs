@@ -1,4 +1,4 @@
-//! Greeting: `HELLO`, `AUTH`, and the small commands that show that somebody is there.
+//! The commands `HELLO` and `AUTH`, and small commands such as `PING`.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -22,7 +22,7 @@ pub(crate) const COMMANDS: &[Command] = &[
         Value::Bulk(arguments[1].clone())
     }),
     local("time", 1, Right::Known, |_, _| time()),
-    // What was watched is let go of; within a transaction that has happened.
+    // In a transaction, the keys are not watched any more already.
     local("unwatch", 1, Right::Known, |session, _| {
         session.unwatch();
         Value::OK
@@ -30,7 +30,7 @@ pub(crate) const COMMANDS: &[Command] = &[
 ];
 
 fn ping(session: &mut Session, arguments: &[Bytes]) -> Value {
-    // Scripts wait for `PONG` and then send commands on keys.
+    // Shell scripts wait for `PONG` and then send commands on keys.
     if is_loading(&session.shared.handle.health()) {
         return loading();
     }
@@ -53,7 +53,8 @@ fn time() -> Value {
     Value::Bulks(vec![seconds.into(), micros.into()])
 }
 
-/// `AUTH [user] password`: the password is a token of the server, which tells who it is; the user's name says nothing.
+/// `AUTH [user] password`: the password is a token of the server, which identifies the client; the user name is
+/// ignored.
 pub(crate) async fn auth(session: &mut Session, arguments: &[Bytes]) -> Value {
     let (user, token) = match &arguments[1..] {
         [token] => (None, token),
@@ -78,7 +79,7 @@ async fn log_in(session: &mut Session, user: Option<&Bytes>, token: &Bytes) -> R
     }
     match session.login.login(token).await {
         Ok(identity) => {
-            session.become_one(identity, Some(token.clone()));
+            session.set_identity(identity, Some(token.clone()));
             Ok(())
         }
         Err(LoginError::Wrong) => Err(wrong_password()),
@@ -92,7 +93,7 @@ fn wrong_password() -> Value {
     Value::error("WRONGPASS invalid username-password pair or user is disabled.")
 }
 
-/// `HELLO [2 or 3 [AUTH user token] [SETNAME name]]`. The reply is in the protocol that is spoken from then on.
+/// `HELLO [2 or 3 [AUTH user token] [SETNAME name]]`. The reply is in the new version of the protocol.
 pub(crate) async fn hello(session: &mut Session, arguments: &[Bytes]) -> Value {
     match try_hello(session, arguments).await {
         Ok(()) => greeting(session),
@@ -138,7 +139,7 @@ async fn try_hello(session: &mut Session, arguments: &[Bytes]) -> Result<(), Val
         set_name(session, name)?;
     }
     if let Some(protocol) = wanted {
-        session.speak(protocol);
+        session.set_protocol(protocol);
     }
     Ok(())
 }

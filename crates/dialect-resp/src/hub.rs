@@ -1,7 +1,7 @@
-//! Publish and subscribe: who listens to which channel, and what waits for each.
+//! Publish and subscribe: subscribers of channels and patterns, and their waiting messages.
 //!
-//! Nothing here is kept: a message goes to those who listen at that moment. One that does not read is cut when too much
-//! waits for it, and holds up nobody.
+//! Nothing is stored: a message goes to the present subscribers. A subscriber that does not read is cut when too many
+//! bytes wait for it, so it never blocks others.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -17,10 +17,10 @@ use crate::limits::{CHANNEL_BYTES_MAX, MAILBOX_BYTES_MAX};
 use crate::rights::Right;
 use crate::value::Value;
 
-/// What weighs on memory beside a message's bytes.
+/// Memory of a message besides its bytes.
 const MESSAGE_BYTES: usize = 128;
 
-/// Who listens to what.
+/// The subscribers of all channels and patterns.
 #[derive(Default)]
 pub struct Hub {
     listeners: Mutex<Listeners>,
@@ -29,28 +29,28 @@ pub struct Hub {
 #[derive(Default)]
 struct Listeners {
     channels: HashMap<Bytes, BTreeMap<u64, Arc<Mailbox>>>,
-    /// Shared with publishers, which compare outside of the lock.
+    /// Shared with publishers, which compare without holding the lock.
     patterns: Arc<HashMap<Bytes, Pattern>>,
 }
 
-/// A pattern that somebody listens to.
+/// A pattern with subscribers.
 #[derive(Clone)]
 struct Pattern {
     glob: Arc<Glob>,
     mailboxes: BTreeMap<u64, Arc<Mailbox>>,
 }
 
-/// Where messages for a connection wait.
+/// The queue of messages for a connection.
 pub(crate) struct Mailbox {
     messages: Mutex<(VecDeque<Message>, usize)>,
     arrived: Notify,
     /// Token that ends the connection.
     cut: CancellationToken,
-    /// Whether it was cut here.
+    /// Whether the connection was cut because too many bytes waited.
     is_full: std::sync::atomic::AtomicBool,
-    /// Whose it is: nobody hears what is published in a namespace that he may not read.
+    /// Identity of the subscriber, who gets only messages from namespaces that the identity may read.
     identity: RwLock<Identity>,
-    /// The memory of what waits, in the identity's share.
+    /// Memory of the waiting messages, in the identity's share of the budget.
     memory: RwLock<Hold>,
 }
 
@@ -62,13 +62,13 @@ pub(crate) struct Message {
 }
 
 impl Message {
-    /// About how much memory it takes while it waits.
+    /// Approximate size in memory, in bytes.
     fn bytes(&self) -> usize {
         let pattern = self.pattern.as_ref().map_or(0, Bytes::len);
         MESSAGE_BYTES + pattern + self.channel.len() + self.payload.len()
     }
 
-    /// As it is sent.
+    /// The message as a reply.
     pub(crate) fn push(self) -> Value {
         let (channel, payload) = (Value::Bulk(self.channel), Value::Bulk(self.payload));
         Value::Push(match self.pattern {
@@ -95,7 +95,7 @@ impl Mailbox {
         })
     }
 
-    /// Goes on as somebody else's. What waits is counted for him from then on.
+    /// Changes the identity. Waiting messages count in its share from then on.
     pub(crate) fn set_identity(&self, identity: Identity, memory: Hold) {
         let messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
         memory.grow_anyway(messages.1);
@@ -107,7 +107,7 @@ impl Mailbox {
             .unwrap_or_else(PoisonError::into_inner) = identity;
     }
 
-    /// Takes all that waits.
+    /// Takes all waiting messages.
     pub(crate) fn take(&self) -> VecDeque<Message> {
         let mut messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes = std::mem::take(&mut messages.1);
@@ -122,7 +122,7 @@ impl Mailbox {
         self.arrived.notified().await;
     }
 
-    /// Whether the connection was cut because too much waited.
+    /// Whether the connection was cut because too many bytes waited.
     pub(crate) fn is_full(&self) -> bool {
         self.is_full.load(std::sync::atomic::Ordering::Relaxed)
     }
@@ -131,13 +131,13 @@ impl Mailbox {
         self.memory.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether its owner may read what is published there.
+    /// Whether the subscriber may read messages from a namespace.
     fn may_read(&self, namespace: &Namespace) -> bool {
         let identity = self.identity.read().unwrap_or_else(PoisonError::into_inner);
         Right::Read.is_held(&identity, namespace)
     }
 
-    /// Puts a message in, or cuts the connection if too much waits.
+    /// Adds a message, or cuts the connection if too many bytes wait.
     fn deliver(&self, message: Message) {
         let mut messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes = message.bytes();
@@ -163,8 +163,8 @@ impl Hub {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a message to those who listen and may read in the namespace: how many times. Nobody listens to a channel
-    /// whose name is too long.
+    /// Sends a message to the subscribers that may read the namespace, and returns how often it was sent. A channel
+    /// whose name is too long has no subscribers.
     pub fn publish(&self, namespace: &Namespace, channel: &Bytes, payload: &Bytes) -> u64 {
         if channel.len() > CHANNEL_BYTES_MAX {
             return 0;
@@ -193,7 +193,7 @@ impl Hub {
             }
         }
         for (name, pattern) in &*patterns {
-            // Who may not read there costs no comparison.
+            // Skip the comparison if no subscriber may read the namespace.
             let mut readers = pattern.mailboxes.values();
             let mut readers = readers
                 .by_ref()
@@ -207,14 +207,14 @@ impl Hub {
         count
     }
 
-    /// Begins to listen to a channel.
+    /// Subscribes to a channel.
     pub(crate) fn subscribe(&self, name: &Bytes, id: u64, mailbox: &Arc<Mailbox>) {
         let mut listeners = self.listeners();
         let of = listeners.channels.entry(name.clone()).or_default();
         of.insert(id, Arc::clone(mailbox));
     }
 
-    /// Begins to listen to a pattern, which is compiled.
+    /// Subscribes to a compiled pattern.
     pub(crate) fn subscribe_to_pattern(
         &self,
         name: &Bytes,
@@ -231,7 +231,7 @@ impl Hub {
         pattern.mailboxes.insert(id, Arc::clone(mailbox));
     }
 
-    /// Ends listening to a channel or a pattern.
+    /// Ends the subscription to a channel or a pattern.
     pub(crate) fn unsubscribe(&self, is_pattern: bool, name: &Bytes, id: u64) {
         let mut listeners = self.listeners();
         if is_pattern {
@@ -250,7 +250,7 @@ impl Hub {
         }
     }
 
-    /// Channels that somebody listens to, those that match a pattern if there is one.
+    /// The channels with subscribers, or those of them that match a pattern.
     pub(crate) fn channels(&self, glob: Option<&Glob>) -> Vec<Bytes> {
         let mut names: Vec<_> = self.listeners().channels.keys().cloned().collect();
         names.retain(|name| glob.is_none_or(|glob| glob.matches(name)));
@@ -258,12 +258,12 @@ impl Hub {
         names
     }
 
-    /// How many channels somebody listens to.
+    /// The number of channels with subscribers.
     pub(crate) fn channels_count(&self) -> usize {
         self.listeners().channels.len()
     }
 
-    /// How many listen to a channel.
+    /// The number of subscribers of a channel.
     pub(crate) fn count(&self, channel: &Bytes) -> usize {
         self.listeners()
             .channels
@@ -271,7 +271,7 @@ impl Hub {
             .map_or(0, BTreeMap::len)
     }
 
-    /// How many patterns somebody listens to.
+    /// The number of patterns with subscribers.
     pub(crate) fn patterns_count(&self) -> usize {
         self.listeners().patterns.len()
     }

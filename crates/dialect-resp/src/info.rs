@@ -1,4 +1,4 @@
-//! What the server tells of itself: `INFO`, `CONFIG`.
+//! The commands `INFO` and `CONFIG`.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use crate::rights::Right;
 use crate::session::Session;
 use crate::value::Value;
 
-/// The version of Redis that clients are told: libraries decide by it what they may send.
+/// Version of Redis that clients see; libraries decide by it which commands they send.
 pub(crate) const VERSION: &str = "7.0.15";
 
 pub(crate) const COMMANDS: &[Command] = &[family(
@@ -23,14 +23,14 @@ pub(crate) const COMMANDS: &[Command] = &[family(
 )];
 
 /// The text of `INFO` without the counts of keys, which come last.
-pub(crate) struct Head {
+pub(crate) struct InfoHead {
     text: String,
-    /// Whether they are asked for.
+    /// Whether the command asks for these counts.
     pub(crate) has_keyspace: bool,
 }
 
-impl Head {
-    /// The whole text, with the counts that are known: number of the database, and its count.
+impl InfoHead {
+    /// The whole text, with the number and key count of each database.
     pub(crate) fn with_counts(self, counts: impl IntoIterator<Item = (usize, i64)>) -> Value {
         let mut text = self.text;
         if self.has_keyspace {
@@ -53,8 +53,8 @@ fn begin(text: &mut String, section: &str) {
     write!(text, "# {section}\r\n").expect("strings take everything");
 }
 
-/// The sections that are asked for, all if none is named.
-pub(crate) fn head(session: &Session, sections: &[Bytes]) -> Head {
+/// The requested sections; all if none is named.
+pub(crate) fn head(session: &Session, sections: &[Bytes]) -> InfoHead {
     let wants = |section: &str| {
         let is_wanted = |word: &Bytes| {
             is(word, section)
@@ -85,7 +85,7 @@ pub(crate) fn head(session: &Session, sections: &[Bytes]) -> Head {
             }
         }
     }
-    Head {
+    InfoHead {
         text,
         has_keyspace: wants("Keyspace"),
     }

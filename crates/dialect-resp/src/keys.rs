@@ -1,4 +1,4 @@
-//! Commands on keys: from arguments to calls. What the calls do is the engine's.
+//! Commands on keys: parse arguments and plan calls, which the engine runs.
 
 mod general;
 mod lists;

@@ -1,10 +1,10 @@
-//! The Redis face of a ganger server: RESP2 and RESP3, raw keys, qless, transactions, publish and subscribe.
+//! The Redis dialect of a ganger server: RESP2 and RESP3, raw keys, qless, transactions, publish and subscribe.
 //!
-//! Bytes become calls on the keys of a shard or of its qless, and answers become bytes. No rule of strings, lists and
-//! qless is here: the engine has them. Commands that come in one read make one commit. qless is a feature of the build,
-//! on by default; without it this port neither reads nor changes what a store holds of qless, and refuses scripts.
+//! It parses commands into calls on raw keys or on qless, and encodes the answers. The rules of strings, lists and
+//! qless are in the engine. Commands that arrive in one read make one commit. qless is a Cargo feature, on by
+//! default; without it this port neither reads nor changes stored qless state, and refuses scripts.
 //!
-//! The one table of commands is in `table.rs`; a new family of commands adds its rows there.
+//! The table of all commands is in `table.rs`; a new family of commands adds its rows there.
 
 #![forbid(unsafe_code)]
 

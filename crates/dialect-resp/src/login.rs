@@ -1,32 +1,32 @@
-//! Who asks: what the server must tell a connection of identities.
+//! Authentication: what the server must provide to a connection.
 
 use futures::future::BoxFuture;
 use ganger_access::Identity;
 
-/// Why a token is not taken.
+/// Why a token is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoginError {
-    /// It is wrong, or does not suffice.
+    /// The token is wrong, or not sufficient.
     Wrong,
-    /// Too many wrong ones came from there.
+    /// The address has sent too many wrong tokens.
     TooMany,
 }
 
-/// Tells of one connection who it is. The server brings one for each.
+/// The authentication of one connection. The server provides one for each.
 pub trait Login: Send + Sync {
-    /// Whether nothing is asked for here: everybody may do everything.
+    /// Whether the port requires no authentication, so that every client may do everything.
     fn is_open(&self) -> bool;
 
-    /// Who it is without a token: by its certificate, or unknown.
+    /// The identity without a token: by the client certificate, or unknown.
     fn stranger(&self) -> Identity;
 
-    /// Who it is with a token. A wrong one may take its time.
+    /// The identity for a token. The answer for a wrong one may be delayed.
     fn login<'a>(&'a self, token: &'a [u8]) -> BoxFuture<'a, Result<Identity, LoginError>>;
 
-    /// Grows whenever rights may have changed.
+    /// A number that grows whenever rights may have changed.
     fn changes(&self) -> u64;
 
-    /// Waits until [`Self::changes`] is another number than `seen`.
+    /// Waits until [`Self::changes`] differs from `seen`.
     fn changed(&self, seen: u64) -> BoxFuture<'_, ()>;
 
     /// Whether the same token, or none, would give the same identity now.

@@ -1,13 +1,13 @@
-//! The part of the server's memory that a connection holds, counted in the budget that all ports share.
+//! The memory of a connection, counted in the budget that all ports share.
 
 use ganger_access::{Full, Hold};
 
-/// Bytes of a connection that are not counted: a small command costs no look at the budget.
+/// Bytes of a connection that are not counted, so that small commands need no access to the budget.
 const FREE_BYTES: usize = 16 << 10;
-/// What is counted is a multiple of it.
+/// Unit of the counted memory, in bytes.
 const STEP_BYTES: usize = 16 << 10;
 
-/// What a connection holds for commands and replies.
+/// The memory of a connection's commands and replies.
 pub(crate) struct Memory {
     hold: Hold,
     counted: usize,
@@ -18,10 +18,10 @@ impl Memory {
         Self { hold, counted: 0 }
     }
 
-    /// Holds so many bytes in all from now on.
+    /// Sets the number of bytes that the connection holds.
     ///
     /// # Errors
-    /// If the budget has no room; then it holds what it held.
+    /// If the budget has no room; the number then does not change.
     pub(crate) fn set(&mut self, bytes: usize) -> Result<(), Full> {
         let wanted = bytes.saturating_sub(FREE_BYTES).div_ceil(STEP_BYTES) * STEP_BYTES;
         if wanted != self.counted {
@@ -31,7 +31,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Holds so many bytes in all, whether or not there is room: what cannot be given back now.
+    /// Sets the number of bytes even if the budget has no room, for memory that cannot be freed now.
     pub(crate) fn set_anyway(&mut self, bytes: usize) {
         if self.set(bytes).is_err() {
             let more = bytes.saturating_sub(self.counted);
@@ -40,13 +40,13 @@ impl Memory {
         }
     }
 
-    /// Bytes that are counted now.
+    /// The number of bytes that are counted now.
     pub(crate) fn counted(&self) -> usize {
         self.counted
     }
 }
 
-/// The refusal of what there is no room for.
+/// The error for a command that the budget has no room for.
 pub(crate) fn no_room(full: Full) -> String {
     format!("BUSY {full}")
 }

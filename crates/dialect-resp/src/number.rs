@@ -1,10 +1,10 @@
-//! Numbers in arguments, read as Redis reads them.
+//! Numbers in arguments, parsed as in Redis.
 
 use std::time::Duration;
 
 use crate::value::Value;
 
-/// A whole number written in the one way that Redis takes: no sign but a minus, no zeros in front, no spaces.
+/// Parses a whole number in the canonical form that Redis requires: no plus sign, no leading zeros, no spaces.
 pub(crate) fn integer(text: &[u8]) -> Option<i64> {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     match digits {
@@ -15,27 +15,27 @@ pub(crate) fn integer(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Likewise, or the error that names no argument.
+/// Parses a whole number; the error is that of Redis, which names no argument.
 pub(crate) fn integer_argument(text: &[u8]) -> Result<i64, Value> {
     integer(text).ok_or_else(|| Value::error("ERR value is not an integer or out of range"))
 }
 
-/// A decimal number, also in the notation with an exponent; not `nan`.
+/// Parses a decimal number, with or without an exponent; `nan` is refused.
 pub(crate) fn decimal(text: &[u8]) -> Option<f64> {
     let text = std::str::from_utf8(text).ok()?;
     text.parse().ok().filter(|number: &f64| !number.is_nan())
 }
 
-/// How long a blocking command waits, written in seconds: `None` forever, else up to the next whole millisecond.
+/// Parses the timeout of a blocking command in seconds, rounded up to whole milliseconds; `None`: forever.
 pub(crate) fn timeout(text: &[u8]) -> Result<Option<Duration>, Value> {
-    // The largest number of 64 bits, and the same without the time of now.
+    // 2^63, beyond which a signed 64-bit number overflows.
     const TOO_LARGE: f64 = 9_223_372_036_854_775_808.0;
     const BEHIND_ALL_TIME: f64 = 9_223_370_000_000_000_000.0;
     let Some(seconds) = decimal(text) else {
         return Err(Value::error("ERR timeout is not a float or out of range"));
     };
     let millis = (seconds * 1_000.0).ceil();
-    // What is too large turns negative in Redis.
+    // A number that is too large becomes negative in Redis.
     if !(0.0..TOO_LARGE).contains(&millis) {
         return Err(Value::error("ERR timeout is negative"));
     }

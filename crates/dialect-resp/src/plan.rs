@@ -1,4 +1,4 @@
-//! What a command asks of the key space or of qless, and how the answer becomes a reply.
+//! Planned calls: what a command asks the engine for, and how the answer becomes a reply.
 
 use std::time::Duration;
 
@@ -14,15 +14,15 @@ use crate::refusal::{key_too_long, refused};
 use crate::script_reply::{self, ReplyContext};
 use crate::value::Value;
 
-/// A call, and the form of its reply.
-pub(crate) struct Planned {
+/// A call with the form of its reply.
+pub(crate) struct PlannedCall {
     pub(crate) call: Call,
     pub(crate) shape: Shape,
     /// Whether the answer may be large.
     pub(crate) is_wide: bool,
 }
 
-/// What is asked for.
+/// A call on keys or of qless.
 #[derive(Clone)]
 pub(crate) enum Call {
     Keys(KeyCall),
@@ -30,7 +30,7 @@ pub(crate) enum Call {
     Qless(QlessRequest),
 }
 
-/// What comes of it.
+/// The answer to a [`Call`].
 pub(crate) enum Answer {
     Keys(Result<KeyReply, KeyError>),
     #[cfg(feature = "qless")]
@@ -38,7 +38,7 @@ pub(crate) enum Answer {
 }
 
 impl Answer {
-    /// What came of a call on keys; absent if it was another.
+    /// The result of a call on keys; `None` if the call was of qless.
     #[cfg_attr(
         not(feature = "qless"),
         expect(clippy::unnecessary_wraps, reason = "every call is on keys")
@@ -54,45 +54,45 @@ impl Answer {
 
 /// How an answer becomes a reply.
 pub(crate) enum Shape {
-    /// In the way that most do.
+    /// By the usual conversion.
     Plain,
-    /// In a way of its own.
+    /// By a conversion of its own.
     Of(fn(KeyReply) -> Value),
-    /// In a way of its own, which knows the arguments.
+    /// By a conversion of its own that depends on the arguments.
     With(Box<dyn FnOnce(KeyReply) -> Value + Send>),
-    /// As a script's result or error.
+    /// As the result or error of a script.
     #[cfg(feature = "qless")]
     Script(ReplyContext),
 }
 
-/// What a handler gives: a call, or a reply that needs none.
-pub(crate) type Plan = Result<Planned, Value>;
+/// The result of a handler: a call, or a reply that needs none.
+pub(crate) type Plan = Result<PlannedCall, Value>;
 
-/// A command that waits for an element.
+/// A command that waits for an element of a list.
 #[derive(Debug)]
 pub(crate) struct Wait {
     pub(crate) lists: Vec<Bytes>,
     pub(crate) end: End,
-    /// Where the element goes; if it goes nowhere, the reply names the list beside it.
+    /// List and end that the element moves to; `None`: the element is removed, and the reply also names its list.
     pub(crate) to: Option<(Bytes, End)>,
-    /// For ever, if absent.
-    pub(crate) patience: Option<Duration>,
+    /// Maximum time to wait; `None`: forever.
+    pub(crate) timeout_after: Option<Duration>,
 }
 
-impl Planned {
+impl PlannedCall {
     /// A call with the usual form of reply.
     #[expect(clippy::unnecessary_wraps, reason = "the last word of a handler")]
     pub(crate) fn plain(call: KeyCall) -> Plan {
         Ok(Self::new(Call::Keys(call), Shape::Plain))
     }
 
-    /// A call with a reply of its own form.
+    /// A call with a conversion of its own.
     #[expect(clippy::unnecessary_wraps, reason = "the last word of a handler")]
     pub(crate) fn of(call: KeyCall, shape: fn(KeyReply) -> Value) -> Plan {
         Ok(Self::new(Call::Keys(call), Shape::Of(shape)))
     }
 
-    /// Likewise, with a form that depends on the arguments.
+    /// A call with a conversion that depends on the arguments.
     #[expect(clippy::unnecessary_wraps, reason = "the last word of a handler")]
     pub(crate) fn with(
         call: KeyCall,
@@ -109,12 +109,12 @@ impl Planned {
         }
     }
 
-    /// A call of which the answer is looked at before it becomes a reply.
+    /// A call for a page, whose answer the connection handles itself.
     pub(crate) fn page(call: KeyCall) -> Self {
         Self::new(Call::Keys(call), Shape::Plain)
     }
 
-    /// A question about qless that no script has asked.
+    /// A query of qless that is not a call of the script.
     #[cfg(feature = "qless")]
     #[expect(clippy::unnecessary_wraps, reason = "the last word of a handler")]
     pub(crate) fn qless(request: QlessRequest) -> Plan {
@@ -132,7 +132,7 @@ impl Planned {
 }
 
 impl Shape {
-    /// Makes the reply from the call's answer.
+    /// Converts the answer of the call to the reply.
     pub(crate) fn reply(self, answer: Answer) -> Value {
         match answer {
             Answer::Keys(Err(error)) => refused(error),
@@ -156,12 +156,12 @@ impl Shape {
 }
 
 impl Call {
-    /// Whether it asks qless.
+    /// Whether the call is of qless.
     pub(crate) fn is_of_qless(&self) -> bool {
         !matches!(self, Self::Keys(_))
     }
 
-    /// About how much memory it takes.
+    /// Approximate size in memory, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Keys(call) => call.bytes(),
@@ -172,7 +172,7 @@ impl Call {
 }
 
 impl Wait {
-    /// Refuses to wait for too many lists, or for what cannot be one.
+    /// Checks the number of lists and the length of their names.
     pub(crate) fn check(&self) -> Result<(), Value> {
         let names = self.lists.iter().chain(self.to.as_ref().map(|(to, _)| to));
         if names.clone().any(|name| name.len() > KEY_NAME_MAX) {
@@ -187,7 +187,7 @@ impl Wait {
         Ok(())
     }
 
-    /// The reply to what came of it.
+    /// The reply to the result of the wait.
     pub(crate) fn reply(&self, popped: Option<(Bytes, Bytes)>) -> Value {
         match popped {
             None => Value::NilList,
@@ -196,7 +196,7 @@ impl Wait {
         }
     }
 
-    /// The same without waiting, as within a transaction.
+    /// The same call without a wait, for transactions.
     pub(crate) fn at_once(self) -> Plan {
         let Self {
             mut lists, end, to, ..
@@ -207,7 +207,7 @@ impl Wait {
             ));
         };
         match to {
-            Some((to, to_end)) => Planned::plain(KeyCall::Move {
+            Some((to, to_end)) => PlannedCall::plain(KeyCall::Move {
                 from,
                 to,
                 from_end: end,
@@ -219,7 +219,7 @@ impl Wait {
                     end,
                     count: None,
                 };
-                Planned::with(call, move |reply| match reply {
+                PlannedCall::with(call, move |reply| match reply {
                     KeyReply::Value(element) => Value::Bulks(vec![from, element]),
                     _ => Value::NilList,
                 })
@@ -228,7 +228,7 @@ impl Wait {
     }
 }
 
-/// The form that most replies have.
+/// The usual conversion of a reply.
 pub(crate) fn plain(reply: KeyReply) -> Value {
     match reply {
         KeyReply::Done => Value::OK,
@@ -250,27 +250,27 @@ pub(crate) fn plain(reply: KeyReply) -> Value {
             Value::Bulk(Bytes::from(cursor.to_string())),
             Value::Bulks(names),
         ]),
-        // Where the names go on, the connection asks for the next page.
+        // The connection asks for further pages.
         KeyReply::Names(names, _) => Value::Bulks(names),
-        // Each command that asks for one of the last two has a form of its own.
+        // Commands with one of the last two replies have a conversion of their own.
         KeyReply::Nil | KeyReply::TimeLeft(_) | KeyReply::Revision(_) => Value::Nil,
     }
 }
 
-/// 1 for what was done, 0 for what was not.
+/// 1 if the write was made, else 0.
 #[expect(clippy::needless_pass_by_value, reason = "it is a `Shape::Of`")]
 pub(crate) fn one_or_zero(reply: KeyReply) -> Value {
     Value::Number(i64::from(reply == KeyReply::Done))
 }
 
-/// An argument within an error, up to a number of bytes, and to the first that is zero, as in C.
+/// An argument in an error message, cut to a number of bytes and at the first zero byte, as in C.
 pub(crate) fn shown(argument: &[u8], bytes_max: usize) -> String {
     let end = argument.iter().position(|byte| *byte == 0);
     let end = end.unwrap_or(argument.len()).min(bytes_max);
     String::from_utf8_lossy(&argument[..end]).into_owned()
 }
 
-/// Whether an option is this one, in any letter case.
+/// Whether an argument is this word, in any letter case.
 pub(crate) fn is(argument: &[u8], word: &str) -> bool {
     argument.eq_ignore_ascii_case(word.as_bytes())
 }

@@ -1,4 +1,4 @@
-//! The port: serves connections in front of one shard.
+//! The Redis port of a shard.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use crate::session::Session;
 use crate::settings::Settings;
 use crate::shared::Shared;
 
-/// The port. Cheap to clone.
+/// The Redis port of a shard. Cheap to clone.
 #[derive(Clone)]
 pub struct Port {
     shared: Arc<Shared>,
 }
 
 impl Port {
-    /// A port in front of a shard.
+    /// Creates the port of a shard.
     ///
     /// # Panics
-    /// If there is no database.
+    /// If the settings have no database.
     pub fn new(handle: Handle, settings: Settings) -> Self {
         Self {
             shared: Arc::new(Shared::new(handle, settings)),
@@ -36,12 +36,12 @@ impl Port {
         &self.shared.counters
     }
 
-    /// Where messages are published.
+    /// The hub on which messages are published.
     pub fn hub(&self) -> &Arc<Hub> {
         &self.shared.hub
     }
 
-    /// Serves a connection until it ends: `from` is the client's address, `at` this side's.
+    /// Serves a connection until it ends. `from` is the client's address, `at` the server's.
     pub async fn serve<S>(&self, stream: S, login: Box<dyn Login>, from: SocketAddr, at: SocketAddr)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send,

@@ -25,7 +25,7 @@ pub(crate) const COMMANDS: &[Command] = &[family(
     ],
 )];
 
-/// Whether a connection that only listens may send it.
+/// Whether a subscribed RESP2 connection may send the command.
 pub(crate) fn is_for_listeners(command: &Command) -> bool {
     match command.run {
         Run::Special(special) => matches!(
@@ -70,7 +70,7 @@ fn patterns(session: &mut Session, _: &[Bytes]) -> Value {
     Value::Number(i64::try_from(session.shared.hub.patterns_count()).unwrap_or(i64::MAX))
 }
 
-/// `PUBLISH`: how many heard it.
+/// `PUBLISH`: replies with the number of receivers.
 pub(crate) fn publish(session: &mut Session, arguments: &[Bytes]) -> Value {
     if arguments[1].len() > CHANNEL_BYTES_MAX {
         return channel_too_long();
@@ -83,7 +83,7 @@ pub(crate) fn publish(session: &mut Session, arguments: &[Bytes]) -> Value {
     Value::Number(i64::try_from(heard).unwrap_or(i64::MAX))
 }
 
-/// `SUBSCRIBE` and `PSUBSCRIBE`: a confirmation for each name.
+/// `SUBSCRIBE` and `PSUBSCRIBE`: replies with a confirmation for each name.
 pub(crate) fn subscribe(session: &mut Session, is_pattern: bool, names: &[Bytes]) -> Vec<Value> {
     let mut confirmations = Vec::with_capacity(names.len());
     for name in names {
@@ -109,7 +109,7 @@ pub(crate) fn subscribe(session: &mut Session, is_pattern: bool, names: &[Bytes]
     confirmations
 }
 
-/// Begins to listen to one more name, if there is room for it.
+/// Subscribes to a name, unless there are too many subscriptions.
 fn begin(session: &mut Session, is_pattern: bool, name: &Bytes) -> Result<(), Value> {
     let (id, mailbox) = (session.client.id, Arc::clone(&session.mailbox));
     let hub = Arc::clone(&session.shared.hub);
@@ -128,7 +128,8 @@ fn begin(session: &mut Session, is_pattern: bool, name: &Bytes) -> Result<(), Va
     Ok(())
 }
 
-/// `UNSUBSCRIBE` and `PUNSUBSCRIBE`: a confirmation for each name, for all there are if none is named.
+/// `UNSUBSCRIBE` and `PUNSUBSCRIBE`: replies with a confirmation for each name, or for all subscriptions if none is
+/// named.
 pub(crate) fn unsubscribe(session: &mut Session, is_pattern: bool, names: &[Bytes]) -> Vec<Value> {
     let word = if is_pattern {
         "punsubscribe"
@@ -150,7 +151,7 @@ pub(crate) fn unsubscribe(session: &mut Session, is_pattern: bool, names: &[Byte
                 .shared
                 .hub
                 .unsubscribe(is_pattern, &name, session.client.id);
-            session.keep_less(subscription_bytes(is_pattern, &name));
+            session.free(subscription_bytes(is_pattern, &name));
         }
         confirmations.push(confirmation(session, word, Value::Bulk(name)));
     }
@@ -171,7 +172,7 @@ fn subscriptions(
 fn confirmation(session: &Session, word: &'static str, name: Value) -> Value {
     let (channels, patterns) = (session.channels.len(), session.patterns.len());
     {
-        let mut facts = session.client.facts();
+        let mut facts = session.client.state();
         (facts.channels, facts.patterns) = (channels, patterns);
     }
     let count = i64::try_from(channels + patterns).unwrap_or(i64::MAX);

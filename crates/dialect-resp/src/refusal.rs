@@ -1,4 +1,4 @@
-//! Refusals that several commands share, in the words of Redis.
+//! Errors that several commands share, with the texts of Redis.
 
 use ganger_shard::{CallError, Health};
 use ganger_types::keys::KeyError;
@@ -6,7 +6,7 @@ use ganger_types::limits::KEY_NAME_MAX;
 
 use crate::value::Value;
 
-/// A refusal in the words of Redis.
+/// The error reply for a refused call, with the text of Redis.
 pub(crate) fn refused(error: KeyError) -> Value {
     Value::error(match error {
         KeyError::WrongKind => "WRONGTYPE Operation against a key holding the wrong kind of value",
@@ -25,32 +25,32 @@ pub(crate) fn refused(error: KeyError) -> Value {
     })
 }
 
-/// The refusal of a name that no key can have.
+/// The error for a key that is too long.
 pub(crate) fn key_too_long() -> Value {
     Value::error(format!(
         "ERR the name of a key exceeds the largest length of {KEY_NAME_MAX} bytes"
     ))
 }
 
-/// The refusal of what nothing is known about.
+/// The error for arguments that cannot be parsed.
 pub(crate) fn syntax_error() -> Value {
     Value::error("ERR syntax error")
 }
 
-/// The refusal of a wrong number of arguments.
+/// The error for a wrong number of arguments.
 pub(crate) fn wrong_arity(command: &str) -> Value {
     Value::error(format!(
         "ERR wrong number of arguments for '{command}' command"
     ))
 }
 
-/// Why nothing came of a call, with a code that tells clients whether to come back.
+/// The error for a call that failed, with a code that shows clients whether to retry.
 pub(crate) fn unavailable(error: &CallError) -> Value {
     let code = match error {
-        // Libraries take this for a server that will serve them soon, and come back.
+        // Client libraries retry after this code.
         CallError::Unavailable { .. } => "LOADING",
         CallError::Overloaded { .. } => "BUSY",
-        // What Redis says when it cannot write to its disk.
+        // The error of Redis when it cannot write to its disk.
         CallError::Full { .. } => "MISCONF",
         CallError::Rejected(_) | CallError::Damaged { .. } | CallError::PositionTooOld { .. } => {
             "ERR"
@@ -59,7 +59,7 @@ pub(crate) fn unavailable(error: &CallError) -> Value {
     Value::error(format!("{code} {error}"))
 }
 
-/// The refusal of what takes a store that is loaded.
+/// The error for a command that needs a loaded store.
 pub(crate) fn loading() -> Value {
     Value::error("LOADING ganger is loading its store")
 }

@@ -1,7 +1,7 @@
-//! Requests: arrays of bulk strings, or lines of words, taken from the bytes of a connection as they come.
+//! The decoder of requests: arrays of bulk strings, or lines of words.
 //!
-//! Errors are those of Redis 7, and end the connection as there. What is too large for ganger and legal in Redis is
-//! read past, so that the connection stays usable.
+//! Errors are those of Redis 7 and end the connection, as there. A request that is legal in Redis but too large for
+//! ganger is skipped, so that the connection stays usable.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
@@ -12,7 +12,7 @@ use crate::limits::{
 use crate::number::integer;
 use crate::words::split;
 
-/// Bytes of an argument that is taken out of the buffer as it comes.
+/// Length from which an argument is moved out of the input buffer as it arrives.
 const LONG_BYTES: usize = 32 << 10;
 
 /// A request that a client sent.
@@ -20,16 +20,16 @@ const LONG_BYTES: usize = 32 << 10;
 pub enum Request {
     /// A command: its name and its arguments. Never empty.
     Command(Vec<Bytes>),
-    /// One that was too large and has been read past; the refusal is for its sender.
+    /// A request that was too large and was skipped, with the error for the client.
     TooLarge(String),
 }
 
-/// Bytes that are no request. Nothing behind them can be read.
+/// Bytes that are not a request. The rest of the input cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProtocolError(String);
 
 impl ProtocolError {
-    /// As an error reply says it.
+    /// The text of the error reply.
     pub fn text(&self) -> String {
         format!("ERR Protocol error: {}", self.0)
     }
@@ -39,29 +39,30 @@ fn wrong<T>(what: impl Into<String>) -> Result<T, ProtocolError> {
     Err(ProtocolError(what.into()))
 }
 
-/// Takes requests from bytes. Keeps what it has seen of one that is not whole.
+/// Decodes requests, and holds the received part of an incomplete one.
 #[derive(Debug, Default)]
 pub struct Decoder {
     arguments: Vec<Bytes>,
-    /// Arguments to come; 0 between requests.
+    /// Number of arguments still to come; 0 between requests.
     left: usize,
     /// Length of the argument that is being read.
     bulk: Option<usize>,
-    /// Bytes of it that are still to be read past.
+    /// Bytes that are still to be skipped.
     passing: usize,
-    /// Bytes of all arguments, with those for each.
+    /// Size of all arguments, with the overhead of each.
     bytes: usize,
-    /// What has come of a long argument.
+    /// Received part of a long argument.
     part: Vec<u8>,
-    /// Why the request cannot be kept.
+    /// Why the request is skipped; `None` if it is not.
     too_large: Option<String>,
 }
 
 impl Decoder {
-    /// The next whole request, or `None` if more bytes are needed. A client that `is_known` may send larger ones.
+    /// The next complete request; `None` if more bytes are needed. An authenticated client (`is_known`) may send
+    /// larger ones.
     ///
     /// # Errors
-    /// If the bytes are no request.
+    /// If the bytes are not a request.
     pub fn next(
         &mut self,
         input: &mut BytesMut,
@@ -93,7 +94,7 @@ impl Decoder {
         }
     }
 
-    /// Bytes of memory that what has come of a request takes.
+    /// Size of the received part of a request in memory, in bytes.
     pub fn held(&self) -> usize {
         let announced = self.bulk.unwrap_or(0) + ARGUMENT_BYTES;
         let whole = if self.bulk.is_some() {
@@ -107,7 +108,7 @@ impl Decoder {
         whole + self.part.len()
     }
 
-    /// Reads past the request that has begun, if one has, and refuses it with these words; false if none has.
+    /// Skips the incomplete request and refuses it with this text. Returns false if there is none.
     pub fn refuse(&mut self, refusal: String) -> bool {
         if self.left == 0 {
             return false;
@@ -119,7 +120,7 @@ impl Decoder {
         true
     }
 
-    /// Reads how many arguments there are; false if the line is not whole.
+    /// Reads the number of arguments. Returns false if the line is incomplete.
     fn begin(&mut self, input: &mut BytesMut, is_known: bool) -> Result<bool, ProtocolError> {
         let Some(line) = line(input, "too big mbulk count string")? else {
             return Ok(false);
@@ -137,7 +138,7 @@ impl Decoder {
         Ok(true)
     }
 
-    /// Reads an argument; false if it is not whole.
+    /// Reads an argument. Returns false if it is incomplete.
     fn argument(&mut self, input: &mut BytesMut, is_known: bool) -> Result<bool, ProtocolError> {
         let length = match self.bulk {
             Some(length) => length,
@@ -161,10 +162,11 @@ impl Decoder {
             if input.len() < length + 2 {
                 return Ok(false);
             }
-            // A copy: a piece of the buffer would keep all of it in memory for as long as the store keeps the piece.
+            // Copy the argument, because a slice would keep the whole buffer in memory while the store holds the
+            // slice.
             self.arguments
                 .push(Bytes::copy_from_slice(&input[..length]));
-            // Redis does not look at these two bytes either.
+            // Redis does not check these two bytes either.
             input.advance(length + 2);
         }
         self.bulk = None;
@@ -172,8 +174,8 @@ impl Decoder {
         Ok(true)
     }
 
-    /// Takes what has come of a long argument out of the buffer; false if it is not whole. Memory is taken for what has
-    /// come, at most twice, and for the whole in the end, never for what is only announced.
+    /// Moves the received part of a long argument out of the buffer. Returns false if it is incomplete. The memory is
+    /// at most twice that of the received bytes, and never depends on the announced length alone.
     fn long_argument(&mut self, length: usize, input: &mut BytesMut) -> bool {
         let missing = length - self.part.len();
         let here = missing.min(input.len());
@@ -192,7 +194,7 @@ impl Decoder {
         true
     }
 
-    /// Reads the length of an argument, or `None` if the line is not whole.
+    /// Reads the length of an argument; `None` if the line is incomplete.
     fn length(
         &mut self,
         input: &mut BytesMut,
@@ -238,7 +240,7 @@ impl Decoder {
     }
 }
 
-/// A line up to its CR LF, which goes too; `None` if it is not whole. Never empty.
+/// Reads a line and removes its CR LF; `None` if it is incomplete. Never empty.
 fn line(input: &mut BytesMut, too_long: &str) -> Result<Option<BytesMut>, ProtocolError> {
     let looked_at = input.len().min(LINE_BYTES_MAX + 1);
     let Some(end) = input[..looked_at].iter().position(|byte| *byte == b'\r') else {
@@ -252,7 +254,7 @@ fn line(input: &mut BytesMut, too_long: &str) -> Result<Option<BytesMut>, Protoc
         return Ok(None);
     }
     if end == 0 {
-        // An empty line where a length should be.
+        // An empty line instead of a length.
         return wrong("expected '$', got '\r'");
     }
     let line = input.split_to(end);
@@ -260,7 +262,7 @@ fn line(input: &mut BytesMut, too_long: &str) -> Result<Option<BytesMut>, Protoc
     Ok(Some(line))
 }
 
-/// A command as people type it; `None` if the line is not whole.
+/// Reads a command written as words; `None` if the line is incomplete.
 fn line_of_words(input: &mut BytesMut) -> Result<Option<Vec<Bytes>>, ProtocolError> {
     let looked_at = input.len().min(LINE_BYTES_MAX + 1);
     let Some(end) = input[..looked_at].iter().position(|byte| *byte == b'\n') else {
@@ -335,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn somebody_unknown_may_send_little() {
+    fn unauthenticated_clients_may_send_little() {
         let next = |bytes: &[u8]| Decoder::default().next(&mut BytesMut::from(bytes), false);
         assert!(next(b"*11\r\n").is_err());
         assert!(next(b"*2\r\n$16385\r\n").is_err());
@@ -343,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_is_read_past_and_the_next_command_is_heard() {
+    fn a_command_that_is_too_large_is_skipped_and_the_next_one_is_run() {
         let length = BULK_BYTES_MAX + 1;
         let mut decoder = Decoder::default();
         let mut input =

@@ -1,9 +1,9 @@
-//! Which rights a command takes.
+//! The rights that commands need.
 
 use ganger_access::{Identity, Operation, Right as Needed};
 use ganger_types::Namespace;
 
-// A command takes one of several: programs that clean up after workers are workers themselves.
+// One of several operations is enough: a program that cleans up after workers is a worker itself.
 const CONNECT: Operation = Operation::new("resp.connect", Needed::AUTHENTICATED);
 const LIST_CONNECTIONS: Operation =
     Operation::new("resp.listConnections", Needed::OBSERVE.on_server());
@@ -14,20 +14,20 @@ const WORK: Operation = Operation::new("resp.work", Needed::WORK);
 const REPAIR: Operation = Operation::new("resp.repair", Needed::OPERATE);
 const CLEAR: Operation = Operation::new("resp.clear", Needed::OPERATE);
 
-/// What a command takes.
+/// The right that a command needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Right {
-    /// Nothing: anyone may send it.
+    /// None: any client may send the command.
     Open,
-    /// That the server knows who asks.
+    /// A valid identity.
     Known,
-    /// Reading keys. Workers may as well: cleaning is theirs.
+    /// Right to read keys, which workers have too, because they clean up.
     Read,
     /// Right to write keys.
     Add,
-    /// Taking elements and removing keys.
+    /// Right to take elements and remove keys.
     Take,
-    /// Changing what others have put in and how it is worked on.
+    /// Right to change the keys of other clients.
     Manage,
     /// Right to remove everything.
     Clear,
@@ -50,7 +50,7 @@ impl Right {
         Self::Rule,
     ];
 
-    /// The operations that bring it: each of them does.
+    /// The operations of which any one gives the right.
     fn operations(self) -> &'static [Operation] {
         match self {
             Self::Open => &[],
@@ -65,7 +65,7 @@ impl Right {
         }
     }
 
-    /// The operation that the audit log tells of.
+    /// The operation that the audit log records.
     pub(crate) fn operation(self) -> &'static str {
         self.operations().first().unwrap_or(&CONNECT).name
     }
@@ -75,7 +75,7 @@ impl Right {
         1 << place.expect("all are there")
     }
 
-    /// Whether an identity holds it in a namespace.
+    /// Whether an identity has the right in a namespace.
     pub(crate) fn is_held(self, identity: &Identity, namespace: &Namespace) -> bool {
         let place = Some(namespace.as_bytes());
         let may = |operation: &Operation| identity.may(*operation, place).is_ok();
@@ -83,7 +83,7 @@ impl Right {
     }
 }
 
-/// What an identity may do in a namespace, looked up once.
+/// The set of rights of an identity in a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rights(u16);
 
@@ -96,7 +96,7 @@ impl Rights {
         Self(held.fold(0, |bits, right| bits | right.bit()))
     }
 
-    /// Whether this one is among them.
+    /// Whether the set contains a right.
     pub(crate) fn hold(self, right: Right) -> bool {
         self.0 & right.bit() != 0
     }

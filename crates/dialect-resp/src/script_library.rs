@@ -53,10 +53,10 @@ impl fmt::Display for Digest {
 
 /// The known scripts, at most [`SCRIPTS_MAX`]. A new script replaces the oldest one.
 #[derive(Default)]
-pub(crate) struct Library(Mutex<Known>);
+pub(crate) struct Library(Mutex<KnownScripts>);
 
 #[derive(Default)]
-struct Known {
+struct KnownScripts {
     /// The generation of each known script.
     generations: HashMap<Digest, Generation>,
     /// Digests in the order in which clients sent them, the oldest first.
@@ -100,10 +100,10 @@ impl Library {
 
     /// Removes all scripts from the library.
     pub(crate) fn forget(&self) {
-        *self.known() = Known::default();
+        *self.known() = KnownScripts::default();
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, KnownScripts> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! What a connection is in the middle of: protocol, database, identity, transaction, subscriptions.
+//! The session of a connection: protocol, database, identity, transaction, subscriptions.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,41 +27,40 @@ pub(crate) struct Session {
     pub(crate) protocol: Protocol,
     pub(crate) database: usize,
     identity: Identity,
-    /// The token that it has shown.
+    /// Token of the client; `None` if it has sent none.
     token: Option<Bytes>,
     rights: Rights,
-    seen: Seen,
-    /// The transaction that is being put together.
+    seen: RightsCheck,
+    /// Open transaction; `None` outside of one.
     pub(crate) queue: Option<Queue>,
-    /// Keys that are watched: database, name, revision.
+    /// Watched keys: database, name, revision.
     pub(crate) watched: Vec<(usize, Bytes, u64)>,
     pub(crate) channels: BTreeSet<Bytes>,
     pub(crate) patterns: BTreeSet<Bytes>,
     pub(crate) mailbox: Arc<Mailbox>,
-    /// What it took from work queues.
+    /// Elements that the connection took from work queues.
     pub(crate) popped: UnconfirmedPops,
-    /// Whether it ends once what it was answered is written.
+    /// Whether the connection ends after the next reply.
     pub(crate) is_ending: bool,
-    /// The memory of commands and replies.
+    /// Memory of commands and replies.
     pub(crate) memory: Memory,
-    /// The memory of what it watches and listens to.
+    /// Memory of watched keys and subscriptions.
     kept: Hold,
 }
 
-/// When the rights were last looked up.
-struct Seen {
+/// The last check of the rights.
+struct RightsCheck {
     changes: u64,
     at: Instant,
 }
 
-/// Bytes of memory that a watched key takes.
+/// The memory of a watched key, in bytes.
 pub(crate) fn watched_bytes(key: &Bytes) -> usize {
     const BESIDE_NAME: usize = 128;
     BESIDE_NAME + key.len()
 }
 
-/// Bytes of memory that a subscription takes: a pattern is compiled, into 256 bits for each of its bytes at most, and
-/// at least into 2 KiB.
+/// The memory of a subscription, in bytes. A compiled pattern takes at most 256 bits per byte, and at least 2 KiB.
 pub(crate) fn subscription_bytes(is_pattern: bool, name: &Bytes) -> usize {
     const BESIDE_NAME: usize = 256;
     const WORD_BYTES: usize = 257 * 8;
@@ -73,18 +72,18 @@ pub(crate) fn subscription_bytes(is_pattern: bool, name: &Bytes) -> usize {
     BESIDE_NAME + name.len() + compiled
 }
 
-/// Commands that wait for `EXEC`.
+/// The commands that wait for `EXEC`.
 #[derive(Default)]
 pub(crate) struct Queue {
-    /// The words of each, its name first. Each was found in the table before it was queued.
+    /// Words of each command, its name first. Each was found in the table before it was queued.
     pub(crate) commands: Vec<Vec<Bytes>>,
     bytes: usize,
-    /// Whether one was refused, so that `EXEC` will be.
+    /// Whether a command was refused, so that `EXEC` fails.
     pub(crate) is_broken: bool,
 }
 
 impl Queue {
-    /// Puts a command at the end; false if there is no room.
+    /// Adds a command. Returns false if there are too many.
     pub(crate) fn put(&mut self, arguments: Vec<Bytes>) -> bool {
         let bytes = arguments.iter().map(|each| each.len() + ARGUMENT_BYTES);
         let bytes = self.bytes + ARGUMENT_BYTES + bytes.sum::<usize>();
@@ -97,7 +96,7 @@ impl Queue {
         true
     }
 
-    /// Drops the commands: `EXEC` will be refused.
+    /// Drops the commands and makes `EXEC` fail.
     pub(crate) fn give_up(&mut self) {
         self.is_broken = true;
         self.commands = Vec::new();
@@ -116,7 +115,7 @@ impl Session {
         let open = || shared.settings.budget.open(unknown.clone());
         let mailbox = Mailbox::new(client.cut.clone(), open());
         let (memory, kept) = (Memory::new(open()), open());
-        let seen = Seen {
+        let seen = RightsCheck {
             changes: login.changes(),
             at: Instant::now(),
         };
@@ -142,70 +141,70 @@ impl Session {
             memory,
             kept,
         };
-        session.become_one(identity, None);
+        session.set_identity(identity, None);
         session
     }
 
-    /// The keys of which namespace it means.
+    /// The namespace of the selected database.
     pub(crate) fn namespace(&self) -> &Namespace {
         &self.shared.settings.databases[self.database]
     }
 
-    /// Whether it is known who asks.
+    /// Whether the client has a valid identity.
     pub(crate) fn is_known(&self) -> bool {
         self.identity != Identity::Anonymous
     }
 
-    /// Goes on as somebody else.
-    pub(crate) fn become_one(&mut self, identity: Identity, token: Option<Bytes>) {
+    /// Changes the identity.
+    pub(crate) fn set_identity(&mut self, identity: Identity, token: Option<Bytes>) {
         let owner = Owner::of(&identity, Some(self.client.from().ip()));
         let budget = &self.shared.settings.budget;
         self.mailbox
             .set_identity(identity.clone(), budget.open(owner.clone()));
-        // What it holds counts for its present identity.
+        // The memory counts in the share of the present identity.
         let kept = budget.open(owner.clone());
         kept.grow_anyway(self.kept.bytes());
         self.kept = kept;
         let held = self.memory.counted();
         self.memory = Memory::new(budget.open(owner));
         self.memory.set_anyway(held);
-        self.client.facts().user = identity.to_string();
+        self.client.state().user = identity.to_string();
         self.identity = identity;
         self.token = token;
-        self.seen = Seen {
+        self.seen = RightsCheck {
             changes: self.login.changes(),
             at: Instant::now(),
         };
         self.look_up_rights();
     }
 
-    /// Goes on in another database.
+    /// Selects another database.
     pub(crate) fn select(&mut self, database: usize) {
         self.database = database;
-        self.client.facts().database = database;
+        self.client.state().database = database;
         self.look_up_rights();
     }
 
-    /// Speaks another version of the protocol.
-    pub(crate) fn speak(&mut self, protocol: Protocol) {
+    /// Changes the version of the protocol.
+    pub(crate) fn set_protocol(&mut self, protocol: Protocol) {
         self.protocol = protocol;
-        self.client.facts().is_three = protocol == Protocol::Three;
+        self.client.state().is_three = protocol == Protocol::Three;
     }
 
     fn look_up_rights(&mut self) {
         self.rights = Rights::of(&self.identity, self.namespace());
     }
 
-    /// Whether it is still who it was: looked at after a change, and now and then.
+    /// Whether the identity is still valid. It is checked after a change of rights and at intervals.
     pub(crate) fn is_unchanged(&mut self) -> bool {
         let changes = self.login.changes();
         if changes == self.seen.changes && self.seen.at.elapsed() < LOOK_EVERY {
             return true;
         }
-        self.is_still_now()
+        self.check_identity_now()
     }
 
-    /// Whether it has a right in its database; else the refusal of what needs it.
+    /// Checks that the session has a right in its database.
     pub(crate) fn check_right(&self, name: &'static str, right: Right) -> Result<(), Value> {
         if self.rights.hold(right) {
             Ok(())
@@ -214,7 +213,7 @@ impl Session {
         }
     }
 
-    /// The databases in which it has a right, by their numbers.
+    /// The numbers and namespaces of the databases in which the session has a right.
     pub(crate) fn databases_with(&self, right: Right) -> Vec<(usize, &Namespace)> {
         let all = self.shared.settings.databases.iter().enumerate();
         all.filter(|(_, namespace)| right.is_held(&self.identity, namespace))
@@ -232,13 +231,13 @@ impl Session {
         ))
     }
 
-    /// Tells the audit log.
+    /// Writes a record to the audit log.
     pub(crate) fn tell(&self, right: Right, command: &str, outcome: Outcome) {
         let record = self.record(right, command, outcome);
         self.shared.settings.audit.write(&record);
     }
 
-    /// What the audit log hears of a command.
+    /// The record of a command for the audit log.
     pub(crate) fn record(&self, right: Right, command: &str, outcome: Outcome) -> Record {
         Record {
             on: Some(command.to_owned()),
@@ -248,21 +247,21 @@ impl Session {
         }
     }
 
-    /// Takes memory for what is kept until it is given up, or refuses.
+    /// Reserves memory for a watched key or a subscription, or refuses.
     pub(crate) fn keep(&mut self, bytes: usize) -> Result<(), Value> {
         self.kept
             .grow(bytes)
             .map_err(|full| Value::error(no_room(full)))
     }
 
-    /// Gives up memory that it took for what it kept.
-    pub(crate) fn keep_less(&mut self, bytes: usize) {
+    /// Frees memory of watched keys or subscriptions.
+    pub(crate) fn free(&mut self, bytes: usize) {
         self.kept.shrink(bytes);
     }
 
-    /// Looks up now whether it is still who it was.
-    pub(crate) fn is_still_now(&mut self) -> bool {
-        self.seen = Seen {
+    /// Checks now whether the identity is still valid.
+    pub(crate) fn check_identity_now(&mut self) -> bool {
+        self.seen = RightsCheck {
             changes: self.login.changes(),
             at: Instant::now(),
         };
@@ -270,37 +269,37 @@ impl Session {
             .is_unchanged(self.token.as_deref(), &self.identity)
     }
 
-    /// The changes of rights that it has taken account of.
+    /// The number of the last change of rights that was checked.
     pub(crate) fn changes_seen(&self) -> u64 {
         self.seen.changes
     }
 
-    /// Whether it listens to anything.
+    /// Whether the connection has subscriptions.
     pub(crate) fn is_subscribed(&self) -> bool {
         !self.channels.is_empty() || !self.patterns.is_empty()
     }
 
-    /// Whether it may send only the few commands that subscribers may.
+    /// Whether the connection may send only the commands that RESP2 allows to subscribers.
     pub(crate) fn is_listening_only(&self) -> bool {
         self.protocol == Protocol::Two && self.is_subscribed()
     }
 
-    /// Watches no keys any more: those that it watched.
+    /// Ends the watch of all keys, and returns them.
     pub(crate) fn unwatch(&mut self) -> Vec<(usize, Bytes, u64)> {
         let watched = std::mem::take(&mut self.watched);
         let bytes = watched.iter().map(|(_, key, _)| watched_bytes(key));
-        self.keep_less(bytes.sum());
+        self.free(bytes.sum());
         watched
     }
 
-    /// Notes that a command was refused before it could be queued.
+    /// Records that a command was refused before it could be queued.
     pub(crate) fn break_queue(&mut self) {
         if let Some(queue) = &mut self.queue {
             queue.is_broken = true;
         }
     }
 
-    /// Ends listening to all.
+    /// Ends all subscriptions.
     pub(crate) fn unsubscribe_all(&mut self) {
         for (is_pattern, names) in [
             (false, std::mem::take(&mut self.channels)),
@@ -310,20 +309,20 @@ impl Session {
                 self.shared
                     .hub
                     .unsubscribe(is_pattern, &name, self.client.id);
-                self.keep_less(subscription_bytes(is_pattern, &name));
+                self.free(subscription_bytes(is_pattern, &name));
             }
         }
     }
 
-    /// As if it had just begun.
+    /// Resets the session to its initial state.
     pub(crate) fn reset(&mut self) {
         self.unsubscribe_all();
         self.queue = None;
         self.unwatch();
-        self.speak(Protocol::Two);
-        self.client.facts().name = Bytes::new();
+        self.set_protocol(Protocol::Two);
+        self.client.state().name = Bytes::new();
         self.select(0);
-        self.become_one(self.login.stranger(), None);
+        self.set_identity(self.login.stranger(), None);
     }
 }
 

@@ -1,4 +1,4 @@
-//! What all connections of the port share.
+//! State that all connections of the port share.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,26 +14,26 @@ use crate::limits::WIDE_CALLS_MAX;
 use crate::script_library::Library;
 use crate::settings::Settings;
 
-/// What all connections share.
+/// The state that all connections share.
 pub(crate) struct Shared {
     pub(crate) handle: Handle,
     pub(crate) settings: Settings,
     pub(crate) hub: Arc<Hub>,
     pub(crate) clients: Clients,
     pub(crate) counters: Arc<Counters>,
-    /// Scripts that were sent and are known.
+    /// Known scripts that clients have sent.
     #[cfg(feature = "qless")]
     pub(crate) library: Library,
     pub(crate) since: Instant,
-    /// Places for calls with large answers.
+    /// Permits for calls with large answers.
     wide: Semaphore,
 }
 
 impl Shared {
-    /// What the connections of a new port share; messages of qless are published from now on.
+    /// Creates the state of a new port, and starts to publish messages of qless.
     ///
     /// # Panics
-    /// If there is no database.
+    /// If the settings have no database.
     pub(crate) fn new(handle: Handle, settings: Settings) -> Self {
         assert!(
             !settings.databases.is_empty(),
@@ -55,17 +55,17 @@ impl Shared {
         shared
     }
 
-    /// A place among the calls with large answers, if it is one.
+    /// Waits for a permit if the call may have a large answer.
     pub(crate) async fn permit(&self, is_wide: bool) -> Option<SemaphorePermit<'_>> {
         if is_wide {
-            // It is never closed.
+            // The semaphore is never closed.
             self.wide.acquire().await.ok()
         } else {
             None
         }
     }
 
-    /// Has the messages of qless published, on the shard's thread: they are there before the reply to their call.
+    /// Publishes the messages of qless on the shard's thread, so that they come before the reply to their call.
     #[cfg(feature = "qless")]
     fn listen(&self) {
         let (hub, counters) = (Arc::clone(&self.hub), Arc::clone(&self.counters));

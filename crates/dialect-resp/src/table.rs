@@ -1,4 +1,4 @@
-//! The one table of all commands.
+//! The table of all commands.
 //!
 //! A family of commands is a list of rows; to add one, chain it in [`all`].
 
@@ -36,9 +36,9 @@ const SPECIAL: &[Command] = &[
     special("punsubscribe", -1, Right::Read, Special::Unsubscribe(true)),
 ];
 
-/// The command about the table.
+/// The command `COMMAND`, which describes the table.
 const ABOUT: &[Command] = &[
-    // Descriptions are for programs that complete what people type; there are none.
+    // There are no descriptions, which are for interactive completion.
     family(
         "command",
         -1,
@@ -54,7 +54,7 @@ const ABOUT: &[Command] = &[
     ),
 ];
 
-/// Every command there is.
+/// All commands.
 fn all() -> impl Iterator<Item = Command> {
     let families = [
         SPECIAL,
@@ -86,12 +86,12 @@ pub(crate) fn find(name: &[u8]) -> Option<&'static Command> {
     TABLE.get(&*lower)
 }
 
-/// How many commands there are.
+/// The number of commands.
 fn count() -> usize {
     TABLE.len()
 }
 
-/// The refusal of what is not in the table, as Redis 7 says it.
+/// The error for an unknown command, with the text of Redis 7.
 pub(crate) fn unknown(arguments: &[Bytes]) -> Value {
     let mut rest = String::new();
     for argument in &arguments[1..] {

@@ -1,4 +1,4 @@
-//! Transactions, and what acts on several databases.
+//! Transactions, and commands on several databases.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use ganger_types::keys::{KeyAnswers, KeyCall, KeyCalls, KeyError, KeyReply};
 use ganger_types::limits::KEY_NAME_MAX;
 use ganger_types::{Command as EngineCommand, ExternalReply, Namespace, Reply};
 
-use crate::batch::{Batch, Gathered};
+use crate::batch::{Batch, BatchOutcome};
 use crate::command::{Command, Run, Special, run_second};
 use crate::info;
 use crate::keys;
@@ -23,7 +23,7 @@ use crate::session::{Session, watched_bytes};
 use crate::table;
 use crate::value::Value;
 
-/// Whether a command is run at once even between `MULTI` and `EXEC`.
+/// Whether a command runs at once even between `MULTI` and `EXEC`.
 pub(crate) fn is_at_once(command: &Command) -> bool {
     matches!(
         command.run,
@@ -38,7 +38,7 @@ pub(crate) fn is_at_once(command: &Command) -> bool {
     )
 }
 
-/// Whether a command may not stand between them: it waits for a login, or has more than one reply.
+/// Whether a command is refused between `MULTI` and `EXEC`, because it waits for a login or has more than one reply.
 pub(crate) fn is_refused(command: &Command) -> bool {
     matches!(
         command.run,
@@ -48,8 +48,8 @@ pub(crate) fn is_refused(command: &Command) -> bool {
     )
 }
 
-/// A command was refused before it was run or queued: the transaction will not be executed. Where the command is
-/// `EXEC` itself, it has ended, and Redis says so.
+/// Records that a command was refused before it was run or queued, which makes the transaction fail. A refused `EXEC`
+/// ends the transaction, with the error of Redis.
 pub(crate) fn refused(session: &mut Session, name: &[u8], refusal: Value) -> Value {
     if !is(name, "exec") {
         session.break_queue();
@@ -68,7 +68,7 @@ pub(crate) fn refused(session: &mut Session, name: &[u8], refusal: Value) -> Val
 /// Answers the command `DISCARD`.
 pub(crate) fn discard(session: &mut Session) -> Value {
     session.unwatch();
-    session.client.facts().queued = None;
+    session.client.state().queued = None;
     match session.queue.take() {
         Some(_) => Value::OK,
         None => Value::error("ERR DISCARD without MULTI"),
@@ -99,7 +99,7 @@ fn database(session: &Session, text: &[u8]) -> Result<usize, Value> {
         .ok_or_else(|| Value::error("ERR DB index is out of range"))
 }
 
-/// `WATCH`: notes the revisions of keys as they are now.
+/// `WATCH`: records the present revisions of keys.
 pub(crate) async fn watch(session: &mut Session, keys: &[Bytes]) -> Value {
     if session.queue.is_some() {
         return Value::error("ERR WATCH inside MULTI is not allowed");
@@ -126,7 +126,7 @@ pub(crate) async fn watch(session: &mut Session, keys: &[Bytes]) -> Value {
     }
     let watched = watch_new(session, database, keys).await;
     if watched != Value::OK {
-        session.keep_less(bytes);
+        session.free(bytes);
     }
     watched
 }
@@ -162,12 +162,12 @@ async fn watch_new(session: &mut Session, database: usize, keys: Vec<Bytes>) -> 
     Value::OK
 }
 
-/// `EXEC`: all calls in one commit, then what needs none, in the order in which they were queued.
+/// `EXEC`: runs all calls in one commit, then the commands that need no call. Replies are in the order of the queue.
 pub(crate) async fn execute(session: &mut Session) -> Value {
     let Some(queue) = session.queue.take() else {
         return Value::error("ERR EXEC without MULTI");
     };
-    session.client.facts().queued = None;
+    session.client.state().queued = None;
     let watched = session.unwatch();
     if queue.is_broken {
         return Value::error("EXECABORT Transaction discarded because of previous errors.");
@@ -185,11 +185,11 @@ pub(crate) async fn execute(session: &mut Session) -> Value {
     let gathered = batch.gather(&shared.handle).await;
     drop(permit);
     match gathered {
-        Gathered::Changed => {
+        BatchOutcome::Changed => {
             session.select(begun_in);
             Value::NilList
         }
-        Gathered::Replies(mut replies, popped) => {
+        BatchOutcome::Replies(mut replies, popped) => {
             for pop in popped {
                 session.popped.note(pop);
             }
@@ -201,7 +201,7 @@ pub(crate) async fn execute(session: &mut Session) -> Value {
                 }
                 replies[place] = at_last(session, command, &arguments);
                 local_bytes += replies[place].held();
-                // Some of them look at all connections.
+                // Some commands look at all connections.
                 tokio::task::yield_now().await;
             }
             Value::Array(replies)
@@ -209,15 +209,15 @@ pub(crate) async fn execute(session: &mut Session) -> Value {
     }
 }
 
-/// A command that needs no call, and the place of its reply.
-type Later = (usize, &'static Command, Vec<Bytes>);
+/// A command that needs no call, with the index of its reply.
+type LocalCommand = (usize, &'static Command, Vec<Bytes>);
 
-fn plan(session: &mut Session, commands: Vec<Vec<Bytes>>) -> (Batch, Vec<Later>) {
+fn plan(session: &mut Session, commands: Vec<Vec<Bytes>>) -> (Batch, Vec<LocalCommand>) {
     let (mut batch, mut later) = (Batch::default(), Vec::new());
     let mut wide = 0;
     for arguments in commands {
         let command = table::find(&arguments[0]).expect("only commands of the table are queued");
-        // Rights may have changed since it was queued, and differ from database to database.
+        // Rights may have changed since the command was queued, and differ between databases.
         if let Err(refusal) = command.check_right(session) {
             batch.ready(refusal);
             continue;
@@ -270,7 +270,7 @@ fn at_last(session: &mut Session, command: &Command, arguments: &[Bytes]) -> Val
     }
 }
 
-/// Watched keys are compared within the commit, which is possible where all is about the keys of one namespace.
+/// Adds the watched keys to the batch, which is possible if all calls are on the keys of one namespace.
 fn put_watched(
     session: &Session,
     batch: &mut Batch,
@@ -295,7 +295,7 @@ fn put_watched(
     ))
 }
 
-/// `INFO`, which asks all databases, and what clears one or all of them.
+/// Plans `INFO`, `FLUSHDB` and `FLUSHALL`, which need calls on one or all databases.
 pub(crate) fn spread(
     session: &mut Session,
     batch: &mut Batch,
@@ -323,7 +323,7 @@ pub(crate) fn spread(
     batch.several(namespaces, &calls, Box::new(all_done));
 }
 
-/// `OK`, or the first refusal.
+/// `OK`, or the first error.
 fn all_done(answers: Vec<Answer>) -> Value {
     let failed = answers
         .into_iter()
@@ -331,7 +331,7 @@ fn all_done(answers: Vec<Answer>) -> Value {
     failed.map_or(Value::OK, refused_call)
 }
 
-/// The databases in which the session has a right: their numbers, and their names.
+/// The numbers and the namespaces of the databases in which the session has a right.
 fn databases(session: &Session, right: Right) -> (Vec<usize>, Vec<&Namespace>) {
     session.databases_with(right).into_iter().unzip()
 }

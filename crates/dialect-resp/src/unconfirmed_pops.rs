@@ -1,7 +1,7 @@
-//! What a connection has taken from work queues, so that it goes back if the connection ends before anybody asks for it.
+//! Elements that a connection took from work queues. They go back if the connection ends before a client uses them.
 //!
-//! The shard knows what was asked for, on whatever connection. Here it is only remembered what this connection took last,
-//! as far as it has not asked for its data itself.
+//! The shard knows which items were used, on any connection. A connection only remembers the last elements that it
+//! took, without those whose data it has read itself.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -24,18 +24,18 @@ pub(crate) struct Pop {
     pub(crate) element: Bytes,
 }
 
-/// The last ones that a connection took. Those that fall out are put in order later, as if their taker were alive.
+/// The last elements that a connection took. The upkeep handles those that are dropped here.
 #[derive(Debug, Default)]
 pub(crate) struct UnconfirmedPops(VecDeque<Pop>);
 
-/// Whether an element that goes from one list to another is one that is taken to be worked on.
+/// Whether moving an element from one list to another takes an item from its queue into processing.
 pub(crate) fn is_taken(from: &[u8], to: &[u8]) -> bool {
     let queue = from.strip_suffix(QUEUE);
     queue.is_some() && queue == to.strip_suffix(PROCESSING)
 }
 
 impl UnconfirmedPops {
-    /// The connection took something.
+    /// Records an element that the connection took.
     pub(crate) fn note(&mut self, pop: Pop) {
         if self.0.len() == POPPED_MAX {
             self.0.pop_front();
@@ -43,7 +43,7 @@ impl UnconfirmedPops {
         self.0.push_back(pop);
     }
 
-    /// The connection asks for a key: if it is the data of an item that it took, somebody works on that.
+    /// Forgets an item if the connection reads its data.
     pub(crate) fn asked_for(&mut self, namespace: &Namespace, key: &[u8]) {
         self.0.retain(|pop| {
             let item = pop.list.strip_suffix(QUEUE);
@@ -54,10 +54,10 @@ impl UnconfirmedPops {
         });
     }
 
-    /// The connection has ended: what nobody has asked for goes back.
+    /// Gives back the elements after the connection has ended, unless a client has used them.
     pub(crate) async fn give_back(self, handle: &Handle) {
         let mut calls: BTreeMap<Namespace, Vec<KeyCall>> = BTreeMap::new();
-        // The one that was taken last is the first to go back, so that they stand as they stood.
+        // Give back the last one first, which restores the order.
         for pop in self.0.into_iter().rev() {
             let call = KeyCall::GiveBack {
                 list: pop.list,
@@ -71,7 +71,7 @@ impl UnconfirmedPops {
                 watched: Vec::new(),
                 calls,
             };
-            // If the shard has ended, all of it is looked at after its start.
+            // If the shard has stopped, the upkeep checks all items after the next start.
             drop(handle.call(Command::from(calls)).await);
         }
     }

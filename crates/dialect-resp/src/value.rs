@@ -1,4 +1,4 @@
-//! Replies, and how they are written in each version of the protocol.
+//! Replies and their encoding in each version of the protocol.
 
 use std::borrow::Cow;
 
@@ -21,17 +21,17 @@ pub enum Protocol {
 pub enum Value {
     /// A word such as `OK`.
     Simple(&'static str),
-    /// A refusal that begins with its code. Line ends in it are written as spaces.
+    /// An error, which begins with its code. Line ends are written as spaces.
     Error(Cow<'static, str>),
-    /// Likewise, with any bytes in it.
+    /// An error of any bytes.
     Failure(Bytes),
     /// A whole number of 64 bits.
     Number(i64),
     /// A string of any bytes.
     Bulk(Bytes),
-    /// Nothing, where bytes might have been.
+    /// A null string.
     Nil,
-    /// Nothing, where an array might have been.
+    /// A null array.
     NilList,
     /// An array of any bytes.
     Bulks(Vec<Bytes>),
@@ -39,7 +39,7 @@ pub enum Value {
     Array(Vec<Value>),
     /// A map: names with their values, in order.
     Map(Vec<(Value, Value)>),
-    /// What the client has not asked for just now.
+    /// A message that is not a reply.
     Push(Vec<Value>),
     /// A number with a fraction.
     Double(f64),
@@ -48,7 +48,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// The most common one.
+    /// The reply `OK`.
     pub const OK: Self = Self::Simple("OK");
 
     /// Makes an error reply with this text.
@@ -56,12 +56,12 @@ impl Value {
         Self::Error(text.into())
     }
 
-    /// Bytes that are part of the program.
+    /// A string that is a literal in the source.
     pub fn word(text: &'static str) -> Self {
         Self::Bulk(Bytes::from_static(text.as_bytes()))
     }
 
-    /// About how much memory it holds: its bytes, and 64 for each part.
+    /// Approximate size in memory: the bytes, and 64 for each part.
     pub(crate) fn held(&self) -> usize {
         let within = match self {
             Self::Simple(_) | Self::Number(_) | Self::Nil | Self::NilList | Self::Double(_) => 0,
@@ -78,7 +78,7 @@ impl Value {
         PART_BYTES + within
     }
 
-    /// Parts that it has, itself among them: they are held for this reply alone, while bytes are shared with the keys.
+    /// The number of parts, including itself. Parts belong to this reply alone, while bytes are shared with the keys.
     pub(crate) fn parts(&self) -> usize {
         1 + match self {
             Self::Bulks(all) => all.len(),
@@ -88,7 +88,7 @@ impl Value {
         }
     }
 
-    /// Writes it behind `out`.
+    /// Appends the encoded reply to `out`.
     pub fn write(&self, protocol: Protocol, out: &mut BytesMut) {
         let is_three = protocol == Protocol::Three;
         match self {
@@ -127,7 +127,7 @@ impl Value {
     }
 }
 
-/// The mark of a reply that RESP3 has and RESP2 has not.
+/// The type byte of a reply that differs between RESP3 and RESP2.
 pub(crate) fn header_of(protocol: Protocol, three: u8, two: u8) -> u8 {
     match protocol {
         Protocol::Three => three,
@@ -158,7 +158,7 @@ fn error(out: &mut BytesMut, text: &[u8]) {
 }
 
 fn header(out: &mut BytesMut, kind: u8, number: i64) {
-    // Digits of the largest number, and a sign.
+    // Room for the digits of the largest number and a sign.
     let mut digits = [0; 20];
     let mut at = digits.len();
     let mut left = number.unsigned_abs();
@@ -189,7 +189,7 @@ pub(crate) fn bulk(out: &mut BytesMut, kind: u8, tag: &[u8], bytes: &[u8]) {
     out.put_slice(b"\r\n");
 }
 
-/// With the fewest digits from which the same number is read again.
+/// A number with the fewest digits that parse to the same number.
 fn double(number: f64) -> String {
     if number.is_infinite() {
         return if number > 0.0 { "inf" } else { "-inf" }.to_owned();

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::place;
 
-/// What is wrong with a document, and where.
+/// An error in a document: what is wrong, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DocumentError {
     /// Stable code of the refusal, as `docs/errors.md` lists it.
@@ -18,7 +18,7 @@ pub struct DocumentError {
 }
 
 impl DocumentError {
-    /// A refusal of the document as a whole.
+    /// An error about the document as a whole.
     pub fn new(code: &'static str, detail: impl Into<String>) -> Self {
         Self {
             code,

@@ -1,4 +1,4 @@
-//! Reading JSON strictly: bounded depth, no unknown and no double fields, errors that name the place.
+//! Strict JSON parsing: limited depth, no unknown and no duplicate fields, and errors that name the place.
 
 use ganger_types::json_error::in_json_words;
 use serde::de::DeserializeOwned;
@@ -6,7 +6,7 @@ use serde_path_to_error::{Path, Segment};
 
 use crate::error::DocumentError;
 
-/// Levels of nesting taken, payloads included: programs that read the answers must not overflow their stack.
+/// Maximum depth of nesting, including payloads, so that programs that parse the answers do not overflow their stack.
 pub const DEPTH_MAX: usize = 128;
 
 /// Reads one JSON document from the bytes of a body.
@@ -22,7 +22,7 @@ pub fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, DocumentError> {
     Ok(value)
 }
 
-/// Refuses what is nested too deeply, before any parser sees it.
+/// Refuses a text that is nested too deeply, before it is parsed.
 fn check_depth(text: &[u8]) -> Result<(), DocumentError> {
     if depth(text) > DEPTH_MAX {
         return Err(DocumentError::new(
@@ -35,7 +35,7 @@ fn check_depth(text: &[u8]) -> Result<(), DocumentError> {
     Ok(())
 }
 
-/// Levels of nesting of a JSON text; for other bytes some number.
+/// The depth of nesting of a JSON text; some number for other bytes.
 pub fn depth(text: &[u8]) -> usize {
     let (mut level, mut deepest) = (0_usize, 0_usize);
     let (mut in_string, mut escaped) = (false, false);
@@ -56,9 +56,9 @@ pub fn depth(text: &[u8]) -> usize {
     deepest
 }
 
-/// Blanks commas that stand before a closing bracket, in place: offsets in later errors stay true.
+/// Replaces commas before a closing bracket by spaces, so that offsets in later errors stay correct.
 ///
-/// The examples of enq's documentation carry them, and someone will paste them.
+/// The examples in enq's documentation have such commas, and users paste them.
 pub fn blank_trailing_commas(text: &mut [u8]) {
     let (mut in_string, mut escaped) = (false, false);
     let mut comma = None;
@@ -105,13 +105,13 @@ fn pointer(path: &Path) -> String {
 fn explain(error: &serde_json::Error, pointer: &str) -> DocumentError {
     use serde_json::error::Category;
     let text = error.to_string();
-    // The place is told beside the message, not in it.
+    // The place is a field of its own, not part of the message.
     let message = text
         .rsplit_once(" at line ")
         .map_or(text.as_str(), |(message, _)| message);
     let mut problem = match error.classify() {
         Category::Data => explain_data(message, pointer),
-        // Such as 1e400: JSON, but of no use to us.
+        // A number such as 1e400 is valid JSON but out of range.
         _ if message == "number out of range" => explain_data(message, pointer),
         Category::Eof => DocumentError::new(
             "malformed_json",

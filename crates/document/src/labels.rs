@@ -46,7 +46,7 @@ impl ToSchema for Rank {
     }
 }
 
-/// Labels: an object of strings. A key that stands twice is refused.
+/// Labels: an object of strings. A duplicate key is refused.
 #[derive(Clone, Debug, Default)]
 pub struct Labels(pub Vec<(LabelKey, LabelValue)>);
 
@@ -63,7 +63,7 @@ impl<'de> Deserialize<'de> for Labels {
     }
 }
 
-/// Changes to labels, in the manner of a merge patch (RFC 7396): a string sets, null takes off.
+/// Changes of labels, as in a merge patch (RFC 7396): a string sets a label, null removes it.
 #[derive(Clone, Debug, Default)]
 pub struct LabelChanges {
     /// Labels to set.
@@ -87,7 +87,7 @@ impl<'de> Deserialize<'de> for LabelChanges {
     }
 }
 
-/// The pairs of an object, and what to call it. A key that stands twice is refused.
+/// Parses the pairs of an object, with its name for errors. A duplicate key is refused.
 struct Pairs<K, V>(&'static str, PhantomData<(K, V)>);
 
 impl<'de, K: Name + Ord + Clone, V: Deserialize<'de>> Visitor<'de> for Pairs<K, V> {

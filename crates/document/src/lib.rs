@@ -1,9 +1,9 @@
-//! The JSON documents of ganger: what requests carry and what answers show.
+//! The JSON documents of ganger: bodies of requests and answers.
 //!
-//! HTTP bodies and answers, the files of `ganger submit` and the output of `--json` are these documents, so the same job
-//! reads the same everywhere. Names, times, durations and bytes have their text form here; requests convert to the
-//! commands of `ganger-types`, records convert to views. Reading is strict: unknown and double fields are refused, and
-//! every refusal names its place.
+//! HTTP bodies and answers, the files of `ganger submit` and the output of `--json` are these documents, so the same
+//! job reads the same everywhere. Names, times, durations and bytes have their text form here; requests convert to
+//! the commands of `ganger-types`, records convert to views. Parsing is strict: unknown and duplicate fields are
+//! refused, and every error names its place.
 
 #![forbid(unsafe_code)]
 

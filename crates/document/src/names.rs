@@ -1,8 +1,8 @@
-//! Names as JSON text: readable when they are text, and no byte lost when they are not.
+//! Names as JSON text: readable if they are text, and without loss if they are not.
 //!
-//! Names are bytes. In JSON a byte that is not part of valid UTF-8 is written `\xNN`, with two
-//! lower-case hexadecimal digits; so that this reads back, the backslash of a literal `\xNN` is
-//! written `\x5c`. All other names stand as they are.
+//! Names are bytes. In JSON, a byte that is not part of valid UTF-8 is written as `\xNN` with two lower-case
+//! hexadecimal digits. The backslash of a literal `\xNN` is written as `\x5c`, so that the text can be converted
+//! back. All other names do not change.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -16,9 +16,9 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
-/// A name of the engine's: made of bytes, shown as bytes.
+/// A name of the engine, which consists of bytes.
 pub trait Name: Sized {
-    /// Takes at most 255 bytes.
+    /// The name with these bytes, at most 255.
     ///
     /// # Errors
     /// If there are more bytes than a name may have.
@@ -78,7 +78,7 @@ pub type UniqueName = Named<UniqueKey>;
 pub type WorkerName = Named<Worker>;
 
 impl<T: Name> Named<T> {
-    /// The name that a text stands for.
+    /// The name for a text.
     ///
     /// # Errors
     /// If the name is too long.
@@ -116,7 +116,7 @@ impl<T> ToSchema for Named<T> {
     }
 }
 
-/// A job as requests name it: its id, or `shard/id`. The bytes; what they mean depends on who is asked.
+/// A job as requests name it: its id, or `shard/id`, as bytes. The shard that is asked decides between the two.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobReference(pub Vec<u8>);
 
@@ -199,7 +199,7 @@ pub fn full_name(shard: &ShardId, id: &JobId) -> String {
     format!("{shard}/{}", show(id.as_bytes()))
 }
 
-/// Reverses [`show`]: the bytes of a name from its text.
+/// The bytes of a name from its text; reverses [`show`].
 pub fn read(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut at = 0;

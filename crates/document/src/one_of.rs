@@ -72,7 +72,7 @@ pub(crate) fn word_if_any<T: Words, S: Serializer>(
     value.map(OneOf).serialize(serializer)
 }
 
-/// Reads one of `words`. Other strings and other values are refused with the words there are.
+/// Parses one of `words`. The error for any other value lists them.
 pub(crate) fn read_word<'de, T: Copy, D: Deserializer<'de>>(
     deserializer: D,
     words: &[(&str, T)],

@@ -17,8 +17,7 @@ pub fn of_offset(text: &[u8], offset: usize) -> (usize, usize) {
     (line, column)
 }
 
-/// Line and column of the value that a JSON pointer names; of the innermost value on the way to it that is there, since a
-/// pointer may name a field that is missing.
+/// Line and column of the value at a JSON pointer, or of its innermost existing parent if the field is missing.
 pub(crate) fn of_pointer(text: &[u8], pointer: &str) -> (usize, usize) {
     let mut offset = text.len() - text.trim_ascii_start().len();
     let mut value = serde_json::from_slice::<&RawValue>(text).ok();

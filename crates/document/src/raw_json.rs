@@ -1,8 +1,8 @@
-//! Payloads, inputs and results in JSON: opaque bytes, shown as what they are.
+//! Payloads, inputs and results in JSON: opaque bytes, embedded as JSON if they are JSON.
 //!
-//! One convention both ways. A field `payload` holds any JSON value, and its exact text is what is
-//! stored; `payload_base64` holds any bytes. Answers use the first form where the stored bytes are
-//! JSON, else the second; nothing at all stands for no bytes.
+//! The convention is the same in requests and answers. A field `payload` contains any JSON value, whose exact text is
+//! stored; `payload_base64` contains any bytes. Answers use the first form if the stored bytes are JSON, else the
+//! second. Without bytes, both are absent.
 
 use std::borrow::Cow;
 
@@ -18,7 +18,7 @@ use utoipa::{PartialSchema, ToSchema};
 use crate::error::DocumentError;
 use crate::json::{DEPTH_MAX, depth};
 
-/// Standard alphabet; padding may be there or not.
+/// Standard alphabet, with or without padding.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
@@ -61,7 +61,7 @@ impl<'de> Deserialize<'de> for Base64 {
     }
 }
 
-/// The JSON value that a text is; `None` if it is none, or empty.
+/// The JSON value of a text; `None` if the text is not JSON.
 pub fn parse(text: &str) -> Option<RawJson> {
     serde_json::from_str(text).ok().map(RawJson)
 }
@@ -74,7 +74,7 @@ pub fn decode(text: &str) -> Result<Bytes, base64::DecodeError> {
     BASE64.decode(text).map(Bytes::from)
 }
 
-/// For `#[serde(deserialize_with)]`: tells `null`, which is a value, from nothing.
+/// For `#[serde(deserialize_with)]`: distinguishes `null`, which is a value, from an absent field.
 ///
 /// # Errors
 /// If the value is not JSON.
@@ -82,7 +82,7 @@ pub fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<RawJso
     RawJson::deserialize(deserializer).map(Some)
 }
 
-/// The bytes that a pair of fields stands for, if one is given. `field` is the plain one's name.
+/// The bytes of a pair of fields; `None` if both are absent. `field` is the name of the plain one.
 ///
 /// # Errors
 /// If both fields are given.
@@ -113,7 +113,7 @@ pub fn show(bytes: &Bytes) -> (Option<RawJson>, Option<Base64>) {
     }
 }
 
-/// Whether and how bytes can be embedded as JSON.
+/// The bytes as embedded JSON; `None` if they are not JSON.
 fn as_json(bytes: &[u8]) -> Option<RawJson> {
     if depth(bytes) > DEPTH_MAX {
         return None;
@@ -121,7 +121,7 @@ fn as_json(bytes: &[u8]) -> Option<RawJson> {
     serde_json::from_slice(bytes).ok().map(RawJson)
 }
 
-/// The media type for sending stored bytes as they are.
+/// The media type of stored bytes that are sent unchanged.
 pub fn media_type(bytes: &[u8]) -> &'static str {
     if as_json(bytes).is_some() {
         "application/json"

@@ -1,4 +1,4 @@
-//! Jobs that a document refers to, and the shards that they may be of.
+//! References to jobs in documents, and the shards that they may name.
 
 use ganger_types::command::Dependency;
 use ganger_types::{JobId, JobRef, RefError, ShardId};
@@ -6,19 +6,19 @@ use ganger_types::{JobId, JobRef, RefError, ShardId};
 use crate::error::DocumentError;
 use crate::names::{JobReference, show};
 
-/// The shards that references may name, as seen by the one who reads the document.
+/// The shards that references may name, for the side that parses the document.
 pub trait Shards {
-    /// The shard that plain ids are of.
+    /// The shard of plain ids.
     fn own(&self) -> &ShardId;
 
     /// Why a shard cannot be used; `None` if it can.
     fn why_unknown(&self, shard: &ShardId) -> Option<String>;
 
-    /// The shard that runs a job, and the id of the job if one is given: as the field `shard` says, else the id, else
-    /// [`Shards::own`].
+    /// The shard that runs a new job, and the id of the job if it has one. The field `shard` decides, else the id,
+    /// else [`Shards::own`].
     ///
     /// # Errors
-    /// If the shard is unknown, the id unreadable, or both name different shards.
+    /// If the shard is unknown, the id is invalid, or both name different shards.
     fn home(
         &self,
         shard: Option<&str>,
@@ -46,10 +46,10 @@ pub trait Shards {
         Ok((job.shard, Some(job.id)))
     }
 
-    /// An existing job that a job of the shard `home` waits for; a plain id is of the same shard.
+    /// An existing job that a job of the shard `home` waits for; a plain id means the same shard.
     ///
     /// # Errors
-    /// If the reference is unreadable or its shard unknown.
+    /// If the reference is invalid or its shard unknown.
     fn dependency(
         &self,
         job: &JobReference,
@@ -60,10 +60,10 @@ pub trait Shards {
         Ok(dependency(job, home))
     }
 
-    /// The jobs of [`Shards::own`] that a list of references names; the list stands at `pointer`.
+    /// The jobs of [`Shards::own`] in a list of references at `pointer`.
     ///
     /// # Errors
-    /// If one is unreadable or of another shard.
+    /// If a reference is invalid or names another shard.
     fn own_jobs(&self, jobs: &[JobReference], pointer: &str) -> Result<Vec<JobId>, DocumentError> {
         let each = jobs.iter().enumerate();
         each.map(|(place, job)| {
@@ -75,7 +75,7 @@ pub trait Shards {
         .collect()
     }
 
-    /// The known shard of this name.
+    /// The known shard with this id.
     ///
     /// # Errors
     /// If the text is not the name of a shard, or the shard is unknown.
@@ -85,7 +85,7 @@ pub trait Shards {
         })
     }
 
-    /// As [`Shards::shard_named`], for messages that name the place in their own way.
+    /// As [`Shards::shard_named`], for messages that name the place themselves.
     ///
     /// # Errors
     /// The reason, for people.
@@ -98,10 +98,10 @@ pub trait Shards {
         self.why_unknown(&shard).map_or(Ok(shard), Err)
     }
 
-    /// The job that a reference names, of a known shard; a plain id is of the shard `base`.
+    /// The job of a reference; a plain id means the shard `base`.
     ///
     /// # Errors
-    /// If the reference is unreadable or its shard unknown.
+    /// If the reference is invalid or its shard unknown.
     fn job(
         &self,
         job: &JobReference,
@@ -121,7 +121,7 @@ pub trait Shards {
     }
 }
 
-/// A job as one of the shard `home` waits for it.
+/// The dependency on a job, as seen from the shard `home`.
 pub(crate) fn dependency(job: JobRef, home: &ShardId) -> Dependency {
     if job.shard == *home {
         Dependency::Job(job.id)

@@ -1,4 +1,4 @@
-//! Documents that ask for something, and the commands they stand for.
+//! Documents of requests, and their conversion to commands.
 
 pub mod bulk;
 pub mod enq;

@@ -1,4 +1,4 @@
-//! Retry policies, and how long finished jobs are kept.
+//! Retry policies, and the retention of a job.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use utoipa::{PartialSchema, ToSchema};
 
 use crate::time::Span;
 
-/// The longest pause that exponential backoff grows to unless the request says otherwise.
+/// Default of the longest pause of exponential backoff.
 const BACKOFF_CAP_DEFAULT: Duration = Duration::from_secs(3_600);
 
 /// How often and when a failed job is retried. Answers give every field.
@@ -24,10 +24,10 @@ const BACKOFF_CAP_DEFAULT: Duration = Duration::from_secs(3_600);
 )]
 #[schema(as = RetryPolicy)]
 pub struct RetryDocument {
-    /// Retries after the first attempt; 3 if absent.
+    /// Maximum number of retries after the first attempt; 3 if absent.
     max: Option<u32>,
-    /// The pause before each retry: a duration, a list of durations (the last repeats), or
-    /// `{"base": "20s", "cap": "1h"}`, which doubles up to the cap. The latter is used if absent.
+    /// Pause before each retry: a duration, a list of durations (the last repeats), or
+    /// `{"base": "20s", "cap": "1h"}`, which doubles up to the cap and is the default.
     backoff: Option<BackoffDocument>,
     /// Percent by which each pause varies at random, 0 to 100; 0 if absent.
     jitter_percent: Option<u8>,
@@ -91,8 +91,8 @@ struct Exponential {
 }
 
 impl<'de> Deserialize<'de> for BackoffDocument {
-    /// Looks at the first byte of the value: untagged enums would hide which form was meant, and why
-    /// it was refused.
+    /// Looks at the first byte of the value, because errors of an untagged enum would not name the form that the
+    /// client used.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
         let text = raw.get();
@@ -151,7 +151,7 @@ impl ToSchema for BackoffDocument {
     }
 }
 
-/// How long something is kept: a duration, or the word `forever`.
+/// A retention: a duration, or the word `forever`.
 #[derive(Clone, Copy, Debug)]
 pub struct KeepFor(pub Option<Duration>);
 

@@ -1,4 +1,4 @@
-//! Settings of queues and namespaces, in the form in which they are put and shown.
+//! Settings of queues and namespaces, in requests and answers.
 
 use ganger_types::{Keep, NamespaceSettings, QueueSettings, Retention};
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use crate::one_of::{ClockWord, DueOrderWord, OneOf};
 use crate::retry::RetryDocument;
 use crate::time::Span;
 
-/// How long and how many finished jobs of one outcome are kept. What is absent or null is no bound.
+/// How long and how many finished jobs of one outcome are kept. An absent or null limit is no limit.
 #[derive(Debug, Deserialize, Serialize, ToSchema)]
 #[serde(
     deny_unknown_fields,
@@ -22,7 +22,7 @@ struct KeepDocument {
     count: Option<u64>,
 }
 
-/// What is kept of finished jobs. What is absent is as by default.
+/// The retention of finished jobs, by outcome. Absent fields have the default.
 #[derive(Debug, Deserialize, Serialize, ToSchema)]
 #[serde(
     deny_unknown_fields,
@@ -77,7 +77,7 @@ impl From<Retention> for RetentionDocument {
     }
 }
 
-/// All settings of a queue. What is absent or null falls back to the namespace's.
+/// All settings of a queue. Absent or null fields fall back to the namespace.
 #[derive(Debug, Deserialize, Serialize, ToSchema)]
 #[serde(
     deny_unknown_fields,
@@ -88,20 +88,20 @@ pub struct QueueSettingsDocument {
     /// Whether the queue is paused: nothing is leased from it.
     #[serde(default)]
     paused: bool,
-    /// Number of its jobs that may run at once; absent: no limit.
+    /// Maximum number of jobs that run at once; absent: no limit.
     running_max: Option<u32>,
-    /// Number of live jobs that the queue takes; absent: no limit.
+    /// Maximum number of live jobs; absent: no limit.
     live_max: Option<u64>,
-    /// Length of its leases.
+    /// Length of leases that a worker does not choose.
     lease_for: Option<Span>,
-    /// Time between a warning to the worker that its lease expired and the lease's end.
+    /// Grace period: time that the worker still has after its lease expired; absent: none.
     grace_for: Option<Span>,
-    /// Retry policy of jobs that name none.
+    /// Retry policy of jobs that set none.
     retry: Option<RetryDocument>,
-    /// What is kept of its finished jobs that say nothing themselves.
+    /// Retention of finished jobs that set none.
     retention: Option<RetentionDocument>,
-    /// Where a job goes that falls due: `behind` the jobs already waiting, or `ahead` of them within its priority;
-    /// `behind` if absent.
+    /// Position of jobs that become due: `behind` the ready jobs of their priority, or `ahead` of them; `behind` if
+    /// absent.
     #[serde(default)]
     due_order: DueOrderWord,
 }
@@ -136,7 +136,7 @@ impl From<&QueueSettings> for QueueSettingsDocument {
     }
 }
 
-/// All settings of a namespace. What is absent is as by default.
+/// All settings of a namespace. Absent fields have the default.
 #[derive(Debug, Deserialize, Serialize, ToSchema)]
 #[serde(
     deny_unknown_fields,
@@ -144,25 +144,24 @@ impl From<&QueueSettings> for QueueSettingsDocument {
 )]
 #[schema(as = NamespaceSettings)]
 pub struct NamespaceSettingsDocument {
-    /// Clock that times the namespace: the server's, or the time that each caller sends; `server` if absent.
+    /// Clock of the namespace: that of the server, or the time that each caller sends; `server` if absent.
     #[serde(default)]
     clock: ClockWord,
     /// Length of leases, for queues that set none; 1 minute if absent.
     lease_for: Option<Span>,
     /// Retry policy of jobs whose queue has none.
     retry: Option<RetryDocument>,
-    /// What is kept of finished jobs of queues that say nothing.
+    /// Retention of finished jobs whose queue sets none.
     retention: Option<RetentionDocument>,
-    /// Number of history entries kept per job; 100 if absent.
+    /// Maximum number of history entries per job; 100 if absent.
     history_max: Option<u32>,
     /// Maximum size of a payload, an input value and a result, in bytes; 1 MiB if absent.
     payload_bytes_max: Option<u64>,
-    /// Number of leases of a job that may expire one after the other before the job fails as poison; 0: any number;
-    /// 3 if absent.
+    /// Number of lease expirations in a row after which a job fails; 0: never; 3 if absent.
     lease_expirations_in_a_row_max: Option<u32>,
-    /// Number of live jobs of the namespace; absent: no limit.
+    /// Maximum number of live jobs in the namespace; absent: no limit.
     live_max: Option<u64>,
-    /// Number of queues of the namespace; 10,000 if absent.
+    /// Maximum number of queues; 10,000 if absent.
     queues_max: Option<u64>,
 }
 

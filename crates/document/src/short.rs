@@ -1,4 +1,4 @@
-//! Fields that take a string where an object with one important field would say the same.
+//! Fields that accept a string instead of an object with one important field.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -10,24 +10,24 @@ use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Schema, Type};
 use utoipa::openapi::{Ref, RefOr};
 use utoipa::{PartialSchema as _, ToSchema};
 
-/// A value that is written as an object, or in short as a string.
+/// A value that is written as an object, or as a string for short.
 pub trait ShortOr: Sized {
     /// Type of the object form.
     type Long: DeserializeOwned;
-    /// What to write here, for the message to a client that wrote something else.
+    /// The allowed forms, for the error about any other.
     const EXPECTED: &'static str;
 
-    /// The value that a string stands for.
+    /// The value for a string.
     ///
     /// # Errors
-    /// If the string stands for no value.
+    /// If the string is not a value.
     fn short<E: Error>(text: &str) -> Result<Self, E>;
 
-    /// The value that an object stands for.
+    /// The value for an object.
     fn long(long: Self::Long) -> Self;
 }
 
-/// Reads either form. Works on the value itself, so errors inside the object keep their place.
+/// Parses either form. It works on the value itself, so errors inside the object keep their place.
 ///
 /// # Errors
 /// If the value is neither a string nor the object.

@@ -43,7 +43,7 @@ pub fn read_moment(text: &str) -> Result<Timestamp, String> {
         .map_err(|_| format!("{text:?} is before 1970: {wanted}"))
 }
 
-/// Writes RFC 3339; a time beyond the calendar's end is written as the end.
+/// Formats a time as RFC 3339; a time beyond the end of the calendar is written as the end.
 pub fn show_moment(time: Timestamp) -> String {
     i64::try_from(time.0)
         .ok()

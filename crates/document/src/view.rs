@@ -1,4 +1,4 @@
-//! Outward conversion: records and replies to documents.
+//! Documents of answers: conversion of records and replies.
 
 pub mod change;
 pub mod delivery;
@@ -40,7 +40,7 @@ pub fn texts(tags: &[Tag]) -> Vec<String> {
     tags.iter().map(|tag| text(tag.as_bytes())).collect()
 }
 
-/// A priority: a whole number, or with decimals where a dialect allows fractions.
+/// A priority as a number: whole, or with decimals if it has a fraction.
 pub fn priority(priority: Priority) -> Number {
     let (whole, rest) = (
         priority.to_whole(),

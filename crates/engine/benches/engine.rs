@@ -1,4 +1,4 @@
-//! What a job costs the engine: memory while it waits, time for its whole life.
+//! The cost of a job in the engine: memory while it waits, and time from enqueueing to completion.
 //!
 //! `cargo bench -p ganger-engine` prints bytes per waiting job (with a counting allocator) and lives per
 //! second of the engine alone, on an empty queue and with a million jobs waiting.
@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use ganger_engine::{Effects, Engine, Loader, PrefetchedRows, Start};
-use ganger_types::command::{Complete, Enqueue, Held, Lease, NewJob, TakeFrom};
+use ganger_types::command::{Complete, Enqueue, Lease, LeaseRef, NewJob, TakeFrom};
 use ganger_types::{
     Bytes, Command, Elapsed, Epoch, Kind, Meta, Namespace, Now, Queue, Reply, Timestamp, Worker,
 };
@@ -105,7 +105,7 @@ fn lease_and_complete(engine: &mut Engine, at: u64, out: &mut Effects) {
     else {
         unreachable!("a lease is answered with grants");
     };
-    let held = Held {
+    let held = LeaseRef {
         namespace: Namespace::default(),
         job: grants[0].job.clone(),
         token: grants[0].token,

@@ -1,4 +1,4 @@
-//! What a job of qless costs the engine: to be put, to be popped and completed one by one and by fifties.
+//! The cost of a job of qless in the engine: put, then pop and complete one by one and by fifties.
 //!
 //! `cargo bench -p ganger-engine --bench qless` prints operations a second of the engine alone, without the port,
 //! without the store. Jids are as random as the ones that clients make.
@@ -20,9 +20,9 @@ use ganger_types::{
     Timestamp,
 };
 
-/// Jobs of a load.
+/// Number of jobs in a load.
 const JOBS: u32 = 80_000;
-/// Calls that make a turn.
+/// Number of calls in a turn.
 const TURN: u32 = 200;
 const DATA: &str = r#"{"text":"0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789"}"#;
 
@@ -50,7 +50,7 @@ fn jid(number: u32) -> String {
     format!("{high:016x}{:016x}", high.rotate_left(29))
 }
 
-/// The engine, and what calls it in turns.
+/// The engine with its host, which calls it in turns.
 struct Host {
     engine: Engine,
     out: Effects,
@@ -79,7 +79,7 @@ impl Host {
         }
     }
 
-    /// Until nothing is left.
+    /// Pops and completes jobs until none is left.
     fn pop(&mut self, at_once: usize) {
         let count = at_once.to_string();
         loop {
@@ -94,7 +94,7 @@ impl Host {
         }
     }
 
-    /// Calls the script with words that are copies, as the port's are.
+    /// Calls the script with copied words, as the port does.
     fn call(&mut self, words: &[&str]) -> String {
         let words = words
             .iter()

@@ -1,4 +1,4 @@
-//! Limits that several commands share.
+//! Checks that several commands share.
 
 use ganger_types::{Bytes, Rejection};
 
@@ -14,7 +14,7 @@ pub(crate) fn at_most(what: &'static str, actual: u64, limit: u64) -> Result<(),
     Ok(())
 }
 
-/// Refuses an empty name: nothing that has one can be named in a path or on a command line.
+/// Refuses an empty name, which could not be written in a path or on a command line.
 pub(crate) fn check_named(what: &'static str, name: &[u8]) -> Result<(), Rejection> {
     if name.is_empty() {
         let expected = "1 to 255 bytes long";
@@ -32,7 +32,7 @@ pub(crate) fn check_size(
     at_most(what, size, limit)
 }
 
-/// Cuts text to a number of bytes, at a character's border.
+/// Cuts a text to a number of bytes, at a character boundary.
 pub(crate) fn cut(text: &mut String, bytes: usize) {
     if text.len() > bytes {
         let end = (0..=bytes)

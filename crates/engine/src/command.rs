@@ -1,4 +1,4 @@
-//! One file per command, or per family of commands that share their rules.
+//! Commands: one file per command, or per group of commands that share rules.
 
 mod alter;
 mod cancel;

@@ -1,4 +1,4 @@
-//! The whole state as text, for tests that compare two engines (`rel A3`, `A4`).
+//! The state as text, for tests that compare two engines (`rel A3`, `A4`).
 
 use std::fmt::Debug;
 
@@ -7,8 +7,8 @@ use ganger_types::Elapsed;
 use crate::engine::Engine;
 
 impl Engine {
-    /// One line for each thing the engine knows durably, sorted. What a restart renews (ends of leases,
-    /// tokens to come, who has asked) is left out. For tests and audits; costs as much as reading everything.
+    /// The durable state, one sorted line per item, for tests and audits. It omits what a restart renews: expiry of
+    /// leases, next tokens, and which workers have asked. The cost is proportional to the whole state.
     pub fn dump(&self) -> Vec<String> {
         let mut lines = Vec::new();
         let mut line = |what: &str, thing: &dyn Debug| lines.push(format!("{what} {thing:?}"));
@@ -54,7 +54,7 @@ impl Engine {
             for record in &space.idempotency_records {
                 line("idempotency", &(&space.name, record));
             }
-            // A namespace that was only asked for has no row.
+            // A namespace that was only looked up has no row.
             if space.live > 0 || space.settings != ganger_types::NamespaceSettings::default() {
                 line("settings", &(&space.name, &space.settings, space.live));
             }

@@ -1,15 +1,14 @@
-//! What an ending means for others: dependents are met or fail, dependencies that nobody needs are cancelled.
+//! Consequences of the end of a job: dependents proceed or fail, and dependencies that no job needs are cancelled.
 //!
-//! A cascade runs inside the command or timer that ended the first job, so all of it is one commit. It
-//! works through lists instead of recursing: a graph may be as deep as it likes (`rel G4`, `G5`).
+//! A cascade runs inside the command or timer that ended the first job, so all of it is one commit. It uses lists
+//! instead of recursion, so a graph may be of any depth (`rel G4`, `G5`).
 //!
-//! What it comes to depends on the graph alone, not on the order of its jobs (`rel G6`): first everything
-//! downstream of a failure fails, and only then are those cancelled that nobody alive needs any more. A
-//! job that is both downstream of a failure and a dependency nobody needs has failed.
+//! The outcome depends on the graph alone, not on the order of its jobs (`rel G6`): first all dependents of a failed
+//! job fail, and only then are the jobs cancelled that no live job needs. A job that is both has failed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ganger_types::job::AttemptEnd;
+use ganger_types::history::AttemptEnd;
 use ganger_types::{
     Change, FailurePolicy, Group, HistoryEntry, InputRow, InputState, JobId, JobKey, JobState, Now,
     Outcome, What,
@@ -20,24 +19,24 @@ use crate::state::{Edge, EndedJob};
 use crate::transition::Move;
 use crate::turn::Turn;
 
-/// The failure group of jobs that failed because a dependency did.
+/// Failure group of jobs that failed because a dependency did.
 pub(crate) const DEPENDENCY_GROUP: &str = "dependency";
 
-/// How the reason ends for which a job is cancelled that no live job needs any more.
+/// End of the cancellation reason of a job that no live job needs any more.
 pub(crate) const NEEDLESS: &str = " needs it no more";
 
-/// Dependencies that a cascade may leave without anybody who needs them.
+/// Dependencies that no live job may need after a cascade.
 #[derive(Default)]
 struct UnneededCandidates {
-    /// Those of which a job of their own graph ended without success, with the first such job.
+    /// Dependencies of a job of the same graph that ended without success, with the first such job.
     known: BTreeMap<JobKey, JobId>,
-    /// Those of them whose dependents have changed since they were last looked at.
+    /// The candidates whose dependents have changed since they were last checked.
     to_look_at: BTreeSet<JobKey>,
 }
 
 impl Engine {
-    /// Tells everyone concerned of the jobs that have ended, and of those that end because of it.
-    pub(crate) fn spread_endings(&mut self, turn: &mut Turn<'_>) {
+    /// Applies the consequences of all endings, including those that they cause.
+    pub(crate) fn propagate_endings(&mut self, turn: &mut Turn<'_>) {
         let mut suspects = UnneededCandidates::default();
         loop {
             while let Some(ended) = self.ended.pop_front() {
@@ -92,7 +91,7 @@ impl Engine {
         }
     }
 
-    /// Fails a job that is not running, with a line in its history.
+    /// Fails a job that is not running, with an entry in its history.
     pub(crate) fn fail_unstarted(
         &mut self,
         key: JobKey,
@@ -113,7 +112,7 @@ impl Engine {
         self.fail_for_good(key, group, message, turn);
     }
 
-    /// One dependency of a blocked job is met; with the last one it may go on.
+    /// Meets a dependency of a blocked job; the last one unblocks it.
     pub(crate) fn satisfy(
         &mut self,
         dependent: JobKey,
@@ -130,7 +129,7 @@ impl Engine {
         self.count_met(dependent, slot, state, turn);
     }
 
-    /// Writes the input that was met, from here or elsewhere.
+    /// Writes an input that was met by a job of this or another shard.
     pub(crate) fn count_met(
         &mut self,
         dependent: JobKey,
@@ -150,7 +149,7 @@ impl Engine {
         }
     }
 
-    /// Sends a job whose dependencies are met on its way: to its time if it has one, else in line.
+    /// Moves a job whose dependencies are met to `Scheduled` if its start time is in the future, else to `Ready`.
     pub(crate) fn unblock(&mut self, key: JobKey, turn: &mut Turn<'_>) {
         let due = self
             .job(key)
@@ -167,8 +166,8 @@ impl Engine {
         self.transition(key, to, "", turn);
     }
 
-    /// A job that has ended needs its dependencies no more. If it did not succeed, those of its graph that
-    /// nobody else waits for are to be cancelled.
+    /// Removes the edges from an ended job to its dependencies. If the job did not succeed, dependencies in its graph
+    /// become candidates for cancellation.
     fn drop_dependencies(&mut self, ended: &EndedJob, suspects: &mut UnneededCandidates) {
         let edges: Vec<(u32, Edge)> = self.edges.of(ended.key).collect();
         let is_suspicious = ended.outcome != Outcome::Succeeded && ended.graph.is_some();
@@ -188,7 +187,7 @@ impl Engine {
         }
     }
 
-    /// Whether a live job, here or elsewhere, waits for this one or uses its result.
+    /// Whether a live job of this or another shard waits for this job or uses its result.
     pub(crate) fn has_users(&self, key: JobKey) -> bool {
         self.edges.user_of(key).is_some() || self.is_awaited_elsewhere(key)
     }
@@ -215,7 +214,7 @@ impl Engine {
         self.transition(key, to, reason, turn);
     }
 
-    /// Writes the running attempt of a job into its history.
+    /// Appends the running attempt of a job to its history.
     pub(crate) fn end_attempt(&mut self, now: Now, key: JobKey, end: AttemptEnd) {
         let lease = self.job(key).lease().expect("a running job has a lease");
         let what = What::Attempt {

@@ -10,19 +10,19 @@ use ganger_types::{
 use crate::external::ExternalSystems;
 use crate::finished_index::FinishedIndex;
 use crate::state::{
-    ClockTrust, Draws, Edges, EndedJob, Job, JobTable, Names, Peers, QueueIndex, QueueState,
-    Queues, RemovedJobs, Space, SpaceIndex, Spaces, Statistics,
+    ClockTrust, Edges, EndedJob, Job, JobTable, Names, Peers, QueueIndex, QueueState, Queues,
+    RandomSource, RemovedJobs, Space, SpaceIndex, Spaces, Statistics,
 };
 use crate::turn::Turn;
 use crate::{Effects, PrefetchedRows, Start};
 
-/// The state machine of one shard: parts that keep their own state, and what belongs to none of them.
+/// The state machine of one shard.
 pub struct Engine {
     pub(crate) shard: ShardId,
-    /// The counters that are committed with every turn.
+    /// Counters that are committed with every turn.
     pub(crate) meta: Meta,
     pub(crate) clock: ClockTrust,
-    pub(crate) draws: Draws,
+    pub(crate) random: RandomSource,
     pub(crate) names: Names,
     pub(crate) spaces: Spaces,
     pub(crate) queues: Queues,
@@ -32,24 +32,24 @@ pub struct Engine {
     pub(crate) peers: Peers,
     pub(crate) external: ExternalSystems,
     pub(crate) removed: RemovedJobs,
-    /// Jobs that ended during this command and whose dependents have not been told.
+    /// Jobs that ended during this command and whose dependents have not been handled yet.
     pub(crate) ended: VecDeque<EndedJob>,
-    /// When silent workers were looked for last.
+    /// Time of the last search for silent workers.
     workers_looked_at: Elapsed,
 }
 
 impl Engine {
     pub(crate) fn new(start: Start) -> Self {
-        let mut draws = Draws::new(start.epoch, start.seed);
+        let mut random = RandomSource::new(start.epoch, start.seed);
         let peers = Peers {
-            tag: draws.number(),
+            tag: random.number(),
             ..Peers::default()
         };
         Self {
             shard: start.shard,
             meta: start.meta,
             clock: ClockTrust::new(start.now, start.meta.next_order),
-            draws,
+            random,
             names: Names::default(),
             spaces: Spaces::default(),
             queues: Queues::default(),
@@ -64,14 +64,14 @@ impl Engine {
         }
     }
 
-    /// Applies one command at `now` and appends what it caused to `out`. On a rejection the engine
-    /// and `out` are exactly as they were.
+    /// Applies one command at `now` and appends its effects to `out`. A rejected command changes neither the engine
+    /// nor `out`.
     ///
-    /// In a namespace on its callers' clocks `now` is the caller's, both readings alike, and what is
-    /// due there by that time is settled first.
+    /// In a namespace on its callers' clocks, both readings of `now` are the caller's time, and timers that are due
+    /// by then fire first.
     ///
     /// # Errors
-    /// If the command is refused.
+    /// If the command is rejected.
     pub fn apply(
         &mut self,
         now: Now,
@@ -120,13 +120,14 @@ impl Engine {
             Command::Import(cmd) => self.import(*cmd, turn),
             Command::Query(query) => self.query(turn.now, &query, turn.known),
         };
-        self.spread_endings(turn);
+        self.propagate_endings(turn);
         self.emit_external_events(turn);
-        self.peers.falling = None;
+        self.peers.graph_being_cancelled = None;
         answer
     }
 
-    /// Announces what the command did to external jobs, except to those that a live job of ours hides by its id.
+    /// Emits events about the external jobs that the command changed, except those that a live job with the same id
+    /// hides.
     fn emit_external_events(&mut self, turn: &mut Turn<'_>) {
         for (namespace, happening) in self.external.take_happened() {
             let (Happening::JobMoved { job, .. } | Happening::JobRemoved { job, .. }) = &happening
@@ -139,7 +140,7 @@ impl Engine {
         }
     }
 
-    /// Fires what is due, each timer at its own deadline, at most `limit` of them; true if more are due.
+    /// Fires at most `limit` due timers, each as of its own time. Returns whether more are due.
     pub fn advance(&mut self, now: Now, limit: usize, out: &mut Effects) -> bool {
         self.clock.notice_jumps(now, self.meta.next_order);
         let turn = &mut Turn {
@@ -171,8 +172,8 @@ impl Engine {
             .map(|(due_at, space)| (space, due_at))
     }
 
-    /// Fires the earliest due timer of a namespace as of the moment at which it fell due, but never
-    /// before what has been applied already.
+    /// Fires the earliest due timer of a namespace as of the time at which it became due, but never before the latest
+    /// applied time.
     fn fire_next(&mut self, space: SpaceIndex, due_at: Elapsed, turn: &mut Turn<'_>) {
         let now = turn.now;
         let at = due_at.max(self.clock.latest_elapsed()).min(now.elapsed);
@@ -185,12 +186,12 @@ impl Engine {
         };
         let turn = &mut turn.at(moment);
         self.fire(space, timer, now, turn);
-        self.spread_endings(turn);
+        self.propagate_endings(turn);
     }
 
-    /// Settles what is due at `now` in the namespace of a command that runs on its callers' clocks; `apply`
-    /// does it too. A host does it before it looks up what the command names: jobs may end here. A change of
-    /// settings brings no time of its callers, so nothing falls due by it.
+    /// Fires the timers that are due at `now` in the namespace of a command, if it runs on its callers' clocks.
+    /// [`Engine::apply`] does this too; a host must do it before it looks up the jobs that the command names, because
+    /// jobs may end here. Commands that change settings carry no caller's time, so they fire nothing.
     pub fn settle_callers_clock(&mut self, now: Now, command: &Command, out: &mut Effects) {
         if command.is_setting() {
             return;
@@ -208,12 +209,12 @@ impl Engine {
         };
         while let Some((_, timer)) = self.spaces[space].timers.pop_due(now) {
             self.fire(space, timer, now, turn);
-            self.spread_endings(turn);
+            self.propagate_endings(turn);
         }
     }
 
-    /// Writes what changed during the turn but is stored once a turn (queues, counts, statistics, some rows of external systems).
-    /// To be called once, after the last command of a turn and before its commit.
+    /// Writes what changed during the turn but is stored once per turn: queues, counts, statistics, some rows of
+    /// external systems. Call it once, after the last command of a turn and before its commit.
     pub fn end_turn(&mut self, now: Now, out: &mut Effects) {
         let turn = &mut Turn {
             now,
@@ -254,7 +255,7 @@ impl Engine {
         self.meta.wall = now.wall;
     }
 
-    /// Once an hour: workers that hold nothing and have been silent for a day are forgotten.
+    /// Forgets workers that hold no lease and have been silent for a day. Searches once an hour.
     fn forget_silent_workers(&mut self, turn: &mut Turn<'_>) {
         const LOOK_EVERY: std::time::Duration = std::time::Duration::from_secs(3_600);
         if turn.now.elapsed < self.workers_looked_at.after(LOOK_EVERY) {
@@ -284,7 +285,7 @@ impl Engine {
         self.meta
     }
 
-    /// The earliest moments at which `advance` has something to do: by elapsed time, and by wall time.
+    /// The earliest times at which [`Engine::advance`] has something to do, on the elapsed and on the wall clock.
     pub fn next_due(&self) -> Vec<Due> {
         let ours = || {
             self.spaces
@@ -301,7 +302,7 @@ impl Engine {
             .collect()
     }
 
-    /// Queues in which a job may have become leasable since the last call, for waking waiting workers.
+    /// Queues in which a job may have become leasable since the last call, to wake waiting workers.
     pub fn take_woken(&mut self) -> Vec<(Namespace, Queue)> {
         let of_external_jobs = self.external.take_woken();
         self.queues
@@ -314,13 +315,12 @@ impl Engine {
             .collect()
     }
 
-    /// Whether the end of the turn may have more to write than the changes of its commands: some rows of external systems
-    /// come only there.
+    /// Whether [`Engine::end_turn`] may write rows of external systems besides the changes of the commands.
     pub fn may_write_at_end(&self) -> bool {
         self.external.may_write_at_end()
     }
 
-    /// Whether a lease of this queue would get a job right now.
+    /// Whether a lease command for this queue would get a job now.
     pub fn has_leasable(&self, namespace: &Namespace, queue: &Queue) -> bool {
         let ours = self.find_queue(namespace, queue);
         let ours = ours.map(|queue| &self.queues[queue]);
@@ -329,14 +329,14 @@ impl Engine {
                 && self.external.has_ready(namespace, queue))
     }
 
-    /// Whether commands in this namespace must bring their own time.
+    /// Whether commands in this namespace must carry their caller's time.
     pub fn runs_on_callers_clock(&self, namespace: &Namespace) -> bool {
         self.spaces
             .find(namespace)
             .is_some_and(|space| self.spaces[space].runs_on_callers_clock())
     }
 
-    /// Number of live jobs.
+    /// The number of live jobs.
     pub fn live_jobs(&self) -> usize {
         self.jobs.len()
     }
@@ -347,7 +347,7 @@ impl Engine {
     }
 }
 
-/// Looking things up, and making them when they are first used.
+/// Lookups, and creation of namespaces and queues at their first use.
 impl Engine {
     pub(crate) fn find_space(&self, namespace: &Namespace) -> Option<SpaceIndex> {
         self.spaces.find(namespace)
@@ -358,7 +358,7 @@ impl Engine {
         self.spaces[space].queues.get(queue).copied()
     }
 
-    /// The settings in force in a namespace, used or not.
+    /// The settings of a namespace; the defaults if it was never used.
     pub(crate) fn settings(&self, namespace: &Namespace) -> NamespaceSettings {
         self.find_space(namespace)
             .map(|space| self.spaces[space].settings.clone())
@@ -400,8 +400,8 @@ impl Engine {
         is_it.then_some(key)
     }
 
-    /// The refusal of a command about a job that is neither live nor ended. Of a part whose decision is not known here
-    /// the job may be there any moment, or be there already for those who heard of the decision (`rel P4`).
+    /// The rejection of a command about a job that is neither live nor finished. A job of an undecided part may
+    /// appear at any time, and clients that know the decision already take it as existing (`rel P4`).
     pub(crate) fn no_job(&self, namespace: &Namespace, id: &JobId) -> Rejection {
         let job = id.clone();
         match self.undecided_job(namespace, id) {
@@ -435,7 +435,7 @@ impl Engine {
         self.announce_in(namespace, at, happening, turn);
     }
 
-    /// The same in a namespace that may have no jobs or queues of ours.
+    /// Emits an event in a namespace that the engine may not have.
     fn announce_in(
         &mut self,
         namespace: Namespace,

@@ -1,8 +1,9 @@
 //! External systems: raw keys of Redis clients, and qless. The engine keeps their state beside its own jobs.
 //!
-//! Each is one [`ExternalSystem`], which lives by rules of its own. Its jobs have no numbers and no rows of jobs, and are
-//! shown among ours: one of ours with the same id hides an external job, one of qless an item of raw keys. The rest of
-//! the engine sees only this module, and `external_jobs`, which has the commands about their jobs.
+//! Each is an [`ExternalSystem`] with its own rules. Its jobs have no numbers and no job rows, and listings show them
+//! among the engine's jobs. A job of the engine hides an external job with the same id, and a job of qless hides an
+//! item of raw keys. The rest of the engine uses only this module, and `external_jobs` for commands about external
+//! jobs.
 
 mod keys;
 mod qless;
@@ -23,51 +24,51 @@ use keys::Keys;
 use qless::QlessSpaces;
 pub(crate) use qless::{job_state, seconds};
 
-/// A system whose state is kept beside our jobs, by rules of its own.
+/// A system whose state the engine keeps beside its jobs.
 pub(crate) trait ExternalSystem {
-    /// Takes a row back as it was stored, after a start. Rows of other systems are not its own and are passed over.
+    /// Loads a stored row after a start. Rows of other systems are ignored.
     fn load(&mut self, row: ExternalRow);
 
-    /// All rows that are stored of it, for comparing.
+    /// All stored rows of the system, for comparison.
     fn rows(&self) -> Vec<ExternalRow>;
 
-    /// Compares the indexes with the rows; adds a line for each thing that disagrees.
+    /// Compares the indexes with the rows and adds a line to `wrong` for each difference.
     fn check(&self, wrong: &mut Vec<String>);
 
-    /// Namespaces that have jobs or queues of it.
+    /// Namespaces that have jobs or queues of the system.
     fn namespaces(&self) -> Vec<&Namespace>;
 
     /// The state of the job with this id; `None` if there is none.
     fn state(&self, namespace: &Namespace, id: &JobId) -> Option<JobState>;
 
-    /// The job with this id, as if it were one of ours.
+    /// The job with this id, shown as a job of the engine.
     fn job(&self, now: Now, namespace: &Namespace, id: &JobId) -> Option<ExternalJobView>;
 
-    /// Jobs behind `after` (`None`: from the first on): those that a query may ask for.
+    /// The jobs after `after` (`None`: all) that a query may match.
     fn jobs(
         &self,
         now: Now,
         query: &JobQuery,
         after: Option<&ExternalJob>,
-        measure: Measure,
+        measure: ScanLimits,
     ) -> ExternalJobScan;
 
-    /// The id under which a job is shown while another job hides it; `None` if it is not shown then.
+    /// The id under which a job is shown while another job hides it; `None` if it is not shown.
     fn id_when_hidden(&self, job: &ExternalJob) -> Option<JobId>;
 
     /// Why the job is not running; `None` if there is no such job.
     fn why(&self, now: Now, namespace: &Namespace, id: &JobId) -> Option<Explanation>;
 
-    /// Why a command that is for jobs of ours only is refused if it names this job of the system.
+    /// What to do instead of a command that only jobs of the engine support, for its rejection.
     fn needed_instead(&self) -> &'static str;
 
-    /// Its queues, as far as their names may be those of ours.
+    /// The queues whose names are valid queue names.
     fn queues(&self, namespace: &Namespace) -> Vec<Queue>;
 
-    /// The queue as this system knows it, if it does.
+    /// The system's view of a queue; `None` if it does not have the queue.
     fn queue(&self, namespace: &Namespace, queue: &Queue) -> Option<QueueView>;
 
-    /// Adds what is in its queue of that name to the view of a queue.
+    /// Adds the jobs of the system's queue of that name to the view of a queue.
     fn add_to(&self, namespace: &Namespace, view: &mut QueueView);
 }
 
@@ -79,12 +80,12 @@ pub(crate) struct ExternalSystems {
 }
 
 impl ExternalSystems {
-    /// All of them. A job hides those of later systems with the same id; listings come in this order.
+    /// All systems. A job hides jobs of later systems with the same id; listings have this order.
     pub(crate) fn all(&self) -> [&dyn ExternalSystem; 2] {
         [&self.qless, &self.keys]
     }
 
-    /// The place in [`Self::all`] of the system that has this job.
+    /// The index in [`Self::all`] of the system of a job.
     pub(crate) fn place_of(job: &ExternalJob) -> usize {
         match job {
             ExternalJob::Qless(_) => 0,
@@ -92,7 +93,7 @@ impl ExternalSystems {
         }
     }
 
-    /// Carries a call out.
+    /// Applies a call.
     pub(crate) fn apply(
         &mut self,
         now: Now,
@@ -107,7 +108,7 @@ impl ExternalSystems {
         }
     }
 
-    /// Takes a row back as it was stored.
+    /// Loads a stored row.
     pub(crate) fn load(&mut self, row: ExternalRow) {
         match row {
             ExternalRow::Key(_) | ExternalRow::Element(_) => self.keys.load(row),
@@ -115,29 +116,29 @@ impl ExternalSystems {
         }
     }
 
-    /// To be called once all rows are loaded.
+    /// Completes the loading, after all rows.
     pub(crate) fn loaded(&mut self) {
         self.keys.loaded();
     }
 
-    /// All rows that are stored of them, for comparing.
+    /// All stored rows of the systems, for comparison.
     pub(crate) fn rows(&self) -> impl Iterator<Item = ExternalRow> {
         self.all().into_iter().flat_map(ExternalSystem::rows)
     }
 
-    /// Compares the indexes with the rows; adds a line for each thing that disagrees.
+    /// Compares the indexes with the rows and adds a line to `wrong` for each difference.
     pub(crate) fn check(&self, wrong: &mut Vec<String>) {
         for system in self.all() {
             system.check(wrong);
         }
     }
 
-    /// Does what is due by `now`, at most `limit` things; true if more is due.
+    /// Applies at most `limit` expirations and other due work. Returns whether more is due.
     pub(crate) fn advance(&mut self, now: Now, limit: usize, out: &mut Effects) -> bool {
         self.keys.advance(now, limit, out)
     }
 
-    /// When there is next something to do; `None` if nothing waits for time.
+    /// The time of the next due work; `None` if there is none.
     pub(crate) fn next_due(&self) -> Option<Elapsed> {
         self.keys.next_due()
     }
@@ -152,17 +153,17 @@ impl ExternalSystems {
         self.qless.was_called()
     }
 
-    /// Queues that got ready jobs since the last call, as far as their names may be those of ours.
+    /// Queues that got ready jobs since the last call, if their names are valid queue names.
     pub(crate) fn take_woken(&mut self) -> Vec<(Namespace, Queue)> {
         self.qless.take_woken()
     }
 
-    /// What was done to jobs since the last call, in order.
+    /// Events about external jobs since the last call, in order.
     pub(crate) fn take_happened(&mut self) -> Vec<(Namespace, Happening)> {
         self.qless.take_happened()
     }
 
-    /// Whether a worker of ours would get a job of this queue.
+    /// Whether a lease command would get an external job of this queue.
     pub(crate) fn has_ready(&self, namespace: &Namespace, queue: &Queue) -> bool {
         self.qless.has_ready(namespace, queue)
     }
@@ -189,7 +190,7 @@ impl ExternalSystems {
             .find_map(|system| system.why(now, namespace, id))
     }
 
-    /// Queues of external systems, as far as their names may be those of ours.
+    /// Queues of external systems, if their names are valid queue names.
     pub(crate) fn queues(&self, namespace: &Namespace) -> BTreeSet<Queue> {
         self.all()
             .into_iter()
@@ -197,7 +198,7 @@ impl ExternalSystems {
             .collect()
     }
 
-    /// The queue as the external systems know it, if one of them does.
+    /// The external systems' view of a queue; `None` if none of them has it.
     pub(crate) fn queue(&self, namespace: &Namespace, queue: &Queue) -> Option<QueueView> {
         let mut systems = self.all().into_iter();
         let mut view = systems.find_map(|system| system.queue(namespace, queue))?;
@@ -205,24 +206,24 @@ impl ExternalSystems {
         Some(view)
     }
 
-    /// Adds what is in their queues of that name to the view of one of ours.
+    /// Adds the jobs of their queues of that name to the view of a queue.
     pub(crate) fn add_to(&self, namespace: &Namespace, view: &mut QueueView) {
         for system in self.all() {
             system.add_to(namespace, view);
         }
     }
 
-    /// Failure groups with the number of jobs in each; names are cut as in the jobs.
+    /// Failure groups with the number of jobs in each; long names are cut, as in the jobs.
     pub(crate) fn failure_groups(&self, namespace: &Namespace) -> Vec<(Group, u64)> {
         self.qless.failure_groups(namespace)
     }
 
-    /// Whether the id names a job that workers of ours run, and commands cancel, delete and retry.
+    /// Whether the id names an external job that the engine's commands can lease, cancel, delete and retry.
     pub(crate) fn takes_commands(&self, namespace: &Namespace, id: &JobId) -> bool {
         self.qless.state(namespace, id).is_some()
     }
 
-    /// The refusal of a command that is for jobs of ours only, if the id names a job of one of these systems.
+    /// The rejection of a command that only jobs of the engine support; `None` if the id names no external job.
     pub(crate) fn refuse(&self, namespace: &Namespace, id: &JobId) -> Option<Rejection> {
         self.all().into_iter().find_map(|system| {
             let state = system.state(namespace, id)?;
@@ -231,30 +232,30 @@ impl ExternalSystems {
     }
 }
 
-/// What says of an external job that nobody holds it by a token.
+/// Placeholder for the token of an external job that has none.
 const NO_TOKEN: LeaseToken = LeaseToken {
     epoch: Epoch(0),
     counter: 0,
     secret: [0; 12],
 };
 
-/// A name of these bytes, cut to what a name may have.
+/// A name of these bytes, cut to the maximum length.
 fn short<T>(bytes: &Bytes, name: impl Fn(Bytes) -> Result<T, NameError>) -> Option<T> {
     name(bytes.slice(..bytes.len().min(limits::NAME_BYTES_MAX))).ok()
 }
 
-/// Whether a query asks for jobs in this state.
+/// Whether a query matches jobs in this state.
 fn asks_for(query: &JobQuery, state: JobState) -> bool {
     query.states.contains(state)
 }
 
-/// The jobs that were found among some external jobs.
+/// The result of a scan of external jobs.
 pub(crate) struct ExternalJobScan {
     /// Number of jobs that were looked at.
     pub(crate) count: usize,
-    /// Those that may be asked for.
+    /// Jobs that the query may match.
     pub(crate) found: Vec<(ExternalJob, ExternalJobView)>,
-    /// The last one that was looked at, if there are more.
+    /// Last job that was looked at, if there are more.
     pub(crate) rest: Option<ExternalJob>,
 }
 
@@ -266,14 +267,14 @@ impl ExternalJobScan {
     };
 }
 
-/// How many to look at, and how many to find.
+/// The limits of a scan: jobs to look at, and jobs to return.
 #[derive(Clone, Copy)]
-pub(crate) struct Measure {
+pub(crate) struct ScanLimits {
     pub(crate) looked_at: usize,
     pub(crate) found: usize,
 }
 
-/// The refusal of a command that needs the job to be otherwise: `needed` says what to do instead.
+/// The rejection of a command that needs the job in another state; `needed` is the next step for the caller.
 pub(crate) fn wrong_state(job: &JobId, state: JobState, needed: &'static str) -> Rejection {
     Rejection::WrongState {
         job: job.clone(),

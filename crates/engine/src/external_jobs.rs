@@ -1,4 +1,4 @@
-//! Commands and questions about the jobs of external systems: what workers, listings and callers of ours do with them.
+//! Commands and queries of the engine about jobs of external systems.
 
 mod host;
 mod import;

@@ -1,6 +1,6 @@
-//! The finished jobs that a command names, found by id and by number.
+//! An index of the finished jobs that a command names, by id and by number.
 //!
-//! What the host handed over as [`PrefetchedRows`] is a list; a bulk command would walk it once for each of its jobs.
+//! The host passes them as a list in [`PrefetchedRows`], which a bulk command would have to search once per job.
 
 use std::collections::BTreeMap;
 
@@ -45,13 +45,13 @@ impl<'a> FinishedIndex<'a> {
         self.by_key.get(&key).copied()
     }
 
-    /// An undecided part, as it was prepared.
+    /// An undecided part with its jobs.
     pub(crate) fn part(&self, name: &(Namespace, Graph)) -> Option<&'a Part> {
         let mut parts = self.parts.iter();
         parts.find(|part| (&part.record.namespace, &part.record.graph) == (&name.0, &name.1))
     }
 
-    /// Those of the members that were read of a graph that have ended.
+    /// The finished jobs among the members that were read of a graph.
     pub(crate) fn members(&self) -> impl Iterator<Item = &'a JobRecord> {
         self.members.iter().filter_map(|key| self.by_key(*key))
     }
@@ -61,12 +61,12 @@ impl<'a> FinishedIndex<'a> {
         self.members_up_to
     }
 
-    /// All inputs that are known.
+    /// All inputs that were read.
     pub(crate) fn inputs(&self) -> impl Iterator<Item = &'a InputRow> {
         self.inputs.values().flatten().copied()
     }
 
-    /// The inputs of a finished job that is to be retried.
+    /// The inputs of a finished job.
     pub(crate) fn inputs_of(&self, key: JobKey) -> &[&'a InputRow] {
         self.inputs.get(&key).map_or(&[], Vec::as_slice)
     }

@@ -1,20 +1,20 @@
-//! What happens when a timer fires.
+//! Timers: what happens when one fires.
 
 use std::time::Duration;
 
-use ganger_types::job::AttemptEnd;
+use ganger_types::history::AttemptEnd;
 use ganger_types::{
     Change, DueOrder, Elapsed, Failure, Group, JobKey, JobState, Now, Outcome, Reply, UniqueKey,
 };
 
 use crate::command::{ended, goes_on};
 use crate::engine::Engine;
-use crate::state::{Counted, SpaceIndex, Timer};
+use crate::state::{Occurrence, SpaceIndex, Timer};
 use crate::transition::Move;
 use crate::turn::Turn;
 
 impl Engine {
-    /// Fires a timer, already taken out of its index, as of the moment of `turn`; `clock` is what the clock says.
+    /// Fires a timer that was removed from its index, as of the time of `turn`; `clock` is the actual time.
     pub(crate) fn fire(
         &mut self,
         space: SpaceIndex,
@@ -23,12 +23,13 @@ impl Engine {
         turn: &mut Turn<'_>,
     ) {
         match timer {
-            Timer::LeaseEnd(key) => self.lease_ran_out(key, turn),
+            Timer::LeaseEnd(key) => self.expire_lease(key, turn),
             Timer::JobDue(key) => self.job_fell_due(key, turn),
             Timer::Deadline(key) => self.deadline_passed(key, turn),
             Timer::Schedule(id) => self.run_schedule(space, &id, &mut turn.at(clock)),
             Timer::UniqueEnd(key) => self.unique_ran_out(space, key, turn),
-            // By the clock: a shard that was away for long asks once, not once for each time that it missed.
+            // Use the actual time, so that a shard that was down for long asks once and not for each time that it
+            // missed.
             Timer::Part(graph) => self.part_fell_due(space, graph, &mut turn.at(clock)),
             Timer::IdempotencyKeyEnd(key) => {
                 let state = &mut self.spaces[space];
@@ -40,7 +41,7 @@ impl Engine {
         }
     }
 
-    /// A job that is not running may not start any more.
+    /// Fails a job whose deadline has passed, unless it runs.
     pub(crate) fn deadline_passed(&mut self, key: JobKey, turn: &mut Turn<'_>) {
         let message = "its deadline passed before it could run".to_owned();
         self.fail_unstarted(key, "deadline", message, turn);
@@ -74,7 +75,7 @@ impl Engine {
         }
     }
 
-    /// A unique key without a window is free once its job has ended.
+    /// Frees the unique key of a job that has ended, if the key has no window.
     pub(crate) fn free_unique(
         &mut self,
         space: SpaceIndex,
@@ -96,9 +97,9 @@ impl Engine {
         }
     }
 
-    /// The lease of a job ran out: its worker is warned if the queue is set so, else the job goes on
-    /// without it (`rel L4`, `R6`, `T2`).
-    fn lease_ran_out(&mut self, key: JobKey, turn: &mut Turn<'_>) {
+    /// Handles the expiration of a lease: in a queue with a grace period the lease lives on for that time, else the
+    /// attempt ends (`rel L4`, `R6`, `T2`).
+    fn expire_lease(&mut self, key: JobKey, turn: &mut Turn<'_>) {
         debug_assert_eq!(
             self.job(key).state,
             JobState::Running,
@@ -119,7 +120,7 @@ impl Engine {
         } else if has_timed_out {
             self.attempt_timed_out(key, turn);
         } else {
-            self.worker_was_lost(key, turn);
+            self.end_lost_attempt(key, turn);
         }
     }
 
@@ -141,14 +142,14 @@ impl Engine {
             .expect("a running job has a lease")
             .clone();
         turn.out.changes.push(Change::PutLease(Box::new(lease)));
-        self.count(turn.now, queue, Counted::Retry);
+        self.count(turn.now, queue, Occurrence::Retry);
     }
 
     fn attempt_timed_out(&mut self, key: JobKey, turn: &mut Turn<'_>) {
         let group = Group::from_static("timeout");
         let message = "the attempt took longer than the job allows".to_owned();
         self.end_attempt(turn.now, key, AttemptEnd::TimedOut);
-        self.count(turn.now, self.job(key).queue, Counted::Failure);
+        self.count(turn.now, self.job(key).queue, Occurrence::Failure);
         let pause = self.pause(key);
         if !self.may_retry(turn.now, key, pause) {
             self.fail_for_good(key, group, message, turn);
@@ -161,13 +162,13 @@ impl Engine {
             at: turn.now.wall,
             worker,
         });
-        self.count(turn.now, self.job(key).queue, Counted::Retry);
+        self.count(turn.now, self.job(key).queue, Occurrence::Retry);
         self.retry(key, pause, "timeout", turn);
     }
 
-    /// The attempt ends without a verdict: its lease expired, or a report says that its worker died.
-    /// Gives what the latter hears.
-    pub(crate) fn worker_was_lost(&mut self, key: JobKey, turn: &mut Turn<'_>) -> Reply {
+    /// Ends an attempt without an outcome: its lease expired, or a report says that its worker died. Returns the
+    /// answer to such a report.
+    pub(crate) fn end_lost_attempt(&mut self, key: JobKey, turn: &mut Turn<'_>) -> Reply {
         self.end_attempt(turn.now, key, AttemptEnd::Expired);
         let lease_expirations_max = self.names.retry(self.job(key).retry).lease_expirations_max;
         let job = self.job_mut(key);
@@ -177,7 +178,9 @@ impl Engine {
         let details = job.details_mut();
         details.lease_expirations = details.lease_expirations.saturating_add(1);
         let lease_expirations = details.lease_expirations;
-        if let Some(message) = self.suspicion(key, lease_expirations_max, lease_expirations) {
+        if let Some(message) =
+            self.expirations_failure(key, lease_expirations_max, lease_expirations)
+        {
             self.fail_for_good(key, Group::from_static("poison"), message, turn);
             return ended(Outcome::Failed);
         }
@@ -187,7 +190,7 @@ impl Engine {
             self.fail_for_good(key, group, message, turn);
             return ended(Outcome::Failed);
         }
-        self.count(turn.now, self.job(key).queue, Counted::Retry);
+        self.count(turn.now, self.job(key).queue, Occurrence::Retry);
         let to = Move::Ready {
             at: turn.now.elapsed,
             is_ahead: false,
@@ -196,8 +199,8 @@ impl Engine {
         goes_on(JobState::Ready, Some(turn.now.wall))
     }
 
-    /// Why a job is set aside after so many losses; `None` if they are not too many yet.
-    fn suspicion(
+    /// The failure message of a job with too many lease expirations; `None` if they are within the limit.
+    fn expirations_failure(
         &self,
         key: JobKey,
         lease_expirations_max: Option<u32>,

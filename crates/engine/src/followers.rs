@@ -1,8 +1,8 @@
-//! Finished jobs that ended because another one did, for a retry that brings them back with it.
+//! Followers: finished jobs that ended because another one did, and are retried with it.
 //!
-//! A job follows another if it failed because that one did not succeed, or was cancelled because no live job
-//! needed it any more. The engine holds live jobs only, so the host reads followers from the store into
-//! [`PrefetchedRows`]; which of them come back the engine decides by itself.
+//! A job follows another if it failed because that one did not succeed, or was cancelled because no live job needed
+//! it any more. The engine holds live jobs only, so the host reads followers from the store into [`PrefetchedRows`].
+//! The engine decides which of them are retried.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,18 +16,18 @@ use crate::endings::{DEPENDENCY_GROUP, NEEDLESS};
 use crate::engine::Engine;
 use crate::finished_index::FinishedIndex;
 
-/// Where the host finds finished jobs.
+/// Access of the host to finished jobs.
 pub trait Archive {
     /// Error of a read that failed.
     type Error;
 
-    /// Jobs with an input or dependency on this one.
+    /// The jobs that have this one as a dependency.
     ///
     /// # Errors
     /// If the store cannot be read.
     fn dependents(&mut self, key: JobKey) -> Result<Vec<JobKey>, Self::Error>;
 
-    /// The record of a finished job; `None` if it is live or gone.
+    /// The record of a finished job; `None` if it is live or was removed.
     ///
     /// # Errors
     /// If the store cannot be read.
@@ -39,45 +39,46 @@ pub trait Archive {
     /// If the store cannot be read.
     fn inputs(&mut self, key: JobKey) -> Result<Vec<InputRow>, Self::Error>;
 
-    /// Some members of a graph that failed or were cancelled, by number, and the last of them if there may be more.
+    /// The next members of a graph that failed or were cancelled, in order of their numbers, and the last one that
+    /// was looked at if there may be more.
     ///
     /// # Errors
     /// If the store cannot be read.
     fn members(&mut self, asked: &Members) -> Result<(Vec<JobKey>, Option<JobKey>), Self::Error>;
 }
 
-/// What a command needs to know of finished jobs that it does not name by their ids.
+/// The finished jobs that a command needs besides those that it names by id.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Followed {
-    /// Live jobs whose followers it needs, besides those of the finished ones that [`Engine::prefetch`] names.
+pub struct FollowersQuery {
+    /// Live jobs whose followers the command needs, besides those of the finished jobs in [`Engine::prefetch`].
     pub live: Vec<JobKey>,
-    /// Jobs that it needs, if they have ended, with their followers.
+    /// Jobs that the command needs with their followers, if they have ended.
     pub ended: Vec<JobKey>,
-    /// Members of a graph that it needs.
+    /// Members of a graph that the command needs; `None`: none.
     pub members: Option<Members>,
 }
 
-/// Members of a graph, as many as are retried at a time.
+/// Members of a graph that are retried at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Members {
     /// The namespace of the graph.
     pub namespace: Namespace,
-    /// The graph whose members are wanted.
+    /// Graph of the members.
     pub graph: Graph,
-    /// Behind this one; `None`: from the first.
+    /// Only members after this one; `None`: from the first.
     pub after: Option<JobKey>,
-    /// At most so many.
+    /// Maximum number of members.
     pub limit: usize,
 }
 
-/// Adds to `known` the records of the jobs that follow those which it has and those asked for, at any distance, at most
-/// one more than a command may change; and the members asked for.
+/// Adds to `known` the followers of its jobs and of the requested jobs, at any distance, and the requested members.
+/// Reads at most one more follower than a command may change.
 ///
 /// # Errors
 /// If the archive cannot be read.
 pub fn read_followers<A: Archive>(
     archive: &mut A,
-    asked: &Followed,
+    asked: &FollowersQuery,
     known: &mut PrefetchedRows,
 ) -> Result<(), A::Error> {
     let mut seen: BTreeSet<JobKey> = known.jobs.iter().map(|job| job.key).collect();
@@ -96,7 +97,7 @@ pub fn read_followers<A: Archive>(
     };
     let (page, up_to) = archive.members(members)?;
     known.members_up_to = up_to;
-    // Not those that were seen: of these some were looked at and are no followers.
+    // Not `seen`, which also has jobs that were read and are not followers.
     let mut have: BTreeSet<JobKey> = known.jobs.iter().map(|job| job.key).collect();
     for key in &page {
         if have.insert(*key) {
@@ -107,7 +108,7 @@ pub fn read_followers<A: Archive>(
     Ok(())
 }
 
-/// Reads the followers of those that were seen, at any distance.
+/// Reads the followers of the jobs in `seen`, at any distance.
 fn read_near<A: Archive>(
     archive: &mut A,
     seen: &mut BTreeSet<JobKey>,
@@ -135,25 +136,27 @@ fn read_near<A: Archive>(
     Ok(())
 }
 
-/// How a finished job came to end with another.
+/// Why a finished job ended because of another.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Follows {
-    /// It failed because a dependency did not succeed.
+pub(crate) enum FollowReason {
+    /// The job failed because a dependency did not succeed.
     Dependency,
-    /// It was cancelled because nobody needed it any more.
+    /// The job was cancelled because no live job needed it any more.
     Dependent,
 }
 
-pub(crate) fn follows(record: &JobRecord) -> Option<Follows> {
+pub(crate) fn follows(record: &JobRecord) -> Option<FollowReason> {
     match record.finished.as_ref()?.outcome {
         Outcome::Succeeded => None,
         Outcome::Failed => {
             let failure = record.failure.as_ref()?;
             let is_dependency = failure.group.as_bytes() == DEPENDENCY_GROUP.as_bytes();
-            is_dependency.then_some(Follows::Dependency)
+            is_dependency.then_some(FollowReason::Dependency)
         }
         Outcome::Cancelled => match &record.history.last()?.what {
-            What::Cancelled { reason } if reason.ends_with(NEEDLESS) => Some(Follows::Dependent),
+            What::Cancelled { reason } if reason.ends_with(NEEDLESS) => {
+                Some(FollowReason::Dependent)
+            }
             _ => None,
         },
     }
@@ -167,15 +170,15 @@ fn missing(row: &InputRow) -> Option<JobKey> {
 }
 
 impl Engine {
-    /// What the host must read with [`read_followers`] for this command; `None`: it needs no followers.
-    pub fn prefetch_followers(&self, command: &Command) -> Option<Followed> {
+    /// What the host must read with [`read_followers`] for a command; `None`: nothing.
+    pub fn prefetch_followers(&self, command: &Command) -> Option<FollowersQuery> {
         match command {
             Command::Retry(cmd) if cmd.dependents => {
                 let live = cmd.jobs.iter();
                 let live = live.filter_map(|id| self.find_job(&cmd.namespace, id));
-                Some(Followed {
+                Some(FollowersQuery {
                     live: live.collect(),
-                    ..Followed::default()
+                    ..FollowersQuery::default()
                 })
             }
             Command::Receive(cmd) => self.prefetch_of_retries(cmd),
@@ -211,9 +214,9 @@ pub(crate) fn followers<'a>(roots: &[JobKey], known: &FinishedIndex<'a>) -> Vec<
     let mut reached = roots.clone();
     while let Some(key) = open.pop() {
         let downstream = dependents.get(&key).into_iter().flatten();
-        let downstream = downstream.map(|key| (*key, Follows::Dependency));
+        let downstream = downstream.map(|key| (*key, FollowReason::Dependency));
         let dependency = known.inputs_of(key).iter().filter_map(|row| missing(row));
-        let dependency = dependency.map(|key| (key, Follows::Dependent));
+        let dependency = dependency.map(|key| (key, FollowReason::Dependent));
         for (near, wanted) in downstream.chain(dependency) {
             let follows = known.by_key(near).and_then(follows);
             if follows == Some(wanted) && reached.insert(near) {

@@ -1,15 +1,15 @@
-//! Recomputes every index from the job records and compares (`rel A1`, `T1`). Empty is good.
+//! Invariants: recomputes every index from the job records and compares (`rel A1`, `T1`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ganger_types::{Carried, Due, JobKey, JobState, Message, QueueCounts};
+use ganger_types::{Due, JobKey, JobState, Message, MessageResult, QueueCounts};
 
 use crate::engine::Engine;
 use crate::state::{Job, QueueIndex, Timer};
 
 impl Engine {
-    /// Recomputes every index and compares. Each line names what disagrees; none is good. Costs as much
-    /// as looking at every live job.
+    /// Recomputes every index and compares it with the engine's. Returns a line for each difference; none means that
+    /// all is well. The cost is proportional to the number of live jobs.
     pub fn check_invariants(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         let jobs: BTreeMap<JobKey, &Job> = self.jobs.iter().map(|job| (job.key, job)).collect();
@@ -125,7 +125,7 @@ impl Engine {
         }
     }
 
-    /// Every job that waits for time has its timer, and there are no others (`rel T1`).
+    /// Checks that every job that waits for a time has its timer, and that there are no other timers (`rel T1`).
     fn check_timers(&self, jobs: &BTreeMap<JobKey, &Job>, wrong: &mut Vec<String>) {
         let mut expected = 0;
         for job in jobs.values() {
@@ -289,7 +289,7 @@ impl Engine {
             }
             for message in &peer.outbox {
                 if let Message::Ended {
-                    result: Carried::Stored(key),
+                    result: MessageResult::Stored(key),
                     ..
                 } = message.message
                 {

@@ -1,7 +1,7 @@
-//! The state machine: commands and time in; replies, events, changes out.
+//! The state machine of ganger: commands and times in; replies, events and changes out.
 //!
-//! Pure and deterministic: no clock, no randomness but a seed, no I/O, no threads. The same commands at the
-//! same times give the same bytes out.
+//! It is pure and deterministic: no clock, no randomness except a seed, no I/O, no threads. The same commands at the
+//! same times give the same output, byte for byte.
 
 #![forbid(unsafe_code)]
 
@@ -30,7 +30,7 @@ mod why;
 
 pub use engine::Engine;
 pub use external::Glob;
-pub use followers::{Archive, Followed, Members, read_followers};
+pub use followers::{Archive, FollowersQuery, Members, read_followers};
 pub use load::Loader;
 pub use peers::{Remainder, ReservedIds, ShardParts, ShardedSubmission};
 pub use recurrence::check_spec;
@@ -39,7 +39,7 @@ use ganger_types::{
     Change, Epoch, Event, ExternalMessage, InputRow, JobKey, JobRecord, Meta, Now, Part, ShardId,
 };
 
-/// All that a turn caused: `changes` are committed first, then `events` and `messages` go out.
+/// The effects of a turn. The host first commits `changes`, then sends `events` and `messages`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Effects {
     /// Durable writes, in order.
@@ -50,32 +50,32 @@ pub struct Effects {
     pub messages: Vec<ExternalMessage>,
 }
 
-/// What the engine is given at start.
+/// What the engine needs at its start.
 #[derive(Clone, Debug)]
 pub struct Start {
-    /// Which shard it is.
+    /// Id of the shard.
     pub shard: ShardId,
-    /// The epoch of this incarnation.
+    /// Epoch of this start.
     pub epoch: Epoch,
-    /// Unguessable bits, for lease tokens, jitter and the id tag.
+    /// Secret random bits, for lease tokens, jitter and the id tag.
     pub seed: [u8; 32],
-    /// As of the last commit.
+    /// Counters and clocks of the last commit.
     pub meta: Meta,
-    /// The moment of the start, on the continued time line.
+    /// Time of the start; the elapsed clock continues from the last commit.
     pub now: Now,
 }
 
-/// Finished jobs that a command names, looked up by the host (see [`Engine::prefetch`]).
+/// Finished jobs that a command needs, which the host has read (see [`Engine::prefetch`]).
 #[derive(Clone, Debug, Default)]
 pub struct PrefetchedRows {
-    /// Their records, in any order; those that were not found are left out.
+    /// Records of the jobs, in any order; jobs that do not exist are absent.
     pub jobs: Vec<JobRecord>,
-    /// Their inputs, where [`Engine::prefetch_inputs`] says so.
+    /// Inputs of the jobs, if [`Engine::prefetch_inputs`] asks for them.
     pub inputs: Vec<InputRow>,
-    /// Undecided parts, where [`Engine::prefetch_parts`] names them.
+    /// Undecided parts that [`Engine::prefetch_parts`] names.
     pub parts: Vec<Part>,
-    /// Members of a graph, where [`Followed::members`] asks for some. Those of them that have ended are in `jobs`.
+    /// Members of a graph, if [`FollowersQuery::members`] asks for some. Those that have ended are also in `jobs`.
     pub members: Vec<JobKey>,
-    /// The last of them, if there may be more behind it.
+    /// Last member that was read, if there may be more.
     pub members_up_to: Option<JobKey>,
 }

@@ -1,4 +1,4 @@
-//! How many queues a namespace may have, and how many namespaces a shard.
+//! Limits on the queues of a namespace and on the namespaces of a shard.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::engine::Engine;
 use crate::state::{QueueIndex, Space};
 
 impl Engine {
-    /// Refuses if these queues, as far as they are new, would be more than the namespace may have.
+    /// Refuses queues if the new ones among them would exceed the limit of the namespace.
     pub(crate) fn check_new_queues<'a>(
         &self,
         namespace: &Namespace,
@@ -45,7 +45,7 @@ impl Engine {
         at_most("the number of queues of the namespace", all, limit)
     }
 
-    /// Refuses a namespace that has neither queues nor settings of its own, if one more would be too many.
+    /// Refuses a new namespace if the shard has the maximum number already.
     pub(crate) fn check_new_namespace(&self, namespace: &Namespace) -> Result<(), Rejection> {
         let is_used = |space: &&Space| {
             !space.queues.is_empty() || space.settings != NamespaceSettings::default()

@@ -2,8 +2,8 @@
 
 use ganger_types::change::UniqueRecord;
 use ganger_types::{
-    Carried, Dependent, Due, ExternalRow, Group, IdempotencyRecord, InputRow, InputState, JobId,
-    JobKey, JobRecord, JobState, LeaseRecord, Message, Namespace, NamespaceRecord, Now,
+    Dependent, Due, ExternalRow, Group, IdempotencyRecord, InputRow, InputState, JobId, JobKey,
+    JobRecord, JobState, LeaseRecord, Message, MessageResult, Namespace, NamespaceRecord, Now,
     OutboxRecord, PartRecord, PeerRecord, QueueRecord, ScheduleRecord, StatisticsRecord, Tag,
     Timestamp,
 };
@@ -13,8 +13,8 @@ use crate::command::job_of;
 use crate::engine::Engine;
 use crate::state::{Edge, Peer, RemoteEdge, Timer, WorkerState};
 
-/// Takes rows back after a start; `finish` gives the engine. Rows come in the order of the methods: what a
-/// row refers to comes before it.
+/// Loads the rows of a store after a start; [`Loader::finish`] returns the engine. Rows must be added in the order of
+/// the methods, so that a row comes after those that it refers to.
 pub struct Loader {
     engine: Engine,
     now: Now,
@@ -58,10 +58,10 @@ impl Loader {
         self.engine.arm_schedule(space, record);
     }
 
-    /// A live job.
+    /// Adds the record of a live job.
     ///
     /// # Panics
-    /// If the row says that it runs or has ended: then it does not belong among the live.
+    /// If the record says that the job runs or has ended.
     pub fn job(&mut self, record: &JobRecord) {
         let engine = &mut self.engine;
         let space = engine.make_space(&record.namespace);
@@ -84,7 +84,7 @@ impl Loader {
         engine.index(key, state);
     }
 
-    /// An input of a live job; values and ignored ones need not come.
+    /// Adds an input of a live job; values and ignored inputs may be omitted.
     pub fn input(&mut self, row: &InputRow) {
         let (dependency, policy, is_delivered) = match &row.state {
             InputState::Missing {
@@ -132,9 +132,8 @@ impl Loader {
         }
     }
 
-    /// A lease. It gets its full length again (`rel T6`), and keeps what it had beyond that: the grace of a
-    /// holder who was warned. On callers' clocks it ends when it would have ended, since no time passes
-    /// there but what callers bring.
+    /// Adds a lease. It gets its full length again (`rel T6`), and keeps what it had beyond that as a grace period.
+    /// On callers' clocks its end does not change, because time passes there only with calls.
     pub fn lease(&mut self, mut lease: LeaseRecord) {
         let engine = &mut self.engine;
         let key = lease.key;
@@ -174,17 +173,17 @@ impl Loader {
         self.engine.spaces[space].remember(record.key, record.answer);
     }
 
-    /// What is known of another shard.
+    /// Adds the record of another shard.
     pub fn peer(&mut self, record: PeerRecord) {
         let shard = record.shard.clone();
         self.engine.peers.known.insert(shard, Peer::new(record));
     }
 
-    /// A message that is not confirmed; in order of their numbers, after their peer.
+    /// Adds an unconfirmed message. Messages come in order of their numbers, after the record of their peer.
     pub fn outbox(&mut self, record: OutboxRecord) {
         let peers = &mut self.engine.peers;
         if let Message::Ended {
-            result: Carried::Stored(key),
+            result: MessageResult::Stored(key),
             ..
         } = &record.message
         {
@@ -193,47 +192,47 @@ impl Loader {
         self.engine.peer(&record.to).outbox.push_back(record);
     }
 
-    /// A submission over several shards.
+    /// Adds the record of a submission over several shards.
     pub fn part(&mut self, record: PartRecord) {
         self.engine.add_part(self.now, record);
     }
 
-    /// A job of another shard that waits for one here.
+    /// Adds a job of another shard that waits for a job of this one.
     pub fn dependent(&mut self, dependency: JobKey, dependent: Dependent) {
         self.engine.peers.add_dependent(dependency, dependent);
     }
 
-    /// How many jobs bear a tag.
+    /// Adds the number of jobs with a tag.
     pub fn tag_count(&mut self, namespace: &Namespace, tag: Tag, count: u64) {
         let space = self.engine.make_space(namespace);
         self.engine.spaces[space].tag_counts.insert(tag, count);
     }
 
-    /// How many kept jobs failed in a group.
+    /// Adds the number of kept jobs that failed in a group.
     pub fn group_count(&mut self, namespace: &Namespace, group: Group, count: u64) {
         let space = self.engine.make_space(namespace);
         self.engine.spaces[space].group_counts.insert(group, count);
     }
 
-    /// Since when an id is tracked.
+    /// Adds the time since which an id is tracked.
     pub fn tracked(&mut self, namespace: &Namespace, id: JobId, since: Timestamp) {
         let space = self.engine.make_space(namespace);
         self.engine.spaces[space].tracked.insert(id, since);
     }
 
-    /// Statistics of a queue and day.
+    /// Adds the statistics of a queue and day.
     pub fn statistics(&mut self, record: StatisticsRecord) {
         let space = self.engine.make_space(&record.namespace);
         let queue = self.engine.make_queue(space, &record.queue, self.now.wall);
         self.engine.statistics.load(queue, record);
     }
 
-    /// A row of an external system.
+    /// Adds a row of an external system.
     pub fn external(&mut self, row: ExternalRow) {
         self.engine.external.load(row);
     }
 
-    /// The engine. What fell due is left to the first `advance`.
+    /// Returns the engine. Timers that are due fire at the first [`Engine::advance`].
     pub fn finish(mut self) -> Engine {
         self.engine.external.loaded();
         self.engine.queues.wake_all();

@@ -1,12 +1,13 @@
-//! Other shards: edges that lead to their jobs, messages to and from them, submissions that span several.
+//! Other shards: edges to their jobs, messages to and from them, and submissions over several shards.
 //!
-//! Nothing here waits. What another shard must know is a message in the outbox, written in the same commit as
-//! its cause; what another shard says is a command like any other (`rel X1` to `X7`).
+//! Nothing here waits for another shard. A message to it goes into the outbox, in the same commit as its cause. A
+//! message from it arrives as an ordinary command (`rel X1` to `X7`).
 
 mod graph_retry;
 mod links;
 mod outbox;
 mod part;
+mod prefetch;
 mod receive;
 mod split;
 mod waits;
@@ -38,12 +39,12 @@ impl Engine {
             .or_insert_with(|| Peer::new(PeerRecord::new(shard.clone())))
     }
 
-    /// Whether a job, live or finished, must stay because of other jobs or of messages on their way (`rel K2`).
+    /// Whether other jobs or unconfirmed messages need a live or finished job (`rel K2`).
     pub(crate) fn is_needed(&self, key: JobKey) -> bool {
         self.edges.user_of(key).is_some() || self.is_needed_elsewhere(key)
     }
 
-    /// Whether another shard, or a submission that is not decided, needs a job of this one.
+    /// Whether another shard or an undecided submission needs a job of this shard.
     pub(crate) fn is_needed_elsewhere(&self, key: JobKey) -> bool {
         self.is_awaited_elsewhere(key)
             || self.peers.pins.contains_key(&key)

@@ -1,7 +1,7 @@
-//! What the engine needs to know of finished jobs before it can judge a command.
+//! The finished jobs that the engine needs before it can apply a command.
 //!
-//! The engine holds live jobs only. The host asks here which others a command names, reads them from the
-//! store, and hands them over as [`PrefetchedRows`]; so the engine stays free of I/O.
+//! The engine holds live jobs only and does no I/O. The host asks here which other jobs a command needs, reads them
+//! from the store, and passes them as [`PrefetchedRows`].
 
 use ganger_types::command::{Dependency, NewInput, NewJob, Selection};
 use ganger_types::query::Query;
@@ -14,7 +14,7 @@ use crate::engine::Engine;
 use ganger_types::InputRow;
 
 impl Engine {
-    /// Ids that `command` names and that are not live here: the host looks them up among the finished.
+    /// The ids in `command` of jobs that are not live: the host looks for them among the finished jobs.
     pub fn prefetch(&self, command: &Command) -> Vec<(Namespace, JobId)> {
         let mut wants = Vec::new();
         let mut want = |namespace: &Namespace, id: &JobId| {
@@ -41,7 +41,8 @@ impl Engine {
             Command::Release(cmd) => want(&cmd.held.namespace, &cmd.held.job),
             Command::AppendLog(cmd) => want(&cmd.held.namespace, &cmd.held.job),
             Command::Cancel(cmd) => {
-                // Of those that are not live only an external job is cancelled or refused, unless one of ours has its id.
+                // An id that is not live only matters if it may be that of an external job, which a finished job of
+                // the engine hides.
                 if let Selection::Jobs(ids) = &cmd.jobs {
                     let external_jobs = ids
                         .iter()
@@ -65,7 +66,11 @@ impl Engine {
             }
             Command::Query(query) => match &**query {
                 Query::Why(namespace, id) => want(namespace, id),
-                Query::Given(namespace, ids) => ids.iter().for_each(|(id, _)| want(namespace, id)),
+                Query::ExistingIds(namespace, ids) => {
+                    for (id, _) in ids {
+                        want(namespace, id);
+                    }
+                }
                 _ => {}
             },
             _ => {}
@@ -102,8 +107,8 @@ impl Engine {
         }
     }
 
-    /// Whether the host must add, for each finished job it found, its inputs to [`PrefetchedRows::inputs`], and to
-    /// [`PrefetchedRows::jobs`] the finished jobs that those inputs name as dependencies.
+    /// Whether the host must also read the inputs of each finished job into [`PrefetchedRows::inputs`], and the
+    /// finished dependencies in those inputs into [`PrefetchedRows::jobs`].
     pub fn prefetch_inputs(&self, command: &Command) -> bool {
         match command {
             Command::Retry(_) => true,
@@ -114,7 +119,7 @@ impl Engine {
 }
 
 impl PrefetchedRows {
-    /// Whether nothing was asked for, or nothing found.
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.jobs.is_empty() && self.inputs.is_empty() && self.parts.is_empty()
     }

@@ -1,5 +1,5 @@
-//! Questions answered from memory. They run in the order of commands, so their answers wait for the same
-//! commit as those of the commands before them: nothing is shown that a crash could take back (`rel D4`).
+//! Queries, answered from memory. They run in the order of commands, and their answers wait for the same commit as
+//! those of earlier commands, so they never show anything that a crash could take back (`rel D4`).
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -107,12 +107,12 @@ impl Engine {
                 let part = self.part_with_key(now, namespace, key);
                 Reply::SubmissionAnswer(part.cloned().map(Box::new))
             }
-            Query::Given(namespace, ids) => {
+            Query::ExistingIds(namespace, ids) => {
                 let looked = ids.iter().map(|(id, print)| {
                     let found = self.same_id(namespace, id, *print, known)?;
                     Ok(found.is_some())
                 });
-                Reply::Given(looked.collect::<Result<_, Rejection>>()?)
+                Reply::ExistingIds(looked.collect::<Result<_, Rejection>>()?)
             }
             Query::Undecided => Reply::Undecided(self.undecided_parts()),
             Query::Audit => Reply::Audit(self.check_invariants()),
@@ -143,7 +143,7 @@ impl Engine {
         Ok(times.take(count.min(SCHEDULE_TIMES_MAX)).collect())
     }
 
-    /// The queues behind `after` in order of their names, ours and those of external jobs, `limit` at most.
+    /// At most `limit` queues after `after`, in order of their names, including those of external systems.
     fn queue_views(
         &self,
         now: Now,
@@ -174,7 +174,7 @@ impl Engine {
         names.iter().filter_map(view).take(limit).collect()
     }
 
-    /// Namespaces that were used, by jobs of ours or by external jobs.
+    /// The namespaces that jobs of the engine or external jobs have used.
     fn namespace_records(&self) -> Vec<NamespaceRecord> {
         let ours = self.spaces.iter().map(Space::record);
         let others: BTreeSet<&Namespace> = self

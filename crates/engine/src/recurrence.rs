@@ -1,7 +1,7 @@
-//! When a schedule fires: intervals by arithmetic, cron expressions in their time zone.
+//! The times at which a schedule fires: intervals by arithmetic, cron expressions in their time zone.
 //!
-//! Daylight saving: a local time that a change day skips fires at the moment after the gap; one that a
-//! change day repeats fires once, at its first occurrence, unless the expression names every hour.
+//! Daylight saving time: a local time that is skipped fires right after the gap. A local time that is repeated fires
+//! once, at its first occurrence, unless the expression names every hour.
 
 use crate::check::at_most;
 use std::time::Duration;
@@ -13,14 +13,14 @@ use ganger_types::time::micros;
 use ganger_types::{Rejection, ScheduleSpec, Timestamp};
 use jiff::tz::TimeZone;
 
-/// The year of the calendar, on average.
+/// Average length of a calendar year.
 const YEAR: Duration = Duration::from_secs(31_556_952);
 
-/// Refuses a spec that cannot be read, or whose runs would come too often or never. A search for runs that never come
-/// takes up to some hundred milliseconds: the API that takes the spec from a client calls this before a shard does.
+/// Checks a spec: it must be valid, and its runs must not be too frequent and must exist. The search for a run that
+/// never comes takes up to some hundred milliseconds, so dialects call this before they send the spec to a shard.
 ///
 /// # Errors
-/// If there is such a thing.
+/// If the check fails.
 pub fn check_spec(spec: &ScheduleSpec, now: Timestamp) -> Result<(), Rejection> {
     match spec {
         ScheduleSpec::Interval { every, .. } => {
@@ -55,17 +55,17 @@ pub fn check_spec(spec: &ScheduleSpec, now: Timestamp) -> Result<(), Rejection> 
     }
 }
 
-/// A schedule's spec, read.
+/// The parsed spec of a schedule.
 pub(crate) enum Recurrence {
     Interval { every: u64, first_at: Timestamp },
     Cron { cron: Box<Cron>, zone: TimeZone },
 }
 
 impl Recurrence {
-    /// Reads a spec.
+    /// Parses the spec of a schedule.
     ///
     /// # Errors
-    /// If the expression or the time zone cannot be read, or the interval is zero.
+    /// If the expression or the time zone is invalid, or the interval is zero.
     pub(crate) fn read(spec: &ScheduleSpec) -> Result<Self, Rejection> {
         match spec {
             ScheduleSpec::Interval { every, first_at } => {
@@ -134,7 +134,7 @@ impl Recurrence {
         }
     }
 
-    /// The newest runs between the two moments, both included, oldest first, at most `max`.
+    /// The newest runs between two times, both included: oldest first, at most `max`.
     pub(crate) fn newest_between(
         &self,
         from: Timestamp,
@@ -173,7 +173,7 @@ fn timestamp(zoned: &jiff::Zoned) -> Option<Timestamp> {
         .map(Timestamp)
 }
 
-/// Reads five fields, or six with seconds first; or a word such as `@daily`.
+/// Parses five fields, or six with seconds first, or a word such as `@daily`.
 fn read_cron(expression: &str) -> Result<Cron, String> {
     let fields = expression.split_whitespace().count();
     if !matches!(fields, 5 | 6) && !expression.trim_start().starts_with('@') {
@@ -246,7 +246,7 @@ mod tests {
         for never in ["0 0 31 2 *", "0 0 31 4,6,9,11 *"] {
             assert_eq!(refused(&cron(never)), Some("cron_never_fires"), "{never}");
         }
-        // A leap day comes within eight years.
+        // There is a leap day within eight years.
         assert_eq!(refused(&cron("0 0 29 2 *")), None);
         let long = format!("0 0 1 1 {}", ["*"; 200].join(","));
         assert_eq!(refused(&cron(&long)), Some("too_large"));
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_said() {
+    fn invalid_specs_are_refused_with_the_reason() {
         let spec = |expression: &str, zone: &str| ScheduleSpec::Cron {
             expression: expression.into(),
             time_zone: zone.into(),

@@ -1,5 +1,5 @@
-//! The one writer of job state, of the indexes made from it, and of the change and the event that tell of it.
-//! ARCHITECTURE.md has the table of all moves, with what causes each; a test compares it with [`may_become`].
+//! Transitions: the only code that writes the state of a job, its indexes, and the change and event of a move.
+//! ARCHITECTURE.md has the table of all moves with their causes; a test compares it with [`may_become`].
 
 use ganger_types::{
     Bytes, Change, Due, Elapsed, Failure, Finished, Group, Happening, HistoryEntry, JobKey,
@@ -7,10 +7,10 @@ use ganger_types::{
 };
 
 use crate::engine::Engine;
-use crate::state::{Counted, EndedJob, Job, QueueIndex, SpaceIndex, Timer};
+use crate::state::{EndedJob, Job, Occurrence, QueueIndex, SpaceIndex, Timer};
 use crate::turn::Turn;
 
-/// Where a job goes.
+/// The new state of a job, with what belongs to it.
 pub(crate) enum Move {
     Blocked,
     Scheduled(Due),
@@ -37,7 +37,7 @@ impl Move {
     }
 }
 
-/// Whether a job may move so. `from` is `None` for a new and for a retried job.
+/// Whether a move is allowed. `from` is `None` for a new and for a retried job.
 fn may_become(from: Option<JobState>, to: JobState) -> bool {
     use JobState::{Blocked, Cancelled, Failed, Ready, Running, Scheduled, Succeeded};
     match (from, to) {
@@ -45,13 +45,13 @@ fn may_become(from: Option<JobState>, to: JobState) -> bool {
         | (Some(Ready), Running)
         | (Some(Running), Succeeded | Failed | Cancelled | Ready | Scheduled | Blocked)
         | (Some(Blocked | Scheduled | Ready), Failed | Cancelled) => true,
-        // Terminal is terminal: a retried job begins again (`rel A2`).
+        // A final state has no move: a retried job begins like a new one (`rel A2`).
         _ => false,
     }
 }
 
 impl Engine {
-    /// Moves a live job. `reason` is for the event: failure group, or why it was released or cancelled.
+    /// Moves a live job. `reason` is for the event: the failure group, or the reason of a release or a cancellation.
     pub(crate) fn transition(&mut self, key: JobKey, to: Move, reason: &str, turn: &mut Turn<'_>) {
         let from = self.job(key).state;
         let state = to.state();
@@ -65,7 +65,7 @@ impl Engine {
         self.emit(key, Some(from), worker, reason, turn);
     }
 
-    /// Brings a new or retried job, already in the table but in no index, to its first state.
+    /// Moves a new or retried job, which is in the table but in no index, to its first state.
     pub(crate) fn admit(&mut self, key: JobKey, to: Move, reason: &str, turn: &mut Turn<'_>) {
         let state = to.state();
         assert!(
@@ -76,7 +76,7 @@ impl Engine {
         self.emit(key, None, None, reason, turn);
     }
 
-    /// Takes a live job out of its indexes and back in with what `change` made of it (priority, queue).
+    /// Changes the priority or queue of a live job and updates its indexes.
     pub(crate) fn reindex(&mut self, key: JobKey, change: impl FnOnce(&mut Job)) {
         let state = self.job(key).state;
         self.unindex(key, state);
@@ -84,7 +84,7 @@ impl Engine {
         self.index(key, state);
     }
 
-    /// Takes the lease of a job that was running when the store was left.
+    /// Restores the lease of a job that was running before the start.
     pub(crate) fn resume_lease(&mut self, lease: LeaseRecord) {
         let key = lease.key;
         let from = self.job(key).state;
@@ -101,7 +101,7 @@ impl Engine {
         self.index(key, JobState::Running);
     }
 
-    /// Takes a job out of the state it is in; gives its lease if it had one.
+    /// Removes a job from the indexes of its state. Returns its lease if it had one.
     fn leave(&mut self, key: JobKey, turn: &mut Turn<'_>) -> Option<Box<LeaseRecord>> {
         let state = self.job(key).state;
         self.unindex(key, state);
@@ -114,7 +114,7 @@ impl Engine {
         Some(lease)
     }
 
-    /// Puts a job into a state: the one place where `state` is written.
+    /// Puts a job into a state: the only place where `state` is written.
     fn enter(&mut self, key: JobKey, to: Move, turn: &mut Turn<'_>) {
         let state = to.state();
         let job = self.job_mut(key);
@@ -149,7 +149,7 @@ impl Engine {
         self.put(key, turn);
     }
 
-    /// Moves a job, already out of its indexes, from the live to the finished.
+    /// Finishes a job that was removed from its indexes.
     fn finish(
         &mut self,
         key: JobKey,
@@ -181,7 +181,7 @@ impl Engine {
         self.queues.mark_changed(queue);
         if let (Outcome::Failed, Some(failure)) = (outcome, &record.failure) {
             self.spaces[space].count_group(&failure.group, 1);
-            self.count(turn.now, queue, Counted::Failed);
+            self.count(turn.now, queue, Occurrence::Failed);
         }
         self.free_unique(space, key, record.unique.as_ref(), turn);
         self.ended.push_back(EndedJob {
@@ -309,7 +309,8 @@ impl Engine {
         }
     }
 
-    /// Takes a job that has ended out of the table of the live. Its edges stay until they were told.
+    /// Removes an ended job from the table of live jobs. Its edges stay until the consequences of its end are
+    /// applied.
     fn drop_live(&mut self, space: SpaceIndex, key: JobKey) {
         let job = self
             .jobs
@@ -331,65 +332,42 @@ impl Engine {
         }
     }
 
-    /// Writes a live job's row.
+    /// Writes the row of a live job.
     pub(crate) fn put(&mut self, key: JobKey, turn: &mut Turn<'_>) {
         let record = self.record(key);
         turn.out.changes.push(Change::PutJob(Box::new(record)));
     }
 
-    /// A job as it is stored. A live row never says `Running`: its lease row does.
+    /// The record of a live job. It is never `Running`: the lease row shows that the job runs.
     pub(crate) fn record(&self, key: JobKey) -> JobRecord {
         let job = self.job(key);
         let queue = &self.queues[job.queue];
-        let details = job.details.as_deref().cloned().unwrap_or_default();
+        let namespace = self.spaces[queue.space].name.clone();
+        let kind = self.names.kind(job.kind).clone();
         let state = if job.state == JobState::Running {
             JobState::Ready
         } else {
             job.state
         };
-        JobRecord {
-            key,
-            id: job.id(),
+        let mut record = JobRecord {
             id_tag: job.id_tag,
-            id_is_given: details.id.is_some(),
-            name: details.name,
-            namespace: self.spaces[queue.space].name.clone(),
-            queue: queue.name.clone(),
-            kind: self.names.kind(job.kind).clone(),
             state,
             priority: job.priority,
             created_at: job.created_at,
             ready_at: job.ready_at,
-            is_ahead: details.is_ahead,
-            due: details.due,
-            deadline: details.deadline,
-            timeout: details.timeout,
             retry: self.names.retry(job.retry).clone(),
             attempt: job.attempt,
             attempts_counted: job.attempts_counted,
-            releases: details.releases,
-            lease_expirations: details.lease_expirations,
             payload_bytes: u64::from(job.payload_bytes),
-            inputs: details.inputs,
-            fingerprint: details.fingerprint,
-            failure: details.failure,
-            graph: details.graph,
-            tags: details.tags,
-            labels: details.labels,
-            tracked: details.tracked,
-            unique: details.unique,
-            schedule: details.schedule,
-            keep_succeeded: details.keep_succeeded,
-            keep_failed: details.keep_failed,
-            progress: details.progress,
-            last_report: details.last_report,
-            history: details.history,
-            history_dropped: details.history_dropped,
-            finished: None,
+            ..JobRecord::new(key, job.id(), namespace, queue.name.clone(), kind)
+        };
+        if let Some(details) = job.details.as_deref() {
+            details.write_to(&mut record);
         }
+        record
     }
 
-    /// Appends to a live job's history, which keeps its first entry and the newest others.
+    /// Appends to the history of a live job, which keeps its first entry and the newest others.
     pub(crate) fn append_history(&mut self, key: JobKey, entry: HistoryEntry) {
         let space = self.space_of_job(key);
         let max = usize::try_from(self.spaces[space].settings.history_max)
@@ -443,7 +421,7 @@ mod tests {
 
     use super::*;
 
-    /// A move; no first state stands for a new job.
+    /// A move: from a state, or `None` for a new job, to a state.
     type Row = (Option<JobState>, JobState);
 
     /// The rows of the table in ARCHITECTURE.md.

@@ -1,23 +1,23 @@
-//! What a handler is given of the turn that it runs in.
+//! The context of a handler: the turn that it runs in.
 
 use ganger_types::Now;
 
 use crate::Effects;
 use crate::finished_index::FinishedIndex;
 
-/// The turn that a handler runs in, its last argument. A method that takes it as `&mut` may write effects; one that
-/// takes only a moment or the finished jobs reads and decides.
+/// The turn that a handler runs in, passed as its last argument. A method that takes it as `&mut` may write effects;
+/// a method that takes only the time or the finished jobs reads and decides.
 pub(crate) struct Turn<'a> {
-    /// The moment as of which the handler acts, on both clocks: of a timer the moment at which it fell due.
+    /// Time as of which the handler acts, on both clocks; for a timer, the time at which it became due.
     pub now: Now,
-    /// The finished jobs that the host looked up for the command; empty while timers fire.
+    /// Finished jobs that the host read for the command; empty while timers fire.
     pub known: &'a FinishedIndex<'a>,
-    /// The changes, events and messages of the turn so far; handlers append to them.
+    /// Effects of the turn so far, to which handlers append.
     pub out: &'a mut Effects,
 }
 
 impl Turn<'_> {
-    /// The same turn as of another moment.
+    /// The same turn as of another time.
     pub(crate) fn at(&mut self, now: Now) -> Turn<'_> {
         Turn {
             now,

@@ -1,6 +1,6 @@
-//! Why a job is not running: the exact causes, most important first.
+//! Why a job is not running: the causes, most important first.
 
-use ganger_types::job::AttemptEnd;
+use ganger_types::history::AttemptEnd;
 use ganger_types::why::{Explanation, Reason};
 use ganger_types::{JobId, JobKey, JobRecord, JobState, Namespace, Now, Rejection, What};
 
@@ -8,9 +8,9 @@ use crate::engine::Engine;
 use crate::finished_index::FinishedIndex;
 use crate::state::Job;
 
-/// Jobs counted ahead of one, at most.
+/// Maximum number of jobs to count ahead of a job.
 const COUNTED_MAX: usize = 10_000;
-/// Dependencies named, at most.
+/// Maximum number of dependencies to name.
 const NAMED_MAX: usize = 10;
 
 impl Engine {
@@ -38,7 +38,7 @@ impl Engine {
             _ => self.ready_reasons(now, job),
         };
         if let Some(released) = was_released(job) {
-            // What the last worker said explains the wait; what an earlier one said may not.
+            // Only the last attempt explains the wait.
             let place = if ended_released(job) {
                 0
             } else {
@@ -60,9 +60,9 @@ impl Engine {
             .take(NAMED_MAX)
             .map(|(_, edge)| match self.jobs.get(edge.dependency) {
                 Some(job) => (job.id(), job.state),
-                // It has ended badly, and this job waits for it to be retried.
+                // The dependency did not succeed, and this job waits for its retry.
                 None => (
-                    JobId::made(edge.dependency, self.draws.id_tag()),
+                    JobId::made(edge.dependency, self.random.id_tag()),
                     JobState::Failed,
                 ),
             })
@@ -146,7 +146,7 @@ fn runs(now: Now, job: &Job) -> Reason {
     }
 }
 
-/// Whether the last attempt was given back, rather than failed.
+/// Whether the last attempt ended with a release.
 fn ended_released(job: &Job) -> bool {
     let history = job.details.as_deref().map(|details| &details.history[..]);
     let mut entries = history.unwrap_or_default().iter().rev();

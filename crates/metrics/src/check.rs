@@ -59,7 +59,7 @@ fn is_name(text: &str) -> bool {
             .all(|byte| is_letter(&byte) || byte.is_ascii_digit())
 }
 
-/// A sample as read.
+/// A parsed sample.
 struct Sample<'a> {
     name: &'a str,
     labels: Vec<(&'a str, String)>,
@@ -67,7 +67,7 @@ struct Sample<'a> {
 }
 
 impl<'a> Sample<'a> {
-    /// Reads a line; `None` if it is no sample.
+    /// Parses a line; `None` if it is not a sample.
     fn read(line: &'a str) -> Option<Self> {
         let end = line.find(['{', ' '])?;
         let (name, mut rest) = line.split_at(end);

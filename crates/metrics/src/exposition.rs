@@ -53,7 +53,7 @@ impl Exposition {
         family.mut_metric().push(metric);
     }
 
-    /// Returns the families as text. A family without samples is left out.
+    /// Returns the families as text. A family without samples is omitted.
     #[expect(
         clippy::missing_panics_doc,
         reason = "the library refuses only families without a name or samples"
@@ -79,7 +79,7 @@ impl Exposition {
     }
 }
 
-/// A family of counters or gauges that takes samples.
+/// A family of counters or gauges, to add samples to.
 #[derive(Debug)]
 pub struct NumberFamily<'a>(&'a mut MetricFamily);
 
@@ -101,7 +101,7 @@ impl NumberFamily<'_> {
     }
 }
 
-/// A family of histograms that takes samples.
+/// A family of histograms, to add samples to.
 #[derive(Debug)]
 pub struct HistogramFamily<'a>(&'a mut MetricFamily);
 
@@ -150,8 +150,8 @@ fn pairs(labels: &[(&str, &str)]) -> Vec<LabelPair> {
     labels.iter().map(pair).collect()
 }
 
-/// Writes control characters as names show bytes, `\xNN`, so that terminals and pages may show the value. The line end
-/// is kept: the format has an escape for it.
+/// Writes control characters as `\xNN`, the form of bytes in names, so that terminals and web pages can show the
+/// value. Line ends stay: the format has an escape for them.
 fn printable(text: &str) -> Cow<'_, str> {
     let is_hidden = |character: char| character.is_control() && character != '\n';
     if !text.contains(is_hidden) {

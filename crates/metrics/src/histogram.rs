@@ -1,4 +1,4 @@
-//! Histograms: what threads count into, and the counts at one moment.
+//! Histograms: distributions that threads count into, and their counts at one moment.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -1,7 +1,8 @@
-//! Conversions between messages of the schema and the types of `ganger-types`, both directions beside each other.
+//! Conversions between messages of the schema and the types of `ganger-types`, in both directions.
 //!
-//! Outward a message is made [`From`] a type. Inward every field is checked, and an error names the field by its path
-//! ([`At`]). The server reads requests by these rules, the client reads answers by the same ones.
+//! A type converts to a message by [`From`]. The conversion of a message checks every field, and an error names the
+//! field by its path ([`At`]). The server converts requests by these rules, and the client converts answers by the
+//! same ones.
 
 mod event;
 mod explanation;
@@ -33,7 +34,7 @@ pub use queue::{namespace, queue};
 pub use schedule::schedule;
 pub use settings::{namespace_settings, queue_counts, queue_settings, retention};
 
-/// A field of a message, for errors. Costs nothing until it is shown.
+/// The path of a field in a message, for errors. It is only formatted when an error is shown.
 #[derive(Clone, Copy, Debug)]
 pub struct At<'a> {
     parent: Option<&'a At<'a>>,
@@ -51,7 +52,7 @@ impl<'a> At<'a> {
         }
     }
 
-    /// A field below this place.
+    /// A field of the message at this path.
     #[must_use]
     pub fn field(&'a self, field: &'a str) -> Self {
         Self {
@@ -61,7 +62,7 @@ impl<'a> At<'a> {
         }
     }
 
-    /// An entry of the list at this place.
+    /// An entry of the list at this path.
     #[must_use]
     pub fn entry(mut self, index: usize) -> Self {
         self.index = Some(index);
@@ -79,17 +80,17 @@ impl fmt::Display for At<'_> {
     }
 }
 
-/// A field that cannot be read.
+/// The error for an invalid field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
     /// `invalid_value`, `missing_field` or `too_large`, as `docs/errors.md` lists them.
     pub code: &'static str,
-    /// The field, its value, the limit, and the next step.
+    /// Message with the field, its value, the limit, and the next step.
     pub message: String,
 }
 
 impl FieldError {
-    /// A field with a value that it cannot have.
+    /// The error for a field with an invalid value.
     pub fn invalid(field: impl fmt::Display, reason: impl fmt::Display) -> Self {
         Self {
             code: "invalid_value",
@@ -97,7 +98,7 @@ impl FieldError {
         }
     }
 
-    /// A field that must be there.
+    /// The error for a missing field.
     pub fn missing(field: impl fmt::Display, what: &str) -> Self {
         Self {
             code: "missing_field",
@@ -105,7 +106,7 @@ impl FieldError {
         }
     }
 
-    /// A list or number beyond its limit.
+    /// The error for a list or number beyond its limit.
     pub fn too_large(field: impl fmt::Display, actual: usize, limit: usize) -> Self {
         Self {
             code: "too_large",
@@ -114,17 +115,17 @@ impl FieldError {
     }
 }
 
-/// Whole milliseconds, rounded up: a time that is not zero must not read as zero.
+/// A duration in whole milliseconds, rounded up so that only zero becomes 0.
 pub fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
-/// The text of a name that may be absent; an empty text is none.
+/// The text of an optional name; empty if there is none.
 pub fn text_or_empty(name: Option<&impl Text>) -> String {
     name.map(Text::text).unwrap_or_default()
 }
 
-/// A name of the engine's as the messages carry it: a byte that is not UTF-8 becomes U+FFFD.
+/// A name of the engine as text in messages: a byte that is not UTF-8 becomes U+FFFD.
 pub trait Text {
     /// The text of the name.
     fn text(&self) -> String;
@@ -146,7 +147,7 @@ pub fn non_empty(text: String) -> Option<String> {
     Some(text).filter(|text| !text.is_empty())
 }
 
-/// A job as it is called everywhere, `shard/id`.
+/// The global name of a job, `shard/id`.
 pub fn global_name(shard: &ShardId, id: &JobId) -> String {
     format!("{shard}/{}", id.to_text())
 }
@@ -156,18 +157,18 @@ pub fn state_number(state: JobState) -> i32 {
     i32::from(v1::JobState::from(state))
 }
 
-/// A state that must be given.
+/// A required state.
 ///
 /// # Errors
-/// If it is not, or unknown.
+/// If the state is missing or unknown.
 pub fn known_state(at: At<'_>, number: i32) -> Result<JobState, FieldError> {
     job_state(at, number)?.ok_or_else(|| FieldError::missing(at, "the state of a job"))
 }
 
-/// A retry policy that may be absent.
+/// An optional retry policy.
 ///
 /// # Errors
-/// If a field of it is out of range.
+/// If a field of the policy is out of range.
 pub fn retry_if_any(
     at: At<'_>,
     policy: Option<&v1::RetryPolicy>,
@@ -200,7 +201,7 @@ pub fn tag_texts(tags: &[Tag]) -> Vec<String> {
 /// Refuses a list or text that is longer than its limit.
 ///
 /// # Errors
-/// If it is.
+/// If the list or text is too long.
 pub fn at_most(at: At<'_>, actual: usize, limit: usize) -> Result<(), FieldError> {
     if actual > limit {
         Err(FieldError::too_large(at, actual, limit))
@@ -212,7 +213,7 @@ pub fn at_most(at: At<'_>, actual: usize, limit: usize) -> Result<(), FieldError
 /// A number with a default for 0 and an upper limit.
 ///
 /// # Errors
-/// If it is beyond the limit.
+/// If the number is beyond the limit.
 pub fn bounded(at: At<'_>, value: u32, default: u32, limit: u32) -> Result<u32, FieldError> {
     match value {
         0 => Ok(default),

@@ -1,8 +1,8 @@
 //! The gRPC schema of ganger, package `ganger.v1`, and the code made from it.
 //!
-//! The schema is in `proto/ganger/v1`, one file per area, with the conventions at the top of
-//! `common.proto`. These types stay inside `ganger-dialect-grpc` and `ganger-client`: both convert
-//! at their edge, by the rules of `convert`, so the wire can grow without freezing the engine or the SDK.
+//! The schema is in `proto/ganger/v1`, one file per area, with the conventions at the top of `common.proto`. Only
+//! `ganger-dialect-grpc` and `ganger-client` use these types. Both convert them by the rules of `convert`, so the
+//! schema and the engine can change independently.
 
 #![forbid(unsafe_code)]
 
@@ -26,14 +26,14 @@ pub mod v1 {
 /// The schema as an encoded `FileDescriptorSet`, comments included, for reflection.
 pub const FILE_DESCRIPTOR_SET: &[u8] = tonic::include_file_descriptor_set!("ganger.v1");
 
-/// What a caller needs in order to call a method: the option `right` of the schema.
+/// The right that a caller needs for a method: the option `right` of the schema.
 #[derive(Clone, Copy, Debug)]
 pub struct MethodRight {
     /// Name of the method, such as `ganger.v1.Jobs/Enqueue`.
     pub method: &'static str,
-    /// What the method does, as far as rights are concerned.
+    /// Verb of the right.
     pub verb: Verb,
-    /// Where the caller must hold the verb.
+    /// Scope in which the caller must have the verb.
     pub scope: Scope,
 }
 
@@ -42,16 +42,15 @@ pub const METHOD_RIGHTS: &[MethodRight] = include!(concat!(env!("OUT_DIR"), "/ri
 
 /// Keys of the metadata of calls and answers.
 pub mod metadata {
-    /// The shard that a request is for, put there by the caller that knows it, so that the server in front can pass it
-    /// on.
+    /// Shard that a request is for, if the caller knows it, so that another server can forward the request.
     pub const SHARD: &str = "ganger-shard";
 
-    // These every refused call carries, beside the gRPC status.
+    // Every refused call has the following keys besides the gRPC status.
 
-    /// Our stable error code, such as `lease_lost`.
+    /// Stable error code of ganger, such as `lease_lost`.
     pub const CODE: &str = "ganger-code";
     /// `true` if the same request may succeed later.
     pub const RETRYABLE: &str = "ganger-retryable";
-    /// Milliseconds after which to come back, where the server can tell.
+    /// Milliseconds after which to retry; absent if the server does not know.
     pub const RETRY_AFTER_MS: &str = "ganger-retry-after-ms";
 }

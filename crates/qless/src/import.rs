@@ -10,7 +10,7 @@ mod statistics;
 
 use bytes::Bytes;
 use ganger_types::Elapsed;
-use ganger_types::import::{Imported, QlessSource};
+use ganger_types::import::{ImportOutcome, QlessSource};
 use ganger_types::qless::{QlessRecurring, QlessState, QlessThrottle, QlessTime};
 
 use crate::json;
@@ -24,7 +24,7 @@ type ImportError = String;
 impl Qless {
     /// Imports a record, unless one with its name exists. `at` is the server's time, from which lifetimes of throttles
     /// are counted.
-    pub fn import(&mut self, at: Elapsed, source: QlessSource) -> Imported {
+    pub fn import(&mut self, at: Elapsed, source: QlessSource) -> ImportOutcome {
         let outcome = match source {
             QlessSource::Job(source) => job::import(self, &source),
             QlessSource::Recurring {
@@ -36,9 +36,9 @@ impl Qless {
             other => Ok(self.import_other(at, other)),
         };
         match outcome {
-            Ok(true) => Imported::Taken,
-            Ok(false) => Imported::AlreadyThere,
-            Err(wrong) => Imported::Refused(wrong),
+            Ok(true) => ImportOutcome::Taken,
+            Ok(false) => ImportOutcome::AlreadyThere,
+            Err(wrong) => ImportOutcome::Refused(wrong),
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use ganger_types::Elapsed;
-use ganger_types::qless::{QlessHappening, QlessJob, QlessSet, QlessTag, QlessTime};
+use ganger_types::qless::{QlessHistoryEntry, QlessJob, QlessSet, QlessTag, QlessTime};
 
 use crate::json;
 use crate::number;
@@ -127,7 +127,7 @@ pub fn tag_text(tag: &QlessTag) -> Bytes {
 
 /// Returns the text of a further key of an entry of a history; `None` if the key is absent or its value is neither a
 /// text nor a number.
-pub fn text_of(entry: &QlessHappening, key: &str) -> Option<Bytes> {
+pub fn text_of(entry: &QlessHistoryEntry, key: &str) -> Option<Bytes> {
     let (_, value) = entry.extra.iter().find(|(it, _)| it == key)?;
     let list = json::list(&[b"[", &value[..], b"]"].concat()).ok()?;
     list.first().map(json::tag_text)

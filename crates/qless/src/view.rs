@@ -1,6 +1,6 @@
 //! Writes jobs and recurring jobs as JSON, in the form that clients of the script expect.
 
-use ganger_types::qless::{Generation, QlessHappening, QlessJob, QlessRecurring};
+use ganger_types::qless::{Generation, QlessHistoryEntry, QlessJob, QlessRecurring};
 
 use crate::json::Writer;
 use crate::state::Qless;
@@ -65,7 +65,7 @@ pub(crate) fn recurring(out: &mut Writer, generation: Generation, job: &QlessRec
 }
 
 /// Writes an entry of the history. The entry's own `what` and `when` win over further keys with these names.
-fn history_entry(out: &mut Writer, entry: &QlessHappening) {
+fn history_entry(out: &mut Writer, entry: &QlessHistoryEntry) {
     out.begin();
     out.key("what").string(&entry.what);
     out.key("when").number(entry.when);

@@ -12,7 +12,9 @@ use ganger_shard::Handle;
 use ganger_types::command::{Confirm, Receive};
 use ganger_types::query::Query;
 use ganger_types::reply::PeerView;
-use ganger_types::{Carried, CheckedWaits, Command, JobKey, Message, OutboxRecord, Reply, ShardId};
+use ganger_types::{
+    CheckedWaits, Command, JobKey, Message, MessageResult, OutboxRecord, Reply, ShardId,
+};
 use tokio::sync::Notify;
 
 use crate::{Inner, RouteError, Router};
@@ -193,7 +195,7 @@ async fn deliver_all(router: Weak<Inner>, from: Handle, to: ShardId, task: Arc<D
 
 enum Progress {
     Nothing,
-    Carried,
+    MessageResult,
     StoppedHere,
     StoppedThere(String),
 }
@@ -207,7 +209,7 @@ fn note(
 ) -> bool {
     let mut state = lock(&task.state);
     match outcome {
-        Ok(Progress::Nothing | Progress::Carried) => {
+        Ok(Progress::Nothing | Progress::MessageResult) => {
             if state.failed_tries > 0 {
                 tracing::info!(from = %from.id(), %to, tries = state.failed_tries, "messages go through again");
             }
@@ -290,7 +292,7 @@ async fn deliver_batch(
     }
     Ok(receipt
         .stopped
-        .map_or(Progress::Carried, Progress::StoppedThere))
+        .map_or(Progress::MessageResult, Progress::StoppedThere))
 }
 
 /// Fills results into the messages that carry them, for as many messages as make a full batch.
@@ -300,7 +302,7 @@ async fn fill(from: &Handle, messages: Vec<OutboxRecord>) -> Result<Vec<OutboxRe
     let mut last: Option<(JobKey, bytes::Bytes)> = None;
     for mut record in messages {
         if let Message::Ended { result, .. } = &mut record.message
-            && let Carried::Stored(key) = *result
+            && let MessageResult::Stored(key) = *result
         {
             // One result may be for many dependents.
             let value = match &last {
@@ -309,7 +311,7 @@ async fn fill(from: &Handle, messages: Vec<OutboxRecord>) -> Result<Vec<OutboxRe
             };
             bytes += value.len();
             last = Some((key, value.clone()));
-            *result = Carried::Bytes(value);
+            *result = MessageResult::Bytes(value);
         }
         filled.push(record);
         if bytes >= BATCH_BYTES_MAX {

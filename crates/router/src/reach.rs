@@ -194,9 +194,9 @@ impl ShardClient {
         let asked = jobs.len();
         let found = match self {
             Self::Here(handle) => {
-                let query = Query::Given(namespace.clone(), jobs);
+                let query = Query::ExistingIds(namespace.clone(), jobs);
                 match handle.call(Command::Query(Box::new(query))).await? {
-                    Reply::Given(found) => found,
+                    Reply::ExistingIds(found) => found,
                     _ => return Err(unexpected(self.shard())),
                 }
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ganger_shard::{Handle, Hooks, Shard, StopCause, SystemClock};
-use ganger_store::{Line, MemoryStore, Repeated, StoreError};
+use ganger_store::{Line, MemoryStore, RepeatedWarning, StoreError};
 use ganger_store_embedded::EmbeddedStore;
 use ganger_types::{Elapsed, ShardId};
 use tokio::sync::watch;
@@ -47,7 +47,7 @@ pub(crate) async fn stop_all(shards: &[Handle]) {
 /// Opens a shard. A full disk is waited out: systemd and others would give up before an operator makes room.
 async fn open(config: &Config, shard: ShardId, ended: FirstEnded) -> Result<Handle, StartError> {
     let began = Instant::now();
-    let mut warning = Repeated::default();
+    let mut warning = RepeatedWarning::default();
     loop {
         let opened = try_open(config, shard.clone(), ended.clone()).await;
         let Err(StartError::Store(error @ StoreError::Full { .. })) = opened else {

@@ -34,7 +34,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ganger_engine::Engine;
-use ganger_store::{Opened, Reader, Repeated};
+use ganger_store::{Opened, Reader, RepeatedWarning};
 use ganger_types::{Due, Elapsed, Epoch, Meta, Now};
 
 pub use self::pop::UndeliveredElement;
@@ -110,7 +110,7 @@ pub struct Core<R, T> {
     /// The kind of the last recovery that was ordered.
     recovery: RecoveryKind,
     /// Limits how often failed writes and reads are logged.
-    failures: Repeated,
+    failures: RepeatedWarning,
     delivery: DeliveryPause,
     /// Number of commands that recently arrived together: how many a turn can expect to batch.
     recent_batch: usize,
@@ -137,7 +137,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             deferred: Vec::new(),
             backoff: RecoveryBackoff::default(),
             recovery: RecoveryKind::Load,
-            failures: Repeated::default(),
+            failures: RepeatedWarning::default(),
             delivery: DeliveryPause::default(),
             settings,
             metrics,

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ganger_metrics::{Distribution, Histogram};
-use ganger_types::job::AttemptEnd;
+use ganger_types::history::AttemptEnd;
 use ganger_types::{
     Change, Event, Happening, JobKey, JobRecord, JobState, Namespace, Queue, QueueCounts, What,
 };

@@ -4,7 +4,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ganger_store::StoredJob;
-use ganger_types::command::Held;
+use ganger_types::command::LeaseRef;
 use ganger_types::{Grant, KeyWait, Namespace, Popped, Reply, RequestId};
 use tokio::sync::oneshot;
 
@@ -41,7 +41,7 @@ pub(crate) struct LeaseOrigin {
 impl LeaseOrigin {
     fn give_back<'a>(&self, grants: impl Iterator<Item = &'a Grant>) {
         let held: Vec<_> = grants
-            .map(|grant| Held {
+            .map(|grant| LeaseRef {
                 namespace: grant.namespace.clone(),
                 job: grant.job.clone(),
                 token: grant.token,

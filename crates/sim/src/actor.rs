@@ -1,4 +1,4 @@
-//! Who acts in a run: producers, workers, operators. They know only what clients know.
+//! Actors of a run: producers, workers, operators. They know only what clients know.
 
 pub(crate) mod importer;
 pub(crate) mod names;
@@ -8,10 +8,10 @@ pub(crate) mod worker;
 
 use ganger_types::{Graph, JobId, Namespace};
 
-/// Ids remembered for later commands.
+/// Maximum number of ids to remember for later commands.
 const IDS_MAX: usize = 48;
 
-/// What clients have learned: the ids of jobs and graphs that they may speak of again.
+/// The ids of jobs and graphs that clients know and can use again.
 #[derive(Debug, Default)]
 pub(crate) struct KnownIds {
     pub(crate) ids: Vec<(Namespace, JobId)>,
@@ -36,7 +36,7 @@ impl KnownIds {
         self.graphs.push((namespace.clone(), graph.clone()));
     }
 
-    /// A number never given before in this run.
+    /// A number that is unique in this run.
     pub(crate) fn count(&mut self) -> u64 {
         self.counter += 1;
         self.counter

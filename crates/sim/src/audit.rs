@@ -1,4 +1,4 @@
-//! The audit of the store: rows recounted and compared with each other, without the engine.
+//! The audit of the store: compares rows with each other, without the engine.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub(crate) fn audit(rows: &Rows) -> StepOutcome {
     Ok(())
 }
 
-/// Every live job has something that will move it (`rel T1`).
+/// Checks that something will move each live job (`rel T1`).
 fn has_waker(rows: &Rows, key: JobKey) -> StepOutcome {
     let record = &rows.live[&key];
     let stalls = |why: String| Err(broken("T1", format!("job {} ({key}) {why}", record.id)));
@@ -60,7 +60,7 @@ fn has_waker(rows: &Rows, key: JobKey) -> StepOutcome {
     }
 }
 
-/// Counts of finished jobs that queues keep equal a recount.
+/// Checks the counts of finished jobs in the queues' rows.
 fn queues(rows: &Rows) -> StepOutcome {
     let mut counts: BTreeMap<_, [u64; 3]> = BTreeMap::new();
     for row in rows.finished.values() {
@@ -135,7 +135,7 @@ fn groups(rows: &Rows) -> StepOutcome {
     Err(broken("A1", what))
 }
 
-/// Places in the order of endings are given once.
+/// Checks that positions in the order of endings are unique.
 fn orders(rows: &Rows) -> StepOutcome {
     let mut seen = BTreeMap::new();
     for (key, row) in &rows.finished {

@@ -1,4 +1,4 @@
-//! Campaigns: many seeds, the list of goals, and the hunt for planted bugs.
+//! Campaigns: runs of many seeds, the list of goals, and the search for planted bugs.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,12 +9,12 @@ use crate::run::{Outcome, run};
 use crate::run_log::Recording;
 use crate::tape::Tape;
 
-/// What a campaign came to.
+/// The result of a campaign.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Number of runs of the campaign.
     pub runs: u64,
-    /// Runs in which too little happened.
+    /// Number of runs in which too little happened.
     pub void: u64,
     /// Number of events handled in all runs.
     pub events: u64,
@@ -36,7 +36,7 @@ impl Report {
             .collect()
     }
 
-    /// Every goal with how often it was reached, a line each.
+    /// A line for each goal with the number of times that it was reached.
     pub fn goals_text(&self) -> String {
         let mut text = String::new();
         for (goal, count) in self.goals.counted(self.level) {
@@ -67,10 +67,10 @@ impl Report {
     }
 }
 
-/// Runs the seeds on so many threads; a run knows nothing of the others.
+/// Runs the seeds on this number of threads; the runs are independent.
 ///
 /// # Panics
-/// If a thread of it cannot end, which is a mistake of the simulator itself.
+/// If a thread panics, which is a bug of the simulator.
 pub fn campaign(seeds: std::ops::Range<u64>, level: u8, threads: u64) -> Report {
     let threads = threads.max(1);
     let mut report = Report {
@@ -105,13 +105,13 @@ pub fn campaign(seeds: std::ops::Range<u64>, level: u8, threads: u64) -> Report 
 pub struct Hunt {
     /// Number of the planted bug.
     pub bug: u32,
-    /// What the mistake is.
+    /// Description of the bug.
     pub what: &'static str,
-    /// After how many seeds it was found, and as what; `None` if it was not.
+    /// Number of seeds until it was found, and the violation; `None` if it was not.
     pub found: Option<(u64, String)>,
 }
 
-/// Looks for every planted bug of a level, at most so many seeds each.
+/// Searches for every planted bug of a level with at most `seeds_max` seeds each.
 pub fn hunt(level: u8, seeds_max: u64) -> Vec<Hunt> {
     let all = BUGS.iter().chain(crate::cluster::planted::BUGS);
     let bugs = all.filter(|(_, at, _)| *at == level);
@@ -124,7 +124,7 @@ pub fn hunt(level: u8, seeds_max: u64) -> Vec<Hunt> {
     .collect()
 }
 
-/// `sound_seeds` says of the seeds run so far whether they find nothing without a planted bug.
+/// Searches for one planted bug. `sound_seeds` records which seeds find nothing without a planted bug.
 fn hunt_one(
     bug: u32,
     level: u8,

@@ -1,11 +1,11 @@
-//! Chaos: outages, clock jumps, deaths of workers, and the process dying and coming back.
+//! Chaos: outages, clock jumps, deaths of workers, and crashes and restarts of the process.
 
 use crate::plan::{Fault, Feature, Pace};
 use crate::rng::Rng;
 use crate::world::{SimEvent, StepOutcome, World};
 
 impl World {
-    /// Crashes, jumps and outages that come of themselves.
+    /// Draws a crash, a clock jump or an outage.
     pub(crate) fn chaos(&mut self, mut rng: Rng) -> StepOutcome {
         if self.suffers(Fault::WallJumps) && rng.chance(300) {
             self.jump(&mut rng);
@@ -36,12 +36,12 @@ impl World {
         self.clocks.jump(micros);
     }
 
-    /// The process dies; all that was not durable is gone.
+    /// Kills the process, which loses everything that was not durable, and schedules its restart.
     pub(crate) fn schedule_restart(&mut self, mut rng: Rng) {
         let time = self.time;
         self.log
             .tell(time, || "the shard's process dies".to_owned());
-        // A process that is away for longer than all the rest of the run proves nothing.
+        // A process that is down for the rest of the run proves nothing.
         let is_quick = self.plan.does(Feature::QuickRestarts) && self.plan.pace == Pace::Dense;
         let longest = if is_quick { 300_000 } else { 30_000_000 };
         let down = match rng.below(3) {

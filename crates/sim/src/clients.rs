@@ -1,7 +1,6 @@
-//! The clients' side of the network: what producers and workers make of answers, and what workers do
-//! with the jobs in their hands.
+//! The clients' side of the network: how producers and workers use answers, and what workers do with their jobs.
 
-use ganger_types::import::Imported;
+use ganger_types::import::ImportOutcome;
 use ganger_types::{Answer, Command, ImportRecord, Reply};
 
 use crate::actor::worker::{SimWorker, WorkerAction};
@@ -10,7 +9,7 @@ use crate::rng::Rng;
 use crate::world::{Call, Caller, SimEvent, StepOutcome, World};
 
 impl World {
-    /// A client has its answer.
+    /// Delivers an answer to its client.
     pub(crate) fn answer(&mut self, mut call: Call, answer: &Answer) -> StepOutcome {
         self.answered += 1;
         self.ledger.heard(self.time, &call.command, answer)?;
@@ -32,7 +31,7 @@ impl World {
                     return Ok(());
                 };
                 for (record, imported) in cmd.records.iter().zip(each) {
-                    if let (ImportRecord::Job(source), Imported::Taken) = (record, imported)
+                    if let (ImportRecord::Job(source), ImportOutcome::Taken) = (record, imported)
                         && let Some(id) = &source.job.id
                     {
                         self.known.learn(&cmd.namespace, id);

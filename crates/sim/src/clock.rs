@@ -1,11 +1,11 @@
-//! The shard's clocks: a wall clock that jumps, and an elapsed line that drifts but never goes back.
+//! The shard's clocks: a wall clock that jumps, and an elapsed clock that drifts but never goes back.
 
 use ganger_types::{Elapsed, Meta, Now, Timestamp};
 
-/// Where the wall clock stands when a run begins: the first second of 2026.
+/// Wall clock at the beginning of a run: the first second of 2026.
 pub(crate) const DAWN: u64 = 1_767_225_600_000_000;
 
-/// The reading of a caller's clock, which goes right: both readings are the caller's wall clock.
+/// The reading of a caller's clock, which is correct: both readings are the caller's wall clock.
 pub(crate) fn callers_now(world: u64) -> Now {
     Now {
         elapsed: Elapsed(DAWN + world),
@@ -18,9 +18,9 @@ pub(crate) fn callers_now(world: u64) -> Now {
 pub(crate) struct Clocks {
     /// Elapsed microseconds per million microseconds of the world.
     rate: u64,
-    /// What jumps have added to the wall clock.
+    /// Sum of the jumps of the wall clock, in microseconds.
     offset: i64,
-    /// The elapsed line of the present process: its reading, and the monotonic reading, at its start.
+    /// Elapsed clock of the present process: its reading, and the monotonic reading, at the start.
     line: (Elapsed, u64),
 }
 
@@ -48,8 +48,8 @@ impl Clocks {
         }
     }
 
-    /// A new process: elapsed time goes on from the last commit, plus what the wall clock says has
-    /// passed since, never less than zero.
+    /// Starts the clocks of a new process: elapsed time continues from the last commit, plus the time that has passed
+    /// since by the wall clock, if that is positive.
     pub(crate) fn restart(&mut self, world: u64, meta: Meta) {
         let wall = self.now(world).wall;
         let is_new = meta.wall == Timestamp(0);
@@ -61,17 +61,17 @@ impl Clocks {
         self.line = (start.max(Elapsed(1)), self.monotonic(world));
     }
 
-    /// Sets the wall clock ahead, or back.
+    /// Moves the wall clock forward or back.
     pub(crate) fn jump(&mut self, micros: i64) {
         self.offset = self.offset.saturating_add(micros);
     }
 
-    /// The wall clock is put right.
+    /// Corrects the wall clock.
     pub(crate) fn heal(&mut self) {
         self.offset = self.offset.max(0);
     }
 
-    /// World microseconds until so much of the shard's time has passed.
+    /// World microseconds until this duration has passed on the shard's clock.
     pub(crate) fn world_micros(&self, shard: std::time::Duration) -> u64 {
         let micros = shard.as_micros() * 1_000_000 / u128::from(self.rate);
         u64::try_from(micros).unwrap_or(u64::MAX / 4) + 1

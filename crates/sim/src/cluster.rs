@@ -1,8 +1,8 @@
-//! Level 3: two to five shards, the network between them, and those who submit to several at once.
+//! Level 3: two to five shards, the network between them, and clients that submit to several at once.
 //!
-//! Each shard is an engine over the model store, as at level 1. Batches are lost, doubled, late and cut off;
-//! shards are killed and started from their rows; the submitter dies on the way. At the end all faults stop,
-//! and every job must have ended, as the oracle says it must.
+//! Each shard is an engine over the model store, as at level 1. Batches are lost, duplicated and delayed; shards are
+//! partitioned, killed and restarted from their rows; submitters die. At the end all faults stop, and every job must
+//! end as the oracle predicts.
 
 mod again;
 mod coordinator;

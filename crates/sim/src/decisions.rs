@@ -1,21 +1,21 @@
-//! What decides how a commit ends, and how soon the shard may recover from those that failed.
+//! Decisions about the outcomes of commits, and limits of recoveries.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use ganger_types::Elapsed;
 
-/// Recoveries without a durable commit between that the core may order within [`RECOVERIES_WITHIN`]:
-/// its pauses double from 10 ms on.
+/// Maximum number of recoveries within [`RECOVERIES_WITHIN`] without a durable commit in between; the core's pauses
+/// double from 10 ms on.
 const RECOVERIES_MAX: usize = 10;
 const RECOVERIES_WITHIN: Duration = Duration::from_secs(1);
 
-/// Commands whose random numbers have decided the outcome of a store task. Those of a command decide once: a
-/// lease request that waits is tried again and again, and must not meet the same outcome forever.
+/// Commands whose random numbers have decided the outcome of a store task. Each command decides once, because a
+/// waiting lease request is tried repeatedly and must not get the same outcome forever.
 #[derive(Default)]
 pub(crate) struct Decisions {
     closed: BTreeSet<u64>,
-    /// Orders without a command to decide, at the last moment that had one.
+    /// Number of store tasks without a deciding command, at the last time that had one.
     undecided: (u64, u64),
 }
 
@@ -39,7 +39,7 @@ impl Decisions {
     }
 }
 
-/// When the core ordered each of the last recoveries without a durable commit between.
+/// Times of the last recoveries without a durable commit in between.
 #[derive(Default)]
 pub(crate) struct Recoveries {
     times: VecDeque<Elapsed>,
@@ -54,13 +54,12 @@ impl Recoveries {
         }
     }
 
-    /// A commit is durable.
+    /// Clears the recoveries after a durable commit.
     pub(crate) fn forget(&mut self) {
         self.times.clear();
     }
 
-    /// Whether the rows are read back again and again without a pause, though every write fails: with
-    /// many rows, that keeps the machine busy for nothing.
+    /// Whether the core recovers repeatedly without a pause although every write fails.
     pub(crate) fn are_without_pause(&self) -> bool {
         let (Some(first), Some(last)) = (self.times.front(), self.times.back()) else {
             return false;
@@ -90,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn orders_of_one_moment_are_told_apart() {
+    fn store_tasks_at_one_time_are_distinguished() {
         let mut decisions = Decisions::default();
         let before: Vec<u64> = [5, 5, 5, 6, 5]
             .map(|time| decisions.orders_before_at(time))

@@ -1,4 +1,4 @@
-//! What the drain needs of the world: a shard without faults that answers at once.
+//! The drain's access to the world: a shard without faults that answers at once.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ impl World {
         self.look_after()
     }
 
-    /// Sends a command without a network, and gives its answer.
+    /// Sends a command without a network and returns its answer.
     pub(crate) fn ask(&mut self, command: &Command) -> Result<Answer, Violation> {
         self.ops += 1;
         let (time, op) = (self.time, self.ops);
@@ -36,7 +36,7 @@ impl World {
         self.ledger.heard(self.time, command, &answer)?;
         Ok(answer)
     }
-    /// Lets time pass until the shard's next timer; false if there is none.
+    /// Advances the time to the shard's next timer. Returns false if there is none.
     pub(crate) fn pass_time(&mut self) -> Result<bool, Violation> {
         let now = self.now();
         let engine = self.engine().expect("the drain runs on a healed shard");
@@ -52,7 +52,7 @@ impl World {
         Ok(true)
     }
 
-    /// Lets core and store work without faults until nothing is under way.
+    /// Lets core and store work without faults until both are idle.
     pub(crate) fn settle(&mut self) -> StepOutcome {
         for _ in 0..SPINS_MAX {
             if self.process.is_none() {
@@ -76,8 +76,8 @@ impl World {
                 served.find(now)
             } else {
                 match served.sleep_for(now) {
-                    // A turn waits for company, or there is more to do.
-                    // Or recovery waits for a while, after failures in a row.
+                    // A turn waits for further commands, or there is more to do. Or recovery pauses after failures in
+                    // a row.
                     Some(sleep)
                         if sleep <= Duration::from_millis(1) || served.engine().is_none() =>
                     {
@@ -107,7 +107,7 @@ impl World {
         Ok(true)
     }
 
-    /// Sends a command again and again until the shard can carry it out.
+    /// Repeats a command until the shard can apply it.
     fn ask_until_answered(&mut self, command: &Command) -> Result<Answer, Violation> {
         for _ in 0..20 {
             self.ops += 1;
@@ -129,7 +129,7 @@ impl World {
             if let Some(Some(answer)) = self.settled.remove(&op) {
                 return Ok(answer);
             }
-            // Not available, such as for lack of space a while ago.
+            // The shard is unavailable, for example after a lack of space.
             self.time += 1_000_000;
         }
         Err(broken("T8", format!("{command:?} is never answered")))

@@ -12,7 +12,7 @@ use crate::rows::Rows;
 use crate::world::{StepOutcome, World, broken};
 
 impl World {
-    /// Has the oracle judge every turn that the core let out.
+    /// Lets the oracle check every turn that the core released.
     pub(crate) fn check_durable_turns(&mut self, events: &[ganger_types::Event]) -> StepOutcome {
         let Some(served) = &mut self.process else {
             return Ok(());
@@ -74,7 +74,7 @@ impl World {
         self.callers.turn(&callers, &self.rows)
     }
 
-    /// What is handed out is what is stored, unless the same turn changed it afterwards.
+    /// Checks that deliveries match the stored rows, unless the same turn changed them afterwards.
     fn check_deliveries(&self, durable: &DurableTurn) -> StepOutcome {
         let touched = touched(&durable.commit.changes);
         for delivery in &durable.deliveries {
@@ -101,7 +101,7 @@ impl World {
     }
 }
 
-/// The records that changes remove, as they are before.
+/// The records that changes remove, before their removal.
 fn removed(rows: &Rows, changes: &[ganger_types::Change]) -> Vec<JobRecord> {
     let mut ended: BTreeMap<_, JobRecord> = BTreeMap::new();
     let mut gone = BTreeSet::new();

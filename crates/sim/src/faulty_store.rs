@@ -1,4 +1,4 @@
-//! The store of the simulated shard: the memory store, and what may happen to its next commit.
+//! The store of the simulated shard: a memory store whose next commit may fail.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use ganger_types::{Commit, Epoch};
 
 use crate::planted::PlantedBug;
 
-/// How a commit ends.
+/// The outcome of a commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum CommitOutcome {
     /// The commit succeeds and is written.
@@ -16,27 +16,27 @@ pub(crate) enum CommitOutcome {
     Success,
     /// The commit fails and nothing is written.
     Refused,
-    /// Likewise, for lack of space.
+    /// The commit fails for lack of space and nothing is written.
     Full,
-    /// It is written, and the answer is lost.
+    /// The commit is written, and the answer is lost.
     UnknownApplied,
-    /// It is not written, and the answer is lost.
+    /// The commit is not written, and the answer is lost.
     UnknownLost,
-    /// Another process has opened the store since.
+    /// Another process has opened the store.
     Fenced,
-    /// A planted bug: it is acknowledged and not written.
+    /// A planted bug: the commit is acknowledged and not written.
     Lost,
-    /// A planted bug: it is acknowledged, and only the first half of its changes is written.
+    /// A planted bug: the commit is acknowledged, and only the first half of its changes is written.
     Half,
 }
 
-/// See the module. Clones of the inner store share the rows.
+/// A memory store with faults. Clones of the inner store share the rows.
 pub(crate) struct FaultyStore {
     inner: MemoryStore,
-    /// Of the next commit.
+    /// Outcome of the next commit.
     pub(crate) next_outcome: CommitOutcome,
     planted: PlantedBug,
-    /// The epoch that the inner store gave out last.
+    /// Last epoch of the inner store.
     epoch: Epoch,
 }
 

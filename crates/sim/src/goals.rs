@@ -1,4 +1,4 @@
-//! The "sometimes" list: what a campaign must have seen, else its generator is broken.
+//! Goals: events that a campaign must reach, otherwise its generator is broken.
 
 use std::collections::BTreeMap;
 
@@ -86,7 +86,7 @@ const GOALS_OF_LEVEL_1: &[&str] = &[
     "restarted-with-leases-on-callers-clocks",
 ];
 
-/// How often each goal was reached.
+/// The number of times that each goal was reached.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Goals {
     counts: BTreeMap<&'static str, u64>,
@@ -109,7 +109,7 @@ impl Goals {
         }
     }
 
-    /// Every goal of a level, with how often it was reached.
+    /// Every goal of a level, with the number of times that it was reached.
     pub(crate) fn counted(&self, level: u8) -> Vec<(&'static str, u64)> {
         let count = |goal: &&'static str| (*goal, self.counts.get(goal).copied().unwrap_or(0));
         if level == 3 {

@@ -1,7 +1,7 @@
-//! What clients were told, and must find true forever: judged at the client's side of the network.
+//! The ledger: acknowledgements that clients received, which must stay true forever.
 //!
-//! The oracle knows what became durable; the ledger knows what was *heard*. Together they show that
-//! nothing was acknowledged that a crash could take back (`rel D1`, `D2`, `D4`).
+//! The oracle knows what became durable; the ledger knows what clients received. Together they show that nothing was
+//! acknowledged that a crash could take back (`rel D1`, `D2`, `D4`).
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::world::{StepOutcome, broken};
 /// A job whose enqueueing was acknowledged.
 struct AcknowledgedJob {
     heard_at: u64,
-    /// The result that was acknowledged with its completion.
+    /// Acknowledged completion; `None` if there is none.
     completed: Option<AcknowledgedCompletion>,
 }
 
@@ -22,7 +22,8 @@ struct AcknowledgedJob {
 struct AcknowledgedCompletion {
     heard_at: u64,
     token: LeaseToken,
-    /// `None`: only a repeat of the report was heard of, and which of them was the first is not known.
+    /// Result of the completion; `None` if only a repeat of the report was acknowledged, so that the first report is
+    /// not known.
     result: Option<Option<Bytes>>,
 }
 
@@ -36,7 +37,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// A client hears an answer.
+    /// Records an answer that a client received.
     pub(crate) fn heard(&mut self, time: u64, command: &Command, answer: &Answer) -> StepOutcome {
         match (command, answer) {
             (Command::Enqueue(cmd), Ok(Reply::Enqueued { jobs, .. })) => {
@@ -81,7 +82,7 @@ impl Ledger {
         }
     }
 
-    /// A token stands for one attempt of one job, and an attempt has one token (`rel L2`).
+    /// Checks that a token belongs to one attempt of one job, and that an attempt has one token (`rel L2`).
     fn granted(&mut self, key: JobKey, attempt: u32, token: LeaseToken) -> StepOutcome {
         if let Some(earlier) = self.grants.insert(token, (key, attempt))
             && earlier != (key, attempt)
@@ -107,7 +108,7 @@ impl Ledger {
         }
     }
 
-    /// At most one success per job, from any worker (`rel L3`); a retried job starts again.
+    /// Checks that a job succeeds at most once (`rel L3`); a retried job starts again.
     fn completed(&mut self, key: JobKey, completed: AcknowledgedCompletion) {
         let Some(promise) = self.promises.get_mut(&key) else {
             return;
@@ -121,7 +122,7 @@ impl Ledger {
         }
     }
 
-    /// Holds what was heard against what is stored.
+    /// Checks the acknowledgements against the stored rows.
     pub(crate) fn compare(&self, rows: &Rows, oracles: &[&Oracle]) -> StepOutcome {
         for (key, promise) in &self.promises {
             if oracles.iter().any(|oracle| oracle.was_removed(*key)) {

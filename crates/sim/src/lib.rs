@@ -1,8 +1,8 @@
-//! The simulator: production code under a simulated clock, network and store, decided by one seed.
+//! The simulator: production code under a simulated clock, network and store, determined by one seed.
 //!
-//! A seed becomes a [`Tape`], a tape becomes a run: producers, workers and operators send commands, the
-//! network loses them, the process dies, the clock jumps; a plain model predicts every answer and every
-//! stored row; at the end faults stop and all jobs must end. A failing tape is shrunk and kept.
+//! A seed becomes a [`Tape`], and a tape becomes a run: producers, workers and operators send commands, the network
+//! loses them, the process dies, the clock jumps. A plain model predicts every answer and every stored row. At the
+//! end faults stop and all jobs must end. A failing tape is shrunk and kept as a test.
 
 #![forbid(unsafe_code)]
 

@@ -1,10 +1,9 @@
-//! The oracle: a plain model of the queue that judges every answer and every stored row.
+//! The oracle: a plain model of the queue that checks every answer and every stored row.
 //!
-//! It shares nothing with the engine but the vocabulary. It is told each turn that became durable:
-//! the moment, the commands in their order, the answers, and the rows as they are afterwards. Where
-//! the specification leaves a choice it holds several possible places for a job, and narrows them
-//! with what it sees; when none is left, something is wrong, and it prints the two events that
-//! cannot both be true.
+//! It shares only types with the engine. Its input is each durable turn: the times, the commands in order, the
+//! answers, and the rows after the turn. Where the specification leaves a choice, the oracle keeps several possible
+//! states of a job and narrows them by what it sees. If none is left, it reports a violation with the events that
+//! contradict each other.
 
 mod admission;
 mod cascade;
@@ -38,14 +37,14 @@ use crate::goals::Goals;
 use crate::rows::Rows;
 use job::{ModelJob, Note};
 
-/// Something that must not be.
+/// A violation of an invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which invariant, by its number in the specification.
+    /// Number of the invariant in `docs/reliability.md`.
     pub rule: &'static str,
     /// Description of what is wrong.
     pub what: String,
-    /// The earlier events that contradict it.
+    /// Earlier events that contradict it.
     pub earlier: Vec<String>,
 }
 
@@ -61,55 +60,57 @@ impl std::fmt::Display for Violation {
 
 pub(crate) type CheckResult = Result<(), Violation>;
 
-/// A command as the engine saw it, with its answer.
+/// A command that the engine applied, with its answer.
 #[derive(Clone, Debug)]
-pub(crate) struct Applied {
+pub(crate) struct AppliedCommand {
     pub(crate) op: u64,
     pub(crate) command: Command,
     pub(crate) answer: Answer,
-    /// The reading of its caller's clock, which counts in the namespace on its callers' clocks.
+    /// Reading of the caller's clock, which applies in the namespace on its callers' clocks.
     pub(crate) callers_now: Now,
 }
 
-/// Commands that were applied at one moment, after the timers due then.
+/// The commands that were applied at one time, after the timers due then.
 #[derive(Clone, Debug)]
 pub(crate) struct Moment {
     pub(crate) now: Now,
-    pub(crate) applied: Vec<Applied>,
+    pub(crate) applied: Vec<AppliedCommand>,
 }
 
 impl Moment {
-    /// Changes of settings do not carry their callers' time.
+    /// Whether the command carries no caller's time, like changes of settings.
     fn brings_no_time(&self) -> bool {
         !self.applied.is_empty() && self.applied.iter().all(|one| one.command.is_setting())
     }
 }
 
-/// What became durable together.
+/// A durable turn.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Turn {
     pub(crate) moments: Vec<Moment>,
     /// Jobs whose rows were written.
     pub(crate) touched: BTreeSet<JobKey>,
-    /// Jobs whose rows were removed, as they were before.
+    /// Records of removed jobs, before their removal.
     pub(crate) removed: Vec<JobRecord>,
 }
 
 impl Turn {
-    /// What concerns namespaces on the shard's clock, and what concerns the one on its callers' clocks.
+    /// Splits the turn into the part of namespaces on the shard's clock and the part of the one on its callers'
+    /// clocks.
     pub(crate) fn parted(self, rows: &Rows) -> (Self, Self) {
         let callers = names::callers();
         let (mut ours, mut theirs) = (Self::default(), Self::default());
         for moment in self.moments {
-            let is_theirs = |one: &Applied| names::namespace_of(&one.command) == Some(&callers);
+            let is_theirs =
+                |one: &AppliedCommand| names::namespace_of(&one.command) == Some(&callers);
             let (of_callers, of_ours) = moment.applied.into_iter().partition(is_theirs);
             let at_ours = Moment {
                 now: moment.now,
                 applied: of_ours,
             };
             ours.moments.push(at_ours);
-            let of_callers: Vec<Applied> = of_callers;
-            // Nothing happens there between calls.
+            let of_callers: Vec<AppliedCommand> = of_callers;
+            // Nothing happens in that namespace between calls.
             theirs
                 .moments
                 .extend(of_callers.into_iter().map(|one| Moment {
@@ -146,7 +147,7 @@ struct UniqueHolder {
     until: Option<Timestamp>,
 }
 
-/// What the simulated shard must show, known from what it was asked and what it answered.
+/// The model of the shard, built from commands and answers.
 #[derive(Default)]
 pub(crate) struct Oracle {
     pub(crate) jobs: BTreeMap<JobKey, ModelJob>,
@@ -158,45 +159,45 @@ pub(crate) struct Oracle {
     namespaces: BTreeMap<Namespace, NamespaceSettings>,
     uniques: BTreeMap<(Namespace, UniqueKey), UniqueHolder>,
     idempotency_records: BTreeMap<(Namespace, IdempotencyKey), IdempotencyModel>,
-    /// Until when jobs that were taken over are not taken again, whatever has become of them.
+    /// Time until which an imported job is not imported again.
     marks: BTreeMap<(Namespace, JobId), Elapsed>,
     schedules: BTreeMap<(Namespace, ScheduleId), schedule::Plan>,
-    /// Jobs that were made of schedules in this turn because somebody asked for them.
+    /// Jobs of schedules that commands enqueued in this turn.
     run_by_hand: BTreeSet<JobId>,
     tokens: BTreeMap<LeaseToken, JobKey>,
     requests: BTreeMap<(Namespace, RequestId), Vec<LeaseToken>>,
-    /// Jobs with a timer due in the present step: which of two such ends comes first is open.
+    /// Jobs with a timer due in the present step; which of two such ends comes first is not determined.
     due_now: BTreeSet<JobKey>,
-    /// Schedules due in the present step that cancel their earlier run.
+    /// Number of schedules due in the present step that cancel their earlier run.
     replacing: usize,
-    /// Records of the jobs that are gone after the present turn.
+    /// Records of the jobs that the present turn removed.
     leaving: Vec<JobRecord>,
-    /// The reading at which the wall clock was last looked at.
+    /// Last reading of the wall clock.
     looked: Now,
-    /// When the wall clock last jumped ahead, and how often it has. A start counts as a jump.
+    /// Time of the last jump forward of the wall clock; a start counts as a jump.
     wall_jumped: Option<Elapsed>,
     jumps: u32,
-    /// A start that nobody has seen anything of yet: a process killed before its first commit leaves no
-    /// trace, and the next one may begin at an earlier reading.
+    /// Start without a commit yet: a process killed before its first commit leaves no trace, and the next one may
+    /// begin at an earlier reading.
     started: Option<Now>,
     now: Now,
-    /// The reading before the present turn.
+    /// Reading before the present turn.
     before: Now,
-    /// What fell due earlier counts as of this reading: the last one applied, or the last start.
+    /// Reading as of which earlier timers fire: the last one applied, or the last start.
     settled: Elapsed,
     op: u64,
-    /// It judges the namespace on its callers' clocks, and no other.
+    /// Whether this oracle checks only the namespace on its callers' clocks.
     is_of_callers: bool,
-    /// The shard's own reading, where retention goes by it and the rest by callers' clocks.
+    /// Reading of the shard's clock for retention, if the rest uses callers' clocks.
     pub(crate) retention_now: Option<Now>,
     key_max: Option<JobKey>,
-    /// As it was before the present turn.
+    /// Next job number before the present turn.
     key_before: Option<JobKey>,
     pub(crate) goals: Goals,
 }
 
 impl Oracle {
-    /// One for the namespace on its callers' clocks.
+    /// The oracle of the namespace on its callers' clocks.
     pub(crate) fn of_callers() -> Self {
         Self {
             is_of_callers: true,
@@ -204,17 +205,17 @@ impl Oracle {
         }
     }
 
-    /// Whether it judges this namespace.
+    /// Whether the oracle checks this namespace.
     fn covers(&self, namespace: &Namespace) -> bool {
         self.is_of_callers == (*namespace == names::callers())
     }
 
-    /// Whether some job is held by a worker, as far as is known.
+    /// Whether a worker may hold a job.
     pub(crate) fn holds_anything(&self) -> bool {
         self.live.iter().any(|key| self.known(*key).hold.is_some())
     }
 
-    /// Judges a turn that became durable: its moments in order, and the rows after it.
+    /// Checks a durable turn: its commands in order, and the rows after it.
     pub(crate) fn turn(&mut self, turn: &Turn, rows: &Rows) -> CheckResult {
         if let Some(now) = self.started.take() {
             self.starts_over(now);
@@ -239,7 +240,7 @@ impl Oracle {
         self.compare(rows)
     }
 
-    /// A new epoch began at `now`: leases get their full length again (`rel T6`).
+    /// Handles a start at `now`: leases get their full length again (`rel T6`).
     pub(crate) fn restarted(&mut self, now: Now) {
         self.started = Some(now);
     }
@@ -254,7 +255,7 @@ impl Oracle {
                 let most = now.elapsed.after(hold.full.max(hold.granted_for));
                 hold.ends = (hold.ends.0.max(least), hold.ends.1.max(most));
                 if let (Some((_, last)), Some(timeout)) = (&mut hold.times_out, job.spec.timeout) {
-                    // The lease comes first: it may outlast what was left of the time.
+                    // The lease may last longer than what was left of the timeout.
                     let longest = timeout.max(hold.granted_for).max(hold.full);
                     *last = (*last).max(now.elapsed.after(longest));
                 }
@@ -336,7 +337,7 @@ impl Oracle {
         self.known_mut(key).notes.push(note);
     }
 
-    /// A violation that concerns a job, with what is known of it.
+    /// A violation about a job, with the notes about it.
     fn broken(&self, rule: &'static str, key: JobKey, what: String) -> Violation {
         let mut earlier = Vec::new();
         if let Some(job) = self.jobs.get(&key) {
@@ -361,7 +362,7 @@ impl Oracle {
         }
     }
 
-    /// Everything must have ended (`rel T8`).
+    /// Checks that all jobs have ended (`rel T8`).
     pub(crate) fn all_ended(&self) -> CheckResult {
         for key in &self.live {
             let job = self.known(*key);
@@ -379,12 +380,12 @@ impl Oracle {
         self.removed.contains(&key)
     }
 
-    /// Whether a job got a second life.
+    /// Whether a job was retried.
     pub(crate) fn was_retried(&self, key: JobKey) -> bool {
         self.jobs.get(&key).is_some_and(|job| job.is_retried)
     }
 
-    /// A job behind an edge that waits for a failed dependency's retry moves only by hand.
+    /// Whether a job waits for the retry of a failed dependency, so that only a client can move it.
     fn waits_for_a_person(&self, key: JobKey) -> bool {
         let job = self.known(key);
         job.state() == Some(JobState::Blocked)

@@ -1,5 +1,5 @@
-//! The swarm: each seed draws which features and which faults are on, how often, and how small the
-//! universe is. Half of the seeds have at most two kinds of faults, some have none.
+//! Plans (swarm testing): each seed draws the features, the kinds and rates of faults, and the number of names. Half
+//! of the seeds have at most two kinds of faults, some have none.
 
 use crate::rng::{Rng, mix};
 
@@ -20,7 +20,7 @@ macro_rules! switches {
 }
 
 switches! {
-    /// What producers, workers and operators may do in a run.
+    /// A feature that producers, workers and operators may use in a run.
     Feature {
         Bulk = "bulk",
         Delays = "delays",
@@ -65,7 +65,7 @@ switches! {
 }
 
 switches! {
-    /// What may go wrong in a run.
+    /// A kind of fault in a run.
     Fault {
         RequestsLost = "requests-lost",
         AnswersLost = "answers-lost",
@@ -100,10 +100,10 @@ impl SwitchSet {
     }
 }
 
-/// How quickly steps follow each other.
+/// The time between steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pace {
-    /// Steps milliseconds apart: everything overlaps.
+    /// Milliseconds, so that everything overlaps.
     Dense,
     /// Up to two seconds.
     Even,
@@ -111,29 +111,29 @@ pub(crate) enum Pace {
     Sparse,
 }
 
-/// What a run is like: drawn from its seed alone.
+/// The plan of a run, drawn from its seed.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) features: SwitchSet,
     pub(crate) faults: SwitchSet,
-    /// Of a thousand chances, how many go wrong, for the faults that are on.
+    /// Rate of the enabled faults, per mille.
     pub(crate) fault_rate: u64,
     pub(crate) queues: usize,
     pub(crate) workers: usize,
     pub(crate) keys: usize,
     pub(crate) steps: usize,
     pub(crate) pace: Pace,
-    /// Usual lease length, in milliseconds.
+    /// Usual length of leases in milliseconds.
     pub(crate) lease_ms: u64,
     /// Elapsed microseconds per million microseconds of the world.
     pub(crate) rate: u64,
-    /// Whether delays of the network fall on a grid, so that commands arrive together and share a turn.
+    /// Whether network delays are multiples of one value, so that commands arrive together and share a turn.
     pub(crate) delays_on_grid: bool,
-    /// Live jobs that producers aim at.
+    /// Target number of live jobs.
     pub(crate) live_target: usize,
 }
 
-/// Features whose oracle part needs each command to be applied when it arrives: they are off above level 1.
+/// Features that only level 1 has, because their part of the oracle needs each command to be applied on arrival.
 pub(crate) fn of_level_1() -> SwitchSet {
     let mut bits = SwitchSet::default();
     bits.set(index_of(Feature::ALL, &Feature::CallersClock));
@@ -152,7 +152,7 @@ impl Plan {
         let mut rng = Rng::new(mix(seed ^ 0x51A7));
         let mut features = SwitchSet::default();
         let share = rng.within(250, 900);
-        // Later features have dice of their own: what a seed drew before they came stays as it was.
+        // Later features have random numbers of their own, so that the plans of older seeds do not change.
         let mut later = Rng::new(mix(seed ^ 0x1A7E));
         let first = index_of(Feature::ALL, &Feature::Graces) + 1;
         for bit in 0..Feature::ALL.len() {
@@ -193,7 +193,7 @@ impl Plan {
         }
     }
 
-    /// A twentieth has none, about half at most two, the rest up to all.
+    /// Draws the number of kinds of faults: 5 % none, about half at most two, the rest up to all.
     fn draw_fault_kinds(rng: &mut Rng) -> usize {
         match rng.below(100) {
             0..5 => 0,

@@ -1,6 +1,5 @@
-//! Planted bugs: known mistakes, one number each, switched on one at a time at run time, to prove
-//! that the oracle finds them. They are wrapped around the shard and its store, never inside: they change
-//! requests, answers, clock readings, commits and the rows that are read back.
+//! Planted bugs: numbered mistakes that a run can switch on, one at a time, to prove that the oracle finds them. They
+//! change requests, answers, clock readings, commits and loaded rows, never the shard or its store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +14,7 @@ use ganger_types::{
 
 use crate::rng::Rng;
 
-/// Every planted bug, with the level at which it lives. Numbers are stable.
+/// Every planted bug with its level. Numbers are stable.
 pub(crate) const BUGS: &[(u32, u8, &str)] = &[
     (1, 1, "a commit is acknowledged and lost in a crash"),
     (2, 1, "tokens and epoch repeat after a restart"),
@@ -71,12 +70,12 @@ pub(crate) const BUGS: &[(u32, u8, &str)] = &[
     (26, 2, "an answer goes out before its commit"),
 ];
 
-/// The mistake of a run, if any.
+/// The planted bug of a run, if any.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PlantedBug {
     bug: u32,
     calls: u64,
-    /// The elapsed reading that bug 4 repeats.
+    /// Elapsed reading that bug 4 repeats.
     elapsed: Elapsed,
 }
 
@@ -92,19 +91,19 @@ impl PlantedBug {
         self.bug == bug
     }
 
-    /// True in every `n`-th call, so that a mistake is not made each time.
+    /// True in every `n`-th call, so that the bug does not occur each time.
     fn now_and_then(&mut self, n: u64) -> bool {
         self.calls += 1;
         self.calls.is_multiple_of(n)
     }
 
-    /// The unguessable bits of a new engine.
+    /// The seed of a new engine.
     pub(crate) fn seed(&self, rng: &mut Rng) -> [u8; 32] {
         let seed = rng.bytes();
         if self.is(2) { [7; 32] } else { seed }
     }
 
-    /// The readings that the shard is given.
+    /// The clock readings for the shard.
     pub(crate) fn time(&mut self, now: Now) -> Now {
         let elapsed = match self.bug {
             3 => {
@@ -123,7 +122,7 @@ impl PlantedBug {
         Now { elapsed, wall }
     }
 
-    /// The time that a command brings into a namespace on its callers' clocks.
+    /// The time that a command carries into a namespace on its callers' clocks.
     pub(crate) fn callers_time(&self, callers: Timestamp, ours: Now) -> Timestamp {
         if self.is(34) {
             return Timestamp(ours.elapsed.0);
@@ -131,7 +130,7 @@ impl PlantedBug {
         callers
     }
 
-    /// A row as a new engine reads it; `None` if the engine does not get it.
+    /// A row as a new engine loads it; `None` if it does not.
     pub(crate) fn loads(&mut self, row: Loaded) -> Option<Loaded> {
         match (self.bug, row) {
             (33, Loaded::Lease(mut record)) => {
@@ -151,7 +150,7 @@ impl PlantedBug {
         }
     }
 
-    /// A command as the shard gets it.
+    /// A command as the shard receives it.
     pub(crate) fn command(&mut self, mut command: Command) -> Command {
         match (self.bug, &mut command) {
             (17, Command::Enqueue(cmd)) => {
@@ -233,7 +232,7 @@ impl PlantedBug {
         }
     }
 
-    /// A commit as the store gets it.
+    /// A commit as the store receives it.
     pub(crate) fn commit(&mut self, commit: Arc<Commit>) -> Arc<Commit> {
         let bug = self.bug;
         if bug == 0 {

@@ -34,40 +34,40 @@ use crate::rng::Rng;
 use crate::sim_ticket::{SimTicket, TicketEvent, TicketLog};
 use crate::world::Call;
 
-/// A commit that was given to the store, with the moments at which its turn grew.
+/// A commit that the store has not reported yet, with the times at which its turn grew.
 pub(crate) struct CommitInFlight {
     pub(crate) commit: Arc<Commit>,
     moments: Vec<MomentRecord>,
 }
 
-/// What the core turned to at one moment; a try has a number of its own.
+/// The commands that the core handled at one time; each attempt of a lease request has its own number.
 struct MomentRecord {
     now: Now,
     turned_to: Vec<(TicketEvent, u64)>,
-    /// What retention then sent to the engine.
+    /// Command of retention at that time; `None` if there was none.
     retire: Option<Retire>,
 }
 
-/// An answer as the core gave it.
+/// An answer of the core.
 enum RecordedAnswer {
     Plain(Answer),
     Jobs(Vec<Delivery>),
 }
 
-/// An answer for a client; `None` when the shard said that it could not.
+/// An answer for a client; `None` if the shard was unavailable.
 pub(crate) struct ClientReply {
     pub(crate) call: Call,
     pub(crate) answer: Option<Answer>,
 }
 
-/// What came of a call into the core.
+/// The result of a call into the core.
 #[derive(Default)]
 pub(crate) struct CallOutcome {
     pub(crate) answers: Vec<ClientReply>,
     pub(crate) events: Vec<Event>,
-    /// Commits of turns that were just closed.
+    /// Number of commits of turns that were just closed.
     pub(crate) commits: u64,
-    /// The engine was read back, and began at this moment.
+    /// Start of the engine, if it was loaded again.
     pub(crate) restarted: Option<Now>,
 }
 
@@ -78,17 +78,17 @@ pub(crate) struct DurableTurn {
     pub(crate) deliveries: Vec<Delivery>,
 }
 
-/// A process: core, keeper, what is between them, and the books.
+/// A process: core, store executor, the tasks between them, and the records of the simulator.
 pub(crate) struct ShardProcess {
     core: Core<MemoryReader, SimTicket>,
     executor: StoreExecutor<FaultyStore>,
     store: MemoryStore,
     log: TicketLog,
-    /// Orders that the store has not turned to.
+    /// Tasks that the store has not begun.
     store_tasks: VecDeque<StoreTask>,
-    /// Looks for finished jobs, carried out beside the rest.
+    /// Searches for finished jobs, which run beside the other tasks.
     finds: VecDeque<StoreTask>,
-    /// What the last look found; the core removes it in slices.
+    /// Jobs that the last search found; the core removes them in slices.
     found: Vec<ExpiredJob>,
     reports: VecDeque<StoreReport<MemoryReader>>,
     sent: VecDeque<CommitInFlight>,
@@ -96,10 +96,10 @@ pub(crate) struct ShardProcess {
     /// Sequence of the last commit that the oracle has checked.
     checked: u64,
     answers: BTreeMap<u64, RecordedAnswer>,
-    /// Every command that was taken in, with the reading that its caller's clock had then.
+    /// Every received command, with the reading of its caller's clock.
     commands: BTreeMap<u64, (Command, Now)>,
     calls: BTreeMap<u64, Call>,
-    /// Waiting lease requests: how their clients leave.
+    /// Waiting lease requests, with the cells by which their clients leave.
     waiting: BTreeMap<u64, Rc<Cell<bool>>>,
     tries: u64,
     last_try: BTreeMap<u64, u64>,
@@ -108,9 +108,9 @@ pub(crate) struct ShardProcess {
     recoveries: Recoveries,
     next_event: u64,
     claimed: BTreeSet<u64>,
-    /// A probe is among the requests that wait.
+    /// Whether a probe is among the waiting requests.
     is_probing: bool,
-    /// Wall reading minus elapsed reading when the engine last looked.
+    /// Wall reading minus elapsed reading at the engine's last reading.
     ahead: u64,
     planted: PlantedBug,
 }
@@ -178,7 +178,7 @@ impl ShardProcess {
         self.core.sleep_for(self.planted.time(now))
     }
 
-    /// Takes a request in. Its caller's clock goes right, and counts in a namespace on its callers' clocks.
+    /// Adds a request, with the reading of its caller's clock.
     pub(crate) fn push(&mut self, call: Call, wait_for: Duration, now: Now) {
         let op = call.op;
         let callers_now = callers_now(call.sent_at);
@@ -186,7 +186,7 @@ impl ShardProcess {
             .insert(op, (call.command.clone(), callers_now));
         let is_callers = names::namespace_of(&call.command) == Some(&names::callers());
         let command = self.planted.command(call.command.clone());
-        // A lease request there brings its caller's time, which only a call can.
+        // A lease request in such a namespace carries its caller's time, which only a call can do.
         if let Command::Lease(lease) = &command
             && !is_callers
         {
@@ -221,7 +221,7 @@ impl ShardProcess {
         });
     }
 
-    /// A client that waited for a job has gone; the core may learn of it only later.
+    /// Lets the client of a waiting lease request leave; the core may learn of it only later.
     pub(crate) fn leaves(&mut self, op: u64, is_told: bool) {
         let Some(has_left) = self.waiting.get(&op) else {
             return;
@@ -233,7 +233,7 @@ impl ShardProcess {
         }
     }
 
-    /// All that wait for jobs give up.
+    /// Ends all waiting lease requests.
     pub(crate) fn all_leave(&mut self) {
         let all: Vec<u64> = self.waiting.keys().copied().collect();
         for op in all {
@@ -241,7 +241,7 @@ impl ShardProcess {
         }
     }
 
-    /// Lets the core work. True if it took requests, so that timers were looked at.
+    /// Lets the core work. Returns true if it handled requests, so that timers fired.
     pub(crate) fn run(&mut self, now: Now) -> bool {
         if !self.is_probing {
             self.is_probing = true;
@@ -258,7 +258,7 @@ impl ShardProcess {
         has_looked
     }
 
-    /// Remembers that the core removed a slice of the jobs that were found, as many as it wanted.
+    /// Records that the core removed a slice of the found jobs.
     fn note_retirement(&mut self, now: Now) {
         self.growing.push(MomentRecord {
             now,
@@ -269,7 +269,7 @@ impl ShardProcess {
         });
     }
 
-    /// Whether a timer of the engine is to fire.
+    /// Whether a timer of the engine is due.
     fn is_due(&self, now: Now) -> bool {
         self.core.engine().is_some_and(|engine| {
             engine.next_due().into_iter().any(|due| match due {
@@ -279,7 +279,7 @@ impl ShardProcess {
         })
     }
 
-    /// Remembers a moment, unless nothing came of it.
+    /// Records a time at which the core worked, unless nothing happened.
     fn note_moment(&mut self, now: Now, is_due: bool) -> bool {
         let marks = std::mem::take(&mut *self.log.borrow_mut());
         let has_looked = !marks.is_empty() || (is_due && !self.is_due(now));
@@ -296,7 +296,7 @@ impl ShardProcess {
             }
             numbered.push((mark, self.tries));
         }
-        // How far the wall clock is ahead: a jump is seen even where nothing else happens.
+        // The lead of the wall clock: a jump counts even if nothing else happens.
         let ahead = now.wall.0.saturating_sub(now.elapsed.0);
         let has_jumped = has_looked && ahead.abs_diff(self.ahead) > 1_000_000;
         if has_looked {
@@ -312,7 +312,7 @@ impl ShardProcess {
         has_looked
     }
 
-    /// Takes what the core has to say: orders, answers, events.
+    /// Takes the output of the core: tasks, answers, events.
     pub(crate) fn collect(&mut self) -> CallOutcome {
         let mut came = CallOutcome::default();
         for task in self.core.take_store_tasks() {
@@ -347,7 +347,7 @@ impl ShardProcess {
         came
     }
 
-    /// Writes an answer into the books, and says what the client hears.
+    /// Records an answer and returns the one for the client.
     fn record_answer(&mut self, op: u64, answer: Result<CallReply, CallError>) -> Option<Answer> {
         let plain = |mut answer: Answer| {
             self.planted.answer(&self.commands[&op].0, &mut answer);
@@ -368,7 +368,7 @@ impl ShardProcess {
     }
 }
 
-/// The lease of a command, if it is one.
+/// The lease command, if the command is one.
 pub(crate) fn lease_of(command: &Command) -> Option<&Lease> {
     match command {
         Command::Lease(lease) => Some(lease),

@@ -1,7 +1,7 @@
-//! Splittable random numbers: every event draws from dice of its own.
+//! Splittable random numbers: every event has a generator of its own.
 //!
-//! What one event draws never shifts what another draws, so that a tape keeps its meaning when
-//! steps are cut out of it.
+//! The numbers of one event do not depend on those of others, so that a tape keeps its meaning when steps are
+//! removed.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ impl Rng {
         mix(self.state)
     }
 
-    /// Dice for something that this event causes.
+    /// A generator for something that this event causes.
     pub(crate) fn split(&mut self) -> Self {
         Self::new(self.next())
     }
@@ -53,7 +53,7 @@ impl Rng {
         usize::try_from(self.below(length)).expect("below a length")
     }
 
-    /// True in so many of a thousand cases.
+    /// True with this probability, per mille.
     pub(crate) fn chance(&mut self, per_mille: u64) -> bool {
         self.below(1_000) < per_mille
     }
@@ -74,7 +74,7 @@ impl Rng {
         }
     }
 
-    /// A duration of milliseconds within the bounds.
+    /// A duration of whole milliseconds within these bounds.
     pub(crate) fn millis(&mut self, low: u64, high: u64) -> Duration {
         Duration::from_millis(self.within(low, high))
     }

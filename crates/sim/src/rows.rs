@@ -1,8 +1,7 @@
-//! The model store: rows in ordered maps, applied commit by commit, and strict about what it is told.
+//! The model store: rows in ordered maps, which checks each commit strictly.
 //!
-//! It holds exactly what a durable store would hold. It refuses changes that make no sense (a lease
-//! for a job that is not live, an ending of one that has ended), because a real store would quietly
-//! keep them.
+//! It contains exactly the rows of a durable store. It refuses changes that make no sense, such as a lease for a job
+//! that is not live, because a real store would accept them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,14 +42,14 @@ pub(crate) struct Rows {
     pub(crate) tracked: BTreeMap<(Namespace, JobId), Timestamp>,
     pub(crate) statistics: BTreeMap<(Namespace, Queue, Day), StatisticsRecord>,
     pub(crate) ids: BTreeMap<(Namespace, JobId), JobKey>,
-    /// Rows of external systems, of which only imports make some: raw keys, their marks.
+    /// Rows of external systems; here only the marks of imports.
     pub(crate) external: BTreeMap<ExternalRowKey, ExternalRow>,
-    /// Jobs that were retried and whose `PutJob` has not come yet; empty between commits.
+    /// Retried jobs whose `PutJob` has not come yet; empty between commits.
     retrying: BTreeSet<JobKey>,
 }
 
 impl Rows {
-    /// Applies a commit's changes in order; says which one makes no sense.
+    /// Applies the changes of a commit in order. The error names a change that makes no sense.
     pub(crate) fn apply(
         &mut self,
         sequence: u64,
@@ -117,7 +116,7 @@ impl Rows {
             } => {
                 self.needs_known(*key)?;
                 let log = self.logs.entry((*key, *attempt)).or_default();
-                // Logs are best effort: a lost piece leaves a gap, a repeat overwrites itself.
+                // Logs are best effort: a lost chunk leaves a gap, a repeat overwrites itself.
                 let from = usize::try_from(*offset).map_err(|error| error.to_string())?;
                 log.resize(log.len().max(from + bytes.len()), 0);
                 log[from..from + bytes.len()].copy_from_slice(bytes);
@@ -228,7 +227,7 @@ impl Rows {
         if !record.state.is_terminal() || record.finished.is_none() {
             return Err(format!("an ended record says {}", record.state));
         }
-        // A job may be born and end in one turn; then this is its first row.
+        // A job may be enqueued and end in one turn; this is then its first row.
         self.live.remove(&record.key);
         self.leases.remove(&record.key);
         self.ids
@@ -344,7 +343,7 @@ impl Rows {
         self.record(*key)
     }
 
-    /// Where a job stands, as a reader of the store sees it.
+    /// The state of a job, as a reader of the store sees it.
     pub(crate) fn state(&self, key: JobKey) -> Option<JobState> {
         if self.leases.contains_key(&key) {
             return Some(JobState::Running);
@@ -352,7 +351,7 @@ impl Rows {
         self.record(key).map(|record| record.state)
     }
 
-    /// What a program is given as its inputs: values, results of dependencies, `null` for ignored ones.
+    /// The inputs of a job's program: values, results of dependencies, `null` for ignored ones.
     pub(crate) fn delivery(&self, key: JobKey) -> Result<Vec<Bytes>, String> {
         let slots = self.inputs.range((key, 0)..(key, InputRow::EDGE_FIRST));
         slots

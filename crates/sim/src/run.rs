@@ -1,4 +1,4 @@
-//! One run: load with faults, heal, drain with honest workers, and the last look.
+//! A run: load with faults, recovery, a drain with honest workers, and the final checks.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,16 +13,16 @@ use crate::run_log::Recording;
 use crate::tape::Tape;
 use crate::world::{StepOutcome, World, broken};
 
-/// Rounds of the drain before it counts as stalled.
+/// Maximum number of rounds of the drain before it counts as stalled.
 const DRAIN_ROUNDS_MAX: usize = 4_000;
 
-/// Microseconds by which the clocks of callers go on, at first, where nothing can be granted.
+/// First step of the callers' clocks in microseconds, while nothing can be leased.
 const CALLERS_STEP: u64 = 20_000_000;
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Of everything that happened, in order.
+    /// Hash of all events, in order.
     pub hash: u64,
     /// Number of events handled in the run.
     pub events: u64,
@@ -30,14 +30,14 @@ pub struct Outcome {
     pub simulated_micros: u64,
     /// Whether too little happened for the run to prove anything.
     pub is_void: bool,
-    /// What went wrong, if something did.
+    /// Violation that was found; `None` if there is none.
     pub violation: Option<Violation>,
-    /// The last events in words, if they were recorded.
+    /// Last events as text; empty unless recorded.
     pub log: Vec<String>,
     pub(crate) goals: Goals,
 }
 
-/// Runs a tape. A panic of the code under test is a finding of the run, not a panic of this.
+/// Runs a tape. A panic of the code under test is a violation, not a panic of this function.
 ///
 /// # Panics
 /// If a tape has more than 2^64 steps.
@@ -96,7 +96,7 @@ fn all_ended(world: &World) -> StepOutcome {
     world.callers.all_ended()
 }
 
-/// Faults stop, the shard runs, operators open what they closed, schedules go.
+/// Stops the faults, starts the shard, lifts pauses and limits, and removes the schedules.
 fn heal(world: &mut World) -> StepOutcome {
     world.is_healed = true;
     world.clocks.heal();
@@ -169,8 +169,8 @@ fn drain(world: &mut World) -> StepOutcome {
             continue;
         }
         if world.callers.all_ended().is_err() {
-            // No timer of the shard acts there: time is what the next command brings.
-            // Ever more of it: a clock that had jumped has set some times a year ahead.
+            // No timer of the shard acts in that namespace: the next command carries the time. Advance in growing
+            // steps, because a clock that had jumped may have set times a year ahead.
             let rounds = u64::try_from(round + 1).expect("few rounds");
             world.time += CALLERS_STEP * rounds * rounds;
             world.look_after()?;
@@ -196,7 +196,7 @@ pub(crate) fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
 
 static LAST_PANIC: Mutex<String> = Mutex::new(String::new());
 
-/// Panics are findings here: their place is remembered, and nothing is printed.
+/// Installs a panic hook that records the location and prints nothing, because a panic is a violation.
 pub(crate) fn silence_panics() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {

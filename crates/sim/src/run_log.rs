@@ -1,23 +1,23 @@
-//! The readable story of a run, its trace hash, and how much of both is wanted.
+//! The log of a run and its trace hash.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 
 use crate::rng::mix;
 
-/// Events kept for the story.
+/// Maximum number of lines in the log.
 const LINES_MAX: usize = 50;
 
 /// What a run records.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Recording {
-    /// Keep the last events in words, shortened; slower. With `deep` all of them, in full.
+    /// Whether to log the last events as shortened text; slower. With `deep`, all events in full.
     pub log: bool,
-    /// Hash every byte of commands, answers and changes; slower.
+    /// Whether to hash every byte of commands, answers and changes; slower.
     pub deep: bool,
 }
 
-/// Hash and story of a run.
+/// The hash and the log of a run.
 #[derive(Debug, Default)]
 pub(crate) struct RunLog {
     recording: Recording,
@@ -35,13 +35,13 @@ impl RunLog {
         }
     }
 
-    /// Counts an event and mixes numbers of it into the hash.
+    /// Counts an event and adds it to the hash.
     pub(crate) fn event(&mut self, world: u64, number: u64) {
         self.events += 1;
         self.hash = mix(self.hash ^ world.rotate_left(17) ^ number);
     }
 
-    /// Mixes all of something into the hash, if that is wanted.
+    /// Adds all of a value to the hash, if `deep` is set.
     pub(crate) fn deep(&mut self, of: &dyn std::fmt::Debug) {
         if !self.recording.deep {
             return;
@@ -55,7 +55,7 @@ impl RunLog {
         }
     }
 
-    /// Adds a line, made only if the story is wanted.
+    /// Adds a line, which is only formatted if the log is recorded.
     pub(crate) fn tell(&mut self, world: u64, line: impl FnOnce() -> String) {
         if !self.recording.log {
             return;

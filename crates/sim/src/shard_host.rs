@@ -1,5 +1,5 @@
-//! The host of the simulated shard: starts and kills its process, hands it commands, wakes it, and sends its
-//! answers out.
+//! The host of the simulated shard: starts and kills its process, passes commands to it, wakes it, and sends its
+//! answers.
 //!
 //! On level 1 no lease request waits and timers fire with the next command.
 
@@ -15,11 +15,11 @@ use crate::rng::{Rng, mix};
 use crate::store_tasks::StoreTaskOutcome;
 use crate::world::{Call, Caller, SimEvent, StepOutcome, World, broken};
 
-/// Calls of the core at one moment before the simulator believes that it spins.
+/// Maximum number of calls into the core at one time before it counts as spinning.
 pub(crate) const SPINS_MAX: usize = 10_000;
 
 impl World {
-    /// Whether the store takes no time and nothing but a command wakes the shard: level 1.
+    /// Whether the store takes no time and only commands wake the shard: level 1.
     pub(crate) fn is_instant(&self) -> bool {
         self.tape.level == 1
     }
@@ -43,13 +43,13 @@ impl World {
         }
         Settings {
             group_wait: Duration::ZERO,
-            // Retention may come late, and then has much to remove.
+            // Retention may run late and then has much to remove.
             retire_slice: 50,
             ..settings
         }
     }
 
-    /// Starts the shard's process: it opens the store and begins to load.
+    /// Starts the shard's process, which opens the store and begins to load.
     pub(crate) fn boot(&mut self, rng: &mut Rng) {
         self.incarnation += 1;
         self.is_store_busy = false;
@@ -67,7 +67,7 @@ impl World {
         self.process = Some(served);
     }
 
-    /// The process dies. Its store keeps what it had applied, and the oracle learns of that.
+    /// Kills the process. The store keeps its commits, which the oracle then checks.
     pub(crate) fn crash(&mut self, rng: Rng) -> StepOutcome {
         self.discard_process()?;
         self.schedule_restart(rng);
@@ -96,7 +96,7 @@ impl World {
         Ok(())
     }
 
-    /// A command reaches the shard.
+    /// Delivers a command to the shard.
     pub(crate) fn arrive(&mut self, mut call: Call) -> StepOutcome {
         call.sent_at = self.time;
         let is_worker =
@@ -120,7 +120,7 @@ impl World {
         self.pump()
     }
 
-    /// A client gives up waiting; now and then the shard hears of it only from the closed channel.
+    /// Lets a waiting client leave; sometimes the shard detects that only by the closed channel.
     pub(crate) fn leaves(&mut self, op: u64, incarnation: u64) -> StepOutcome {
         if incarnation != self.incarnation {
             return Ok(());
@@ -132,7 +132,7 @@ impl World {
         self.pump()
     }
 
-    /// Lets the core do all there is to do now.
+    /// Runs the core until it has nothing to do now.
     pub(crate) fn pump(&mut self) -> StepOutcome {
         for _ in 0..SPINS_MAX {
             let now = self.now();
@@ -187,7 +187,7 @@ impl World {
         self.pump()
     }
 
-    /// Works through what came of a call into the core. False if the process has died of it.
+    /// Handles the result of a call into the core. Returns false if the process has died.
     pub(crate) fn take(
         &mut self,
         came: CallOutcome,
@@ -241,7 +241,7 @@ impl World {
         }
     }
 
-    /// The shard said that it could not: the client does not know more, and may ask again.
+    /// Handles an unavailable shard: the client may repeat the command.
     pub(crate) fn try_again(&mut self, call: Call) {
         let mut rng = call.rng.clone();
         if self.is_healed || !rng.chance(500) {

@@ -1,11 +1,11 @@
-//! Shrinking: cuts a failing tape down while the same invariant fails.
+//! Shrinking: removes parts of a failing tape while the same invariant fails.
 
 use crate::plan::{Fault, Feature};
 use crate::run::run;
 use crate::run_log::Recording;
 use crate::tape::{Actor, Tape};
 
-/// Runs that shrinking may spend.
+/// Maximum number of runs.
 const RUNS_MAX: usize = 3_000;
 
 struct Shrinker {
@@ -14,7 +14,7 @@ struct Shrinker {
     runs: usize,
 }
 
-/// The smallest tape found that breaks the same invariant; the same tape if none is broken.
+/// The smallest tape found that violates the same invariant; the same tape if none is violated.
 pub fn shrink(tape: &Tape) -> Tape {
     let first = run(tape, Recording::default());
     let Some(violation) = first.violation else {

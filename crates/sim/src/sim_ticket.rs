@@ -1,26 +1,26 @@
-//! Tickets that tell what the core does with a request: when it was taken, when it was tried again.
+//! Tickets that record what the core does with a request: when it applies it and when it tries it again.
 //!
-//! The core asks a waiting request whether anybody still listens each time it turns to it. That
-//! question is heard here, and a marker that nobody listens to goes in front of every other request:
-//! so the order in which the engine saw everything is known, to the last try.
+//! The core asks a waiting request whether its client still listens each time that it tries the request. The ticket
+//! records that question, and a marker without a client precedes every other request. The log therefore has the exact
+//! order in which the engine handled everything.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use ganger_shard::core::Ticket;
 
-/// Something the core turned to.
+/// A request that the core handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TicketEvent {
     /// The command of this operation is applied next.
     Call(u64),
     /// A lease request is tried, for the first time or again.
     Try(u64),
-    /// Nothing; it shows that the core takes requests.
+    /// A probe, which shows that the core handles requests.
     Probe,
 }
 
-/// What the core has turned to since the log was last taken.
+/// The requests that the core has handled since the log was last taken.
 pub(crate) type TicketLog = Rc<RefCell<Vec<TicketEvent>>>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ enum TicketKind {
     Marker(TicketEvent),
 }
 
-/// Where an answer goes.
+/// The reply channel of a simulated request.
 #[derive(Debug)]
 pub(crate) struct SimTicket {
     op: u64,
@@ -45,14 +45,14 @@ impl SimTicket {
         Self::new(op, TicketKind::Call, log)
     }
 
-    /// For a lease request; its client leaves by setting the cell.
+    /// Ticket for a lease request, whose client leaves by setting the cell.
     pub(crate) fn lease(op: u64, log: &TicketLog, has_left: &Rc<Cell<bool>>) -> Self {
         let mut ticket = Self::new(op, TicketKind::Lease, log);
         ticket.has_left = Rc::clone(has_left);
         ticket
     }
 
-    /// In front of a command.
+    /// Marker before a command.
     pub(crate) fn marker(mark: TicketEvent, log: &TicketLog) -> Self {
         Self::new(0, TicketKind::Marker(mark), log)
     }
@@ -68,7 +68,7 @@ impl SimTicket {
         }
     }
 
-    /// The operation that waits for the answer; markers have none.
+    /// The operation of the ticket; `None` for markers.
     pub(crate) fn op(&self) -> Option<u64> {
         (!matches!(self.kind, TicketKind::Marker(_))).then_some(self.op)
     }

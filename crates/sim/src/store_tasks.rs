@@ -1,7 +1,6 @@
-//! The tasks of the store: when it carries each one out, how a commit ends, and at which moment of a commit the
-//! process dies.
+//! Tasks of the store: when each one runs, how a commit ends, and at which point of a commit the process dies.
 //!
-//! On level 1 the store carries out each task at the moment it is given, and no commit fails.
+//! On level 1 the store runs each task at once, and no commit fails.
 
 use ganger_shard::core::StoreTask;
 
@@ -11,16 +10,16 @@ use crate::process::ShardProcess;
 use crate::rng::{Rng, mix};
 use crate::world::{SimEvent, StepOutcome, World, broken};
 
-/// The moment in the life of a commit at which the process dies.
+/// The point of a commit at which the process dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CrashPoint {
-    /// The turn is closed; the store knows nothing of it.
+    /// The turn is closed, and the store has not got it.
     TurnClosed,
-    /// The store has it, and has done nothing.
+    /// The store has got the commit and not begun to write.
     TaskGiven,
-    /// It is durable; the shard does not know.
+    /// The commit is durable, and the shard does not know.
     Committed,
-    /// The shard knows; nobody has heard.
+    /// The shard knows, and no client has an answer.
     Reported,
 }
 
@@ -35,8 +34,7 @@ pub(crate) struct StoreTaskOutcome {
 }
 
 impl World {
-    /// Sets the store to its next order, if it has one and nothing else to do. False if the process
-    /// died instead.
+    /// Starts the store's next task, if it has one and is idle. Returns false if the process died instead.
     pub(crate) fn let_store_work(&mut self) -> Result<bool, crate::Violation> {
         let Some(served) = &self.process else {
             return Ok(false);
@@ -55,7 +53,8 @@ impl World {
         let (time, seed) = (self.time, self.tape.seed);
         let served = self.process.as_mut().expect("it lives");
         let mut rng = served.rng_of_next().unwrap_or_else(|| {
-            // Time alone will not do: an order that takes none would meet the outcome of the one before.
+            // The time alone is not sufficient, because a task without duration would get the outcome of the previous
+            // one.
             let before = served.decisions.orders_before_at(time);
             Rng::new(mix(time ^ seed.rotate_left(9)) ^ before)
         });
@@ -159,7 +158,7 @@ impl World {
         (after, outcome)
     }
 
-    /// The store carries out the order it was set to.
+    /// Runs the store's present task.
     pub(crate) fn store_works(
         &mut self,
         incarnation: u64,
@@ -214,7 +213,7 @@ impl World {
         self.let_store_work().map(|_| ())
     }
 
-    /// The shard hears what the store has done.
+    /// Delivers the store's report to the shard.
     pub(crate) fn store_reports(
         &mut self,
         incarnation: u64,
@@ -239,8 +238,7 @@ impl World {
         Ok(())
     }
 
-    /// A look for finished jobs is carried out, late. Timers are fired before what it found goes to
-    /// the engine.
+    /// Runs a delayed search for finished jobs. Timers fire before its result goes to the engine.
     pub(crate) fn finds(&mut self, incarnation: u64) -> StepOutcome {
         if incarnation != self.incarnation {
             return Ok(());

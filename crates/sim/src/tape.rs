@@ -1,19 +1,19 @@
-//! Tapes: the recorded decisions of a run. A seed becomes a tape, a tape becomes a run; shrinking
-//! cuts tapes, and a shrunk tape is kept as a regression test.
+//! Tapes: the recorded decisions of a run. A seed becomes a tape, and a tape becomes a run. Shrinking removes parts
+//! of a tape, and a shrunk tape is kept as a regression test.
 
 use std::fmt::Write as _;
 
 use crate::plan::{Fault, Feature, Pace, Plan, SwitchSet, of_level_1};
 use crate::rng::Rng;
 
-/// Who acts in a step.
+/// The actor of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Actor {
     /// A client that submits jobs.
     Producer,
-    /// Asks for jobs; the number says which worker.
+    /// A worker, by its number.
     Worker(usize),
-    /// Pauses, limits, cancels, retries ...
+    /// A client that pauses, limits, cancels, retries and so on.
     Operator,
     /// A client that reads and compares.
     Reader,
@@ -21,7 +21,7 @@ pub(crate) enum Actor {
     Chaos,
 }
 
-/// One decision: after so long, this actor does what these dice say.
+/// A decision: after a delay, an actor acts by random numbers of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) after: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Step {
     pub(crate) rng: u64,
 }
 
-/// Everything that decides a run.
+/// Everything that determines a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tape {
     pub(crate) seed: u64,
@@ -43,7 +43,7 @@ pub struct Tape {
 const HEADER: &str = "ganger-sim tape 1";
 
 impl Tape {
-    /// The tape that a seed stands for.
+    /// The tape of a seed.
     pub fn draw(seed: u64, level: u8, planted: u32) -> Self {
         let plan = Plan::draw(seed, SwitchSet::default(), SwitchSet::default());
         let mut rng = Rng::new(seed);
@@ -60,14 +60,14 @@ impl Tape {
         }
     }
 
-    /// The same decisions over another level.
+    /// The same decisions at another level.
     #[must_use]
     pub fn at_level(mut self, level: u8) -> Self {
         self.level = level;
         self
     }
 
-    /// Whether it is for several shards.
+    /// Whether the tape is for several shards.
     pub(crate) fn at_level_3(&self) -> bool {
         self.level == 3
     }
@@ -77,7 +77,7 @@ impl Tape {
         self.steps.len()
     }
 
-    /// Whether nothing happens on it.
+    /// Whether the tape has no steps.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
@@ -90,7 +90,7 @@ impl Tape {
         Plan::draw(self.seed, features_off, self.faults_off)
     }
 
-    /// The text form, one line a step.
+    /// The text form, with one line per step.
     pub fn to_text(&self) -> String {
         let mut text = format!(
             "{HEADER}\nseed {}\nlevel {}\nplanted {}\n",
@@ -119,10 +119,10 @@ impl Tape {
         text
     }
 
-    /// Reads the text form.
+    /// Parses the text form.
     ///
     /// # Errors
-    /// Names the line that cannot be read.
+    /// If a line cannot be parsed; the error names it.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut lines = text.lines().enumerate();
         if lines.next().map(|(_, line)| line) != Some(HEADER) {
@@ -157,7 +157,7 @@ fn parse_line(tape: &mut Tape, words: &[&str]) -> Option<()> {
             match (feature, fault) {
                 (Some(bit), _) => tape.features_off.set(bit),
                 (_, Some(bit)) => tape.faults_off.set(bit),
-                // A switch that no longer exists is off anyway.
+                // A feature or fault that no longer exists is off.
                 _ => {}
             }
         }

@@ -21,12 +21,12 @@ use crate::run_log::{Recording, RunLog};
 use crate::store_tasks::StoreTaskOutcome;
 use crate::tape::{Actor, Tape};
 
-/// Events between two full checks of everything.
+/// Number of events between two full checks.
 const FULL_CHECK_EVERY: u64 = 500;
-/// Events between two checks of the engine's own indexes.
+/// Number of events between two checks of the engine's indexes.
 const INDEX_CHECK_EVERY: u64 = 40;
 
-/// Who sent a command.
+/// The sender of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Caller {
     Producer,
@@ -34,7 +34,7 @@ pub(crate) enum Caller {
     Operator,
 }
 
-/// A command on its way.
+/// A command in flight.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) op: u64,
@@ -45,7 +45,7 @@ pub(crate) struct Call {
     pub(crate) sent_at: u64,
 }
 
-/// What happens at a moment.
+/// A future event.
 #[derive(Debug)]
 pub(crate) enum SimEvent {
     /// The next decision of the tape.
@@ -54,32 +54,32 @@ pub(crate) enum SimEvent {
     Arrive(Call),
     /// An answer reaches its client.
     Answer(Call, Answer),
-    /// A worker turns to a job in its hands.
+    /// A worker acts on one of its jobs.
     WorkerActs {
         worker: usize,
         incarnation: u64,
         token: ganger_types::LeaseToken,
         rng: Rng,
     },
-    /// The shard's process comes back.
+    /// The shard's process restarts.
     Restart { again: u32, rng: Rng },
     /// A zombie wakes and reports.
     LateReport(Call),
-    /// The shard's sleep is over. Events of a dead process come to nothing, here and below.
+    /// The shard wakes for a timer. Events of a dead process have no effect, here and below.
     TimerWake { incarnation: u64 },
-    /// The store carries out its next order.
+    /// The store runs its next task.
     StoreRuns {
         incarnation: u64,
         outcome: Box<StoreTaskOutcome>,
     },
-    /// The shard hears of it.
+    /// The shard gets the store's report.
     StoreReports {
         incarnation: u64,
         outcome: Box<StoreTaskOutcome>,
     },
-    /// A look for finished jobs is carried out.
+    /// A search for finished jobs runs.
     FindRuns { incarnation: u64 },
-    /// A client that waits for a job loses its patience.
+    /// The client of a waiting lease request leaves.
     ClientLeaves { op: u64, incarnation: u64 },
 }
 
@@ -92,17 +92,17 @@ pub(crate) struct World {
     sequence: u64,
     pub(crate) clocks: Clocks,
     pub(crate) rows: Rows,
-    /// The store, the shard's process over it, and what is on the way between them.
+    /// Store of the shard.
     pub(crate) store: MemoryStore,
     pub(crate) process: Option<ShardProcess>,
     pub(crate) incarnation: u64,
     pub(crate) is_store_busy: bool,
     pub(crate) is_finding: bool,
     pub(crate) look_at: Option<u64>,
-    /// Answers to the drain.
+    /// Answers to commands of the drain.
     pub(crate) settled: BTreeMap<u64, Option<Answer>>,
     pub(crate) oracle: Oracle,
-    /// For the namespace on its callers' clocks, where another time rules.
+    /// Oracle of the namespace on its callers' clocks.
     pub(crate) callers: Oracle,
     pub(crate) ledger: Ledger,
     pub(crate) log: RunLog,
@@ -168,7 +168,7 @@ impl World {
         !self.is_healed && self.plan.suffers(fault)
     }
 
-    /// Whether something goes wrong now, for a fault that is on.
+    /// Whether a fault occurs now, if it is enabled.
     pub(crate) fn fault_occurs(&self, fault: Fault, rng: &mut Rng) -> bool {
         self.suffers(fault) && rng.chance(self.plan.fault_rate)
     }
@@ -178,7 +178,7 @@ impl World {
         self.queue.insert((time, self.sequence), happening);
     }
 
-    /// The load: every step of the tape, and all that follows from it.
+    /// Runs every step of the tape and the events that follow.
     pub(crate) fn load(&mut self) -> StepOutcome {
         if self.plan.does(Feature::CallersClock) {
             let cmd = ConfigureNamespace {
@@ -205,7 +205,7 @@ impl World {
         Ok(())
     }
 
-    /// Handles the first event of the queue; false if there is none.
+    /// Handles the first event of the queue. Returns false if there is none.
     pub(crate) fn next(&mut self) -> Result<bool, Violation> {
         let Some(((time, sequence), happening)) = self.queue.pop_first() else {
             return Ok(false);
@@ -355,7 +355,7 @@ impl World {
         self.process.is_some()
     }
 
-    /// The shard's housekeeping: timers and retention.
+    /// Does the shard's housekeeping: timers and retention.
     pub(crate) fn look_after(&mut self) -> StepOutcome {
         if self.is_healed {
             self.settle()
@@ -382,7 +382,7 @@ impl World {
         ))
     }
 
-    /// Everything: the engine's indexes, the rows among themselves, and the oracle against the rows.
+    /// Checks the engine's indexes, the rows with each other, and the oracle against the rows.
     pub(crate) fn full_check(&mut self) -> StepOutcome {
         self.check_indexes()?;
         crate::audit::audit(&self.rows)?;

@@ -1,12 +1,12 @@
-//! The simulator's own proof: a campaign without findings, runs that repeat, planted bugs that are found.
+//! Tests of the simulator: campaigns without violations, reproducible runs, and planted bugs that are found.
 
 use ganger_sim::{Recording, Tape, campaign, hunt, run, shrink};
 
-/// Seeds of the campaign on each level. CI simulates them here and nowhere else; `cargo xtask sim` takes others.
+/// Seeds of the campaign on each level. CI runs these only here; `cargo xtask sim` runs others.
 const SEEDS: std::ops::Range<u64> = 0..300;
-/// Seeds that are run twice, to compare the runs.
+/// Seeds that run twice, to compare the runs.
 const SEEDS_TWICE: std::ops::Range<u64> = 300..320;
-/// Seeds that a planted bug may need.
+/// Maximum number of seeds to find a planted bug.
 const HUNT_SEEDS: u64 = 120;
 
 fn a_campaign_finds_nothing_and_reaches_every_goal(level: u8) {
@@ -29,7 +29,7 @@ fn a_campaign_finds_nothing_and_reaches_every_goal(level: u8) {
         "never reached: {:?}",
         report.unreached()
     );
-    // Slow commits still leave some runs of level 2 with little to show.
+    // Some runs of level 2 have too few events because commits are slow.
     let void_share = if level == 1 { 50 } else { 10 };
     assert!(
         report.void * void_share <= report.runs,

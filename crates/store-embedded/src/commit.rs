@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use ganger_store::merge::{Body, JobChange, LogPiece, Merged};
+use ganger_store::merge::{Body, JobChange, LogPiece, MergedCommit};
 use ganger_types::{
     Bytes, Finished, InputRow, InputState, JobKey, JobRecord, LeaseRecord, Namespace, Queue,
 };
@@ -54,7 +54,7 @@ impl<'a> CommitWriter<'a> {
     }
 
     /// Writes all rows of the commit.
-    pub(crate) fn write(&mut self, merged: &Merged<'_>) -> Result<(), Fault> {
+    pub(crate) fn write(&mut self, merged: &MergedCommit<'_>) -> Result<(), Fault> {
         for run in JobRun::all(&merged.jobs, self.new_from) {
             self.write_run(&run)?;
         }

@@ -1,7 +1,7 @@
 //! Reads one job as the tables and the commits that wait for them show it, without writing those commits first.
 
 use ganger_store::StoredJob;
-use ganger_store::merge::{Body, JobChange, Merged, job_of};
+use ganger_store::merge::{Body, JobChange, MergedCommit, job_of};
 use ganger_types::{Bytes, JobKey, JobRecord, LeaseRecord};
 
 use crate::queue::CommitsOfJob;
@@ -34,7 +34,7 @@ impl<'a> JobOverlay<'a> {
     pub(crate) fn new(job: JobKey, found: &'a CommitsOfJob) -> Option<Self> {
         let changes = found.commits.iter().flat_map(|commit| &commit.changes);
         let changes = changes.filter(|change| job_of(change) == Some(job));
-        let mut merged = Merged::new(changes);
+        let mut merged = MergedCommit::new(changes);
         let change = merged.jobs.remove(&job);
         let has_inputs = !merged.inputs.is_empty();
         if change.is_none() && !has_inputs && merged.logs.is_empty() {

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use ganger_store::{Repeated, Reserve, StoreError};
+use ganger_store::{RepeatedWarning, Reserve, StoreError};
 use ganger_types::Elapsed;
 use rustix::fs::FallocateFlags;
 
@@ -32,7 +32,7 @@ pub(crate) struct ReserveFile {
     path: PathBuf,
     state: Mutex<Reserve>,
     made: Instant,
-    failures: Mutex<Repeated>,
+    failures: Mutex<RepeatedWarning>,
 }
 
 impl ReserveFile {

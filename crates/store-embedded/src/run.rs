@@ -68,7 +68,7 @@ impl<'a> JobRun<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ganger_store::merge::Merged;
+    use ganger_store::merge::MergedCommit;
     use ganger_store::suite::sample::{ended, job};
     use ganger_types::{Change, Outcome};
 
@@ -88,7 +88,7 @@ mod tests {
             finish(7),
             finish(8),
         ];
-        let merged = Merged::new(&changes);
+        let merged = MergedCommit::new(&changes);
         let runs = JobRun::all(&merged.jobs, JobKey(8));
         let runs: Vec<_> = runs
             .iter()

@@ -1,6 +1,6 @@
 //! Writes commits into the tables and caches facts about them.
 
-use ganger_store::merge::Merged;
+use ganger_store::merge::MergedCommit;
 use ganger_types::{Commit, JobKey};
 use rusqlite::Connection;
 
@@ -41,7 +41,7 @@ impl Tables {
         connection: &Connection,
         commits: impl Iterator<Item = &'c Commit> + Clone,
     ) -> Result<TablesUpdate, Fault> {
-        let merged = Merged::new(commits.clone().flat_map(|commit| &commit.changes));
+        let merged = MergedCommit::new(commits.clone().flat_map(|commit| &commit.changes));
         let counts = self.header.counts;
         let mut writing =
             CommitWriter::new(connection, &mut self.queue_numbers, self.new_from, counts);

@@ -1,9 +1,9 @@
-//! The bytes of records: versioned and compact, made from one list of the fields of each type (`field`).
+//! The encoding of records: versioned and compact, made from one list of the fields of each type (`field`).
 //!
-//! A record is one version byte and its fields: whole numbers as varints, byte strings with their
-//! length before them, absent fields as a bit in a set. Reading never panics and never allocates more
-//! than the bytes at hand justify, whatever they are. Where a record is stored it is [`seal`]ed: a
-//! CRC-32C over its place and its bytes follows it, and is verified before anything is read.
+//! A record is one version byte and its fields: whole numbers as varints, byte strings with their length before them,
+//! absent fields as a bit in a set. Decoding never panics, and never allocates more than the length of the input
+//! justifies. Stored records are [`seal`]ed: a CRC-32C over the row's key and its bytes follows the record, and is
+//! verified before decoding.
 
 #[cfg(any(test, feature = "suite"))]
 pub mod any;
@@ -36,37 +36,37 @@ pub use writer::Writer;
 
 /// A record that has a stored form.
 pub trait Record: Sized {
-    /// The version written now; every older one is read too.
+    /// The version that is written; every older version can be read.
     const VERSION: u8 = 1;
-    /// What it is, for messages.
+    /// Name of the record in error messages.
     const WHAT: &'static str;
 
     /// Writes the fields in their stored order.
     fn write(&self, out: &mut Writer<'_>);
 
-    /// Reads the fields as [`Cursor::version`] wrote them.
+    /// Reads the fields in the layout of [`Cursor::version`].
     ///
     /// # Errors
     /// If the bytes are not such a record.
     fn read(from: &mut Cursor<'_>) -> Result<Self, DecodeError>;
 }
 
-/// Appends the stored form of `record` to `out`.
+/// Appends the encoded `record` to `out`.
 pub fn encode_into<R: Record>(record: &R, out: &mut Vec<u8>) {
     Writer::new(out).record(record);
 }
 
-/// The stored form of `record`.
+/// Encodes `record`.
 pub fn encode<R: Record>(record: &R) -> Vec<u8> {
     let mut out = Vec::with_capacity(256);
     encode_into(record, &mut out);
     out
 }
 
-/// Reads a stored form; all of `bytes` must belong to it.
+/// Decodes a record, which must take all of `bytes`.
 ///
 /// # Errors
-/// If the bytes are not such a record, or one of a version yet to come.
+/// If the bytes are not such a record, or have a newer version.
 pub fn decode<R: Record>(bytes: &[u8]) -> Result<R, DecodeError> {
     let mut cursor = Cursor::new(bytes, R::WHAT);
     let record = cursor.record()?;

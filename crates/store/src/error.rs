@@ -1,19 +1,19 @@
-//! What can go wrong with a store: commits that did not take place, stores that cannot be used.
+//! Errors of stores.
 
 use ganger_types::Epoch;
 
-/// Why a commit did not take place, or may not have.
+/// Why a commit failed or may have failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CommitError {
-    /// Nothing was written; the store goes on. The shard reloads the engine and may try new work.
+    /// Nothing was written, and the store can be used further. The shard reloads the engine.
     #[error("not written: {reason}")]
     NotApplied {
-        /// Such as "disk full".
+        /// Message of the cause, such as "disk full".
         reason: String,
-        /// Whether it was for lack of space.
+        /// Whether the device is full.
         is_full: bool,
     },
-    /// A newer epoch owns the store: the shard must stop.
+    /// A process with a newer epoch owns the store: the shard must stop.
     #[error("epoch {ours:?} has been replaced by {theirs:?}: another process owns this store")]
     Fenced {
         /// The epoch of this writer.
@@ -21,7 +21,7 @@ pub enum CommitError {
         /// The epoch that owns the store.
         theirs: Epoch,
     },
-    /// Whether it was written is not known: reopen the store and compare the sequence (`rel D6`).
+    /// It is not known whether the commit was written: reopen the store and compare the sequence (`rel D6`).
     #[error("outcome unknown: {0}")]
     Unknown(String),
 }
@@ -29,12 +29,12 @@ pub enum CommitError {
 /// Why a store could not be opened or read.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Another process has it open (`rel D11`).
+    /// Another process has the store open (`rel D11`).
     #[error("the store {path} is in use by another process{holder}: stop that one first")]
     InUse {
         /// Path of the store.
         path: String,
-        /// Its process id if known, such as ` (pid 123)`.
+        /// Process id of the other process, such as ` (pid 123)`; empty if unknown.
         holder: String,
     },
     /// Damage was found before the data was used (`rel D8`).
@@ -42,47 +42,47 @@ pub enum StoreError {
     Damaged {
         /// Path of the store.
         path: String,
-        /// Which table, row, and what is affected.
+        /// Table, row and job that are damaged.
         what: String,
     },
-    /// The file is none, or its first page is lost.
+    /// The file is not a store, or its first page is lost.
     #[error(
         "{path} is not a store of ganger, or its first page is lost: name the file of a store, or restore it from a backup"
     )]
     NotAStore {
-        /// The path as it was given.
+        /// Path of the file.
         path: String,
     },
-    /// It was written by a newer version (`rel D14`).
+    /// A newer version wrote the store (`rel D14`).
     #[error(
         "the store {path} has format {found}, this program knows up to {known}: use a newer ganger"
     )]
     TooNew {
         /// Path of the store.
         path: String,
-        /// Version in which the store is written.
+        /// Format of the store.
         found: u32,
-        /// Newest version that this program knows.
+        /// Newest format that this program knows.
         known: u32,
     },
-    /// It belongs to another shard.
+    /// The store belongs to another shard.
     #[error(
         "the store {path} belongs to shard {found}, not {wanted}: give the right --shard or another --db"
     )]
     OtherShard {
         /// Path of the store.
         path: String,
-        /// The shard that owns the store.
+        /// Shard that owns the store.
         found: String,
-        /// The shard that opened the store.
+        /// Shard that tried to open the store.
         wanted: String,
     },
-    /// The device has no room for what has to be written; the same works once there is some.
+    /// The device is full; the same operation works once there is space.
     #[error("the store {path} cannot be {doing}: the disk is full ({reason}); free some space")]
     Full {
         /// Path of the store.
         path: String,
-        /// Such as `opened`, `read`.
+        /// The failed operation as a participle, such as `opened` or `read`.
         doing: &'static str,
         /// Message of the operating system.
         reason: String,
@@ -92,7 +92,7 @@ pub enum StoreError {
     Io {
         /// Path of the store.
         path: String,
-        /// Such as `opened`, `read`.
+        /// The failed operation as a participle, such as `opened` or `read`.
         doing: &'static str,
         /// Message of the operating system.
         reason: String,

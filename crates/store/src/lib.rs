@@ -1,7 +1,7 @@
-//! Where changes are kept: the `Store` trait, the record encoding, a memory store, one suite for all.
+//! Stores: the `Store` trait, the record encoding, a memory store, and one test suite for all stores.
 //!
-//! A store applies the commits of one shard, in order, each whole or not at all, and gives them back:
-//! to the engine at start (`Store::load`), to everyone else through readers that never stop the writer.
+//! A store applies the commits of one shard, in order, each completely or not at all. The engine reads them back at
+//! its start (`Store::load`), everything else through readers, which never block the writer.
 
 #![forbid(unsafe_code)]
 
@@ -20,5 +20,5 @@ pub use error::{CommitError, StoreError};
 pub use ganger_types::StoredJob;
 pub use memory::MemoryStore;
 pub use reader::{LogChunk, Page, Reader};
-pub use repeated::{Line, Over, Repeated};
+pub use repeated::{Line, RepeatedWarning, SeriesEnd};
 pub use store::{Loaded, Opened, Reserve, Store, statistics_loaded_from};

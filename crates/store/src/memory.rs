@@ -1,4 +1,4 @@
-//! A store in memory, for tests and the simulator: nothing outlives the process.
+//! The memory store, for tests and the simulator: nothing outlives the process.
 
 mod reader;
 mod rows;
@@ -14,13 +14,13 @@ use crate::store::{Loaded, Opened, Store};
 pub use reader::MemoryReader;
 use rows::Rows;
 
-/// The store. Its clones share the rows: drop one as a crash would, and open another.
+/// A store in memory. Clones share the rows, so a test can drop one like a crash and open another.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStore {
     state: Arc<Mutex<State>>,
 }
 
-/// What is "on disk".
+/// The state that survives a simulated crash.
 #[derive(Clone, Debug, Default)]
 struct State {
     epoch: Epoch,
@@ -30,7 +30,7 @@ struct State {
 }
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    // Nothing in here panics with the lock held; a test that did has failed already.
+    // No code here panics while it holds the lock; a test that did has failed already.
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -40,7 +40,7 @@ impl MemoryStore {
         Self::default()
     }
 
-    /// A store of its own with the same content: a backup as of the last commit.
+    /// A separate store with the same content: a backup as of the last commit.
     #[must_use]
     pub fn copy(&self) -> Self {
         Self {
@@ -48,7 +48,7 @@ impl MemoryStore {
         }
     }
 
-    /// Sequence of the last commit.
+    /// The sequence of the last commit.
     pub fn sequence(&self) -> u64 {
         lock(&self.state).sequence
     }

@@ -1,7 +1,7 @@
-//! The changes of one commit, merged: of each row only its last state is left to be written.
+//! Merges the changes of a commit, so that each row is written only once, with its last state.
 //!
-//! A job that is put, leased and finished in one turn comes out as one finished job; one that is
-//! removed as well comes out as a removal alone.
+//! A job that is put, leased and finished in one turn becomes one write of a finished job; if it is removed as well,
+//! only the removal is left.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,12 @@ use ganger_types::{
     JobRecord, LeaseRecord, Namespace, Queue, ScheduleId, ShardId, Tag, Timestamp, UniqueKey,
 };
 
-/// All that a commit does to one job.
+/// All changes of a commit to one job.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JobChange<'a> {
-    /// All that is stored of it goes; nothing else is to be done then.
+    /// Whether the job is removed with all its rows; the other fields then do not matter.
     pub is_removed: bool,
-    /// The finished row that was stored goes, with its result, before anything else.
+    /// Whether the stored finished row is removed first, with its result.
     pub is_retried: bool,
     /// Change of the job's record.
     pub body: Body<'a>,
@@ -25,21 +25,21 @@ pub struct JobChange<'a> {
     pub lease: Option<Option<&'a LeaseRecord>>,
 }
 
-/// What happens to a job's record.
+/// The change of a job's record.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Body<'a> {
-    /// The record stays as it is.
+    /// The record does not change.
     #[default]
     Same,
-    /// It is written among the live.
+    /// The record is written to the live jobs.
     Live(&'a JobRecord),
-    /// It moves to the finished, with this result.
+    /// The record moves to the finished jobs, with this result.
     Finished(&'a JobRecord, Option<&'a Bytes>),
-    /// It is written again among the finished and keeps its result.
+    /// The record of a finished job is replaced; the result stays.
     Replace(&'a JobRecord),
 }
 
-/// Names a row that is not part of a job.
+/// The key of a row that is not part of a job.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(
     missing_docs,
@@ -63,24 +63,24 @@ pub enum RowKey<'a> {
     External(ExternalRowKey),
 }
 
-/// A piece of log to append.
+/// Bytes to append to a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogPiece<'a> {
-    /// The job that wrote the log.
+    /// Job that wrote the log.
     pub key: JobKey,
-    /// The attempt that wrote the log.
+    /// Attempt that wrote the log.
     pub attempt: u32,
-    /// Number of log bytes before this piece.
+    /// Position of the bytes in the log of this attempt.
     pub offset: u64,
-    /// Time at which the piece arrived.
+    /// Time at which the bytes arrived.
     pub at: Timestamp,
     /// The bytes to append.
     pub bytes: &'a Bytes,
 }
 
-/// A commit's rows, each in its last state, in order of their keys.
+/// The rows of a commit, each in its last state, in order of their keys.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Merged<'a> {
+pub struct MergedCommit<'a> {
     /// Changes of each job.
     pub jobs: BTreeMap<JobKey, JobChange<'a>>,
     /// Inputs to write, or to remove.
@@ -91,8 +91,8 @@ pub struct Merged<'a> {
     pub rows: BTreeMap<RowKey<'a>, &'a Change>,
 }
 
-impl<'a> Merged<'a> {
-    /// Merges changes given in order: those of a commit, or of several that follow each other.
+impl<'a> MergedCommit<'a> {
+    /// Merges the changes of a commit, or of several consecutive ones, in order.
     pub fn new(changes: impl IntoIterator<Item = &'a Change>) -> Self {
         let mut merged = Self::default();
         for change in changes {
@@ -217,7 +217,8 @@ fn row_key(change: &Change) -> Option<RowKey<'_>> {
     })
 }
 
-/// The key of a row about other shards or of an external system. The removal of a part is of two rows.
+/// The key of a row about other shards or of an external system; `None` for other changes, and for the removal of a
+/// part, which concerns two rows.
 fn shard_row_key(change: &Change) -> Option<RowKey<'_>> {
     Some(match change {
         Change::PutPeer(record) => RowKey::Peer(&record.shard),

@@ -1,4 +1,4 @@
-//! The reading side of a store: records, listings, logs, from committed state only.
+//! The reading side of a store: records, listings and logs, from committed state only.
 
 use ganger_types::command::{ExpiredJob, ExpiredJobsQuery};
 use ganger_types::query::JobQuery;
@@ -14,25 +14,26 @@ use crate::error::StoreError;
 pub struct Page {
     /// The jobs of the page, in order.
     pub jobs: Vec<StoredJob>,
-    /// Give this as `after` for the next page; `None`: there is none.
+    /// Value of `after` for the next page; `None`: there is none.
     pub next: Option<JobKey>,
 }
 
-/// A piece of an attempt's log.
+/// A chunk of an attempt's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogChunk {
-    /// The attempt that wrote the log.
+    /// Attempt that wrote the log.
     pub attempt: u32,
-    /// Bytes of that attempt's log before this.
+    /// Position of the chunk in the log of this attempt.
     pub offset: u64,
-    /// When it was written.
+    /// Time at which the chunk was written.
     pub at: Timestamp,
-    /// The bytes of the piece.
+    /// Content of the chunk.
     pub bytes: Bytes,
 }
 
 impl LogChunk {
-    /// The part of it after a place, given as an attempt and the bytes of its log already known.
+    /// The part of the chunk after a position in the log, given as an attempt and an offset; `None` if nothing is
+    /// left.
     #[must_use]
     pub fn after(mut self, (attempt, offset): (u32, u64)) -> Option<Self> {
         if self.attempt != attempt {
@@ -48,16 +49,16 @@ impl LogChunk {
     }
 }
 
-/// The reading side: committed state only, each call in a short transaction of its own.
-/// Every record's checksum is verified before it is used (`rel D8`).
+/// The reading side of a store. Each call is a short transaction and sees committed state only. Every record's
+/// checksum is verified before it is used (`rel D8`).
 pub trait Reader: Send + 'static {
     /// The job with this number, live or finished.
     ///
     /// # Errors
-    /// If it is damaged or cannot be read.
+    /// If the store is damaged or cannot be read.
     fn job(&mut self, key: JobKey) -> Result<Option<StoredJob>, StoreError>;
 
-    /// The job with this id, given or made, live or finished.
+    /// The live or finished job with this id.
     ///
     /// # Errors
     /// See [`Reader::job`].
@@ -69,48 +70,45 @@ pub trait Reader: Send + 'static {
     /// See [`Reader::job`].
     fn list(&mut self, query: &JobQuery) -> Result<Page, StoreError>;
 
-    /// How many jobs a query matches, wherever its page would begin and end. Each is counted where it stands when
-    /// it is looked at, so one that ends meanwhile may be counted twice or not at all.
+    /// The number of jobs that a query matches, on all pages. Live and finished jobs are counted one after the other,
+    /// so a job that ends meanwhile may be counted twice or not at all.
     ///
-    /// Payloads are never read. Jobs that have ended are counted from an index, if nothing but their namespace, queue,
-    /// states and one of tag, label, graph, schedule and group is asked for; so are all jobs with one of these five
-    /// words, if nothing else is. For other questions, and for live jobs, the records of those jobs are looked at that
-    /// [`Reader::list`] would look at.
+    /// Payloads are never read. Finished jobs are counted from an index if the query only has a namespace, a queue,
+    /// states, and one of tag, label, graph, schedule and group; so are all jobs if it only has one of these five.
+    /// Otherwise, and for live jobs, the records that [`Reader::list`] would read are counted.
     ///
     /// # Errors
     /// See [`Reader::job`].
     fn count(&mut self, query: &JobQuery) -> Result<u64, StoreError>;
 
-    /// A job's payload.
+    /// The payload of a job; `None` if the job does not exist.
     ///
     /// # Errors
     /// See [`Reader::job`].
     fn payload(&mut self, key: JobKey) -> Result<Option<Bytes>, StoreError>;
 
-    /// A job's inputs and dependencies in order of slots, at most `limit` from `from` on.
+    /// At most `limit` inputs and dependencies of a job, in order of their slots, from the slot `from` on.
     ///
     /// # Errors
     /// See [`Reader::job`].
     fn inputs(&mut self, key: JobKey, from: u32, limit: usize)
     -> Result<Vec<InputRow>, StoreError>;
 
-    /// The jobs that have this one among their inputs or dependencies, by number, at most `limit`.
-    /// Edges whose failure was ignored do not name their dependency any more; jobs of other shards are
-    /// not among them.
+    /// At most `limit` jobs of this shard that have this one as an input or dependency, in order of their numbers.
+    /// Edges that ignored a failure no longer name their dependency.
     ///
     /// # Errors
     /// See [`Reader::job`].
     fn dependents(&mut self, key: JobKey, limit: usize) -> Result<Vec<JobKey>, StoreError>;
 
-    /// A finished job's result.
+    /// The result of a finished job; `None` if it has none.
     ///
     /// # Errors
     /// See [`Reader::job`].
     fn result(&mut self, key: JobKey) -> Result<Option<Bytes>, StoreError>;
 
-    /// A job's log in order of attempt and offset, at most about `bytes` bytes. `after` is an attempt
-    /// and how many bytes of its log are known already: (0, 0) starts at the beginning, and the end
-    /// of the last chunk goes on behind it.
+    /// The log of a job in order of attempt and offset, at most about `bytes` bytes. `after` is the attempt and
+    /// offset to start at: (0, 0) is the beginning, and the end of the last chunk continues after it.
     ///
     /// # Errors
     /// See [`Reader::job`].
@@ -121,8 +119,8 @@ pub trait Reader: Send + 'static {
         bytes: usize,
     ) -> Result<Vec<LogChunk>, StoreError>;
 
-    /// Finished jobs that may have outlived their retention, oldest first, at most `limit`.
-    /// Jobs with a life time of their own count among the `excess` but are not given for it.
+    /// At most `limit` finished jobs whose retention may have passed, oldest first. Jobs with a retention of their
+    /// own count towards `excess`, but are not returned for it.
     ///
     /// # Errors
     /// See [`Reader::job`].
@@ -132,7 +130,7 @@ pub trait Reader: Send + 'static {
         limit: usize,
     ) -> Result<Vec<ExpiredJob>, StoreError>;
 
-    /// Statistics of a queue and a day, if any are stored.
+    /// The statistics of a queue and day; `None` if none are stored.
     ///
     /// # Errors
     /// See [`Reader::job`].
@@ -143,7 +141,7 @@ pub trait Reader: Send + 'static {
         day: Day,
     ) -> Result<Option<StatisticsRecord>, StoreError>;
 
-    /// A submission's part that is not decided, with its jobs; its record is as it is stored now.
+    /// The undecided part of a submission, with its jobs and the present record.
     ///
     /// # Errors
     /// See [`Reader::job`].

@@ -1,20 +1,20 @@
-//! Warnings that may repeat thousands of times a second: what is written of them is bounded.
+//! Rate limits for warnings that may repeat thousands of times per second.
 //!
-//! The first occurrence is written at once. While it lasts, one line an interval gives the number of occurrences since
-//! the last line. Once there was none for a while, one line says that it is over.
+//! The first occurrence is logged at once. While occurrences continue, one line per interval gives the number since
+//! the last line. After a while without an occurrence, one last line ends the series.
 
 use std::time::Duration;
 
 use ganger_types::Elapsed;
 
-/// Time between two lines while the occurrences go on.
+/// Interval between two lines while occurrences continue.
 const LINE_EVERY: Duration = Duration::from_secs(60);
-/// Without an occurrence for so long it is over.
+/// Time without an occurrence after which a series ends.
 const OVER_AFTER: Duration = Duration::from_secs(5);
 
-/// One kind of warning. The caller gives the time and writes the lines.
+/// The rate limit of one kind of warning. The caller passes the time and writes the lines.
 #[derive(Debug, Default)]
-pub struct Repeated {
+pub struct RepeatedWarning {
     series: Option<Series>,
 }
 
@@ -27,29 +27,29 @@ struct Series {
     times: u64,
 }
 
-/// A line to write about an occurrence.
+/// A line to log about an occurrence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Line {
-    /// Line for the first occurrence.
+    /// The first occurrence of a series.
     First,
-    /// Line for occurrences that go on.
+    /// Further occurrences of a series.
     Again {
-        /// Occurrences since the last line, this one included.
+        /// Number of occurrences since the last line, this one included.
         times: u64,
     },
 }
 
 /// The last line of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Over {
-    /// All occurrences, the first included.
+pub struct SeriesEnd {
+    /// Number of occurrences in the series.
     pub times: u64,
-    /// Time from the first to the last.
+    /// Time from the first occurrence to the last.
     pub lasted: Duration,
 }
 
-impl Repeated {
-    /// Counts an occurrence. `None` if nothing is written about it now.
+impl RepeatedWarning {
+    /// Counts an occurrence and returns the line to log; `None` if there is none now.
     pub fn occur(&mut self, now: Elapsed) -> Option<Line> {
         let Some(series) = &mut self.series else {
             self.series = Some(Series {
@@ -72,12 +72,12 @@ impl Repeated {
         Some(Line::Again { times })
     }
 
-    /// Looks whether a series is over; to be called now and then. `None` if there is none, or it goes on.
-    pub fn look(&mut self, now: Elapsed) -> Option<Over> {
+    /// Checks whether a series has ended; call it regularly. `None` if there is no series or it continues.
+    pub fn look(&mut self, now: Elapsed) -> Option<SeriesEnd> {
         let series = self
             .series
             .take_if(|series| now.since(series.last) >= OVER_AFTER)?;
-        Some(Over {
+        Some(SeriesEnd {
             times: series.times,
             lasted: series.last.since(series.began),
         })
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_thousand_occurrences_a_second_are_a_line_a_minute_and_one_at_the_end() {
-        let mut warning = Repeated::default();
+        let mut warning = RepeatedWarning::default();
         let mut lines = Vec::new();
         for second in 0..150 {
             for _ in 0..1_000 {
@@ -105,7 +105,7 @@ mod tests {
         let again = |times| Line::Again { times };
         assert_eq!(lines, [Line::First, again(60_000), again(60_000)]);
         assert_eq!(warning.look(at(153)), None);
-        let over = Over {
+        let over = SeriesEnd {
             times: 150_000,
             lasted: Duration::from_secs(149),
         };
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn what_comes_and_goes_every_second_is_one_series() {
-        let mut warning = Repeated::default();
+        let mut warning = RepeatedWarning::default();
         let mut lines = 0;
         for second in 0..60 {
             lines += usize::from(warning.occur(at(second)).is_some());

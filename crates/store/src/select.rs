@@ -1,4 +1,4 @@
-//! Which jobs a listing shows: the one meaning of a [`JobQuery`] for all stores.
+//! Selection: the meaning of a [`JobQuery`] for all stores.
 
 use ganger_types::limits::PAGE_JOBS_MAX;
 use ganger_types::query::JobQuery;
@@ -7,12 +7,12 @@ use ganger_types::{JobRecord, JobState};
 use crate::encoding::JobHeader;
 use ganger_types::StoredJob;
 
-/// How many jobs a page of `query` may have.
+/// The maximum number of jobs on a page of `query`.
 pub fn page_limit(query: &JobQuery) -> usize {
     query.limit.clamp(1, PAGE_JOBS_MAX)
 }
 
-/// Whether `job` is one that `query` asks for; its place (`after`, `limit`) aside.
+/// Whether `job` meets the conditions of `query`, apart from `after` and `limit`.
 pub fn matches(query: &JobQuery, job: &StoredJob) -> bool {
     let record = &job.record;
     let held =
@@ -48,7 +48,8 @@ fn matches_words(query: &JobQuery, record: &JobRecord) -> bool {
         && (query.schedule.is_none() || record.schedule == query.schedule)
 }
 
-/// A group holds the jobs that ended so; the text is also found on jobs that are tried again.
+/// Whether a job matches group and failure text. A group contains failed jobs only; the text also matches jobs that
+/// are retried.
 fn matches_failure(query: &JobQuery, record: &JobRecord) -> bool {
     let failure = record.failure.as_ref();
     query
@@ -69,9 +70,9 @@ pub fn failed_group(record: &JobRecord) -> Option<&ganger_types::Group> {
     Some(&failure.group)
 }
 
-/// Whether a record with this front may match at all; `true` is not yet a match.
+/// Whether a record with this header may match; the rest of the record decides.
 pub fn may_match(query: &JobQuery, front: &JobHeader<'_>) -> bool {
-    // A leased job is stored in the state it was leased from.
+    // A leased job is stored in its state before the lease.
     let may_run = query.states.contains(JobState::Running) && !front.state.is_terminal();
     (may_run || query.states.contains(front.state))
         && front.namespace == query.namespace.as_bytes()

@@ -13,10 +13,10 @@ use ganger_types::{
 use crate::error::{CommitError, StoreError};
 use crate::reader::Reader;
 
-/// One row given back at start.
+/// A row that the engine loads at its start.
 ///
-/// Order: namespaces, queues, schedules, jobs by key, inputs, leases, then the rest in the order of the variants:
-/// among it the peers, the messages to each of them by number, the parts, and the dependents after their jobs.
+/// Rows come in the order of the variants: jobs by number, messages to each peer by number, and dependents after
+/// their jobs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Loaded {
     /// The record of a namespace.
@@ -27,8 +27,8 @@ pub enum Loaded {
     Schedule(Box<ScheduleRecord>),
     /// The record of a live job.
     Job(Box<JobRecord>),
-    /// An input of a live job that is missing, here or on another shard, or delivered. Those that need nothing
-    /// more are not loaded: values, received results, ignored ones.
+    /// An input of a live job that is missing or delivered. Inputs that need nothing more are not loaded: values,
+    /// received results, ignored ones.
     Input(InputRow),
     /// The record of a live lease.
     Lease(Box<LeaseRecord>),
@@ -36,112 +36,111 @@ pub enum Loaded {
     Unique(Box<UniqueRecord>),
     /// The record of an idempotency key.
     IdempotencyRecord(Box<IdempotencyRecord>),
-    /// Bearers of a tag.
+    /// The number of jobs with a tag.
     TagCount(Namespace, Tag, u64),
-    /// Failed jobs of a group.
+    /// The number of kept jobs that failed in a group.
     GroupCount(Namespace, Group, u64),
     /// A tracked job id and the time at which tracking began.
     Tracked(Namespace, JobId, Timestamp),
-    /// Statistics of a queue and day: from the day before the last commit on (`statistics_loaded_from`).
+    /// The statistics of a queue and day, from the day before the last commit on (`statistics_loaded_from`).
     Statistics(Box<StatisticsRecord>),
-    /// What is known of another shard.
+    /// The record of another shard.
     Peer(Box<PeerRecord>),
     /// A message to another shard that it has not confirmed.
     Outbox(Box<OutboxRecord>),
-    /// A submission of which a part is here. Its jobs, before it is decided, are read by `Reader::part`.
+    /// The part of a submission over several shards. `Reader::part` reads its jobs while it is undecided.
     Part(Box<PartRecord>),
     /// A job of another shard that waits for this one.
     Dependent(JobKey, Box<Dependent>),
-    /// A row of an external system; in the order of the tables in [`ganger_types::external::ExternalRowKey`].
+    /// A row of an external system, in the order of [`ganger_types::external::ExternalRowKey`].
     External(ExternalRow),
 }
 
-/// What a store was when it was opened: the epoch is already raised, durably.
+/// The state of a store when it was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opened {
-    /// Ours from now on.
+    /// Epoch of this writer, which was raised durably.
     pub epoch: Epoch,
     /// Sequence of the last commit; 0 for a new store.
     pub sequence: u64,
-    /// As of that commit.
+    /// Counters and clocks of that commit.
     pub meta: Meta,
 }
 
-/// Blocks of the device that a store has taken in time, and gives back to itself when the device is full.
+/// The reserve: blocks of the device that a store allocates in advance and uses when the device is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reserve {
-    /// Bytes that are taken now.
+    /// Size of the reserve now, in bytes.
     pub held: u64,
-    /// Bytes that are taken while there is room; 0 for a store that keeps none.
+    /// Intended size of the reserve in bytes; 0 for a store without one.
     pub wanted: u64,
-    /// Whether writes that found no room have drawn on it since it was whole.
+    /// Whether writes on a full device have used the reserve since it was complete.
     pub is_open: bool,
 }
 
 impl Reserve {
-    /// Whether all of it is there.
+    /// Whether the reserve has its intended size.
     pub fn is_whole(self) -> bool {
         self.held >= self.wanted
     }
 }
 
-/// The writing side: one per store, on a thread of its own.
+/// The writing side of a store: one per store, on a thread of its own.
 pub trait Store: Send + 'static {
     /// Type of the store's readers.
     type Reader: Reader;
 
-    /// Takes the store over: raises the epoch durably, and says where it stands. Also after `Unknown`.
+    /// Opens the store and raises its epoch durably. Also called after [`CommitError::Unknown`].
     ///
     /// # Errors
-    /// If it cannot be read or written.
+    /// If the store cannot be read or written.
     fn open(&mut self) -> Result<Opened, StoreError>;
 
-    /// Gives every row back that the engine needs, in the order of [`Loaded`].
+    /// Passes every row that the engine needs to `each`, in the order of [`Loaded`].
     ///
     /// # Errors
     /// If a record is damaged or cannot be read.
     fn load(&mut self, each: &mut dyn FnMut(Loaded)) -> Result<(), StoreError>;
 
-    /// Applies a commit whole and durably, or not at all. Its sequence must be the last one's plus one.
+    /// Applies a commit durably and completely, or not at all. Its sequence must be that of the last commit plus one.
     ///
-    /// It is shared, since a store may keep it for a while: until it is written where it belongs.
+    /// The commit is shared, because a store may hold it until it has written all rows.
     ///
     /// # Errors
     /// See [`CommitError`].
     fn commit(&mut self, commit: &Arc<Commit>) -> Result<(), CommitError>;
 
-    /// A new reader, for any thread.
+    /// Creates a reader, for any thread.
     ///
     /// # Errors
-    /// If it cannot be opened.
+    /// If the store cannot be opened.
     fn reader(&self) -> Result<Self::Reader, StoreError>;
 
-    /// Free bytes on the device, if that means anything here.
+    /// Free space on the device in bytes; `None` if the store is not on a device.
     fn free_bytes(&self) -> Option<u64> {
         None
     }
 
-    /// The blocks kept on the device for what goes on when it is full; filled again if there is room for it now.
+    /// Fills the reserve if there is space, and returns it.
     fn keep_reserve(&mut self) -> Reserve {
         self.reserve()
     }
 
-    /// Likewise, as it is. Cheap: it is asked for after every commit.
+    /// The reserve as it is. This is cheap: the shard asks after every commit.
     fn reserve(&self) -> Reserve {
         Reserve::default()
     }
 
-    /// Upkeep while nothing waits, in a bounded slice: checkpoints, reclaiming space.
+    /// Does a limited amount of upkeep while the store is idle, such as checkpoints and reclaiming space.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the store cannot be written.
     fn idle(&mut self) -> Result<(), StoreError> {
         Ok(())
     }
 }
 
-/// The first day whose statistics are loaded at start: the one before the last commit's, which was
-/// made at `wall`.
+/// The first day whose statistics are loaded at a start: the day before the last commit, which was at `wall`.
 pub fn statistics_loaded_from(wall: Timestamp) -> Day {
     let day = wall.0 / (86_400 * ganger_types::time::MICROS_PER_SECOND);
     Day(u32::try_from(day).unwrap_or(u32::MAX).saturating_sub(1))

@@ -1,6 +1,6 @@
 //! The test suite that every store passes.
 //!
-//! A store's crate implements [`StoreFixture`] and writes `ganger_store::suite_tests!(its_ground())`.
+//! The crate of a store implements [`StoreFixture`] and calls `ganger_store::suite_tests!(its_fixture())`.
 
 #![expect(
     clippy::missing_panics_doc,
@@ -30,19 +30,19 @@ pub use rows::*;
 pub use script::Script;
 pub use shards::*;
 
-/// Where a store is tested.
+/// Creates and reopens the stores under test.
 pub trait StoreFixture {
     /// Type of the store under test.
     type Store: Store;
 
-    /// A new, empty store, not opened yet.
+    /// Creates a new, empty store, which is not open yet.
     fn fresh(&mut self) -> Self::Store;
 
-    /// The same store after a crash: `store` is dropped as it is, and taken up again, not opened yet.
+    /// Returns the same store after a crash: drops `store` without closing it. The store is not open yet.
     fn again(&mut self, store: Self::Store) -> Self::Store;
 }
 
-/// Makes a test of every case of the suite. The argument makes a [`StoreFixture`].
+/// Defines a test for every case of the suite. The argument creates a [`StoreFixture`].
 #[macro_export]
 macro_rules! suite_tests {
     ($fixture:expr) => {

@@ -1,4 +1,4 @@
-//! Changes: durable writes, row by row, with final values.
+//! Changes: durable writes, each of a whole row with its final value.
 //!
 //! A store that has applied the changes of every commit in order can rebuild the engine exactly
 //! (`rel A3`). Within a commit a later change of a row replaces an earlier one.
@@ -20,9 +20,9 @@ use crate::time::{Elapsed, Timestamp};
 /// One input or pure dependency of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InputRow {
-    /// The job that needs it.
+    /// The job that has the input.
     pub job: JobKey,
-    /// Its position among the inputs; from [`InputRow::EDGE_FIRST`] on it carries no data.
+    /// Slot of the input, from 0; slots from [`InputRow::EDGE_FIRST`] on carry no data.
     pub slot: u32,
     /// The value, or the job that it comes from.
     pub state: InputState,
@@ -38,55 +38,55 @@ impl InputRow {
     }
 }
 
-/// Where an input stands.
+/// The state of an input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InputState {
-    /// A value given with the submission.
+    /// A value that the submission contained.
     Value(Bytes),
-    /// Waits for a job.
+    /// The input waits for a job of this shard.
     Missing {
         /// The job whose result it is.
         dependency: JobKey,
-        /// Its id, for people.
+        /// Id of that job, for people.
         id: JobId,
-        /// What its failure means.
+        /// What happens if that job does not succeed.
         policy: FailurePolicy,
     },
-    /// That job succeeded; its stored result is the input. Retention spares it meanwhile.
+    /// The job succeeded, and its stored result is the input. Retention keeps that job until this one has ended.
     Delivered {
         /// The job whose result it is.
         dependency: JobKey,
-        /// Its id, for people.
+        /// Id of that job, for people.
         id: JobId,
-        /// As it was while missing.
+        /// Failure policy of the edge.
         policy: FailurePolicy,
     },
-    /// Waits for a job of another shard, which will tell.
+    /// The input waits for a job of another shard, which will send a message.
     Remote {
         /// The job whose result it is.
         dependency: JobRef,
-        /// What its failure means.
+        /// What happens if that job does not succeed.
         policy: FailurePolicy,
-        /// Whether both were submitted together.
+        /// Whether both jobs were submitted together.
         is_member: bool,
     },
-    /// That job of another shard succeeded; its result was brought here (`rel G3`).
+    /// The job of another shard succeeded, and its result is stored here (`rel G3`).
     Received {
         /// The job whose result it is.
         dependency: JobRef,
-        /// As it was while missing.
+        /// Failure policy of the edge.
         policy: FailurePolicy,
-        /// The result; `null` if it has none.
+        /// The result; `null` if the job has none.
         value: Bytes,
     },
-    /// That job did not succeed, and the edge ignores it: the input reads `null`.
+    /// The job did not succeed, and the edge ignores that: the input is `null`.
     Ignored {
-        /// Its id, for people.
+        /// Id of that job, for people.
         id: JobId,
     },
 }
 
-/// A write that is durable once its commit is.
+/// A write of one row, or of a job's rows.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     /// Writes a live job.
@@ -100,7 +100,7 @@ pub enum Change {
     },
     /// Writes an input or dependency of a job.
     PutInput(InputRow),
-    /// Drops a dependency that was taken back.
+    /// Removes a dependency of a job.
     RemoveInput {
         /// The number of the job.
         job: JobKey,
@@ -111,16 +111,16 @@ pub enum Change {
     PutLease(Box<LeaseRecord>),
     /// Removes the lease of a job.
     RemoveLease(JobKey),
-    /// Moves a job from the live to the finished. Its payload and inputs stay.
+    /// Moves a job from the live jobs to the finished ones. Its payload and inputs stay.
     FinishJob {
-        /// Its last state; `finished` is set.
+        /// Record of the job, with `finished` set.
         record: Box<JobRecord>,
-        /// Its result, if it has one.
+        /// Result of the job; `None` if it has none.
         result: Option<Bytes>,
     },
-    /// Writes a finished job again (tags, labels, tracking). Its result stays.
+    /// Writes a finished job again, with other tags, labels or tracking. Its result stays.
     PutFinished(Box<JobRecord>),
-    /// Moves a finished job back to the live; a `PutJob` of it follows. Its result goes.
+    /// Moves a finished job back to the live jobs and removes its result. A `PutJob` of it follows.
     RetryJob(JobKey),
     /// Removes a job, live or finished, with its payload, inputs, result, lease and log.
     RemoveJob(JobKey),
@@ -130,7 +130,7 @@ pub enum Change {
         key: JobKey,
         /// The number of the attempt, from 1.
         attempt: u32,
-        /// Bytes of this attempt's log before these.
+        /// Position of `bytes` in the log of this attempt.
         offset: u64,
         /// When, on the wall clock.
         at: Timestamp,
@@ -155,37 +155,37 @@ pub enum Change {
     PutIdempotencyRecord(Box<IdempotencyRecord>),
     /// Removes an idempotency key.
     RemoveIdempotencyRecord(Namespace, IdempotencyKey),
-    /// Writes how many jobs bear a tag; 0 removes the row.
+    /// Writes how many jobs have a tag; 0 removes the row.
     PutTagCount(Namespace, Tag, u64),
     /// Writes how many kept jobs failed in a group; 0 removes the row.
     PutGroupCount(Namespace, Group, u64),
-    /// Writes since when an id is tracked; `None` removes the row.
+    /// Writes the time since which an id is tracked; `None` removes the row.
     PutTracked(Namespace, JobId, Option<Timestamp>),
     /// Writes the statistics of a queue and day.
     PutStatistics(Box<StatisticsRecord>),
     /// Writes a message to another shard.
     PutOutbox(Box<OutboxRecord>),
-    /// Removes a message that is durable where it was to go.
+    /// Removes a message that is durable on the shard that it was for.
     RemoveOutbox(ShardId, u64),
-    /// Writes what is known of another shard.
+    /// Writes the record of another shard.
     PutPeer(Box<PeerRecord>),
-    /// Writes what is known of a submission over several shards.
+    /// Writes the record of a submission over several shards.
     PutPart(Box<PartRecord>),
-    /// Removes it, with its jobs if it was not decided.
+    /// Removes that record, with the jobs of the part if there are any.
     RemovePart(Namespace, Graph),
-    /// Writes the jobs of a part that is not decided.
+    /// Writes the jobs of a part whose submission is not decided.
     PutPartJobs(Box<Part>),
-    /// Removes them: they have become jobs.
+    /// Removes the jobs of a part, which were enqueued.
     RemovePartJobs(Namespace, Graph),
     /// Writes that a job of another shard waits for this one.
     PutDependent(JobKey, Box<Dependent>),
-    /// Removes it: dependency, and whose slot it was.
+    /// Removes such a row: dependency, then shard, number and slot of the dependent.
     RemoveDependent(JobKey, ShardId, JobKey, u32),
     /// Writes or removes a row of an external system.
     External(ExternalChange),
 }
 
-/// A unique key and the job that stands under it.
+/// A unique key and the job that holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UniqueRecord {
     /// The namespace of the key.
@@ -196,31 +196,31 @@ pub struct UniqueRecord {
     pub job: JobKey,
     /// The id of the job that holds the key.
     pub id: JobId,
-    /// Free from this time on; `None`: free once the job has ended.
+    /// Time from which the key is free; `None`: once the job has ended.
     pub until: Option<Timestamp>,
 }
 
-/// What the shard must remember besides rows; written with every commit.
+/// Counters and clocks of the shard, written with every commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Meta {
-    /// The next job's number.
+    /// Number of the next job.
     pub next_key: JobKey,
-    /// The next ending's place in the order of endings.
+    /// Position of the next ending in the order of endings.
     pub next_order: u64,
-    /// The next event's position.
+    /// Position of the next event.
     pub next_event: Position,
-    /// The elapsed reading of this commit.
+    /// Elapsed clock at this commit.
     pub elapsed: Elapsed,
-    /// The wall reading of this commit.
+    /// Wall clock at this commit.
     pub wall: Timestamp,
 }
 
-/// All that one turn wrote.
+/// The changes of one turn, which become durable together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Commit {
-    /// The epoch of the writer; a store refuses any but the newest.
+    /// Epoch of the writer; a store refuses all but the newest.
     pub epoch: Epoch,
-    /// Consecutive within a store, from 1.
+    /// Number of the commit, consecutive within a store, from 1.
     pub sequence: u64,
     /// The counters after this turn.
     pub meta: Meta,

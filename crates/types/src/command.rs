@@ -1,4 +1,4 @@
-//! Commands: requests to change state, imperative verb, fields in domain units.
+//! Commands: requests to the engine. Each has an imperative verb as its name and fields in domain units.
 
 mod class;
 
@@ -9,47 +9,48 @@ use bytes::Bytes;
 use crate::external::ExternalCall;
 use crate::id::{JobId, LeaseToken, ShardId};
 use crate::import::Import;
-use crate::job::{FailurePolicy, Outcome, Priority, Progress, RetryPolicy};
+use crate::job::{FailurePolicy, Outcome, Priority, Progress};
 use crate::name::{
-    Graph, Group, IdempotencyKey, JobName, Kind, LabelKey, LabelValue, Namespace, Queue, RequestId,
-    ScheduleId, Tag, UniqueKey, Worker,
+    Graph, Group, IdempotencyKey, LabelKey, LabelValue, Namespace, Queue, RequestId, ScheduleId,
+    Tag, Worker,
 };
 use crate::peer::{CheckedWaits, OutboxRecord, Part, Wait};
 use crate::query::Query;
 use crate::queue::{NamespaceSettings, QueueSettings};
-use crate::reference::JobRef;
 use crate::schedule::ScheduleRecord;
 use crate::time::Timestamp;
 use crate::words::words;
+
+pub use crate::job::{Dependency, NewEdge, NewInput, NewJob, Start, Unique};
 
 /// A request to the engine.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
     /// Enqueues one job, many, or a graph: all or none.
     Enqueue(Box<Enqueue>),
-    /// Takes jobs under leases.
+    /// Leases jobs to a worker.
     Lease(Box<Lease>),
-    /// Extends a lease; tells progress; replaces the payload.
+    /// Extends a lease, and can report progress or replace the payload.
     Renew(Box<Renew>),
     /// Ends the current attempt with success.
     Complete(Box<Complete>),
     /// Ends the current attempt with a failure.
     Fail(Box<Fail>),
-    /// Gives a job back unrun, or to be run again.
+    /// Gives a job back, started or not.
     Release(Box<Release>),
     /// Appends to the log of the current attempt.
     AppendLog(Box<AppendLog>),
-    /// Cancels live jobs; finished ones stay as they are.
+    /// Cancels live jobs; finished ones do not change.
     Cancel(Box<Cancel>),
     /// Puts finished jobs back on their queue.
     Retry(Box<Retry>),
     /// Ends a running attempt by hand, without waiting for its lease.
     TimeOut(TimeOut),
-    /// Removes jobs altogether; what runs loses its lease.
+    /// Removes jobs with everything stored about them; a running job loses its lease.
     Delete(Delete),
     /// Removes finished jobs whose retention has passed. Sent by the shard's housekeeping.
     Retire(Retire),
-    /// Changes a job that has not ended, or tags, labels and tracking of any.
+    /// Changes a live job, or the tags, labels and tracking of any job.
     Alter(Box<Alter>),
     /// Makes a blocked job wait for more jobs.
     AddDependencies(AddDependencies),
@@ -57,170 +58,75 @@ pub enum Command {
     RemoveDependencies(RemoveDependencies),
     /// Changes the settings of a queue.
     ConfigureQueue(Box<ConfigureQueue>),
-    /// Drops a queue from listings; removes it when it has no jobs.
+    /// Hides a queue from listings; the engine removes it when it has no jobs.
     ForgetQueue(ForgetQueue),
     /// Replaces the settings of a namespace.
     ConfigureNamespace(Box<ConfigureNamespace>),
-    /// Makes or replaces a schedule.
+    /// Creates or replaces a schedule.
     PutSchedule(Box<PutSchedule>),
     /// Removes a schedule; its jobs stay.
     RemoveSchedule(RemoveSchedule),
-    /// Makes a job of a schedule now.
+    /// Enqueues a job of a schedule now.
     RunSchedule(RunSchedule),
-    /// A worker deregisters: its leases end as released, its name is forgotten.
+    /// Deregisters a worker: its leases end as released.
     DeregisterWorker(DeregisterWorker),
-    /// Numbers for the jobs of a submission over several shards.
+    /// Reserves numbers for the jobs of a submission over several shards.
     Reserve(Reserve),
-    /// Keeps one shard's part of a submission until it is decided (`rel G8`).
+    /// Stores one shard's part of a submission until the submission is decided (`rel G8`).
     Prepare(Box<Part>),
     /// Decides a submission, on the shard that its parts name as the decider.
     Decide(Box<Decide>),
-    /// Applies what another shard says.
+    /// Applies messages of another shard.
     Receive(Box<Receive>),
-    /// Another shard has our messages, durably.
+    /// Records that another shard has applied messages of this one durably.
     Confirm(Confirm),
-    /// Takes traffic up again with a peer that went back in time.
+    /// Resumes traffic with a peer after one of the two was restored to an earlier state.
     Reconcile(Reconcile),
-    /// A call of a client of an external system: raw keys, qless.
+    /// A call of a client of an external system: raw keys or qless.
     External(ExternalCall),
-    /// Takes records of another server over.
+    /// Imports records of another server.
     Import(Box<Import>),
     /// Reads from memory, in the order of commands.
     Query(Box<Query>),
 }
 
-/// Enqueues `jobs`: all or none. Two or more with edges between them, or `graph` set, are a graph.
+/// Enqueues `jobs`: all or none. They form a graph if there are edges between them or `graph` is set.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Enqueue {
     /// The namespace to enqueue in.
     pub namespace: Namespace,
     /// The jobs, in the order of the answer. All are stored, or none.
     pub jobs: Vec<NewJob>,
-    /// A repeat under the same key within a day returns the first one's answer.
+    /// Idempotency key: a repeat with the same key within a day returns the answer of the first. `None`: each
+    /// submission is new.
     pub idempotency_key: Option<IdempotencyKey>,
-    /// Whether to name the whole as a graph, for cancelling and showing.
+    /// Whether the jobs form a graph even without edges between them.
     pub graph: bool,
 }
 
-/// A job to be.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct NewJob {
-    /// Its id, if the client chooses it.
-    pub id: Option<JobId>,
-    /// How the submission calls it, for people; `None`: it has no name.
-    pub name: Option<JobName>,
-    /// Where it lines up.
-    pub queue: Queue,
-    /// Which program runs it.
-    pub kind: Kind,
-    /// The input of the program, opaque to the server; empty if there is none.
-    pub payload: Bytes,
-    /// The positional inputs, in order; empty if the job has a payload instead.
-    pub inputs: Vec<NewInput>,
-    /// Jobs to wait for without taking their results.
-    pub after: Vec<NewEdge>,
-    /// The priority: smaller runs first, 0 by default.
-    pub priority: Priority,
-    /// When it may run.
-    pub start: Start,
-    /// Never started, and never tried again, after this.
-    pub deadline: Option<Timestamp>,
-    /// How long one attempt may run.
-    pub timeout: Option<Duration>,
-    /// How it is tried again.
-    pub retry: Option<RetryPolicy>,
-    /// Words to search and count by; empty by default.
-    pub tags: Vec<Tag>,
-    /// Key-value pairs to search by; empty by default.
-    pub labels: Vec<(LabelKey, LabelValue)>,
-    /// Whether to follow it.
-    pub tracked: bool,
-    /// At most one job under this key.
-    pub unique: Option<Unique>,
-    /// How long to keep it after success: `Some(None)` is forever.
-    pub keep_succeeded: Option<Option<Duration>>,
-    /// How long to keep it after failure or cancellation, likewise.
-    pub keep_failed: Option<Option<Duration>>,
-}
-
-/// When a job may run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Start {
-    /// As soon as its dependencies allow (the default).
-    #[default]
-    Now,
-    /// So long after the command, by the shard's elapsed time.
-    After(Duration),
-    /// At a calendar time; one in the past is now.
-    At(Timestamp),
-}
-
-/// At most one job under a key, for a while. A second one is answered with the first one's id.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unique {
-    /// The key, within the namespace.
-    pub key: UniqueKey,
-    /// So long after the first was enqueued; `None`: while it is live.
-    pub window: Option<Duration>,
-}
-
-/// The job that another job depends on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Dependency {
-    /// The job at this place of the same submission.
-    Member(u32),
-    /// A job that exists.
-    Job(JobId),
-    /// A job of another shard.
-    Remote {
-        /// The id of the job and its shard.
-        job: JobRef,
-        /// Whether it is part of the same submission: then its shard knows of this edge.
-        is_member: bool,
-    },
-}
-
-/// A positional input of a new job.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NewInput {
-    /// A value that the client gave.
-    Value(Bytes),
-    /// The result of a job.
-    Result(NewEdge),
-}
-
-/// A job to wait for, and what its failure means.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NewEdge {
-    /// The job to wait for.
-    pub dependency: Dependency,
-    /// What its failure means.
-    pub policy: FailurePolicy,
-}
-
-/// How several queues are taken from.
+/// How a lease chooses among several queues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TakeMode {
-    /// A queue only when those named before it are empty (default).
+    /// From a queue only if those before it are empty (the default).
     #[default]
     Ordered,
     /// From each queue in turn, one job at a time.
     RoundRobin,
-    /// In turn, by weight.
+    /// From each queue in turn, in proportion to its weight.
     Weighted,
 }
 words!(TakeMode { "ordered" => Ordered, "round_robin" => RoundRobin, "weighted" => Weighted });
 
-/// A queue to take from.
+/// A queue of a lease command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TakeFrom {
-    /// The queue to lease from.
+    /// Queue to lease from.
     pub queue: Queue,
-    /// Its share under [`TakeMode::Weighted`], at least 1.
+    /// Weight of the queue in [`TakeMode::Weighted`], at least 1.
     pub weight: u32,
 }
 
-/// Takes up to `jobs_max` jobs under leases.
+/// Leases up to `jobs_max` jobs to a worker.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Lease {
     /// The namespace to lease from.
@@ -231,17 +137,18 @@ pub struct Lease {
     pub mode: TakeMode,
     /// The worker that gets the jobs; `None` and an empty name are refused.
     pub worker: Option<Worker>,
-    /// At most so many.
+    /// Maximum number of jobs, 1 to [`crate::limits::LEASE_JOBS_MAX`].
     pub jobs_max: u32,
-    /// Length of the leases; `None`: the queue's.
+    /// Length of the leases; `None`: as the queue says.
     pub lease_for: Option<Duration>,
-    /// A repeat under the same id, while those leases live, gets the same grants.
+    /// Id of the request: a repeat with the same id returns the same grants while they are live. `None`: each request
+    /// is new.
     pub request: Option<RequestId>,
 }
 
-/// Names the attempt that a report is about.
+/// A lease, as a report names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct LeaseRef {
     /// The namespace of the job.
     pub namespace: Namespace,
     /// The id of the leased job.
@@ -253,84 +160,84 @@ pub struct Held {
 /// Extends a lease. Without `progress` and `payload` it costs no flush.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Renew {
-    /// The attempt whose lease to extend.
-    pub held: Held,
-    /// A new length from now on; `None`: the longest that was granted or asked for.
+    /// Lease to extend.
+    pub held: LeaseRef,
+    /// Length from now on; `None`: the longest that was granted or requested.
     pub lease_for: Option<Duration>,
-    /// How far it is.
+    /// Progress of the attempt; `None`: as before.
     pub progress: Option<Progress>,
-    /// A new payload for this and later attempts. `None`: the payload stays.
+    /// Payload for later attempts; `None`: as before.
     pub payload: Option<Bytes>,
 }
 
 /// Ends the attempt with success.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Complete {
-    /// The attempt that has succeeded.
-    pub held: Held,
-    /// Kept until retention removes it; `None`: no result.
+    /// Lease of the attempt that succeeded.
+    pub held: LeaseRef,
+    /// Result of the job, kept until retention removes the job; `None`: no result.
     pub result: Option<Bytes>,
-    /// Goes on in another queue instead of ending.
+    /// Queue in which the job continues instead of ending; `None`: the job succeeds.
     pub next: Option<Next>,
 }
 
-/// Where a completed job goes on.
+/// The queue in which a completed job continues.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Next {
-    /// The queue in which the job goes on.
+    /// Queue in which the job continues.
     pub queue: Queue,
-    /// The pause before the job is ready there; zero: none.
+    /// Delay before the job is ready there; zero: none.
     pub delay: Duration,
-    /// Once these have succeeded.
+    /// Jobs that must succeed first; may be empty.
     pub after: Vec<JobId>,
-    /// The payload there. `None`: the payload stays.
+    /// Payload there; `None`: as before.
     pub payload: Option<Bytes>,
 }
 
 /// Ends the attempt with a failure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fail {
-    /// The attempt that has failed.
-    pub held: Held,
-    /// Failures of one cause share a group.
+    /// Lease of the attempt that failed.
+    pub held: LeaseRef,
+    /// Group of the failure: failures with one cause share it.
     pub group: Group,
-    /// What went wrong, for people; may be empty.
+    /// Message for people; may be empty.
     pub message: String,
-    /// Rules further retries out.
+    /// Whether to fail the job without further retries.
     pub permanent: bool,
-    /// Overrides the pause before the next retry.
+    /// Pause before the next retry; `None`: as the retry policy says.
     pub retry_after: Option<Duration>,
-    /// The worker or program died, which says nothing about the job: the job goes on at once as if its lease had
-    /// run out, and nothing else said here counts. To jobs of qless it is a failure like others.
+    /// Whether the worker or its program died. The job then continues at once as if its lease had expired, and the
+    /// other fields do not count. For jobs of qless this is an ordinary failure.
     pub lost: bool,
 }
 
-/// Gives a job back.
+/// Gives a leased job back to its queue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Release {
-    /// The attempt that is given up.
-    pub held: Held,
-    /// Ready again after so long.
+    /// Lease of the attempt that is given up.
+    pub held: LeaseRef,
+    /// Delay before the job is ready again; zero: none.
     pub delay: Duration,
-    /// Whether the attempt counts against the retries.
+    /// Whether the attempt counts against the retry limit.
     pub counted: bool,
     /// Whether the server could not hand the job out. Such a release never counts, and is not one of the limited number
     /// of uncounted releases. Only the shard sets this.
     pub by_server: bool,
-    /// Back to its old place instead of the end of the line.
+    /// Whether the job gets back its old position instead of going to the end of the queue.
     pub keep_place: bool,
-    /// Why the job is given back, for people; may be empty.
+    /// Reason for people; may be empty.
     pub reason: String,
 }
 
 /// Appends to the log of the attempt.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AppendLog {
-    /// The attempt that has written the bytes.
-    pub held: Held,
-    /// Bytes of this attempt's log sent before; a repeat is recognised by it.
+    /// Lease of the attempt that wrote the bytes.
+    pub held: LeaseRef,
+    /// Position of `bytes` in the log of this attempt, by which the engine recognises a repeat.
     pub offset: u64,
-    /// The bytes to append; any text or binary data.
+    /// Text or binary data to append.
     pub bytes: Bytes,
 }
 
@@ -343,14 +250,14 @@ pub enum Selection {
     Graph(Graph),
 }
 
-/// Cancels jobs; those that have ended stay as they are.
+/// Cancels jobs; those that have ended do not change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cancel {
     /// The namespace of the jobs.
     pub namespace: Namespace,
     /// The jobs to cancel.
     pub jobs: Selection,
-    /// Why, for people; shown in the history. May be empty.
+    /// Reason for people, shown in the history; may be empty.
     pub reason: String,
 }
 
@@ -361,14 +268,15 @@ pub struct Retry {
     pub namespace: Namespace,
     /// The finished jobs to retry; may be empty if a graph is given.
     pub jobs: Vec<JobId>,
-    /// Into another queue than their own.
+    /// Queue that the jobs enter; `None`: their own.
     pub queue: Option<Queue>,
-    /// Also the finished jobs that ended because these did: those that failed because a dependency failed, at
-    /// any distance, and those that were cancelled because nobody needed them any more. They keep their queues.
-    /// Shards that have some of them are asked to do the same.
+    /// Whether to retry also the jobs that ended because these did: those that failed because a dependency failed, at
+    /// any distance, and those that were cancelled because no job needed them any more. They keep their queues.
+    /// Shards that hold some of them are asked to do the same.
     pub dependents: bool,
-    /// The graph that is retried as a whole; its members on other shards that failed because of these come back too.
-    /// Without `jobs`, the other shards of the graph are asked to put back what failed or was cancelled there.
+    /// Graph that is retried as a whole: its members on other shards that failed because of these are retried too.
+    /// Without `jobs`, the other shards of the graph are asked to retry the members that failed or were cancelled
+    /// there.
     pub graph: Option<Graph>,
 }
 
@@ -381,7 +289,7 @@ pub struct TimeOut {
     pub jobs: Vec<JobId>,
 }
 
-/// Removes jobs with all that is stored about them.
+/// Removes jobs with everything stored about them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Delete {
     /// The namespace of the jobs.
@@ -393,7 +301,7 @@ pub struct Delete {
 /// Removes finished jobs whose retention has passed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Retire {
-    /// Candidates, found in the store; the engine keeps those that are not due or still needed.
+    /// Candidates that the store found; the engine keeps those that are not due or are still needed.
     pub jobs: Vec<ExpiredJob>,
 }
 
@@ -402,18 +310,18 @@ pub struct Retire {
 pub struct ExpiredJob {
     /// The record of the finished job.
     pub record: Box<crate::job::JobRecord>,
-    /// Whether it is beyond the newest so many of its queue and outcome.
+    /// Whether the job is beyond the number of jobs that its queue keeps of this outcome.
     pub beyond_count: bool,
 }
 
-/// Changes a job. Absent fields stay.
+/// Changes a job. Fields that are `None` or empty do not change.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Alter {
     /// The namespace of the job.
     pub namespace: Namespace,
     /// The job to change.
     pub job: Option<JobId>,
-    /// The new priority. `None`: it stays.
+    /// New priority.
     pub priority: Option<Priority>,
     /// New queue, for a job that does not run.
     pub queue: Option<Queue>,
@@ -421,17 +329,17 @@ pub struct Alter {
     pub start: Option<Start>,
     /// New payload, for a job that does not run.
     pub payload: Option<Bytes>,
-    /// Tags to put on.
+    /// Tags to add.
     pub tags_added: Vec<Tag>,
-    /// Tags to take off.
+    /// Tags to remove.
     pub tags_removed: Vec<Tag>,
     /// Labels to add or replace, by key.
     pub labels_set: Vec<(LabelKey, LabelValue)>,
-    /// Labels to take off; those that are not there are passed over.
+    /// Labels to remove; keys that the job does not have are ignored.
     pub labels_removed: Vec<LabelKey>,
-    /// Whether to follow it.
+    /// Whether to track the job.
     pub tracked: Option<bool>,
-    /// A line for its history: headline, and JSON text or nothing.
+    /// Note for the history: its text, and data as JSON text, which may be empty.
     pub note: Option<(String, String)>,
 }
 
@@ -440,22 +348,22 @@ pub struct Alter {
 pub struct AddDependencies {
     /// The namespace of the job.
     pub namespace: Namespace,
-    /// The blocked job that is to wait for more.
+    /// Blocked job to change.
     pub job: JobId,
-    /// On whom; those that have succeeded count as met.
+    /// Dependencies to add; those that have succeeded count as met.
     pub on: Vec<JobId>,
-    /// What their failure means.
+    /// What happens if one of them does not succeed.
     pub policy: FailurePolicy,
 }
 
-/// Makes a blocked job wait for fewer jobs. Edges that carry data cannot be taken back.
+/// Makes a blocked job wait for fewer jobs. Dependencies that carry data cannot be removed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RemoveDependencies {
     /// The namespace of the job.
     pub namespace: Namespace,
-    /// The blocked job that is to wait for fewer.
+    /// Blocked job to change.
     pub job: JobId,
-    /// On whom; `None`: on nobody any more.
+    /// Dependencies to remove; `None`: all.
     pub on: Option<Vec<JobId>>,
 }
 
@@ -470,25 +378,25 @@ pub struct ConfigureQueue {
     pub change: QueueChange,
 }
 
-/// What to set on a queue.
+/// The settings of a queue to change.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(
     clippy::large_enum_variant,
     reason = "the command that carries it is in a box already"
 )]
 pub enum QueueChange {
-    /// All settings; absent ones fall back to the namespace.
+    /// All settings; those that are `None` fall back to the namespace.
     All(QueueSettings),
-    /// Pause or resume only.
+    /// The pause only.
     Paused(bool),
 }
 
-/// Drops a queue from listings.
+/// Hides a queue from listings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForgetQueue {
     /// The namespace of the queue.
     pub namespace: Namespace,
-    /// The queue to drop from listings; it must have no live jobs.
+    /// Queue to hide; it must have no live jobs.
     pub queue: Queue,
 }
 
@@ -501,14 +409,14 @@ pub struct ConfigureNamespace {
     pub settings: NamespaceSettings,
 }
 
-/// Makes or replaces a schedule. `created_at`, `next_at`, `runs` and `last_job` are the engine's.
+/// Creates or replaces a schedule. The engine sets `created_at`, `next_at`, `runs` and `last_job`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PutSchedule {
-    /// The schedule; it replaces an existing one of its id.
+    /// Schedule; it replaces an existing one with its id.
     pub schedule: ScheduleRecord,
 }
 
-/// Makes a job of a schedule now, whatever its times, its pause and its rule for overlapping runs say.
+/// Enqueues a job of a schedule now, regardless of its times, its pause and its overlap policy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunSchedule {
     /// The namespace of the schedule.
@@ -517,7 +425,7 @@ pub struct RunSchedule {
     pub id: ScheduleId,
 }
 
-/// Removes a schedule; jobs that it has made stay.
+/// Removes a schedule; its jobs stay.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RemoveSchedule {
     /// The namespace of the schedule.
@@ -535,21 +443,21 @@ pub struct DeregisterWorker {
     pub worker: Worker,
 }
 
-/// Numbers for `jobs` jobs. They hold until this shard's next start.
+/// Reserves numbers for `jobs` jobs. They are valid until the shard starts again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reserve {
-    /// How many numbers to reserve, one per job.
+    /// Number of jobs.
     pub jobs: u32,
 }
 
-/// Decides a submission over several shards. What is decided stays so (`rel G8`).
+/// Decides a submission over several shards. A decision is final (`rel G8`).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decide {
     /// The namespace of the submission.
     pub namespace: Namespace,
-    /// The graph that the submission makes.
+    /// Graph of the submission.
     pub graph: Graph,
-    /// For it: all parts are durable; or against it.
+    /// Whether the submission is committed: all its parts are durable. Otherwise it is aborted.
     pub is_committed: bool,
 }
 
@@ -560,42 +468,43 @@ pub struct Receive {
     pub from: ShardId,
     /// The epoch of the sender's stream that the numbers belong to (see [`crate::PeerRecord::stream_epoch`]).
     pub stream_epoch: u64,
-    /// The number of the last message that the sender has written: what it knows of its own past.
+    /// Number of the last message that the sender has written. A smaller number than before shows that its store was
+    /// restored.
     pub last_sent: u64,
-    /// All up to this one it knows as confirmed by us.
+    /// Number of the last message that the sender knows to be confirmed by this shard.
     pub confirmed: u64,
-    /// Consecutive; results are in them.
+    /// Messages, consecutively numbered, with their results.
     pub messages: Vec<OutboxRecord>,
-    /// Jobs of the sender that wait for jobs of ours: do we know of them?
+    /// Jobs of the sender that wait for jobs of this shard. The answer lists those that this shard does not know.
     pub waits: Vec<Wait>,
 }
 
-/// Another shard has our messages, durably.
+/// Records that another shard has applied messages of this one durably.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Confirm {
     /// The shard that has received our messages.
     pub peer: ShardId,
-    /// The newest epoch of our stream that it has seen; `up_to` belongs to it.
+    /// Newest epoch of our stream that the peer has seen; `up_to` belongs to it.
     pub stream_epoch: u64,
-    /// All up to this number.
+    /// Number of the last message that the peer has applied.
     pub up_to: u64,
-    /// The mark of the last of them, as it has it (see [`OutboxRecord::tag`]); 0 if it does not say.
+    /// Tag of that message as the peer has it (see [`OutboxRecord::tag`]); 0 if the peer does not know it.
     pub tag: u64,
-    /// What it said of the waits that came with them.
+    /// Result of the check of waits that were sent along; `None` if none were.
     pub checked_waits: Option<CheckedWaits>,
 }
 
-/// Takes traffic with a peer up again after one of the two went back in time (`rel X6`).
+/// Resumes traffic with a peer after one of the two was restored to an earlier state (`rel X6`).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reconcile {
     /// The shard to resume traffic with.
     pub peer: ShardId,
 }
 
-/// Which finished jobs the shard's housekeeping should look for (see `Engine::retention_due`).
+/// A search for finished jobs whose retention may have passed (see `Engine::retention_due`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExpiredJobsQuery {
-    /// Ended at or before `before`, oldest first, without a life time of their own.
+    /// Jobs that ended at or before `before` and have no retention of their own, oldest first.
     ByAge {
         /// The namespace of the queue.
         namespace: Namespace,
@@ -603,10 +512,10 @@ pub enum ExpiredJobsQuery {
         queue: Queue,
         /// The outcome of the finished jobs.
         outcome: Outcome,
-        /// Up to this time.
+        /// Latest time of the end.
         before: Timestamp,
     },
-    /// The oldest `excess` of a queue and outcome.
+    /// The oldest `excess` jobs of a queue and outcome.
     ByCount {
         /// The namespace of the queue.
         namespace: Namespace,
@@ -614,12 +523,12 @@ pub enum ExpiredJobsQuery {
         queue: Queue,
         /// The outcome of the finished jobs.
         outcome: Outcome,
-        /// How many are too many.
+        /// Number of jobs beyond the limit.
         excess: u64,
     },
-    /// With a life time of their own that has passed, of any queue.
+    /// Jobs of any queue whose own retention has passed.
     ByOwnTime {
-        /// Up to this time.
+        /// Latest time of the end.
         before: Timestamp,
     },
 }

@@ -1,6 +1,7 @@
-//! Where a listing of jobs goes on.
+//! Cursors of job listings.
 //!
-//! Jobs of ours are listed by number. Behind them come the jobs of external systems, in the order of [`ExternalJob`].
+//! A listing has the engine's jobs first, by number, and then the jobs of external systems, in the order of
+//! [`ExternalJob`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,17 +10,17 @@ use crate::external::ExternalJob;
 use crate::id::JobKey;
 use crate::query::JobQuery;
 
-/// The last job of a page. As text it is opaque to clients, who send it back unchanged.
+/// The last job of a page. Its text form is opaque to clients, which send it back unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PageCursor {
     /// A job of the engine, by its number.
     Job(JobKey),
-    /// One behind all of ours.
+    /// A job of an external system.
     ExternalJob(ExternalJob),
 }
 
 impl JobQuery {
-    /// Asks for the page behind one that ended here.
+    /// Continues the query after this cursor.
     pub fn go_on(&mut self, place: PageCursor) {
         match place {
             PageCursor::Job(key) => self.after = Some(key),
@@ -37,15 +38,15 @@ impl fmt::Display for PageCursor {
     }
 }
 
-/// What is no place of a listing.
+/// The error for a text that is not a cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("this is not the end of a page")]
-pub struct NoCursor;
+#[error("not a page cursor: send the cursor of the previous page unchanged")]
+pub struct CursorError;
 
 impl FromStr for PageCursor {
-    type Err = NoCursor;
+    type Err = CursorError;
 
-    fn from_str(text: &str) -> Result<Self, NoCursor> {
+    fn from_str(text: &str) -> Result<Self, CursorError> {
         match text.parse() {
             Ok(number) => Ok(Self::Job(JobKey(number))),
             Err(_) => text.parse().map(Self::ExternalJob),
@@ -81,7 +82,7 @@ mod tests {
     #[test]
     fn anything_else_is_none() {
         for text in ["", "x", "-1", "q1", "qgg", "k", "k61", "k61-6", "1 "] {
-            assert_eq!(text.parse::<PageCursor>(), Err(NoCursor), "{text:?}");
+            assert_eq!(text.parse::<PageCursor>(), Err(CursorError), "{text:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Events: what happened, in the past tense, for subscribers. Never read back as state.
+//! Events: notifications for subscribers about what happened. The engine never reads them back.
 
 use crate::id::{JobId, JobKey, Position};
 use crate::job::{JobState, Progress};
@@ -8,20 +8,20 @@ use crate::time::Timestamp;
 /// A change that subscribers are notified of.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// Its place: consecutive within a shard.
+    /// Position of the event, consecutive within a shard.
     pub position: Position,
-    /// When, on the wall clock.
+    /// Time on the wall clock.
     pub at: Timestamp,
     /// The namespace in which it happened.
     pub namespace: Namespace,
-    /// What has happened, with its details.
+    /// What happened.
     pub happening: Happening,
 }
 
-/// What an event tells.
+/// What an event reports.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Happening {
-    /// A job moved, or came into being (`from` is `None`).
+    /// A job changed its state, or was enqueued (`from` is `None`).
     JobMoved {
         /// The number of the job.
         key: JobKey,
@@ -35,14 +35,14 @@ pub enum Happening {
         from: Option<JobState>,
         /// The state of the job now.
         to: JobState,
-        /// Number of its last attempt.
+        /// Number of the last attempt; 0 before the first.
         attempt: u32,
-        /// Who held or holds it.
+        /// Worker that holds or held the job; `None` if none.
         worker: Option<Worker>,
-        /// Failure group, or reason of a release, expiry or cancel; empty if none.
+        /// Failure group, or the reason of a release, an expiration or a cancellation; may be empty.
         reason: String,
     },
-    /// A running job told how far it is.
+    /// A worker reported progress of a running job.
     JobProgressed {
         /// The number of the job.
         key: JobKey,
@@ -51,7 +51,7 @@ pub enum Happening {
         /// The progress that the worker reported.
         progress: Progress,
     },
-    /// A running job's log grew.
+    /// A worker appended to the log of a running job.
     LogAppended {
         /// The number of the job.
         key: JobKey,
@@ -60,7 +60,7 @@ pub enum Happening {
         /// The length of the attempt's log now, in bytes.
         bytes: u64,
     },
-    /// A job was removed by retention or by a person.
+    /// A job was removed, by retention or by a client.
     JobRemoved {
         /// The number of the job.
         key: JobKey,
@@ -76,7 +76,7 @@ pub enum Happening {
         /// Whether it is paused now.
         paused: bool,
     },
-    /// A schedule was made, changed or removed.
+    /// A schedule was created, changed or removed.
     ScheduleChanged {
         /// The id of the schedule.
         schedule: ScheduleId,

@@ -1,7 +1,7 @@
 //! External systems: the raw keys of Redis clients, and qless. A shard keeps their state beside its own jobs.
 //!
-//! The engine, the stores and the shard hand their calls, answers and rows on without looking into them; the modules
-//! [`crate::keys`] and [`crate::qless`] say what is in them.
+//! The engine, the stores and the shard pass their calls, answers and rows on without looking into them; the modules
+//! [`crate::keys`] and [`crate::qless`] define them.
 
 use std::fmt::{self, Write as _};
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use crate::change::Change;
 use crate::command::Command;
-use crate::cursor::NoCursor;
+use crate::cursor::CursorError;
 use crate::id::JobKey;
 use crate::keys::{ElementRecord, KeyAnswers, KeyCall, KeyCalls, KeyRecord};
 use crate::name::Namespace;
@@ -30,7 +30,7 @@ pub enum ExternalCall {
 pub enum ExternalReply {
     /// The answers to [`ExternalCall::Keys`].
     Keys(KeyAnswers),
-    /// The answer to [`ExternalCall::Qless`]. A call that the script refuses is accepted by the engine, and has changed
+    /// The answer to [`ExternalCall::Qless`]. The engine accepts a call that the script refuses, and the call changes
     /// nothing.
     Qless(QlessAnswer),
 }
@@ -39,12 +39,12 @@ impl ExternalCall {
     /// Whether the call only reads.
     pub fn is_read(&self) -> bool {
         match self {
-            Self::Keys(cmd) => cmd.calls.iter().all(|call| call.look().is_some()),
+            Self::Keys(cmd) => cmd.calls.iter().all(|call| call.reads().is_some()),
             Self::Qless(_) => false,
         }
     }
 
-    /// Whether the call brings something new to keep, which a full device refuses (`rel D9`).
+    /// Whether the call adds data, which a full device refuses (`rel D9`).
     pub fn is_new_work(&self) -> bool {
         match self {
             Self::Keys(cmd) => cmd.calls.iter().any(KeyCall::is_new),
@@ -52,7 +52,7 @@ impl ExternalCall {
         }
     }
 
-    /// Bytes of values that the call brings.
+    /// Size of the values that the call carries, in bytes.
     pub fn bytes(&self) -> usize {
         match self {
             Self::Keys(cmd) => cmd.calls.iter().map(KeyCall::bytes).sum(),
@@ -79,7 +79,7 @@ pub type ExternalMessage = (Namespace, QlessMessage);
 /// A row of an external system, as stored.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ExternalRow {
-    /// A raw key.
+    /// A raw key, with its value if that is a string.
     Key(Box<KeyRecord>),
     /// An element of a list of raw keys. It is loaded after its list.
     Element(Box<ElementRecord>),
@@ -87,7 +87,8 @@ pub enum ExternalRow {
     Qless(Namespace, Box<QlessRow>),
 }
 
-/// What names a row of an external system within a shard. Keys sort in the order in which their rows are loaded.
+/// The key of a row of an external system, unique within a shard. Keys sort in the order in which their rows are
+/// loaded.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ExternalRowKey {
     /// The number of a raw key.
@@ -103,11 +104,11 @@ pub enum ExternalRowKey {
 pub enum ExternalChange {
     /// Writes a raw key.
     PutKey(Box<KeyRecord>),
-    /// Removes it, by its number. The elements of a list are removed one by one.
+    /// Removes a raw key, by its number. The elements of a list are removed one by one.
     RemoveKey(u64),
     /// Writes an element of a list.
     PutElement(Box<ElementRecord>),
-    /// Removes it: number of the list, and place.
+    /// Removes an element: number of the list, and place.
     RemoveElement(u64, i64),
     /// Writes a row of qless.
     PutQless(Namespace, Box<QlessRow>),
@@ -116,7 +117,7 @@ pub enum ExternalChange {
 }
 
 impl ExternalRow {
-    /// What names the row.
+    /// The key of the row.
     pub fn key(&self) -> ExternalRowKey {
         match self {
             Self::Key(record) => ExternalRowKey::Key(record.number),
@@ -127,7 +128,7 @@ impl ExternalRow {
 }
 
 impl ExternalChange {
-    /// What names the row that is written or removed.
+    /// The key of the row that is written or removed.
     pub fn key(&self) -> ExternalRowKey {
         match self {
             Self::PutKey(record) => ExternalRowKey::Key(record.number),
@@ -160,15 +161,15 @@ impl From<ExternalChange> for Change {
     }
 }
 
-/// A job of an external system: it has no number. First come those of qless by their ids, then items of raw keys by queue
-/// and id.
+/// A job of an external system, which has no number. Jobs of qless sort first, by id; then come items of raw keys, by
+/// queue and id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExternalJob {
     /// A job of qless: its jid.
     Qless(Bytes),
     /// An item of raw keys.
     Item {
-        /// Its queue, as the key's beginning says.
+        /// Queue of the item: the prefix of its key.
         queue: Bytes,
         /// The item's id within that queue.
         id: Bytes,
@@ -186,14 +187,14 @@ impl fmt::Display for ExternalJob {
 }
 
 impl FromStr for ExternalJob {
-    type Err = NoCursor;
+    type Err = CursorError;
 
-    fn from_str(text: &str) -> Result<Self, NoCursor> {
+    fn from_str(text: &str) -> Result<Self, CursorError> {
         if let Some(jid) = text.strip_prefix('q') {
             return Ok(Self::Qless(unhex(jid)?));
         }
-        let item = text.strip_prefix('k').ok_or(NoCursor)?;
-        let (queue, id) = item.split_once('-').ok_or(NoCursor)?;
+        let item = text.strip_prefix('k').ok_or(CursorError)?;
+        let (queue, id) = item.split_once('-').ok_or(CursorError)?;
         let (queue, id) = (unhex(queue)?, unhex(id)?);
         Ok(Self::Item { queue, id })
     }
@@ -206,37 +207,38 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-fn unhex(text: &str) -> Result<Bytes, NoCursor> {
+fn unhex(text: &str) -> Result<Bytes, CursorError> {
     let digits = text.as_bytes();
     if !digits.len().is_multiple_of(2) || !digits.iter().all(u8::is_ascii_hexdigit) {
-        return Err(NoCursor);
+        return Err(CursorError);
     }
     let pairs = digits.chunks_exact(2).map(|pair| {
-        let pair = std::str::from_utf8(pair).map_err(|_| NoCursor)?;
-        u8::from_str_radix(pair, 16).map_err(|_| NoCursor)
+        let pair = std::str::from_utf8(pair).map_err(|_| CursorError)?;
+        u8::from_str_radix(pair, 16).map_err(|_| CursorError)
     });
     pairs
-        .collect::<Result<Vec<u8>, NoCursor>>()
+        .collect::<Result<Vec<u8>, CursorError>>()
         .map(Bytes::from)
 }
 
 impl JobKey {
-    /// What stands for a number in the record of a job of qless, which has none. No row has it.
+    /// Placeholder for the number in the record of a job of qless, which has none. No row has this number.
     pub const OF_QLESS: Self = Self(u64::MAX);
-    /// Likewise of an item of raw keys.
+    /// Placeholder for the number in the record of an item of raw keys. No row has this number.
     pub const OF_KEYS: Self = Self(u64::MAX - 1);
 
-    /// Whether it stands for a number in the record of a job of an external system, which has none.
+    /// Whether this is the placeholder in the record of a job of an external system.
     pub fn is_of_external_job(self) -> bool {
         self.kept_by().is_some()
     }
 
-    /// Whether events tell that the job has ended. Those of items of raw keys do not: their clients just delete them.
+    /// Whether an event reports the end of the job. Items of raw keys have none: their clients just delete them.
     pub fn announces_end(self) -> bool {
         self != Self::OF_KEYS
     }
 
-    /// Whose rules a job that has no number goes by: those of `qless`, or of the clients of raw `keys`.
+    /// The external system whose rules apply to the job: `qless`, or `keys` for raw keys. `None` for a job of the
+    /// engine.
     pub fn kept_by(self) -> Option<&'static str> {
         match self {
             Self::OF_QLESS => Some("qless"),

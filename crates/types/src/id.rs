@@ -6,24 +6,24 @@ use std::sync::Arc;
 use crate::limits::NAME_BYTES_MAX;
 use crate::name::NameError;
 
-/// The number of a job in its shard: given in order of creation, never reused within a store.
+/// The number of a job in its shard, in order of creation; never reused within a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobKey(pub u64);
 
-/// How often the shard was taken over; every start raises it, durably.
+/// The epoch of a shard: a number that every start raises durably.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u64);
 
-/// The place of an event in the shard's history: consecutive, never reused.
+/// The position of an event in the shard's history: consecutive, never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position(pub u64);
 
-/// Twenty random bits drawn at each start, part of every engine-made id, so that a store restored
-/// from a backup cannot give an id that the lost time has given already.
+/// Twenty random bits that each start draws. They are part of every engine-made id, so that a store restored from a
+/// backup cannot give an id a second time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IdTag(pub u32);
 
-/// A shard: a short string, `1` by default.
+/// The id of a shard: a short string, `1` by default.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShardId(Arc<str>);
 
@@ -61,10 +61,10 @@ impl fmt::Debug for ShardId {
     }
 }
 
-/// A job's name within its namespace: given by the client (any bytes up to 255) or made by the engine.
+/// The id of a job within its namespace: chosen by the client (up to 255 bytes) or made by the engine.
 ///
-/// Made ids read `00000k3v-x7qz`: eight digits of Crockford's base 32 that sort by creation, and
-/// four of the incarnation's [`IdTag`].
+/// Engine-made ids look like `00000k3v-x7qz`: eight digits of Crockford's base 32 that sort by creation, and four of
+/// the [`IdTag`].
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId(Arc<[u8]>);
 
@@ -121,12 +121,12 @@ impl JobId {
         Self(Arc::new(made_text(key, tag)))
     }
 
-    /// Whether it is what [`JobId::made`] makes.
+    /// Whether [`JobId::made`] returns this id.
     pub fn is_made(&self, key: JobKey, tag: IdTag) -> bool {
         key.0 < 1 << 40 && *self.0 == made_text(key, tag)
     }
 
-    /// The number and the incarnation in it, if it has the form of an engine-made id.
+    /// The number and the tag in the id; `None` if it does not have the form of engine-made ids.
     pub fn parts(&self) -> Option<(JobKey, IdTag)> {
         if self.0.len() != MADE_BYTES || self.0[KEY_DIGITS] != b'-' {
             return None;
@@ -165,12 +165,12 @@ impl fmt::Display for JobKey {
     }
 }
 
-/// Proof of a lease: unique over restarts and restored backups, and not to be guessed (`rel L2`).
+/// The token that proves a lease: unique over restarts and restored backups, and impossible to guess (`rel L2`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseToken {
-    /// The epoch that granted it.
+    /// Epoch of the grant.
     pub epoch: Epoch,
-    /// Grants of that epoch, counted.
+    /// Number of the grant within the epoch.
     pub counter: u64,
     /// Random part of the token: 96 bits that cannot be guessed.
     pub secret: [u8; 12],
@@ -219,7 +219,7 @@ impl fmt::Display for LeaseToken {
     }
 }
 
-/// Shows the grant, not the secret: tokens reach logs through this.
+/// Shows epoch and counter but not the secret, because this form appears in logs.
 impl fmt::Debug for LeaseToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "LeaseToken({}.{})", self.epoch.0, self.counter)

@@ -1,7 +1,7 @@
-//! Idempotency keys: what was answered to a submission, kept for its repeat (`rel P1`).
+//! Idempotency keys: the answers to submissions, kept for repeats (`rel P1`).
 //!
-//! A key is remembered for a day and a submission may have many thousand jobs, so the jobs are kept as runs:
-//! ids that the engine made follow from the numbers, and ids that the client gave stand in the repeat itself.
+//! A key is kept for a day and a submission may have many thousand jobs, so the jobs are stored as runs: ids that the
+//! engine made follow from the numbers, and the repeat itself contains the ids that the client gave.
 
 use crate::id::{IdTag, JobId, JobKey};
 use crate::name::{Graph, IdempotencyKey, Namespace};
@@ -14,49 +14,49 @@ pub struct IdempotencyRecord {
     pub namespace: Namespace,
     /// The idempotency key that the client sent.
     pub key: IdempotencyKey,
-    /// What was submitted and answered.
+    /// Fingerprint and answer of the submission.
     pub answer: SubmissionAnswer,
 }
 
-/// What was submitted under an idempotency key, and the answer.
+/// The fingerprint of a submission under an idempotency key, and the answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubmissionAnswer {
-    /// Hash of what was submitted.
+    /// Hash of the submission.
     pub fingerprint: u64,
-    /// The jobs it made, in order.
+    /// Jobs of the submission, in order.
     pub jobs: SubmittedJobs,
-    /// The graph, if it was one.
+    /// Graph of the jobs; `None` if they form none.
     pub graph: Option<Graph>,
-    /// Forgotten from this time on.
+    /// Time at which the record expires.
     pub until: Timestamp,
 }
 
-/// The jobs of a submission, in its order.
+/// The jobs of a submission, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SubmittedJobs {
     runs: Vec<SubmittedRun>,
 }
 
-/// Jobs that follow each other in a submission.
+/// Consecutive jobs of a submission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SubmittedRun {
-    /// Numbered one after the other, with ids made by one start of the engine.
+    /// Consecutively numbered jobs with ids that the engine made.
     Made {
-        /// The first one's number.
+        /// Number of the first job.
         first: JobKey,
         /// Number of jobs in the run.
         count: u32,
-        /// The start that made their ids.
+        /// Tag in the ids.
         tag: IdTag,
     },
-    /// Numbered one after the other, under the ids that the submission gave them.
+    /// Consecutively numbered jobs with ids that the client gave.
     Given {
-        /// The first one's number.
+        /// Number of the first job.
         first: JobKey,
         /// Number of jobs in the run.
         count: u32,
     },
-    /// One that had another id already, by its unique key.
+    /// One job that existed already, under its unique key and another id.
     Other(JobKey, JobId),
 }
 
@@ -69,7 +69,7 @@ impl SubmittedRun {
         }
     }
 
-    /// Whether it now ends with the next job; if not it is as it was.
+    /// Extends the run by the next job. Returns false and changes nothing if that job does not follow.
     fn takes(&mut self, next: &Self) -> bool {
         let follows = |first: JobKey, count: u32, key: JobKey| {
             count < u32::MAX && first.0.checked_add(u64::from(count)) == Some(key.0)
@@ -95,7 +95,7 @@ impl SubmittedRun {
 }
 
 impl SubmittedJobs {
-    /// The jobs made of a submission: each with its number and id, and whether the submission itself has that id.
+    /// Collects the jobs of a submission: number, id, and whether the client gave the id.
     pub fn collect<'a>(jobs: impl IntoIterator<Item = (JobKey, &'a JobId, bool)>) -> Self {
         let mut runs: Vec<SubmittedRun> = Vec::new();
         for (key, id, is_given) in jobs {
@@ -113,7 +113,7 @@ impl SubmittedJobs {
         Self { runs }
     }
 
-    /// Of runs as [`SubmittedJobs::runs`] gave them.
+    /// Restores the jobs from the runs that [`SubmittedJobs::runs`] returned.
     pub fn from_runs(runs: Vec<SubmittedRun>) -> Self {
         Self { runs }
     }
@@ -128,13 +128,13 @@ impl SubmittedJobs {
         self.runs.iter().map(|run| u64::from(run.count())).sum()
     }
 
-    /// Whether there are none.
+    /// Whether the submission has no jobs.
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }
 
-    /// Each job's number and id. `given` are the ids in a repeat of the submission; `None` if it cannot be one,
-    /// because it has another number of jobs or gives other ones an id.
+    /// Number and id of each job. `given` are the ids in the repeat. `None` if it is not a repeat: the number of jobs
+    /// differs, or other jobs have ids.
     pub fn answer(&self, given: &[Option<&JobId>]) -> Option<Vec<(JobKey, JobId)>> {
         if u64::try_from(given.len()) != Ok(self.len()) {
             return None;

@@ -1,4 +1,4 @@
-//! Records of another server that this one takes over: each once, however often they are sent.
+//! Imports: records of another server, each taken over once, however often it is sent.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use crate::command::NewJob;
 use crate::name::Namespace;
 use crate::qless::{QlessSet, QlessTime};
 
-/// Takes records over. Each is taken, skipped or refused by itself; all that are taken are one commit.
+/// Imports records. Each is taken, skipped or refused by itself; those that are taken are one commit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Import {
-    /// The namespace that gets them.
+    /// Namespace that gets the records.
     pub namespace: Namespace,
     /// The records, up to [`crate::limits::IMPORT_RECORDS_MAX`].
     pub records: Vec<ImportRecord>,
@@ -24,35 +24,35 @@ pub enum ImportRecord {
     Qless(Box<QlessSource>),
     /// An item of a work queue of raw keys.
     Item(Box<WorkItem>),
-    /// A job of ours.
+    /// A job for the engine.
     Job(Box<JobSource>),
 }
 
-/// An item of a work queue of raw keys, with all that is taken over with it.
+/// An item of a work queue of raw keys, with its data and leases.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WorkItem {
-    /// The key of its data.
+    /// Key of the item's data.
     pub key: Bytes,
     /// The item's data, stored under `key`.
     pub data: Bytes,
-    /// The list that it is put into, at its left end; `None`: none.
+    /// List to which the item is added at the left end; `None`: none.
     pub list: Option<Bytes>,
-    /// Its id, as the list has it.
+    /// Id of the item, as in the list.
     pub id: Bytes,
-    /// Its leases: key, value and time left.
+    /// Leases of the item: key, value and time left.
     pub leases: Vec<(Bytes, Bytes, Duration)>,
 }
 
-/// A job that is enqueued, or has failed for good already.
+/// A job to enqueue, or to store as failed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobSource {
-    /// The job, with an id of its own.
+    /// Job, which must have an id.
     pub job: NewJob,
-    /// Why it has failed for good; `None`: it has not.
+    /// Message of the failure; `None`: the job is enqueued.
     pub failed: Option<String>,
 }
 
-/// A record of qless as its script keeps it in Redis: texts are not checked yet.
+/// A record of qless as its script stores it in Redis, with unchecked texts.
 #[derive(Clone, Debug, PartialEq)]
 pub enum QlessSource {
     /// A job with its history, places and throttles.
@@ -61,25 +61,25 @@ pub enum QlessSource {
     Recurring {
         /// The id (jid) of the recurring job.
         jid: Bytes,
-        /// The fields of its hash.
+        /// Fields of its hash in Redis.
         fields: Vec<(Bytes, Bytes)>,
-        /// When it runs next.
+        /// Time of the next run.
         next_at: QlessTime,
     },
     /// A queue that is known or paused.
     Queue {
         /// The name of the queue.
         name: Bytes,
-        /// When it was first seen; `None` if it is only paused.
+        /// Time of the first use; `None` if the queue is only paused.
         seen_at: Option<QlessTime>,
-        /// Whether it gives nothing out.
+        /// Whether the queue is paused.
         is_paused: bool,
     },
     /// A worker and its last sign of life.
     Worker {
         /// The name of the worker.
         name: Bytes,
-        /// When it was last seen.
+        /// Time of the last call.
         seen_at: QlessTime,
     },
     /// An option that was set.
@@ -93,7 +93,7 @@ pub enum QlessSource {
     TagCount {
         /// The tag that is counted.
         tag: Bytes,
-        /// Jobs that ever got it, less those that lost it.
+        /// Number of jobs that have got the tag, minus those that have lost it.
         count: i64,
     },
     /// A jid that is tracked.
@@ -105,7 +105,7 @@ pub enum QlessSource {
     },
     /// The statistics of a queue and day.
     Statistics(QlessStatisticsSource),
-    /// A limit of jobs that run at a time.
+    /// A limit on jobs that run at the same time.
     Throttle {
         /// The id of the throttle.
         id: Bytes,
@@ -114,19 +114,19 @@ pub enum QlessSource {
         /// Milliseconds until the maximum is forgotten; `None`: never.
         ends_after_ms: Option<u64>,
     },
-    /// Lets a job go on that waits for jobs of which none is left: sent after all jobs.
+    /// Releases a blocked job whose dependencies are all gone. Sent after all jobs.
     Release {
         /// The id of the job that may go on.
         jid: Bytes,
     },
 }
 
-/// A job of qless as its script keeps it.
+/// A job of qless as its script stores it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct QlessJobSource {
     /// The id (jid) of the job.
     pub jid: Bytes,
-    /// The fields of its hash.
+    /// Fields of its hash in Redis.
     pub fields: Vec<(Bytes, Bytes)>,
     /// Its history, oldest entry first, each as JSON or `MessagePack`.
     pub history: Vec<Bytes>,
@@ -134,13 +134,13 @@ pub struct QlessJobSource {
     pub dependencies: Vec<Bytes>,
     /// Jobs that wait for it.
     pub dependents: Vec<Bytes>,
-    /// The sets of its queue that it is in, with its score there. A score may be infinite.
+    /// Sets of the queue that contain the job, with its score there, which may be infinite.
     pub places: Vec<(QlessSet, f64)>,
-    /// Tags under which it is found, and since when.
+    /// Tags under which the job is found, and since when.
     pub tagged: Vec<(Bytes, QlessTime)>,
-    /// Until when its worker's list of jobs has it; `None` if it is not listed.
+    /// Score in the job list of its worker: when the lock expires. `None` if the job is not in one.
     pub listed_until: Option<QlessTime>,
-    /// When it completed; `None` if it is not in the list of completed jobs.
+    /// Time of completion; `None` if the job is not in the list of completed jobs.
     pub completed_at: Option<QlessTime>,
     /// Throttles that it holds, and since when.
     pub holds: Vec<(Bytes, QlessTime)>,
@@ -148,7 +148,7 @@ pub struct QlessJobSource {
     pub pending: Vec<(Bytes, QlessTime)>,
 }
 
-/// The statistics of a queue and day as the script keeps them: the fields of three hashes.
+/// The statistics of a queue and day as the script stores them: the fields of three hashes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct QlessStatisticsSource {
     /// The name of the queue.
@@ -157,25 +157,25 @@ pub struct QlessStatisticsSource {
     pub day: QlessTime,
     /// Counters by field name, both as the script stores them.
     pub counters: Vec<(Bytes, Bytes)>,
-    /// The sample of waits.
+    /// Sample of waiting times.
     pub wait: Vec<(Bytes, Bytes)>,
-    /// The sample of runs.
+    /// Sample of run times.
     pub run: Vec<(Bytes, Bytes)>,
 }
 
-/// What became of a record.
+/// The outcome of the import of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Imported {
-    /// It was taken over.
+pub enum ImportOutcome {
+    /// The record was taken over.
     Taken,
-    /// It was taken over before, or there is something of that name: nothing was done.
+    /// The record, or another one of its name, exists already; nothing was done.
     AlreadyThere,
-    /// It cannot be taken over; for people, why.
+    /// The record cannot be taken over; contains the reason for people.
     Refused(String),
 }
 
 impl ImportRecord {
-    /// Bytes that it brings.
+    /// Size of the record's texts in bytes.
     pub fn bytes(&self) -> usize {
         let pairs = |list: &[(Bytes, Bytes)]| -> usize {
             list.iter()

@@ -1,33 +1,37 @@
-//! The job record and its parts.
+//! A job as it is submitted and as it is stored, and its parts.
 
 use std::fmt;
 use std::time::Duration;
 
+use bytes::Bytes;
+
+use crate::history::HistoryEntry;
 use crate::id::{IdTag, JobId, JobKey, LeaseToken};
 use crate::name::{
     Graph, Group, JobName, Kind, LabelKey, LabelValue, Namespace, Queue, RequestId, ScheduleId,
     Tag, UniqueKey, Worker,
 };
+use crate::reference::JobRef;
 use crate::time::{Due, Elapsed, Timestamp};
 use crate::words::{Words as _, words};
 
-/// Where a job stands.
+/// The state of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum JobState {
-    /// Waits for other jobs.
+    /// The job waits for other jobs.
     Blocked = 1,
-    /// Waits for its time.
+    /// The job waits for its start time or for the end of a backoff.
     Scheduled = 2,
-    /// Can run now; waits for a worker.
+    /// The job can run now and waits for a worker.
     Ready = 3,
-    /// Leased to a worker.
+    /// The job is leased to a worker.
     Running = 4,
-    /// Finished with success; its result is kept.
+    /// The job has succeeded; its result is kept.
     Succeeded = 5,
-    /// Finished without success; its failure is kept.
+    /// The job has failed; its failure is kept.
     Failed = 6,
-    /// Cancelled by a person, a client or a rule.
+    /// The job was cancelled by a client or by a rule.
     Cancelled = 7,
 }
 
@@ -42,7 +46,7 @@ words!(JobState {
 });
 
 impl JobState {
-    /// Every state, in order.
+    /// All states, in the order of their numbers.
     pub const ALL: [Self; 7] = [
         Self::Blocked,
         Self::Scheduled,
@@ -53,17 +57,17 @@ impl JobState {
         Self::Cancelled,
     ];
 
-    /// Whether the job will never move again by itself.
+    /// Whether the state is final: only a retry by hand leaves it.
     pub fn is_terminal(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
     }
 
-    /// Reads the word that [`Self::as_str`] gives; `None` for any other.
+    /// Parses the word that [`Self::as_str`] returns; `None` for any other text.
     pub fn parse(text: &str) -> Option<Self> {
         Self::from_word(text)
     }
 
-    /// Reads the number that records carry.
+    /// The state with this number in records; `None` if there is none.
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.number() == number)
     }
@@ -95,12 +99,12 @@ pub enum Outcome {
     Succeeded,
     /// The job has failed, with a failure.
     Failed,
-    /// By a person or by the end of those who needed it.
+    /// The job was cancelled, by a client or because no job needs it any more.
     Cancelled,
 }
 
 impl Outcome {
-    /// The state of a job that ended so.
+    /// The final state of a job with this outcome.
     pub fn state(self) -> JobState {
         match self {
             Self::Succeeded => JobState::Succeeded,
@@ -110,19 +114,19 @@ impl Outcome {
     }
 }
 
-/// Urgency: smaller runs first, 0 by default, as in beanstalkd, River and `nice`.
+/// Priority of a job: smaller runs first, 0 by default, as in beanstalkd, River and `nice`.
 ///
-/// Kept as millionths, because qless allows fractions; a native priority is a whole number within
-/// plus or minus [`Priority::WHOLE_MAX`].
+/// Stored in millionths, because qless allows fractions. A native priority is a whole number between minus and plus
+/// [`Priority::WHOLE_MAX`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Priority(i64);
 
 impl Priority {
-    /// The largest whole priority, either way.
+    /// Largest absolute value of a whole priority.
     pub const WHOLE_MAX: i64 = 1_000_000_000_000;
     const SCALE: i64 = 1_000_000;
 
-    /// A whole priority, if it is within the limit.
+    /// A whole priority; `None` if it is beyond [`Priority::WHOLE_MAX`].
     pub fn whole(value: i64) -> Option<Self> {
         (-Self::WHOLE_MAX..=Self::WHOLE_MAX)
             .contains(&value)
@@ -145,24 +149,24 @@ impl Priority {
     }
 }
 
-/// How long to wait before retry `k` (1, 2, 3 ...), counted from the end of the failed attempt.
+/// Pause before retry `k` (1, 2, 3 ...), counted from the end of the failed attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Backoff {
     /// The same pause before each retry.
     Fixed(Duration),
-    /// The k-th entry; the last one repeats. Not empty.
+    /// The k-th entry; the last entry repeats. The list is not empty.
     List(Vec<Duration>),
     /// `base * 2^(k-1)`, at most `cap`.
     Exponential {
-        /// Before the first retry.
+        /// Pause before the first retry.
         base: Duration,
-        /// Never longer than this.
+        /// Longest pause.
         cap: Duration,
     },
 }
 
 impl Default for Backoff {
-    /// From 20 s, doubling, up to an hour.
+    /// Starts at 20 s and doubles up to one hour.
     fn default() -> Self {
         Self::Exponential {
             base: Duration::from_secs(20),
@@ -171,18 +175,18 @@ impl Default for Backoff {
     }
 }
 
-/// How often and when a job is tried again.
+/// How often and when a failed job is retried.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RetryPolicy {
     /// Retries after the first attempt: at most `retries_max + 1` counted attempts.
     pub retries_max: u32,
-    /// The pause before each.
+    /// Pause before each retry.
     pub backoff: Backoff,
-    /// Up to so many hundredths are added to or taken from each pause, drawn by the engine.
+    /// Largest random deviation of each pause in percent, 0 to 100, either way.
     pub jitter_percent: u8,
-    /// Leases that may run out (their worker was lost) without counting against the retries, in the whole life
-    /// of the job; the next one fails it. `None` (default): each counts as an attempt, and the namespace's
-    /// `lease_expirations_in_a_row_max` bounds them in a row.
+    /// Number of lease expirations that the job may have over its life without using up a retry; the next one fails
+    /// it. `None` (the default): each expiration counts as an attempt, and the namespace's
+    /// `lease_expirations_in_a_row_max` limits those in a row.
     pub lease_expirations_max: Option<u32>,
 }
 
@@ -197,15 +201,15 @@ impl Default for RetryPolicy {
     }
 }
 
-/// What an edge does when its dependency does not succeed.
+/// What happens to a dependent when its dependency does not succeed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FailurePolicy {
-    /// The dependent fails too (default; enq's cascade).
+    /// The dependent fails too (the default; as in enq).
     #[default]
     Fail,
-    /// The dependent waits until the dependency was retried and succeeded (qless).
+    /// The dependent waits until the dependency was retried and has succeeded (as in qless).
     Wait,
-    /// The dependent goes on; a data input reads `null`.
+    /// The dependent runs; an input that takes the result is `null`.
     Ignore,
 }
 words!(FailurePolicy { "fail" => Fail, "wait" => Wait, "ignore" => Ignore });
@@ -213,152 +217,43 @@ words!(FailurePolicy { "fail" => Fail, "wait" => Wait, "ignore" => Ignore });
 /// Why a job or an attempt failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// Failures of one cause share a group.
+    /// Group of the failure: failures with one cause share it.
     pub group: Group,
-    /// For people; cut at 16 KiB.
+    /// Message for people; cut at [`crate::limits::MESSAGE_BYTES_MAX`].
     pub message: String,
-    /// When, on the wall clock.
+    /// Time on the wall clock.
     pub at: Timestamp,
-    /// Whose attempt it was, if one was running.
+    /// Worker whose attempt failed; `None` if no attempt was running.
     pub worker: Option<Worker>,
 }
 
-/// How far a running job says it is.
+/// Progress that a worker reported for a running job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Millionths done, 0 to 1 000 000.
+    /// Part that is done in millionths, 0 to 1 000 000.
     pub millionths: u32,
-    /// What it is doing.
+    /// What the job is doing, for people; may be empty.
     pub message: String,
 }
 
-/// The report that ended the last attempt, so that its repeat gets the same answer (`rel L7`).
+/// The report that ended the last attempt. A repeat of it gets the same answer (`rel L7`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LastReport {
-    /// The token of the lease that it was made under.
+    /// Token of the lease under which the report was made.
     pub token: LeaseToken,
-    /// The kind of the report.
+    /// Kind of the report.
     pub kind: ReportKind,
 }
 
-/// What a report said.
+/// The kind of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReportKind {
-    /// The attempt has succeeded.
+    /// The attempt succeeded.
     Complete,
-    /// The attempt has failed.
+    /// The attempt failed.
     Fail,
-    /// The job was given back unrun.
+    /// The worker released the job.
     Release,
-}
-
-/// One line of a job's history.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HistoryEntry {
-    /// When it happened, on the wall clock.
-    pub at: Timestamp,
-    /// The event, with its details.
-    pub what: What,
-}
-
-/// What a history entry tells.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
-    /// Came into being, or was put into another queue.
-    Enqueued {
-        /// The queue of the job then.
-        queue: Queue,
-    },
-    /// An attempt has ended, in any way.
-    Attempt {
-        /// Its number, from 1.
-        number: u32,
-        /// The worker that held the lease.
-        worker: Worker,
-        /// When it was leased.
-        leased_at: Timestamp,
-        /// The way in which the attempt ended.
-        end: AttemptEnd,
-    },
-    /// Failed without an attempt: deadline, dependency, poison.
-    Failed {
-        /// The failure group: the cause in a word.
-        group: Group,
-    },
-    /// The job was cancelled.
-    Cancelled {
-        /// The reason that was given; may be empty.
-        reason: String,
-    },
-    /// Put back by a person after it had ended.
-    Retried,
-    /// Timed out by hand.
-    TimedOutByHand,
-    /// A note of the user's.
-    Note {
-        /// The text of the note.
-        text: String,
-        /// Any more, as JSON text; empty if none.
-        data: String,
-    },
-}
-
-impl What {
-    /// The word for what happened, such as `attempt`.
-    pub fn as_str(&self) -> &'static str {
-        match self {
-            Self::Enqueued { .. } => "enqueued",
-            Self::Attempt { .. } => "attempt",
-            Self::Failed { .. } => "failed",
-            Self::Cancelled { .. } => "cancelled",
-            Self::Retried => "retried",
-            Self::TimedOutByHand => "timed_out_by_hand",
-            Self::Note { .. } => "note",
-        }
-    }
-}
-
-/// How an attempt ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AttemptEnd {
-    /// The worker reported success.
-    Succeeded,
-    /// With a reported failure.
-    Failed {
-        /// The failure group that the worker reported.
-        group: Group,
-        /// The message that the worker reported; may be empty.
-        message: String,
-        /// Whether the worker ruled retries out.
-        permanent: bool,
-    },
-    /// The lease expired: the worker died or lost its connection.
-    Expired,
-    /// The run took longer than the job allows.
-    TimedOut,
-    /// The worker gave the job back.
-    Released {
-        /// Whether it counts as an attempt.
-        counted: bool,
-        /// The reason that was given; may be empty.
-        reason: String,
-    },
-    /// The job was cancelled while the attempt ran.
-    Cancelled,
-}
-
-impl AttemptEnd {
-    /// The word for it, such as `timed_out`.
-    pub fn as_str(&self) -> &'static str {
-        match self {
-            Self::Succeeded => "succeeded",
-            Self::Failed { .. } => "failed",
-            Self::Expired => "expired",
-            Self::TimedOut => "timed_out",
-            Self::Released { .. } => "released",
-            Self::Cancelled => "cancelled",
-        }
-    }
 }
 
 /// How a job ended.
@@ -366,95 +261,241 @@ impl AttemptEnd {
 pub struct Finished {
     /// The outcome of the job.
     pub outcome: Outcome,
-    /// When, on the wall clock.
+    /// Time on the wall clock.
     pub at: Timestamp,
-    /// Place in the shard's order of endings; the newest is the largest.
+    /// Position in the shard's order of endings; the latest has the largest.
     pub order: u64,
-    /// Bytes of the result; `None` if there is none.
+    /// Size of the result in bytes; `None` if there is none.
     pub result_bytes: Option<u64>,
-    /// How long to keep it, if the job says so itself: `Some(None)` is forever.
+    /// Time until which the job's own retention keeps it; `Some(None)`: forever. `None`: the queue's retention
+    /// applies.
     pub keep_until: Option<Option<Timestamp>>,
 }
 
-/// All that is known of a job, but for its payload, inputs, result and log.
+/// A job as submitted.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NewJob {
+    /// Id that the client chose; `None`: the engine makes one.
+    pub id: Option<JobId>,
+    /// Name of the job within its submission, for people; `None`: none.
+    pub name: Option<JobName>,
+    /// Queue of the job.
+    pub queue: Queue,
+    /// Kind of the job: names the program that runs it.
+    pub kind: Kind,
+    /// Payload: the input of the program, opaque to the server; may be empty.
+    pub payload: Bytes,
+    /// Positional inputs, in order; empty: the payload alone is the input.
+    pub inputs: Vec<NewInput>,
+    /// Jobs to wait for without taking their results.
+    pub after: Vec<NewEdge>,
+    /// The priority: smaller runs first, 0 by default.
+    pub priority: Priority,
+    /// Earliest start.
+    pub start: Start,
+    /// Time after which no attempt starts; `None`: none.
+    pub deadline: Option<Timestamp>,
+    /// Maximum time of one attempt; `None`: no limit.
+    pub timeout: Option<Duration>,
+    /// Retry policy of the job; `None`: as the queue says.
+    pub retry: Option<RetryPolicy>,
+    /// Tags, to search and count by.
+    pub tags: Vec<Tag>,
+    /// Labels: key-value pairs to search by.
+    pub labels: Vec<(LabelKey, LabelValue)>,
+    /// Whether to track the job: it then appears in the list of tracked jobs.
+    pub tracked: bool,
+    /// Unique key, under which at most one job exists; `None`: none.
+    pub unique: Option<Unique>,
+    /// Retention after success; `Some(None)`: forever. `None`: as the queue says.
+    pub keep_succeeded: Option<Option<Duration>>,
+    /// Retention after failure or cancellation; `Some(None)`: forever. `None`: as the queue says.
+    pub keep_failed: Option<Option<Duration>>,
+}
+
+/// Earliest start of a job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Start {
+    /// As soon as its dependencies are met (the default).
+    #[default]
+    Now,
+    /// After this delay, counted from the command on the elapsed clock.
+    After(Duration),
+    /// At a calendar time; a time in the past means now.
+    At(Timestamp),
+}
+
+/// A key under which at most one job exists for a while. Enqueueing a second one returns the id of the first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unique {
+    /// Key, unique within the namespace.
+    pub key: UniqueKey,
+    /// Time for which the key stays taken after the first job was enqueued; `None`: until that job has ended.
+    pub window: Option<Duration>,
+}
+
+/// The job that another job depends on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Dependency {
+    /// The job at this index of the same submission.
+    Member(u32),
+    /// An existing job of this shard.
+    Job(JobId),
+    /// A job of another shard.
+    Remote {
+        /// Shard and id of the job.
+        job: JobRef,
+        /// Whether the job is part of the same submission; its shard then knows about this edge.
+        is_member: bool,
+    },
+}
+
+/// A positional input of a new job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NewInput {
+    /// A value that the client sent.
+    Value(Bytes),
+    /// The result of a job.
+    Result(NewEdge),
+}
+
+/// A dependency of a new job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewEdge {
+    /// The job to wait for.
+    pub dependency: Dependency,
+    /// What happens if that job does not succeed.
+    pub policy: FailurePolicy,
+}
+
+/// A job as stored, without its payload, inputs, result and log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobRecord {
-    /// Its number in the shard.
+    /// Number of the job in the shard.
     pub key: JobKey,
     /// The id of the job within its namespace.
     pub id: JobId,
-    /// The incarnation in which it was made; part of an engine-made id.
+    /// Tag of the start in which the job was made; part of an engine-made id.
     pub id_tag: IdTag,
     /// Whether the client chose the id.
     pub id_is_given: bool,
-    /// How its submission called it, such as `count-01`; `None`: it had no name. Not unique.
+    /// Name that the submission gave the job, such as `count-01`; `None`: none. Not unique.
     pub name: Option<JobName>,
-    /// The namespace that the job belongs to.
+    /// Namespace that owns the job.
     pub namespace: Namespace,
-    /// Where it lines up.
+    /// Queue of the job.
     pub queue: Queue,
-    /// Which program runs it.
+    /// Kind of the job: names the program that runs it.
     pub kind: Kind,
-    /// Where it stands. A stored live record never says `Running`: its lease row does.
+    /// State of the job. The stored record of a live job is never `Running`: its lease row shows that it runs.
     pub state: JobState,
     /// The priority: smaller runs first.
     pub priority: Priority,
-    /// When it was enqueued.
+    /// Time at which the job was enqueued.
     pub created_at: Timestamp,
-    /// The key of its place among the ready (order by priority, this, then key).
+    /// Time at which the job became ready. Ready jobs are ordered by priority, this time, and number.
     pub ready_at: Elapsed,
-    /// Whether it lines up before the others of its priority (`kickq R51`, timing out by hand).
+    /// Whether the job goes before others of its priority, after a queue with [`crate::DueOrder::Ahead`] or a
+    /// time-out by hand.
     pub is_ahead: bool,
-    /// When it becomes ready, while it is scheduled; or once its dependencies are met.
+    /// Time at which a scheduled job becomes ready; of a blocked job, the time that it waits for once its
+    /// dependencies are met.
     pub due: Option<Due>,
-    /// Never started, and never tried again, after this.
+    /// Time after which no attempt starts; `None`: none.
     pub deadline: Option<Timestamp>,
-    /// How long one attempt may run.
+    /// Maximum time of one attempt; `None`: no limit.
     pub timeout: Option<Duration>,
-    /// How it is tried again.
+    /// Retry policy of the job.
     pub retry: RetryPolicy,
     /// Number of the last attempt granted, 0 before the first.
     pub attempt: u32,
-    /// Attempts that count against the retries.
+    /// Number of attempts that count against the retry limit.
     pub attempts_counted: u32,
-    /// Grants given back without counting.
+    /// Number of attempts that workers gave back without counting.
     pub releases: u32,
-    /// Leases that ran out: in a row, or all of them if its retry policy bounds those.
+    /// Number of lease expirations: those in a row, or all of them if the retry policy limits them.
     pub lease_expirations: u32,
-    /// Bytes of the payload.
+    /// Size of the payload in bytes.
     pub payload_bytes: u64,
-    /// Number of positional inputs; 0 means the payload alone is the input.
+    /// Number of positional inputs; 0: the payload alone is the input.
     pub inputs: u32,
-    /// Hash of what was submitted, to tell a repeat from a conflict; 0 if never needed.
+    /// Hash of the submitted job, which tells a repeat from a conflict; 0 if the job has neither an id of the client
+    /// nor a unique key.
     pub fingerprint: u64,
-    /// The last failure, also of a job that was tried again since.
+    /// Last failure, also of a job that was retried since; `None` if it never failed.
     pub failure: Option<Failure>,
-    /// The graph it was submitted with.
+    /// Graph that the job belongs to; `None` if it was submitted alone.
     pub graph: Option<Graph>,
-    /// Words to search and count by.
+    /// Tags of the job, to search and count by.
     pub tags: Vec<Tag>,
-    /// Key-value pairs to search by.
+    /// Labels of the job: key-value pairs to search by.
     pub labels: Vec<(LabelKey, LabelValue)>,
-    /// Whether somebody follows it.
+    /// Whether the job is tracked: it appears in the list of tracked jobs.
     pub tracked: bool,
-    /// Under which unique key it stands.
+    /// Unique key that the job holds; `None` if it has none.
     pub unique: Option<UniqueKey>,
-    /// The schedule that made it.
+    /// Schedule that made the job; `None` if none did.
     pub schedule: Option<ScheduleId>,
-    /// How long to keep it after success, if it says so itself: `Some(None)` is forever.
+    /// Retention after success; `Some(None)`: forever. `None`: as the queue says.
     pub keep_succeeded: Option<Option<Duration>>,
-    /// How long to keep it after failure or cancellation, likewise.
+    /// Retention after failure or cancellation; `Some(None)`: forever. `None`: as the queue says.
     pub keep_failed: Option<Option<Duration>>,
-    /// How far the running or last attempt got.
+    /// Progress of the running or last attempt; `None` if none was reported.
     pub progress: Option<Progress>,
-    /// The report that ended the last attempt.
+    /// Report that ended the last attempt; `None` if none did.
     pub last_report: Option<LastReport>,
-    /// What happened, oldest first: the first entry and the newest others.
+    /// History of the job, oldest first: the first entry and the newest others.
     pub history: Vec<HistoryEntry>,
-    /// Entries that fell out of the middle.
+    /// Number of entries that were dropped from the middle of the history.
     pub history_dropped: u32,
-    /// How it ended; `None` while it lives.
+    /// How the job ended; `None` while it is live.
     pub finished: Option<Finished>,
+}
+
+impl JobRecord {
+    /// A ready job with these names and the default for every other field.
+    pub fn new(key: JobKey, id: JobId, namespace: Namespace, queue: Queue, kind: Kind) -> Self {
+        Self {
+            key,
+            id,
+            id_tag: IdTag::default(),
+            id_is_given: false,
+            name: None,
+            namespace,
+            queue,
+            kind,
+            state: JobState::Ready,
+            priority: Priority::default(),
+            created_at: Timestamp::default(),
+            ready_at: Elapsed::default(),
+            is_ahead: false,
+            due: None,
+            deadline: None,
+            timeout: None,
+            retry: RetryPolicy::default(),
+            attempt: 0,
+            attempts_counted: 0,
+            releases: 0,
+            lease_expirations: 0,
+            payload_bytes: 0,
+            inputs: 0,
+            fingerprint: 0,
+            failure: None,
+            graph: None,
+            tags: Vec::new(),
+            labels: Vec::new(),
+            tracked: false,
+            unique: None,
+            schedule: None,
+            keep_succeeded: None,
+            keep_failed: None,
+            progress: None,
+            last_report: None,
+            history: Vec::new(),
+            history_dropped: 0,
+            finished: None,
+        }
+    }
 }
 
 /// A live lease, as stored.
@@ -462,34 +503,34 @@ pub struct JobRecord {
 pub struct LeaseRecord {
     /// The number of the leased job.
     pub key: JobKey,
-    /// The attempt it stands for; also the fencing number.
+    /// Number of the attempt; also the fencing number.
     pub attempt: u32,
-    /// Attempts that count, this one included.
+    /// Number of attempts that count against the retry limit, this one included.
     pub attempts_counted: u32,
     /// The worker that holds the lease.
     pub worker: Worker,
     /// The token that reports must show.
     pub token: LeaseToken,
-    /// When it was granted, on the wall clock.
+    /// Time of the grant on the wall clock.
     pub granted_at: Timestamp,
-    /// How long each grant or renewal lasts.
+    /// Length of each grant or renewal.
     pub lease_for: Duration,
-    /// When it ends. After a restart it is given its full length again (`rel T6`).
+    /// Time at which the lease expires. A restart gives it its full length again (`rel T6`).
     pub expires_at: Elapsed,
-    /// When the attempt must be over, however often it is renewed.
+    /// Time at which the attempt times out, however often the lease is renewed; `None`: never.
     pub timeout_at: Option<Elapsed>,
-    /// When the job was ready for this attempt, for the statistics of waiting.
+    /// Time at which the job was ready for this attempt, for the statistics of waiting.
     pub ready_at: Elapsed,
-    /// When it was granted, on the elapsed line, for the statistics of running.
+    /// Time of the grant on the elapsed clock, for the statistics of running.
     pub granted_elapsed: Elapsed,
-    /// The lease request that asked for it, if it named itself.
+    /// Id of the lease request that got this lease; `None` if the request had none.
     pub request: Option<RequestId>,
-    /// Whether it ran out once already and lives on in its queue's period of grace.
+    /// Whether the lease has expired and lives on in the grace period of its queue.
     pub is_warned: bool,
 }
 
-/// A job as readers see it: the record, and the lease if one is live. With a lease the state
-/// shown is `Running`, and `attempt` is the lease's.
+/// A job as readers see it: the record, and the live lease if there is one. With a lease, the state is `Running` and
+/// `attempt` is that of the lease.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredJob {
     /// The record of the job.
@@ -499,8 +540,7 @@ pub struct StoredJob {
 }
 
 impl StoredJob {
-    /// Puts a stored record and its lease together: a leased job shows as `Running`, with the
-    /// numbers of the attempt that runs.
+    /// Combines a stored record with its lease: a leased job is `Running` and has the numbers of the running attempt.
     pub fn new(mut record: JobRecord, lease: Option<LeaseRecord>) -> Self {
         if let Some(lease) = &lease {
             record.state = JobState::Running;

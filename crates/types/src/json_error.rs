@@ -1,13 +1,13 @@
-//! Messages of the JSON reader in the words of JSON.
+//! Error messages of the JSON parser, rewritten in terms of JSON.
 //!
-//! The reader describes what it expected by the Rust types of the server (`struct NewEdge`, `i64`). A client
-//! knows objects, lists, strings and numbers. HTTP and the command line both pass their messages through here.
+//! The parser describes what it expected by the Rust types of the server (`struct NewEdge`, `i64`). A client only
+//! knows objects, lists, strings and numbers. HTTP and the command line both rewrite their messages here.
 
-/// Characters of a refused value that a message repeats.
+/// Characters of a refused value that a message shows.
 const SHOWN_MAX: usize = 100;
 
-/// Rewrites a message of the JSON reader so that it names JSON and no type of the server. Other messages
-/// come back unchanged, but cut where they repeat a long value.
+/// Rewrites a message of the JSON parser so that it names JSON types instead of types of the server. Other messages
+/// do not change, except that long values are cut.
 pub fn in_json_words(message: &str) -> String {
     let (kind, rest) = message.split_once(": ").unwrap_or((message, ""));
     match (kind, rest.rsplit_once(", expected ")) {
@@ -31,7 +31,7 @@ fn length_words(message: &str) -> Option<String> {
     Some(format!("expected {wanted}, not a list of {count}"))
 }
 
-/// What the reader expected.
+/// What the parser expected, in terms of JSON.
 fn wanted_words(wanted: &str) -> String {
     let bounded = |min: &str, max: &str| format!("a whole number from {min} to {max}");
     match wanted {
@@ -53,7 +53,7 @@ fn wanted_words(wanted: &str) -> String {
     }
 }
 
-/// What the reader found.
+/// What the parser found, in terms of JSON.
 fn found_words(found: &str) -> String {
     match found {
         "map" => "an object".to_owned(),
@@ -77,7 +77,7 @@ fn found_words(found: &str) -> String {
     }
 }
 
-/// The text, or its beginning with three dots.
+/// The text, cut to its beginning and three dots if it is long.
 fn cut(text: &str) -> String {
     if text.chars().nth(SHOWN_MAX * 2).is_none() {
         return text.to_owned();

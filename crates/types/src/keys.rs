@@ -1,7 +1,7 @@
-//! Raw keys: strings with an expiry, and lists, as clients of Redis know them.
+//! Raw keys: strings with an expiry, and lists, as in Redis.
 //!
-//! Names, elements and values are any bytes. A list that becomes empty is a key that does not exist. An expired key
-//! counts as absent for every call at once.
+//! Names, elements and values are any bytes. A list that becomes empty no longer exists. An expired key counts as
+//! absent for every call at once.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use bytes::Bytes;
 use crate::name::Namespace;
 use crate::time::{Elapsed, Timestamp};
 
-/// Calls on the keys of a namespace: applied in order with nothing in between, in one commit. Each is accepted or
-/// refused by itself; what one has done stays done if a later one is refused.
+/// Calls on the keys of a namespace, applied in order, with nothing in between, in one commit. Each is accepted or
+/// refused by itself; a refused call does not undo earlier ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyCalls {
     /// The namespace that owns the keys.
     pub namespace: Namespace,
-    /// Keys with the revisions that [`KeyCall::Revision`] told. If one differs now, no call is applied.
+    /// Watched keys with the revisions that [`KeyCall::Revision`] returned. If one has changed, no call is applied.
     pub watched: Vec<(Bytes, u64)>,
     /// The calls, in the order in which they are applied.
     pub calls: Vec<KeyCall>,
@@ -36,18 +36,18 @@ pub enum End {
 pub enum Expiry {
     /// The string never expires.
     Never,
-    /// So long from now.
+    /// After this duration from now.
     After(Duration),
-    /// At this time of the wall clock, as far away as it is now: later jumps of that clock do not move it.
+    /// At this wall time, converted to a duration now: later jumps of the wall clock do not change it.
     At(Timestamp),
-    /// When it would have expired anyway.
+    /// As before: the string keeps its expiry.
     Kept,
 }
 
-/// When a write is made at all.
+/// The condition for a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Condition {
-    /// The write is always made.
+    /// The write is unconditional.
     #[default]
     Always,
     /// Only if the key does not exist.
@@ -56,7 +56,7 @@ pub enum Condition {
     IfPresent,
 }
 
-/// What a key holds.
+/// The type of a key's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum KeyKind {
     /// The key holds a string.
@@ -69,12 +69,12 @@ pub enum KeyKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "fields that say what their names say")]
 pub enum KeyCall {
-    /// A string, as [`KeyReply::Value`] or [`KeyReply::Nil`].
+    /// Returns a string: [`KeyReply::Value`] or [`KeyReply::Nil`].
     Get { key: Bytes },
-    /// Several, as [`KeyReply::Options`]; what is no string reads as absent.
+    /// Returns several strings: [`KeyReply::Options`]; a key that is not a string counts as absent.
     GetMany { keys: Vec<Bytes> },
-    /// Writes a string, in place of whatever the key held: [`KeyReply::Done`], or [`KeyReply::Nil`] if the condition
-    /// does not hold. With `gets` the old string instead, written or not; a key that holds a list is then refused.
+    /// Writes a string in place of any value: [`KeyReply::Done`], or [`KeyReply::Nil`] if the condition does not
+    /// hold. With `gets` it returns the old string instead, written or not, and refuses a key that holds a list.
     Set {
         key: Bytes,
         value: Bytes,
@@ -84,82 +84,85 @@ pub enum KeyCall {
     },
     /// Writes several strings without expiry: [`KeyReply::Done`].
     SetMany { pairs: Vec<(Bytes, Bytes)> },
-    /// A string, which goes: [`KeyReply::Value`] or [`KeyReply::Nil`].
+    /// Returns a string and removes it: [`KeyReply::Value`] or [`KeyReply::Nil`].
     GetAndDelete { key: Bytes },
-    /// Puts bytes behind a string, or makes it: its length.
+    /// Appends bytes to a string, or creates it. Returns its length.
     Append { key: Bytes, value: Bytes },
-    /// Adds to the whole number that a string holds, 0 if there is none; the expiry stays. The sum.
+    /// Adds to the whole number in a string, 0 if there is none. Returns the sum; the expiry stays.
     Add { key: Bytes, by: i64 },
-    /// Length of a string in bytes; 0 if there is none.
+    /// Returns the length of a string in bytes; 0 if there is none.
     StringLength { key: Bytes },
-    /// Removes keys: how many there were.
+    /// Removes keys. Returns how many existed.
     Delete { keys: Vec<Bytes> },
-    /// How many of the keys exist; one that is named twice counts twice.
+    /// Returns how many of the keys exist; a key that is named twice counts twice.
     Exists { keys: Vec<Bytes> },
-    /// Asks what a key holds: [`KeyReply::Kind`].
+    /// Returns the type of a key's value: [`KeyReply::Kind`].
     Kind { key: Bytes },
-    /// Names of keys that match a glob pattern, in order of their bytes, a page at a time: [`KeyReply::Names`].
+    /// Returns a page of the names that match a glob pattern, in the order of their bytes: [`KeyReply::Names`].
     Names {
         pattern: Bytes,
-        /// Only names behind this one.
+        /// Only names after this one.
         after: Option<Bytes>,
-        /// Refused as [`KeyError::ReplyTooLarge`] if one page does not suffice, rather than answered with the first.
+        /// Whether to refuse the call with [`KeyError::ReplyTooLarge`] if the names do not fit on one page.
         is_whole: bool,
     },
-    /// Names, a page at a time: [`KeyReply::Page`]. A key that is there from the first page to the last comes exactly
-    /// once.
+    /// Returns a page of names: [`KeyReply::Page`]. A key that exists from the first page to the last is returned
+    /// exactly once.
     Scan {
-        /// 0 for the first page, then what the last one gave.
+        /// 0 for the first page, then the cursor that the previous page returned.
         cursor: u64,
-        /// About how many to look at, up to [`crate::limits::KEY_PAGE_KEYS_MAX`].
+        /// Approximate number of keys to look at, up to [`crate::limits::KEY_PAGE_KEYS_MAX`].
         count: u64,
-        /// Only those that match.
+        /// Only names that match this glob pattern.
         pattern: Option<Bytes>,
-        /// Only those of this kind.
+        /// Only keys of this type.
         kind: Option<KeyKind>,
     },
-    /// How many keys there are.
+    /// Returns the number of keys.
     Count,
     /// Removes all keys: [`KeyReply::Done`].
     Clear,
-    /// Sets or ends the expiry: 1 if the key exists and it was set, 0 if not. One in the past removes the key.
-    /// [`Expiry::Never`] answers 0 too if there was none to end.
+    /// Sets or removes the expiry. Returns 1 if it did, 0 if the key does not exist or [`Expiry::Never`] found no
+    /// expiry. An expiry in the past removes the key.
     Expire { key: Bytes, expiry: Expiry },
-    /// Asks how long a key still lives: [`KeyReply::TimeLeft`].
+    /// Returns the time until a key expires: [`KeyReply::TimeLeft`].
     TimeLeft { key: Bytes },
-    /// Puts elements at an end, one after the other: the length then. With [`Condition::IfPresent`] 0 if there is no
-    /// such list.
+    /// Adds elements at an end of a list, one after the other. Returns the length, or 0 if there is no list and the
+    /// condition is [`Condition::IfPresent`].
     Push {
         key: Bytes,
         end: End,
         values: Vec<Bytes>,
         condition: Condition,
     },
-    /// Takes from an end: an element or [`KeyReply::Nil`]; with a count [`KeyReply::Values`], or [`KeyReply::NilList`]
-    /// if there is no such list.
+    /// Removes elements from an end of a list and returns them: without a count one element or [`KeyReply::Nil`];
+    /// with a count [`KeyReply::Values`], or [`KeyReply::NilList`] if there is no list.
     Pop {
         key: Bytes,
         end: End,
         count: Option<u64>,
     },
-    /// Takes an element from the end of one list to the end of another, or of the same: it, or [`KeyReply::Nil`].
+    /// Moves an element from an end of a list to an end of another, or of the same list. Returns it, or
+    /// [`KeyReply::Nil`].
     Move {
         from: Bytes,
         to: Bytes,
         from_end: End,
         to_end: End,
     },
-    /// Length of a list; 0 if there is none.
+    /// Returns the length of a list; 0 if there is none.
     Length { key: Bytes },
-    /// Elements from one index to another, both included, negative ones from the end: [`KeyReply::Values`].
+    /// Returns the elements from one index to another, both included: [`KeyReply::Values`]. Negative indexes count
+    /// from the end.
     Range { key: Bytes, start: i64, stop: i64 },
-    /// Removes up to `count` elements equal to a value: from the left, if negative from the right, all if 0. How many.
+    /// Removes up to `count` elements that equal a value: from the left, from the right if `count` is negative, all
+    /// if it is 0. Returns how many.
     Remove {
         key: Bytes,
         count: i64,
         value: Bytes,
     },
-    /// The element at an index, or [`KeyReply::Nil`].
+    /// Returns the element at an index, or [`KeyReply::Nil`].
     ElementAt { key: Bytes, index: i64 },
     /// Replaces the element at an index: [`KeyReply::Done`].
     SetElement {
@@ -167,8 +170,8 @@ pub enum KeyCall {
         index: i64,
         value: Bytes,
     },
-    /// Puts an element before or behind the first one that equals the pivot: the length then; -1 if there is none such,
-    /// 0 if there is no list.
+    /// Inserts an element before or after the first one that equals the pivot. Returns the length, -1 without such an
+    /// element, 0 without the list.
     Insert {
         key: Bytes,
         is_before: bool,
@@ -177,37 +180,37 @@ pub enum KeyCall {
     },
     /// Keeps only the elements from one index to another: [`KeyReply::Done`].
     Trim { key: Bytes, start: i64, stop: i64 },
-    /// Indexes of elements equal to a value: without a count the first as a number or [`KeyReply::Nil`], with one
-    /// [`KeyReply::Indexes`], all if it is 0.
+    /// Returns the indexes of elements that equal a value: without a count the first as a number or
+    /// [`KeyReply::Nil`]; with a count [`KeyReply::Indexes`], all if it is 0.
     Find {
         key: Bytes,
         value: Bytes,
-        /// From which match on; negative: from the right. Not 0.
+        /// Number of the first match to return, from 1; negative: counted from the right. Not 0.
         rank: i64,
         count: Option<u64>,
-        /// How many elements to compare at most; 0: all.
+        /// Maximum number of elements to compare; 0: all.
         compared_max: u64,
     },
-    /// The client that took `value` from the work queue `list` has disconnected. If it is an item that stands in
-    /// processing, and nobody has asked for its data or set a lease since, it goes back to where it was next: 1, else
-    /// 0. Nothing is done where [`KeyUpkeep::put_back_after`] is `None`.
+    /// Reports that the client which took `value` from the work queue `list` has disconnected. An item in processing
+    /// goes back to the end that it was taken from, if no client has read its data or set a lease since. Returns 1 if
+    /// it does, else 0. Does nothing if [`KeyUpkeep::put_back_after`] is `None`.
     GiveBack { list: Bytes, value: Bytes },
-    /// A number that changes whenever the key does; 0 while it does not exist. Good until the server ends.
+    /// Returns a number that changes whenever the key does; 0 while it does not exist. Valid until the server stops.
     Revision { key: Bytes },
 }
 
-/// What a call looks at that changes nothing.
+/// The keys that a read-only call looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Look<'a> {
-    /// The call looks at these keys only.
-    At(&'a [Bytes]),
+pub enum KeyReads<'a> {
+    /// These keys only.
+    Keys(&'a [Bytes]),
     /// All keys of the namespace.
-    Everywhere,
+    All,
 }
 
 impl KeyCall {
-    /// What it looks at, if it changes nothing.
-    pub fn look(&self) -> Option<Look<'_>> {
+    /// The keys that the call looks at, if it only reads; `None` if it may write.
+    pub fn reads(&self) -> Option<KeyReads<'_>> {
         let keys = match self {
             Self::Get { key }
             | Self::StringLength { key }
@@ -218,13 +221,13 @@ impl KeyCall {
             | Self::ElementAt { key, .. }
             | Self::Find { key, .. } => std::slice::from_ref(key),
             Self::GetMany { keys } | Self::Exists { keys } => keys,
-            Self::Names { .. } | Self::Scan { .. } | Self::Count => return Some(Look::Everywhere),
+            Self::Names { .. } | Self::Scan { .. } | Self::Count => return Some(KeyReads::All),
             _ => return None,
         };
-        Some(Look::At(keys))
+        Some(KeyReads::Keys(keys))
     }
 
-    /// Whether it brings new bytes to keep, which a full device refuses (`rel D9`).
+    /// Whether the call adds data, which a full device refuses (`rel D9`).
     pub fn is_new(&self) -> bool {
         matches!(
             self,
@@ -237,7 +240,7 @@ impl KeyCall {
         )
     }
 
-    /// Bytes of values that it brings.
+    /// Size of the values that the call carries, in bytes.
     pub fn bytes(&self) -> usize {
         match self {
             Self::Set { value, .. }
@@ -251,14 +254,14 @@ impl KeyCall {
     }
 }
 
-/// What a call gives.
+/// The reply to a call on keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyReply {
     /// The call was applied and has no value to return.
     Done,
     /// The key, element or value does not exist.
     Nil,
-    /// There is no such list, where a list of elements was asked for.
+    /// The list does not exist, and the call asked for several elements.
     NilList,
     /// A whole number, such as a length or a count.
     Number(i64),
@@ -270,22 +273,22 @@ pub enum KeyReply {
     Options(Vec<Option<Bytes>>),
     /// Indexes of list elements.
     Indexes(Vec<i64>),
-    /// What a key holds; `None` if it does not exist.
+    /// The type of a key's value; `None` if the key does not exist.
     Kind(Option<KeyKind>),
-    /// A page of names, and where to go on; 0: that was the last.
+    /// The cursor of the next page, 0 after the last one, and a page of names.
     Page(u64, Vec<Bytes>),
-    /// A page of names, and the last one that was looked at if there may be more.
+    /// A page of names, and the last name that was looked at if there may be more.
     Names(Vec<Bytes>, Option<Bytes>),
-    /// How long a key lives yet.
+    /// The time until a key expires.
     TimeLeft(TimeLeft),
     /// A revision, as [`KeyCall::Revision`] describes it.
     Revision(u64),
 }
 
-/// How long a key lives yet.
+/// The time until a key expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeLeft {
-    /// It does not exist.
+    /// The key does not exist.
     Absent,
     /// The key exists and never expires.
     Unlimited,
@@ -293,19 +296,19 @@ pub enum TimeLeft {
     For(Duration),
 }
 
-/// Why a call was refused. It has changed nothing.
+/// Why a call was refused. A refused call has changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// The key holds a list where a string is wanted, or the other way round.
+    /// The key holds a list where the call needs a string, or the other way round.
     #[error("the key holds another kind of value")]
     WrongKind,
-    /// The string is no whole number of 64 bits.
+    /// The string is not a whole number of 64 bits.
     #[error("the value is not an integer or out of range")]
     NotANumber,
-    /// The sum is no whole number of 64 bits.
+    /// The sum is not a whole number of 64 bits.
     #[error("the sum would overflow")]
     Overflow,
-    /// There is no such list.
+    /// The list does not exist.
     #[error("there is no such key")]
     NoSuchKey,
     /// The list has no such index.
@@ -317,11 +320,11 @@ pub enum KeyError {
     /// The pattern is longer than [`crate::limits::KEY_PATTERN_MAX`].
     #[error("the pattern exceeds the largest length")]
     PatternTooLong,
-    /// The answer would exceed [`crate::limits::KEY_REPLY_BYTES_MAX`], or those to all calls of the commit
+    /// The answer would exceed [`crate::limits::KEY_REPLY_BYTES_MAX`], or the answers to all calls of the commit
     /// [`crate::limits::KEY_REPLY_ELEMENTS_MAX`].
     #[error("the reply would exceed the largest length")]
     ReplyTooLarge,
-    /// The calls of the commit have taken more than [`crate::limits::KEY_STEPS_MAX`].
+    /// The calls of the commit have taken more than [`crate::limits::KEY_STEPS_MAX`] steps.
     #[error("the calls look at too many elements")]
     TooMuchWork,
 }
@@ -329,33 +332,33 @@ pub enum KeyError {
 /// The answers to [`KeyCalls`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyAnswers {
-    /// One for each call, in order.
+    /// One answer for each call, in order.
     Each(Vec<Result<KeyReply, KeyError>>),
     /// A watched key has changed; nothing was applied.
     Changed,
 }
 
-/// Waits until one of several lists has an element, and takes it then. Those who wait for a list are served in the
-/// order in which they began to wait, within the commit of the push that serves them.
+/// Waits until one of several lists has an element, and then removes and returns it. Clients that wait for a list are
+/// served in the order in which they began to wait, in the commit of the push that serves them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyWait {
-    /// The namespace that owns the lists.
+    /// Namespace that owns the lists.
     pub namespace: Namespace,
-    /// The lists; the first that has an element is taken from.
+    /// Lists; the first one with an element is used.
     pub lists: Vec<Bytes>,
-    /// The end of the list from which the element is taken.
+    /// End of the list from which the element is taken.
     pub end: End,
-    /// Where the element goes within the same step, if it is to stay in a list.
+    /// List, and its end, to which the same step adds the element; `None`: none.
     pub to: Option<(Bytes, End)>,
 }
 
-/// What came of a wait: the list and the element, or none when its time was over.
+/// The outcome of a wait: the list and the element, or `None` when the time is over.
 pub type Popped = Result<Option<(Bytes, Bytes)>, KeyError>;
 
-/// A raw key as stored: a string whole, of a list that it exists.
+/// A raw key as stored: a string with its value, or a list without its elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRecord {
-    /// Its number: unique within the shard while the key exists. Elements are stored under it.
+    /// Number of the key, unique within the shard while the key exists. Elements are stored under it.
     pub number: u64,
     /// The namespace that owns the key.
     pub namespace: Namespace,
@@ -363,28 +366,28 @@ pub struct KeyRecord {
     pub name: Bytes,
     /// The string; `None` for a list.
     pub value: Option<Bytes>,
-    /// When it expires, on the shard's own time line, which goes on over restarts.
+    /// Time at which the key expires on the shard's elapsed clock, which continues over restarts; `None`: never.
     pub expires_at: Option<Elapsed>,
 }
 
 /// An element of a list as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ElementRecord {
-    /// The number of its list.
+    /// Number of the list.
     pub list: u64,
-    /// Its place: elements to the right have larger ones.
+    /// Place of the element; elements to its right have larger places.
     pub place: i64,
     /// The bytes of the element.
     pub value: Bytes,
 }
 
-/// How long work queues of raw keys are left alone before they are put in order; `None`: forever.
+/// The times after which the server repairs work queues of raw keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyUpkeep {
-    /// An item in processing without a lease goes back to its queue after this. 10 s.
+    /// Time after which an item in processing without a lease goes back to its queue; 10 s by default. `None`: never.
     pub put_back_after: Option<Duration>,
-    /// An item in no list, without a lease, is put on its queue after this. 60 s: much longer than any producer needs
-    /// between its two commands.
+    /// Time after which an item that is in no list and has no lease is added to its queue; 60 s by default, much
+    /// longer than a producer needs between its two commands. `None`: never.
     pub rescue_after: Option<Duration>,
 }
 
@@ -398,20 +401,20 @@ impl Default for KeyUpkeep {
 }
 
 impl KeyUpkeep {
-    /// Settings under which no upkeep is done.
+    /// The settings without any upkeep.
     pub const OFF: Self = Self {
         put_back_after: None,
         rescue_after: None,
     };
 }
 
-/// What the upkeep of raw keys has done since it was begun.
+/// What the upkeep of raw keys has done since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UpkeepCounts {
-    /// Items taken out of processing and put back.
+    /// Number of items that went back from processing to their queue.
     pub put_back: u64,
-    /// Items put on their queue that were in no list.
+    /// Number of items in no list that were added to their queue.
     pub rescued: u64,
-    /// Items that went back because their client disconnected before anybody asked for them.
+    /// Number of items that went back because their client disconnected before it used them.
     pub returned: u64,
 }

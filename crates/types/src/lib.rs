@@ -1,6 +1,6 @@
-//! The words all crates of ganger share: ids, records, commands, replies, changes, units, limits.
+//! Types that all crates of ganger share: ids, records, commands, replies, changes, units, limits.
 //!
-//! Nothing here behaves: the rules of the queue live in `ganger-engine`, durability in the stores.
+//! The rules of the queue are in `ganger-engine`, and durability is in the stores.
 
 #![forbid(unsafe_code)]
 
@@ -9,6 +9,7 @@ pub mod command;
 pub mod cursor;
 pub mod event;
 pub mod external;
+pub mod history;
 pub mod id;
 pub mod idempotency;
 pub mod import;
@@ -42,12 +43,13 @@ pub use external::{
     ExternalCall, ExternalChange, ExternalJob, ExternalMessage, ExternalReply, ExternalRow,
     ExternalRowKey,
 };
+pub use history::{AttemptEnd, HistoryEntry, What};
 pub use id::{Epoch, IdTag, JobId, JobKey, LeaseToken, Position, ShardId};
 pub use idempotency::{IdempotencyRecord, SubmissionAnswer, SubmittedJobs, SubmittedRun};
-pub use import::{Import, ImportRecord, Imported, JobSource, WorkItem};
+pub use import::{Import, ImportOutcome, ImportRecord, JobSource, WorkItem};
 pub use job::{
-    Backoff, Failure, FailurePolicy, Finished, HistoryEntry, JobRecord, JobState, LeaseRecord,
-    Outcome, Priority, Progress, RetryPolicy, StoredJob, What,
+    Backoff, Failure, FailurePolicy, Finished, JobRecord, JobState, LeaseRecord, Outcome, Priority,
+    Progress, RetryPolicy, StoredJob,
 };
 pub use keys::{ElementRecord, KeyAnswers, KeyCalls, KeyRecord, KeyWait, Popped};
 pub use name::{
@@ -55,8 +57,8 @@ pub use name::{
     RequestId, ScheduleId, Tag, UniqueKey, Worker,
 };
 pub use peer::{
-    Carried, CheckedWaits, Dependent, GraphRetry, Message, OutboxRecord, Part, PartAnswer,
-    PartRecord, PeerRecord, Wait, Within,
+    CheckedWaits, Dependent, GraphRetry, Message, MessageResult, OutboxRecord, Part, PartAnswer,
+    PartRecord, PeerRecord, RetriedGraph, Wait,
 };
 pub use qless::{QlessAnswer, QlessCall, QlessKey, QlessMessage, QlessRow};
 pub use queue::{

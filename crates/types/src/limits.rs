@@ -1,4 +1,4 @@
-//! Named limits on everything that comes from outside, and on every internal batch.
+//! Limits on all input and on internal batches.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub const INPUTS_MAX: usize = 200_000;
 pub const GRAPH_JOBS_MAX: usize = 1_000_000;
 /// Bytes of payloads and inputs in one atomic submission.
 pub const GRAPH_BYTES_MAX: usize = 512 << 20;
-/// Jobs handed out by one lease command.
+/// Jobs leased by one lease command.
 pub const LEASE_JOBS_MAX: u32 = 10_000;
 /// Queues named by one lease command.
 pub const LEASE_QUEUES_MAX: usize = 256;
@@ -30,15 +30,15 @@ pub const LEASE_QUEUES_MAX: usize = 256;
 pub const BULK_JOBS_MAX: usize = 10_000;
 /// Commands applied in one turn.
 pub const TURN_COMMANDS_MAX: usize = 4_096;
-/// Timers fired in one turn, so that housekeeping cannot starve service (`rel T9`).
+/// Timers fired in one turn, so that they cannot starve commands (`rel T9`).
 pub const TURN_TIMERS_MAX: usize = 4_096;
-/// Pauses that the list of a retry policy may have.
+/// Pauses in the list of a retry policy.
 pub const BACKOFF_PAUSES_MAX: usize = 1_000;
-/// Retries, and lease expirations that do not count, that a policy may ask for.
+/// Retries, and lease expirations that do not count, that a retry policy may allow.
 pub const RETRIES_MAX: u32 = 1_000_000;
-/// Times a job may be released unstarted without that counting as an attempt.
+/// Releases of a job that do not count as attempts.
 pub const RELEASES_MAX: u32 = 100;
-/// Lost workers in a row after which a job is set aside as poison.
+/// Lease expirations in a row after which a job fails, by default.
 pub const LEASE_EXPIRATIONS_IN_A_ROW_MAX: u32 = 3;
 /// Workers remembered per namespace.
 pub const WORKERS_MAX: usize = 100_000;
@@ -54,19 +54,19 @@ pub const KEY_VALUE_MAX: usize = 64 << 20;
 pub const KEY_NAME_MAX: usize = 64 << 10;
 /// Bytes of a glob pattern over names of keys and channels.
 pub const KEY_PATTERN_MAX: usize = 1 << 10;
-/// Elements and names with which calls on raw keys that make one commit are answered.
+/// Elements and names in the answers to the calls on raw keys of one commit.
 pub const KEY_REPLY_ELEMENTS_MAX: usize = 1 << 20;
-/// Bytes with which one call on raw keys is answered, 64 for each element among them.
+/// Bytes in the answer to one call on raw keys, including 64 per element.
 pub const KEY_REPLY_BYTES_MAX: usize = 512 << 20;
-/// Steps that calls on raw keys that make one commit may take through lists and names, of about a nanosecond each.
+/// Steps through lists and names that the calls on raw keys of one commit may take; a step is about a nanosecond.
 pub const KEY_STEPS_MAX: usize = 128 << 20;
-/// Steps of one page of names: about ten milliseconds.
+/// Steps for one page of names: about ten milliseconds.
 pub const KEY_PAGE_STEPS_MAX: usize = 8 << 20;
-/// Keys that are looked at for one page of names.
+/// Keys looked at for one page of names.
 pub const KEY_PAGE_KEYS_MAX: usize = 10_000;
 /// Jobs on one page of a listing.
 pub const PAGE_JOBS_MAX: usize = 1_000;
-/// Overdue runs that one schedule may make up for, and does unless it sets a lower bound.
+/// Missed runs for which a schedule enqueues jobs, unless it sets a lower limit.
 pub const SCHEDULE_BACKLOG_MAX: u32 = 10_000;
 /// Shortest time between two runs of a schedule.
 pub const SCHEDULE_EVERY_MIN: Duration = Duration::from_secs(1);
@@ -75,27 +75,27 @@ pub const CRON_BYTES_MAX: usize = 255;
 /// Years within which a cron expression must fire.
 pub const CRON_YEARS_MAX: u16 = 40;
 
-/// Lease length unless namespace, queue or request say otherwise.
+/// Default length of a lease.
 pub const LEASE_FOR_DEFAULT: Duration = Duration::from_secs(60);
-/// Shortest lease that may be asked for.
+/// Shortest lease that a request may ask for.
 pub const LEASE_FOR_MIN: Duration = Duration::from_millis(100);
-/// Longest lease that may be asked for.
+/// Longest lease that a request may ask for.
 pub const LEASE_FOR_MAX: Duration = Duration::from_secs(7 * 86_400);
 /// Longest wait of a lease request.
 pub const WAIT_FOR_MAX: Duration = Duration::from_secs(300);
-/// How long a wall clock that jumped forward must hold before retention believes it (`rel C4`).
+/// Time for which a wall clock that jumped forward must hold before retention trusts it (`rel C4`).
 pub const RETENTION_DISTRUST_FOR: Duration = Duration::from_secs(600);
-/// A worker that was silent for so long is forgotten.
+/// Time without a request after which a worker is forgotten.
 pub const WORKER_SILENT_MAX: Duration = Duration::from_secs(86_400);
-/// Queues of a namespace unless its settings say otherwise.
+/// Queues of a namespace, by default.
 pub const QUEUES_MAX: u64 = 10_000;
 /// Schedules of a namespace.
 pub const SCHEDULES_MAX: usize = 10_000;
 /// Namespaces of a shard that have queues or settings of their own.
 pub const NAMESPACES_MAX: usize = 10_000;
-/// Queues on a page.
+/// Queues on one page of a listing.
 pub const PAGE_QUEUES_MAX: usize = 1_000;
 /// Next times of a schedule in one answer.
 pub const SCHEDULE_TIMES_MAX: usize = 20;
-/// Pairs of queue and kind of a shard that have metrics of their own; what is beyond is counted together.
+/// Pairs of queue and kind of a shard with metrics of their own; all others share one series.
 pub const RUN_SERIES_MAX: usize = 200;

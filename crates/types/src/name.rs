@@ -1,7 +1,7 @@
-//! Names: short byte strings that users choose.
+//! Names: short byte strings that clients choose.
 //!
-//! They are bytes, not text, because the protocols we stand in for allow any bytes; dialects that
-//! promise text check for UTF-8 at their edge. Cloning is a reference count.
+//! They are bytes, not text, because the Redis protocol allows any bytes; dialects that promise text check for UTF-8.
+//! Cloning a name only increments a reference count.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::limits::NAME_BYTES_MAX;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} is {bytes} bytes long, the limit is {NAME_BYTES_MAX}: choose a shorter one")]
 pub struct NameError {
-    /// What the name is of, such as `queue`.
+    /// What was named, such as `queue`.
     pub what: &'static str,
     /// Length of the refused name in bytes.
     pub bytes: usize,
@@ -37,7 +37,7 @@ macro_rules! names {
                 Ok(Self(bytes.into()))
             }
 
-            /// A name written in our own source.
+            /// A name that is a literal in the source.
             ///
             /// # Panics
             /// If it is longer than the limit.
@@ -45,7 +45,7 @@ macro_rules! names {
                 Self::new(text).expect("a name in our source is short")
             }
 
-            /// The bytes as the user gave them.
+            /// The bytes of the name, as the client gave them.
             pub fn as_bytes(&self) -> &[u8] {
                 &self.0
             }
@@ -55,7 +55,7 @@ macro_rules! names {
                 String::from_utf8_lossy(&self.0)
             }
 
-            /// Whether it has no bytes.
+            /// Whether the name is empty.
             pub fn is_empty(&self) -> bool {
                 self.0.is_empty()
             }
@@ -76,33 +76,33 @@ macro_rules! names {
 }
 
 names! {
-    /// A tenant: isolates names, rights and quotas. The default one is `default`.
+    /// A namespace: a separate set of queues, jobs and keys, with its own rights and limits. `default` by default.
     Namespace = "namespace";
-    /// A named line of jobs with its own limits and pause. The default one is `default`.
+    /// A queue: a named line of jobs with its own settings. `default` by default.
     Queue = "queue";
-    /// Which program runs the job.
+    /// The kind of a job: names the program that runs it.
     Kind = "kind";
-    /// How a submission calls one of its jobs, such as `count-01`.
+    /// The name of a job within its submission, such as `count-01`.
     JobName = "job name";
-    /// Who leases: host name plus something random, new at each start.
+    /// The name of a worker: its host name plus random characters, new at each start.
     Worker = "worker";
-    /// A word put on a job, for finding it again.
+    /// A tag: a word by which jobs are found and counted.
     Tag = "tag";
     /// The key of a label.
     LabelKey = "label key";
     /// The value of a label.
     LabelValue = "label value";
-    /// Failures of one cause, as in qless.
+    /// A failure group: the common cause of failures, in a word (as in qless).
     Group = "failure group";
-    /// The id of a recurring schedule.
+    /// The id of a schedule.
     ScheduleId = "schedule";
     /// A key under which at most one job exists for a while.
     UniqueKey = "unique key";
-    /// A key that makes a repeated submission return the first one's answer.
+    /// A key that makes a repeated submission return the answer of the first.
     IdempotencyKey = "idempotency key";
-    /// A key that makes a repeated lease request return the first one's grants.
+    /// A key that makes a repeated lease request return the grants of the first.
     RequestId = "request id";
-    /// Jobs submitted together with their edges; named by its first job's id.
+    /// The name of a graph: the id of its first job.
     Graph = "graph";
 }
 

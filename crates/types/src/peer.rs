@@ -1,7 +1,8 @@
-//! What shards say to each other, and what each remembers of it.
+//! Messages between shards, and what each shard stores about its peers.
 //!
-//! Every message is written in the commit of the transition that causes it, numbered per pair of shards, sent
-//! until the receiver has confirmed it as durable, and applied once, in order (`rel X1` to `X3`).
+//! A shard writes each message in the commit of the transition that causes it and numbers it per receiver. It sends
+//! the message until the receiver has confirmed it as durable. The receiver applies messages once and in order
+//! (`rel X1` to `X3`).
 
 use bytes::Bytes;
 
@@ -11,199 +12,202 @@ use crate::job::{FailurePolicy, Outcome};
 use crate::name::{Graph, IdempotencyKey, Namespace, Queue};
 use crate::time::Timestamp;
 
-/// A job of another shard that waits for one of this shard.
+/// A job of another shard that waits for a job of this shard.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Dependent {
     /// The shard of the waiting job.
     pub shard: ShardId,
     /// The number of the waiting job on its shard.
     pub key: JobKey,
-    /// The slot that waits.
+    /// Slot of the waiting job that this edge fills.
     pub slot: u32,
-    /// Its id, for people.
+    /// Id of the job, for people.
     pub id: JobId,
-    /// What the failure of the dependency means to it.
+    /// What happens if the dependency does not succeed.
     pub policy: FailurePolicy,
-    /// Whether both were submitted together: then both are cancelled together.
+    /// Whether both jobs were submitted together; they are then cancelled together.
     pub is_member: bool,
 }
 
 /// One shard's part of a submission over several shards, before it is decided.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
-    /// What is kept of it.
+    /// Record of the part.
     pub record: PartRecord,
     /// The jobs, numbered from [`PartRecord::first`] on.
     pub jobs: Vec<NewJob>,
-    /// Fingerprint of each job as the client submitted it, in their order: what tells a repeat under its id. Empty in
-    /// parts of older programs.
+    /// Fingerprint of each job as the client submitted it, in the order of `jobs`, to recognise a repeat under its
+    /// id. Empty in parts that older programs wrote.
     pub prints: Vec<u64>,
-    /// Members by their place among `jobs`, and who waits for them on other shards.
+    /// Jobs of other shards that wait for a job of this part, each with the index of that job in `jobs`.
     pub dependents: Vec<(u32, Dependent)>,
 }
 
-/// What a shard knows of a submission of which it holds a part.
+/// A submission over several shards, as each shard that holds a part stores it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartRecord {
     /// The namespace of the submission.
     pub namespace: Namespace,
-    /// The submission's name: the decider and a number there, as `2/00000k3v-x7qz`.
+    /// Graph of the submission: the decider and an id there, such as `2/00000k3v-x7qz`.
     pub graph: Graph,
-    /// The shard that decides.
+    /// Shard that decides the submission.
     pub decider: ShardId,
-    /// All shards that hold a part, in order.
+    /// Shards that hold a part, sorted.
     pub shards: Vec<ShardId>,
-    /// The first job's number here.
+    /// Number of the first job on this shard.
     pub first: JobKey,
-    /// How many jobs there are here, consecutively numbered.
+    /// Number of jobs on this shard; they are numbered consecutively.
     pub count: u32,
-    /// Part of the ids that are made of those numbers.
+    /// Tag in the ids that are made of these numbers.
     pub id_tag: IdTag,
-    /// Ids that the client gave, taken from now on.
+    /// Ids that the client gave; they are taken from now on.
     pub client_ids: Vec<(JobKey, JobId)>,
-    /// Jobs of this shard, outside the submission, that the part waits for.
+    /// Jobs of this shard outside the submission that the part waits for.
     pub outside: Vec<(JobKey, JobId)>,
-    /// When it was prepared.
+    /// Time at which the part was prepared.
     pub prepared_at: Timestamp,
-    /// Whether it was decided for; one that was decided against is not kept.
+    /// Whether the submission is committed. A part of an aborted one is removed.
     pub is_committed: bool,
-    /// Why it was cancelled before it was decided.
+    /// Reason of a cancellation before the decision; `None` if there was none.
     pub cancelled: Option<String>,
-    /// On the decider, the idempotency key that it was submitted under.
+    /// On the decider, the answer for a repeat under the idempotency key; `None` without a key.
     pub answer: Option<PartAnswer>,
 }
 
-/// The answer to a submission over several shards, kept for its repeat. The repeat brings the jobs, so their
-/// ids follow from the numbers.
+/// The answer to a submission over several shards, kept for a repeat. The repeat contains the jobs, so the numbers
+/// are enough to find their ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartAnswer {
     /// The idempotency key of the submission.
     pub key: IdempotencyKey,
-    /// Hash of what was submitted.
+    /// Hash of the submission.
     pub fingerprint: u64,
-    /// The first number on each shard, and what ids are made with there.
+    /// First number on each shard, with the tag of the ids there.
     pub numbers: Vec<(ShardId, JobKey, IdTag)>,
-    /// Places in the submission of jobs that were there before, under the ids that the client gave.
+    /// Indexes of jobs that existed already under the ids that the client gave.
     pub existed: Vec<u32>,
 }
 
-/// A message as the sender keeps it until it is confirmed.
+/// A message, which the sender stores until the receiver confirms it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutboxRecord {
-    /// The shard that the message is for.
+    /// Shard that receives the message.
     pub to: ShardId,
-    /// Consecutive per receiver, from 1.
+    /// Number of the message, consecutive per receiver, from 1.
     pub number: u64,
-    /// Random bits of the start in which it was written: a number that was given twice, because a store was
-    /// restored, bears two of them (`rel X6`).
+    /// Random bits that each start draws. If a restored store gives a number twice, the two messages have different
+    /// tags (`rel X6`).
     pub tag: u64,
-    /// When it was written.
+    /// Time at which the message was written.
     pub at: Timestamp,
-    /// The message, as it is sent.
+    /// Content of the message.
     pub message: Message,
 }
 
-/// What one shard tells another.
+/// The content of a message from one shard, the sender, to another, the receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// A job that one of yours waits for has ended.
+    /// A job of the sender has ended, and a job of the receiver waits for it.
     Ended {
         /// The namespace of the jobs.
         namespace: Namespace,
         /// The id of the dependency.
         dependency: JobId,
-        /// The one that waits.
+        /// The waiting job.
         dependent: JobKey,
-        /// The slot of the dependent that the edge fills.
+        /// Slot of the dependent that the edge fills.
         slot: u32,
         /// The outcome of the dependency.
         outcome: Outcome,
-        /// The result of the dependency, or why there is none.
-        result: Carried,
+        /// Result of the dependency.
+        result: MessageResult,
     },
-    /// The job that one of yours asked about does not exist.
+    /// A job of the receiver waits for a job that the sender does not have.
     NoSuchJob {
         /// The namespace of the jobs.
         namespace: Namespace,
         /// The id of the dependency.
         dependency: JobId,
-        /// The one that waits.
+        /// The waiting job.
         dependent: JobKey,
-        /// The slot of the dependent that the edge fills.
+        /// Slot of the dependent that the edge fills.
         slot: u32,
     },
-    /// One of mine waits for one of yours: say when it has ended.
+    /// A job of the sender waits for a job of the receiver, which sends [`Message::Ended`] once that job has ended.
     Follow {
         /// The namespace of the jobs.
         namespace: Namespace,
         /// The id of the dependency.
         dependency: JobId,
-        /// The one that waits.
+        /// The waiting job.
         dependent: Dependent,
-        /// It is back with what ended with it: if yours was cancelled because nobody needed it any more, put it back.
+        /// Whether the waiting job was retried. The receiver then also retries the dependency if it was cancelled
+        /// because no job needed it any more.
         retries: bool,
     },
-    /// One of mine waits for one of yours no more.
+    /// A job of the sender no longer waits for a job of the receiver.
     LetGo {
         /// The namespace of the jobs.
         namespace: Namespace,
         /// The id of the dependency.
         dependency: JobId,
-        /// The one that waited.
+        /// The job that waited.
         dependent: JobKey,
-        /// The slot of the dependent that the edge fills.
+        /// Slot of the dependent that the edge fills.
         slot: u32,
-        /// If this is its graph and nobody else needs it, it is cancelled (`rel G5`).
+        /// Graph in which the dependency is cancelled if no other job needs it (`rel G5`); `None`: it is not
+        /// cancelled.
         unneeded_in: Option<Graph>,
     },
     /// A submission was decided.
     Decided {
         /// The namespace of the jobs.
         namespace: Namespace,
-        /// The graph by its name.
+        /// Name of the graph.
         graph: Graph,
-        /// For it or against it.
+        /// Whether the submission is committed; otherwise it is aborted.
         is_committed: bool,
     },
-    /// What became of this submission?
+    /// The sender holds a part of a submission and asks whether it is committed.
     Inquire {
         /// The namespace of the jobs.
         namespace: Namespace,
-        /// The graph by its name.
+        /// Name of the graph.
         graph: Graph,
     },
-    /// A job that ended without success is back, and what ended because of it is to come back with it.
+    /// A job of the sender was retried: the receiver retries the job that failed because of it.
     RetryDependent {
         /// The namespace of the jobs.
         namespace: Namespace,
-        /// The job of the sender that is back.
+        /// Job of the sender that was retried.
         dependency: JobId,
-        /// The one that failed because of it.
+        /// Job that failed because of it.
         dependent: JobKey,
-        /// Its input that takes the result of that job, from 0 on.
+        /// Slot of the dependent that the edge fills.
         slot: u32,
-        /// Only if it is a member of this graph, which is retried as a whole.
-        within: Option<Within>,
+        /// Graph that is retried as a whole, to which the dependent must belong; `None`: any.
+        within: Option<RetriedGraph>,
     },
-    /// A graph is retried: put the members of it that failed or were cancelled back.
+    /// A graph is retried: the receiver retries its members that failed or were cancelled.
     RetryGraph {
         /// The namespace of the graph.
         namespace: Namespace,
-        /// Which, and how far it has come.
+        /// Graph and state of the retry.
         retry: GraphRetry,
     },
-    /// Some members of a graph that is retried are back: say it once more, for the next ones.
+    /// The sender has retried some members of a graph: the receiver sends [`Message::RetryGraph`] again for the next
+    /// ones.
     GoOn {
         /// The namespace of the graph.
         namespace: Namespace,
-        /// Which, and how far it has come.
+        /// Graph and state of the retry.
         retry: GraphRetry,
     },
     /// A graph is cancelled.
     CancelGraph {
         /// The namespace of the jobs.
         namespace: Namespace,
-        /// The graph by its name.
+        /// Name of the graph.
         graph: Graph,
         /// Why, for people; shown in the history.
         reason: String,
@@ -211,7 +215,7 @@ pub enum Message {
 }
 
 impl Message {
-    /// A word for it, for listings.
+    /// The word for this message in listings.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Ended { .. } => "ended",
@@ -230,88 +234,89 @@ impl Message {
 
 /// A graph that is retried as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Within {
+pub struct RetriedGraph {
     /// The graph that is retried.
     pub graph: Graph,
     /// Into another queue than their own.
     pub queue: Option<Queue>,
 }
 
-/// How far the retry of a graph has come on one of its shards. The shards hand this back and forth, some members at a
-/// time, so none has to remember it.
+/// The state of the retry of a graph on one of its shards. The shards pass it back and forth, some members at a time,
+/// so none has to store it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GraphRetry {
-    /// Which, and where its jobs go.
-    pub within: Within,
-    /// Goes on after this member; `None`: from the first.
+    /// Graph, and the queue that its jobs enter.
+    pub within: RetriedGraph,
+    /// Last member that was looked at; `None`: none yet.
     pub after: Option<JobKey>,
-    /// Those that ended before this place in the shard's order of endings; `None`: it is not drawn yet.
+    /// Position in the shard's order of endings before which members are retried; `None`: not set yet.
     pub before: Option<u64>,
-    /// Whether a member has come back since the first.
+    /// Whether a member was retried in this round.
     pub has_changed: bool,
-    /// Whether a member could not come back since the first: one that it waits for was not back yet.
+    /// Whether a member could not be retried in this round because one of its dependencies was not back yet.
     pub has_skipped: bool,
 }
 
-/// A result on its way.
+/// The result of a job in a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Carried {
-    /// There is none: the input reads `null`.
+pub enum MessageResult {
+    /// There is no result: the input is `null`.
     None,
-    /// It is stored with this job of the sender; the sender of the message puts the bytes in its place.
+    /// The result of this job of the sender, which is still to be read from its store before the message is sent.
     Stored(JobKey),
     /// The result itself, read from the store.
     Bytes(Bytes),
 }
 
-/// A job of one shard that waits for one of another, as the first asks whether the second knows of it.
+/// A job of one shard that waits for a job of another. The first shard asks whether the second knows about it.
 ///
-/// Such a question is not durable and changes nothing where it is asked: lost, late or repeated, it is only
-/// asked again.
+/// The question is not stored and changes nothing on the other shard, so it may be lost, late or repeated.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Wait {
     /// The namespace of both jobs.
     pub namespace: Namespace,
-    /// The job that is waited for.
+    /// Job that is waited for.
     pub dependency: JobId,
-    /// The one that waits.
+    /// The waiting job.
     pub dependent: JobKey,
-    /// The slot of the dependent that waits.
+    /// Slot of the waiting job that this edge fills.
     pub slot: u32,
-    /// Whether both were submitted together: then nobody says that it waits before both parts are decided.
+    /// Whether both jobs were submitted together; the peer then knows about the wait only once both parts are
+    /// decided.
     pub is_member: bool,
 }
 
-/// What a peer said of the waits that it was asked about.
+/// The result of a check of waits by a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckedWaits {
-    /// The last of them in order: its job and slot.
+    /// Job and slot of the last wait that was checked.
     pub up_to: (JobKey, u32),
-    /// Those that it does not know of, and to which no answer is on its way.
+    /// Waits that the peer does not know and to which it has sent no answer.
     pub unknown: Vec<Wait>,
 }
 
-/// What a shard knows of another one.
+/// What a shard stores about another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerRecord {
-    /// The shard that this is about.
+    /// The other shard.
     pub shard: ShardId,
-    /// Epoch of our stream of messages to it: 1, and a larger number after each reconciliation. Messages of an epoch
-    /// are numbered from 1.
+    /// Epoch of our stream of messages to the peer: 1 at first, and larger after each reconciliation. Each epoch
+    /// numbers its messages from 1.
     pub stream_epoch: u64,
-    /// Number of the last message that we have written for it; 0 before the first.
+    /// Number of the last message that we wrote for the peer; 0 before the first.
     pub last_sent: u64,
-    /// All up to this one are durable there.
+    /// Number of the last of our messages that is durable on the peer.
     pub confirmed: u64,
-    /// All of its messages up to this one were applied here.
+    /// Number of the last message of the peer that was applied here.
     pub received: u64,
-    /// The tag that the last of those bore.
+    /// Tag of that message.
     pub received_tag: u64,
-    /// Epoch of its stream to us that `received` belongs to; 0 before its first message.
+    /// Epoch of the peer's stream that `received` belongs to; 0 before its first message.
     pub received_epoch: u64,
-    /// Reconciled: the next thing it says tells where its stream goes on.
+    /// Whether the next batch sets the position of the peer's stream, after a reconciliation.
     pub adopts: bool,
-    /// Why nothing is exchanged any more: it, or this shard, went back in time (`rel X6`).
+    /// Reason why traffic is stopped: the peer or this shard was restored to an earlier state (`rel X6`). `None`:
+    /// traffic flows.
     pub stopped: Option<String>,
 }
 
@@ -319,7 +324,7 @@ impl PeerRecord {
     /// The epoch of a stream before its first reconciliation.
     pub const STREAM_EPOCH_FIRST: u64 = 1;
 
-    /// A peer of which nothing is known yet.
+    /// A peer with which no message was exchanged yet.
     pub fn new(shard: ShardId) -> Self {
         Self {
             shard,

@@ -1,7 +1,7 @@
-//! qless: jobs, queues and all else that clients of the qless script know, on the clocks of the callers.
+//! qless: the jobs, queues and other state of clients of the qless script, on the clocks of the callers.
 //!
-//! Names, ids and texts are any bytes. Times are seconds since the epoch as a client said them, at full precision and
-//! in any order: no timer acts on them, and every call settles what is due by its own time.
+//! Names, ids and texts are any bytes. Times are seconds since the epoch as clients send them, at full precision and
+//! in any order: no timer uses them, and every call handles what is due at its own time.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use crate::job::ReportKind;
 use crate::name::{Namespace, RequestId};
 use crate::time::Elapsed;
 
-/// Seconds since the epoch on a caller's clock. Never infinite and never not a number.
+/// Seconds since the epoch on a caller's clock. Always finite.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct QlessTime(f64);
 
 impl QlessTime {
-    /// Of so many seconds; what is not finite counts as 0.
+    /// The time at this number of seconds; a number that is not finite counts as 0.
     pub fn new(seconds: f64) -> Self {
         // Adding 0 makes the negative zero an ordinary one.
         Self(if seconds.is_finite() {
@@ -54,14 +54,14 @@ impl Ord for QlessTime {
     }
 }
 
-/// Which form of the script a client speaks; told by the script's text.
+/// The version of the script that a client uses, which follows from the script's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Generation {
-    /// Of 2013, and of the Python client in the package index.
+    /// The version of 2013, which the Python client in the package index uses.
     One,
-    /// The current form of the script.
+    /// The current version of the script.
     Two,
-    /// The form of the script that has throttles.
+    /// The version of the script with throttles.
     Three,
 }
 
@@ -74,26 +74,26 @@ pub struct QlessCall {
     pub request: QlessRequest,
 }
 
-/// What is asked for.
+/// The content of a [`QlessCall`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum QlessRequest {
     /// A call of the script.
     Script {
-        /// Which form of it.
+        /// Version of the script.
         generation: Generation,
-        /// The command, the caller's time, and what follows, as they came.
+        /// The command, the caller's time, and the arguments, as the client sent them.
         words: Vec<Bytes>,
     },
-    /// How many there are in a set of a queue: [`QlessReply::Number`].
+    /// The size of a set of a queue: [`QlessReply::Number`].
     Count {
         /// The name of the queue.
         queue: Bytes,
-        /// Which of its sets.
+        /// Set of the queue.
         set: QlessSet,
     },
-    /// When a recurring job runs next: [`QlessReply::Score`] or [`QlessReply::Nil`].
+    /// The next run of a recurring job: [`QlessReply::Score`] or [`QlessReply::Nil`].
     NextRun {
-        /// The queue in which it must be.
+        /// Queue of the recurring job; it must be in this one.
         queue: Bytes,
         /// The id of the recurring job.
         jid: Bytes,
@@ -103,8 +103,8 @@ pub enum QlessRequest {
 }
 
 impl QlessRequest {
-    /// Whether it brings new bytes to keep, which a full device refuses (`rel D9`). What moves jobs on, or ends them,
-    /// does not, even if it may bring a few.
+    /// Whether the request adds data, which a full device refuses (`rel D9`). Requests that move or end jobs are
+    /// exempt, even if they carry some.
     pub fn is_new(&self) -> bool {
         let Self::Script { words, .. } = self else {
             return false;
@@ -129,7 +129,7 @@ impl QlessRequest {
         }
     }
 
-    /// Bytes that it brings.
+    /// Size of the request's arguments in bytes.
     pub fn bytes(&self) -> usize {
         match self {
             Self::Script { words, .. } => words.iter().map(Bytes::len).sum(),
@@ -138,25 +138,25 @@ impl QlessRequest {
     }
 }
 
-/// The sets of a queue.
+/// A set of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum QlessSet {
     /// Jobs that are ready: highest rank first, then earliest, then the jid that is last by bytes.
     Work = 1,
-    /// Jobs that somebody holds, by when the lock runs out.
+    /// Jobs that a worker holds, by the expiry of the lock.
     Locks = 2,
-    /// Jobs that wait for their time.
+    /// Jobs that wait for their start time.
     Scheduled = 3,
-    /// Jobs that wait for others, by when they began to.
+    /// Jobs that wait for other jobs, by the time at which they began to.
     Depends = 4,
     /// Recurring jobs, by their next run.
     Recur = 5,
-    /// Jobs that wait for room under a throttle, by when they began to.
+    /// Jobs that wait for room under a throttle, by the time at which they began to.
     Throttled = 6,
 }
 
-/// What a request gives.
+/// The reply to a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum QlessReply {
     /// The reply has no value.
@@ -171,14 +171,14 @@ pub enum QlessReply {
     Score(f64),
 }
 
-/// Why a call was refused: the script's words for it. It has changed nothing.
+/// Why a call was refused: the error message of the script. A refused call has changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QlessRefusal(pub Bytes);
 
-/// What comes of a request.
+/// The answer to a request.
 pub type QlessAnswer = Result<QlessReply, QlessRefusal>;
 
-/// A message to all who listen to a channel, whatever their namespace. It goes out before the answer to its call.
+/// A message to all subscribers of a channel, in any namespace. It is sent before the answer to its call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QlessMessage {
     /// The channel that the message is published on.
@@ -196,25 +196,25 @@ pub enum QlessTag {
     Number(f64),
 }
 
-/// Where a job stands.
+/// The state of a job of qless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum QlessState {
     /// The job can run now.
     Waiting = 1,
-    /// Waits for its time.
+    /// The job waits for its start time.
     Scheduled = 2,
-    /// Waits for other jobs.
+    /// The job waits for other jobs.
     Depends = 3,
     /// The job is handed out to a worker.
     Running = 4,
-    /// Taken from its holder by the command `timeout`.
+    /// The command `timeout` took the job from its worker.
     Stalled = 5,
     /// The job has failed for good.
     Failed = 6,
     /// The job has completed.
     Complete = 7,
-    /// Waits for room under a throttle.
+    /// The job waits for room under a throttle.
     Throttled = 8,
 }
 
@@ -231,12 +231,12 @@ impl QlessState {
         Self::Throttled,
     ];
 
-    /// Whether a job stays there until somebody puts it again.
+    /// Whether the state is final: only another put leaves it.
     pub fn is_end(self) -> bool {
         matches!(self, Self::Failed | Self::Complete)
     }
 
-    /// The word that clients know.
+    /// The word for the state, as clients see it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Waiting => "waiting",
@@ -251,20 +251,20 @@ impl QlessState {
     }
 }
 
-/// A job's place in a set of a queue. It is in one at most.
+/// The place of a job in a set of a queue. A job is in at most one set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QlessPlace {
     /// The name of the queue.
     pub queue: Bytes,
     /// [`QlessSet::Work`], `Locks`, `Scheduled` or `Depends`.
     pub set: QlessSet,
-    /// In `Work` the priority, or infinity for a job that was timed out; elsewhere 0.
+    /// Rank in the set: in `Work` the priority, or infinity for a job that was timed out; elsewhere 0.
     pub rank: f64,
-    /// The time that orders the set.
+    /// Time by which the set is ordered.
     pub at: QlessTime,
 }
 
-/// Why a job failed, as it says itself.
+/// Why a job failed, as its worker reported it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QlessFailure {
     /// The failure group: the cause in a word.
@@ -273,16 +273,16 @@ pub struct QlessFailure {
     pub message: Bytes,
     /// Time of the failure in seconds.
     pub when: f64,
-    /// Who held it; empty if nobody.
+    /// Worker that held the job; empty if none.
     pub worker: Bytes,
 }
 
 /// An entry of a job's history.
 #[derive(Clone, Debug, PartialEq)]
-pub struct QlessHappening {
+pub struct QlessHistoryEntry {
     /// The name of the event.
     pub what: Bytes,
-    /// When, in whole seconds.
+    /// Time in whole seconds.
     pub when: f64,
     /// Further keys with their values as JSON text, in order.
     pub extra: Vec<(Bytes, Bytes)>,
@@ -291,93 +291,93 @@ pub struct QlessHappening {
 /// A job of qless, as stored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QlessJob {
-    /// Its place among the stored jobs: no other job of the namespace has it, or had it since the last start.
+    /// Number of the job's row: no other job of the namespace has it, or had it since the last start.
     pub number: u64,
     /// The id (jid) of the job.
     pub jid: Bytes,
-    /// The class that runs it.
+    /// Class of the job, which names the code that runs it.
     pub klass: Bytes,
-    /// JSON text as it came.
+    /// Data of the job: JSON text as the client sent it.
     pub data: Bytes,
     /// The current state of the job.
     pub state: QlessState,
-    /// Its queue; empty once complete.
+    /// Queue of the job; empty once it is complete.
     pub queue: Bytes,
-    /// Who holds or last held it; empty if nobody.
+    /// Worker that holds or last held the job; empty if none.
     pub worker: Bytes,
     /// Priority of the job: larger runs first, unlike in the rest of ganger.
     pub priority: f64,
-    /// When its lock runs out; 0 if there is none.
+    /// Time at which the lock expires; 0 if there is none.
     pub expires: f64,
-    /// Retries that it is allowed.
+    /// Maximum number of retries.
     pub retries: f64,
-    /// Retries that are left; -1 once they are used up.
+    /// Number of retries left; -1 once they are used up.
     pub remaining: f64,
-    /// Its tags, in order, repeats included.
+    /// Tags, in order, repetitions included.
     pub tags: Vec<QlessTag>,
-    /// Under which tags it is found, and since when. By tag.
+    /// Tags under which the job is found, and since when; sorted by tag.
     pub tagged: Vec<(Bytes, QlessTime)>,
     /// The job's last failure; `None` if none is recorded.
     pub failure: Option<QlessFailure>,
-    /// The recurring job that made it.
+    /// Id of the recurring job that made this one; `None` if none did.
     pub spawned_from: Option<Bytes>,
-    /// What happened, oldest first.
-    pub history: Vec<QlessHappening>,
+    /// History of the job, oldest entry first.
+    pub history: Vec<QlessHistoryEntry>,
     /// Jobs that it waits for, by jid.
     pub dependencies: Vec<Bytes>,
     /// Jobs that wait for it, by jid.
     pub dependents: Vec<Bytes>,
-    /// When it last was put, popped or completed, for statistics.
+    /// Time of the last put, pop or completion, for statistics.
     pub time: f64,
-    /// Whether its holder was told that the lock ran out.
+    /// Whether the worker was warned that its lock has expired.
     pub is_warned: bool,
-    /// When to schedule it once its dependencies are met.
+    /// Start time, once the dependencies are met; `None`: at once.
     pub scheduled: Option<QlessTime>,
-    /// Where it is in line.
+    /// Place of the job in a set of its queue; `None` if it is in none.
     pub place: Option<QlessPlace>,
-    /// Workers that list it among their jobs, and until when they hold it. By worker.
+    /// Workers that have the job in their list, and until when they hold it; sorted by worker.
     pub listed: Vec<(Bytes, QlessTime)>,
-    /// When it completed, while it is in the list of completed jobs.
+    /// Time of completion, while the job is in the list of completed jobs.
     pub completed_at: Option<QlessTime>,
-    /// Its place in its failure's group, the newest is the largest, while it is in it.
+    /// Position in the list of its failure group, while the job is in it; the newest has the largest.
     pub failed_order: Option<u64>,
-    /// Throttles that it needs.
+    /// Throttles that the job needs.
     pub throttles: Vec<Bytes>,
-    /// Throttles that it holds, and since when. By throttle.
+    /// Throttles that the job holds, and since when; sorted by throttle.
     pub holds: Vec<(Bytes, QlessTime)>,
-    /// Throttles for which it waits, and since when. By throttle.
+    /// Throttles for which the job waits, and since when; sorted by throttle.
     pub pending: Vec<(Bytes, QlessTime)>,
-    /// The queue in whose throttled jobs it is, and since when.
+    /// Queue that lists the job as throttled, and since when; `None` if none does.
     pub throttled: Option<(Bytes, QlessTime)>,
-    /// How often it was handed out, since rows count that.
+    /// Number of times that the job was handed out, since rows have this field.
     pub handed_out: u64,
-    /// The lease under which it was last handed out, if that was to a worker of ours.
+    /// Lease of the last hand-out, if that was to a worker of ganger's own.
     pub lease: Option<QlessLease>,
-    /// What a worker of ours gave as its result, while the job is complete. Clients of qless do not see it.
+    /// Result that a worker of ganger's own reported, while the job is complete. Clients of qless do not see it.
     pub result: Option<Bytes>,
 }
 
-/// A hand-out to a worker of ours, which shows a token where those of qless name themselves.
+/// A hand-out to a worker of ganger's own, which proves its lease by a token; workers of qless only send their name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QlessLease {
-    /// The lease token that the worker must show.
+    /// Token of the lease.
     pub token: LeaseToken,
-    /// The lease request that asked for it, if it named itself.
+    /// Id of the lease request; `None` if it had none.
     pub request: Option<RequestId>,
-    /// The report that ended it, so that its repeat gets the same answer.
+    /// Report that ended the attempt, for a repeat of it; `None` if none did.
     pub report: Option<ReportKind>,
 }
 
-/// A recurring job, which makes other jobs ("children") at an interval.
+/// A recurring job, which makes other jobs, its children, at an interval.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QlessRecurring {
-    /// Its id, of a name space of its own.
+    /// Id (jid) of the recurring job; ids of jobs are separate.
     pub jid: Bytes,
     /// The class of its children.
     pub klass: Bytes,
     /// The data of its children.
     pub data: Bytes,
-    /// Their queue, and its own.
+    /// Queue of the recurring job and of its children.
     pub queue: Bytes,
     /// Priority of its children: larger runs first.
     pub priority: f64,
@@ -385,77 +385,77 @@ pub struct QlessRecurring {
     pub retries: f64,
     /// Interval between runs in seconds.
     pub interval: f64,
-    /// Runs in the past that are made up for; 0: all.
+    /// Maximum number of missed runs for which children are made; 0: all.
     pub backlog: f64,
     /// Number of children made so far.
     pub count: u64,
     /// The tags of its children.
     pub tags: Vec<QlessTag>,
-    /// When it runs next.
+    /// Time of the next run.
     pub next_at: QlessTime,
-    /// The throttles that its children need.
+    /// Throttles that its children need.
     pub throttles: Vec<Bytes>,
 }
 
-/// What is known of a queue besides its jobs.
+/// A queue as stored, without its jobs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QlessQueue {
     /// The name of the queue.
     pub name: Bytes,
-    /// When it was first seen, while it is known.
+    /// Time of the first use; `None` if the queue is not listed.
     pub seen_at: Option<QlessTime>,
-    /// Whether it gives nothing out.
+    /// Whether the queue is paused.
     pub is_paused: bool,
 }
 
-/// A sample in streaming form.
+/// A sample in streaming form (Welford).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct QlessSample {
     /// Number of values in the sample.
     pub total: u64,
     /// Mean of the values; 0 without any.
     pub mean: f64,
-    /// Sum of squared distances from it.
+    /// Sum of squared differences from the mean.
     pub vk: f64,
-    /// Values in each bin that has any, by bin: 60 of seconds, 60 of minutes, 24 of hours, 7 of days; later days and
-    /// negative values are in none.
+    /// Number and count of each bin that is not empty, in order: 60 bins of seconds, 60 of minutes, 24 of hours, 7 of
+    /// days. Later days and negative values are in none.
     pub bins: Vec<(u16, u64)>,
 }
 
-/// A queue's statistics of a day.
+/// The statistics of a queue on one day.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QlessStatistics {
     /// The name of the queue.
     pub queue: Bytes,
     /// The beginning of the day.
     pub day: QlessTime,
-    /// Jobs that are failed; may be negative.
+    /// Number of jobs that are failed; may be negative.
     pub failed: i64,
     /// Number of failures counted on this day.
     pub failures: i64,
-    /// Locks that ran out.
+    /// Number of locks that expired.
     pub retries: i64,
-    /// From entering to being handed out.
+    /// Times from entering the queue to the hand-out.
     pub wait: QlessSample,
-    /// From being handed out to completion.
+    /// Times from the hand-out to completion.
     pub run: QlessSample,
 }
 
-/// A limit of jobs that run at a time.
+/// A throttle: a limit on jobs that run at the same time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QlessThrottle {
     /// The id of the throttle.
     pub id: Bytes,
-    /// How many may hold it; 0: any number.
+    /// Number of jobs that may hold the throttle; 0: any number.
     pub maximum: f64,
-    /// When the maximum is forgotten, on the server's clock.
+    /// Time at which the maximum expires, on the server's clock; `None`: never.
     pub ends_at: Option<Elapsed>,
 }
 
 /// A row as stored.
 #[derive(Clone, Debug, PartialEq)]
 pub enum QlessRow {
-    /// A job, shared with the state that goes on changing it, which copies it first if it must.
+    /// A job, shared with the state, which copies it before the next change.
     Job(Arc<QlessJob>),
     /// A recurring job, as stored.
     Recurring(Box<QlessRecurring>),
@@ -475,7 +475,7 @@ pub enum QlessRow {
     Throttle(QlessThrottle),
 }
 
-/// Names a row within its namespace.
+/// The key of a row within its namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "each variant names the row of the same name")]
 pub enum QlessKey {
@@ -491,7 +491,7 @@ pub enum QlessKey {
 }
 
 impl QlessRow {
-    /// Returns the name of the row within its namespace.
+    /// The key of the row within its namespace.
     pub fn key(&self) -> QlessKey {
         match self {
             Self::Job(job) => QlessKey::Job {

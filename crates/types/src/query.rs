@@ -13,59 +13,60 @@ use crate::time::Timestamp;
 /// A question to the engine.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Query {
-    /// The known queues of a namespace behind a name, with counts, at most so many, by name.
+    /// The known queues of a namespace with their counts, in order of names: those after a name, and at most how
+    /// many.
     Queues(Namespace, Option<Queue>, usize),
-    /// One queue, known or not.
+    /// A queue by its name, known or not.
     Queue(Namespace, Queue),
     /// All namespaces with their settings.
     Namespaces,
-    /// All workers seen, with what they hold.
+    /// The workers of a namespace with the jobs that they hold.
     Workers(Namespace),
-    /// Failure groups with the number of kept jobs in each.
+    /// The failure groups of a namespace with the number of kept jobs in each.
     FailureGroups(Namespace),
-    /// The most used tags, most used first: skip, take.
+    /// The most used tags of a namespace, most used first: how many to skip and to return.
     TopTags(Namespace, usize, usize),
     /// The tracked ids of a namespace.
     Tracked(Namespace),
     /// The schedules of a namespace.
     Schedules(Namespace),
-    /// The next times of a schedule, at most so many, as if it were not paused.
+    /// The next times of a schedule as if it were not paused: at most how many.
     ScheduleTimes(Namespace, ScheduleId, usize),
     /// A schedule, by its id.
     Schedule(Namespace, ScheduleId),
-    /// Statistics of a queue and day.
+    /// The statistics of a queue and day.
     Statistics(Namespace, Queue, Day),
     /// Why a job is not running.
     Why(Namespace, JobId),
-    /// A job of qless or an item of raw keys, as if it were a job of ours.
+    /// A job of an external system by its id, shown as a job of the engine.
     ExternalJob(Namespace, JobId),
-    /// Those of them that may be asked for, from the place on that the query names; in no order but that of places, and
-    /// not all conditions are looked at.
+    /// A page of jobs of external systems, in their own order. The engine checks only some of the conditions; the
+    /// caller must check the others.
     ExternalJobs(Box<JobQuery>),
-    /// What is known of other shards.
+    /// What this shard knows about the others.
     Peers,
-    /// Messages that wait for a shard, from this number on, at most so many.
+    /// Messages that wait for a shard: from which number on, and at most how many.
     Outbox(ShardId, u64, usize),
-    /// Jobs that wait for jobs of this shard, and about which it is time to ask it; none before that time.
+    /// Jobs that wait for jobs of this other shard; none before it is time to ask that shard about them.
     Waits(ShardId),
     /// Submissions over several shards that are not decided.
     Undecided,
     /// The submission over several shards that this shard decided under an idempotency key.
     SubmissionAnswer(Namespace, IdempotencyKey),
-    /// Which of these ids have jobs already, of the content that each fingerprint stands for.
-    Given(Namespace, Vec<(JobId, u64)>),
-    /// Recomputes every index and compares (`rel A1`).
+    /// Which of these ids have a job already whose content has the fingerprint beside it.
+    ExistingIds(Namespace, Vec<(JobId, u64)>),
+    /// Recomputes every index and compares it with the engine's (`rel A1`).
     Audit,
 }
 
-/// A page of jobs, from the store. All given conditions must hold.
+/// A page of jobs. A job must meet all conditions that are set.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JobQuery {
-    /// The namespace to search in.
+    /// Namespace to search in.
     pub namespace: Namespace,
     /// Only jobs of this queue, if given.
     pub queue: Option<Queue>,
-    /// In one of these states; all of them by default.
+    /// Only jobs in one of these states; all by default.
     pub states: JobStates,
     /// Only jobs of this kind, if given.
     pub kind: Option<Kind>,
@@ -77,22 +78,22 @@ pub struct JobQuery {
     pub graph: Option<Graph>,
     /// Only jobs that this schedule made, if given.
     pub schedule: Option<ScheduleId>,
-    /// Failed in this group.
+    /// Only jobs that failed in this group, if given.
     pub group: Option<Group>,
-    /// Whose failure message contains this text.
+    /// Only jobs whose failure message contains this text, if given.
     pub failure_text: Option<String>,
-    /// Held by this worker.
+    /// Only jobs that this worker holds, if given.
     pub worker: Option<Worker>,
-    /// Created at or after.
+    /// Only jobs enqueued at this time or later, if given.
     pub created_from: Option<Timestamp>,
-    /// Only jobs created before this time, if given.
+    /// Only jobs enqueued before this time, if given.
     pub created_before: Option<Timestamp>,
-    /// Newest first instead of oldest first.
+    /// Whether the newest jobs come first instead of the oldest.
     pub newest_first: bool,
-    /// Goes on after this job (the last one of the page before).
+    /// Last job of the previous page; `None`: from the start.
     pub after: Option<JobKey>,
-    /// Goes on after this job that no store has, behind all that stores have.
+    /// Last job of the previous page if it belongs to an external system; those come after all jobs of the store.
     pub after_external_job: Option<ExternalJob>,
-    /// At most so many, 1 to 1000.
+    /// Maximum number of jobs, 1 to [`crate::limits::PAGE_JOBS_MAX`].
     pub limit: usize,
 }

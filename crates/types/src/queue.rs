@@ -7,45 +7,45 @@ use crate::name::{Namespace, Queue};
 use crate::time::Timestamp;
 use crate::words::words;
 
-/// Whose time a namespace runs on.
+/// The clock that a namespace runs on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Clock {
-    /// The server's: timers act by themselves.
+    /// The server's clock: timers fire by themselves.
     #[default]
     Server,
-    /// Each command brings its own `now`; nothing happens between commands (qless).
+    /// Each command carries its own `now`, and nothing happens between commands (as in qless).
     Caller,
 }
 words!(Clock { "server" => Server, "caller" => Caller });
 
-/// Where a job goes that falls due while others wait (`kickq R51`).
+/// The position of a job that becomes due while others are ready.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DueOrder {
-    /// By the time at which it fell due, behind those already waiting.
+    /// Behind the ready jobs of its priority, by the time at which it became due (the default).
     #[default]
     Behind,
-    /// Before those already waiting, within its priority.
+    /// Before the ready jobs of its priority.
     Ahead,
 }
 words!(DueOrder { "behind" => Behind, "ahead" => Ahead });
 
-/// How long and how many finished jobs of one outcome are kept. `None` is no bound.
+/// How long and how many finished jobs of one outcome are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keep {
-    /// By age, counted from the end.
+    /// Maximum age, counted from the end of the job; `None`: no limit.
     pub age: Option<Duration>,
-    /// The newest so many per queue.
+    /// Maximum number per queue; the newest are kept. `None`: no limit.
     pub count: Option<u64>,
 }
 
-/// What is kept of finished jobs.
+/// The retention of finished jobs, by outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// Of those that succeeded: 1 day, 100 000 a queue, by default.
+    /// Jobs that succeeded; by default for 1 day, at most 100 000 per queue.
     pub succeeded: Keep,
-    /// Of those that failed: 7 days by default.
+    /// Jobs that failed; by default for 7 days.
     pub failed: Keep,
-    /// Of those cancelled: 1 day by default.
+    /// Jobs that were cancelled; by default for 1 day, at most 100 000 per queue.
     pub cancelled: Keep,
 }
 
@@ -71,7 +71,7 @@ impl Default for Retention {
 }
 
 impl Retention {
-    /// The part for one outcome.
+    /// The retention of jobs with this outcome.
     pub fn of(&self, outcome: Outcome) -> Keep {
         match outcome {
             Outcome::Succeeded => self.succeeded,
@@ -81,47 +81,47 @@ impl Retention {
     }
 }
 
-/// What an operator may set on a queue. `None` falls back to the namespace.
+/// The settings of a queue. Those that are `None` fall back to the namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueueSettings {
-    /// Nothing is leased from it.
+    /// Whether the queue is paused: no job of it is leased.
     pub paused: bool,
-    /// Jobs of it that may run at once.
+    /// Maximum number of jobs that run at once; `None`: no limit.
     pub running_max: Option<u32>,
-    /// Live jobs that it takes; more are refused as `queue_full`.
+    /// Maximum number of live jobs; `None`: no limit. A submission beyond it is refused with `queue_full`.
     pub live_max: Option<u64>,
-    /// Length of its leases.
+    /// Length of leases that a worker does not choose.
     pub lease_for: Option<Duration>,
-    /// After a lease ran out: warn the holder and wait so long before it is taken away.
+    /// Grace period: time that the worker still has after its lease expired. `None`: none.
     pub grace_for: Option<Duration>,
-    /// For jobs that name none.
+    /// Default for jobs that set none.
     pub retry: Option<RetryPolicy>,
-    /// For jobs that name none.
+    /// Default for jobs that set none.
     pub retention: Option<Retention>,
-    /// Where due jobs line up.
+    /// Position of jobs that become due.
     pub due_order: DueOrder,
 }
 
-/// What an operator may set on a namespace.
+/// The settings of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceSettings {
-    /// The clock that the namespace runs on.
+    /// Clock that the namespace runs on.
     pub clock: Clock,
-    /// The length of leases that a worker does not choose.
+    /// Length of leases that neither worker nor queue choose.
     pub lease_for: Duration,
-    /// For jobs that name none.
+    /// Default for jobs that set none.
     pub retry: RetryPolicy,
-    /// For jobs that name none.
+    /// Default for jobs that set none.
     pub retention: Retention,
-    /// History entries kept per job.
+    /// Maximum number of history entries per job.
     pub history_max: u32,
-    /// Payload, input value, and result, in bytes.
+    /// Maximum size of a payload, an input value, or a result, in bytes.
     pub payload_bytes_max: u64,
-    /// Leases that may run out in a row before a job is set aside as poison; 0 is never.
+    /// Number of lease expirations in a row after which a job fails; 0: never.
     pub lease_expirations_in_a_row_max: u32,
-    /// Live jobs of the whole namespace; more are refused.
+    /// Maximum number of live jobs in the namespace; `None`: no limit.
     pub live_max: Option<u64>,
-    /// Queues of the namespace; a request that would make more is refused.
+    /// Maximum number of queues; a request that would create more is refused.
     pub queues_max: u64,
 }
 
@@ -141,12 +141,12 @@ impl Default for NamespaceSettings {
     }
 }
 
-/// Jobs of a queue by state.
+/// The number of jobs of a queue in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueCounts {
-    /// Waiting for other jobs.
+    /// Jobs that wait for other jobs.
     pub blocked: u64,
-    /// Waiting for their time.
+    /// Jobs that wait for their start time or for the end of a backoff.
     pub scheduled: u64,
     /// Jobs that can run now.
     pub ready: u64,
@@ -161,7 +161,7 @@ pub struct QueueCounts {
 }
 
 impl QueueCounts {
-    /// The count of one state.
+    /// The count of a state.
     pub fn of(&self, state: JobState) -> u64 {
         match state {
             JobState::Blocked => self.blocked,
@@ -174,7 +174,7 @@ impl QueueCounts {
         }
     }
 
-    /// The count of one state, to change it.
+    /// The count of a state, to change it.
     pub fn of_mut(&mut self, state: JobState) -> &mut u64 {
         match state {
             JobState::Blocked => &mut self.blocked,
@@ -187,34 +187,34 @@ impl QueueCounts {
         }
     }
 
-    /// All that have not ended.
+    /// The number of jobs that have not ended.
     pub fn live(&self) -> u64 {
         self.blocked + self.scheduled + self.ready + self.running
     }
 }
 
-/// A queue as stored: the settings, and the counts that cannot be told from live jobs alone.
+/// A queue as stored: its settings, and the counts that do not follow from the live jobs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueRecord {
     /// The namespace of the queue.
     pub namespace: Namespace,
     /// The name of the queue.
     pub queue: Queue,
-    /// When it was first used.
+    /// Time of the first use.
     pub created_at: Timestamp,
-    /// Whether listings show it; cleared by `forget`, set by use.
+    /// Whether listings show the queue; [`crate::command::ForgetQueue`] clears it, and any use sets it.
     pub known: bool,
-    /// What an operator set.
+    /// Settings, as configured.
     pub settings: QueueSettings,
-    /// Finished jobs still kept, by outcome.
+    /// Number of kept jobs that have succeeded.
     pub succeeded: u64,
-    /// Likewise for jobs that have failed; see `succeeded`.
+    /// Number of kept jobs that have failed.
     pub failed: u64,
-    /// Likewise for jobs that have been cancelled; see `succeeded`.
+    /// Number of kept jobs that were cancelled.
     pub cancelled: u64,
-    /// Jobs ever enqueued here.
+    /// Number of jobs ever enqueued.
     pub enqueued_total: u64,
-    /// Jobs that ever ended here.
+    /// Number of jobs that ever ended.
     pub finished_total: u64,
 }
 
@@ -223,6 +223,6 @@ pub struct QueueRecord {
 pub struct NamespaceRecord {
     /// The name of the namespace.
     pub namespace: Namespace,
-    /// What an operator set.
+    /// Settings, as configured.
     pub settings: NamespaceSettings,
 }

@@ -1,11 +1,11 @@
-//! Jobs named from outside: `shard/id`, or the plain id, which means the shard that is asked.
+//! References to jobs, as clients write them: `shard/id`, or the plain id, which means the shard that is asked.
 
 use std::fmt;
 
 use crate::id::{JobId, ShardId};
 use crate::name::NameError;
 
-/// A job anywhere in the topology. Its text form is `shard/id`.
+/// A job on any shard. Its text form is `shard/id`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobRef {
     /// The shard that holds the job.
@@ -14,7 +14,7 @@ pub struct JobRef {
     pub id: JobId,
 }
 
-/// Why a reference names no job of this server.
+/// Why a reference does not name a job of this server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RefError {
     /// The id is too long.
@@ -46,9 +46,9 @@ impl RefError {
 impl JobRef {
     /// Reads `shard/id`, or the plain id of a job of `here`.
     ///
-    /// What stands before the first slash is a shard whenever it could be one, whichever shards there are: a
-    /// reference means the same job before and after a shard is added. Ids may hold slashes themselves; such
-    /// an id is written with its shard, unless it begins with something that no shard is called, as a URL does.
+    /// The text before the first slash is a shard id whenever it has the form of one, whether or not that shard
+    /// exists. A reference therefore means the same job before and after a shard is added. An id that contains a
+    /// slash is written with its shard, unless its beginning cannot be a shard id, as in a URL.
     ///
     /// # Errors
     /// If the id is longer than 255 bytes. The shard does not count.
@@ -60,8 +60,8 @@ impl JobRef {
         })
     }
 
-    /// `shard/id` as one name, for places that show jobs of this shard and of others alike. An id that leaves no
-    /// room for its shard stands alone.
+    /// The reference as a job id, for lists that show jobs of this shard and of others. If `shard/id` is too long, it
+    /// is the id alone.
     pub fn to_name(&self) -> JobId {
         let mut name = self.shard.as_str().as_bytes().to_vec();
         name.push(b'/');
@@ -69,7 +69,7 @@ impl JobRef {
         JobId::new(name).unwrap_or_else(|_| self.id.clone())
     }
 
-    /// The id of a job that is served by `here`, from either form.
+    /// Reads either form of a reference to a job of `here`.
     ///
     /// # Errors
     /// If the id is too long, or the job is of another shard.
@@ -84,8 +84,8 @@ impl JobRef {
     }
 }
 
-/// The id of a job that is held under a lease, as its delivery named it: the plain id, whatever it looks
-/// like, or `shard/id`. A worker gives back the id that it got, and must not have to know about slashes.
+/// Reads the id of a leased job as its delivery named it: the plain id, whatever it contains, or `shard/id`. A worker
+/// sends back the id that it received and needs no rule about slashes.
 ///
 /// # Errors
 /// If it is longer than 255 bytes. The shard does not count.
@@ -103,7 +103,7 @@ impl fmt::Display for JobRef {
     }
 }
 
-/// Shard and id, if there is both.
+/// Shard and id; `None` if the text does not have both.
 fn split(text: &[u8]) -> Option<(ShardId, &[u8])> {
     let slash = text.iter().position(|byte| *byte == b'/')?;
     let shard = ShardId::new(std::str::from_utf8(&text[..slash]).ok()?)?;

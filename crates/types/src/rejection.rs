@@ -1,4 +1,4 @@
-//! Why the engine refused a command.
+//! Why the engine rejected a command.
 
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ pub enum LeaseEnd {
     Replaced,
     /// The job was cancelled.
     Cancelled,
-    /// The job has ended otherwise.
+    /// The job has ended in another way.
     Finished,
-    /// It never was one, or nothing is known of it any more.
+    /// The lease never existed, or nothing is stored about it any more.
     Unknown,
 }
 
@@ -33,19 +33,19 @@ impl std::fmt::Display for LeaseEnd {
     }
 }
 
-/// Why the engine refused a command. A code, once released, never changes meaning.
+/// Why the engine rejected a command. A code, once released, never changes meaning.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Rejection {
     /// The job does not exist on this shard.
     #[error("job {job} not found: never enqueued on this shard, or its retention has passed")]
     JobNotFound {
-        /// The id that was asked for.
+        /// Id of the job.
         job: JobId,
     },
-    /// The job is part of a submission over several shards, and this shard does not know yet how that was decided.
+    /// The job is part of a submission over several shards, and this shard does not know the decision yet.
     #[error(
-        "job {job} is prepared here, and its submission is not known to be decided: the shard that decides it has not been heard since; ask again in a moment"
+        "job {job} is prepared here, and the decision on its submission is not known yet: wait until the deciding shard can be reached, then ask again"
     )]
     JobPrepared {
         /// The id of the prepared job.
@@ -61,7 +61,7 @@ pub enum Rejection {
         /// The reason why the lease is not live.
         end: LeaseEnd,
     },
-    /// The same lease has reported something else.
+    /// The lease has already reported another outcome.
     #[error(
         "this lease on job {job} has already reported another outcome: only the first report counts"
     )]
@@ -90,7 +90,7 @@ pub enum Rejection {
         "job {index} of the submission has an empty id: give it 1 to 255 bytes, or leave it out"
     )]
     IdEmpty {
-        /// Place of the job.
+        /// Index of the job in the submission.
         index: usize,
     },
     /// The id has the form of engine-made ids.
@@ -112,7 +112,7 @@ pub enum Rejection {
     /// A submission refers to a job that does not exist.
     #[error("job {index} of the submission refers to job {dependency}, which does not exist here")]
     DependencyNotFound {
-        /// Place of the referring job.
+        /// Index of the referring job.
         index: usize,
         /// The id of the missing job.
         dependency: JobId,
@@ -120,23 +120,23 @@ pub enum Rejection {
     /// A submission refers to a member that it does not have.
     #[error("job {index} of the submission refers to member {member}, but there are {count}")]
     MemberNotFound {
-        /// Place of the referring job.
+        /// Index of the referring job.
         index: usize,
-        /// The place referred to.
+        /// Index that the job refers to.
         member: u32,
         /// Number of jobs in the submission.
         count: usize,
     },
     /// A submission contains a cycle.
-    #[error("jobs of the submission wait for each other in a circle, through job {index}")]
+    #[error("jobs of the submission wait for each other in a cycle, through job {index}")]
     Cycle {
-        /// Place of one of them.
+        /// Index of one of the jobs.
         index: usize,
     },
     /// Two jobs of a submission have one id.
     #[error("job {index} of the submission has the same id as an earlier one: {job}")]
     DuplicateId {
-        /// Place of the second.
+        /// Index of the second job.
         index: usize,
         /// The id that occurs twice.
         job: JobId,
@@ -147,7 +147,7 @@ pub enum Rejection {
     /// A kind is missing.
     #[error("job {index} of the submission has no kind: name the program that runs it")]
     KindMissing {
-        /// Place of the job.
+        /// Index of the job in the submission.
         index: usize,
     },
     /// Something is too large.
@@ -155,7 +155,7 @@ pub enum Rejection {
     TooLarge {
         /// Name of the value that is too large.
         what: &'static str,
-        /// How large or how many.
+        /// Actual size or number.
         actual: u64,
         /// Largest value allowed, in the unit of `actual`.
         limit: u64,
@@ -165,10 +165,10 @@ pub enum Rejection {
     OutOfRange {
         /// Name of the value that is out of range.
         what: &'static str,
-        /// What it must be.
+        /// Allowed values.
         expected: &'static str,
     },
-    /// The queue or namespace takes no more.
+    /// The queue or the namespace has too many live jobs.
     #[error(
         "queue {queue} holds {live} live jobs, the limit is {limit}: try again when some have ended"
     )]
@@ -180,19 +180,19 @@ pub enum Rejection {
         /// Largest number of live jobs allowed.
         limit: u64,
     },
-    /// The job is in the wrong state for this.
+    /// The job is in the wrong state for the command.
     #[error("job {job} is {state}: {needed}")]
     WrongState {
         /// The job that the command is about.
         job: JobId,
         /// The current state of the job.
         state: JobState,
-        /// What would be needed.
+        /// State that the command needs.
         needed: &'static str,
     },
     /// Live jobs need the result of this one.
     #[error(
-        "job {job} is still needed by live job number {dependent}: let that end or cancel it first"
+        "job {job} is still needed by live job number {dependent}: wait until that job has ended, or cancel it first"
     )]
     InUse {
         /// The job that is still needed.
@@ -211,13 +211,13 @@ pub enum Rejection {
         dependency: JobId,
     },
     /// The queue does not exist.
-    #[error("queue {queue} not found: nothing was ever enqueued there and nobody set it up")]
+    #[error("queue {queue} not found: it was never used or configured")]
     QueueNotFound {
         /// The queue that was asked for.
         queue: Queue,
     },
     /// The queue has jobs.
-    #[error("queue {queue} has {live} live jobs: let them end or cancel them first")]
+    #[error("queue {queue} has {live} live jobs: wait until they have ended, or cancel them first")]
     QueueInUse {
         /// The queue that has live jobs.
         queue: Queue,
@@ -225,7 +225,7 @@ pub enum Rejection {
         live: u64,
     },
     /// The schedule does not exist.
-    #[error("schedule {id} not found")]
+    #[error("schedule {id} not found: never created, or removed")]
     ScheduleNotFound {
         /// The schedule that was asked for.
         id: ScheduleId,
@@ -238,7 +238,7 @@ pub enum Rejection {
         /// The reason why the expression cannot be read.
         reason: String,
     },
-    /// The cron expression names no moment that comes.
+    /// The cron expression never fires.
     #[error(
         "cron expression {expression:?} never fires: no moment within {years} years fits it; change its day, month or weekday"
     )]
@@ -257,55 +257,55 @@ pub enum Rejection {
     /// The deadline has passed.
     #[error("the deadline of job {index} passed {late:?} ago: it could never run")]
     DeadlinePassed {
-        /// Place of the job.
+        /// Index of the job in the submission.
         index: usize,
         /// Time since the deadline.
         late: Duration,
     },
-    /// The numbers of a part were not reserved in this incarnation of the shard.
+    /// The numbers of a part were not reserved since the last start of the shard.
     #[error(
-        "the numbers from {first} on are not reserved here: the shard has started again since; submit again"
+        "the numbers from {first} on are not reserved here, because the shard has restarted: submit again"
     )]
     NotReserved {
-        /// The first of them.
+        /// First number of the part.
         first: JobKey,
     },
-    /// No such submission waits for a decision.
+    /// The submission does not wait for a decision.
     #[error(
-        "submission {graph} does not wait for a decision here: it was never prepared, or decided against after its time; submit again"
+        "submission {graph} does not wait for a decision here: it was never prepared, or aborted after its time limit; submit again"
     )]
     NotPrepared {
         /// The graph of the submission.
         graph: Graph,
     },
-    /// Something cannot be part of a submission over several shards.
+    /// A job has a field that a submission over several shards does not support.
     #[error(
         "job {index} of the submission has {what}, which a submission over several shards cannot have: submit it to one shard"
     )]
     OneShardOnly {
-        /// Place of the job in its part.
+        /// Index of the job in its part.
         index: usize,
-        /// Name of the part that is not allowed.
+        /// Name of the field that is not supported.
         what: &'static str,
     },
-    /// The message comes from this shard itself, or the reference leads to it.
+    /// A message or a reference names this shard where it must name another one.
     #[error("shard {shard} is this shard: refer to its jobs without naming it")]
     OwnShard {
         /// The id of this shard.
         shard: ShardId,
     },
-    /// No such peer is stopped.
-    #[error("traffic with shard {shard} is not stopped: nothing is to be reconciled")]
+    /// Traffic with the peer is not stopped.
+    #[error("traffic with shard {shard} is not stopped: there is nothing to reconcile")]
     PeerNotStopped {
         /// The peer's shard id.
         shard: ShardId,
     },
-    /// The namespace runs on the caller's clock, and the command has no `now`.
-    #[error("this namespace runs on its callers' clocks: the command must bring its own time")]
+    /// The namespace runs on its callers' clocks, and the command has no `now`.
+    #[error("this namespace runs on its callers' clocks: the command must carry its own time")]
     ClockMissing,
 }
 
-/// What helps against a [`Rejection::TooLarge`]: only some limits are settings.
+/// The remedy for a [`Rejection::TooLarge`]; only some limits are settings.
 fn remedy(what: &str) -> &'static str {
     match what {
         "the number of queues of the namespace" => {
@@ -369,7 +369,7 @@ impl Rejection {
         }
     }
 
-    /// The place in a submission of the job that it is about; `None` if it is about no single one.
+    /// The index in the submission of the job that the rejection is about; `None` if it is not about a single one.
     pub fn member(&self) -> Option<usize> {
         match self {
             Self::DependencyNotFound { index, .. }
@@ -384,7 +384,7 @@ impl Rejection {
         }
     }
 
-    /// Whether the same command may be taken in a moment, without a change.
+    /// Whether the same command may be accepted later without a change.
     pub fn passes(&self) -> bool {
         matches!(
             self,
@@ -395,7 +395,7 @@ impl Rejection {
         )
     }
 
-    /// Every code there is, for the test that compares them with the documents.
+    /// All codes, for the test that compares them with the documents.
     pub const CODES: [&'static str; 35] = [
         "job_not_found",
         "job_prepared",

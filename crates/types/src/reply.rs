@@ -1,4 +1,4 @@
-//! What the engine says to a command it accepted.
+//! Replies: the engine's answers to accepted commands.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::external::ExternalJob;
 use crate::external::ExternalReply;
 use crate::id::{IdTag, JobId, JobKey, LeaseToken, ShardId};
-use crate::import::Imported;
+use crate::import::ImportOutcome;
 use crate::job::{JobRecord, JobState, LeaseRecord, Priority};
 use crate::name::{Graph, Group, Kind, LabelKey, LabelValue, Namespace, Queue, Tag, Worker};
 use crate::peer::{OutboxRecord, PartRecord, PeerRecord, Wait};
@@ -18,61 +18,60 @@ use crate::statistics::StatisticsRecord;
 use crate::time::Timestamp;
 use crate::why::Explanation;
 
-/// Accepted or refused. A refusal has changed nothing (`rel P6`).
+/// The answer to a command. A rejected command has changed nothing (`rel P6`).
 pub type Answer = Result<Reply, Rejection>;
 
-/// One variant per command or query.
+/// The reply to an accepted command or query.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
-    /// The jobs, in the order of the submission.
+    /// The answer to [`crate::command::Enqueue`].
     Enqueued {
-        /// The jobs, one for each that was submitted, in order.
+        /// One entry for each submitted job, in order.
         jobs: Vec<Enqueued>,
-        /// The graph, if it is one.
+        /// Graph of the jobs; `None` if they form none.
         graph: Option<Graph>,
-        /// Whether this is the answer of an earlier submission under the same key.
+        /// Whether this is the answer to an earlier submission under the same idempotency key.
         repeat: bool,
     },
     /// The grants; none if nothing was ready.
     Leased(Vec<Grant>),
-    /// The lease goes on.
+    /// The lease was extended.
     Renewed {
-        /// So long from now.
+        /// Time until the lease expires, from now.
         lease_for: Duration,
     },
     /// A report was accepted.
     Reported {
-        /// Where the job stands now.
+        /// State of the job now.
         state: JobState,
-        /// When it is tried again, if it is.
+        /// Time of the next attempt; `None` if there is none or it can start now.
         retry_at: Option<Timestamp>,
         /// Whether the same report had been accepted before.
         repeat: bool,
     },
-    /// The log has so many bytes of this attempt now; `dropped` were beyond its limit.
+    /// Bytes were appended to the log of an attempt.
     LogAppended {
-        /// The length of the log now, in bytes.
+        /// Size of the attempt's log in bytes.
         bytes: u64,
         /// Bytes that were dropped because the log is full.
         dropped: u64,
     },
-    /// How many were changed, and the ids that were not there or not in a state for it.
+    /// Jobs were changed.
     Changed {
-        /// How many jobs the command changed.
+        /// Number of jobs that the command changed.
         count: u64,
-        /// The jobs that it left unchanged.
+        /// Jobs that do not exist or are not in a suitable state.
         skipped: Vec<JobId>,
     },
-    /// To [`crate::command::Retry`] with dependents or of a graph.
+    /// The answer to [`crate::command::Retry`] with dependents or of a graph.
     Retried {
-        /// How many were put back, dependents included.
+        /// Number of retried jobs, dependents included.
         count: u64,
-        /// Which were not there or not in a state for it.
+        /// Jobs that do not exist or are not in a suitable state.
         skipped: Vec<JobId>,
-        /// Those put back that the command did not name.
+        /// Retried jobs that the command did not name.
         dependents: Vec<JobId>,
-        /// The shards that will be asked to put back jobs of theirs, in order; one that cannot be reached is asked
-        /// once it can.
+        /// Shards that are asked to retry jobs of theirs, sorted; one that cannot be reached is asked later.
         passed_on: Vec<ShardId>,
     },
     /// The job as altered.
@@ -84,9 +83,9 @@ pub enum Reply {
     },
     /// The answer to [`crate::command::Command::External`], of the same system.
     External(ExternalReply),
-    /// To [`crate::import::Import`]: what became of each record, in order.
-    Imported(Vec<Imported>),
-    /// The command was carried out; there is nothing more to say.
+    /// The answer to [`crate::import::Import`], one entry per record, in order.
+    Imported(Vec<ImportOutcome>),
+    /// The command succeeded and returns nothing.
     Done,
     /// The answer to [`crate::query::Query::Queues`].
     Queues(Vec<QueueView>),
@@ -104,7 +103,7 @@ pub enum Reply {
     Tracked(Vec<(JobId, Timestamp)>),
     /// The answer to [`crate::query::Query::Schedules`].
     Schedules(Vec<ScheduleRecord>),
-    /// The next times of a schedule.
+    /// The answer to [`crate::query::Query::ScheduleTimes`].
     Times(Vec<Timestamp>),
     /// The answer to [`crate::query::Query::Schedule`].
     Schedule(Box<ScheduleRecord>),
@@ -112,28 +111,30 @@ pub enum Reply {
     Statistics(Box<StatisticsRecord>),
     /// The answer to [`crate::query::Query::Why`].
     Why(Box<Explanation>),
-    /// To [`crate::query::Query::ExternalJob`]; `None` if there is none, or one of ours has that id.
+    /// The answer to [`crate::query::Query::ExternalJob`]; `None` if there is no such job, or a job of the engine has
+    /// that id.
     ExternalJob(Option<Box<ExternalJobView>>),
-    /// To [`crate::query::Query::ExternalJobs`]: each with its place, and from where to ask on, if there is more to look at.
+    /// The answer to [`crate::query::Query::ExternalJobs`]: the jobs with their ids, and the last one that was looked
+    /// at if there may be more.
     ExternalJobs(Vec<(ExternalJob, ExternalJobView)>, Option<ExternalJob>),
-    /// Numbers for a submission over several shards.
+    /// Numbers were reserved for a submission over several shards.
     Reserved {
-        /// The first of them; the others follow.
+        /// First number; the others follow it.
         first: JobKey,
-        /// Part of the ids made of them.
+        /// Tag in the ids that are made of these numbers.
         id_tag: IdTag,
     },
-    /// What was taken in of another shard's messages.
+    /// Messages of another shard were applied.
     Received {
-        /// The newest epoch of its stream that was seen; a batch of an older one is not applied.
+        /// Newest epoch of the sender's stream that was seen; a batch of an older epoch is not applied.
         stream_epoch: u64,
-        /// All messages of that epoch up to this one are applied.
+        /// Number of the last message of that epoch that is applied.
         up_to: u64,
-        /// The mark of that last one (see [`OutboxRecord::tag`]); 0 if it is not known.
+        /// Tag of that message (see [`OutboxRecord::tag`]); 0 if it is not known.
         tag: u64,
-        /// Why nothing more is taken, if so.
+        /// Reason why traffic with the sender is stopped; `None`: it is not.
         stopped: Option<String>,
-        /// Of the waits that came with them, those that nothing is known of here.
+        /// Waits in the batch that this shard does not know.
         unknown: Vec<Wait>,
     },
     /// The answer to [`crate::query::Query::Peers`].
@@ -146,37 +147,37 @@ pub enum Reply {
     Undecided(Vec<PartRecord>),
     /// The answer to [`crate::query::Query::SubmissionAnswer`].
     SubmissionAnswer(Option<Box<PartRecord>>),
-    /// To [`crate::query::Query::Given`]: for each id, in order, whether its job is there.
-    Given(Vec<bool>),
-    /// To [`crate::query::Query::Audit`]: what disagrees; empty is good.
+    /// The answer to [`crate::query::Query::ExistingIds`]: for each id, in order, whether the job exists.
+    ExistingIds(Vec<bool>),
+    /// The answer to [`crate::query::Query::Audit`]: the violations that were found; empty if there are none.
     Audit(Vec<String>),
 }
 
-/// What is known of another shard.
+/// Another shard, as shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerView {
     /// The record of the shard, as stored.
     pub record: PeerRecord,
-    /// Messages that wait for it.
+    /// Number of messages that wait for the peer.
     pub waiting: u64,
-    /// When the oldest of them was written.
+    /// Time at which the oldest of them was written; `None` if there are none.
     pub oldest_at: Option<Timestamp>,
-    /// Whether it is time to ask whether it knows of jobs here that wait for jobs there.
+    /// Whether it is time to ask the peer about jobs here that wait for jobs there.
     pub is_to_ask: bool,
 }
 
-/// A job that a submission made or found.
+/// A job of a submission: new, or one that existed already.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Enqueued {
     /// The number of the job.
     pub key: JobKey,
     /// The id of the job.
     pub id: JobId,
-    /// Whether it was there already, by id or unique key.
+    /// Whether the job existed already, under its id or its unique key.
     pub existed: bool,
 }
 
-/// A job handed out. Payload and inputs are read beside it.
+/// A job that was leased to a worker, without its payload and inputs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grant {
     /// The number of the job.
@@ -185,29 +186,29 @@ pub struct Grant {
     pub job: JobId,
     /// The namespace of the job.
     pub namespace: Namespace,
-    /// Where it lined up.
+    /// Queue of the job.
     pub queue: Queue,
     /// The kind, which names the job's program.
     pub kind: Kind,
-    /// Fencing number, from 1.
+    /// Number of the attempt, from 1; also the fencing number.
     pub attempt: u32,
-    /// Counted attempts left after this one.
+    /// Number of retries left after this attempt.
     pub retries_left: u32,
     /// The token that reports must show.
     pub token: LeaseToken,
-    /// So long from the grant.
+    /// Length of the lease, from the grant.
     pub lease_for: Duration,
-    /// How long the attempt may run, from the grant.
+    /// Maximum time of the attempt, from the grant; `None`: no limit.
     pub timeout: Option<Duration>,
-    /// Never tried again after this.
+    /// Time after which no attempt starts; `None`: none.
     pub deadline: Option<Timestamp>,
-    /// When it was enqueued.
+    /// Time at which the job was enqueued.
     pub created_at: Timestamp,
     /// The priority of the job.
     pub priority: Priority,
-    /// Number of positional inputs; 0: the payload alone.
+    /// Number of positional inputs; 0: the payload alone is the input.
     pub inputs: u32,
-    /// The graph it was submitted with.
+    /// Graph of the job; `None` if it belongs to none.
     pub graph: Option<Graph>,
     /// The tags of the job.
     pub tags: Vec<Tag>,
@@ -215,16 +216,16 @@ pub struct Grant {
     pub labels: Vec<(LabelKey, LabelValue)>,
 }
 
-/// A job of qless or an item of raw keys as shown: what a record and its lease would say of it.
+/// A job of an external system, shown as a job of the engine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExternalJobView {
-    /// The record, under [`JobKey::OF_QLESS`] or [`JobKey::OF_KEYS`].
+    /// Record, with the number [`JobKey::OF_QLESS`] or [`JobKey::OF_KEYS`].
     pub record: JobRecord,
-    /// Who holds it, while it runs.
+    /// Lease, while the job runs.
     pub lease: Option<LeaseRecord>,
     /// The payload of the job.
     pub payload: Bytes,
-    /// What it gave, if it has ended with a result.
+    /// Result of the job; `None` if there is none.
     pub result: Option<Bytes>,
 }
 
@@ -233,19 +234,19 @@ pub struct ExternalJobView {
 pub struct QueueView {
     /// The name of the queue.
     pub queue: Queue,
-    /// What an operator set.
+    /// Settings of the queue.
     pub settings: QueueSettings,
-    /// How many jobs it has in each state.
+    /// Number of jobs in each state.
     pub counts: QueueCounts,
-    /// Schedules that feed it.
+    /// Number of schedules that enqueue in it.
     pub schedules: u64,
-    /// When the oldest ready job became ready.
+    /// Time since the oldest ready job became ready; `None` if none is ready.
     pub oldest_ready_for: Option<Duration>,
-    /// When it was first used.
+    /// Time of the first use.
     pub created_at: Timestamp,
-    /// How many jobs were ever enqueued in it.
+    /// Number of jobs ever enqueued.
     pub enqueued_total: u64,
-    /// Jobs that ever ended.
+    /// Number of jobs that ever ended.
     pub finished_total: u64,
 }
 
@@ -254,8 +255,8 @@ pub struct QueueView {
 pub struct WorkerView {
     /// The name of the worker.
     pub worker: Worker,
-    /// Last sign of life, on the wall clock.
+    /// Time of the last request, on the wall clock.
     pub seen_at: Timestamp,
-    /// What it holds: job, queue, kind, leased at.
+    /// Jobs that the worker holds: id, queue, kind, and time of the grant.
     pub holds: Vec<(JobId, Queue, Kind, Timestamp)>,
 }

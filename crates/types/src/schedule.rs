@@ -1,4 +1,4 @@
-//! Recurring jobs: rules that enqueue again and again.
+//! Schedules: rules that enqueue jobs repeatedly.
 
 use std::time::Duration;
 
@@ -8,42 +8,42 @@ use crate::time::Timestamp;
 use crate::words::{Words, words};
 use bytes::Bytes;
 
-/// The rule by which a schedule fires.
+/// The times at which a schedule enqueues a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScheduleSpec {
-    /// Every so often, first at the given time (as qless `recur`).
+    /// At a fixed interval, first at a given time (as `recur` in qless).
     Interval {
-        /// Between two runs; more than zero.
+        /// Interval between two runs; at least [`crate::limits::SCHEDULE_EVERY_MIN`].
         every: Duration,
         /// The time of the first run.
         first_at: Timestamp,
     },
-    /// By a cron expression of five or six fields (with seconds), in a time zone.
+    /// By a cron expression of five fields, or six with seconds, in a time zone.
     Cron {
-        /// Such as `0 3 * * *`.
+        /// Cron expression such as `0 3 * * *`.
         expression: String,
-        /// An IANA name such as `Europe/Rome`; `UTC` by default.
+        /// IANA name of the time zone, such as `Europe/Rome`; `UTC` by default.
         time_zone: String,
     },
 }
 
-/// What happens to runs that fell due while nobody looked.
+/// What happens to runs that were missed while the server was down or the schedule paused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CatchUp {
-    /// No job is made for missed runs.
+    /// Missed runs are skipped.
     None,
-    /// One job stands for all of them (default).
+    /// One job is enqueued for all missed runs (the default).
     #[default]
     Last,
-    /// Each is made up for, at most so many of the newest.
+    /// A job is enqueued for each of the newest missed runs.
     All {
-        /// At most so many; 0 stands for [`crate::limits::SCHEDULE_BACKLOG_MAX`].
+        /// Maximum number of jobs; 0: [`crate::limits::SCHEDULE_BACKLOG_MAX`].
         max: u32,
     },
 }
 
 impl CatchUp {
-    /// The word for it, as documents write it.
+    /// The word for this rule in documents.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -69,7 +69,7 @@ impl Words for CatchUp {
 /// What happens when a run is due and the job of an earlier one is still live.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overlap {
-    /// The new job is made; both are live (the default).
+    /// The new job is enqueued; both are live (the default).
     #[default]
     Allow,
     /// The new run is skipped.
@@ -79,43 +79,43 @@ pub enum Overlap {
 }
 words!(Overlap { "allow" => Allow, "skip" => Skip, "replace" => Replace });
 
-/// A schedule, as given and as stored.
+/// A schedule as stored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScheduleRecord {
     /// The namespace of the schedule and its jobs.
     pub namespace: Namespace,
     /// The id of the schedule.
     pub id: ScheduleId,
-    /// The rule by which it fires.
+    /// Times of the runs.
     pub spec: ScheduleSpec,
-    /// What happens to missed runs.
+    /// Rule for missed runs.
     pub catch_up: CatchUp,
-    /// What happens to a run while the last job is live.
+    /// Rule for a run while an earlier job is live.
     pub overlap: Overlap,
-    /// Fires nothing while set; runs that fall due meanwhile count as missed.
+    /// Whether the schedule is paused; runs that become due meanwhile count as missed.
     pub paused: bool,
-    /// Where its jobs line up.
+    /// Queue of its jobs.
     pub queue: Queue,
-    /// Which program runs them.
+    /// Kind of its jobs: names the program that runs them.
     pub kind: Kind,
     /// The payload of its jobs.
     pub payload: Bytes,
     /// The priority of its jobs.
     pub priority: Priority,
-    /// How they are tried again; `None` falls back to queue and namespace.
+    /// Retry policy of its jobs; `None`: as the queue says.
     pub retry: Option<RetryPolicy>,
-    /// How long one attempt may run.
+    /// Maximum time of one attempt; `None`: no limit.
     pub timeout: Option<Duration>,
     /// The tags of its jobs.
     pub tags: Vec<Tag>,
     /// The labels of its jobs.
     pub labels: Vec<(LabelKey, LabelValue)>,
-    /// When it was made.
+    /// Time at which the schedule was created.
     pub created_at: Timestamp,
-    /// The next run; `None` when the expression has no more.
+    /// Time of the next run; `None` if there is none.
     pub next_at: Option<Timestamp>,
-    /// Jobs made so far.
+    /// Number of jobs enqueued so far.
     pub runs: u64,
-    /// The job made last, to judge overlap.
+    /// Last job that was enqueued, to detect an overlap; `None` before the first.
     pub last_job: Option<crate::id::JobId>,
 }

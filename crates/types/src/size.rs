@@ -1,6 +1,6 @@
-//! Numbers of bytes as people write them: `65536`, `64KiB`, `8 MiB`, `10MB`. One form for settings and files.
+//! Sizes in bytes as people write them: `65536`, `64KiB`, `8 MiB`, `10MB`.
 
-/// Units with their lengths in bytes. Their case counts: `kb` could mean either of two.
+/// Units with their sizes in bytes. They are case-sensitive, because `kb` is ambiguous.
 const UNITS: [(&str, u64); 8] = [
     ("", 1),
     ("B", 1),

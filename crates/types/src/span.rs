@@ -1,11 +1,10 @@
-//! Durations as people write them: `30s`, `1h30m`, `500ms`, or a number of seconds. One form for documents, flags and
-//! queries.
+//! Durations as people write them: `30s`, `1h30m`, `500ms`, or a number of seconds.
 
 use std::time::Duration;
 
 use crate::time::micros;
 
-/// Longest duration taken: a hundred years. Longer ones are a slip of the unit.
+/// Longest duration in seconds: a hundred years. A longer one is probably a mistake in the unit.
 const SECONDS_MAX: f64 = 3_155_760_000.0;
 
 /// Units with their lengths in microseconds, longest first.
@@ -18,10 +17,10 @@ const UNITS: [(&str, u32, u32); 6] = [
     ("us", 1, 1),
 ];
 
-/// Why a text is no duration.
+/// Why a text is not a duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpanError {
-    /// It cannot be read.
+    /// The text cannot be parsed.
     #[error(
         "{text:?} is not a duration: write one such as 30s, 1h30m, 500ms, or a number of seconds"
     )]
@@ -29,7 +28,7 @@ pub enum SpanError {
         /// The text that cannot be read as a duration.
         text: String,
     },
-    /// It is negative, or too long.
+    /// The duration is negative or longer than a hundred years.
     #[error("{text:?} is out of range: a duration is at most 100 years")]
     OutOfRange {
         /// The text whose duration is out of range.
@@ -37,11 +36,10 @@ pub enum SpanError {
     },
 }
 
-/// Reads `1h30m`, `500ms`, or a bare number of seconds; rounded to whole microseconds, so that 0.1 s is 100,000 of them
-/// and not one less.
+/// Parses `1h30m`, `500ms`, or a plain number of seconds, and rounds it to whole microseconds.
 ///
 /// # Errors
-/// If it cannot be read, or is longer than 100 years.
+/// If the text cannot be parsed, or the duration is longer than 100 years.
 pub fn read_span(text: &str) -> Result<Duration, SpanError> {
     let begins_with_number = text.starts_with(|c: char| c.is_ascii_digit() || c == '.');
     let seconds = match text.parse::<f64>() {
@@ -88,7 +86,7 @@ fn read_units(text: &str) -> Option<f64> {
     Some(seconds)
 }
 
-/// Writes what [`read_span`] reads, in whole units: `1h30m`.
+/// Formats a duration in the form that [`read_span`] parses, in whole units: `1h30m`.
 pub fn show_span(span: Duration) -> String {
     let mut rest = micros(span);
     if rest == 0 {

@@ -1,61 +1,61 @@
-//! Sets of job states, as filters name them.
+//! Sets of job states, for filters.
 
 use crate::job::JobState;
 
-/// A set of job states. The default is all of them, as a filter that says nothing about states means it.
+/// A set of job states. The default contains all states, which is what a filter without states means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct JobStates(u8);
 
 impl JobStates {
-    /// No state: of such jobs there are none.
+    /// The empty set, which no job matches.
     pub const NONE: Self = Self(0);
     /// The set of all states.
     pub const ALL: Self = Self(0b1111_1110);
-    /// Those of jobs that have not ended.
+    /// The states of jobs that have not ended.
     pub const LIVE: Self = Self(0b0001_1110);
-    /// Those of jobs that have ended.
+    /// The states of jobs that have ended.
     pub const ENDED: Self = Self(0b1110_0000);
 
-    /// Whether a state is among them.
+    /// Whether the set contains a state.
     pub fn contains(self, state: JobState) -> bool {
         self.0 & bit(state) != 0
     }
 
-    /// Whether there are none.
+    /// Whether the set is empty.
     pub fn is_empty(self) -> bool {
         self == Self::NONE
     }
 
-    /// Whether there are all, so that they rule nothing out.
+    /// Whether the set contains all states, so that it excludes nothing.
     pub fn is_all(self) -> bool {
         self == Self::ALL
     }
 
-    /// Whether all of these are among `others`.
+    /// Whether the set is a subset of `others`.
     pub fn is_within(self, others: Self) -> bool {
         self.0 & !others.0 == 0
     }
 
-    /// Those that are among `others` too.
+    /// The intersection with `others`.
     #[must_use]
     pub fn and(self, others: Self) -> Self {
         Self(self.0 & others.0)
     }
 
-    /// The one state, if there is just one.
+    /// The state of a set that contains exactly one.
     pub fn sole(self) -> Option<JobState> {
         let mut states = self.iter();
         states.next().filter(|_| states.next().is_none())
     }
 
-    /// Each of them, in order.
+    /// The states of the set, in order.
     pub fn iter(self) -> impl Iterator<Item = JobState> {
         JobState::ALL
             .into_iter()
             .filter(move |state| self.contains(*state))
     }
 
-    /// Reads words with commas between them: `ready,running`. `None` if one is no state.
+    /// Parses a comma-separated list such as `ready,running`. `None` if a word is not a state.
     pub fn parse(text: &str) -> Option<Self> {
         text.split(',').map(JobState::parse).collect()
     }
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_named_sets_hold_what_their_names_say() {
+    fn the_named_sets_contain_the_states_of_their_names() {
         assert_eq!(
             JobState::ALL.into_iter().collect::<JobStates>(),
             JobStates::ALL

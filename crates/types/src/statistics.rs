@@ -14,15 +14,15 @@ pub const HISTOGRAM_BINS: usize = 148;
 pub struct Sample {
     /// Number of durations in the sample.
     pub count: u64,
-    /// Their mean, in seconds.
+    /// Mean in seconds; 0 without durations.
     pub mean: f64,
-    /// The sum of squared distances from the mean.
+    /// Sum of squared differences from the mean.
     pub vk: f64,
-    /// Bin and count, for bins that are not empty, in order of bins.
+    /// Number and count of each bin that is not empty, in order.
     pub histogram: Vec<(u16, u64)>,
 }
 
-/// What happened in one queue on one day.
+/// The statistics of one queue on one day.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StatisticsRecord {
     /// The namespace of the queue.
@@ -31,14 +31,14 @@ pub struct StatisticsRecord {
     pub queue: Queue,
     /// The day that the statistics cover, in UTC.
     pub day: Day,
-    /// Jobs that failed this day and are still failed.
+    /// Number of jobs that failed on this day and are still failed.
     pub failed: i64,
-    /// Failures ever counted this day.
+    /// Number of failures on this day.
     pub failures: u64,
-    /// Leases that ran out, and retries.
+    /// Number of lease expirations and retries on this day.
     pub retries: u64,
-    /// From ready to leased.
+    /// Times from ready to leased.
     pub waiting: Sample,
-    /// From leased to completed.
+    /// Times from leased to completed.
     pub running: Sample,
 }

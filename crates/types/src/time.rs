@@ -1,7 +1,7 @@
-//! Time as two readings: a wall clock for calendar times, an elapsed clock for durations.
+//! Time as read from two clocks: a wall clock for calendar times, an elapsed clock for durations.
 //!
-//! Units are whole microseconds. The shard hands both readings to the engine with every input; the
-//! engine never reads a clock (`rel C1`).
+//! The unit is a microsecond. The shard passes both readings to the engine with every command; the engine never reads
+//! a clock (`rel C1`).
 
 use std::fmt;
 use std::time::Duration;
@@ -13,28 +13,28 @@ pub const MICROS_PER_SECOND: u64 = 1_000_000;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(pub u64);
 
-/// A point on the shard's own monotonic time line, in microseconds.
+/// A point on the shard's own monotonic clock, in microseconds.
 ///
-/// The line outlives the process: at start it goes on from the last committed reading, plus what the
-/// wall clock says has passed since, never less than zero.
+/// The clock outlives the process: a start continues from the last committed reading, plus the time that has passed
+/// since by the wall clock, if that is positive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Elapsed(pub u64);
 
 /// Both readings of one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
-    /// The monotonic reading: for leases, backoff, relative delays, timeouts.
+    /// Elapsed clock: for leases, backoff, relative delays and timeouts.
     pub elapsed: Elapsed,
-    /// The calendar reading: for `run_at`, schedules, deadlines, retention by age, and display.
+    /// Wall clock: for `run_at`, schedules, deadlines, retention by age, and display.
     pub wall: Timestamp,
 }
 
 /// When a scheduled job becomes ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Due {
-    /// After a duration (a delay, a backoff): a jump of the wall clock does not move it.
+    /// After a duration, such as a delay or a backoff: a jump of the wall clock does not change it.
     Elapsed(Elapsed),
-    /// At a calendar time the user named.
+    /// At a calendar time that the client chose.
     Wall(Timestamp),
 }
 
@@ -58,7 +58,7 @@ macro_rules! arithmetic {
                 Self(self.0.saturating_sub(micros(duration)))
             }
 
-            /// How long after `earlier` this point is; zero if it is not after it.
+            /// The time from `earlier` to this point; zero if this point is earlier.
             pub fn since(self, earlier: Self) -> Duration {
                 Duration::from_micros(self.0.saturating_sub(earlier.0))
             }
@@ -88,7 +88,7 @@ impl Due {
         }
     }
 
-    /// The wall time at which this is expected, for people and for `why`.
+    /// The wall time at which the job is expected to become ready, for people.
     pub fn expected_at(self, now: Now) -> Timestamp {
         match self {
             Self::Wall(at) => at,

@@ -1,6 +1,6 @@
-//! Why a job is not running: the causes, each with its code for programs and its sentence for people.
+//! Why a job is not running: the causes, each with a code for programs and a sentence for people.
 //!
-//! Every API and the command line use these codes and sentences; none has words of its own.
+//! Every API and the command line use these codes and sentences.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub struct Explanation {
     pub state: JobState,
     /// The queue of the job, which the sentences name.
     pub queue: Queue,
-    /// The causes, most important first; one that says so if the job runs or has ended. Not empty.
+    /// The causes, most important first; not empty. If the job runs or has ended, that is the only cause.
     pub reasons: Vec<Reason>,
 }
 
@@ -68,7 +68,7 @@ pub enum Reason {
     },
     /// No worker asks the queue for jobs.
     NoWorker {
-        /// The time since a worker last asked; `None`: none has since the server started.
+        /// Time since a worker last asked; `None`: none has asked since the server started.
         silent_for: Option<Duration>,
     },
     /// A worker gave the job back.
@@ -154,8 +154,8 @@ impl Reason {
         }
     }
 
-    /// The cause in a sentence about a job of `queue`, lower case and without a full stop. Times of day are left to the reader's side, which
-    /// knows the time zone.
+    /// The cause as a sentence about a job of `queue`, in lower case and without a full stop. It contains no time of
+    /// day, because only the client knows the time zone.
     pub fn text(&self, queue: &Queue) -> String {
         match self {
             Self::WaitsFor { count: 1, .. } => "the job waits for another job".to_owned(),
@@ -254,7 +254,7 @@ fn key_leased(session: &str, left: Option<Duration>, goes_back: bool) -> String 
     format!("{session} works on the item under a lease that expires in {left}; {next}")
 }
 
-/// Who does what next: the server within `after`, or else a cleaner of the user's.
+/// Who acts next: the server within `after`, or a cleaner that the user runs.
 fn server_or_cleaner(after: Option<Duration>, does: &str) -> String {
     match after {
         Some(after) => format!("the server {does} within {}", whole(after)),

@@ -1,8 +1,8 @@
-//! Enumerations that documents and messages write as words.
+//! Words for the values of enumerations.
 //!
-//! The words stand here once: JSON, the command line and error messages all take them from [`Words::WORDS`].
+//! JSON, the command line and error messages all take the words from [`Words::WORDS`].
 
-/// An enumeration whose values have words, such as `fail`, `wait`, `ignore`.
+/// An enumeration with a word for each value, such as `fail`, `wait`, `ignore`.
 pub trait Words: Copy + PartialEq + 'static {
     /// Name of the enumeration in published schemas.
     const NAME: &'static str;
@@ -12,18 +12,18 @@ pub trait Words: Copy + PartialEq + 'static {
     /// The word of a value.
     fn word(self) -> &'static str;
 
-    /// The value that a word stands for; `None` if it is no word of this enumeration.
+    /// The value with this word; `None` if there is none.
     fn from_word(word: &str) -> Option<Self> {
         let found = Self::WORDS.iter().find(|known| known.0 == word);
         found.map(|known| known.1)
     }
 }
 
-/// Gives an enumeration of plain values its words: [`Words`], and a method `as_str`.
+/// Implements [`Words`] and a method `as_str` for an enumeration of plain values.
 macro_rules! words {
     ($type:ident { $($word:literal => $value:ident),+ $(,)? }) => {
         impl $type {
-            /// The word for it, as documents write it.
+            /// The word for the value in documents.
             pub fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$value => $word,)+

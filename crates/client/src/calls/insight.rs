@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use ganger_proto::v1;
-use ganger_types::import::Imported;
+use ganger_types::import::ImportOutcome;
 
 use super::jobs::call;
 use crate::Client;
@@ -154,7 +154,7 @@ impl Client {
         &self,
         namespace: &str,
         records: Vec<ImportRecord>,
-    ) -> Result<Vec<Imported>, Error> {
+    ) -> Result<Vec<ImportOutcome>, Error> {
         let request = v1::ImportRequest {
             namespace: namespace.to_owned(),
             records: records.into_iter().map(Into::into).collect(),

@@ -2,7 +2,7 @@
 
 use ganger_proto::v1;
 use ganger_proto::v1::import_record::Record;
-use ganger_types::import::{Imported, QlessJobSource, QlessSource};
+use ganger_types::import::{ImportOutcome, QlessJobSource, QlessSource};
 use ganger_types::qless::{QlessSet, QlessTime};
 use ganger_types::{Bytes, WorkItem};
 
@@ -142,12 +142,12 @@ fn work_item(item: WorkItem) -> v1::WorkItem {
 }
 
 /// Converts the outcome of an imported record.
-pub(crate) fn imported(wire: v1::Imported) -> Imported {
+pub(crate) fn imported(wire: v1::Imported) -> ImportOutcome {
     match wire.outcome() {
-        v1::ImportOutcome::Taken => Imported::Taken,
-        v1::ImportOutcome::AlreadyThere => Imported::AlreadyThere,
+        v1::ImportOutcome::Taken => ImportOutcome::Taken,
+        v1::ImportOutcome::AlreadyThere => ImportOutcome::AlreadyThere,
         v1::ImportOutcome::Refused | v1::ImportOutcome::Unspecified => {
-            Imported::Refused(wire.reason)
+            ImportOutcome::Refused(wire.reason)
         }
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ganger_proto::{convert, v1};
 use ganger_types::command::{
-    AppendLog, Complete, Fail, Held, Lease, Next, Release, Renew, TakeFrom,
+    AppendLog, Complete, Fail, Lease, LeaseRef, Next, Release, Renew, TakeFrom,
 };
 use ganger_types::reference::read_held;
 use ganger_types::{Command, Group, LeaseToken, Namespace, RequestId, ShardId, Worker, limits};
@@ -83,7 +83,7 @@ pub(crate) fn held(
     at: At<'_>,
     namespace: &Namespace,
     wire: Option<&v1::Held>,
-) -> Result<Held, Problem> {
+) -> Result<LeaseRef, Problem> {
     let at = at.field("held");
     let wire = wire.ok_or_else(|| Problem::missing(at, "name the job and show its token"))?;
     let token = LeaseToken::from_bytes(&wire.token).ok_or_else(|| {
@@ -93,7 +93,7 @@ pub(crate) fn held(
             format_args!("{bytes} bytes are no token: send the 28 that came with the job"),
         )
     })?;
-    Ok(Held {
+    Ok(LeaseRef {
         namespace: namespace.clone(),
         job: name(at.field("job"), &wire.job, |text| {
             read_held(text.as_bytes(), here)

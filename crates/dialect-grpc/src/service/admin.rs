@@ -7,7 +7,7 @@ use ganger_shard::Health;
 use ganger_types::command::Reconcile;
 use ganger_types::query::Query;
 use ganger_types::reply::PeerView;
-use ganger_types::{Command, Imported, Reply, ShardId};
+use ganger_types::{Command, ImportOutcome, Reply, ShardId};
 use tonic::{Request, Response, Status};
 
 use super::reply_as;
@@ -121,11 +121,11 @@ impl Admin for ServiceContext {
     }
 }
 
-fn imported(imported: Imported) -> v1::Imported {
+fn imported(imported: ImportOutcome) -> v1::Imported {
     let (outcome, reason) = match imported {
-        Imported::Taken => (v1::ImportOutcome::Taken, String::new()),
-        Imported::AlreadyThere => (v1::ImportOutcome::AlreadyThere, String::new()),
-        Imported::Refused(reason) => (v1::ImportOutcome::Refused, reason),
+        ImportOutcome::Taken => (v1::ImportOutcome::Taken, String::new()),
+        ImportOutcome::AlreadyThere => (v1::ImportOutcome::AlreadyThere, String::new()),
+        ImportOutcome::Refused(reason) => (v1::ImportOutcome::Refused, reason),
     };
     v1::Imported {
         outcome: outcome.into(),

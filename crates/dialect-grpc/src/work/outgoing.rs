@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use futures::Stream;
 use ganger_proto::v1;
 use ganger_shard::Handle;
-use ganger_types::command::{Held, Release};
+use ganger_types::command::{LeaseRef, Release};
 use ganger_types::{Command, JobId, LeaseToken, Namespace};
 use tokio::sync::mpsc;
 use tonic::Status;
@@ -58,7 +58,7 @@ impl Drop for Outgoing {
 /// Releases deliveries that did not reach their worker: uncounted, at their old places.
 pub(crate) fn give_back(handle: &Handle, namespace: &Namespace, unsent: &[v1::Delivery]) {
     let release = |delivery: &v1::Delivery| {
-        let held = Held {
+        let held = LeaseRef {
             namespace: namespace.clone(),
             job: JobId::new(&delivery.job).ok()?,
             token: LeaseToken::from_bytes(&delivery.token)?,

@@ -1,4 +1,4 @@
-//! Operations that show what happens, and those on failures and workers.
+//! Operations for events, statistics, failures and workers.
 
 use ganger_access::Right;
 use ganger_document::view::event::Event;

@@ -1,4 +1,4 @@
-//! Operations on what waits for other shards.
+//! Operations on other shards.
 
 use ganger_access::Right;
 use http::Method;

@@ -1,4 +1,4 @@
-//! Acting on one job: cancel, retry, time out, delete.
+//! Actions on one job: cancel, retry, time out, delete.
 
 use axum::response::Response;
 use ganger_document::names::QueueName;
@@ -14,28 +14,28 @@ use crate::refusal::unexpected_reply;
 use crate::request_context::RequestContext;
 use crate::resource::jobs::not_found;
 
-/// What an action did.
+/// The result of an action on a job.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Acted)]
 pub(crate) struct ActedView {
-    /// Whether the job was changed; if not, it was not in a state for it.
+    /// Whether the job was changed; if not, its state does not allow the action.
     changed: bool,
-    /// Where it stands now; absent if it is gone.
+    /// State of the job now; absent if it was removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<&'static str>,
-    /// Of retry with `dependents`: the other jobs that were put back, as `shard/id`.
+    /// Of retry with `dependents`: the other jobs that were retried, as `shard/id`.
     #[serde(skip_serializing_if = "Option::is_none")]
     dependents: Option<Vec<String>>,
-    /// Of retry with `dependents`: jobs that could not be put back, as `shard/id`.
+    /// Of retry with `dependents`: jobs that could not be retried, as `shard/id`.
     #[serde(skip_serializing_if = "Option::is_none")]
     skipped_jobs: Option<Vec<String>>,
-    /// Of retry with `dependents`: the shards that will be asked to put back jobs of theirs. It is stored; one that
-    /// cannot be reached is asked once it can.
+    /// Of retry with `dependents`: the shards that are asked to retry jobs of theirs; one that cannot be reached is
+    /// asked later.
     #[serde(skip_serializing_if = "Option::is_none")]
     passed_on: Option<Vec<String>>,
 }
 
-/// Why a job or graph is cancelled.
+/// The cancellation of a job or graph.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(
     deny_unknown_fields,
@@ -48,7 +48,7 @@ pub(crate) struct CancelIn {
     pub(crate) reason: String,
 }
 
-/// How a job is put back.
+/// The retry of a job.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(
     deny_unknown_fields,
@@ -56,59 +56,59 @@ pub(crate) struct CancelIn {
 )]
 #[schema(as = RetryJob)]
 pub(crate) struct RetryJobIn {
-    /// Into another queue than its own.
+    /// Queue that the job enters; its own if absent.
     queue: Option<QueueName>,
-    /// Whether to put back also the jobs that ended because this one did: dependents that failed with it, at any
-    /// distance, and jobs that were cancelled because nobody needed them any more. Jobs of other shards come back once
-    /// those have been reached (`passed_on` of the answer).
+    /// Whether to retry also the jobs that ended because this one did: dependents that failed with it, at any
+    /// distance, and jobs that were cancelled because no job needed them any more. Jobs of other shards are retried
+    /// once those shards have been reached (`passed_on` of the answer).
     #[serde(default)]
     dependents: bool,
 }
 
 pub(crate) async fn cancel(
-    ask: RequestContext,
+    context: RequestContext,
     MaybeDoc(given): MaybeDoc<CancelIn>,
 ) -> Result<Response, Problem> {
-    let id = ask.job()?;
+    let id = context.job()?;
     let command = Command::Cancel(Box::new(Cancel {
-        namespace: ask.namespace.clone(),
+        namespace: context.namespace.clone(),
         jobs: Selection::Jobs(vec![id.clone()]),
         reason: given.reason,
     }));
-    act(&ask, id, command).await
+    act(&context, id, command).await
 }
 
 pub(crate) async fn retry(
-    ask: RequestContext,
+    context: RequestContext,
     MaybeDoc(given): MaybeDoc<RetryJobIn>,
 ) -> Result<Response, Problem> {
-    let id = ask.job()?;
+    let id = context.job()?;
     let command = Command::Retry(Box::new(Retry {
-        namespace: ask.namespace.clone(),
+        namespace: context.namespace.clone(),
         jobs: vec![id.clone()],
         queue: given.queue.map(|queue| queue.0),
         dependents: given.dependents,
         graph: None,
     }));
-    act(&ask, id, command).await
+    act(&context, id, command).await
 }
 
-pub(crate) async fn time_out(ask: RequestContext) -> Result<Response, Problem> {
-    let id = ask.job()?;
+pub(crate) async fn time_out(context: RequestContext) -> Result<Response, Problem> {
+    let id = context.job()?;
     let command = TimeOut {
-        namespace: ask.namespace.clone(),
+        namespace: context.namespace.clone(),
         jobs: vec![id.clone()],
     };
-    act(&ask, id, Command::TimeOut(command)).await
+    act(&context, id, Command::TimeOut(command)).await
 }
 
-pub(crate) async fn delete(ask: RequestContext) -> Result<Response, Problem> {
-    let id = ask.job()?;
+pub(crate) async fn delete(context: RequestContext) -> Result<Response, Problem> {
+    let id = context.job()?;
     let command = Delete {
-        namespace: ask.namespace.clone(),
+        namespace: context.namespace.clone(),
         jobs: vec![id.clone()],
     };
-    match ask.call(Command::Delete(command)).await? {
+    match context.call(Command::Delete(command)).await? {
         Reply::Changed { count: 0, .. } => Err(not_found(id)),
         Reply::Changed { .. } => Ok(json::ok(&ActedView {
             changed: true,
@@ -121,13 +121,13 @@ pub(crate) async fn delete(ask: RequestContext) -> Result<Response, Problem> {
     }
 }
 
-/// Sends the command and says where the job stands then. One of qless that was cancelled is gone.
-async fn act(ask: &RequestContext, id: JobId, command: Command) -> Result<Response, Problem> {
+/// Sends the command and returns the state of the job. A cancelled job of qless does not exist any more.
+async fn act(context: &RequestContext, id: JobId, command: Command) -> Result<Response, Problem> {
     let names = |ids: Vec<JobId>| {
-        let shard = ask.shard().id();
+        let shard = context.shard().id();
         Some(ids.iter().map(|id| full_name(shard, id)).collect())
     };
-    let (count, dependents, skipped_jobs, passed_on) = match ask.call(command).await? {
+    let (count, dependents, skipped_jobs, passed_on) = match context.call(command).await? {
         Reply::Changed { count, .. } => (count, None, None, None),
         Reply::Retried {
             count,
@@ -140,7 +140,7 @@ async fn act(ask: &RequestContext, id: JobId, command: Command) -> Result<Respon
         }
         _ => return Err(unexpected_reply()),
     };
-    let job = ask.shard().job(&ask.namespace, &id).await?;
+    let job = context.shard().job(&context.namespace, &id).await?;
     if job.is_none() && count == 0 {
         return Err(not_found(id));
     }

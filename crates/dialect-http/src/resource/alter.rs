@@ -1,4 +1,4 @@
-//! Changing a job, and the jobs it waits for.
+//! Changes of a job and of its dependencies.
 
 use axum::response::Response;
 use ganger_document::Shards as _;
@@ -20,7 +20,7 @@ use crate::refusal::unexpected_reply;
 use crate::request_context::RequestContext;
 use crate::resource::jobs::find;
 
-/// Changes to a job. What is absent stays.
+/// Changes to a job. Absent fields do not change.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(
     deny_unknown_fields,
@@ -32,31 +32,31 @@ pub(crate) struct AlterIn {
     priority: Option<Rank>,
     /// New queue, for a job that does not run.
     queue: Option<QueueName>,
-    /// New start, for a job that is scheduled or ready: after so long.
+    /// New start as a delay from now, for a job that is scheduled or ready.
     delay: Option<Span>,
-    /// New start: at this time.
+    /// New start as a time, for a job that is scheduled or ready.
     run_at: Option<Moment>,
     /// New payload, for a job that does not run.
     #[serde(default, deserialize_with = "raw_json::given")]
     payload: Option<RawJson>,
     /// New payload of the job, as base64.
     payload_base64: Option<Base64>,
-    /// Tags to put on.
+    /// Tags to add.
     #[serde(default)]
     tags_add: Vec<TagName>,
-    /// Tags to take off.
+    /// Tags to remove.
     #[serde(default)]
     tags_remove: Vec<TagName>,
-    /// Labels to set; null takes one off.
+    /// Labels to set; null removes one.
     #[serde(default)]
     labels: LabelChanges,
-    /// Whether to follow it.
+    /// Whether to track the job.
     tracked: Option<bool>,
-    /// A line for its history.
+    /// Note to add to the history.
     note: Option<NoteIn>,
 }
 
-/// A line for a job's history.
+/// A note in the history of a job.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(
     deny_unknown_fields,
@@ -64,14 +64,14 @@ pub(crate) struct AlterIn {
 )]
 #[schema(as = Note)]
 struct NoteIn {
-    /// Headline of the note.
+    /// Text of the note.
     text: String,
-    /// More, as any JSON.
+    /// Data of the note: any JSON value.
     #[serde(default, deserialize_with = "raw_json::given")]
     data: Option<RawJson>,
 }
 
-/// The job as altered.
+/// The job after the change.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Altered)]
 pub(crate) struct AlteredView {
@@ -81,7 +81,7 @@ pub(crate) struct AlteredView {
     state: &'static str,
 }
 
-/// Jobs to wait for.
+/// Dependencies to add to a job.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(
     deny_unknown_fields,
@@ -91,12 +91,12 @@ pub(crate) struct AlteredView {
 pub(crate) struct DependenciesIn {
     /// Ids of the jobs to wait for.
     on: Vec<JobReference>,
-    /// What their failure means; `fail` if absent.
+    /// What happens if one of them does not succeed; `fail` if absent.
     #[serde(default)]
     policy: PolicyWord,
 }
 
-/// Jobs not to wait for any more.
+/// Dependencies to remove from a job.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(
     deny_unknown_fields,
@@ -104,16 +104,16 @@ pub(crate) struct DependenciesIn {
 )]
 #[schema(as = OldDependencies)]
 pub(crate) struct UndependIn {
-    /// Their ids; all if absent.
+    /// Ids of the dependencies; all if absent.
     on: Option<Vec<JobReference>>,
 }
 
 pub(crate) async fn alter(
-    ask: RequestContext,
+    context: RequestContext,
     JsonBody(given): JsonBody<AlterIn>,
 ) -> Result<Response, Problem> {
-    let command = given.convert(&ask)?;
-    match ask.call(Command::Alter(Box::new(command))).await? {
+    let command = given.convert(&context)?;
+    match context.call(Command::Alter(Box::new(command))).await? {
         Reply::Altered { tags: now, state } => Ok(json::ok(&AlteredView {
             tags: tags(&now),
             state: state.as_str(),
@@ -123,12 +123,12 @@ pub(crate) async fn alter(
 }
 
 impl AlterIn {
-    fn convert(self, ask: &RequestContext) -> Result<Alter, Problem> {
+    fn convert(self, context: &RequestContext) -> Result<Alter, Problem> {
         let has_start = self.delay.is_some() || self.run_at.is_some();
         let start = start(self.delay, self.run_at, "")?;
         Ok(Alter {
-            namespace: ask.namespace.clone(),
-            job: Some(ask.job()?),
+            namespace: context.namespace.clone(),
+            job: Some(context.job()?),
             priority: self.priority.map(|rank| rank.0),
             queue: self.queue.map(|queue| queue.0),
             start: has_start.then_some(start),
@@ -147,39 +147,39 @@ impl AlterIn {
 }
 
 pub(crate) async fn depend(
-    ask: RequestContext,
+    context: RequestContext,
     JsonBody(given): JsonBody<DependenciesIn>,
 ) -> Result<Response, Problem> {
     let command = AddDependencies {
-        namespace: ask.namespace.clone(),
-        job: ask.job()?,
-        on: ask.api.own_jobs(&given.on, "/on")?,
+        namespace: context.namespace.clone(),
+        job: context.job()?,
+        on: context.api.own_jobs(&given.on, "/on")?,
         policy: given.policy.0,
     };
-    ask.call(Command::AddDependencies(command)).await?;
-    altered(&ask).await
+    context.call(Command::AddDependencies(command)).await?;
+    altered(&context).await
 }
 
 pub(crate) async fn undepend(
-    ask: RequestContext,
+    context: RequestContext,
     MaybeDoc(given): MaybeDoc<UndependIn>,
 ) -> Result<Response, Problem> {
     let on = given
         .on
-        .map(|on| ask.api.own_jobs(&on, "/on"))
+        .map(|on| context.api.own_jobs(&on, "/on"))
         .transpose()?;
     let command = RemoveDependencies {
-        namespace: ask.namespace.clone(),
-        job: ask.job()?,
+        namespace: context.namespace.clone(),
+        job: context.job()?,
         on,
     };
-    ask.call(Command::RemoveDependencies(command)).await?;
-    altered(&ask).await
+    context.call(Command::RemoveDependencies(command)).await?;
+    altered(&context).await
 }
 
-/// Says where the job stands after a change.
-async fn altered(ask: &RequestContext) -> Result<Response, Problem> {
-    let record = find(ask).await?.record;
+/// Answers with the state of the job after a change.
+async fn altered(context: &RequestContext) -> Result<Response, Problem> {
+    let record = find(context).await?.record;
     Ok(json::ok(&AlteredView {
         tags: tags(&record.tags),
         state: record.state.as_str(),

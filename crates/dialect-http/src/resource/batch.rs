@@ -1,8 +1,8 @@
-//! Many jobs, streamed both ways as NDJSON, in bounded memory.
+//! Batches: many jobs and their answers, streamed as NDJSON in limited memory.
 //!
-//! Each line is a job of its own: it is taken or refused by itself, and answered by a line in the same
-//! order. A bad line is answered with its error, and the rest goes on. Lines are applied as they
-//! arrive, some hundred in one commit; while the shard is overloaded the stream waits.
+//! Each line is a job that is accepted or refused by itself, and answered by a line in the same order. An invalid
+//! line is answered with its error, and the stream continues. Lines are applied as they arrive, some hundred in one
+//! commit. While the shard is overloaded, the stream waits.
 
 use std::time::Duration;
 
@@ -28,15 +28,15 @@ use crate::problem::{Problem, ProblemView};
 use crate::refusal::unexpected_reply;
 use crate::request_context::RequestContext;
 use crate::resource::submission;
-use crate::stream::{self, Gone, Pieces};
+use crate::stream::{self, Pieces, ReaderGone};
 
-/// Jobs in one command.
+/// Maximum number of jobs in one command.
 const GROUP_JOBS_MAX: usize = 256;
-/// Bytes of lines in one command.
+/// Maximum size of the lines in one command, in bytes.
 const GROUP_BYTES_MAX: usize = 1 << 20;
-/// Commands that wait for the shard together: one is applied while another is flushed.
+/// Number of commands in flight: one is applied while another is flushed.
 const GROUPS_AT_ONCE: usize = 4;
-/// How long a group waits out an overloaded shard.
+/// Maximum time that a group waits for an overloaded shard.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Which lines are answered.
@@ -68,40 +68,43 @@ struct Summary {
     complete: bool,
 }
 
-/// A line and what it says, or why it does not.
+/// Number of a line, and its submission or its error.
 type Entry = (u64, Result<ShardedSubmission, Problem>);
-type Applied = Vec<(u64, Result<Taken, Problem>)>;
+type GroupAnswers = Vec<(u64, Result<EnqueuedJob, Problem>)>;
 
-/// An enqueued job; the id of one of another shard names that shard.
-struct Taken {
+/// An enqueued job; the id of a job of another shard contains the shard.
+struct EnqueuedJob {
     id: JobId,
     existed: bool,
 }
 
-impl From<Enqueued> for Taken {
+impl From<Enqueued> for EnqueuedJob {
     fn from(job: Enqueued) -> Self {
         let Enqueued { id, existed, .. } = job;
         Self { id, existed }
     }
 }
 
-pub(crate) async fn enqueue(ask: RequestContext, request: Request) -> Result<Response, Problem> {
+pub(crate) async fn enqueue(
+    context: RequestContext,
+    request: Request,
+) -> Result<Response, Problem> {
     require_type(
         request.headers(),
         &["application/x-ndjson", "application/jsonl"],
     )?;
-    let answers = ask
+    let answers = context
         .arguments
         .word(
             "answers",
             &[("all", Answers::All), ("errors", Answers::Errors)],
         )?
         .unwrap_or(Answers::All);
-    let (pieces, body) = stream::open(&ask)?;
+    let (pieces, body) = stream::open(&context)?;
     let batch = Batch {
-        lines: Lines::new(ask.api.settings().line_bytes_max),
+        lines: Lines::new(context.api.settings().line_bytes_max),
         number: 0,
-        ask,
+        context,
         answers,
         pieces,
         summary: Summary::default(),
@@ -112,21 +115,21 @@ pub(crate) async fn enqueue(ask: RequestContext, request: Request) -> Result<Res
 }
 
 struct Batch {
-    ask: RequestContext,
+    context: RequestContext,
     answers: Answers,
     pieces: Pieces,
     lines: Lines,
-    /// Lines read so far.
+    /// Number of lines read so far.
     number: u64,
     summary: Summary,
 }
 
 impl Batch {
-    /// Reads, applies and answers, each while the others go on. Ends early when the client has gone.
+    /// Reads, applies and answers lines concurrently. Ends early if the client disconnects.
     async fn run(mut self, mut body: Body) {
-        // Groups in flight hold their own share, so that `self` stays free for reading and answering.
-        let ask = self.ask.clone();
-        let mut groups: FuturesOrdered<BoxFuture<'_, Applied>> = FuturesOrdered::new();
+        // Groups in flight have their own copy of the context, so that `self` is free to read and answer.
+        let context = self.context.clone();
+        let mut groups: FuturesOrdered<BoxFuture<'_, GroupAnswers>> = FuturesOrdered::new();
         let mut broken = None;
         let mut has_ended = false;
         while !has_ended || !groups.is_empty() {
@@ -145,7 +148,7 @@ impl Batch {
             }
             let is_last = has_ended && broken.is_none();
             while let Some(group) = self.next_group(is_last) {
-                // More groups than planned only if one piece of the body holds many lines.
+                // There are more groups than planned only if one piece of the body contains many lines.
                 while groups.len() >= GROUPS_AT_ONCE {
                     let Some(applied) = groups.next().await else {
                         break;
@@ -154,13 +157,13 @@ impl Batch {
                         return;
                     }
                 }
-                groups.push_back(apply(&ask, group).boxed());
+                groups.push_back(apply(&context, group).boxed());
             }
         }
         self.finish(broken).await;
     }
 
-    /// The lines that are there by now, up to the bounds of a command.
+    /// The lines that have arrived, up to the limits of a command.
     fn next_group(&mut self, is_last: bool) -> Option<Vec<Entry>> {
         let mut group = Vec::new();
         let mut bytes = 0;
@@ -178,7 +181,7 @@ impl Batch {
                     group.push((self.number, self.read(&text)));
                 }
                 Line::TooLong => {
-                    let limit = self.ask.api.settings().line_bytes_max;
+                    let limit = self.context.api.settings().line_bytes_max;
                     let detail =
                         format!("the line is longer than {limit} bytes: send a smaller payload");
                     group.push((self.number, Err(Problem::new("body_too_large", detail))));
@@ -190,13 +193,15 @@ impl Batch {
 
     fn read(&self, text: &[u8]) -> Result<ShardedSubmission, Problem> {
         Ok(ShardedSubmission {
-            namespace: self.ask.namespace.clone(),
+            namespace: self.context.namespace.clone(),
             idempotency_key: None,
-            jobs: vec![ganger_document::json::read::<JobIn>(text)?.convert_alone(&self.ask.api)?],
+            jobs: vec![
+                ganger_document::json::read::<JobIn>(text)?.convert_alone(&self.context.api)?,
+            ],
         })
     }
 
-    async fn answer(&mut self, applied: Applied) -> Result<(), Gone> {
+    async fn answer(&mut self, applied: GroupAnswers) -> Result<(), ReaderGone> {
         let mut text = Vec::new();
         for (line, result) in &applied {
             self.summary.lines += 1;
@@ -245,7 +250,7 @@ impl Batch {
         }
         self.summary.complete = broken.is_none();
         push_line(&mut text, &self.summary);
-        // The client has gone if this fails, and there is nobody to tell.
+        // If this fails, the client has disconnected.
         let _ = self.pieces.send(text).await;
     }
 }
@@ -255,58 +260,66 @@ fn push_line(text: &mut Vec<u8>, document: &impl Serialize) {
     text.push(b'\n');
 }
 
-/// Applies the good lines of a group; the answers are in the order of the lines.
-async fn apply(ask: &RequestContext, group: Vec<Entry>) -> Applied {
+/// Applies the valid lines of a group; the answers are in the order of the lines.
+async fn apply(context: &RequestContext, group: Vec<Entry>) -> GroupAnswers {
     let mut answers = Vec::with_capacity(group.len());
     let mut numbers = Vec::with_capacity(group.len());
     let mut jobs = Vec::with_capacity(group.len());
     for (line, entry) in group {
         match entry {
-            Ok(spread) if is_simple(ask, &spread) => {
+            Ok(spread) if is_simple(context, &spread) => {
                 numbers.push(line);
                 jobs.extend(spread.into_one(false).jobs);
             }
-            Ok(spread) => answers.push((line, send_elsewhere(ask, spread).await)),
+            Ok(spread) => answers.push((line, send_elsewhere(context, spread).await)),
             Err(problem) => answers.push((line, Err(problem))),
         }
     }
-    answers.extend(numbers.into_iter().zip(apply_jobs(ask, jobs).await));
+    answers.extend(numbers.into_iter().zip(apply_jobs(context, jobs).await));
     answers.sort_by_key(|(line, _)| *line);
     answers
 }
 
-/// Whether this shard alone has to do with a job.
-fn is_simple(ask: &RequestContext, spread: &ShardedSubmission) -> bool {
-    spread.only_shard() == Some(ask.shard().id()) && !spread.refers_elsewhere()
+/// Whether a job concerns this shard only.
+fn is_simple(context: &RequestContext, spread: &ShardedSubmission) -> bool {
+    spread.only_shard() == Some(context.shard().id()) && !spread.refers_elsewhere()
 }
 
-/// A job that has to do with other shards, by itself.
-async fn send_elsewhere(ask: &RequestContext, spread: ShardedSubmission) -> Result<Taken, Problem> {
-    let mut submitted = submission::submit(ask, spread, false, Problem::from).await?;
+/// Submits a single job that concerns other shards.
+async fn send_elsewhere(
+    context: &RequestContext,
+    spread: ShardedSubmission,
+) -> Result<EnqueuedJob, Problem> {
+    let mut submitted = submission::submit(context, spread, false, Problem::from).await?;
     let (job, existed) = submitted.jobs.pop().ok_or_else(unexpected_reply)?;
-    let id = if job.shard == *ask.shard().id() {
+    let id = if job.shard == *context.shard().id() {
         job.id
     } else {
         job.to_name()
     };
-    Ok(Taken { id, existed })
+    Ok(EnqueuedJob { id, existed })
 }
 
-/// All in one command. If that is refused, which changes nothing, each by itself.
-async fn apply_jobs(ask: &RequestContext, jobs: Vec<NewJob>) -> Vec<Result<Taken, Problem>> {
-    match send(ask, jobs.clone()).await {
+/// Enqueues all jobs in one command. If that is refused, which changes nothing, enqueues each by itself.
+async fn apply_jobs(
+    context: &RequestContext,
+    jobs: Vec<NewJob>,
+) -> Vec<Result<EnqueuedJob, Problem>> {
+    match send(context, jobs.clone()).await {
         Ok(enqueued) => enqueued.into_iter().map(|job| Ok(job.into())).collect(),
         Err(CallError::Rejected(_)) if jobs.len() > 1 => {
-            let mut waiting: FuturesOrdered<_> =
-                jobs.into_iter().map(|job| send(ask, vec![job])).collect();
+            let mut waiting: FuturesOrdered<_> = jobs
+                .into_iter()
+                .map(|job| send(context, vec![job]))
+                .collect();
             let mut answers = Vec::with_capacity(waiting.len());
             while let Some(answer) = waiting.next().await {
                 let one = answer.map_err(Problem::from);
-                answers.push(
-                    one.and_then(|mut jobs| {
-                        jobs.pop().map(Taken::from).ok_or_else(unexpected_reply)
-                    }),
-                );
+                answers.push(one.and_then(|mut jobs| {
+                    jobs.pop()
+                        .map(EnqueuedJob::from)
+                        .ok_or_else(unexpected_reply)
+                }));
             }
             answers
         }
@@ -317,20 +330,20 @@ async fn apply_jobs(ask: &RequestContext, jobs: Vec<NewJob>) -> Vec<Result<Taken
     }
 }
 
-/// Sends one command; waits while the shard is overloaded, which slows the sender of the stream down.
-async fn send(ask: &RequestContext, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, CallError> {
+/// Sends one command, and waits while the shard is overloaded, which slows the client down.
+async fn send(context: &RequestContext, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, CallError> {
     if jobs.is_empty() {
         return Ok(Vec::new());
     }
     let deadline = tokio::time::Instant::now() + PATIENCE;
     loop {
         let enqueue = Enqueue {
-            namespace: ask.namespace.clone(),
+            namespace: context.namespace.clone(),
             jobs: jobs.clone(),
             idempotency_key: None,
             graph: false,
         };
-        match ask.call(Command::Enqueue(Box::new(enqueue))).await {
+        match context.call(Command::Enqueue(Box::new(enqueue))).await {
             Ok(Reply::Enqueued { jobs, .. }) => return Ok(jobs),
             Ok(_) => unreachable!("the shard answers a command with its own kind of reply"),
             Err(CallError::Overloaded { retry_after, .. })

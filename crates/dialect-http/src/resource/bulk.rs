@@ -1,4 +1,4 @@
-//! Acting on many jobs: a list of ids, or all that fulfil a filter, a bounded number of them a call.
+//! Actions on many jobs: a list of ids, or the jobs that match a filter, up to a limit per call.
 
 use axum::response::Response;
 use ganger_document::Shards as _;
@@ -15,7 +15,7 @@ use crate::json::{self, JsonBody};
 use crate::problem::Problem;
 use crate::request_context::RequestContext;
 
-/// Jobs that a call with a filter looks at, at most and by default.
+/// Maximum and default number of jobs that a call with a filter looks at.
 const LOOKED_MAX: u32 = 100_000;
 
 /// The query parameters of a bulk action.
@@ -25,17 +25,17 @@ pub(crate) const PARAMETERS: &[(&str, &str)] = &[(
 )];
 
 pub(crate) async fn cancel(
-    ask: RequestContext,
+    context: RequestContext,
     JsonBody(given): JsonBody<BulkIn>,
 ) -> Result<Response, Problem> {
     refuse(given.queue.is_some(), "queue", "retry")?;
     refuse(given.dependents.is_some(), "dependents", "retry")?;
     let reason = given.reason.clone().unwrap_or_default();
-    run(ask, given, BulkAction::Cancel { reason }).await
+    run(context, given, BulkAction::Cancel { reason }).await
 }
 
 pub(crate) async fn retry(
-    ask: RequestContext,
+    context: RequestContext,
     JsonBody(given): JsonBody<BulkIn>,
 ) -> Result<Response, Problem> {
     refuse(given.reason.is_some(), "reason", "cancel")?;
@@ -44,34 +44,40 @@ pub(crate) async fn retry(
         dependents: given.dependents.unwrap_or(false),
         graph: None,
     };
-    run(ask, given, action).await
+    run(context, given, action).await
 }
 
 pub(crate) async fn delete(
-    ask: RequestContext,
+    context: RequestContext,
     JsonBody(given): JsonBody<BulkIn>,
 ) -> Result<Response, Problem> {
     refuse(given.reason.is_some(), "reason", "cancel")?;
     refuse(given.queue.is_some(), "queue", "retry")?;
     refuse(given.dependents.is_some(), "dependents", "retry")?;
-    run(ask, given, BulkAction::Delete).await
+    run(context, given, BulkAction::Delete).await
 }
 
-async fn run(ask: RequestContext, given: BulkIn, action: BulkAction) -> Result<Response, Problem> {
-    let is_dry = ask.arguments.flag("dry_run")?;
+async fn run(
+    context: RequestContext,
+    given: BulkIn,
+    action: BulkAction,
+) -> Result<Response, Problem> {
+    let is_dry = context.arguments.flag("dry_run")?;
     let done = match (given.jobs, given.filter) {
         (Some(jobs), None) => {
             refuse(given.limit.is_some(), "limit", "a filter")?;
             refuse(given.after.is_some(), "after", "a filter")?;
-            let ids = ask.api.own_jobs(&jobs, "/jobs")?;
-            act(&ask, &action, ids, is_dry).await?
+            let ids = context.api.own_jobs(&jobs, "/jobs")?;
+            act(&context, &action, ids, is_dry).await?
         }
         (None, Some(filter)) => {
-            let mut query = filter.convert(ask.namespace.clone())?;
+            let mut query = filter.convert(context.namespace.clone())?;
             go_on(&mut query, given.after.as_deref())?;
             let limit = limit(given.limit)?;
-            let shard = ask.shard();
-            shard.bulk(&action, query, limit, is_dry, ask.now).await?
+            let shard = context.shard();
+            shard
+                .bulk(&action, query, limit, is_dry, context.now)
+                .await?
         }
         _ => {
             let detail = "give exactly one of \"jobs\" and \"filter\"";
@@ -79,15 +85,15 @@ async fn run(ask: RequestContext, given: BulkIn, action: BulkAction) -> Result<R
         }
     };
     Ok(if is_dry {
-        json::ok(&would_change(&ask, &action, done))
+        json::ok(&would_change(&context, &action, done))
     } else {
-        json::ok(&changed(&ask, done))
+        json::ok(&changed(&context, done))
     })
 }
 
-/// Acts on jobs that are named.
+/// Acts on jobs given by id.
 async fn act(
-    ask: &RequestContext,
+    context: &RequestContext,
     action: &BulkAction,
     ids: Vec<JobId>,
     is_dry: bool,
@@ -95,7 +101,7 @@ async fn act(
     let mut done = BulkResult::default();
     if is_dry {
         for id in ids {
-            match ask.shard().job(&ask.namespace, &id).await? {
+            match context.shard().job(&context.namespace, &id).await? {
                 Some(job) => done.count(action, &job),
                 None => return Err(crate::resource::jobs::not_found(id)),
             }
@@ -103,26 +109,26 @@ async fn act(
         return Ok(done);
     }
     for slice in ids.chunks(BULK_JOBS_MAX) {
-        let (shard, jobs) = (ask.shard(), slice.to_vec());
+        let (shard, jobs) = (context.shard(), slice.to_vec());
         shard
-            .act_on(action, &ask.namespace, jobs, ask.now, &mut done)
+            .act_on(action, &context.namespace, jobs, context.now, &mut done)
             .await?;
     }
     Ok(done)
 }
 
-pub(crate) fn changed(ask: &RequestContext, done: BulkResult) -> Changed {
+pub(crate) fn changed(context: &RequestContext, done: BulkResult) -> Changed {
     Changed {
         changed: done.changed,
         skipped: done.skipped,
-        skipped_jobs: names(ask, &done.skipped_jobs),
+        skipped_jobs: names(context, &done.skipped_jobs),
         dependents: Vec::new(),
         passed_on: done.passed_on.iter().map(ShardId::to_string).collect(),
         next: done.next.map(|place| place.to_string()),
     }
 }
 
-fn would_change(ask: &RequestContext, action: &BulkAction, done: BulkResult) -> WouldChange {
+fn would_change(context: &RequestContext, action: &BulkAction, done: BulkResult) -> WouldChange {
     let by_state = done.by_state.into_iter();
     let by_queue = done.by_queue.into_iter();
     WouldChange {
@@ -136,14 +142,14 @@ fn would_change(ask: &RequestContext, action: &BulkAction, done: BulkResult) -> 
             .map(|(queue, count)| (text(queue.as_bytes()), count))
             .collect(),
         other_queues: (done.other_queues > 0).then_some(done.other_queues),
-        sample: names(ask, &done.sample),
-        as_of: Some(calendar(ask.shard().wall_time())),
+        sample: names(context, &done.sample),
+        as_of: Some(calendar(context.shard().wall_time())),
         next: done.next.map(|place| place.to_string()),
     }
 }
 
-fn names(ask: &RequestContext, ids: &[JobId]) -> Vec<String> {
-    let shard = ask.shard().id();
+fn names(context: &RequestContext, ids: &[JobId]) -> Vec<String> {
+    let shard = context.shard().id();
     ids.iter().map(|id| full_name(shard, id)).collect()
 }
 
@@ -166,7 +172,7 @@ fn go_on(query: &mut JobQuery, after: Option<&str>) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Refuses a field where it means nothing.
+/// Refuses a field that has no meaning for the action.
 fn refuse(is_given: bool, field: &str, of: &str) -> Result<(), Problem> {
     if !is_given {
         return Ok(());

@@ -1,7 +1,7 @@
-//! Events as server-sent events, with positions to resume from.
+//! Server-sent events, with positions to resume from.
 //!
-//! The id of each event is its position. While nothing is sent, a heartbeat moves the reader's
-//! position over what its filter has left out, so that it resumes close to the present.
+//! The id of each event is its position. While no event matches the filter, heartbeats advance the reader's position,
+//! so that it resumes close to the present.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use http::{HeaderValue, header};
 use crate::arguments::refused;
 use crate::problem::Problem;
 use crate::request_context::{RequestContext, bad_header};
-use crate::stream::{self, Gone, Pieces};
+use crate::stream::{self, Pieces, ReaderGone};
 
-/// The header in which a browser sends the id of the last event it has seen.
+/// Header in which a browser sends the id of the last event that it received.
 const LAST_EVENT_ID: &str = "last-event-id";
-/// Between two signs of life.
+/// Interval between two heartbeats.
 const HEARTBEAT_EVERY: Duration = Duration::from_secs(15);
 
-/// Which events are sent. All given conditions must hold.
+/// The conditions of an event stream, all of which an event must meet.
 struct Filter {
     namespace: Namespace,
     queue: Option<Queue>,
@@ -29,11 +29,11 @@ struct Filter {
     kinds: Vec<&'static str>,
 }
 
-pub(crate) async fn follow(ask: RequestContext) -> Result<Response, Problem> {
-    let filter = filter(&ask)?;
-    let events = ask.shard().events(resume_from(&ask)?)?;
-    let (pieces, body) = stream::open(&ask)?;
-    tokio::spawn(run(ask, filter, events, pieces));
+pub(crate) async fn follow(context: RequestContext) -> Result<Response, Problem> {
+    let filter = filter(&context)?;
+    let events = context.shard().events(resume_from(&context)?)?;
+    let (pieces, body) = stream::open(&context)?;
+    tokio::spawn(run(context, filter, events, pieces));
     let headers = [
         (
             header::CONTENT_TYPE,
@@ -44,9 +44,9 @@ pub(crate) async fn follow(ask: RequestContext) -> Result<Response, Problem> {
     Ok((headers, body).into_response())
 }
 
-fn filter(ask: &RequestContext) -> Result<Filter, Problem> {
+fn filter(context: &RequestContext) -> Result<Filter, Problem> {
     let mut kinds = Vec::new();
-    for word in ask
+    for word in context
         .arguments
         .text("event")?
         .unwrap_or_default()
@@ -63,32 +63,40 @@ fn filter(ask: &RequestContext) -> Result<Filter, Problem> {
         kinds.push(*known);
     }
     Ok(Filter {
-        namespace: ask.namespace.clone(),
-        queue: ask.arguments.name("queue")?,
-        job: ask
+        namespace: context.namespace.clone(),
+        queue: context.arguments.name("queue")?,
+        job: context
             .arguments
             .job("job")
-            .map(|job| ask.api.resolve(&job, || "query parameter job".to_owned()))
+            .map(|job| {
+                context
+                    .api
+                    .resolve(&job, || "query parameter job".to_owned())
+            })
             .transpose()?,
         kinds,
     })
 }
 
-/// After which position to go on: the header, which a browser sends by itself, before the parameter.
-fn resume_from(ask: &RequestContext) -> Result<Option<Position>, Problem> {
-    if let Some(value) = ask.headers.get(LAST_EVENT_ID) {
+/// The position after which to resume. The header, which a browser sends by itself, takes precedence over the
+/// parameter.
+fn resume_from(context: &RequestContext) -> Result<Option<Position>, Problem> {
+    if let Some(value) = context.headers.get(LAST_EVENT_ID) {
         let position = value.to_str().ok().and_then(|text| text.parse().ok());
         return position
             .map(|position| Some(Position(position)))
             .ok_or_else(|| bad_header(LAST_EVENT_ID, "is not the id of one of our events"));
     }
-    Ok(ask.arguments.number("after", 0, u64::MAX)?.map(Position))
+    Ok(context
+        .arguments
+        .number("after", 0, u64::MAX)?
+        .map(Position))
 }
 
-async fn run(ask: RequestContext, filter: Filter, mut events: Subscription, pieces: Pieces) {
-    let stopping = ask.api.settings().stopping.clone();
+async fn run(context: RequestContext, filter: Filter, mut events: Subscription, pieces: Pieces) {
+    let stopping = context.api.settings().stopping.clone();
     let mut seen = None;
-    // A first comment lets the reader know at once that the stream is open.
+    // A first comment shows the reader at once that the stream is open.
     let mut sent = pieces.send(": ganger events\n\n").await;
     let mut heartbeat = tokio::time::interval(HEARTBEAT_EVERY);
     heartbeat.tick().await;
@@ -100,22 +108,22 @@ async fn run(ask: RequestContext, filter: Filter, mut events: Subscription, piec
                 Ok(event) => {
                     seen = Some(event.position);
                     if filter.takes(&event) {
-                        send(ask.shard().id(), &pieces, event).await
+                        send(context.shard().id(), &pieces, event).await
                     } else {
                         Ok(())
                     }
                 }
                 Err(error) => {
-                    let _ = pieces.send(farewell(error)).await;
+                    let _ = pieces.send(final_problem(error)).await;
                     return;
                 }
             },
-            _ = heartbeat.tick() => pieces.send(beat(seen)).await,
+            _ = heartbeat.tick() => pieces.send(heartbeat_text(seen)).await,
         };
     }
 }
 
-async fn send(shard: &ShardId, pieces: &Pieces, event: Event) -> Result<(), Gone> {
+async fn send(shard: &ShardId, pieces: &Pieces, event: Event) -> Result<(), ReaderGone> {
     let (position, kind) = (event.position.0, kind(&event.happening));
     let data = serde_json::to_string(&event::Event::new(shard, event))
         .expect("our documents are plain data");
@@ -124,16 +132,16 @@ async fn send(shard: &ShardId, pieces: &Pieces, event: Event) -> Result<(), Gone
         .await
 }
 
-/// A sign of life. An id without data moves the reader's position and calls no handler.
-fn beat(seen: Option<Position>) -> String {
+/// A heartbeat. An id without data advances the reader's position without calling a handler.
+fn heartbeat_text(seen: Option<Position>) -> String {
     seen.map_or_else(
         || ":\n\n".to_owned(),
         |position| format!(":\nid: {}\n\n", position.0),
     )
 }
 
-/// The last event of a stream that cannot go on: the problem, for readers that look.
-fn farewell(error: CallError) -> String {
+/// The last event of a stream that fails, with the problem.
+fn final_problem(error: CallError) -> String {
     let problem = Problem::from(error);
     let data = serde_json::to_string(&problem.view()).expect("a problem is plain data");
     format!("event: error\ndata: {data}\n\n")

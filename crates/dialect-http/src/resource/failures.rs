@@ -1,4 +1,4 @@
-//! Failure groups: list them, list the jobs of one, retry them all.
+//! Failure groups: list groups, list the jobs of one, retry all its jobs.
 
 use axum::response::Response;
 use ganger_document::names::Named;
@@ -16,9 +16,9 @@ use crate::refusal::unexpected_reply;
 use crate::request_context::RequestContext;
 use crate::resource::numbers::Done;
 
-pub(crate) async fn list(ask: RequestContext) -> Result<Response, Problem> {
-    let query = Query::FailureGroups(ask.namespace.clone());
-    match ask.call(Command::Query(Box::new(query))).await? {
+pub(crate) async fn list(context: RequestContext) -> Result<Response, Problem> {
+    let query = Query::FailureGroups(context.namespace.clone());
+    match context.call(Command::Query(Box::new(query))).await? {
         Reply::FailureGroups(groups) => {
             let view = |(group, count)| GroupView {
                 group: Named(group),
@@ -32,36 +32,36 @@ pub(crate) async fn list(ask: RequestContext) -> Result<Response, Problem> {
     }
 }
 
-pub(crate) async fn jobs(ask: RequestContext) -> Result<Response, Problem> {
+pub(crate) async fn jobs(context: RequestContext) -> Result<Response, Problem> {
     let mut query = JobQuery {
-        limit: filter::limit(&ask.arguments)?,
-        ..failed_in_group(&ask)?
+        limit: filter::limit(&context.arguments)?,
+        ..failed_in_group(&context)?
     };
-    filter::go_on(&mut query, &ask.arguments)?;
-    let page = ask.shard().list(query).await?;
+    filter::go_on(&mut query, &context.arguments)?;
+    let page = context.shard().list(query).await?;
     Ok(json::ok(&job::Page::new(
-        ask.shard().id(),
+        context.shard().id(),
         page.jobs,
         page.next,
     )))
 }
 
-pub(crate) async fn retry(ask: RequestContext) -> Result<Response, Problem> {
-    let mut query = failed_in_group(&ask)?;
+pub(crate) async fn retry(context: RequestContext) -> Result<Response, Problem> {
+    let mut query = failed_in_group(&context)?;
     let mut done = Done { changed: 0 };
     loop {
-        let page = ask.shard().list(query.clone()).await?;
+        let page = context.shard().list(query.clone()).await?;
         let jobs: Vec<_> = page.jobs.into_iter().map(|job| job.record.id).collect();
         if !jobs.is_empty() {
             let command = Retry {
-                namespace: ask.namespace.clone(),
+                namespace: context.namespace.clone(),
                 jobs,
                 queue: None,
                 dependents: false,
                 graph: None,
             };
             if let Reply::Changed { count, .. } =
-                ask.call(Command::Retry(Box::new(command))).await?
+                context.call(Command::Retry(Box::new(command))).await?
             {
                 done.changed += count;
             }
@@ -73,11 +73,11 @@ pub(crate) async fn retry(ask: RequestContext) -> Result<Response, Problem> {
     }
 }
 
-fn failed_in_group(ask: &RequestContext) -> Result<JobQuery, Problem> {
+fn failed_in_group(context: &RequestContext) -> Result<JobQuery, Problem> {
     Ok(JobQuery {
-        namespace: ask.namespace.clone(),
+        namespace: context.namespace.clone(),
         states: JobState::Failed.into(),
-        group: Some(ask.name()?),
+        group: Some(context.name()?),
         limit: PAGE_JOBS_MAX,
         ..JobQuery::default()
     })

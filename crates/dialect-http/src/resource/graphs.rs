@@ -1,4 +1,4 @@
-//! Graphs: submit, cancel, and show what surrounds a job.
+//! Graphs: submit, cancel, and show the neighbours of a job.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use bytes::Bytes;
 use ganger_access::Hold;
 use ganger_document::names::text;
 use ganger_document::request::enq::TaskId;
-use ganger_document::request::graph::{self, Called, Submission};
+use ganger_document::request::graph::{self, MemberName, Submission};
 use ganger_document::view::graph::{Graph, GraphEdge, GraphJob};
 use ganger_document::view::submission::{SubmittedGraph, SubmittedJob};
 use ganger_engine::ShardedSubmission;
@@ -32,10 +32,10 @@ use crate::resource::jobs::{enqueued, find};
 use crate::resource::numbers::Done;
 use crate::resource::submission;
 
-/// Edges shown of one job.
+/// Maximum number of edges shown for one job.
 const EDGES_SHOWN_MAX: usize = 1_000;
 
-/// The body of a submission, which may be larger than others.
+/// The body of a submission, which may be larger than other bodies.
 pub(crate) struct GraphBody(Bytes, Option<Arc<Hold>>);
 
 impl FromRequest<Api> for GraphBody {
@@ -49,8 +49,8 @@ impl FromRequest<Api> for GraphBody {
     }
 }
 
-pub(crate) async fn submit(ask: RequestContext, body: GraphBody) -> Result<Response, Problem> {
-    let idempotency_key = ask.idempotency_key()?;
+pub(crate) async fn submit(context: RequestContext, body: GraphBody) -> Result<Response, Problem> {
+    let idempotency_key = context.idempotency_key()?;
     let Submission {
         jobs,
         idempotency_key: key_in_body,
@@ -58,17 +58,17 @@ pub(crate) async fn submit(ask: RequestContext, body: GraphBody) -> Result<Respo
         pointer,
         ..
     } = {
-        let api = ask.api.clone();
+        let api = context.api.clone();
         let read = move |body: &[u8]| Ok(graph::read(&api, body)?);
-        json::apart(&ask.api, body.1, body.0, read).await?
+        json::apart(&context.api, body.1, body.0, read).await?
     };
     let spread = ShardedSubmission {
-        namespace: ask.namespace.clone(),
+        namespace: context.namespace.clone(),
         idempotency_key: idempotency_key.or(key_in_body),
         jobs,
     };
     let explain = |error| in_submission(error, &called, pointer);
-    let submitted = submission::submit(&ask, spread, true, explain).await?;
+    let submitted = submission::submit(&context, spread, true, explain).await?;
     let jobs = submitted.jobs.into_iter().zip(called);
     let view = SubmittedGraph {
         graph: submitted.graph.map(|graph| text(graph.as_bytes())),
@@ -85,11 +85,11 @@ pub(crate) async fn submit(ask: RequestContext, body: GraphBody) -> Result<Respo
     Ok(json::answer(status, &view))
 }
 
-fn submitted_job(job: &JobRef, existed: bool, called: Called) -> SubmittedJob {
+fn submitted_job(job: &JobRef, existed: bool, called: MemberName) -> SubmittedJob {
     let name = called.text();
     let (mock_id, task_id) = match called {
-        Called::Name(_) => (None, None),
-        Called::Task(mock) => {
+        MemberName::Name(_) => (None, None),
+        MemberName::Task(mock) => {
             let shard = job.shard.to_string();
             let id = text(job.id.as_bytes());
             (Some(mock), Some(TaskId { shard, id }))
@@ -103,12 +103,12 @@ fn submitted_job(job: &JobRef, existed: bool, called: Called) -> SubmittedJob {
     }
 }
 
-/// A refusal of the whole that is due to one job says which, by the name it has in the submission.
-fn in_submission(error: RouteError, called: &[Called], pointer: &str) -> Problem {
+/// The problem of a refused submission. If one job is the cause, it contains the job's name in the submission.
+fn in_submission(error: RouteError, called: &[MemberName], pointer: &str) -> Problem {
     let Some(index) = error.member() else {
         return error.into();
     };
-    let name = called.get(index).and_then(Called::text);
+    let name = called.get(index).and_then(MemberName::text);
     let mut problem = Problem::from(error).at(format!("{pointer}/{index}"));
     if let Some(name) = name {
         problem.detail = format!("{} (job {index} is {name:?})", problem.detail);
@@ -117,30 +117,32 @@ fn in_submission(error: RouteError, called: &[Called], pointer: &str) -> Problem
 }
 
 pub(crate) async fn cancel(
-    ask: RequestContext,
+    context: RequestContext,
     MaybeDoc(given): MaybeDoc<CancelIn>,
 ) -> Result<Response, Problem> {
     let command = Command::Cancel(Box::new(Cancel {
-        namespace: ask.namespace.clone(),
-        jobs: Selection::Graph(ask.name()?),
+        namespace: context.namespace.clone(),
+        jobs: Selection::Graph(context.name()?),
         reason: given.reason,
     }));
-    match ask.call(command).await? {
+    match context.call(command).await? {
         Reply::Changed { count, .. } => Ok(json::ok(&Done { changed: count })),
         _ => Err(unexpected_reply()),
     }
 }
 
-/// Members on other shards are put back there, once those have been reached.
-pub(crate) async fn retry(ask: RequestContext) -> Result<Response, Problem> {
-    let (namespace, graph) = (ask.namespace.clone(), ask.name()?);
-    let shard = ask.shard();
-    let done = shard.retry_graph(namespace, graph, None, ask.now).await?;
-    Ok(json::ok(&bulk::changed(&ask, done)))
+/// Retries a graph. Members on other shards are retried once those shards have been reached.
+pub(crate) async fn retry(context: RequestContext) -> Result<Response, Problem> {
+    let (namespace, graph) = (context.namespace.clone(), context.name()?);
+    let shard = context.shard();
+    let done = shard
+        .retry_graph(namespace, graph, None, context.now)
+        .await?;
+    Ok(json::ok(&bulk::changed(&context, done)))
 }
 
-pub(crate) async fn show_around(ask: RequestContext) -> Result<Response, Problem> {
-    let job = find(&ask).await?;
+pub(crate) async fn show_around(context: RequestContext) -> Result<Response, Problem> {
+    let job = find(&context).await?;
     let mut view = Graph {
         graph: job
             .record
@@ -152,23 +154,23 @@ pub(crate) async fn show_around(ask: RequestContext) -> Result<Response, Problem
     let jobs = match job.record.graph.clone() {
         Some(graph) => {
             let mut query = JobQuery {
-                namespace: ask.namespace.clone(),
+                namespace: context.namespace.clone(),
                 graph: Some(graph),
-                limit: filter::limit(&ask.arguments)?,
+                limit: filter::limit(&context.arguments)?,
                 ..JobQuery::default()
             };
-            filter::go_on(&mut query, &ask.arguments)?;
-            let page = ask.shard().list(query).await?;
+            filter::go_on(&mut query, &context.arguments)?;
+            let page = context.shard().list(query).await?;
             view.next = page.next.map(|place| place.to_string());
             view.more = view.next.is_some();
             page.jobs
         }
-        None => neighbours(&ask, job).await?,
+        None => neighbours(&context, job).await?,
     };
-    let shard = ask.shard().id();
+    let shard = context.shard().id();
     for job in jobs {
         let id = &job.record.id;
-        let rows = ask
+        let rows = context
             .shard()
             .inputs(job.record.key, 0, EDGES_SHOWN_MAX)
             .await?;
@@ -181,10 +183,10 @@ pub(crate) async fn show_around(ask: RequestContext) -> Result<Response, Problem
     Ok(json::ok(&view))
 }
 
-/// The job with those it waits for and those that wait for it.
-async fn neighbours(ask: &RequestContext, job: StoredJob) -> Result<Vec<StoredJob>, Problem> {
-    let limit = filter::limit(&ask.arguments)?;
-    let rows = ask.shard().inputs(job.record.key, 0, limit).await?;
+/// The job with its dependencies and its dependents.
+async fn neighbours(context: &RequestContext, job: StoredJob) -> Result<Vec<StoredJob>, Problem> {
+    let limit = filter::limit(&context.arguments)?;
+    let rows = context.shard().inputs(job.record.key, 0, limit).await?;
     let mut keys: Vec<_> =
         rows.iter()
             .filter_map(|row| match row.state {
@@ -196,12 +198,12 @@ async fn neighbours(ask: &RequestContext, job: StoredJob) -> Result<Vec<StoredJo
                 | InputState::Received { .. } => None,
             })
             .collect();
-    keys.extend(ask.shard().dependents(job.record.key, limit).await?);
+    keys.extend(context.shard().dependents(job.record.key, limit).await?);
     keys.sort_unstable();
     keys.dedup();
     let mut jobs = vec![job];
     for key in keys {
-        jobs.extend(ask.shard().job_by_key(key).await?);
+        jobs.extend(context.shard().job_by_key(key).await?);
     }
     Ok(jobs)
 }

@@ -1,4 +1,4 @@
-//! Whether the server lives, whether it can work, and what it is.
+//! Health, readiness and version of the server.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -11,31 +11,31 @@ use crate::api::Api;
 use crate::json;
 use crate::openapi;
 
-/// That the process answers.
+/// The answer of a live process.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Live)]
 pub(crate) struct LiveView {
     /// Status of the process: always `live`.
     status: &'static str,
-    /// Whether the server is open to others without any check.
+    /// Whether other machines can use the server without authentication.
     insecure: bool,
 }
 
-/// Whether the shard can work.
+/// The readiness of the server.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Readiness)]
 pub(crate) struct ReadinessView {
-    /// ready, starting, full (no new work for lack of space), stopped, stopping.
+    /// Status of the server: `ready`, `starting`, `full` (no new work for lack of space), `stopped` or `stopping`.
     status: &'static str,
-    /// While starting: jobs read so far.
+    /// While starting: number of jobs loaded so far.
     #[serde(skip_serializing_if = "Option::is_none")]
     jobs_loaded: Option<u64>,
-    /// Each, if there are several.
+    /// Readiness of each shard, if there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     shards: Vec<ShardReadinessView>,
 }
 
-/// Whether one of several shards can work.
+/// The readiness of one of several shards.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ShardReadiness)]
 pub(crate) struct ShardReadinessView {
@@ -43,18 +43,18 @@ pub(crate) struct ShardReadinessView {
     shard: String,
     /// Status of the shard: `ready`, `starting`, `full` (no new work for lack of space), `stopped` or `stopping`.
     status: &'static str,
-    /// While starting: jobs read so far.
+    /// While starting: number of jobs loaded so far.
     #[serde(skip_serializing_if = "Option::is_none")]
     jobs_loaded: Option<u64>,
 }
 
-/// What the server is.
+/// The version of the server.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Version)]
 pub(crate) struct VersionView {
     /// Version of the server.
     version: &'static str,
-    /// The shard it serves.
+    /// Shard that the server serves.
     shard: String,
 }
 
@@ -65,13 +65,13 @@ pub(crate) async fn live(State(api): State<Api>) -> Response {
     })
 }
 
-/// Says no reason: this answer is open to everyone. The reason stands in the log.
+/// Answers with the readiness, without reasons, because anyone may call this. The reasons are in the log.
 ///
-/// The server can work if all its shards can; else it is what the worst of them is.
+/// The server is ready if all its shards are; otherwise its status is that of the worst shard.
 pub(crate) async fn ready(State(api): State<Api>) -> Response {
     let each = api.shards().iter().map(|shard| (shard, shard.health()));
     let each: Vec<_> = each.collect();
-    let worst = each.iter().map(|(_, health)| told(health));
+    let worst = each.iter().map(|(_, health)| severity(health));
     let worst = worst.max_by_key(|(gravity, _)| *gravity);
     let (_, status) = match worst {
         _ if api.settings().stopping.is_cancelled() => (4, "stopping"),
@@ -98,8 +98,8 @@ pub(crate) async fn ready(State(api): State<Api>) -> Response {
     json::answer(code, &view)
 }
 
-/// How bad it is, and the word for it.
-fn told(health: &Health) -> (u8, &'static str) {
+/// The severity of a status, and its word.
+fn severity(health: &Health) -> (u8, &'static str) {
     match health {
         Health::Ready => (0, "ready"),
         Health::Full => (1, "full"),
@@ -118,7 +118,7 @@ fn jobs_loaded(health: &Health) -> Option<u64> {
 fn one(shard: &Handle, health: &Health) -> ShardReadinessView {
     ShardReadinessView {
         shard: shard.id().to_string(),
-        status: told(health).1,
+        status: severity(health).1,
         jobs_loaded: jobs_loaded(health),
     }
 }

@@ -1,6 +1,6 @@
-//! `GET /`: a page for a browser, and a few words for programs.
+//! `GET /`: a page for browsers, and a short document for programs.
 //!
-//! The page shows queues of namespaces that the caller may observe; who may observe nothing sees how to get in.
+//! The page shows the queues of namespaces that the caller may observe; other callers see how to authenticate.
 
 mod page;
 
@@ -15,22 +15,22 @@ use utoipa::ToSchema;
 use crate::api::Api;
 use crate::json;
 
-/// What this server is.
+/// The start document of the server.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Home)]
 pub(crate) struct HomeView {
     /// Short description of the server.
     what: &'static str,
-    /// Its version, for callers that are known.
+    /// Version of the server; absent for unauthenticated callers.
     #[serde(skip_serializing_if = "Option::is_none")]
     version: Option<&'static str>,
-    /// Where the API begins.
+    /// Base path of the API.
     api: &'static str,
     /// Path of the OpenAPI document.
     openapi: &'static str,
     /// Path that answers whether the process is live.
     health: &'static str,
-    /// Whether it can work.
+    /// Path that answers whether the server is ready.
     ready: &'static str,
     /// Path of the metrics.
     metrics: &'static str,

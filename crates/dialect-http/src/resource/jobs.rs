@@ -1,4 +1,4 @@
-//! Jobs: enqueue one, show, list, and their payload, inputs and result.
+//! Jobs: enqueue, show, list, count, and read payload, inputs and result.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ use crate::refusal::unexpected_reply;
 use crate::request_context::RequestContext;
 use crate::resource::submission;
 
-/// Inputs on a page.
+/// Maximum number of inputs on a page.
 const INPUTS_PAGE_MAX: u64 = 1_000;
 
 /// The document of an enqueued job.
@@ -39,15 +39,15 @@ pub(crate) fn enqueued(job: &JobRef, existed: bool) -> Enqueued {
 }
 
 pub(crate) async fn enqueue(
-    ask: RequestContext,
+    context: RequestContext,
     JsonBody(given): JsonBody<JobIn>,
 ) -> Result<Response, Problem> {
     let spread = ShardedSubmission {
-        namespace: ask.namespace.clone(),
-        idempotency_key: ask.idempotency_key()?,
-        jobs: vec![given.convert_alone(&ask.api)?],
+        namespace: context.namespace.clone(),
+        idempotency_key: context.idempotency_key()?,
+        jobs: vec![given.convert_alone(&context.api)?],
     };
-    let mut submitted = submission::submit(&ask, spread, false, Problem::from).await?;
+    let mut submitted = submission::submit(&context, spread, false, Problem::from).await?;
     let (job, existed) = submitted.jobs.pop().ok_or_else(unexpected_reply)?;
     let view = enqueued(&job, existed || submitted.repeat);
     let status = if view.existed {
@@ -58,11 +58,11 @@ pub(crate) async fn enqueue(
     Ok(json::answer(status, &view))
 }
 
-pub(crate) async fn list(ask: RequestContext) -> Result<Response, Problem> {
-    let query = filter::from_arguments(&ask.arguments, ask.namespace.clone())?;
-    let page = ask.shard().list(query).await?;
+pub(crate) async fn list(context: RequestContext) -> Result<Response, Problem> {
+    let query = filter::from_arguments(&context.arguments, context.namespace.clone())?;
+    let page = context.shard().list(query).await?;
     Ok(json::ok(&job::Page::new(
-        ask.shard().id(),
+        context.shard().id(),
         page.jobs,
         page.next,
     )))
@@ -72,25 +72,25 @@ pub(crate) async fn list(ask: RequestContext) -> Result<Response, Problem> {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = JobCount)]
 pub(crate) struct CountView {
-    /// How many there are.
+    /// Number of jobs.
     count: u64,
 }
 
-/// How many jobs a list with the same filters would have.
-pub(crate) async fn count(ask: RequestContext) -> Result<Response, Problem> {
-    let query = filter::conditions(&ask.arguments, ask.namespace.clone())?;
-    let count = ask.shard().count(query).await?;
+/// Counts the jobs that a listing with the same filters would return.
+pub(crate) async fn count(context: RequestContext) -> Result<Response, Problem> {
+    let query = filter::conditions(&context.arguments, context.namespace.clone())?;
+    let count = context.shard().count(query).await?;
     Ok(json::ok(&CountView { count }))
 }
 
-pub(crate) async fn show(ask: RequestContext) -> Result<Response, Problem> {
-    let found = waited_for(&ask).await?;
+pub(crate) async fn show(context: RequestContext) -> Result<Response, Problem> {
+    let found = waited_for(&context).await?;
     let is_delayed = found.record.state == JobState::Scheduled
         && matches!(found.record.due, Some(Due::Elapsed(_)));
     let id = found.record.id.clone();
-    let mut view = job::Job::new(ask.shard().id(), found);
+    let mut view = job::Job::new(context.shard().id(), found);
     if is_delayed
-        && let Ok(explanation) = explain(&ask, id).await
+        && let Ok(explanation) = explain(&context, id).await
         && let Some(at) = reason::not_before(&explanation)
     {
         view.run_at
@@ -99,33 +99,33 @@ pub(crate) async fn show(ask: RequestContext) -> Result<Response, Problem> {
     Ok(json::ok(&view))
 }
 
-pub(crate) async fn why(ask: RequestContext) -> Result<Response, Problem> {
-    let explanation = explain(&ask, ask.job()?).await?;
+pub(crate) async fn why(context: RequestContext) -> Result<Response, Problem> {
+    let explanation = explain(&context, context.job()?).await?;
     Ok(json::ok(&reason::Explanation::new(
-        ask.shard().id(),
+        context.shard().id(),
         explanation,
     )))
 }
 
-async fn explain(ask: &RequestContext, id: JobId) -> Result<Explanation, Problem> {
-    let query = Query::Why(ask.namespace.clone(), id);
-    match ask.call(Command::Query(Box::new(query))).await? {
+async fn explain(context: &RequestContext, id: JobId) -> Result<Explanation, Problem> {
+    let query = Query::Why(context.namespace.clone(), id);
+    match context.call(Command::Query(Box::new(query))).await? {
         Reply::Why(explanation) => Ok(*explanation),
         _ => Err(unexpected_reply()),
     }
 }
 
-/// The stored payload, byte for byte.
-pub(crate) async fn payload(ask: RequestContext) -> Result<Response, Problem> {
-    let job = find(&ask).await?;
-    let payload = ask.shard().payload_of(&job.record).await?;
+/// Returns the stored payload, byte for byte.
+pub(crate) async fn payload(context: RequestContext) -> Result<Response, Problem> {
+    let job = find(&context).await?;
+    let payload = context.shard().payload_of(&job.record).await?;
     Ok(raw(payload.unwrap_or_default()))
 }
 
-/// The stored result, byte for byte; waits for it if asked to.
-pub(crate) async fn result(ask: RequestContext) -> Result<Response, Problem> {
-    let job = waited_for(&ask).await?;
-    let result = ask.shard().result_of(&job.record).await?;
+/// Returns the stored result, byte for byte, and can wait for it.
+pub(crate) async fn result(context: RequestContext) -> Result<Response, Problem> {
+    let job = waited_for(&context).await?;
+    let result = context.shard().result_of(&job.record).await?;
     result.map(raw).ok_or_else(|| {
         let state = job.record.state;
         let next = match state {
@@ -140,19 +140,19 @@ pub(crate) async fn result(ask: RequestContext) -> Result<Response, Problem> {
     })
 }
 
-pub(crate) async fn inputs(ask: RequestContext) -> Result<Response, Problem> {
-    let job = find(&ask).await?;
-    let from = ask
+pub(crate) async fn inputs(context: RequestContext) -> Result<Response, Problem> {
+    let job = find(&context).await?;
+    let from = context
         .arguments
         .number("from", 0, u64::from(u32::MAX))?
         .unwrap_or(0);
-    let limit = ask
+    let limit = context
         .arguments
         .number("limit", 1, INPUTS_PAGE_MAX)?
         .unwrap_or(100);
     let limit = usize::try_from(limit).unwrap_or(1);
     let from = u32::try_from(from).unwrap_or(u32::MAX);
-    let rows = ask.shard().inputs(job.record.key, from, limit).await?;
+    let rows = context.shard().inputs(job.record.key, from, limit).await?;
     let next = if rows.len() < limit {
         None
     } else {
@@ -162,7 +162,7 @@ pub(crate) async fn inputs(ask: RequestContext) -> Result<Response, Problem> {
     Ok(json::ok(&Inputs { inputs, next }))
 }
 
-/// Bytes of a job's, as they are. Whatever they hold, a browser must not run it.
+/// An answer with stored bytes. Its headers keep a browser from executing them.
 pub(crate) fn raw(bytes: Bytes) -> Response {
     let media_type = HeaderValue::from_static(raw_json::media_type(&bytes));
     let policy = HeaderValue::from_static("default-src 'none'; sandbox");
@@ -174,39 +174,39 @@ pub(crate) fn raw(bytes: Bytes) -> Response {
 }
 
 /// The job in the path.
-pub(crate) async fn find(ask: &RequestContext) -> Result<StoredJob, Problem> {
-    let id = ask.job()?;
-    match ask.shard().job(&ask.namespace, &id).await? {
+pub(crate) async fn find(context: &RequestContext) -> Result<StoredJob, Problem> {
+    let id = context.job()?;
+    match context.shard().job(&context.namespace, &id).await? {
         Some(found) => Ok(found),
-        None => Err(missing(ask, id).await),
+        None => Err(missing(context, id).await),
     }
 }
 
-/// The job in the path; once it has ended, or `wait` is over, or the server stops.
-async fn waited_for(ask: &RequestContext) -> Result<StoredJob, Problem> {
-    let wait = ask.arguments.span("wait")?.unwrap_or(Duration::ZERO);
+/// The job in the path, after it has ended, `wait` is over, or the server stops.
+async fn waited_for(context: &RequestContext) -> Result<StoredJob, Problem> {
+    let wait = context.arguments.span("wait")?.unwrap_or(Duration::ZERO);
     if wait.is_zero() {
-        return find(ask).await;
+        return find(context).await;
     }
-    let id = ask.job()?;
+    let id = context.job()?;
     tokio::select! {
-        found = ask.shard().wait(&ask.namespace, &id, wait) => match found? {
+        found = context.shard().wait(&context.namespace, &id, wait) => match found? {
             Some(found) => Ok(found),
-            None => Err(missing(ask, id.clone()).await),
+            None => Err(missing(context, id.clone()).await),
         },
-        () = ask.api.settings().stopping.cancelled() => find(ask).await,
+        () = context.api.settings().stopping.cancelled() => find(context).await,
     }
 }
 
-/// The refusal for a job that no row tells of: the engine knows whether it is part of a submission that is not decided.
-pub(crate) async fn missing(ask: &RequestContext, id: JobId) -> Problem {
-    match explain(ask, id.clone()).await {
+/// The problem for a job without a row. The engine knows whether the job is part of an undecided submission.
+pub(crate) async fn missing(context: &RequestContext, id: JobId) -> Problem {
+    match explain(context, id.clone()).await {
         Ok(_) => not_found(id),
         Err(problem) => problem,
     }
 }
 
-/// The refusal for a job that is not there, in the engine's words.
+/// The problem for a job that does not exist, with the text of the engine.
 pub(crate) fn not_found(job: JobId) -> Problem {
     ganger_types::Rejection::JobNotFound { job }.into()
 }

@@ -1,4 +1,4 @@
-//! Leases: take jobs, and report on them, one by one or in lists.
+//! Leases: lease jobs and report on them, one by one or in lists.
 
 use axum::response::Response;
 use ganger_document::request::lease::LeaseIn;
@@ -15,36 +15,36 @@ use crate::problem::{Problem, ProblemView};
 use crate::refusal::unexpected_reply;
 use crate::request_context::RequestContext;
 
-/// Reports in one list.
+/// Maximum number of reports in one list.
 const REPORTS_MAX: usize = 10_000;
-/// Commands of one list that are applied in one turn.
+/// Number of commands of one list that are sent for one turn.
 const REPORTS_AT_ONCE: usize = 1_024;
 
-/// What became of a report.
+/// The answer to a report.
 #[derive(Debug, Default, Serialize, ToSchema)]
 #[schema(as = Reported)]
 pub(crate) struct ReportedView {
-    /// Where the job stands now; of complete, fail, release.
+    /// Of complete, fail and release: state of the job now.
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<&'static str>,
-    /// When it is tried again, if it is.
+    /// Of fail and release: time of the next attempt; absent if there is none or it can start now.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_at: Option<Moment>,
     /// Whether the same report had been accepted before.
     #[serde(skip_serializing_if = "Option::is_none")]
     repeat: Option<bool>,
-    /// Of renew: the lease lasts so many seconds from now.
+    /// Of renew: length of the lease from now, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     lease_for_seconds: Option<f64>,
-    /// Of log: its length now.
+    /// Of log: size of the attempt's log in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes: Option<u64>,
-    /// Of log: bytes beyond its limit.
+    /// Of log: number of bytes that were dropped because the log is full.
     #[serde(skip_serializing_if = "Option::is_none")]
     dropped: Option<u64>,
 }
 
-/// The answer to one report of a list: as to a single one, or `error`.
+/// The answer to one report of a list: that to a single report, or `error`.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Item<'a> {
@@ -53,66 +53,72 @@ enum Item<'a> {
 }
 
 pub(crate) async fn lease(
-    ask: RequestContext,
+    context: RequestContext,
     JsonBody(given): JsonBody<LeaseIn>,
 ) -> Result<Response, Problem> {
-    let (lease, wait) = given.convert(ask.namespace.clone());
+    let (lease, wait) = given.convert(context.namespace.clone());
     let deliveries = tokio::select! {
-        deliveries = ask.shard().lease(lease, wait) => deliveries?,
-        // A server that stops answers as if the time were over; the worker asks again and finds it gone.
-        () = ask.api.settings().stopping.cancelled(), if !wait.is_zero() => Vec::new(),
+        deliveries = context.shard().lease(lease, wait) => deliveries?,
+        // A stopping server answers as if the time were over; the worker then asks again.
+        () = context.api.settings().stopping.cancelled(), if !wait.is_zero() => Vec::new(),
     };
     let jobs = deliveries
         .into_iter()
-        .map(|it| delivery::view(ask.shard().id(), it.grant, &it.payload, &it.inputs))
+        .map(|it| delivery::view(context.shard().id(), it.grant, &it.payload, &it.inputs))
         .collect();
     Ok(json::ok(&DeliveriesView { jobs }))
 }
 
 pub(crate) async fn renew(
-    ask: RequestContext,
+    context: RequestContext,
     given: OneOrMany<RenewIn>,
 ) -> Result<Response, Problem> {
-    report(ask, given).await
+    report(context, given).await
 }
 
 pub(crate) async fn complete(
-    ask: RequestContext,
+    context: RequestContext,
     given: OneOrMany<CompleteIn>,
 ) -> Result<Response, Problem> {
-    report(ask, given).await
+    report(context, given).await
 }
 
 pub(crate) async fn fail(
-    ask: RequestContext,
+    context: RequestContext,
     given: OneOrMany<FailIn>,
 ) -> Result<Response, Problem> {
-    report(ask, given).await
+    report(context, given).await
 }
 
 pub(crate) async fn release(
-    ask: RequestContext,
+    context: RequestContext,
     given: OneOrMany<ReleaseIn>,
 ) -> Result<Response, Problem> {
-    report(ask, given).await
+    report(context, given).await
 }
 
-pub(crate) async fn log(ask: RequestContext, given: OneOrMany<LogIn>) -> Result<Response, Problem> {
-    report(ask, given).await
+pub(crate) async fn log(
+    context: RequestContext,
+    given: OneOrMany<LogIn>,
+) -> Result<Response, Problem> {
+    report(context, given).await
 }
 
 async fn report<T: Report + DeserializeOwned>(
-    ask: RequestContext,
+    context: RequestContext,
     given: OneOrMany<T>,
 ) -> Result<Response, Problem> {
     match given {
-        OneOrMany::One(report) => Ok(json::ok(&send(&ask, report, String::new()).await?)),
-        OneOrMany::Many(reports) => send_all(&ask, reports).await,
+        OneOrMany::One(report) => Ok(json::ok(&send(&context, report, String::new()).await?)),
+        OneOrMany::Many(reports) => send_all(&context, reports).await,
     }
 }
 
-/// Sends the reports in order; each is answered by itself, in the same order.
-async fn send_all<T: Report>(ask: &RequestContext, reports: Vec<T>) -> Result<Response, Problem> {
+/// Sends the reports in order and returns an answer for each, in the same order.
+async fn send_all<T: Report>(
+    context: &RequestContext,
+    reports: Vec<T>,
+) -> Result<Response, Problem> {
     if reports.len() > REPORTS_MAX {
         let detail = format!(
             "the list has {} reports, the limit is {REPORTS_MAX}: send several lists",
@@ -125,9 +131,9 @@ async fn send_all<T: Report>(ask: &RequestContext, reports: Vec<T>) -> Result<Re
     while reports.len() > 0 {
         let together = reports.by_ref().take(REPORTS_AT_ONCE);
         let commands = together.map(|(place, report)| {
-            Ok(report.convert(&ask.api, &ask.namespace, &format!("/{place}"))?)
+            Ok(report.convert(&context.api, &context.namespace, &format!("/{place}"))?)
         });
-        answers.extend(apply(ask, commands.collect()).await);
+        answers.extend(apply(context, commands.collect()).await);
     }
     let items: Vec<_> = answers
         .iter_mut()
@@ -141,9 +147,9 @@ async fn send_all<T: Report>(ask: &RequestContext, reports: Vec<T>) -> Result<Re
     Ok(json::ok(&items))
 }
 
-/// Applies what could be read, in one turn of the shard; answers all, in order.
+/// Applies the valid reports in one turn of the shard and returns an answer for each report, in order.
 async fn apply(
-    ask: &RequestContext,
+    context: &RequestContext,
     commands: Vec<Result<Command, Problem>>,
 ) -> Vec<Result<ReportedView, Problem>> {
     let mut answers = Vec::with_capacity(commands.len());
@@ -162,7 +168,7 @@ async fn apply(
     if readable.is_empty() {
         return answers;
     }
-    match ask.call_all(readable).await {
+    match context.call_all(readable).await {
         Ok(replies) => {
             for (place, reply) in places.into_iter().zip(replies) {
                 answers[place] = reply.map_err(Problem::from).and_then(|reply| view(&reply));
@@ -179,12 +185,12 @@ async fn apply(
 }
 
 async fn send<T: Report>(
-    ask: &RequestContext,
+    context: &RequestContext,
     report: T,
     pointer: String,
 ) -> Result<ReportedView, Problem> {
-    let command = report.convert(&ask.api, &ask.namespace, &pointer)?;
-    view(&ask.call(command).await?)
+    let command = report.convert(&context.api, &context.namespace, &pointer)?;
+    view(&context.call(command).await?)
 }
 
 fn view(reply: &Reply) -> Result<ReportedView, Problem> {

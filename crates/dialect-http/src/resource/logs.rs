@@ -1,4 +1,4 @@
-//! A job's log: as the bytes that its programs wrote, or as NDJSON of pieces; once, or as it grows.
+//! The log of a job, as raw bytes or as NDJSON of chunks, once or as it grows.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use serde::Serialize;
 use crate::problem::Problem;
 use crate::request_context::RequestContext;
 use crate::resource::jobs::find;
-use crate::stream::{self, Gone, Pieces};
+use crate::stream::{self, Pieces, ReaderGone};
 
-/// Bytes of log read at once.
+/// Number of log bytes that are read at once.
 const READ_BYTES: usize = 64 << 10;
-/// A follower looks at least so often, should an event have been missed.
+/// Interval at which a follower reads the log even without an event, in case it missed one.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -27,44 +27,46 @@ enum Format {
     Ndjson,
 }
 
-/// A piece of a log.
+/// A chunk of a log.
 #[derive(Serialize)]
 struct ChunkView<'a> {
     attempt: u32,
     offset: u64,
     at: Moment,
-    /// The piece, if it is UTF-8.
+    /// Text of the chunk, if it is UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<&'a str>,
-    /// The piece in base64, if it is not UTF-8.
+    /// Bytes of the chunk in base64, if it is not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     data_base64: Option<Base64>,
 }
 
-pub(crate) async fn show(ask: RequestContext) -> Result<Response, Problem> {
-    let attempt = ask.arguments.number("attempt", 1, u64::from(u32::MAX))?;
+pub(crate) async fn show(context: RequestContext) -> Result<Response, Problem> {
+    let attempt = context
+        .arguments
+        .number("attempt", 1, u64::from(u32::MAX))?;
     let formats = [("text", Format::Text), ("ndjson", Format::Ndjson)];
-    let format = ask
+    let format = context
         .arguments
         .word("format", &formats)?
         .unwrap_or(Format::Text);
-    let follow = ask.arguments.flag("follow")?;
-    // Subscribed before the first look, so that nothing falls between the two.
+    let follow = context.arguments.flag("follow")?;
+    // Subscribe before the first read, so that no event is missed in between.
     let events = if follow {
-        Some(ask.shard().events(None)?)
+        Some(context.shard().events(None)?)
     } else {
         None
     };
-    let job = find(&ask).await?;
+    let job = find(&context).await?;
     let attempt = attempt.and_then(|number| u32::try_from(number).ok());
-    let (pieces, body) = stream::open(&ask)?;
+    let (pieces, body) = stream::open(&context)?;
     let reader = LogReader {
         key: job.record.key,
         attempt,
         place: (attempt.unwrap_or(0), 0),
         format,
         pieces,
-        ask,
+        context,
     };
     tokio::spawn(reader.run(events));
     let media_type = match format {
@@ -79,25 +81,25 @@ pub(crate) async fn show(ask: RequestContext) -> Result<Response, Problem> {
 }
 
 struct LogReader {
-    ask: RequestContext,
+    context: RequestContext,
     key: JobKey,
     /// Attempt to read; `None` reads the log of every attempt.
     attempt: Option<u32>,
-    /// The attempt, and the bytes of its log that were read.
+    /// Attempt, and offset up to which its log was read.
     place: (u32, u64),
     format: Format,
     pieces: Pieces,
 }
 
-/// Why a log is not written any further.
+/// Why the answer ends.
 enum End {
-    Gone,
+    ReaderGone,
     Failed,
 }
 
-impl From<Gone> for End {
-    fn from(_: Gone) -> Self {
-        Self::Gone
+impl From<ReaderGone> for End {
+    fn from(_: ReaderGone) -> Self {
+        Self::ReaderGone
     }
 }
 
@@ -110,7 +112,7 @@ impl From<CallError> for End {
 
 impl LogReader {
     async fn run(mut self, events: Option<Subscription>) {
-        let stopping = self.ask.api.settings().stopping.clone();
+        let stopping = self.context.api.settings().stopping.clone();
         let read = async {
             self.read_all().await?;
             if let Some(events) = events {
@@ -119,17 +121,17 @@ impl LogReader {
             Ok::<_, End>(())
         };
         tokio::select! {
-            // The reader sees that the answer ends; there is no better way to tell it any more.
+            // The reader only sees that the answer ends, because its status was sent already.
             _ = read => {}
             () = stopping.cancelled() => {}
         }
     }
 
-    /// Writes all that is there.
+    /// Writes the log as far as it exists.
     async fn read_all(&mut self) -> Result<(), End> {
         loop {
             let chunks = self
-                .ask
+                .context
                 .shard()
                 .log(self.key, self.place, READ_BYTES)
                 .await?;
@@ -147,7 +149,7 @@ impl LogReader {
         }
     }
 
-    async fn write(&self, chunk: &LogChunk) -> Result<(), Gone> {
+    async fn write(&self, chunk: &LogChunk) -> Result<(), ReaderGone> {
         if self.format == Format::Text {
             return self.pieces.send(chunk.bytes.clone()).await;
         }
@@ -164,10 +166,10 @@ impl LogReader {
         self.pieces.send(line).await
     }
 
-    /// Writes what comes, until the job has ended or is gone.
+    /// Writes new chunks until the job has ended or was removed.
     async fn follow(&mut self, mut events: Subscription) -> Result<(), End> {
         loop {
-            let job = self.ask.shard().job_by_key(self.key).await?;
+            let job = self.context.shard().job_by_key(self.key).await?;
             self.read_all().await?;
             let is_over = job.is_none_or(|job| {
                 let is_later = self
@@ -179,12 +181,12 @@ impl LogReader {
                 return Ok(());
             }
             tokio::select! {
-                () = self.pieces.closed() => return Err(End::Gone),
+                () = self.pieces.closed() => return Err(End::ReaderGone),
                 () = tokio::time::sleep(LOOK_EVERY) => {}
                 seen = wait_for(&mut events, self.key) => {
-                    // A follower that fell behind the events starts from the present again.
+                    // A follower that fell behind subscribes again from the present.
                     if seen.is_err() {
-                        events = self.ask.shard().events(None)?;
+                        events = self.context.shard().events(None)?;
                     }
                 }
             }

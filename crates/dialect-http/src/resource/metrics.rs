@@ -95,7 +95,7 @@ fn shards(snapshots: &[ShardSnapshot], out: &mut Exposition) {
     numbers(snapshots, Exposition::gauge, gauges, out);
 }
 
-/// Adds numbers without labels but the shard. All shards have the same names.
+/// Adds numbers whose only label is the shard. All shards have the same names.
 fn numbers(snapshots: &[ShardSnapshot], add: AddFamily, read: ReadNumbers, out: &mut Exposition) {
     let names = snapshots.first().map_or(&[][..], |(_, first)| read(first));
     for (index, (short, _)) in names.iter().enumerate() {
@@ -111,7 +111,7 @@ fn numbers(snapshots: &[ShardSnapshot], add: AddFamily, read: ReadNumbers, out: 
     }
 }
 
-/// The help of a number that has none: the words of its name.
+/// The help text of a number without one: the words of its name.
 fn words(short: &str) -> String {
     format!("{}.", short.trim_end_matches("_total").replace('_', " "))
 }
@@ -150,14 +150,14 @@ fn queues(snapshots: &[ShardSnapshot], out: &mut Exposition) {
     }
 }
 
-/// Adds what waits for other shards, and how its delivery goes.
+/// Adds the metrics about messages to other shards.
 async fn peers(api: &Api, out: &mut Exposition) {
     let Some(router) = &api.settings().router else {
         return;
     };
     let mut rows = Vec::new();
     for shard in api.shards() {
-        // A shard that has stopped has nothing to tell.
+        // A stopped shard has no metrics.
         let views = router.peers(shard).await.unwrap_or_default();
         let views = views.into_iter();
         rows.extend(views.map(|(view, state)| (shard.id(), view, state)));
@@ -258,7 +258,7 @@ mod tests {
     use super::*;
     use ganger_types::{Namespace, Queue, QueueCounts};
 
-    /// Returns the text of one shard's metrics, which is sound.
+    /// Returns the text of one shard's metrics, after checking it.
     fn text(snapshot: MetricsSnapshot) -> String {
         let mut out = Exposition::default();
         shards(&[("1".to_owned(), snapshot)], &mut out);

@@ -1,4 +1,4 @@
-//! Namespaces: list and set.
+//! Namespaces: list and configure.
 
 use axum::Extension;
 use axum::response::Response;
@@ -14,12 +14,12 @@ use crate::problem::Problem;
 use crate::refusal::unexpected_reply;
 use crate::request_context::RequestContext;
 
-/// Shows only namespaces in which the caller may do something.
+/// Lists the namespaces in which the caller may do something.
 pub(crate) async fn list(
     Extension(identity): Extension<Identity>,
-    ask: RequestContext,
+    context: RequestContext,
 ) -> Result<Response, Problem> {
-    match ask
+    match context
         .call(Command::Query(Box::new(Query::Namespaces)))
         .await?
     {
@@ -36,16 +36,17 @@ pub(crate) async fn list(
 }
 
 pub(crate) async fn put(
-    ask: RequestContext,
+    context: RequestContext,
     JsonBody(given): JsonBody<NamespaceSettingsDocument>,
 ) -> Result<Response, Problem> {
-    let name: Namespace = ask.name()?;
+    let name: Namespace = context.name()?;
     let settings: NamespaceSettings = given.into();
     let command = ConfigureNamespace {
         namespace: name.clone(),
         settings: settings.clone(),
     };
-    ask.call(Command::ConfigureNamespace(Box::new(command)))
+    context
+        .call(Command::ConfigureNamespace(Box::new(command)))
         .await?;
     Ok(json::ok(&NamespaceView::from(NamespaceRecord {
         namespace: name,

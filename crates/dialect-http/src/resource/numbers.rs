@@ -18,14 +18,14 @@ use crate::refusal::unexpected_reply;
 use crate::request_context::RequestContext;
 use crate::resource::schedules::wall_now;
 
-/// Tags in one answer.
+/// Maximum number of tags in one answer.
 const TAGS_MAX: u64 = 1_000;
 const MICROS_PER_DAY: u64 = 86_400_000_000;
 
-/// Answer of a call that changes something and has nothing else to report.
+/// The answer to a change that returns nothing else.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Done {
-    /// How many things were changed.
+    /// Number of things that were changed.
     pub(crate) changed: u64,
 }
 
@@ -35,25 +35,28 @@ impl Default for Done {
     }
 }
 
-/// What an audit found.
+/// The result of an audit.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Audit)]
 pub(crate) struct AuditView {
     /// Whether all indexes agree with the jobs.
     is_sound: bool,
-    /// Sentences on what disagrees; empty if the audit is sound.
+    /// Violations that were found, as sentences; empty if there are none.
     findings: Vec<String>,
 }
 
-pub(crate) async fn statistics(ask: RequestContext) -> Result<Response, Problem> {
-    let queue: Queue = ask.arguments.name("queue")?.unwrap_or_default();
-    let day = match ask.arguments.text("day")? {
+pub(crate) async fn statistics(context: RequestContext) -> Result<Response, Problem> {
+    let queue: Queue = context.arguments.name("queue")?.unwrap_or_default();
+    let day = match context.arguments.text("day")? {
         Some(text) => read_day(text)?,
         None => day_of(wall_now().0),
     };
-    let found = ask.shard().statistics(&ask.namespace, &queue, day).await?;
+    let found = context
+        .shard()
+        .statistics(&context.namespace, &queue, day)
+        .await?;
     let record = found.unwrap_or_else(|| StatisticsRecord {
-        namespace: ask.namespace.clone(),
+        namespace: context.namespace.clone(),
         queue,
         day,
         failed: 0,
@@ -80,15 +83,18 @@ fn day_of(micros: u64) -> Day {
     Day(u32::try_from(micros / MICROS_PER_DAY).unwrap_or(u32::MAX))
 }
 
-pub(crate) async fn tags(ask: RequestContext) -> Result<Response, Problem> {
-    let skip = ask
+pub(crate) async fn tags(context: RequestContext) -> Result<Response, Problem> {
+    let skip = context
         .arguments
         .number("skip", 0, u64::from(u32::MAX))?
         .unwrap_or(0);
-    let limit = ask.arguments.number("limit", 1, TAGS_MAX)?.unwrap_or(100);
+    let limit = context
+        .arguments
+        .number("limit", 1, TAGS_MAX)?
+        .unwrap_or(100);
     let place = |number| usize::try_from(number).unwrap_or(usize::MAX);
-    let query = Query::TopTags(ask.namespace.clone(), place(skip), place(limit));
-    match ask.call(Command::Query(Box::new(query))).await? {
+    let query = Query::TopTags(context.namespace.clone(), place(skip), place(limit));
+    match context.call(Command::Query(Box::new(query))).await? {
         Reply::Tags(tags) => {
             let view = |(tag, count)| TagView {
                 tag: Named(tag),
@@ -102,9 +108,9 @@ pub(crate) async fn tags(ask: RequestContext) -> Result<Response, Problem> {
     }
 }
 
-pub(crate) async fn tracked(ask: RequestContext) -> Result<Response, Problem> {
-    let query = Query::Tracked(ask.namespace.clone());
-    match ask.call(Command::Query(Box::new(query))).await? {
+pub(crate) async fn tracked(context: RequestContext) -> Result<Response, Problem> {
+    let query = Query::Tracked(context.namespace.clone());
+    match context.call(Command::Query(Box::new(query))).await? {
         Reply::Tracked(jobs) => {
             let view = |(job, at)| TrackedView {
                 job: Named(job),
@@ -118,8 +124,8 @@ pub(crate) async fn tracked(ask: RequestContext) -> Result<Response, Problem> {
     }
 }
 
-pub(crate) async fn audit(ask: RequestContext) -> Result<Response, Problem> {
-    match ask.call(Command::Query(Box::new(Query::Audit))).await? {
+pub(crate) async fn audit(context: RequestContext) -> Result<Response, Problem> {
+    match context.call(Command::Query(Box::new(Query::Audit))).await? {
         Reply::Audit(findings) => Ok(json::ok(&AuditView {
             is_sound: findings.is_empty(),
             findings,

@@ -1,4 +1,4 @@
-//! Other shards: what waits for them, since when, and how it goes with it.
+//! Other shards: waiting messages and the state of their delivery.
 
 use axum::response::Response;
 use ganger_document::time::Moment;
@@ -16,17 +16,17 @@ use crate::refusal::unexpected_reply;
 use crate::request_context::RequestContext;
 use crate::resource::numbers::Done;
 
-/// Messages on a page, unless said otherwise.
+/// Default number of messages on a page.
 const PAGE_MESSAGES: u64 = 100;
 const PAGE_MESSAGES_MAX: u64 = 1_000;
 
-/// What a shard knows of others.
+/// The other shards that a shard knows.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Peers)]
 pub(crate) struct PeersDoc {
-    /// The shard that was asked.
+    /// Shard that was asked.
     shard: String,
-    /// Those it has exchanged messages with.
+    /// Shards with which it has exchanged messages.
     peers: Vec<PeerDoc>,
 }
 
@@ -36,27 +36,27 @@ pub(crate) struct PeersDoc {
 pub(crate) struct PeerDoc {
     /// Name of the other shard.
     shard: String,
-    /// Messages that wait for it.
+    /// Number of messages that wait for this shard.
     waiting: u64,
-    /// Since when the oldest of them waits.
+    /// Time at which the oldest of them was written; absent if none waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     oldest_at: Option<Moment>,
-    /// Tries to bring them that failed since the last that did not.
+    /// Number of failed deliveries since the last success.
     tries_failed: u64,
-    /// Why the last one failed.
+    /// Error of the last failed delivery.
     #[serde(skip_serializing_if = "Option::is_none")]
     last_error: Option<String>,
-    /// Why nothing is exchanged until the two are reconciled here.
+    /// Reason why traffic is stopped until the two are reconciled on the shard that was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     stopped: Option<String>,
-    /// Why the other shard takes nothing until they are reconciled there.
+    /// Reason why traffic is stopped until the two are reconciled on the other shard.
     #[serde(skip_serializing_if = "Option::is_none")]
     stopped_there: Option<String>,
-    /// Number of the last message written for it.
+    /// Number of the last message that was written for this shard.
     written: u64,
-    /// All up to this one are durable there.
+    /// Number of the last message that is durable on this shard.
     confirmed: u64,
-    /// All of its messages up to this one were applied here.
+    /// Number of the last message of this shard that was applied.
     received: u64,
 }
 
@@ -64,28 +64,28 @@ pub(crate) struct PeerDoc {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Outbox)]
 pub(crate) struct OutboxDoc {
-    /// In order of their numbers.
+    /// Messages in order of their numbers.
     messages: Vec<MessageDoc>,
-    /// Give this as `after` for the next page.
+    /// Value of `after` for the next page; absent on the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<u64>,
 }
 
-/// A message that waits.
+/// A waiting message.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = OutboxMessage)]
 pub(crate) struct MessageDoc {
     /// Number of the message, consecutive for each receiver.
     number: u64,
-    /// What it says: `ended`, `no_such_job`, `follow`, `let_go`, `decided`, `inquire`, `cancel_graph`.
+    /// Kind of the message, such as `ended`, `follow`, `decided` or `cancel_graph`.
     kind: &'static str,
-    /// When it was written.
+    /// Time at which the message was written.
     at: Moment,
 }
 
-pub(crate) async fn list(ask: RequestContext) -> Result<Response, Problem> {
-    let shard = ask.shard();
-    let peers = match &ask.api.settings().router {
+pub(crate) async fn list(context: RequestContext) -> Result<Response, Problem> {
+    let shard = context.shard();
+    let peers = match &context.api.settings().router {
         Some(router) => router.peers(shard).await?,
         None => Vec::new(),
     };
@@ -111,12 +111,12 @@ fn peer((view, state): (PeerView, PeerState)) -> PeerDoc {
     }
 }
 
-pub(crate) async fn outbox(ask: RequestContext) -> Result<Response, Problem> {
-    let limit = ask.arguments.number("limit", 1, PAGE_MESSAGES_MAX)?;
+pub(crate) async fn outbox(context: RequestContext) -> Result<Response, Problem> {
+    let limit = context.arguments.number("limit", 1, PAGE_MESSAGES_MAX)?;
     let limit = usize::try_from(limit.unwrap_or(PAGE_MESSAGES)).unwrap_or(usize::MAX);
-    let after = ask.arguments.number("after", 0, u64::MAX)?.unwrap_or(0);
-    let query = Query::Outbox(ask.peer()?, after.saturating_add(1), limit);
-    match ask.call(Command::Query(Box::new(query))).await? {
+    let after = context.arguments.number("after", 0, u64::MAX)?.unwrap_or(0);
+    let query = Query::Outbox(context.peer()?, after.saturating_add(1), limit);
+    match context.call(Command::Query(Box::new(query))).await? {
         Reply::Outbox(messages) => {
             let last = messages.last().map(|record| record.number);
             Ok(json::ok(&OutboxDoc {
@@ -136,8 +136,10 @@ fn message(record: &OutboxRecord) -> MessageDoc {
     }
 }
 
-pub(crate) async fn reconcile(ask: RequestContext) -> Result<Response, Problem> {
-    let command = Reconcile { peer: ask.peer()? };
-    ask.call(Command::Reconcile(command)).await?;
+pub(crate) async fn reconcile(context: RequestContext) -> Result<Response, Problem> {
+    let command = Reconcile {
+        peer: context.peer()?,
+    };
+    context.call(Command::Reconcile(command)).await?;
     Ok(json::ok(&Done::default()))
 }

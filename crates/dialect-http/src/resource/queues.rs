@@ -1,4 +1,4 @@
-//! Queues: list, show, set, pause, resume, forget.
+//! Queues: list, show, configure, pause, resume, forget.
 
 use axum::response::Response;
 use ganger_document::names::Named;
@@ -15,12 +15,12 @@ use crate::refusal::unexpected_reply;
 use crate::request_context::RequestContext;
 use crate::resource::numbers::Done;
 
-pub(crate) async fn list(ask: RequestContext) -> Result<Response, Problem> {
-    let limit = filter::limit(&ask.arguments)?;
-    let after = ask.arguments.name("after")?;
-    // One more tells whether there is a further page.
-    let query = Query::Queues(ask.namespace.clone(), after, limit + 1);
-    let Reply::Queues(mut queues) = ask.call(Command::Query(Box::new(query))).await? else {
+pub(crate) async fn list(context: RequestContext) -> Result<Response, Problem> {
+    let limit = filter::limit(&context.arguments)?;
+    let after = context.arguments.name("after")?;
+    // One more queue shows whether there is another page.
+    let query = Query::Queues(context.namespace.clone(), after, limit + 1);
+    let Reply::Queues(mut queues) = context.call(Command::Query(Box::new(query))).await? else {
         return Err(unexpected_reply());
     };
     let more = queues.len() > limit;
@@ -32,49 +32,51 @@ pub(crate) async fn list(ask: RequestContext) -> Result<Response, Problem> {
     }))
 }
 
-pub(crate) async fn show(ask: RequestContext) -> Result<Response, Problem> {
-    Ok(json::ok(&read(&ask).await?))
+pub(crate) async fn show(context: RequestContext) -> Result<Response, Problem> {
+    Ok(json::ok(&read(&context).await?))
 }
 
-async fn read(ask: &RequestContext) -> Result<QueueView, Problem> {
-    let query = Query::Queue(ask.namespace.clone(), ask.name()?);
-    match ask.call(Command::Query(Box::new(query))).await? {
+async fn read(context: &RequestContext) -> Result<QueueView, Problem> {
+    let query = Query::Queue(context.namespace.clone(), context.name()?);
+    match context.call(Command::Query(Box::new(query))).await? {
         Reply::Queue(view) => Ok((*view).into()),
         _ => Err(unexpected_reply()),
     }
 }
 
 pub(crate) async fn put(
-    ask: RequestContext,
+    context: RequestContext,
     JsonBody(given): JsonBody<QueueSettingsDocument>,
 ) -> Result<Response, Problem> {
-    change(ask, QueueChange::All(given.into())).await
+    change(context, QueueChange::All(given.into())).await
 }
 
-pub(crate) async fn pause(ask: RequestContext) -> Result<Response, Problem> {
-    change(ask, QueueChange::Paused(true)).await
+pub(crate) async fn pause(context: RequestContext) -> Result<Response, Problem> {
+    change(context, QueueChange::Paused(true)).await
 }
 
-pub(crate) async fn resume(ask: RequestContext) -> Result<Response, Problem> {
-    change(ask, QueueChange::Paused(false)).await
+pub(crate) async fn resume(context: RequestContext) -> Result<Response, Problem> {
+    change(context, QueueChange::Paused(false)).await
 }
 
-async fn change(ask: RequestContext, change: QueueChange) -> Result<Response, Problem> {
-    let queue: Queue = ask.name()?;
+async fn change(context: RequestContext, change: QueueChange) -> Result<Response, Problem> {
+    let queue: Queue = context.name()?;
     let command = ConfigureQueue {
-        namespace: ask.namespace.clone(),
+        namespace: context.namespace.clone(),
         queue,
         change,
     };
-    ask.call(Command::ConfigureQueue(Box::new(command))).await?;
-    Ok(json::ok(&read(&ask).await?))
+    context
+        .call(Command::ConfigureQueue(Box::new(command)))
+        .await?;
+    Ok(json::ok(&read(&context).await?))
 }
 
-pub(crate) async fn forget(ask: RequestContext) -> Result<Response, Problem> {
+pub(crate) async fn forget(context: RequestContext) -> Result<Response, Problem> {
     let command = ForgetQueue {
-        namespace: ask.namespace.clone(),
-        queue: ask.name()?,
+        namespace: context.namespace.clone(),
+        queue: context.name()?,
     };
-    ask.call(Command::ForgetQueue(command)).await?;
+    context.call(Command::ForgetQueue(command)).await?;
     Ok(json::ok(&Done::default()))
 }

@@ -1,4 +1,4 @@
-//! A submission on its way: to this shard alone, or to others through the router.
+//! Submissions, to this shard alone or to several through the router.
 
 use ganger_engine::ShardedSubmission;
 use ganger_router::{Busy, RouteError};
@@ -10,36 +10,36 @@ use crate::problem::Problem;
 use crate::refusal::unexpected_reply;
 use crate::request_context::RequestContext;
 
-/// What became of a submission.
-pub(crate) struct Submitted {
-    /// The jobs in order, and whether each was there already.
+/// The outcome of a submission.
+pub(crate) struct SubmissionOutcome {
+    /// Jobs in order, and whether each existed already.
     pub(crate) jobs: Vec<(JobRef, bool)>,
-    /// The name of the whole.
+    /// Graph of the jobs; `None` if they form none.
     pub(crate) graph: Option<Graph>,
-    /// Whether this is the answer of an earlier submission under the same key.
+    /// Whether this is the answer to an earlier submission with the same idempotency key.
     pub(crate) repeat: bool,
 }
 
-/// Submits, all or none. `explain` says more of a refusal that is due to one of the jobs.
+/// Submits all jobs or none. `explain` adds the name of the job to a refusal that one job caused.
 pub(crate) async fn submit(
-    ask: &RequestContext,
+    context: &RequestContext,
     spread: ShardedSubmission,
     graph: bool,
     explain: impl Fn(RouteError) -> Problem,
-) -> Result<Submitted, Problem> {
+) -> Result<SubmissionOutcome, Problem> {
     let is_here = spread
         .only_shard()
-        .is_none_or(|shard| shard == ask.shard().id());
+        .is_none_or(|shard| shard == context.shard().id());
     if is_here && !spread.refers_elsewhere() && spread.counts().len() <= 1 {
-        return submit_here(ask, spread, graph).await?.map_err(explain);
+        return submit_here(context, spread, graph).await?.map_err(explain);
     }
-    let router = ask.api.settings().router.as_ref();
+    let router = context.api.settings().router.as_ref();
     let router = router.ok_or_else(unexpected_reply)?;
     let submitted = router
-        .submit(spread, graph, ask.now())
+        .submit(spread, graph, context.now())
         .await
         .map_err(explain)?;
-    Ok(Submitted {
+    Ok(SubmissionOutcome {
         jobs: submitted.jobs,
         graph: submitted.graph,
         repeat: submitted.repeat,
@@ -47,12 +47,12 @@ pub(crate) async fn submit(
 }
 
 async fn submit_here(
-    ask: &RequestContext,
+    context: &RequestContext,
     spread: ShardedSubmission,
     graph: bool,
-) -> Result<Result<Submitted, RouteError>, Problem> {
-    let here = ask.shard().id();
-    match enqueue(ask, spread.into_one(graph)).await {
+) -> Result<Result<SubmissionOutcome, RouteError>, Problem> {
+    let here = context.shard().id();
+    match enqueue(context, spread.into_one(graph)).await {
         Ok(Reply::Enqueued {
             jobs,
             graph,
@@ -63,7 +63,7 @@ async fn submit_here(
                 (JobRef { shard, id }, job.existed)
             });
             let jobs = jobs.collect();
-            Ok(Ok(Submitted {
+            Ok(Ok(SubmissionOutcome {
                 jobs,
                 graph,
                 repeat,
@@ -74,16 +74,16 @@ async fn submit_here(
     }
 }
 
-/// Has this shard take a submission. While another one of the same jobs is being decided, it waits for that.
-async fn enqueue(ask: &RequestContext, submission: Enqueue) -> Result<Reply, CallError> {
-    let router = ask.api.settings().router.as_ref();
+/// Enqueues a submission on this shard. Waits while another submission of the same jobs is being decided.
+async fn enqueue(context: &RequestContext, submission: Enqueue) -> Result<Reply, CallError> {
+    let router = context.api.settings().router.as_ref();
     if !router.is_some_and(ganger_router::Router::knows_others) {
-        return ask.call(Command::Enqueue(Box::new(submission))).await;
+        return context.call(Command::Enqueue(Box::new(submission))).await;
     }
     let mut busy = Busy::default();
     loop {
         let command = Command::Enqueue(Box::new(submission.clone()));
-        match ask.call(command).await {
+        match context.call(command).await {
             Err(CallError::Rejected(Rejection::IdBusy { .. })) if busy.pause().await => {}
             outcome => return outcome,
         }

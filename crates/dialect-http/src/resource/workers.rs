@@ -1,4 +1,4 @@
-//! Workers: who was seen, and deregistering one.
+//! Workers: list and deregister.
 
 use axum::response::Response;
 use ganger_document::view::worker::{Worker, WorkersDoc};
@@ -12,9 +12,9 @@ use crate::refusal::unexpected_reply;
 use crate::request_context::RequestContext;
 use crate::resource::numbers::Done;
 
-pub(crate) async fn list(ask: RequestContext) -> Result<Response, Problem> {
-    let query = Query::Workers(ask.namespace.clone());
-    match ask.call(Command::Query(Box::new(query))).await? {
+pub(crate) async fn list(context: RequestContext) -> Result<Response, Problem> {
+    let query = Query::Workers(context.namespace.clone());
+    match context.call(Command::Query(Box::new(query))).await? {
         Reply::Workers(workers) => Ok(json::ok(&WorkersDoc {
             workers: workers.into_iter().map(Worker::from).collect(),
         })),
@@ -22,11 +22,11 @@ pub(crate) async fn list(ask: RequestContext) -> Result<Response, Problem> {
     }
 }
 
-pub(crate) async fn deregister(ask: RequestContext) -> Result<Response, Problem> {
+pub(crate) async fn deregister(context: RequestContext) -> Result<Response, Problem> {
     let command = DeregisterWorker {
-        namespace: ask.namespace.clone(),
-        worker: ask.name()?,
+        namespace: context.namespace.clone(),
+        worker: context.name()?,
     };
-    ask.call(Command::DeregisterWorker(command)).await?;
+    context.call(Command::DeregisterWorker(command)).await?;
     Ok(json::ok(&Done::default()))
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// A shard on which nothing goes back because its grace is over.
+/// A shard without upkeep of work queues.
 fn face() -> Face {
     let shard = ganger_shard::Settings {
         reserve_bytes: 0,
@@ -139,7 +139,7 @@ async fn an_item_is_neither_cancelled_nor_deleted_here_and_the_refusal_says_how(
         let detail = answer.json()["detail"].to_string();
         assert!(detail.contains("DEL its key"), "{detail}");
     }
-    // Among others it is skipped.
+    // In a bulk action the item is skipped.
     let body = json!({"filter": {"queue": "mail"}});
     let done = face.post("/api/v1/jobs/cancel", body).await;
     assert_eq!(done["changed"], 0);
@@ -198,7 +198,7 @@ async fn failed_jobs_of_qless_are_counted_in_their_group_put_back_and_deleted() 
     assert_eq!(missing.code(), "job_not_found");
 }
 
-/// What an event says of a job, in a line.
+/// An event about a job as a line.
 fn line(event: &Value) -> String {
     let text = |key: &str| event[key].as_str().unwrap_or("-").to_owned();
     let words = [
@@ -263,7 +263,7 @@ async fn the_result_of_a_job_of_qless_is_waited_for_and_given() {
         "token": leased["token"],
         "result": {"ok": true},
     });
-    // The waiting client is there before the end.
+    // The client waits before the job ends.
     let wait = || face.text(Method::GET, "/api/v1/jobs/j/result?wait=5m", "");
     let (waited, done) = tokio::join!(wait(), face.post("/api/v1/leases/complete", report));
     assert_eq!(done["state"], "succeeded");
@@ -288,7 +288,7 @@ async fn the_result_of_a_job_of_qless_is_waited_for_and_given() {
 }
 
 #[tokio::test]
-async fn a_client_that_waits_for_a_job_of_qless_that_is_cancelled_learns_that_it_is_gone() {
+async fn a_client_that_waits_for_a_cancelled_job_of_qless_learns_that_it_was_removed() {
     let face = face();
     qless(&face, "put 1 w q j mail {} 0").await;
     let wait = face.text(Method::GET, "/api/v1/jobs/j?wait=5m", "");
@@ -298,7 +298,7 @@ async fn a_client_that_waits_for_a_job_of_qless_that_is_cancelled_learns_that_it
     assert_eq!(waited.code(), "job_not_found");
 }
 
-/// Three jobs of qless, an item, and two of ours: of each kind one that is ready.
+/// Three jobs of qless, an item, and two jobs of the engine; one of each kind is ready.
 async fn mixed() -> Face {
     let face = face();
     for (id, delay) in [("o1", "0s"), ("o2", "1h")] {

@@ -1,4 +1,4 @@
-//! Every operation once, as its users call it.
+//! Every operation once, as clients call it.
 
 use crate::support::{Face, face};
 use axum::body::Body;
@@ -211,7 +211,7 @@ async fn a_label_is_set_by_a_text_and_taken_off_by_null() {
     let twice = r#"{"labels": {"env": null, "env": "x"}}"#;
     let refused = face.text(Method::PATCH, &path, twice).await;
     assert_eq!(refused.code(), "duplicate_field");
-    // Nothing is there to be taken off a job that is only to be.
+    // A new job has no labels to remove.
     let new = r#"{"kind": "a", "labels": {"env": null}}"#;
     let refused = face.text(Method::POST, "/api/v1/jobs", new).await;
     assert_eq!(refused.code(), "invalid_value");
@@ -586,7 +586,7 @@ async fn names_of_a_graph_are_kept_and_shown() {
     assert_eq!(listed["jobs"][1]["name"], "sum");
     let shown = face.get("/api/v1/jobs/b/graph").await;
     assert_eq!(shown["jobs"][0]["name"], "count-01");
-    // A job on its own may have a name, too; a job without one shows none.
+    // A single job may have a name too; a job without one shows none.
     face.post(
         "/api/v1/jobs",
         json!({"id": "c", "kind": "k", "name": "nightly"}),
@@ -716,7 +716,7 @@ async fn the_first_page_is_for_browsers_and_escapes_names() {
         .to_str()
         .expect("text");
     assert!(policy.starts_with("default-src 'none'"), "{policy}");
-    // The first look shows the queues as they are.
+    // The first request shows the queues as they are.
     let text = String::from_utf8(answer.body.to_vec()).expect("text");
     assert!(text.contains("<dt>ready</dt><dd>1</dd>"), "{text}");
     assert!(text.contains("<style>"), "{text}");
@@ -728,7 +728,7 @@ async fn the_first_page_is_for_browsers_and_escapes_names() {
 }
 
 #[tokio::test]
-async fn the_first_page_tells_nobody_anything_who_is_not_known() {
+async fn the_start_page_shows_nothing_to_unauthenticated_clients() {
     let face = face();
     face.enqueue(json!({"kind": "k", "queue": "secret-queue"}))
         .await;
@@ -793,7 +793,7 @@ async fn queues_come_in_pages_and_a_namespace_has_a_limit_of_them() {
     );
     face.post("/api/v1/jobs", json!({"kind": "k", "queue": "a"}))
         .await;
-    // A queue that was forgotten makes room.
+    // A forgotten queue makes room.
     let settings = face.text(Method::PUT, "/api/v1/queues/d", "{}").await;
     assert_eq!(settings.code(), "too_large");
 }

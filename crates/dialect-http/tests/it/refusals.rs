@@ -1,4 +1,4 @@
-//! Bad input over every operation: each is refused with the right status and code, and changes nothing.
+//! Invalid requests for every operation are refused with the right status and code, and change nothing.
 
 use crate::support::{face, face_with};
 use axum::body::Body;
@@ -255,7 +255,7 @@ async fn bodies_and_names_beyond_their_limits_are_refused() {
         (answer.status.as_u16(), &*answer.code()),
         (413, "body_too_large")
     );
-    // Without a length in advance, the body is cut off while it is read.
+    // A body without a declared length is cut off while it is read.
     let pieces = futures::stream::iter((0..100).map(|_| Ok::<_, std::io::Error>("x".repeat(100))));
     let answer = face
         .text(Method::POST, "/api/v1/graphs", Body::from_stream(pieces))

@@ -1,4 +1,4 @@
-//! Submissions over two shards of one process: all or none, to either face.
+//! Submissions over two shards of one process: all or none, through either shard.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 const GRAPHS: &str = "/api/v1/graphs";
 
-/// The faces of shards 1 and 2, which know each other.
+/// The routes of shards 1 and 2, which know each other.
 fn two() -> (Face, Face) {
     let shards: Vec<_> = ["1", "2"]
         .iter()
@@ -62,7 +62,7 @@ fn walk() -> Value {
     ])
 }
 
-/// Runs the next job of a face, and gives it as it was handed out.
+/// Runs the next job of a shard and returns its delivery.
 async fn run(face: &Face, result: Value) -> Value {
     let lease = face.lease().await;
     let report = json!({"job": lease["id"], "token": lease["token"], "result": result});
@@ -86,7 +86,7 @@ async fn with_key(face: &Face, key: &str, body: &Value) -> Answer {
 #[tokio::test]
 async fn a_mail_takes_the_results_of_two_shards_in_order() {
     let (one, two) = two();
-    // Neither shard of the answer depends on whose face was asked.
+    // The shards in the answer do not depend on which shard was asked.
     let answer = two.post(GRAPHS, walk()).await;
     let jobs = answer["jobs"].as_array().expect("jobs");
     let shards: Vec<_> = jobs
@@ -245,7 +245,7 @@ async fn what_is_wrong_over_shards_is_refused_whole() {
     assert!(is_empty(&one).await && is_empty(&two).await, "a refusal changes nothing");
 }
 
-/// Sends a body to a face; gives the status and the document.
+/// Sends a body to a shard. Returns the status and the document.
 async fn put_in(face: &Face, path: &str, key: Option<&str>, body: &Value) -> (u16, Value) {
     let mut request = Request::post(path).header(header::CONTENT_TYPE, "application/json");
     if let Some(key) = key {
@@ -289,7 +289,7 @@ async fn rel_p1_one_id_is_one_job_through_any_server() {
             "{answer}"
         );
     }
-    // A key and a unique key are those of the job's own shard too.
+    // Idempotency and unique keys belong to the job's own shard too.
     let keyed = json!({"shard": "2", "kind": "x"});
     let unique = json!({"shard": "2", "kind": "x", "unique": {"key": "u"}});
     for (key, body) in [(Some("k"), keyed), (None, unique)] {
@@ -324,7 +324,7 @@ async fn rel_p1_a_graph_over_shards_is_repeated_under_the_ids_of_its_jobs() {
         (409, &json!("id_taken")),
         "{refused}"
     );
-    // A new job takes the result of one that was there before, and has ended.
+    // A new job takes the result of a finished job.
     let mut more = graph.clone();
     more["jobs"][1] =
         json!({"name": "more", "shard": "1", "kind": "c", "inputs": [{"result_of": "up"}]});

@@ -1,4 +1,4 @@
-//! Answers that are written while they come into being: batches, events, logs.
+//! Streamed answers: batches, events, logs.
 
 use crate::support::{events, face, face_with, follow};
 use axum::body::Body;
@@ -76,7 +76,7 @@ async fn each_line_of_a_batch_is_answered_by_itself_and_in_order() {
 async fn a_hundred_thousand_jobs_are_streamed_through_small_buffers() {
     let jobs = 100_000_u32;
     let face = face();
-    // One piece of the body exists at a time: the sender makes the next one when it is asked for.
+    // One piece of the body exists at a time; the client makes the next one on demand.
     let pieces = futures::stream::iter(0..jobs / 100).map(|piece| {
         let lines =
             (0..100).map(|line| format!("{{\"kind\":\"a\",\"payload\":{}}}\n", piece * 100 + line));

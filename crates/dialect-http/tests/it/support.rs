@@ -1,4 +1,4 @@
-//! A server without a network: the routes over a shard with a store in memory.
+//! A server without a network: the routes over a shard with a memory store.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use http_body_util::BodyExt as _;
 use serde_json::Value;
 use tower::ServiceExt as _;
 
-/// The routes, and the shard behind them.
+/// The routes and their shard.
 pub(crate) struct Face {
     pub(crate) routes: Router,
     pub(crate) shard: Handle,
     pub(crate) settings: Settings,
 }
 
-/// An answer, read whole.
+/// A complete answer.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -67,7 +67,7 @@ pub(crate) fn face_over(shard: ganger_shard::Settings, settings: Settings) -> Fa
     face_of(start(shard), settings)
 }
 
-/// Likewise, with the usual shard.
+/// Starts a fresh shard with default settings behind the routes.
 pub(crate) fn face_with(settings: Settings) -> Face {
     let shard = ganger_shard::Settings {
         reserve_bytes: 0,
@@ -76,13 +76,13 @@ pub(crate) fn face_with(settings: Settings) -> Face {
     face_over(shard, settings)
 }
 
-/// Likewise, with usual settings.
+/// Starts a fresh shard and routes with default settings.
 pub(crate) fn face() -> Face {
     face_with(Settings::default())
 }
 
 impl Face {
-    /// Sends a request and reads the answer whole.
+    /// Sends a request and reads the whole answer.
     pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
         let response = self.start(request).await;
         let (head, body) = response.into_parts();
@@ -98,7 +98,7 @@ impl Face {
         }
     }
 
-    /// Sends a request and gives the answer while it is being written.
+    /// Sends a request and returns the answer while it is being written.
     pub(crate) async fn start(&self, request: Request<Body>) -> http::Response<Body> {
         self.routes
             .clone()
@@ -143,7 +143,7 @@ impl Face {
         self.done(Method::POST, path, body).await
     }
 
-    /// Enqueues a job and gives its id.
+    /// Enqueues a job and returns its id.
     pub(crate) async fn enqueue(&self, body: Value) -> String {
         self.post("/api/v1/jobs", body).await["id"]
             .as_str()
@@ -163,7 +163,7 @@ impl Face {
     }
 }
 
-/// Reads a stream until `count` events have come.
+/// Reads `count` events from a stream.
 pub(crate) async fn events(response: &mut http::Response<Body>, count: usize) -> Vec<(u64, Value)> {
     let mut text = String::new();
     let mut found = Vec::new();

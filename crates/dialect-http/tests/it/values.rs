@@ -1,4 +1,4 @@
-//! Bad values: each is refused with the right status and code, saying where it stands.
+//! Invalid values are refused with the right status and code, and the error names their place.
 
 use crate::support::{Face, face};
 use http::Method;
@@ -6,7 +6,7 @@ use serde_json::json;
 
 const TOKEN: &str = "00000000000000010000000000000001000000000000000000000000";
 
-/// A request, and how it must be refused.
+/// A request and its expected refusal.
 struct Case(&'static str, &'static str, &'static str, u16, &'static str);
 
 async fn check(face: &Face, cases: &[Case]) {

@@ -1,4 +1,4 @@
-//! Errors speak of JSON: every body of the OpenAPI document with values of wrong types at every place.
+//! Errors are in terms of JSON: sends every body of the OpenAPI document with values of wrong types at every place.
 
 use crate::support::{Face, face};
 use http::Method;
@@ -65,7 +65,7 @@ async fn no_error_names_a_type_of_the_server() {
     assert!(refused > 2_000, "only {refused} bodies were refused");
 }
 
-/// Sends the body; whether it was refused.
+/// Sends the body and returns whether it was refused.
 async fn check(face: &Face, method: Method, path: &str, body: &Value) -> bool {
     let answer = face.text(method.clone(), path, body.to_string()).await;
     let text = String::from_utf8_lossy(&answer.body).into_owned();
@@ -91,7 +91,7 @@ async fn check(face: &Face, method: Method, path: &str, body: &Value) -> bool {
     true
 }
 
-/// Bodies that differ from an empty object at one place, at any depth; and values that are no object.
+/// Bodies that differ from an empty object at one place, at any depth; and values that are not objects.
 fn bodies(document: &Value, schema: &Value, depth: u32) -> Vec<Value> {
     let mut out = values();
     if depth > 4 {

@@ -12,7 +12,7 @@ use ganger_ngsi::environment::{self, Environment};
 use ganger_ngsi::job::QUEUE;
 use ganger_shard::{Delivery, Handle, Hooks, Shard, SystemClock};
 use ganger_store::MemoryStore;
-use ganger_types::command::{Complete, Fail, Held, Lease, TakeFrom};
+use ganger_types::command::{Complete, Fail, Lease, LeaseRef, TakeFrom};
 use ganger_types::{Command, Group, Namespace, Queue, Worker};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
@@ -243,8 +243,8 @@ fn failure(delivery: &Delivery, message: &str, permanent: bool, lost: bool) -> C
     }))
 }
 
-pub(crate) fn held(delivery: &Delivery) -> Held {
-    Held {
+pub(crate) fn held(delivery: &Delivery) -> LeaseRef {
+    LeaseRef {
         namespace: Namespace::default(),
         job: delivery.grant.job.clone(),
         token: delivery.grant.token,

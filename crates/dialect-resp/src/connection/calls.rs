@@ -1,4 +1,4 @@
-//! Calls of a connection on its shard: the batch, the pages of `KEYS`, and the wait for an element of a list.
+//! Calls of a connection on its shard: the batch, the pages of `KEYS`, and waits for an element of a list.
 
 use std::sync::Arc;
 
@@ -8,20 +8,21 @@ use ganger_types::keys::{KeyCall, KeyError, KeyReply};
 use ganger_types::limits::KEY_REPLY_ELEMENTS_MAX;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::waiting::Woken;
-use super::{Connection, End};
-use crate::batch::{Batch, Gathered};
+use super::waiting::WakeReason;
+use super::{CloseReason, Connection};
+use crate::batch::{Batch, BatchOutcome};
 use crate::counters::Gauge;
 use crate::limits::PART_BYTES;
 use crate::memory::no_room;
-use crate::plan::{Answer, Planned, Wait};
+use crate::plan::{Answer, PlannedCall, Wait};
 use crate::refusal::{refused, unavailable};
 use crate::unconfirmed_pops::{Pop, is_taken};
 use crate::value::Value;
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
-    /// Waits for an element. Commands that come meanwhile wait behind it; when the client goes away, so does its place.
-    pub(super) async fn block(&mut self, wait: Wait) -> Result<(), End> {
+    /// Waits for an element of a list. Later commands wait until it is done; if the client disconnects, the wait
+    /// ends.
+    pub(super) async fn block(&mut self, wait: Wait) -> Result<(), CloseReason> {
         self.settle().await?;
         self.write().await?;
         let shared = Arc::clone(&self.session.shared);
@@ -31,16 +32,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             end: wait.end,
             to: wait.to.clone(),
         };
-        let pop = shared.handle.pop(asked.clone(), wait.patience);
+        let pop = shared.handle.pop(asked.clone(), wait.timeout_after);
         let blocked = Gauge::of(&shared.counters.blocked);
-        self.session.client.facts().is_blocked = true;
-        // When the client goes away it is dropped: its place is given up, and an element on its way goes back.
+        self.session.client.state().is_blocked = true;
+        // If the client disconnects, this future is dropped: the wait ends, and an element that was taken for it goes
+        // back.
         let woken = self.wait(pop, false).await;
-        self.session.client.facts().is_blocked = false;
+        self.session.client.state().is_blocked = false;
         drop(blocked);
         let value = match woken? {
-            Woken::Ready(Ok(Ok(popped))) => {
-                let is_unchanged = popped.is_none() || self.session.is_still_now();
+            WakeReason::Ready(Ok(Ok(popped))) => {
+                let is_unchanged = popped.is_none() || self.session.check_identity_now();
                 if let Some((list, element)) = &popped {
                     if let Some((to, _)) = &asked.to
                         && is_taken(list, to)
@@ -55,28 +57,28 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 }
                 if !is_unchanged {
                     // The element goes back.
-                    return Err(End::Unknown);
+                    return Err(CloseReason::Unknown);
                 }
                 wait.reply(popped)
             }
-            Woken::Ready(Ok(Err(error))) => refused(error),
-            Woken::Ready(Err(error)) => unavailable(&error),
-            Woken::Input => unreachable!("bytes are gathered only"),
+            WakeReason::Ready(Ok(Err(error))) => refused(error),
+            WakeReason::Ready(Err(error)) => unavailable(&error),
+            WakeReason::Input => unreachable!("bytes are gathered only"),
         };
         self.batch.ready(value);
         Ok(())
     }
 
-    /// Runs what was put together, and puts the replies where they are written from.
-    pub(super) async fn settle(&mut self) -> Result<(), End> {
+    /// Runs the batch and adds the replies to the output.
+    pub(super) async fn settle(&mut self) -> Result<(), CloseReason> {
         if self.batch.is_empty() {
             return Ok(());
         }
         let batch = std::mem::take(&mut self.batch);
-        let (is_wide, only_looks) = (batch.is_wide(), batch.only_looks());
+        let (is_wide, is_read_only) = (batch.is_wide(), batch.is_read_only());
         let shared = Arc::clone(&self.session.shared);
         let permit = shared.permit(is_wide).await;
-        let Gathered::Replies(mut replies, popped) = batch.gather(&shared.handle).await else {
+        let BatchOutcome::Replies(mut replies, popped) = batch.gather(&shared.handle).await else {
             unreachable!("nothing is watched outside of a transaction");
         };
         for pop in popped {
@@ -85,7 +87,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         let parts: usize = replies.iter().map(Value::parts).sum();
         let held = self.held() + parts * PART_BYTES;
         if is_wide && let Err(full) = self.session.memory.set(held) {
-            if only_looks && let Some(last) = replies.last_mut() {
+            if is_read_only && let Some(last) = replies.last_mut() {
                 *last = Value::error(no_room(full));
             } else {
                 self.session.memory.set_anyway(held);
@@ -95,8 +97,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         self.write_replies(replies).await
     }
 
-    /// `KEYS`: a page at a time, so that others have their turns between. A key that is there throughout is named once.
-    pub(super) async fn names(&mut self, pattern: Bytes) -> Result<(), End> {
+    /// Runs `KEYS` page by page, so that other commands can run in between. A key that exists throughout is returned
+    /// once.
+    pub(super) async fn names(&mut self, pattern: Bytes) -> Result<(), CloseReason> {
         self.settle().await?;
         let shared = Arc::clone(&self.session.shared);
         let permit = shared.permit(true).await;
@@ -108,7 +111,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 after: after.take(),
                 is_whole: false,
             };
-            page.call(self.session.namespace(), Planned::page(call), true);
+            page.call(self.session.namespace(), PlannedCall::page(call), true);
             let found = match page.answers(&shared.handle).await.pop() {
                 Some(Ok(Answer::Keys(Ok(KeyReply::Names(found, next))))) => {
                     after = next;

@@ -1,23 +1,23 @@
-//! The commands of a connection: each is judged, then queued, put into the batch, or run at once.
+//! Commands of a connection: each is checked, then queued, added to the batch, or run at once.
 
 use bytes::Bytes;
 use ganger_types::keys::KeyCall;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::{Connection, End};
+use super::{CloseReason, Connection};
 use crate::command::{Command, Run, Special, run_second};
 use crate::counters::count;
 use crate::limits::CONFIRMATIONS;
 use crate::memory::no_room;
-use crate::plan::{Call, Plan, Planned, Wait};
+use crate::plan::{Call, Plan, PlannedCall, Wait};
 use crate::refusal::{is_loading, loading};
 use crate::session::Queue;
 use crate::value::Value;
 use crate::{pubsub, table, transaction};
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
-    /// Judges a command, and runs it or puts it where it waits for its turn.
-    pub(super) async fn take(&mut self, arguments: Vec<Bytes>) -> Result<(), End> {
+    /// Checks a command, and runs, queues or batches it.
+    pub(super) async fn take(&mut self, arguments: Vec<Bytes>) -> Result<(), CloseReason> {
         count(&self.session.shared.counters.commands);
         let command = match self.judge(&arguments) {
             Ok(command) => command,
@@ -33,7 +33,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         {
             let is_put = queue.put(arguments);
             let queued = queue.commands.len();
-            self.session.client.facts().queued = Some(queued);
+            self.session.client.state().queued = Some(queued);
             let reply = if is_put {
                 self.with_room_for_queue(Value::Simple("QUEUED"))
             } else {
@@ -44,7 +44,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         }
         match command.run {
             Run::Call(plan) => match plan(&arguments) {
-                Ok(Planned {
+                Ok(PlannedCall {
                     call: Call::Keys(KeyCall::Names { pattern, .. }),
                     ..
                 }) => self.names(pattern).await,
@@ -66,7 +66,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             Run::Second(words) | Run::Scripts(words) => {
                 let value = run_second(words, &mut self.session, &arguments);
                 self.batch.ready(value);
-                // Some look at all connections.
+                // Some subcommands look at all connections.
                 tokio::task::yield_now().await;
                 Ok(())
             }
@@ -81,7 +81,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         }
     }
 
-    /// Puts a call, or the reply to what needs none, to what is run together.
+    /// Adds a call or a ready reply to the batch.
     fn put_in(&mut self, plan: Plan, is_wide: bool) {
         match plan {
             Ok(planned) => {
@@ -98,7 +98,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         }
     }
 
-    /// The command's row, if it may be sent now.
+    /// The row of a command that the session may send now.
     fn judge(&self, arguments: &[Bytes]) -> Result<&'static Command, Value> {
         let session = &self.session;
         let Some(command) = table::find(&arguments[0]) else {
@@ -130,14 +130,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         Ok(command)
     }
 
-    async fn special(&mut self, special: Special, arguments: &[Bytes]) -> Result<(), End> {
+    async fn special(&mut self, special: Special, arguments: &[Bytes]) -> Result<(), CloseReason> {
         let value = match special {
             Special::Multi if self.session.queue.is_some() => {
                 Value::error("ERR MULTI calls can not be nested")
             }
             Special::Multi => {
                 self.session.queue = Some(Queue::default());
-                self.session.client.facts().queued = Some(0);
+                self.session.client.state().queued = Some(0);
                 Value::OK
             }
             Special::Discard => transaction::discard(&mut self.session),
@@ -163,7 +163,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 Value::OK
             }
             Special::Reset => {
-                // What comes before is answered in the protocol of then.
+                // Earlier commands are answered in the previous version of the protocol.
                 self.settle().await?;
                 self.session.reset();
                 Value::Simple("RESET")
@@ -173,9 +173,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 return Ok(());
             }
             Special::Publish => {
-                // Nobody hears of what is not durable yet.
+                // Other connections must not see what is not durable yet.
                 self.settle().await?;
-                // It may be compared with many patterns.
+                // The channel may be compared with many patterns.
                 tokio::task::yield_now().await;
                 pubsub::publish(&mut self.session, arguments)
             }
@@ -188,8 +188,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         Ok(())
     }
 
-    async fn subscribe(&mut self, is_pattern: bool, arguments: &[Bytes]) -> Result<(), End> {
-        // The confirmation stands before every message of what it confirms.
+    async fn subscribe(
+        &mut self,
+        is_pattern: bool,
+        arguments: &[Bytes],
+    ) -> Result<(), CloseReason> {
+        // The confirmation comes before any message of the subscription.
         self.settle().await?;
         self.put_messages().await?;
         for names in arguments[1..].chunks(CONFIRMATIONS) {
@@ -200,8 +204,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         Ok(())
     }
 
-    async fn unsubscribe(&mut self, is_pattern: bool, arguments: &[Bytes]) -> Result<(), End> {
-        // The confirmation stands behind every message of what it ends.
+    async fn unsubscribe(
+        &mut self,
+        is_pattern: bool,
+        arguments: &[Bytes],
+    ) -> Result<(), CloseReason> {
+        // The confirmation comes after every message of the subscription.
         self.settle().await?;
         let confirmations = pubsub::unsubscribe(&mut self.session, is_pattern, &arguments[1..]);
         self.put_messages().await?;
@@ -211,7 +219,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         Ok(())
     }
 
-    /// The reply to a command that was queued, or the refusal of the transaction if there is no room for it.
+    /// The reply to a queued command, or the error if the budget has no room for the queue.
     fn with_room_for_queue(&mut self, reply: Value) -> Value {
         let held = self.held();
         let Err(full) = self.session.memory.set(held) else {

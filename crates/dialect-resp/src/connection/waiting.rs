@@ -1,4 +1,4 @@
-//! Waiting of a connection: for bytes, for messages, for its end, or for something that a command waits for.
+//! Waits of a connection: for input, for messages, for its end, or for the result of a command.
 
 use std::time::Duration;
 
@@ -6,28 +6,28 @@ use futures::FutureExt as _;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio::time::{Instant, sleep_until};
 
-use super::{Connection, End};
+use super::{CloseReason, Connection};
 use crate::limits::{
     BEHIND_WAIT_BYTES_MAX, IDLE_LOOK_EVERY, LOOK_EVERY, READ_BYTES, READ_TOGETHER_BYTES,
 };
 
-/// What woke a connection that waited.
-pub(super) enum Woken<T> {
-    /// Bytes came from the client.
+/// Why a wait ended.
+pub(super) enum WakeReason<T> {
+    /// The client sent bytes.
     Input,
-    /// What it waited for.
+    /// The awaited result is ready.
     Ready(T),
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
-    /// Reads what is there already, up to a bound, so that it is run together.
-    pub(super) fn read_more(&mut self) -> Result<(), End> {
+    /// Reads the bytes that are available, up to a limit, so that their commands run together.
+    pub(super) fn read_more(&mut self) -> Result<(), CloseReason> {
         while self.input.len() < READ_TOGETHER_BYTES {
             self.make_room();
             match self.stream.read_buf(&mut self.input).now_or_never() {
                 None => break,
                 Some(Ok(0)) => {
-                    // What was sent before the end is run yet; the next read finds the end again.
+                    // Commands before the end still run; the next read returns the end again.
                     break;
                 }
                 Some(read) => read?,
@@ -41,13 +41,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         self.input.reserve(room);
     }
 
-    /// Waits for bytes or for something else, while messages go out and the end is noticed. Without `is_heeded` bytes
-    /// are gathered only.
+    /// Waits for input or for `until`, and meanwhile sends messages and checks for the end. Without `is_heeded`,
+    /// input is only collected.
     pub(super) async fn wait<T>(
         &mut self,
         other: impl Future<Output = T>,
         is_heeded: bool,
-    ) -> Result<Woken<T>, End> {
+    ) -> Result<WakeReason<T>, CloseReason> {
         tokio::pin!(other);
         let is_prompt = !is_heeded || self.session.is_subscribed();
         let look_every = if is_prompt {
@@ -61,46 +61,46 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             if self.input.len() > BEHIND_WAIT_BYTES_MAX + READ_TOGETHER_BYTES
                 || !is_heeded && self.session.memory.set(self.held()).is_err()
             {
-                return Err(End::Cut);
+                return Err(CloseReason::Cut);
             }
             self.make_room();
             let session = &self.session;
             let is_asked = is_prompt && !session.login.is_open();
             tokio::select! {
                 biased;
-                () = session.client.cut.cancelled() => return Err(End::Cut),
+                () = session.client.cut.cancelled() => return Err(CloseReason::Cut),
                 () = session.login.changed(session.changes_seen()), if is_asked => {
                     if !self.session.is_unchanged() {
-                        return Err(End::Unknown);
+                        return Err(CloseReason::Unknown);
                     }
                 }
                 read = self.stream.read_buf(&mut self.input) => {
                     if read? == 0 {
-                        return Err(End::Closed);
+                        return Err(CloseReason::Closed);
                     }
                     if is_heeded {
-                        return Ok(Woken::Input);
+                        return Ok(WakeReason::Input);
                     }
                 }
-                value = &mut other => return Ok(Woken::Ready(value)),
+                value = &mut other => return Ok(WakeReason::Ready(value)),
                 () = session.mailbox.arrived() => {
                     if !self.session.is_unchanged() {
-                        return Err(End::Unknown);
+                        return Err(CloseReason::Unknown);
                     }
                     self.write().await?;
                 }
                 () = at(look_at), if look_at.is_some() => {
-                    if !self.session.is_known() || !self.session.is_still_now() {
-                        return Err(End::Unknown);
+                    if !self.session.is_known() || !self.session.check_identity_now() {
+                        return Err(CloseReason::Unknown);
                     }
                     look_at = Some(Instant::now() + look_every);
                 }
-                () = at(too_slow_at), if too_slow_at.is_some() => return Err(End::Slow),
+                () = at(too_slow_at), if too_slow_at.is_some() => return Err(CloseReason::Slow),
             }
         }
     }
 
-    /// When to look first whether it is still who it is; never, where nobody is asked.
+    /// Time of the first check of the identity; `None` if the port requires no authentication.
     fn first_look(&self, look_every: Duration) -> Option<Instant> {
         if self.session.login.is_open() {
             None
@@ -112,7 +112,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     }
 }
 
-/// Waits until then, or forever.
+/// Waits until a time, or forever.
 async fn at(instant: Option<Instant>) {
     match instant {
         Some(instant) => sleep_until(instant).await,

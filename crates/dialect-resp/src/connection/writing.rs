@@ -1,19 +1,19 @@
-//! Writing to the client: replies in order, messages between them, and a limited time for a client that does not read.
+//! Output to the client: replies in order, messages between them, and a time limit for clients that do not read.
 
 use bytes::{Buf as _, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::{Instant, sleep_until};
 
-use super::{Connection, End};
+use super::{CloseReason, Connection};
 use crate::encode::Encoder;
 use crate::limits::{IDLE_BYTES, STALLED_AFTER, WRITE_BYTES};
 use crate::value::Value;
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
-    /// Puts replies where they are written from.
-    pub(super) async fn write_replies(&mut self, replies: Vec<Value>) -> Result<(), End> {
+    /// Adds replies to the output.
+    pub(super) async fn write_replies(&mut self, replies: Vec<Value>) -> Result<(), CloseReason> {
         self.writing = replies.iter().map(Value::held).sum();
-        // What others have sent meanwhile, and what this connection sent itself, comes before the replies.
+        // Messages published meanwhile, also by this connection, come before the replies.
         self.put_messages().await?;
         for reply in replies {
             self.put(reply).await?;
@@ -21,8 +21,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         Ok(())
     }
 
-    /// Puts a value behind what is to be written, in pieces if it is large.
-    pub(super) async fn put(&mut self, value: Value) -> Result<(), End> {
+    /// Appends a value to the output, in parts if it is large.
+    pub(super) async fn put(&mut self, value: Value) -> Result<(), CloseReason> {
         let protocol = self.session.protocol;
         if value.is_short() {
             value.write(protocol, &mut self.out);
@@ -38,7 +38,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         Ok(())
     }
 
-    pub(super) async fn put_messages(&mut self) -> Result<(), End> {
+    pub(super) async fn put_messages(&mut self) -> Result<(), CloseReason> {
         for message in self.session.mailbox.take() {
             self.put(message.push()).await?;
         }
@@ -46,13 +46,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     }
 
     /// Writes all replies and messages, unless the client reads too slowly.
-    pub(super) async fn write(&mut self) -> Result<(), End> {
+    pub(super) async fn write(&mut self) -> Result<(), CloseReason> {
         if self.batch.is_empty() {
             self.put_messages().await?;
         }
         self.write_out().await?;
         self.writing = 0;
-        // What is still in the batch is not written.
+        // Elements whose replies are still in the batch are not written.
         if self.batch.is_empty() {
             self.undelivered = None;
         }
@@ -62,14 +62,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         Ok(())
     }
 
-    /// Writes what is there. What a client does not read soon counts in the budget, and it has a limited time for it.
-    async fn write_out(&mut self) -> Result<(), End> {
-        let patience = self.session.shared.settings.write_timeout;
+    /// Writes the output. Output that the client does not read soon counts in the budget, and has a time limit.
+    async fn write_out(&mut self) -> Result<(), CloseReason> {
+        let timeout_after = self.session.shared.settings.write_timeout;
         let begun = Instant::now();
         let mut counted = 0;
         while !self.out.is_empty() {
             let full = async {
-                // A stop lets replies go out; a connection that is cut for its reader's slowness ends here.
+                // A stop of the server lets replies be written; a connection that was cut because its client reads
+                // too slowly ends here.
                 self.session.client.cut.cancelled().await;
                 if !self.session.mailbox.is_full() {
                     std::future::pending::<()>().await;
@@ -77,25 +78,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             };
             let until = begun
                 + if counted > 0 {
-                    patience
+                    timeout_after
                 } else {
-                    patience.min(STALLED_AFTER)
+                    timeout_after.min(STALLED_AFTER)
                 };
             tokio::select! {
                 biased;
                 written = self.stream.write(&self.out) => match written? {
-                    0 => return Err(End::Closed),
+                    0 => return Err(CloseReason::Closed),
                     written => self.out.advance(written),
                 },
-                () = full => return Err(End::Slow),
+                () = full => return Err(CloseReason::Slow),
                 () = sleep_until(until) => {
-                    if counted > 0 || patience <= STALLED_AFTER {
-                        return Err(End::Slow);
+                    if counted > 0 || timeout_after <= STALLED_AFTER {
+                        return Err(CloseReason::Slow);
                     }
                     let before = self.session.memory.counted();
                     counted = self.writing.max(self.out.len());
                     let all = before.saturating_add(counted);
-                    self.session.memory.set(all).map_err(|_| End::Slow)?;
+                    self.session.memory.set(all).map_err(|_| CloseReason::Slow)?;
                 }
             }
         }

@@ -1,13 +1,13 @@
-//! Numbers of qless on this port, for the metrics.
+//! Counters of qless on this port, for the metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ganger_metrics::Exposition;
 
-/// Commands that are counted together.
+/// A group of commands that are counted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
-    /// Putting a job in.
+    /// Commands that put a job.
     Put,
     /// Commands that take jobs.
     Pop,
@@ -15,15 +15,15 @@ pub(crate) enum Family {
     Finish,
     /// Commands that extend an attempt's lock.
     Heartbeat,
-    /// Changing jobs in another way.
+    /// Commands that change jobs in another way.
     Change,
     /// Commands on recurring jobs.
     Recur,
-    /// Queues, workers, options, throttles.
+    /// Commands on queues, workers, options and throttles.
     Manage,
     /// Commands that only read.
     Look,
-    /// What the script does not know.
+    /// Commands that the script does not know.
     Unknown,
 }
 
@@ -40,7 +40,7 @@ impl Family {
         Self::Unknown,
     ];
 
-    /// Its word in the metrics.
+    /// The word for the group in the metrics.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Put => "put",
@@ -56,11 +56,11 @@ impl Family {
     }
 }
 
-/// Numbers of qless since the server's start.
+/// The counters of qless since the start of the server.
 #[derive(Debug, Default)]
 pub(crate) struct QlessCounters {
     calls: [AtomicU64; Family::ALL.len()],
-    /// Calls that were answered with an error of the script.
+    /// Number of calls that were answered with an error of the script.
     pub(crate) refused: AtomicU64,
     /// Number of messages to subscribers.
     pub(crate) messages: AtomicU64,

@@ -1,4 +1,4 @@
-//! Commands on keys of either kind, and on all keys.
+//! Commands on keys of any type, and on all keys.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use ganger_types::time::Timestamp;
 use crate::command::{Command, command, wide};
 use crate::limits::{EXPIRY_MILLIS_MAX, LINE_BYTES_MAX};
 use crate::number::integer_argument;
-use crate::plan::{Plan, Planned, is, shown};
+use crate::plan::{Plan, PlannedCall, is, shown};
 use crate::refusal::syntax_error;
 use crate::rights::Right;
 use crate::value::Value;
@@ -18,22 +18,24 @@ pub(super) const COMMANDS: &[Command] = &[
     command("del", -2, Right::Take, delete),
     command("unlink", -2, Right::Take, delete),
     command("exists", -2, Right::Read, |a| {
-        Planned::plain(KeyCall::Exists {
+        PlannedCall::plain(KeyCall::Exists {
             keys: a[1..].to_vec(),
         })
     }),
     command("type", 2, Right::Read, |a| {
-        Planned::plain(KeyCall::Kind { key: a[1].clone() })
+        PlannedCall::plain(KeyCall::Kind { key: a[1].clone() })
     }),
     wide("keys", 2, Right::Read, |a| {
-        Planned::plain(KeyCall::Names {
+        PlannedCall::plain(KeyCall::Names {
             pattern: a[1].clone(),
             after: None,
             is_whole: true,
         })
     }),
     wide("scan", -2, Right::Read, scan),
-    command("dbsize", 1, Right::Read, |_| Planned::plain(KeyCall::Count)),
+    command("dbsize", 1, Right::Read, |_| {
+        PlannedCall::plain(KeyCall::Count)
+    }),
     command("expire", -3, Right::Add, |a| {
         expire("expire", a, 1_000, false)
     }),
@@ -47,31 +49,31 @@ pub(super) const COMMANDS: &[Command] = &[
         expire("pexpireat", a, 1, true)
     }),
     command("persist", 2, Right::Add, |a| {
-        Planned::plain(KeyCall::Expire {
+        PlannedCall::plain(KeyCall::Expire {
             key: a[1].clone(),
             expiry: Expiry::Never,
         })
     }),
     command("ttl", 2, Right::Read, |a| {
         // Redis rounds to the nearest second.
-        Planned::of(KeyCall::TimeLeft { key: a[1].clone() }, |reply| {
+        PlannedCall::of(KeyCall::TimeLeft { key: a[1].clone() }, |reply| {
             left(&reply, |left| (left + 500) / 1_000)
         })
     }),
     command("pttl", 2, Right::Read, |a| {
-        Planned::of(KeyCall::TimeLeft { key: a[1].clone() }, |reply| {
+        PlannedCall::of(KeyCall::TimeLeft { key: a[1].clone() }, |reply| {
             left(&reply, |left| left)
         })
     }),
 ];
 
 fn delete(arguments: &[Bytes]) -> Plan {
-    Planned::plain(KeyCall::Delete {
+    PlannedCall::plain(KeyCall::Delete {
         keys: arguments[1..].to_vec(),
     })
 }
 
-/// Looks at the words behind `FLUSHDB` and `FLUSHALL`.
+/// Checks the arguments of `FLUSHDB` and `FLUSHALL`.
 pub(crate) fn check_flush(arguments: &[Bytes]) -> Result<(), Value> {
     match &arguments[1..] {
         [] => Ok(()),
@@ -104,14 +106,14 @@ fn expire(name: &str, arguments: &[Bytes], unit: i64, is_date: bool) -> Plan {
             "ERR invalid expire time in '{name}' command"
         )));
     };
-    // What is over already is a time in the past, whenever that was.
+    // Any time in the past has the same effect.
     let millis = u64::try_from(millis).unwrap_or(0);
     let expiry = if is_date || millis == 0 {
         Expiry::At(Timestamp(millis * 1_000))
     } else {
         Expiry::After(Duration::from_millis(millis))
     };
-    Planned::plain(KeyCall::Expire {
+    PlannedCall::plain(KeyCall::Expire {
         key: arguments[1].clone(),
         expiry,
     })
@@ -149,13 +151,13 @@ fn scan(arguments: &[Bytes]) -> Plan {
         return Err(syntax_error());
     }
     if is_unknown_kind {
-        // There are no keys of any other kind.
+        // There are no keys of any other type.
         return Err(Value::Array(vec![
             Value::word("0"),
             Value::Bulks(Vec::new()),
         ]));
     }
-    Planned::plain(KeyCall::Scan {
+    PlannedCall::plain(KeyCall::Scan {
         cursor,
         count,
         pattern,

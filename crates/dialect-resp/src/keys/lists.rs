@@ -1,11 +1,11 @@
-//! Commands on lists, those that wait among them.
+//! Commands on lists, including those that wait.
 
 use bytes::Bytes;
 use ganger_types::keys::{Condition, End, KeyCall, KeyReply};
 
 use crate::command::{Command, command, waiting, wide};
 use crate::number::{integer, integer_argument, timeout};
-use crate::plan::{Plan, Planned, Wait, is};
+use crate::plan::{Plan, PlannedCall, Wait, is};
 use crate::refusal::{syntax_error, wrong_arity};
 use crate::rights::Right;
 use crate::value::Value;
@@ -26,7 +26,7 @@ pub(super) const COMMANDS: &[Command] = &[
     command("lpop", -2, Right::Take, |a| pop("lpop", a, End::Left)),
     command("rpop", -2, Right::Take, |a| pop("rpop", a, End::Right)),
     command("rpoplpush", 3, Right::Take, |a| {
-        Planned::plain(KeyCall::Move {
+        PlannedCall::plain(KeyCall::Move {
             from: a[1].clone(),
             to: a[2].clone(),
             from_end: End::Right,
@@ -36,7 +36,7 @@ pub(super) const COMMANDS: &[Command] = &[
     command("lmove", 5, Right::Take, |a| {
         let (from_end, to_end) = (end(&a[3])?, end(&a[4])?);
         let (from, to) = (a[1].clone(), a[2].clone());
-        Planned::plain(KeyCall::Move {
+        PlannedCall::plain(KeyCall::Move {
             from,
             to,
             from_end,
@@ -48,11 +48,11 @@ pub(super) const COMMANDS: &[Command] = &[
     waiting("blpop", -3, |a| pop_waiting(a, End::Left)),
     waiting("brpop", -3, |a| pop_waiting(a, End::Right)),
     command("llen", 2, Right::Read, |a| {
-        Planned::plain(KeyCall::Length { key: a[1].clone() })
+        PlannedCall::plain(KeyCall::Length { key: a[1].clone() })
     }),
     wide("lrange", 4, Right::Read, |a| {
         let (start, stop) = (integer_argument(&a[2])?, integer_argument(&a[3])?);
-        Planned::plain(KeyCall::Range {
+        PlannedCall::plain(KeyCall::Range {
             key: a[1].clone(),
             start,
             stop,
@@ -62,7 +62,7 @@ pub(super) const COMMANDS: &[Command] = &[
     wide("lpos", -3, Right::Read, lpos),
     command("lrem", 4, Right::Take, |a| {
         let count = integer_argument(&a[2])?;
-        Planned::plain(KeyCall::Remove {
+        PlannedCall::plain(KeyCall::Remove {
             key: a[1].clone(),
             count,
             value: a[3].clone(),
@@ -72,7 +72,7 @@ pub(super) const COMMANDS: &[Command] = &[
     command("linsert", 5, Right::Add, linsert),
     command("ltrim", 4, Right::Take, |a| {
         let (start, stop) = (integer_argument(&a[2])?, integer_argument(&a[3])?);
-        Planned::plain(KeyCall::Trim {
+        PlannedCall::plain(KeyCall::Trim {
             key: a[1].clone(),
             start,
             stop,
@@ -91,7 +91,7 @@ fn end(word: &[u8]) -> Result<End, Value> {
 }
 
 fn push(arguments: &[Bytes], end: End, condition: Condition) -> Plan {
-    Planned::plain(KeyCall::Push {
+    PlannedCall::plain(KeyCall::Push {
         key: arguments[1].clone(),
         end,
         values: arguments[2..].to_vec(),
@@ -109,7 +109,7 @@ fn pop(name: &str, arguments: &[Bytes], end: End) -> Plan {
         }
         _ => return Err(wrong_arity(name)),
     };
-    Planned::plain(KeyCall::Pop {
+    PlannedCall::plain(KeyCall::Pop {
         key: arguments[1].clone(),
         end,
         count,
@@ -118,7 +118,7 @@ fn pop(name: &str, arguments: &[Bytes], end: End) -> Plan {
 
 fn brpoplpush(arguments: &[Bytes]) -> Result<Wait, Value> {
     Ok(Wait {
-        patience: timeout(&arguments[3])?,
+        timeout_after: timeout(&arguments[3])?,
         lists: vec![arguments[1].clone()],
         end: End::Right,
         to: Some((arguments[2].clone(), End::Left)),
@@ -128,7 +128,7 @@ fn brpoplpush(arguments: &[Bytes]) -> Result<Wait, Value> {
 fn blmove(arguments: &[Bytes]) -> Result<Wait, Value> {
     let (from_end, to_end) = (end(&arguments[3])?, end(&arguments[4])?);
     Ok(Wait {
-        patience: timeout(&arguments[5])?,
+        timeout_after: timeout(&arguments[5])?,
         lists: vec![arguments[1].clone()],
         end: from_end,
         to: Some((arguments[2].clone(), to_end)),
@@ -138,21 +138,21 @@ fn blmove(arguments: &[Bytes]) -> Result<Wait, Value> {
 fn pop_waiting(arguments: &[Bytes], end: End) -> Result<Wait, Value> {
     let last = arguments.len() - 1;
     Ok(Wait {
-        patience: timeout(&arguments[last])?,
+        timeout_after: timeout(&arguments[last])?,
         lists: arguments[1..last].to_vec(),
         end,
         to: None,
     })
 }
 
-/// An index that is no number is refused only where there is a list, as Redis looks for the list first: a look at its
-/// first element, which every list has, tells.
+/// Refuses an index that is not a number only if the list exists, because Redis looks up the list first. Every list
+/// has a first element, so reading that shows whether it exists.
 fn if_there_is_a_list(key: &Bytes, otherwise: Value) -> Plan {
     let call = KeyCall::ElementAt {
         key: key.clone(),
         index: 0,
     };
-    Planned::with(call, |reply| match reply {
+    PlannedCall::with(call, |reply| match reply {
         KeyReply::Nil => otherwise,
         _ => Value::error("ERR value is not an integer or out of range"),
     })
@@ -161,7 +161,7 @@ fn if_there_is_a_list(key: &Bytes, otherwise: Value) -> Plan {
 fn lindex(arguments: &[Bytes]) -> Plan {
     let key = arguments[1].clone();
     match integer(&arguments[2]) {
-        Some(index) => Planned::plain(KeyCall::ElementAt { key, index }),
+        Some(index) => PlannedCall::plain(KeyCall::ElementAt { key, index }),
         None => if_there_is_a_list(&key, Value::Nil),
     }
 }
@@ -169,7 +169,7 @@ fn lindex(arguments: &[Bytes]) -> Plan {
 fn lset(arguments: &[Bytes]) -> Plan {
     let (key, value) = (arguments[1].clone(), arguments[3].clone());
     match integer(&arguments[2]) {
-        Some(index) => Planned::plain(KeyCall::SetElement { key, index, value }),
+        Some(index) => PlannedCall::plain(KeyCall::SetElement { key, index, value }),
         None => if_there_is_a_list(&key, Value::error("ERR no such key")),
     }
 }
@@ -179,7 +179,7 @@ fn linsert(arguments: &[Bytes]) -> Plan {
     if !is_before && !is(&arguments[2], "after") {
         return Err(syntax_error());
     }
-    Planned::plain(KeyCall::Insert {
+    PlannedCall::plain(KeyCall::Insert {
         key: arguments[1].clone(),
         is_before,
         pivot: arguments[3].clone(),
@@ -208,7 +208,7 @@ fn lpos(arguments: &[Bytes]) -> Plan {
     if !rest.is_empty() {
         return Err(syntax_error());
     }
-    Planned::plain(KeyCall::Find {
+    PlannedCall::plain(KeyCall::Find {
         key: arguments[1].clone(),
         value: arguments[2].clone(),
         rank,
@@ -222,7 +222,7 @@ fn lpos_rank(text: &[u8]) -> Result<i64, Value> {
         0 => Err(Value::error(
             "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use negative to start from the end of the list",
         )),
-        // Its amount is no number of 64 bits; the next one finds as little.
+        // Its absolute value does not fit into 64 bits; the next number finds as little.
         rank => Ok(rank.max(-i64::MAX)),
     }
 }

@@ -9,7 +9,7 @@ use ganger_types::time::Timestamp;
 use crate::command::{Command, command};
 use crate::limits::{EXPIRY_MILLIS_MAX, WIDE_KEYS};
 use crate::number::integer_argument;
-use crate::plan::{Plan, Planned, is, one_or_zero, plain};
+use crate::plan::{Plan, PlannedCall, is, one_or_zero, plain};
 use crate::refusal::{syntax_error, wrong_arity};
 use crate::rights::Right;
 use crate::value::Value;
@@ -17,16 +17,16 @@ use crate::value::Value;
 pub(super) const COMMANDS: &[Command] = &[
     command("get", 2, Right::Read, get),
     command("mget", -2, Right::Read, |arguments| {
-        let planned = Planned::plain(KeyCall::GetMany {
+        let planned = PlannedCall::plain(KeyCall::GetMany {
             keys: arguments[1..].to_vec(),
         })?;
-        Ok(Planned {
+        Ok(PlannedCall {
             is_wide: arguments.len() > WIDE_KEYS,
             ..planned
         })
     }),
     command("strlen", 2, Right::Read, |arguments| {
-        Planned::plain(KeyCall::StringLength {
+        PlannedCall::plain(KeyCall::StringLength {
             key: arguments[1].clone(),
         })
     }),
@@ -42,7 +42,7 @@ pub(super) const COMMANDS: &[Command] = &[
     command("mset", -3, Right::Add, mset),
     command("append", 3, Right::Add, |arguments| {
         let (key, value) = (arguments[1].clone(), arguments[2].clone());
-        Planned::plain(KeyCall::Append { key, value })
+        PlannedCall::plain(KeyCall::Append { key, value })
     }),
     command("incr", 2, Right::Add, |arguments| add(&arguments[1], 1)),
     command("decr", 2, Right::Add, |arguments| add(&arguments[1], -1)),
@@ -55,20 +55,20 @@ pub(super) const COMMANDS: &[Command] = &[
         add(&arguments[1], by)
     }),
     command("getdel", 2, Right::Take, |arguments| {
-        Planned::plain(KeyCall::GetAndDelete {
+        PlannedCall::plain(KeyCall::GetAndDelete {
             key: arguments[1].clone(),
         })
     }),
 ];
 
 fn get(arguments: &[Bytes]) -> Plan {
-    Planned::plain(KeyCall::Get {
+    PlannedCall::plain(KeyCall::Get {
         key: arguments[1].clone(),
     })
 }
 
 fn add(key: &Bytes, by: i64) -> Plan {
-    Planned::plain(KeyCall::Add {
+    PlannedCall::plain(KeyCall::Add {
         key: key.clone(),
         by,
     })
@@ -92,7 +92,7 @@ fn setnx(arguments: &[Bytes]) -> Plan {
         condition: Condition::IfAbsent,
         gets: false,
     };
-    Planned::of(call, one_or_zero)
+    PlannedCall::of(call, one_or_zero)
 }
 
 fn getset(arguments: &[Bytes]) -> Plan {
@@ -103,7 +103,7 @@ fn getset(arguments: &[Bytes]) -> Plan {
         condition: Condition::Always,
         gets: true,
     };
-    Planned::plain(call)
+    PlannedCall::plain(call)
 }
 
 fn mset(arguments: &[Bytes]) -> Plan {
@@ -114,7 +114,7 @@ fn mset(arguments: &[Bytes]) -> Plan {
     let pairs = pairs
         .iter()
         .map(|[key, value]| (key.clone(), value.clone()));
-    Planned::of(
+    PlannedCall::of(
         KeyCall::SetMany {
             pairs: pairs.collect(),
         },
@@ -125,10 +125,10 @@ fn mset(arguments: &[Bytes]) -> Plan {
 /// `SETEX` and `PSETEX`: the unit in milliseconds.
 fn set_for(name: &str, unit: i64, arguments: &[Bytes]) -> Plan {
     let expiry = expiry(name, unit, false, &arguments[2])?;
-    Planned::plain(write(&arguments[1], &arguments[3], expiry))
+    PlannedCall::plain(write(&arguments[1], &arguments[3], expiry))
 }
 
-/// Reads a time to live of a new value, which must not be over before it begins.
+/// Parses the expiry of a new value, which must be positive.
 fn expiry(name: &str, unit: i64, is_date: bool, text: &[u8]) -> Result<Expiry, Value> {
     let number = integer_argument(text)?;
     let millis = number
@@ -163,7 +163,7 @@ fn set(arguments: &[Bytes]) -> Plan {
         None if options.keeps => Expiry::Kept,
         None => Expiry::Never,
     };
-    Planned::plain(KeyCall::Set {
+    PlannedCall::plain(KeyCall::Set {
         key: arguments[1].clone(),
         value: arguments[2].clone(),
         expiry,
@@ -192,7 +192,7 @@ fn options(arguments: &[Bytes]) -> Option<Options<'_>> {
             options.keeps = true;
         } else {
             let (_, unit, is_date) = UNITS.into_iter().find(|(name, ..)| is(word, name))?;
-            // The same one may come again, and then counts; another may not.
+            // The same option may be repeated, and the last one counts; another is an error.
             let is_other = options
                 .expiry
                 .is_some_and(|(other, date, _)| (other, date) != (unit, is_date));

@@ -5,7 +5,7 @@ use ganger_types::keys::{KeyCall, KeyError, KeyReply};
 use ganger_types::qless::{QlessRequest, QlessSet};
 
 use crate::command::{Command, command};
-use crate::plan::{Plan, Planned};
+use crate::plan::{Plan, PlannedCall};
 use crate::refusal::refused;
 use crate::rights::Right;
 use crate::value::Value;
@@ -13,12 +13,12 @@ use crate::value::Value;
 /// The rows of these commands for the command table.
 pub(crate) const COMMANDS: &[Command] = &[
     command("zcard", 2, Right::Read, |a| match set(&a[1]) {
-        Some((queue, set)) => Planned::qless(QlessRequest::Count { queue, set }),
+        Some((queue, set)) => PlannedCall::qless(QlessRequest::Count { queue, set }),
         None => no_set(&a[1], |kind| kind.unwrap_or(Value::Number(0))),
     }),
     command("zscore", 3, Right::Read, |a| {
         match set(&a[1]) {
-            Some((queue, QlessSet::Recur)) => Planned::qless(QlessRequest::NextRun {
+            Some((queue, QlessSet::Recur)) => PlannedCall::qless(QlessRequest::NextRun {
                 queue,
                 jid: a[2].clone(),
             }),
@@ -50,7 +50,7 @@ fn set(key: &Bytes) -> Option<(Bytes, QlessSet)> {
 /// for a wrong type if it is a string or a list.
 fn no_set(key: &Bytes, otherwise: fn(Option<Value>) -> Value) -> Plan {
     let call = KeyCall::Kind { key: key.clone() };
-    Planned::with(call, move |reply| {
+    PlannedCall::with(call, move |reply| {
         let wrong = match reply {
             KeyReply::Kind(Some(_)) => Some(refused(KeyError::WrongKind)),
             _ => None,
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_is_told_by_what_is_behind_the_last_hyphen() {
+    fn a_set_is_named_by_the_text_after_the_last_hyphen() {
         let found = |key: &'static str| {
             let (queue, set) = set(&Bytes::from_static(key.as_bytes()))?;
             Some((String::from_utf8(queue.to_vec()).expect("text"), set))

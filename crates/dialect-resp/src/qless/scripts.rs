@@ -9,7 +9,7 @@ use ganger_types::qless::{Generation, QlessRequest};
 use super::commands::find;
 use crate::counters::count;
 use crate::number::integer_argument;
-use crate::plan::{Plan, Planned, is};
+use crate::plan::{Plan, PlannedCall, is};
 use crate::refusal::syntax_error;
 use crate::rights::Right;
 use crate::script_library::Digest;
@@ -116,7 +116,7 @@ fn call(
         generation,
         words: words.to_vec(),
     };
-    Ok(Planned::script(request, told, row.is_wide))
+    Ok(PlannedCall::script(request, told, row.is_wide))
 }
 
 /// Answers the command `SCRIPT LOAD`.

@@ -1,14 +1,15 @@
-//! Workers that take jobs by hand: look at the next id, claim it, read the claim back, move the id in one step, delete
-//! the claim. Wherever one dies, another gets the job once the claim is over, and never before (R49, R50).
+//! Workers that take jobs with plain commands: read the next id, claim it, read the claim back, move the id in one
+//! step, delete the claim. Wherever a worker dies, another gets the job once the claim has expired, and never before
+//! (R49, R50).
 
 use std::time::{Duration, Instant};
 
 use crate::kit::{Client, World};
 use ganger_types::keys::KeyUpkeep;
 
-/// The steps of the one who dies.
+/// Number of steps of the worker that dies.
 const STEPS: usize = 5;
-/// How long a claim lives, in milliseconds.
+/// Lifetime of a claim in milliseconds.
 const CLAIM_MS: &str = "700";
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -25,7 +26,7 @@ fn add(client: &mut Client) {
     assert_eq!(client.ask(&["LPUSH", "jobs:queue", "7"]), ":1");
 }
 
-/// Takes so many steps and dies.
+/// Runs a worker that dies after this number of steps.
 fn dies_after(world: &World, steps: usize) {
     let mut worker = world.client();
     for step in 1..=steps {
@@ -35,7 +36,7 @@ fn dies_after(world: &World, steps: usize) {
                 let claim = ["SET", "jobs:lease:7", "first", "NX", "PX", CLAIM_MS];
                 assert_eq!(worker.ask(&claim), "+OK");
             }
-            // On a slow machine the claim may be over already: a worker that reads anything else goes no further.
+            // On a slow machine the claim may have expired: a worker that reads anything else stops.
             3 => {
                 if worker.ask(&["GET", "jobs:lease:7"]) != "$5 first" {
                     return;
@@ -54,7 +55,7 @@ fn moves(worker: &mut Client) {
     assert_eq!(worker.ask(&["EXEC"]), "*2 :1 :1");
 }
 
-/// Claims the job and works it off, as soon as it can be had; it never claims what is claimed.
+/// Claims and runs the job as soon as possible, and checks that a claimed job cannot be claimed.
 fn another_takes_it(world: &World) {
     let mut worker = world.client();
     let begun = Instant::now();
@@ -73,7 +74,7 @@ fn another_takes_it(world: &World) {
         }
     }
     assert_eq!(worker.ask(&["GET", "jobs:lease:7"]), "$6 second");
-    // A worker that died before may have moved it, and it came back between the look and the claim.
+    // A worker that died may have moved the id, and it came back between the read and the claim.
     moves(&mut worker);
     assert_eq!(worker.ask(&["GET", "jobs:item:7"]), "$4 data");
     assert_eq!(worker.ask(&["DEL", "jobs:item:7"]), ":1");
@@ -101,7 +102,7 @@ fn a_claim_that_its_worker_left_behind_ends_by_itself() {
     dies_after(&world, 4);
     assert_eq!(client.ask(&["DEL", "jobs:item:7"]), ":1");
     client.ask(&["LREM", "jobs:processing", "0", "7"]);
-    // The same id comes again, and is had once the old claim is over.
+    // The same id is enqueued again, and can be claimed once the old claim has expired.
     client.ask(&["SETNX", "jobs:item:7", "data"]);
     client.ask(&["DEL", "jobs:queue"]);
     assert_eq!(client.ask(&["LPUSH", "jobs:queue", "7"]), ":1");

@@ -1,10 +1,10 @@
-//! Requests however they are split, and replies as they are read back.
+//! Requests decode however they are split, and replies decode to what was encoded.
 
 use bytes::{Bytes, BytesMut};
 use ganger_dialect_resp::{Decoder, Protocol, Request, Value};
 use proptest::prelude::*;
 
-/// The requests in these bytes, which come in pieces of the lengths given.
+/// The requests in these bytes, which arrive in pieces of these lengths.
 fn decoded(bytes: &[u8], pieces: &[usize]) -> Vec<Vec<Bytes>> {
     let mut decoder = Decoder::default();
     let mut input = BytesMut::new();
@@ -48,7 +48,7 @@ fn requests() -> impl Strategy<Value = Vec<Vec<Vec<u8>>>> {
     prop::collection::vec(prop::collection::vec(argument, 1..6), 0..8)
 }
 
-/// Reads one value back, in either version; what has one form for two kinds is read as the first of them.
+/// Decodes a value in either version. If two kinds have the same form, the result is the first of them.
 fn read(bytes: &mut &[u8]) -> Value {
     let end = bytes
         .windows(2)
@@ -93,7 +93,7 @@ fn read(bytes: &mut &[u8]) -> Value {
     }
 }
 
-/// What a value reads as: strings of one form are one kind.
+/// The value that decoding returns: kinds with the same form become one.
 fn as_read(value: Value, protocol: Protocol) -> Value {
     let is_three = protocol == Protocol::Three;
     let all = |values: Vec<Value>| {

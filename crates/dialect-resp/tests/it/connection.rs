@@ -1,4 +1,4 @@
-//! Connections: greeting, databases, transactions, waiting, publish and subscribe, limits. Over real sockets.
+//! Connections over real sockets: greeting, databases, transactions, waits, publish and subscribe, limits.
 
 use crate::kit::{World, encode, until};
 use ganger_access::{Identity, Proof};
@@ -254,7 +254,7 @@ fn long_pipelines_and_long_transactions_are_answered_in_order() {
 }
 
 #[test]
-fn who_waits_is_served_in_turn_and_what_is_sent_behind_waits_too() {
+fn waiting_clients_are_served_in_turn_and_later_commands_wait_too() {
     let world = World::new();
     let (mut first, mut second, mut producer) = (world.client(), world.client(), world.client());
     first.send(&[encode(&["BRPOPLPUSH", "q", "p", "0"]), encode(&["PING"])].concat());
@@ -276,7 +276,7 @@ fn who_waits_is_served_in_turn_and_what_is_sent_behind_waits_too() {
 }
 
 #[test]
-fn who_goes_away_while_waiting_leaves_the_element() {
+fn a_client_that_disconnects_while_waiting_leaves_the_element() {
     let world = World::new();
     let mut waiting = world.client();
     waiting.send(&encode(&["BRPOPLPUSH", "q", "p", "0"]));
@@ -308,7 +308,7 @@ fn others_are_seen_and_ended() {
 }
 
 #[test]
-fn messages_go_to_those_who_listen() {
+fn messages_go_to_subscribers() {
     let world = World::new();
     let (mut two, mut three, mut publisher) = (world.client(), world.client(), world.client());
     assert_eq!(two.ask(&["SUBSCRIBE", "a", "b"]), "*3 $9 subscribe $1 a :1");
@@ -370,7 +370,7 @@ fn a_subscriber_that_does_not_read_is_cut_and_holds_up_nobody() {
     let (mut slow, mut publisher) = (world.client(), world.client());
     slow.ask(&["SUBSCRIBE", "a"]);
     let payload = "x".repeat(1 << 20);
-    // What the system's buffers take in addition is unknown.
+    // The size of the system's buffers is unknown.
     until(|| publisher.ask(&["PUBLISH", "a", &payload]) == ":0");
 }
 
@@ -425,7 +425,7 @@ fn tokens_bring_rights_and_their_end() {
 }
 
 #[test]
-fn nobody_hears_what_is_published_where_he_may_not_read() {
+fn clients_get_no_messages_of_namespaces_that_they_may_not_read() {
     let world = World::new();
     let identity =
         |grants: &str| Identity::principal("x", grants.parse().expect("readable"), Proof::Token);
@@ -450,7 +450,7 @@ fn a_stop_ends_connections_that_wait() {
     assert!(idle.is_closed() && waiting.is_closed());
 }
 
-/// A world in which nothing goes back because its grace is over.
+/// A world without upkeep of work queues.
 fn patient() -> World {
     World::tended(KeyUpkeep {
         put_back_after: Some(std::time::Duration::from_secs(3_600)),
@@ -458,13 +458,13 @@ fn patient() -> World {
     })
 }
 
-/// A list once it is this.
+/// Waits until a list has these elements.
 fn becomes(client: &mut crate::kit::Client, list: &str, elements: &str) {
     until(|| client.ask(&["LRANGE", list, "0", "-1"]) == elements);
 }
 
 #[test]
-fn an_id_goes_back_when_its_connection_ends_before_anybody_has_asked_for_it() {
+fn an_id_goes_back_when_its_connection_ends_before_any_client_reads_its_data() {
     let world = patient();
     let mut client = world.client();
     for id in ["1", "2", "3"] {
@@ -499,7 +499,7 @@ fn an_id_goes_back_when_its_connection_ends_before_anybody_has_asked_for_it() {
 }
 
 #[test]
-fn an_id_that_somebody_has_asked_for_on_any_connection_stays_when_its_connection_ends() {
+fn an_id_whose_data_was_read_on_any_connection_stays_when_its_connection_ends() {
     let world = patient();
     let (mut client, mut worker, mut other) = (world.client(), world.client(), world.client());
     for id in ["1", "2", "3", "4"] {
@@ -511,7 +511,7 @@ fn an_id_that_somebody_has_asked_for_on_any_connection_stays_when_its_connection
     other.ask(&["GET", "w:item:2"]);
     other.ask(&["SETEX", "w:lease:3", "60", "session"]);
     drop(worker);
-    // The one that nobody asked for has gone back once the end is noticed; the others stay.
+    // The unused item goes back once the end is detected; the others stay.
     becomes(&mut client, "w:queue", "*1 $1 4");
     assert_eq!(
         client.ask(&["LRANGE", "w:processing", "0", "-1"]),

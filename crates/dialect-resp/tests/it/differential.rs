@@ -1,9 +1,9 @@
 //! Random commands to ganger and to a real Redis 7: the replies are compared byte for byte, in both versions of the
 //! protocol.
 //!
-//! Left out is what depends on the clock within a second, the order of `KEYS`, which Redis does not promise, and keys that
-//! are watched: Redis takes some commands for changes that change nothing. No key has the name of a work queue, which
-//! ganger cleans by itself.
+//! Not compared are results that depend on the clock within a second, the order of `KEYS`, which Redis does not
+//! define, and watched keys, because Redis counts some commands as changes that change nothing. No key has the name
+//! of a work queue, because ganger repairs those by itself.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
@@ -15,9 +15,9 @@ use ganger_e2e::skip::note_skip;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
 
-/// Commands in each version of the protocol.
+/// Number of commands in each version of the protocol.
 const COMMANDS: usize = 50_000;
-/// Commands that are sent together.
+/// Number of commands that are sent together.
 const TOGETHER: usize = 500;
 
 /// A real Redis, killed when dropped.
@@ -65,7 +65,7 @@ impl Redis {
 
 impl Drop for Redis {
     fn drop(&mut self) {
-        // There is nobody left to tell of an error.
+        // An error cannot be reported here.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -99,7 +99,7 @@ impl Dice {
         }
     }
 
-    /// A number, as people write it and as they should not.
+    /// A valid or invalid number.
     fn number(&mut self) -> String {
         match self.below(12) {
             0 => self
@@ -120,7 +120,7 @@ impl Dice {
         }
     }
 
-    /// So long that it does not run out within the test.
+    /// An expiry that is longer than the test.
     fn long(&mut self) -> String {
         match self.below(10) {
             0 => self.number_without_time(),
@@ -128,7 +128,7 @@ impl Dice {
         }
     }
 
-    /// One that is refused, or is over already.
+    /// A number that is refused or is an expiry in the past.
     fn number_without_time(&mut self) -> String {
         self.one(&["x", "0", "-1", "1.5", "", "9223372036854775807"])
             .to_owned()
@@ -155,7 +155,7 @@ impl Dice {
             }
             1 => {
                 let more = self.value();
-                // Behind the lists of one that waits it would be the time to wait, and 0 is forever.
+                // After the lists of a blocking command it would be the timeout, and 0 is forever.
                 let waits = words[0].to_ascii_lowercase().starts_with('b');
                 words.push(if waits { "x".to_owned() } else { more });
             }
@@ -284,7 +284,7 @@ impl Dice {
                 }
                 ("lpos", rest)
             }
-            // One millisecond: what is empty stays empty.
+            // One millisecond, because an empty list stays empty.
             "brpoplpush" => (name, vec![self.key().to_owned(), self.wait()]),
             "blpop" | "brpop" => (name, vec![self.wait()]),
             "blmove" => (
@@ -296,7 +296,7 @@ impl Dice {
         [vec![name.to_owned(), key], rest].concat()
     }
 
-    /// How long to wait: not at all, as far as anybody could see, or in a way that is refused.
+    /// A timeout that is very short or invalid.
     fn wait(&mut self) -> String {
         self.one(&["0.001", "0.001", "0.0001", "1e-3", "-1", "x", "", "nan"])
             .to_owned()
@@ -309,7 +309,7 @@ impl Dice {
             "dbsize", "ping", "echo", "multi", "exec", "exec", "discard", "watch", "unwatch",
             "select", "nothing", "flushdb", "client", "script", "evalsha", "object",
         ]);
-        // Without qless every script is refused with a reason, which Redis does not know.
+        // Without qless every script is refused with an error that Redis does not have.
         let name = match name {
             "script" | "evalsha" if cfg!(not(feature = "qless")) => "ping",
             name => name,
@@ -320,7 +320,7 @@ impl Dice {
             }
             "type" | "persist" => vec![key],
             "ttl" => {
-                // A time to live is compared where there is none: it might be on the edge of a second.
+                // Only absent expiries are compared, because others might be at the edge of a second.
                 vec!["never".to_owned()]
             }
             "expire" => vec![key, self.long()],
@@ -343,7 +343,7 @@ impl Dice {
             },
             "script" => vec!["exists".to_owned(), "x".to_owned()],
             "evalsha" => vec!["x".to_owned(), self.one(&["0", "-1", "3", "x"]).to_owned()],
-            // Not one of ganger's commands; left out where it is Redis's.
+            // A command that Redis has and ganger has not.
             "object" => return vec!["nosuch".to_owned(), key],
             _ => Vec::new(),
         };

@@ -1,4 +1,4 @@
-//! A port in front of a shard on a store in memory, and a client that reads replies as they are.
+//! The port of a shard with a memory store, and a client that reads raw replies.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -18,13 +18,13 @@ use ganger_types::keys::KeyUpkeep;
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
-/// How long a reply may take before a test gives up.
+/// Maximum time to wait for a reply.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The memory that all connections may hold together.
+/// Memory budget of all connections in bytes.
 const BUDGET_BYTES: usize = 512 << 20;
 
-/// Who is known by which token; nobody is asked if there is none.
+/// Identities by token; without tokens the port requires no authentication.
 #[derive(Clone, Default)]
 pub(crate) struct Tokens(
     Arc<Mutex<Vec<(String, Identity)>>>,
@@ -48,7 +48,7 @@ impl Tokens {
         self.1.notify_waiters();
     }
 
-    /// Forgets one, and tells of it.
+    /// Removes a token and announces the change.
     pub(crate) fn forget(&self, token: &str) {
         self.0
             .lock()
@@ -59,7 +59,7 @@ impl Tokens {
         self.1.notify_waiters();
     }
 
-    /// Forgets one as if its time were over: nothing has changed but that.
+    /// Removes a token without announcing it, like an expiry.
     pub(crate) fn forget_silently(&self, token: &str) {
         let mut all = self.0.lock().expect("no panic");
         let one = all.iter_mut().find(|(known, _)| known == token);
@@ -116,7 +116,7 @@ impl Login for Tokens {
     }
 }
 
-/// A store that is not loaded before it is told to be.
+/// A store whose loading waits for a signal.
 struct Slow {
     inner: MemoryStore,
     go: Receiver<()>,
@@ -130,7 +130,7 @@ impl Store for Slow {
     }
 
     fn load(&mut self, each: &mut dyn FnMut(Loaded)) -> Result<(), StoreError> {
-        // A test that has ended says so too.
+        // The end of the test is a signal too.
         let _ = self.go.recv();
         self.inner.load(each)
     }
@@ -144,9 +144,9 @@ impl Store for Slow {
     }
 }
 
-/// A server without the rest.
+/// The port and the shard of a server.
 pub(crate) struct World {
-    /// Runs port and shard as long as the world lives.
+    /// Runtime of port and shard.
     #[cfg_attr(feature = "qless", expect(dead_code, reason = "it lives here"))]
     runtime: Runtime,
     #[cfg_attr(feature = "qless", expect(dead_code, reason = "it lives here"))]
@@ -162,7 +162,7 @@ impl World {
         Self::with(|_| {})
     }
 
-    /// One that puts work queues in order after other times than usual.
+    /// A world with other upkeep settings.
     pub(crate) fn tended(key_upkeep: KeyUpkeep) -> Self {
         let shard = ganger_shard::Settings {
             key_upkeep,
@@ -175,7 +175,7 @@ impl World {
         Self::of(ganger_shard::Settings::default(), change)
     }
 
-    /// One whose store is loaded when `go` says so.
+    /// A world whose store is loaded after a signal on `go`.
     pub(crate) fn loading(go: Receiver<()>) -> Self {
         let store = Slow {
             inner: MemoryStore::new(),
@@ -241,7 +241,7 @@ impl World {
         Client::new(self.address)
     }
 
-    /// Returns the metrics of the port as text, which is sound.
+    /// Returns the metrics of the port as text, after checking it.
     pub(crate) fn metrics(&self) -> String {
         let mut out = Exposition::default();
         self.counters.metrics(&mut out);
@@ -250,7 +250,7 @@ impl World {
         text
     }
 
-    /// What the shard replies to a command that comes through no port.
+    /// The shard's reply to a direct command.
     #[cfg(not(feature = "qless"))]
     pub(crate) fn call(&self, command: ganger_types::Command) -> ganger_types::Reply {
         let reply = self.runtime.block_on(self.shard.call(command));
@@ -258,7 +258,7 @@ impl World {
     }
 }
 
-/// A client that sends bytes and reads replies as they are.
+/// A client that sends bytes and reads raw replies.
 pub(crate) struct Client {
     stream: BufReader<TcpStream>,
 }
@@ -277,7 +277,7 @@ impl Client {
         self.stream.get_mut().write_all(bytes).expect("sent");
     }
 
-    /// Sends as much as the server takes: it may close the connection before it has all.
+    /// Sends as many bytes as the server accepts before it closes the connection.
     pub(crate) fn send_what_is_taken(&mut self, bytes: &[u8]) {
         let _ = self.stream.get_mut().write_all(bytes);
     }
@@ -311,13 +311,13 @@ impl Client {
         }
     }
 
-    /// Sends a command and shows its reply, line ends as spaces.
+    /// Sends a command and returns its reply with line ends as spaces.
     pub(crate) fn ask(&mut self, words: &[&str]) -> String {
         self.send(&encode(words));
         self.shown()
     }
 
-    /// The next reply, line ends as spaces.
+    /// The next reply with line ends as spaces.
     pub(crate) fn shown(&mut self) -> String {
         let reply = self.reply();
         String::from_utf8_lossy(&reply)
@@ -325,7 +325,7 @@ impl Client {
             .replace("\r\n", " ")
     }
 
-    /// Reads all that comes until the server closes it; false if it falls silent instead.
+    /// Reads until the server closes the connection. Returns false if it does not.
     pub(crate) fn is_closed_at_last(&mut self) -> bool {
         let mut rest = [0; 4_096];
         loop {
@@ -336,13 +336,13 @@ impl Client {
         }
     }
 
-    /// Whether the server has closed it; false if nothing comes for a long time.
+    /// Whether the server has closed the connection; false after a timeout.
     pub(crate) fn is_closed(&mut self) -> bool {
         is_end(&self.stream.read(&mut [0]))
     }
 }
 
-/// Whether a read has met the end of the connection, and not of its reader's patience.
+/// Whether a read has reached the end of the connection, not its timeout.
 fn is_end(read: &std::io::Result<usize>) -> bool {
     use std::io::ErrorKind::{TimedOut, WouldBlock};
     match read {
@@ -351,7 +351,7 @@ fn is_end(read: &std::io::Result<usize>) -> bool {
     }
 }
 
-/// Asks until `is_so`: for what another task of the server does by itself soon.
+/// Polls until `is_so`, for what another task of the server does soon.
 pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
     let begun = std::time::Instant::now();
     while !is_so() {

@@ -1,4 +1,5 @@
-//! What one connection may make the server hold or do: each test is an attack that once stopped it or took its memory.
+//! Limits of what one connection can make the server hold or do: each test is an attack that once blocked it or
+//! exhausted its memory.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +8,7 @@ use ganger_access::{Budget, Identity, Proof};
 
 const MIB: usize = 1 << 20;
 
-/// Sets a key to so many bytes.
+/// Sets a key to a value of this size.
 fn put(client: &mut Client, key: &str, bytes: usize) {
     assert_eq!(client.ask(&["SET", key, &"v".repeat(bytes)]), "+OK");
 }
@@ -56,7 +57,7 @@ fn a_reply_beyond_all_bounds_is_refused_and_the_next_is_answered() {
     put(&mut client, "k", MIB);
     let words: Vec<_> = ["MGET"].into_iter().chain(vec!["k"; 600]).collect();
     assert!(client.ask(&words).starts_with("-ERR reply too large"));
-    // One that is large and within them comes whole.
+    // A large reply within the limits is complete.
     client.send(&encode(&words[..41]));
     assert_eq!(client.reply().len(), 5 + 40 * (MIB + 12));
     let values = vec!["e"; 200_000];
@@ -110,7 +111,7 @@ fn a_transaction_without_room_is_refused_and_changes_nothing() {
     let world = World::with(|settings| settings.budget = Budget::new(24 * MIB));
     let mut client = world.client();
     client.ask(&["MULTI"]);
-    // Nothing but the number of arguments makes it large.
+    // Only the number of arguments makes it large.
     let names: Vec<_> = ["DEL"].into_iter().chain(vec![""; 20_000]).collect();
     let mut replies = (0..).map(|_| client.ask(&names));
     let refusal = replies
@@ -122,7 +123,7 @@ fn a_transaction_without_room_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn a_value_without_room_is_read_past_and_the_connection_goes_on() {
+fn a_value_without_room_is_skipped_and_the_connection_continues() {
     let world = World::with(|settings| settings.budget = Budget::new(24 * MIB));
     let mut client = world.client();
     let refusal = client.ask(&["SET", "k", &"v".repeat(8 * MIB)]);
@@ -153,7 +154,7 @@ fn messages_with_long_channels_and_patterns_count_whole() {
     slow.ask(&["PSUBSCRIBE", &pattern]);
     let mut bytes = Vec::new();
     (0..100).for_each(|_| bytes.extend(encode(&["PUBLISH", &channel, ""])));
-    // What the system's buffers take in addition is unknown; nothing waits for who is cut.
+    // The size of the system's buffers is unknown; nothing waits for a cut client.
     let mut messages = 0;
     until(|| {
         publisher.send(&bytes);
@@ -165,7 +166,7 @@ fn messages_with_long_channels_and_patterns_count_whole() {
             > 0
     });
     assert!(slow.is_closed_at_last());
-    // The share is 4 MiB and a message 2 KiB. With the payload alone it would take 32,000 of them.
+    // The share is 4 MiB and a message 2 KiB. Counting the payload alone, it would take 32,000 messages.
     assert!(messages < 20_000, "{messages}");
 }
 
@@ -232,7 +233,7 @@ fn large_local_replies_are_written_as_they_are_made() {
 }
 
 #[test]
-fn nobody_waits_long_for_patterns() {
+fn patterns_do_not_delay_other_clients() {
     let world = World::new();
     let mut client = world.client();
     for hundred in 0..200 {
@@ -248,7 +249,7 @@ fn nobody_waits_long_for_patterns() {
     for pattern in [&class, &stars] {
         assert_eq!(client.ask(&["KEYS", pattern]), "*0");
     }
-    // With a class that is walked again for each byte it would be 20,000 x 2,000 x 1,022 steps.
+    // If the class were evaluated again for each byte, it would be 20,000 x 2,000 x 1,022 steps.
     assert!(begun.elapsed() < Duration::from_secs(20));
     let found = client.ask(&["KEYS", "*"]);
     assert!(found.starts_with("*20000 "), "more than a page");
@@ -265,7 +266,7 @@ fn identity(name: &str, grants: &str) -> Identity {
 }
 
 #[test]
-fn a_revoked_subscriber_hears_nothing_more_however_often_others_publish() {
+fn a_revoked_subscriber_gets_no_more_messages_however_often_others_publish() {
     let world = World::new();
     world.tokens.put("of-an-admin", identity("a", "admin@*"));
     world
@@ -284,7 +285,7 @@ fn a_revoked_subscriber_hears_nothing_more_however_often_others_publish() {
 }
 
 #[test]
-fn who_never_reads_its_replies_is_cut_and_holds_no_more_than_there_is() {
+fn a_client_that_never_reads_its_replies_is_cut_and_holds_limited_memory() {
     let budget = Budget::new(24 * MIB);
     let world = World::with(|settings| {
         settings.budget = budget.clone();
@@ -308,7 +309,7 @@ fn replies_that_are_not_read_soon_count_until_they_are() {
     let budget = Budget::new(120 * MIB);
     let world = World::with(|settings| {
         settings.budget = budget.clone();
-        // Nobody is cut for his slowness alone.
+        // No client is cut only because it is slow.
         settings.write_timeout = Duration::from_secs(3_600);
     });
     let (mut slow, mut greedy) = (world.client(), world.client());
@@ -319,7 +320,7 @@ fn replies_that_are_not_read_soon_count_until_they_are() {
     until(|| budget.used() >= 16 * MIB);
     (0..8).for_each(|_| assert_eq!(slow.reply().len(), 10 + 2 * MIB + 2));
     until(|| budget.used() == 0);
-    // What has no room in a share of 20 MiB ends its connection.
+    // A reply without room in a share of 20 MiB ends its connection.
     greedy.send(&gets(20));
     until(|| {
         assert!(budget.used() <= budget.total());
@@ -375,7 +376,7 @@ fn a_right_that_ends_ends_every_wait() {
         let is_blocked = "blocked_clients:1";
         until(|| other.ask(&["INFO", "clients"]).ends_with(is_blocked));
         world.tokens.forget("of-a-worker");
-        // By itself: nothing comes that it waits for.
+        // The connection ends although the awaited element does not come.
         assert!(waiting.is_closed(), "{words:?}");
         other.ask(&["LPUSH", "q", "e"]);
         assert_eq!(other.ask(&["LLEN", "q"]), ":1", "{words:?}");
@@ -399,7 +400,7 @@ fn a_revoked_token_pops_nothing() {
             .ask(&["INFO", "clients"])
             .ends_with("blocked_clients:1")
     });
-    // Without a word of the change, as when a token expires: the element must not go out all the same.
+    // The change is not announced, as when a token expires; the element must still not be sent.
     world.tokens.forget_silently("of-a-worker");
     other.ask(&["LPUSH", "q", "e"]);
     assert!(waiting.is_closed());

@@ -1,9 +1,10 @@
-//! qless on the port: scripts, their calls and errors, order among other commands, messages, rights. Over real sockets.
+//! qless on the port, over real sockets: scripts, their calls and errors, order among other commands, messages,
+//! rights.
 
 use crate::kit::{Client, World, encode};
 use ganger_access::{Identity, Proof};
 
-/// What the recogniser needs of a script of the second generation.
+/// The parts of a script of the second generation that the recogniser needs.
 const SCRIPT: &str = "-- a comment\nlocal QlessAPI = {}\nlocal x = cjson, 'ql:'\nQlessAPI.put = function(now, me, queue) end";
 /// Text of the first script.
 const FIRST: &str =
@@ -313,7 +314,7 @@ fn messages_come_to_all_databases_before_the_reply_to_their_call() {
     let mut caller = Caller::new(&world);
     caller.call("put 1 w q a k {} 0");
     caller.call("track 1 track a");
-    // A client that has its reply finds the messages before the answer to whatever it asks next on another connection.
+    // A client that has its reply gets the messages before any later answer on another connection.
     assert_eq!(
         listener.ask(&["UNSUBSCRIBE", "ql:put"]),
         "*3 $7 message $6 ql:log $37 {\"jid\":\"a\",\"event\":\"put\",\"queue\":\"q\"}"
@@ -324,7 +325,7 @@ fn messages_come_to_all_databases_before_the_reply_to_their_call() {
         ">4 $8 pmessage $4 ql:* $6 ql:log $37 {\"jid\":\"a\",\"event\":\"put\",\"queue\":\"q\"}"
     );
     assert_eq!(second.shown(), ">4 $8 pmessage $4 ql:* $8 ql:track $1 a");
-    // One that both listens and calls hears the message before its reply.
+    // A client that both subscribes and calls gets the message before its reply.
     let mut both = Caller::of(second, SCRIPT);
     assert_eq!(
         both.call("put 2 w q a k {} 0"),
@@ -338,10 +339,10 @@ fn messages_come_to_all_databases_before_the_reply_to_their_call() {
 fn what_the_client_in_ruby_sends_is_answered() {
     let world = World::new();
     let (mut client, mut worker) = (world.client(), world.client());
-    // It starts only with a server of some version.
+    // The client only starts with certain versions of the server.
     let info = client.ask(&["INFO"]);
     assert!(info.contains(" redis_version:7.0.15 "), "{info}");
-    // It compares the whole message, loads, and sends the call again.
+    // The client compares the whole message, loads the script, and repeats the call.
     let digest = Caller::new(&world).digest;
     client.ask(&["SCRIPT", "FLUSH"]);
     let put = [
@@ -415,7 +416,7 @@ fn each_role_may_make_its_calls() {
         assert_eq!(client.ask(&["AUTH", role]), "+OK");
         Caller::of(client, SCRIPT)
     });
-    // For each call, whether reader, producer, worker and operator may make it.
+    // For each call: whether reader, producer, worker and operator may make it.
     for (line, may) in [
         ("length 1 q", [true; 4]),
         ("tag 1 top", [true; 4]),
@@ -437,13 +438,13 @@ fn each_role_may_make_its_calls() {
         callers[0].call("pop 1 q w 1"),
         "-NOPERM this user has no permissions to run the 'pop' command"
     );
-    // Where it has no rights at all, a known script brings none.
+    // A known script gives no rights in another database.
     callers[3].client.ask(&["SELECT", "1"]);
     assert!(callers[3].call("length 1 q").starts_with("-NOPERM"));
 }
 
 #[test]
-fn nobody_hears_of_jobs_where_he_may_not_read() {
+fn clients_get_no_events_of_namespaces_that_they_may_not_read() {
     let world = World::new();
     world.tokens.put("here", identity("reader@default"));
     world.tokens.put("there", identity("producer@db1"));

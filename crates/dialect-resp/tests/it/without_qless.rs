@@ -1,10 +1,10 @@
-//! A build without qless: scripts are refused with the name of the feature, and what the store holds of qless stays.
+//! A build without qless: scripts are refused with the name of the feature, and stored qless state stays.
 
 use crate::kit::World;
 use ganger_types::qless::{Generation, QlessCall, QlessReply, QlessRequest};
 use ganger_types::{Bytes, Command, ExternalReply, Namespace, Reply};
 
-/// What the engine answers to a call of qless that comes through no port.
+/// The engine's answer to a direct call of qless.
 fn call(world: &World, line: &str) -> QlessReply {
     let words = line
         .split(' ')
@@ -53,7 +53,7 @@ fn a_script_is_refused_with_the_name_of_the_feature() {
 }
 
 #[test]
-fn what_the_store_holds_of_qless_outlives_a_flush_of_the_keys() {
+fn qless_state_survives_a_flush_of_the_keys() {
     let world = World::new();
     let put = call(&world, "put 1 w q j k {} 0");
     assert_eq!(put, QlessReply::Text(Bytes::from_static(b"j")));

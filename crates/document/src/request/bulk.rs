@@ -1,4 +1,4 @@
-//! Which jobs a bulk action is for.
+//! The jobs of a bulk action.
 
 use std::borrow::Cow;
 
@@ -20,7 +20,7 @@ use crate::names::{
 use crate::one_of::StateWord;
 use crate::time::Moment;
 
-/// Which jobs a bulk action is for: `jobs`, or `filter`.
+/// The jobs of a bulk action: `jobs`, or `filter`.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(
     deny_unknown_fields,
@@ -30,17 +30,18 @@ use crate::time::Moment;
 pub struct BulkIn {
     /// Ids of the jobs to act on.
     pub jobs: Option<Vec<JobReference>>,
-    /// All that fulfil every given condition; at least one must be given.
+    /// Conditions on the jobs to act on; at least one must be given.
     pub filter: Option<FilterIn>,
-    /// For people; of cancel only.
+    /// Reason of a cancellation, for people.
     pub reason: Option<String>,
-    /// Into another queue than their own; of retry only.
+    /// Queue that retried jobs enter; their own if absent.
     pub queue: Option<QueueName>,
-    /// With the jobs that ended because these did; of retry only.
+    /// Whether to retry also the jobs that ended because these did.
     pub dependents: Option<bool>,
-    /// Of a filter: looks at so many jobs at most, 1 to 100,000; 100,000 if absent. `next` says where to go on.
+    /// With `filter`: maximum number of jobs to look at, 1 to 100,000; 100,000 if absent. `next` in the answer
+    /// continues.
     pub limit: Option<u32>,
-    /// Of a filter: goes on where a call ended, the `next` of its answer.
+    /// With `filter`: the `next` of the previous answer, to continue there.
     pub after: Option<String>,
 }
 
@@ -54,27 +55,27 @@ pub struct BulkIn {
 pub struct FilterIn {
     /// Queue that the jobs are in.
     queue: Option<QueueName>,
-    /// In this state, or in one of a list of them.
+    /// State of the jobs, or a list of states.
     state: Option<StatesIn>,
     /// Kind of the jobs.
     kind: Option<KindName>,
-    /// Tag that the jobs bear.
+    /// Tag of the jobs.
     tag: Option<TagName>,
-    /// With this label: an object of one pair.
+    /// Label of the jobs: an object with one pair.
     label: Option<Labels>,
     /// Graph that the jobs belong to.
     graph: Option<GraphName>,
-    /// Made by this schedule.
+    /// Schedule that made the jobs.
     schedule: Option<ScheduleName>,
-    /// Failed in this group.
+    /// Group in which the jobs failed.
     group: Option<GroupName>,
-    /// Whose failure message contains this text.
+    /// Text that the failure message contains.
     failure_text: Option<String>,
-    /// Held by this worker.
+    /// Worker that holds the jobs.
     worker: Option<WorkerName>,
-    /// Created at or after this time.
+    /// Earliest time at which the jobs were enqueued.
     created_from: Option<Moment>,
-    /// Created before this time.
+    /// Time before which the jobs were enqueued.
     created_before: Option<Moment>,
 }
 
@@ -83,7 +84,7 @@ pub struct FilterIn {
 struct StatesIn(JobStates);
 
 impl<'de> Deserialize<'de> for StatesIn {
-    /// Looks at the first byte of the value, so that what is refused is said of the form that was meant.
+    /// Looks at the first byte of the value, so that an error is about the form that the client used.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
         let text = raw.get();
@@ -119,7 +120,7 @@ impl ToSchema for StatesIn {
 }
 
 impl FilterIn {
-    /// The query for its first page. A filter without conditions would mean everything: refused.
+    /// The query for the first page. A filter without conditions is refused, because it would match every job.
     ///
     /// # Errors
     /// If there is no condition, or not exactly one label.

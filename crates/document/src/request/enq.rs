@@ -14,7 +14,7 @@ use crate::one_of::read_word;
 use crate::raw_json::{self, RawJson};
 use crate::reference;
 use crate::reference::Shards;
-use crate::request::graph::Called;
+use crate::request::graph::MemberName;
 use crate::time::Moment;
 
 /// A task of enq's.
@@ -32,7 +32,7 @@ pub struct TaskIn {
     /// Positional inputs of the task, in order; none if absent.
     #[serde(default)]
     args: Vec<Argument>,
-    /// Retriable failures allowed after the first run.
+    /// Maximum number of retries after the first run.
     max_retries: Option<u32>,
     /// Time after which no attempt is started; none if absent.
     deadline: Option<Moment>,
@@ -95,14 +95,14 @@ impl<'de> Deserialize<'de> for ArgumentType {
 /// Jobs with their shards.
 type Placed = Vec<(ShardId, NewJob)>;
 
-/// The jobs of a submission with their shards, and how they were called.
+/// The jobs of a submission with their shards, and their ids in the document.
 ///
 /// # Errors
-/// If an id stands twice, a shard is unknown, or an argument is not one of enq's forms.
+/// If an id occurs twice, a shard is unknown, or an argument has none of enq's forms.
 pub fn convert(
     shards: &dyn Shards,
     tasks: Vec<TaskIn>,
-) -> Result<(Placed, Vec<Called>), DocumentError> {
+) -> Result<(Placed, Vec<MemberName>), DocumentError> {
     let places = places(&tasks)?;
     let mut jobs = Vec::with_capacity(tasks.len());
     let mut called = Vec::with_capacity(tasks.len());
@@ -114,7 +114,7 @@ pub fn convert(
             inputs.push(input.map_err(|fault| fault.in_argument(place, &task.task_id, position))?);
         }
         let job = NewJob {
-            // The mock id is what the submission calls the task; one that is too long for a name is not kept.
+            // The mock id is the name of the task in its submission; one that is too long for a name is not stored.
             name: JobName::new(task.task_id.to_string()).ok(),
             kind: task.method.0,
             inputs,
@@ -126,12 +126,12 @@ pub fn convert(
             ..NewJob::default()
         };
         jobs.push((home, job));
-        called.push(Called::Task(task.task_id));
+        called.push(MemberName::Task(task.task_id));
     }
     Ok((jobs, called))
 }
 
-/// Where each mock id stands. Each must stand once.
+/// The index of each mock id, which must be unique.
 fn places(tasks: &[TaskIn]) -> Result<HashMap<TaskId, u32>, DocumentError> {
     let mut places = HashMap::with_capacity(tasks.len());
     for (place, task) in tasks.iter().enumerate() {
@@ -156,7 +156,7 @@ fn home(shards: &dyn Shards, place: usize, id: &TaskId) -> Result<ShardId, Docum
     })
 }
 
-/// What is wrong with an argument, before it is known where it stands.
+/// An error in an argument, without its place.
 struct Fault {
     code: &'static str,
     field: &'static str,
@@ -208,7 +208,7 @@ impl Argument {
     }
 }
 
-/// JSON written in a string, or as base64: no text is both.
+/// JSON in a string, or as base64; no text is both.
 fn value_json(text: &str) -> Result<Bytes, Fault> {
     let is_json =
         |bytes: &[u8]| serde_json::from_slice::<&serde_json::value::RawValue>(bytes).is_ok();
@@ -230,7 +230,7 @@ fn value_json(text: &str) -> Result<Bytes, Fault> {
     )))
 }
 
-/// A task of this submission by its mock id, or else an existing job by its final id.
+/// A task of this submission by its mock id, else an existing job by its final id.
 fn reference(
     shards: &dyn Shards,
     home: &ShardId,

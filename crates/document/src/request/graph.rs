@@ -1,4 +1,4 @@
-//! A graph to be: our own form, and the way from either form to the jobs and their shards.
+//! A graph as submitted, in ganger's form or in enq's.
 
 use ganger_types::command::NewJob;
 use ganger_types::{IdempotencyKey, ShardId};
@@ -23,35 +23,36 @@ use crate::request::job::{JobIn, Members, caption};
 pub struct GraphIn {
     /// The jobs, in any order.
     jobs: Vec<JobIn>,
-    /// A repeat under the same key returns the first one's answer; as the header `Idempotency-Key`.
+    /// Idempotency key: a repeat with the same key returns the answer of the first. Instead of the header
+    /// `Idempotency-Key`.
     idempotency_key: Option<IdempotencyKeyName>,
 }
 
-/// A submission that has been read, and what the answer must repeat.
+/// A parsed submission.
 #[derive(Debug)]
 pub struct Submission {
     /// The jobs with their shards, in the order of the document.
     pub jobs: Vec<(ShardId, NewJob)>,
     /// Idempotency key of the document; `None` if it has none.
     pub idempotency_key: Option<IdempotencyKey>,
-    /// How the document calls each job, in order.
-    pub called: Vec<Called>,
+    /// Name of each job in the document, in order.
+    pub called: Vec<MemberName>,
     /// Pointer to the list of jobs in the document.
     pub pointer: &'static str,
     /// Whether the document is one job, not a graph.
     pub is_single: bool,
 }
 
-/// How a document calls a job of its submission.
+/// The name of a job in the document of its submission.
 #[derive(Debug)]
-pub enum Called {
-    /// By a name, or an id, or not at all.
+pub enum MemberName {
+    /// The name or id of the job; `None` if it has neither.
     Name(Option<String>),
-    /// By enq's mock id.
+    /// The mock id, in enq's form.
     Task(TaskId),
 }
 
-impl Called {
+impl MemberName {
     /// The name as text for error messages.
     pub fn text(&self) -> Option<String> {
         match self {
@@ -61,7 +62,7 @@ impl Called {
     }
 }
 
-/// The fields that tell the forms of a submission apart.
+/// The fields that distinguish the forms of a submission.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Probe {
@@ -76,7 +77,7 @@ impl Probe {
         self.task_id.is_some() || self.method.is_some()
     }
 
-    /// Whether it has the fields of a job and none of a task of enq's.
+    /// Whether the object has the fields of a job and none of a task in enq's form.
     fn is_job(&self) -> bool {
         self.kind.is_some() && !self.is_task()
     }
@@ -147,7 +148,10 @@ fn of_graph(shards: &dyn Shards, graph: GraphIn) -> Result<Submission, DocumentE
 }
 
 fn of_job(shards: &dyn Shards, job: JobIn) -> Result<Submission, DocumentError> {
-    let called = vec![Called::Name(caption(job.name.as_deref(), job.id.as_ref()))];
+    let called = vec![MemberName::Name(caption(
+        job.name.as_deref(),
+        job.id.as_ref(),
+    ))];
     Ok(Submission {
         jobs: vec![job.convert_alone(shards)?],
         idempotency_key: None,
@@ -157,7 +161,7 @@ fn of_job(shards: &dyn Shards, job: JobIn) -> Result<Submission, DocumentError> 
     })
 }
 
-/// Jobs that refer to each other by name; their list stands at `pointer`.
+/// The submission of jobs that refer to each other by name; their list is at `pointer`.
 fn of_jobs(
     shards: &dyn Shards,
     list: Vec<JobIn>,
@@ -167,7 +171,10 @@ fn of_jobs(
     let mut called = Vec::with_capacity(list.len());
     let mut jobs = Vec::with_capacity(list.len());
     for (place, job) in list.into_iter().enumerate() {
-        called.push(Called::Name(caption(job.name.as_deref(), job.id.as_ref())));
+        called.push(MemberName::Name(caption(
+            job.name.as_deref(),
+            job.id.as_ref(),
+        )));
         jobs.push(job.convert(shards, &members, &format!("{pointer}/{place}"))?);
     }
     Ok(Submission {

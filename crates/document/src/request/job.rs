@@ -1,4 +1,4 @@
-//! A job to be, as a document.
+//! A job as submitted.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ use crate::retry::{KeepFor, RetryDocument};
 use crate::short::{ShortOr, or_string};
 use crate::time::{Moment, Span};
 
-/// A job to be enqueued. Only `kind` is required.
+/// A job to enqueue. Only `kind` is required.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(
     deny_unknown_fields,
@@ -25,7 +25,7 @@ use crate::time::{Moment, Span};
 )]
 #[schema(as = NewJob)]
 pub struct JobIn {
-    /// Name of the job, for references inside this submission and for people. Kept and shown.
+    /// Name of the job, for references within this submission and for people. It is stored and shown.
     pub name: Option<String>,
     /// Id of the job; the server makes one if absent.
     pub id: Option<JobReference>,
@@ -134,18 +134,18 @@ impl ShortOr for AfterIn {
 }
 or_string!(AfterIn as "After");
 
-/// The key of a unique job, and for how long it counts.
+/// A unique key, and the time for which it stays taken.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Unique)]
 pub struct UniqueKeyIn {
     /// The key, within the namespace.
     key: UniqueName,
-    /// So long after the first was enqueued; while it is live if absent.
+    /// Time for which the key stays taken after the first job was enqueued; until that job has ended if absent.
     window: Option<Span>,
 }
 
-/// A unique key: a string is one without a window.
+/// A unique key. A string is a key without a window.
 #[derive(Debug)]
 pub struct UniqueIn(UniqueKeyIn);
 
@@ -165,11 +165,11 @@ impl ShortOr for UniqueIn {
 }
 or_string!(UniqueIn as "UniqueOrKey");
 
-/// The names of a submission's jobs and their places.
+/// The jobs of a submission by name, with their indexes.
 pub type Members = HashMap<String, u32>;
 
 impl JobIn {
-    /// The command's job, and its shard. `pointer` is where it stands in the body.
+    /// Converts the document to a new job and its shard. `pointer` is its place in the body.
     ///
     /// # Errors
     /// If fields exclude each other, or a reference names no job; the error names the field.
@@ -214,7 +214,7 @@ impl JobIn {
         Ok((home, job))
     }
 
-    /// The command's job, where there are no names to refer to.
+    /// Converts a job that is submitted alone, without other jobs to refer to.
     ///
     /// # Errors
     /// As [`JobIn::convert`].
@@ -223,7 +223,7 @@ impl JobIn {
     }
 }
 
-/// A name as it is kept.
+/// The name of a job, checked.
 fn called(name: &str, pointer: &str) -> Result<JobName, DocumentError> {
     JobName::new(read(name.as_bytes())).map_err(|error| {
         let pointer = format!("{pointer}/name");
@@ -231,7 +231,7 @@ fn called(name: &str, pointer: &str) -> Result<JobName, DocumentError> {
     })
 }
 
-/// When it may run, from two fields of which at most one is given.
+/// The earliest start, from two fields of which at most one may be given.
 ///
 /// # Errors
 /// If both are given.
@@ -305,7 +305,7 @@ impl InputIn {
     }
 }
 
-/// What the references of a job may mean.
+/// The context of the references of a job.
 struct Refers<'a> {
     shards: &'a dyn Shards,
     members: &'a Members,
@@ -314,7 +314,7 @@ struct Refers<'a> {
 }
 
 impl Refers<'_> {
-    /// The edge that a string stands for: to the job of this name in the submission, else to an existing job.
+    /// The edge for a string: to the job of this name in the submission, else to an existing job.
     fn named(&self, text: &str, pointer: &str) -> Result<NewEdge, DocumentError> {
         let dependency = match self.members.get(text) {
             Some(place) => Dependency::Member(*place),
@@ -360,7 +360,7 @@ impl Refers<'_> {
     }
 }
 
-/// The name by which errors call a job of a submission: its own, or its id.
+/// The name of a job in errors: its name, else its id.
 pub fn caption(name: Option<&str>, id: Option<&JobReference>) -> Option<String> {
     name.map(str::to_owned)
         .or_else(|| id.map(|id| show(&id.0).into_owned()))

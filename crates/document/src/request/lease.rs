@@ -12,7 +12,7 @@ use crate::one_of::TakeModeWord;
 use crate::short::{ShortOr, or_string};
 use crate::time::Span;
 
-/// Takes jobs under leases.
+/// Leases jobs to a worker.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(
     deny_unknown_fields,
@@ -20,9 +20,9 @@ use crate::time::Span;
 )]
 #[schema(as = LeaseRequest)]
 pub struct LeaseIn {
-    /// Queues to take from; the queue `default` if absent.
+    /// Queues to lease from; the queue `default` if absent.
     queues: Option<Vec<FromIn>>,
-    /// Order in which several queues are taken from; `ordered` if absent.
+    /// How to choose among several queues; `ordered` if absent.
     #[serde(default)]
     mode: TakeModeWord,
     /// Name of the worker that will hold the leases.
@@ -37,7 +37,7 @@ pub struct LeaseIn {
     request_id: Option<RequestName>,
 }
 
-/// A queue to take from.
+/// A queue to lease from.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = LeaseQueue)]
@@ -48,7 +48,7 @@ pub struct QueueIn {
     weight: Option<u32>,
 }
 
-/// A queue to take from: a string is its name.
+/// A queue to lease from. A string is its name.
 #[derive(Debug)]
 pub struct FromIn(QueueIn);
 
@@ -72,7 +72,7 @@ impl ShortOr for FromIn {
 or_string!(FromIn as "LeaseFrom");
 
 impl LeaseIn {
-    /// The command, and how long to wait.
+    /// Converts the document to the command and the time to wait.
     pub fn convert(self, namespace: Namespace) -> (Lease, Duration) {
         let queues = match self.queues {
             None => vec![TakeFrom {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use ganger_types::command::{AppendLog, Complete, Fail, Held, Next, Release, Renew};
+use ganger_types::command::{AppendLog, Complete, Fail, LeaseRef, Next, Release, Renew};
 use ganger_types::reference::read_held;
 use ganger_types::{Bytes, Command, Group, LeaseToken, Namespace, Progress};
 use serde::de::Error as _;
@@ -19,7 +19,7 @@ use crate::time::Span;
 
 /// A report that becomes a command.
 pub trait Report: Sized {
-    /// The command; `pointer` is where the report stands in the body.
+    /// Converts the report to a command. `pointer` is its place in the body.
     ///
     /// # Errors
     /// If a field is out of its range or a reference is of another shard; the error names the field.
@@ -60,19 +60,19 @@ impl ToSchema for Token {
     }
 }
 
-/// The attempt that a report is about.
+/// The lease that a report is about.
 fn held(
     shards: &dyn Shards,
     namespace: &Namespace,
     pointer: &str,
     job: &JobReference,
     token: Token,
-) -> Result<Held, DocumentError> {
+) -> Result<LeaseRef, DocumentError> {
     let job = read_held(&job.0, shards.own()).map_err(|error| {
         let pointer = format!("{pointer}/job");
         DocumentError::new("invalid_value", format!("{pointer}: {error}")).at(pointer)
     })?;
-    Ok(Held {
+    Ok(LeaseRef {
         namespace: namespace.clone(),
         job,
         token: token.0,
@@ -106,7 +106,7 @@ pub struct RenewIn {
     job: JobReference,
     /// Token of the lease, from the delivery.
     token: Token,
-    /// A new length from now on; as granted if absent.
+    /// Length of the lease from now on; as granted if absent.
     lease_for: Option<Span>,
     /// Progress of the job; as before if absent.
     progress: Option<ProgressIn>,
@@ -248,18 +248,18 @@ pub struct FailIn {
     job: JobReference,
     /// Token of the lease, from the delivery.
     token: Token,
-    /// Failures of one cause share a group; `error` if absent.
+    /// Group of the failure: failures with one cause share it; `error` if absent.
     group: Option<GroupName>,
     /// Message of the failure, for people; empty if absent.
     #[serde(default)]
     message: String,
-    /// Whether further retries are ruled out.
+    /// Whether to fail the job without further retries.
     #[serde(default)]
     permanent: bool,
-    /// Overrides the pause before the next retry.
+    /// Pause before the next retry; as the retry policy says if absent.
     retry_after: Option<Span>,
-    /// Whether the worker or program died, which says nothing about the job: the job goes on at once as if its lease had
-    /// expired, and all other fields are ignored.
+    /// Whether the worker or its program died. The job then continues at once as if its lease had expired, and the
+    /// other fields are ignored.
     #[serde(default)]
     lost: bool,
 }
@@ -284,7 +284,7 @@ impl Report for FailIn {
     }
 }
 
-/// Gives a job back.
+/// Gives a leased job back to its queue.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(
     deny_unknown_fields,
@@ -339,11 +339,11 @@ pub struct LogIn {
     job: JobReference,
     /// Token of the lease, from the delivery.
     token: Token,
-    /// Bytes of this attempt's log sent before: a repeat is recognised by it.
+    /// Position of the chunk in the log of this attempt, by which the server recognises a repeat.
     offset: u64,
-    /// Piece of the log, as text.
+    /// Chunk of the log, as text.
     text: Option<String>,
-    /// Piece of the log, as arbitrary bytes in base64.
+    /// Chunk of the log, as arbitrary bytes in base64.
     data_base64: Option<Base64>,
 }
 

@@ -1,4 +1,4 @@
-//! A schedule to be, as a document.
+//! A schedule as submitted.
 
 use ganger_types::limits::SCHEDULE_BACKLOG_MAX;
 use ganger_types::{CatchUp, Namespace, ScheduleId, ScheduleRecord, ScheduleSpec, Timestamp};
@@ -13,7 +13,7 @@ use crate::raw_json::{self, Base64, RawJson};
 use crate::retry::RetryDocument;
 use crate::time::{Moment, Span};
 
-/// A rule that enqueues again and again: `every`, or `cron`.
+/// A rule that enqueues jobs repeatedly: `every`, or `cron`.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(
     deny_unknown_fields,
@@ -23,18 +23,21 @@ use crate::time::{Moment, Span};
 pub struct ScheduleIn {
     /// Time between two runs; at least one second.
     every: Option<Span>,
-    /// The first run, with `every`; now if absent.
+    /// Time of the first run, with `every`; now if absent.
     first_at: Option<Moment>,
-    /// A cron expression of five or six fields, such as `0 3 * * *`: at most 255 bytes, and it fires within 40 years.
+    /// Cron expression of five or six fields, such as `0 3 * * *`. It has at most 255 bytes and must fire within 40
+    /// years.
     cron: Option<String>,
-    /// The time zone of `cron`: an IANA name such as `Europe/Rome`; `UTC` if absent.
+    /// Time zone of `cron`: an IANA name such as `Europe/Rome`; `UTC` if absent.
     time_zone: Option<String>,
-    /// What happens to missed runs: `none`, `last` (default), `all`.
+    /// Rule for missed runs: `none`, `last` (the default) or `all`.
     #[serde(default)]
     catch_up: CatchUpWord,
-    /// With `catch_up` of `all`: maximum number of missed runs that are made up for, up to 10,000; 10,000 if absent or 0.
+    /// With `catch_up` of `all`: maximum number of missed runs for which jobs are enqueued, up to 10,000; 10,000 if
+    /// absent or 0.
     catch_up_max: Option<u32>,
-    /// A run that is due while the job of an earlier one is live: `allow` (default), `skip`, `replace`.
+    /// Rule for a run that is due while the job of an earlier one is live: `allow` (the default), `skip` or
+    /// `replace`.
     #[serde(default)]
     overlap: OverlapWord,
     /// Whether the schedule is paused: nothing fires.
@@ -64,12 +67,13 @@ pub struct ScheduleIn {
 }
 
 impl ScheduleIn {
-    /// Whether the document says when the first run is.
+    /// Whether the document has the time of the first run.
     pub fn has_first_at(&self) -> bool {
         self.first_at.is_some()
     }
 
-    /// The record, with the engine's own fields empty. `now` is the first run's time if none is given.
+    /// Converts the document to a record; the engine sets its own fields. `now` is the time of the first run if none
+    /// is given.
     ///
     /// # Errors
     /// If fields exclude each other; the error names the field.

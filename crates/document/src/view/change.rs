@@ -1,4 +1,4 @@
-//! What a change of many jobs did, or would do.
+//! The result of a change of many jobs, or of a dry run.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use crate::time::{Moment, moment_if_any};
 
-/// What a change of jobs did.
+/// The result of a change of jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Changed {
     /// Number of jobs that were changed.
@@ -17,29 +17,28 @@ pub struct Changed {
     pub skipped: u64,
     /// The first of the skipped jobs, as `shard/id`.
     pub skipped_jobs: Vec<String>,
-    /// Of a retry with dependents, where the caller gave ids: the jobs put back that it did not name; absent if there
-    /// are none.
+    /// Of a retry with dependents by ids: the retried jobs that the caller did not name; absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
     pub dependents: Vec<String>,
-    /// Of a retry with dependents or of a graph: the shards that will be asked to put back jobs of theirs. It is
-    /// stored; one that cannot be reached is asked once it can. Absent if there are none.
+    /// Of a retry with dependents or of a graph: the shards that are asked to retry jobs of theirs; one that cannot
+    /// be reached is asked later. Absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
     pub passed_on: Vec<String>,
-    /// Give this as `after` to go on; absent when all jobs of the filter were looked at.
+    /// Value of `after` to continue; absent if all jobs of the filter were looked at.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
 
-/// What a change of jobs would do.
+/// The result of a dry run of a change of jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub struct WouldChange {
     /// Number of jobs that it would change.
     pub would_change: u64,
     /// Number of jobs that do not exist, or whose state does not allow the change.
     pub would_skip: u64,
-    /// Whether exactly these would change; else jobs that depend on them may stand in the way.
+    /// Whether exactly these would change; otherwise jobs that depend on them may prevent it.
     pub exact: bool,
     /// Jobs that it would change, by state.
     pub by_state: BTreeMap<String, u64>,
@@ -50,11 +49,11 @@ pub struct WouldChange {
     pub other_queues: Option<u64>,
     /// The first of the jobs that it would change, as `shard/id`.
     pub sample: Vec<String>,
-    /// Time for which this holds.
+    /// Time of the dry run.
     #[serde(serialize_with = "moment_if_any")]
     #[schema(value_type = Moment)]
     pub as_of: Option<SystemTime>,
-    /// As with the change itself.
+    /// Value of `after` to continue; absent if all jobs of the filter were looked at.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }

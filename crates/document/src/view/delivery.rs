@@ -1,4 +1,4 @@
-//! Jobs handed out, as documents.
+//! Leased jobs.
 
 use std::collections::BTreeMap;
 
@@ -14,55 +14,55 @@ use crate::raw_json::{self, Base64, RawJson};
 use crate::time::Moment;
 use crate::view::{labels, priority, tags};
 
-/// The jobs handed out; none if nothing was ready.
+/// The answer to a lease request.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Deliveries)]
 pub struct DeliveriesView {
-    /// Jobs that the call leased.
+    /// Leased jobs; empty if none was ready.
     pub jobs: Vec<DeliveryView>,
 }
 
-/// A job handed out, with what its program needs.
+/// A leased job with everything that its program needs.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Delivery)]
 pub struct DeliveryView {
     /// Id of the job, unique in its namespace.
     id: JobName,
-    /// Its global name, `shard/id`.
+    /// Global name of the job, `shard/id`.
     r#ref: String,
     /// Namespace that owns the job.
     namespace: NamespaceName,
-    /// Where it lined up.
+    /// Queue of the job.
     queue: QueueName,
-    /// Which program runs it.
+    /// Kind of the job: the program that runs it.
     kind: KindName,
     /// Number of the attempt, from 1.
     attempt: u32,
-    /// Counted attempts left after this one.
+    /// Number of retries left after this attempt.
     retries_left: u32,
-    /// The proof of the lease: send it with every report.
+    /// Token of the lease, to send with every report.
     token: String,
-    /// The lease lasts so many seconds from now.
+    /// Length of the lease from now, in seconds.
     lease_for_seconds: f64,
-    /// The attempt may run so many seconds.
+    /// Maximum time of the attempt in seconds; absent: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     timeout_seconds: Option<f64>,
-    /// Never tried again after this.
+    /// Time after which no attempt is started; absent: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     deadline: Option<Moment>,
-    /// When it was enqueued.
+    /// Time at which the job was enqueued.
     created_at: Moment,
     /// Priority of the job: smaller runs first.
     #[schema(value_type = f64)]
     priority: Number,
-    /// The graph it was submitted with.
+    /// Graph of the job; absent if it belongs to none.
     #[serde(skip_serializing_if = "Option::is_none")]
     graph: Option<GraphName>,
     /// Tags of the job.
     tags: Vec<TagName>,
     /// Labels of the job: indexed key-value pairs.
     labels: BTreeMap<String, String>,
-    /// Its payload, if that is JSON.
+    /// Payload, if it is JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     payload: Option<RawJson>,
     /// Payload in base64, if it is not JSON.
@@ -76,7 +76,7 @@ pub struct DeliveryView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Value)]
 pub struct ValueView {
-    /// If it is JSON.
+    /// Value, if it is JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<RawJson>,
     /// Value in base64, if it is not JSON.
@@ -92,7 +92,7 @@ fn value(bytes: &Bytes) -> ValueView {
     }
 }
 
-/// A job handed out.
+/// The document of a leased job.
 pub fn view(shard: &ShardId, grant: Grant, payload: &Bytes, inputs: &[Bytes]) -> DeliveryView {
     let (payload, payload_base64) = raw_json::show(payload);
     DeliveryView {

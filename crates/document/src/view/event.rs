@@ -43,7 +43,7 @@ pub struct Event {
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Happening {
-    /// A job was made or changed its state or queue.
+    /// A job was enqueued, or changed its state or queue.
     JobMoved(JobMoved),
     /// A running job reported progress.
     JobProgressed {
@@ -56,7 +56,7 @@ pub enum Happening {
         #[schema(value_type = ProgressDocument)]
         progress: Progress,
     },
-    /// A running job's log grew.
+    /// A worker appended to the log of a running job.
     LogAppended {
         /// Number of the job in its shard.
         number: u64,
@@ -65,7 +65,7 @@ pub enum Happening {
         /// Length of the attempt's log now, in bytes.
         bytes: u64,
     },
-    /// A job was removed by retention or by a person.
+    /// A job was removed, by retention or by a client.
     JobRemoved {
         /// The job, as `shard/id`.
         job: String,
@@ -81,7 +81,7 @@ pub enum Happening {
         /// Whether it is paused now.
         paused: bool,
     },
-    /// A schedule was made, changed or removed.
+    /// A schedule was created, changed or removed.
     ScheduleChanged {
         /// Name of the schedule.
         schedule: String,
@@ -109,7 +109,7 @@ pub struct JobMoved {
     pub queue: String,
     /// Kind of the job: the program that runs it.
     pub kind: String,
-    /// State before the event; absent if the job was made.
+    /// State before the event; absent if the job is new.
     #[serde(
         serialize_with = "word_if_any",
         skip_serializing_if = "Option::is_none"
@@ -125,7 +125,8 @@ pub struct JobMoved {
     /// Worker that held or holds the job; absent if none did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,
-    /// Failure group, or reason of a release, expiry or cancellation; empty, and absent in documents, if there is none.
+    /// Failure group, or the reason of a release, an expiration or a cancellation; empty, and absent in documents, if
+    /// there is none.
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schema(required = false)]
     pub reason: String,

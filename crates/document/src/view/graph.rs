@@ -18,11 +18,11 @@ pub struct Graph {
     pub graph: Option<String>,
     /// Jobs of the graph, as many as one answer shows.
     pub jobs: Vec<GraphJob>,
-    /// What those jobs wait for, or waited for; also dependencies that are not among the jobs.
+    /// Dependencies of these jobs, met or not, including those on jobs that are not in the list.
     pub edges: Vec<GraphEdge>,
     /// Whether there are more jobs or dependencies than are shown.
     pub more: bool,
-    /// Give this as `after` for the next page; absent on the last one, and where there are no pages.
+    /// Value of `after` for the next page; absent on the last page, and if there are no pages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
@@ -61,21 +61,21 @@ pub struct GraphJob {
 pub struct GraphEdge {
     /// The dependency, as `shard/id`.
     pub from: String,
-    /// The dependent, likewise.
+    /// The dependent, as `shard/id`.
     pub to: String,
     /// Whether the result of the dependency is an input of the dependent.
     pub carries_data: bool,
     /// Position of that input, from 0; absent if the dependency carries no data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub position: Option<u32>,
-    /// What the failure of the dependency means for the dependent.
+    /// What happens to the dependent if the dependency does not succeed.
     #[serde(serialize_with = "word")]
     #[schema(value_type = PolicyWord)]
     pub policy: FailurePolicy,
 }
 
 impl GraphJob {
-    /// A job of a shard.
+    /// The document of a job of a shard.
     pub fn new(shard: &ShardId, job: StoredJob) -> Self {
         let record = job.record;
         Self {
@@ -91,7 +91,7 @@ impl GraphJob {
 }
 
 impl GraphEdge {
-    /// The edge that an input of the job `to` stands for; `None` for a value, which depends on nothing.
+    /// The edge of an input of the job `to`; `None` for a value, which has no dependency.
     pub fn new(shard: &ShardId, to: &JobId, row: InputRow) -> Option<Self> {
         let position = row.position();
         let (from, policy) = match row.state {

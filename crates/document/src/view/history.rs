@@ -1,10 +1,10 @@
-//! A job's history as a document: one flat shape, absent fields where they mean nothing.
+//! The history of a job, with all kinds of entries in one flat form.
 
 use std::borrow::Cow;
 use std::time::SystemTime;
 
 use ganger_types::What;
-use ganger_types::job::AttemptEnd;
+use ganger_types::history::AttemptEnd;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -60,7 +60,7 @@ pub struct HistoryEntry {
 }
 
 impl HistoryEntry {
-    /// An entry that says no more than what happened.
+    /// An entry without details.
     pub fn new(at: SystemTime, what: impl Into<Cow<'static, str>>) -> Self {
         Self {
             at,

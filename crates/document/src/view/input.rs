@@ -15,7 +15,7 @@ use crate::raw_json::{self, Base64, RawJson};
 pub struct Inputs {
     /// Inputs in the order of their positions; dependencies without data come last.
     pub inputs: Vec<Input>,
-    /// Give this as `from` for more; absent if there is no more.
+    /// Value of `from` for the next page; absent on the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<u32>,
 }
@@ -38,7 +38,7 @@ pub struct Input {
     /// Job whose result the input is: its id, or `shard/id` if another shard holds it; absent for a value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
-    /// What that job's failure means: `fail`, `wait` or `ignore`; absent for a value.
+    /// What happens if that job does not succeed: `fail`, `wait` or `ignore`; absent for a value.
     #[serde(
         serialize_with = "word_if_any",
         skip_serializing_if = "Option::is_none"
@@ -48,7 +48,7 @@ pub struct Input {
 }
 
 impl Input {
-    /// An input with this position and state; nothing else is known.
+    /// An input with this position and state, and without other fields.
     pub fn new(position: Option<u32>, state: impl Into<Cow<'static, str>>) -> Self {
         Self {
             position,

@@ -17,7 +17,7 @@ use crate::time::{Moment, Span, calendar, moment, moment_if_any, seconds, span_i
 use crate::view::history::HistoryEntry;
 use crate::view::{as_number, labels, texts};
 
-/// A job as it stands, but for its payload, inputs, result and log.
+/// A job without its payload, inputs, result and log.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct Job {
     /// Id of the job, unique in its namespace.
@@ -80,7 +80,7 @@ pub struct Job {
     pub attempts_counted: u32,
     /// Attempts that were given back without counting.
     pub releases: u32,
-    /// Leases that expired one after the other; 0 after an attempt that was reported.
+    /// Number of lease expirations in a row, or all of them if the retry policy limits them.
     pub lease_expirations: u32,
     /// Size of the payload in bytes.
     pub payload_bytes: u64,
@@ -128,7 +128,7 @@ pub struct Job {
     pub history: Vec<HistoryEntry>,
     /// Number of entries that were dropped from the middle of the history.
     pub history_dropped: u32,
-    /// Rules that keep the job if it is none of ganger's own: `qless`, or `keys` for the clients of raw keys.
+    /// External system that the job belongs to: `qless`, or `keys` for raw keys; absent for jobs of ganger itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept_by: Option<String>,
 }
@@ -198,7 +198,8 @@ impl Page {
 }
 
 impl Job {
-    /// A job of a shard. A start given as a delay is not known in calendar time here; `run_at` is then absent.
+    /// The document of a job of a shard. If the start was given as a delay, its calendar time is not known and
+    /// `run_at` is absent.
     pub fn new(shard: &ShardId, job: StoredJob) -> Self {
         let StoredJob { record, lease } = job;
         let run_at = match record.due {

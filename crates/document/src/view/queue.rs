@@ -1,4 +1,4 @@
-//! Queues and namespaces as documents. Their settings have the form in which they are put.
+//! Queues and namespaces. Their settings have the same form as in requests.
 
 use std::time::{Duration, SystemTime};
 
@@ -43,7 +43,7 @@ impl From<QueueCounts> for CountsView {
 pub struct QueueView {
     /// Name of the queue.
     pub queue: String,
-    /// Number of jobs in each state; the finished are those still kept.
+    /// Number of jobs in each state; finished ones count while they are kept.
     #[serde(serialize_with = "counts")]
     #[schema(value_type = CountsView)]
     pub counts: QueueCounts,
@@ -65,7 +65,7 @@ pub struct QueueView {
     pub enqueued_total: u64,
     /// Number of jobs of the queue that ever ended.
     pub finished_total: u64,
-    /// Settings of the queue, as an operator put them.
+    /// Settings of the queue, as configured.
     #[serde(serialize_with = "queue_settings")]
     #[schema(value_type = QueueSettingsDocument)]
     pub settings: QueueSettings,
@@ -77,7 +77,7 @@ pub struct QueueView {
 pub struct QueuesDoc {
     /// Queues of this page, by name.
     pub queues: Vec<QueueView>,
-    /// Give this as `after` for the next page; absent on the last one.
+    /// Value of `after` for the next page; absent on the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<QueueName>,
 }
@@ -103,7 +103,7 @@ impl From<reply::QueueView> for QueueView {
 pub struct NamespaceView {
     /// Name of the namespace.
     pub namespace: String,
-    /// Settings of the namespace, as an operator put them.
+    /// Settings of the namespace, as configured.
     #[serde(serialize_with = "namespace_settings")]
     #[schema(value_type = NamespaceSettingsDocument)]
     pub settings: NamespaceSettings,

@@ -11,7 +11,7 @@ use crate::names::{full_name, text};
 use crate::one_of::{StateWord, word, word_if_any};
 use crate::time::{Moment, calendar, moment_if_any, seconds_if_any};
 
-/// Why a job is not running, or that it is.
+/// Why a job is not running.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Explanation {
     /// The job, as `shard/id`.
@@ -45,8 +45,8 @@ pub struct Reason {
     /// Of `waits_for` and `waits_elsewhere`: some of the jobs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub jobs: Vec<JobAndState>,
-    /// Of `not_before`: the earliest start; of `locked`: the end of the lock; of `waits_elsewhere`: when the other shards
-    /// were last asked whether they know of the wait.
+    /// Of `not_before`: the earliest start; of `locked`: the end of the lock; of `waits_elsewhere`: the time at which
+    /// the other shards were last asked about the wait.
     #[serde(
         serialize_with = "moment_if_any",
         skip_serializing_if = "Option::is_none"
@@ -118,7 +118,7 @@ impl Explanation {
     }
 }
 
-/// When the job is expected to become ready, if that is what it waits for.
+/// The time at which the job is expected to become ready, if it waits for that.
 pub fn not_before(explanation: &why::Explanation) -> Option<Timestamp> {
     explanation.reasons.iter().find_map(|reason| match reason {
         why::Reason::NotBefore { at, .. } => Some(*at),

@@ -1,4 +1,4 @@
-//! A schedule as a document, in the form in which it is put.
+//! A schedule, in the same form as in requests.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -42,14 +42,14 @@ pub struct Schedule {
     /// Time zone of the cron expression; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_zone: Option<String>,
-    /// Which missed runs are made up for: `none`, `last` or `all`.
+    /// Rule for missed runs: `none`, `last` or `all`.
     #[serde(serialize_with = "word")]
     #[schema(value_type = CatchUpWord)]
     pub catch_up: CatchUp,
-    /// Maximum number of missed runs that are made up for, 1 to 10,000; absent unless `catch_up` is `all`.
+    /// Maximum number of missed runs for which jobs are enqueued, 1 to 10,000; absent unless `catch_up` is `all`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub catch_up_max: Option<u32>,
-    /// What happens if the previous run is still live: `allow`, `skip` or `replace`.
+    /// Rule for a run while the previous job is live: `allow`, `skip` or `replace`.
     #[serde(serialize_with = "word")]
     #[schema(value_type = OverlapWord)]
     pub overlap: Overlap,
@@ -87,7 +87,7 @@ pub struct Schedule {
     pub tags: Vec<String>,
     /// Labels of its jobs.
     pub labels: BTreeMap<String, String>,
-    /// Time at which the schedule was made.
+    /// Time at which the schedule was created.
     #[serde(serialize_with = "moment")]
     #[schema(value_type = Moment)]
     pub created_at: SystemTime,
@@ -98,12 +98,12 @@ pub struct Schedule {
     )]
     #[schema(value_type = Option<Moment>)]
     pub next_at: Option<SystemTime>,
-    /// The next run of a `cron` in its own zone, such as `2026-11-23T03:30:00+01:00[Europe/Rome]`.
+    /// Time of the next run of a `cron` in its own zone, such as `2026-11-23T03:30:00+01:00[Europe/Rome]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_local: Option<String>,
-    /// Number of jobs made so far.
+    /// Number of jobs enqueued so far.
     pub runs: u64,
-    /// Id of the job made last; absent if none was made.
+    /// Id of the last job that was enqueued; absent before the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_job: Option<String>,
 }
@@ -118,7 +118,7 @@ pub struct Schedules {
 /// Next times at which a schedule fires.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct ScheduleTimes {
-    /// Earliest first; fewer than asked for if the schedule ends.
+    /// Times in order; fewer than requested if the schedule ends.
     pub times: Vec<ScheduleTime>,
 }
 
@@ -129,7 +129,7 @@ pub struct ScheduleTime {
     #[serde(serialize_with = "moment")]
     #[schema(value_type = Moment)]
     pub at: SystemTime,
-    /// The time in the zone of a `cron`, such as `2026-11-23T03:30:00+01:00[Europe/Rome]`.
+    /// Time in the zone of a `cron`, such as `2026-11-23T03:30:00+01:00[Europe/Rome]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub local: Option<String>,
 }
@@ -158,14 +158,14 @@ impl ScheduleTimes {
     }
 }
 
-/// A time in a zone, with the zone named; `None` if this machine does not know the zone.
+/// A time in a zone, with the name of the zone; `None` if this machine does not have the zone.
 fn in_zone(at: SystemTime, time_zone: &str) -> Option<String> {
     let zone = jiff::tz::TimeZone::get(time_zone).ok()?;
     let time = jiff::Timestamp::try_from(at).ok()?;
     Some(time.to_zoned(zone).to_string())
 }
 
-/// Maximum number of runs that a rule makes up for; `None` unless the rule makes up for all.
+/// Maximum number of missed runs for which jobs are enqueued; `None` unless the rule is `all`.
 fn catch_up_max(rule: CatchUp) -> Option<u32> {
     match rule {
         CatchUp::All { max: 0 } => Some(SCHEDULE_BACKLOG_MAX),
@@ -175,8 +175,7 @@ fn catch_up_max(rule: CatchUp) -> Option<u32> {
 }
 
 impl Schedule {
-    /// The schedule with the fields that follow from others: `catch_up_max`, `next_local`, and no next run while it
-    /// is paused.
+    /// Sets the fields that follow from others: `catch_up_max`, `next_local`, and no next run while it is paused.
     #[must_use]
     pub fn completed(self) -> Self {
         let next_at = self.next_at.filter(|_| !self.paused);

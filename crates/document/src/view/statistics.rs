@@ -7,18 +7,18 @@ use utoipa::ToSchema;
 use crate::names::{GroupName, JobName, TagName, text};
 use crate::time::Moment;
 
-/// What happened in one queue on one day.
+/// The statistics of one queue on one day.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct Statistics {
     /// Queue that the numbers are about.
     pub queue: String,
     /// The day in UTC, as YYYY-MM-DD.
     pub day: String,
-    /// Jobs that failed this day and are still failed.
+    /// Number of jobs that failed on this day and are still failed.
     pub failed: i64,
-    /// Failures ever counted this day.
+    /// Number of failures on this day.
     pub failures: u64,
-    /// Lease expirations and retries.
+    /// Number of lease expirations and retries on this day.
     pub retries: u64,
     /// Times from ready to leased.
     pub waiting: DurationSample,
@@ -96,7 +96,7 @@ impl From<&Sample> for DurationSample {
 
 /// Standard deviation of a sample, in seconds; 0 for fewer than two durations.
 pub fn deviation(sample: &Sample) -> f64 {
-    // A count beyond 32 bits changes nothing that could be seen.
+    // A count beyond 32 bits would not change the result visibly.
     let others = u32::try_from(sample.count.saturating_sub(1)).unwrap_or(u32::MAX);
     if others == 0 {
         return 0.0;
@@ -104,7 +104,7 @@ pub fn deviation(sample: &Sample) -> f64 {
     (sample.vk / f64::from(others)).sqrt()
 }
 
-/// Where a bin begins: seconds 0 to 59, minutes 1 to 59, hours 1 to 23, days 1 to 6.
+/// The start of a bin in seconds. Bins are seconds 0 to 59, minutes 1 to 59, hours 1 to 23, days 1 to 6.
 fn bin_start(bin: u16) -> u64 {
     match u64::from(bin) {
         second @ 0..=59 => second,
@@ -120,7 +120,7 @@ fn bin_start(bin: u16) -> u64 {
 pub struct GroupView {
     /// Name of the failure group.
     pub group: GroupName,
-    /// Kept jobs in it.
+    /// Number of kept jobs in the group.
     pub count: u64,
 }
 
@@ -138,7 +138,7 @@ pub struct GroupsView {
 pub struct TagView {
     /// Name of the tag.
     pub tag: TagName,
-    /// Jobs that bear it.
+    /// Number of jobs with the tag.
     pub count: u64,
 }
 

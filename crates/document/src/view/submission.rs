@@ -22,7 +22,7 @@ pub struct SubmittedGraph {
     /// Name of the graph, for showing and cancelling it; absent if the jobs were submitted one by one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub graph: Option<String>,
-    /// Whether this is the answer of an earlier submission under the same key.
+    /// Whether this is the answer to an earlier submission with the same idempotency key.
     pub repeat: bool,
     /// The jobs, in the order of the submission.
     pub jobs: Vec<SubmittedJob>,

@@ -1,4 +1,4 @@
-//! Changes a job that has not ended; tags, labels, tracking and notes of any.
+//! Changes a live job, or the tags, labels, tracking and notes of any job.
 
 use crate::check::{at_most, check_size, cut};
 use ganger_types::command::{Alter, Start};
@@ -81,7 +81,7 @@ impl Engine {
         })
     }
 
-    /// Priority and queue: the job keeps its time of getting ready.
+    /// Changes priority and queue. The job keeps the time at which it became ready.
     fn move_in_line(&mut self, space: SpaceIndex, key: JobKey, cmd: &Alter, turn: &mut Turn<'_>) {
         if cmd.priority.is_none() && cmd.queue.is_none() {
             return;
@@ -111,7 +111,7 @@ impl Engine {
         let _ = turn.out;
     }
 
-    /// A running job goes to another queue; the caller moves it on.
+    /// Puts a running job into another queue; the caller then moves it out of `Running`.
     pub(super) fn change_queue_while_running(
         &mut self,
         key: JobKey,
@@ -213,7 +213,7 @@ impl Engine {
     }
 }
 
-/// What cannot be changed in this state.
+/// Refuses changes that are impossible in this state.
 fn check_state(cmd: &Alter, state: JobState) -> Result<(), Rejection> {
     let job = cmd.job.clone().expect("it was found by its id");
     let needed = if state.is_terminal() {
@@ -242,7 +242,7 @@ fn check_trimmings(
     let count = |len: usize| u64::try_from(len).unwrap_or(u64::MAX);
     let tags = tags.len() + cmd.tags_added.len();
     at_most("the number of tags of a job", count(tags), count(TAGS_MAX))?;
-    // The list itself is bounded first: looking each one up in the others costs its square.
+    // Check the length of the list first, because comparing its entries with each other is quadratic.
     let what = "the number of labels of a job";
     at_most(what, count(cmd.labels_set.len()), count(LABELS_MAX))?;
     let mut labels = labels.to_vec();
@@ -250,7 +250,7 @@ fn check_trimmings(
     at_most(what, count(labels.len()), count(LABELS_MAX))
 }
 
-/// Takes off before it sets: a key in both lists stands with its new value.
+/// Removes labels before it sets others, so that a key in both lists gets its new value.
 fn change_labels(labels: &mut Vec<(LabelKey, LabelValue)>, cmd: &Alter) {
     labels.retain(|(key, _)| !cmd.labels_removed.contains(key));
     for (key, value) in &cmd.labels_set {
@@ -286,7 +286,7 @@ mod tests {
             ..Alter::default()
         };
         change_labels(&mut labels, &cmd);
-        // A key in both lists stands with its new value.
+        // A key in both lists gets its new value.
         assert_eq!(labels, [pair("b", "new"), pair("c", "9")]);
     }
 

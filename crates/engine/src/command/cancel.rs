@@ -1,8 +1,8 @@
-//! Cancels jobs: single ones, or a whole graph. Also ends attempts by hand.
+//! Cancels single jobs or a whole graph, and ends attempts by hand.
 
 use crate::check::{at_most, cut};
 use ganger_types::command::{Cancel, Selection, TimeOut};
-use ganger_types::job::AttemptEnd;
+use ganger_types::history::AttemptEnd;
 use ganger_types::limits::{BULK_JOBS_MAX, MESSAGE_BYTES_MAX};
 use ganger_types::{
     Answer, Change, Graph, Group, HistoryEntry, JobId, JobKey, JobState, Message, Namespace,
@@ -21,7 +21,7 @@ impl Engine {
                 check_bulk(ids.len())?;
                 self.refuse_external_item(&cmd.namespace, ids, turn.known)?;
                 self.refuse_sole_prepared(&cmd.namespace, ids, turn.known)?;
-                self.sort_out(&cmd.namespace, ids)
+                self.split_live(&cmd.namespace, ids)
             }
             Selection::Graph(graph) => {
                 let name = (cmd.namespace.clone(), graph.clone());
@@ -38,7 +38,7 @@ impl Engine {
         cut(&mut reason, MESSAGE_BYTES_MAX);
         let mut count = 0;
         for key in keys {
-            // An earlier one of the list may have taken this one with it.
+            // Cancelling an earlier job of the list may have cancelled this one.
             if self.is_live(key) {
                 self.cancel_job(key, &reason, turn);
             }
@@ -49,7 +49,7 @@ impl Engine {
         Ok(Reply::Changed { count, skipped })
     }
 
-    /// Cancels the members of a graph that are here. A part that is not decided falls once it is decided for
+    /// Cancels the members of a graph on this shard. An undecided part is cancelled when its submission is committed
     /// (`rel G9`).
     pub(crate) fn cancel_graph(
         &mut self,
@@ -65,7 +65,7 @@ impl Engine {
                     .push(Change::PutPart(Box::new(part.clone())));
                 return u64::from(part.count);
             }
-            self.peers.falling = Some(name.clone());
+            self.peers.graph_being_cancelled = Some(name.clone());
         }
         let members = self
             .find_space(&name.0)
@@ -79,7 +79,7 @@ impl Engine {
         u64::try_from(keys.len()).unwrap_or(u64::MAX)
     }
 
-    /// Tells the other shards that hold a part of a graph to cancel it.
+    /// Sends the other shards that hold a part of a graph a message to cancel it.
     pub(crate) fn cancel_elsewhere(
         &mut self,
         name: &(Namespace, Graph),
@@ -102,7 +102,7 @@ impl Engine {
         }
     }
 
-    /// The refusal of a command about this one job alone, if that is part of a submission that is not decided here.
+    /// Refuses a command that names only this job if the job is part of an undecided submission.
     fn refuse_sole_prepared(
         &self,
         namespace: &Namespace,
@@ -121,8 +121,8 @@ impl Engine {
         Ok(())
     }
 
-    /// The numbers of those that are live, and the ids of the others.
-    pub(super) fn sort_out(
+    /// The numbers of the jobs that are live, and the ids of the others.
+    pub(super) fn split_live(
         &self,
         namespace: &ganger_types::Namespace,
         ids: &[JobId],
@@ -138,7 +138,7 @@ impl Engine {
         (keys, skipped)
     }
 
-    /// Takes running jobs from their workers without waiting for their leases to end. The attempts count.
+    /// Ends the attempts of running jobs without waiting for their leases to expire. The attempts count.
     pub(crate) fn time_out(&mut self, cmd: &TimeOut, turn: &mut Turn<'_>) -> Answer {
         check_bulk(cmd.jobs.len())?;
         let mut keys = std::collections::BTreeSet::new();

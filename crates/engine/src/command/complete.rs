@@ -1,16 +1,17 @@
-//! Ends the current attempt with success: the job ends, or goes on in another queue.
+//! Ends the current attempt with success: the job ends, or continues in another queue.
 
 use crate::check::check_size;
 use ganger_types::command::{Complete, Next};
-use ganger_types::job::{AttemptEnd, ReportKind};
+use ganger_types::history::AttemptEnd;
+use ganger_types::job::ReportKind;
 use ganger_types::{
     Answer, Change, Due, FailurePolicy, HistoryEntry, JobKey, JobState, Outcome, Rejection, What,
 };
 
-use super::report::{Standing, ended, goes_on};
+use super::report::{ReportCheck, ended, goes_on};
 use crate::engine::Engine;
 use crate::finished_index::FinishedIndex;
-use crate::state::Counted;
+use crate::state::Occurrence;
 use crate::transition::Move;
 use crate::turn::Turn;
 
@@ -19,9 +20,9 @@ impl Engine {
         if self.is_external_lease(&cmd.held, turn.known) {
             return self.complete_external(cmd, turn);
         }
-        let key = match self.judge(&cmd.held, ReportKind::Complete, turn.known)? {
-            Standing::Live(key) => key,
-            Standing::Repeat(reply) => return Ok(reply),
+        let key = match self.check_report(&cmd.held, ReportKind::Complete, turn.known)? {
+            ReportCheck::Live(key) => key,
+            ReportCheck::Repeat(reply) => return Ok(reply),
         };
         let limit = self.settings(&cmd.held.namespace).payload_bytes_max;
         check_size("the size of a result in bytes", cmd.result.as_ref(), limit)?;
@@ -41,10 +42,10 @@ impl Engine {
         self.count(
             turn.now,
             queue,
-            Counted::Ran(turn.now.elapsed.since(granted)),
+            Occurrence::Ran(turn.now.elapsed.since(granted)),
         );
         self.accept_report(key, ReportKind::Complete, turn);
-        self.worker_survived(key);
+        self.reset_lease_expirations(key);
         self.end_attempt(turn.now, key, AttemptEnd::Succeeded);
         match next {
             Some((next, dependencies)) => {
@@ -77,11 +78,11 @@ impl Engine {
         )?;
         self.check_new_queues(namespace, [&next.queue])?;
         let dependencies = self.unmet(namespace, &next.after, known)?;
-        self.refuse_circles(key, &dependencies)?;
+        self.refuse_cycles(key, &dependencies)?;
         Ok((next, dependencies))
     }
 
-    /// Puts a completed job into its next queue, with a new series of attempts.
+    /// Puts a completed job into its next queue with a new series of attempts.
     fn go_on(
         &mut self,
         key: JobKey,
@@ -126,7 +127,7 @@ impl Engine {
         details.progress = None;
         details.due = due;
         for (dependency, id) in dependencies {
-            self.depend(key, *dependency, id.clone(), FailurePolicy::Wait, turn);
+            self.add_dependency(key, *dependency, id.clone(), FailurePolicy::Wait, turn);
         }
         self.transition(key, to, "next queue", turn);
         if let Some(payload) = next.payload {

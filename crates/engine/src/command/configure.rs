@@ -1,10 +1,10 @@
-//! Sets queues and namespaces; takes leave of workers.
+//! Changes the settings of queues and namespaces, and deregisters workers.
 
 use crate::check::at_most;
 use ganger_types::command::{
     ConfigureNamespace, ConfigureQueue, DeregisterWorker, ForgetQueue, QueueChange,
 };
-use ganger_types::job::AttemptEnd;
+use ganger_types::history::AttemptEnd;
 use ganger_types::limits::RELEASES_MAX;
 use ganger_types::{Answer, Change, Happening, JobKey, QueueSettings, Rejection, Reply};
 
@@ -45,7 +45,7 @@ impl Engine {
         Ok(Reply::Done)
     }
 
-    /// Listings do not show it until it is used again. Without any job left, it is removed.
+    /// Hides a queue from listings until it is used again. A queue without jobs is removed.
     pub(crate) fn forget_queue(&mut self, cmd: &ForgetQueue, turn: &mut Turn<'_>) -> Answer {
         let missing = || Rejection::QueueNotFound {
             queue: cmd.queue.clone(),
@@ -112,7 +112,7 @@ impl Engine {
         Ok(Reply::Done)
     }
 
-    /// Its jobs go back to their old places, without blame, and its name is forgotten.
+    /// Gives the worker's jobs back to their old positions without counting the attempts, and forgets its name.
     pub(crate) fn deregister(&mut self, cmd: &DeregisterWorker, turn: &mut Turn<'_>) -> Reply {
         let Some(space) = self.find_space(&cmd.namespace) else {
             return Reply::Changed {

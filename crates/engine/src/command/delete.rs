@@ -1,4 +1,4 @@
-//! Removes jobs: by hand, or because their retention has passed.
+//! Removes jobs, by hand or because their retention has passed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,14 +13,15 @@ use crate::engine::Engine;
 use crate::state::{QueueIndex, outcome_place};
 use crate::turn::Turn;
 
-/// Finished jobs of one queue and outcome are looked for again once this part of their age has passed.
+/// Searches per maximum age: finished jobs of one queue and outcome are searched for again after this part of their
+/// retention.
 const LOOKS_PER_AGE: u64 = 100;
 
 impl Engine {
-    /// Live ones are cancelled first, with all that follows for their dependents. Those whose results live jobs still
-    /// use are skipped and named, and so are those that a submission which is not decided yet waits for, jobs of qless
-    /// that its own rules keep, and items of raw keys. Who waits for one to be retried would wait forever, so it fails
-    /// (`rel T1`), here as on other shards.
+    /// Removes jobs; live ones are cancelled first, with all consequences for their dependents. The reply lists those
+    /// that were skipped: jobs whose results live jobs still use, jobs that an undecided submission waits for, jobs
+    /// of qless that its own rules keep, and items of raw keys. A job that waits for the retry of a removed job would
+    /// wait forever, so it fails, on this shard and on others (`rel T1`).
     pub(crate) fn delete(&mut self, cmd: &Delete, turn: &mut Turn<'_>) -> Answer {
         check_bulk(cmd.jobs.len())?;
         self.refuse_external_item(&cmd.namespace, &cmd.jobs, turn.known)?;
@@ -38,13 +39,13 @@ impl Engine {
         }
         let named = external_jobs.iter().cloned().collect();
         let (mut count, mut skipped) = self.cancel_external(&cmd.namespace, named, turn);
-        // What was refused has changed nothing.
+        // A refused command has changed nothing.
         if let ([id], [_]) = (&cmd.jobs[..], &skipped[..]) {
             return Err(self.refuse_delete_external(&cmd.namespace, id));
         }
 
-        // All live ones are cancelled before any is told of another: what becomes of a job that is named
-        // does not depend on its place in the list (`rel K5`).
+        // Cancel all live jobs before any of their endings has consequences, so that the outcome does not depend on
+        // the order of the list (`rel K5`).
         let mut gone = BTreeMap::new();
         for id in &cmd.jobs {
             let live = self.find_job(&cmd.namespace, id);
@@ -53,11 +54,11 @@ impl Engine {
                 self.cancel_job(key, "deleted", turn);
             }
         }
-        self.spread_endings(turn);
+        self.propagate_endings(turn);
         for record in gone.values() {
             self.fail_those_who_wait(record, turn);
         }
-        self.spread_endings(turn);
+        self.propagate_endings(turn);
 
         for id in cmd.jobs.iter().filter(|id| !external_jobs.contains(*id)) {
             let is_removed = match gone.remove(id) {
@@ -97,7 +98,7 @@ impl Engine {
         let Some(finished) = &record.finished else {
             return false;
         };
-        // Named twice, or removed by a turn that the host had not seen when it looked.
+        // The job is named twice, or a turn that the host had not seen removed it.
         if self.removed.contains(record.key) || self.is_needed(record.key) {
             return false;
         }
@@ -105,8 +106,7 @@ impl Engine {
         true
     }
 
-    /// Removes those of the candidates whose retention has really passed and that nobody needs (`rel K1`
-    /// to `K4`).
+    /// Removes those candidates whose retention has really passed and that no job needs (`rel K1` to `K4`).
     pub(crate) fn retire(&mut self, cmd: Retire, turn: &mut Turn<'_>) -> Reply {
         let mut count = 0;
         for expired in cmd.jobs {
@@ -154,8 +154,8 @@ impl Engine {
         for tag in &record.tags {
             self.spaces[space].count_tag(tag, -1);
         }
-        self.take_fallen(record.key, turn);
-        self.deny_followers(&record.namespace, record.key, &record.id, turn);
+        self.take_failed_dependents(record.key, turn);
+        self.reject_follows(&record.namespace, record.key, &record.id, turn);
         turn.out.changes.push(Change::RemoveJob(record.key));
         let happening = Happening::JobRemoved {
             key: record.key,
@@ -165,7 +165,7 @@ impl Engine {
         self.announce(space, turn.now.wall, happening, turn);
     }
 
-    /// Which finished jobs the host should look for in the store, to send back as `Retire`.
+    /// The searches for expired jobs that the host should run in the store; it sends what it finds back as `Retire`.
     pub fn retention_due(&mut self, now: Now) -> Vec<ExpiredJobsQuery> {
         let mut queries = Vec::new();
         for queue in self.queues.indexes() {
@@ -227,7 +227,7 @@ impl Engine {
         }
     }
 
-    /// The host did not get to the end of what [`Engine::retention_due`] named: it must be named again.
+    /// Repeats a search of [`Engine::retention_due`] that the host did not finish.
     pub fn look_again(&mut self, query: &ExpiredJobsQuery) {
         if let ExpiredJobsQuery::ByAge {
             namespace,

@@ -22,7 +22,7 @@ impl Engine {
         let key = self.blocked(&cmd.namespace, &cmd.job, turn.known)?;
         let dependencies = self.unmet(&cmd.namespace, &cmd.on, turn.known)?;
         let dependencies = refuse_endings(cmd.policy, dependencies, turn.known)?;
-        self.refuse_circles(key, &dependencies)?;
+        self.refuse_cycles(key, &dependencies)?;
         let have = self.edges.of(key).count() + self.remote_edges(key).count() + dependencies.len();
         let count = |len: usize| u64::try_from(len).unwrap_or(u64::MAX);
         at_most(
@@ -38,7 +38,7 @@ impl Engine {
                 .of(key)
                 .all(|(_, edge)| edge.dependency != dependency)
             {
-                self.depend(key, dependency, id, cmd.policy, turn);
+                self.add_dependency(key, dependency, id, cmd.policy, turn);
                 added += 1;
             }
         }
@@ -88,7 +88,7 @@ impl Engine {
         }
 
         let elsewhere = if takes_all {
-            self.forsake(key, turn)
+            self.drop_remote_dependencies(key, turn)
         } else {
             0
         };
@@ -141,7 +141,7 @@ impl Engine {
         Ok(key)
     }
 
-    /// Those of the named jobs that have not succeeded. Unknown ones are refused.
+    /// The named jobs that have not succeeded. Unknown jobs are refused.
     pub(super) fn unmet(
         &self,
         namespace: &Namespace,
@@ -166,7 +166,7 @@ impl Engine {
     }
 
     /// Refuses a dependency on a job that waits, at any distance, for `key`, or is `key`.
-    pub(super) fn refuse_circles(
+    pub(super) fn refuse_cycles(
         &self,
         key: JobKey,
         dependencies: &[(JobKey, JobId)],
@@ -184,7 +184,7 @@ impl Engine {
         })
     }
 
-    /// Whether `key` comes before `other`: `other` waits for it, at any distance.
+    /// Whether `other` waits for `key`, at any distance.
     fn is_dependency_of(&self, key: JobKey, other: JobKey) -> bool {
         let mut seen = std::collections::BTreeSet::from([other]);
         let mut open = vec![other];
@@ -202,8 +202,8 @@ impl Engine {
         false
     }
 
-    /// Adds a dependency without data. The caller sees to the job's state.
-    pub(super) fn depend(
+    /// Adds a dependency without data. The caller adjusts the job's state.
+    pub(super) fn add_dependency(
         &mut self,
         key: JobKey,
         dependency: JobKey,
@@ -239,8 +239,8 @@ impl Engine {
     }
 }
 
-/// What becomes of dependencies that have ended without success: an edge that ignores failures is met by them,
-/// one that waits for a retry is kept, and one that would fail the job is refused.
+/// Handles dependencies that have ended without success: they meet an edge that ignores failures, an edge that waits
+/// for a retry is kept, and an edge that would fail the job is refused.
 fn refuse_endings(
     policy: FailurePolicy,
     mut dependencies: Vec<(JobKey, JobId)>,

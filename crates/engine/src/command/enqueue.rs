@@ -25,21 +25,21 @@ use crate::state::{Edge, Job, JobDetails, RemoteEdge, SpaceIndex, Timer};
 use crate::transition::Move;
 use crate::turn::Turn;
 
-/// How long an idempotency key is remembered.
+/// Time for which an idempotency key is kept.
 const IDEMPOTENCY_KEY_FOR: Duration = Duration::from_secs(86_400);
 
-/// An edge of a new job, with what is known of its dependency now.
+/// An edge of a new job with the present state of its dependency.
 struct PlannedEdge {
     slot: u32,
     policy: FailurePolicy,
-    dependency: Planned,
+    dependency: PlannedDependency,
 }
 
-enum Planned {
+enum PlannedDependency {
     Here {
         key: JobKey,
         id: JobId,
-        /// How the dependency has ended, if it has.
+        /// Outcome of the dependency; `None` if it is live.
         ended: Option<Outcome>,
     },
     Elsewhere {
@@ -48,7 +48,7 @@ enum Planned {
     },
 }
 
-/// What jobs that are written together have in common.
+/// What jobs that are enqueued together have in common.
 pub(crate) struct Batch {
     pub space: SpaceIndex,
     pub graph: Option<Graph>,
@@ -65,7 +65,7 @@ impl Engine {
         Ok(self.write_submission(cmd, &members, turn))
     }
 
-    /// Everything that can be wrong with a submission, or what becomes of each member.
+    /// Checks a submission and plans each of its members.
     pub(crate) fn check_submission(
         &self,
         now: Now,
@@ -82,7 +82,7 @@ impl Engine {
     }
 }
 
-/// The writing half: nothing below can fail.
+/// The writes: nothing below can fail.
 impl Engine {
     fn write_submission(&mut self, cmd: Enqueue, members: &[Member], turn: &mut Turn<'_>) -> Reply {
         let space = self.make_space(&cmd.namespace);
@@ -93,7 +93,7 @@ impl Engine {
         let batch = Batch {
             space,
             graph: graph.clone(),
-            id_tag: self.draws.id_tag(),
+            id_tag: self.random.id_tag(),
         };
         self.write_jobs(&batch, cmd.jobs, (&jobs, &prints), turn);
         Reply::Enqueued {
@@ -103,7 +103,7 @@ impl Engine {
         }
     }
 
-    /// Writes the jobs that have a print, under the numbers and ids given; the others are there already.
+    /// Writes the jobs that have a fingerprint, under the given numbers and ids; the others exist already.
     pub(crate) fn write_jobs(
         &mut self,
         batch: &Batch,
@@ -111,7 +111,7 @@ impl Engine {
         (answers, prints): (&[Enqueued], &[Option<u64>]),
         turn: &mut Turn<'_>,
     ) {
-        // What a job that is there already waited for may be gone by now.
+        // The dependencies of a job that exists already may have been removed.
         let planned: Vec<_> = jobs
             .iter()
             .zip(prints)
@@ -142,7 +142,7 @@ impl Engine {
         }
     }
 
-    /// Remembers the answer for a repeat under the same key.
+    /// Stores the answer for a repeat under the same key.
     fn write_answer(
         &mut self,
         space: SpaceIndex,
@@ -174,7 +174,7 @@ impl Engine {
             })));
     }
 
-    /// Numbers and ids for all members, in order.
+    /// Gives numbers and ids to all members, in order.
     fn name_members(&mut self, cmd: &Enqueue, members: &[Member]) -> Vec<Enqueued> {
         let mut jobs: Vec<Enqueued> = Vec::with_capacity(members.len());
         for (job, member) in cmd.jobs.iter().zip(members) {
@@ -194,7 +194,7 @@ impl Engine {
                     let id = job
                         .id
                         .clone()
-                        .unwrap_or_else(|| JobId::made(key, self.draws.id_tag()));
+                        .unwrap_or_else(|| JobId::made(key, self.random.id_tag()));
                     Enqueued {
                         key,
                         id,
@@ -243,7 +243,7 @@ impl Engine {
         dependency: &Dependency,
         jobs: &[Enqueued],
         known: &FinishedIndex,
-    ) -> Planned {
+    ) -> PlannedDependency {
         let (key, id) = match dependency {
             Dependency::Member(place) => {
                 let member = &jobs[usize::try_from(*place).expect("places were checked")];
@@ -255,7 +255,7 @@ impl Engine {
                 (key.expect("dependencies were checked"), id.clone())
             }
             Dependency::Remote { job, is_member } => {
-                return Planned::Elsewhere {
+                return PlannedDependency::Elsewhere {
                     job: job.clone(),
                     is_member: *is_member,
                 };
@@ -267,10 +267,11 @@ impl Engine {
         let ended = finished
             .filter(|_| !self.is_live(key))
             .map(|finished| finished.outcome);
-        Planned::Here { key, id, ended }
+        PlannedDependency::Here { key, id, ended }
     }
 
-    /// Puts a new job into the table, in no index yet. Gives its payload and input values back for writing.
+    /// Adds a new job to the table, but to no index yet. Returns its payload and input values, which are still to be
+    /// written.
     fn add_job(
         &mut self,
         batch: &Batch,
@@ -305,6 +306,7 @@ impl Engine {
                 NewInput::Result(_) => None,
             })
             .collect();
+        let details = JobDetails::of_new(&job, fingerprint, batch.graph.as_ref());
         self.jobs.insert(Job {
             key,
             priority: job.priority,
@@ -318,13 +320,13 @@ impl Engine {
             attempts_counted: 0,
             payload_bytes: u32::try_from(job.payload.len()).expect("payloads were checked"),
             state: JobState::Blocked,
-            details: details(&job, fingerprint, batch.graph.as_ref()).map(Box::new),
+            details: (!details.is_plain()).then(|| Box::new(details)),
         });
         self.register(space, key, &job, answer, turn);
         (job.payload, values)
     }
 
-    /// Makes a new job findable: by id, graph, tags, unique key.
+    /// Registers a new job by its id, graph, tags and unique key.
     fn register(
         &mut self,
         space: SpaceIndex,
@@ -382,7 +384,7 @@ impl Engine {
         }
     }
 
-    /// Brings a new job to its first state.
+    /// Gives a new job its edges and its first state.
     fn start_job(
         &mut self,
         key: JobKey,
@@ -400,8 +402,8 @@ impl Engine {
         } in edges
         {
             let (dependency, id, ended) = match dependency {
-                Planned::Here { key, id, ended } => (key, id, ended),
-                Planned::Elsewhere { job, is_member } => {
+                PlannedDependency::Here { key, id, ended } => (key, id, ended),
+                PlannedDependency::Elsewhere { job, is_member } => {
                     missing += 1;
                     let edge = RemoteEdge {
                         dependency: job,
@@ -467,27 +469,6 @@ impl Engine {
             self.fail_unstarted(key, DEPENDENCY_GROUP, message, turn);
         }
     }
-}
-
-/// What this job has that few jobs have.
-fn details(job: &NewJob, fingerprint: u64, graph: Option<&Graph>) -> Option<JobDetails> {
-    let details = JobDetails {
-        id: job.id.clone(),
-        name: job.name.clone(),
-        deadline: job.deadline,
-        timeout: job.timeout,
-        inputs: u32::try_from(job.inputs.len()).expect("inputs were checked"),
-        fingerprint,
-        graph: graph.cloned(),
-        tags: job.tags.clone(),
-        labels: job.labels.clone(),
-        tracked: job.tracked,
-        unique: job.unique.as_ref().map(|unique| unique.key.clone()),
-        keep_succeeded: job.keep_succeeded,
-        keep_failed: job.keep_failed,
-        ..JobDetails::default()
-    };
-    (!details.is_plain()).then_some(details)
 }
 
 fn first_move(now: Now, job: &NewJob) -> Move {

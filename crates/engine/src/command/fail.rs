@@ -1,16 +1,17 @@
-//! Ends the current attempt with a failure: the job is tried again later, or has failed.
+//! Ends the current attempt with a failure: the job is retried later, or fails.
 
 use crate::check::cut;
 use std::time::Duration;
 
 use ganger_types::command::Fail;
-use ganger_types::job::{AttemptEnd, ReportKind};
+use ganger_types::history::AttemptEnd;
+use ganger_types::job::ReportKind;
 use ganger_types::limits::MESSAGE_BYTES_MAX;
 use ganger_types::{Answer, Backoff, Due, Failure, JobKey, JobState, Now, Outcome, RetryPolicy};
 
-use super::report::{Standing, ended, goes_on};
+use super::report::{ReportCheck, ended, goes_on};
 use crate::engine::Engine;
-use crate::state::Counted;
+use crate::state::Occurrence;
 use crate::transition::Move;
 use crate::turn::Turn;
 
@@ -20,16 +21,16 @@ impl Engine {
         if self.is_external_lease(&cmd.held, turn.known) {
             return self.fail_external(cmd, turn);
         }
-        let key = match self.judge(&cmd.held, ReportKind::Fail, turn.known)? {
-            Standing::Live(key) => key,
-            Standing::Repeat(reply) => return Ok(reply),
+        let key = match self.check_report(&cmd.held, ReportKind::Fail, turn.known)? {
+            ReportCheck::Live(key) => key,
+            ReportCheck::Repeat(reply) => return Ok(reply),
         };
 
         self.accept_report(key, ReportKind::Fail, turn);
         if cmd.lost {
-            return Ok(self.worker_was_lost(key, turn));
+            return Ok(self.end_lost_attempt(key, turn));
         }
-        self.worker_survived(key);
+        self.reset_lease_expirations(key);
         self.end_attempt(
             turn.now,
             key,
@@ -39,7 +40,7 @@ impl Engine {
                 permanent: cmd.permanent,
             },
         );
-        self.count(turn.now, self.job(key).queue, Counted::Failure);
+        self.count(turn.now, self.job(key).queue, Occurrence::Failure);
         let pause = cmd.retry_after.unwrap_or_else(|| self.pause(key));
         if cmd.permanent || !self.may_retry(turn.now, key, pause) {
             self.fail_for_good(key, cmd.group, cmd.message, turn);
@@ -53,12 +54,12 @@ impl Engine {
             at: turn.now.wall,
             worker,
         });
-        self.count(turn.now, self.job(key).queue, Counted::Retry);
+        self.count(turn.now, self.job(key).queue, Occurrence::Retry);
         let (state, retry_at) = self.retry(key, pause, &reason, turn);
         Ok(goes_on(state, retry_at))
     }
 
-    /// Whether retries are left, and the next one would start before the deadline (`rel R1`, `R5`).
+    /// Whether retries are left and the next attempt would start before the deadline (`rel R1`, `R5`).
     pub(crate) fn may_retry(&self, now: Now, key: JobKey, pause: Duration) -> bool {
         let job = self.job(key);
         let retries_max = self.names.retry(job.retry).retries_max;
@@ -68,7 +69,7 @@ impl Engine {
                 .is_none_or(|deadline| now.wall.after(pause) < deadline)
     }
 
-    /// Sends a job whose attempt is over back, after a pause.
+    /// Schedules the next attempt of a job after a pause.
     pub(crate) fn retry(
         &mut self,
         key: JobKey,
@@ -89,8 +90,8 @@ impl Engine {
         (JobState::Scheduled, Some(turn.now.wall.after(pause)))
     }
 
-    /// The pause before the next retry, by the job's policy. Jitter is drawn here, and stored with the
-    /// time that comes of it (`rel R3`).
+    /// The pause before the next retry by the job's policy, with jitter. The resulting time is stored, so the jitter
+    /// is drawn once (`rel R3`).
     pub(crate) fn pause(&mut self, key: JobKey) -> Duration {
         let job = self.job(key);
         let policy = self.names.retry(job.retry).clone();
@@ -98,7 +99,7 @@ impl Engine {
         if policy.jitter_percent == 0 {
             return pause;
         }
-        let draw = u64::from(self.draws.up_to(2_000));
+        let draw = u64::from(self.random.up_to(2_000));
         let percent = u64::from(policy.jitter_percent);
         let micros = ganger_types::time::micros(pause);
         let spread = (u128::from(micros) * u128::from(percent) * u128::from(draw)) / 100_000;

@@ -1,7 +1,7 @@
-//! A number that tells a repeated submission from another one under the same id or key.
+//! Fingerprints: hashes that tell a repeated submission from another one under the same id or key.
 //!
-//! A multiply-and-rotate hash over the fields in a fixed order, lengths first. It is stored, so neither may
-//! change. It guards clients against their own mistakes; it is no defence against a forger, and needs none.
+//! A fingerprint is a multiply-and-rotate hash over the fields in a fixed order, lengths first. It is stored, so
+//! neither the order nor the hash may change. It protects clients from their own mistakes, not from forgery.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const SEED: u64 = 0xCBF2_9CE4_8422_2325;
 pub(crate) struct Fingerprint(u64);
 
 impl Fingerprint {
-    /// Of a whole submission.
+    /// The fingerprint of a submission.
     pub(crate) fn of_submission(cmd: &Enqueue) -> u64 {
         let mut print = Self(SEED);
         print.number(u64::try_from(cmd.jobs.len()).unwrap_or(u64::MAX));
@@ -23,8 +23,8 @@ impl Fingerprint {
         print.0
     }
 
-    /// Of a submission over several shards.
-    pub(crate) fn of_spread(jobs: &[(ShardId, NewJob)]) -> u64 {
+    /// The fingerprint of a submission over several shards.
+    pub(crate) fn of_sharded(jobs: &[(ShardId, NewJob)]) -> u64 {
         let mut print = Self(SEED);
         print.number(u64::try_from(jobs.len()).unwrap_or(u64::MAX));
         for (shard, job) in jobs {
@@ -41,7 +41,7 @@ impl Fingerprint {
         print.0
     }
 
-    /// Mixes eight bytes at a time; every caller has mixed the length in before.
+    /// Hashes eight bytes at a time; every caller has hashed the length before.
     fn raw(&mut self, bytes: &[u8]) {
         for chunk in bytes.chunks(8) {
             let mut word = [0; 8];
@@ -123,7 +123,8 @@ impl Fingerprint {
                     self.duration(Some(*cap));
                 }
             }
-            // Absent it says nothing, so that what was submitted before it existed is still recognised.
+            // An absent value is not hashed, so that a repeat of a submission from before this field existed is
+            // recognised.
             if let Some(lease_expirations_max) = retry.lease_expirations_max {
                 self.bytes(b"lease_expirations_max");
                 self.number(u64::from(lease_expirations_max));
@@ -139,7 +140,7 @@ impl Fingerprint {
                 .as_ref()
                 .map_or(&[], |unique| unique.key.as_bytes()),
         );
-        // Absent it says nothing: what was submitted before names were kept is still recognised.
+        // An absent name is not hashed, so that a repeat of a submission from before names were stored is recognised.
         if let Some(name) = &job.name {
             self.bytes(b"name");
             self.bytes(name.as_bytes());

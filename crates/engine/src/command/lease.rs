@@ -1,4 +1,4 @@
-//! Takes jobs under leases.
+//! Leases jobs to workers.
 
 use crate::check::at_most;
 use ganger_types::command::{Lease, TakeMode};
@@ -6,7 +6,7 @@ use ganger_types::limits;
 use ganger_types::{Answer, Grant, Happening, JobKey, LeaseRecord, Now, Rejection, Reply, Worker};
 
 use crate::engine::Engine;
-use crate::state::{Counted, QueueIndex, SpaceIndex, WorkerState};
+use crate::state::{Occurrence, QueueIndex, SpaceIndex, WorkerState};
 use crate::transition::Move;
 use crate::turn::Turn;
 
@@ -15,7 +15,7 @@ impl Engine {
         let worker = check(cmd)?;
 
         let space = self.make_space(&cmd.namespace);
-        self.see_worker(space, worker, turn);
+        self.record_worker(space, worker, turn);
         if let Some(grants) = self.repeated_request(turn.now, space, worker, cmd) {
             return Ok(Reply::Leased(grants));
         }
@@ -26,7 +26,7 @@ impl Engine {
             let Some(queue) = self.next_queue(space, cmd.mode, &queues) else {
                 break;
             };
-            if !self.end_if_too_late(queue, turn) {
+            if !self.fail_if_past_deadline(queue, turn) {
                 grants.push(self.grant(queue, worker, cmd, turn));
             }
         }
@@ -37,7 +37,7 @@ impl Engine {
         Ok(Reply::Leased(grants))
     }
 
-    /// A request that was granted already, and some of it lives: the same grants again (`rel L11`).
+    /// The live grants of an earlier request with the same id (`rel L11`).
     fn repeated_request(
         &self,
         now: Now,
@@ -53,7 +53,7 @@ impl Engine {
         (!grants.is_empty()).then_some(grants)
     }
 
-    /// Remembers that somebody asks, and gives the queues that exist, with their weights.
+    /// Records that a worker asks for jobs of these queues. Returns those that exist, with their weights.
     fn record_interest(
         &mut self,
         now: Now,
@@ -71,7 +71,7 @@ impl Engine {
         queues
     }
 
-    /// The queue to take the next job from, or `None` when all are empty, paused, or at their limits.
+    /// The queue of the next job; `None` if all are empty, paused, or at their limits.
     fn next_queue(
         &mut self,
         space: SpaceIndex,
@@ -96,7 +96,8 @@ impl Engine {
         }
     }
 
-    /// Smooth weighted round-robin: every queue with jobs earns its weight, the richest one pays for all.
+    /// Smooth weighted round-robin, as in nginx: each queue with jobs earns its weight, and the one with the highest
+    /// credit pays for all.
     fn next_by_weight(&mut self, queues: &[(QueueIndex, i64)]) -> Option<QueueIndex> {
         let mut total = 0;
         let mut best: Option<QueueIndex> = None;
@@ -116,9 +117,9 @@ impl Engine {
         Some(best)
     }
 
-    /// Ends the first ready job of a queue if its deadline has passed; says whether it did. That happens to a
-    /// job that comes back to its line late, before its timer is looked at (`rel R5`).
-    fn end_if_too_late(&mut self, queue: QueueIndex, turn: &mut Turn<'_>) -> bool {
+    /// Fails the first ready job of a queue if its deadline has passed, and returns whether it did. That happens if
+    /// the job returns to its queue after the deadline and its timer has not fired yet (`rel R5`).
+    fn fail_if_past_deadline(&mut self, queue: QueueIndex, turn: &mut Turn<'_>) -> bool {
         let state = &self.queues[queue];
         let (_, _, key) = *state.ready.first().expect("the queue has a leasable job");
         let is_late = self
@@ -131,7 +132,7 @@ impl Engine {
         is_late
     }
 
-    /// Hands out the first ready job of a queue that has one.
+    /// Leases the first ready job of a queue, which must have one.
     fn grant(
         &mut self,
         queue: QueueIndex,
@@ -146,7 +147,7 @@ impl Engine {
             .lease_for
             .or(state.settings.lease_for)
             .unwrap_or(space.settings.lease_for);
-        let token = self.draws.token();
+        let token = self.random.token();
         let job = self.job(key);
         let timeout_at = job
             .details
@@ -173,7 +174,7 @@ impl Engine {
             is_warned: false,
         };
         let waited = turn.now.elapsed.since(job.ready_at);
-        self.count(turn.now, queue, Counted::Waited(waited));
+        self.count(turn.now, queue, Occurrence::Waited(waited));
         self.transition(key, Move::Running(Box::new(lease)), "", turn);
         self.show_grant(key)
     }
@@ -208,8 +209,13 @@ impl Engine {
         }
     }
 
-    /// A sign of life.
-    pub(crate) fn see_worker(&mut self, space: SpaceIndex, worker: &Worker, turn: &mut Turn<'_>) {
+    /// Records a request of a worker.
+    pub(crate) fn record_worker(
+        &mut self,
+        space: SpaceIndex,
+        worker: &Worker,
+        turn: &mut Turn<'_>,
+    ) {
         let workers = &mut self.spaces[space].workers;
         if let Some(state) = workers.get_mut(worker) {
             state.seen = turn.now.elapsed;
@@ -249,7 +255,7 @@ impl Engine {
     }
 }
 
-/// What is wrong with the request, or whose it is.
+/// Checks the request and returns its worker.
 fn check(cmd: &Lease) -> Result<&Worker, Rejection> {
     let count = |len: usize| u64::try_from(len).unwrap_or(u64::MAX);
     let worker = cmd.worker.as_ref().filter(|worker| !worker.is_empty());

@@ -9,7 +9,8 @@ use crate::engine::Engine;
 use crate::turn::Turn;
 
 impl Engine {
-    /// A piece that was sent before is recognised by its offset and not written twice.
+    /// Appends to the log of an attempt. A chunk that was sent before is recognised by its offset and not written
+    /// twice.
     pub(crate) fn append_log(&mut self, cmd: &AppendLog, turn: &mut Turn<'_>) -> Answer {
         if self.is_external_lease(&cmd.held, turn.known) {
             return self.append_log_external(cmd);
@@ -29,7 +30,7 @@ impl Engine {
             .details
             .as_deref()
             .map_or(0, |details| details.log_bytes);
-        // After a restart nobody knows how much was sent: a piece further on is taken as it comes.
+        // After a restart the size of the log is not known: the first chunk is accepted at any offset.
         let have = if have == 0 { cmd.offset } else { have };
         let sent = u64::try_from(cmd.bytes.len()).expect("pieces were checked");
         let end = cmd.offset.saturating_add(sent).max(have);

@@ -1,19 +1,20 @@
-//! Gives a job back: unrun, or to be run again without blame.
+//! Gives a leased job back to its queue.
 
 use crate::check::cut;
 use std::time::Duration;
 
 use ganger_types::command::Release;
-use ganger_types::job::{AttemptEnd, ReportKind};
+use ganger_types::history::AttemptEnd;
+use ganger_types::job::ReportKind;
 use ganger_types::limits::{MESSAGE_BYTES_MAX, RELEASES_MAX};
 use ganger_types::{Answer, Group, Outcome};
 
-use super::report::{Standing, ended, goes_on};
+use super::report::{ReportCheck, ended, goes_on};
 use crate::engine::Engine;
 use crate::transition::Move;
 use crate::turn::Turn;
 
-/// The failure group of jobs that were given back too often.
+/// Failure group of jobs that were given back too often.
 const GROUP: &str = "released-too-often";
 
 impl Engine {
@@ -21,14 +22,14 @@ impl Engine {
         if self.is_external_lease(&cmd.held, turn.known) {
             return self.release_external(&cmd, turn);
         }
-        let key = match self.judge(&cmd.held, ReportKind::Release, turn.known)? {
-            Standing::Live(key) => key,
-            Standing::Repeat(reply) => return Ok(reply),
+        let key = match self.check_report(&cmd.held, ReportKind::Release, turn.known)? {
+            ReportCheck::Live(key) => key,
+            ReportCheck::Repeat(reply) => return Ok(reply),
         };
 
         cut(&mut cmd.reason, MESSAGE_BYTES_MAX);
         self.accept_report(key, ReportKind::Release, turn);
-        self.worker_survived(key);
+        self.reset_lease_expirations(key);
         let releases = self
             .job(key)
             .details

@@ -1,4 +1,4 @@
-//! Extends a lease; tells progress; replaces the payload.
+//! Extends a lease, and can report progress or replace the payload.
 
 use crate::check::{check_size, cut};
 use std::time::Duration;
@@ -44,7 +44,7 @@ impl Engine {
         let lease_for = self.extend(key, cmd.lease_for, turn);
         let space = self.space_of_job(key);
         let worker = self.job(key).lease().expect("just extended").worker.clone();
-        self.see_worker(space, &worker, turn);
+        self.record_worker(space, &worker, turn);
         if let Some(mut progress) = cmd.progress {
             cut(&mut progress.message, PROGRESS_MESSAGE_BYTES_MAX);
             let job = self.job_mut(key);
@@ -71,9 +71,9 @@ impl Engine {
         Ok(Reply::Renewed { lease_for })
     }
 
-    /// Moves the end of a live lease away; never nearer (`rel L9`). Needs no row unless it asks for more than
-    /// any grant or renewal before: a restart gives every lease its full length again. On callers' clocks
-    /// it does not, and each renewal is written.
+    /// Extends a live lease and never shortens it (`rel L9`). On the server's clock a row is written only if the
+    /// lease gets longer than any grant or renewal before, because a restart gives every lease its full length again.
+    /// On callers' clocks each renewal is written.
     fn extend(
         &mut self,
         key: JobKey,

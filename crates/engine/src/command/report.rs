@@ -1,6 +1,6 @@
-//! What all reports share: whether the lease shown is the live one, and what a stale one is told.
+//! Rules that all reports share: whether the lease is live, and the answer to a report under a stale one.
 
-use ganger_types::command::Held;
+use ganger_types::command::LeaseRef;
 use ganger_types::job::{LastReport, ReportKind};
 use ganger_types::rejection::LeaseEnd;
 use ganger_types::{JobKey, JobRecord, JobState, Outcome, Rejection, Reply, Timestamp};
@@ -9,22 +9,22 @@ use crate::engine::Engine;
 use crate::finished_index::FinishedIndex;
 use crate::turn::Turn;
 
-/// The lease shown is live, or the report is a repeat and this is its answer.
-pub(super) enum Standing {
+/// The result of checking a report: its lease is live, or it is a repeat with this answer.
+pub(super) enum ReportCheck {
     Live(JobKey),
     Repeat(Reply),
 }
 
 impl Engine {
-    /// Judges a report of an outcome (`rel L5`, `L7`).
-    pub(super) fn judge(
+    /// Checks a report of an outcome (`rel L5`, `L7`).
+    pub(super) fn check_report(
         &self,
-        held: &Held,
+        held: &LeaseRef,
         kind: ReportKind,
         known: &FinishedIndex,
-    ) -> Result<Standing, Rejection> {
+    ) -> Result<ReportCheck, Rejection> {
         if let Some(key) = self.live_lease(held) {
-            return Ok(Standing::Live(key));
+            return Ok(ReportCheck::Live(key));
         }
         let (last, state) = match self.find_job(&held.namespace, &held.job) {
             Some(key) => {
@@ -44,7 +44,7 @@ impl Engine {
         };
         match last {
             Some(last) if last.token == held.token && last.kind == kind => {
-                Ok(Standing::Repeat(Reply::Reported {
+                Ok(ReportCheck::Repeat(Reply::Reported {
                     state,
                     retry_at: None,
                     repeat: true,
@@ -57,8 +57,8 @@ impl Engine {
         }
     }
 
-    /// The job, if the token shown is that of its live lease.
-    pub(super) fn live_lease(&self, held: &Held) -> Option<JobKey> {
+    /// The job, if the token is that of its live lease.
+    pub(super) fn live_lease(&self, held: &LeaseRef) -> Option<JobKey> {
         let key = self.find_job(&held.namespace, &held.job)?;
         self.job(key)
             .lease()
@@ -66,13 +66,13 @@ impl Engine {
             .then_some(key)
     }
 
-    /// Why the lease shown is not live.
-    pub(super) fn lease_lost(&self, held: &Held, known: &FinishedIndex) -> Rejection {
+    /// The rejection of a report whose lease is not live.
+    pub(super) fn lease_lost(&self, held: &LeaseRef, known: &FinishedIndex) -> Rejection {
         let live = self.find_job(&held.namespace, &held.job);
         let end = match (live, known.find(&held.namespace, &held.job)) {
             (Some(key), _) => {
                 let job = self.job(key);
-                if job.attempt == 0 || held.token.epoch > self.draws.epoch() {
+                if job.attempt == 0 || held.token.epoch > self.random.epoch() {
                     LeaseEnd::Unknown
                 } else if job.state == JobState::Running {
                     LeaseEnd::Replaced
@@ -90,18 +90,18 @@ impl Engine {
         }
     }
 
-    /// The worker of a live lease has shown itself, and its report is remembered for repeats.
+    /// Records a request of the worker, and the report for repeats of it.
     pub(super) fn accept_report(&mut self, key: JobKey, kind: ReportKind, turn: &mut Turn<'_>) {
         let space = self.space_of_job(key);
         let lease = self.job(key).lease().expect("the lease was judged live");
         let (worker, token) = (lease.worker.clone(), lease.token);
-        self.see_worker(space, &worker, turn);
+        self.record_worker(space, &worker, turn);
         self.job_mut(key).details_mut().last_report = Some(LastReport { token, kind });
     }
 
-    /// The worker reported, so the count of lease expirations in a row starts over. A policy that bounds all losses of
-    /// a job forgives none.
-    pub(super) fn worker_survived(&mut self, key: JobKey) {
+    /// Resets the count of lease expirations in a row after a report. If the retry policy limits all expirations of
+    /// the job, the count stays.
+    pub(super) fn reset_lease_expirations(&mut self, key: JobKey) {
         let job = self.job(key);
         if self.names.retry(job.retry).lease_expirations_max.is_none() {
             self.job_mut(key).details_mut().lease_expirations = 0;
@@ -121,7 +121,7 @@ pub(crate) fn ended(outcome: Outcome) -> Reply {
     goes_on(outcome.state(), None)
 }
 
-/// The answer to a report after which the job goes on.
+/// The answer to a report after which the job is live.
 pub(crate) fn goes_on(state: JobState, retry_at: Option<Timestamp>) -> Reply {
     Reply::Reported {
         state,

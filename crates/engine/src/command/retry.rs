@@ -1,11 +1,11 @@
-//! Puts finished jobs back on their queue, with a new series of attempts.
+//! Retries finished jobs: puts them back on their queue with a new series of attempts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use ganger_types::command::Retry;
 use ganger_types::{
     Answer, Change, FailurePolicy, HistoryEntry, InputRow, InputState, JobId, JobKey, JobRecord,
-    JobState, Outcome, Queue, Reply, ShardId, What, Within,
+    JobState, Outcome, Queue, Reply, RetriedGraph, ShardId, What,
 };
 
 use super::cancel::check_bulk;
@@ -16,39 +16,39 @@ use crate::state::{Edge, Job, JobDetails, SpaceIndex};
 use crate::transition::Move;
 use crate::turn::Turn;
 
-/// How far a retry reaches.
+/// The jobs that a retry includes.
 pub(crate) enum RetryScope {
-    /// The jobs that the command names, and no others.
+    /// The jobs that the command names.
     Named,
-    /// Also those that ended because of them, here and elsewhere.
+    /// Also those that ended because of them, on this and other shards.
     Followers,
-    /// All of a graph.
-    Graph(Within),
+    /// All members of a graph.
+    Graph(RetriedGraph),
 }
 
-/// What is put back.
+/// The jobs to retry.
 pub(crate) struct RetryPlan<'a> {
-    /// Where those named go, if not to their own queues.
+    /// Queue for the named jobs; `None`: their own.
     pub queue: Option<&'a Queue>,
-    /// Those that come back with those named.
+    /// Jobs that are retried with the named ones.
     pub followers: BTreeSet<JobKey>,
-    /// Whom else to ask.
+    /// Scope of the retry, which decides which other shards are asked.
     pub reach: RetryScope,
 }
 
-/// What became of a retry.
+/// The outcome of a retry.
 pub(crate) struct RetryOutcome<'a> {
-    /// Those that are back, in order of their numbers.
+    /// Jobs that were retried, in order of their numbers.
     pub coming: Vec<&'a JobRecord>,
-    /// Those that are not.
+    /// Jobs that were skipped.
     pub skipped: Vec<JobId>,
-    /// The shards that were asked to put back jobs of theirs.
+    /// Shards that were asked to retry jobs of theirs.
     pub passed_on: BTreeSet<ShardId>,
 }
 
 impl Engine {
-    /// Those that have not ended, or whose result live jobs still use, or that would fail again at once
-    /// because a dependency has failed, are skipped and named.
+    /// Retries finished jobs. The reply lists those that were skipped: jobs that have not ended, jobs whose results
+    /// live jobs still use, and jobs that would fail again at once because a dependency has failed.
     pub(crate) fn retry_jobs(&mut self, cmd: &Retry, turn: &mut Turn<'_>) -> Answer {
         check_bulk(cmd.jobs.len())?;
         self.check_new_queues(&cmd.namespace, &cmd.queue)?;
@@ -74,7 +74,7 @@ impl Engine {
                 None => return Err(self.no_job(&cmd.namespace, id)),
             }
         }
-        let within = cmd.graph.as_ref().map(|graph| Within {
+        let within = cmd.graph.as_ref().map(|graph| RetriedGraph {
             graph: graph.clone(),
             queue: cmd.queue.clone(),
         });
@@ -93,7 +93,7 @@ impl Engine {
                 None => RetryScope::Named,
             },
         };
-        let back = self.bring_back(&named, &plan, turn);
+        let back = self.retry_records(&named, &plan, turn);
         skipped.extend(back.skipped);
         passed_on.extend(back.passed_on);
         let coming = back.coming;
@@ -118,9 +118,9 @@ impl Engine {
         })
     }
 
-    /// Puts those named and the followers back that would not fail again at once or wait for what never comes, and asks other
-    /// shards to put theirs back, as far as the retry reaches.
-    pub(crate) fn bring_back<'a>(
+    /// Retries the named jobs and their followers, except those that would fail again at once or wait forever, and
+    /// asks other shards to retry theirs if the scope includes them.
+    pub(crate) fn retry_records<'a>(
         &mut self,
         named: &[&'a JobRecord],
         plan: &RetryPlan,
@@ -169,8 +169,8 @@ impl Engine {
         !(is_gone || is_used)
     }
 
-    /// Those that would not fail again at once or wait for what never comes; the others are skipped. Dropping one may
-    /// drop others.
+    /// Separates the jobs that can be retried from those that would fail again at once or wait forever. Skipping one
+    /// job may make others fail, so this repeats until nothing changes.
     fn retryable<'a>(
         &self,
         records: &[&'a JobRecord],
@@ -186,11 +186,11 @@ impl Engine {
                     let inputs = known.inputs_of(*key);
                     !inputs
                         .iter()
-                        .all(|row| self.can_be_had(&row.state, &coming, known))
+                        .all(|row| self.is_obtainable(&row.state, &coming, known))
                 })
                 .collect();
             if dropped.is_empty() {
-                dropped = self.in_circles(&coming, known);
+                dropped = self.in_cycles(&coming, known);
             }
             if dropped.is_empty() {
                 break;
@@ -207,9 +207,9 @@ impl Engine {
         kept
     }
 
-    /// Whether an input of a retried job can still come, or is there. The result of a dependency whose
+    /// Whether an input of a retried job is stored or can still be delivered. The result of a dependency whose
     /// retention has passed is gone.
-    fn can_be_had(
+    fn is_obtainable(
         &self,
         input: &InputState,
         coming: &BTreeSet<JobKey>,
@@ -222,7 +222,7 @@ impl Engine {
             }
             | InputState::Value(_)
             | InputState::Ignored { .. }
-            // Another shard is asked again; if it has nothing to give, it says so.
+            // The other shard is asked again, and answers if the job does not exist.
             | InputState::Remote { .. }
             | InputState::Received { .. } => return true,
             InputState::Missing {
@@ -236,9 +236,9 @@ impl Engine {
             || (may_wait && known.by_key(dependency).is_some())
     }
 
-    /// Jobs that would wait, at any distance, for themselves, or for such ones: since they ended, others may
-    /// have come to wait for them whom they wait for.
-    fn in_circles(&self, coming: &BTreeSet<JobKey>, known: &FinishedIndex) -> Vec<JobKey> {
+    /// The jobs that would wait for themselves, at any distance, or for such a job. That can happen if, after a job
+    /// ended, one of its dependencies came to wait for it.
+    fn in_cycles(&self, coming: &BTreeSet<JobKey>, known: &FinishedIndex) -> Vec<JobKey> {
         let dependencies = |job: JobKey| -> Vec<JobKey> {
             if !coming.contains(&job) {
                 return self
@@ -294,7 +294,7 @@ impl Engine {
             .collect()
     }
 
-    /// Takes the job back among the live, in no index yet.
+    /// Adds a finished job to the table of live jobs, but to no index yet.
     fn readmit(
         &mut self,
         space: SpaceIndex,
@@ -408,7 +408,7 @@ impl Engine {
             .extend(rows.into_iter().map(Change::PutInput));
     }
 
-    /// What an input of a retried job is from now on; `None` if it never was an edge, or is none any more.
+    /// The new state of an input of a retried job; `None` if it is not an edge to a job of this shard.
     fn renewed(&self, input: &InputState, known: &FinishedIndex) -> Option<InputState> {
         let (dependency, id, policy) = match input {
             InputState::Missing {
@@ -450,7 +450,7 @@ impl Engine {
         })
     }
 
-    /// A finished job is no longer kept: its counts go down.
+    /// Decreases the counts of finished jobs for a job that is removed or retried.
     pub(super) fn uncount_finished(&mut self, record: &JobRecord, outcome: Outcome) {
         let Some(queue) = self.find_queue(&record.namespace, &record.queue) else {
             return;
@@ -473,40 +473,13 @@ fn has_succeeded(known: &FinishedIndex, key: JobKey) -> bool {
         .is_some_and(|finished| finished.outcome == Outcome::Succeeded)
 }
 
-/// A live job made of its stored record, in no index.
+/// Makes a live job of its stored record. The job is in no index yet.
 pub(crate) fn job_of(
     record: &JobRecord,
     queue: crate::state::QueueIndex,
     engine: &mut Engine,
 ) -> Job {
-    let details = JobDetails {
-        id: record.id_is_given.then(|| record.id.clone()),
-        name: record.name.clone(),
-        due: record.due,
-        is_ahead: record.is_ahead,
-        deadline: record.deadline,
-        timeout: record.timeout,
-        releases: record.releases,
-        lease_expirations: record.lease_expirations,
-        inputs: record.inputs,
-        missing: 0,
-        fingerprint: record.fingerprint,
-        failure: record.failure.clone(),
-        graph: record.graph.clone(),
-        tags: record.tags.clone(),
-        labels: record.labels.clone(),
-        tracked: record.tracked,
-        unique: record.unique.clone(),
-        schedule: record.schedule.clone(),
-        keep_succeeded: record.keep_succeeded,
-        keep_failed: record.keep_failed,
-        progress: record.progress.clone(),
-        last_report: record.last_report,
-        history: record.history.clone(),
-        history_dropped: record.history_dropped,
-        lease: None,
-        log_bytes: 0,
-    };
+    let details = JobDetails::of_record(record);
     Job {
         key: record.key,
         priority: record.priority,

@@ -1,4 +1,4 @@
-//! Recurring jobs: makes, replaces, removes schedules, and runs them.
+//! Creates, replaces and removes schedules, and runs them.
 
 use crate::check::{at_most, check_named, check_size};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::recurrence::{Recurrence, check_spec};
 use crate::state::{SpaceIndex, Timer};
 use crate::turn::Turn;
 
-/// A run that is found due within this time counts as on time, not as missed.
+/// Delay up to which a run counts as on time instead of missed.
 const ON_TIME: Duration = Duration::from_secs(5);
 
 impl Engine {
@@ -48,7 +48,7 @@ impl Engine {
         Ok(Reply::Done)
     }
 
-    /// Refuses a new schedule where there are too many.
+    /// Refuses a new schedule if the namespace has too many.
     fn check_new_schedule(&self, schedule: &ScheduleRecord) -> Result<(), Rejection> {
         let space = self.find_space(&schedule.namespace);
         let Some(schedules) = space.map(|space| &self.spaces[space].schedules) else {
@@ -112,7 +112,7 @@ impl Engine {
         Ok(Reply::Done)
     }
 
-    /// Makes a job of a schedule, and answers with the schedule, which names it.
+    /// Enqueues a job of a schedule and returns the schedule, which contains the id of the job.
     pub(crate) fn run_schedule_now(&mut self, cmd: &RunSchedule, turn: &mut Turn<'_>) -> Answer {
         let space = self.find_space(&cmd.namespace);
         let found = space.and_then(|space| {
@@ -128,7 +128,7 @@ impl Engine {
         Ok(Reply::Schedule(Box::new(schedule)))
     }
 
-    /// Takes a schedule out, with its timer.
+    /// Removes a schedule and its timer.
     fn disarm_schedule(&mut self, space: SpaceIndex, id: &ScheduleId) -> Option<ScheduleRecord> {
         let state = &mut self.spaces[space];
         let old = state.schedules.remove(id)?;
@@ -147,7 +147,7 @@ impl Engine {
         self.arm_schedule(space, schedule);
     }
 
-    /// Puts a schedule in, with its timer unless it is paused.
+    /// Adds a schedule, and its timer unless it is paused.
     pub(crate) fn arm_schedule(&mut self, space: SpaceIndex, schedule: ScheduleRecord) {
         let state = &mut self.spaces[space];
         if let Some(next_at) = schedule.next_at.filter(|_| !schedule.paused) {
@@ -158,8 +158,8 @@ impl Engine {
         state.schedules.insert(schedule.id.clone(), schedule);
     }
 
-    /// Makes the jobs that are due, and notes the next run, in one commit (`rel T7`). A run lies strictly
-    /// after the one before, so a clock that jumps back fires nothing twice (`rel C2`).
+    /// Enqueues the jobs that are due and sets the next run, in one commit (`rel T7`). Each run is strictly after the
+    /// previous one, so a clock that jumps back fires nothing twice (`rel C2`).
     pub(crate) fn run_schedule(&mut self, space: SpaceIndex, id: &ScheduleId, turn: &mut Turn<'_>) {
         let Some(mut schedule) = self.spaces[space].schedules.remove(id) else {
             return;
@@ -176,7 +176,7 @@ impl Engine {
         self.store_schedule(space, schedule, turn);
     }
 
-    /// Whether the queue of a schedule, and its namespace, would take a job in the place of this one.
+    /// Whether the queue and the namespace of a schedule have room for a job that replaces this one.
     fn has_room_instead_of(&self, key: JobKey, schedule: &ScheduleRecord) -> bool {
         let from = self.job(key).queue;
         let space = &self.spaces[self.queues[from].space];
@@ -198,7 +198,7 @@ impl Engine {
             .as_ref()
             .and_then(|job| self.find_job(&schedule.namespace, job));
         match (earlier, schedule.overlap) {
-            // Where the new job would be refused, the old one stays.
+            // If the new job would be refused, the old one stays.
             (Some(key), Overlap::Replace) if self.has_room_instead_of(key, schedule) => {
                 let reason = format!("schedule {} replaced it", schedule.id);
                 self.cancel_job(key, &reason, turn);
@@ -206,11 +206,11 @@ impl Engine {
             (Some(_), Overlap::Skip | Overlap::Replace) => return,
             _ => {}
         }
-        // A full queue refuses the run; the next one is tried at its own time.
+        // A full queue refuses this run; the next run is tried at its own time.
         let _ = self.make_job_of(schedule, turn);
     }
 
-    /// Enqueues a job as the schedule describes it, and notes it there.
+    /// Enqueues a job of a schedule and records it there.
     fn make_job_of(
         &mut self,
         schedule: &mut ScheduleRecord,
@@ -233,7 +233,7 @@ impl Engine {
     }
 }
 
-/// The runs to make, of those due from `from` to `now`, oldest first.
+/// The runs between `from` and `now` for which to enqueue jobs, oldest first.
 fn due_runs(
     recurrence: &Recurrence,
     catch_up: CatchUp,

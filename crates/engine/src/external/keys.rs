@@ -1,18 +1,18 @@
-//! Raw keys: strings with an expiry, and lists, as clients of Redis know them.
+//! Raw keys: strings with an expiry, and lists, as in Redis.
 //!
-//! They share nothing with jobs but the turns and the commits. Values are held in memory, as in Redis. An expired key
-//! is removed before anything is applied at or after its time, so nothing below needs to look for expired ones.
+//! They share turns and commits with jobs, and nothing else. Values are held in memory, as in Redis. An expired key
+//! is removed before anything is applied at or after its time, so the calls never see one.
 
 mod as_job;
 mod as_queue;
+mod budget;
 mod calls;
 mod glob;
 mod list;
 mod lists;
 mod names;
-mod spent;
 mod strings;
-mod untouched;
+mod unused_items;
 mod upkeep;
 mod work_queue;
 
@@ -27,12 +27,12 @@ use ganger_types::{
     Now, Queue,
 };
 
-use super::{ExternalJobScan, ExternalSystem, Measure};
+use super::{ExternalJobScan, ExternalSystem, ScanLimits};
 use crate::Effects;
+use budget::Budget;
 pub use glob::Glob;
 use list::List;
-use spent::Spent;
-use untouched::Untouched;
+use unused_items::UnusedItems;
 use upkeep::Upkeep;
 use work_queue::work_queue_of;
 
@@ -40,23 +40,23 @@ use work_queue::work_queue_of;
 #[derive(Debug, Default)]
 pub(crate) struct Keys {
     spaces: BTreeMap<Namespace, KeySpace>,
-    /// Exactly those that expire, by when.
+    /// Keys that expire, sorted by time.
     due: Due,
     counters: Counters,
     upkeep: Upkeep,
-    /// Lists that got elements and had none, or got more, since somebody asked.
+    /// Lists that got elements since the last [`Keys::take_grown`].
     grown: BTreeSet<(Namespace, Bytes)>,
-    /// The namespace of each list by its number, while rows are loaded; empty afterwards.
+    /// The namespace of each list, by its number, while rows are loaded; empty afterwards.
     loading: BTreeMap<u64, Namespace>,
 }
 
-/// Keys that expire: when, its number, whose.
+/// Keys that expire: time, number, namespace.
 type Due = BTreeSet<(Elapsed, u64, Namespace)>;
 
-/// Numbers that are never used twice.
+/// Counters whose values are never used twice.
 #[derive(Debug, Default)]
 struct Counters {
-    /// The last number given to a key. After a restart it goes on behind those that are still there.
+    /// The last number given to a key. After a restart it continues after the largest number of a stored key.
     number: u64,
     revision: u64,
 }
@@ -65,11 +65,11 @@ struct Counters {
 #[derive(Debug, Default)]
 struct KeySpace {
     names: BTreeMap<Bytes, u64>,
-    /// By number, which is the order of [`ganger_types::keys::KeyCall::Scan`].
+    /// Keys by number, which is the order of [`ganger_types::keys::KeyCall::Scan`].
     entries: BTreeMap<u64, Entry>,
-    /// The work queues: exactly those of which a list is there.
+    /// The work queues: those with at least one list.
     queues: BTreeSet<Bytes>,
-    untouched: Untouched,
+    unused_items: UnusedItems,
 }
 
 /// A key with its value and expiry.
@@ -77,7 +77,7 @@ struct KeySpace {
 struct Entry {
     name: Bytes,
     value: Value,
-    /// Changes with every change.
+    /// A new value after each change of the key.
     revision: u64,
     expires_at: Option<Elapsed>,
 }
@@ -111,14 +111,14 @@ impl Entry {
 }
 
 impl KeySpace {
-    /// A list came to be.
+    /// Records that a list was created.
     fn list_made(&mut self, name: &Bytes) {
         if let Some(queue) = work_queue_of(name) {
             self.queues.insert(queue);
         }
     }
 
-    /// A list is not there any more.
+    /// Records that a list was removed.
     fn list_gone(&mut self, name: &Bytes) {
         if let Some(queue) = work_queue_of(name)
             && self.lists_of(&queue).is_none()
@@ -134,18 +134,18 @@ impl KeySpace {
 }
 
 impl Keys {
-    /// Removes what has expired by now and looks at what is due, each at its own time, at most `limit` in all; true if
-    /// more is due.
+    /// Removes expired keys and does due upkeep checks, each as of its own time and at most `limit` in all. Returns
+    /// whether more is due.
     pub(crate) fn advance(&mut self, now: Now, limit: usize, out: &mut Effects) -> bool {
         for _ in 0..limit {
             let is_due = |at: &Elapsed| *at <= now.elapsed;
             let Some(at) = self.next_due().filter(is_due) else {
                 return false;
             };
-            // What expires is gone before anything is looked at.
+            // Keys expire before the checks of the same time.
             match self.due.first().cloned() {
                 Some((expires_at, number, namespace)) if expires_at <= at => {
-                    self.context(&namespace, now, out).run_out(number);
+                    self.context(&namespace, now, out).remove_expired(number);
                 }
                 _ => self.look(now, out),
             }
@@ -153,7 +153,7 @@ impl Keys {
         self.next_due().is_some_and(|at| at <= now.elapsed)
     }
 
-    /// When there is next something to do.
+    /// The time of the next expiration or check; `None` if there is none.
     pub(crate) fn next_due(&self) -> Option<Elapsed> {
         let expires_at = self.due.first().map(|(at, ..)| *at);
         [expires_at, self.upkeep.next_due()]
@@ -201,7 +201,7 @@ impl Keys {
             grown: &mut self.grown,
             now,
             changes: &mut out.changes,
-            spent: Spent::default(),
+            budget: Budget::default(),
         }
     }
 
@@ -211,12 +211,12 @@ impl Keys {
         found.map_or(0, |(_, entry)| entry.revision)
     }
 
-    /// To be called once all rows are loaded.
+    /// Completes the loading, after all rows.
     pub(crate) fn loaded(&mut self) {
         self.loading.clear();
     }
 
-    /// What a key holds at `now`; `None` if it does not exist.
+    /// The type of a key's value at `now`; `None` if the key does not exist.
     pub(crate) fn kind(&self, now: Now, namespace: &Namespace, name: &Bytes) -> Option<KeyKind> {
         let (_, entry) = self.spaces.get(namespace)?.find(name)?;
         let is_there = entry.expires_at.is_none_or(|at| at > now.elapsed);
@@ -232,7 +232,7 @@ impl Keys {
         std::mem::take(&mut self.grown).into_iter().collect()
     }
 
-    /// Takes a key back as it was stored.
+    /// Loads a stored key.
     fn load_key(&mut self, record: KeyRecord) {
         let number = record.number;
         self.counters.number = self.counters.number.max(number);
@@ -261,7 +261,7 @@ impl Keys {
         }
     }
 
-    /// Takes an element back as it was stored; its list was loaded before.
+    /// Loads a stored element; its list was loaded before.
     fn load_element(&mut self, record: ElementRecord) {
         let namespace = self.loading.get(&record.list);
         let space = namespace.and_then(|namespace| self.spaces.get_mut(namespace));
@@ -354,7 +354,7 @@ impl ExternalSystem for Keys {
         now: Now,
         query: &JobQuery,
         after: Option<&ExternalJob>,
-        measure: Measure,
+        measure: ScanLimits,
     ) -> ExternalJobScan {
         let space = self.spaces.get(&query.namespace);
         space.map_or(ExternalJobScan::NONE, |space| {
@@ -392,7 +392,7 @@ impl ExternalSystem for Keys {
     }
 }
 
-/// The place where calls are applied: a namespace's keys, and what goes out.
+/// What a call works on: the keys of a namespace, and the effects.
 struct KeyContext<'a> {
     namespace: &'a Namespace,
     space: &'a mut KeySpace,
@@ -402,12 +402,12 @@ struct KeyContext<'a> {
     grown: &'a mut BTreeSet<(Namespace, Bytes)>,
     now: Now,
     changes: &'a mut Vec<Change>,
-    /// What the calls have taken so far.
-    spent: Spent,
+    /// Work that the calls have done so far.
+    budget: Budget,
 }
 
 impl KeyContext<'_> {
-    /// Makes a key that does not exist; its row is still to be written.
+    /// Creates a key that does not exist. The caller writes its row.
     fn make(&mut self, name: &Bytes, value: Value) -> u64 {
         self.counters.number += 1;
         let number = self.counters.number;
@@ -426,7 +426,7 @@ impl KeyContext<'_> {
         number
     }
 
-    /// Writes the row of a key, of a list without its elements.
+    /// Writes the row of a key; elements of a list have rows of their own.
     fn write(&mut self, number: u64) {
         let record = self.space.entries[&number].record(number, self.namespace);
         self.changes
@@ -442,7 +442,7 @@ impl KeyContext<'_> {
         }
     }
 
-    /// Sets when a key expires; its row is still to be written.
+    /// Sets the expiry of a key. The caller writes its row.
     fn expire_at(&mut self, number: u64, at: Option<Elapsed>) {
         let Some(entry) = self.space.entries.get_mut(&number) else {
             return;
@@ -455,14 +455,14 @@ impl KeyContext<'_> {
         }
     }
 
-    /// Removes a key with all that it holds.
+    /// Removes a key with its value.
     fn remove(&mut self, number: u64) {
         self.expire_at(number, None);
         let Some(entry) = self.space.entries.remove(&number) else {
             return;
         };
         self.space.names.remove(&entry.name);
-        self.space.untouched.forget(&entry.name);
+        self.space.unused_items.forget(&entry.name);
         self.drop_elements(number, &entry.name, &entry.value);
         self.changes
             .push(Change::External(ExternalChange::RemoveKey(number)));
@@ -470,7 +470,7 @@ impl KeyContext<'_> {
     }
 
     /// Removes a key that has expired.
-    fn run_out(&mut self, number: u64) {
+    fn remove_expired(&mut self, number: u64) {
         let Some(entry) = self.space.entries.get(&number) else {
             return;
         };
@@ -479,7 +479,7 @@ impl KeyContext<'_> {
         self.lease_lost(&name, Some(revision));
     }
 
-    /// What a key held is gone from it.
+    /// Removes the rows of the elements of a removed value.
     fn drop_elements(&mut self, number: u64, name: &Bytes, value: &Value) {
         if let Value::List(list) = value {
             let places = list.iter().map(|(place, _)| place);

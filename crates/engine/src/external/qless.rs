@@ -1,7 +1,8 @@
-//! qless: in each namespace a state machine of its own, on the clocks of its callers.
+//! qless: a separate state machine in each namespace, on the clocks of its callers.
 //!
-//! What is here hands it its calls, writes its rows once a turn, and gives them back after a start. Its jobs are shown
-//! among ours (`as_job`, `as_queue`, `explain`), but stay rows of their own, and no timer of the engine acts on them.
+//! This module passes calls to it, writes its rows once per turn, and loads them after a start. Listings show its
+//! jobs among the engine's (`as_job`, `as_queue`, `explain`), but they have rows of their own, and no timer of the
+//! engine acts on them.
 
 mod again;
 mod as_job;
@@ -17,7 +18,7 @@ pub(crate) use as_job::state as job_state;
 use std::collections::{BTreeMap, BTreeSet};
 
 use ganger_qless::Qless;
-use ganger_types::import::{Imported, QlessSource};
+use ganger_types::import::{ImportOutcome, QlessSource};
 use ganger_types::query::JobQuery;
 use ganger_types::reply::{ExternalJobView, QueueView};
 use ganger_types::why::Explanation;
@@ -26,23 +27,23 @@ use ganger_types::{
     JobState, Namespace, Now, QlessAnswer, QlessCall, QlessMessage, QlessRow, Queue, Timestamp,
 };
 
-use super::{ExternalJobScan, ExternalSystem, Measure, short};
+use super::{ExternalJobScan, ExternalSystem, ScanLimits, short};
 use crate::Effects;
 
-/// qless in all namespaces.
+/// The qless state of all namespaces.
 #[derive(Debug, Default)]
 pub(crate) struct QlessSpaces {
     spaces: BTreeMap<Namespace, Qless>,
-    /// Namespaces that were called in this turn: rows may have changed only there.
+    /// Namespaces that were called in this turn; only their rows may have changed.
     called: BTreeSet<Namespace>,
-    /// Queues that got ready jobs, for waking waiting workers.
+    /// Queues that got ready jobs, to wake waiting workers.
     woken: BTreeSet<(Namespace, Bytes)>,
-    /// What was done to jobs since somebody took it, in order.
+    /// Events about jobs since the last [`QlessSpaces::take_happened`], in order.
     happened: Vec<(Namespace, Happening)>,
 }
 
 impl QlessSpaces {
-    /// Carries a call out. It runs by the time in it; the server's time counts for the lives of throttles alone.
+    /// Applies a call. It uses the time in the call; the server's time only matters for the expiry of throttles.
     pub(crate) fn call(&mut self, at: Elapsed, call: QlessCall, out: &mut Effects) -> QlessAnswer {
         let QlessCall { namespace, request } = call;
         self.change(&namespace, out, |qless, messages| {
@@ -50,18 +51,18 @@ impl QlessSpaces {
         })
     }
 
-    /// Takes a record of a Redis over.
+    /// Imports a record from Redis.
     pub(crate) fn import(
         &mut self,
         at: Elapsed,
         namespace: &Namespace,
         source: QlessSource,
         out: &mut Effects,
-    ) -> Imported {
+    ) -> ImportOutcome {
         self.change(namespace, out, |qless, _| qless.import(at, source))
     }
 
-    /// Lets `act` change the state of a namespace, and passes its messages on.
+    /// Lets `act` change the state of a namespace, and emits its messages.
     pub(crate) fn change<T>(
         &mut self,
         namespace: &Namespace,
@@ -92,12 +93,12 @@ impl QlessSpaces {
         woken.filter_map(named).collect()
     }
 
-    /// What was done to jobs since the last call, in order. The commands are few that do anything to them.
+    /// Events about jobs since the last call, in order.
     pub(crate) fn take_happened(&mut self) -> Vec<(Namespace, Happening)> {
         std::mem::take(&mut self.happened)
     }
 
-    /// Whether a pop of the queue would find a job that is ready.
+    /// Whether a pop of the queue would find a ready job.
     pub(crate) fn has_ready(&self, namespace: &Namespace, queue: &Queue) -> bool {
         let qless = self.space(namespace);
         qless.is_some_and(|qless| qless.has_ready(queue.as_bytes()))
@@ -126,12 +127,12 @@ impl QlessSpaces {
         }
     }
 
-    /// Whether there is a job of that id.
+    /// Whether a job with this id exists.
     pub(crate) fn has_job(&self, namespace: &Namespace, id: &JobId) -> bool {
         self.state(namespace, id).is_some()
     }
 
-    /// The job that a row is, as if it were one of ours; `None` if the row is no job of qless.
+    /// The job of a row, shown as a job of the engine; `None` if the row is not a job of qless.
     pub(crate) fn job_of_row(&self, row: &ExternalRow) -> Option<ExternalJobView> {
         let ExternalRow::Qless(namespace, row) = row else {
             return None;
@@ -148,7 +149,7 @@ impl QlessSpaces {
         self.spaces.get(namespace)
     }
 
-    /// Its failure groups with the number of jobs in each; names are cut as in the jobs.
+    /// The failure groups with the number of jobs in each; long names are cut, as in the jobs.
     pub(crate) fn failure_groups(&self, namespace: &Namespace) -> Vec<(Group, u64)> {
         let groups = self
             .space(namespace)
@@ -205,7 +206,7 @@ impl ExternalSystem for QlessSpaces {
         _: Now,
         query: &JobQuery,
         after: Option<&ExternalJob>,
-        measure: Measure,
+        measure: ScanLimits,
     ) -> ExternalJobScan {
         let qless = self.space(&query.namespace);
         qless.map_or(ExternalJobScan::NONE, |qless| {
@@ -247,7 +248,7 @@ impl ExternalSystem for QlessSpaces {
     }
 }
 
-/// A time as qless has it.
+/// A time in the form of qless.
 #[expect(
     clippy::as_conversions,
     clippy::cast_precision_loss,

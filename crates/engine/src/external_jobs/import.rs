@@ -1,23 +1,23 @@
-//! Taking records of another server over, each once.
+//! Imports of records of another server, each once.
 //!
-//! What was taken over leaves a mark, a raw key, in the same commit. So a record that is sent again is recognised, also
-//! when its job has ended and gone in the meantime. Marks expire.
+//! An imported record leaves a mark, which is a raw key, in the same commit. A record that is sent again is therefore
+//! recognised, even if its job has been removed since. Marks expire.
 
 use std::time::Duration;
 
 use ganger_types::command::Enqueue;
-use ganger_types::import::{Import, ImportRecord, Imported, JobSource, QlessSource, WorkItem};
+use ganger_types::import::{Import, ImportOutcome, ImportRecord, JobSource, QlessSource, WorkItem};
 use ganger_types::keys::{Condition, End, Expiry, KeyCall, KeyKind};
 use ganger_types::{Answer, Bytes, KeyCalls, Namespace, Now, Rejection, Reply, limits};
 
 use crate::engine::Engine;
 use crate::turn::Turn;
 
-/// With these bytes the names of all marks begin.
+/// Prefix of the names of all marks.
 const MARK: &[u8] = b"ganger:imported:";
-/// The failure group of jobs that had failed before they came.
+/// Failure group of jobs that had failed before the import.
 const FAILED_GROUP: &str = "imported";
-/// How long a mark lasts: in this time an import that was interrupted must be run again.
+/// Lifetime of a mark: the time within which an interrupted import must be repeated.
 const MARK_LASTS: Duration = Duration::from_secs(7 * 86_400);
 
 impl Engine {
@@ -41,17 +41,17 @@ impl Engine {
         namespace: &Namespace,
         record: ImportRecord,
         turn: &mut Turn<'_>,
-    ) -> Imported {
+    ) -> ImportOutcome {
         let mark = mark(&record);
         if let Some(mark) = &mark {
             if mark.len() > limits::KEY_NAME_MAX {
                 let (actual, limit) = (mark.len(), limits::KEY_NAME_MAX);
-                return Imported::Refused(format!(
+                return ImportOutcome::Refused(format!(
                     "its name is too long: with the mark of the import {actual} bytes, the limit is {limit}"
                 ));
             }
             if self.external.keys.kind(turn.now, namespace, mark).is_some() {
-                return Imported::AlreadyThere;
+                return ImportOutcome::AlreadyThere;
             }
         }
         let imported = match record {
@@ -63,22 +63,22 @@ impl Engine {
             ImportRecord::Item(item) => self.import_item(namespace, *item, turn),
             ImportRecord::Job(source) => self.import_job(namespace, *source, turn),
         };
-        if let (Imported::Taken, Some(mark)) = (&imported, mark) {
+        if let (ImportOutcome::Taken, Some(mark)) = (&imported, mark) {
             let calls = vec![set(mark, Bytes::new(), Expiry::After(MARK_LASTS))];
             self.write_keys(namespace, calls, turn);
         }
         imported
     }
 
-    /// An item with its place in line and its leases.
+    /// Imports an item with its position and its leases.
     fn import_item(
         &mut self,
         namespace: &Namespace,
         item: WorkItem,
         turn: &mut Turn<'_>,
-    ) -> Imported {
+    ) -> ImportOutcome {
         if let Some(wrong) = self.cannot_take(turn.now, namespace, &item) {
-            return Imported::Refused(wrong);
+            return ImportOutcome::Refused(wrong);
         }
         if self
             .external
@@ -86,7 +86,7 @@ impl Engine {
             .kind(turn.now, namespace, &item.key)
             .is_some()
         {
-            return Imported::AlreadyThere;
+            return ImportOutcome::AlreadyThere;
         }
         let mut calls = vec![set(item.key, item.data, Expiry::Never)];
         for (key, value, left) in item.leases {
@@ -103,10 +103,10 @@ impl Engine {
             });
         }
         self.write_keys(namespace, calls, turn);
-        Imported::Taken
+        ImportOutcome::Taken
     }
 
-    /// Why the keys of an item cannot be written, if so.
+    /// The reason why the keys of an item cannot be written; `None` if they can.
     fn cannot_take(&self, now: Now, namespace: &Namespace, item: &WorkItem) -> Option<String> {
         let leases = item.leases.iter();
         let strings = leases.map(|(key, value, _)| (key, value.len()));
@@ -130,13 +130,13 @@ impl Engine {
         })
     }
 
-    /// A job of ours, which has failed already if the source says so.
+    /// Imports a job of the engine, as failed if the source has a failure.
     fn import_job(
         &mut self,
         namespace: &Namespace,
         source: JobSource,
         turn: &mut Turn<'_>,
-    ) -> Imported {
+    ) -> ImportOutcome {
         let command = Enqueue {
             namespace: namespace.clone(),
             jobs: vec![source.job],
@@ -145,15 +145,15 @@ impl Engine {
         let made = match self.enqueue(command, turn) {
             Ok(Reply::Enqueued { jobs, .. }) => jobs.into_iter().next(),
             Ok(_) => None,
-            Err(rejection) => return Imported::Refused(rejection.to_string()),
+            Err(rejection) => return ImportOutcome::Refused(rejection.to_string()),
         };
         let Some(made) = made.filter(|it| !it.existed) else {
-            return Imported::AlreadyThere;
+            return ImportOutcome::AlreadyThere;
         };
         if let Some(message) = source.failed {
             self.fail_unstarted(made.key, FAILED_GROUP, message, turn);
         }
-        Imported::Taken
+        ImportOutcome::Taken
     }
 
     fn write_keys(&mut self, namespace: &Namespace, calls: Vec<KeyCall>, turn: &mut Turn<'_>) {
@@ -176,7 +176,7 @@ fn set(key: Bytes, value: Bytes, expiry: Expiry) -> KeyCall {
     }
 }
 
-/// The name of a record's mark; `None` for one that does the same however often it is applied.
+/// The name of a record's mark; `None` for a record that may be applied repeatedly.
 fn mark(record: &ImportRecord) -> Option<Bytes> {
     let source = match record {
         ImportRecord::Qless(source) => source,

@@ -1,19 +1,20 @@
-//! What the engine asks of external systems about their jobs.
+//! Listings of external jobs.
 
 use ganger_types::query::JobQuery;
 use ganger_types::reply::ExternalJobView;
 use ganger_types::{ExternalJob, JobId, Namespace, Now, Rejection, limits};
 
 use crate::engine::Engine;
-use crate::external::{ExternalJobScan, ExternalSystems, Measure};
+use crate::external::{ExternalJobScan, ExternalSystems, ScanLimits};
 use crate::finished_index::FinishedIndex;
 
-/// Jobs that one question looks at: so many that a page is often whole, so few that nobody else waits for long.
+/// Maximum number of jobs that one query looks at: enough to fill most pages, and few enough not to delay other
+/// commands.
 const LOOKED_AT_MAX: usize = 4_000;
 
 impl Engine {
-    /// The external job with this id, unless a live job of ours has it. The host asks once it has found none that has
-    /// ended.
+    /// The external job with this id, unless a live job of the engine has it. The host asks if it has found no
+    /// finished job.
     pub(crate) fn external_job(
         &self,
         now: Now,
@@ -28,17 +29,17 @@ impl Engine {
         view.map(Box::new)
     }
 
-    /// External jobs that may be asked for, from a place on; and from where to look on, if there may be more.
+    /// A page of external jobs that the query may match, and the last one that was looked at if there may be more.
     pub(crate) fn external_jobs(
         &self,
         now: Now,
         query: &JobQuery,
     ) -> (Vec<(ExternalJob, ExternalJobView)>, Option<ExternalJob>) {
-        // None is in a graph or has labels.
+        // External jobs have no graph and no labels.
         if query.graph.is_some() || query.label.is_some() {
             return (Vec::new(), None);
         }
-        let mut measure = Measure {
+        let mut measure = ScanLimits {
             looked_at: LOOKED_AT_MAX,
             found: query.limit.clamp(1, limits::PAGE_JOBS_MAX + 1),
         };
@@ -58,14 +59,14 @@ impl Engine {
         (found, None)
     }
 
-    /// Looks at the jobs of one system behind `after`. Those that another job hides are left out, or named otherwise.
+    /// Scans the jobs of one system after `after`. Jobs that another job hides are omitted or get another id.
     fn scan_external_jobs(
         &self,
         now: Now,
         query: &JobQuery,
         place: usize,
         after: Option<&ExternalJob>,
-        measure: Measure,
+        measure: ScanLimits,
     ) -> ExternalJobScan {
         let systems = self.external.all();
         let system = systems[place];
@@ -88,19 +89,18 @@ impl Engine {
         scan
     }
 
-    /// Whether there is an external job with this id.
+    /// Whether an external job with this id exists.
     pub(crate) fn has_external_job(&self, namespace: &Namespace, id: &JobId) -> bool {
         self.external.state(namespace, id).is_some()
     }
 
-    /// The refusal of a command that is for jobs of ours only, and names one that is not there.
+    /// The rejection of a command that only jobs of the engine support, for an id that no such job has.
     pub(crate) fn not_ours(&self, namespace: &Namespace, id: &JobId) -> Rejection {
         let refusal = self.external.refuse(namespace, id);
         refusal.unwrap_or_else(|| self.no_job(namespace, id))
     }
 
-    /// The refusal of a command that is about this one job alone, if that is a job which no command can change, and no job
-    /// of ours.
+    /// The rejection of a command that names only this job, if it is an external job that no command can change.
     pub(crate) fn refuse_external_item(
         &self,
         namespace: &Namespace,
@@ -117,7 +117,8 @@ impl Engine {
         refusal.map_or(Ok(()), Err)
     }
 
-    /// Number of namespaces that have jobs or queues of external systems. Where that is none, nobody is asked for them.
+    /// Number of namespaces that have jobs or queues of external systems. If there are none, the host need not ask
+    /// for them.
     pub fn external_job_namespaces(&self) -> usize {
         self.external.namespaces().len()
     }

@@ -1,5 +1,5 @@
-//! Workers of ours run jobs of qless, and commands of ours cancel, delete and retry them. Of the external systems only qless
-//! has such jobs: items of raw keys are moved by their own clients alone.
+//! Leases, reports, cancellation, deletion and retries of jobs of qless. Only qless has such jobs among the external
+//! systems: items of raw keys are moved by their own clients only.
 
 mod change;
 mod lease;

@@ -1,12 +1,12 @@
 //! Retries that reach jobs of other shards.
 //!
-//! A job that ends without success keeps a list of the jobs elsewhere that fail with it. When it is retried with what
-//! ended because of it, each of their shards gets a message, and retries its job by the same rule; that may go on to
-//! further shards. A job that comes back tells the shards of its own dependencies, for one may have been cancelled when
-//! this one ended.
+//! A job that ends without success keeps a list of the jobs on other shards that fail because of it. When it is
+//! retried with its followers, each of those shards gets a message and retries its job by the same rule, which may
+//! reach further shards. A retried job also sends a message to the shards of its dependencies, because one may have
+//! been cancelled when this job ended.
 //!
-//! A graph that is retried as a whole is asked for on each of its shards. Whichever of them comes first, all come back:
-//! a job that is back too early fails again and stays on the list of its dependency, which calls it once it is back.
+//! The retry of a whole graph is sent to each of its shards. The order does not matter: a job that is retried too
+//! early fails again and stays on the list of its dependency, which retries it later.
 
 use std::collections::BTreeSet;
 
@@ -14,16 +14,16 @@ use ganger_types::command::Receive;
 use ganger_types::limits::PAGE_JOBS_MAX;
 use ganger_types::{
     Graph, GraphRetry, InputState, JobId, JobKey, JobRecord, JobRef, Message, Namespace, Outcome,
-    Queue, ShardId, Within,
+    Queue, RetriedGraph, ShardId,
 };
 
 use crate::command::{RetryPlan, RetryScope};
 use crate::engine::Engine;
 use crate::finished_index::FinishedIndex;
-use crate::followers::{Followed, Follows, Members, followers, follows};
+use crate::followers::{FollowReason, FollowersQuery, Members, followers, follows};
 use crate::turn::Turn;
 
-/// Whether a message may put jobs back.
+/// Whether a message may retry jobs.
 pub(super) fn retries(message: &Message) -> bool {
     matches!(
         message,
@@ -34,15 +34,15 @@ pub(super) fn retries(message: &Message) -> bool {
 }
 
 impl Engine {
-    /// What the host must read for the retries that a batch asks for; `None`: it asks for none.
-    pub(crate) fn prefetch_of_retries(&self, batch: &Receive) -> Option<Followed> {
+    /// What the host must read for the retries in a batch; `None`: the batch has none.
+    pub(crate) fn prefetch_of_retries(&self, batch: &Receive) -> Option<FollowersQuery> {
         let known = self.peers.known.get(&batch.from);
         let received = known
             .filter(|peer| peer.record.received_epoch == batch.stream_epoch)
             .map_or(0, |peer| peer.record.received);
         let messages = batch.messages.iter();
         let messages = messages.filter(|record| record.number > received);
-        let mut asked: Option<Followed> = None;
+        let mut asked: Option<FollowersQuery> = None;
         for message in messages.map(|record| &record.message) {
             if !retries(message) {
                 continue;
@@ -64,7 +64,7 @@ impl Engine {
         asked
     }
 
-    /// Asks the shards of those jobs that failed with this one, which is about to come back, to retry them.
+    /// Sends messages to retry the jobs of other shards that failed because of this one, which is being retried.
     pub(crate) fn retry_dependents_elsewhere(
         &mut self,
         record: &JobRecord,
@@ -76,11 +76,11 @@ impl Engine {
             RetryScope::Followers => None,
             RetryScope::Graph(within) => Some(within.clone()),
             RetryScope::Named => {
-                self.take_fallen(record.key, turn);
+                self.take_failed_dependents(record.key, turn);
                 return;
             }
         };
-        for dependent in self.take_fallen(record.key, turn) {
+        for dependent in self.take_failed_dependents(record.key, turn) {
             let message = Message::RetryDependent {
                 namespace: record.namespace.clone(),
                 dependency: record.id.clone(),
@@ -93,11 +93,11 @@ impl Engine {
         }
     }
 
-    /// Asks the other shards of a graph to put their members back. Gives those shards.
+    /// Asks the other shards of a graph to retry their members. Returns those shards.
     pub(crate) fn retry_graph_elsewhere(
         &mut self,
         namespace: &Namespace,
-        within: &Within,
+        within: &RetriedGraph,
         turn: &mut Turn<'_>,
     ) -> BTreeSet<ShardId> {
         let shards = self.other_shards_of(namespace, &within.graph);
@@ -122,8 +122,8 @@ impl Engine {
         let name = (namespace.clone(), graph.clone());
         let mut shards: BTreeSet<ShardId> = match self.peers.parts.get(&name) {
             Some(part) => part.shards.iter().cloned().collect(),
-            // Which shards have some is forgotten a while after its last job here has ended. The graph's name begins
-            // with that of a shard if there are several.
+            // The part is removed some time after its last job here has ended. The name of a graph over several
+            // shards begins with the id of a shard.
             None => {
                 let is_of = |shard: &ShardId| {
                     let rest = graph.as_bytes().strip_prefix(shard.as_str().as_bytes());
@@ -138,22 +138,22 @@ impl Engine {
         shards
     }
 
-    /// A job elsewhere is back, and waits for one here: if that was cancelled because nobody needed it any more, it
-    /// comes back too, with what ended because of it.
-    pub(super) fn dependent_is_back(
+    /// A job of another shard that waits for a job here was retried. If the job here was cancelled because no job
+    /// needed it any more, it is retried too, with its followers.
+    pub(super) fn dependent_was_retried(
         &mut self,
         namespace: &Namespace,
         dependency: &JobId,
         turn: &mut Turn<'_>,
     ) {
         let record = turn.known.find(namespace, dependency);
-        let record = record.filter(|record| follows(record) == Some(Follows::Dependent));
+        let record = record.filter(|record| follows(record) == Some(FollowReason::Dependent));
         if let Some(record) = record {
             self.retry_with_followers(record, None, turn);
         }
     }
 
-    /// Applies a message that is about nothing but a retry.
+    /// Applies a message about a retry.
     pub(super) fn apply_retry_message(
         &mut self,
         from: &ShardId,
@@ -173,7 +173,7 @@ impl Engine {
                     id: dependency,
                 };
                 let place = (dependent, slot);
-                let record = fallen(&namespace, &by, place, within.as_ref(), turn.known);
+                let record = failed_dependents(&namespace, &by, place, within.as_ref(), turn.known);
                 if let Some(record) = record {
                     self.retry_with_followers(record, within, turn);
                 }
@@ -191,7 +191,7 @@ impl Engine {
     fn retry_with_followers(
         &mut self,
         record: &JobRecord,
-        within: Option<Within>,
+        within: Option<RetriedGraph>,
         turn: &mut Turn<'_>,
     ) {
         let mut followers = followers(&[record.key], turn.known);
@@ -201,7 +201,7 @@ impl Engine {
         let queue = within.as_ref().and_then(|within| within.queue.clone());
         let queue = queue.filter(|queue| self.takes_queue(&record.namespace, queue));
         let (named, followers) = match within {
-            // Of a graph each member goes where the graph goes.
+            // Each member of a graph enters the queue of the graph's retry.
             Some(_) => {
                 followers.push(record);
                 (followers, BTreeSet::new())
@@ -220,15 +220,15 @@ impl Engine {
             .iter()
             .filter_map(|record| turn.known.by_key(record.key));
         let named: Vec<&JobRecord> = named.collect();
-        self.bring_back(&named, &plan, turn);
+        self.retry_records(&named, &plan, turn);
     }
 
     fn takes_queue(&self, namespace: &Namespace, queue: &Queue) -> bool {
         self.check_new_queues(namespace, Some(queue)).is_ok()
     }
 
-    /// Another shard retries a graph: some members of it that ended here come back, and if there are more the other
-    /// shard is asked to go on.
+    /// Another shard retries a graph: retries the next members that ended here, and asks that shard to continue if
+    /// there are more.
     pub(super) fn retry_members(
         &mut self,
         from: &ShardId,
@@ -252,12 +252,12 @@ impl Engine {
             followers: BTreeSet::new(),
             reach: RetryScope::Graph(retry.within.clone()),
         };
-        let back = self.bring_back(&named, &plan, turn);
+        let back = self.retry_records(&named, &plan, turn);
         retry.has_changed |= !back.coming.is_empty();
         retry.has_skipped |= !back.skipped.is_empty();
         retry.after = turn.known.members_up_to();
         if retry.after.is_none() {
-            // A job comes back only after those it waits for.
+            // A job can only be retried after its dependencies.
             if !(retry.has_changed && retry.has_skipped) {
                 return;
             }
@@ -268,15 +268,15 @@ impl Engine {
     }
 }
 
-/// The job that failed because one elsewhere did, which is back.
-fn fallen<'a>(
+/// The job that failed because of a job of another shard, which was retried.
+fn failed_dependents<'a>(
     namespace: &Namespace,
     by: &JobRef,
     (dependent, slot): (JobKey, u32),
-    within: Option<&Within>,
+    within: Option<&RetriedGraph>,
     known: &FinishedIndex<'a>,
 ) -> Option<&'a JobRecord> {
-    // A message retries the dependents of its sender's jobs only (`rel X7`).
+    // A message may retry only the dependents of its sender's jobs (`rel X7`).
     let waited = known.inputs_of(dependent).iter().any(|row| {
         row.slot == slot
             && matches!(&row.state, InputState::Remote { dependency, .. } if dependency == by)
@@ -284,5 +284,5 @@ fn fallen<'a>(
     let record = known.by_key(dependent).filter(|_| waited)?;
     let is_inside = within.is_none_or(|within| record.graph.as_ref() == Some(&within.graph));
     let is_meant = record.namespace == *namespace && is_inside;
-    (is_meant && follows(record) == Some(Follows::Dependency)).then_some(record)
+    (is_meant && follows(record) == Some(FollowReason::Dependency)).then_some(record)
 }

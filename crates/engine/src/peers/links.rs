@@ -1,10 +1,10 @@
-//! Edges between jobs of different shards, from either end.
+//! Edges between jobs of different shards.
 
 use std::collections::BTreeMap;
 
 use ganger_types::{
-    Carried, Change, Dependent, FailurePolicy, InputRow, InputState, JobKey, JobRef, Message, Now,
-    Outcome, ShardId,
+    Change, Dependent, FailurePolicy, InputRow, InputState, JobKey, JobRef, Message, MessageResult,
+    Now, Outcome, ShardId,
 };
 
 use crate::engine::Engine;
@@ -12,7 +12,8 @@ use crate::state::{EndedJob, RemoteEdge};
 use crate::turn::Turn;
 
 impl Engine {
-    /// A job here waits for one elsewhere. Its shard knows that already if both are of one submission.
+    /// Adds an edge from a job to its dependency on another shard. If both are of one submission, that shard knows
+    /// the edge already.
     pub(crate) fn link(
         &mut self,
         key: JobKey,
@@ -26,8 +27,8 @@ impl Engine {
         self.linked(turn.now, key, slot, edge)
     }
 
-    /// A job that is back waits for one elsewhere again. If the retry `retries` what ended with the job, the
-    /// dependency's shard looks whether its job did.
+    /// Adds an edge from a retried job to its dependency on another shard. With `retries`, that shard also retries
+    /// the dependency if it was cancelled because of this job.
     pub(crate) fn link_again(
         &mut self,
         (key, slot): (JobKey, u32),
@@ -40,7 +41,7 @@ impl Engine {
             policy,
             is_member: false,
         };
-        self.ask_to_be_told((key, slot), &edge, retries, turn);
+        self.send_follow((key, slot), &edge, retries, turn);
         self.linked(turn.now, key, slot, edge)
     }
 
@@ -58,7 +59,7 @@ impl Engine {
         }
     }
 
-    /// Asks the dependency's shard to say when it has ended.
+    /// Asks the shard of a dependency for a message when it has ended.
     pub(super) fn follow(
         &mut self,
         key: JobKey,
@@ -66,10 +67,10 @@ impl Engine {
         edge: &RemoteEdge,
         turn: &mut Turn<'_>,
     ) {
-        self.ask_to_be_told((key, slot), edge, false, turn);
+        self.send_follow((key, slot), edge, false, turn);
     }
 
-    fn ask_to_be_told(
+    fn send_follow(
         &mut self,
         (key, slot): (JobKey, u32),
         edge: &RemoteEdge,
@@ -94,7 +95,7 @@ impl Engine {
         self.post(&edge.dependency.shard, message, turn);
     }
 
-    /// A job elsewhere waits for one here. Once is enough.
+    /// Records that a job of another shard waits for a job here, unless that is known.
     pub(super) fn add_dependent(
         &mut self,
         dependency: JobKey,
@@ -122,8 +123,8 @@ impl Engine {
         Some(dependent)
     }
 
-    /// Whether another shard's job waits for this one of ours, live or finished. Of a finished one that did not
-    /// succeed those that failed with it stay on the list too; they wait no more.
+    /// Whether a job of another shard waits for this live or finished job. The list of a job that did not succeed
+    /// also has those that failed because of it; they do not wait.
     pub(crate) fn is_awaited_elsewhere(&self, key: JobKey) -> bool {
         let Some(dependents) = self.peers.down.get(&key) else {
             return false;
@@ -133,7 +134,7 @@ impl Engine {
     }
 
     /// Whether a job of another shard is listed because it failed with this one, which has ended.
-    pub(super) fn is_fallen(&self, dependency: JobKey, place: &(ShardId, JobKey, u32)) -> bool {
+    pub(super) fn failed_with(&self, dependency: JobKey, place: &(ShardId, JobKey, u32)) -> bool {
         let has_ended = !self.is_live(dependency) && self.undecided_with(dependency).is_none();
         let listed = self
             .peers
@@ -143,28 +144,28 @@ impl Engine {
         has_ended && listed.is_some_and(|dependent| dependent.policy == FailurePolicy::Fail)
     }
 
-    /// Strikes those from the list of a finished job that failed with it, and gives them.
-    pub(crate) fn take_fallen(
+    /// Removes from the list of a finished job those that failed because of it, and returns them.
+    pub(crate) fn take_failed_dependents(
         &mut self,
         dependency: JobKey,
         turn: &mut Turn<'_>,
     ) -> Vec<Dependent> {
         debug_assert!(!self.is_live(dependency), "those of a live job wait for it");
         let listed = self.peers.down.get(&dependency);
-        let fallen = listed.into_iter().flat_map(BTreeMap::values);
-        let fallen: Vec<Dependent> = fallen
+        let failed_dependents = listed.into_iter().flat_map(BTreeMap::values);
+        let failed_dependents: Vec<Dependent> = failed_dependents
             .filter(|dependent| dependent.policy != FailurePolicy::Wait)
             .cloned()
             .collect();
-        for dependent in &fallen {
+        for dependent in &failed_dependents {
             let place = (dependent.shard.clone(), dependent.key, dependent.slot);
             self.remove_dependent(dependency, &place, turn);
         }
-        fallen
+        failed_dependents
     }
 
-    /// Tells the shards whose jobs wait for one that has ended. If it did not succeed, two kinds of jobs stay on the
-    /// list: those that wait until it is retried and succeeds, and those that fail with it, to be retried with it.
+    /// Sends a message to the shards whose jobs wait for an ended job. If it did not succeed, two kinds of dependents
+    /// stay on its list: those that wait until it is retried, and those that fail now and are retried with it.
     pub(crate) fn notify_dependents_elsewhere(&mut self, ended: &EndedJob, turn: &mut Turn<'_>) {
         if self.peers.is_reading {
             let name = (ended.namespace.clone(), ended.id.clone());
@@ -175,7 +176,7 @@ impl Engine {
         };
         let told: Vec<Dependent> = waiting.values().cloned().collect();
         for dependent in told {
-            let is_cancelled = dependent.is_member && self.falls(ended);
+            let is_cancelled = dependent.is_member && self.is_graph_being_cancelled(ended);
             if !stays_listed(ended, &dependent) || is_cancelled {
                 let place = (dependent.shard.clone(), dependent.key, dependent.slot);
                 self.remove_dependent(ended.key, &place, turn);
@@ -186,7 +187,7 @@ impl Engine {
         }
     }
 
-    /// A job elsewhere came to wait for one that has ended.
+    /// A job of another shard waits for a job that has ended already.
     pub(super) fn notify_late_dependent(
         &mut self,
         ended: &EndedJob,
@@ -199,16 +200,16 @@ impl Engine {
         self.notify_end(ended, dependent, turn);
     }
 
-    /// Says that a job has ended, to one that does not wait for its retry.
+    /// Sends the end of a job to a dependent that does not wait for its retry.
     fn notify_end(&mut self, ended: &EndedJob, dependent: &Dependent, turn: &mut Turn<'_>) {
         let has_succeeded = ended.outcome == Outcome::Succeeded;
         if !has_succeeded && dependent.policy == FailurePolicy::Wait {
             return;
         }
         let result = if has_succeeded && ended.has_result {
-            Carried::Stored(ended.key)
+            MessageResult::Stored(ended.key)
         } else {
-            Carried::None
+            MessageResult::None
         };
         let message = Message::Ended {
             namespace: ended.namespace.clone(),
@@ -221,21 +222,21 @@ impl Engine {
         self.post(&dependent.shard, message, turn);
     }
 
-    /// Whether the graph of a job that has ended is being cancelled on all its shards.
-    fn falls(&self, ended: &EndedJob) -> bool {
-        let Some((namespace, graph)) = &self.peers.falling else {
+    /// Whether the graph of an ended job is being cancelled on all its shards.
+    fn is_graph_being_cancelled(&self, ended: &EndedJob) -> bool {
+        let Some((namespace, graph)) = &self.peers.graph_being_cancelled else {
             return false;
         };
         *namespace == ended.namespace && ended.graph.as_ref() == Some(graph)
     }
 
-    /// A job that has ended waits for nobody elsewhere any more. If it did not succeed, members of its graph
-    /// that nobody else needs are cancelled (`rel G5`).
+    /// Removes the edges from an ended job to other shards. If the job did not succeed, those shards cancel members
+    /// of its graph that no other job needs (`rel G5`).
     pub(crate) fn drop_dependencies_elsewhere(&mut self, ended: &EndedJob, turn: &mut Turn<'_>) {
         let edges = self.unlink(ended.key);
-        let falls = self.falls(ended);
+        let is_graph_being_cancelled = self.is_graph_being_cancelled(ended);
         for (slot, edge) in edges {
-            if edge.is_member && falls {
+            if edge.is_member && is_graph_being_cancelled {
                 continue;
             }
             let unneeded_in = ended
@@ -253,8 +254,9 @@ impl Engine {
         }
     }
 
-    /// A live job is to wait for nobody elsewhere any more; gives how many it waited for. The caller counts.
-    pub(crate) fn forsake(&mut self, key: JobKey, turn: &mut Turn<'_>) -> u32 {
+    /// Removes the edges from a live job to other shards and returns their number. The caller updates the job's
+    /// count.
+    pub(crate) fn drop_remote_dependencies(&mut self, key: JobKey, turn: &mut Turn<'_>) -> u32 {
         let namespace = self.spaces[self.space_of_job(key)].name.clone();
         let edges = self.unlink(key);
         let count = u32::try_from(edges.len()).expect("edges are limited");
@@ -274,7 +276,7 @@ impl Engine {
         count
     }
 
-    /// Takes all edges to other shards from a job.
+    /// Removes all edges from a job to other shards.
     pub(crate) fn unlink(&mut self, key: JobKey) -> Vec<(u32, RemoteEdge)> {
         let slots: Vec<u32> = self.remote_edges(key).map(|(slot, _)| slot).collect();
         slots
@@ -283,7 +285,7 @@ impl Engine {
             .collect()
     }
 
-    /// Undelivered edges of a job to jobs of other shards.
+    /// The undelivered edges of a job to jobs of other shards.
     pub(crate) fn remote_edges(
         &self,
         key: JobKey,
@@ -294,17 +296,17 @@ impl Engine {
             .map(|((_, slot), edge)| (*slot, edge))
     }
 
-    /// The state of an input that another shard's job has met.
+    /// The state of an input that a job of another shard has met.
     pub(super) fn received(
         dependency: JobRef,
         policy: FailurePolicy,
-        result: Carried,
+        result: MessageResult,
     ) -> Option<InputState> {
         let value = match result {
-            Carried::None => ganger_types::Bytes::from_static(b"null"),
-            Carried::Bytes(bytes) => bytes,
-            // Only the sender can read that: it puts the bytes in its place when it sends.
-            Carried::Stored(_) => return None,
+            MessageResult::None => ganger_types::Bytes::from_static(b"null"),
+            MessageResult::Bytes(bytes) => bytes,
+            // Only the sender can read its store: it replaces this with the bytes when it sends.
+            MessageResult::Stored(_) => return None,
         };
         Some(InputState::Received {
             dependency,
@@ -314,8 +316,8 @@ impl Engine {
     }
 }
 
-/// Whether a dependent stays on the list of a dependency that has ended: because it waits for its retry, or because
-/// it fails now and may be retried with it.
+/// Whether a dependent stays on the list of an ended dependency: it waits for the retry, or fails now and may be
+/// retried with it.
 fn stays_listed(ended: &EndedJob, dependent: &Dependent) -> bool {
     ended.outcome != Outcome::Succeeded && dependent.policy != FailurePolicy::Ignore
 }

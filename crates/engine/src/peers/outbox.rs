@@ -1,9 +1,9 @@
-//! Messages to other shards, until those have confirmed them.
+//! The outbox: messages to other shards that are not confirmed yet.
 
 use ganger_types::command::Confirm;
 use ganger_types::reply::PeerView;
 use ganger_types::{
-    Carried, Change, JobKey, Message, Now, OutboxRecord, PeerRecord, Reply, ShardId,
+    Change, JobKey, Message, MessageResult, Now, OutboxRecord, PeerRecord, Reply, ShardId,
 };
 
 use crate::engine::Engine;
@@ -14,7 +14,7 @@ impl Engine {
     pub(crate) fn post(&mut self, to: &ShardId, message: Message, turn: &mut Turn<'_>) {
         debug_assert_ne!(*to, self.shard, "a shard writes to others");
         if let Message::Ended {
-            result: Carried::Stored(key),
+            result: MessageResult::Stored(key),
             ..
         } = &message
         {
@@ -35,8 +35,8 @@ impl Engine {
         turn.out.changes.push(Change::PutOutbox(Box::new(record)));
     }
 
-    /// Writes a message unless the same one waits already: what is asked again and again while a peer is away
-    /// makes no pile.
+    /// Writes a message unless the same one is waiting, so that repeated questions do not pile up while a peer is
+    /// down.
     pub(super) fn post_once(&mut self, to: &ShardId, message: Message, turn: &mut Turn<'_>) {
         let mut waiting = self.peer(to).outbox.iter();
         if !waiting.any(|record| record.message == message) {
@@ -44,7 +44,7 @@ impl Engine {
         }
     }
 
-    /// A peer has answered a batch.
+    /// Applies a peer's answer to a batch.
     pub(crate) fn confirm(&mut self, cmd: &Confirm, turn: &mut Turn<'_>) -> Reply {
         if cmd.peer == self.shard {
             return Reply::Done;
@@ -55,26 +55,26 @@ impl Engine {
         if let Some(looked) = &cmd.checked_waits {
             let is_new = self.was_answered(turn.now, &cmd.peer, looked);
             let line = self.peers.known.get(&cmd.peer).map(|peer| &peer.record);
-            let is_heard = line.is_none_or(|record| is_of_this_line(cmd, record));
+            let is_heard = line.is_none_or(|record| is_of_current_stream(cmd, record));
             if is_new && is_heard {
-                self.waits_were_looked_at(&cmd.peer, looked, turn);
+                self.apply_checked_waits(&cmd.peer, looked, turn);
             }
         }
         Reply::Done
     }
 
-    /// A peer has our messages up to a number, durably: they are done (`rel X3`).
+    /// Removes the messages that a peer has applied durably (`rel X3`).
     fn remove_confirmed(&mut self, cmd: &Confirm, turn: &mut Turn<'_>) {
         self.peer(&cmd.peer);
         let Some(peer) = self.peers.known.get_mut(&cmd.peer) else {
             return;
         };
-        if !is_of_this_line(cmd, &peer.record) {
+        if !is_of_current_stream(cmd, &peer.record) {
             return;
         }
         let given = peer.record.last_sent;
-        // It has another message under a number of ours. A batch that ends before that number does not show it
-        // to the receiver, which would take all of it for a repeat (`rel X6`).
+        // The peer has another message under one of our numbers. The receiver cannot see that in a batch that ends
+        // before this number, which looks like a repeat (`rel X6`).
         if cmd.stream_epoch == peer.record.stream_epoch && peer.has_another(cmd.up_to, cmd.tag) {
             peer.record.stopped = Some(format!(
                 "shard {} has another message under number {} of ours than the one we have given: this shard went \
@@ -84,15 +84,15 @@ impl Engine {
             self.peers.changed.insert(cmd.peer.clone());
             return;
         }
-        // It has what was never given: only the sender can tell that, since to the receiver a batch that
-        // comes very late looks the same (`rel X6`).
+        // The peer has a message that we never sent. Only the sender can see that: to the receiver it looks like a
+        // late batch (`rel X6`).
         if cmd.stream_epoch > peer.record.stream_epoch || cmd.up_to > given {
             peer.record.stopped = Some(format!(
                 "shard {} has {} messages of epoch {} of our stream and we have sent {given} of epoch {}: this shard went \
                  back in time",
                 cmd.peer, cmd.up_to, cmd.stream_epoch, peer.record.stream_epoch
             ));
-            // The stream epoch after the reconciliation must be newer than all that the peer has seen.
+            // After the reconciliation the stream epoch must be larger than any that the peer has seen.
             peer.record.stream_epoch = cmd.stream_epoch;
             self.peers.changed.insert(cmd.peer.clone());
             return;
@@ -106,7 +106,7 @@ impl Engine {
                 break;
             };
             if let Message::Ended {
-                result: Carried::Stored(key),
+                result: MessageResult::Stored(key),
                 ..
             } = done.message
             {
@@ -132,7 +132,7 @@ impl Engine {
         }
     }
 
-    /// What is known of other shards.
+    /// The views of all other shards.
     pub(crate) fn peer_views(&self, now: Now) -> Reply {
         let view = |peer: &super::Peer| PeerView {
             record: peer.record.clone(),
@@ -141,28 +141,28 @@ impl Engine {
             is_to_ask: self.is_to_ask(now, &peer.record.shard),
         };
         let mut views: Vec<PeerView> = self.peers.known.values().map(view).collect();
-        // Jobs here may wait for one with whom nothing was exchanged: a third one decided on their submission.
-        let silent = self.peers.asking.keys();
+        // Jobs here may wait for a shard with which no message was exchanged, because a third shard decided their
+        // submission.
+        let silent = self.peers.wait_checks.keys();
         let silent = silent.filter(|shard| !self.peers.known.contains_key(shard));
         views.extend(silent.map(|shard| view(&super::Peer::new(PeerRecord::new(shard.clone())))));
         views.sort_by(|one, other| one.record.shard.cmp(&other.record.shard));
         Reply::Peers(views)
     }
 
-    /// Messages that wait for a shard, from a number on.
+    /// The messages that wait for a shard, from a number on.
     pub(crate) fn outbox_page(&self, shard: &ShardId, from: u64, limit: usize) -> Reply {
         let Some(peer) = self.peers.known.get(shard) else {
             return Reply::Outbox(Vec::new());
         };
-        // Numbers are consecutive, so the place follows from the number.
+        // Numbers are consecutive, so the index follows from the number.
         let first = peer.outbox.front().map_or(0, |record| record.number);
         let skip = usize::try_from(from.saturating_sub(first)).unwrap_or(usize::MAX);
         Reply::Outbox(peer.outbox.iter().skip(skip).take(limit).cloned().collect())
     }
 }
 
-/// Whether an answer speaks of the messages that wait now, and not of some from before a reconciliation or from a
-/// lost time.
-fn is_of_this_line(cmd: &Confirm, record: &PeerRecord) -> bool {
+/// Whether an answer is about the present stream, not about one from before a reconciliation or a restored backup.
+fn is_of_current_stream(cmd: &Confirm, record: &PeerRecord) -> bool {
     cmd.stream_epoch >= record.stream_epoch && record.stopped.is_none()
 }

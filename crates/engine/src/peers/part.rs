@@ -1,8 +1,8 @@
-//! Submissions over several shards: kept by each shard as a part, until the decider has decided (`rel G8`).
+//! Submissions over several shards: each shard holds a part until the decider has decided (`rel G8`).
 //!
-//! The submitter reserves numbers on every shard, prepares the decider's part first and then the others, and
-//! lets the decider decide. If it vanishes on the way, the decider decides against the submission after a
-//! while, and a shard that holds a part and does not know the decision asks the decider.
+//! The submitter reserves numbers on every shard, prepares the decider's part first and then the others, and lets the
+//! decider decide. If the submitter dies, the decider aborts the submission after a while, and a shard that holds an
+//! undecided part asks the decider.
 
 use crate::check::at_most;
 use std::time::Duration;
@@ -21,22 +21,22 @@ use crate::finished_index::FinishedIndex;
 use crate::state::{SpaceIndex, Timer};
 use crate::turn::Turn;
 
-/// How long an idempotency key is remembered, as for other submissions.
+/// Time for which an idempotency key is kept, as for other submissions.
 const IDEMPOTENCY_KEY_FOR: Duration = Duration::from_secs(86_400);
-/// How long a decider waits for the submitter.
+/// Time after which the decider aborts a submission.
 const UNDECIDED_FOR: Duration = Duration::from_secs(120);
-/// How often a shard that holds a part asks the decider: at first, and where it has waited for long already.
+/// Interval at which a shard with an undecided part asks the decider.
 const ASK_EVERY: Duration = Duration::from_secs(30);
 const ASK_EVERY_MAX: Duration = Duration::from_secs(300);
-/// How soon it asks for the first time.
+/// Delay before the first question to the decider.
 const ASK_AFTER: Duration = Duration::from_secs(2);
-/// A committed part is remembered so long at least, so that its graph can be cancelled from here.
+/// Minimum time for which a committed part is kept, so that its graph can be cancelled on all shards.
 const REMEMBERED_FOR: Duration = Duration::from_secs(7 * 86_400);
-/// Reservations held open: beyond it the oldest is forgotten, and its submitter tries again.
+/// Maximum number of open reservations. Beyond it the oldest is dropped, and its submitter must try again.
 const RESERVATIONS_MAX: usize = 100_000;
 
 impl Engine {
-    /// Gives numbers out. Nothing is stored: a reservation that a crash forgets is refused when it is used.
+    /// Reserves numbers. Nothing is stored: after a restart, the use of an earlier reservation is refused.
     pub(crate) fn reserve(&mut self, cmd: Reserve) -> Answer {
         at_most(
             "the number of jobs of a submission",
@@ -54,20 +54,20 @@ impl Engine {
         }
         Ok(Reply::Reserved {
             first,
-            id_tag: self.draws.id_tag(),
+            id_tag: self.random.id_tag(),
         })
     }
 
     pub(crate) fn prepare(&mut self, mut part: Part, turn: &mut Turn<'_>) -> Answer {
         let name = (part.record.namespace.clone(), part.record.graph.clone());
         if self.peers.parts.contains_key(&name) {
-            // A repeat: the numbers were reserved for it alone.
+            // A repeat: the numbers were reserved for this part only.
             return Ok(Reply::Done);
         }
         let count = u32::try_from(part.jobs.len()).unwrap_or(u32::MAX);
         let first = part.record.first;
         let is_reserved = self.peers.reserved.get(&first) == Some(&count)
-            && part.record.id_tag == self.draws.id_tag()
+            && part.record.id_tag == self.random.id_tag()
             && part.record.count == count;
         if !is_reserved {
             return Err(Rejection::NotReserved { first });
@@ -105,7 +105,7 @@ impl Engine {
         Ok(Reply::Done)
     }
 
-    /// Refuses a second submission under a key. The submitter has asked before, so this is rare.
+    /// Refuses a second submission with the same key. This is rare, because the submitter has asked before.
     fn check_idempotency_key(&self, now: Now, record: &PartRecord) -> Result<(), Rejection> {
         let Some(answer) = &record.answer else {
             return Ok(());
@@ -131,7 +131,7 @@ impl Engine {
         }
     }
 
-    /// The submission over several shards that was decided here, or will be, under an idempotency key.
+    /// The submission over several shards with an idempotency key that this shard decides or has decided.
     pub(crate) fn part_with_key(
         &self,
         now: Now,
@@ -144,8 +144,8 @@ impl Engine {
         (now.wall < part.prepared_at.after(IDEMPOTENCY_KEY_FOR)).then_some(part)
     }
 
-    /// All that enqueueing would check, and what only one shard can do. Gives the jobs outside the submission
-    /// that it waits for.
+    /// Checks everything that enqueueing would check, and refuses what only one shard can do. Returns the jobs
+    /// outside the submission that the part waits for.
     fn check_part(
         &self,
         now: Now,
@@ -166,7 +166,7 @@ impl Engine {
             });
         }
         for (job, print) in cmd.jobs.iter().zip(prints) {
-            // The submitter has looked before, and left out what was there.
+            // The submitter has asked before, and has omitted jobs that existed.
             if let Some(id) = &job.id
                 && self.same_id(&cmd.namespace, id, *print, known)?.is_some()
             {
@@ -185,7 +185,7 @@ impl Engine {
         Ok(outside.into_iter().collect())
     }
 
-    /// Takes a part in, new or loaded.
+    /// Adds a new or loaded part.
     pub(crate) fn add_part(&mut self, now: Now, record: PartRecord) {
         let space = self.make_space(&record.namespace);
         let timer = Timer::Part(record.graph.clone());
@@ -217,14 +217,14 @@ impl Engine {
         self.peers.parts.insert(name, record);
     }
 
-    /// Decides, on the decider. Repeating a decision is fine; taking it back is not possible.
+    /// Decides a submission, on its decider. A decision may be repeated but not changed.
     pub(crate) fn decide(&mut self, cmd: &Decide, turn: &mut Turn<'_>) -> Answer {
         let name = (cmd.namespace.clone(), cmd.graph.clone());
         let refused = || Rejection::NotPrepared {
             graph: cmd.graph.clone(),
         };
         let Some(record) = self.peers.parts.get(&name) else {
-            // Decided against, by time or by hand, or never prepared: nothing of it is there.
+            // The submission was aborted or never prepared: nothing of it is stored.
             return if cmd.is_committed {
                 Err(refused())
             } else {
@@ -241,7 +241,7 @@ impl Engine {
         Ok(Reply::Done)
     }
 
-    /// Carries a decision out on the decider and tells the others.
+    /// Applies a decision on the decider and sends it to the other shards.
     fn settle(&mut self, name: &(Namespace, Graph), is_committed: bool, turn: &mut Turn<'_>) {
         let others: Vec<_> = self.peers.parts[name]
             .shards
@@ -264,7 +264,7 @@ impl Engine {
         }
     }
 
-    /// Turns a prepared part into jobs. `known` has its jobs and the ended ones outside that it waits for.
+    /// Enqueues the jobs of a prepared part. `known` has them, and the ended jobs outside that they wait for.
     pub(super) fn start_part(&mut self, name: &(Namespace, Graph), turn: &mut Turn<'_>) {
         let mut part = turn
             .known
@@ -317,8 +317,8 @@ impl Engine {
         self.arm_part(space, name, due);
         turn.out.changes.push(Change::PutPart(Box::new(record)));
         if let Some(reason) = cancelled {
-            self.spread_endings(turn);
-            // Shards whose parts came after the first word of it had nothing to cancel then; now they have.
+            self.propagate_endings(turn);
+            // Shards that got the cancellation before their part had nothing to cancel then.
             if decides {
                 self.cancel_elsewhere(name, &reason, turn);
             }
@@ -326,7 +326,7 @@ impl Engine {
         }
     }
 
-    /// Forgets a part that was decided against.
+    /// Removes the part of an aborted submission.
     pub(super) fn drop_part(&mut self, name: &(Namespace, Graph), turn: &mut Turn<'_>) {
         self.undecide(name);
         let Some(record) = self.forget_part(name, turn) else {
@@ -342,7 +342,7 @@ impl Engine {
         for key in asked {
             let given = record.client_ids.iter().find(|(given, _)| *given == key);
             let id = given.map_or_else(|| JobId::made(key, record.id_tag), |(_, id)| id.clone());
-            self.deny_followers(&name.0, key, &id, turn);
+            self.reject_follows(&name.0, key, &id, turn);
         }
     }
 
@@ -365,7 +365,7 @@ impl Engine {
         Some(record)
     }
 
-    /// Takes a part from among the undecided, with its timer.
+    /// Removes a part from the undecided ones, with its timer.
     fn undecide(&mut self, name: &(Namespace, Graph)) -> SpaceIndex {
         let record = self.peers.parts[name].clone();
         self.peers.undecided.remove(&record.first);
@@ -388,7 +388,8 @@ impl Engine {
         self.peers.part_due.insert(name.clone(), due);
     }
 
-    /// The time of a part has come: to be decided against, to be asked about, or to be forgotten.
+    /// Handles the timer of a part: the decider aborts an undecided one, another shard asks the decider, and a
+    /// committed one is removed.
     pub(crate) fn part_fell_due(&mut self, space: SpaceIndex, graph: Graph, turn: &mut Turn<'_>) {
         let name = (self.spaces[space].name.clone(), graph);
         let Some(record) = self.peers.parts.get(&name).cloned() else {
@@ -420,7 +421,7 @@ impl Engine {
         names.map(|name| self.peers.parts[name].clone()).collect()
     }
 
-    /// Whether a submission that is not decided waits for this job, or holds messages for it.
+    /// Whether an undecided submission waits for this job, or has messages for it.
     pub(crate) fn is_needed_by_part(&self, key: JobKey) -> bool {
         self.peers.undecided.values().any(|name| {
             let outside = &self.peers.parts[name].outside;
@@ -447,7 +448,7 @@ impl Engine {
     }
 }
 
-/// The part's jobs as a submission, for the checks that both share.
+/// The part's jobs as a submission, for the shared checks.
 fn as_submission(part: &mut Part) -> Enqueue {
     Enqueue {
         namespace: part.record.namespace.clone(),
@@ -457,7 +458,7 @@ fn as_submission(part: &mut Part) -> Enqueue {
     }
 }
 
-/// What tells a repeat of each job under its id; 0 for jobs without one of the client's.
+/// The fingerprint of each job, for repeats under its id; 0 for jobs without an id of the client.
 fn prints_of(part: &Part) -> Vec<u64> {
     let jobs = part.jobs.iter().enumerate();
     jobs.map(|(place, job)| match (&job.id, part.prints.get(place)) {

@@ -1,31 +1,30 @@
-//! What other shards say, applied once and in order (`rel X2`).
-
-use std::collections::BTreeSet;
+//! Messages of other shards, applied once and in order (`rel X2`).
 
 use ganger_types::command::{Receive, Reconcile};
 use ganger_types::{
-    Answer, Carried, Change, Command, Dependent, FailurePolicy, Graph, InputState, JobId, JobKey,
-    JobRef, Message, Namespace, OutboxRecord, Outcome, PeerRecord, Rejection, Reply, ShardId,
+    Answer, Change, Dependent, FailurePolicy, Graph, InputState, JobId, JobKey, JobRef, Message,
+    MessageResult, Namespace, OutboxRecord, Outcome, PeerRecord, Rejection, Reply, ShardId,
 };
 
 use super::graph_retry::retries;
+use super::prefetch::prefetch_of_follow;
 use crate::endings::DEPENDENCY_GROUP;
 use crate::engine::Engine;
 use crate::state::EndedJob;
 use crate::turn::Turn;
 
 impl Engine {
-    /// Applies what is new among the messages. A peer that went back in time, or that knows us as later than we
-    /// are, is not listened to any more until a person reconciles the two (`rel X6`).
+    /// Applies the new messages of a batch. If the peer or this shard was restored to an earlier state, traffic stops
+    /// until an operator reconciles the two (`rel X6`).
     pub(crate) fn receive(&mut self, cmd: Receive, turn: &mut Turn<'_>) -> Answer {
         if cmd.from == self.shard {
             return Err(Rejection::OwnShard { shard: cmd.from });
         }
-        // A batch of an older epoch comes late, or from a peer that went back in time: that one sees by the
-        // line in our answer that it did.
+        // A batch of an older epoch is late, or the peer was restored. The epoch in our answer shows that to the
+        // peer.
         let is_old = cmd.stream_epoch < self.peer(&cmd.from).record.received_epoch;
         if !is_old {
-            self.find_the_line(&cmd, turn);
+            self.check_stream(&cmd, turn);
         }
         let mut unknown = Vec::new();
         if !is_old && self.peer(&cmd.from).record.stopped.is_none() {
@@ -50,13 +49,13 @@ impl Engine {
         })
     }
 
-    /// Applies a message if it is the next one; false if it is not its turn yet.
+    /// Applies a message if it is the next one. Returns false if earlier ones are missing.
     fn take_next(&mut self, from: &ShardId, message: OutboxRecord, turn: &mut Turn<'_>) -> bool {
         let record = &mut self.peer(from).record;
         if message.number <= record.received {
             return true;
         }
-        if message.number > record.received + 1 || self.is_beyond(&message.message) {
+        if message.number > record.received + 1 || self.must_wait(&message.message) {
             return false;
         }
         self.peers.has_retried |= matches!(message.message, Message::RetryGraph { .. });
@@ -69,15 +68,16 @@ impl Engine {
             self.peers.ask_soon(turn.now, from);
         }
         self.apply_message(from, message.message, turn);
-        self.spread_endings(turn);
-        self.peers.falling = None;
+        self.propagate_endings(turn);
+        self.peers.graph_being_cancelled = None;
         true
     }
 
-    /// Whether a message is about a job that ended while earlier ones of its batch were applied: the host looked up
-    /// before what has become of it, and found it live. The message is applied when it comes again. So is one that
-    /// retries jobs, for it may reach any of those, and the second one of a batch that reads members of a graph.
-    fn is_beyond(&self, message: &Message) -> bool {
+    /// Whether a message must wait for the next batch. That is so if it is about a job that ended while earlier
+    /// messages of the batch were applied, because the host found that job live when it read the rows for the batch.
+    /// It is also so for a message that retries jobs, if any job ended meanwhile, and for the second message of a
+    /// batch that needs members of a graph.
+    fn must_wait(&self, message: &Message) -> bool {
         if self.peers.has_retried && matches!(message, Message::RetryGraph { .. }) {
             return true;
         }
@@ -87,24 +87,24 @@ impl Engine {
         if retries(message) {
             return true;
         }
-        let mut is_beyond = false;
+        let mut must_wait = false;
         let mut want = |namespace: &Namespace, id: &JobId| {
             let name = (namespace.clone(), id.clone());
-            is_beyond |=
+            must_wait |=
                 self.peers.ended_since.contains(&name) && self.find_job(namespace, id).is_none();
         };
         prefetch_of_follow(message, &mut want);
         if let Some(name) = self.part_of(message) {
             self.prefetch_of_part(&name, &mut want);
         }
-        is_beyond
+        must_wait
     }
 
-    /// Sees whether the peer goes on where we left off, starts a new epoch, or contradicts what we know.
-    fn find_the_line(&mut self, cmd: &Receive, turn: &mut Turn<'_>) {
+    /// Checks whether the peer continues its stream, begins a new epoch, or contradicts what is stored here.
+    fn check_stream(&mut self, cmd: &Receive, turn: &mut Turn<'_>) {
         let record = &mut self.peer(&cmd.from).record;
         if record.received_epoch == 0 && cmd.stream_epoch == PeerRecord::STREAM_EPOCH_FIRST {
-            // Its very first line tells of no reconciliation.
+            // The peer's first epoch is not a reconciliation.
             record.received_epoch = cmd.stream_epoch;
             self.peers.changed.insert(cmd.from.clone());
         }
@@ -132,9 +132,9 @@ impl Engine {
         }
     }
 
-    /// Takes traffic up again, by hand: what waits here is written again in a new epoch, the peer's own stream is
-    /// taken from where it stands, and all that this shard waits for is asked for again. The peer does the
-    /// same when it sees the new epoch.
+    /// Resumes traffic by hand: waiting messages are written again in a new epoch, the peer's stream is accepted at
+    /// its present position, and this shard asks again about everything that it waits for. The peer does the same
+    /// when it sees the new epoch.
     pub(crate) fn reconcile(&mut self, cmd: &Reconcile, turn: &mut Turn<'_>) -> Answer {
         let not_stopped = || Rejection::PeerNotStopped {
             shard: cmd.peer.clone(),
@@ -150,7 +150,7 @@ impl Engine {
 
         let waiting = std::mem::take(&mut peer.outbox);
         let record = &mut peer.record;
-        // Larger than any line that a lost time may have had.
+        // Larger than any epoch that a lost state may have had.
         record.stream_epoch = turn.now.wall.0.max(record.stream_epoch + 1);
         record.last_sent = 0;
         record.confirmed = 0;
@@ -162,7 +162,7 @@ impl Engine {
                 .changes
                 .push(Change::RemoveOutbox(cmd.peer.clone(), old.number));
             if let Message::Ended {
-                result: Carried::Stored(key),
+                result: MessageResult::Stored(key),
                 ..
             } = &old.message
             {
@@ -174,7 +174,7 @@ impl Engine {
         Ok(Reply::Done)
     }
 
-    /// Asks a peer for everything that this shard waits for from it: what was said before may be lost.
+    /// Asks a peer again about every job that this shard waits for, because earlier messages may be lost.
     fn ask_again(&mut self, shard: &ShardId, turn: &mut Turn<'_>) {
         let edges = self.peers.up.iter();
         let edges: Vec<_> = edges
@@ -229,10 +229,10 @@ impl Engine {
                 dependent,
                 retries,
             } => {
-                // A message tells of its sender's jobs only (`rel X7`).
+                // A message may only be about jobs of its sender (`rel X7`).
                 if dependent.shard == *from {
                     if retries {
-                        self.dependent_is_back(&namespace, &dependency, turn);
+                        self.dependent_was_retried(&namespace, &dependency, turn);
                     }
                     self.follower_came(&namespace, dependency, dependent, turn);
                 }
@@ -248,7 +248,7 @@ impl Engine {
                     self.drop_undecided(&namespace, &dependency, unneeded_in.as_ref())
                 {
                     self.start_part(&name, turn);
-                    self.spread_endings(turn);
+                    self.propagate_endings(turn);
                 }
                 let place = (from.clone(), dependent, slot);
                 self.drop_dependency_by(&namespace, &dependency, &place, unneeded_in, turn);
@@ -282,8 +282,8 @@ impl Engine {
                 reason,
             } => {
                 let name = (namespace, graph);
-                // A shard may have heard of it before it had its part. Whatever the decider says comes after
-                // the decision, and so after every part (`rel G9`).
+                // A shard may have got the cancellation before its part. Messages of the decider come after the
+                // decision, and so after every part (`rel G9`).
                 let passes_on = self
                     .peers
                     .parts
@@ -297,12 +297,12 @@ impl Engine {
         }
     }
 
-    /// A message about a job of a part that is not decided here tells that it was decided for: nobody knows
-    /// of its jobs before.
+    /// A message about a job of an undecided part shows that its submission is committed, because no other shard
+    /// knows the jobs before.
     fn start_if_undecided(&mut self, key: JobKey, turn: &mut Turn<'_>) {
         if let Some(name) = self.undecided_with(key).cloned() {
             self.start_part(&name, turn);
-            self.spread_endings(turn);
+            self.propagate_endings(turn);
         }
     }
 
@@ -310,7 +310,7 @@ impl Engine {
         &mut self,
         by: &JobRef,
         (dependent, slot): (JobKey, u32),
-        (outcome, result): (Outcome, Carried),
+        (outcome, result): (Outcome, MessageResult),
         turn: &mut Turn<'_>,
     ) {
         let Some(policy) = self.take_remote_edge(by, dependent, slot) else {
@@ -330,7 +330,7 @@ impl Engine {
         }
     }
 
-    /// The peer does not know the job that one of ours waits for: the edge has failed (`rel X2`).
+    /// The peer does not have the job that a job here waits for: the edge fails (`rel X2`).
     fn dependency_unknown(
         &mut self,
         by: &JobRef,
@@ -353,7 +353,7 @@ impl Engine {
         }
     }
 
-    /// Takes the edge that a message is about, if it waits for that very job (`rel X7`).
+    /// Removes and returns the edge that a message is about, if it leads to the job in the message (`rel X7`).
     fn take_remote_edge(
         &mut self,
         by: &JobRef,
@@ -415,8 +415,8 @@ impl Engine {
         self.post(&dependent.shard, message, turn);
     }
 
-    /// The job that was promised will not come.
-    pub(crate) fn deny_followers(
+    /// Sends the shards that wait for jobs of an aborted part that these do not exist.
+    pub(crate) fn reject_follows(
         &mut self,
         namespace: &Namespace,
         key: JobKey,
@@ -448,8 +448,8 @@ impl Engine {
             .or_else(|| self.undecided_job(namespace, dependency))
             .or_else(|| self.peers.dependencies_of(place).next());
         let Some(key) = key else { return };
-        // It failed with the job and stays listed: it may be back by now, and fail again by what it was told before.
-        if self.is_fallen(key, place) {
+        // The dependent failed with the job and stays listed, because it may have been retried and then fails again.
+        if self.failed_with(key, place) {
             return;
         }
         if self.remove_dependent(key, place, turn).is_none() {
@@ -475,7 +475,7 @@ impl Engine {
         turn: &mut Turn<'_>,
     ) {
         let is_committed = match self.peers.parts.get(&(namespace.clone(), graph.clone())) {
-            // It will be told with the others.
+            // The other dependents get the same message later.
             Some(part) if !part.is_committed => return,
             Some(part) => part.decider == self.shard,
             None => false,
@@ -489,11 +489,12 @@ impl Engine {
     }
 }
 
-/// Why what the peer says of the past cannot be true if both kept theirs.
+/// The contradiction between a batch and what is stored here, which shows that one of the two shards was restored;
+/// `None` if there is none.
 fn contradiction(known: &PeerRecord, cmd: &Receive) -> Option<String> {
     let (from, received) = (&cmd.from, known.received);
-    // A batch that knows of fewer messages than we have may only be late: the sender sees by our answer
-    // whether it went back in time.
+    // A batch that names fewer messages than were received may just be late. The sender sees in our answer whether it
+    // was restored.
     if cmd.confirmed > received {
         let confirmed = cmd.confirmed;
         return Some(format!(
@@ -508,99 +509,4 @@ fn contradiction(known: &PeerRecord, cmd: &Receive) -> Option<String> {
             "shard {from} has given number {received} to another message than the one we have: it went back in time"
         )
     })
-}
-
-/// Parts that a command will start, for the host to read.
-impl Engine {
-    /// Undecided parts that `command` turns into jobs: the host reads them into [`crate::PrefetchedRows::parts`].
-    pub fn prefetch_parts(&self, command: &Command) -> Vec<(Namespace, Graph)> {
-        let mut wants = BTreeSet::new();
-        match command {
-            Command::Decide(cmd) if cmd.is_committed => {
-                wants.extend(self.undecided_part(&cmd.namespace, &cmd.graph));
-            }
-            Command::Receive(cmd) => {
-                let messages = cmd.messages.iter();
-                wants.extend(messages.filter_map(|record| self.part_of(&record.message)));
-            }
-            _ => {}
-        }
-        wants.into_iter().collect()
-    }
-
-    fn undecided_part(&self, namespace: &Namespace, graph: &Graph) -> Option<(Namespace, Graph)> {
-        let name = (namespace.clone(), graph.clone());
-        let part = self.peers.parts.get(&name)?;
-        (!part.is_committed).then_some(name)
-    }
-
-    /// The undecided part that is known to be decided for, because a member elsewhere lets one of its jobs go.
-    fn drop_undecided(
-        &self,
-        namespace: &Namespace,
-        dependency: &JobId,
-        unneeded_in: Option<&Graph>,
-    ) -> Option<(Namespace, Graph)> {
-        let key = self.undecided_job(namespace, dependency)?;
-        let name = self.undecided_with(key)?;
-        // An id may have been that of a job of an earlier graph.
-        (unneeded_in == Some(&name.1)).then(|| name.clone())
-    }
-
-    /// The undecided part that a message turns into jobs.
-    fn part_of(&self, message: &Message) -> Option<(Namespace, Graph)> {
-        match message {
-            Message::Ended { dependent, .. } => self.undecided_with(*dependent).cloned(),
-            Message::LetGo {
-                namespace,
-                dependency,
-                unneeded_in,
-                ..
-            } => self.drop_undecided(namespace, dependency, unneeded_in.as_ref()),
-            Message::Decided {
-                namespace,
-                graph,
-                is_committed: true,
-            } => self.undecided_part(namespace, graph),
-            _ => None,
-        }
-    }
-
-    /// Ended jobs that a decision or a message is about.
-    pub(crate) fn prefetch_of_peers(
-        &self,
-        command: &Command,
-        want: &mut impl FnMut(&Namespace, &JobId),
-    ) {
-        if let Command::Receive(cmd) = command {
-            for record in &cmd.messages {
-                prefetch_of_follow(&record.message, want);
-            }
-        }
-        for name in self.prefetch_parts(command) {
-            self.prefetch_of_part(&name, want);
-        }
-    }
-
-    fn prefetch_of_part(
-        &self,
-        name: &(Namespace, Graph),
-        want: &mut impl FnMut(&Namespace, &JobId),
-    ) {
-        for (_, id) in &self.peers.parts[name].outside {
-            want(&name.0, id);
-        }
-    }
-}
-
-/// The job that a peer asks about.
-fn prefetch_of_follow(message: &Message, want: &mut impl FnMut(&Namespace, &JobId)) {
-    if let Message::Follow {
-        namespace,
-        dependency,
-        ..
-    } = message
-    {
-        want(namespace, dependency);
-    }
 }

@@ -1,10 +1,10 @@
-//! Cuts a submission over several shards into one part a shard.
+//! Splits a submission over several shards into one part per shard.
 //!
-//! Jobs that are there already, under ids of the client's, are taken out before: what waits for them names them as it
-//! would name any other job.
+//! Jobs that exist already, under ids of the client, are removed first; jobs that wait for them then refer to them as
+//! to any existing job.
 //!
-//! Pure, like the rest: the submitter has reserved numbers on every shard, so all ids are known, and each
-//! part can say whom its jobs wait for elsewhere and who waits elsewhere for them.
+//! The submitter has reserved numbers on every shard, so all ids are known. Each part contains its edges to other
+//! shards and the dependents on other shards.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,41 +16,42 @@ use ganger_types::{
 
 use crate::command::{Fingerprint, check_references, edges_of};
 
-/// Jobs for several shards, submitted together: all or none. Dependencies that are members are named by their
-/// place among all jobs; a job named by its id alone is one of the same shard.
+/// A submission of jobs to several shards: all or none. A dependency that is a member is named by its index among all
+/// jobs; an id without a shard means a job of the same shard.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ShardedSubmission {
     /// The namespace that owns the jobs.
     pub namespace: Namespace,
-    /// A repeat under the same key within a day returns the first one's answer.
+    /// Idempotency key: a repeat with the same key within a day returns the answer of the first. `None`: each
+    /// submission is new.
     pub idempotency_key: Option<IdempotencyKey>,
-    /// In order, with their shards.
+    /// Jobs with their shards, in order.
     pub jobs: Vec<(ShardId, NewJob)>,
 }
 
-/// The first number that each shard has reserved, and what ids are made with there.
+/// The first number that each shard has reserved, with the tag of its ids.
 pub type ReservedIds = BTreeMap<ShardId, (JobKey, IdTag)>;
 
-/// A submission, divided into the parts of its shards.
+/// A submission, split into the parts of its shards.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ShardParts {
-    /// The name of the whole.
+    /// Name of the graph.
     pub graph: Graph,
     /// Part of each shard; the decider's part is first.
     pub parts: Vec<(ShardId, Part)>,
-    /// The ids, in the order of the submission.
+    /// Shard and id of each job, in the order of the submission.
     pub ids: Vec<JobRef>,
 }
 
 impl ShardedSubmission {
-    /// The shard that decides: that of the first job without an id of the client's, which no repeat finds there
-    /// already; of the first job where all have such ids.
+    /// The shard that decides: that of the first job without an id of the client, because such a job never exists
+    /// already; if all jobs have such ids, that of the first job. `None` without jobs.
     pub fn decider(&self) -> Option<&ShardId> {
         let unnamed = self.jobs.iter().find(|(_, job)| job.id.is_none());
         unnamed.or(self.jobs.first()).map(|(shard, _)| shard)
     }
 
-    /// How many jobs each shard gets.
+    /// The number of jobs of each shard.
     pub fn counts(&self) -> BTreeMap<ShardId, u32> {
         let mut counts = BTreeMap::new();
         for (shard, _) in &self.jobs {
@@ -59,14 +60,14 @@ impl ShardedSubmission {
         counts
     }
 
-    /// The shard of all its jobs, if it is one: then that shard alone judges it.
+    /// The only shard of the submission; `None` if there are several.
     pub fn only_shard(&self) -> Option<&ShardId> {
         let (first, _) = self.jobs.first()?;
         let mut jobs = self.jobs.iter();
         jobs.all(|(shard, _)| shard == first).then_some(first)
     }
 
-    /// Whether it refers to jobs of other shards than the one that all its jobs are of.
+    /// Whether a job of the submission refers to a job of a shard other than its own.
     pub fn refers_elsewhere(&self) -> bool {
         let mut jobs = self.jobs.iter();
         jobs.any(|(shard, job)| {
@@ -76,7 +77,7 @@ impl ShardedSubmission {
         })
     }
 
-    /// As a submission to the one shard of all its jobs. References to jobs of that shard name no shard.
+    /// Converts the submission for its only shard. References to jobs of that shard lose the shard.
     pub fn into_one(mut self, graph: bool) -> Enqueue {
         for (shard, job) in &mut self.jobs {
             for edge in edges_mut(job) {
@@ -95,7 +96,7 @@ impl ShardedSubmission {
         }
     }
 
-    /// The jobs that have ids of the client's, by shard: their places, ids, and fingerprints.
+    /// The jobs that have ids of the client, by shard: index, id and fingerprint.
     pub fn given(&self) -> BTreeMap<ShardId, Vec<(usize, JobId, u64)>> {
         let mut given: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for (place, (shard, job)) in self.jobs.iter().enumerate() {
@@ -107,15 +108,15 @@ impl ShardedSubmission {
         given
     }
 
-    /// What is left to be made where the jobs at these places are there already.
+    /// The rest of the submission without the jobs at these indexes, which exist already.
     pub fn without(self, existed: &BTreeSet<usize>) -> Remainder {
         Remainder::new(self, existed)
     }
 
-    /// What no shard can see in its part alone: members that do not exist, circles, ids given twice.
+    /// Checks what no shard can check in its part alone: members that do not exist, cycles, and ids that occur twice.
     ///
     /// # Errors
-    /// If there is such a thing.
+    /// If the check fails.
     pub fn check(&self) -> Result<(), Rejection> {
         if self.jobs.is_empty() {
             return Err(Rejection::NothingSubmitted);
@@ -138,8 +139,7 @@ impl ShardedSubmission {
         check_references(&jobs)
     }
 
-    /// Jobs of other shards, outside the submission, that it refers to: whether they exist is for those
-    /// shards to say.
+    /// Jobs of other shards outside the submission that it refers to; only those shards know whether they exist.
     pub fn outside(&self) -> BTreeSet<JobRef> {
         let mut outside = BTreeSet::new();
         for (shard, job) in &self.jobs {
@@ -161,30 +161,30 @@ impl ShardedSubmission {
         outside
     }
 
-    /// What tells a repeat under an idempotency key from another submission.
+    /// The fingerprint of the submission, for repeats under an idempotency key.
     pub fn fingerprint(&self) -> u64 {
-        Fingerprint::of_spread(&self.jobs)
+        Fingerprint::of_sharded(&self.jobs)
     }
 
-    /// Cuts it, with the numbers that each shard has reserved, where none of its jobs is there already.
+    /// Splits the submission, with the numbers that each shard has reserved, if none of its jobs exists already.
     ///
     /// # Panics
-    /// If it was not checked, or a shard of it has reserved no numbers.
+    /// If the submission was not checked, or one of its shards has reserved no numbers.
     pub fn split(self, numbers: &ReservedIds) -> ShardParts {
         self.without(&BTreeSet::new()).split(numbers)
     }
 }
 
-/// A submission without the jobs that are there already.
+/// A submission without the jobs that exist already.
 #[derive(Clone, Debug)]
 pub struct Remainder {
-    /// The jobs to be made. References to the others name them by their ids.
+    /// New jobs. They refer to the existing ones by their ids.
     spread: ShardedSubmission,
-    /// For each job of the whole: its name if it is there already.
+    /// For each job of the whole submission: its shard and id if it exists already.
     there: Vec<Option<JobRef>>,
-    /// Fingerprint of each job to be made, as the client submitted it.
+    /// Fingerprint of each new job, as the client submitted it.
     prints: Vec<u64>,
-    /// That of the whole.
+    /// Fingerprint of the whole submission.
     fingerprint: u64,
 }
 
@@ -243,13 +243,13 @@ impl Remainder {
         }
     }
 
-    /// The jobs to be made.
+    /// The new jobs.
     pub fn spread(&self) -> &ShardedSubmission {
         &self.spread
     }
 
-    /// The jobs of the whole, in order, where these numbers were reserved for those that are made, or were for a
-    /// repeat; and whether each was there already.
+    /// The jobs of the whole submission, in order, and whether each existed already. `numbers` are those reserved for
+    /// the new jobs, now or by the first submission.
     pub fn answer(&self, numbers: &ReservedIds) -> Vec<(JobRef, bool)> {
         let mut made = Places::new(&self.spread.jobs, numbers).ids.into_iter();
         let there = self.there.iter().cloned();
@@ -261,10 +261,10 @@ impl Remainder {
             .collect()
     }
 
-    /// Cuts it, with the numbers that each shard has reserved.
+    /// Splits the rest of the submission, with the numbers that each shard has reserved.
     ///
     /// # Panics
-    /// If it is empty or was not checked, or a shard of it has reserved no numbers.
+    /// If it is empty or was not checked, or one of its shards has reserved no numbers.
     pub fn split(self, numbers: &ReservedIds) -> ShardParts {
         let ids = self
             .answer(numbers)
@@ -294,7 +294,7 @@ impl Remainder {
         ShardParts { graph, parts, ids }
     }
 
-    /// A part for each shard, without its jobs.
+    /// The parts of all shards, without their jobs.
     fn empty_parts(
         &self,
         numbers: &ReservedIds,
@@ -351,9 +351,9 @@ fn edges_mut(job: &mut NewJob) -> impl Iterator<Item = &mut NewEdge> {
     data.chain(&mut job.after)
 }
 
-/// Where each member is.
+/// The location of each member.
 struct Places {
-    /// Shard, place in its part, number.
+    /// Shard, index in its part, and number of each member.
     of: Vec<(ShardId, u32, JobKey)>,
     ids: Vec<JobRef>,
 }
@@ -378,8 +378,8 @@ impl Places {
         Self { of, ids }
     }
 
-    /// Rewrites the edges of a member as its own shard sees them. Gives, for those that lead to members
-    /// elsewhere, the dependency's place in the submission and what its shard must know.
+    /// Rewrites the edges of a member for its own shard. For each edge to a member on another shard, returns the
+    /// index of that member and the entry for its list of dependents.
     fn localize(&self, place: usize, shard: &ShardId, job: &mut NewJob) -> Vec<(usize, Dependent)> {
         let mut waits = Vec::new();
         let mut each = |slot: u32, edge: &mut NewEdge| {

@@ -1,12 +1,11 @@
-//! The slow timer of jobs that wait for jobs of other shards.
+//! Checks of waits: whether other shards know about the jobs that wait for theirs.
 //!
-//! A shard that ends a job tells the shards that wait for it, so none of this is needed while nobody errs. But a store
-//! may be restored from a backup, and a mistake of this program may lose a word; then nobody must wait forever (`rel
-//! T1`). So a shard asks each peer every minute whether it knows of the jobs here that wait for jobs there, some of
-//! them at a time. The question changes nothing and is not stored; it is answered with those waits that the peer knows
-//! nothing of. For each of these the shard says once more that it waits, and what the peer answers to that is stored
-//! and numbered like everything else that shards tell each other: that it will say when the dependency has ended, how
-//! it ended, or that there is no such job.
+//! A shard that ends a job sends a message to the shards that wait for it, so these checks are normally not needed.
+//! But a store may be restored from a backup, and a bug may lose a message; a job must not wait forever then
+//! (`rel T1`). Every minute a shard therefore asks each peer whether it knows about the jobs here that wait for jobs
+//! there, some of them at a time. The question changes nothing and is not stored. The peer answers with the waits
+//! that it does not know. For each of these the shard sends [`Message::Follow`] again, an ordinary message that is
+//! stored and numbered.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +14,7 @@ use ganger_types::{
 };
 
 use crate::engine::Engine;
-use crate::state::{Asking, RemoteEdge};
+use crate::state::{RemoteEdge, WaitChecks};
 use crate::turn::Turn;
 
 impl Engine {
@@ -26,15 +25,17 @@ impl Engine {
             .known
             .get(peer)
             .is_some_and(|peer| peer.record.stopped.is_some());
-        let asking = self.peers.asking.get(peer);
-        !is_stopped && asking.is_some_and(|asking| asking.is_due(now))
+        let wait_checks = self.peers.wait_checks.get(peer);
+        !is_stopped && wait_checks.is_some_and(|wait_checks| wait_checks.is_due(now))
     }
 
-    /// The waits to ask a peer about now; not those of which it is still to hear for the first time.
+    /// The waits to ask a peer about now, except those whose first message is still in the outbox.
     pub(crate) fn waits_due(&self, now: Now, peer: &ShardId) -> Reply {
-        let asking = self.peers.asking.get(peer);
-        let asking = asking.filter(|_| self.is_to_ask(now, peer));
-        let told = asking.map(|_| self.told(peer)).unwrap_or_default();
+        let wait_checks = self.peers.wait_checks.get(peer);
+        let wait_checks = wait_checks.filter(|_| self.is_to_ask(now, peer));
+        let unsent_follows = wait_checks
+            .map(|_| self.unsent_follows(peer))
+            .unwrap_or_default();
         let wait = |place: &(JobKey, u32)| {
             let edge = &self.peers.up[place];
             Wait {
@@ -45,15 +46,14 @@ impl Engine {
                 is_member: edge.is_member,
             }
         };
-        let places = asking.into_iter().flat_map(Asking::next);
-        let places = places.filter(|place| !told.contains(place));
+        let places = wait_checks.into_iter().flat_map(WaitChecks::next);
+        let places = places.filter(|place| !unsent_follows.contains(place));
         Reply::Waits(places.map(wait).collect())
     }
 
-    /// Of the waits that a peer asks about, those that nothing is known of here: not that it waits, and no answer is
-    /// on its way.
+    /// The waits among those of a peer that this shard does not know and to which no answer is in the outbox.
     pub(super) fn unknown_waits(&self, from: &ShardId, mut waits: Vec<Wait>) -> Vec<Wait> {
-        waits.retain(|wait| !self.knows_of(from, wait));
+        waits.retain(|wait| !self.is_known_wait(from, wait));
         if waits.is_empty() {
             return waits;
         }
@@ -74,8 +74,8 @@ impl Engine {
         waits
     }
 
-    /// Whether the peer will be told when the job that it waits for has ended.
-    fn knows_of(&self, from: &ShardId, wait: &Wait) -> bool {
+    /// Whether the peer will get a message when the dependency of a wait has ended.
+    fn is_known_wait(&self, from: &ShardId, wait: &Wait) -> bool {
         let place = (from.clone(), wait.dependent, wait.slot);
         let listed = |key: JobKey| self.peers.down.get(&key).and_then(|all| all.get(&place));
         if let Some(key) = self.find_job(&wait.namespace, &wait.dependency) {
@@ -84,7 +84,7 @@ impl Engine {
         if let Some(key) = self.undecided_job(&wait.namespace, &wait.dependency) {
             return wait.is_member || listed(key).is_some();
         }
-        // It has ended, or never was. Only who waits until it is retried is still on the list then.
+        // The job has ended or never existed. Only dependents that wait for its retry are still listed.
         self.peers.dependencies_of(&place).any(|key| {
             let waits_on = |dependent: &Dependent| dependent.policy == FailurePolicy::Wait;
             let has_ended = !self.is_live(key) && self.undecided_with(key).is_none();
@@ -92,8 +92,8 @@ impl Engine {
         })
     }
 
-    /// The waits of which word is on its way to a peer.
-    fn told(&self, peer: &ShardId) -> BTreeSet<(JobKey, u32)> {
+    /// The waits whose [`Message::Follow`] is in the outbox for a peer.
+    fn unsent_follows(&self, peer: &ShardId) -> BTreeSet<(JobKey, u32)> {
         let outbox = self.peers.known.get(peer).map(|peer| peer.outbox.iter());
         let messages = outbox.into_iter().flatten().map(|record| &record.message);
         messages
@@ -104,9 +104,8 @@ impl Engine {
             .collect()
     }
 
-    /// A peer has answered a question. Of what it does not know it is told once more, unless that is on its way
-    /// already.
-    pub(super) fn waits_were_looked_at(
+    /// Applies the answer to a check: sends [`Message::Follow`] for each unknown wait, unless one is in the outbox.
+    pub(super) fn apply_checked_waits(
         &mut self,
         peer: &ShardId,
         looked: &CheckedWaits,
@@ -115,45 +114,48 @@ impl Engine {
         if looked.unknown.is_empty() {
             return;
         }
-        let told = self.told(peer);
+        let unsent_follows = self.unsent_follows(peer);
         for wait in &looked.unknown {
             let place = (wait.dependent, wait.slot);
             let is_meant = |edge: &&RemoteEdge| {
                 edge.dependency.shard == *peer && edge.dependency.id == wait.dependency
             };
-            // It may have been answered since.
+            // The dependency may have been met since.
             let edge = self.peers.up.get(&place).filter(is_meant).cloned();
-            if let Some(edge) = edge.filter(|_| !told.contains(&place)) {
+            if let Some(edge) = edge.filter(|_| !unsent_follows.contains(&place)) {
                 self.follow(place.0, place.1, &edge, turn);
             }
         }
     }
 
-    /// A question was answered: the next one has time. False if the same answer came before.
+    /// Records that a check was answered and schedules the next one. Returns false if the same answer came before.
     pub(super) fn was_answered(&mut self, now: Now, peer: &ShardId, looked: &CheckedWaits) -> bool {
-        let asking = self.peers.asking.get_mut(peer);
-        asking.is_some_and(|asking| asking.answered(now, looked.up_to))
+        let wait_checks = self.peers.wait_checks.get_mut(peer);
+        wait_checks.is_some_and(|wait_checks| wait_checks.answered(now, looked.up_to))
     }
 
-    /// When the peers that a job waits for were asked about it; the longest ago, and `None` if one was not yet.
+    /// The time at which the peers that a job waits for were last asked about it: the earliest of several, and `None`
+    /// if one was not asked yet.
     pub(crate) fn asked_at(&self, key: JobKey) -> Option<Timestamp> {
         let created_at = self.job(key).created_at;
         let asked = self.remote_edges(key).map(|(slot, edge)| {
-            let asking = self.peers.asking.get(&edge.dependency.shard)?;
-            asking.asked_at((key, slot)).filter(|at| *at >= created_at)
+            let wait_checks = self.peers.wait_checks.get(&edge.dependency.shard)?;
+            wait_checks
+                .asked_at((key, slot))
+                .filter(|at| *at >= created_at)
         });
         asked.min().flatten()
     }
 
-    /// What is found by peer and by dependent is what there is (`rel A1`).
+    /// Checks that the indexes by peer and by dependent agree with the edges (`rel A1`).
     pub(crate) fn check_waits(&self, wrong: &mut Vec<String>) {
         let mut places: BTreeMap<&ShardId, BTreeSet<(JobKey, u32)>> = BTreeMap::new();
         for (place, edge) in &self.peers.up {
             let of_peer = places.entry(&edge.dependency.shard).or_default();
             of_peer.insert(*place);
         }
-        let asked = self.peers.asking.iter();
-        let asked = asked.map(|(peer, asking)| (peer, asking.places()));
+        let asked = self.peers.wait_checks.iter();
+        let asked = asked.map(|(peer, wait_checks)| (peer, wait_checks.places()));
         if !asked.eq(places.iter().map(|(peer, places)| (*peer, places))) {
             wrong.push("peers are asked about other waits than there are".to_owned());
         }

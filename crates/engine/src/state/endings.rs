@@ -1,8 +1,8 @@
-//! A job that has just ended.
+//! Jobs that have just ended.
 
 use ganger_types::{Graph, JobId, JobKey, Namespace, Outcome};
 
-/// A job that has ended and whose dependents and dependencies are to be told.
+/// An ended job whose dependents and dependencies are still to be handled.
 pub(crate) struct EndedJob {
     pub key: JobKey,
     pub id: JobId,

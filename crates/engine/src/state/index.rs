@@ -1,4 +1,4 @@
-//! Indexes over live jobs: derived from the job records, rebuilt at start, checked by the audit.
+//! Indexes over live jobs: derived from the job records, rebuilt at each start, and checked by the audit.
 
 pub(crate) mod edges;
 pub(crate) mod timers;

@@ -1,22 +1,22 @@
-//! Names held once: a job refers to its queue, kind and retry policy by a small number.
+//! Interned names: a job refers to its queue, kind and retry policy by a small number.
 
 use std::collections::BTreeMap;
 
 use ganger_types::{Kind, RetryPolicy};
 
-/// A namespace, by its place in [`crate::Engine`]'s list.
+/// The index of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SpaceIndex(pub u32);
 
-/// A queue, by its place in the engine's list.
+/// The index of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct QueueIndex(pub u32);
 
-/// A kind, by its place in the engine's list.
+/// The index of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct KindIndex(pub u32);
 
-/// A retry policy, likewise.
+/// The index of a retry policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct RetryIndex(pub u32);
 
@@ -35,7 +35,7 @@ macro_rules! index {
 }
 index!(SpaceIndex, QueueIndex);
 
-/// Values that many jobs share, each held once for as long as the engine lives.
+/// Values that many jobs share. Each is stored once and never removed.
 pub(crate) struct Interned<T> {
     values: Vec<T>,
     places: BTreeMap<T, u32>,
@@ -66,7 +66,7 @@ impl<T: Ord + Clone> Interned<T> {
     }
 }
 
-/// Kinds and retry policies.
+/// The interned kinds and retry policies.
 #[derive(Default)]
 pub(crate) struct Names {
     kinds: Interned<Kind>,

@@ -1,4 +1,4 @@
-//! What is known of other shards: edges that lead there, messages that wait for them, submissions that span several.
+//! State about other shards: edges to their jobs, messages that wait for them, submissions over several shards.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
@@ -9,62 +9,63 @@ use ganger_types::{
     OutboxRecord, PartRecord, PeerRecord, ShardId, Timestamp,
 };
 
-/// How long after the beginning of one round the next one begins.
+/// Interval between the beginnings of two rounds of checks.
 const ASK_EVERY: Duration = Duration::from_secs(60);
-/// The pause between two questions of a round.
+/// Pause between two questions of a round.
 const ASK_PAUSE: Duration = Duration::from_secs(5);
-/// Waits that are asked about at once.
+/// Maximum number of waits in one question.
 const ASKED_MAX: usize = 1_000;
 
-/// One input or dependency of a live job that another shard's job is to meet.
+/// An edge from a live job to its dependency on another shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RemoteEdge {
     pub dependency: JobRef,
     pub policy: FailurePolicy,
-    /// Whether both were submitted together.
+    /// Whether both jobs were submitted together.
     pub is_member: bool,
 }
 
-/// Who waits here for what elsewhere, who waits elsewhere for what is here, and the messages between.
+/// Edges to and from other shards, and the messages to them.
 #[derive(Default)]
 pub(crate) struct Peers {
-    /// Drawn at each start; see [`OutboxRecord::tag`].
+    /// Tag of the messages of this start; see [`OutboxRecord::tag`].
     pub tag: u64,
     pub known: BTreeMap<ShardId, Peer>,
-    /// Whose row is to be written at the end of the turn.
+    /// Peers whose row must be written at the end of the turn.
     pub changed: BTreeSet<ShardId>,
-    /// Undelivered edges by dependent and slot. Changed through [`Peers::add_edge`] and its counterpart only.
+    /// Undelivered edges by dependent and slot. Only [`Peers::add_edge`] and its counterpart change them.
     pub up: BTreeMap<(JobKey, u32), RemoteEdge>,
-    /// The same edges by peer, with how far it was asked about them.
-    pub asking: BTreeMap<ShardId, Asking>,
-    /// By dependency, who waits for it: shard, number and slot, for finding; the rest beside it.
+    /// The same edges by peer, with the state of the checks.
+    pub wait_checks: BTreeMap<ShardId, WaitChecks>,
+    /// By dependency, the jobs of other shards that wait for it, by shard, number and slot.
     pub down: BTreeMap<JobKey, BTreeMap<(ShardId, JobKey, u32), Dependent>>,
-    /// The same the other way round: shard, number, slot, dependency.
+    /// The same in reverse: shard, number, slot, dependency.
     pub dependencies: BTreeSet<(ShardId, JobKey, u32, JobKey)>,
-    /// Finished jobs whose results unconfirmed messages need, and how many of those there are.
+    /// Finished jobs whose results unconfirmed messages need, with the number of such messages.
     pub pins: BTreeMap<JobKey, u32>,
-    /// Submissions over several shards that have a part here.
+    /// Parts of submissions over several shards.
     pub parts: BTreeMap<(Namespace, Graph), PartRecord>,
-    /// What their timers are armed for.
+    /// Due times of the parts' timers.
     pub part_due: BTreeMap<(Namespace, Graph), Due>,
-    /// The undecided of them, by the number of their first job.
+    /// Undecided parts by the number of their first job.
     pub undecided: BTreeMap<JobKey, (Namespace, Graph)>,
-    /// Numbers given out for parts to come: the first, and how many.
+    /// Reserved numbers: the first, and how many.
     pub reserved: BTreeMap<JobKey, u32>,
-    /// The graph that is being cancelled everywhere: its members need not tell each other.
-    pub falling: Option<(Namespace, Graph)>,
-    /// Jobs that ended while this batch was applied: what the host looked up before does not tell of them.
+    /// Graph that is being cancelled on all shards; its members send each other no messages.
+    pub graph_being_cancelled: Option<(Namespace, Graph)>,
+    /// Jobs that ended while this batch was applied, which the host read before as live.
     pub ended_since: BTreeSet<(Namespace, JobId)>,
     /// Whether a batch is being applied.
     pub is_reading: bool,
-    /// Whether a message of this batch was about a graph that is retried: the host reads members for one of them.
+    /// Whether a message of this batch has retried members of a graph. The host reads members for one such message
+    /// only.
     pub has_retried: bool,
 }
 
-/// State that this shard keeps about another shard.
+/// The state about another shard.
 pub(crate) struct Peer {
     pub record: PeerRecord,
-    /// Not confirmed, in order.
+    /// Unconfirmed messages, in order.
     pub outbox: VecDeque<OutboxRecord>,
 }
 
@@ -76,7 +77,7 @@ impl Peer {
         }
     }
 
-    /// Whether the message that waits under this number bears another mark than this; 0 is no mark.
+    /// Whether the waiting message with this number has another tag; 0 is no tag.
     pub(crate) fn has_another(&self, number: u64, tag: u64) -> bool {
         let mut waiting = self.outbox.iter();
         let ours = waiting.find(|record| record.number == number);
@@ -84,23 +85,22 @@ impl Peer {
     }
 }
 
-/// The edges that lead to one peer, and how far this shard is with asking about them. Not stored: after a start it
-/// begins again.
+/// The edges to one peer, and the state of the checks of these waits. It is not stored: a start begins a new round.
 #[derive(Debug, Default)]
-pub(crate) struct Asking {
-    /// The dependents and their slots; never empty.
+pub(crate) struct WaitChecks {
+    /// Dependents and their slots; never empty.
     places: BTreeSet<(JobKey, u32)>,
-    /// How far this round has come; `None` between two of them.
+    /// Last wait that was checked in this round; `None` between two rounds.
     reached: Option<(JobKey, u32)>,
-    /// When the next question may be asked.
+    /// Time of the next question.
     due_at: Elapsed,
     began_at: Elapsed,
-    /// When the last answer of this round came, and of the one before.
+    /// Time of the last answer in this round.
     answered_at: Option<Timestamp>,
     answered_before_at: Option<Timestamp>,
 }
 
-impl Asking {
+impl WaitChecks {
     /// The dependents and their slots.
     pub(crate) fn places(&self) -> &BTreeSet<(JobKey, u32)> {
         &self.places
@@ -111,13 +111,13 @@ impl Asking {
         self.due_at <= now.elapsed
     }
 
-    /// Those that the next question is about.
+    /// The waits of the next question.
     pub(crate) fn next(&self) -> impl Iterator<Item = &(JobKey, u32)> + '_ {
         let after = self.reached.map_or(Bound::Unbounded, Bound::Excluded);
         self.places.range((after, Bound::Unbounded)).take(ASKED_MAX)
     }
 
-    /// A question was answered, up to a place; false if the same answer came before.
+    /// Records an answer that covers the waits up to `up_to`. Returns false if the same answer came before.
     pub(crate) fn answered(&mut self, now: Now, up_to: (JobKey, u32)) -> bool {
         if self.due_at > now.elapsed {
             return false;
@@ -133,7 +133,7 @@ impl Asking {
         true
     }
 
-    /// Nothing is left to ask in this round: the next one begins in time. To be called whenever that may be so.
+    /// Ends the round if all waits have been checked, and schedules the next round.
     fn end_round_if_over(&mut self) {
         if self.reached.is_some() && self.next().next().is_none() {
             self.reached = None;
@@ -141,7 +141,7 @@ impl Asking {
         }
     }
 
-    /// When this edge was asked about.
+    /// The time at which the peer was last asked about this edge.
     pub(crate) fn asked_at(&self, place: (JobKey, u32)) -> Option<Timestamp> {
         match self.reached {
             Some(reached) if place > reached => self.answered_before_at,
@@ -151,32 +151,32 @@ impl Asking {
 }
 
 impl Peers {
-    /// A job waits for one elsewhere from now on.
+    /// Adds an edge from a job to another shard.
     pub(crate) fn add_edge(&mut self, now: Now, place: (JobKey, u32), edge: RemoteEdge) {
-        let asking = self
-            .asking
+        let wait_checks = self
+            .wait_checks
             .entry(edge.dependency.shard.clone())
             .or_default();
-        if asking.places.is_empty() {
-            asking.due_at = now.elapsed.after(ASK_EVERY);
+        if wait_checks.places.is_empty() {
+            wait_checks.due_at = now.elapsed.after(ASK_EVERY);
         }
-        asking.places.insert(place);
+        wait_checks.places.insert(place);
         self.up.insert(place, edge);
     }
 
     pub(crate) fn remove_edge(&mut self, place: (JobKey, u32)) -> Option<RemoteEdge> {
         let edge = self.up.remove(&place)?;
-        if let Some(asking) = self.asking.get_mut(&edge.dependency.shard) {
-            asking.places.remove(&place);
-            asking.end_round_if_over();
-            if asking.places.is_empty() {
-                self.asking.remove(&edge.dependency.shard);
+        if let Some(wait_checks) = self.wait_checks.get_mut(&edge.dependency.shard) {
+            wait_checks.places.remove(&place);
+            wait_checks.end_round_if_over();
+            if wait_checks.places.is_empty() {
+                self.wait_checks.remove(&edge.dependency.shard);
             }
         }
         Some(edge)
     }
 
-    /// A job elsewhere waits for one here; false if that was known.
+    /// Adds a dependent on another shard. Returns false if it was known.
     pub(crate) fn add_dependent(&mut self, dependency: JobKey, dependent: Dependent) -> bool {
         let place = (dependent.shard.clone(), dependent.key, dependent.slot);
         let (shard, key, slot) = place.clone();
@@ -202,8 +202,8 @@ impl Peers {
         Some(dependent)
     }
 
-    /// The jobs, live or finished, that this slot of another shard's job waits for. It is one, unless that shard
-    /// forgot the job that had the number first.
+    /// The live or finished jobs that this slot of another shard's job waits for. There is one, unless a restore made
+    /// that shard use the number again.
     pub(crate) fn dependencies_of(
         &self,
         (shard, key, slot): &(ShardId, JobKey, u32),
@@ -214,10 +214,10 @@ impl Peers {
         range.map(|(.., dependency)| *dependency)
     }
 
-    /// The peer has started again since it was last heard: it is asked soon.
+    /// Schedules the next question soon, because the peer has restarted.
     pub(crate) fn ask_soon(&mut self, now: Now, peer: &ShardId) {
-        if let Some(asking) = self.asking.get_mut(peer) {
-            asking.due_at = asking.due_at.min(now.elapsed.after(ASK_PAUSE));
+        if let Some(wait_checks) = self.wait_checks.get_mut(peer) {
+            wait_checks.due_at = wait_checks.due_at.min(now.elapsed.after(ASK_PAUSE));
         }
     }
 }

@@ -7,7 +7,7 @@ use ganger_types::JobKey;
 /// Turns for which removed jobs are remembered: more than a host ever has in flight.
 const REMOVED_TURNS: u64 = 256;
 
-/// Finished jobs removed in recent turns: a host that read them before may still name them.
+/// Finished jobs that were removed in recent turns. A host that read them before may still name them.
 #[derive(Default)]
 pub(crate) struct RemovedJobs {
     /// The turn in which each was removed.
@@ -27,7 +27,7 @@ impl RemovedJobs {
         self.removed.contains_key(&key)
     }
 
-    /// Ends a turn: jobs that no host can name any more are forgotten.
+    /// Ends a turn and forgets the jobs that no host can name any more.
     pub(crate) fn end_turn(&mut self) {
         self.turns += 1;
         while let Some(entry) = self.removed.first_entry() {

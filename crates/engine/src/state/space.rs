@@ -1,4 +1,4 @@
-//! Namespaces and queues as the engine holds them.
+//! The state of namespaces and queues.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,44 +13,44 @@ use ganger_types::{
 use super::index::{Timer, Timers};
 use super::names::{QueueIndex, SpaceIndex};
 
-/// A namespace: nothing in it is seen from another one.
+/// The state of a namespace.
 pub(crate) struct Space {
     pub name: Namespace,
     pub settings: NamespaceSettings,
     pub live: u64,
     pub timers: Timers,
-    /// Jobs whose id the client gave. Holds exactly the live ones.
+    /// Live jobs with an id of the client, by id.
     pub given: BTreeMap<JobId, JobKey>,
     /// Idempotency keys of submissions over several shards that this shard decides.
     pub part_idempotency_keys: BTreeMap<IdempotencyKey, Graph>,
-    /// Ids that undecided parts of submissions over several shards will give.
+    /// Ids of jobs in undecided parts.
     pub promised: BTreeMap<JobId, JobKey>,
     /// Live members of each graph.
     pub graphs: BTreeMap<Graph, BTreeSet<JobKey>>,
     pub queues: BTreeMap<Queue, QueueIndex>,
     pub schedules: BTreeMap<ScheduleId, ScheduleRecord>,
     pub unique: BTreeMap<UniqueKey, UniqueRecord>,
-    /// Answers kept for a repeat; each has its timer.
+    /// Answers for repeats; each has its timer.
     pub idempotency_records: BTreeMap<IdempotencyKey, SubmissionAnswer>,
     pub workers: BTreeMap<Worker, WorkerState>,
-    /// Live leases by the request that asked for them.
+    /// Live leases by worker and request id.
     pub requests: BTreeMap<(Worker, RequestId), BTreeSet<JobKey>>,
     pub tag_counts: BTreeMap<Tag, u64>,
     pub group_counts: BTreeMap<Group, u64>,
     pub tracked: BTreeMap<JobId, Timestamp>,
-    pub changed: Changed,
-    /// Lease commands so far, for taking queues in turn.
+    pub changed: ChangedRows,
+    /// Number of lease commands so far, to take queues in turn.
     pub lease_turns: u64,
 }
 
-/// Rows to write at the end of the turn.
+/// The rows to write at the end of the turn.
 #[derive(Default)]
-pub(crate) struct Changed {
+pub(crate) struct ChangedRows {
     pub tags: BTreeSet<Tag>,
     pub groups: BTreeSet<Group>,
 }
 
-/// A worker that has been seen.
+/// The state of a worker.
 pub(crate) struct WorkerState {
     pub seen: Elapsed,
     pub seen_at: Timestamp,
@@ -77,7 +77,7 @@ impl Space {
             tag_counts: BTreeMap::new(),
             group_counts: BTreeMap::new(),
             tracked: BTreeMap::new(),
-            changed: Changed::default(),
+            changed: ChangedRows::default(),
             lease_turns: 0,
         }
     }
@@ -93,7 +93,7 @@ impl Space {
         }
     }
 
-    /// Keeps the answer to a submission until its time is over.
+    /// Stores the answer to a submission until it expires.
     pub(crate) fn remember(&mut self, key: IdempotencyKey, answer: SubmissionAnswer) {
         self.timers.arm(
             Due::Wall(answer.until),
@@ -102,13 +102,13 @@ impl Space {
         self.idempotency_records.insert(key, answer);
     }
 
-    /// Changes how many jobs bear a tag.
+    /// Changes the number of jobs with a tag.
     pub(crate) fn count_tag(&mut self, tag: &Tag, by: i64) {
         count(&mut self.tag_counts, tag, by);
         self.changed.tags.insert(tag.clone());
     }
 
-    /// Changes how many kept jobs failed in a group.
+    /// Changes the number of kept jobs that failed in a group.
     pub(crate) fn count_group(&mut self, group: &Group, by: i64) {
         count(&mut self.group_counts, group, by);
         self.changed.groups.insert(group.clone());
@@ -128,7 +128,7 @@ fn count<K: Ord + Clone>(counts: &mut BTreeMap<K, u64>, key: &K, by: i64) {
     }
 }
 
-/// A queue and its ready jobs.
+/// The state of a queue, with its ready jobs.
 pub(crate) struct QueueState {
     pub space: SpaceIndex,
     pub name: Queue,
@@ -138,17 +138,17 @@ pub(crate) struct QueueState {
     pub counts: QueueCounts,
     pub enqueued_total: u64,
     pub finished_total: u64,
-    /// Sorted by [`crate::state::Job::place`]; holds exactly the jobs in `Ready`.
+    /// The jobs in `Ready`, sorted by [`crate::state::Job::place`].
     pub ready: BTreeSet<(Priority, u64, JobKey)>,
-    /// When a worker last asked for jobs of it.
+    /// Time at which a worker last asked for jobs; `None`: none has since the start.
     pub asked: Option<Elapsed>,
-    /// Balance under weighted taking.
+    /// Credit of the queue in weighted round-robin.
     pub credit: i64,
-    /// Everything that ended at or before this was looked for already, by outcome.
+    /// By outcome: the time up to which ended jobs were already searched for expired ones.
     pub retired_until: [Timestamp; 3],
 }
 
-/// Place of an outcome in arrays.
+/// The index of an outcome in arrays.
 pub(crate) fn outcome_place(outcome: Outcome) -> usize {
     match outcome {
         Outcome::Succeeded => 0,
@@ -175,7 +175,7 @@ impl QueueState {
         }
     }
 
-    /// Jobs that may be started now: not while paused, not beyond the limit.
+    /// The number of jobs that may start now: 0 while the queue is paused or at its limit.
     pub(crate) fn slots(&self) -> u64 {
         if self.settings.paused {
             return 0;

@@ -8,7 +8,7 @@ use ganger_types::{Namespace, NamespaceSettings};
 use super::names::SpaceIndex;
 use super::space::Space;
 
-/// The namespaces of a shard, by index and by name. None is ever removed: queues refer to them by index.
+/// The namespaces of a shard, by index and by name. None is ever removed, because queues refer to them by index.
 #[derive(Default)]
 pub(crate) struct Spaces {
     spaces: Vec<Space>,
@@ -16,12 +16,12 @@ pub(crate) struct Spaces {
 }
 
 impl Spaces {
-    /// The namespace of this name, if it was ever used.
+    /// The namespace with this name; `None` if it was never used.
     pub(crate) fn find(&self, name: &Namespace) -> Option<SpaceIndex> {
         self.by_name.get(name).copied()
     }
 
-    /// The namespace of this name, which is made if it was never used.
+    /// The namespace with this name, which is created if it was never used.
     pub(crate) fn make(&mut self, name: &Namespace) -> SpaceIndex {
         if let Some(space) = self.find(name) {
             return space;
@@ -33,7 +33,7 @@ impl Spaces {
         space
     }
 
-    /// Number of namespaces that were ever used.
+    /// The number of namespaces that were ever used.
     pub(crate) fn len(&self) -> usize {
         self.spaces.len()
     }
@@ -43,12 +43,12 @@ impl Spaces {
         (0..self.spaces.len()).map(SpaceIndex::new)
     }
 
-    /// All namespaces in order of their indexes.
+    /// All namespaces, in order of their indexes.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Space> {
         self.spaces.iter()
     }
 
-    /// All namespaces in order of their indexes, to change them.
+    /// All namespaces, in order of their indexes, to change them.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Space> {
         self.spaces.iter_mut()
     }

@@ -1,4 +1,4 @@
-//! Statistics per queue and day: how long jobs wait and run, how often they fail.
+//! Statistics per queue and day: waiting and run times, failures, retries.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,10 +9,10 @@ use ganger_types::{Day, Namespace, Queue, Sample, StatisticsRecord, Timestamp};
 
 use super::names::QueueIndex;
 
-/// Days held in memory: today and yesterday. Older ones are in the store.
+/// Days in memory: today and yesterday. Older days are in the store.
 const DAYS_HELD: u32 = 2;
 
-/// The days held, and those to be written at the end of the turn.
+/// The records of the last days, and which of them changed in the turn.
 #[derive(Default)]
 pub(crate) struct Statistics {
     days: BTreeMap<(QueueIndex, Day), StatisticsRecord>,
@@ -20,9 +20,9 @@ pub(crate) struct Statistics {
     newest: Day,
 }
 
-/// What is counted of a queue and day.
+/// An occurrence to count.
 #[derive(Clone, Copy)]
-pub(crate) enum Counted {
+pub(crate) enum Occurrence {
     /// A job waited for this long before it was leased.
     Waited(Duration),
     /// An attempt ran for this long.
@@ -35,12 +35,13 @@ pub(crate) enum Counted {
     Retry,
 }
 
-/// The day of a moment, UTC.
+/// The day of a time, in UTC.
 pub(crate) fn day_of(at: Timestamp) -> Day {
     Day(u32::try_from(at.0 / MICROS_PER_SECOND / 86_400).unwrap_or(u32::MAX))
 }
 
-/// The bin of a duration: a second below a minute, a minute below an hour, an hour below a day, a day.
+/// The bin of a duration: of a second below a minute, a minute below an hour, an hour below a day, else a day. `None`
+/// beyond the last bin.
 fn bin(seconds: u64) -> Option<u16> {
     let bin = match seconds {
         0..60 => seconds,
@@ -76,22 +77,22 @@ fn add(sample: &mut Sample, duration: Duration) {
 }
 
 impl Statistics {
-    /// Takes a record back as it was stored.
+    /// Loads a stored record.
     pub(crate) fn load(&mut self, queue: QueueIndex, record: StatisticsRecord) {
         self.days.insert((queue, record.day), record);
     }
 
-    /// The record of a queue and day, if anything was counted on that day.
+    /// The record of a queue and day; `None` if nothing was counted.
     pub(crate) fn find(&self, queue: QueueIndex, day: Day) -> Option<&StatisticsRecord> {
         self.days.get(&(queue, day))
     }
 
-    /// All records that are held.
+    /// All records in memory.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &StatisticsRecord> {
         self.days.values()
     }
 
-    /// The record of a queue and day, to be changed; `names` gives the namespace and the queue for a new one.
+    /// The record of a queue and day, to change it; `names` gives the namespace and the queue of a new one.
     fn of(
         &mut self,
         queue: QueueIndex,
@@ -114,25 +115,25 @@ impl Statistics {
         })
     }
 
-    /// Counts something that happened in a queue.
+    /// Counts an occurrence in a queue.
     pub(crate) fn count(
         &mut self,
         at: Timestamp,
         queue: QueueIndex,
-        counted: Counted,
+        counted: Occurrence,
         names: impl FnOnce() -> (Namespace, Queue),
     ) {
         let record = self.of(queue, day_of(at), names);
         match counted {
-            Counted::Waited(time) => add(&mut record.waiting, time),
-            Counted::Ran(time) => add(&mut record.running, time),
-            Counted::Failure => record.failures += 1,
-            Counted::Failed => record.failed += 1,
-            Counted::Retry => record.retries += 1,
+            Occurrence::Waited(time) => add(&mut record.waiting, time),
+            Occurrence::Ran(time) => add(&mut record.running, time),
+            Occurrence::Failure => record.failures += 1,
+            Occurrence::Failed => record.failed += 1,
+            Occurrence::Retry => record.retries += 1,
         }
     }
 
-    /// Ends a turn: gives the records that changed in it, and forgets old days.
+    /// Ends a turn: returns the records that changed, and drops old days.
     pub(crate) fn end_turn(&mut self, at: Timestamp) -> Vec<StatisticsRecord> {
         let changed = std::mem::take(&mut self.changed).into_iter();
         let changed = changed.filter_map(|key| self.days.get(&key).cloned());

@@ -1,6 +1,6 @@
-//! The table of live jobs: dense slots, found by job number.
+//! The table of live jobs: dense slots, and a hash index by job number.
 //!
-//! Built for a million jobs: 72 bytes a slot, about 8 for finding it, and no copy when it grows.
+//! Designed for a million jobs: 72 bytes per slot, about 8 for the index, and no copying when it grows.
 
 use ganger_types::JobKey;
 use hashbrown::HashTable;
@@ -9,16 +9,16 @@ use super::job::Job;
 
 const CHUNK_SLOTS: usize = 1_024;
 
-/// Live jobs by number. Its order of iteration follows from the order of inserts and removals alone.
+/// Live jobs by number. The order of iteration depends only on the order of inserts and removals.
 #[derive(Default)]
 pub(crate) struct JobTable {
-    /// All but the last are full length; a free slot is `None`.
+    /// Slots in chunks, which are all full except the last; a free slot is `None`.
     chunks: Vec<Vec<Option<Job>>>,
     free: Vec<u32>,
     slots: HashTable<u32>,
 }
 
-/// Spreads consecutive numbers over the table (the finalizer of splitmix64).
+/// Hashes a number (the finalizer of splitmix64), because numbers are consecutive.
 fn hash(key: JobKey) -> u64 {
     let mut bits = key.0.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -52,7 +52,7 @@ impl JobTable {
         self.chunks[slot / CHUNK_SLOTS][slot % CHUNK_SLOTS].as_mut()
     }
 
-    /// Adds a job whose number is not there yet.
+    /// Adds a job whose number is not in the table.
     pub(crate) fn insert(&mut self, job: Job) {
         let key = job.key;
         assert!(

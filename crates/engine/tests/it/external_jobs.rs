@@ -1,4 +1,4 @@
-//! Items of raw keys are shown among jobs, and external jobs of both kinds are listed, put back, removed or refused.
+//! Items of raw keys are shown among jobs, and external jobs of both kinds are listed, retried, removed or refused.
 
 #![allow(missing_docs, reason = "tests")]
 
@@ -184,7 +184,7 @@ fn an_item_is_a_job_of_its_queue_with_its_data_as_payload() {
 }
 
 #[test]
-fn where_it_stands_and_why_is_told_from_its_keys() {
+fn state_and_reasons_follow_from_the_keys() {
     let mut world = tended();
     add(&mut world, "q", "a");
     add(&mut world, "q", "b");
@@ -265,7 +265,7 @@ fn a_queue_is_known_while_one_of_its_lists_is_there_and_counts_as_its_clients_do
     assert_eq!(views[0].queue, Queue::from_static("q"));
     assert_eq!((views[0].counts.ready, views[0].counts.running), (2, 1));
 
-    // One of ours with that name has its own jobs besides.
+    // A queue of the engine with that name has its own jobs as well.
     world.enqueue_one(ganger_types::command::NewJob {
         queue: Queue::from_static("q"),
         ..job()
@@ -298,7 +298,7 @@ fn an_id_that_is_not_one_items_alone_is_the_whole_key() {
     assert_eq!(find(&mut world, "7"), None);
     let second = find(&mut world, "q:item:7").expect("it is there");
     assert_eq!(second.record.queue, Queue::from_static("q"));
-    // Neither is one that a job of ours or of qless has.
+    // Nor is an id that a job of the engine or of qless has.
     add(&mut world, "q", "a");
     add(&mut world, "q", "j");
     world.enqueue_one(named("a"));
@@ -459,7 +459,7 @@ fn give_back(world: &mut World, item: &str) -> KeyReply {
 }
 
 #[test]
-fn an_item_whose_taker_has_gone_before_anybody_asked_for_it_goes_back_to_where_it_was_next() {
+fn an_item_goes_back_if_its_client_disconnects_before_any_client_reads_it() {
     let mut world = tended();
     for item in ["a", "b", "c"] {
         add(&mut world, "q", item);
@@ -472,12 +472,12 @@ fn an_item_whose_taker_has_gone_before_anybody_asked_for_it_goes_back_to_where_i
     assert_eq!(give_back(&mut world, "c"), KeyReply::Number(1));
     assert_eq!(elements(&mut world, "q:queue"), ["c", "b", "a"]);
     assert_eq!(world.engine.key_upkeep_counts().returned, 2);
-    // It is only done once.
+    // The item goes back only once.
     assert_eq!(give_back(&mut world, "c"), KeyReply::Number(0));
 }
 
 #[test]
-fn an_item_that_somebody_asked_for_or_leased_stays_with_him() {
+fn an_item_that_a_client_read_or_leased_stays_with_it() {
     let touch: [&dyn Fn(&mut World); 4] = [
         &|world| drop(run(world, KeyCall::Get { key: b("q:item:a") })),
         &|world| {
@@ -503,13 +503,13 @@ fn what_is_no_item_or_was_taken_twice_or_is_in_line_does_not_get_into_line() {
     push(&mut world, "q:queue", "ghost");
     take(&mut world, "q", End::Right);
     assert_eq!(give_back(&mut world, "ghost"), KeyReply::Number(0));
-    // Two have it: nobody knows whose is the one that is left.
+    // Two clients took the item, so it is not known which of them still has it.
     add(&mut world, "q", "a");
     push(&mut world, "q:queue", "a");
     take(&mut world, "q", End::Right);
     take(&mut world, "q", End::Right);
     assert_eq!(give_back(&mut world, "a"), KeyReply::Number(0));
-    // One that was pushed again meanwhile is only taken out of processing.
+    // An item that was pushed again meanwhile is only removed from processing.
     add(&mut world, "q", "b");
     take(&mut world, "q", End::Right);
     push(&mut world, "q:queue", "b");
@@ -519,7 +519,7 @@ fn what_is_no_item_or_was_taken_twice_or_is_in_line_does_not_get_into_line() {
 }
 
 #[test]
-fn nothing_goes_back_where_that_is_switched_off() {
+fn nothing_goes_back_if_that_is_switched_off() {
     let mut world = World::new();
     add(&mut world, "q", "a");
     take(&mut world, "q", End::Right);

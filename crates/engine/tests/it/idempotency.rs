@@ -39,7 +39,7 @@ fn unique() -> NewJob {
     }
 }
 
-/// Made ids, given ones, and jobs that were there before, by their id and by their unique key.
+/// Jobs with engine-made and client-given ids, and jobs that exist already by id or by unique key.
 fn mixed() -> Vec<NewJob> {
     let given = |id| named(id);
     vec![
@@ -67,7 +67,7 @@ fn a_repeat_gives_the_same_ids_in_the_same_order_from_client_and_engine() {
     world.restart();
     assert_eq!(answer(&mut world, mixed()), (first.clone(), true));
 
-    // Also when the jobs have ended, and their unique key is free again.
+    // This also holds after the jobs have ended and their unique key is free again.
     for grant in world.lease("w", 10) {
         world.complete(&grant).unwrap();
     }
@@ -131,7 +131,7 @@ fn empty_names_are_refused() {
     };
     let no_answer = Command::Enqueue(Box::new(no_answer));
     assert_eq!(world.refused(no_answer), "out_of_range");
-    // Nor does a job get to such a queue later.
+    // A job cannot be moved to such a queue later either.
     let (there, _) = answer(&mut world, vec![job()]);
     let moved = Alter {
         job: there.into_iter().next(),
@@ -165,7 +165,7 @@ fn a_thousand_made_ids_are_kept_as_one_run() {
     assert_eq!(answer(&mut world, many()), (first, true));
 }
 
-/// Waits for the job "dependency", whatever becomes of it.
+/// A job that waits for the job "dependency", whatever its outcome.
 fn behind(mut job: NewJob) -> NewJob {
     job.after.push(NewEdge {
         dependency: Dependency::Job(JobId::new("dependency").expect("short")),
@@ -190,7 +190,7 @@ fn rel_g7_a_repeat_whose_dependency_is_deleted_by_now_is_answered() {
     };
     let existed: Vec<bool> = jobs.iter().map(|job| job.existed).collect();
     assert_eq!(existed, [true, false]);
-    // Only an id of the client's says that it is the same job once more.
+    // Only a client-given id identifies a repeat of the same job.
     let by_unique_key = submit(vec![behind(unique()), job()]);
     assert_eq!(world.refused(by_unique_key), "dependency_not_found");
 }

@@ -1,4 +1,4 @@
-//! Records of another server are taken over once, however often they are sent, and are as durable as all else.
+//! Records of another server are imported once, however often they are sent, and are durable.
 
 #![allow(missing_docs, reason = "tests")]
 
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::support::World;
 use ganger_types::command::{Delete, NewJob};
-use ganger_types::import::{ImportRecord, Imported, QlessJobSource, QlessSource};
+use ganger_types::import::{ImportOutcome, ImportRecord, QlessJobSource, QlessSource};
 use ganger_types::keys::{End, KeyCall, KeyReply, TimeLeft};
 use ganger_types::qless::{Generation, QlessReply, QlessRequest, QlessSet, QlessTime};
 use ganger_types::query::Query;
@@ -23,7 +23,7 @@ fn pairs(fields: &[(&str, &str)]) -> Vec<(Bytes, Bytes)> {
         .collect()
 }
 
-/// A job as the script keeps it, ready in queue `q` since 100.
+/// A job as the script stores it, ready in queue `q` since 100.
 fn source(jid: &str, state: &str, places: Vec<(QlessSet, f64)>) -> QlessJobSource {
     QlessJobSource {
         jid: Bytes::copy_from_slice(jid.as_bytes()),
@@ -52,7 +52,7 @@ fn ready(jid: &str) -> QlessJobSource {
     source(jid, "waiting", vec![(QlessSet::Work, -100.0 / 1e10)])
 }
 
-fn import(world: &mut World, sources: Vec<QlessSource>) -> Vec<Imported> {
+fn import(world: &mut World, sources: Vec<QlessSource>) -> Vec<ImportOutcome> {
     let records = sources.into_iter();
     let command = Command::Import(Box::new(Import {
         namespace: Namespace::default(),
@@ -86,10 +86,10 @@ fn call(world: &mut World, words: &str) -> String {
 fn a_job_that_was_taken_over_and_is_gone_does_not_come_back() {
     let mut world = World::new();
     let job = || vec![QlessSource::Job(ready("a"))];
-    assert_eq!(import(&mut world, job()), [Imported::Taken]);
-    assert_eq!(import(&mut world, job()), [Imported::AlreadyThere]);
+    assert_eq!(import(&mut world, job()), [ImportOutcome::Taken]);
+    assert_eq!(import(&mut world, job()), [ImportOutcome::AlreadyThere]);
     call(&mut world, "cancel 200 a");
-    assert_eq!(import(&mut world, job()), [Imported::AlreadyThere]);
+    assert_eq!(import(&mut world, job()), [ImportOutcome::AlreadyThere]);
     assert!(call(&mut world, "get 200 a").contains("Nil"));
 }
 
@@ -98,7 +98,7 @@ fn a_job_that_is_here_already_stays_as_it_is() {
     let mut world = World::new();
     call(&mut world, "put 50 w other a mine {} 0");
     let taken = import(&mut world, vec![QlessSource::Job(ready("a"))]);
-    assert_eq!(taken, [Imported::AlreadyThere]);
+    assert_eq!(taken, [ImportOutcome::AlreadyThere]);
     assert!(call(&mut world, "get 200 a").contains("\"klass\":\"mine\""));
 }
 
@@ -110,9 +110,9 @@ fn a_job_that_cannot_be_read_is_refused_and_the_others_are_taken() {
     odd.fields.retain(|(name, _)| name != "data");
     let sources = vec![QlessSource::Job(ready("a")), nowhere, QlessSource::Job(odd)];
     let each = import(&mut world, sources);
-    assert_eq!(each[0], Imported::Taken);
+    assert_eq!(each[0], ImportOutcome::Taken);
     for (refused, because) in [(&each[1], "in no set"), (&each[2], "\"data\" is missing")] {
-        let Imported::Refused(reason) = refused else {
+        let ImportOutcome::Refused(reason) = refused else {
             panic!("{refused:?}");
         };
         assert!(reason.contains(because), "{reason}");
@@ -142,16 +142,16 @@ fn dependencies_hold_in_whatever_order_the_jobs_come() {
         if !is_first {
             sources.reverse();
         }
-        // Each in a command of its own: a batch may end between them.
+        // Each in its own command, because a batch may end between them.
         for source in sources {
-            assert_eq!(import(&mut world, vec![source]), [Imported::Taken]);
+            assert_eq!(import(&mut world, vec![source]), [ImportOutcome::Taken]);
         }
         let release = || QlessSource::Release {
             jid: Bytes::from_static(b"b"),
         };
         assert_eq!(
             import(&mut world, vec![release()]),
-            [Imported::AlreadyThere],
+            [ImportOutcome::AlreadyThere],
             "it still waits"
         );
         call(&mut world, "pop 150 q w 5");
@@ -161,7 +161,7 @@ fn dependencies_hold_in_whatever_order_the_jobs_come() {
 }
 
 #[test]
-fn a_job_goes_on_whose_dependency_ended_here_before_it_came() {
+fn a_job_continues_if_its_dependency_ended_here_before_it_arrived() {
     let mut world = World::new();
     let mut second = source("b", "depends", vec![(QlessSet::Depends, 100.0)]);
     second.dependencies.push(Bytes::from_static(b"a"));
@@ -225,9 +225,9 @@ fn counters_and_statistics_are_added_once_to_what_is_here() {
     };
     assert_eq!(
         import(&mut world, sources()),
-        [Imported::Taken, Imported::Taken]
+        [ImportOutcome::Taken, ImportOutcome::Taken]
     );
-    let again = [Imported::AlreadyThere, Imported::AlreadyThere];
+    let again = [ImportOutcome::AlreadyThere, ImportOutcome::AlreadyThere];
     assert_eq!(import(&mut world, sources()), again);
     assert_eq!(call(&mut world, "tag 102 top"), "[\"t\"]");
     let shown = call(&mut world, "stats 102 q 102");
@@ -240,7 +240,7 @@ fn counters_and_statistics_are_added_once_to_what_is_here() {
     }
 }
 
-fn send(world: &mut World, record: ImportRecord) -> Imported {
+fn send(world: &mut World, record: ImportRecord) -> ImportOutcome {
     let command = Command::Import(Box::new(Import {
         namespace: Namespace::default(),
         records: vec![record],
@@ -282,8 +282,8 @@ fn item(id: &'static str) -> ImportRecord {
 #[test]
 fn an_item_comes_once_with_its_place_and_the_time_that_its_lease_has_left() {
     let mut world = World::new();
-    assert_eq!(send(&mut world, item("a")), Imported::Taken);
-    assert_eq!(send(&mut world, item("b")), Imported::Taken);
+    assert_eq!(send(&mut world, item("a")), ImportOutcome::Taken);
+    assert_eq!(send(&mut world, item("b")), ImportOutcome::Taken);
     let key = Bytes::from_static(b"p:lease:a");
     let left = keys(&mut world, KeyCall::TimeLeft { key });
     let half_minute = TimeLeft::For(Duration::from_secs(30));
@@ -299,7 +299,7 @@ fn an_item_comes_once_with_its_place_and_the_time_that_its_lease_has_left() {
     keys(&mut world, KeyCall::Delete { keys: item_key });
     assert_eq!(
         send(&mut world, item("a")),
-        Imported::AlreadyThere,
+        ImportOutcome::AlreadyThere,
         "it is done"
     );
     let key = Bytes::from_static(b"p:queue");
@@ -316,7 +316,7 @@ fn an_item_is_refused_if_its_list_is_none_here() {
         pairs: vec![(Bytes::from_static(b"p:queue"), Bytes::new())],
     };
     keys(&mut world, set);
-    let Imported::Refused(reason) = send(&mut world, item("a")) else {
+    let ImportOutcome::Refused(reason) = send(&mut world, item("a")) else {
         panic!("it was not refused");
     };
     assert!(reason.contains("holds a string"), "{reason}");
@@ -342,11 +342,14 @@ fn a_job_of_ours_comes_once_and_may_have_failed_already() {
             failed: failed.map(str::to_owned),
         }))
     };
-    assert_eq!(send(&mut world, job("a", None)), Imported::Taken);
-    assert_eq!(send(&mut world, job("a", None)), Imported::AlreadyThere);
+    assert_eq!(send(&mut world, job("a", None)), ImportOutcome::Taken);
+    assert_eq!(
+        send(&mut world, job("a", None)),
+        ImportOutcome::AlreadyThere
+    );
     assert_eq!(
         send(&mut world, job("b", Some("no such table"))),
-        Imported::Taken
+        ImportOutcome::Taken
     );
     let groups = world.ok(Command::Query(Box::new(Query::FailureGroups(
         Namespace::default(),
@@ -398,20 +401,20 @@ fn what_was_taken_over_before_a_restart_is_not_taken_again() {
     let mut world = World::new();
     let half = all_kinds().len() / 2;
     for record in all_kinds().into_iter().take(half) {
-        assert_eq!(send(&mut world, record), Imported::Taken);
+        assert_eq!(send(&mut world, record), ImportOutcome::Taken);
     }
     world.restart();
     for (index, record) in all_kinds().into_iter().enumerate() {
         let expected = if index < half {
-            Imported::AlreadyThere
+            ImportOutcome::AlreadyThere
         } else {
-            Imported::Taken
+            ImportOutcome::Taken
         };
         assert_eq!(send(&mut world, record.clone()), expected, "{record:?}");
     }
     world.restart();
 
-    // All of it ends here, and goes.
+    // All jobs end here and are removed.
     call(&mut world, "pop 150 q w 5");
     call(&mut world, "complete 151 a w q {}");
     let item_keys = vec![
@@ -430,13 +433,13 @@ fn what_was_taken_over_before_a_restart_is_not_taken_again() {
     world.restart();
     for record in all_kinds() {
         let again = send(&mut world, record.clone());
-        assert_eq!(again, Imported::AlreadyThere, "{record:?}");
+        assert_eq!(again, ImportOutcome::AlreadyThere, "{record:?}");
     }
     for id in &ids {
         assert_eq!(world.state(id), None, "it has come back");
     }
-    // After seven days nobody goes on with an import.
+    // After seven days the marks expire.
     world.pass(Duration::from_secs(7 * 86_400));
     let job = all_kinds().remove(3);
-    assert_eq!(send(&mut world, job), Imported::Taken);
+    assert_eq!(send(&mut world, job), ImportOutcome::Taken);
 }

@@ -14,9 +14,9 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
-pub(crate) type Called = Result<KeyReply, KeyError>;
+pub(crate) type KeyResult = Result<KeyReply, KeyError>;
 
-pub(crate) fn run(world: &mut World, calls: Vec<KeyCall>) -> Vec<Called> {
+pub(crate) fn run(world: &mut World, calls: Vec<KeyCall>) -> Vec<KeyResult> {
     let calls = KeyCalls {
         namespace: Namespace::default(),
         watched: Vec::new(),
@@ -28,7 +28,7 @@ pub(crate) fn run(world: &mut World, calls: Vec<KeyCall>) -> Vec<Called> {
     }
 }
 
-pub(crate) fn call(world: &mut World, one: KeyCall) -> Called {
+pub(crate) fn call(world: &mut World, one: KeyCall) -> KeyResult {
     run(world, vec![one]).remove(0)
 }
 
@@ -71,7 +71,7 @@ fn names(pattern: &str, after: Option<Bytes>) -> KeyCall {
     }
 }
 
-pub(crate) fn values(texts: &[&str]) -> Called {
+pub(crate) fn values(texts: &[&str]) -> KeyResult {
     Ok(KeyReply::Values(texts.iter().map(|text| b(text)).collect()))
 }
 
@@ -177,7 +177,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Every answer is the model's; the rows alone rebuild everything.
+    /// Every answer equals the model's, and the rows rebuild the whole state.
     #[test]
     fn calls_do_what_the_plain_model_does(steps in vec(step(), 1..60)) {
         let mut world = World::new();
@@ -197,7 +197,7 @@ proptest! {
         }
     }
 
-    /// A page of a scan never gives a key twice, and all pages give each key that was there throughout.
+    /// A scan returns no key twice, and returns each key that exists throughout.
     #[test]
     fn a_scan_gives_each_key_once_while_others_come_and_go(
         names in vec("[a-z]{1,3}", 1..40),
@@ -321,7 +321,7 @@ fn an_expiry_counts_down_also_over_a_restart() {
     world.pass(Duration::from_secs(4));
     world.restart();
     assert_eq!(call(&mut world, ask()), left(6));
-    // Written again without an expiry it has none; kept, it goes on.
+    // Writing the key again removes its expiry, unless the expiry is kept.
     call(&mut world, set("k", "w", Expiry::Kept)).expect("a string");
     assert_eq!(call(&mut world, ask()), left(6));
     world.pass(Duration::from_secs(6));

@@ -1,4 +1,4 @@
-//! What a cascade comes to depends on the graph, not on the order or the numbers of its jobs (`rel G6`).
+//! The outcome of a cascade depends on the graph, not on the order or the numbers of its jobs (`rel G6`).
 
 #![allow(
     clippy::unwrap_used,
@@ -10,10 +10,10 @@ use ganger_types::command::*;
 use ganger_types::*;
 use proptest::prelude::*;
 
-/// A graph by names that its order does not change: each job waits for some of those before it.
+/// A graph of named jobs, each of which waits for some earlier ones.
 #[derive(Clone, Debug)]
 struct Shape {
-    /// By job: dependencies and what their failure means.
+    /// Dependencies and failure policies of each job.
     edges: Vec<Vec<(usize, FailurePolicy)>>,
     /// Whether the job belongs to a second graph, submitted after the first.
     is_second: Vec<bool>,
@@ -41,7 +41,7 @@ fn shape() -> impl Strategy<Value = Shape> {
                 for (dependency, _) in edges.iter_mut() {
                     *dependency %= job;
                 }
-                // The first graph is there before the second, and cannot wait for it.
+                // The first graph is submitted before the second and cannot wait for it.
                 edges.retain(|(dependency, _)| is_second[job] || !is_second[*dependency]);
                 edges.sort_by_key(|(dependency, _)| *dependency);
                 edges.dedup_by_key(|(dependency, _)| *dependency);
@@ -55,7 +55,7 @@ fn shape() -> impl Strategy<Value = Shape> {
     })
 }
 
-/// Submits the jobs of one graph in the order given; `ids` has those that are there already.
+/// Submits the jobs of one graph in the given order; `ids` has those that exist already.
 fn submit_graph(world: &mut World, shape: &Shape, members: &[usize], ids: &mut [Option<JobId>]) {
     let edge = |(dependency, policy): &(usize, FailurePolicy)| {
         let place = members.iter().position(|member| member == dependency);

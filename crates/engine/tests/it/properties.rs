@@ -1,4 +1,4 @@
-//! Properties over random commands in a small world, where things collide.
+//! Properties over random commands with few names, so that they collide.
 
 #![allow(
     clippy::unwrap_used,
@@ -15,7 +15,7 @@ use ganger_types::command::*;
 use ganger_types::*;
 use proptest::prelude::*;
 
-/// One step of a random history. Numbers choose among what is there, modulo its count.
+/// A step of a random history. Numbers select among existing things, modulo their count.
 #[derive(Clone, Debug)]
 enum Step {
     Enqueue {
@@ -117,7 +117,7 @@ struct History {
     world: World,
     ids: Vec<JobId>,
     grants: Vec<Grant>,
-    /// Attempts granted, by job, and tokens ever seen.
+    /// Last granted attempt of each job.
     attempts: BTreeMap<JobKey, u32>,
     tokens: std::collections::BTreeSet<LeaseToken>,
     succeeded: BTreeMap<JobId, u32>,
@@ -139,7 +139,7 @@ impl History {
         }
     }
 
-    /// Runs a command; a refusal must have changed nothing (`rel P6`).
+    /// Runs a command and checks that a refused one has changed nothing (`rel P6`).
     fn run(&mut self, command: Command) -> Answer {
         self.world.advance();
         let before = self.world.engine.dump();
@@ -393,8 +393,8 @@ impl History {
         let _ = self.run(command);
     }
 
-    /// Everything that can end does, with an honest worker (`rel T8`); what still waits, waits for a job
-    /// that a person must retry.
+    /// Checks that an honest worker ends everything that can end (`rel T8`), and that the rest waits for a job that
+    /// must be retried by hand.
     fn drain(&mut self) {
         self.world
             .ok(configure("default", QueueSettings::default()));
@@ -420,8 +420,8 @@ impl History {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, max_shrink_iters: 4_000, ..ProptestConfig::default() })]
 
-    /// After every command the indexes agree, refusals change nothing, rows rebuild the engine, attempts
-    /// and tokens never repeat; and in the end everything drains.
+    /// After every command the indexes agree, refused commands have changed nothing, the rows rebuild the engine, and
+    /// attempts and tokens are unique. At the end everything drains.
     #[test]
     fn any_history_keeps_the_rules(steps in proptest::collection::vec(step(), 1..120)) {
         let mut history = History::new();
@@ -458,7 +458,7 @@ proptest! {
         prop_assert_eq!(run(true), run(false));
     }
 
-    /// The same commands at the same times give the same bytes out (`rel A4`).
+    /// The same commands at the same times give the same output, byte for byte (`rel A4`).
     #[test]
     fn the_engine_is_deterministic(steps in proptest::collection::vec(step(), 1..60)) {
         let run = || {

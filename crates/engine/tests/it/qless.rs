@@ -1,4 +1,4 @@
-//! qless as a part of the engine: what it writes rebuilds it, namespaces keep apart, a refusal leaves no trace.
+//! qless in the engine: its rows rebuild it, namespaces are separate, and a refused call changes nothing.
 
 #![allow(missing_docs, reason = "tests")]
 
@@ -102,7 +102,7 @@ fn a_refused_call_is_an_answer_and_leaves_no_trace() {
 }
 
 #[test]
-fn namespaces_know_nothing_of_each_other_and_are_forgotten_alone() {
+fn namespaces_are_independent_and_are_cleared_separately() {
     let mut world = World::new();
     let default = Namespace::default();
     for namespace in [&default, &other()] {
@@ -193,7 +193,7 @@ fn key_of(change: &Change) -> (Namespace, ganger_types::QlessKey) {
     }
 }
 
-/// What follows the command and the time, of a few jobs, queues and workers.
+/// Arguments of commands about a few jobs, queues and workers.
 fn arguments() -> impl Strategy<Value = (&'static str, String)> {
     let jid = || select(vec!["a", "b", "c", "d", "e"]);
     let queue = || select(vec!["q", "p"]);
@@ -264,7 +264,7 @@ fn any_call() -> impl Strategy<Value = Command> {
     })
 }
 
-/// What a world says to calls and tells of them, and at the end knows.
+/// The answers and messages of a series of calls, and the final state.
 type Course = (
     Vec<QlessAnswer>,
     Vec<(Namespace, QlessMessage)>,
@@ -289,10 +289,10 @@ fn course(calls: &[Command], restarts: &[usize]) -> Course {
     )
 }
 
-/// Where each job stands, by its namespace and id: state, queue, attempt.
+/// State, queue and attempt of each job, by namespace and id.
 type Standings = BTreeMap<(Namespace, JobId), (JobState, Queue, u32)>;
 
-/// As it is shown.
+/// The jobs as queries show them.
 fn shown(world: &mut World) -> Standings {
     let mut standings = Standings::new();
     for namespace in [Namespace::default(), other()] {
@@ -313,7 +313,7 @@ fn shown(world: &mut World) -> Standings {
     standings
 }
 
-/// As events tell it, each of which must go on from the one before.
+/// Applies events to the jobs, and checks that each continues from the previous one.
 fn follow(standings: &mut Standings, events: &[Event]) {
     for event in events {
         let name = |job: &JobId| (event.namespace.clone(), job.clone());
@@ -344,7 +344,7 @@ fn follow(standings: &mut Standings, events: &[Event]) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// A subscriber to the events knows after each call where every job stands, and hears of no move that was none.
+    /// The events of each call describe the state of every job, and contain no move that did not happen.
     #[test]
     fn events_tell_where_all_jobs_stand(
         calls in vec(any_call(), 1..120),
@@ -370,7 +370,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// `rel A3`: the rows rebuild it exactly, and so well that nobody can tell.
+    /// The rows rebuild the state exactly, without a visible difference (`rel A3`).
     #[test]
     fn random_calls_come_out_the_same_with_and_without_restarts(
         calls in vec(any_call(), 1..120),
@@ -380,8 +380,7 @@ proptest! {
     }
 }
 
-/// What an engine knows but for the numbers of the rows of qless: after a restart those of rows that have gone may be
-/// given again.
+/// The dump of an engine without the numbers of qless rows, because a restart may reuse those of removed rows.
 fn without_numbers(dump: Vec<String>) -> Vec<String> {
     let without = |line: String| match line.split_once("QlessJob { number: ") {
         Some((before, rest)) => {

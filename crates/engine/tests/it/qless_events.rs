@@ -1,4 +1,4 @@
-//! Moves of jobs of qless are events like those of ours, from any client.
+//! Moves of jobs of qless, by any client, are events like those of other jobs.
 
 #![allow(missing_docs, reason = "tests")]
 
@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::support::World;
 use ganger_engine::{Effects, PrefetchedRows};
 use ganger_types::command::{
-    Cancel, Complete, Enqueue, Fail, Held, Lease, NewJob, Release, Retry, Selection, TakeFrom,
+    Cancel, Complete, Enqueue, Fail, Lease, LeaseRef, NewJob, Release, Retry, Selection, TakeFrom,
 };
 use ganger_types::qless::{Generation, QlessRequest};
 use ganger_types::{
@@ -22,7 +22,7 @@ fn request(request: QlessRequest) -> Command {
     })
 }
 
-/// A call at the world's time plus so many seconds.
+/// A call at the world's time plus `after` seconds.
 fn script(world: &World, after: u64, words: &str) -> Command {
     let now = world.now.wall.0 / 1_000_000 + after;
     let words = words.split(' ').map(str::to_owned);
@@ -61,7 +61,7 @@ fn shown(event: &Event) -> String {
     }
 }
 
-/// What a command that is accepted makes happen to jobs.
+/// The events of an accepted command, a line for each.
 fn told_by(world: &mut World, command: Command) -> Vec<String> {
     let told = world.events.len();
     world.ok(command);
@@ -79,7 +79,7 @@ fn told(world: &mut World, after: u64, words: &str) -> Vec<String> {
 }
 
 #[test]
-fn from_put_to_end_each_move_is_told_once_with_who_and_where() {
+fn from_put_to_end_each_move_is_reported_once_with_worker_and_queue() {
     let mut world = World::new();
     let (at, namespace) = (world.now.wall, Namespace::default());
     assert_eq!(
@@ -95,7 +95,7 @@ fn from_put_to_end_each_move_is_told_once_with_who_and_where() {
             "put w q b mail {} 0 depends [\"a\"]",
             &["b q mail: new > blocked 0"],
         ),
-        // Its time has come, so the pop makes it ready and hands it out: nobody sees the step between.
+        // The job is due, so the pop makes it ready and hands it out in one step.
         (61, "pop q v 1", &["a q mail: scheduled > running 1 v"]),
         (62, "tag add a x", &[]),
         (
@@ -125,7 +125,7 @@ fn from_put_to_end_each_move_is_told_once_with_who_and_where() {
 }
 
 #[test]
-fn failures_tell_their_group_and_those_that_come_back_that_they_were_retried() {
+fn events_of_failures_have_their_group_and_events_of_retries_say_so() {
     let mut world = World::new();
     told(&mut world, 0, "put w q a k {} 0 retries 0");
     told(&mut world, 0, "pop q w 1");
@@ -138,7 +138,7 @@ fn failures_tell_their_group_and_those_that_come_back_that_they_were_retried() {
         ["a q k: failed > ready 1 (retried)"]
     );
     told(&mut world, 3, "pop q w 1");
-    // Its lock ran out: first a warning and some grace, and then no retry is left.
+    // The lock expired: first there is a warning and a grace period, then no retry is left.
     assert!(told(&mut world, 100, "pop q v 1").is_empty());
     assert_eq!(
         told(&mut world, 200, "pop q v 1"),
@@ -151,7 +151,7 @@ fn failures_tell_their_group_and_those_that_come_back_that_they_were_retried() {
 }
 
 #[test]
-fn a_job_whose_lock_ran_out_or_that_is_timed_out_says_so() {
+fn a_job_whose_lock_expired_or_that_was_timed_out_is_reported_as_such() {
     let mut world = World::new();
     told(&mut world, 0, "put w q a k {} 0");
     told(&mut world, 0, "pop q w 1");
@@ -168,7 +168,7 @@ fn a_job_whose_lock_ran_out_or_that_is_timed_out_says_so() {
 }
 
 #[test]
-fn what_is_removed_is_told_and_that_it_was_completed_before() {
+fn a_removal_is_reported_and_so_is_an_earlier_completion() {
     let mut world = World::new();
     told(&mut world, 0, "put w q a k {} 0");
     assert_eq!(told(&mut world, 1, "cancel a"), ["a q removed"]);
@@ -194,7 +194,7 @@ fn a_throttle_that_holds_jobs_up_moves_none() {
 }
 
 #[test]
-fn a_database_that_is_forgotten_whole_tells_nothing_and_neither_does_a_restart() {
+fn neither_clearing_a_database_nor_a_restart_emits_events() {
     let mut world = World::new();
     told(&mut world, 0, "put w q a k {} 0");
     let count = world.events.len();
@@ -208,7 +208,7 @@ fn a_database_that_is_forgotten_whole_tells_nothing_and_neither_does_a_restart()
 }
 
 #[test]
-fn what_has_no_job_here_has_no_events() {
+fn jobs_that_cannot_be_shown_have_no_events() {
     let mut world = World::new();
     let long = "x".repeat(256);
     let put = format!("put w q {long} k {{}} 0");
@@ -217,7 +217,7 @@ fn what_has_no_job_here_has_no_events() {
     assert!(told(&mut world, 0, &put).is_empty());
     let put = format!("put w q {} k {{}} 0", "x".repeat(255));
     assert_eq!(told(&mut world, 0, &put).len(), 1);
-    // One of ours hides it as long as it lives.
+    // A live job of the engine with the same id hides it.
     world.ok(Command::Enqueue(Box::new(Enqueue {
         jobs: vec![NewJob {
             id: Some(id("b")),
@@ -253,8 +253,8 @@ fn take(world: &mut World) -> Grant {
     }
 }
 
-fn held(grant: &Grant) -> Held {
-    Held {
+fn held(grant: &Grant) -> LeaseRef {
+    LeaseRef {
         namespace: grant.namespace.clone(),
         job: grant.job.clone(),
         token: grant.token,
@@ -332,7 +332,7 @@ fn our_own_commands_tell_of_them_too() {
 }
 
 #[test]
-fn calls_of_one_turn_are_told_one_by_one_in_order() {
+fn calls_of_one_turn_are_reported_one_by_one_in_order() {
     let mut world = World::new();
     let mut out = Effects::default();
     for words in ["put w q a k {} 0", "pop q w 1", "complete a w q {}"] {

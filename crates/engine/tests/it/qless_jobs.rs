@@ -1,4 +1,4 @@
-//! Jobs of qless are jobs: they are shown, explained, counted and cancelled among ours.
+//! Jobs of qless are shown, explained, counted and cancelled like other jobs.
 
 #![allow(missing_docs, reason = "tests")]
 
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::support::World;
 use ganger_types::command::{Cancel, Enqueue, NewJob, Selection};
-use ganger_types::job::AttemptEnd;
+use ganger_types::history::AttemptEnd;
 use ganger_types::qless::{Generation, QlessReply, QlessRequest};
 use ganger_types::query::Query;
 use ganger_types::reply::ExternalJobView;
@@ -33,7 +33,7 @@ fn script(words: &[&str]) -> Command {
     })
 }
 
-/// Words that have no spaces in them.
+/// Calls the script with words that contain no spaces.
 fn call(world: &mut World, words: &str) -> QlessReply {
     let words: Vec<&str> = words.split(' ').collect();
     match world.ok(script(&words)) {

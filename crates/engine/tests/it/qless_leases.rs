@@ -1,4 +1,4 @@
-//! Workers of ours run jobs of qless: taken by its pop, reported as its commands, under tokens that hold as all do.
+//! Workers of the engine run jobs of qless: leased by its pop, reported as its commands, under ordinary lease tokens.
 
 #![allow(missing_docs, reason = "tests")]
 
@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::support::{START, World};
 use ganger_types::command::{
-    AppendLog, Complete, ConfigureNamespace, ConfigureQueue, Enqueue, Fail, Held, Lease, NewJob,
-    Next, QueueChange, Release, Renew, TakeFrom,
+    AppendLog, Complete, ConfigureNamespace, ConfigureQueue, Enqueue, Fail, Lease, LeaseRef,
+    NewJob, Next, QueueChange, Release, Renew, TakeFrom,
 };
 use ganger_types::qless::{Generation, QlessReply, QlessRequest};
 use ganger_types::query::Query;
@@ -17,7 +17,7 @@ use ganger_types::{
     NamespaceSettings, QlessCall, Queue, Reply, RequestId, Worker,
 };
 
-/// Calls qless at the world's time plus so many seconds.
+/// Calls qless at the world's time plus `after` seconds.
 fn call(world: &mut World, after: u64, words: &str) -> QlessReply {
     let now = world.now.wall.0 / 1_000_000 + after;
     let words = words.split(' ').map(str::to_owned);
@@ -71,8 +71,8 @@ fn take_one(world: &mut World) -> Grant {
     grants.remove(0)
 }
 
-fn held(grant: &Grant) -> Held {
-    Held {
+fn held(grant: &Grant) -> LeaseRef {
+    LeaseRef {
         namespace: grant.namespace.clone(),
         job: grant.job.clone(),
         token: grant.token,
@@ -344,7 +344,7 @@ fn a_lease_is_renewed_and_lost_once_somebody_else_has_the_job() {
         }
     );
     world.pass(Duration::from_secs(45));
-    // It ran out, and nobody has taken the job: as for workers of qless it is still held.
+    // The lock has expired, but no other worker has the job: as for workers of qless, the lease is still live.
     assert_eq!(
         world.ok(renew(&grant, 20)),
         Reply::Renewed {
@@ -391,7 +391,7 @@ fn a_request_that_is_repeated_gets_the_same_jobs() {
 }
 
 #[test]
-fn what_holds_up_either_side_holds_up_workers_of_ours() {
+fn limits_and_pauses_of_either_side_apply_to_workers_of_the_engine() {
     let mut world = World::new();
     call(&mut world, 0, "put w q a k {} 0");
     let pause = |paused| {
@@ -431,7 +431,7 @@ fn a_call_that_makes_a_job_ready_wakes_those_who_wait() {
 }
 
 #[test]
-fn what_a_program_writes_is_dropped_and_said_to_be() {
+fn the_log_of_a_program_is_dropped_and_the_answer_says_so() {
     let mut world = World::new();
     call(&mut world, 0, "put w q a k {} 0");
     let grant = take_one(&mut world);

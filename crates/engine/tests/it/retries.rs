@@ -1,4 +1,4 @@
-//! Retries that reach jobs of other shards, each rule named as a sentence.
+//! Retries that reach jobs of other shards: one test per rule, named as a sentence.
 
 #![allow(
     clippy::unwrap_used,
@@ -19,7 +19,7 @@ fn after(members: &[u32]) -> NewJob {
     job
 }
 
-/// Waits for a job of another shard that was submitted earlier.
+/// A job that waits for a job of another shard.
 fn after_remote(dependency: &JobRef) -> NewJob {
     let mut job = job();
     job.inputs.push(NewInput::Result(NewEdge {
@@ -38,7 +38,7 @@ fn fail_one(cluster: &mut Cluster, name: &str) {
     world.ok(fail(&grant, true));
 }
 
-/// Runs all that can run, on all shards, until nothing moves.
+/// Runs all jobs on all shards until nothing changes.
 fn run_all(cluster: &mut Cluster) {
     loop {
         cluster.pump();
@@ -60,7 +60,7 @@ fn states(cluster: &Cluster, ids: &[JobRef]) -> Vec<JobState> {
     states.collect()
 }
 
-/// Retries, and gives how many came back at once, and the shards that were asked.
+/// Retries jobs. Returns how many were retried at once, and the shards that were asked.
 fn retried(cluster: &mut Cluster, name: &str, command: Command) -> (u64, Vec<String>) {
     match cluster.named(name).ok(command) {
         Reply::Retried {
@@ -95,7 +95,7 @@ fn retry_graph(graph: &Graph, jobs: &[JobId]) -> Command {
     }))
 }
 
-/// A chain over three shards, whose first job has failed, and all behind it.
+/// A chain over three shards that has failed as a whole.
 fn fallen_chain() -> (Cluster, Vec<JobRef>) {
     let mut cluster = Cluster::new(&["1", "2", "3"]);
     let ids = cluster.submit(vec![
@@ -117,7 +117,7 @@ fn a_retry_with_dependents_goes_on_from_shard_to_shard() {
     let (mut cluster, ids) = fallen_chain();
     cluster.restart_all();
     let command = retry_all(&[ids[0].id.clone()]);
-    // The last one stands on the same shard, but behind others: it comes back with those.
+    // The last job is on the same shard, but depends on jobs of others, and is retried with those.
     assert_eq!(
         retried(&mut cluster, "1", command),
         (1, vec!["2".to_owned()])
@@ -271,7 +271,7 @@ fn rel_k2_those_that_failed_with_a_job_do_not_keep_it() {
 #[test]
 fn the_retry_of_a_graph_reaches_each_of_its_shards() {
     let mut cluster = Cluster::new(&["1", "2", "3"]);
-    // Several pages on shard 2, dependents before their dependencies, and failures of their own.
+    // Several pages on shard 2, with dependents before their dependencies, and with failures of their own.
     let ids = cluster.submit(vec![
         ("1", job()),
         ("2", after(&[2])),
@@ -292,10 +292,10 @@ fn the_retry_of_a_graph_reaches_each_of_its_shards() {
     cluster.restart_all();
     let asked = retried(&mut cluster, "2", retry_graph(&graph, &[]));
     assert_eq!(asked, (0, vec!["1".to_owned(), "3".to_owned()]));
-    // A repeat while the others are away makes no second message.
+    // A repeat while the other shards are down adds no second message.
     retried(&mut cluster, "2", retry_graph(&graph, &[]));
     assert_eq!(messages(&mut cluster, "2", "3").len(), 1);
-    // Those elsewhere may be back, and have failed again, before the ones here are.
+    // Jobs of other shards may be retried, and fail again, before those here are.
     cluster.pump();
     let here: Vec<JobId> = ids[1..7].iter().map(|job| job.id.clone()).collect();
     assert_eq!(retried(&mut cluster, "2", retry_graph(&graph, &here)).0, 6);
@@ -318,17 +318,17 @@ fn the_retry_of_a_graph_goes_on_page_by_page_elsewhere() {
         "2",
         retry_graph(&graph, &[wide[0].id.clone()]),
     );
-    // With jobs, only those that failed because of them are called.
+    // With job ids, only jobs that failed because of these are retried.
     assert_eq!((count, shards), (1, vec!["1".to_owned()]));
     retried(&mut cluster, "2", retry_graph(&graph, &[]));
     run_all(&mut cluster);
     assert_eq!(states(&cluster, &wide), [JobState::Succeeded; 7]);
-    // Another graph is another matter.
+    // Another graph is not affected.
     assert_eq!(states(&cluster, &ids), [JobState::Failed; 5]);
 }
 
 #[test]
-fn a_graph_that_was_cancelled_comes_back_whatever_one_letter_says_of_it() {
+fn a_cancelled_graph_is_retried_whatever_the_order_of_messages_in_a_batch() {
     let mut cluster = Cluster::new(&["1", "2"]);
     let ids = cluster.submit(vec![
         ("2", job()),
@@ -347,7 +347,7 @@ fn a_graph_that_was_cancelled_comes_back_whatever_one_letter_says_of_it() {
     assert_eq!(states(&cluster, &ids), [JobState::Cancelled; 4]);
     retried(&mut cluster, "1", retry_graph(&graph, &[]));
     retried(&mut cluster, "1", retry_graph(&graph, &[ids[2].id.clone()]));
-    // Both that the graph is retried and that one of its jobs waits for another.
+    // One message about the retry of the graph, and one about a wait.
     assert_eq!(messages(&mut cluster, "1", "2").len(), 2);
     run_all(&mut cluster);
     assert_eq!(states(&cluster, &ids), [JobState::Succeeded; 4]);

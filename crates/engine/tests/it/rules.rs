@@ -1,4 +1,4 @@
-//! One rule of the queue each, named as a sentence.
+//! Rules of the queue: one test per rule, named as a sentence.
 
 #![allow(
     clippy::unwrap_used,
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::support::*;
 use ganger_types::command::*;
-use ganger_types::job::AttemptEnd;
+use ganger_types::history::AttemptEnd;
 use ganger_types::query::Query;
 use ganger_types::why::Reason;
 use ganger_types::*;
@@ -147,7 +147,7 @@ fn rel_r1_attempts_never_exceed_the_limit() {
 }
 
 #[test]
-fn rel_r3_retries_wait_as_the_policy_says() {
+fn rel_r3_retries_wait_by_the_retry_policy() {
     let mut world = World::new();
     let id = world.enqueue_one(job());
     for pause in [20, 40, 80] {
@@ -221,8 +221,8 @@ fn a_report_between_two_losses_clears_the_suspicion() {
     assert_eq!(world.state(&id), Some(JobState::Ready));
 }
 
-/// A policy whose losses are bounded for the whole life of the job.
-fn losses(lease_expirations_max: u32, retries_max: u32) -> NewJob {
+/// A job whose retry policy limits its lease expirations.
+fn limited_expirations(lease_expirations_max: u32, retries_max: u32) -> NewJob {
     NewJob {
         retry: Some(RetryPolicy {
             lease_expirations_max: Some(lease_expirations_max),
@@ -238,9 +238,9 @@ fn group_of(record: &JobRecord) -> String {
 }
 
 #[test]
-fn losses_up_to_the_bound_cost_no_retry_and_the_next_one_fails_the_job() {
+fn lease_expirations_up_to_the_limit_cost_no_retry_and_the_next_one_fails_the_job() {
     let mut world = World::new();
-    let id = world.enqueue_one(losses(3, 0));
+    let id = world.enqueue_one(limited_expirations(3, 0));
     for attempt in 1..=3 {
         let grant = world.lease_one("w");
         assert_eq!((grant.attempt, grant.retries_left), (attempt, 0));
@@ -267,9 +267,9 @@ fn losses_up_to_the_bound_cost_no_retry_and_the_next_one_fails_the_job() {
 }
 
 #[test]
-fn with_no_losses_allowed_the_first_one_fails_the_job() {
+fn with_no_lease_expirations_allowed_the_first_one_fails_the_job() {
     let mut world = World::new();
-    let id = world.enqueue_one(losses(0, 10));
+    let id = world.enqueue_one(limited_expirations(0, 10));
     world.lease_one("w");
     world.pass(secs(60));
     assert_eq!(group_of(world.ended(&id)), "poison");
@@ -278,7 +278,7 @@ fn with_no_losses_allowed_the_first_one_fails_the_job() {
 #[test]
 fn a_bound_of_losses_counts_all_of_them_whatever_is_reported_between() {
     let mut world = World::new();
-    let id = world.enqueue_one(losses(2, 10));
+    let id = world.enqueue_one(limited_expirations(2, 10));
     for report in [
         |it: &Grant| fail(it, false),
         |it: &Grant| release(it, false, false, Duration::ZERO),
@@ -297,7 +297,7 @@ fn a_bound_of_losses_counts_all_of_them_whatever_is_reported_between() {
 #[test]
 fn losses_in_a_row_beyond_the_namespaces_bound_are_allowed_by_the_jobs_own() {
     let mut world = World::new();
-    let id = world.enqueue_one(losses(10, 0));
+    let id = world.enqueue_one(limited_expirations(10, 0));
     for _ in 0..10 {
         world.lease_one("w");
         world.pass(secs(60));
@@ -310,7 +310,7 @@ fn losses_in_a_row_beyond_the_namespaces_bound_are_allowed_by_the_jobs_own() {
 #[test]
 fn failures_still_count_between_losses_that_do_not() {
     let mut world = World::new();
-    let id = world.enqueue_one(losses(3, 1));
+    let id = world.enqueue_one(limited_expirations(3, 1));
     world.lease_one("w");
     world.pass(secs(60));
     let grant = world.lease_one("w");
@@ -326,11 +326,11 @@ fn failures_still_count_between_losses_that_do_not() {
 }
 
 #[test]
-fn a_loss_after_the_deadline_is_the_last_one() {
+fn a_lease_expiration_after_the_deadline_fails_the_job() {
     let mut world = World::new();
     let id = world.enqueue_one(NewJob {
         deadline: Some(world.now.wall.after(secs(30))),
-        ..losses(3, 3)
+        ..limited_expirations(3, 3)
     });
     world.lease_one("w");
     world.pass(secs(60));
@@ -340,7 +340,7 @@ fn a_loss_after_the_deadline_is_the_last_one() {
 #[test]
 fn a_retried_job_may_be_lost_as_often_as_a_new_one() {
     let mut world = World::new();
-    let id = world.enqueue_one(losses(1, 0));
+    let id = world.enqueue_one(limited_expirations(1, 0));
     for _ in 0..2 {
         world.lease_one("w");
         world.pass(secs(60));
@@ -355,7 +355,7 @@ fn a_retried_job_may_be_lost_as_often_as_a_new_one() {
 #[test]
 fn losses_are_counted_on_after_a_restart() {
     let mut world = World::new();
-    let id = world.enqueue_one(losses(1, 0));
+    let id = world.enqueue_one(limited_expirations(1, 0));
     world.lease_one("w");
     world.pass(secs(60));
     world.restart();
@@ -411,9 +411,9 @@ fn reports_of_lost_attempts_count_among_the_losses_in_a_row() {
 }
 
 #[test]
-fn reports_of_lost_attempts_cost_no_retry_where_losses_do_not_count() {
+fn reports_of_lost_attempts_cost_no_retry_if_expirations_do_not_count() {
     let mut world = World::new();
-    let id = world.enqueue_one(losses(1, 0));
+    let id = world.enqueue_one(limited_expirations(1, 0));
     let grant = world.lease_one("w");
     assert_eq!(reported(world.run(lost(&grant))).0, JobState::Ready);
     let grant = world.lease_one("w");
@@ -425,7 +425,7 @@ fn reports_of_lost_attempts_cost_no_retry_where_losses_do_not_count() {
 #[test]
 fn a_stale_report_of_a_lost_attempt_changes_nothing() {
     let mut world = World::new();
-    let id = world.enqueue_one(losses(1, 0));
+    let id = world.enqueue_one(limited_expirations(1, 0));
     let first = world.lease_one("w");
     world.pass(secs(60));
     let second = world.lease_one("w");
@@ -455,7 +455,7 @@ fn rel_t6_a_restart_gives_a_lease_its_full_length_again() {
 }
 
 #[test]
-fn rel_o1_urgency_goes_first_then_age() {
+fn rel_o1_jobs_are_leased_by_priority_then_by_age() {
     let mut world = World::new();
     let urgent = |priority| NewJob {
         priority: Priority::whole(priority).unwrap(),
@@ -792,7 +792,7 @@ fn rel_g1_g2_a_dependent_is_ready_once_all_its_inputs_are_there() {
 }
 
 #[test]
-fn rel_g4_g5_a_failure_fails_its_dependents_and_cancels_whom_nobody_needs() {
+fn rel_g4_g5_a_failure_fails_its_dependents_and_cancels_jobs_that_no_job_needs() {
     let mut world = World::new();
     // 0 and 1 feed 2; 1 also feeds 3; 4 feeds 2 alone; 2 feeds 5.
     let needs = |members: &[u32]| NewJob {
@@ -882,7 +882,7 @@ fn a_retry_with_dependents_brings_back_what_ended_because_of_it() {
             .collect(),
         ..job()
     };
-    // 0 fails. 1 and 3 fail with it; 2 is cancelled, for nobody needs it any more; 4 is in no relation.
+    // 0 fails. 1 and 3 fail with it; 2 is cancelled because no job needs it any more; 4 is independent.
     let ids = world.enqueue(vec![job(), on(&[0]), job(), on(&[1, 2]), job()]);
     let grant = world.lease_one("w");
     world.run(fail(&grant, true)).unwrap();
@@ -958,7 +958,7 @@ fn a_retry_with_dependents_leaves_alone_what_ended_for_other_reasons() {
         }],
         ..next.clone()
     };
-    // 1 needs 0 and another job, which fail both. 2 needs 0 and was cancelled by a person.
+    // 1 needs 0 and another job, and both fail. 2 needs 0 and was cancelled by hand.
     let ids = world.enqueue(vec![job(), both, next]);
     world.ok(cancel(&ids[2..]));
     for _ in 0..2 {
@@ -1222,7 +1222,7 @@ fn rel_t7_a_schedule_fires_each_point_once_over_restarts_and_jumps() {
     assert_eq!(world.lease("w", 9).len(), 3);
 }
 
-/// A schedule that fires every second from a second after `now` on, and makes up for all that it missed.
+/// A schedule that fires every second from one second after `now` on, with jobs for all missed runs.
 fn every_second(id: &str, now: Timestamp) -> ScheduleRecord {
     ScheduleRecord {
         namespace: Namespace::default(),
@@ -1266,12 +1266,12 @@ fn a_namespace_has_a_limit_of_schedules() {
         refused.to_string().contains("delete schedules"),
         "{refused}"
     );
-    // One that is there may be replaced.
+    // An existing schedule may be replaced.
     world.ok(put(0));
 }
 
 #[test]
-fn rel_t7_all_missed_runs_are_made_up_for_where_no_bound_is_given() {
+fn rel_t7_all_missed_runs_are_enqueued_if_there_is_no_limit() {
     let mut world = World::new();
     let schedule = every_second("s", world.now.wall);
     world.ok(Command::PutSchedule(Box::new(PutSchedule { schedule })));
@@ -1281,7 +1281,7 @@ fn rel_t7_all_missed_runs_are_made_up_for_where_no_bound_is_given() {
     for grant in grants {
         world.complete(&grant).unwrap();
     }
-    // Ten thousand of the newest at most.
+    // At most the newest ten thousand.
     world.pass(secs(20_000));
     assert_eq!(world.lease("w", 10_000).len(), 10_000);
     assert_eq!(world.lease("w", 1).len(), 0);
@@ -1440,7 +1440,7 @@ fn grace_warns_once_before_it_takes_a_job_away() {
 }
 
 #[test]
-fn kickq_r51_due_jobs_line_up_ahead_where_the_queue_says_so() {
+fn kickq_r51_due_jobs_go_first_if_the_queue_is_set_so() {
     let mut world = World::new();
     world.ok(configure(
         "default",
@@ -1575,7 +1575,7 @@ fn why_names_the_causes() {
 }
 
 #[test]
-fn why_tells_first_what_the_last_worker_said() {
+fn why_names_the_reason_of_the_last_worker_first() {
     let mut world = World::new();
     let id = world.enqueue(vec![job()]).remove(0);
     let why = |world: &mut World| match world.query(Query::Why(Namespace::default(), id.clone())) {
@@ -1589,7 +1589,7 @@ fn why_tells_first_what_the_last_worker_said() {
         worker: Worker::from_static("w1"),
         reason: "no handler".into(),
     };
-    // No attempt failed: the pause is not one of retries.
+    // No attempt failed, so the pause is not a backoff.
     assert!(matches!(
         &why(&mut world)[..],
         [first, Reason::NotBefore { after_attempt: 0, .. }] if *first == released
@@ -1604,7 +1604,7 @@ fn why_tells_first_what_the_last_worker_said() {
 }
 
 #[test]
-fn no_worker_is_told_before_the_jobs_that_go_first() {
+fn no_worker_is_a_later_reason_than_the_jobs_that_go_first() {
     let mut world = World::new();
     let ids = world.enqueue(vec![job(), job()]);
     let query = Query::Why(Namespace::default(), ids[1].clone());
@@ -1788,7 +1788,7 @@ fn rel_t1_jobs_are_not_made_to_wait_for_each_other() {
 }
 
 #[test]
-fn rel_t1_a_retry_does_not_close_a_circle() {
+fn rel_t1_a_retry_does_not_close_a_cycle() {
     let mut world = World::new();
     let waiting_for = |id: &JobId| {
         let dependency = Dependency::Job(id.clone());
@@ -1881,7 +1881,7 @@ fn rel_r5_a_job_that_comes_back_after_its_deadline_is_not_handed_out_again() {
             &mut out,
         )
         .unwrap();
-    // The next request comes in the same turn, before the timers are looked at.
+    // The next request comes in the same turn, before the timers fire.
     let answer = engine.apply(world.now, lease("v", &["default"], 1), &known, &mut out);
     assert_eq!(answer, Ok(Reply::Leased(vec![])));
     assert!(!engine.is_live(id.parts().unwrap().0));
@@ -1889,7 +1889,7 @@ fn rel_r5_a_job_that_comes_back_after_its_deadline_is_not_handed_out_again() {
 }
 
 #[test]
-fn rel_g5_an_dependency_of_two_graphs_is_cancelled_when_both_fail_at_once() {
+fn rel_g5_a_dependency_of_two_graphs_is_cancelled_when_both_fail_at_once() {
     // Job 1 is needed by its own graph and by another; both dependents fail with job 0.
     for own_is_first in [true, false] {
         let mut world = World::new();
@@ -1946,7 +1946,7 @@ fn rel_k5_what_is_named_is_deleted_whatever_is_named_before_it() {
 }
 
 #[test]
-fn rel_t1_who_waits_for_the_retry_of_a_deleted_job_fails_with_it() {
+fn rel_t1_a_job_that_waits_for_the_retry_of_a_deleted_job_fails() {
     let mut world = World::new();
     let with = |member, policy| NewJob {
         inputs: vec![result_of(member, policy)],
@@ -2032,7 +2032,7 @@ fn a_schedule_replaces_its_earlier_run_also_when_that_stands_in_a_full_queue() {
         ..QueueSettings::default()
     };
     world.ok(configure("default", limit));
-    // The next run goes elsewhere, where there is room.
+    // The next run goes to another queue, which has room.
     world.ok(put("other", start.after(secs(20))));
     world.pass(secs(10));
     let Reply::Leased(grants) = world.ok(lease("w", &["other"], 9)) else {
@@ -2062,7 +2062,7 @@ fn the_grace_of_a_warned_holder_outlasts_a_restart() {
     world.lease_one("w");
     world.pass(secs(10));
     world.restart();
-    // Neither the restart nor the change takes back what was promised: it ends at 110.
+    // Neither the restart nor the change shortens the grace period: it ends at 110.
     world.ok(grace(None));
     world.pass(secs(99));
     assert_eq!(world.state(&id), Some(JobState::Running));
@@ -2071,7 +2071,7 @@ fn the_grace_of_a_warned_holder_outlasts_a_restart() {
 }
 
 #[test]
-fn on_callers_clocks_a_lease_ends_when_its_holder_was_told_also_after_a_restart() {
+fn on_callers_clocks_a_lease_expires_at_the_granted_time_also_after_a_restart() {
     let mut world = World::new();
     let settings = NamespaceSettings {
         clock: Clock::Caller,
@@ -2087,7 +2087,7 @@ fn on_callers_clocks_a_lease_ends_when_its_holder_was_told_also_after_a_restart(
     world.pass(secs(30));
     world.ok(renew(&grants[0]));
     world.restart();
-    // The one that was renewed at 30 ends at 90, the other at 60: neither sooner nor later.
+    // The lease renewed at 30 expires at 90, the other at 60.
     world.pass(secs(31));
     assert_eq!(world.lease_one("v").job, ids[1]);
     world.pass(secs(28));

@@ -1,13 +1,13 @@
-//! Everything that two shards can do with three jobs: each state that any order of events leads to is reached,
-//! checked, and shown to have a way to an end.
+//! Exhaustive search of what two shards can do with three jobs: every state that any order of events leads to is
+//! reached, checked, and shown to have a path to an end.
 //!
-//! Two jobs feed a third, one of them over the border between the shards. Messages are delivered, delivered
-//! without the sender hearing of it, so that they come again; jobs are leased, completed, failed, left to
-//! expire; the graph is cancelled once; time passes as often as it likes; the submitter may vanish before
-//! it decides. Between any two events every shard is started again from its rows, as after a crash.
+//! Two jobs are dependencies of a third, one of them on the other shard. Messages are delivered with or without a
+//! confirmation; without one they come again. Jobs are leased, completed, failed, or left to expire; the graph is
+//! cancelled once; time passes at any point; the submitter may die before it decides. Between any two events every
+//! shard is restarted from its rows, as after a crash.
 //!
-//! Two states are one if nothing that they can still do differs: clocks, message numbers, tokens and history
-//! are left out (see `print`). So the search comes to an end, and all of it was looked at.
+//! Two states are equal if everything that can still happen is equal: clocks, message numbers, tokens and history are
+//! ignored (see `print`). The search is therefore finite and complete.
 
 #![allow(
     clippy::unwrap_used,
@@ -27,15 +27,15 @@ use ganger_types::*;
 /// Longer than a lease, and than an undecided submission waits.
 const TICK: std::time::Duration = std::time::Duration::from_secs(130);
 
-/// A shard as its store has it.
+/// A shard, as stored.
 #[derive(Clone)]
 struct Stored {
     rows: Rows,
     meta: Meta,
     epoch: u64,
-    /// What its worker holds, by job: the live leases.
+    /// Live leases of its worker, by job.
     grants: BTreeMap<JobKey, Grant>,
-    /// What it held once. No report of these may ever change anything, so they are no part of the state.
+    /// Ended leases of its worker. Reports under them must change nothing, so they are not part of the state.
     lapsed: Vec<Grant>,
 }
 
@@ -44,7 +44,7 @@ struct State {
     shards: BTreeMap<ShardId, Stored>,
     now: Now,
     is_cancelled: bool,
-    /// Whether somebody may still decide.
+    /// Whether the submitter may still decide.
     may_decide: bool,
 }
 
@@ -52,7 +52,7 @@ struct State {
 enum Step {
     Decide(bool),
     Vanish,
-    /// So many messages from a shard to the other; whether the sender hears that they came.
+    /// Delivers a number of messages from one shard to the other, with or without a confirmation.
     Deliver {
         from: usize,
         count: usize,
@@ -67,14 +67,14 @@ enum Step {
 
 const NAMES: [&str; 2] = ["1", "2"];
 
-/// The steps that a state allows; some of them may still come to nothing.
+/// The possible steps of a state; some of them may change nothing.
 fn steps_of(state: &State) -> Vec<Step> {
     let mut steps = vec![Step::Tick];
     if state.may_decide {
         steps.extend([Step::Decide(true), Step::Decide(false), Step::Vanish]);
     }
     for (place, stored) in state.shards.values().enumerate() {
-        // Several messages of which the sender hears are the same as one after the other.
+        // Several confirmed messages are the same as one after the other.
         for count in 1..=stored.rows.outbox.len() {
             let from = place;
             steps.push(Step::Deliver {
@@ -145,14 +145,14 @@ impl Scope {
         after
     }
 
-    /// What a step leads to; `None` if it cannot be taken, or changes nothing.
+    /// The state after a step; `None` if the step is impossible or changes nothing.
     fn take(&self, state: &State, step: Step) -> Option<State> {
         let home = |place: usize| shard(NAMES[place]);
         let alone = |place: usize| Self::load_all(state, [&home(place)]);
         match step {
             Step::Decide(is_committed) => {
                 let mut cluster = Self::load_all(state, [&self.parts.parts[0].0]);
-                // An answer of any kind is one.
+                // Any answer is acceptable.
                 let _ = cluster.decide(&self.parts, is_committed);
                 let mut after = Self::store(cluster, state);
                 after.may_decide = false;
@@ -218,7 +218,7 @@ impl Scope {
         }
     }
 
-    /// Reports with tokens that have ended change nothing (`rel L5`, `L7`).
+    /// Checks that reports under ended leases change nothing (`rel L5`, `L7`).
     fn check_lapsed(state: &State) {
         for (id, stored) in &state.shards {
             if stored.lapsed.is_empty() {
@@ -247,7 +247,7 @@ impl Scope {
         Some(ended.finished.as_ref().unwrap().outcome.state())
     }
 
-    /// Whether nothing is left to be done: everything has ended, or was never begun.
+    /// Whether everything has ended or was never begun.
     fn is_over(state: &State) -> bool {
         let nothing_waits = state.shards.values().all(|stored| {
             let rows = &stored.rows;
@@ -256,7 +256,7 @@ impl Scope {
         nothing_waits && !state.may_decide
     }
 
-    /// What must hold in every state, and at the end.
+    /// Checks what must hold in every state, and at the end.
     fn check(&self, state: &State) {
         let of = |member| self.state_of(state, member);
         if of(2) == Some(JobState::Succeeded) {
@@ -292,9 +292,9 @@ impl Scope {
     }
 }
 
-/// What makes two states the same: all that decides what can still happen. Left out are random bits; readings of
-/// clocks, but for how long something still waits; numbers of messages, but for their order and for which the
-/// receiver has; history and statistics; of ended jobs all but the end.
+/// The identity of a state: everything that determines what can still happen. It omits random bits, clock readings
+/// except remaining times, message numbers except their order and which of them the receiver has, history,
+/// statistics, and everything of ended jobs except their end.
 fn print(state: &State) -> String {
     let mut out = format!("{} {}|", state.is_cancelled, state.may_decide);
     for (id, stored) in &state.shards {
@@ -430,7 +430,7 @@ fn every_state_of_two_shards_and_three_jobs_is_sound_and_has_a_way_out() {
             }
         }
     }
-    // Backwards from the ends, and from the states whose successors were not looked at.
+    // Search backwards from the ends, and from the states whose successors were not visited.
     let mut has_way = vec![false; leads_from.len()];
     let mut back: Vec<usize> = over.iter().copied().chain(cut.iter().copied()).collect();
     while let Some(place) = back.pop() {

@@ -1,4 +1,4 @@
-//! Rules of graphs over several shards, each named as a sentence.
+//! Rules of graphs over several shards: one test per rule, named as a sentence.
 
 #![allow(
     clippy::unwrap_used,
@@ -97,7 +97,7 @@ fn rel_g8_nothing_runs_before_the_decision_and_everything_after() {
     cluster.restart_all();
     cluster.pump();
     assert_eq!(cluster.named("2").lease("w", 9).len(), 1);
-    // A decision stays, and may be repeated.
+    // A decision is final and may be repeated.
     cluster.decide(&parts, true).unwrap();
     assert_eq!(
         cluster.decide(&parts, false).unwrap_err().code(),
@@ -142,7 +142,7 @@ fn rel_g8_a_part_that_does_not_know_asks_the_decider() {
         idempotency_key: None,
         jobs: vec![(shard("1"), job()), (shard("2"), job())],
     };
-    // The decider never heard of it: its part was lost on the way.
+    // The decider never got its part.
     let parts = cluster.cut(spread());
     let (home, part) = parts.parts[1].clone();
     cluster.at(&home).ok(Command::Prepare(Box::new(part)));
@@ -152,7 +152,7 @@ fn rel_g8_a_part_that_does_not_know_asks_the_decider() {
 }
 
 #[test]
-fn a_part_asks_once_after_a_long_absence_and_not_for_each_time_that_it_missed() {
+fn a_part_asks_once_after_a_long_outage_and_not_for_each_missed_question() {
     let mut cluster = Cluster::new(&["1", "2"]);
     let parts = cluster.cut(one_on_each());
     let (home, part) = parts.parts[1].clone();
@@ -180,9 +180,9 @@ fn a_part_whose_numbers_were_lost_is_refused() {
 }
 
 #[test]
-fn rel_g4_a_failure_goes_over_shards_and_cancels_what_nobody_needs() {
+fn rel_g4_a_failure_crosses_shards_and_cancels_jobs_that_no_job_needs() {
     let mut cluster = Cluster::new(&["1", "2", "3"]);
-    // 0 on shard 1 fails; 1 on shard 2 needs it and 3; 4 on shard 1 needs 1; 2 runs on for itself.
+    // 0 on shard 1 fails; 1 on shard 2 needs it and 3; 4 on shard 1 needs 1; 2 is independent.
     let ids = cluster.submit(vec![
         ("1", job()),
         ("2", after(job(), &[0, 3])),
@@ -207,7 +207,7 @@ fn rel_g4_a_failure_goes_over_shards_and_cancels_what_nobody_needs() {
 }
 
 #[test]
-fn rel_g9_a_graph_is_cancelled_on_every_shard_also_where_it_is_not_decided_yet() {
+fn rel_g9_a_graph_is_cancelled_on_every_shard_also_if_it_is_not_decided_yet() {
     let mut cluster = Cluster::new(&["1", "2", "3"]);
     let spread = ShardedSubmission {
         namespace: Namespace::default(),
@@ -226,7 +226,7 @@ fn rel_g9_a_graph_is_cancelled_on_every_shard_also_where_it_is_not_decided_yet()
         jobs: Selection::Graph(parts.graph.clone()),
         reason: "by hand".into(),
     }));
-    // Shard 3 hears of the end before it hears of the decision.
+    // Shard 3 gets the end before the decision.
     cluster.named("2").ok(off);
     let batch = cluster.batch(&shard("2"), &shard("3"), 9);
     cluster.deliver(&shard("3"), batch);
@@ -238,7 +238,7 @@ fn rel_g9_a_graph_is_cancelled_on_every_shard_also_where_it_is_not_decided_yet()
 }
 
 #[test]
-fn rel_g9_a_graph_is_cancelled_also_where_its_part_comes_after_the_word_of_it() {
+fn rel_g9_a_graph_is_cancelled_also_if_its_part_arrives_after_the_cancellation() {
     for canceller in ["1", "2"] {
         for is_told_before in [true, false] {
             let mut cluster = Cluster::new(&["1", "2", "3"]);
@@ -264,7 +264,7 @@ fn rel_g9_a_graph_is_cancelled_also_where_its_part_comes_after_the_word_of_it() 
             if is_told_before {
                 cluster.pump();
             } else {
-                // Only shard 3 hears of it, too early.
+                // Only shard 3 gets it, too early.
                 let batch = cluster.batch(&shard(canceller), &shard("3"), 9);
                 let (up_to, _) = cluster.deliver(&shard("3"), batch);
                 cluster.confirm(&shard(canceller), &shard("3"), up_to);
@@ -283,7 +283,7 @@ fn rel_g9_a_graph_is_cancelled_also_where_its_part_comes_after_the_word_of_it() 
 }
 
 #[test]
-fn a_job_may_wait_for_one_that_exists_elsewhere_whatever_has_become_of_it() {
+fn a_job_may_wait_for_a_job_of_another_shard_in_any_state() {
     let mut cluster = Cluster::new(&["1", "2"]);
     let live = cluster.named("2").enqueue_one(job());
     let done = cluster.named("2").enqueue_one(job());
@@ -346,7 +346,7 @@ fn rel_x2_a_message_that_comes_twice_or_too_early_changes_nothing() {
 }
 
 #[test]
-fn rel_x2_a_letter_that_comes_very_late_is_no_sign_of_lost_time() {
+fn rel_x2_a_very_late_batch_is_not_taken_for_a_restored_store() {
     let mut cluster = Cluster::new(&["1", "2"]);
     let (one, two) = (shard("1"), shard("2"));
     two_saves_and_a_mail(&mut cluster);
@@ -361,7 +361,7 @@ fn rel_x2_a_letter_that_comes_very_late_is_no_sign_of_lost_time() {
 }
 
 #[test]
-fn rel_x6_a_shard_whose_peer_has_more_than_it_gave_went_back_in_time() {
+fn rel_x6_a_shard_whose_peer_has_more_than_it_sent_was_restored() {
     let mut cluster = Cluster::new(&["1", "2"]);
     let (one, two) = (shard("1"), shard("2"));
     let backup = cluster.named("1").rows.clone();
@@ -381,7 +381,7 @@ fn rel_x6_a_shard_whose_peer_has_more_than_it_gave_went_back_in_time() {
 }
 
 #[test]
-fn rel_x6_a_number_given_twice_is_seen_though_the_letter_ends_before_it() {
+fn rel_x6_a_number_given_twice_is_detected_although_the_batch_ends_before_it() {
     let mut cluster = Cluster::new(&["1", "2"]);
     let (one, two) = (shard("1"), shard("2"));
     let ids = two_saves_and_a_mail(&mut cluster);
@@ -398,7 +398,7 @@ fn rel_x6_a_number_given_twice_is_seen_though_the_letter_ends_before_it() {
     cluster.named("1").enqueue_one(waits());
     cluster.named("1").enqueue_one(waits());
     cluster.pump();
-    // Shard 1 forgets two messages, and gives both numbers to others; a short batch brings the first of them.
+    // Shard 1 loses two messages and uses both numbers again; a short batch contains the first of them.
     cluster.named("1").restore(backup, meta);
     cluster.named("1").enqueue_one(waits());
     cluster.named("1").enqueue_one(waits());
@@ -437,7 +437,7 @@ fn rel_x7_a_shard_speaks_for_its_own_jobs_only() {
             dependent: key,
             slot: 1,
             outcome: Outcome::Succeeded,
-            result: Carried::Bytes(Bytes::from_static(b"\"forged\"")),
+            result: MessageResult::Bytes(Bytes::from_static(b"\"forged\"")),
         },
     };
     let batch = Receive {
@@ -518,14 +518,14 @@ fn skipped(id: &JobId) -> Reply {
 }
 
 #[test]
-fn rel_x6_a_peer_that_went_back_in_time_is_recognised_and_heard_again_after_reconciling() {
+fn rel_x6_a_restored_peer_is_detected_and_accepted_again_after_reconciling() {
     let mut cluster = Cluster::new(&["1", "2"]);
     let (one, two) = (shard("1"), shard("2"));
     let ids = two_saves_and_a_mail(&mut cluster);
     cluster.pump();
     let backup = cluster.named("2").rows.clone();
     let meta = cluster.named("2").engine.meta();
-    // The result reaches shard 1, then shard 2 is restored from before and has other news.
+    // The result reaches shard 1, then shard 2 is restored to an earlier state and has other messages.
     finish_one(cluster.named("2"), "2");
     cluster.pump();
     cluster.named("2").restore(backup, meta);
@@ -553,7 +553,7 @@ fn rel_x6_a_peer_that_went_back_in_time_is_recognised_and_heard_again_after_reco
     cluster.pump();
     assert_eq!(cluster.state(&ids[2]), Some(JobState::Ready));
     assert_eq!(cluster.named("2").state(&waits), Some(JobState::Ready));
-    // The save that was done before runs once more, since shard 2 forgot it; nobody waits for it.
+    // The completed save runs once more, because shard 2 lost it; no job waits for it.
     assert_eq!(cluster.state(&ids[1]), Some(JobState::Ready));
 }
 
@@ -570,7 +570,7 @@ fn rel_x2_what_comes_late_from_before_a_reconciliation_changes_nothing() {
         waits.inputs.push(remote("2", to, FailurePolicy::Fail));
         waits
     };
-    // Shard 1 gives a message, forgets it, and gives its number to another.
+    // Shard 1 sends a message, loses it, and uses its number for another.
     cluster.named("1").enqueue_one(waits(&ids[1].id));
     let late = cluster.batch(&one, &two, 9);
     let (up_to, _) = cluster.deliver(&two, late.clone());
@@ -595,7 +595,7 @@ fn rel_x2_what_comes_late_from_before_a_reconciliation_changes_nothing() {
         .ok(Command::Reconcile(Reconcile { peer: one.clone() }));
     let news = cluster.batch(&two, &one, 9);
     cluster.deliver(&one, news);
-    // And shard 1 is reconciled too, since its own past is the lost one.
+    // Shard 1 is reconciled too, because it is the restored one.
     let line = cluster.peer(&one, &two).stream_epoch;
     cluster.named("1").ok(answer(line + 1));
     cluster
@@ -652,7 +652,7 @@ fn what_only_one_shard_can_do_is_refused() {
 }
 
 #[test]
-fn circles_over_shards_are_refused() {
+fn cycles_over_shards_are_refused() {
     let spread = ShardedSubmission {
         namespace: Namespace::default(),
         idempotency_key: None,
@@ -746,7 +746,7 @@ fn cancel_graph(graph: Graph) -> Command {
 }
 
 #[test]
-fn rel_g4_a_job_that_ends_earlier_in_a_letter_that_asks_about_it_exists() {
+fn rel_g4_a_job_that_ends_earlier_in_a_batch_that_asks_about_it_exists() {
     let mut cluster = Cluster::new(&["1", "2"]);
     let (graph, ids) = a_pair(&mut cluster);
     cluster.named("2").ok(cancel_graph(graph));
@@ -812,13 +812,13 @@ fn rel_p1_a_part_makes_no_second_job_under_an_id() {
     let mut refused = |command| cluster.named("2").refused(command);
     let part =
         |parts: &ganger_engine::ShardParts| Command::Prepare(Box::new(parts.parts[1].1.clone()));
-    // Undecided: nobody can say yet.
+    // The submission is not decided yet.
     assert_eq!(refused(part(&second)), "id_busy");
     assert_eq!(refused(submit(vec![given("x")])), "id_busy");
     let print = spread("x").given()[&shard("2")][0].2;
     let look = |print| {
         let id = JobId::new("x").unwrap();
-        Command::Query(Box::new(Query::Given(
+        Command::Query(Box::new(Query::ExistingIds(
             Namespace::default(),
             vec![(id, print)],
         )))
@@ -827,7 +827,7 @@ fn rel_p1_a_part_makes_no_second_job_under_an_id() {
     cluster.decide(&first, true).unwrap();
     cluster.pump();
     let two = cluster.named("2");
-    assert_eq!(two.ok(look(print)), Reply::Given(vec![true]));
+    assert_eq!(two.ok(look(print)), Reply::ExistingIds(vec![true]));
     assert_eq!(two.refused(look(print + 1)), "id_taken");
     assert_eq!(two.refused(part(&second)), "id_busy");
     // The same job alone is the same job.
@@ -838,7 +838,7 @@ fn rel_p1_a_part_makes_no_second_job_under_an_id() {
     finish_one(two, "1");
     assert_eq!(
         two.ok(look(print)),
-        Reply::Given(vec![true]),
+        Reply::ExistingIds(vec![true]),
         "it has ended"
     );
     assert_eq!(two.refused(part(&second)), "id_busy");
@@ -860,7 +860,7 @@ fn rel_p4_a_member_that_is_not_decided_here_is_prepared_and_not_unknown() {
     cluster.prepare(&parts);
     cluster.decide(&parts, true).unwrap();
     cluster.restart_all();
-    // Acknowledged, and shard 2 has not heard of it.
+    // The submission is acknowledged, and shard 2 does not know it yet.
     let names: Vec<JobId> = parts.ids[1..].iter().map(|job| job.id.clone()).collect();
     let two = cluster.named("2");
     for id in &names {

@@ -1,4 +1,4 @@
-//! A host for the engine: keeps its changes as rows, answers what it wants to know, and can restart it.
+//! A host for the engine: stores its changes as rows, prefetches rows for it, and can restart it.
 //!
 //! After every command it checks the invariants; `restart` also checks that the rows alone rebuild the
 //! engine exactly.
@@ -237,7 +237,7 @@ pub struct World {
     pub messages: Vec<(Namespace, QlessMessage)>,
 }
 
-/// Other bits for each shard and start.
+/// A different seed for each shard and start.
 fn seed_of(shard: &ShardId, epoch: u64) -> [u8; 32] {
     let mut seed = [7; 32];
     seed[0] = u8::try_from(epoch % 256).expect("a remainder of 256");
@@ -349,7 +349,7 @@ impl World {
             .unwrap_or_else(|refused| panic!("{shown} was refused: {refused}"))
     }
 
-    /// Applies a command that must be refused, and gives the code. Nothing may have changed.
+    /// Applies a command that must be refused, checks that nothing has changed, and returns the code.
     pub fn refused(&mut self, command: Command) -> &'static str {
         let before = self.engine.dump();
         let code = self.run(command).expect_err("it should be refused").code();
@@ -361,7 +361,7 @@ impl World {
         code
     }
 
-    /// Lets time pass on both clocks, and fires what is due.
+    /// Lets time pass on both clocks, and fires due timers.
     pub fn pass(&mut self, time: Duration) {
         self.now.elapsed = self.now.elapsed.after(time);
         self.now.wall = self.now.wall.after(time);
@@ -374,7 +374,7 @@ impl World {
         self.settle(out);
     }
 
-    /// Drops the engine and rebuilds it from the rows. It must come out the same.
+    /// Drops the engine, rebuilds it from the rows, and checks that it is the same.
     pub fn restart(&mut self) {
         let before = self.engine.dump();
         let meta = self.engine.meta();
@@ -437,7 +437,7 @@ impl World {
         assert!(wrong.is_empty(), "after a restart: {wrong:#?}");
     }
 
-    /// Puts an older store in the place of this one, as a restored backup would.
+    /// Replaces the store by an older one, as a restored backup does.
     pub fn restore(&mut self, rows: Rows, meta: Meta) {
         self.rows = rows;
         self.load(meta);
@@ -563,8 +563,8 @@ pub fn lease(worker: &'static str, queues: &[&'static str], max: u32) -> Command
     }))
 }
 
-pub fn held(grant: &Grant) -> Held {
-    Held {
+pub fn held(grant: &Grant) -> LeaseRef {
+    LeaseRef {
         namespace: grant.namespace.clone(),
         job: grant.job.clone(),
         token: grant.token,
@@ -591,7 +591,7 @@ pub fn fail(grant: &Grant, permanent: bool) -> Command {
     }))
 }
 
-/// The worker died; the rest of the report must not matter.
+/// A report that the worker died, whose other fields must not matter.
 pub fn lost(grant: &Grant) -> Command {
     Command::Fail(Box::new(Fail {
         held: held(grant),
@@ -685,7 +685,7 @@ impl Archive for &Rows {
                     .as_ref()
                     .is_some_and(|end| end.outcome != Outcome::Succeeded)
         };
-        // Few, so that a graph takes several pages.
+        // Few members per page, so that a graph takes several pages.
         let keys = self.finished.values().filter(is_meant).map(|job| job.key);
         let keys: Vec<JobKey> = keys.take(asked.limit.min(2)).collect();
         let up_to = keys.last().copied().filter(|_| keys.len() == 2);

@@ -1,4 +1,4 @@
-//! Who waits for a job of another shard asks now and then whether that still comes.
+//! Shards check regularly whether others know the jobs that wait for theirs.
 
 #![allow(
     clippy::unwrap_used,
@@ -26,7 +26,7 @@ fn waits_for(shard_name: &str, id: &JobId, policy: FailurePolicy) -> NewJob {
     job
 }
 
-/// A job on shard 2, and one on shard 1 that waits for it; both shards know.
+/// A job on shard 2, and one on shard 1 that waits for it; both shards know the wait.
 fn one_waits(policy: FailurePolicy) -> (Cluster, JobId, JobId) {
     let mut cluster = Cluster::new(&["1", "2"]);
     let dependency = cluster.named("2").enqueue_one(job());
@@ -37,7 +37,7 @@ fn one_waits(policy: FailurePolicy) -> (Cluster, JobId, JobId) {
     (cluster, dependency, waits)
 }
 
-/// Loses what shard 2 knows of those who wait, as a mistake would.
+/// Removes the dependents from shard 2, as a bug would.
 fn forget_dependents(cluster: &mut Cluster) {
     let world = cluster.named("2");
     let (mut rows, meta) = (world.rows.clone(), world.engine.meta());
@@ -57,7 +57,7 @@ fn waiting_messages(cluster: &Cluster) -> usize {
 }
 
 #[test]
-fn rel_t1_a_wait_that_the_other_shard_forgot_is_told_again() {
+fn rel_t1_a_wait_that_the_other_shard_lost_is_sent_again() {
     for policy in [FailurePolicy::Fail, FailurePolicy::Wait] {
         let (mut cluster, _, waits) = one_waits(policy);
         forget_dependents(&mut cluster);
@@ -72,7 +72,7 @@ fn rel_t1_a_wait_that_the_other_shard_forgot_is_told_again() {
 }
 
 #[test]
-fn rel_t1_an_end_that_nobody_told_of_is_heard_after_a_minute() {
+fn rel_t1_an_end_whose_message_was_lost_arrives_after_a_minute() {
     let (mut cluster, _, waits) = one_waits(FailurePolicy::Fail);
     forget_dependents(&mut cluster);
     let grant = cluster.named("2").lease_one("w");
@@ -84,7 +84,7 @@ fn rel_t1_an_end_that_nobody_told_of_is_heard_after_a_minute() {
 }
 
 #[test]
-fn rel_t1_a_failure_that_nobody_told_of_counts_by_the_policy_of_the_edge() {
+fn rel_t1_a_failure_whose_message_was_lost_counts_by_the_policy_of_the_edge() {
     for (policy, state) in [
         (FailurePolicy::Fail, JobState::Failed),
         (FailurePolicy::Ignore, JobState::Ready),
@@ -96,7 +96,7 @@ fn rel_t1_a_failure_that_nobody_told_of_counts_by_the_policy_of_the_edge() {
         cluster.named("2").ok(fail(&grant, true));
         minute_later(&mut cluster);
         assert_eq!(cluster.named("1").state(&waits), Some(state));
-        // Who waits until it is retried is known again, and asks for nothing more.
+        // The job that waits for the retry is known again, and nothing more is asked.
         minute_later(&mut cluster);
         assert_eq!(cluster.named("1").state(&waits), Some(state));
         assert_eq!(waiting_messages(&cluster), 0);
@@ -122,7 +122,7 @@ fn rel_x6_a_job_that_a_restored_shard_never_had_counts_as_deleted() {
         let meta = cluster.named("2").engine.meta();
         let mut waits = job();
         waits.inputs.push(result_of(1, policy));
-        // Shard 3 decides, so shards 1 and 2 have said nothing to each other that could be missed.
+        // Shard 3 decides, so shards 1 and 2 have exchanged no messages whose loss could be detected.
         let ids = cluster.submit(vec![("3", job()), ("2", job()), ("1", waits)]);
         cluster.pump();
         cluster.named("2").restore(backup, meta);
@@ -134,7 +134,7 @@ fn rel_x6_a_job_that_a_restored_shard_never_had_counts_as_deleted() {
 }
 
 #[test]
-fn asking_what_both_know_changes_nothing_and_is_not_stored() {
+fn asking_about_known_waits_changes_nothing_and_is_not_stored() {
     let (mut cluster, _, _) = one_waits(FailurePolicy::Fail);
     cluster.pass(secs(60));
     let before: Vec<_> = cluster
@@ -157,7 +157,7 @@ fn asking_what_both_know_changes_nothing_and_is_not_stored() {
 }
 
 #[test]
-fn a_wait_that_is_unknown_twice_is_told_once() {
+fn a_wait_that_is_unknown_twice_is_sent_once() {
     let (mut cluster, _, _) = one_waits(FailurePolicy::Fail);
     forget_dependents(&mut cluster);
     cluster.pass(secs(60));
@@ -169,7 +169,7 @@ fn a_wait_that_is_unknown_twice_is_told_once() {
 }
 
 #[test]
-fn an_end_that_is_on_its_way_is_not_told_twice() {
+fn an_end_that_is_in_the_outbox_is_not_sent_twice() {
     let (mut cluster, _, waits) = one_waits(FailurePolicy::Fail);
     let grant = cluster.named("2").lease_one("w");
     cluster.named("2").ok(complete(&grant, "2"));
@@ -203,11 +203,11 @@ fn many_waits_are_asked_about_in_rounds_with_pauses() {
 }
 
 #[test]
-fn a_round_is_over_when_what_was_left_of_it_needs_no_question_any_more() {
+fn a_round_ends_when_the_remaining_waits_need_no_question() {
     let (mut cluster, dependency, _) = one_waits(FailurePolicy::Fail);
     let (one, two) = (shard("1"), shard("2"));
     cluster.pass(secs(60));
-    // Of this one shard 2 has not heard yet, so it is not asked about.
+    // The message about this wait has not been delivered yet, so it is not asked about.
     let job = waits_for("2", &dependency, FailurePolicy::Fail);
     let late = cluster.named("1").enqueue_one(job);
     assert_eq!(cluster.waits_due(&one, &two).len(), 1);
@@ -227,13 +227,13 @@ fn is_to_ask(cluster: &mut Cluster) -> bool {
 }
 
 #[test]
-fn nobody_is_asked_while_nothing_waits_or_traffic_is_stopped() {
+fn no_peer_is_asked_while_nothing_waits_or_traffic_is_stopped() {
     let (mut cluster, _, _) = one_waits(FailurePolicy::Fail);
     cluster.pass(secs(59));
     assert!(!is_to_ask(&mut cluster));
     cluster.pass(secs(1));
     assert!(is_to_ask(&mut cluster));
-    // A peer that has more than it was given: one of the two went back in time.
+    // A peer that has more than it was sent: one of the two was restored.
     let confirm = Confirm {
         peer: shard("2"),
         stream_epoch: 1,
@@ -271,7 +271,7 @@ fn a_shard_that_has_restarted_is_asked_soon_after_its_first_message() {
 }
 
 #[test]
-fn why_tells_when_the_other_shard_was_last_asked() {
+fn why_shows_when_the_other_shard_was_last_asked() {
     let (mut cluster, _, waits) = one_waits(FailurePolicy::Fail);
     let asked_at = |cluster: &mut Cluster| {
         let query = Query::Why(Namespace::default(), waits.clone());

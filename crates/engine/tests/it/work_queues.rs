@@ -1,16 +1,16 @@
-//! Work queues among raw keys: what is put in order by itself, and when.
+//! Work queues among raw keys: what the upkeep repairs, and when.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::keys::{Called, b, call, push, range, run, set, values};
+use crate::keys::{KeyResult, b, call, push, range, run, set, values};
 use crate::support::World;
 use ganger_types::keys::{End, Expiry, KeyCall, KeyReply, KeyUpkeep};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
-/// An engine that keeps work queues in order.
+/// An engine with upkeep of work queues.
 fn tended() -> World {
     let mut world = World::new();
     world
@@ -39,7 +39,7 @@ fn lease(world: &mut World, id: &str, seconds: u64) {
     call(world, set(&format!("P:lease:{id}"), "who", until)).expect("a string");
 }
 
-fn lists(world: &mut World) -> Vec<Called> {
+fn lists(world: &mut World) -> Vec<KeyResult> {
     run(world, vec![range("P:queue"), range("P:processing")])
 }
 
@@ -61,7 +61,7 @@ fn an_item_in_processing_without_a_lease_goes_back_to_the_end_of_the_line() {
     world.pass(SECOND);
     assert_eq!(lists(&mut world), [values(&["a", "b"]), values(&[])]);
     assert_eq!(counts(&world), (1, 0));
-    // A push of our own serves those who wait, too.
+    // A push by the upkeep serves waiting clients too.
     assert!(!world.engine.take_grown().is_empty());
 }
 
@@ -81,7 +81,7 @@ fn a_leased_item_stays_until_its_lease_is_over_however_often_it_is_renewed() {
         .begin_key_upkeep(world.now, KeyUpkeep::default());
     world.pass(SECOND);
     assert_eq!(lists(&mut world), [values(&[]), values(&["a"])]);
-    // After a start everybody has the grace again.
+    // After a start the delay begins again.
     world.pass(9 * SECOND);
     assert_eq!(lists(&mut world), [values(&["a"]), values(&[])]);
 }
@@ -141,13 +141,13 @@ fn an_item_that_is_taken_again_has_its_whole_grace_again() {
     assert_eq!(lists(&mut world), [values(&["a"]), values(&[])]);
 }
 
-/// What clients of a work queue do to the one item there is.
+/// What clients of a work queue do with the only item.
 #[derive(Clone, Debug)]
 enum Step {
     Take,
-    /// Sets a lease of that family, for so many seconds or without an end.
+    /// Sets a lease of this form, for a number of seconds or without an end.
     Lease(&'static str, Option<u64>),
-    /// Changes when it ends.
+    /// Changes the end of the lease.
     Expire(&'static str, u64),
     GiveUp(&'static str),
     Drop,
@@ -168,24 +168,24 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// When a lease ends, and the steps in which it was made and last written.
+/// The end of a lease, and the steps in which it was created and last written.
 struct Lease {
     until: Option<u64>,
     made: usize,
     written: usize,
 }
 
-/// The rule, without any order of looks: an item in processing goes back once nobody has a lease on it, and either its
-/// lease has run out, or its grace is over since it was taken, given up, or the server began.
+/// The rule, without timers: an item in processing without a lease goes back when its lease has expired, or after the
+/// delay since it was taken, since its lease was removed, or since the start.
 #[derive(Default)]
 struct Rule {
     now: u64,
     is_taken: bool,
     leases: BTreeMap<&'static str, Lease>,
-    /// How many steps there were.
+    /// Number of steps so far.
     step: usize,
     begun_step: usize,
-    /// When an item without a lease goes back.
+    /// Time at which an item without a lease goes back.
     back_at: u64,
     begun: u64,
 }
@@ -196,9 +196,9 @@ impl Rule {
         let now = self.now;
         let has_ended = |lease: &Lease| lease.until.is_some_and(|until| until <= now);
         let ended = self.leases.values().filter(|lease| has_ended(lease));
-        // Of two that end at once the younger counts.
+        // Of two leases that end at the same time the younger counts.
         if let Some(lease) = ended.max_by_key(|lease| lease.made) {
-            // Who could not renew a lease because the server was away has the grace from its start.
+            // A lease from before a start could not be renewed meanwhile, so its delay counts from the start.
             let is_older = lease.written < self.begun_step;
             let grace = if is_older { self.begun + 10 } else { 0 };
             self.back_at = now.max(grace);
@@ -215,7 +215,7 @@ proptest! {
     fn an_item_goes_back_when_its_lease_or_its_grace_ends(steps in vec(step(), 1..25)) {
         let mut world = tended();
         add(&mut world, "a");
-        // Keeps the queue known, whatever becomes of the item.
+        // Keeps the queue existing without the item.
         call(&mut world, push("P:queue", &["ghost"])).expect("a list");
         let mut rule = Rule::default();
         for one in steps {
@@ -340,7 +340,7 @@ fn a_completed_item_is_never_put_back() {
 fn an_item_in_no_list_is_put_on_a_queue_that_is_known() {
     let mut world = tended();
     add(&mut world, "a");
-    // Its producer died before it could push; nobody knows the other one's queue.
+    // The producer of the first died before its push; the queue of the other does not exist.
     call(&mut world, set("P:item:b:item:c", "data", Expiry::Never)).expect("a string");
     call(&mut world, set("Q:item:d", "data", Expiry::Never)).expect("a string");
     world.pass(59 * SECOND);
@@ -348,7 +348,7 @@ fn an_item_in_no_list_is_put_on_a_queue_that_is_known() {
     world.pass(SECOND);
     assert_eq!(lists(&mut world), [values(&["b:item:c", "a"]), values(&[])]);
     assert_eq!(counts(&world), (0, 1));
-    // A cleaner that drops an expired id and does not put it back makes one, too.
+    // A cleaner that removes an expired id without pushing it again has the same effect.
     take(&mut world);
     lease(&mut world, "a", 70);
     let dropped = KeyCall::Remove {

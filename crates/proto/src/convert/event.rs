@@ -1,4 +1,4 @@
-//! Events, outward as the shard announces them, inward as the documents that HTTP and the SDK show.
+//! Events: to messages from the shard's events, and to the documents of HTTP and the SDK.
 
 use ganger_document::view::event as document;
 use ganger_types::{Event, Happening, ShardId};
@@ -81,7 +81,7 @@ fn happening(shard: &ShardId, happening: Happening) -> v1::event::Happening {
 /// The document of an event.
 ///
 /// # Errors
-/// If the event is of a kind, or has a value, that this version does not know.
+/// If the event has a kind or a value that this version does not know.
 pub fn event(wire: v1::Event) -> Result<document::Event, FieldError> {
     let happening = wire.happening;
     let happening = happening.ok_or_else(|| {

@@ -52,7 +52,7 @@ impl From<JobAndState> for v1::JobInState {
 /// Why a job is not running.
 ///
 /// # Errors
-/// If a state is unknown or that of the job is missing.
+/// If a state is unknown, or the state of the job is missing.
 pub fn explanation(wire: v1::Explanation) -> Result<Explanation, FieldError> {
     let at = At::top("state");
     let state = job_state(at, wire.state)?;
@@ -100,7 +100,7 @@ pub fn us(at: SystemTime) -> u64 {
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// The time that microseconds since the epoch stand for; one beyond the system's range is the epoch.
+/// The time at a number of microseconds since the epoch; a time beyond the system's range is the epoch.
 pub fn calendar(us: u64) -> SystemTime {
     UNIX_EPOCH
         .checked_add(Duration::from_micros(us))

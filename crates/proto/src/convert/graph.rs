@@ -1,4 +1,4 @@
-//! A graph as a document, both ways.
+//! Graphs: to messages, and to the documents of HTTP and the SDK.
 
 use ganger_document::view::graph::{Graph, GraphEdge, GraphJob};
 

@@ -1,4 +1,4 @@
-//! Statistics and workers, outward as the shard tells of them, inward as the documents that HTTP and the SDK show.
+//! Statistics and workers: to messages from the shard's replies, and to the documents of HTTP and the SDK.
 
 use ganger_document::view::statistics::{Bin, DurationSample, Statistics, day_text, deviation};
 use ganger_document::view::worker::{HeldJob, Worker};

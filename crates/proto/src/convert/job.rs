@@ -1,11 +1,11 @@
-//! A job, outward as it is stored, inward as the document that HTTP and the SDK show.
+//! Jobs: to messages from stored jobs, and to the documents of HTTP and the SDK.
 
 use std::time::Duration;
 
 use ganger_document::raw_json;
 use ganger_document::view::history::HistoryEntry;
 use ganger_document::view::job::{Failure, Job, Lease};
-use ganger_types::job::AttemptEnd;
+use ganger_types::history::AttemptEnd;
 use ganger_types::{Due, JobState, ShardId, StoredJob, What};
 
 use super::{

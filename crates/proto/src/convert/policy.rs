@@ -27,7 +27,7 @@ impl From<JobState> for v1::JobState {
     }
 }
 
-/// The state that a number of the schema stands for; `None` for 0, "not said".
+/// The state with a number of the schema; `None` for 0, which means unspecified.
 ///
 /// # Errors
 /// If the schema has no such state.
@@ -78,7 +78,7 @@ pub fn priority(at: At<'_>, whole: i64, millionths: u32) -> Result<Priority, Fie
     }
 }
 
-/// The failure policy that a number of the schema stands for; [`FailurePolicy::Fail`] for 0, "not said".
+/// The failure policy with a number of the schema; [`FailurePolicy::Fail`] for 0, which means unspecified.
 ///
 /// # Errors
 /// If the schema has no such policy.
@@ -116,8 +116,8 @@ impl From<&RetryPolicy> for v1::RetryPolicy {
     }
 }
 
-/// Refuses a retry policy that a request may not ask for. Answers may carry others: jobs of qless and of raw keys have
-/// retries without a limit.
+/// Checks the retry policy of a request. Answers may contain others: jobs of qless and of raw keys have unlimited
+/// retries.
 ///
 /// # Errors
 /// If a number is out of its range or a list of pauses is empty or too long.
@@ -150,10 +150,10 @@ fn in_range(at: At<'_>, given: u32, most: u32) -> Result<(), FieldError> {
     Ok(())
 }
 
-/// A retry policy; fields that are absent are as by default. Requests are held by [`check_retry`] first.
+/// A retry policy; absent fields have the default. Call [`check_retry`] first for a request.
 ///
 /// # Errors
-/// If the jitter is more than the type can hold.
+/// If the jitter is larger than 255 percent.
 pub fn retry(at: At<'_>, wire: &v1::RetryPolicy) -> Result<RetryPolicy, FieldError> {
     let default = RetryPolicy::default();
     let jitter = u8::try_from(wire.jitter_percent).map_err(|_| {
@@ -193,10 +193,10 @@ impl From<Progress> for v1::Progress {
     }
 }
 
-/// Refuses progress that a request may not report.
+/// Checks the progress of a request.
 ///
 /// # Errors
-/// If it is more than all, or the message is too long.
+/// If the fraction is above 1, or the message is too long.
 pub fn check_progress(at: At<'_>, wire: &v1::Progress) -> Result<(), FieldError> {
     in_range(at.field("millionths"), wire.millionths, 1_000_000)?;
     let bytes = wire.message.len();
@@ -208,7 +208,7 @@ pub fn check_progress(at: At<'_>, wire: &v1::Progress) -> Result<(), FieldError>
 }
 
 impl From<v1::Progress> for Progress {
-    /// Requests are held by [`check_progress`] first.
+    /// Call [`check_progress`] first for a request.
     fn from(wire: v1::Progress) -> Self {
         Self {
             millionths: wire.millionths,
@@ -227,7 +227,7 @@ impl From<TakeMode> for v1::TakeMode {
     }
 }
 
-/// The order of several queues that a number of the schema stands for; [`TakeMode::Ordered`] for 0, "not said".
+/// The mode with a number of the schema; [`TakeMode::Ordered`] for 0, which means unspecified.
 ///
 /// # Errors
 /// If the schema has no such order.
@@ -255,10 +255,10 @@ impl From<CatchUp> for v1::CatchUp {
     }
 }
 
-/// What a schedule does about missed runs; [`CatchUp::Last`] if absent.
+/// The rule for missed runs; [`CatchUp::Last`] if absent.
 ///
 /// # Errors
-/// If more runs are to be made up for than the limit.
+/// If the maximum number of missed runs is beyond the limit.
 pub fn catch_up(at: At<'_>, wire: Option<v1::CatchUp>) -> Result<CatchUp, FieldError> {
     use v1::catch_up::Rule;
     Ok(match wire.and_then(|wire| wire.rule) {
@@ -282,7 +282,7 @@ impl From<Overlap> for v1::Overlap {
     }
 }
 
-/// The overlap policy that a number of the schema stands for; [`Overlap::Allow`] for 0, "not said".
+/// The overlap policy with a number of the schema; [`Overlap::Allow`] for 0, which means unspecified.
 ///
 /// # Errors
 /// If the schema has no such policy.

@@ -1,4 +1,4 @@
-//! Queues and namespaces, outward as the shard tells of them, inward as the documents that HTTP and the SDK show.
+//! Queues and namespaces: to messages from the shard's replies, and to the documents of HTTP and the SDK.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A schedule, outward as it is stored, inward as the document that HTTP and the SDK show.
+//! Schedules: to messages from stored schedules, and to the documents of HTTP and the SDK.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ impl From<&ScheduleRecord> for v1::Schedule {
 /// The document of a schedule.
 ///
 /// # Errors
-/// If it has no rule, or a field has a value that this version does not know.
+/// If the schedule has no rule, or a field has a value that this version does not know.
 pub fn schedule(wire: v1::Schedule) -> Result<Schedule, FieldError> {
     use v1::schedule::Spec;
     let (every, first_at, cron, time_zone) = match wire.spec {

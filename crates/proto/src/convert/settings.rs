@@ -37,7 +37,7 @@ impl From<Retention> for v1::Retention {
     }
 }
 
-/// What is kept of finished jobs; what is absent is as by default.
+/// The retention of finished jobs; absent fields have the default.
 pub fn retention(wire: v1::Retention) -> Retention {
     let default = Retention::default();
     Retention {
@@ -66,10 +66,10 @@ impl From<&QueueSettings> for v1::QueueSettings {
     }
 }
 
-/// Everything that may be set on a queue.
+/// The settings of a queue.
 ///
 /// # Errors
-/// If a field is out of its range.
+/// If a field is out of range.
 pub fn queue_settings(at: At<'_>, wire: v1::QueueSettings) -> Result<QueueSettings, FieldError> {
     let due_order = match v1::DueOrder::try_from(wire.due_order) {
         Ok(v1::DueOrder::Unspecified | v1::DueOrder::Behind) => DueOrder::Behind,
@@ -108,7 +108,7 @@ impl From<QueueCounts> for v1::QueueCounts {
     }
 }
 
-/// Numbers of jobs by state.
+/// The number of jobs in each state.
 pub fn queue_counts(wire: v1::QueueCounts) -> QueueCounts {
     QueueCounts {
         blocked: wire.blocked,
@@ -141,10 +141,10 @@ impl From<&NamespaceSettings> for v1::NamespaceSettings {
     }
 }
 
-/// Everything that may be set on a namespace; what is absent is as by default.
+/// The settings of a namespace; absent fields have the default.
 ///
 /// # Errors
-/// If a field is out of its range.
+/// If a field is out of range.
 pub fn namespace_settings(
     at: At<'_>,
     wire: v1::NamespaceSettings,

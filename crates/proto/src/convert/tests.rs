@@ -1,4 +1,4 @@
-//! What goes out as a message comes back as it was.
+//! Types convert to messages and back without loss.
 
 mod records;
 
@@ -22,7 +22,7 @@ fn any_of<T: Words + std::fmt::Debug>() -> impl Strategy<Value = T> {
     proptest::sample::select(T::WORDS).prop_map(|(_, value)| value)
 }
 
-/// Durations as messages carry them: whole milliseconds.
+/// Durations in messages are whole milliseconds.
 fn duration() -> impl Strategy<Value = Duration> {
     any::<u64>().prop_map(Duration::from_millis)
 }

@@ -2,7 +2,7 @@
 //! `MessagePack`, and in the oldest scripts one field with a list of rounds.
 
 use bytes::Bytes;
-use ganger_types::qless::QlessHappening;
+use ganger_types::qless::QlessHistoryEntry;
 
 use super::{ImportError, excerpt, message_pack};
 use crate::json;
@@ -12,7 +12,7 @@ use crate::number;
 pub(super) fn read(
     old: Option<&Bytes>,
     entries: &[Bytes],
-) -> Result<Vec<QlessHappening>, ImportError> {
+) -> Result<Vec<QlessHistoryEntry>, ImportError> {
     let mut history = match old {
         Some(text) => read_rounds(text)?,
         None => Vec::new(),
@@ -27,7 +27,7 @@ pub(super) fn read(
     Ok(history)
 }
 
-fn read_entry(bytes: &[u8]) -> Result<QlessHappening, ImportError> {
+fn read_entry(bytes: &[u8]) -> Result<QlessHistoryEntry, ImportError> {
     let text = match bytes.first() {
         Some(b'[' | b' ') => Bytes::copy_from_slice(bytes),
         _ => message_pack::to_json(bytes)?,
@@ -43,7 +43,7 @@ fn read_entry(bytes: &[u8]) -> Result<QlessHappening, ImportError> {
         Some(value) => json::object(value).map_err(|wrong| wrong.to_string())?,
         None => Vec::new(),
     };
-    Ok(QlessHappening {
+    Ok(QlessHistoryEntry {
         what: what.unwrap_or_default(),
         when: when.floor(),
         extra,
@@ -59,7 +59,7 @@ const ROUND_EVENTS: [(&str, &str, Option<&str>); 4] = [
     ("done", "done", None),
 ];
 
-fn read_rounds(text: &[u8]) -> Result<Vec<QlessHappening>, ImportError> {
+fn read_rounds(text: &[u8]) -> Result<Vec<QlessHistoryEntry>, ImportError> {
     let wrong = |wrong: json::JsonError| format!("its field \"history\": {wrong}");
     let mut history = Vec::new();
     for round in json::values(text).map_err(wrong)? {
@@ -67,7 +67,7 @@ fn read_rounds(text: &[u8]) -> Result<Vec<QlessHappening>, ImportError> {
         let member = |name: &str| members.iter().find(|(key, _)| key == name);
         for (time, what, key) in ROUND_EVENTS {
             let when = member(time).and_then(|(_, value)| number::parse(value));
-            history.extend(when.map(|when| QlessHappening {
+            history.extend(when.map(|when| QlessHistoryEntry {
                 what: Bytes::from_static(what.as_bytes()),
                 when: when.floor(),
                 extra: key.and_then(member).cloned().into_iter().collect(),

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use ganger_types::import::QlessJobSource;
 use ganger_types::qless::{
-    QlessFailure, QlessHappening, QlessPlace, QlessSet, QlessState, QlessTag, QlessTime,
+    QlessFailure, QlessHistoryEntry, QlessPlace, QlessSet, QlessState, QlessTag, QlessTime,
 };
 
 use super::{Fields, ImportError, excerpt, history};
@@ -29,7 +29,7 @@ struct ImportedJob {
     tags: Vec<QlessTag>,
     failure: Option<QlessFailure>,
     spawned_from: Option<Bytes>,
-    history: Vec<QlessHappening>,
+    history: Vec<QlessHistoryEntry>,
     time: f64,
     is_warned: bool,
     scheduled: Option<QlessTime>,

@@ -1,7 +1,7 @@
 //! The history of a job: its entries, and the limit on their number.
 
 use bytes::Bytes;
-use ganger_types::qless::{QlessHappening, QlessRefusal};
+use ganger_types::qless::{QlessHistoryEntry, QlessRefusal};
 
 use super::configuration::{JOB_HISTORY_MAX, number_of};
 use crate::json::Writer;
@@ -38,7 +38,7 @@ pub(crate) fn append(
             let kept = others.min(limit.saturating_sub(2));
             job.history.drain(1..=others - kept);
         }
-        job.history.push(QlessHappening {
+        job.history.push(QlessHistoryEntry {
             what,
             when: when.floor(),
             extra,

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use ganger_types::qless::{
-    QlessFailure, QlessHappening, QlessJob, QlessKey, QlessLease, QlessPlace, QlessSet, QlessState,
-    QlessTag, QlessTime,
+    QlessFailure, QlessHistoryEntry, QlessJob, QlessKey, QlessLease, QlessPlace, QlessSet,
+    QlessState, QlessTag, QlessTime,
 };
 
 use super::Qless;
@@ -29,7 +29,7 @@ pub(crate) struct JobFields<'a> {
     pub(crate) remaining: &'a mut f64,
     pub(crate) tags: &'a mut Vec<QlessTag>,
     pub(crate) spawned_from: &'a mut Option<Bytes>,
-    pub(crate) history: &'a mut Vec<QlessHappening>,
+    pub(crate) history: &'a mut Vec<QlessHistoryEntry>,
     pub(crate) time: &'a mut f64,
     pub(crate) is_warned: &'a mut bool,
     pub(crate) scheduled: &'a mut Option<QlessTime>,

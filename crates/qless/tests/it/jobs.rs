@@ -56,7 +56,7 @@ fn a_scheduled_job_is_ready_from_its_time_on_and_enters_as_of_now() {
 }
 
 #[test]
-fn a_clock_that_goes_back_changes_nothing_but_what_it_says() {
+fn a_clock_that_goes_back_moves_only_what_the_call_sets() {
     let mut it = database();
     it.call("put 100 w q a k {} 10");
     it.call("pop 200 q w 1");
@@ -98,7 +98,7 @@ fn putting_a_job_elsewhere_takes_it_from_its_holder() {
 }
 
 #[test]
-fn putting_again_keeps_what_is_not_said() {
+fn another_put_keeps_absent_options() {
     let mut it = database();
     it.call(r#"put 1 w q j k {} 0 priority 2 retries 9 tags ["t"]"#);
     it.call("put 2 w q j l [] -5");

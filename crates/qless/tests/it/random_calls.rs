@@ -397,7 +397,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_is_left_when_everything_is_forgotten(steps in prop::collection::vec(step(), 1..40)) {
+    fn nothing_is_left_after_everything_is_cleared(steps in prop::collection::vec(step(), 1..40)) {
         let mut qless = Qless::default();
         for step in &steps {
             call(&mut qless, step).0.ok();

@@ -39,7 +39,7 @@ fn touched_by(it: &mut Database, line: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_call_touches_a_job_once_and_says_how_it_stood_before() {
+fn a_call_touches_a_job_once_and_reports_its_earlier_position() {
     let mut it = database();
     let touched = touched_by(&mut it, "put 1 w q a k {} 0");
     assert_eq!(touched, ["a: new > waiting"]);
@@ -58,7 +58,7 @@ fn a_call_touches_a_job_once_and_says_how_it_stood_before() {
 }
 
 #[test]
-fn it_is_said_when_a_failure_was_noted() {
+fn a_touched_job_shows_whether_the_call_recorded_a_failure() {
     let mut it = database();
     it.call("put 1 w q a k {} 0");
     it.call("pop 2 q w 1");
@@ -73,7 +73,7 @@ fn it_is_said_when_a_failure_was_noted() {
 }
 
 #[test]
-fn a_job_that_goes_is_shown_as_it_was_when_it_went() {
+fn a_removed_job_is_reported_in_its_last_state() {
     let mut it = database();
     it.call("config.set 0 jobs-history-count 1");
     it.call("put 1 w q a k {} 0");

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use ganger_store::{Line, Reader, StoreError};
-use ganger_types::command::{Fail, Held, Lease};
+use ganger_types::command::{Fail, Lease, LeaseRef};
 use ganger_types::{Bytes, Command, Grant, Group, InputState, JobKey, JobRef, Now, Reply, limits};
 
 use super::request::Ticket;
@@ -299,8 +299,8 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     }
 }
 
-fn held(grant: &Grant) -> Held {
-    Held {
+fn held(grant: &Grant) -> LeaseRef {
+    LeaseRef {
         namespace: grant.namespace.clone(),
         job: grant.job.clone(),
         token: grant.token,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use ganger_store::Reader;
-use ganger_types::keys::Look;
+use ganger_types::keys::KeyReads;
 use ganger_types::{
     Bytes, Change, Command, Commit, ExternalCall, ExternalChange, ExternalRow, JobId, Namespace,
     QlessKey, QlessRow, StoredJob,
@@ -43,11 +43,11 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         let Command::External(ExternalCall::Keys(calls)) = command else {
             return false;
         };
-        calls.calls.iter().all(|call| match call.look() {
-            Some(Look::At(keys)) => keys
+        calls.calls.iter().all(|call| match call.reads() {
+            Some(KeyReads::Keys(keys)) => keys
                 .iter()
                 .all(|key| self.is_durable(&calls.namespace, key)),
-            Some(Look::Everywhere) => !self.touches(|touched| !touched.numbers.is_empty()),
+            Some(KeyReads::All) => !self.touches(|touched| !touched.numbers.is_empty()),
             None => false,
         })
     }
@@ -111,5 +111,5 @@ pub(super) fn is_key_read(command: &Command) -> bool {
     let Command::External(ExternalCall::Keys(calls)) = command else {
         return false;
     };
-    calls.watched.is_empty() && calls.calls.iter().all(|call| call.look().is_some())
+    calls.watched.is_empty() && calls.calls.iter().all(|call| call.reads().is_some())
 }

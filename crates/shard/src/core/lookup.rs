@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ganger_engine::{Archive, Followed, Members, PrefetchedRows, read_followers};
+use ganger_engine::{Archive, FollowersQuery, Members, PrefetchedRows, read_followers};
 use ganger_store::{Reader, StoreError};
 use ganger_types::limits::BULK_JOBS_MAX;
 use ganger_types::query::JobQuery;
@@ -51,7 +51,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         &mut self,
         wanted: Vec<(Namespace, JobId)>,
         with_inputs: bool,
-        followed: Option<Followed>,
+        followed: Option<FollowersQuery>,
     ) -> Result<PrefetchedRows, StoreError> {
         let mut known = PrefetchedRows::default();
         let mut seen = BTreeSet::new();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ganger_store::StoredJob;
-use ganger_types::command::{Held, Lease};
+use ganger_types::command::{Lease, LeaseRef};
 use ganger_types::{
     Command, Event, ExternalMessage, JobId, KeyWait, Namespace, Popped, Queue, QueueCounts, Reply,
     RequestId, Timestamp,
@@ -87,7 +87,7 @@ pub enum Request<T> {
     /// Releases grants whose caller has gone. The jobs go back to their old positions, and the attempts do not count.
     Undelivered {
         /// The leases to release.
-        held: Vec<Held>,
+        held: Vec<LeaseRef>,
         /// The request id of the lease request; `None` if it had none.
         request: Option<(Namespace, RequestId)>,
         /// The id of the lease request while it waited.

@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use ganger_store::{Line, Reader, Repeated, Reserve};
+use ganger_store::{Line, Reader, RepeatedWarning, Reserve};
 use ganger_types::{Command, Elapsed, Now};
 
 use super::request::{Request, Ticket};
@@ -31,7 +31,7 @@ pub(super) struct Space {
     full_until: Option<Elapsed>,
     /// Whether even the reserve is used up: nothing is written until there is room.
     is_write_stopped: bool,
-    warning: Repeated,
+    warning: RepeatedWarning,
 }
 
 impl<R: Reader, T: Ticket> Core<R, T> {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use ganger_store::{Reader, StoredJob};
-use ganger_types::command::{Held, Lease, Release};
+use ganger_types::command::{Lease, LeaseRef, Release};
 use ganger_types::query::Query;
 use ganger_types::{Command, JobId, Namespace, Now, Queue, Reply, RequestId};
 
@@ -220,7 +220,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     pub(super) fn keep_for_repeat(
         &mut self,
         now: Now,
-        held: &[Held],
+        held: &[LeaseRef],
         request: Option<&(Namespace, RequestId)>,
         waiter: WaiterId,
     ) {
@@ -238,7 +238,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     pub(super) fn take_back(
         &mut self,
         now: Now,
-        held: Vec<Held>,
+        held: Vec<LeaseRef>,
         request: Option<(Namespace, RequestId)>,
         waiter: WaiterId,
     ) {
@@ -260,7 +260,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     /// as good.
     ///
     /// `by_server`: whether the server could not deliver the job, however often.
-    pub(super) fn give_back(&mut self, now: Now, held: Held, by_server: bool, reason: &str) {
+    pub(super) fn give_back(&mut self, now: Now, held: LeaseRef, by_server: bool, reason: &str) {
         let release = Release {
             held,
             delay: Duration::ZERO,

@@ -16,7 +16,7 @@ use ganger_store::{
     CommitError, Loaded, LogChunk, Opened, Page, Reader, Reserve, Store, StoreError, StoredJob,
 };
 use ganger_types::command::{
-    Complete, Enqueue, ExpiredJob, ExpiredJobsQuery, Held, Lease, NewJob, TakeFrom,
+    Complete, Enqueue, ExpiredJob, ExpiredJobsQuery, Lease, LeaseRef, NewJob, TakeFrom,
 };
 use ganger_types::query::JobQuery;
 use ganger_types::{
@@ -414,9 +414,9 @@ pub(crate) fn lease(queues: &[&'static str], jobs_max: u32) -> Lease {
     }
 }
 
-pub(crate) fn held(delivery: &Delivery) -> Held {
+pub(crate) fn held(delivery: &Delivery) -> LeaseRef {
     let grant = &delivery.grant;
-    Held {
+    LeaseRef {
         namespace: grant.namespace.clone(),
         job: grant.job.clone(),
         token: grant.token,

@@ -1,4 +1,4 @@
-//! Who takes jobs of another server over: several at once, some of which had failed; and again, as after an interruption.
+//! Importers: send jobs of another server, some of them failed, and repeat imports as after an interruption.
 
 use ganger_types::{Command, Import, ImportRecord, JobId, JobSource, Namespace, Now};
 
@@ -6,10 +6,10 @@ use super::{KnownIds, producer};
 use crate::plan::Plan;
 use crate::rng::Rng;
 
-/// Imports that are remembered, to be repeated.
+/// Maximum number of imports to remember for repeats.
 const IMPORTS_MAX: usize = 6;
 
-/// What an import sends now.
+/// The next command of an importer.
 pub(crate) fn act(plan: &Plan, known: &mut KnownIds, rng: &mut Rng, now: Now) -> Command {
     if rng.chance(500)
         && let Some(earlier) = rng.maybe(&known.imports)
@@ -30,7 +30,7 @@ pub(crate) fn act(plan: &Plan, known: &mut KnownIds, rng: &mut Rng, now: Now) ->
 
 fn record(plan: &Plan, known: &mut KnownIds, rng: &mut Rng, now: Now) -> ImportRecord {
     let mut job = producer::job(plan, known, rng, now);
-    // Some of these ids are those that producers give too.
+    // Producers use some of these ids too.
     let id = if rng.chance(300) {
         format!("given-{}", rng.below(12))
     } else {

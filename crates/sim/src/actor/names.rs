@@ -1,4 +1,4 @@
-//! The small universe: a few names for everything, so that things collide.
+//! Names in a run: only a few, so that they collide.
 
 use ganger_types::query::Query;
 use ganger_types::{
@@ -27,7 +27,7 @@ pub(crate) fn callers() -> Namespace {
     Namespace::from_static("callers")
 }
 
-/// The namespace of a command by which its time is told: none for what concerns the whole shard.
+/// The namespace whose clock applies to a command; `None` if it concerns the whole shard.
 pub(crate) fn namespace_of(command: &Command) -> Option<&Namespace> {
     Some(match command {
         Command::Enqueue(cmd) => &cmd.namespace,
@@ -64,7 +64,7 @@ pub(crate) fn namespace_of(command: &Command) -> Option<&Namespace> {
     })
 }
 
-/// By whose clock a namespace runs.
+/// The clock of a namespace.
 pub(crate) fn clock(namespace: &Namespace) -> Clock {
     if *namespace == callers() {
         Clock::Caller

@@ -32,7 +32,7 @@ const ACTS: &[Feature] = &[
     Feature::Namespaces,
 ];
 
-/// What an operator does now; `None` if this run has no operators for what was drawn.
+/// The next command of an operator; `None` if this run does not have the drawn feature.
 pub(crate) fn act(plan: &Plan, known: &KnownIds, rng: &mut Rng, now: Now) -> Option<Command> {
     let feature = *rng.pick(ACTS);
     if !plan.does(feature) {
@@ -80,7 +80,7 @@ pub(crate) fn act(plan: &Plan, known: &KnownIds, rng: &mut Rng, now: Now) -> Opt
     })
 }
 
-/// What a reader asks now.
+/// The next query of a reader.
 pub(crate) fn read(plan: &Plan, known: &KnownIds, rng: &mut Rng) -> Command {
     let namespace = names::namespace(plan, rng);
     let query = match rng.below(6) {
@@ -264,7 +264,7 @@ fn schedule(plan: &Plan, rng: &mut Rng, namespace: Namespace, now: Now) -> Comma
         250..400 => return Command::RunSchedule(RunSchedule { namespace, id }),
         _ => {}
     }
-    // Where days pass between steps, jobs that came every minute would be all that there is, and very many.
+    // If days pass between steps, a schedule that fires every minute would make far too many jobs.
     let is_sparse = plan.pace == Pace::Sparse;
     let spec = if rng.chance(600) {
         let factor = if is_sparse { 100 } else { 1 };

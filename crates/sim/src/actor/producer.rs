@@ -1,4 +1,4 @@
-//! Producers: single jobs, bulks and graphs; keys and ids that collide; submissions to be refused.
+//! Producers: single jobs, bulks and graphs; keys and ids that collide; submissions that must be refused.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ enum Shape {
     Wide,
 }
 
-/// What a producer sends now.
+/// The next command of a producer.
 pub(crate) fn act(plan: &Plan, known: &mut KnownIds, rng: &mut Rng, now: Now) -> Command {
     if plan.does(Feature::Imports) && rng.chance(100) {
         return importer::act(plan, known, rng, now);
@@ -30,7 +30,7 @@ pub(crate) fn act(plan: &Plan, known: &mut KnownIds, rng: &mut Rng, now: Now) ->
         && rng.chance(150)
         && let Some(earlier) = rng.maybe(&known.submissions)
     {
-        // A repeat of an earlier submission: its answer was lost, or the client is careless.
+        // Repeat an earlier submission, as a client that lost the answer does.
         return Command::Enqueue(Box::new(earlier.clone()));
     }
     let namespace = names::namespace(plan, rng);
@@ -178,7 +178,7 @@ fn graph(plan: &Plan, known: &mut KnownIds, rng: &mut Rng, now: Now) -> Vec<NewJ
         Wide => rng.index(8) + 2,
     };
     let mut jobs: Vec<NewJob> = (0..count).map(|_| job(plan, known, rng, now)).collect();
-    // A key that another job holds already would turn a member into that job.
+    // A unique key that another job holds would replace the member by that job.
     for job in &mut jobs {
         job.unique = None;
     }
@@ -214,7 +214,7 @@ fn graph(plan: &Plan, known: &mut KnownIds, rng: &mut Rng, now: Now) -> Vec<NewJ
         }
     }
     if rng.chance(200) {
-        // The members need not be in the order of their edges.
+        // Members need not be in the order of their edges.
         reverse(&mut jobs);
     }
     jobs
@@ -236,7 +236,7 @@ fn reverse(jobs: &mut [NewJob]) {
     }
 }
 
-/// Now and then a job waits for one that was submitted before.
+/// Sometimes lets a job wait for one of an earlier submission.
 fn refer_to_existing(plan: &Plan, known: &KnownIds, rng: &mut Rng, cmd: &mut Enqueue) {
     if !plan.does(Feature::Graphs) || !rng.chance(250) {
         return;

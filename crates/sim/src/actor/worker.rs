@@ -1,9 +1,9 @@
-//! Workers: honest and slow ones, those that die, zombies with old tokens, and the forgetful.
+//! Workers: honest and slow ones, workers that die, and zombies that report with old tokens.
 
 use std::time::Duration;
 
 use ganger_types::command::{
-    AppendLog, Complete, DeregisterWorker, Fail, Held, Lease, Next, Release, Renew, TakeFrom,
+    AppendLog, Complete, DeregisterWorker, Fail, Lease, LeaseRef, Next, Release, Renew, TakeFrom,
     TakeMode,
 };
 use ganger_types::{
@@ -14,35 +14,35 @@ use super::{KnownIds, names};
 use crate::plan::{Fault, Feature, Plan};
 use crate::rng::Rng;
 
-/// A job in a worker's hands.
+/// A job that a worker holds.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
-    pub(crate) held: Held,
+    pub(crate) held: LeaseRef,
     pub(crate) attempt: u32,
     pub(crate) lease_for: Duration,
     pub(crate) log_bytes: u64,
 }
 
-/// A worker, as it knows itself.
+/// The state of a worker.
 #[derive(Debug)]
 pub(crate) struct SimWorker {
     pub(crate) number: usize,
     pub(crate) incarnation: u64,
     pub(crate) tasks: Vec<Task>,
-    /// Reports sent, for repeats and for zombies.
+    /// Reports that the worker sent, for repeats and for zombies.
     pub(crate) sent: Vec<Command>,
     last_lease: Option<Lease>,
 }
 
-/// What a worker does with a job when its work is over, or on the way.
+/// What a worker does with a job during or after its work.
 pub(crate) enum WorkerAction {
-    /// Sends this, and is done with the job.
+    /// Sends this command and is done with the job.
     Finish(Command),
-    /// Sends this and goes on working.
+    /// Sends this command and continues to work.
     Continue(Command),
-    /// Dies with all it holds.
+    /// Dies with all its jobs.
     Die,
-    /// Lets the lease run out, and may report afterwards.
+    /// Lets the lease expire, and may report afterwards.
     Sleep,
 }
 
@@ -61,7 +61,7 @@ impl SimWorker {
         names::worker(self.number, self.incarnation)
     }
 
-    /// It dies and is replaced by another under a new name.
+    /// Kills the worker and replaces it by another one with a new name.
     pub(crate) fn dies(&mut self) {
         self.incarnation += 1;
         self.tasks.clear();
@@ -69,7 +69,7 @@ impl SimWorker {
     }
 
     pub(crate) fn takes(&mut self, grant: &Grant) -> usize {
-        let held = Held {
+        let held = LeaseRef {
             namespace: grant.namespace.clone(),
             job: grant.job.clone(),
             token: grant.token,
@@ -84,7 +84,7 @@ impl SimWorker {
         self.tasks.len() - 1
     }
 
-    /// What it does of itself: mostly ask for work.
+    /// The next command of a worker without a job at hand: mostly a lease request.
     pub(crate) fn act(&mut self, plan: &Plan, known: &mut KnownIds, rng: &mut Rng) -> Command {
         if plan.does(Feature::Deregistrations) && rng.chance(40) {
             let namespace = names::namespace(plan, rng);
@@ -151,11 +151,11 @@ impl SimWorker {
         }
     }
 
-    /// How long it works on a job before it acts, in microseconds.
+    /// Time that a worker works on a job before it acts, in microseconds.
     pub(crate) fn works_for(plan: &Plan, rng: &mut Rng, lease_for: Duration) -> u64 {
         let lease = u64::try_from(lease_for.as_micros()).unwrap_or(u64::MAX / 8);
         if plan.suffers(Fault::WorkersSlow) && rng.chance(300) {
-            // Around the lease's end, sometimes exactly at it.
+            // Near the end of the lease, sometimes exactly at it.
             return match rng.below(4) {
                 0 => lease,
                 1 => lease + rng.below(lease + 1),
@@ -165,7 +165,7 @@ impl SimWorker {
         rng.below(lease / 2 + 1)
     }
 
-    /// What it does with a job now.
+    /// What the worker does with a job now.
     pub(crate) fn handle(
         plan: &Plan,
         known: &KnownIds,
@@ -210,7 +210,7 @@ impl SimWorker {
     }
 }
 
-fn renew(plan: &Plan, held: Held, rng: &mut Rng) -> Command {
+fn renew(plan: &Plan, held: LeaseRef, rng: &mut Rng) -> Command {
     Command::Renew(Box::new(Renew {
         held,
         lease_for: rng
@@ -226,7 +226,7 @@ fn renew(plan: &Plan, held: Held, rng: &mut Rng) -> Command {
     }))
 }
 
-fn release(plan: &Plan, held: Held, rng: &mut Rng) -> Command {
+fn release(plan: &Plan, held: LeaseRef, rng: &mut Rng) -> Command {
     Command::Release(Box::new(Release {
         held,
         delay: if rng.chance(500) {
@@ -241,7 +241,7 @@ fn release(plan: &Plan, held: Held, rng: &mut Rng) -> Command {
     }))
 }
 
-/// The result tells the job and the attempt, so that a mixed-up input is seen.
+/// The result contains the job and the attempt, so that a wrong input is detected.
 pub(crate) fn result(job: &JobId, attempt: u32) -> Bytes {
     Bytes::from(format!("\"{job} by attempt {attempt}\""))
 }
@@ -262,8 +262,8 @@ fn complete(plan: &Plan, known: &KnownIds, task: &Task, rng: &mut Rng) -> Comman
     Command::Complete(Box::new(Complete { held, result, next }))
 }
 
-/// What a job waits for in its next queue: jobs that are known, sometimes itself, which must be refused.
-fn dependencies(plan: &Plan, known: &KnownIds, held: &Held, rng: &mut Rng) -> Vec<JobId> {
+/// Dependencies of a job in its next queue: known jobs, sometimes the job itself, which must be refused.
+fn dependencies(plan: &Plan, known: &KnownIds, held: &LeaseRef, rng: &mut Rng) -> Vec<JobId> {
     if !plan.does(Feature::NextDependencies) || !rng.chance(600) {
         return Vec::new();
     }
@@ -281,7 +281,7 @@ fn dependencies(plan: &Plan, known: &KnownIds, held: &Held, rng: &mut Rng) -> Ve
     ids
 }
 
-/// A report that only an honest worker sends.
+/// The report of an honest worker.
 pub(crate) fn honest(task: &Task) -> Command {
     let result = Some(result(&task.held.job, task.attempt));
     Command::Complete(Box::new(Complete {
@@ -298,7 +298,7 @@ fn wrong_report(known: &KnownIds, rng: &mut Rng) -> Command {
         counter: rng.below(50),
         secret: rng.bytes(),
     };
-    let held = Held {
+    let held = LeaseRef {
         namespace,
         job,
         token,
@@ -310,7 +310,7 @@ fn wrong_report(known: &KnownIds, rng: &mut Rng) -> Command {
     }))
 }
 
-/// A lease of everything, for the drain.
+/// A lease request for all queues, for the drain.
 pub(crate) fn lease_all(plan: &Plan, namespace: Namespace, worker: Worker) -> Lease {
     let from = |number| TakeFrom {
         queue: names::queue_number(number),

@@ -15,7 +15,7 @@ struct Options {
     planted: u32,
     threads: u64,
     shrink: bool,
-    /// Print all of the story, in full.
+    /// Print the whole log of the run, in full.
     whole: bool,
     mode: Mode,
 }

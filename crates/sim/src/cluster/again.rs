@@ -1,5 +1,4 @@
-//! Retries that reach over shards: people make them while faults go on, and at the end what they promise is held
-//! against what came of them.
+//! Retries across shards: clients make them during faults, and at the end their outcome is checked.
 
 use std::collections::BTreeSet;
 
@@ -13,10 +12,10 @@ use super::world::World;
 use crate::rng::Rng;
 use crate::world::{StepOutcome, broken};
 
-/// Longer than messages are under way, also those that go back and forth.
+/// World microseconds after which all messages have been delivered, including those back and forth.
 const SETTLED: u64 = 60_000_000;
 
-/// A command that puts jobs of the one namespace back.
+/// A retry command in the only namespace.
 pub(super) fn retry(jobs: Vec<JobId>, dependents: bool, graph: Option<Graph>) -> Command {
     Command::Retry(Box::new(Retry {
         namespace: Namespace::default(),
@@ -28,7 +27,7 @@ pub(super) fn retry(jobs: Vec<JobId>, dependents: bool, graph: Option<Graph>) ->
 }
 
 impl World {
-    /// A person retries a graph, on any of its shards.
+    /// Retries a graph, on any of its shards.
     pub(super) fn retry_any_graph(&mut self, rng: &mut Rng) -> StepOutcome {
         let recent = self.oracle.graphs.len().saturating_sub(6);
         let graph = rng.maybe(&self.oracle.graphs[recent..]);
@@ -45,8 +44,8 @@ impl World {
         Ok(())
     }
 
-    /// Asks the other shards of a graph, then puts back what there is here, as a server does it. Gives how many
-    /// shards were asked.
+    /// Retries a graph as a server does: asks the other shards, then retries the members here. Returns the number of
+    /// shards asked.
     fn retry_graph(
         &mut self,
         graph: &Graph,
@@ -75,10 +74,10 @@ impl World {
         }
     }
 
-    /// At the end, when nothing waits: all graphs are retried, or all jobs that failed by themselves with what
-    /// depends on them. Then nothing stays failed behind dependencies that have all succeeded.
-    pub(super) fn bring_all_back(&mut self) -> StepOutcome {
-        if self.oracle.is_lawless {
+    /// At the end, retries all graphs, or all jobs that failed by themselves with their dependents, and checks that
+    /// no job stays failed whose dependencies have all succeeded.
+    pub(super) fn retry_everything(&mut self) -> StepOutcome {
+        if self.oracle.has_restored_store {
             return Ok(());
         }
         let judged = if self.retries_graphs() {
@@ -87,7 +86,7 @@ impl World {
             self.retry_all_roots()?
         };
         self.settle()?;
-        // Some were named before those that they wait for.
+        // Some jobs were named before their dependencies.
         for _ in 0..2 {
             if !self.retries_graphs() {
                 self.retry_all_roots()?;
@@ -95,7 +94,7 @@ impl World {
             }
         }
         for job in judged {
-            self.is_back(&job)?;
+            self.check_retried(&job)?;
         }
         Ok(())
     }
@@ -105,15 +104,15 @@ impl World {
         self.nothing_waits()?;
         self.drain()?;
         self.nothing_waits()?;
-        self.nobody_waits_in_vain()
+        self.check_no_stale_waits()
     }
 
-    /// Whether this run retries graphs at its end, and not single jobs.
+    /// Whether this run retries graphs at its end instead of single jobs.
     fn retries_graphs(&self) -> bool {
         self.tape.seed.is_multiple_of(2)
     }
 
-    /// Retries the graphs whose shards are known where it is asked. Gives their jobs.
+    /// Retries the graphs whose shards are known on the shard that is asked. Returns their jobs.
     fn retry_all_graphs(&mut self) -> Result<Vec<JobRef>, crate::oracle::Violation> {
         let mut judged = Vec::new();
         for number in 0..self.oracle.graphs.len() {
@@ -136,9 +135,9 @@ impl World {
         Ok(judged)
     }
 
-    /// Retries with their dependents the jobs that failed by themselves or were cancelled by hand. Gives the jobs of
-    /// those graphs in which nobody has retried anything before: an earlier retry without dependents leaves some that
-    /// no later one reaches.
+    /// Retries the jobs that failed by themselves or were cancelled by hand, with their dependents. Returns the jobs
+    /// of graphs without earlier retries, because an earlier retry without dependents leaves jobs that a later one
+    /// does not reach.
     fn retry_all_roots(&mut self) -> Result<Vec<JobRef>, crate::oracle::Violation> {
         let is_root = |member: &MemberModel| match member.place {
             MemberState::Ended(Outcome::Failed) => member.group != "dependency",
@@ -148,7 +147,7 @@ impl World {
         let members = &self.oracle.members;
         let is_tame = |graph: usize| {
             let graph = &self.oracle.graphs[graph];
-            !graph.is_wild && !graph.is_cancelled
+            !graph.is_irregular && !graph.is_cancelled
         };
         let judged = members.iter().filter(|(_, member)| is_tame(member.graph));
         let judged: Vec<JobRef> = judged.map(|(job, _)| job.clone()).collect();
@@ -169,15 +168,15 @@ impl World {
         Ok(judged)
     }
 
-    /// Whether a job has succeeded, or something that it waits for has not.
-    fn is_back(&mut self, job: &JobRef) -> StepOutcome {
+    /// Checks that a job has succeeded, or that one of its dependencies has not.
+    fn check_retried(&mut self, job: &JobRef) -> StepOutcome {
         let Some(member) = self.oracle.members.get(job) else {
             return Ok(());
         };
         let MemberState::Ended(outcome) = member.place else {
             return Ok(());
         };
-        // What failed again may have taken it along.
+        // A job that failed again may have caused it to be cancelled.
         let is_cancelled = outcome == Outcome::Cancelled && self.oracle.is_unneeded(job);
         if outcome == Outcome::Succeeded || is_cancelled {
             return Ok(());
@@ -186,7 +185,8 @@ impl World {
         for (slot, (dependency, policy)) in &member.edges {
             let by = self.oracle.members.get(dependency).map(|by| by.place);
             let succeeded = by == Some(MemberState::Ended(Outcome::Succeeded));
-            // A job of another graph may have come back after this one failed once more: a graph calls its own.
+            // A job of another graph may have been retried after this one failed again, because the retry of a graph
+            // includes only its own jobs.
             let is_outside = self.oracle.members.get(dependency);
             let is_outside = is_outside.is_none_or(|by| by.graph != member.graph);
             let is_beyond = is_outside && self.retries_graphs();

@@ -1,4 +1,4 @@
-//! Those who submit: they reserve, prepare, let the decider decide, and die at any point on the way.
+//! Submitters: they reserve, prepare, let the decider decide, and may die at any point.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -13,22 +13,22 @@ use crate::plan::{Fault, Feature};
 use crate::rng::Rng;
 use crate::world::{StepOutcome, broken};
 
-/// How often a decision is asked for again when nothing is heard.
+/// Maximum number of requests for a decision without an answer.
 const DECISIONS_MAX: u32 = 4;
 
-/// How often a submission is repeated that was not answered, or waits for another one.
+/// Maximum number of repeats of a submission that got no answer or waits for another one.
 const WAITS_MAX: u32 = 6;
 
-/// So long a key is remembered, whatever the clocks do: world microseconds.
+/// World microseconds for which a key is kept, whatever the clocks do.
 const KEY_SURE_FOR: u64 = 6 * 3_600_000_000;
 
-/// What is to be done next.
+/// The next step of a submission.
 enum NextStep {
-    /// Ask whether the key was used.
+    /// Ask whether the idempotency key was used.
     Ask,
-    /// Ask each shard which ids of the client's have jobs already.
+    /// Ask each shard which of the client's ids exist already.
     Look(VecDeque<ShardId>),
-    /// Have the one shard of all jobs take them.
+    /// Enqueue all jobs on their only shard.
     Enqueue,
     Reserve(VecDeque<ShardId>),
     Prepare(VecDeque<(ShardId, Part)>),
@@ -36,7 +36,7 @@ enum NextStep {
     Over,
 }
 
-/// The first request of a submission.
+/// The first step of a submission.
 fn first_step(spread: &ShardedSubmission) -> NextStep {
     if spread.only_shard().is_some() {
         NextStep::Enqueue
@@ -47,27 +47,27 @@ fn first_step(spread: &ShardedSubmission) -> NextStep {
     }
 }
 
-/// One try to submit.
+/// An attempt to submit.
 pub(crate) struct Coordinator {
     spread: ShardedSubmission,
     numbers: ReservedIds,
-    /// Places of jobs that are there already.
+    /// Indexes of jobs that exist already.
     existed: BTreeSet<usize>,
-    /// How often another submission of the same jobs was waited for.
+    /// Number of waits for another submission of the same jobs.
     waits: u32,
     graph: Option<Graph>,
     ids: Vec<JobRef>,
     next: NextStep,
-    /// After how many more requests it dies.
-    dies_in: Option<u64>,
+    /// Number of requests until the coordinator dies; `None`: it does not.
+    requests_until_death: Option<u64>,
     decisions: u32,
     has_prepared: bool,
-    /// When it began, in world microseconds.
+    /// World time at which the attempt began.
     began_at: u64,
 }
 
 impl World {
-    /// Somebody submits something new, or repeats what somebody submitted under a key.
+    /// Submits something new, or repeats a submission with an idempotency key.
     pub(crate) fn submit(&mut self, rng: &mut Rng) {
         let around = graphs::SubmissionContext {
             plan: &self.plan,
@@ -104,7 +104,7 @@ impl World {
             graph: None,
             ids: Vec::new(),
             next,
-            dies_in: dies.then(|| rng.below(9)),
+            requests_until_death: dies.then(|| rng.below(9)),
             decisions: 0,
             has_prepared: false,
             began_at: self.time,
@@ -112,7 +112,7 @@ impl World {
         self.at(0, Event::Coordinate(number));
     }
 
-    /// What somebody submitted a short while ago, once more: as it was, or with other content under one of its ids.
+    /// A repeat of a recent submission, unchanged or with other content under one of its ids.
     fn repeated(&mut self, rng: &mut Rng) -> Option<ShardedSubmission> {
         let recent = self.coordinators.len().saturating_sub(8);
         let has_ids = |one: &&Coordinator| {
@@ -133,10 +133,10 @@ impl World {
         Some(spread)
     }
 
-    /// A coordinator makes its next request.
+    /// Makes the next request of a coordinator.
     pub(crate) fn coordinate(&mut self, number: usize) -> StepOutcome {
         let me = &mut self.coordinators[number];
-        if let Some(left) = &mut me.dies_in {
+        if let Some(left) = &mut me.requests_until_death {
             if *left == 0 {
                 self.coordinator_dies(number);
                 return Ok(());
@@ -212,7 +212,7 @@ impl World {
             let known = self.oracle.find(&part.graph);
             if let Some(known) = known
                 && self.oracle.graphs[known].ids != ids
-                && !self.oracle.is_lawless
+                && !self.oracle.has_restored_store
             {
                 let what = format!("the repeat under key {key} was told of {ids:?}");
                 return Err(broken("P1", what));
@@ -223,7 +223,7 @@ impl World {
         Ok(NextStep::Look(spread.given().into_keys().collect()))
     }
 
-    /// Has the one shard of all jobs take them. It judges them for every submitter.
+    /// Enqueues all jobs on their only shard.
     fn enqueue(&mut self, number: usize) -> Result<NextStep, crate::oracle::Violation> {
         let spread = self.coordinators[number].spread.clone();
         let Some(shard) = spread.only_shard().cloned() else {
@@ -231,7 +231,7 @@ impl World {
         };
         let node = self.place(&shard);
         let command = Command::Enqueue(Box::new(spread.into_one(true)));
-        self.may_stray(node, &command, true);
+        self.may_arrive_again(node, &command, true);
         match self.ask(node, command)? {
             ClientAnswer::Answer(Ok(Reply::Enqueued { jobs, repeat, .. })) => {
                 if repeat || jobs.iter().any(|job| job.existed) {
@@ -248,12 +248,12 @@ impl World {
             ClientAnswer::Answer(Err(refused)) => {
                 self.refused(number, &shard, &refused, NextStep::Enqueue)
             }
-            // It was stored or not: the same once more.
+            // It is not known whether the jobs were stored: repeat.
             ClientAnswer::Nothing => Ok(self.once_more(number, NextStep::Enqueue)),
         }
     }
 
-    /// Asks the next shard which of the ids have jobs already.
+    /// Asks the next shard which of the ids exist already.
     fn look_for_given(
         &mut self,
         number: usize,
@@ -268,10 +268,10 @@ impl World {
         };
         let given = spread.given().remove(&shard).unwrap_or_default();
         let ids = given.iter().map(|(_, id, print)| (id.clone(), *print));
-        let query = Query::Given(Namespace::default(), ids.collect());
+        let query = Query::ExistingIds(Namespace::default(), ids.collect());
         let node = self.place(&shard);
         match self.ask(node, Command::Query(Box::new(query)))? {
-            ClientAnswer::Answer(Ok(Reply::Given(found))) => {
+            ClientAnswer::Answer(Ok(Reply::ExistingIds(found))) => {
                 for ((place, id, _), is_there) in given.into_iter().zip(found) {
                     if !is_there {
                         continue;
@@ -295,7 +295,7 @@ impl World {
         }
     }
 
-    /// What comes of a refusal: an id may be taken only where somebody gave it to other content.
+    /// Handles a refusal. An id may be taken only if it was submitted with other content.
     fn refused(
         &mut self,
         number: usize,
@@ -309,7 +309,7 @@ impl World {
                     shard: shard.clone(),
                     id: job.clone(),
                 };
-                if !self.disputed.contains(&name) && !self.oracle.is_lawless {
+                if !self.disputed.contains(&name) && !self.oracle.has_restored_store {
                     let what = format!("{name:?} is refused as taken, and is always the same");
                     return Err(broken("P1", what));
                 }
@@ -324,7 +324,7 @@ impl World {
         }
     }
 
-    /// The same again, a few times.
+    /// Repeats a step, a limited number of times.
     fn once_more(&mut self, number: usize, again: NextStep) -> NextStep {
         let me = &mut self.coordinators[number];
         me.waits += 1;
@@ -341,7 +341,7 @@ impl World {
         mut shards: VecDeque<ShardId>,
     ) -> Result<NextStep, crate::oracle::Violation> {
         let Some(shard) = shards.pop_front() else {
-            // All of them were there.
+            // All jobs existed already.
             return Ok(NextStep::Over);
         };
         let me = &self.coordinators[number];
@@ -393,7 +393,7 @@ impl World {
         };
         let node = self.place(&shard);
         let command = Command::Prepare(Box::new(part));
-        self.may_stray(node, &command, true);
+        self.may_arrive_again(node, &command, true);
         let late = command.clone();
         match self.ask(node, command)? {
             ClientAnswer::Answer(Ok(_)) => {
@@ -414,7 +414,7 @@ impl World {
                 Ok(self.give_up(number))
             }
             ClientAnswer::Nothing => {
-                // What seems lost may only be late: it comes when the submission was given up.
+                // A request that seems lost may only be late, and arrive after the submission was given up.
                 if self.suffers(Fault::Repeats) && self.net.chance(500) {
                     let after = self.net.below(150_000_000);
                     let command = Box::new(late);
@@ -458,7 +458,7 @@ impl World {
             is_committed,
         }));
         let node = self.place(&decider);
-        self.may_stray(node, &command, false);
+        self.may_arrive_again(node, &command, false);
         match self.ask(node, command)? {
             ClientAnswer::Answer(Ok(_)) if is_committed => {
                 if tries > 1 {
@@ -476,14 +476,14 @@ impl World {
         }
     }
 
-    /// One key, one submission, as long as the key is surely remembered (`rel P1`).
+    /// Checks that a key belongs to one submission while it is certainly kept (`rel P1`).
     fn is_first_under_its_key(&self, number: usize) -> StepOutcome {
         let me = &self.coordinators[number];
-        let is_clear = !self.plan.suffers(Fault::WallJumps) && !self.oracle.is_lawless;
+        let is_clear = !self.plan.suffers(Fault::WallJumps) && !self.oracle.has_restored_store;
         let Some(key) = me.spread.idempotency_key.as_ref().filter(|_| is_clear) else {
             return Ok(());
         };
-        let twin = self.coordinators.iter().find(|other| {
+        let alternative_end = self.coordinators.iter().find(|other| {
             let graph = other
                 .graph
                 .as_ref()
@@ -493,12 +493,12 @@ impl World {
                 && me.began_at.abs_diff(other.began_at) < KEY_SURE_FOR
                 && known.is_some_and(|known| self.oracle.graphs[known].is_decided)
         });
-        match twin {
+        match alternative_end {
             None => Ok(()),
-            Some(twin) => {
+            Some(alternative_end) => {
                 let what = format!(
                     "graphs {:?} and {:?} were both decided for under key {key}",
-                    me.graph, twin.graph
+                    me.graph, alternative_end.graph
                 );
                 Err(broken("P1", what))
             }
@@ -524,8 +524,8 @@ impl World {
         }
     }
 
-    /// A request may come a second time, much later.
-    fn may_stray(&mut self, node: usize, command: &Command, is_prepare: bool) {
+    /// Lets a request arrive a second time, much later.
+    fn may_arrive_again(&mut self, node: usize, command: &Command, is_prepare: bool) {
         if self.strikes(Fault::Repeats) {
             let after = self.net.below(150_000_000);
             let command = Box::new(command.clone());

@@ -1,4 +1,4 @@
-//! Faults stop, what is on its way arrives, honest workers finish the rest, and all is looked at once more.
+//! The end of a run: faults stop, messages arrive, honest workers finish the jobs, and everything is checked.
 
 use ganger_types::command::{Cancel, Confirm, Reconcile, Selection};
 use ganger_types::{Command, FailurePolicy, InputState, JobRef, JobState, Namespace, Outcome};
@@ -8,7 +8,7 @@ use super::world::{Event, World};
 use crate::world::{StepOutcome, broken};
 
 const SECOND: u64 = 1_000_000;
-/// Longer than a decider waits, and a part until it asks again.
+/// Longer than a decider waits, and than a part waits until it asks again.
 const QUIET: u64 = 400 * SECOND;
 const ROUNDS_MAX: usize = 150;
 
@@ -23,26 +23,26 @@ impl World {
             self.arm(node);
         }
         self.run_until(self.time + SECOND)?;
-        if self.oracle.is_lawless {
+        if self.oracle.has_restored_store {
             self.reconcile_all()?;
         }
         self.run_until(self.time + QUIET)?;
         self.nothing_waits()?;
-        self.nobody_waits_in_vain()?;
-        self.nobody_runs_for_nothing()?;
+        self.check_no_stale_waits()?;
+        self.check_unneeded_are_cancelled()?;
         self.drain()?;
         self.nothing_waits()?;
-        self.nobody_waits_in_vain()?;
+        self.check_no_stale_waits()?;
         for node in 0..self.nodes.len() {
             self.nodes[node].kill(self.time)?;
             self.start(node)?;
         }
         self.outcomes()?;
-        self.bring_all_back()?;
+        self.retry_everything()?;
         self.outcomes()
     }
 
-    /// All shards talk to each other; those that find out about lost time are reconciled by hand.
+    /// Lets all shards exchange messages, and reconciles by hand those that detect a restored store.
     fn reconcile_all(&mut self) -> StepOutcome {
         for round in 0..6 {
             for (from, to) in self.pairs() {
@@ -50,7 +50,7 @@ impl World {
             }
             self.run_until(self.time + 20 * SECOND)?;
             if round == 0 {
-                self.lost_time_is_seen()?;
+                self.check_restore_is_detected()?;
             }
             for (from, to) in self.pairs() {
                 if self.is_stopped(from, to) {
@@ -80,15 +80,15 @@ impl World {
         })
     }
 
-    /// Whether a shard exchanges nothing with another until a person acts.
+    /// Whether traffic between two shards is stopped.
     fn is_stopped(&self, here: usize, there: usize) -> bool {
         let record = self.nodes[here].store.peers.get(&self.shards[there]);
         record.is_some_and(|record| record.stopped.is_some())
     }
 
-    /// Of two shards of which one went back in time, one has seen it.
-    fn lost_time_is_seen(&self) -> StepOutcome {
-        for (back, other) in &self.lost_time {
+    /// Checks that one of two shards has detected that the other was restored.
+    fn check_restore_is_detected(&self) -> StepOutcome {
+        for (back, other) in &self.undetected_restores {
             if !self.is_stopped(*back, *other) && !self.is_stopped(*other, *back) {
                 let what = format!(
                     "shard {} does not see that shard {} went back in time",
@@ -100,7 +100,7 @@ impl World {
         Ok(())
     }
 
-    /// A person reconciles two shards. What was under way between them comes late.
+    /// Reconciles two shards. Messages in flight between them arrive late.
     fn reconcile(&mut self, here: usize, there: usize) -> StepOutcome {
         self.reach("reconciled");
         let peer = self.shards[there].clone();
@@ -132,7 +132,7 @@ impl World {
         Ok(())
     }
 
-    /// No message waits, and no part is undecided.
+    /// Checks that no message waits and no part is undecided.
     pub(super) fn nothing_waits(&self) -> StepOutcome {
         for node in &self.nodes {
             if let Some(record) = node.store.outbox.values().next() {
@@ -147,9 +147,9 @@ impl World {
         Ok(())
     }
 
-    /// Nobody waits for a job of another shard that has ended, or is gone; and where it lives on it is known who
-    /// waits for it. That holds for restored stores too (`rel T1`, `X6`).
-    pub(super) fn nobody_waits_in_vain(&self) -> StepOutcome {
+    /// Checks that no job waits for a job of another shard that has ended or was removed, and that the shard of a
+    /// live dependency knows its dependents. That holds for restored stores too (`rel T1`, `X6`).
+    pub(super) fn check_no_stale_waits(&self) -> StepOutcome {
         for node in &self.nodes {
             let rows = &node.store.rows;
             for ((key, slot), state) in &rows.inputs {
@@ -181,7 +181,7 @@ impl World {
         Ok(())
     }
 
-    /// Whether a job has ended without success and is there to be retried.
+    /// Whether a job has ended without success and can be retried.
     fn has_failed(&self, job: &JobRef) -> bool {
         let rows = &self.nodes[self.place(&job.shard)].store.rows;
         let ended = rows.find(&Namespace::default(), &job.id);
@@ -189,14 +189,14 @@ impl World {
         end.is_some_and(|end| end.outcome != Outcome::Succeeded)
     }
 
-    /// Before anybody works: what nobody needs was cancelled, and so was what somebody cancelled.
-    fn nobody_runs_for_nothing(&self) -> StepOutcome {
-        if self.oracle.is_lawless {
+    /// Checks, before any worker runs, that jobs that were cancelled or that no job needs have ended.
+    fn check_unneeded_are_cancelled(&self) -> StepOutcome {
+        if self.oracle.has_restored_store {
             return Ok(());
         }
         for (job, member) in &self.oracle.members {
             let graph = &self.oracle.graphs[member.graph];
-            if member.place != MemberState::Live || graph.is_wild {
+            if member.place != MemberState::Live || graph.is_irregular {
                 continue;
             }
             if graph.is_cancelled {
@@ -218,7 +218,7 @@ impl World {
 
     fn has_other_users(&self, job: &JobRef) -> bool {
         let graph = self.oracle.members[job].graph;
-        // Whom a stranger needed when a member ended goes on, also if the stranger ends later.
+        // A job that a job of another graph needed when the member ended stays live, even if that job ends later.
         self.oracle.members.values().any(|member| {
             let takes = member
                 .edges
@@ -253,7 +253,7 @@ impl World {
                 return self.run_until(self.time + 60 * SECOND);
             }
             if granted == 0 && round > 3 {
-                self.release_hopeless()?;
+                self.cancel_those_waiting_for_retry()?;
             }
         }
         let left = self.nodes.iter().flat_map(|node| {
@@ -276,8 +276,8 @@ impl World {
         Err(broken("T8", format!("jobs never end: {left:?}")))
     }
 
-    /// Jobs that wait for a failed one to be retried would wait forever: a person cancels them.
-    fn release_hopeless(&mut self) -> StepOutcome {
+    /// Cancels the jobs that wait for the retry of a failed job, because they would wait forever.
+    fn cancel_those_waiting_for_retry(&mut self) -> StepOutcome {
         for node in 0..self.nodes.len() {
             let store = &self.nodes[node].store;
             let blocked = store
@@ -311,7 +311,7 @@ impl World {
     }
 
     fn waits_in_vain(&self, job: &JobRef) -> bool {
-        if self.oracle.is_lawless {
+        if self.oracle.has_restored_store {
             return true;
         }
         let edges = self.oracle.members.get(job).map(|member| &member.edges);
@@ -325,9 +325,10 @@ impl World {
         })
     }
 
-    /// Everything or nothing of each submission, and outcomes that follow from each other (`rel G6`, `G8`).
+    /// Checks that each submission is all or nothing, and that outcomes follow from those of dependencies (`rel G6`,
+    /// `G8`).
     fn outcomes(&self) -> StepOutcome {
-        if self.oracle.is_lawless {
+        if self.oracle.has_restored_store {
             return Ok(());
         }
         for (number, graph) in self.oracle.graphs.iter().enumerate() {
@@ -346,7 +347,7 @@ impl World {
                 );
                 return Err(broken("G8", what));
             }
-            if graph.is_decided && !graph.is_wild && !graph.is_cancelled {
+            if graph.is_decided && !graph.is_irregular && !graph.is_cancelled {
                 let ids = graph.ids.iter();
                 for id in ids.filter(|id| self.oracle.members[*id].graph == number) {
                     self.outcome(id)?;
@@ -373,12 +374,12 @@ impl World {
         Ok(())
     }
 
-    /// Holds an ending against those of the dependencies: by the edges' policies, and nothing else.
+    /// Checks the outcome of a job against those of its dependencies and the policies of the edges.
     fn outcome(&self, job: &JobRef) -> StepOutcome {
         let member = &self.oracle.members[job];
         let fails_by = |slot: u32, dependency: &JobRef, policy: FailurePolicy| {
             let by = self.oracle.members.get(dependency).map(|by| by.place);
-            // One that is deleted may have succeeded before.
+            // A deleted job may have succeeded before.
             let is_gone = matches!(by, None | Some(MemberState::Gone)) && !member.has(slot);
             let failed = matches!(by, Some(MemberState::Ended(end)) if end != Outcome::Succeeded);
             match policy {

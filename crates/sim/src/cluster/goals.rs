@@ -1,6 +1,6 @@
-//! What a campaign of level 3 must have seen.
+//! Goals that a campaign of level 3 must reach.
 
-/// Each of them at least once, else the generator is broken.
+/// All goals. Each must be reached at least once, otherwise the generator is broken.
 pub(crate) const GOALS: &[&str] = &[
     // Submissions.
     "decided-over-several-shards",

@@ -1,4 +1,4 @@
-//! Graphs of all shapes, spread over shards.
+//! Random graphs over several shards.
 
 use ganger_engine::ShardedSubmission;
 use ganger_types::command::{Dependency, NewEdge, NewInput, NewJob};
@@ -10,13 +10,13 @@ use ganger_types::{
 use crate::plan::{Feature, Plan};
 use crate::rng::Rng;
 
-/// What the next submission may refer to.
+/// The context of the next submission.
 pub(crate) struct SubmissionContext<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) shards: &'a [ShardId],
     /// Jobs of earlier submissions.
     pub(crate) earlier: &'a [JobRef],
-    /// The submission's number, for ids and payloads of its own.
+    /// Number of the submission, for its ids and payloads.
     pub(crate) number: usize,
 }
 
@@ -40,12 +40,12 @@ pub(crate) fn draw(around: &SubmissionContext<'_>, rng: &mut Rng) -> ShardedSubm
     }
 }
 
-/// Puts a submission under an idempotency key.
+/// The idempotency key with this number.
 pub(crate) fn key(number: u64) -> IdempotencyKey {
     IdempotencyKey::new(format!("key-{number}")).expect("a key is short")
 }
 
-/// For each job, the members it waits for.
+/// For each job, the members that it waits for.
 fn shape(plan: &Plan, rng: &mut Rng) -> Vec<Vec<usize>> {
     if !plan.does(Feature::Graphs) && rng.chance(500) {
         return vec![Vec::new(); rng.index(3) + 1];
@@ -56,7 +56,7 @@ fn shape(plan: &Plan, rng: &mut Rng) -> Vec<Vec<usize>> {
         0 => (0..size)
             .map(|place| place.checked_sub(1).into_iter().collect())
             .collect(),
-        // Many into one.
+        // Many dependencies of one job.
         1 => (0..=size)
             .map(|place| {
                 if place == size {
@@ -66,7 +66,7 @@ fn shape(plan: &Plan, rng: &mut Rng) -> Vec<Vec<usize>> {
                 }
             })
             .collect(),
-        // Out and together again.
+        // A fan-out and a fan-in.
         2 => (0..size + 2)
             .map(|place| match place {
                 0 => Vec::new(),
@@ -74,11 +74,11 @@ fn shape(plan: &Plan, rng: &mut Rng) -> Vec<Vec<usize>> {
                 _ => vec![0],
             })
             .collect(),
-        // Wide: one and all who wait for it.
+        // One dependency of many jobs.
         3 => (0..=size)
             .map(|place| if place == 0 { Vec::new() } else { vec![0] })
             .collect(),
-        // Any earlier ones.
+        // Any earlier members.
         _ => (0..size + 2)
             .map(|place| (0..place).filter(|_| rng.chance(350)).collect())
             .collect(),
@@ -109,8 +109,8 @@ fn member(
         retry: Some(RetryPolicy {
             retries_max: rng.small(3),
             backoff: Backoff::Fixed(rng.millis(0, 2_000)),
-            jitter_percent: 0,
             lease_expirations_max: rng.chance(300).then(|| rng.small(3)),
+            ..RetryPolicy::default()
         }),
         ..NewJob::default()
     };
@@ -135,7 +135,7 @@ fn member(
     job
 }
 
-/// Lets some jobs wait for jobs of earlier submissions, now and then for one that never was.
+/// Lets some jobs wait for jobs of earlier submissions, sometimes for one that never existed.
 fn refer(around: &SubmissionContext<'_>, jobs: &mut [(ShardId, NewJob)], rng: &mut Rng) {
     for (shard, job) in jobs {
         if !rng.chance(400) {

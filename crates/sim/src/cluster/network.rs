@@ -1,4 +1,4 @@
-//! Batches between shards: lost, doubled, late, out of order, cut off in one direction or both.
+//! The network between shards: batches are lost, duplicated, delayed, reordered, or cut off in one direction or both.
 
 use ganger_types::command::{Confirm, Receive};
 use ganger_types::{Change, CheckedWaits, Command, JobRef, Message, Reply};
@@ -7,18 +7,18 @@ use super::world::{Event, World};
 use crate::plan::Fault;
 use crate::world::{StepOutcome, broken};
 
-/// The pause between two tries, and the longest.
+/// Pause between two deliveries, and the longest pause, in world microseconds.
 const PAUSE: u64 = 60_000;
 const PAUSE_MAX: u64 = 8_000_000;
-/// How often a shard sees whether there is something to ask.
+/// Interval at which shards check whether they have something to ask.
 const LOOK_EVERY: u64 = 15_000_000;
-/// About how often in all, before the faults stop.
+/// Approximate number of such checks before the faults stop.
 const LOOKS_MAX: u64 = 100;
 
 impl World {
-    /// Now and then each shard sees whether it is time to ask others about jobs that wait for theirs.
+    /// Lets each shard check whether it is time to ask others about jobs that wait for theirs.
     pub(crate) fn look(&mut self) {
-        // Runs of days would be nothing but questions.
+        // A run of several days would otherwise consist of these checks.
         let every = if self.is_healed {
             LOOK_EVERY
         } else {
@@ -39,7 +39,7 @@ impl World {
         self.nodes[from].is_to_ask(self.time, &self.shards[to])
     }
 
-    /// Sends what waits at a shard for another, and comes again until nothing does.
+    /// Sends the waiting messages of a shard to another, and repeats until none is left.
     pub(crate) fn carry(&mut self, from: usize, to: usize) -> StepOutcome {
         let shard = self.shards[to].clone();
         let waits = self.nodes[from].store.waits_for(&shard);
@@ -125,7 +125,7 @@ impl World {
             return Ok(());
         };
         if stopped.is_some() {
-            if self.oracle.is_lawless {
+            if self.oracle.has_restored_store {
                 self.reach("peer-in-the-past-recognised");
                 return Ok(());
             }
@@ -175,7 +175,7 @@ impl World {
         Ok(())
     }
 
-    /// What a batch is an example of.
+    /// Records the goals that a batch reaches.
     fn look_at_batch(&mut self, from: usize, to: usize, batch: &Receive) {
         let store = &self.nodes[to].store;
         let received = store.peers.get(&batch.from).map_or(0, |peer| peer.received);
@@ -224,7 +224,7 @@ impl World {
     }
 
     pub(crate) fn confirm(&mut self, from: usize, confirm: Confirm, starts: u64) -> StepOutcome {
-        // The answer to a process that is gone reaches nobody.
+        // The answer to a dead process is dropped.
         if self.nodes[from].starts != starts || !self.nodes[from].is_up() {
             return Ok(());
         }
@@ -241,8 +241,8 @@ impl World {
         Ok(())
     }
 
-    /// A shard that asked whether its waits are known says some of them once more. That is only for what a restored
-    /// store forgot: as long as none was restored, nobody forgets (`rel X1`, `X2`).
+    /// Checks messages that repeat a wait after a check of waits. They may occur only after a store was restored,
+    /// because no shard loses a wait otherwise (`rel X1`, `X2`).
     pub(crate) fn look_at_repairs(&mut self, changes: &[Change]) -> StepOutcome {
         for change in changes {
             let Change::PutOutbox(record) = change else {
@@ -261,12 +261,12 @@ impl World {
                 shard: dependent.shard.clone(),
                 id: dependent.id.clone(),
             };
-            if self.oracle.is_lawless {
+            if self.oracle.has_restored_store {
                 continue;
             }
             let graph = &self.oracle.graphs[self.oracle.members[&job].graph];
-            // When a graph is cancelled, its members do not tell each other that they end.
-            if !graph.is_wild && !graph.is_cancelled {
+            // Members of a cancelled graph send each other no messages about their end.
+            if !graph.is_irregular && !graph.is_cancelled {
                 let what = format!(
                     "shard {} does not know that {job:?} waits for its job {dependency}",
                     record.to

@@ -1,10 +1,10 @@
-//! One shard: an engine, its rows and its clocks. Each turn is one atomic commit.
+//! A shard: an engine, its rows and its clocks. Each turn is one atomic commit.
 
 use ganger_engine::{Effects, Engine, Start};
 use ganger_types::command::Receive;
 use ganger_types::query::Query;
 use ganger_types::{
-    Answer, Carried, Change, Command, Due, Epoch, Message, Now, PeerRecord, Reply, ShardId,
+    Answer, Change, Command, Due, Epoch, Message, MessageResult, Now, PeerRecord, Reply, ShardId,
 };
 
 use super::planted::PlantedBug;
@@ -15,13 +15,13 @@ use crate::oracle::Violation;
 use crate::rng::Rng;
 use crate::world::broken;
 
-/// Timers fired in one call; small, so that the rest is fired in further calls.
+/// Timers fired in one call; few, so that there are further calls.
 const TIMERS_MAX: usize = 7;
 
-/// What becomes of a turn.
+/// The outcome of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TurnOutcome {
-    /// It is committed and answered.
+    /// The turn is committed and answered.
     Good,
     /// The process dies before the commit.
     DiesBefore,
@@ -29,18 +29,18 @@ pub(crate) enum TurnOutcome {
     DiesAfter,
 }
 
-/// What a turn did, if it became durable.
+/// The result of a durable turn.
 pub(crate) struct TurnResult {
     pub(crate) answer: Option<Answer>,
     pub(crate) changes: Vec<Change>,
 }
 
-/// A shard and the process that serves it, if one does.
+/// A shard with its process, if one runs.
 pub(crate) struct Node {
     pub(crate) id: ShardId,
     pub(crate) store: Store,
     pub(crate) clocks: Clocks,
-    /// How often a process was started: answers to an earlier one reach nobody.
+    /// Number of starts; answers to an earlier process are dropped.
     pub(crate) starts: u64,
     pub(crate) planted: PlantedBug,
     engine: Option<Engine>,
@@ -91,7 +91,7 @@ impl Node {
         }
     }
 
-    /// Kills the process between two turns. Its rows must rebuild what it knew.
+    /// Kills the process between two turns, and checks that the rows rebuild its state.
     pub(crate) fn kill(&mut self, time: u64) -> Result<(), Violation> {
         let Some(engine) = self.engine.take() else {
             return Ok(());
@@ -103,7 +103,7 @@ impl Node {
         let again = self.store.load(start, self.planted);
         let (before, after) = (engine.dump(), again.dump());
         let only_in = |one: &[String], other: &[String]| -> Vec<String> {
-            // Of which days statistics are read depends on the clock.
+            // The days whose statistics are loaded depend on the clock.
             let missing = one.iter().filter(|line| {
                 other.binary_search(line).is_err() && !line.starts_with("statistics")
             });
@@ -120,18 +120,18 @@ impl Node {
         Err(broken("A3", what))
     }
 
-    /// The process dies in the middle of something: what it knew is gone.
+    /// Kills the process during a turn; its state is lost.
     pub(crate) fn drop_engine(&mut self) {
         self.engine = None;
     }
 
-    /// An older copy takes the place of the store.
+    /// Replaces the store by an older copy.
     pub(crate) fn restore(&mut self, copy: Store) {
         self.engine = None;
         self.store = copy;
     }
 
-    /// Fires what is due, applies a command, commits. `None` if the process died before the commit.
+    /// Fires due timers, applies a command, and commits. `None` if the process died before the commit.
     pub(crate) fn turn(
         &mut self,
         time: u64,
@@ -174,7 +174,7 @@ impl Node {
         self.store
             .apply(meta, &changes)
             .map_err(|why| broken("A1", format!("shard {}: {why}", self.id)))?;
-        // A timer that only asks once more changes nothing; there may be a great many of them where nobody answers.
+        // A timer that only repeats a question changes nothing; there may be very many of them if no shard answers.
         let is_same = is_by_time && changes.is_empty();
         if let Some(engine) = self.engine.as_ref().filter(|_| !is_same) {
             check(engine, &self.id)?;
@@ -182,7 +182,7 @@ impl Node {
         Ok(Some(TurnResult { answer, changes }))
     }
 
-    /// World microseconds until a timer of it is due.
+    /// World microseconds until the next timer is due.
     pub(crate) fn due_in(&self, time: u64) -> Option<u64> {
         let now = self.clocks.now(time);
         let dues = self.engine.as_ref()?.next_due();
@@ -193,7 +193,7 @@ impl Node {
         waits.min().map(|wait| self.clocks.world_micros(wait))
     }
 
-    /// Asks the engine something; nothing changes.
+    /// Queries the engine.
     pub(crate) fn query(&mut self, time: u64, query: Query) -> Option<Reply> {
         let now = self.clocks.now(time);
         let engine = self.engine.as_mut()?;
@@ -204,7 +204,7 @@ impl Node {
             .ok()
     }
 
-    /// What waits for another shard, as it would be sent: results are in it.
+    /// The waiting messages for another shard, with their results.
     pub(crate) fn batch(&mut self, time: u64, to: &ShardId, limit: usize) -> Option<Receive> {
         let Reply::Outbox(mut messages) = self.query(time, Query::Outbox(to.clone(), 0, limit))?
         else {
@@ -212,11 +212,11 @@ impl Node {
         };
         for record in &mut messages {
             if let Message::Ended { result, .. } = &mut record.message
-                && let Carried::Stored(key) = result
+                && let MessageResult::Stored(key) = result
             {
                 let row = self.store.rows.finished.get(key);
                 let bytes = row.and_then(|row| row.result.clone());
-                *result = bytes.map_or(Carried::Stored(*key), Carried::Bytes);
+                *result = bytes.map_or(MessageResult::Stored(*key), MessageResult::Bytes);
             }
         }
         let record = self.peer(time, to)?;
@@ -243,7 +243,7 @@ impl Node {
         views.any(|view| view.record.shard == *shard)
     }
 
-    /// What the shard knows of another.
+    /// The record of another shard.
     pub(crate) fn peer(&mut self, time: u64, shard: &ShardId) -> Option<PeerRecord> {
         let Reply::Peers(views) = self.query(time, Query::Peers)? else {
             return None;
@@ -252,7 +252,7 @@ impl Node {
         Some(view.map_or_else(|| PeerRecord::new(shard.clone()), |view| view.record))
     }
 
-    /// Bends a batch as the planted bug wants it; gives what it may confirm at most.
+    /// Changes a batch as the planted bug requires.
     pub(crate) fn bend(&mut self, batch: &mut Receive) {
         self.batches += 1;
         let received = self.store.peers.get(&batch.from);

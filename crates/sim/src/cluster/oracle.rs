@@ -1,7 +1,7 @@
-//! The oracle of several shards: what was submitted, what became of each member, and whether that may be.
+//! The oracle of several shards: submissions, the state of each member, and whether that state is allowed.
 //!
-//! It knows the submissions as they were sent, sees every commit of every shard, and shares nothing with the
-//! engine but the vocabulary.
+//! It knows the submissions as they were sent and sees every commit of every shard. It shares only types with the
+//! engine.
 
 mod endings;
 mod inputs;
@@ -20,7 +20,7 @@ use crate::goals::Goals;
 use crate::oracle::CheckResult;
 use crate::world::broken;
 
-/// Where a member is in its life.
+/// The state of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MemberState {
     Unborn,
@@ -37,29 +37,29 @@ pub(crate) enum MemberState {
 pub(crate) struct MemberModel {
     pub(crate) graph: usize,
     pub(crate) place: MemberState,
-    /// Whom it waits for, by slot.
+    /// Dependencies by slot.
     pub(crate) edges: BTreeMap<u32, (JobRef, FailurePolicy)>,
     /// Members that wait for it.
     pub(crate) users: BTreeSet<JobRef>,
-    /// What its successful attempts gave; more than one only if it was retried.
+    /// Results of its successful attempts; more than one only if it was retried.
     results: Vec<Bytes>,
     filled: BTreeSet<u32>,
     seen: Option<Vec<Bytes>>,
     attempts: u32,
     attempts_max: u32,
     is_leased: bool,
-    /// Its lease has ended, and nothing has been said of the job since.
+    /// Whether its lease has ended and the job has not changed since.
     just_ran: bool,
-    /// The failure group of its end.
+    /// Failure group of its end.
     pub(crate) group: String,
-    /// A person cancelled or deleted it, or tried to.
+    /// Whether a client cancelled or deleted it, or tried to.
     pub(crate) is_by_hand: bool,
-    /// It has ended without success, at some time: a person may have retried it since.
+    /// Whether it has ever ended without success; it may have been retried since.
     has_failed: bool,
-    /// Slots whose dependency, on another shard, was deleted, and another job made under its id: either of the two may
-    /// meet them. The value is the deleted one.
+    /// Slots whose dependency on another shard was deleted and replaced by another job with its id: either of the two
+    /// may meet them. The value is the deleted job.
     unsure: BTreeMap<u32, JobRef>,
-    /// What was submitted under its id.
+    /// Submitted payload.
     payload: Bytes,
 }
 
@@ -69,13 +69,13 @@ impl MemberModel {
         self.filled.contains(&slot)
     }
 
-    /// Whether either of two jobs of one id may have met a slot.
+    /// Whether either of two jobs with the same id may have met a slot.
     pub(crate) fn is_unsure_of(&self, slot: u32) -> bool {
         self.unsure.contains_key(&slot)
     }
 }
 
-/// A submission as somebody sent it.
+/// A submission, as it was sent.
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a fact of its own that the checks ask for"
@@ -84,40 +84,40 @@ pub(crate) struct Submission {
     pub(crate) name: Graph,
     pub(crate) shards: BTreeSet<ShardId>,
     pub(crate) ids: Vec<JobRef>,
-    /// Its jobs, until it is decided for: other submissions may have jobs of the same ids.
-    unborn: BTreeMap<JobRef, MemberModel>,
-    /// Ids of deleted jobs under which later submissions have made others, and the names of those deleted ones.
+    /// Jobs until the submission is committed; other submissions may have jobs with the same ids.
+    uncommitted: BTreeMap<JobRef, MemberModel>,
+    /// Deleted jobs whose ids later submissions used again, with the names that the oracle gave to the deleted ones.
     replaced: BTreeMap<JobRef, JobRef>,
-    /// Its one shard took it whole, without a decision.
+    /// Whether its only shard enqueued it without a decision.
     pub(crate) is_local: bool,
     /// Whether a decision for the submission is durable.
     pub(crate) is_decided: bool,
     pub(crate) is_acknowledged: bool,
-    /// Somebody cancelled it, with effect.
+    /// Whether it was cancelled, with effect.
     pub(crate) is_cancelled: bool,
-    /// A person retried a job of it, or may have cancelled it: outcomes follow no simple rule any more.
-    pub(crate) is_wild: bool,
+    /// Whether a client retried a job of it, or may have cancelled it; its outcomes then follow no simple rule.
+    pub(crate) is_irregular: bool,
 }
 
-/// What the simulated cluster must show, known from what it was asked and what it answered.
+/// The model of the cluster, built from requests, answers and commits.
 #[derive(Default)]
 pub(crate) struct Oracle {
     pub(crate) graphs: Vec<Submission>,
     by_name: BTreeMap<Graph, usize>,
     pub(crate) members: BTreeMap<JobRef, MemberModel>,
     by_key: BTreeMap<(ShardId, JobKey), JobRef>,
-    /// How many deleted jobs have lost their ids to others.
-    buried: usize,
+    /// Number of deleted jobs whose ids were used again.
+    renamed_count: usize,
     pub(crate) goals: Goals,
-    /// A store was restored: only what each shard is by itself is judged.
-    pub(crate) is_lawless: bool,
+    /// Whether a store was restored; only each shard by itself is then checked.
+    pub(crate) has_restored_store: bool,
 }
 
 impl Oracle {
-    /// A submission was cut: its parts may now come to the shards.
+    /// Adds a submission whose parts may now reach the shards.
     pub(crate) fn submitted(&mut self, name: &Graph, jobs: &[(ShardId, NewJob)], ids: &[JobRef]) {
         let graph = self.graphs.len();
-        let mut unborn = BTreeMap::new();
+        let mut uncommitted = BTreeMap::new();
         for (place, (shard, job)) in jobs.iter().enumerate() {
             let edges: BTreeMap<u32, (JobRef, FailurePolicy)> = edges_of(shard, job, ids);
             let retries = job.retry.as_ref().map_or(3, |policy| policy.retries_max);
@@ -139,39 +139,40 @@ impl Oracle {
                 unsure: BTreeMap::new(),
                 payload: job.payload.clone(),
             };
-            unborn.insert(ids[place].clone(), member);
+            uncommitted.insert(ids[place].clone(), member);
         }
         for id in ids {
-            let dependencies = unborn[id].edges.values();
+            let dependencies = uncommitted[id].edges.values();
             let dependencies: Vec<JobRef> = dependencies.map(|edge| edge.0.clone()).collect();
             for dependency in dependencies {
-                if let Some(member) = unborn.get_mut(&dependency) {
+                if let Some(member) = uncommitted.get_mut(&dependency) {
                     member.users.insert(id.clone());
                 }
             }
         }
-        // What waits for a job that a person has touched follows no simple rule either.
-        let dependencies = ids.iter().flat_map(|id| unborn[id].edges.values());
+        // A job that waits for a job that a client has changed follows no simple rule either.
+        let dependencies = ids.iter().flat_map(|id| uncommitted[id].edges.values());
         let mut outside = dependencies.filter_map(|(dependency, _)| self.members.get(dependency));
-        let is_wild = outside.any(|by| by.graph != graph && self.graphs[by.graph].is_wild);
+        let is_irregular =
+            outside.any(|by| by.graph != graph && self.graphs[by.graph].is_irregular);
         self.by_name.insert(name.clone(), graph);
         self.graphs.push(Submission {
             name: name.clone(),
             shards: jobs.iter().map(|(shard, _)| shard.clone()).collect(),
             ids: ids.to_vec(),
-            unborn,
+            uncommitted,
             replaced: BTreeMap::new(),
             is_local: false,
             is_decided: false,
             is_acknowledged: false,
             is_cancelled: false,
-            is_wild,
+            is_irregular,
         });
     }
 
-    /// A submission has its jobs from now on: under no id are there two.
-    fn are_born(&mut self, graph: usize) -> CheckResult {
-        for (job, member) in std::mem::take(&mut self.graphs[graph].unborn) {
+    /// Adds the jobs of a committed submission and checks that no id exists twice.
+    fn add_members(&mut self, graph: usize) -> CheckResult {
+        for (job, member) in std::mem::take(&mut self.graphs[graph].uncommitted) {
             if let Some(earlier) = self.members.get(&job) {
                 if earlier.place != MemberState::Gone {
                     let what = format!(
@@ -180,26 +181,25 @@ impl Oracle {
                     );
                     return Err(broken("P1", what));
                 }
-                self.bury(&job);
+                self.rename_deleted(&job);
             }
             self.members.insert(job, member);
         }
         Ok(())
     }
 
-    /// A job was deleted, and there will be another one under its id: from now on the deleted one has a name of its
-    /// own, so that those who waited for it, or whom it waited for, are not held against the new one.
-    fn bury(&mut self, job: &JobRef) {
-        self.buried += 1;
-        let id = JobId::new(format!("buried-{}", self.buried)).expect("an id is short");
+    /// Renames a deleted job whose id is used again, so that its edges are not attributed to the new job.
+    fn rename_deleted(&mut self, job: &JobRef) {
+        self.renamed_count += 1;
+        let id = JobId::new(format!("buried-{}", self.renamed_count)).expect("an id is short");
         let shard = job.shard.clone();
         let name = JobRef { shard, id };
         for (other, member) in &mut self.members {
             if member.users.remove(job) {
                 member.users.insert(name.clone());
             }
-            // A shard knows its own jobs by number. Over a border they are known by their ids, and one that is
-            // retried asks by that id again.
+            // A shard knows its own jobs by number. Other shards know them by id, and a retried job asks by that id
+            // again.
             let knows_it = other.shard == job.shard && member.place != MemberState::Unborn;
             for (slot, (dependency, _)) in &mut member.edges {
                 if dependency != job {
@@ -220,14 +220,14 @@ impl Oracle {
         self.by_key.retain(|_, other| other != job);
     }
 
-    /// One shard took a submission whose jobs are all its own, and answers this.
+    /// Checks the answer to a submission whose jobs all belong to one shard.
     pub(crate) fn taken(
         &mut self,
         shard: &ShardId,
         jobs: &[NewJob],
         (answers, repeat): (&[Enqueued], bool),
     ) -> CheckResult {
-        if self.is_lawless {
+        if self.has_restored_store {
             return Ok(());
         }
         let mut made = Vec::new();
@@ -238,7 +238,7 @@ impl Oracle {
                 shard: shard.clone(),
                 id,
             };
-            // What was answered under a key is answered again, though a job of it may be deleted by now.
+            // The answer under a key is repeated even if a job was deleted since.
             if repeat && !self.members.contains_key(&name) {
                 let what =
                     format!("a repeat under its key is answered with {name:?}, which never was");
@@ -272,24 +272,27 @@ impl Oracle {
         self.submitted(&name, &bare, &ids);
         for id in &ids {
             for (dependency, _) in edges[id].values() {
-                if let Some(member) = self.graphs[graph].unborn.get_mut(dependency) {
+                if let Some(member) = self.graphs[graph].uncommitted.get_mut(dependency) {
                     member.users.insert(id.clone());
                 }
             }
-            let member = self.graphs[graph].unborn.get_mut(id).expect("a member");
+            let member = self.graphs[graph]
+                .uncommitted
+                .get_mut(id)
+                .expect("a member");
             member.edges.clone_from(&edges[id]);
         }
         let outside = edges.values().flat_map(BTreeMap::values);
         let mut outside = outside.filter_map(|(dependency, _)| self.members.get(dependency));
-        let is_wild = outside.any(|by| self.graphs[by.graph].is_wild);
+        let is_irregular = outside.any(|by| self.graphs[by.graph].is_irregular);
         let submission = &mut self.graphs[graph];
-        submission.is_wild |= is_wild;
+        submission.is_irregular |= is_irregular;
         submission.is_local = true;
         submission.is_decided = true;
-        self.are_born(graph)
+        self.add_members(graph)
     }
 
-    /// Whether a job under an id of the client's may be said to have been there, or to be new (`rel P1`).
+    /// Checks whether the answer may report a job with a client-given id as existing or as new (`rel P1`).
     pub(crate) fn may_be_answered(
         &self,
         name: &JobRef,
@@ -299,7 +302,7 @@ impl Oracle {
         let known = self.members.get(name);
         let known = known.filter(|member| member.place != MemberState::Gone);
         let why = match known {
-            _ if self.is_lawless => return Ok(()),
+            _ if self.has_restored_store => return Ok(()),
             Some(_) if !existed => "is said to be new, and is there already",
             None if existed => "is said to exist, and nobody made it",
             Some(member) if member.payload != job.payload => "is said to be the same, and is not",
@@ -308,7 +311,7 @@ impl Oracle {
         Err(broken("P1", format!("job {name:?} {why}")))
     }
 
-    /// Where a job of a submission is in its life.
+    /// The state of a job of a submission.
     pub(crate) fn place_in(&self, graph: usize, job: &JobRef) -> MemberState {
         if self.graphs[graph].replaced.contains_key(job) {
             return MemberState::Gone;
@@ -324,11 +327,11 @@ impl Oracle {
         member.is_some_and(|member| member.is_leased && member.attempts == attempt)
     }
 
-    /// A submission was acknowledged.
+    /// Records that a submission was acknowledged.
     pub(crate) fn acknowledged(&mut self, name: &Graph) -> CheckResult {
         let graph = &mut self.graphs[self.by_name[name]];
         graph.is_acknowledged = true;
-        if graph.is_decided || self.is_lawless {
+        if graph.is_decided || self.has_restored_store {
             return Ok(());
         }
         Err(broken(
@@ -337,15 +340,15 @@ impl Oracle {
         ))
     }
 
-    /// A person is about to cancel or delete a job: to all others that is an end like any other.
+    /// Records that a client will cancel or delete a job.
     pub(crate) fn ended_by_hand(&mut self, job: &JobRef) {
         if let Some(member) = self.members.get_mut(job) {
             member.is_by_hand = true;
         }
     }
 
-    /// A person is about to retry a job. Whatever depends on it, over any border, follows no simple rule from
-    /// now on; nor does what it depends on.
+    /// Records that a client will retry a job. Its dependents and dependencies, on any shard, follow no simple rule
+    /// from now on.
     pub(crate) fn touched(&mut self, job: &JobRef) {
         let Some(member) = self.members.get(job) else {
             return;
@@ -354,8 +357,8 @@ impl Oracle {
         self.touched_graph(graph);
     }
 
-    /// A person is about to retry a job with what ended because of it. That may go up to jobs of earlier submissions,
-    /// and from there down again.
+    /// Records that a client will retry a job with its followers, which may include jobs of earlier submissions and
+    /// their dependents.
     pub(crate) fn touched_around(&mut self, job: &JobRef) {
         let Some(first) = self.members.get(job).map(|member| member.graph) else {
             return;
@@ -382,7 +385,7 @@ impl Oracle {
     }
 
     pub(crate) fn touched_graph(&mut self, graph: usize) {
-        if std::mem::replace(&mut self.graphs[graph].is_wild, true) {
+        if std::mem::replace(&mut self.graphs[graph].is_irregular, true) {
             return;
         }
         let ids: BTreeSet<JobRef> = self.graphs[graph].ids.iter().cloned().collect();
@@ -406,14 +409,14 @@ impl Oracle {
         self.by_name.get(name).copied()
     }
 
-    /// A shard has committed.
+    /// Checks a commit of a shard.
     pub(crate) fn committed(
         &mut self,
         shard: &ShardId,
         changes: &[Change],
         stores: &BTreeMap<ShardId, &Store>,
     ) -> CheckResult {
-        if self.is_lawless {
+        if self.has_restored_store {
             return Ok(());
         }
         for change in changes {
@@ -437,7 +440,7 @@ impl Oracle {
         if std::mem::replace(&mut self.graphs[number].is_decided, true) {
             return Ok(());
         }
-        self.are_born(number)?;
+        self.add_members(number)?;
         let graph = &self.graphs[number];
         let part = (Namespace::default(), name.clone());
         for shard in &graph.shards {
@@ -552,7 +555,7 @@ impl Oracle {
     fn dropped(&mut self, shard: &ShardId, name: &Graph) -> CheckResult {
         match self.find(name) {
             Some(graph) if self.graphs[graph].is_decided => {
-                // A week after everything has ended a part is forgotten.
+                // A part is removed a week after all its jobs have ended.
                 let over = self.graphs[graph].ids.iter().all(|id| {
                     id.shard != *shard
                         || !matches!(
@@ -578,7 +581,7 @@ fn without_edges(mut job: NewJob) -> NewJob {
     job
 }
 
-/// Whom a job waits for, by slot.
+/// The dependencies of a job, by slot.
 fn edges_of(
     shard: &ShardId,
     job: &NewJob,

@@ -1,8 +1,10 @@
-//! Mistakes that only several shards can make, switched on one at a time, to prove that the oracle finds them.
-//! They bend batches, commits and rows on their way; the engine itself is never touched.
+//! Planted bugs that need several shards. A run has at most one, to prove that the oracle finds it. They change
+//! batches, commits and rows on their way; the engine does not change.
 
 use ganger_types::command::Receive;
-use ganger_types::{Bytes, Carried, Change, Command, JobId, JobKey, Message, Namespace, Outcome};
+use ganger_types::{
+    Bytes, Change, Command, JobId, JobKey, Message, MessageResult, Namespace, Outcome,
+};
 
 /// Every planted bug of level 3. Numbers are stable.
 pub(crate) const BUGS: &[(u32, u8, &str)] = &[
@@ -58,7 +60,7 @@ pub(crate) const BUGS: &[(u32, u8, &str)] = &[
     (322, 3, "the retry of a graph stays on one shard"),
 ];
 
-/// The mistake of a run, if any.
+/// The planted bug of a run, if any.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PlantedBug(pub(crate) u32);
 
@@ -67,12 +69,12 @@ impl PlantedBug {
         self.0 == bug
     }
 
-    /// Whether rows are bent such that a restart cannot come out the same.
+    /// Whether the bug changes rows so that a restart cannot restore the same state.
     pub(crate) fn bends_restarts(self) -> bool {
         matches!(self.0, 302 | 304 | 310 | 316)
     }
 
-    /// What a batch says when it arrives; `turn` makes mistakes that happen now and then.
+    /// Changes a batch on its arrival; `turn` selects the times of bugs that occur sometimes.
     pub(crate) fn batch(self, batch: &mut Receive, received: u64, turn: u64) {
         match self.0 {
             303 if turn.is_multiple_of(3)
@@ -100,7 +102,7 @@ impl PlantedBug {
     fn message(self, message: &mut Message) {
         let is_dropped = match (self.0, &mut *message) {
             (306, Message::Ended { result, .. }) => {
-                if let Carried::Bytes(bytes) = result {
+                if let MessageResult::Bytes(bytes) = result {
                     *bytes = Bytes::from_static(b"\"another\"");
                 }
                 false
@@ -118,7 +120,7 @@ impl PlantedBug {
                 false
             }
             (314, Message::Ended { result, .. }) => {
-                *result = Carried::None;
+                *result = MessageResult::None;
                 false
             }
             (
@@ -146,14 +148,14 @@ impl PlantedBug {
         }
     }
 
-    /// What a shard is told of a command.
+    /// Changes a command before it reaches the shard.
     pub(crate) fn command(self, command: &mut Command, shard: &ganger_types::ShardId) {
         if let (305, Command::Prepare(part)) = (self.0, command) {
             part.record.decider = shard.clone();
         }
     }
 
-    /// What the store is told of a turn. `late` is what an earlier turn kept back.
+    /// Changes the commit of a turn. `late` are the changes that an earlier turn held back.
     pub(crate) fn changes(self, changes: &mut Vec<Change>, late: &mut Vec<Change>, is_batch: bool) {
         match self.0 {
             302 => {
@@ -162,7 +164,7 @@ impl PlantedBug {
                         changes.extract_if(.., |change| matches!(change, Change::PutPeer(_))),
                     );
                 }
-                // It is written now and then, for several batches together.
+                // The row is written sometimes, for several batches together.
                 if late.len() > 3 {
                     changes.append(late);
                 }

@@ -1,5 +1,4 @@
-//! What the engine asks for before a command: rows of finished jobs, from the turn so far and from the
-//! model store.
+//! Prefetched rows of finished jobs, from the turn so far and from the model store.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,10 +9,10 @@ use ganger_types::{
 
 use crate::rows::Rows;
 
-/// Members of a graph that are read at once; few, so that small graphs take several pages.
+/// Members of a graph on one page; few, so that small graphs take several pages.
 const MEMBERS_MAX: usize = 3;
 
-/// Looks up what a command needs to know of finished jobs: in the turn so far, then in the rows.
+/// Reads the finished jobs that a command needs, from the turn so far, then from the rows.
 pub(super) fn prefetch(
     engine: &Engine,
     command: &Command,
@@ -123,7 +122,7 @@ fn find(namespace: &Namespace, id: &JobId, rows: &Rows, effects: &Effects) -> Op
     ended(key, rows, effects)
 }
 
-/// The record of a finished job, as the turn so far has left it.
+/// The record of a finished job after the turn so far.
 fn ended(key: JobKey, rows: &Rows, effects: &Effects) -> Option<JobRecord> {
     for change in effects.changes.iter().rev() {
         match change {

@@ -1,6 +1,6 @@
-//! The steps of a tape: who does what next.
+//! The steps of a tape.
 
-use ganger_types::command::{Cancel, Complete, Delete, Fail, Held, Lease, Selection, TakeFrom};
+use ganger_types::command::{Cancel, Complete, Delete, Fail, Lease, LeaseRef, Selection, TakeFrom};
 use ganger_types::query::Query;
 use ganger_types::{
     Bytes, Command, Grant, Group, JobRef, Namespace, Queue, Rejection, Reply, Worker,
@@ -16,7 +16,7 @@ use crate::world::{StepOutcome, broken};
 
 const SECOND: u64 = 1_000_000;
 
-/// How a worker's run ends.
+/// Outcomes of an attempt.
 const SUCCEEDS: u64 = 0;
 const FAILS: u64 = 1;
 const FAILS_FOR_GOOD: u64 = 2;
@@ -48,7 +48,7 @@ impl World {
         }
     }
 
-    /// Somebody asks for a job that was acknowledged: it is known, whatever is away (`rel P4`).
+    /// Reads an acknowledged job, which must be known even if other shards are down (`rel P4`).
     fn read(&mut self, rng: &mut Rng) -> StepOutcome {
         self.answered += 1;
         let recent = self.jobs.len().saturating_sub(12);
@@ -63,7 +63,7 @@ impl World {
                 self.reach("acknowledged-member-still-prepared");
                 Ok(())
             }
-            Some(Err(Rejection::JobNotFound { .. })) if !self.oracle.is_lawless => {
+            Some(Err(Rejection::JobNotFound { .. })) if !self.oracle.has_restored_store => {
                 let member = self.oracle.members.get(&job);
                 if member.is_some_and(|member| member.place == MemberState::Gone) {
                     return Ok(());
@@ -129,9 +129,9 @@ impl World {
         }
     }
 
-    /// A worker says how it went. Only the holder of the live lease is believed.
+    /// Sends the report of a worker. The shard must accept it only under the live lease.
     pub(crate) fn report(&mut self, node: usize, grant: &Grant, how: u64) -> StepOutcome {
-        let held = Held {
+        let held = LeaseRef {
             namespace: grant.namespace.clone(),
             job: grant.job.clone(),
             token: grant.token,
@@ -160,7 +160,7 @@ impl World {
         let holds = self.oracle.holds(&job, grant.attempt);
         match self.ask(node, command)? {
             ClientAnswer::Answer(Ok(Reply::Reported { repeat: false, .. }))
-                if !holds && !self.oracle.is_lawless =>
+                if !holds && !self.oracle.has_restored_store =>
             {
                 let what = format!(
                     "a report of attempt {} of {job:?} was accepted after its end",
@@ -188,7 +188,7 @@ impl World {
         }
     }
 
-    /// Calls a graph off, on any of its shards, decided or not.
+    /// Cancels a graph on any of its shards, decided or not.
     fn cancel_graph(&mut self, rng: &mut Rng) -> StepOutcome {
         let recent = self.oracle.graphs.len().saturating_sub(6);
         let graph = rng.maybe(&self.oracle.graphs[recent..]);
@@ -226,7 +226,7 @@ impl World {
         Ok(())
     }
 
-    /// A person cancels, deletes or retries a job.
+    /// Cancels, deletes or retries a job as a client.
     fn by_hand(&mut self, rng: &mut Rng, what: u32) -> StepOutcome {
         let members = self.oracle.members.iter();
         let fit = members.filter(|(_, member)| match what {
@@ -298,7 +298,7 @@ impl World {
         }
     }
 
-    /// Cuts a shard off from another, or from all; in one direction or both.
+    /// Cuts a shard off from one or all others, in one direction or both.
     fn partition(&mut self, node: usize, rng: &mut Rng) {
         let others: Vec<usize> = (0..self.nodes.len())
             .filter(|other| *other != node)
@@ -325,7 +325,7 @@ impl World {
         }
     }
 
-    /// Copies a store, or puts the copy back.
+    /// Copies a store, or restores the copy.
     fn restore(&mut self, node: usize) -> StepOutcome {
         let Some(copy) = self.copies.remove(&node) else {
             let copy = self.nodes[node].store.clone();
@@ -333,7 +333,7 @@ impl World {
             return Ok(());
         };
         self.kill(node)?;
-        self.oracle.is_lawless = true;
+        self.oracle.has_restored_store = true;
         self.reach("store-restored");
         let id = self.shards[node].clone();
         self.tell(|| format!("{id} is restored from an older copy"));
@@ -344,24 +344,24 @@ impl World {
                 ((other, node), (node, other)),
             ] {
                 let (given, has) = (self.given(back), self.received(pair));
-                // If both went back, they may agree again.
+                // If both were restored, they may agree again.
                 if has > given && back.0 == node {
-                    self.lost_time.insert(back);
+                    self.undetected_restores.insert(back);
                 } else if has <= given {
-                    self.lost_time.remove(&back);
+                    self.undetected_restores.remove(&back);
                 }
             }
         }
         Ok(())
     }
 
-    /// How many messages a shard remembers to have given to another.
+    /// The number of messages that a shard has sent to another, as stored.
     fn given(&self, (here, there): (usize, usize)) -> u64 {
         let record = self.nodes[here].store.peers.get(&self.shards[there]);
         record.map_or(0, |peer| peer.last_sent)
     }
 
-    /// How many messages a shard remembers to have of another.
+    /// The number of messages that a shard has received from another, as stored.
     fn received(&self, (here, there): (usize, usize)) -> u64 {
         let record = self.nodes[here].store.peers.get(&self.shards[there]);
         record.map_or(0, |peer| peer.received)

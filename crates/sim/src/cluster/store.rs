@@ -1,4 +1,4 @@
-//! The model store of one shard among several: the rows of level 1, and those about other shards.
+//! The model store of a shard at level 3: the rows of level 1, and those about other shards.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use ganger_types::{
 use super::planted::PlantedBug;
 use crate::rows::Rows;
 
-/// A submission over several shards.
+/// The key of a submission over several shards.
 pub(crate) type Name = (Namespace, Graph);
 
-/// Everything that one shard has durably.
+/// All durable rows of a shard.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Store {
     pub(crate) rows: Rows,
@@ -28,7 +28,7 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Applies a commit: all of it, or the run has failed.
+    /// Applies a commit completely; an error fails the run.
     pub(crate) fn apply(&mut self, meta: Meta, changes: &[Change]) -> Result<(), String> {
         let mut own = Vec::new();
         for change in changes {
@@ -39,7 +39,7 @@ impl Store {
         self.rows.apply(self.rows.sequence + 1, meta, &own)
     }
 
-    /// Whether the change is about other shards.
+    /// Applies a change about other shards; returns false for other changes.
     fn put(&mut self, change: &Change) -> Result<bool, String> {
         match change {
             Change::PutOutbox(record) => {
@@ -88,12 +88,12 @@ impl Store {
         Ok(true)
     }
 
-    /// A new engine from the rows alone.
+    /// Loads a new engine from the rows.
     pub(crate) fn load(&self, start: Start, planted: PlantedBug) -> Engine {
         let mut loader = Loader::new(start);
         let mut inputs_given = false;
         self.rows.load(&mut |row| {
-            // Inputs follow the jobs and precede the leases; level 1 knows no others than its own.
+            // Inputs come after the jobs and before the leases; level 1 has no inputs from other shards.
             if !inputs_given && matches!(row, Loaded::Lease(_)) {
                 inputs_given = true;
                 self.load_remote_inputs(&mut loader);

@@ -1,4 +1,4 @@
-//! The world of several shards: one queue of events, in order of time.
+//! The world of several shards: a queue of events in order of time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,11 +19,11 @@ use crate::world::StepOutcome;
 
 const SECOND: u64 = 1_000_000;
 
-/// Something that will happen.
+/// A future event.
 pub(crate) enum Event {
-    /// The tape's next step.
+    /// The next step of the tape.
     Step(usize),
-    /// A shard sends what waits for another.
+    /// A shard sends its waiting messages to another.
     Carry(usize, usize),
     /// A batch of messages arrives at a shard.
     Batch {
@@ -37,9 +37,9 @@ pub(crate) enum Event {
         confirm: Box<Confirm>,
         starts: u64,
     },
-    /// A coordinator goes on.
+    /// A coordinator makes its next request.
     Coordinate(usize),
-    /// A request that was repeated on its way arrives late.
+    /// A request that the network duplicated arrives late.
     Stray {
         node: usize,
         command: Box<Command>,
@@ -55,16 +55,16 @@ pub(crate) enum Event {
     Due(usize),
     /// A shard's process is started again.
     Start(usize),
-    /// A cut between two shards ends.
+    /// A partition between two shards ends.
     Mend(usize, usize),
-    /// All shards see whether there is something to ask.
+    /// All shards check whether they have something to ask.
     Look,
 }
 
-/// What a client hears.
+/// The answer that a client gets.
 pub(crate) enum ClientAnswer {
     Answer(Answer),
-    /// Nothing; the request had an effect, or it had none.
+    /// No answer; the request may have had an effect.
     Nothing,
 }
 
@@ -78,24 +78,24 @@ pub(crate) struct World {
     pub(crate) oracle: Oracle,
     pub(crate) log: RunLog,
     pub(crate) coordinators: Vec<Coordinator>,
-    /// Chance of all that has no step of its own: the network, deaths.
+    /// Random numbers of events that are not steps: the network, deaths.
     pub(crate) net: Rng,
     pub(crate) is_healed: bool,
     pub(crate) answered: u64,
-    /// Pairs between which nothing passes.
+    /// Pairs of shards that are cut off.
     pub(crate) cut: BTreeSet<(usize, usize)>,
-    /// Pairs whose sender is at work, with how often it has tried.
+    /// Pairs whose sender is active, with the number of its attempts.
     pub(crate) carrying: BTreeMap<(usize, usize), u32>,
-    /// Which start of the receiver has had up to which message, for the goals.
+    /// Start of the receiver, and the last message that it received, for the goals.
     pub(crate) had: BTreeMap<(usize, usize), (u64, u64)>,
     pub(crate) copies: BTreeMap<usize, Store>,
-    /// Pairs that must find out that the first of them went back in time.
-    pub(crate) lost_time: BTreeSet<(usize, usize)>,
+    /// Pairs that must detect that the first shard was restored.
+    pub(crate) undetected_restores: BTreeSet<(usize, usize)>,
     /// Ids that were submitted with different contents.
     pub(crate) disputed: BTreeSet<JobRef>,
     /// Jobs that were submitted and acknowledged.
     pub(crate) jobs: Vec<JobRef>,
-    /// How long the tape's steps take.
+    /// Duration of the tape's steps.
     pub(crate) load_lasts: u64,
     events: BTreeMap<(u64, u64), Event>,
     next_event: u64,
@@ -122,7 +122,7 @@ impl World {
             carrying: BTreeMap::new(),
             had: BTreeMap::new(),
             copies: BTreeMap::new(),
-            lost_time: BTreeSet::new(),
+            undetected_restores: BTreeSet::new(),
             disputed: BTreeSet::new(),
             jobs: Vec::new(),
             load_lasts: tape.steps.iter().map(|step| step.after).sum(),
@@ -150,7 +150,7 @@ impl World {
         !self.is_healed && self.plan.suffers(fault)
     }
 
-    /// Whether a fault strikes now.
+    /// Whether a fault occurs now.
     pub(crate) fn strikes(&mut self, fault: Fault) -> bool {
         self.suffers(fault) && self.net.chance(self.plan.fault_rate.max(20))
     }
@@ -174,7 +174,7 @@ impl World {
             .insert((self.time + after, self.next_event), event);
     }
 
-    /// A usual delay of the network, now and then a long one.
+    /// A random delay of the network, sometimes a long one.
     pub(crate) fn latency(&mut self) -> u64 {
         let usual = self.net.within(500, 20_000);
         if self.suffers(Fault::Latency) && self.net.chance(250) {
@@ -184,7 +184,7 @@ impl World {
         }
     }
 
-    /// All that happens until a moment, and not after it.
+    /// Handles all events up to a time.
     pub(crate) fn run_until(&mut self, time: u64) -> StepOutcome {
         while let Some(entry) = self.events.first_entry() {
             if entry.key().0 > time {
@@ -198,7 +198,7 @@ impl World {
         Ok(())
     }
 
-    /// All steps of the tape.
+    /// Runs all steps of the tape.
     pub(crate) fn load(&mut self) -> StepOutcome {
         for node in 0..self.nodes.len() {
             self.start(node)?;
@@ -246,7 +246,7 @@ impl World {
         }
     }
 
-    /// A client asks; the network and the shard may fail it.
+    /// Sends a request of a client; the network and the shard may fail.
     pub(crate) fn ask(
         &mut self,
         node: usize,
@@ -265,7 +265,7 @@ impl World {
         }))
     }
 
-    /// One turn of a shard, judged. `None` if it is down, or dies on it.
+    /// Runs a turn of a shard and checks it. `None` if the shard is down or dies.
     pub(crate) fn turn(
         &mut self,
         node: usize,
@@ -337,7 +337,7 @@ impl World {
         Ok(turned.answer)
     }
 
-    /// What a turn that no command caused is an example of.
+    /// Records the goals that a turn without a command reaches.
     fn look_at_timers(&mut self, changes: &[Change]) {
         for change in changes {
             match change {
@@ -421,7 +421,7 @@ impl World {
         self.at(after, Event::Start(node));
     }
 
-    /// Has the shard looked at when its next timer is due.
+    /// Schedules an event for the shard's next timer.
     pub(crate) fn arm(&mut self, node: usize) {
         let Some(wait) = self.nodes[node].due_in(self.time) else {
             return;
@@ -445,7 +445,7 @@ impl World {
     }
 }
 
-/// Some hours, forward or back.
+/// Random microseconds of some hours, forward or back.
 pub(crate) fn hours(rng: &mut Rng) -> i64 {
     let micros = i64::try_from(rng.below(6 * 3_600 * SECOND)).expect("some hours");
     if rng.chance(500) { micros } else { -micros }

@@ -1,4 +1,4 @@
-//! Why a submission must be refused: every reason that holds, since their order is not promised.
+//! Reasons to refuse a submission: all that apply, because their order is not specified.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use ganger_types::{Backoff, JobId, JobKey, Queue};
 
 use super::Oracle;
 
-/// What becomes of one member of a submission.
+/// The outcome of one member of a submission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum MemberOutcome {
     New,
@@ -24,7 +24,7 @@ pub(super) fn edges(job: &NewJob) -> impl Iterator<Item = &ganger_types::command
 }
 
 impl Oracle {
-    /// The codes of all reasons to refuse; none means that it must be accepted.
+    /// The codes of all reasons to refuse the submission; empty if it must be accepted.
     pub(super) fn objections(&self, cmd: &Enqueue) -> BTreeSet<&'static str> {
         let mut codes = BTreeSet::new();
         if cmd.jobs.is_empty() {
@@ -32,8 +32,8 @@ impl Oracle {
         }
         let mut ids = BTreeSet::new();
         let bytes_max = self.namespace(&cmd.namespace).payload_bytes_max;
-        for (job, fate) in cmd.jobs.iter().zip(self.fates(cmd)) {
-            // A repeat is not refused for what has become of its dependencies since.
+        for (job, fate) in cmd.jobs.iter().zip(self.member_outcomes(cmd)) {
+            // A repeat is not refused because of later changes of its dependencies.
             let is_repeat = job.id.is_some() && matches!(fate, MemberOutcome::Existing(_));
             self.object_to_job(cmd, job, is_repeat, &mut codes);
             if job.id.as_ref().is_some_and(|id| !ids.insert(id)) {
@@ -113,10 +113,10 @@ impl Oracle {
         }
     }
 
-    /// What becomes of each member, given that the submission is accepted.
-    pub(super) fn fates(&self, cmd: &Enqueue) -> Vec<MemberOutcome> {
+    /// The outcome of each member if the submission is accepted.
+    pub(super) fn member_outcomes(&self, cmd: &Enqueue) -> Vec<MemberOutcome> {
         let mut keys = BTreeMap::new();
-        let mut fates = Vec::new();
+        let mut member_outcomes = Vec::new();
         for (place, job) in cmd.jobs.iter().enumerate() {
             let by_id = job.id.as_ref().and_then(|id| self.find(&cmd.namespace, id));
             let fate = match (by_id, &job.unique) {
@@ -137,15 +137,15 @@ impl Oracle {
             if let (Some(unique), true) = (&job.unique, by_id.is_none()) {
                 keys.entry(&unique.key).or_insert(place);
             }
-            fates.push(fate);
+            member_outcomes.push(fate);
         }
-        fates
+        member_outcomes
     }
 
     /// Whether the submission must be refused for lack of room in a queue or the namespace.
-    pub(super) fn is_too_much(&self, cmd: &Enqueue, fates: &[MemberOutcome]) -> bool {
+    pub(super) fn is_too_much(&self, cmd: &Enqueue, member_outcomes: &[MemberOutcome]) -> bool {
         let mut coming: BTreeMap<&Queue, u64> = BTreeMap::new();
-        for (job, fate) in cmd.jobs.iter().zip(fates) {
+        for (job, fate) in cmd.jobs.iter().zip(member_outcomes) {
             if *fate == MemberOutcome::New {
                 *coming.entry(&job.queue).or_default() += 1;
             }
@@ -173,12 +173,12 @@ impl Oracle {
     }
 }
 
-/// Whether two submitted jobs are the same to a repeat.
+/// Whether two submitted jobs have the same content, so that the second is a repeat.
 pub(super) fn same_content(one: &NewJob, other: &NewJob) -> bool {
     one == other
 }
 
-/// Whether members wait for each other in a circle: strip what waits for nobody until nothing moves.
+/// Whether members wait for each other in a cycle: removes members without dependencies until nothing changes.
 fn has_cycle(cmd: &Enqueue) -> bool {
     let mut left: BTreeSet<usize> = (0..cmd.jobs.len()).collect();
     loop {

@@ -1,32 +1,32 @@
-//! What an ending means for the jobs around it (`rel G1` to `G6`).
+//! Consequences of endings (`rel G1` to `G6`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use ganger_types::{FailurePolicy, JobKey, JobState};
 
 use super::Oracle;
-use super::job::{DueTime, Gone, ModelJob, PossibleState, Slot};
+use super::job::{DueTime, ModelJob, PossibleState, Slot, TokenEnd};
 
 impl Oracle {
-    /// Sets where a job may stand. If it has ended for certain, its neighbours follow.
-    pub(super) fn stands_become(&mut self, key: JobKey, stands: Vec<PossibleState>) {
-        self.stands_are(key, stands);
+    /// Sets the possible states of a job. If it has certainly ended, applies the consequences.
+    pub(super) fn set_states_with_consequences(&mut self, key: JobKey, stands: Vec<PossibleState>) {
+        self.set_possible_states(key, stands);
         if self.known(key).has_ended() {
-            self.have_ended(&[key]);
+            self.apply_endings(&[key]);
         }
     }
 
-    /// Sets where a job may stand; its neighbours are told by the caller.
-    pub(super) fn stands_are(&mut self, key: JobKey, stands: Vec<PossibleState>) {
+    /// Sets the possible states of a job; the caller applies the consequences.
+    pub(super) fn set_possible_states(&mut self, key: JobKey, stands: Vec<PossibleState>) {
         let mut stands = self.ripened(key, stands);
         if self.two_timers_may_have_met() && self.due_now.contains(&key) {
-            let twins: Vec<PossibleState> = stands.iter().filter_map(twin).collect();
+            let twins: Vec<PossibleState> = stands.iter().filter_map(alternative_end).collect();
             stands.extend(twins);
         }
         let job = self.known_mut(key);
         job.becomes(stands);
         if job.may.iter().all(|stand| stand.state != JobState::Running) && job.hold.is_some() {
-            job.end_hold(Gone::Reported);
+            job.end_hold(TokenEnd::Reported);
         }
     }
 
@@ -37,12 +37,12 @@ impl Oracle {
             .iter()
             .map(|stand| stand.moved(state))
             .collect();
-        self.stands_become(key, stands);
+        self.set_states_with_consequences(key, stands);
     }
 
-    /// The neighbours of jobs that ended together: first all dependents are met or fail, then dependencies
-    /// that nobody needs any more are let go. The order of the jobs changes nothing (`rel G6`).
-    pub(super) fn have_ended(&mut self, first: &[JobKey]) {
+    /// Applies the consequences for jobs that ended together: first dependents proceed or fail, then dependencies
+    /// that no job needs are cancelled. The order of the jobs does not matter (`rel G6`).
+    pub(super) fn apply_endings(&mut self, first: &[JobKey]) {
         let mut ended = first.to_vec();
         let mut failed = BTreeSet::new();
         for key in first {
@@ -64,7 +64,7 @@ impl Oracle {
         if failed.len() > 2 {
             self.goals.reach("cascade-over-generations");
         }
-        let mut followed: BTreeSet<JobKey> = self.let_go(&failed).into_iter().collect();
+        let mut followed: BTreeSet<JobKey> = self.cancel_unneeded(&failed).into_iter().collect();
         followed.extend(failed);
         for key in first {
             followed.remove(key);
@@ -74,7 +74,7 @@ impl Oracle {
         }
     }
 
-    /// Takes a job that has ended out of the books of the living.
+    /// Removes an ended job from the live jobs.
     fn is_over(&mut self, key: JobKey) {
         self.live.remove(&key);
         self.free_unique_of(key);
@@ -82,13 +82,13 @@ impl Oracle {
         self.known_mut(key).jumps_at_end = jumps;
     }
 
-    /// Each timer of a step fires at its own time, but readings of two clocks are in no order: what ended
-    /// a job that two of them concern is open.
+    /// Whether two timers of a step may concern one job. Times on different clocks have no order, so it is not
+    /// determined which of them ended the job.
     fn two_timers_may_have_met(&self) -> bool {
         self.due_now.len() + self.replacing > 1
     }
 
-    /// Tells a dependent that `dependency` has ended; true if that ends it too.
+    /// Applies the end of `dependency` to a dependent. Returns true if that ends the dependent too.
     fn tell(&mut self, dependent: JobKey, dependency: JobKey, succeeded: bool) -> bool {
         let Some(policy) = self.known(dependent).policy_towards(dependency) else {
             return false;
@@ -97,7 +97,7 @@ impl Oracle {
             self.note(dependent, "its dependency did not succeed:", dependency.0);
             let job = self.known_mut(dependent);
             job.moves_to(JobState::Failed);
-            job.fell_with = Some(dependency);
+            job.failed_with = Some(dependency);
             return true;
         }
         let met = if succeeded {
@@ -121,8 +121,7 @@ impl Oracle {
         false
     }
 
-    /// A job that is granted waits for nothing: what it was believed to wait for, and may have ended earlier
-    /// in the turn, has.
+    /// A leased job waits for nothing, so its dependencies that may have ended earlier in the turn have ended.
     pub(super) fn dependencies_have_ended(&mut self, key: JobKey) {
         let waits = |job: &ModelJob| job.state() == Some(JobState::Blocked);
         if !self.jobs.get(&key).is_some_and(waits) {
@@ -133,7 +132,7 @@ impl Oracle {
         }
     }
 
-    /// It ended by itself, or with one of those it waited for.
+    /// Narrows a job to its ended states: by itself, or because of a dependency.
     fn must_have_ended(&mut self, key: JobKey) {
         let Some(job) = self.jobs.get(&key) else {
             return;
@@ -144,7 +143,7 @@ impl Oracle {
         if job.may_have_ended() {
             let ended = job.may.iter().copied();
             let stands = ended.filter(|stand| stand.state.is_terminal()).collect();
-            return self.stands_become(key, stands);
+            return self.set_states_with_consequences(key, stands);
         }
         for dependency in job.missing() {
             self.must_have_ended(dependency);
@@ -154,7 +153,7 @@ impl Oracle {
         }
     }
 
-    /// With nothing missing, a blocked job goes to its time or into the line.
+    /// Moves a blocked job without missing dependencies to scheduled or ready.
     pub(super) fn unblock_if_met(&mut self, key: JobKey) {
         let job = self.known(key);
         if !job.missing().is_empty() || job.state() != Some(JobState::Blocked) {
@@ -170,13 +169,12 @@ impl Oracle {
         }
     }
 
-    /// Dependencies of failed jobs, in their graph, that nobody alive needs are cancelled (`rel G5`), and
-    /// theirs in turn.
-    fn let_go(&mut self, failed: &BTreeSet<JobKey>) -> Vec<JobKey> {
+    /// Cancels the dependencies of failed jobs in their graph that no live job needs (`rel G5`), and theirs in turn.
+    fn cancel_unneeded(&mut self, failed: &BTreeSet<JobKey>) -> Vec<JobKey> {
         let mut gone = Vec::new();
         let mut suspects: BTreeMap<JobKey, JobKey> = BTreeMap::new();
         for key in failed {
-            suspects.extend(self.kin_above(*key));
+            suspects.extend(self.dependencies_in_graph(*key));
         }
         while let Some((dependency, since)) = suspects
             .iter()
@@ -192,17 +190,17 @@ impl Oracle {
                 since.0,
             );
             let job = self.known_mut(dependency);
-            job.end_hold(Gone::Cancelled);
+            job.end_hold(TokenEnd::Cancelled);
             job.moves_to(JobState::Cancelled);
             self.is_over(dependency);
-            suspects.extend(self.kin_above(dependency));
+            suspects.extend(self.dependencies_in_graph(dependency));
             gone.push(dependency);
         }
         gone
     }
 
-    /// The missing dependencies of a job that are of its graph.
-    fn kin_above(&self, key: JobKey) -> Vec<(JobKey, JobKey)> {
+    /// The missing dependencies of a job within its graph.
+    fn dependencies_in_graph(&self, key: JobKey) -> Vec<(JobKey, JobKey)> {
         let job = self.known(key);
         let is_kin = |dependency: &JobKey| {
             let other = self.jobs.get(dependency);
@@ -212,16 +210,16 @@ impl Oracle {
         missing.map(|dependency| (dependency, key)).collect()
     }
 
-    /// A job between others that end may have failed with the one or been let go by the other.
+    /// A job between two ended jobs may have failed because of the one or been cancelled because of the other.
     fn may_have_ended_either_way(&mut self, ended: &BTreeSet<JobKey>) {
         for key in ended {
             let job = self.known_mut(*key);
-            let twins: Vec<PossibleState> = job.may.iter().filter_map(twin).collect();
+            let twins: Vec<PossibleState> = job.may.iter().filter_map(alternative_end).collect();
             job.may.extend(twins);
         }
     }
 
-    /// Whether a live job still takes something from this one.
+    /// Whether a live job still needs this one.
     fn is_needed(&self, dependency: JobKey) -> bool {
         self.known(dependency).dependents.iter().any(|dependent| {
             self.live.contains(dependent)
@@ -233,8 +231,8 @@ impl Oracle {
     }
 }
 
-/// The other bad end that the same moment may have brought.
-fn twin(stand: &PossibleState) -> Option<PossibleState> {
+/// The other unsuccessful end that is possible at the same time.
+fn alternative_end(stand: &PossibleState) -> Option<PossibleState> {
     match stand.state {
         JobState::Failed => Some(stand.moved(JobState::Cancelled)),
         JobState::Cancelled => Some(stand.moved(JobState::Failed)),

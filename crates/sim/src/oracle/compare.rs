@@ -1,12 +1,12 @@
-//! Compares what is believed with what is stored, and narrows what was open.
+//! Compares the model with the stored rows, and narrows the possible states.
 
 use ganger_types::{Due, Elapsed, InputRow, InputState, JobKey, JobRecord, JobState};
 
-use super::job::{DueTime, Gone, ModelJob, PossibleState, Slot};
+use super::job::{DueTime, ModelJob, PossibleState, Slot, TokenEnd};
 use super::{CheckResult, Oracle};
 use crate::rows::Rows;
 
-/// A job as its rows show it.
+/// The stored state of a job.
 struct StoredState {
     state: JobState,
     due: Option<Due>,
@@ -38,7 +38,7 @@ fn shown(rows: &Rows, key: JobKey) -> Option<StoredState> {
 }
 
 impl Oracle {
-    /// Narrows every open job by its rows, then holds every touched one against them.
+    /// Narrows every job with several possible states by its rows, then compares every changed job with them.
     pub(super) fn compare(&mut self, rows: &Rows) -> CheckResult {
         let mut waiting: Vec<JobKey> = self.touched.iter().copied().collect();
         waiting.extend(self.jobs_open());
@@ -48,7 +48,7 @@ impl Oracle {
             self.narrow(key, rows)?;
             let has_ended = self.jobs.get(&key).is_some_and(ModelJob::has_ended);
             if was_open && has_ended && self.live.contains(&key) {
-                self.have_ended(&[key]);
+                self.apply_endings(&[key]);
                 let touched: Vec<JobKey> = self.touched.iter().copied().collect();
                 waiting.extend(touched);
             }
@@ -66,7 +66,7 @@ impl Oracle {
         self.live.iter().filter(is_open).copied().collect()
     }
 
-    /// Holds every live job against the rows, and counts them.
+    /// Compares every live job with the rows, and their number.
     pub(crate) fn compare_all(&mut self, rows: &Rows) -> CheckResult {
         let stranger = |(key, record): &(&JobKey, &JobRecord)| {
             self.covers(&record.namespace) && !self.live.contains(key)
@@ -138,7 +138,7 @@ impl Oracle {
             job.is_ahead = shown.is_ahead;
         }
         if stand.state != JobState::Running && job.hold.is_some() {
-            job.end_hold(Gone::Expired);
+            job.end_hold(TokenEnd::Expired);
         }
         Ok(())
     }
@@ -160,8 +160,8 @@ impl Oracle {
     }
 
     fn fits(&self, stand: &PossibleState, shown: &StoredState) -> bool {
-        // Of a job cancelled by a timer it is open whether its lease ran out just before, which moves one from the
-        // attempts that count to the losses if these are told apart.
+        // If a timer cancelled a job, its lease may have expired just before. That moves one from the counted
+        // attempts to the lease expirations, if the policy limits those.
         let is_moved = stand.state == JobState::Cancelled
             && stand.counted + stand.lease_expirations == shown.counted + shown.lease_expirations;
         let counts_fit = (stand.counted == shown.counted || is_moved)
@@ -290,7 +290,7 @@ impl Oracle {
         self.compare_edges(job, rows)
     }
 
-    /// Dependencies without data: those missing here are missing there, and the other way round.
+    /// Checks that the same dependencies without data are missing in the model and in the rows.
     fn compare_edges(&self, job: &ModelJob, rows: &Rows) -> CheckResult {
         let stored = rows
             .inputs

@@ -1,4 +1,4 @@
-//! How an attempt's end moves its job: the rules of retrying.
+//! The rules of retries: how the end of an attempt moves its job.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use ganger_types::{Backoff, Due, Elapsed, JobKey, JobState, RetryPolicy};
 use super::Oracle;
 use super::job::{DueTime, LeaseModel, PossibleState};
 
-/// The pause before retry `k` (1, 2, 3 ...), written down from the policy's definition.
+/// The pause before retry `k` (1, 2, 3 ...), by the definition of the policy.
 pub(super) fn pause(policy: &RetryPolicy, k: u32) -> Duration {
     match &policy.backoff {
         Backoff::Fixed(pause) => *pause,
@@ -33,9 +33,9 @@ pub(super) fn pause(policy: &RetryPolicy, k: u32) -> Duration {
 }
 
 impl Oracle {
-    /// Where a job may stand after an attempt that counts ended at `at`.
+    /// The possible states of a job after an attempt that counts ended at `at`.
     ///
-    /// `stand` is its place with that attempt counted.
+    /// `stand` is its state with that attempt counted.
     pub(super) fn after_failure(
         &self,
         key: JobKey,
@@ -72,7 +72,7 @@ impl Oracle {
         stands
     }
 
-    /// Where a job may stand after its lease ended by itself.
+    /// The possible states of a job after its lease expired or its attempt timed out.
     pub(super) fn after_expiry(
         &self,
         key: JobKey,
@@ -80,7 +80,7 @@ impl Oracle {
         stand: PossibleState,
     ) -> Vec<PossibleState> {
         let mut stands = Vec::new();
-        // The earlier of the two ends the attempt; in the same moment it has run out of time.
+        // The earlier of the two ends the attempt; at the same time, the timeout does.
         let at = |end: Elapsed| end.max(self.settled);
         let runs_out_first = hold
             .times_out
@@ -99,8 +99,8 @@ impl Oracle {
         stands
     }
 
-    /// The place of a job whose worker was lost, and whether it was lost once too often. It says nothing
-    /// about the job, which is due again at once (`rel O4`).
+    /// The state of a job after a lease expiration, and whether it has had too many. The job is due again at once
+    /// (`rel O4`).
     pub(super) fn worker_lost(&self, key: JobKey, stand: PossibleState) -> (PossibleState, bool) {
         let job = self.known(key);
         let lease_expirations = stand.lease_expirations + 1;
@@ -131,7 +131,7 @@ impl Oracle {
         }
     }
 
-    /// Its worker has lived to report: that ends the losses in a row, where these are what counts.
+    /// The state of a job after a report, which resets the number of lease expirations in a row.
     pub(super) fn worker_seen(&self, key: JobKey, stand: PossibleState) -> PossibleState {
         let lease_expirations = match self.known(key).retry.lease_expirations_max {
             Some(_) => stand.lease_expirations,
@@ -143,7 +143,7 @@ impl Oracle {
         }
     }
 
-    /// Where a job may stand after an attempt that ended somewhere between two readings.
+    /// The possible states of a job after an attempt that ended between two readings.
     fn after_end_within(
         &self,
         key: JobKey,
@@ -165,7 +165,7 @@ impl Oracle {
     }
 }
 
-/// The attempt ended somewhere within `span` after the moment that `stand` was made for.
+/// The state if the attempt ended within `span` after the time of `stand`.
 fn loosened(stand: PossibleState, span: Duration) -> PossibleState {
     match stand.due {
         DueTime::At(Due::Elapsed(at)) => PossibleState {
@@ -183,7 +183,7 @@ fn loosened(stand: PossibleState, span: Duration) -> PossibleState {
     }
 }
 
-/// A pause of nothing leaves the job ready, in line from the end of the attempt on (`rel O4`).
+/// Scheduled, or ready from the end of the attempt on if the pause is zero (`rel O4`).
 fn scheduled_or_ready(
     stand: PossibleState,
     at: Elapsed,
@@ -220,8 +220,7 @@ mod tests {
         let policy = RetryPolicy {
             retries_max: 9,
             backoff,
-            jitter_percent: 0,
-            lease_expirations_max: None,
+            ..RetryPolicy::default()
         };
         let pauses: Vec<u64> = (1..=5).map(|k| pause(&policy, k).as_secs()).collect();
         assert_eq!(pauses, [1, 2, 4, 5, 5]);

@@ -1,4 +1,4 @@
-//! Judges submissions: refused for a reason that holds, or whole, once, and where they belong.
+//! Checks submissions: refused for a valid reason, or applied completely and once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::admission::{MemberOutcome, due_of, edges};
 use super::job::{DueTime, ModelJob, PossibleState, Slot};
 use super::{CheckResult, IdempotencyModel, Oracle, UniqueHolder};
 
-/// A repeated submission gets the first one's answer for so long.
+/// Time for which an idempotency key is kept.
 const IDEMPOTENCY_WINDOW: Duration = Duration::from_secs(86_400);
 
 impl Oracle {
@@ -22,8 +22,8 @@ impl Oracle {
             return judged;
         }
         let mut objections = self.objections(cmd);
-        let fates = self.fates(cmd);
-        if self.is_too_much(cmd, &fates) {
+        let member_outcomes = self.member_outcomes(cmd);
+        if self.is_too_much(cmd, &member_outcomes) {
             objections.insert("queue_full");
         }
         match answer {
@@ -32,7 +32,9 @@ impl Oracle {
                 jobs,
                 graph,
                 repeat: false,
-            }) if objections.is_empty() => self.admitted(cmd, &fates, jobs, graph.as_ref()),
+            }) if objections.is_empty() => {
+                self.admitted(cmd, &member_outcomes, jobs, graph.as_ref())
+            }
             Ok(reply) => {
                 let what = format!("{reply:?}, although it had to be refused: {objections:?}");
                 Err(self.wrong("G7", what, Vec::new()))
@@ -40,7 +42,7 @@ impl Oracle {
         }
     }
 
-    /// A refusal must name a reason that holds.
+    /// Checks that a refusal names a reason that applies.
     pub(super) fn refused(
         &self,
         rejection: &Rejection,
@@ -92,7 +94,7 @@ impl Oracle {
     fn admitted(
         &mut self,
         cmd: &Enqueue,
-        fates: &[MemberOutcome],
+        member_outcomes: &[MemberOutcome],
         jobs: &[Enqueued],
         graph: Option<&Graph>,
     ) -> CheckResult {
@@ -109,16 +111,18 @@ impl Oracle {
                 .jobs
                 .iter()
                 .any(|job| edges(job).any(|e| matches!(e.dependency, Dependency::Member(_))));
-        let are_new = fates.iter().all(|fate| *fate == MemberOutcome::New);
+        let are_new = member_outcomes
+            .iter()
+            .all(|fate| *fate == MemberOutcome::New);
         if are_new && graph.is_some() != (cmd.graph || has_edges) {
             return Err(self.wrong("G7", format!("the graph is named {graph:?}"), Vec::new()));
         }
-        for ((place, fate), answered) in fates.iter().enumerate().zip(jobs) {
+        for ((place, fate), answered) in member_outcomes.iter().enumerate().zip(jobs) {
             self.check_fate(cmd, place, fate, answered, jobs)?;
         }
         let keys: Vec<JobKey> = jobs.iter().map(|job| job.key).collect();
         let mut is_new = BTreeMap::new();
-        for ((place, fate), answered) in fates.iter().enumerate().zip(jobs) {
+        for ((place, fate), answered) in member_outcomes.iter().enumerate().zip(jobs) {
             if *fate == MemberOutcome::New {
                 is_new.insert(place, answered);
             }
@@ -231,13 +235,13 @@ impl Oracle {
             past: Vec::new(),
             result: None,
             is_ahead: false,
-            fell_with: None,
+            failed_with: None,
             is_retried: false,
             jumps_at_end: 0,
             notes: Vec::new(),
             spec: spec.clone(),
         };
-        self.adopt(job);
+        self.add_to_model(job);
         if let Some(unique) = &spec.unique {
             let until = unique.window.map(|window| self.now.wall.after(window));
             self.occupy(
@@ -253,8 +257,8 @@ impl Oracle {
             .insert((namespace.clone(), key.clone()), occupied);
     }
 
-    /// Takes a new job into the books.
-    pub(super) fn adopt(&mut self, job: ModelJob) {
+    /// Adds a new job to the model.
+    pub(super) fn add_to_model(&mut self, job: ModelJob) {
         let key = job.key;
         self.key_max = self.key_max.max(Some(key));
         self.ids
@@ -271,7 +275,7 @@ impl Oracle {
         }
     }
 
-    /// An edge, with what its dependency has come to already.
+    /// The slot of an edge, by the present state of its dependency.
     fn edge(&self, cmd: &Enqueue, edge: &NewEdge, keys: &[JobKey]) -> Slot {
         let dependency = match &edge.dependency {
             Dependency::Member(member) => keys[usize::try_from(*member).expect("checked")],
@@ -284,14 +288,14 @@ impl Oracle {
     pub(super) fn slot_for(&self, dependency: JobKey, policy: FailurePolicy) -> Slot {
         match self.jobs.get(&dependency) {
             Some(job) if job.outcome() == Some(Outcome::Succeeded) => Slot::Delivered(dependency),
-            // Failed or cancelled: either way there is nothing to wait for.
+            // The dependency failed or was cancelled, so there is nothing to wait for.
             Some(job) if job.has_failed() && policy == FailurePolicy::Ignore => Slot::Ignored,
             _ => Slot::Missing(dependency, policy),
         }
     }
 
-    /// Sends new jobs where they belong. Those behind a dependency that had not succeeded all fail before
-    /// any other is told of it.
+    /// Sets the first states of new jobs. Those with a failed dependency all fail before any consequences are
+    /// applied.
     pub(super) fn settle_new(&mut self, keys: Vec<JobKey>) {
         let mut failed = Vec::new();
         for key in keys {
@@ -309,10 +313,10 @@ impl Oracle {
             self.known_mut(key).moves_to(JobState::Failed);
             failed.push(key);
         }
-        self.have_ended(&failed);
+        self.apply_endings(&failed);
     }
 
-    /// The first state of a new job: blocked, on its way to its time, or in line.
+    /// Sets the first state of a new job: blocked, scheduled or ready.
     fn begin(&mut self, key: JobKey) {
         let job = self.known(key);
         let blank = PossibleState::new(JobState::Ready);
@@ -327,7 +331,7 @@ impl Oracle {
         self.known_mut(key).becomes(vec![stand]);
     }
 
-    /// A unique key without a window is free once its job has ended.
+    /// Frees the unique key of an ended job, if the key has no window.
     pub(super) fn free_unique_of(&mut self, key: JobKey) {
         let job = self.known(key);
         let Some(unique) = &job.spec.unique else {

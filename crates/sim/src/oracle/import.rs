@@ -1,9 +1,9 @@
-//! Judges imports: each record is taken once, refused for a reason that holds, or was there already.
+//! Checks imports: each record is taken once, refused for a valid reason, or existed already.
 
 use std::time::Duration;
 
 use ganger_types::command::Enqueue;
-use ganger_types::import::Imported;
+use ganger_types::import::ImportOutcome;
 use ganger_types::reply::Enqueued;
 use ganger_types::{
     Answer, Import, ImportRecord, JobId, JobKey, JobSource, JobState, Namespace, Reply,
@@ -13,7 +13,7 @@ use super::admission::MemberOutcome;
 use super::{CheckResult, Oracle};
 use crate::rows::Rows;
 
-/// What was taken over is not taken again for so long.
+/// Time for which an imported record is not imported again.
 const MARK_LASTS: Duration = Duration::from_secs(7 * 86_400);
 
 impl Oracle {
@@ -40,7 +40,7 @@ impl Oracle {
         &mut self,
         namespace: &Namespace,
         source: &JobSource,
-        imported: &Imported,
+        imported: &ImportOutcome,
         rows: &Rows,
     ) -> CheckResult {
         let id = source.job.id.as_ref().expect("each has one");
@@ -52,31 +52,36 @@ impl Oracle {
         let name = (namespace.clone(), id.clone());
         let until = self.marks.get(&name);
         let is_marked = until.is_some_and(|until| *until > self.now.elapsed);
-        let fates = self.fates(&one);
-        let is_refused = !self.objections(&one).is_empty() || self.is_too_much(&one, &fates);
+        let member_outcomes = self.member_outcomes(&one);
+        let is_refused =
+            !self.objections(&one).is_empty() || self.is_too_much(&one, &member_outcomes);
         let is_right = match imported {
-            Imported::AlreadyThere => is_marked || !is_refused && fates != [MemberOutcome::New],
-            Imported::Refused(_) => !is_marked && is_refused,
-            Imported::Taken => !is_marked && !is_refused && fates == [MemberOutcome::New],
+            ImportOutcome::AlreadyThere => {
+                is_marked || !is_refused && member_outcomes != [MemberOutcome::New]
+            }
+            ImportOutcome::Refused(_) => !is_marked && is_refused,
+            ImportOutcome::Taken => {
+                !is_marked && !is_refused && member_outcomes == [MemberOutcome::New]
+            }
         };
         if !is_right {
             let what = format!(
-                "job {id} was answered {imported:?}; taken before: {is_marked}, to be refused: {is_refused}, else {fates:?}"
+                "job {id} was answered {imported:?}; taken before: {is_marked}, to be refused: {is_refused}, else {member_outcomes:?}"
             );
             return Err(self.wrong("P1", what, Vec::new()));
         }
         match imported {
-            Imported::Taken => self.has_come(&one, source.failed.is_some(), rows)?,
-            Imported::Refused(_) => self.goals.reach("import-refused"),
-            Imported::AlreadyThere if fates == [MemberOutcome::New] => {
+            ImportOutcome::Taken => self.has_come(&one, source.failed.is_some(), rows)?,
+            ImportOutcome::Refused(_) => self.goals.reach("import-refused"),
+            ImportOutcome::AlreadyThere if member_outcomes == [MemberOutcome::New] => {
                 self.goals.reach("imported-once-though-gone");
             }
-            Imported::AlreadyThere => {}
+            ImportOutcome::AlreadyThere => {}
         }
         Ok(())
     }
 
-    /// A job was taken over. The answer does not say its number: its row does.
+    /// Adds an imported job. Its number is in its row, not in the answer.
     fn has_come(&mut self, one: &Enqueue, had_failed: bool, rows: &Rows) -> CheckResult {
         let spec = &one.jobs[0];
         let id = spec.id.clone().expect("each has one");
@@ -102,7 +107,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// The number of a job of this id that came in the present turn: it may be gone again.
+    /// The number of a job with this id that the present turn created; it may be removed again.
     fn new_key(&self, namespace: &Namespace, id: &JobId, rows: &Rows) -> Option<JobKey> {
         let stored = rows.find(namespace, id).map(|record| record.key);
         let leaving = self.leaving.iter();

@@ -1,4 +1,4 @@
-//! What the oracle believes of a job: the set of places where it may stand, and what led there.
+//! The oracle's model of a job: its possible states, and the events that led there.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,23 +11,23 @@ use ganger_types::{
     Outcome, Priority, Queue, RetryPolicy, Tag, Worker,
 };
 
-/// When a scheduled job is due.
+/// The time at which a scheduled job is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DueTime {
-    /// It is not scheduled.
+    /// The job is not scheduled.
     Never,
     /// Due at exactly this time.
     At(Due),
-    /// Within these elapsed readings (jitter).
+    /// Due between these readings of the elapsed clock, because of jitter.
     Between(Elapsed, Elapsed),
 }
 
-/// One place where a job may stand.
+/// A possible state of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PossibleState {
     pub(crate) state: JobState,
     pub(crate) due: DueTime,
-    /// Its key in the line; `None`: some moment of the present turn.
+    /// Time at which it became ready; `None`: some time in the present turn.
     pub(crate) ready_at: Option<Elapsed>,
     pub(crate) counted: u32,
     pub(crate) releases: u32,
@@ -74,29 +74,29 @@ pub(crate) enum Slot {
     Ignored,
 }
 
-/// A lease that lives as far as the oracle knows.
+/// A lease that may be live.
 #[derive(Clone, Debug)]
 pub(crate) struct LeaseModel {
     pub(crate) token: LeaseToken,
     pub(crate) worker: Worker,
-    /// As granted; a renewal that names no length extends by it.
+    /// Granted length, which a renewal without a length uses.
     pub(crate) granted_for: Duration,
-    /// As last granted or renewed: what a restart must give again.
+    /// Last granted or renewed length, which a restart gives again.
     pub(crate) full: Duration,
-    /// It may end by itself from the first reading on, and must have ended at the second.
+    /// First reading at which the lease may expire, and reading by which it must have expired.
     pub(crate) ends: (Elapsed, Elapsed),
-    /// Likewise for the limit of the run time.
+    /// The same for the timeout of the attempt; `None` without one.
     pub(crate) times_out: Option<(Elapsed, Elapsed)>,
     pub(crate) log_bytes: u64,
-    /// Its holder was warned that it ran out, and has the queue's grace.
+    /// Whether the lease has expired and is in its grace period.
     pub(crate) is_warned: bool,
-    /// Its place before the grant, for a release that keeps it.
+    /// Position before the grant, for a release that keeps it.
     pub(crate) place: Option<Elapsed>,
 }
 
-/// How a token that was granted is known to have ended.
+/// How a granted token ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Gone {
+pub(crate) enum TokenEnd {
     Reported,
     Expired,
     Cancelled,
@@ -104,7 +104,7 @@ pub(crate) enum Gone {
     ByHand,
 }
 
-/// A line of a job's story, printed when something conflicts with it.
+/// A note about an event of a job, for reports of violations.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Note {
     pub(crate) at: Now,
@@ -142,7 +142,7 @@ pub(crate) struct ModelJob {
     pub(crate) retry: RetryPolicy,
     pub(crate) graph: Option<Graph>,
     pub(crate) tags: BTreeSet<Tag>,
-    /// When it is due once nothing is missing any more.
+    /// Start time, once no dependency is missing.
     pub(crate) start: Option<Due>,
     pub(crate) may: Vec<PossibleState>,
     pub(crate) attempt: u32,
@@ -151,22 +151,22 @@ pub(crate) struct ModelJob {
     pub(crate) dependents: BTreeSet<JobKey>,
     pub(crate) hold: Option<LeaseModel>,
     pub(crate) last_report: Option<(LeaseToken, ReportKind)>,
-    /// Ends of earlier tokens, newest last.
-    pub(crate) past: Vec<(LeaseToken, Gone)>,
+    /// Earlier tokens and how they ended, newest last.
+    pub(crate) past: Vec<(LeaseToken, TokenEnd)>,
     pub(crate) result: Option<Bytes>,
-    /// It goes before those of its priority that are not ahead, as its row told.
+    /// Whether it goes before others of its priority, as its row shows.
     pub(crate) is_ahead: bool,
-    /// The dependency whose end failed it, if one did and it was not retried since.
-    pub(crate) fell_with: Option<JobKey>,
-    /// It was retried: what was true of its first life need not be of this one.
+    /// Dependency whose end failed it; `None` if none did or it was retried since.
+    pub(crate) failed_with: Option<JobKey>,
+    /// Whether it was retried.
     pub(crate) is_retried: bool,
-    /// How often the wall clock had jumped ahead when it ended.
+    /// Number of forward jumps of the wall clock before its end.
     pub(crate) jumps_at_end: u32,
     pub(crate) notes: Vec<Note>,
 }
 
 impl ModelJob {
-    /// The state, if there is only one it can be in.
+    /// The state, if only one is possible.
     pub(crate) fn state(&self) -> Option<JobState> {
         let first = self.may.first()?.state;
         self.may
@@ -183,7 +183,7 @@ impl ModelJob {
         self.may.len() == 1
     }
 
-    /// Whether it has ended for certain.
+    /// Whether it has certainly ended.
     pub(crate) fn has_ended(&self) -> bool {
         self.may.iter().all(|stand| stand.state.is_terminal())
     }
@@ -192,7 +192,7 @@ impl ModelJob {
         self.may.iter().any(|stand| stand.state.is_terminal())
     }
 
-    /// Whether it has ended for certain, and not with success.
+    /// Whether it has certainly ended without success.
     pub(crate) fn has_failed(&self) -> bool {
         self.has_ended() && !self.may_be(JobState::Succeeded)
     }
@@ -223,7 +223,7 @@ impl ModelJob {
             .collect()
     }
 
-    /// How it treats the failure of `dependency`: the strictest of its edges to it.
+    /// The strictest policy of its edges to `dependency`.
     pub(crate) fn policy_towards(&self, dependency: JobKey) -> Option<FailurePolicy> {
         self.slots()
             .filter_map(|slot| match slot {
@@ -233,14 +233,14 @@ impl ModelJob {
             .min()
     }
 
-    /// Forgets the lease, remembering how it ended.
-    pub(crate) fn end_hold(&mut self, gone: Gone) {
+    /// Ends the lease and records how.
+    pub(crate) fn end_hold(&mut self, gone: TokenEnd) {
         if let Some(hold) = self.hold.take() {
             self.past.push((hold.token, gone));
         }
     }
 
-    /// Replaces every place it may stand in.
+    /// Replaces all possible states.
     pub(crate) fn becomes(&mut self, stands: Vec<PossibleState>) {
         debug_assert!(!stands.is_empty());
         self.may = stands;

@@ -1,4 +1,4 @@
-//! Judges grants: the right jobs in the right order, within the limits, under tokens never seen.
+//! Checks grants: the right jobs in the right order, within the limits, with new tokens.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,12 +13,12 @@ use super::job::{DueTime, LeaseModel, ModelJob, PossibleState, Slot};
 use super::{CheckResult, Oracle};
 use crate::rows::Rows;
 
-/// Jobs of one queue that may be granted, in their order.
+/// The jobs of one queue that may be granted, in order.
 struct ReadyJobs {
     jobs: Vec<JobKey>,
-    /// Free places under the queue's limit.
+    /// Number of jobs that may start within the queue's limit.
     room: usize,
-    /// Some job's place is open: order and number cannot be told.
+    /// Whether the state of some job is not determined, so that order and number are not either.
     is_open: bool,
 }
 
@@ -51,7 +51,7 @@ impl Oracle {
         }
     }
 
-    /// A request id that was seen gets the grants that live of it (`rel L11`).
+    /// Checks that a repeated request id gets its live grants (`rel L11`).
     fn is_repeat(&mut self, cmd: &Lease, grants: &[Grant]) -> Result<bool, super::Violation> {
         let Some(request) = &cmd.request else {
             return Ok(false);
@@ -119,7 +119,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// Jobs that came back to the line after their deadline may be ended by any command that comes across them.
+    /// Any lease command may end jobs that became ready after their deadline.
     fn late_may_end(&mut self, namespace: &Namespace, queue: &Queue) {
         let wall = self.now.wall;
         let is_late = |job: &&ModelJob| {
@@ -162,7 +162,7 @@ impl Oracle {
         let mut jobs: Vec<_> = here
             .iter()
             .filter(|job| job.may_be(JobState::Ready))
-            // Back in line after its deadline, it ends at the next look at the timers.
+            // A job that became ready after its deadline ends when its timer fires.
             .filter(|job| job.spec.deadline.is_none_or(|at| at > self.now.wall))
             .map(|job| (job.priority, !job.is_ahead, job.may[0].ready_at, job.key))
             .collect();
@@ -185,7 +185,7 @@ impl Oracle {
         }
     }
 
-    /// The grant must be the next of its queue, and its queue's turn.
+    /// Checks that the grant is the first job of its queue, and that the queue's turn has come.
     fn check_turn(
         &self,
         cmd: &Lease,
@@ -287,7 +287,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// Its place in the line, if there is only one it can have.
+    /// The time at which a job became ready, if it is determined.
     fn place(&self, key: JobKey) -> Option<Elapsed> {
         let stands = self.known(key).may.iter();
         let mut places = stands
@@ -350,10 +350,10 @@ impl Oracle {
         Ok(())
     }
 
-    /// Every input is there, in position, as its dependency gave it (`rel G2`).
+    /// Checks that every input is delivered at its position as its dependency returned it (`rel G2`).
     fn check_delivery(&self, key: JobKey, rows: &Rows) -> CheckResult {
         let job = self.known(key);
-        // Jobs that were granted and removed in one turn have no rows any more.
+        // A job that was granted and removed in one turn has no rows.
         if rows.record(key).is_none() {
             return Ok(());
         }

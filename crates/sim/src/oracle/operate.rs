@@ -1,4 +1,4 @@
-//! Checks what operators do: cancel, retry, delete, alter, deregistrations.
+//! Checks commands of operators: cancel, retry, delete, alter, deregister.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use ganger_types::command::{Alter, Cancel, Delete, DeregisterWorker, Selection, 
 use ganger_types::{Answer, JobId, JobKey, JobState, Namespace, Reply, limits};
 
 use super::admission::due_of;
-use super::job::{DueTime, Gone, PossibleState, Slot};
+use super::job::{DueTime, PossibleState, Slot, TokenEnd};
 use super::{CheckResult, Oracle, Violation};
 
 impl Oracle {
@@ -25,7 +25,7 @@ impl Oracle {
         }
     }
 
-    /// Objections to naming jobs that are not there.
+    /// Reasons to refuse a command that names missing jobs.
     pub(super) fn not_there(&self, namespace: &Namespace, ids: &[JobId]) -> BTreeSet<&'static str> {
         let missing = ids.iter().any(|id| self.find(namespace, id).is_none());
         if missing {
@@ -72,12 +72,12 @@ impl Oracle {
                 self.goals.reach("cancelled-while-running");
             }
             self.note(key, "was cancelled", 0);
-            // All that were named are cancelled; only then do the others follow.
+            // Cancel all named jobs before the consequences are applied.
             let job = self.known_mut(key);
-            job.end_hold(Gone::Cancelled);
+            job.end_hold(TokenEnd::Cancelled);
             job.moves_to(JobState::Cancelled);
         }
-        self.have_ended(&keys);
+        self.apply_endings(&keys);
         Ok(())
     }
 
@@ -114,13 +114,13 @@ impl Oracle {
                 };
                 after.into_iter().map(somewhere).collect()
             });
-            self.known_mut(*key).end_hold(Gone::ByHand);
-            self.stands_are(*key, stands);
+            self.known_mut(*key).end_hold(TokenEnd::ByHand);
+            self.set_possible_states(*key, stands);
         }
-        // All that were named are taken from their workers; only then do the others follow.
+        // End the attempts of all named jobs before the consequences are applied.
         let has_ended = |key: &JobKey| self.known(*key).has_ended();
         let ended: Vec<JobKey> = keys.into_iter().filter(has_ended).collect();
-        self.have_ended(&ended);
+        self.apply_endings(&ended);
         Ok(())
     }
 
@@ -156,7 +156,7 @@ impl Oracle {
                 named.insert(key);
                 live.extend(is_live.then_some(key));
             } else if is_live && !self.known(key).may_have_ended() {
-                // What is named is what is deleted (`rel K5`), whatever else is named before it.
+                // All named jobs are deleted, in whatever order they are named (`rel K5`).
                 let what = format!("live job {id} was to be deleted and was skipped");
                 return Err(self.broken("K5", key, what));
             }
@@ -164,11 +164,11 @@ impl Oracle {
         for key in &live {
             self.goals.reach("deleted-while-live");
             let job = self.known_mut(*key);
-            job.end_hold(Gone::Removed);
+            job.end_hold(TokenEnd::Removed);
             job.moves_to(JobState::Cancelled);
         }
-        self.have_ended(&live);
-        self.wait_in_vain(&live);
+        self.apply_endings(&live);
+        self.fail_those_waiting_for_retry(&live);
         for key in named {
             if let Some(user) = self.user_of(key) {
                 let what = format!("job {key} was deleted while job {user} holds its result");
@@ -179,8 +179,8 @@ impl Oracle {
         Ok(())
     }
 
-    /// Who still waits for jobs that will never be retried fails.
-    pub(super) fn wait_in_vain(&mut self, gone: &[JobKey]) {
+    /// Fails the jobs that wait for the retry of removed jobs.
+    pub(super) fn fail_those_waiting_for_retry(&mut self, gone: &[JobKey]) {
         let dependents = gone.iter().flat_map(|key| &self.known(*key).dependents);
         let waiting: BTreeSet<JobKey> = dependents
             .copied()
@@ -194,10 +194,10 @@ impl Oracle {
             self.note(*key, "waited for a job that was deleted", 0);
             self.known_mut(*key).moves_to(JobState::Failed);
         }
-        self.have_ended(&waiting.into_iter().collect::<Vec<_>>());
+        self.apply_endings(&waiting.into_iter().collect::<Vec<_>>());
     }
 
-    /// Forgets a job that was removed for good.
+    /// Removes a job from the model.
     pub(super) fn remove(&mut self, key: JobKey) {
         let Some(job) = self.jobs.remove(&key) else {
             return;
@@ -314,8 +314,8 @@ impl Oracle {
                     ..stand.moved(JobState::Ready)
                 }]
             });
-            self.known_mut(key).end_hold(Gone::ByHand);
-            self.stands_become(key, stands);
+            self.known_mut(key).end_hold(TokenEnd::ByHand);
+            self.set_states_with_consequences(key, stands);
         }
         Ok(())
     }

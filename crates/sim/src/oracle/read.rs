@@ -1,4 +1,4 @@
-//! Judges what readers are told: it must agree with what is believed (`rel D4`).
+//! Checks queries: answers must agree with the model (`rel D4`).
 
 use ganger_types::query::Query;
 use ganger_types::{Answer, JobState, Namespace, Reply};
@@ -6,7 +6,7 @@ use ganger_types::{Answer, JobState, Namespace, Reply};
 use super::{CheckResult, Oracle};
 
 impl Oracle {
-    /// Every read must agree with what is believed (`rel D4`).
+    /// Checks the answer to a query (`rel D4`).
     pub(super) fn query(&mut self, query: &Query, answer: &Answer) -> CheckResult {
         match (query, answer) {
             (Query::Audit, Ok(Reply::Audit(lines))) if !lines.is_empty() => {

@@ -1,28 +1,29 @@
-//! Judges reports: accepted only under the live lease, repeated only as before, else told apart.
+//! Checks reports: accepted only under the live lease, with the same answer for repeats, and refused with the right
+//! reason otherwise.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use ganger_types::command::{AppendLog, Complete, Fail, Held, Release, Renew};
+use ganger_types::command::{AppendLog, Complete, Fail, LeaseRef, Release, Renew};
 use ganger_types::job::ReportKind;
 use ganger_types::rejection::LeaseEnd;
 use ganger_types::{Answer, Bytes, Due, FailurePolicy, JobKey, JobState, Rejection, Reply, limits};
 
-use super::job::{DueTime, Gone, PossibleState, Slot};
+use super::job::{DueTime, PossibleState, Slot, TokenEnd};
 use super::{CheckResult, Oracle};
 
-/// What a report meets.
+/// The state of the lease of a report.
 enum LeaseStatus {
-    /// Its lease is live.
+    /// The lease is live.
     Live(JobKey),
-    /// It may be either; the answer tells.
+    /// Either is possible; the answer decides.
     Open(JobKey),
-    /// Its lease is not live.
+    /// The lease is not live.
     Stale(Option<JobKey>),
 }
 
 impl Oracle {
-    fn lease_status(&self, held: &Held) -> LeaseStatus {
+    fn lease_status(&self, held: &LeaseRef) -> LeaseStatus {
         let Some(key) = self.find(&held.namespace, &held.job) else {
             return LeaseStatus::Stale(None);
         };
@@ -38,11 +39,10 @@ impl Oracle {
         }
     }
 
-    /// The job whose live lease was reported on; `None` if the report was rightly refused or a
-    /// rightly recognised repeat.
+    /// The job of an accepted report; `None` if the report was rightly refused or is a recognised repeat.
     fn accepted(
         &mut self,
-        held: &Held,
+        held: &LeaseRef,
         kind: Option<ReportKind>,
         answer: &Answer,
         objections: &[&'static str],
@@ -75,7 +75,7 @@ impl Oracle {
                 self.known_mut(key)
                     .may
                     .retain(|stand| stand.state != JobState::Running);
-                self.known_mut(key).end_hold(Gone::Expired);
+                self.known_mut(key).end_hold(TokenEnd::Expired);
                 Ok(None)
             }
             (LeaseStatus::Stale(key), answer) => self.stale(key, held, kind, answer).map(|()| None),
@@ -85,7 +85,7 @@ impl Oracle {
     fn stale(
         &mut self,
         key: Option<JobKey>,
-        held: &Held,
+        held: &LeaseRef,
         kind: Option<ReportKind>,
         answer: &Answer,
     ) -> CheckResult {
@@ -137,8 +137,8 @@ impl Oracle {
         Err(self.broken("L5", key, what))
     }
 
-    /// The refusal must tell the reason where it is known for certain.
-    fn is_right_end(&self, key: JobKey, held: &Held, told: LeaseEnd) -> bool {
+    /// Checks that a refusal has the right reason, if it is determined.
+    fn is_right_end(&self, key: JobKey, held: &LeaseRef, told: LeaseEnd) -> bool {
         let job = self.known(key);
         let was_its = self.tokens.get(&held.token) == Some(&key);
         match (was_its, job.state()) {
@@ -150,7 +150,7 @@ impl Oracle {
                     LeaseEnd::Finished | LeaseEnd::Expired | LeaseEnd::Replaced
                 )
             }
-            // Back in line: what the worker must know is that it has lost the job.
+            // The job is ready again; the worker only needs to know that it has lost the lease.
             (true, Some(_)) => told != LeaseEnd::Finished,
             (false, _) | (_, None) => true,
         }
@@ -170,14 +170,14 @@ impl Oracle {
         };
         let job = self.known(key);
         let hold = job.hold.clone().expect("it was judged live");
-        // Without a length of its own it asks for the longest so far.
+        // Without a length, the renewal asks for the longest so far.
         let length = cmd.lease_for.unwrap_or(hold.granted_for.max(hold.full));
         let grace = self
             .settings(&job.namespace, &job.queue)
             .grace_for
             .unwrap_or_default();
         let until = self.now.elapsed.after(length);
-        // A renewal never shortens (`rel L9`), and never goes beyond the time an attempt may run.
+        // A renewal never shortens the lease (`rel L9`), nor extends it beyond the timeout.
         let first = hold.times_out.map_or(until, |(first, _)| first);
         let shortest = hold.ends.0.max(until).min(first).since(self.now.elapsed);
         let longest = hold.ends.1.max(until).since(self.now.elapsed);
@@ -204,7 +204,7 @@ impl Oracle {
         Ok(())
     }
 
-    fn too_large(&self, held: &Held, bytes: Option<&Bytes>) -> Vec<&'static str> {
+    fn too_large(&self, held: &LeaseRef, bytes: Option<&Bytes>) -> Vec<&'static str> {
         let limit = self.namespace(&held.namespace).payload_bytes_max;
         let size = bytes.map_or(0, |bytes| {
             u64::try_from(bytes.len()).expect("a length fits")
@@ -245,7 +245,7 @@ impl Oracle {
         let Some(next) = &cmd.next else {
             self.known_mut(key).result.clone_from(&cmd.result);
             let stands = self.stands_after(key, |stand| vec![stand.moved(JobState::Succeeded)]);
-            self.stands_become(key, stands);
+            self.set_states_with_consequences(key, stands);
             return self.check_reported(key, answer);
         };
         self.goals.reach("completed-into-the-next-queue");
@@ -279,11 +279,11 @@ impl Oracle {
             (true, false) => stand.scheduled(DueTime::At(due)),
             (true, true) => stand.moved(JobState::Ready),
         };
-        self.stands_become(key, vec![stand]);
+        self.set_states_with_consequences(key, vec![stand]);
         self.check_reported(key, answer)
     }
 
-    /// Whether `job` waits, through any number of others, for `dependency`; it waits for itself.
+    /// Whether `job` waits for `dependency`, at any distance, or is the same job.
     pub(super) fn waits_on(&self, job: JobKey, dependency: JobKey) -> bool {
         let mut seen = BTreeSet::new();
         let mut left = vec![job];
@@ -320,7 +320,7 @@ impl Oracle {
             let stand = self.worker_seen(key, stand);
             self.after_failure(key, now, stand, !cmd.permanent, cmd.retry_after)
         });
-        self.stands_become(key, stands);
+        self.set_states_with_consequences(key, stands);
         if self.known(key).may_be(JobState::Failed) {
             self.goals.reach("failed-for-good");
         }
@@ -349,7 +349,7 @@ impl Oracle {
         let keeps = cmd.keep_place && cmd.delay.is_zero();
         self.known_mut(key).is_ahead &= keeps;
         let stands = self.stands_after(key, |stand| self.after_release(key, cmd, stand, place));
-        self.stands_become(key, stands);
+        self.set_states_with_consequences(key, stands);
         self.check_reported(key, answer)
     }
 
@@ -394,7 +394,7 @@ impl Oracle {
         let wanted = hold.log_bytes.max(cmd.offset + sent);
         hold.log_bytes = wanted;
         match answer {
-            // After a restart the shard counts from the first piece that it sees.
+            // After a restart the shard counts from the first chunk that it receives.
             Ok(Reply::LogAppended { bytes, .. })
                 if (cmd.offset + sent..=wanted).contains(bytes) =>
             {
@@ -407,7 +407,7 @@ impl Oracle {
         }
     }
 
-    /// A piece that leaves a gap may be refused.
+    /// Whether a chunk leaves a gap, so that it may be refused.
     fn log_gap(&self, cmd: &AppendLog, answer: &Answer) -> bool {
         let key = self.find(&cmd.held.namespace, &cmd.held.job);
         let hold = key.and_then(|key| self.known(key).hold.as_ref());
@@ -422,7 +422,7 @@ impl Oracle {
         job.last_report = Some((token, kind));
     }
 
-    /// Applies `each` to the stands in which the job runs; in the others the report cannot have met it.
+    /// Applies `each` to the possible states in which the job runs; the report excludes the others.
     pub(super) fn stands_after(
         &self,
         key: JobKey,
@@ -436,7 +436,7 @@ impl Oracle {
         running.flat_map(|stand| each(*stand)).collect()
     }
 
-    /// The state told must be one that the job may be in.
+    /// Checks that the reported state is possible.
     fn check_reported(&mut self, key: JobKey, answer: &Answer) -> CheckResult {
         let Ok(Reply::Reported {
             state,
@@ -455,7 +455,7 @@ impl Oracle {
         let was_open = !job.has_ended();
         job.may.retain(|stand| stand.state == *state);
         if was_open && state.is_terminal() {
-            self.have_ended(&[key]);
+            self.apply_endings(&[key]);
         }
         Ok(())
     }
@@ -479,7 +479,7 @@ fn kept_place(
     stand
 }
 
-fn job_was_granted_again(oracle: &Oracle, key: JobKey, held: &Held) -> bool {
+fn job_was_granted_again(oracle: &Oracle, key: JobKey, held: &LeaseRef) -> bool {
     let job = oracle.known(key);
     job.hold
         .as_ref()

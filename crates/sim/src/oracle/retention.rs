@@ -1,4 +1,4 @@
-//! Judges removals by retention: only what has ended, is due, and nobody needs (`rel K1` to `K3`, `C4`).
+//! Checks removals by retention: only ended jobs that are due and that no job needs (`rel K1` to `K3`, `C4`).
 
 use std::collections::BTreeSet;
 
@@ -9,8 +9,8 @@ use super::{CheckResult, Oracle};
 use crate::rows::Rows;
 
 impl Oracle {
-    /// Of the candidates, those that the turn removed and that may go now went now; the others went
-    /// by a later look within the turn, and are judged at its end.
+    /// Checks the candidates that the turn removed and that may be removed now. The others were removed by a later
+    /// command of the turn and are checked at its end.
     pub(super) fn retire(&mut self, cmd: &Retire, rows: &Rows) -> CheckResult {
         let keys: BTreeSet<JobKey> = cmd.jobs.iter().map(|one| one.record.key).collect();
         let leaving: Vec<JobRecord> = self
@@ -23,7 +23,7 @@ impl Oracle {
         self.removed_by_retention(&leaving, rows)
     }
 
-    /// Rows of jobs are gone. Those that nobody deleted were removed by retention.
+    /// Checks removed rows: those that no command deleted were removed by retention.
     pub(super) fn removed_by_retention(
         &mut self,
         records: &[JobRecord],
@@ -65,7 +65,7 @@ impl Oracle {
                 format!("job {} was removed before its end", job.id),
             ));
         };
-        // One that may have ended before, and has by the end of the turn, is no user any more.
+        // A job that may have ended before and has ended by the end of the turn does not need it.
         let is_user =
             |user: &JobKey| !self.known(*user).may_have_ended() || rows.live.contains_key(user);
         if let Some(user) = self.users_of(key).find(is_user) {
@@ -86,7 +86,7 @@ impl Oracle {
             (None, Some(age)) => end.at.after(age) <= wall,
             (None, None) => false,
         };
-        // Counting takes a look at every job: only where the age alone does not allow it.
+        // Counting looks at every job, so do it only if the age is not sufficient.
         if is_old && self.wall_is_trusted(job) {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! Checks retries of jobs that have ended, with the dependencies and dependents that come back with them.
+//! Checks retries of ended jobs, with the dependencies and dependents that are retried with them.
 
 use std::collections::BTreeSet;
 
@@ -48,8 +48,8 @@ impl Oracle {
         Ok(())
     }
 
-    /// The jobs that came back with those that were named. They had ended, and are related to them; and who
-    /// fell with one that was named comes back, unless it would fail again at once.
+    /// The jobs that were retried with the named ones. They must have ended because of them, and all such jobs must
+    /// be retried unless they would fail again at once.
     pub(super) fn followers(
         &self,
         cmd: &Retry,
@@ -93,7 +93,7 @@ impl Oracle {
                 continue;
             };
             let fell = job
-                .fell_with
+                .failed_with
                 .is_some_and(|dependency| named.contains(&dependency));
             let is_failed = job.state() == Some(JobState::Failed);
             if fell && is_failed && !back.contains(key) && !skipped.contains(&job.id) {
@@ -116,7 +116,7 @@ impl Oracle {
         job.result = None;
         job.start = None;
         job.is_retried = true;
-        job.fell_with = None;
+        job.failed_with = None;
         if let Some(queue) = queue {
             job.queue = queue.clone();
         }
@@ -129,7 +129,7 @@ impl Oracle {
         let renewed: Vec<Slot> = slots
             .into_iter()
             .map(|slot| match slot {
-                // One that was removed since has not succeeded before it was: else it would be in use.
+                // A removed dependency had not succeeded, otherwise it would be in use.
                 Slot::Missing(dependency, FailurePolicy::Ignore)
                     if !self.jobs.contains_key(&dependency) =>
                 {
@@ -155,7 +155,7 @@ impl Oracle {
         }
     }
 
-    /// How the submission said that this job treats a failure of `dependency`.
+    /// The submitted failure policy of the edge to `dependency`.
     pub(super) fn edge_policy(&self, key: JobKey, dependency: JobKey) -> FailurePolicy {
         let job = self.known(key);
         let place = job

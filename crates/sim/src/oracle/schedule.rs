@@ -1,4 +1,4 @@
-//! Judges schedules: each due point fires by its policy, once, in one commit (`rel T7`, `C2`, `C3`).
+//! Checks schedules: each run fires once, by its policy, in one commit (`rel T7`, `C2`, `C3`).
 
 use std::collections::BTreeSet;
 
@@ -8,11 +8,11 @@ use ganger_types::{
     ScheduleId, ScheduleRecord, ScheduleSpec, Timestamp,
 };
 
-use super::job::{Gone, ModelJob, PossibleState};
+use super::job::{ModelJob, PossibleState, TokenEnd};
 use super::{CheckResult, Oracle, Turn};
 use crate::rows::Rows;
 
-/// What is believed of a schedule.
+/// The model of a schedule.
 pub(crate) struct Plan {
     record: ScheduleRecord,
     next_at: Timestamp,
@@ -20,7 +20,7 @@ pub(crate) struct Plan {
 }
 
 impl Oracle {
-    /// Schedules whose time has come fire before the commands of the moment.
+    /// Checks the schedules that are due; they fire before the commands of the same time.
     pub(super) fn schedules_fire(&mut self, rows: &Rows) -> CheckResult {
         let now = self.now.wall;
         let is_due = |plan: &Plan| plan.next_at <= now && !plan.record.paused;
@@ -36,7 +36,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// Schedules due now that cancel their earlier run.
+    /// The number of due schedules that cancel their earlier run.
     pub(super) fn schedules_that_replace(&self) -> usize {
         let is_due = |plan: &&Plan| plan.next_at <= self.now.wall && !plan.record.paused;
         let due = self.schedules.values().filter(is_due);
@@ -67,7 +67,7 @@ impl Oracle {
         }
         let may_be_refused = self.is_full(&record.namespace, &record.queue);
         if record.overlap == Overlap::Replace && made.is_empty() && may_be_refused {
-            // The earlier job was cancelled to make room, and the queue was still full.
+            // The earlier job was cancelled, and the queue was still full.
             self.may_be_replaced(last);
         }
         let mut previous = last;
@@ -84,7 +84,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// Jobs that a schedule made at this moment, in order.
+    /// The jobs that a schedule made at this time, in order.
     fn new_of_schedule(&self, name: &(Namespace, ScheduleId), rows: &Rows) -> Vec<JobKey> {
         let from = self.key_before.map_or(JobKey(0), |max| JobKey(max.0 + 1));
         let live = rows.live.range(from..).map(|(_, record)| record);
@@ -104,15 +104,15 @@ impl Oracle {
         keys
     }
 
-    /// How many jobs may be made of so many due points.
+    /// The allowed numbers of jobs for this number of due runs.
     fn allowed(&self, plan: &Plan, points: usize) -> BTreeSet<usize> {
         let schedule = &plan.record;
         let mut by_policy: BTreeSet<usize> = match schedule.catch_up {
-            // Whether the newest point counts as missed depends on how late the step came.
+            // Whether the newest run counts as missed depends on the delay of the step.
             CatchUp::None => BTreeSet::from([0, 1]),
             CatchUp::Last => BTreeSet::from([1]),
             CatchUp::All { max } => {
-                // Without a bound of its own it makes up for the 10,000 newest.
+                // Without its own limit it enqueues the 10,000 newest.
                 let max = if max == 0 { 10_000 } else { max };
                 BTreeSet::from([points.min(usize::try_from(max).expect("a small number"))])
             }
@@ -150,14 +150,14 @@ impl Oracle {
         job.may.extend(cancelled);
     }
 
-    /// The earlier job of a schedule that replaces is cancelled.
+    /// Cancels the earlier job of a schedule that replaces it.
     fn replaced(&mut self, last: Option<JobKey>) {
         let Some(key) = last.filter(|key| self.live.contains(key)) else {
             return;
         };
         self.note(key, "was replaced by the next run of its schedule", 0);
         self.goals.reach("schedule-replaced-a-run");
-        self.known_mut(key).end_hold(Gone::Cancelled);
+        self.known_mut(key).end_hold(TokenEnd::Cancelled);
         self.ends_without_success(key, JobState::Cancelled);
     }
 
@@ -190,13 +190,13 @@ impl Oracle {
             past: Vec::new(),
             result: None,
             is_ahead: false,
-            fell_with: None,
+            failed_with: None,
             is_retried: false,
             jumps_at_end: 0,
             notes: Vec::new(),
             spec,
         };
-        self.adopt(job);
+        self.add_to_model(job);
         self.goals.reach("schedule-fired");
     }
 
@@ -221,7 +221,7 @@ impl Oracle {
                     .filter(|plan| plan.record.spec == cmd.schedule.spec);
                 let next_at = same.map_or_else(
                     || match cmd.schedule.spec {
-                        // It begins there, even if that has passed by now.
+                        // The first run, even if that time has passed.
                         ScheduleSpec::Interval { first_at, .. } => first_at,
                         ScheduleSpec::Cron { .. } => next_after(&cmd.schedule, self.now.wall),
                     },
@@ -241,7 +241,7 @@ impl Oracle {
         }
     }
 
-    /// Somebody had a job made of it: one, whatever its policies say, and its times stay.
+    /// Checks a run by command: one job, regardless of the policies; the times do not change.
     pub(super) fn run_schedule(
         &mut self,
         cmd: &RunSchedule,
@@ -306,7 +306,7 @@ impl Oracle {
     }
 }
 
-/// Jobs that answers of a turn name as made of a schedule by hand.
+/// Jobs that commands of a turn enqueued for schedules, by the answers.
 pub(super) fn run_by_hand(turn: &Turn) -> BTreeSet<JobId> {
     let applied = turn.moments.iter().flat_map(|moment| &moment.applied);
     let runs = applied.filter_map(|one| match (&one.command, &one.answer) {
@@ -316,13 +316,13 @@ pub(super) fn run_by_hand(turn: &Turn) -> BTreeSet<JobId> {
     runs.collect()
 }
 
-/// Due points from `next` up to `now`, both included, counted from the definition.
+/// The number of runs from `next` to `now`, both included.
 fn points(schedule: &ScheduleRecord, next: Timestamp, now: Timestamp) -> usize {
     let (_, every) = grid(schedule);
     usize::try_from((now.0 - next.0) / every).expect("a bounded number of points") + 1
 }
 
-/// The first point of a schedule's grid after `now`.
+/// The first run after `now`.
 fn next_after(schedule: &ScheduleRecord, now: Timestamp) -> Timestamp {
     let (first, every) = grid(schedule);
     if now.0 < first {
@@ -331,8 +331,7 @@ fn next_after(schedule: &ScheduleRecord, now: Timestamp) -> Timestamp {
     Timestamp(first + ((now.0 - first) / every + 1) * every)
 }
 
-/// First point and distance, in microseconds. The simulator uses only cron expressions that are an
-/// even grid in UTC.
+/// First run and interval in microseconds. The simulator only uses cron expressions with equal intervals in UTC.
 fn grid(schedule: &ScheduleRecord) -> (u64, u64) {
     let minute = 60_000_000;
     match &schedule.spec {

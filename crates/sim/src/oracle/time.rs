@@ -1,15 +1,15 @@
-//! What time does to jobs: leases run out, pauses end, deadlines pass.
+//! Effects of time: leases expire, pauses end, deadlines pass.
 
 use std::time::Duration;
 
 use ganger_types::limits::RETENTION_DISTRUST_FOR;
 use ganger_types::{Due, DueOrder, Elapsed, JobKey, JobState, Now, Timestamp};
 
-use super::job::{DueTime, Gone, LeaseModel, ModelJob, PossibleState};
+use super::job::{DueTime, LeaseModel, ModelJob, PossibleState, TokenEnd};
 use super::{CheckResult, Oracle};
 
 impl Oracle {
-    /// Moves to `now` and fires what is due, each at its own time.
+    /// Advances to `now` and fires due timers, each at its own time.
     pub(super) fn step_to(&mut self, now: Now) -> CheckResult {
         if now.elapsed < self.now.elapsed {
             let what = format!("elapsed time went back from {}", self.now.elapsed);
@@ -18,7 +18,7 @@ impl Oracle {
         let before = std::mem::replace(&mut self.now, now);
         self.settled = self.settled.max(before.elapsed);
         if self.is_of_callers {
-            // What fell due before counts as of the command that brings the time.
+            // Earlier timers fire as of the command that carries the time.
             self.settled = now.elapsed;
         }
         self.watch_wall(now);
@@ -49,8 +49,8 @@ impl Oracle {
         }
         self.due_now.extend(due);
         self.replacing = self.schedules_that_replace();
-        // An end may make others due only through a zero pause, which `fire` settles itself; a
-        // cascade only ends jobs or makes them ready.
+        // An end can make other timers due only through a pause of zero, which `fire` handles; a cascade only ends
+        // jobs or makes them ready.
         let mut rounds = 0;
         while let Some((_, key)) = self.first_due() {
             self.fire(key);
@@ -67,7 +67,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// Jobs whose pause has a jitter may have become due already, within a turn of several moments.
+    /// Jobs whose pause has jitter may have become due already, in a turn with several times.
     fn ripen_open(&mut self) {
         let now = self.now.elapsed;
         let may_ripen =
@@ -95,7 +95,7 @@ impl Oracle {
             .min()
     }
 
-    /// The moment of the first timer of a job that is due and not settled.
+    /// The position of the first due timer of a job that has not fired.
     fn timer_of(&self, key: JobKey) -> Option<Turn> {
         let job = self.known(key);
         if job.has_ended() {
@@ -148,7 +148,7 @@ impl Oracle {
         self.note(key, "fell due", 0);
     }
 
-    /// The lease may have ended, or must have.
+    /// Handles a lease that may or must have ended.
     fn lease_ends(&mut self, key: JobKey) {
         let job = self.known(key);
         let hold = job.hold.clone().expect("only a held job's lease can end");
@@ -168,7 +168,7 @@ impl Oracle {
             );
             return;
         }
-        // What an earlier moment of the turn may have made of it stays possible.
+        // States from earlier in the turn stay possible.
         let (running, mut stands): (Vec<PossibleState>, Vec<PossibleState>) = job
             .may
             .iter()
@@ -183,18 +183,18 @@ impl Oracle {
         self.note(key, "its lease may have run out, attempt", 0);
         self.known_mut(key).is_ahead = false;
         if stands.iter().all(|stand| stand.state != JobState::Running) {
-            self.known_mut(key).end_hold(Gone::Expired);
+            self.known_mut(key).end_hold(TokenEnd::Expired);
         }
-        self.stands_become(key, stands);
+        self.set_states_with_consequences(key, stands);
     }
 
-    /// Each stand that has become due since is ready now.
+    /// Makes each possible state that has become due ready.
     pub(super) fn ripened(&self, key: JobKey, stands: Vec<PossibleState>) -> Vec<PossibleState> {
         let job = self.known(key);
         let order = self.settings(&job.namespace, &job.queue).due_order;
         let mut all = Vec::with_capacity(stands.len());
         for stand in stands {
-            // With jitter, or an end that is not known exactly, it may still be on its way.
+            // With jitter, or if the end is not known exactly, it may still be scheduled.
             if let DueTime::Between(_, last) = stand.due
                 && last > self.now.elapsed
             {
@@ -205,11 +205,11 @@ impl Oracle {
         all
     }
 
-    /// Remembers when the wall clock ran ahead of the elapsed one.
+    /// Detects jumps of the wall clock.
     fn watch_wall(&mut self, now: Now) {
         let before = std::mem::replace(&mut self.looked, now);
         let moved = now.elapsed.since(before.elapsed);
-        // Drift and rounding are no jumps.
+        // Drift and rounding are not jumps.
         let slack = moved.mul_f64(0.2) + Duration::from_secs(60);
         let is_first = before.elapsed == Elapsed(0);
         if !is_first && now.wall > before.wall.after(moved + slack) {
@@ -217,16 +217,15 @@ impl Oracle {
         }
     }
 
-    /// The wall clock jumped at `now`, or nobody knows whether it did: a shard that starts has not seen it
-    /// run.
+    /// Records a jump of the wall clock at `now`; a start counts as one.
     pub(super) fn wall_jumps(&mut self, now: Now) {
         self.looked = now;
         self.wall_jumped = Some(now.elapsed);
         self.jumps += 1;
     }
 
-    /// Whether retention may believe the wall clock for a job (`rel C4`): it has been stable for long, or
-    /// the job ended after the jump, so that its end and the present are of one clock.
+    /// Whether retention may trust the wall clock for a job (`rel C4`): the clock has been stable for long, or the
+    /// job ended after the jump.
     pub(super) fn wall_is_trusted(&self, job: &ModelJob) -> bool {
         self.wall_jumped.is_none_or(|jumped_at| {
             let stable_for = self.now.elapsed.since(jumped_at);
@@ -235,8 +234,8 @@ impl Oracle {
     }
 }
 
-/// Where a timer stands in the order in which those of one step fire: each at its own time, those of
-/// the wall clock as far back as it says now.
+/// The position of a timer in the order in which those of one step fire: by time, with wall times converted as of
+/// now.
 type Turn = (Elapsed, bool, Timestamp);
 
 fn turn_of(due: Due, now: Now) -> Turn {
@@ -272,7 +271,7 @@ fn due_for_certain(stand: &PossibleState, now: Now) -> Option<Turn> {
     }
 }
 
-/// A stand whose time has come is ready; its place in the line is the moment it fell due.
+/// Makes a due state ready, as of the time at which it became due.
 fn ripen(stand: PossibleState, now: Now, settled: Elapsed, order: DueOrder) -> PossibleState {
     if stand.state != JobState::Scheduled || due_by(&stand, now).is_none() {
         return stand;

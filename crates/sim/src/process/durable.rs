@@ -1,4 +1,4 @@
-//! What became durable, put together for the oracle from the commits and the records of their moments.
+//! Durable turns for the oracle, built from the commits and the records of their times.
 
 use std::collections::BTreeSet;
 
@@ -6,12 +6,12 @@ use ganger_shard::Delivery;
 use ganger_types::{Answer, Change, Command, Event, Happening, JobKey, Now, Reply};
 
 use super::{DurableTurn, MomentRecord, RecordedAnswer, ShardProcess};
-use crate::oracle::{Applied, Moment};
+use crate::oracle::{AppliedCommand, Moment};
 use crate::sim_ticket::TicketEvent;
 
 impl ShardProcess {
-    /// The next turn that the core has let out, if there is one the oracle has not seen. `Err` with
-    /// its sequence if the store does not hold it.
+    /// The next turn that the core has released and the oracle has not checked. `Err` with its sequence if the store
+    /// does not have it.
     pub(crate) fn next_durable(&mut self) -> Option<Result<DurableTurn, u64>> {
         let first = self.sent.front()?.commit.sequence;
         if first > self.core.durable_sequence() {
@@ -42,20 +42,20 @@ impl ShardProcess {
                 TicketEvent::Probe => continue,
                 TicketEvent::Call(op) => match self.answers.remove(&op) {
                     Some(RecordedAnswer::Plain(answer)) => (op, answer),
-                    // Refused before the engine saw it: for lack of space.
+                    // Refused before the engine, for lack of space.
                     _ => continue,
                 },
                 TicketEvent::Try(op) => (op, self.tried(op, number, deliveries)),
             };
             let (command, callers_now) = self.commands[&op].clone();
-            applied.push(Applied {
+            applied.push(AppliedCommand {
                 op,
                 command,
                 answer,
                 callers_now,
             });
         }
-        applied.extend(marks.retire.map(|retire| Applied {
+        applied.extend(marks.retire.map(|retire| AppliedCommand {
             op: 0,
             command: Command::Retire(retire),
             answer: Ok(Reply::Done),
@@ -67,7 +67,7 @@ impl ShardProcess {
         }
     }
 
-    /// What a try came to: only the last one can have given jobs.
+    /// The result of an attempt of a lease request: only the last one can have leased jobs.
     fn tried(&mut self, op: u64, number: u64, deliveries: &mut Vec<Delivery>) -> Answer {
         if self.last_try.get(&op) != Some(&number) {
             return Ok(Reply::Leased(Vec::new()));
@@ -83,14 +83,14 @@ impl ShardProcess {
         }
     }
 
-    /// Events must come out whole and in order, across recoveries.
+    /// Checks that events are complete and in order, across recoveries.
     pub(crate) fn check_events(&mut self, events: &[Event]) -> Result<(), String> {
         self.next_event = check_events(events, self.next_event)?;
         Ok(())
     }
 }
 
-/// The jobs that changes touch.
+/// The jobs whose rows changes write.
 pub(crate) fn touched(changes: &[Change]) -> BTreeSet<JobKey> {
     changes
         .iter()
@@ -111,7 +111,7 @@ pub(crate) fn touched(changes: &[Change]) -> BTreeSet<JobKey> {
         .collect()
 }
 
-/// Checks that events have consecutive places and tell only allowed moves.
+/// Checks that events have consecutive positions and contain only allowed moves.
 fn check_events(events: &[Event], from: u64) -> Result<u64, String> {
     let mut next = from;
     for event in events {

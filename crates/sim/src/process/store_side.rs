@@ -1,4 +1,4 @@
-//! The store's side of the process: its tasks, their reports, and what is left of both after a crash.
+//! The store's side of the process: its tasks, their reports, and the rest of both after a crash.
 
 use ganger_shard::core::{StoreReport, StoreTask};
 use ganger_store::CommitError;
@@ -10,7 +10,7 @@ use crate::rng::Rng;
 use crate::sim_ticket::TicketEvent;
 
 impl ShardProcess {
-    /// Gives the core the store's next report.
+    /// Passes the store's next report to the core.
     pub(crate) fn report(&mut self, now: Now) -> CallOutcome {
         let Some(report) = self.reports.pop_front() else {
             return CallOutcome::default();
@@ -29,7 +29,7 @@ impl ShardProcess {
         }
         self.core.report(report, self.planted.time(now));
         if has_failed {
-            // What was applied since the last commit was given is lost with the engine.
+            // Commands since the last commit are lost with the engine.
             self.growing.clear();
         }
         if has_failed && !is_unknown {
@@ -48,7 +48,7 @@ impl ShardProcess {
         came
     }
 
-    /// Carries out a look for finished jobs, if there is one, and reports it.
+    /// Runs a search for finished jobs, if there is one, and reports it.
     pub(crate) fn find(&mut self, now: Now) -> CallOutcome {
         let report = self
             .finds
@@ -70,13 +70,13 @@ impl ShardProcess {
         !self.finds.is_empty()
     }
 
-    /// Whether the store has something to do.
+    /// The next task of the store, if there is one.
     pub(crate) fn next_store_task(&self) -> Option<&StoreTask> {
         self.store_tasks.front()
     }
 
-    /// The dice of a command of the commit that the store turns to next. Each command decides once:
-    /// a lease request that waits is tried again and again, and must not meet the same outcome forever.
+    /// The random numbers of a command in the next commit of the store. Each command decides once, because a waiting
+    /// lease request is tried repeatedly and must not get the same outcome forever.
     pub(crate) fn rng_of_next(&mut self) -> Option<Rng> {
         let Some(StoreTask::Commit(commit)) = self.store_tasks.front() else {
             return None;
@@ -105,7 +105,7 @@ impl ShardProcess {
         self.recoveries.note(began.elapsed);
     }
 
-    /// The store carries out its next order; the report waits to be given to the core.
+    /// Runs the store's next task; its report waits for the core.
     pub(crate) fn work(&mut self, end: CommitOutcome) {
         let Some(task) = self.store_tasks.pop_front() else {
             return;
@@ -123,7 +123,7 @@ impl ShardProcess {
             .extend(report.filter(|report| !is_known(report)));
     }
 
-    /// A planted mistake: commits count as durable before the store has turned to them. Says how many.
+    /// A planted bug: commits count as durable before the store has written them. Returns their number.
     pub(crate) fn claim(&mut self) -> usize {
         let mut count = 0;
         for task in &self.store_tasks {
@@ -149,8 +149,7 @@ impl ShardProcess {
         !self.sent.is_empty()
     }
 
-    /// The process is dead. What the store holds of it must have been let out in time, had it lived:
-    /// so it is let out now, for the oracle alone.
+    /// After a crash, releases the turns that the store has, for the oracle alone.
     pub(crate) fn release_after_crash(&mut self, mut now: Now) -> CallOutcome {
         let mut all = CallOutcome::default();
         for _ in 0..8 {
@@ -159,7 +158,7 @@ impl ShardProcess {
             }
             let holds_more = self.store.sequence() > self.core.durable_sequence();
             if holds_more && let Some(pause) = self.core.sleep_for(now) {
-                // It may have died while its recovery waited.
+                // The process may have died during a pause of its recovery.
                 now.elapsed = now.elapsed.after(pause);
                 now.wall = now.wall.after(pause);
                 self.core.run(self.planted.time(now));
@@ -181,7 +180,7 @@ impl ShardProcess {
         all
     }
 
-    /// Where the store and the oracle stand.
+    /// The last sequences of the store and of the oracle.
     pub(crate) fn sequences(&self) -> (u64, u64) {
         (self.store.sequence(), self.checked)
     }

@@ -1,5 +1,5 @@
-//! Any value of a stored type, for property tests here and elsewhere: made from the lists that also make writer and
-//! reader.
+//! Strategies for any value of a stored type, for property tests in this and other crates. They are made from the
+//! same lists as encoder and decoder.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -16,13 +16,13 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::{num, option};
 
-/// A type of which any value can be made.
+/// A stored type with a strategy for its values.
 pub trait Any: Debug + Sized + 'static {
-    /// All values, small ones first when a test fails.
+    /// A strategy for all values, which shrinks to small ones.
     fn any() -> BoxedStrategy<Self>;
 }
 
-/// A struct of any fields, as far as its check allows.
+/// Implements [`Any`] for a struct whose fields implement it; values that the check refuses are skipped.
 macro_rules! any_struct {
     ($type:ident $fields:tt $(checked by $check:path)?) => {
         impl $crate::encoding::any::Any for $type {
@@ -52,7 +52,7 @@ macro_rules! any_struct {
     };
 }
 
-/// An enum: any variant of any fields.
+/// Implements [`Any`] for an enum whose fields implement it.
 macro_rules! any_enum {
     ($type:ident { $($variant:ident $fields:tt)* }) => {
         impl $crate::encoding::any::Any for $type {
@@ -85,7 +85,7 @@ macro_rules! any_enum {
 
 pub(super) use {any_enum, any_struct};
 
-/// Values that a strategy gives.
+/// Implements [`Any`] by a strategy.
 macro_rules! plain {
     ($($type:ty: $strategy:expr;)*) => {$(
         impl Any for $type {
@@ -103,7 +103,7 @@ plain! {
     u32: any::<u32>();
     u64: any::<u64>();
     i64: any::<i64>();
-    // All but not-a-number, which does not equal itself.
+    // All values except NaN, which does not equal itself.
     f64: num::f64::NORMAL | num::f64::SUBNORMAL | num::f64::POSITIVE | num::f64::NEGATIVE
         | num::f64::ZERO | num::f64::INFINITE;
     Duration: (any::<u64>(), 0..1_000_000_000_u32).prop_map(|(s, n)| Self::new(s, n));
@@ -129,7 +129,7 @@ fn name<T: Debug>(make: fn(Vec<u8>) -> Result<T, NameError>) -> impl Strategy<Va
     vec(any::<u8>(), 0..20).prop_map(move |bytes| make(bytes).expect("short"))
 }
 
-/// Names of any bytes.
+/// Implements [`Any`] for names: any bytes.
 macro_rules! names {
     ($($name:ident)*) => {
         plain! {$($name: name(Self::new);)*}

@@ -1,6 +1,7 @@
-//! What attempts leave on a job: failures, progress, reports, and how they ended.
+//! Failures, progress, reports, and ends of attempts.
 
-use ganger_types::job::{AttemptEnd, LastReport, ReportKind};
+use ganger_types::history::AttemptEnd;
+use ganger_types::job::{LastReport, ReportKind};
 use ganger_types::{Due, Failure, Outcome, Progress};
 
 use super::field::{choice, fields};
@@ -34,7 +35,7 @@ choice!(AttemptEnd, "has an unknown end of an attempt" {
     6 Cancelled {}
 });
 
-// The numbers are those of the states in which such jobs are.
+// The numbers are those of the final states.
 choice!(Outcome, "has an unknown outcome" {
     5 Succeeded {}
     6 Failed {}

@@ -1,21 +1,21 @@
-//! All that one turn wrote, as a log of turns keeps it.
+//! Commits, as the turn log stores them.
 //!
-//! A commit is its epoch, its sequence, the counters after it, and its changes in order. A change is the number of its
-//! kind and its fields, one after the other; a record among them has its version before it, as where it is stored by
-//! itself. Nothing is written twice or put together first: the bytes go straight to the buffer at hand.
+//! A commit is its epoch, its sequence, the counters after it, and its changes in order. A change is the number of
+//! its kind and its fields, one after the other; a record among them has its version before it, as in a row of its
+//! own. The encoder writes directly to the output buffer, without copies in between.
 
 use ganger_types::{Change, Commit, Meta};
 
 use super::Record;
 use super::field::{Versioned, choice, fields, record};
 
-// The fields of the counters stand there without a version: theirs is the commit's.
+// The counters have no version of their own: it is that of the commit.
 const _: () = assert!(Meta::VERSION == 1, "raise the version of `Commit` too");
 
 record!("commit", version 1, Commit { epoch, sequence, meta, changes });
 
-// A number, once given, keeps its meaning and its fields; a new kind of change takes the next one. Those of external systems
-// have theirs in `external`.
+// A number keeps its meaning and its fields forever; a new kind of change takes the next number. Those of external
+// systems are in `external`.
 choice!(Change, "has a change that this program does not know" {
     1 PutJob(record)
     2 PutPayload { key, payload }
@@ -71,8 +71,7 @@ mod tests {
 
     const UNKNOWN: &str = "has a change that this program does not know";
 
-    /// The numbers as they were given, written a second time: moving one in the list above breaks the logs there
-    /// are.
+    /// The numbers a second time, because a changed number in the list above would break existing logs.
     fn number(change: &Change) -> u8 {
         match change {
             Change::PutJob(..) => 1,
@@ -112,7 +111,7 @@ mod tests {
         }
     }
 
-    /// Numbers that the reader knows.
+    /// The numbers that the decoder knows.
     fn known() -> BTreeSet<u8> {
         let is_known = |number: &u8| {
             let read = Change::take(&mut Cursor::new(&[*number], Commit::WHAT));
@@ -186,7 +185,7 @@ mod tests {
     fn a_fault_within_a_record_names_that_record() {
         let mut bytes = encode(&plain());
         bytes.pop();
-        // A change, a job, of a version yet to come.
+        // A change that writes a job with a newer version.
         bytes.extend([1, 1, u8::MAX]);
         let error = decode::<Commit>(&bytes).expect_err("nobody knows that version");
         assert_eq!((error.what, error.offset), ("job", bytes.len()));

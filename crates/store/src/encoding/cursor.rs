@@ -1,4 +1,4 @@
-//! Reads fields of a record, from bytes that may be anything.
+//! The decoder of fields, for arbitrary bytes.
 
 use std::time::Duration;
 
@@ -6,15 +6,15 @@ use ganger_types::NameError;
 
 use super::Record;
 
-/// Bytes that are not the record they should be.
+/// The error for bytes that are not the expected record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the {what} record {why} at byte {offset}")]
 pub struct DecodeError {
-    /// Name of the record that was read.
+    /// Name of the expected record.
     pub what: &'static str,
     /// Description of what is wrong.
     pub why: &'static str,
-    /// Offset of the fault in bytes.
+    /// Offset of the error in bytes.
     pub offset: usize,
 }
 
@@ -28,7 +28,7 @@ pub struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// Reads `bytes`, which are said to be a `what`.
+    /// A cursor over `bytes`, which should be a `what`.
     pub fn new(bytes: &'a [u8], what: &'static str) -> Self {
         Self {
             rest: bytes,
@@ -39,7 +39,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// An error at this place.
+    /// An error at the current offset.
     #[cold]
     pub fn error(&self, why: &'static str) -> DecodeError {
         DecodeError {
@@ -49,10 +49,10 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// One byte.
+    /// Reads one byte.
     ///
     /// # Errors
-    /// At the end.
+    /// If there are no more bytes.
     pub fn byte(&mut self) -> Result<u8, DecodeError> {
         let (first, rest) = self
             .rest
@@ -62,15 +62,15 @@ impl<'a> Cursor<'a> {
         Ok(*first)
     }
 
-    /// The next byte, which stays to be read; `None` at the end.
+    /// The next byte, without reading it; `None` at the end.
     pub(super) fn peek(&self) -> Option<u8> {
         self.rest.first().copied()
     }
 
-    /// A yes or no.
+    /// Reads a boolean.
     ///
     /// # Errors
-    /// If it is neither.
+    /// If the byte is neither 0 nor 1.
     pub fn flag(&mut self) -> Result<bool, DecodeError> {
         match self.byte()? {
             0 => Ok(false),
@@ -79,10 +79,10 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A whole number.
+    /// Reads a whole number.
     ///
     /// # Errors
-    /// If it is cut short or larger than 64 bits.
+    /// If the number is truncated or larger than 64 bits.
     pub fn number(&mut self) -> Result<u64, DecodeError> {
         let mut value = 0_u64;
         for shift in (0..64).step_by(7) {
@@ -99,16 +99,16 @@ impl<'a> Cursor<'a> {
         Err(self.error("has a number beyond 64 bits"))
     }
 
-    /// A whole number of a smaller type.
+    /// Reads a whole number of a smaller type.
     ///
     /// # Errors
-    /// If it does not fit.
+    /// If the number does not fit.
     pub fn small<T: TryFrom<u64>>(&mut self) -> Result<T, DecodeError> {
         let value = self.number()?;
         T::try_from(value).map_err(|_| self.error("has a number that is too large"))
     }
 
-    /// A whole number with a sign.
+    /// Reads a signed whole number.
     ///
     /// # Errors
     /// See [`Cursor::number`].
@@ -117,7 +117,7 @@ impl<'a> Cursor<'a> {
         Ok((value >> 1).cast_signed() ^ -((value & 1).cast_signed()))
     }
 
-    /// A number near which others of the record lie.
+    /// Reads the number that is the origin of others in the record.
     ///
     /// # Errors
     /// See [`Cursor::number`].
@@ -126,7 +126,7 @@ impl<'a> Cursor<'a> {
         Ok(self.origin)
     }
 
-    /// A number near the origin.
+    /// Reads a number stored as its difference from the origin.
     ///
     /// # Errors
     /// See [`Cursor::number`].
@@ -135,10 +135,10 @@ impl<'a> Cursor<'a> {
         Ok(self.origin.wrapping_add(difference))
     }
 
-    /// Bytes of a known length.
+    /// Reads bytes of a known length.
     ///
     /// # Errors
-    /// If there are fewer.
+    /// If there are fewer bytes.
     pub fn raw(&mut self, length: usize) -> Result<&'a [u8], DecodeError> {
         let (taken, rest) = self
             .rest
@@ -148,28 +148,28 @@ impl<'a> Cursor<'a> {
         Ok(taken)
     }
 
-    /// A byte string.
+    /// Reads a byte string.
     ///
     /// # Errors
-    /// If it is cut short.
+    /// If the bytes are truncated.
     pub fn bytes(&mut self) -> Result<&'a [u8], DecodeError> {
         let length = self.small()?;
         self.raw(length)
     }
 
-    /// A text.
+    /// Reads a text.
     ///
     /// # Errors
-    /// If it is cut short or not UTF-8.
+    /// If the text is truncated or not UTF-8.
     pub fn text(&mut self) -> Result<&'a str, DecodeError> {
         let bytes = self.bytes()?;
         std::str::from_utf8(bytes).map_err(|_| self.error("has a text that is not UTF-8"))
     }
 
-    /// A name, by its constructor.
+    /// Reads a name with its constructor.
     ///
     /// # Errors
-    /// If it is cut short or too long.
+    /// If the name is truncated or too long.
     pub fn name<T>(
         &mut self,
         make: impl FnOnce(&'a [u8]) -> Result<T, NameError>,
@@ -178,10 +178,10 @@ impl<'a> Cursor<'a> {
         make(bytes).map_err(|_| self.error("has a name that is too long"))
     }
 
-    /// A list: its count, then each. At least one byte per entry must be there.
+    /// Reads a list: the count, then the entries, of at least one byte each.
     ///
     /// # Errors
-    /// If it is cut short, or an entry is wrong.
+    /// If the list is truncated, or an entry is invalid.
     pub fn list<T>(
         &mut self,
         mut each: impl FnMut(&mut Self) -> Result<T, DecodeError>,
@@ -190,7 +190,7 @@ impl<'a> Cursor<'a> {
         if count > self.rest.len() {
             return Err(self.error("has a list longer than itself"));
         }
-        // An entry in memory is larger than a byte: grow as they turn out to be there.
+        // An entry in memory is larger than a byte, so let the list grow instead of trusting the count.
         let mut list = Vec::with_capacity(count.min(16));
         for _ in 0..count {
             list.push(each(self)?);
@@ -198,10 +198,10 @@ impl<'a> Cursor<'a> {
         Ok(list)
     }
 
-    /// A duration.
+    /// Reads a duration.
     ///
     /// # Errors
-    /// If it is cut short or has a second's worth of nanoseconds.
+    /// If the duration is truncated, or has a whole second of nanoseconds.
     pub fn duration(&mut self) -> Result<Duration, DecodeError> {
         let seconds = self.number()?;
         let nanos: u32 = self.small()?;
@@ -211,20 +211,20 @@ impl<'a> Cursor<'a> {
         Ok(Duration::new(seconds, nanos))
     }
 
-    /// A floating-point number.
+    /// Reads a floating-point number.
     ///
     /// # Errors
-    /// If it is cut short.
+    /// If the bytes are truncated.
     pub fn float(&mut self) -> Result<f64, DecodeError> {
         let mut bits = [0; 8];
         bits.copy_from_slice(self.raw(8)?);
         Ok(f64::from_bits(u64::from_le_bytes(bits)))
     }
 
-    /// A value that may be absent.
+    /// Reads an optional value.
     ///
     /// # Errors
-    /// As the value's.
+    /// If the flag or the value is invalid.
     pub fn option<T>(
         &mut self,
         read: impl FnOnce(&mut Self) -> Result<T, DecodeError>,
@@ -236,15 +236,15 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The version of the record whose fields are being read; 0 outside of records.
+    /// The version of the record that is being read; 0 outside of records.
     pub fn version(&self) -> u8 {
         self.version
     }
 
-    /// Reads fields in the layout of a version that stands elsewhere, or that the caller knows.
+    /// Reads fields in the layout of a version that the caller knows.
     ///
     /// # Errors
-    /// As what is read.
+    /// Those of `read`.
     pub fn in_version<T>(
         &mut self,
         version: u8,
@@ -256,10 +256,10 @@ impl<'a> Cursor<'a> {
         value
     }
 
-    /// The version byte before a record's fields.
+    /// Reads the version byte of a record.
     ///
     /// # Errors
-    /// If it is none, or one yet to come.
+    /// If there is none, or it is a newer version.
     pub(super) fn version_of<R: Record>(&mut self) -> Result<u8, DecodeError> {
         let version = self.byte()?;
         if version == 0 || version > R::VERSION {
@@ -268,11 +268,11 @@ impl<'a> Cursor<'a> {
         Ok(version)
     }
 
-    /// A record within another, its version before it. Errors name the inner one, and count from the front of the
+    /// Reads a record within another, with its version before it. Errors name the inner record, with an offset in the
     /// outer one.
     ///
     /// # Errors
-    /// If the bytes are not such a record, or one of a version yet to come.
+    /// If the bytes are not such a record, or have a newer version.
     pub fn record<R: Record>(&mut self) -> Result<R, DecodeError> {
         let outer = std::mem::replace(&mut self.what, R::WHAT);
         let record = self
@@ -282,15 +282,15 @@ impl<'a> Cursor<'a> {
         record
     }
 
-    /// All that was not read yet.
+    /// The bytes that were not read yet.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// Nothing may follow.
+    /// Checks that all bytes were read.
     ///
     /// # Errors
-    /// If something does.
+    /// If there are more bytes.
     pub fn end(&self) -> Result<(), DecodeError> {
         if self.rest.is_empty() {
             Ok(())

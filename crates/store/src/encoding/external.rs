@@ -6,7 +6,7 @@ use ganger_types::{ElementRecord, ExternalChange, KeyRecord};
 
 use super::field::{choice, fields, record};
 
-// The numbers are those of changes: see `commit`.
+// The numbers are those of changes; see `commit`.
 choice!(ExternalChange, "has a change of an external system that this program does not know" {
     34 PutKey(record)
     35 RemoveKey(number)
@@ -20,7 +20,7 @@ record!("raw key", version 1, KeyRecord { number, namespace, name, expires_at, v
 
 record!("element of a list", version 1, ElementRecord { list, place, value });
 
-/// The numbers as they were given, written a second time: moving one in the list above breaks the logs there are.
+/// The numbers a second time, because a changed number in the list above would break existing logs.
 #[cfg(test)]
 pub(super) fn number(change: &ExternalChange) -> u8 {
     match change {

@@ -1,8 +1,8 @@
-//! What records are made of: the type of a field alone says how it is written.
+//! Fields of records: the type of a field alone determines its encoding.
 //!
-//! [`record!`], [`fields!`] and [`choice!`] make the writer, the reader and, in tests, the strategy of a type from one
-//! list, so that the three cannot differ. A field that came later says `since` which version, and what it is in older
-//! records. New fields go to the end of a list; the number of a variant keeps its meaning forever.
+//! [`record!`], [`fields!`] and [`choice!`] make the encoder, the decoder and, in tests, the strategy of a type from
+//! one list, so that the three cannot differ. A later field names the version `since` which it exists, and its value
+//! in older records. New fields go to the end of a list; the number of a variant keeps its meaning forever.
 
 use std::time::Duration;
 
@@ -17,25 +17,25 @@ use ganger_types::{
 
 use super::{Cursor, DecodeError, Record, Writer};
 
-/// A part of a record.
+/// A type that can be a field of a record.
 pub(super) trait Field: Sized {
     /// Appends the field to `out`.
     fn put(&self, out: &mut Writer<'_>);
 
-    /// Reads the field as the version of the record at hand wrote it.
+    /// Reads the field in the layout of the record's version.
     fn take(from: &mut Cursor<'_>) -> Result<Self, DecodeError>;
 }
 
-/// Another way to write a field than its type's own; a list names it after `as`.
+/// An encoding of a field other than that of its type; a list names it after `as`.
 pub(super) trait Form<T> {
     /// Appends `field` to `out`.
     fn put(field: &T, out: &mut Writer<'_>);
 
-    /// Reads such a field.
+    /// Reads a field in this encoding.
     fn take(from: &mut Cursor<'_>) -> Result<T, DecodeError>;
 }
 
-/// Random bits, which a number of variable length would only make longer: eight bytes, the lowest first.
+/// Random bits, for which a varint would be longer: eight bytes in little-endian order.
 pub(super) struct Bits;
 
 impl Form<u64> for Bits {
@@ -62,13 +62,13 @@ impl Form<Vec<u64>> for Bits {
     }
 }
 
-/// A point in time near which the others of the record lie.
+/// A point in time that is the origin of others in the record.
 pub(super) struct Origin;
 
-/// A point in time near the record's origin: the difference, which is short.
+/// A point in time, stored as its difference from the origin, which is short.
 pub(super) struct Near;
 
-/// The forms of points in time.
+/// Implements the encodings of points in time.
 macro_rules! times {
     ($($time:ident)*) => {$(
         impl Form<$time> for Origin {
@@ -105,7 +105,7 @@ macro_rules! times {
 
 times! { Timestamp Elapsed }
 
-/// A record with its version before it.
+/// The encoding of a record with its version before it.
 pub(super) struct Versioned;
 
 impl<R: Record> Form<R> for Versioned {
@@ -118,7 +118,7 @@ impl<R: Record> Form<R> for Versioned {
     }
 }
 
-/// A struct, field by field in the order of the list, and a check of what was read.
+/// Implements [`Field`] for a struct: its fields in the order of the list, and an optional check after decoding.
 macro_rules! fields {
     ($type:ident {
         $($field:ident $(as $form:ident)? $(since $version:literal or $absent:expr)?),* $(,)?
@@ -163,7 +163,7 @@ macro_rules! fields {
     };
 }
 
-/// A struct that is stored by itself: what it is called in errors, its version, and its fields.
+/// Implements [`Record`] for a struct: its name in errors, its version, and its fields.
 macro_rules! record {
     ($what:literal, version $version:literal, $type:ident $fields:tt $(checked by $check:path)?) => {
         impl $crate::encoding::Record for $type {
@@ -185,9 +185,9 @@ macro_rules! record {
     };
 }
 
-/// An enum: the error for an unknown number, then for each variant its number and its fields. Those of a variant
-/// without names get names here for people only. What stands behind `;` is not written: the number implies it. Numbers
-/// `inside` are those of the enum in the variant after them, which writes and reads them itself.
+/// Implements [`Field`] for an enum: the error for an unknown number, then each variant with its number and fields.
+/// Fields of a tuple variant get names for readability only. A field after `;` is not written, because the number
+/// implies it. Numbers `inside` belong to the enum in the following variant, which writes and reads them itself.
 macro_rules! choice {
     (
         $type:ident, $unknown:literal { $($number:tt $variant:ident $fields:tt)* }
@@ -252,7 +252,7 @@ macro_rules! choice {
 
 pub(super) use {choice, fields, record};
 
-/// Fields of one value: how each is written, and how it is read.
+/// Implements [`Field`] by an encoder and a decoder.
 macro_rules! plain {
     ($($type:ty: |$value:ident, $out:ident| $write:expr, |$from:ident| $read:expr;)*) => {$(
         impl Field for $type {
@@ -297,7 +297,7 @@ plain! {
     };
 }
 
-/// Fields that are names are stored as their bytes.
+/// Implements [`Field`] for names, which are stored as their bytes.
 macro_rules! names {
     ($($name:ident)*) => {
         plain! {$(

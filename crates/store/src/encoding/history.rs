@@ -1,4 +1,4 @@
-//! The lines of a job's history. Their times lie near the job's creation and are written so.
+//! Entries of a job's history. Their times are stored as differences from the job's creation.
 
 use ganger_types::{HistoryEntry, What};
 

@@ -28,7 +28,7 @@ impl Field for SubmittedJobs {
 
     fn take(from: &mut Cursor<'_>) -> Result<Self, DecodeError> {
         if from.version() < 2 {
-            // Which ids the client gave was not written, so they stay as they are.
+            // Version 1 did not store which ids the client gave, so they stay as they are.
             let jobs = Vec::<(JobKey, JobId)>::take(from)?;
             return Ok(Self::collect(
                 jobs.iter().map(|(key, id)| (*key, id, false)),

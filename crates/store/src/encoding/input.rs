@@ -1,4 +1,4 @@
-//! Inputs of jobs: given values, and the results of other jobs.
+//! Inputs of jobs: values, and results of other jobs.
 
 use ganger_types::{FailurePolicy, InputRow, InputState};
 

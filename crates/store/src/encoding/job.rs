@@ -1,4 +1,4 @@
-//! The job record. What filters look at stands in front, so that a listing need not read the rest.
+//! The job record. The fields that filters use come first, so that a listing need not decode the rest.
 
 use ganger_types::{
     Finished, IdTag, JobId, JobKey, JobRecord, JobState, LabelKey, LabelValue, RetryPolicy, Tag,
@@ -9,7 +9,7 @@ use super::field::{Bits, Field, Form, Near, choice, fields};
 use super::part::MADE_KEYS;
 use super::{Cursor, DecodeError, Record, Writer};
 
-/// The front of a job record, read without allocating.
+/// The first fields of a job record, decoded without allocating.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobHeader<'a> {
     /// The state as stored: never `Running`.
@@ -25,7 +25,7 @@ pub struct JobHeader<'a> {
 }
 
 impl<'a> JobHeader<'a> {
-    /// Reads the front of a stored job record.
+    /// Decodes the first fields of a stored job record.
     ///
     /// # Errors
     /// If the bytes are not a job record.
@@ -46,8 +46,8 @@ impl<'a> JobHeader<'a> {
     }
 }
 
-/// The fields that most jobs do without, in the order in which they are written, each behind its bit. Bits, once given,
-/// keep their meaning; those missing here are the flags below and [`FINISHED`].
+/// The fields that most jobs do not have, in the order of their encoding, each with its bit. A bit keeps its meaning
+/// forever; the bits missing here are the flags below and [`FINISHED`].
 macro_rules! sparse_fields {
     ($then:ident!($($arguments:tt)*)) => {
         $then! { $($arguments)*;
@@ -80,7 +80,7 @@ const TRACKED: u64 = 1 << 13;
 const FINISHED: u64 = 1 << 20;
 const ALL: u64 = (1 << 23) - 1;
 
-/// The bits of the fields that are there.
+/// The bits of the present fields.
 macro_rules! bits {
     ($job:ident; $($bit:literal ($($field:ident $(as $form:ident)?),*))*) => {
         [
@@ -98,7 +98,7 @@ macro_rules! bits {
     };
 }
 
-/// Writes the fields that are there.
+/// Writes the present fields.
 macro_rules! put {
     ($job:ident $bits:ident $out:ident; $($bit:literal ($($field:ident $(as $form:ident)?),*))*) => {
         $(if $bits & 1 << $bit != 0 {
@@ -109,7 +109,7 @@ macro_rules! put {
     (@one $out:ident, $field:expr, $form:ident) => { $form::put($field, $out) };
 }
 
-/// Reads the fields that are there into the record; the others stay as they are.
+/// Reads the present fields into the record.
 macro_rules! take {
     ($job:ident $bits:ident $from:ident; $($bit:literal ($($field:ident $(as $form:ident)?),*))*) => {
         $(if $bits & 1 << $bit != 0 {
@@ -157,45 +157,18 @@ impl Record for JobRecord {
         }
         let key = JobKey::take(from)?;
         let id_tag = IdTag::take(from)?;
+        let id = read_id(key, id_tag, bits, from)?;
         let mut job = Self {
-            key,
-            id: read_id(key, id_tag, bits, from)?,
             id_tag,
             id_is_given: bits & ID_IS_GIVEN != 0,
-            name: None,
-            namespace,
-            queue,
-            kind,
             state,
-            priority: Field::take(from)?,
             created_at,
+            priority: Field::take(from)?,
             ready_at: Field::take(from)?,
             payload_bytes: Field::take(from)?,
             is_ahead: bits & AHEAD != 0,
             tracked: bits & TRACKED != 0,
-            due: None,
-            deadline: None,
-            timeout: None,
-            retry: RetryPolicy::default(),
-            attempt: 0,
-            attempts_counted: 0,
-            releases: 0,
-            lease_expirations: 0,
-            inputs: 0,
-            fingerprint: 0,
-            failure: None,
-            graph: None,
-            tags: Vec::new(),
-            labels: Vec::new(),
-            unique: None,
-            schedule: None,
-            keep_succeeded: None,
-            keep_failed: None,
-            progress: None,
-            last_report: None,
-            history: Vec::new(),
-            history_dropped: 0,
-            finished: None,
+            ..Self::new(key, id, namespace, queue, kind)
         };
         sparse_fields!(take!(job bits from));
         job.history = Field::take(from)?;
@@ -207,7 +180,7 @@ impl Record for JobRecord {
     }
 }
 
-/// The id, which is written only if it does not follow from the number of the job.
+/// Reads the id, which is stored only if it does not follow from the number of the job.
 fn read_id(
     key: JobKey,
     id_tag: IdTag,
@@ -235,15 +208,15 @@ choice!(JobState, "has an unknown state" {
 
 fields!(Finished { outcome, at as Near, order, result_bytes, keep_until });
 
-/// A field that most jobs do without.
+/// A field that most jobs do not have.
 trait Sparse: Sized {
     /// Whether the field need not be written.
     fn is_absent(&self) -> bool;
 
-    /// Appends a value that is there.
+    /// Appends a present value.
     fn put_present(&self, out: &mut Writer<'_>);
 
-    /// Reads a value that is there.
+    /// Reads a present value.
     fn take_present(from: &mut Cursor<'_>) -> Result<Self, DecodeError>;
 }
 
@@ -263,7 +236,7 @@ impl<F: Field> Sparse for Option<F> {
     }
 }
 
-/// Fields that are absent while they have their default.
+/// Implements [`Sparse`] for types whose default counts as absent.
 macro_rules! absent_by_default {
     ($($type:ty)*) => {$(
         impl Sparse for $type {

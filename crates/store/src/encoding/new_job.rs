@@ -1,11 +1,11 @@
-//! New jobs, as the parts of a submission and submissions on their way to another server hold them.
+//! New jobs, in parts of a submission over several shards and in submissions that are forwarded to another server.
 
 use ganger_types::command::{Dependency, Enqueue, NewEdge, NewInput, NewJob, Start, Unique};
 
 use super::field::{Field, Form, choice, fields, record};
 use super::{Cursor, DecodeError, Writer};
 
-/// The version of the layout of new jobs that is written: the first with names.
+/// Version of the layout of new jobs: the first with names.
 const NEW_JOB: u8 = 2;
 
 fields!(NewJob {
@@ -50,7 +50,7 @@ choice!(Start, "has an unknown kind of start" {
     3 At(at)
 });
 
-/// New jobs in the layout that is written now, whatever the version of the record around them.
+/// The encoding of new jobs in the newest layout, whatever the version of the record around them.
 struct NewestLayout;
 
 impl Form<Vec<NewJob>> for NewestLayout {

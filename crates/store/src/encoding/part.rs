@@ -6,10 +6,10 @@ use ganger_types::{Part, PartRecord};
 use super::field::{Bits, Field, Form, fields, record};
 use super::{Cursor, DecodeError, Record, Writer};
 
-/// The version from which a part with its jobs tells their fingerprints.
+/// Version from which a part has the fingerprints of its jobs.
 const WITH_PRINTS: u8 = 3;
 
-/// An id made from a number and a mark has room for those below these.
+/// Limit of the numbers from which ids can be made.
 pub(super) const MADE_KEYS: u64 = 1 << 40;
 pub(super) const ID_TAGS: u32 = 1 << 20;
 
@@ -61,7 +61,7 @@ fn check_answer(answer: &PartAnswer) -> Result<(), &'static str> {
 }
 
 impl Record for Part {
-    // Jobs have names since the second version.
+    // Jobs have names since version 2.
     const VERSION: u8 = WITH_PRINTS;
     const WHAT: &'static str = "part with its jobs";
 

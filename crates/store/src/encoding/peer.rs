@@ -1,8 +1,10 @@
-//! Other shards: what is known of them, what is sent to them, and which of their jobs wait for a job of ours.
+//! Records about other shards, messages to them, and their jobs that wait for a job of this shard.
 //!
-//! Messages also travel in this form, so what arrives is read with the same care as what was stored.
+//! Messages are also sent in this encoding, so input from peers is decoded with the same checks as stored bytes.
 
-use ganger_types::{Carried, Dependent, GraphRetry, Message, OutboxRecord, PeerRecord, Within};
+use ganger_types::{
+    Dependent, GraphRetry, Message, MessageResult, OutboxRecord, PeerRecord, RetriedGraph,
+};
 
 use super::field::{Bits, choice, fields, record};
 
@@ -36,7 +38,7 @@ choice!(Message, "says something that this program does not know" {
     11 GoOn { namespace, retry }
 });
 
-fields!(Within { graph, queue });
+fields!(RetriedGraph { graph, queue });
 
 fields!(GraphRetry {
     within,
@@ -46,7 +48,7 @@ fields!(GraphRetry {
     has_skipped
 });
 
-choice!(Carried, "carries its result in an unknown way" {
+choice!(MessageResult, "carries its result in an unknown way" {
     1 None {}
     2 Stored(key)
     3 Bytes(bytes)

@@ -1,39 +1,39 @@
-//! Retry policies: parts of several records.
+//! Retry policies, which are fields of several records.
 //!
-//! A retry policy is a part of five kinds of records, so what was added to it is marked in its own bytes: a
-//! policy that does not use it reads and writes as ever, by older programs too.
+//! Five kinds of records contain a retry policy, so a later field is marked in the policy's own bytes. A policy
+//! without it has the same bytes as before, which older programs can read.
 
 use ganger_types::{Backoff, RetryPolicy};
 
 use super::field::Field;
 use super::{Cursor, DecodeError, Writer};
 
-/// Set in the kind of backoff if a bound of losses follows the policy.
-const LOSSES: u8 = 0x80;
+/// Bit in the kind of backoff: the limit of lease expirations follows the policy.
+const EXPIRATIONS: u8 = 0x80;
 
 impl Field for RetryPolicy {
     fn put(&self, out: &mut Writer<'_>) {
         out.number(u64::from(self.retries_max));
         out.byte(self.jitter_percent);
-        let losses = if self.lease_expirations_max.is_some() {
-            LOSSES
+        let expirations = if self.lease_expirations_max.is_some() {
+            EXPIRATIONS
         } else {
             0
         };
         match &self.backoff {
             Backoff::Fixed(pause) => {
-                out.byte(1 | losses);
+                out.byte(1 | expirations);
                 out.duration(*pause);
             }
             Backoff::List(pauses) => {
-                out.byte(2 | losses);
+                out.byte(2 | expirations);
                 out.length(pauses.len());
                 for pause in pauses {
                     out.duration(*pause);
                 }
             }
             Backoff::Exponential { base, cap } => {
-                out.byte(3 | losses);
+                out.byte(3 | expirations);
                 out.duration(*base);
                 out.duration(*cap);
             }
@@ -47,7 +47,7 @@ impl Field for RetryPolicy {
         let retries_max = from.small()?;
         let jitter_percent = from.byte()?;
         let kind = from.byte()?;
-        let backoff = match kind & !LOSSES {
+        let backoff = match kind & !EXPIRATIONS {
             1 => Backoff::Fixed(from.duration()?),
             2 => Backoff::List(from.list(Cursor::duration)?),
             3 => Backoff::Exponential {
@@ -56,7 +56,7 @@ impl Field for RetryPolicy {
             },
             _ => return Err(from.error("has an unknown kind of backoff")),
         };
-        let lease_expirations_max = if kind & LOSSES == 0 {
+        let lease_expirations_max = if kind & EXPIRATIONS == 0 {
             None
         } else {
             Some(from.small()?)
@@ -98,10 +98,11 @@ mod tests {
 
     use super::*;
 
-    /// 5 retries, 10 per cent, 20 s doubling up to an hour, as it was written before losses had a bound.
-    const OF_OLD: [u8; 8] = [5, 10, 3, 20, 0, 0x90, 0x1c, 0];
+    /// 5 retries, 10 percent jitter, 20 s doubling up to an hour, as written before the limit of lease expirations
+    /// existed.
+    const OLD: [u8; 8] = [5, 10, 3, 20, 0, 0x90, 0x1c, 0];
 
-    fn of_old() -> RetryPolicy {
+    fn old() -> RetryPolicy {
         RetryPolicy {
             retries_max: 5,
             jitter_percent: 10,
@@ -116,20 +117,20 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_of_old_reads_as_one_without_a_bound_of_losses_and_is_written_as_it_was() {
-        let mut from = Cursor::new(&OF_OLD, "policy");
-        assert_eq!(RetryPolicy::take(&mut from), Ok(of_old()));
+    fn an_old_policy_reads_as_one_without_a_limit_of_expirations_and_is_written_as_before() {
+        let mut from = Cursor::new(&OLD, "policy");
+        assert_eq!(RetryPolicy::take(&mut from), Ok(old()));
         assert_eq!(from.end(), Ok(()));
-        assert_eq!(written(&of_old()), OF_OLD);
+        assert_eq!(written(&old()), OLD);
     }
 
     #[test]
-    fn a_bound_of_losses_of_nothing_is_not_the_same_as_none() {
+    fn a_limit_of_zero_expirations_differs_from_no_limit() {
         for lease_expirations_max in [0, 3, u32::MAX] {
             let retry = RetryPolicy {
                 lease_expirations_max: Some(lease_expirations_max),
                 backoff: Backoff::Fixed(Duration::ZERO),
-                ..of_old()
+                ..old()
             };
             let bytes = written(&retry);
             let mut from = Cursor::new(&bytes, "policy");

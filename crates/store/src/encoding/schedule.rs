@@ -1,4 +1,4 @@
-//! Recurring schedules.
+//! Schedules and their rules.
 
 use ganger_types::{CatchUp, Overlap, ScheduleRecord, ScheduleSpec};
 

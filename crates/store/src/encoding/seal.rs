@@ -1,6 +1,6 @@
-//! The checksum that guards stored bytes.
+//! Checksums of stored bytes.
 
-/// What a seal adds.
+/// Size of a seal in bytes.
 pub const SEAL_BYTES: usize = 4;
 
 fn checksum(table: &str, place: &[u8], content: &[u8]) -> [u8; SEAL_BYTES] {
@@ -8,14 +8,14 @@ fn checksum(table: &str, place: &[u8], content: &[u8]) -> [u8; SEAL_BYTES] {
     crc32c::crc32c_append(at, content).to_le_bytes()
 }
 
-/// Appends the checksum of `content[from..]` as the row of `table` at `place`. Table and place are
-/// part of it, so that a row found at another row's place does not pass for that one.
+/// Appends the checksum of `content[from..]` as the row of `table` at `place`. The checksum covers table and place,
+/// so that a row at the wrong place is detected.
 pub fn seal(table: &str, place: &[u8], from: usize, content: &mut Vec<u8>) {
     let sum = checksum(table, place, &content[from..]);
     content.extend_from_slice(&sum);
 }
 
-/// The content before the checksum, if that is right.
+/// The content before the checksum; `None` if the checksum is wrong.
 pub fn unseal<'a>(table: &str, place: &[u8], sealed: &'a [u8]) -> Option<&'a [u8]> {
     let (content, sum) = sealed.split_at_checked(sealed.len().checked_sub(SEAL_BYTES)?)?;
     (checksum(table, place, content) == sum).then_some(content)

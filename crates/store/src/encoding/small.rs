@@ -1,4 +1,4 @@
-//! Records of a few fields: unique keys, counters, statistics.
+//! Small records: unique keys, counters, statistics.
 
 use ganger_types::change::UniqueRecord;
 use ganger_types::{Meta, Sample, StatisticsRecord};

@@ -1,4 +1,4 @@
-//! Every record reads back as it was written, and no bytes make a reader panic.
+//! Every record decodes to what was encoded, and no bytes make a decoder panic.
 
 use std::fmt::Debug;
 
@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use super::any::Any;
 use super::{JobHeader, Record, decode, encode};
 
-/// Reads back, is refused when cut short anywhere, and does not panic with a byte changed.
+/// Checks that the record decodes, that every truncation is refused, and that a changed byte does not cause a panic.
 fn holds<R: Record + PartialEq + Debug>(record: &R, flip: (usize, u8)) {
     let mut bytes = encode(record);
     assert_eq!(decode::<R>(&bytes).as_ref(), Ok(record));
@@ -67,7 +67,7 @@ read_back! {
 
 proptest! {
     #[test]
-    fn a_header_has_what_the_record_says(job in JobRecord::any()) {
+    fn a_header_has_the_same_fields_as_the_record(job in JobRecord::any()) {
         let bytes = encode(&job);
         let front = JobHeader::of(&bytes).expect("it is a job");
         prop_assert_eq!(front.state, job.state);
@@ -106,7 +106,7 @@ proptest! {
     }
 }
 
-/// Records as the first program of format 7 wrote them: the type, the bytes in hexadecimal, and what is read.
+/// Records as the first program with format 7 wrote them: type, bytes in hexadecimal, and decoded value.
 const FORMAT_7: &str = include_str!("format7.txt");
 
 fn reads<R: Record + Debug>(bytes: &[u8], shown: &str) {

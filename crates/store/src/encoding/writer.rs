@@ -1,4 +1,4 @@
-//! Appends fields to a record.
+//! The encoder of fields.
 
 use std::time::Duration;
 
@@ -21,12 +21,12 @@ impl<'a> Writer<'a> {
         self.out.push(value);
     }
 
-    /// A yes or no.
+    /// Writes a boolean.
     pub fn flag(&mut self, value: bool) {
         self.out.push(u8::from(value));
     }
 
-    /// A whole number: seven bits a byte, the least first.
+    /// Writes a whole number as a varint: seven bits per byte, the lowest first.
     pub fn number(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.out.push(value.to_le_bytes()[0] | 0x80);
@@ -35,36 +35,36 @@ impl<'a> Writer<'a> {
         self.out.push(value.to_le_bytes()[0]);
     }
 
-    /// A whole number with a sign: small ones of either sign are short.
+    /// Writes a signed whole number in zigzag form: small absolute values are short.
     pub fn signed(&mut self, value: i64) {
         self.number(((value << 1) ^ (value >> 63)).cast_unsigned());
     }
 
-    /// A number near which others of the record lie.
+    /// Writes the number that is the origin of others in the record.
     pub(super) fn origin(&mut self, value: u64) {
         self.origin = value;
         self.number(value);
     }
 
-    /// A number near the origin: the difference, which is short.
+    /// Writes a number as its difference from the origin.
     pub(super) fn near(&mut self, value: u64) {
         self.signed(value.wrapping_sub(self.origin).cast_signed());
     }
 
-    /// A byte string with its length.
+    /// Writes a byte string with its length.
     pub fn bytes(&mut self, value: &[u8]) {
         self.length(value.len());
         self.out.extend_from_slice(value);
     }
 
-    /// Bytes of a length that both sides know.
+    /// Writes bytes whose length the decoder knows.
     pub fn raw(&mut self, value: &[u8]) {
         self.out.extend_from_slice(value);
     }
 
-    /// A length or a count.
+    /// Writes a length or a count.
     pub fn length(&mut self, value: usize) {
-        // No machine counts further than 64 bits.
+        // A `usize` has at most 64 bits.
         self.number(u64::try_from(value).unwrap_or(u64::MAX));
     }
 
@@ -74,18 +74,18 @@ impl<'a> Writer<'a> {
         self.number(u64::from(value.subsec_nanos()));
     }
 
-    /// A floating-point number, exactly.
+    /// Writes a floating-point number, bit by bit.
     pub fn float(&mut self, value: f64) {
         self.out.extend_from_slice(&value.to_bits().to_le_bytes());
     }
 
-    /// A record: its version, then its fields.
+    /// Writes a record: its version, then its fields.
     pub fn record<R: Record>(&mut self, record: &R) {
         self.byte(R::VERSION);
         record.write(self);
     }
 
-    /// Whether there is a value, and then the value.
+    /// Writes an optional value: a flag, then the value if there is one.
     pub fn option<T>(&mut self, value: Option<T>, write: impl FnOnce(&mut Self, T)) {
         self.flag(value.is_some());
         if let Some(value) = value {

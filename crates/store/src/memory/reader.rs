@@ -1,4 +1,4 @@
-//! Reads the memory store: each call under its lock.
+//! The reader of the memory store; each call holds its lock.
 
 use std::ops::Bound;
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! The rows of the memory store, and what each change does to them.
+//! The rows of the memory store, and the effect of each change on them.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ use super::shards::ShardRows;
 use crate::reader::LogChunk;
 use crate::store::{Loaded, statistics_loaded_from};
 
-/// All rows but the counters.
+/// All rows except the counters.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rows {
-    /// Live and finished; those that have `finished` set are finished.
+    /// Live and finished jobs; finished ones have `finished` set.
     pub(super) jobs: BTreeMap<JobKey, JobRecord>,
     pub(super) ids: BTreeMap<(Namespace, JobId), JobKey>,
     pub(super) payloads: BTreeMap<JobKey, Bytes>,

@@ -1,4 +1,4 @@
-//! The rows of the memory store that are about other shards or of external systems.
+//! The rows of the memory store about other shards and of external systems.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use ganger_types::{
 
 use crate::store::Loaded;
 
-/// A submission over several shards.
+/// The key of a submission over several shards.
 type Name = (Namespace, Graph);
 
-/// What is known of other shards, said to them, and waited for by them.
+/// Records about other shards, messages to them, and their waiting jobs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ShardRows {
     peers: BTreeMap<ShardId, PeerRecord>,

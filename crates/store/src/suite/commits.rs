@@ -1,4 +1,4 @@
-//! Commits: whole or not at all, in order, under the newest epoch.
+//! Commits: all or nothing, in order, under the newest epoch.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::error::CommitError;
 use crate::reader::Reader;
 use crate::store::Store;
 
-/// A new store gives back no rows (`rel D2`).
+/// A new store has no rows (`rel D2`).
 pub fn a_new_store_is_empty<G: StoreFixture>(fixture: &mut G) {
     let mut script = Script::start(fixture);
     assert_eq!((script.epoch, script.sequence), (Epoch(1), 0));
@@ -19,7 +19,7 @@ pub fn a_new_store_is_empty<G: StoreFixture>(fixture: &mut G) {
     assert_eq!(script.reader().job(JobKey(0)).expect("reads"), None);
 }
 
-/// `rel D2`, `rel D13`.
+/// A commit survives a crash (`rel D2`, `rel D13`).
 pub fn a_commit_is_there_after_a_crash<G: StoreFixture>(fixture: &mut G) {
     let mut script = Script::start(fixture);
     for key in 1..=3 {
@@ -40,7 +40,7 @@ pub fn a_commit_is_there_after_a_crash<G: StoreFixture>(fixture: &mut G) {
     assert_eq!(script.live().len(), 4);
 }
 
-/// `rel L2`: an epoch is given once, and the last one given is the only one that writes.
+/// Each epoch is given once, and only the newest may write (`rel L2`).
 pub fn only_the_newest_epoch_may_commit<G: StoreFixture>(fixture: &mut G) {
     let mut script = Script::start(fixture);
     let mut late = script.commit(vec![put(&job(1))]);
@@ -61,7 +61,7 @@ pub fn only_the_newest_epoch_may_commit<G: StoreFixture>(fixture: &mut G) {
     script.put(vec![put(&job(2))]);
 }
 
-/// A sequence is neither repeated nor skipped.
+/// No sequence is repeated or skipped.
 pub fn commits_follow_each_other_without_gaps<G: StoreFixture>(fixture: &mut G) {
     let mut script = Script::start(fixture);
     script.put(vec![put(&job(1))]);

@@ -34,7 +34,7 @@ fn put_element(record: ElementRecord) -> Change {
     Change::External(ExternalChange::PutElement(Box::new(record)))
 }
 
-/// Keys by number, elements by list and place, however they were written.
+/// Keys are loaded by number, and elements by list and place, in whatever order they were written.
 pub fn raw_keys_and_elements_are_given_back_in_order<G: StoreFixture>(fixture: &mut G) {
     let mut script = Script::start(fixture);
     let places = [i64::MAX, 0, -1, 256, i64::MIN, -70_000];
@@ -77,7 +77,7 @@ pub fn raw_keys_and_elements_are_replaced_and_removed<G: StoreFixture>(fixture: 
         put_key(key(2, Some("new"))),
         Change::External(ExternalChange::RemoveElement(1, 0)),
         put_element(element(1, 1, "d")),
-        // Came and went within one commit.
+        // Created and removed within one commit.
         put_key(key(4, None)),
         put_element(element(4, 0, "e")),
         Change::External(ExternalChange::RemoveElement(4, 0)),

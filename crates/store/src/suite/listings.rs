@@ -18,7 +18,7 @@ fn label(value: &'static str) -> (LabelKey, LabelValue) {
     )
 }
 
-/// Jobs 1 to 12, each with something of its own; 13 belongs to somebody else.
+/// Jobs 1 to 12, each with a property of its own; 13 is in another namespace.
 fn jobs() -> Vec<JobRecord> {
     let mut jobs: Vec<JobRecord> = (1..=13).map(job).collect();
     jobs[1].queue = Queue::from_static("images");
@@ -171,7 +171,7 @@ fn by_words() -> Vec<Case> {
     ]
 }
 
-/// All conditions, one by one and some together.
+/// Every condition, one by one and some together.
 pub fn listings_follow_every_filter<G: StoreFixture>(fixture: &mut G) {
     let mut script = Script::start(fixture);
     fill(&mut script);
@@ -202,7 +202,7 @@ pub fn listings_follow_every_filter<G: StoreFixture>(fixture: &mut G) {
     }
 }
 
-/// What was taken off is not found any more, in whatever table the job is.
+/// Removed tags and labels are not found any more, for live and finished jobs.
 pub fn listings_follow_changed_tags_and_labels<G: StoreFixture>(fixture: &mut G) {
     let mut script = Script::start(fixture);
     let mut record = job(1);
@@ -243,7 +243,7 @@ pub fn listings_follow_changed_tags_and_labels<G: StoreFixture>(fixture: &mut G)
     }
 }
 
-/// Live and finished jobs mixed.
+/// Pages of live and finished jobs.
 pub fn pages_meet_without_gap_or_overlap_both_ways<G: StoreFixture>(fixture: &mut G) {
     let mut script = Script::start(fixture);
     fill(&mut script);
@@ -276,7 +276,7 @@ pub fn pages_meet_without_gap_or_overlap_both_ways<G: StoreFixture>(fixture: &mu
     }
 }
 
-/// `next` is there exactly if another page has something.
+/// `next` is set exactly if another page has jobs.
 pub fn a_filtered_page_knows_whether_there_is_more<G: StoreFixture>(fixture: &mut G) {
     let mut script = Script::start(fixture);
     fill(&mut script);

@@ -1,4 +1,4 @@
-//! Jobs move between the live and the finished, with what belongs to them.
+//! Moves of jobs between live and finished, with their other rows.
 
 use ganger_types::{
     Bytes, Change, FailurePolicy, InputRow, InputState, JobId, JobKey, JobRecord, JobState,
@@ -56,7 +56,7 @@ fn input(job: u64, dependency: u64) -> Change {
     })
 }
 
-/// The last state of each row counts.
+/// Only the last state of each row counts.
 pub fn a_job_that_came_and_ended_in_one_commit_is_finished<G: StoreFixture>(fixture: &mut G) {
     let mut script = Script::start(fixture);
     let end = ended(job(1), Outcome::Succeeded, 1, 5);
@@ -173,7 +173,7 @@ pub fn a_removed_job_leaves_nothing_behind<G: StoreFixture>(fixture: &mut G) {
     assert_eq!(reader.find(&job(1).namespace, &id).expect("reads"), None);
 }
 
-/// Within one commit, too, the order of changes counts.
+/// The order of changes counts within one commit too.
 pub fn a_job_retried_and_finished_in_one_commit_has_its_new_result<G: StoreFixture>(
     fixture: &mut G,
 ) {
@@ -200,7 +200,7 @@ pub fn a_job_retried_and_finished_in_one_commit_has_its_new_result<G: StoreFixtu
     assert_eq!(found.record.finished.map(|end| end.order), Some(2));
 }
 
-/// As for tags put on a finished job.
+/// A finished job can be written again, for example with other tags.
 pub fn a_rewritten_finished_job_keeps_its_result<G: StoreFixture>(fixture: &mut G) {
     let mut script = Script::start(fixture);
     let mut end = ended(job(1), Outcome::Succeeded, 1, 5);
@@ -217,7 +217,7 @@ pub fn a_rewritten_finished_job_keeps_its_result<G: StoreFixture>(fixture: &mut 
     assert_eq!(reader.result(JobKey(1)).expect("reads"), Some(RESULT));
 }
 
-/// The record says where it was leased from; readers see the attempt.
+/// The record has the state before the lease; readers see the running attempt.
 pub fn a_lease_shows_its_job_as_running<G: StoreFixture>(fixture: &mut G) {
     let mut script = Script::start(fixture);
     script.put(vec![

@@ -2,7 +2,7 @@
 
 use ganger_types::job::ReportKind;
 use ganger_types::qless::{
-    QlessHappening, QlessJob, QlessKey, QlessLease, QlessPlace, QlessQueue, QlessRecurring,
+    QlessHistoryEntry, QlessJob, QlessKey, QlessLease, QlessPlace, QlessQueue, QlessRecurring,
     QlessRow, QlessSample, QlessSet, QlessState, QlessStatistics, QlessTag, QlessThrottle,
     QlessTime,
 };
@@ -19,7 +19,7 @@ fn b(text: &'static str) -> Bytes {
     Bytes::from_static(text.as_bytes())
 }
 
-/// The number of a job with this id, whatever it is.
+/// A number for a job with this id.
 fn number(jid: &str) -> u64 {
     jid.bytes().fold(7, |all, byte| all * 31 + u64::from(byte))
 }
@@ -31,7 +31,7 @@ fn job_key(jid: &'static str) -> QlessKey {
     }
 }
 
-/// A job in line; its data tells versions of it apart.
+/// A waiting job; its data distinguishes its versions.
 fn job(jid: &'static str, data: &'static str) -> QlessRow {
     let at = QlessTime::new(1_500_000_000.625);
     QlessRow::Job(Arc::new(QlessJob {
@@ -50,7 +50,7 @@ fn job(jid: &'static str, data: &'static str) -> QlessRow {
         tagged: vec![(b("tag"), at)],
         failure: None,
         spawned_from: Some(b("recurring")),
-        history: vec![QlessHappening {
+        history: vec![QlessHistoryEntry {
             what: b("put"),
             when: 1_500_000_000.0,
             extra: vec![(b("q"), b("\"queue\""))],
@@ -104,7 +104,7 @@ fn statistics(queue: &'static str, day: f64) -> QlessRow {
     }))
 }
 
-/// Rows of every kind under the same name, and some whose names are easily taken for each other.
+/// Rows of every kind under the same name, and some with similar names.
 fn rows() -> Vec<QlessRow> {
     let name = || b("a \0 name");
     let at = QlessTime::new(-0.25);
@@ -160,7 +160,7 @@ fn named(namespace: &Namespace, row: QlessRow) -> Named {
     ((namespace.clone(), row.key()), row)
 }
 
-/// What is given back, sorted by name: it may come in any order.
+/// The loaded rows sorted by key, because they may come in any order.
 fn given<G: StoreFixture>(script: &mut Script<'_, G>) -> Vec<Named> {
     let of_qless = |row| match row {
         Loaded::External(ExternalRow::Qless(namespace, row)) => named(&namespace, *row),
@@ -187,7 +187,7 @@ pub fn rows_of_qless_are_given_back_as_they_were_put<G: StoreFixture>(fixture: &
     assert_eq!(given(&mut script), expected);
 }
 
-/// Each by itself, and in its own namespace.
+/// Rows change independently of each other, in each namespace.
 pub fn rows_of_qless_are_replaced_and_removed<G: StoreFixture>(fixture: &mut G) {
     let mut script = Script::start(fixture);
     let [one, other, _] = namespaces();
@@ -202,12 +202,12 @@ pub fn rows_of_qless_are_replaced_and_removed<G: StoreFixture>(fixture: &mut G) 
             one.clone(),
             QlessKey::Statistics(b("queue"), QlessTime::new(0.0)),
         )),
-        // It was never there.
+        // The row never existed.
         Change::External(ExternalChange::RemoveQless(
             one.clone(),
             QlessKey::Worker(b("nobody")),
         )),
-        // Came and went within one commit.
+        // Created and removed within one commit.
         put(&one, job("short", "")),
         Change::External(ExternalChange::RemoveQless(one.clone(), job_key("short"))),
     ]);

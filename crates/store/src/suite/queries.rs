@@ -1,4 +1,4 @@
-//! Ids, edges, logs, and what retention asks for.
+//! Ids, edges, logs, and searches of retention.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use super::sample::{MORNING, ended, full_job, job};
 use super::script::{Script, finish, put};
 use crate::reader::{LogChunk, Reader};
 
-/// Also ids that only look as if the engine had made them.
+/// This includes client-given ids that have the form of engine-made ones.
 pub fn jobs_are_found_by_given_and_made_ids<G: StoreFixture>(fixture: &mut G) {
     let mut script = Script::start(fixture);
     let mut posing = job(3);
@@ -69,7 +69,7 @@ fn edge(job: u64, slot: u32, dependency: u64) -> InputRow {
     }
 }
 
-/// Each dependent once, however many edges it has.
+/// Each dependent is returned once, however many edges it has.
 pub fn dependents_are_found_from_their_dependency<G: StoreFixture>(fixture: &mut G) {
     let mut script = Script::start(fixture);
     let rows = [edge(2, 0, 1), edge(2, 1, 1), edge(3, 0, 1), edge(4, 0, 2)];
@@ -92,7 +92,7 @@ pub fn dependents_are_found_from_their_dependency<G: StoreFixture>(fixture: &mut
     );
 }
 
-/// In pages, from any slot on.
+/// Inputs are returned in pages, from any slot on.
 pub fn inputs_come_in_order_of_slots<G: StoreFixture>(fixture: &mut G) {
     let mut script = Script::start(fixture);
     let slots = [300, 0, InputRow::EDGE_FIRST, 5];
@@ -107,7 +107,7 @@ pub fn inputs_come_in_order_of_slots<G: StoreFixture>(fixture: &mut G) {
     assert_eq!(slots_from(1, 2), [5, 300]);
 }
 
-/// From the beginning, from the end of a piece, and from the middle of one.
+/// A log is read from its beginning, from the end of a chunk, and from the middle of one.
 pub fn a_log_is_read_piece_by_piece<G: StoreFixture>(fixture: &mut G) {
     let mut script = Script::start(fixture);
     let piece = |attempt, offset, text: &'static str| Change::AppendLog {
@@ -143,8 +143,8 @@ fn kept(mut record: JobRecord, until: Option<Timestamp>) -> JobRecord {
     record
 }
 
-/// Ten successes whose clock went back after the fifth; 2 is kept forever, 3 till after 2 us;
-/// a failure; and a success elsewhere.
+/// Ten successes with a clock that jumped back after the fifth, of which job 2 is kept forever and job 3 for 2 us; a
+/// failure; and a success in another queue.
 fn endings() -> Vec<JobRecord> {
     let good = |key| {
         ended(
@@ -193,7 +193,7 @@ fn by_age(after: u64) -> ExpiredJobsQuery {
     }
 }
 
-/// By the time at which they ended, whatever the order.
+/// Jobs come in order of the time at which they ended.
 pub fn expired_jobs_by_age_come_oldest_first_without_those_that_keep_themselves<G: StoreFixture>(
     fixture: &mut G,
 ) {
@@ -209,7 +209,7 @@ pub fn expired_jobs_by_age_come_oldest_first_without_those_that_keep_themselves<
     assert_eq!(expired_jobs(fixture, &by_age(8), 2), (vec![6, 7], no));
 }
 
-/// `rel K3`: by the order in which they ended, whatever the clock said.
+/// Jobs come in the order in which they ended, whatever the clock was (`rel K3`).
 pub fn expired_jobs_by_count_are_the_first_that_ended<G: StoreFixture>(fixture: &mut G) {
     let query = |excess| ExpiredJobsQuery::ByCount {
         namespace: Namespace::default(),
@@ -225,7 +225,7 @@ pub fn expired_jobs_by_count_are_the_first_that_ended<G: StoreFixture>(fixture: 
     assert_eq!(expired_jobs(fixture, &query(6), 2), (vec![1, 4], yes));
 }
 
-/// Never those that are kept forever.
+/// Jobs that are kept forever are not returned.
 pub fn expired_jobs_by_own_time_are_those_whose_time_has_passed<G: StoreFixture>(fixture: &mut G) {
     let query = |after| ExpiredJobsQuery::ByOwnTime {
         before: Timestamp(after),

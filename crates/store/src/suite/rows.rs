@@ -1,4 +1,4 @@
-//! Every kind of row comes back exactly as it was put.
+//! Every kind of row is loaded exactly as it was written.
 
 use ganger_types::{
     Bytes, Change, Day, FailurePolicy, Group, InputRow, InputState, JobId, JobKey, Namespace,
@@ -41,7 +41,7 @@ fn inputs() -> [InputRow; 4] {
     ]
 }
 
-/// One change of each kind that puts a row, and the rows to be given back for them.
+/// One change of each kind that writes a row, and the rows to load for them.
 fn all_rows() -> (Vec<Change>, Vec<Loaded>) {
     let default = Namespace::default;
     let tag = || Tag::from_static("red");
@@ -100,7 +100,7 @@ pub fn every_kind_of_row_is_given_back_as_it_was_put<G: StoreFixture>(fixture: &
     );
     let payload = script.reader().payload(JobKey(2)).expect("reads");
     assert_eq!(payload, Some(Bytes::from_static(b"payload")));
-    // Once more, over what is there.
+    // Write the same rows again.
     script.put(changes);
     assert_eq!(script.loaded(), rows);
 }
@@ -141,7 +141,7 @@ pub fn removed_rows_are_gone_after_a_crash<G: StoreFixture>(fixture: &mut G) {
     assert_eq!(script.loaded(), left);
 }
 
-/// Only what the engine goes on counting is given back; a reader finds the rest.
+/// Only the days that the engine still counts are loaded; a reader finds the others.
 pub fn statistics_older_than_yesterday_stay_in_the_store<G: StoreFixture>(fixture: &mut G) {
     let mut script = Script::start(fixture);
     let days = [TODAY.0 - 2, TODAY.0 - 1, TODAY.0].map(Day);

@@ -1,9 +1,10 @@
-//! Records to store: plain ones, and one with every field set.
+//! Sample records: plain ones, and some with every field set.
 
 use std::time::Duration;
 
 use ganger_types::change::UniqueRecord;
-use ganger_types::job::{AttemptEnd, LastReport, ReportKind};
+use ganger_types::history::AttemptEnd;
+use ganger_types::job::{LastReport, ReportKind};
 use ganger_types::{
     Backoff, Bytes, CatchUp, Clock, Day, Due, DueOrder, Elapsed, Epoch, Failure, Finished, Graph,
     Group, HistoryEntry, IdTag, IdempotencyKey, IdempotencyRecord, JobId, JobKey, JobRecord,
@@ -31,48 +32,22 @@ pub fn job(key: u64) -> JobRecord {
         },
     };
     JobRecord {
-        key,
-        id: JobId::made(key, tag),
         id_tag: tag,
-        id_is_given: false,
-        name: None,
-        namespace: Namespace::default(),
-        queue,
-        kind: Kind::from_static("render"),
-        state: JobState::Ready,
-        priority: Priority::default(),
         created_at: Timestamp(MORNING.0 + key.0 * 1_000),
         ready_at: Elapsed(key.0),
-        is_ahead: false,
-        due: None,
-        deadline: None,
-        timeout: None,
-        retry: RetryPolicy::default(),
-        attempt: 0,
-        attempts_counted: 0,
-        releases: 0,
-        lease_expirations: 0,
         payload_bytes: 7,
-        inputs: 0,
-        fingerprint: 0,
-        failure: None,
-        graph: None,
-        tags: Vec::new(),
-        labels: Vec::new(),
-        tracked: false,
-        unique: None,
-        schedule: None,
-        keep_succeeded: None,
-        keep_failed: None,
-        progress: None,
-        last_report: None,
         history: vec![enqueued],
-        history_dropped: 0,
-        finished: None,
+        ..JobRecord::new(
+            key,
+            JobId::made(key, tag),
+            Namespace::default(),
+            queue,
+            Kind::from_static("render"),
+        )
     }
 }
 
-/// A job with nothing left out.
+/// A job with every field set.
 pub fn full_job(key: u64) -> JobRecord {
     JobRecord {
         id: JobId::new([0, 255, 10]).expect("short"),
@@ -89,7 +64,7 @@ pub fn full_job(key: u64) -> JobRecord {
             retries_max: 9,
             backoff: Backoff::List(vec![Duration::from_secs(1), Duration::from_nanos(7)]),
             jitter_percent: 20,
-            // Stores of older formats, which tests compare with this sample, know no other.
+            // Tests compare stores of older formats, which do not have this field, with this sample.
             lease_expirations_max: None,
         },
         attempt: 3,
@@ -173,7 +148,7 @@ fn history() -> Vec<HistoryEntry> {
         .collect()
 }
 
-/// A failure of a group.
+/// A failure in this group.
 pub fn failure(group: &'static str, message: &str) -> Failure {
     Failure {
         group: Group::from_static(group),
@@ -183,7 +158,7 @@ pub fn failure(group: &'static str, message: &str) -> Failure {
     }
 }
 
-/// The job as it ends, as the `order`th, so many microseconds after [`MORNING`].
+/// The job after it ended at this position, `after` microseconds after [`MORNING`].
 pub fn ended(mut job: JobRecord, outcome: Outcome, order: u64, after: u64) -> JobRecord {
     job.state = outcome.state();
     job.finished = Some(Finished {
@@ -238,7 +213,6 @@ pub fn queue(name: &'static str) -> QueueRecord {
             lease_for: Some(Duration::from_secs(7)),
             grace_for: Some(Duration::from_secs(2)),
             retry: Some(RetryPolicy {
-                lease_expirations_max: None,
                 backoff: Backoff::Fixed(Duration::from_secs(3)),
                 ..RetryPolicy::default()
             }),
@@ -335,7 +309,7 @@ pub fn idempotency_record(key: &'static str) -> IdempotencyRecord {
     }
 }
 
-/// Statistics of a day.
+/// Returns sample statistics of a day.
 pub fn statistics(day: Day) -> StatisticsRecord {
     let sample = Sample {
         count: 3,

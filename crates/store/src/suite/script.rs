@@ -1,4 +1,4 @@
-//! A store in a test, with what is needed to commit to it.
+//! A store under test, with the state that commits to it need.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use super::sample::MORNING;
 use crate::error::CommitError;
 use crate::store::{Loaded, Opened, Store};
 
-/// An open store and its place in the order of commits.
+/// An open store, with the epoch and sequence of its commits.
 pub struct Script<'g, G: StoreFixture> {
     fixture: &'g mut G,
     store: Option<G::Store>,
-    /// As the last opening said.
+    /// Epoch of the last opening.
     pub epoch: Epoch,
-    /// Of the last commit.
+    /// Sequence of the last commit.
     pub sequence: u64,
 }
 
@@ -44,7 +44,7 @@ impl<'g, G: StoreFixture> Script<'g, G> {
         self.store().reader().expect("a reader opens")
     }
 
-    /// A commit that would be accepted.
+    /// A commit with the next sequence.
     pub fn commit(&self, changes: Vec<Change>) -> Arc<Commit> {
         let next_key = changes
             .iter()
@@ -73,10 +73,10 @@ impl<'g, G: StoreFixture> Script<'g, G> {
         self.try_put(changes).expect("the commit is accepted");
     }
 
-    /// Commits `changes`, or says why not.
+    /// Commits `changes` if the store accepts them.
     ///
     /// # Errors
-    /// As the store's.
+    /// Those of the store.
     pub fn try_put(&mut self, changes: Vec<Change>) -> Result<(), CommitError> {
         let commit = self.commit(changes);
         self.store().commit(&commit)?;
@@ -97,7 +97,7 @@ impl<'g, G: StoreFixture> Script<'g, G> {
         opened
     }
 
-    /// All that the store gives back at start.
+    /// The rows that the store loads.
     pub fn loaded(&mut self) -> Vec<Loaded> {
         let mut rows = Vec::new();
         self.store()
@@ -106,7 +106,7 @@ impl<'g, G: StoreFixture> Script<'g, G> {
         rows
     }
 
-    /// The live jobs among that.
+    /// The live jobs among them.
     pub fn live(&mut self) -> Vec<JobRecord> {
         let jobs = self.loaded().into_iter();
         jobs.filter_map(|row| {
@@ -134,7 +134,7 @@ pub(super) fn put(record: &JobRecord) -> Change {
     Change::PutJob(Box::new(record.clone()))
 }
 
-/// `FinishJob` without a result, for short.
+/// Returns a `FinishJob` change for `record`, without a result.
 pub(super) fn finish(record: &JobRecord) -> Change {
     Change::FinishJob {
         record: Box::new(record.clone()),

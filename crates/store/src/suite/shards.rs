@@ -2,8 +2,8 @@
 
 use ganger_types::command::NewJob;
 use ganger_types::{
-    Bytes, Carried, Change, Dependent, FailurePolicy, Graph, IdTag, InputRow, InputState, JobId,
-    JobKey, JobRef, Message, Namespace, OutboxRecord, Outcome, Part, PartRecord, PeerRecord,
+    Bytes, Change, Dependent, FailurePolicy, Graph, IdTag, InputRow, InputState, JobId, JobKey,
+    JobRef, Message, MessageResult, Namespace, OutboxRecord, Outcome, Part, PartRecord, PeerRecord,
     ShardId,
 };
 
@@ -38,7 +38,7 @@ fn message(to: &str, number: u64) -> OutboxRecord {
         dependent: JobKey(7),
         slot: 2,
         outcome: Outcome::Succeeded,
-        result: Carried::Stored(JobKey(1)),
+        result: MessageResult::Stored(JobKey(1)),
     };
     OutboxRecord {
         to: shard(to),
@@ -103,7 +103,7 @@ fn put_dependent(dependency: u64, dependent: Dependent) -> Change {
     Change::PutDependent(JobKey(dependency), Box::new(dependent))
 }
 
-/// Messages by receiver and number, also where numbers and names grow longer.
+/// Messages are loaded by receiver and number, also if numbers and names have different lengths.
 pub fn rows_about_other_shards_are_given_back_in_order<G: StoreFixture>(fixture: &mut G) {
     let mut script = Script::start(fixture);
     let mut changes = vec![
@@ -139,7 +139,7 @@ pub fn rows_about_other_shards_are_given_back_in_order<G: StoreFixture>(fixture:
     assert_eq!(script.loaded(), expected);
 }
 
-/// Each by its own key, and nothing else with it.
+/// Rows change independently of each other.
 pub fn rows_about_other_shards_are_replaced_and_removed<G: StoreFixture>(fixture: &mut G) {
     let mut script = Script::start(fixture);
     script.put(vec![
@@ -160,7 +160,7 @@ pub fn rows_about_other_shards_are_replaced_and_removed<G: StoreFixture>(fixture
         Change::RemoveOutbox(shard("2"), 2),
         Change::RemoveDependent(JobKey(1), shard("2"), JobKey(5), 0),
         put_dependent(1, stranger.clone()),
-        // Written and removed at once.
+        // Created and removed within one commit.
         put_message(message("3", 3)),
         Change::RemoveOutbox(shard("3"), 3),
     ]);
@@ -176,7 +176,7 @@ pub fn rows_about_other_shards_are_replaced_and_removed<G: StoreFixture>(fixture
     assert_eq!(script.loaded(), left);
 }
 
-/// Its jobs are written once; what is known of it changes.
+/// The jobs of a part are written once; its record changes.
 pub fn the_jobs_of_a_part_are_read_with_its_record_of_now<G: StoreFixture>(fixture: &mut G) {
     let mut script = Script::start(fixture);
     let mut part = part("2/g");
@@ -200,7 +200,7 @@ pub fn the_jobs_of_a_part_are_read_with_its_record_of_now<G: StoreFixture>(fixtu
     assert_eq!(script.loaded(), [Loaded::Part(Box::new(part.record))]);
 }
 
-/// Also in the commit that wrote it, and a part of the same name may come after it.
+/// This also holds within one commit, and if another part of the same name follows.
 pub fn the_removal_of_a_part_takes_its_jobs_along<G: StoreFixture>(fixture: &mut G) {
     let mut script = Script::start(fixture);
     let (old, other) = (part("2/g"), part("2/h"));
@@ -221,7 +221,7 @@ pub fn the_removal_of_a_part_takes_its_jobs_along<G: StoreFixture>(fixture: &mut
     let mut changes: Vec<Change> = put_part(&old).into();
     changes.push(remove());
     script.put(changes);
-    // Were its jobs still there, they would be found again under a new record.
+    // If its jobs were still stored, they would appear under a new record.
     script.put(vec![Change::PutPart(Box::new(old.record.clone()))]);
     assert_eq!(
         script.reader().part(&namespace, &graph).expect("reads"),
@@ -234,7 +234,7 @@ pub fn the_removal_of_a_part_takes_its_jobs_along<G: StoreFixture>(fixture: &mut
     assert_eq!(found.expect("reads"), Some(old));
 }
 
-/// Those that came are read when the job is leased.
+/// Received inputs are read when the job is leased.
 pub fn inputs_from_other_shards_are_loaded_while_they_are_missing<G: StoreFixture>(
     fixture: &mut G,
 ) {

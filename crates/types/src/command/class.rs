@@ -1,36 +1,36 @@
-//! What a command is as a whole: its namespace, the size of what it brings, and the class that decides whether a full
-//! device refuses it and whether it brings a time of its own.
+//! Properties of commands: the namespace, the size of the carried values, and the class, which decides whether a full
+//! device refuses the command and whether it carries its caller's time.
 //!
-//! Each list names every command, so that a new one does not compile before somebody has decided.
+//! Each match names every command, so that a new command does not compile before its properties are decided.
 
 use bytes::Bytes;
 
 use super::{Command, NewInput, NewJob};
 use crate::import::ImportRecord;
 use crate::name::Namespace;
-use crate::peer::{Carried, Message, OutboxRecord};
+use crate::peer::{Message, MessageResult, OutboxRecord};
 use crate::query::Query;
 
 /// The class of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
-    /// Command that only reads.
+    /// The command only reads.
     Read,
-    /// Changes settings only: moves no job and brings no time of its callers.
+    /// The command changes settings only: it moves no job and carries no caller's time.
     Setting,
-    /// Brings new work, which a full device refuses (`rel D9`).
+    /// The command adds work, which a full device refuses (`rel D9`).
     NewWork,
-    /// Moves on, ends, changes or removes what is there.
+    /// The command moves, ends, changes or removes what exists.
     Progress,
 }
 
 impl Command {
-    /// Whether the command changes settings only. It moves no job by itself, so it needs no time of its callers.
+    /// Whether the command changes settings only. It moves no job, so it needs no caller's time.
     pub fn is_setting(&self) -> bool {
         self.class() == Class::Setting
     }
 
-    /// Whether the command brings new work, which a full device refuses (`rel D9`).
+    /// Whether the command adds work, which a full device refuses (`rel D9`).
     pub fn is_new_work(&self) -> bool {
         self.class() == Class::NewWork
     }
@@ -83,7 +83,8 @@ impl Command {
         }
     }
 
-    /// Bytes of payloads, results, logs and values that the command carries; they bound what is in flight.
+    /// Size of the payloads, results, logs and values that the command carries, in bytes. It counts against the limit
+    /// of requests in flight.
     pub fn bytes(&self) -> usize {
         let length = |bytes: &Option<Bytes>| bytes.as_ref().map_or(0, Bytes::len);
         match self {
@@ -124,7 +125,7 @@ impl Command {
         }
     }
 
-    /// The namespace whose clock the command runs by; `None` if that is the server's in any case.
+    /// The namespace whose clock applies to the command; `None` if it is the server's clock in any case.
     pub fn namespace(&self) -> Option<&Namespace> {
         Some(match self {
             Self::Enqueue(cmd) => &cmd.namespace,
@@ -149,8 +150,8 @@ impl Command {
             Self::RunSchedule(cmd) => &cmd.namespace,
             Self::DeregisterWorker(cmd) => &cmd.namespace,
             Self::Query(query) => return query.namespace(),
-            // Other shards know nothing of callers' clocks: what they say is of the whole shard. External systems live
-            // by the server's clock in every namespace, or have their caller's time in the call.
+            // Messages of other shards concern the whole shard, and those shards know no callers' clocks. External
+            // systems use the server's clock in every namespace, or the call contains the caller's time.
             Self::External(_)
             | Self::Import(_)
             | Self::Retire(_)
@@ -165,7 +166,7 @@ impl Command {
 }
 
 impl NewJob {
-    /// Bytes of the payload and of the inputs that are given as values.
+    /// Size of the payload and of the inputs given as values, in bytes.
     fn bytes(&self) -> usize {
         let of_input = |input: &NewInput| match input {
             NewInput::Value(bytes) => bytes.len(),
@@ -178,7 +179,7 @@ impl NewJob {
 fn bytes_of_message(record: &OutboxRecord) -> usize {
     match &record.message {
         Message::Ended {
-            result: Carried::Bytes(bytes),
+            result: MessageResult::Bytes(bytes),
             ..
         } => bytes.len(),
         _ => 0,
@@ -186,7 +187,7 @@ fn bytes_of_message(record: &OutboxRecord) -> usize {
 }
 
 impl Query {
-    /// The namespace that is asked about; `None` if it is the whole shard.
+    /// The namespace of the query; `None` if it is about the whole shard.
     pub fn namespace(&self) -> Option<&Namespace> {
         match self {
             Self::Queues(namespace, ..)
@@ -201,7 +202,7 @@ impl Query {
             | Self::Statistics(namespace, ..)
             | Self::SubmissionAnswer(namespace, _)
             | Self::ExternalJob(namespace, _)
-            | Self::Given(namespace, _)
+            | Self::ExistingIds(namespace, _)
             | Self::Why(namespace, _) => Some(namespace),
             Self::ExternalJobs(query) => Some(&query.namespace),
             Self::Namespaces

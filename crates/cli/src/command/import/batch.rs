@@ -1,6 +1,6 @@
 //! Sends records to the server in batches.
 
-use ganger_client::import::{Imported, QlessSource};
+use ganger_client::import::{ImportOutcome, QlessSource};
 use ganger_client::{Bytes, Client, ImportRecord};
 
 use super::report::{RecordKind, Report};
@@ -90,9 +90,11 @@ impl Target {
         let imported = imported.map_err(import_failure)?;
         for ((kind, name), imported) in names.into_iter().zip(imported) {
             match imported {
-                Imported::Taken => self.report.imported(kind),
-                Imported::AlreadyThere => self.report.already_there(kind),
-                Imported::Refused(reason) => self.report.refused(kind, &reason, name.as_bytes()),
+                ImportOutcome::Taken => self.report.imported(kind),
+                ImportOutcome::AlreadyThere => self.report.already_there(kind),
+                ImportOutcome::Refused(reason) => {
+                    self.report.refused(kind, &reason, name.as_bytes())
+                }
             }
         }
         Ok(())

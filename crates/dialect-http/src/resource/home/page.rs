@@ -1,4 +1,4 @@
-//! The page for a browser: one document with its style, no script and no form, and nothing from elsewhere.
+//! The page for browsers: one document with its style, without scripts, forms and external resources.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -10,16 +10,16 @@ use ganger_types::{JobState, Namespace, Queue, QueueCounts};
 
 use crate::api::Api;
 
-/// Queues that the page lists.
+/// Maximum number of queues on the page.
 const QUEUES_MAX: usize = 200;
-/// How long the page waits for a shard to count its queues. After that it shows the last count.
+/// Maximum time to wait until a shard has counted its queues; after that the page shows the last count.
 const COUNT_WAIT: Duration = Duration::from_secs(1);
-/// What the page looks like, and so what its policy names.
+/// Style of the page, whose hash is in the policy.
 const STYLE: &str = include_str!("../home.css");
-/// The policy of the page, with the SHA-256 of its style.
+/// Content security policy of the page, with the SHA-256 of its style.
 pub(super) const POLICY: &str = "default-src 'none'; style-src 'sha256-cS8Tkt88rJMB5ofLW6TtuKYrrsbrAlO3m44p4JvcIDI='; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// A queue of the page.
+/// A queue on the page.
 struct Row {
     shard: String,
     namespace: Namespace,
@@ -27,19 +27,19 @@ struct Row {
     counts: QueueCounts,
 }
 
-/// What the page shows to a caller: only what he may see anyway.
-struct Seen {
-    /// Health of each shard; empty for a caller that is not known.
+/// The content of the page for a caller: only what the caller may see.
+struct PageContent {
+    /// Health of each shard; empty for an unauthenticated caller.
     shards: Vec<(String, Health)>,
-    /// Queues with live jobs, the longest first; `None` if the caller may see none.
+    /// Queues with live jobs, longest first; `None` if the caller may see none.
     queues: Option<Vec<Row>>,
-    /// Jobs that failed since the start in all namespaces, for those who may see the numbers of the server.
+    /// Number of jobs that failed since the start in all namespaces; `None` if the caller may not see metrics.
     failed: Option<u64>,
 }
 
 /// The whole start page as HTML.
 pub(super) async fn page(api: &Api, identity: &Identity, version: Option<&str>) -> String {
-    let seen = Seen::by(api, identity, version.is_some()).await;
+    let seen = PageContent::by(api, identity, version.is_some()).await;
     let mut out = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>ganger</title>\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
@@ -59,7 +59,7 @@ pub(super) async fn page(api: &Api, identity: &Identity, version: Option<&str>) 
     out
 }
 
-impl Seen {
+impl PageContent {
     async fn by(api: &Api, identity: &Identity, is_known: bool) -> Self {
         if *identity == Identity::Anonymous {
             return Self {
@@ -106,7 +106,7 @@ impl Seen {
     }
 }
 
-/// The numbers of a shard, of this moment if it answers soon.
+/// The metrics of a shard, up to date if the shard answers soon.
 async fn numbers(shard: &Handle) -> MetricsSnapshot {
     match tokio::time::timeout(COUNT_WAIT, shard.metrics_now()).await {
         Ok(Ok(numbers)) => numbers,
@@ -148,7 +148,7 @@ fn head(out: &mut String, version: Option<&str>, shards: &[(String, Health)]) {
     out.push_str("</header>\n");
 }
 
-/// How many jobs are in each state, over all queues that the caller may see.
+/// Writes the number of jobs in each state, over all queues that the caller may see.
 fn totals(out: &mut String, rows: &[Row], failed: Option<u64>) {
     out.push_str("<h2>Live jobs</h2>\n<dl>\n");
     for state in LIVE {
@@ -175,7 +175,7 @@ const LIVE: [JobState; 4] = [
     JobState::Scheduled,
     JobState::Blocked,
 ];
-/// States of each queue, in the order of the table.
+/// States in the table of queues, in order.
 const SHOWN: [JobState; 6] = [
     JobState::Ready,
     JobState::Running,
@@ -192,7 +192,7 @@ fn queues(out: &mut String, rows: Vec<Row>) {
         return;
     }
     let more = rows.len().saturating_sub(QUEUES_MAX);
-    // A table that is wider than the screen scrolls by itself; for that the keyboard must reach it.
+    // A table that is wider than the screen scrolls, for which the keyboard must be able to focus it.
     out.push_str(
         "<div class=\"wide\" role=\"region\" aria-labelledby=\"queues\" tabindex=\"0\">\n<table>\n<thead><tr>\
          <th scope=\"col\">queue</th><th scope=\"col\">namespace</th><th scope=\"col\">shard</th>",
@@ -236,7 +236,7 @@ fn how_to_get_in(out: &mut String) {
     );
 }
 
-/// Where to go from here. Links lead only to what the caller may ask for.
+/// Writes the links to what the caller may access.
 fn next_steps(out: &mut String, api: &Api, identity: &Identity) {
     out.push_str("<h2>Next</h2>\n<ul>\n");
     let links = [
@@ -274,7 +274,7 @@ fn next_steps(out: &mut String, api: &Api, identity: &Identity) {
     );
 }
 
-/// Text that can stand in an element or an attribute. Control characters are shown, not sent.
+/// Escapes text for an element or an attribute. Control characters are made visible.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {

@@ -1,4 +1,4 @@
-//! What makes a submission impossible: sizes, values, references that lead nowhere or in circles (`rel G7`).
+//! Checks of a submission: sizes, values, and references that do not exist or form a cycle (`rel G7`).
 
 use ganger_types::command::{Dependency, Enqueue, NewInput, NewJob};
 use ganger_types::limits;
@@ -11,7 +11,7 @@ fn count(len: usize) -> u64 {
     u64::try_from(len).unwrap_or(u64::MAX)
 }
 
-/// Everything about each job that does not depend on others.
+/// Checks everything about each job that does not depend on other jobs.
 pub(super) fn check_sizes(
     cmd: &Enqueue,
     settings: &NamespaceSettings,
@@ -109,7 +109,7 @@ fn check_job(
     Ok(())
 }
 
-/// Refuses a retry policy that cannot be followed.
+/// Refuses an invalid retry policy.
 pub(crate) fn check_retry(retry: &RetryPolicy) -> Result<(), Rejection> {
     at_most(
         "the number of retries",
@@ -141,7 +141,7 @@ pub(crate) fn check_retry(retry: &RetryPolicy) -> Result<(), Rejection> {
     }
 }
 
-/// References between members: they exist, and do not go in circles.
+/// Checks references between members: they must exist and must not form a cycle.
 pub(crate) fn check_references(jobs: &[&NewJob]) -> Result<(), Rejection> {
     let members = jobs.len();
     let mut waits_for = vec![0_usize; members];

@@ -1,4 +1,4 @@
-//! What becomes of each member of a submission: a new job, or one that is there already.
+//! Plans each member of a submission: a new job, or one that exists already.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,18 +13,18 @@ use crate::command::fingerprint::Fingerprint;
 use crate::engine::Engine;
 use crate::finished_index::FinishedIndex;
 
-/// What becomes of one member of the submission.
+/// The plan for one member of a submission.
 pub(crate) enum Member {
-    /// It makes a job.
+    /// The member becomes a new job.
     New { fingerprint: u64 },
-    /// A job with its id or unique key is there already.
+    /// A job with its id or unique key exists already.
     Existing(JobKey, JobId),
     /// An earlier member has its unique key.
     SameAs(usize),
 }
 
 impl Member {
-    /// The print of the job it makes, if it makes one.
+    /// The fingerprint of the new job; `None` if the job exists already.
     pub(super) fn fingerprint(&self) -> Option<u64> {
         match self {
             Self::New { fingerprint } => Some(*fingerprint),
@@ -54,7 +54,7 @@ impl Engine {
         if earlier.fingerprint != Fingerprint::of_submission(cmd) {
             return Err(Rejection::IdempotencyConflict);
         }
-        // The ids that the client gives are not kept: the same content gives the same ones.
+        // Ids that the client gave are not stored, because the same content contains them again.
         let given: Vec<_> = cmd.jobs.iter().map(|job| job.id.as_ref()).collect();
         let jobs = earlier
             .jobs
@@ -123,8 +123,8 @@ impl Engine {
         Ok(members)
     }
 
-    /// The job that has the id already, if the content is the same (`rel P1`). What becomes of a job that is promised is
-    /// known when its submission is decided.
+    /// The job that has the id already, if its content is the same (`rel P1`). For a job of an undecided part, that
+    /// is known only after the decision.
     pub(crate) fn same_id(
         &self,
         namespace: &Namespace,
@@ -163,8 +163,8 @@ impl Engine {
         is_held.then(|| Member::Existing(record.job, record.id.clone()))
     }
 
-    /// Whether the jobs exist that members wait for. A member that is there already under an id of the client's had its
-    /// dependencies, and those may be gone by now.
+    /// Checks that the dependencies of members exist. The dependencies of a member that exists already under an id of
+    /// the client may have been removed since.
     pub(super) fn check_dependencies(
         &self,
         cmd: &Enqueue,

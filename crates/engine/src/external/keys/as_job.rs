@@ -1,7 +1,7 @@
-//! Items of work queues of raw keys as jobs: what a record, its lease and its payload would say of one.
+//! Items of work queues of raw keys, shown as jobs: record, lease and payload.
 //!
-//! An item is there while its data is, and only where its queue is known: one of the queue's lists has elements. It is
-//! shown under its id, or under the whole key of its data where items of several queues have that id.
+//! An item exists while its data does and its queue has elements in one of its lists. It is shown under its id, or
+//! under the whole key of its data if items of several queues have that id.
 
 use std::ops::Bound;
 use std::time::Duration;
@@ -11,18 +11,18 @@ use ganger_types::query::JobQuery;
 use ganger_types::reply::ExternalJobView;
 use ganger_types::why::{Explanation, Reason};
 use ganger_types::{
-    Backoff, Bytes, Elapsed, ExternalJob, IdTag, JobId, JobKey, JobRecord, JobState, Kind,
-    LeaseRecord, Namespace, Now, Queue, RetryPolicy, Timestamp, Worker,
+    Backoff, Bytes, Elapsed, ExternalJob, JobId, JobKey, JobRecord, JobState, Kind, LeaseRecord,
+    Namespace, Now, Queue, RetryPolicy, Worker,
 };
 
 use super::KeySpace;
-use super::work_queue::{ITEM, QUEUE, Standing, joined, readings};
-use crate::external::{ExternalJobScan, Measure, NO_TOKEN, asks_for, short};
+use super::work_queue::{ITEM, ItemState, QUEUE, joined, readings};
+use crate::external::{ExternalJobScan, NO_TOKEN, ScanLimits, asks_for, short};
 
-/// Elements counted ahead of an item, at most.
+/// Maximum number of elements to count ahead of an item.
 const COUNTED_MAX: usize = 10_000;
 
-/// An item that is there.
+/// An existing item.
 struct Item<'a> {
     queue: Bytes,
     id: Bytes,
@@ -30,20 +30,20 @@ struct Item<'a> {
     stand: ItemPlace<'a>,
 }
 
-/// Where an item stands, by its lease first, then by its lists.
+/// The state of an item, which depends on its lease first, then on its lists.
 enum ItemPlace<'a> {
-    /// Somebody works on it until then, or forever.
+    /// A session holds a lease: when it expires (`None`: never), and the session's name.
     Leased(Option<Elapsed>, &'a Bytes),
     Ready,
-    /// In processing, without a lease.
+    /// The item is in processing, without a lease.
     Taken,
     /// The item is in neither list.
     Staged,
 }
 
 impl ItemPlace<'_> {
-    /// A client that takes an element out of the main list counts as working on it, so that counts of jobs agree
-    /// with the lengths of lists.
+    /// The job state. An item in processing counts as running even without a lease, so that counts of jobs agree with
+    /// the lengths of lists.
     fn state(&self) -> JobState {
         match self {
             Self::Leased(..) | Self::Taken => JobState::Running,
@@ -53,7 +53,7 @@ impl ItemPlace<'_> {
     }
 }
 
-/// The name under which an item is always found, if it may be an id of a job.
+/// The id under which an item can always be found: the key of its data. `None` if that is too long for a job id.
 pub(super) fn full_name(external_job: &ExternalJob) -> Option<JobId> {
     match external_job {
         ExternalJob::Item { queue, id } => JobId::new(joined(queue, ITEM, id)).ok(),
@@ -72,19 +72,19 @@ pub(super) fn view_by_id(
     view(space, now, namespace, &item)
 }
 
-/// Where the item with this id stands, expired or not.
+/// The state of the item with this id, including expired items.
 pub(super) fn state(space: &KeySpace, id: &JobId) -> Option<JobState> {
     let item = space.find_item(id, Elapsed::default())?;
     Some(item.stand.state())
 }
 
-/// Items in order of queues and ids, behind one of them: those that a query may ask for.
+/// The items after one of them, in order of queues and ids, that a query may match.
 pub(super) fn scan(
     space: &KeySpace,
     now: Now,
     query: &JobQuery,
     after: Option<&ExternalJob>,
-    measure: Measure,
+    measure: ScanLimits,
 ) -> ExternalJobScan {
     let has_words = query.tag.is_some() || query.schedule.is_some() || query.group.is_some();
     let after = after.and_then(|after| match after {
@@ -125,7 +125,7 @@ pub(super) fn scan(
     looked
 }
 
-/// Why an item is not worked on, or that it is.
+/// Why an item is not running.
 pub(super) fn explain(
     space: &KeySpace,
     settings: KeyUpkeep,
@@ -156,7 +156,7 @@ pub(super) fn explain(
 }
 
 impl KeySpace {
-    /// The item that an id names: by itself if items of one queue only have it, else as the key of its data.
+    /// The item with an id: the id itself if only one queue has it, else the key of the item's data.
     fn find_item(&self, id: &JobId, now: Elapsed) -> Option<Item<'_>> {
         let bytes = Bytes::copy_from_slice(id.as_bytes());
         if let [queue] = self.queues_with(&bytes, now)[..] {
@@ -166,13 +166,13 @@ impl KeySpace {
         self.item_at(&queue, &id, now)
     }
 
-    /// The known queues that have an item with that id, two at most.
+    /// At most two queues that have an item with this id.
     fn queues_with(&self, id: &Bytes, now: Elapsed) -> Vec<&Bytes> {
         let has_it = |queue: &&Bytes| self.item_here(queue, id, now).is_some();
         self.queues.iter().filter(has_it).take(2).collect()
     }
 
-    /// The item of that queue and id, unless its key is rather that of another queue's item.
+    /// The item with this queue and id, unless its key belongs to an item of another queue.
     fn item_here(&self, queue: &Bytes, id: &Bytes, now: Elapsed) -> Option<Item<'_>> {
         let item = self.item_at(queue, id, now)?;
         let home = self.home(&joined(queue, ITEM, id))?;
@@ -182,12 +182,12 @@ impl KeySpace {
     fn item_at(&self, queue: &Bytes, id: &Bytes, now: Elapsed) -> Option<Item<'_>> {
         let data = self.item(queue, id, now)?;
         let lists = self.lists_of(queue)?;
-        let stand = match self.standing(queue, id, now) {
-            Standing::Gone => return None,
-            Standing::Leased(until, session) => ItemPlace::Leased(until, session),
-            Standing::Free if lists.in_main(id) => ItemPlace::Ready,
-            Standing::Free if lists.in_processing(id) => ItemPlace::Taken,
-            Standing::Free => ItemPlace::Staged,
+        let stand = match self.item_state(queue, id, now) {
+            ItemState::Gone => return None,
+            ItemState::Leased(until, session) => ItemPlace::Leased(until, session),
+            ItemState::Free if lists.in_main(id) => ItemPlace::Ready,
+            ItemState::Free if lists.in_processing(id) => ItemPlace::Taken,
+            ItemState::Free => ItemPlace::Staged,
         };
         Some(Item {
             queue: queue.clone(),
@@ -197,8 +197,8 @@ impl KeySpace {
         })
     }
 
-    /// The queue and id that a key of an item is of. Where it can be read in several ways that are known queues', it is
-    /// the one that lists the id, or else the first.
+    /// The queue and id of an item's key. If the key can be split in several ways into an existing queue and an id,
+    /// the queue that lists the id wins, else the first.
     fn home(&self, key: &Bytes) -> Option<(Bytes, Bytes)> {
         let mut known = readings(key, ITEM);
         known.retain(|(queue, _)| self.queues.contains(queue));
@@ -214,7 +214,7 @@ impl KeySpace {
         first.cloned()
     }
 
-    /// Ids that keys of the queue's items may have, in order of their bytes, behind one of them.
+    /// The ids in keys of a queue's items after one of them, in the order of their bytes.
     fn item_ids<'a>(
         &'a self,
         queue: &Bytes,
@@ -232,7 +232,7 @@ impl KeySpace {
         })
     }
 
-    /// How many elements of the main list go before the item.
+    /// The number of elements in the main list ahead of the item, as a reason.
     fn place_in_line(&self, item: &Item<'_>) -> Reason {
         let main = self.list(&joined(&item.queue, b"", QUEUE));
         let elements = main.into_iter().flat_map(|list| list.iter().rev());
@@ -273,58 +273,33 @@ fn view(
     })
 }
 
-/// Nothing is kept of an item but its data: not when it was added, nor how often it was tried.
+/// The record of an item. Only its data is stored: neither the time at which it was added nor its attempts are known.
 fn record(namespace: &Namespace, id: JobId, item: &Item<'_>) -> Option<JobRecord> {
     let state = item.stand.state();
     let attempt = u32::from(state == JobState::Running);
+    let queue = Queue::new(&item.queue).ok()?;
     Some(JobRecord {
-        key: JobKey::OF_KEYS,
-        id,
-        id_tag: IdTag::default(),
         id_is_given: true,
-        name: None,
-        namespace: namespace.clone(),
-        queue: Queue::new(&item.queue).ok()?,
-        kind: Kind::default(),
         state,
-        priority: ganger_types::Priority::default(),
-        created_at: Timestamp(0),
-        ready_at: Elapsed::default(),
-        is_ahead: false,
-        due: None,
-        deadline: None,
-        timeout: None,
         retry: RetryPolicy {
             retries_max: u32::MAX,
             backoff: Backoff::Fixed(Duration::ZERO),
-            jitter_percent: 0,
-            lease_expirations_max: None,
+            ..RetryPolicy::default()
         },
         attempt,
         attempts_counted: attempt,
-        releases: 0,
-        lease_expirations: 0,
         payload_bytes: u64::try_from(item.data.len()).unwrap_or(u64::MAX),
-        inputs: 0,
-        fingerprint: 0,
-        failure: None,
-        graph: None,
-        tags: Vec::new(),
-        labels: Vec::new(),
-        tracked: false,
-        unique: None,
-        schedule: None,
-        keep_succeeded: None,
-        keep_failed: None,
-        progress: None,
-        last_report: None,
-        history: Vec::new(),
-        history_dropped: 0,
-        finished: None,
+        ..JobRecord::new(
+            JobKey::OF_KEYS,
+            id,
+            namespace.clone(),
+            queue,
+            Kind::default(),
+        )
     })
 }
 
-/// Of a lease it is known who has it and when it ends, not when it began: that counts as now.
+/// The lease of an item. The time of the grant is not known, so it is set to now.
 fn lease(record: &JobRecord, now: Now, until: Option<Elapsed>, session: &Bytes) -> LeaseRecord {
     let left = until.map_or(Duration::MAX, |until| until.since(now.elapsed));
     LeaseRecord {

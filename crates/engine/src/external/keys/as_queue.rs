@@ -1,4 +1,4 @@
-//! Work queues of raw keys as queues: counts are the lengths of their lists, as their own clients count.
+//! Work queues of raw keys, shown as queues. Counts are the lengths of the lists, as for clients of the work queue.
 
 use ganger_types::reply::QueueView;
 use ganger_types::{Queue, QueueCounts, QueueSettings, Timestamp};
@@ -6,7 +6,7 @@ use ganger_types::{Queue, QueueCounts, QueueSettings, Timestamp};
 use super::KeySpace;
 use super::work_queue::Lists;
 
-/// The work queue of that name, if one of its lists has elements.
+/// The view of the work queue with this name; `None` if its lists are empty.
 pub(super) fn view(space: &KeySpace, queue: &Queue) -> Option<QueueView> {
     Some(QueueView {
         queue: queue.clone(),
@@ -20,7 +20,7 @@ pub(super) fn view(space: &KeySpace, queue: &Queue) -> Option<QueueView> {
     })
 }
 
-/// Adds what is in its lists of that name to the view of a queue.
+/// Adds the lengths of the lists of that name to the view of a queue.
 pub(super) fn add(view: &mut QueueView, space: &KeySpace) {
     if let Some(more) = counts(space, &view.queue) {
         view.counts.ready += more.ready;
@@ -28,7 +28,7 @@ pub(super) fn add(view: &mut QueueView, space: &KeySpace) {
     }
 }
 
-/// The lengths of its lists: ids that are there twice, and ids without an item, count as for the clients.
+/// The lengths of the lists. Ids that occur twice and ids without an item count too, as for the clients.
 fn counts(space: &KeySpace, queue: &Queue) -> Option<QueueCounts> {
     if !space.queues.contains(queue.as_bytes()) {
         return None;

@@ -1,16 +1,16 @@
-//! Calls that are about keys whatever they hold, and the way to those about strings and lists.
+//! Calls on keys of any type, and the dispatch to calls on strings and lists.
 
 use ganger_types::keys::{Expiry, KeyCall, KeyError, KeyKind, KeyReply, TimeLeft};
 use ganger_types::{Bytes, Elapsed, limits};
 
 use super::KeyContext;
 
-pub(super) type Called = Result<KeyReply, KeyError>;
+pub(super) type KeyResult = Result<KeyReply, KeyError>;
 
-/// When a key is to expire, worked out.
+/// A new expiry, in terms of the elapsed clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Until {
-    /// At once: it has passed already.
+pub(super) enum NewExpiry {
+    /// The key expires at once: the time is in the past.
     Past,
     Never,
     At(Elapsed),
@@ -20,7 +20,7 @@ pub(super) enum Until {
 
 impl KeyContext<'_> {
     /// Applies one call to the keys.
-    pub(super) fn call(&mut self, call: KeyCall) -> Called {
+    pub(super) fn call(&mut self, call: KeyCall) -> KeyResult {
         match call {
             KeyCall::Get { key } => self.get(&key),
             KeyCall::GetMany { keys } => self.get_many(&keys),
@@ -101,31 +101,31 @@ impl KeyContext<'_> {
         };
         let has_expiry = entry.expires_at.is_some();
         let at = match self.until(expiry) {
-            Until::Past => {
+            NewExpiry::Past => {
                 self.remove(number);
                 return 1;
             }
-            Until::Kept => return i64::from(has_expiry),
-            Until::Never if !has_expiry => return 0,
-            Until::Never => None,
-            Until::At(at) => Some(at),
+            NewExpiry::Kept => return i64::from(has_expiry),
+            NewExpiry::Never if !has_expiry => return 0,
+            NewExpiry::Never => None,
+            NewExpiry::At(at) => Some(at),
         };
         self.expire_at(number, at);
         self.write(number);
         1
     }
 
-    pub(super) fn until(&self, expiry: Expiry) -> Until {
+    pub(super) fn until(&self, expiry: Expiry) -> NewExpiry {
         let left = match expiry {
-            Expiry::Never => return Until::Never,
-            Expiry::Kept => return Until::Kept,
+            Expiry::Never => return NewExpiry::Never,
+            Expiry::Kept => return NewExpiry::Kept,
             Expiry::After(left) => left,
             Expiry::At(at) => at.since(self.now.wall),
         };
         if left.is_zero() {
-            Until::Past
+            NewExpiry::Past
         } else {
-            Until::At(self.now.elapsed.after(left))
+            NewExpiry::At(self.now.elapsed.after(left))
         }
     }
 
@@ -139,7 +139,7 @@ impl KeyContext<'_> {
     }
 }
 
-/// Refuses what is longer than anything may be.
+/// Refuses a key or a value that is too long.
 pub(super) fn within(key: &Bytes, value: usize) -> Result<(), KeyError> {
     if key.len() > limits::KEY_NAME_MAX || value > limits::KEY_VALUE_MAX {
         return Err(KeyError::TooLong);

@@ -1,7 +1,7 @@
-//! Glob patterns over bytes, as Redis reads them: `*`, `?`, `[a-z]`, `[^x]`, and a backslash before what is meant as it is.
+//! Glob patterns over bytes, as in Redis: `*`, `?`, `[a-z]`, `[^x]`, and a backslash before a literal character.
 //!
-//! A pattern is compiled once. Matching follows all ways through it at the same time, a bit for each, so that its cost does
-//! not depend on what the pattern or the text look like.
+//! A pattern is compiled once into an automaton. Matching follows all its states at the same time, one bit each, so
+//! the cost does not depend on the contents of pattern and text.
 
 use ganger_types::limits::KEY_PATTERN_MAX;
 
@@ -13,17 +13,17 @@ type ByteSet = [u64; 4];
 
 /// A compiled pattern.
 ///
-/// State `n` means that the first `n` parts of the pattern have matched. A part matches one byte; a star is no part, but lets
-/// the state before the next part stay whatever comes.
+/// State `n` means that the first `n` parts of the pattern have matched. A part matches one byte. A star is not a
+/// part: it lets the state before the next part stay on any byte.
 #[derive(Debug)]
 pub struct Glob {
-    /// Words of a set of states.
+    /// Number of words in a set of states.
     words: usize,
-    /// For each byte, the states that it leads on from.
+    /// For each byte, the set of states that it advances.
     steps: Vec<u64>,
     /// States with a star.
     staying: Vec<u64>,
-    /// The state in which all has matched.
+    /// The final state: the whole pattern has matched.
     last: usize,
     /// Bytes with which every match begins.
     prefix: Vec<u8>,
@@ -87,7 +87,7 @@ impl Glob {
         (states[self.last / WORD_BITS] >> (self.last % WORD_BITS)) & 1 == 1
     }
 
-    /// Likewise, where a set of states is one word.
+    /// [`Glob::matches`] for patterns whose sets of states are one word.
     fn matches_short(&self, text: &[u8]) -> bool {
         let (mut states, stays) = (1_u64, self.staying[0]);
         for byte in text {
@@ -99,18 +99,18 @@ impl Glob {
         (states >> self.last) & 1 == 1
     }
 
-    /// What matching a text of that many bytes costs at most, in steps of about a nanosecond.
+    /// The maximum cost of matching a text of this length, in steps of about a nanosecond.
     pub fn cost(&self, text_bytes: usize) -> usize {
         self.words.saturating_mul(text_bytes).saturating_add(1)
     }
 
-    /// Bytes of memory that it takes.
+    /// The size of the pattern in memory, in bytes.
     pub fn bytes(&self) -> usize {
         let words = self.steps.len() + self.staying.len();
         size_of::<Self>() + words * size_of::<u64>() + self.prefix.len()
     }
 
-    /// Bytes with which every match begins, for looking only where matches can be.
+    /// Bytes with which every match begins, to limit the search.
     pub(crate) fn prefix(&self) -> &[u8] {
         &self.prefix
     }
@@ -173,7 +173,7 @@ fn literal_prefix(pattern: &[u8]) -> Vec<u8> {
     }
 }
 
-/// The bytes of a class such as `[^a-c]`, and its length. One that is not closed ends with the pattern.
+/// The bytes of a class such as `[^a-c]`, and its length. A class without a closing bracket ends with the pattern.
 fn class(pattern: &[u8]) -> (ByteSet, usize) {
     let is_negated = pattern.get(1) == Some(&b'^');
     let mut at = if is_negated { 2 } else { 1 };
@@ -216,7 +216,7 @@ mod tests {
         Glob::new(pattern).expect("short").matches(text)
     }
 
-    /// The definition: the states that each byte leads to, one by one.
+    /// The reference implementation: follows the states one by one.
     fn defined(pattern: &[u8], text: &[u8]) -> bool {
         let (parts, stars) = read(pattern);
         let mut states = vec![false; parts.len() + 1];
@@ -239,7 +239,7 @@ mod tests {
             pattern_times in prop::sample::select(vec![1, 20]),
             text_times in prop::sample::select(vec![1, 20]),
         ) {
-            // Repeated, most patterns take more than a word.
+            // Repeated patterns mostly need more than one word.
             let (pattern, text) = (pattern.repeat(pattern_times), text.repeat(text_times));
             prop_assert_eq!(matches(&pattern, &text), defined(&pattern, &text));
         }

@@ -1,4 +1,4 @@
-//! A list: elements in order of their places.
+//! A list of raw keys.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,17 +6,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use ganger_types::Bytes;
 use ganger_types::keys::End;
 
-/// From so many elements on, a list that is searched keeps an index of its elements: short ones are read through faster.
+/// Number of elements from which a searched list keeps an index; scanning is faster in shorter lists.
 const INDEXED_FROM: usize = 128;
 
 /// The places of each element.
 type Index = BTreeMap<Bytes, BTreeSet<i64>>;
 
-/// Elements in order. Places are consecutive but for those removed from the middle; they are what is stored.
+/// A list: elements in order of their places. Places are stored; they are consecutive except for elements that were
+/// removed from the middle.
 #[derive(Debug, Default)]
 pub(crate) struct List {
     elements: BTreeMap<i64, Bytes>,
-    /// The places of each element, once a long list was searched.
+    /// The places of each element; built when a long list is searched for the first time.
     index: OnceCell<Index>,
 }
 
@@ -34,7 +35,7 @@ impl List {
         self.elements.iter().map(by_place)
     }
 
-    /// The elements next to an end, from there on.
+    /// The first `count` elements from an end.
     pub(crate) fn end_of(&self, end: End, count: usize) -> impl Iterator<Item = &Bytes> {
         let left = (end == End::Left).then(|| self.elements.values().take(count));
         let right = (end == End::Right).then(|| self.elements.values().rev().take(count));
@@ -53,7 +54,7 @@ impl List {
         }
     }
 
-    /// Takes the element at a place out.
+    /// Removes the element at a place.
     pub(crate) fn take(&mut self, place: i64) -> Option<Bytes> {
         let value = self.elements.remove(&place)?;
         self.forget(place, &value);
@@ -61,7 +62,7 @@ impl List {
     }
 
     fn forget(&mut self, place: i64, value: &Bytes) {
-        // An element that was written over by an equal one is still there.
+        // An element that was replaced by an equal one is still in the index.
         if self.elements.get(&place) == Some(value) {
             return;
         }
@@ -76,7 +77,7 @@ impl List {
         }
     }
 
-    /// Puts an element at an end; its place.
+    /// Adds an element at an end and returns its place.
     pub(crate) fn push(&mut self, end: End, value: Bytes) -> i64 {
         let place = match end {
             End::Left => self.elements.first_key_value().map(|(first, _)| first - 1),
@@ -87,7 +88,7 @@ impl List {
         place
     }
 
-    /// Takes an element from an end.
+    /// Removes an element from an end and returns it with its place.
     pub(crate) fn pop(&mut self, end: End) -> Option<(i64, Bytes)> {
         let (place, _) = match end {
             End::Left => self.elements.first_key_value(),
@@ -120,7 +121,7 @@ impl List {
         }
     }
 
-    /// The place of an index that there is, if no element was removed from the middle.
+    /// The place of an existing index if no element was removed from the middle.
     fn place_of_index(&self, index: usize) -> Option<i64> {
         let (first, _) = self.elements.first_key_value()?;
         let (last, _) = self.elements.last_key_value()?;
@@ -129,7 +130,7 @@ impl List {
         (!has_gaps).then(|| first.saturating_add(index))
     }
 
-    /// Steps to get to an index.
+    /// The number of steps to reach an index.
     pub(crate) fn steps_to(&self, index: usize) -> usize {
         if self.place_of_index(index).is_some() {
             return 1;
@@ -137,7 +138,7 @@ impl List {
         index.min(self.len().saturating_sub(index)) + 1
     }
 
-    /// The indexes from `start` to `stop`, both included, that there are: the first, and how many.
+    /// The existing indexes from `start` to `stop`, both included: the first, and how many.
     pub(crate) fn bounds(&self, start: i64, stop: i64) -> (usize, usize) {
         let length = i64::try_from(self.len()).unwrap_or(i64::MAX);
         let absolute = |index: i64| {
@@ -171,7 +172,8 @@ impl List {
         range
     }
 
-    /// Places of up to `count` elements equal to `value`: from the left, if negative from the right, all if 0.
+    /// The places of up to `count` elements that equal `value`: from the left, from the right if `count` is negative,
+    /// all if it is 0.
     pub(crate) fn places_of(&self, value: &Bytes, count: i64) -> Vec<i64> {
         let limit = match usize::try_from(count.unsigned_abs()) {
             Ok(0) | Err(_) => usize::MAX,
@@ -194,7 +196,7 @@ impl List {
         !self.places_of(value, 1).is_empty()
     }
 
-    /// The index to search by, made now if the list is long; none if it is short and was never long when searched.
+    /// The search index, built now if the list is long; `None` for a short list without one.
     fn searched(&self) -> Option<&Index> {
         if self.len() >= INDEXED_FROM {
             return Some(self.index.get_or_init(|| self.make_index()));
@@ -210,11 +212,11 @@ impl List {
         index
     }
 
-    /// Makes room for an element before or behind the one at a place: the place for it, and which elements had to
-    /// move, each with its old place and its new one, in the order in which to move them.
+    /// Makes room for an element before or after the one at a place. Returns the new place, and the elements that
+    /// move with their old and new places, in the order in which they must be moved.
     pub(crate) fn room_beside(&self, place: i64, is_before: bool) -> (i64, Vec<(i64, i64)>) {
         let step = if is_before { -1 } else { 1 };
-        // Elements without a gap between them and the new one move towards the nearer gap on its side.
+        // Elements up to the nearest gap on this side move by one.
         let mut run = Vec::new();
         let mut at = place + step;
         while self.elements.contains_key(&at) {
@@ -225,7 +227,7 @@ impl List {
         (place + step, run)
     }
 
-    /// Whether the index, if there is one, says what the elements say.
+    /// Whether the index, if there is one, agrees with the elements.
     pub(crate) fn is_sound(&self) -> bool {
         self.index
             .get()

@@ -3,17 +3,17 @@
 use ganger_types::keys::{Condition, ElementRecord, End, KeyCall, KeyError, KeyReply};
 use ganger_types::{Bytes, Change, ExternalChange};
 
-use super::calls::{Called, number_of, within};
+use super::budget::check_bytes;
+use super::calls::{KeyResult, number_of, within};
 use super::list::List;
-use super::spent::check_bytes;
 use super::{KeyContext, Value};
 
-/// Steps to move an element to another place of its list.
+/// Steps that count for moving an element to another place.
 const STEPS_OF_A_MOVE: usize = 256;
 
 impl KeyContext<'_> {
     /// Applies a call on lists.
-    pub(super) fn call_list(&mut self, call: KeyCall) -> Called {
+    pub(super) fn call_list(&mut self, call: KeyCall) -> KeyResult {
         match call {
             KeyCall::Push {
                 key,
@@ -77,7 +77,7 @@ impl KeyContext<'_> {
         }
     }
 
-    /// A list to push to, made if there is none.
+    /// The list to push to, which is created if it does not exist.
     fn list_to_grow(&mut self, key: &Bytes) -> Result<u64, KeyError> {
         if let Some((number, _)) = self.list(key)? {
             return Ok(number);
@@ -121,7 +121,7 @@ impl KeyContext<'_> {
             )));
     }
 
-    /// After a list was changed: one that is empty now is no key any more.
+    /// Finishes a change of a list: an empty list is removed.
     fn settle(&mut self, number: u64) {
         if self.list_mut(number).is_empty() {
             self.remove(number);
@@ -134,7 +134,13 @@ impl KeyContext<'_> {
         self.grown.insert((self.namespace.clone(), key.clone()));
     }
 
-    fn push(&mut self, key: &Bytes, end: End, values: Vec<Bytes>, condition: Condition) -> Called {
+    fn push(
+        &mut self,
+        key: &Bytes,
+        end: End,
+        values: Vec<Bytes>,
+        condition: Condition,
+    ) -> KeyResult {
         for value in &values {
             within(key, value.len())?;
         }
@@ -157,7 +163,7 @@ impl KeyContext<'_> {
         Ok(number_of(self.list_mut(number).len()))
     }
 
-    fn pop(&mut self, key: &Bytes, end: End, count: Option<u64>) -> Called {
+    fn pop(&mut self, key: &Bytes, end: End, count: Option<u64>) -> KeyResult {
         let Some((number, list)) = self.list(key)? else {
             return Ok(match count {
                 Some(_) => KeyReply::NilList,
@@ -173,7 +179,7 @@ impl KeyContext<'_> {
         let count = usize::try_from(count).unwrap_or(usize::MAX).min(list.len());
         let taken = list.end_of(end, count).map(Bytes::len);
         check_bytes(taken)?;
-        self.spent.elements(count)?;
+        self.budget.elements(count)?;
         let values = (0..count).filter_map(|_| self.pop_one(number, end));
         let values: Vec<_> = values.collect();
         if !values.is_empty() {
@@ -185,14 +191,14 @@ impl KeyContext<'_> {
         Ok(KeyReply::Values(values))
     }
 
-    fn shift(&mut self, from: &Bytes, to: &Bytes, from_end: End, to_end: End) -> Called {
+    fn shift(&mut self, from: &Bytes, to: &Bytes, from_end: End, to_end: End) -> KeyResult {
         let Some((source, _)) = self.list(from)? else {
             return Ok(KeyReply::Nil);
         };
         self.list(to)?;
         within(to, 0)?;
         let value = self.pop_one(source, from_end).expect("no list is empty");
-        // A list of one element that is rotated stays a key throughout.
+        // A list with one element that is rotated must not be removed in between.
         let target = if from == to {
             source
         } else {
@@ -207,14 +213,14 @@ impl KeyContext<'_> {
         Ok(KeyReply::Value(value))
     }
 
-    fn range(&mut self, key: &Bytes, start: i64, stop: i64) -> Called {
+    fn range(&mut self, key: &Bytes, start: i64, stop: i64) -> KeyResult {
         let Some((_, list)) = self.list(key)? else {
             return Ok(KeyReply::Values(Vec::new()));
         };
         let (first, count) = list.bounds(start, stop);
         let steps = list.steps_to(first) + count;
-        self.spent.elements(count)?;
-        self.spent.steps(steps)?;
+        self.budget.elements(count)?;
+        self.budget.steps(steps)?;
         let values = self.list(key)?.map(|(_, list)| list.range(start, stop));
         let values = values.unwrap_or_default();
         check_bytes(values.iter().map(|(_, value)| value.len()))?;
@@ -222,7 +228,7 @@ impl KeyContext<'_> {
         Ok(KeyReply::Values(values.collect()))
     }
 
-    fn remove_equal(&mut self, key: &Bytes, count: i64, value: &Bytes) -> Called {
+    fn remove_equal(&mut self, key: &Bytes, count: i64, value: &Bytes) -> KeyResult {
         let Some((number, _)) = self.list(key)? else {
             return Ok(KeyReply::Number(0));
         };
@@ -237,13 +243,13 @@ impl KeyContext<'_> {
         Ok(number_of(places.len()))
     }
 
-    fn element_at(&mut self, key: &Bytes, index: i64) -> Called {
+    fn element_at(&mut self, key: &Bytes, index: i64) -> KeyResult {
         self.spend_way(key, index)?;
         let found = self.list(key)?.and_then(|(_, list)| list.at(index));
         Ok(found.map_or(KeyReply::Nil, |(_, value)| KeyReply::Value(value.clone())))
     }
 
-    fn set_element(&mut self, key: &Bytes, index: i64, value: Bytes) -> Called {
+    fn set_element(&mut self, key: &Bytes, index: i64, value: Bytes) -> KeyResult {
         within(key, value.len())?;
         self.spend_way(key, index)?;
         let (number, list) = self.list(key)?.ok_or(KeyError::NoSuchKey)?;
@@ -253,17 +259,17 @@ impl KeyContext<'_> {
         Ok(KeyReply::Done)
     }
 
-    /// Takes the steps to an index of a list, if there is one.
+    /// Counts the steps to an index of a list, if the list exists.
     fn spend_way(&mut self, key: &Bytes, index: i64) -> Result<(), KeyError> {
         let Some((_, list)) = self.list(key)? else {
             return Ok(());
         };
         let (first, _) = list.bounds(index, index);
         let steps = list.steps_to(first);
-        self.spent.steps(steps)
+        self.budget.steps(steps)
     }
 
-    fn insert(&mut self, key: &Bytes, is_before: bool, pivot: &Bytes, value: Bytes) -> Called {
+    fn insert(&mut self, key: &Bytes, is_before: bool, pivot: &Bytes, value: Bytes) -> KeyResult {
         within(key, value.len())?;
         let Some((number, list)) = self.list(key)? else {
             return Ok(KeyReply::Number(0));
@@ -271,9 +277,9 @@ impl KeyContext<'_> {
         let Some(at) = list.places_of(pivot, 1).first().copied() else {
             return Ok(KeyReply::Number(-1));
         };
-        self.spent.steps(0)?;
+        self.budget.steps(0)?;
         let (place, moves) = self.list_mut(number).room_beside(at, is_before);
-        self.spent
+        self.budget
             .steps(moves.len().saturating_mul(STEPS_OF_A_MOVE))?;
         for (old, new) in moves {
             if let Some(moved) = self.list_mut(number).take(old) {
@@ -285,7 +291,7 @@ impl KeyContext<'_> {
         Ok(number_of(self.list_mut(number).len()))
     }
 
-    fn trim(&mut self, key: &Bytes, start: i64, stop: i64) -> Called {
+    fn trim(&mut self, key: &Bytes, start: i64, stop: i64) -> KeyResult {
         let Some((number, list)) = self.list(key)? else {
             return Ok(KeyReply::Done);
         };
@@ -310,9 +316,9 @@ impl KeyContext<'_> {
         rank: i64,
         count: Option<u64>,
         compared_max: u64,
-    ) -> Called {
+    ) -> KeyResult {
         let length = self.list(key)?.map_or(0, |(_, list)| list.len());
-        self.spent.steps(length)?;
+        self.budget.steps(length)?;
         let list = self.list(key)?;
         let found = list.map_or_else(Vec::new, |(_, list)| {
             let wanted = match count {
@@ -322,7 +328,7 @@ impl KeyContext<'_> {
             };
             indexes_of(list, value, rank, wanted, compared_max)
         });
-        self.spent.elements(found.len())?;
+        self.budget.elements(found.len())?;
         Ok(match count {
             Some(_) => KeyReply::Indexes(found),
             None => found
@@ -332,7 +338,8 @@ impl KeyContext<'_> {
     }
 }
 
-/// Indexes of elements equal to `value`, from the `rank`th on, from the right if that is negative.
+/// The indexes of elements that equal `value`, starting with the `rank`th; counted from the right if `rank` is
+/// negative.
 fn indexes_of(list: &List, value: &Bytes, rank: i64, wanted: u64, compared_max: u64) -> Vec<i64> {
     let limited = |size: u64| usize::try_from(size).unwrap_or(usize::MAX);
     let compared = limited(if compared_max == 0 {

@@ -7,10 +7,10 @@ use ganger_types::keys::{KeyError, KeyKind, KeyReply};
 use ganger_types::limits::{KEY_PAGE_KEYS_MAX, KEY_PAGE_STEPS_MAX};
 
 use super::KeyContext;
-use super::calls::Called;
+use super::calls::KeyResult;
 use super::glob::Glob;
 
-/// Steps to look at one name without comparing it.
+/// Steps that count for looking at one name, besides the comparison.
 const LOOK_STEPS: usize = 16;
 
 fn compiled(pattern: &[u8]) -> Result<Glob, KeyError> {
@@ -18,13 +18,13 @@ fn compiled(pattern: &[u8]) -> Result<Glob, KeyError> {
 }
 
 impl KeyContext<'_> {
-    /// Names that match, in order of their bytes.
+    /// Returns a page of matching names, in the order of their bytes.
     pub(super) fn names(
         &mut self,
         pattern: &Bytes,
         after: Option<Bytes>,
         is_whole: bool,
-    ) -> Called {
+    ) -> KeyResult {
         let glob = compiled(pattern)?;
         let prefix = glob.prefix();
         let from = match after {
@@ -40,7 +40,7 @@ impl KeyContext<'_> {
                 if is_whole {
                     return Err(KeyError::ReplyTooLarge);
                 }
-                self.spent.steps(steps)?;
+                self.budget.steps(steps)?;
                 return Ok(KeyReply::Names(found, last));
             }
             steps += glob.cost(name.len()) + LOOK_STEPS;
@@ -49,19 +49,20 @@ impl KeyContext<'_> {
             }
             last = Some(name.clone());
         }
-        self.spent.steps(steps)?;
-        self.spent.elements(found.len())?;
+        self.budget.steps(steps)?;
+        self.budget.elements(found.len())?;
         Ok(KeyReply::Names(found, None))
     }
 
-    /// Names in the order in which their keys were made. A cursor is the number of the last key that was looked at.
+    /// Returns a page of names in the order in which the keys were created. The cursor is the number of the last key
+    /// that was looked at.
     pub(super) fn scan(
         &mut self,
         cursor: u64,
         count: u64,
         pattern: Option<&Bytes>,
         kind: Option<KeyKind>,
-    ) -> Called {
+    ) -> KeyResult {
         let glob = pattern.map(|pattern| compiled(pattern)).transpose()?;
         let count = usize::try_from(count.max(1)).unwrap_or(usize::MAX);
         let count = count.min(KEY_PAGE_KEYS_MAX);
@@ -82,8 +83,8 @@ impl KeyContext<'_> {
             }
         }
         let next = if rest.next().is_some() { last } else { 0 };
-        self.spent.steps(steps)?;
-        self.spent.elements(names.len())?;
+        self.budget.steps(steps)?;
+        self.budget.elements(names.len())?;
         Ok(KeyReply::Page(next, names))
     }
 }

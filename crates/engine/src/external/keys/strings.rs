@@ -3,8 +3,8 @@
 use ganger_types::Bytes;
 use ganger_types::keys::{Condition, Expiry, KeyError, KeyReply};
 
-use super::calls::{Called, Until, number_of, within};
-use super::spent::check_bytes;
+use super::budget::check_bytes;
+use super::calls::{KeyResult, NewExpiry, number_of, within};
 use super::{KeyContext, Value};
 
 impl KeyContext<'_> {
@@ -19,18 +19,18 @@ impl KeyContext<'_> {
         }
     }
 
-    pub(super) fn get(&mut self, key: &Bytes) -> Called {
-        self.space.untouched.forget(key);
+    pub(super) fn get(&mut self, key: &Bytes) -> KeyResult {
+        self.space.unused_items.forget(key);
         let found = self.string(key)?;
         Ok(found.map_or(KeyReply::Nil, |(_, value)| KeyReply::Value(value.clone())))
     }
 
-    pub(super) fn get_many(&mut self, keys: &[Bytes]) -> Called {
+    pub(super) fn get_many(&mut self, keys: &[Bytes]) -> KeyResult {
         let values = keys.iter().map(|key| self.string(key).ok().flatten());
         check_bytes(values.map(|found| found.map_or(0, |(_, value)| value.len())))?;
-        self.spent.elements(keys.len())?;
+        self.budget.elements(keys.len())?;
         for key in keys {
-            self.space.untouched.forget(key);
+            self.space.unused_items.forget(key);
         }
         let each = keys.iter().map(|key| {
             let found = self.string(key).ok().flatten();
@@ -46,7 +46,7 @@ impl KeyContext<'_> {
         expiry: Expiry,
         condition: Condition,
         gets: bool,
-    ) -> Called {
+    ) -> KeyResult {
         within(key, value.len())?;
         let old = if gets { Some(self.get(key)?) } else { None };
         let is_wanted = match condition {
@@ -66,17 +66,17 @@ impl KeyContext<'_> {
         Ok(old.unwrap_or(said))
     }
 
-    pub(super) fn set_many(&mut self, pairs: Vec<(Bytes, Bytes)>) -> Called {
+    pub(super) fn set_many(&mut self, pairs: Vec<(Bytes, Bytes)>) -> KeyResult {
         for (key, value) in &pairs {
             within(key, value.len())?;
         }
         for (key, value) in pairs {
-            self.put_string(&key, value, Until::Never);
+            self.put_string(&key, value, NewExpiry::Never);
         }
         Ok(KeyReply::Done)
     }
 
-    pub(super) fn get_and_delete(&mut self, key: &Bytes) -> Called {
+    pub(super) fn get_and_delete(&mut self, key: &Bytes) -> KeyResult {
         let Some((number, value)) = self.string(key)? else {
             return Ok(KeyReply::Nil);
         };
@@ -85,31 +85,31 @@ impl KeyContext<'_> {
         Ok(KeyReply::Value(value))
     }
 
-    pub(super) fn append(&mut self, key: &Bytes, value: &Bytes) -> Called {
+    pub(super) fn append(&mut self, key: &Bytes, value: &Bytes) -> KeyResult {
         let old = self.string(key)?.map(|(_, old)| old.clone());
         let old = old.unwrap_or_default();
         let length = old.len() + value.len();
         within(key, length)?;
-        // As in Redis, nothing put behind nothing makes an empty string.
+        // As in Redis, appending nothing to a missing key creates an empty string.
         let joined = Bytes::from([&old[..], &value[..]].concat());
-        self.put_string(key, joined, Until::Kept);
+        self.put_string(key, joined, NewExpiry::Kept);
         Ok(number_of(length))
     }
 
-    pub(super) fn add(&mut self, key: &Bytes, by: i64) -> Called {
+    pub(super) fn add(&mut self, key: &Bytes, by: i64) -> KeyResult {
         within(key, 0)?;
         let old = match self.string(key)? {
             None => 0,
             Some((_, value)) => whole_number(value).ok_or(KeyError::NotANumber)?,
         };
         let sum = old.checked_add(by).ok_or(KeyError::Overflow)?;
-        self.put_string(key, Bytes::from(sum.to_string()), Until::Kept);
+        self.put_string(key, Bytes::from(sum.to_string()), NewExpiry::Kept);
         Ok(KeyReply::Number(sum))
     }
 
-    /// Writes a string in place of whatever the key held.
-    fn put_string(&mut self, key: &Bytes, value: Bytes, until: Until) {
-        self.space.untouched.forget_leased(key);
+    /// Writes a string in place of any value.
+    fn put_string(&mut self, key: &Bytes, value: Bytes, until: NewExpiry) {
+        self.space.unused_items.forget_leased(key);
         let number = match self.number(key) {
             Some(number) => {
                 let entry = self.space.entries.get_mut(&number).expect("it has a name");
@@ -123,16 +123,16 @@ impl KeyContext<'_> {
             }
         };
         match until {
-            Until::Past => return self.remove(number),
-            Until::Never => self.expire_at(number, None),
-            Until::At(at) => self.expire_at(number, Some(at)),
-            Until::Kept => {}
+            NewExpiry::Past => return self.remove(number),
+            NewExpiry::Never => self.expire_at(number, None),
+            NewExpiry::At(at) => self.expire_at(number, Some(at)),
+            NewExpiry::Kept => {}
         }
         self.write(number);
     }
 }
 
-/// A whole number in its one plain form: no sign but a minus, no space, no zero in front.
+/// Parses a whole number in canonical form: no plus sign, no spaces, no leading zeros.
 fn whole_number(text: &[u8]) -> Option<i64> {
     let number: i64 = std::str::from_utf8(text).ok()?.parse().ok()?;
     (number.to_string().as_bytes() == text).then_some(number)

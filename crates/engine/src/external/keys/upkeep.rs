@@ -1,8 +1,7 @@
-//! What is done for work queues of raw keys without being asked, so that no cleaner is needed.
+//! Upkeep of work queues of raw keys, which makes a cleaner unnecessary.
 //!
-//! Two things go wrong when a process dies: an item stays in processing without a lease, or it is in no list at all.
-//! Both are put back here after a while. Only ids whose item exists are touched: everything else is the clients' own
-//! business.
+//! When a process dies, an item may stay in processing without a lease, or be in no list at all. The upkeep adds such
+//! items to their queue after a delay. It only changes ids whose item exists.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,32 +10,32 @@ use ganger_types::keys::{Condition, End, KeyCall, KeyUpkeep, UpkeepCounts};
 use ganger_types::{Bytes, Elapsed, Namespace, Now};
 
 use super::work_queue::{
-    ITEM, LEASES, PROCESSING, QUEUE, Standing, is_item_like, joined, readings, work_queue_of,
+    ITEM, ItemState, LEASES, PROCESSING, QUEUE, is_item_like, joined, readings, work_queue_of,
 };
 use super::{KeyContext, Keys, Value};
 use crate::Effects;
 
-/// What is to be looked at.
+/// A check that is due at some time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum UpkeepCheck {
-    /// An id that was put into a list of processing: its queue, and the id.
+    /// Checks an id in processing: queue and id.
     Processing(Bytes, Bytes),
-    /// A key that may be an item in no list.
+    /// Checks a key that may be an item in no list.
     Staged(Bytes),
 }
 
-/// What is to be looked at, and when. Nothing of it is stored: a start looks at everything.
+/// The upkeep of a shard. Nothing is stored: a start checks everything.
 #[derive(Debug)]
 pub(super) struct Upkeep {
     settings: KeyUpkeep,
     looks: UpkeepChecks,
-    /// When it began, and the last revision of a key then: a holder of an earlier lease may not have been able to renew
-    /// it, and has the grace from then.
+    /// Time at which the upkeep began, and the last revision of a key then. The worker of a lease from before may not
+    /// have been able to renew it, so the delay counts from the start.
     begun_at: (Elapsed, u64),
     counts: UpkeepCounts,
 }
 
-/// Each look once, by when it is due and by what it looks at.
+/// Checks by their time and by what they check; each is there once.
 #[derive(Debug, Default)]
 struct UpkeepChecks {
     due: BTreeSet<(Elapsed, Namespace, UpkeepCheck)>,
@@ -55,7 +54,7 @@ impl UpkeepChecks {
         Some(what)
     }
 
-    /// Looks then, and at no other time.
+    /// Sets the time of a check, in place of an earlier one.
     fn set(&mut self, at: Elapsed, namespace: &Namespace, look: UpkeepCheck) {
         let what = (namespace.clone(), look);
         if let Some(old) = self.at.insert(what.clone(), at) {
@@ -64,7 +63,7 @@ impl UpkeepChecks {
         self.due.insert((at, what.0, what.1));
     }
 
-    /// Looks then at the latest.
+    /// Makes sure that a check is done at this time or earlier.
     fn set_latest(&mut self, at: Elapsed, namespace: &Namespace, look: UpkeepCheck) {
         let what = (namespace.clone(), look);
         if self.at.get(&what).is_none_or(|old| *old > at) {
@@ -85,7 +84,7 @@ impl Default for Upkeep {
 }
 
 impl Keys {
-    /// Begins the upkeep: all that is there is looked at when its grace is over.
+    /// Begins the upkeep and schedules a check of every item.
     pub(crate) fn begin_upkeep(&mut self, now: Elapsed, settings: KeyUpkeep) {
         self.upkeep.settings = settings;
         self.upkeep.looks = UpkeepChecks::default();
@@ -119,7 +118,7 @@ impl Keys {
         }
     }
 
-    /// Looks at what is due first.
+    /// Does the check that is due first.
     pub(super) fn look(&mut self, now: Now, out: &mut Effects) {
         let Some((namespace, look)) = self.upkeep.looks.pop_first() else {
             return;
@@ -131,7 +130,7 @@ impl Keys {
         }
     }
 
-    /// What upkeep has done since the start.
+    /// Counts of the upkeep since the start.
     pub(crate) fn upkeep_counts(&self) -> UpkeepCounts {
         self.upkeep.counts
     }
@@ -142,7 +141,7 @@ impl Upkeep {
         self.looks.next_due()
     }
 
-    /// Whether items are put back at all.
+    /// Whether items in processing are put back at all.
     pub(super) fn puts_back(&self) -> bool {
         self.settings.put_back_after.is_some()
     }
@@ -155,7 +154,7 @@ impl Upkeep {
         self.settings
     }
 
-    /// An item went back because the client that took it has disconnected.
+    /// Counts an item that went back because the client that took it has disconnected.
     pub(super) fn note_return(&mut self) {
         self.counts.returned += 1;
     }
@@ -175,7 +174,7 @@ impl Upkeep {
 }
 
 impl KeyContext<'_> {
-    /// An id was put into a list.
+    /// Schedules a check of an id that was added to a list.
     pub(super) fn listed(&mut self, list: &Bytes, id: &Bytes) {
         if let Some(queue) = list.strip_suffix(PROCESSING) {
             let look = UpkeepCheck::Processing(Bytes::copy_from_slice(queue), id.clone());
@@ -183,28 +182,28 @@ impl KeyContext<'_> {
         }
     }
 
-    /// An id was taken out of a list, and into no other one.
+    /// Schedules a check of an id that was removed from a list and added to no other.
     pub(super) fn unlisted(&mut self, list: &Bytes, id: &Bytes) {
         let Some(queue) = work_queue_of(list) else {
             return;
         };
         let item = joined(&queue, ITEM, id);
         if list.ends_with(PROCESSING) {
-            self.space.untouched.forget(&item);
+            self.space.unused_items.forget(&item);
         }
         if self.number(&item).is_some() {
             self.stage(item);
         }
     }
 
-    /// A string was made that was not there.
+    /// Schedules a check of a new string.
     pub(super) fn made(&mut self, name: &Bytes) {
         if is_item_like(name) {
             self.stage(name.clone());
         }
     }
 
-    /// A key was written: if it is the lease of an item in processing, that is looked at when the lease ends.
+    /// If the written key is the lease of an item in processing, schedules a check of the item at its expiry.
     pub(super) fn lease_written(&mut self, number: u64) {
         let Some(entry) = self.space.entries.get(&number) else {
             return;
@@ -217,9 +216,9 @@ impl KeyContext<'_> {
         }
     }
 
-    /// A key was removed: if it was a lease, its item has its grace from now, or none where the lease has run out: then
-    /// with the revision that it had.
-    pub(super) fn lease_lost(&mut self, name: &Bytes, run_out: Option<u64>) {
+    /// If the removed key was a lease, schedules a check of its item after the delay. `expired_revision` is the revision of a
+    /// lease that has expired: its item is checked at once.
+    pub(super) fn lease_lost(&mut self, name: &Bytes, expired_revision: Option<u64>) {
         for (queue, id) in self.leased(name) {
             let now = self.now.elapsed;
             if !self.has(&joined(&queue, b"", PROCESSING), &id) {
@@ -235,7 +234,7 @@ impl KeyContext<'_> {
                 continue;
             };
             let (begun_at, last_before) = self.upkeep.begun_at;
-            let at = match run_out {
+            let at = match expired_revision {
                 Some(revision) if revision > last_before => now,
                 Some(_) => now.max(begun_at.after(grace)),
                 None => now.after(grace),
@@ -244,7 +243,7 @@ impl KeyContext<'_> {
         }
     }
 
-    /// Items that a key is a lease of by its name: their queues and ids.
+    /// The items, by queue and id, whose lease a key is by its name.
     fn leased(&self, name: &Bytes) -> Vec<(Bytes, Bytes)> {
         if !self.upkeep.is_on() {
             return Vec::new();
@@ -264,12 +263,12 @@ impl KeyContext<'_> {
         if !self.has(&processing, &id) {
             return;
         }
-        match self.standing_of(&queue, &id) {
-            Standing::Gone => {}
-            Standing::Leased(until, _) => {
+        match self.item_state_now(&queue, &id) {
+            ItemState::Gone => {}
+            ItemState::Leased(until, _) => {
                 self.look_again(until, UpkeepCheck::Processing(queue, id));
             }
-            Standing::Free => {
+            ItemState::Free => {
                 self.edit(KeyCall::Remove {
                     key: processing,
                     count: 0,
@@ -292,12 +291,12 @@ impl KeyContext<'_> {
             if !is_known || self.has(&main, &id) || self.has(&processing, &id) {
                 continue;
             }
-            match self.standing_of(&queue, &id) {
-                Standing::Gone => return,
-                Standing::Leased(until, _) => {
+            match self.item_state_now(&queue, &id) {
+                ItemState::Gone => return,
+                ItemState::Leased(until, _) => {
                     return self.look_again(until, UpkeepCheck::Staged(item));
                 }
-                Standing::Free => {
+                ItemState::Free => {
                     self.put_in_line(main, End::Left, id);
                     self.upkeep.counts.rescued += 1;
                     return;
@@ -306,7 +305,8 @@ impl KeyContext<'_> {
         }
     }
 
-    /// When the lease is over; one without an end may be given up any time.
+    /// Schedules another check for the end of a lease. A lease that never expires may be removed any time, so its
+    /// item is checked again after the delay.
     fn look_again(&mut self, until: Option<Elapsed>, look: UpkeepCheck) {
         match until {
             Some(until) if self.upkeep.grace(&look).is_some() => {
@@ -317,9 +317,9 @@ impl KeyContext<'_> {
         }
     }
 
-    /// Whether somebody works on an item. What has expired is removed at its own time, so it is not looked at here.
-    fn standing_of(&self, queue: &[u8], id: &[u8]) -> Standing<'_> {
-        self.space.standing(queue, id, Elapsed::default())
+    /// The state of an item. Expired keys are removed at their own time, so none is left here.
+    fn item_state_now(&self, queue: &[u8], id: &[u8]) -> ItemState<'_> {
+        self.space.item_state(queue, id, Elapsed::default())
     }
 
     fn has(&self, list: &Bytes, id: &Bytes) -> bool {
@@ -335,7 +335,7 @@ impl KeyContext<'_> {
         });
     }
 
-    /// A call of our own. A key that holds something else than the list it should is left as it is.
+    /// Applies a call of the upkeep. A key that is not a list, as it should be, does not change.
     pub(super) fn edit(&mut self, call: KeyCall) {
         drop(self.call(call));
     }

@@ -1,8 +1,8 @@
-//! Work queues among raw keys: what the clients of redis-work-queue agree on, and where an item stands by it.
+//! Work queues among raw keys: the layout that clients of redis-work-queue use, and the state of an item.
 //!
-//! The queue `P` is the lists `P:queue` and `P:processing`, an item is the string `P:item:ID`, and the worker on it
-//! holds the string `P:lease:ID`, older ones `P:leased_by_session:ID`. `P` and `ID` may have anything in them, so a key
-//! is built of parts that are known wherever possible, and read in several ways where it must be read.
+//! The queue `P` consists of the lists `P:queue` and `P:processing`. An item is the string `P:item:ID`, and its lease
+//! is the string `P:lease:ID`, or `P:leased_by_session:ID` in older clients. `P` and `ID` may contain any bytes, so
+//! code builds keys from known parts wherever possible and tries several ways to split a key where it must.
 
 use std::collections::BTreeSet;
 
@@ -16,20 +16,21 @@ pub(super) const PROCESSING: &[u8] = b":processing";
 pub(super) const ITEM: &[u8] = b":item:";
 pub(super) const LEASES: [&[u8]; 2] = [b":lease:", b":leased_by_session:"];
 
-/// Ways to read one key that are tried. Names with more are nobody's; each costs a look at two lists.
+/// Maximum number of ways to split one key; each costs a lookup of two lists. A key with more is no key of a work
+/// queue.
 const READINGS_MAX: usize = 16;
 
-/// The lists of a work queue; not both are absent.
+/// The lists of a work queue; at least one exists.
 pub(super) struct Lists<'a> {
     pub(super) main: Option<&'a List>,
     pub(super) processing: Option<&'a List>,
 }
 
-/// Whether an item is free.
-pub(super) enum Standing<'a> {
-    /// It is no item, or not any more.
+/// Whether an item has a lease.
+pub(super) enum ItemState<'a> {
+    /// The item does not exist.
     Gone,
-    /// Somebody works on it until then, or forever: who, as the lease says.
+    /// A session holds a lease: when it expires (`None`: never), and the session's name.
     Leased(Option<Elapsed>, &'a Bytes),
     Free,
 }
@@ -53,7 +54,7 @@ impl KeySpace {
         }
     }
 
-    /// The lists of a work queue, if there is one.
+    /// The lists of a work queue; `None` if both are missing.
     pub(super) fn lists_of(&self, queue: &[u8]) -> Option<Lists<'_>> {
         let lists = Lists {
             main: self.list(&joined(queue, b"", QUEUE)),
@@ -62,7 +63,7 @@ impl KeySpace {
         (lists.main.is_some() || lists.processing.is_some()).then_some(lists)
     }
 
-    /// The work queues that its lists make, for comparing.
+    /// The work queues, recomputed from the lists, for comparison.
     pub(super) fn work_queues(&self) -> BTreeSet<Bytes> {
         let lists = self.entries.values();
         let lists = lists.filter(|entry| matches!(entry.value, Value::List(_)));
@@ -71,7 +72,7 @@ impl KeySpace {
             .collect()
     }
 
-    /// What an item holds, unless it has expired by `now`.
+    /// The data of an item, unless it has expired by `now`.
     pub(super) fn item(&self, queue: &[u8], id: &[u8], now: Elapsed) -> Option<&Bytes> {
         match &self.live(&joined(queue, ITEM, id), now)?.value {
             Value::String(value) => Some(value),
@@ -79,17 +80,17 @@ impl KeySpace {
         }
     }
 
-    /// Whether somebody works on an item at `now`.
-    pub(super) fn standing(&self, queue: &[u8], id: &[u8], now: Elapsed) -> Standing<'_> {
+    /// The state of an item at `now`.
+    pub(super) fn item_state(&self, queue: &[u8], id: &[u8], now: Elapsed) -> ItemState<'_> {
         if self.item(queue, id, now).is_none() {
-            return Standing::Gone;
+            return ItemState::Gone;
         }
         let leases = LEASES.map(|between| joined(queue, between, id));
         let mut live = leases.iter().filter_map(|name| self.live(name, now));
         let Some(lease) = live.next() else {
-            return Standing::Free;
+            return ItemState::Free;
         };
-        // `None` is forever: with two leases the one that lasts longer counts.
+        // With two leases the longer one counts; `None` never expires.
         let longest = live.fold(lease, |one, other| {
             let is_longer = match (one.expires_at, other.expires_at) {
                 (Some(one), Some(other)) => other > one,
@@ -102,7 +103,7 @@ impl KeySpace {
             Value::String(session) => session,
             Value::List(_) => &longest.name,
         };
-        Standing::Leased(longest.expires_at, session)
+        ItemState::Leased(longest.expires_at, session)
     }
 
     /// The key, unless it has expired by `now`.
@@ -112,12 +113,12 @@ impl KeySpace {
     }
 }
 
-/// `P`, what stands between, and the rest: the key of a queue's part.
+/// The key of a part of a queue: `P`, the word between, and the rest.
 pub(super) fn joined(queue: &[u8], between: &[u8], rest: &[u8]) -> Bytes {
     Bytes::from([queue, between, rest].concat())
 }
 
-/// The work queue that a list is a part of by its name.
+/// The work queue of a list, by its name.
 pub(super) fn work_queue_of(list: &Bytes) -> Option<Bytes> {
     let queue = list
         .strip_suffix(QUEUE)
@@ -129,7 +130,7 @@ pub(super) fn is_item_like(name: &[u8]) -> bool {
     name.windows(ITEM.len()).any(|window| window == ITEM)
 }
 
-/// The ways to read a key as a queue, what stands `between`, and an id.
+/// The ways to split a key into a queue, the word `between`, and an id.
 pub(super) fn readings(key: &Bytes, between: &[u8]) -> Vec<(Bytes, Bytes)> {
     let places = key.windows(between.len()).enumerate();
     let splits = places.filter(|(_, window)| *window == between);

@@ -1,4 +1,4 @@
-//! Putting ended jobs of qless back in line by a command of ours.
+//! Retries of ended jobs of qless by a command of the engine.
 
 use ganger_qless::list_of;
 use ganger_types::qless::{Generation, QlessRequest};
@@ -7,13 +7,13 @@ use ganger_types::{Bytes, JobId, Namespace, Now, Queue};
 use super::{QlessSpaces, as_job, seconds};
 use crate::Effects;
 
-/// Who puts, as messages and histories of qless tell it.
+/// The worker that puts the job, in messages and histories of qless.
 const WE: &[u8] = b"ganger";
 
 impl QlessSpaces {
-    /// Puts a job that has failed or is complete into a queue again, its own if none is named, as `requeue` does at the
-    /// server's time: with its data, priority, tags, retries and throttles. False if it has not ended, or the script
-    /// refuses.
+    /// Puts a failed or complete job into a queue again, or into its own if `queue` is `None`. Works as `requeue` at
+    /// the server's time: data, priority, tags, retries and throttles stay. Returns false if the job has not ended or
+    /// the script refuses.
     pub(crate) fn retry_jobs(
         &mut self,
         now: Now,
@@ -45,7 +45,7 @@ impl QlessSpaces {
             list_of(&job.throttles),
         ];
         let request = QlessRequest::Script {
-            // The generations before know no throttles, and would leave that of the old queue on the job.
+            // Earlier generations have no throttles and would leave the old queue's throttle on the job.
             generation: Generation::Three,
             words,
         };

@@ -1,28 +1,28 @@
-//! A job of qless as a job of ours: what a record, its lease and its payload would say of it.
+//! A job of qless, shown as a job of the engine: record, lease and payload.
 //!
-//! It stays where it is. Times come over in microseconds, the priority with its sign turned (here the smaller runs
-//! first), and words longer than a name may be are cut. A jid or a queue's name that is too long has no job here.
+//! Times become microseconds, priorities change their sign because smaller ones run first here, and texts that are
+//! too long for a name are cut. A job whose jid or queue name is too long is not shown.
 
 use std::time::Duration;
 
 use ganger_qless::{Qless, live_lease, tag_text, text_of};
-use ganger_types::job::AttemptEnd;
-use ganger_types::qless::{QlessFailure, QlessHappening, QlessJob, QlessSet, QlessState};
+use ganger_types::history::AttemptEnd;
+use ganger_types::qless::{QlessFailure, QlessHistoryEntry, QlessJob, QlessSet, QlessState};
 use ganger_types::reply::ExternalJobView;
 use ganger_types::{
-    Backoff, Bytes, Due, Elapsed, Failure, Finished, Group, HistoryEntry, IdTag, JobId, JobKey,
-    JobRecord, JobState, Kind, LeaseRecord, Namespace, Outcome, Priority, Queue, RetryPolicy,
-    ScheduleId, Tag, Timestamp, What, Worker, limits,
+    Backoff, Bytes, Due, Elapsed, Failure, Finished, Group, HistoryEntry, JobId, JobKey, JobRecord,
+    JobState, Kind, LeaseRecord, Namespace, Outcome, Priority, Queue, RetryPolicy, ScheduleId, Tag,
+    Timestamp, What, Worker, limits,
 };
 
 use crate::external::{NO_TOKEN, short};
 
-/// The job with this id, if there is one that can be shown.
+/// The job with this id; `None` if there is none or it cannot be shown.
 pub(super) fn view(qless: &Qless, namespace: &Namespace, id: &JobId) -> Option<ExternalJobView> {
     view_of(qless, namespace, id, qless.job_by_id(id.as_bytes())?)
 }
 
-/// The same of a job that was found.
+/// The view of a job.
 pub(super) fn view_of(
     qless: &Qless,
     namespace: &Namespace,
@@ -40,8 +40,8 @@ pub(super) fn view_of(
     })
 }
 
-/// Where a job of qless stands, in our words. Its place counts more than its state, which says of some jobs in line
-/// what they last did.
+/// The state of a job of qless in terms of the engine. The job's place takes precedence over its qless state, which
+/// for some waiting jobs is that of their last attempt.
 pub(crate) fn state(job: &QlessJob) -> JobState {
     let place = job.place.as_ref();
     state_of(
@@ -50,7 +50,7 @@ pub(crate) fn state(job: &QlessJob) -> JobState {
     )
 }
 
-/// The same of one that is in the set of those that wait for their time, or is not.
+/// The state of a job that is, or is not, in the set of scheduled jobs.
 pub(super) fn state_of(is_scheduled: bool, state: QlessState) -> JobState {
     match (is_scheduled, state) {
         (true, _) | (_, QlessState::Scheduled) => JobState::Scheduled,
@@ -66,55 +66,34 @@ fn record(namespace: &Namespace, id: &JobId, job: &QlessJob) -> Option<JobRecord
     let state = state(job);
     let attempt = attempts(job);
     let is_waiting = !state.is_terminal() && state != JobState::Running;
-    // Retries are counted when they begin, so the attempt that runs or was the last is one more.
+    // qless counts a retry when it begins, so the running or last attempt is one more.
     let counted = count(job.retries - job.remaining).saturating_add(u32::from(!is_waiting));
+    let queue = Queue::new(queue(job)).ok()?;
+    let kind = short(&job.klass, Kind::new)?;
     Some(JobRecord {
-        key: JobKey::OF_QLESS,
-        id: id.clone(),
-        id_tag: IdTag::default(),
         id_is_given: true,
-        name: None,
-        namespace: namespace.clone(),
-        queue: Queue::new(queue(job)).ok()?,
-        kind: short(&job.klass, Kind::new)?,
         state,
         priority: priority(job.priority),
         created_at: job.history.first().map_or(moment(job.time), happened_at),
-        ready_at: Elapsed::default(),
         is_ahead: job.place.as_ref().is_some_and(|it| it.rank.is_infinite()),
         due: due(job),
-        deadline: None,
-        timeout: None,
         retry: RetryPolicy {
             retries_max: count(job.retries),
             backoff: Backoff::Fixed(Duration::ZERO),
-            jitter_percent: 0,
-            lease_expirations_max: None,
+            ..RetryPolicy::default()
         },
         attempt,
         attempts_counted: counted.min(attempt),
-        releases: 0,
-        lease_expirations: 0,
         payload_bytes: u64::try_from(job.data.len()).unwrap_or(u64::MAX),
-        inputs: 0,
-        fingerprint: 0,
         failure: job.failure.as_ref().and_then(failure),
-        graph: None,
         tags: tags(job),
-        labels: Vec::new(),
-        tracked: false,
-        unique: None,
         schedule: job
             .spawned_from
             .as_ref()
             .and_then(|it| short(it, ScheduleId::new)),
-        keep_succeeded: None,
-        keep_failed: None,
-        progress: None,
-        last_report: None,
         history: history(job),
-        history_dropped: 0,
         finished: finished(job),
+        ..JobRecord::new(JobKey::OF_QLESS, id.clone(), namespace.clone(), queue, kind)
     })
 }
 
@@ -136,14 +115,14 @@ fn lease(record: &JobRecord, job: &QlessJob) -> LeaseRecord {
     }
 }
 
-/// How often the job was handed out, as far as rows count that or its history goes back.
+/// The number of times that the job was handed out, as far as its row or its history shows.
 pub(super) fn attempts(job: &QlessJob) -> u32 {
     let popped = job.history.iter().filter(|entry| entry.what == "popped");
     let popped = u64::try_from(popped.count()).unwrap_or(u64::MAX);
     u32::try_from(popped.max(job.handed_out)).unwrap_or(u32::MAX)
 }
 
-/// The job's queue; of one that is complete, where it was last.
+/// The queue of the job; the last one if it is complete.
 pub(super) fn queue(job: &QlessJob) -> Bytes {
     if !job.queue.is_empty() {
         return job.queue.clone();
@@ -200,10 +179,10 @@ fn finished(job: &QlessJob) -> Option<Finished> {
     })
 }
 
-/// What happened: puts, and attempts each at its end, with the end that the next entry tells; all else as notes.
+/// The history: puts, attempts, and everything else as notes. The entry after a pop shows how the attempt ended.
 fn history(job: &QlessJob) -> Vec<HistoryEntry> {
     let mut entries = Vec::with_capacity(job.history.len());
-    // Who was handed it, and when, until it is told how that ended.
+    // Worker and start of an attempt whose end has not been seen yet.
     let mut running: Option<(Worker, Timestamp)> = None;
     let mut number = 0;
     for entry in &job.history {
@@ -213,9 +192,9 @@ fn history(job: &QlessJob) -> Vec<HistoryEntry> {
             b"done" => Some(AttemptEnd::Succeeded),
             b"timed-out" => Some(AttemptEnd::Expired),
             b"failed" => short(&word("group"), Group::new).map(failed),
-            // It was given back before, and that is not told.
+            // The job was given back before; the history has no entry for that.
             b"popped" => Some(released(true)),
-            // Somebody put it again while it ran.
+            // The job was put again while it ran.
             b"put" => Some(released(false)),
             _ => None,
         };
@@ -250,8 +229,8 @@ fn history(job: &QlessJob) -> Vec<HistoryEntry> {
     entries
 }
 
-/// Whether an entry tells that an attempt is over.
-fn ends(entry: &QlessHappening) -> bool {
+/// Whether the entry ends an attempt.
+fn ends(entry: &QlessHistoryEntry) -> bool {
     matches!(
         &entry.what[..],
         b"done" | b"timed-out" | b"failed" | b"popped" | b"put"
@@ -273,8 +252,8 @@ fn failed(group: Group) -> AttemptEnd {
     }
 }
 
-/// An entry in its own words, with its further keys as a JSON object.
-fn note(entry: &QlessHappening) -> What {
+/// A note with the text of an entry, and its further keys as a JSON object.
+fn note(entry: &QlessHistoryEntry) -> What {
     let lossy = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
     let members = entry.extra.iter().map(|(key, value)| {
         let key = lossy(key).replace('\\', "\\\\").replace('"', "\\\"");
@@ -291,16 +270,16 @@ fn note(entry: &QlessHappening) -> What {
     }
 }
 
-fn happened_at(entry: &QlessHappening) -> Timestamp {
+fn happened_at(entry: &QlessHistoryEntry) -> Timestamp {
     moment(entry.when)
 }
 
-/// A worker's name, cut if need be.
+/// The name of a worker, cut to the maximum length.
 pub(super) fn worker(name: &Bytes) -> Worker {
     short(name, Worker::new).unwrap_or_else(|| Worker::from_static(""))
 }
 
-/// A time of qless; what is before the epoch counts as the epoch.
+/// A time of qless; times before the epoch count as the epoch.
 pub(super) fn moment(seconds: f64) -> Timestamp {
     Timestamp(micros(seconds))
 }

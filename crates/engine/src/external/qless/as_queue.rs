@@ -1,4 +1,4 @@
-//! The queues of qless among ours: counts of one that both have are added up.
+//! Queues of qless, shown as queues of the engine. The counts of a queue that both have are added.
 
 use ganger_qless::{Qless, QueueSizes};
 use ganger_types::reply::QueueView;
@@ -6,8 +6,8 @@ use ganger_types::{Queue, QueueCounts, QueueSettings, Timestamp};
 
 use super::as_job::moment;
 
-/// The queue as qless knows it alone. What qless does not count (jobs ever put, jobs that are kept complete) is 0, and
-/// how long a job has been ready is not said: the times of its callers need not be anybody's age.
+/// The view of a queue that only qless has. Counts that qless does not keep are 0: jobs ever enqueued, and completed
+/// jobs. The time since which a job is ready is absent, because the clocks of callers need not be real.
 pub(super) fn view(qless: &Qless, queue: &Queue) -> QueueView {
     let name = queue.as_bytes();
     let sizes = qless.sizes(name);
@@ -27,7 +27,7 @@ pub(super) fn view(qless: &Qless, queue: &Queue) -> QueueView {
     }
 }
 
-/// Adds what qless has in a queue of that name to the view of ours, whose settings stay.
+/// Adds the jobs of the qless queue of that name to the view of a queue; its settings stay.
 pub(super) fn add(view: &mut QueueView, qless: &Qless) {
     let sizes = qless.sizes(view.queue.as_bytes());
     let more = counts(sizes);

@@ -1,4 +1,4 @@
-//! Cancelling jobs of qless by a command of ours.
+//! Cancellation of jobs of qless by a command of the engine.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use super::{QlessSpaces, seconds};
 use crate::Effects;
 
 impl QlessSpaces {
-    /// Cancels those of these jobs that the script would cancel in one call, as of the server's time; gives them back.
+    /// Cancels those of the jobs that the script would cancel in one call at the server's time, and returns them.
     pub(crate) fn cancel(
         &mut self,
         now: Now,
@@ -39,12 +39,12 @@ impl QlessSpaces {
         let answer = self.change(namespace, out, |qless, messages| {
             qless.call(now.elapsed, request, messages)
         });
-        // Whatever the script refuses after all has changed nothing.
+        // A call that the script refuses has changed nothing.
         answer.map_or(BTreeSet::new(), |_| ids)
     }
 }
 
-/// Whether a job can be cancelled together with `ids`: it is not complete, and all that wait for it are cancelled too.
+/// Whether a job can be cancelled together with `ids`: it is not complete, and all its dependents are among them.
 fn may_go(qless: &Qless, id: &JobId, ids: &BTreeSet<JobId>) -> bool {
     let Some(job) = qless.job_by_id(id.as_bytes()) else {
         return false;

@@ -7,13 +7,13 @@ use ganger_types::{Elapsed, JobId, JobState, Queue, Timestamp};
 
 use super::as_job::{attempts, count, moment, queue, state, worker};
 
-/// Jobs counted ahead of one, at most.
+/// Maximum number of jobs to count ahead of a job.
 const COUNTED_MAX: usize = 10_000;
-/// Jobs named that one waits for, at most.
+/// Maximum number of dependencies to name.
 const NAMED_MAX: usize = 10;
 
-/// The exact causes, most important first, or `None` if there is no such job. `server` is the server's time, by which
-/// throttles live; `wall` its wall clock, by which an outsider's pop would come.
+/// The causes, most important first; `None` if the job does not exist. `server` is the server's elapsed time, for the
+/// expiry of throttles; `wall` is its wall clock, the likely time of the next pop.
 pub(super) fn explain(
     qless: &Qless,
     id: &JobId,

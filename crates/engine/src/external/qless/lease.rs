@@ -1,4 +1,4 @@
-//! What workers of ours get of qless: a job of qless as a grant, and putting one back.
+//! Leases of jobs of qless to workers of the engine.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ impl QlessSpaces {
         })
     }
 
-    /// Puts a job back that was just handed out. Nobody is woken for it: it would come here again.
+    /// Puts a job back that was just handed out. Wakes no worker, because the job would come here again.
     pub(crate) fn put_back(
         &mut self,
         now: Now,

@@ -6,14 +6,14 @@ use ganger_types::query::JobQuery;
 use ganger_types::{ExternalJob, JobId};
 
 use super::as_job;
-use crate::external::{ExternalJobScan, Measure, asks_for};
+use crate::external::{ExternalJobScan, ScanLimits, asks_for};
 
-/// Jobs behind one of them: those that a query may ask for.
+/// The jobs after one of them that a query may match.
 pub(super) fn scan(
     qless: &Qless,
     query: &JobQuery,
     after: Option<&ExternalJob>,
-    measure: Measure,
+    measure: ScanLimits,
 ) -> ExternalJobScan {
     let mut looked = ExternalJobScan::NONE;
     let after = after.and_then(|after| match after {
@@ -37,7 +37,7 @@ pub(super) fn scan(
     looked
 }
 
-/// What is quick to see: a whole record is made only of those that pass.
+/// Whether a query may match a job, by conditions that are cheap to check before the record is built.
 fn may_be_asked_for(query: &JobQuery, job: &QlessJob) -> bool {
     let queue = || as_job::queue(job);
     let wanted = query.queue.as_ref();

@@ -1,7 +1,7 @@
-//! Moves of jobs of qless, as events of ours.
+//! Events about the moves of jobs of qless.
 //!
-//! Each call is looked at by itself: what it touched is compared with how it stood before, in our words, so that what is
-//! not seen from here is no event. A job whose jid or queue can be no name of ours has none.
+//! After each call, the state of every touched job is compared with its state before, both in terms of the engine, so
+//! only visible changes cause events. A job whose jid or queue name is too long causes none.
 
 use ganger_qless::{JobPosition, Qless, Touched};
 use ganger_types::qless::{QlessFailure, QlessJob, QlessState};
@@ -10,7 +10,7 @@ use ganger_types::{Bytes, Group, Happening, JobId, JobKey, JobState, Kind, Queue
 use super::as_job;
 use crate::external::short;
 
-/// What came of the last call, in the order in which it touched the jobs.
+/// Emits the events of the last call, in the order in which it touched the jobs.
 pub(super) fn take(qless: &mut Qless, mut tell: impl FnMut(Happening)) {
     qless.take_touched(|touched| {
         if let Some(moved) = moved(&touched) {
@@ -27,7 +27,7 @@ pub(super) fn take(qless: &mut Qless, mut tell: impl FnMut(Happening)) {
 fn moved(touched: &Touched<'_>) -> Option<Happening> {
     let Touched { before, job, .. } = *touched;
     let (from, to) = (before.map(state_before), as_job::state(job));
-    // On its way out a job leaves its place, which moves it nowhere; but it may have been completed by the same call.
+    // A removed job leaves its place, which is no move of its own. But the same call may have completed the job.
     if touched.is_gone && to != JobState::Succeeded {
         return None;
     }
@@ -68,13 +68,14 @@ fn state_before(before: &JobPosition) -> JobState {
     as_job::state_of(before.is_scheduled, before.state)
 }
 
-/// The job's queue; of one that was just completed the one where it was, which spares a look into its history.
+/// The queue of the job. For a job that was just completed it is the previous one, which saves a search of the
+/// history.
 fn queue(before: Option<&JobPosition>, job: &QlessJob) -> Bytes {
     let last = before.filter(|before| job.queue.is_empty() && !before.queue.is_empty());
     last.map_or_else(|| as_job::queue(job), |before| before.queue.clone())
 }
 
-/// The failure's group, or in the words of our own jobs why it moved, as far as that can be told.
+/// The failure group, or the reason of the move in the terms of the engine's own jobs, as far as it is known.
 fn reason(touched: &Touched<'_>, from: Option<JobState>, to: JobState) -> String {
     let group = |failure: &QlessFailure| short(&failure.group, Group::new);
     if touched.has_failed

@@ -1,4 +1,4 @@
-//! Cancelling, deleting and retrying jobs of qless by commands of ours.
+//! Cancellation, deletion and retries of jobs of qless by commands of the engine.
 
 use ganger_types::{JobId, JobState, Namespace, Queue, Rejection};
 
@@ -7,8 +7,8 @@ use crate::external::{ExternalSystem as _, wrong_state};
 use crate::turn::Turn;
 
 impl Engine {
-    /// Cancels those that are jobs of qless, by its own rules: one that is complete stays, and so does one for which a
-    /// job waits that is not named too. Returns the number of cancelled jobs, and the ids of the others.
+    /// Cancels those of the jobs that belong to qless, by its own rules: a complete job stays, and so does a job with
+    /// a dependent that is not named too. Returns the number of cancelled jobs, and the ids of the others.
     pub(crate) fn cancel_external(
         &mut self,
         namespace: &Namespace,
@@ -30,7 +30,7 @@ impl Engine {
         )
     }
 
-    /// The refusal of a deletion that names a job which its own system keeps.
+    /// The rejection of the deletion of an external job that its own system keeps.
     pub(crate) fn refuse_delete_external(&self, namespace: &Namespace, id: &JobId) -> Rejection {
         let Some(state) = self.external.qless.state(namespace, id) else {
             return self.not_ours(namespace, id);
@@ -43,8 +43,8 @@ impl Engine {
         wrong_state(id, state, needed)
     }
 
-    /// Puts an external job that has ended into a queue again. False if it has not ended, or its rules refuse; items of
-    /// raw keys do not end.
+    /// Puts an ended external job into a queue again. Returns false if the job has not ended or its system refuses;
+    /// items of raw keys never end.
     pub(crate) fn retry_external(
         &mut self,
         namespace: &Namespace,

@@ -1,7 +1,7 @@
-//! Workers of ours take jobs of qless, when those of ours are fewer than they ask for.
+//! Leases of jobs of qless, if a queue has fewer jobs of the engine than the worker asks for.
 //!
-//! They go out by a pop of qless at the server's time, and are its rows with a token of ours in them: no timer acts on
-//! the lease, and a lock that expired is settled by the next pop of any client.
+//! A lease is a pop of qless at the server's time, with a token in the row of the job. No timer acts on the lease:
+//! the next pop by any client handles an expired lock.
 
 use ganger_qless::LeaseOptions;
 use ganger_types::command::Lease;
@@ -13,8 +13,8 @@ use crate::state::SpaceIndex;
 use crate::turn::Turn;
 
 impl Engine {
-    /// Takes jobs of qless, up to so many, from the queues of a request in their order. What holds a queue of ours up
-    /// (pause, limit of running jobs) holds up those of qless in it too.
+    /// Leases up to `limit` jobs of qless from the queues of a request, in their order. The pause and the limit of
+    /// running jobs of a queue apply to them too.
     pub(crate) fn lease_external(
         &mut self,
         space: SpaceIndex,
@@ -53,7 +53,7 @@ impl Engine {
     fn lend(&mut self, cmd: &Lease, options: &LeaseOptions, turn: &mut Turn<'_>) -> Vec<Grant> {
         let mut spaces = std::mem::take(&mut self.external.qless);
         let handed = spaces.change(&cmd.namespace, turn.out, |qless, messages| {
-            let mut draw = || self.draws.token();
+            let mut draw = || self.random.token();
             qless.lease_jobs(
                 turn.now.elapsed,
                 seconds(turn.now.wall),
@@ -63,7 +63,7 @@ impl Engine {
             )
         });
         self.external.qless = spaces;
-        // An option of qless that is no number stops its own workers too.
+        // A configuration option of qless that is not a number stops its own workers too.
         let handed = handed.unwrap_or_default();
         let mut grants = Vec::new();
         for jid in handed {
@@ -72,7 +72,7 @@ impl Engine {
                 .and_then(|id| self.external.qless.grant(turn.now, cmd, &id))
             {
                 Some(grant) => grants.push(grant),
-                // It cannot be named here: only workers of qless run it.
+                // The job's jid or queue name is too long: only workers of qless can run it.
                 None => {
                     self.external.qless.put_back(
                         turn.now,
@@ -87,7 +87,7 @@ impl Engine {
         grants
     }
 
-    /// What a request was granted of qless already, as far as it lives.
+    /// The live grants of jobs of qless of an earlier request with the same id.
     pub(crate) fn repeated_external_leases(
         &self,
         now: Now,

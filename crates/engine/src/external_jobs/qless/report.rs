@@ -1,12 +1,12 @@
-//! What workers of ours report of jobs of qless that they hold.
+//! Reports of workers of the engine on jobs of qless.
 //!
-//! A lease is live while the job runs and has its token, also after its lock ran out, until somebody else gets the job: so
-//! it is for workers of qless. Each report is carried out as the command of qless that says the same.
+//! A lease is live while the job runs and has its token, even after its lock has expired, until another worker gets
+//! the job: that is the rule for workers of qless. Each report is applied as the corresponding command of qless.
 
 use std::time::Duration;
 
 use ganger_qless::{Heartbeat, Qless, list_of, live_lease};
-use ganger_types::command::{AppendLog, Complete, Fail, Held, Release, Renew};
+use ganger_types::command::{AppendLog, Complete, Fail, LeaseRef, Release, Renew};
 use ganger_types::job::ReportKind;
 use ganger_types::qless::{Generation, QlessJob, QlessRequest, QlessState};
 use ganger_types::rejection::LeaseEnd;
@@ -18,25 +18,26 @@ use crate::external::{job_state, seconds};
 use crate::finished_index::FinishedIndex;
 use crate::turn::Turn;
 
-/// The lease shown is live, or the report is a repeat and this is its answer.
-enum Standing {
+/// The result of checking a report: its lease is live, or it is a repeat with this answer.
+enum ReportCheck {
     Live(Box<QlessJob>),
     Repeat(Reply),
 }
 
 impl Engine {
-    /// Whether a report is about a job of qless: there is one of that id, and none of ours.
-    pub(crate) fn is_external_lease(&self, held: &Held, known: &FinishedIndex) -> bool {
+    /// Whether a report is about a job of qless: qless has a job with this id, and the engine has none.
+    pub(crate) fn is_external_lease(&self, held: &LeaseRef, known: &FinishedIndex) -> bool {
         self.external.qless.has_job(&held.namespace, &held.job)
             && self.find_job(&held.namespace, &held.job).is_none()
             && known.find(&held.namespace, &held.job).is_none()
     }
 
-    /// The result is kept in the job's row, where clients of qless do not see it. With a next queue there is none.
+    /// Completes a job of qless. The result is stored in the job's row, where clients of qless do not see it. With a
+    /// next queue there is no result.
     pub(crate) fn complete_external(&mut self, cmd: Complete, turn: &mut Turn<'_>) -> Answer {
         let job = match self.check_external_lease(&cmd.held, ReportKind::Complete)? {
-            Standing::Live(job) => job,
-            Standing::Repeat(reply) => return Ok(reply),
+            ReportCheck::Live(job) => job,
+            ReportCheck::Repeat(reply) => return Ok(reply),
         };
         let limit = self.settings(&cmd.held.namespace).payload_bytes_max;
         check_size("the size of a result in bytes", cmd.result.as_ref(), limit)?;
@@ -69,8 +70,8 @@ impl Engine {
 
     pub(crate) fn fail_external(&mut self, cmd: Fail, turn: &mut Turn<'_>) -> Answer {
         let job = match self.check_external_lease(&cmd.held, ReportKind::Fail)? {
-            Standing::Live(job) => job,
-            Standing::Repeat(reply) => return Ok(reply),
+            ReportCheck::Live(job) => job,
+            ReportCheck::Repeat(reply) => return Ok(reply),
         };
         let failure = [
             Bytes::copy_from_slice(cmd.group.as_bytes()),
@@ -92,8 +93,8 @@ impl Engine {
 
     pub(crate) fn release_external(&mut self, cmd: &Release, turn: &mut Turn<'_>) -> Answer {
         let job = match self.check_external_lease(&cmd.held, ReportKind::Release)? {
-            Standing::Live(job) => job,
-            Standing::Repeat(reply) => return Ok(reply),
+            ReportCheck::Live(job) => job,
+            ReportCheck::Repeat(reply) => return Ok(reply),
         };
         if cmd.counted {
             let words = vec![job.queue.clone(), job.worker.clone(), delay(cmd.delay)];
@@ -110,7 +111,7 @@ impl Engine {
         Ok(self.reported(&cmd.held, ReportKind::Release, again, turn))
     }
 
-    /// Progress is not kept.
+    /// Renews the lock of a job of qless. Progress is not stored.
     pub(crate) fn renew_external(&mut self, cmd: Renew, turn: &mut Turn<'_>) -> Answer {
         let job = self.live_external_job(&cmd.held)?;
         let limit = self.settings(&cmd.held.namespace).payload_bytes_max;
@@ -136,7 +137,7 @@ impl Engine {
         })
     }
 
-    /// What a program writes is not kept: all of it is dropped, as beyond a limit of nothing.
+    /// Answers a log report as if the log had a limit of 0 bytes: jobs of qless have no log.
     pub(crate) fn append_log_external(&self, cmd: &AppendLog) -> Answer {
         self.live_external_job(&cmd.held)?;
         let sent = u64::try_from(cmd.bytes.len()).unwrap_or(u64::MAX);
@@ -146,10 +147,10 @@ impl Engine {
         })
     }
 
-    /// Calls the script with a command about the job: its id comes first, then `words`.
+    /// Calls the script with a command about the job: its id first, then `words`.
     fn report_to_qless(
         &mut self,
-        held: &Held,
+        held: &LeaseRef,
         command: &'static str,
         words: Vec<Bytes>,
         turn: &mut Turn<'_>,
@@ -173,11 +174,11 @@ impl Engine {
         answer.map(drop).map_err(|_| refused())
     }
 
-    /// Remembers the report that was just carried out, and answers it. `again` is when and after how long the job is to
-    /// be tried again, unless it has failed for good.
+    /// Stores the report that was just applied, for repeats, and returns the answer. `again` is the time of the next
+    /// attempt and the delay before it; `None` if the job has failed for good.
     fn reported(
         &mut self,
-        held: &Held,
+        held: &LeaseRef,
         kind: ReportKind,
         again: Option<(Now, Duration)>,
         turn: &mut Turn<'_>,
@@ -198,9 +199,13 @@ impl Engine {
         }
     }
 
-    fn check_external_lease(&self, held: &Held, kind: ReportKind) -> Result<Standing, Rejection> {
+    fn check_external_lease(
+        &self,
+        held: &LeaseRef,
+        kind: ReportKind,
+    ) -> Result<ReportCheck, Rejection> {
         let lost = match self.live_external_job(held) {
-            Ok(job) => return Ok(Standing::Live(Box::new(job))),
+            Ok(job) => return Ok(ReportCheck::Live(Box::new(job))),
             Err(lost) => lost,
         };
         let qless = self.external.qless.space(&held.namespace);
@@ -210,7 +215,7 @@ impl Engine {
         };
         match lease.report {
             Some(said) if lease.token == held.token && said == kind => {
-                Ok(Standing::Repeat(Reply::Reported {
+                Ok(ReportCheck::Repeat(Reply::Reported {
                     state: job_state(job),
                     retry_at: None,
                     repeat: true,
@@ -223,8 +228,8 @@ impl Engine {
         }
     }
 
-    /// The job, if the token shown is that of its live lease.
-    fn live_external_job(&self, held: &Held) -> Result<QlessJob, Rejection> {
+    /// The job, if the token is that of its live lease.
+    fn live_external_job(&self, held: &LeaseRef) -> Result<QlessJob, Rejection> {
         let qless = self.external.qless.space(&held.namespace);
         let job = qless.and_then(|qless| qless.job_by_id(held.job.as_bytes()));
         let job = job.ok_or_else(|| self.no_job(&held.namespace, &held.job))?;
@@ -232,7 +237,7 @@ impl Engine {
             return Ok(job.clone());
         }
         let end = match job.state {
-            _ if job.handed_out == 0 || held.token.epoch > self.draws.epoch() => LeaseEnd::Unknown,
+            _ if job.handed_out == 0 || held.token.epoch > self.random.epoch() => LeaseEnd::Unknown,
             QlessState::Running => LeaseEnd::Replaced,
             QlessState::Failed | QlessState::Complete => LeaseEnd::Finished,
             _ => LeaseEnd::Expired,
@@ -244,7 +249,7 @@ impl Engine {
     }
 }
 
-/// Where a job stands after a report; one that retention has taken at once is complete.
+/// The state of a job after a report; a job that retention has removed at once is complete.
 fn stands(qless: &Qless, jid: &[u8]) -> JobState {
     qless.job_by_id(jid).map_or(JobState::Succeeded, job_state)
 }
@@ -257,7 +262,7 @@ fn delay(pause: Duration) -> Bytes {
     Bytes::from(pause.as_secs_f64().to_string())
 }
 
-/// What the script refuses: data that is no JSON, or an option that is no number.
+/// The rejection if the script refuses: the data is not JSON, or a configuration option is not a number.
 fn refused() -> Rejection {
     Rejection::OutOfRange {
         what: "the payload or an option of a job of qless",

@@ -1,4 +1,4 @@
-//! The edges of live dependents: whom they wait for, and whose results they hold on to.
+//! The edges from live jobs to the jobs that they wait for or whose results they use.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,14 +9,14 @@ use ganger_types::{FailurePolicy, JobKey};
 pub(crate) struct Edge {
     pub dependency: JobKey,
     pub policy: FailurePolicy,
-    /// The dependency has succeeded; the edge stays so that its result is kept until this job has ended.
+    /// Whether the dependency has succeeded. The edge stays, so that the result is kept until this job has ended.
     pub is_delivered: bool,
 }
 
-/// All edges, findable from either end.
+/// All edges, indexed from both ends.
 #[derive(Default)]
 pub(crate) struct Edges {
-    /// By dependent and slot.
+    /// Edges by dependent and slot.
     up: BTreeMap<(JobKey, u32), Edge>,
     /// Dependency, dependent, slot: holds exactly the edges of `up`.
     down: BTreeSet<(JobKey, JobKey, u32)>,
@@ -42,14 +42,14 @@ impl Edges {
         edge.is_delivered = true;
     }
 
-    /// Slots and edges of a dependent.
+    /// The slots and edges of a dependent.
     pub(crate) fn of(&self, dependent: JobKey) -> impl Iterator<Item = (u32, Edge)> + '_ {
         self.up
             .range((dependent, 0)..=(dependent, u32::MAX))
             .map(|((_, slot), edge)| (*slot, *edge))
     }
 
-    /// Dependents and slots that wait for `dependency`.
+    /// The dependents and slots that wait for `dependency`.
     pub(crate) fn waiting_for(&self, dependency: JobKey) -> Vec<(JobKey, u32, FailurePolicy)> {
         self.dependents(dependency)
             .filter_map(|(dependent, slot)| {
@@ -59,7 +59,7 @@ impl Edges {
             .collect()
     }
 
-    /// Live dependents of `dependency`, whether it has delivered or not.
+    /// The live dependents of `dependency`, delivered or not.
     pub(crate) fn dependents(
         &self,
         dependency: JobKey,
@@ -76,7 +76,7 @@ impl Edges {
             .map(|(dependent, _)| dependent)
     }
 
-    /// The first slot at or after `from` that no edge of `dependent` has taken.
+    /// The first slot from `from` on that no edge of `dependent` uses.
     pub(crate) fn free_slot(&self, dependent: JobKey, from: u32) -> u32 {
         self.up
             .range((dependent, from)..=(dependent, u32::MAX))
@@ -90,7 +90,7 @@ impl Edges {
             .map(|((dependent, slot), edge)| (*dependent, *slot, *edge))
     }
 
-    /// Whether both directions tell the same.
+    /// Whether both indexes agree.
     pub(crate) fn is_consistent(&self) -> bool {
         self.up.len() == self.down.len()
             && self.up.iter().all(|((dependent, slot), edge)| {

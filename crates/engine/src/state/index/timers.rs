@@ -1,4 +1,4 @@
-//! Timers: what becomes due, and when, on either clock.
+//! Timers on both clocks.
 
 use std::collections::BTreeSet;
 
@@ -6,26 +6,27 @@ use ganger_types::{
     Due, Elapsed, Graph, IdempotencyKey, JobKey, Now, ScheduleId, Timestamp, UniqueKey,
 };
 
-/// What is due. The order settles ties: what frees a place goes before what takes one.
+/// A timer. The order of the variants is that of timers at the same time: those that free a slot come before those
+/// that need one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Timer {
-    /// A lease runs out.
+    /// A lease expires.
     LeaseEnd(JobKey),
     /// A scheduled job becomes ready.
     JobDue(JobKey),
-    /// A job that has not started may not start any more.
+    /// The deadline of a job passes.
     Deadline(JobKey),
-    /// A schedule has a run.
+    /// A schedule runs.
     Schedule(ScheduleId),
     /// A unique key becomes free.
     UniqueEnd(UniqueKey),
-    /// An idempotency key is forgotten.
+    /// An idempotency key expires.
     IdempotencyKeyEnd(IdempotencyKey),
-    /// A part of a submission over several shards is asked about, decided against, or forgotten.
+    /// A part of a submission over several shards is aborted, asked about, or removed.
     Part(Graph),
 }
 
-/// The timers of one namespace, in order of time on each clock.
+/// The timers of one namespace, ordered by time on each clock.
 #[derive(Default)]
 pub(crate) struct Timers {
     elapsed: BTreeSet<(Elapsed, Timer)>,
@@ -40,7 +41,7 @@ impl Timers {
         };
     }
 
-    /// Takes a timer back, armed with the same due time; one that is firing is gone already.
+    /// Removes a timer with this due time, if it is still armed; one that is firing is not.
     pub(crate) fn disarm_if_armed(&mut self, due: Due, timer: Timer) {
         match due {
             Due::Elapsed(at) => self.elapsed.remove(&(at, timer)),
@@ -67,7 +68,7 @@ impl Timers {
         self.wall.first().map(|(at, _)| *at)
     }
 
-    /// When the earliest due timer fell due, as elapsed time at `now`; `None` if none is due.
+    /// The time at which the earliest due timer became due, on the elapsed clock; `None` if none is due.
     pub(crate) fn earliest_due(&self, now: Now) -> Option<Elapsed> {
         let by_elapsed = self.next_elapsed().filter(|at| *at <= now.elapsed);
         let by_wall = self
@@ -77,7 +78,7 @@ impl Timers {
         [by_elapsed, by_wall].into_iter().flatten().min()
     }
 
-    /// Takes the earliest due timer, with the moment at which it fell due.
+    /// Removes the earliest due timer and returns it with the time at which it became due.
     pub(crate) fn pop_due(&mut self, now: Now) -> Option<(Elapsed, Timer)> {
         let by_elapsed = self
             .elapsed
@@ -103,7 +104,7 @@ impl Timers {
     }
 }
 
-/// A past moment of the wall clock, on the elapsed line, as seen from `now`.
+/// A past wall time on the elapsed clock, as seen from `now`.
 fn as_elapsed(at: Timestamp, now: Now) -> Elapsed {
     now.elapsed.before(now.wall.since(at))
 }

@@ -1,4 +1,4 @@
-//! Several shards, and what carries messages between them: by order, twice, late, or not at all.
+//! Several shards, and the delivery of messages between them: in order, twice, late, or not at all.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ impl Cluster {
         self.at(&shard(name))
     }
 
-    /// Reserves numbers on every shard and cuts the submission.
+    /// Reserves numbers on every shard and splits the submission.
     pub fn cut(&mut self, spread: ShardedSubmission) -> ShardParts {
         spread.check().expect("the submission is sound");
         let mut numbers = BTreeMap::new();
@@ -77,7 +77,7 @@ impl Cluster {
         parts.ids
     }
 
-    /// What waits at one shard for another, as it would be sent: results are in it.
+    /// The waiting messages of one shard for another, with their results.
     pub fn batch(&mut self, from: &ShardId, to: &ShardId, limit: usize) -> Receive {
         let world = self.at(from);
         let query = Query::Outbox(to.clone(), 0, limit);
@@ -86,10 +86,10 @@ impl Cluster {
         };
         for message in &mut messages {
             if let Message::Ended { result, .. } = &mut message.message
-                && let Carried::Stored(key) = result
+                && let MessageResult::Stored(key) = result
             {
                 let bytes = world.rows.results.get(key);
-                *result = Carried::Bytes(bytes.expect("the result is kept").clone());
+                *result = MessageResult::Bytes(bytes.expect("the result is kept").clone());
             }
         }
         let record = self.peer(from, to);
@@ -111,7 +111,7 @@ impl Cluster {
         }
     }
 
-    /// Sends what is to be asked from each shard to each other one, and takes the answers back.
+    /// Exchanges the due questions and answers between all shards.
     pub fn ask(&mut self) {
         for (from, to) in self.pairs() {
             let batch = self.batch(&from, &to, 0);
@@ -141,7 +141,7 @@ impl Cluster {
             .collect()
     }
 
-    /// What one shard knows of another.
+    /// The record that one shard has of another.
     pub fn peer(&mut self, of: &ShardId, other: &ShardId) -> PeerRecord {
         let Reply::Peers(views) = self.at(of).query(Query::Peers) else {
             panic!("not peers");
@@ -150,7 +150,7 @@ impl Cluster {
         view.map_or_else(|| PeerRecord::new(other.clone()), |view| view.record)
     }
 
-    /// Delivers a batch; gives what the receiver has now, and why it takes no more.
+    /// Delivers a batch. Returns the last number that the receiver has, and why traffic is stopped.
     pub fn deliver(&mut self, to: &ShardId, batch: Receive) -> (u64, Option<String>) {
         match self.at(to).ok(Command::Receive(Box::new(batch))) {
             Reply::Received { up_to, stopped, .. } => (up_to, stopped),
@@ -179,7 +179,7 @@ impl Cluster {
         self.at(from).ok(Command::Confirm(confirm));
     }
 
-    /// Carries everything until nothing waits.
+    /// Delivers messages until none waits.
     pub fn pump(&mut self) {
         while self.pump_once() {}
     }

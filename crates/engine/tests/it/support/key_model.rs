@@ -1,22 +1,22 @@
-//! Raw keys as a plain model: slow, and plainly right.
+//! A plain model of raw keys: slow and obviously correct.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use ganger_types::Bytes;
 use ganger_types::keys::{Condition, End, Expiry, KeyCall, KeyError, KeyReply};
 
-type Called = Result<KeyReply, KeyError>;
+type KeyResult = Result<KeyReply, KeyError>;
 
-/// A key as the model has it: written so that it is plainly right, however slow.
+/// The value of a key in the model.
 #[derive(Clone, Debug, PartialEq)]
-enum Held {
+enum Value {
     Text(Vec<u8>),
     List(VecDeque<Bytes>),
 }
 
 #[derive(Default)]
 pub struct Model {
-    keys: BTreeMap<Bytes, (Held, Option<u64>)>,
+    keys: BTreeMap<Bytes, (Value, Option<u64>)>,
     pub now: u64,
 }
 
@@ -29,7 +29,7 @@ impl Model {
     fn text(&self, key: &Bytes) -> Result<Option<Vec<u8>>, KeyError> {
         match self.keys.get(key) {
             None => Ok(None),
-            Some((Held::Text(text), _)) => Ok(Some(text.clone())),
+            Some((Value::Text(text), _)) => Ok(Some(text.clone())),
             Some(_) => Err(KeyError::WrongKind),
         }
     }
@@ -37,7 +37,7 @@ impl Model {
     fn list(&self, key: &Bytes) -> Result<VecDeque<Bytes>, KeyError> {
         match self.keys.get(key) {
             None => Ok(VecDeque::new()),
-            Some((Held::List(list), _)) => Ok(list.clone()),
+            Some((Value::List(list), _)) => Ok(list.clone()),
             Some(_) => Err(KeyError::WrongKind),
         }
     }
@@ -47,7 +47,7 @@ impl Model {
         if list.is_empty() {
             self.keys.remove(key);
         } else {
-            self.keys.insert(key.clone(), (Held::List(list), at));
+            self.keys.insert(key.clone(), (Value::List(list), at));
         }
     }
 
@@ -60,7 +60,7 @@ impl Model {
         }
     }
 
-    pub fn call(&mut self, one: &KeyCall) -> Called {
+    pub fn call(&mut self, one: &KeyCall) -> KeyResult {
         self.expire();
         let answer = self.apply(one);
         self.expire();
@@ -68,7 +68,7 @@ impl Model {
     }
 
     #[allow(clippy::too_many_lines, reason = "one arm a call, as plain as can be")]
-    fn apply(&mut self, one: &KeyCall) -> Called {
+    fn apply(&mut self, one: &KeyCall) -> KeyResult {
         let count = |n: usize| Ok(KeyReply::Number(i64::try_from(n).expect("small")));
         let value = |found: Option<Bytes>| Ok(found.map_or(KeyReply::Nil, KeyReply::Value));
         match one {
@@ -90,7 +90,7 @@ impl Model {
                 if is_wanted {
                     let until = self.until(key, *expiry);
                     self.keys
-                        .insert(key.clone(), (Held::Text(new.to_vec()), until));
+                        .insert(key.clone(), (Value::Text(new.to_vec()), until));
                 }
                 match old {
                     Some(old) => value(old.map(Bytes::from)),
@@ -103,7 +103,7 @@ impl Model {
                 text.extend_from_slice(more);
                 let length = text.len();
                 let until = self.until(key, Expiry::Kept);
-                self.keys.insert(key.clone(), (Held::Text(text), until));
+                self.keys.insert(key.clone(), (Value::Text(text), until));
                 count(length)
             }
             KeyCall::Delete { keys } => count(

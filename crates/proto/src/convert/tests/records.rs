@@ -1,4 +1,4 @@
-//! A stored record is the same document whether it came as a message or was shown where it is stored.
+//! A stored record gives the same document directly and through its message.
 
 use std::time::Duration;
 
@@ -10,7 +10,8 @@ use ganger_document::view::schedule::Schedule;
 use ganger_document::view::statistics::Statistics;
 use ganger_document::view::worker::Worker;
 use ganger_store::encoding::any::Any;
-use ganger_types::job::{AttemptEnd, LeaseRecord};
+use ganger_types::history::AttemptEnd;
+use ganger_types::job::LeaseRecord;
 use ganger_types::limits::SCHEDULE_BACKLOG_MAX;
 use ganger_types::{
     CatchUp, Event, Happening, InputRow, JobId, JobRecord, JobState, Namespace, NamespaceRecord,
@@ -24,16 +25,16 @@ use super::any_of;
 use crate::convert::{self, ms};
 use crate::v1;
 
-/// Messages carry names as text, times in whole milliseconds, and dates of the calendar.
-trait Carried {
-    /// The value as a message can carry it.
+/// Limits a value to what messages can carry: names as text, times in whole milliseconds, and valid dates.
+trait Conversion {
+    /// Limits the value to what a message can carry.
     fn carried(&mut self);
 }
 
 macro_rules! carried_names {
     ($($name:ident)*) => {$(
-        impl Carried for ganger_types::$name {
-            /// A name that a document shows as it is.
+        impl Conversion for ganger_types::$name {
+            /// Limits the name to text that documents show unchanged.
             fn carried(&mut self) {
                 let letters = self.as_bytes().iter().map(|byte| b'a' + byte % 26);
                 let letters: Vec<u8> = letters.collect();
@@ -47,38 +48,38 @@ carried_names! {
     Graph Group JobId JobName Kind LabelKey LabelValue Namespace Queue ScheduleId Tag UniqueKey Worker
 }
 
-impl Carried for Duration {
+impl Conversion for Duration {
     fn carried(&mut self) {
         *self = Duration::from_millis(ms(*self));
     }
 }
 
-impl Carried for Timestamp {
+impl Conversion for Timestamp {
     fn carried(&mut self) {
         self.0 %= 1 << 50;
     }
 }
 
-impl<T: Carried> Carried for Option<T> {
+impl<T: Conversion> Conversion for Option<T> {
     fn carried(&mut self) {
-        self.iter_mut().for_each(Carried::carried);
+        self.iter_mut().for_each(Conversion::carried);
     }
 }
 
-impl<T: Carried> Carried for Vec<T> {
+impl<T: Conversion> Conversion for Vec<T> {
     fn carried(&mut self) {
-        self.iter_mut().for_each(Carried::carried);
+        self.iter_mut().for_each(Conversion::carried);
     }
 }
 
-impl<A: Carried, B: Carried> Carried for (A, B) {
+impl<A: Conversion, B: Conversion> Conversion for (A, B) {
     fn carried(&mut self) {
         self.0.carried();
         self.1.carried();
     }
 }
 
-impl Carried for RetryPolicy {
+impl Conversion for RetryPolicy {
     fn carried(&mut self) {
         match &mut self.backoff {
             ganger_types::Backoff::Fixed(pause) => pause.carried(),
@@ -96,7 +97,7 @@ impl Carried for RetryPolicy {
     }
 }
 
-impl Carried for ganger_types::Failure {
+impl Conversion for ganger_types::Failure {
     fn carried(&mut self) {
         self.group.carried();
         self.at.carried();
@@ -104,7 +105,7 @@ impl Carried for ganger_types::Failure {
     }
 }
 
-impl Carried for ganger_types::HistoryEntry {
+impl Conversion for ganger_types::HistoryEntry {
     fn carried(&mut self) {
         self.at.carried();
         match &mut self.what {
@@ -127,7 +128,7 @@ impl Carried for ganger_types::HistoryEntry {
     }
 }
 
-impl Carried for LeaseRecord {
+impl Conversion for LeaseRecord {
     fn carried(&mut self) {
         self.worker.carried();
         self.granted_at.carried();
@@ -135,7 +136,7 @@ impl Carried for LeaseRecord {
     }
 }
 
-impl Carried for JobRecord {
+impl Conversion for JobRecord {
     fn carried(&mut self) {
         self.id.carried();
         self.name.carried();
@@ -162,7 +163,7 @@ impl Carried for JobRecord {
     }
 }
 
-impl Carried for ScheduleRecord {
+impl Conversion for ScheduleRecord {
     fn carried(&mut self) {
         self.id.carried();
         if let ScheduleSpec::Interval { every, first_at } = &mut self.spec {
@@ -181,7 +182,7 @@ impl Carried for ScheduleRecord {
         self.created_at.carried();
         self.next_at.carried();
         self.last_job.carried();
-        // Fractions of a priority belong to jobs of external dialects; schedules have whole ones.
+        // Only jobs of qless have fractions in their priorities; schedules have whole ones.
         self.priority = ganger_types::Priority::whole(self.priority.to_whole()).unwrap_or_default();
     }
 }
@@ -190,8 +191,8 @@ fn shard() -> ShardId {
     ShardId::new("eu-1").expect("it has the right form")
 }
 
-/// Any value of a type, as far as messages carry it.
-fn carried<T: Any + Carried>() -> impl Strategy<Value = T> {
+/// Any value of a type that messages can carry.
+fn carried<T: Any + Conversion>() -> impl Strategy<Value = T> {
     T::any().prop_map(|mut value| {
         value.carried();
         value
@@ -206,7 +207,7 @@ fn stored_job() -> impl Strategy<Value = StoredJob> {
         .prop_map(|(record, lease)| StoredJob::new(record, lease))
 }
 
-fn name<T: Any + Carried>() -> impl Strategy<Value = T> {
+fn name<T: Any + Conversion>() -> impl Strategy<Value = T> {
     carried::<T>()
 }
 
@@ -317,7 +318,7 @@ proptest! {
     fn statistics_are_the_same_documents(mut record in StatisticsRecord::any()) {
         record.queue.carried();
         for sample in [&mut record.waiting, &mut record.running] {
-            // A sum of squares.
+            // A sum of squares is not negative.
             sample.vk = sample.vk.abs();
         }
         let queue = record.queue.to_text().into_owned();

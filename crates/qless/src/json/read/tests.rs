@@ -21,7 +21,7 @@ fn members(json: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn the_kind_of_a_value_is_told() {
+fn the_type_of_a_value_is_returned() {
     for (text, expected) in [
         ("null", Kind::Null),
         (" false ", Kind::False),

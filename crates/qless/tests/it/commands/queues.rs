@@ -152,7 +152,7 @@ fn statistics_are_those_of_the_day_of_the_date() {
 }
 
 #[test]
-fn everything_can_be_forgotten_at_once() {
+fn all_state_can_be_cleared_at_once() {
     let mut it = busy();
     it.ask("config.set 1 heartbeat 5");
     assert_eq!(it.request(QlessRequest::Clear), QlessReply::Nil);

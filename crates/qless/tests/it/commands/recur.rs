@@ -182,7 +182,7 @@ fn a_backlog_of_one_makes_up_for_one_run_besides_the_one_that_is_due() {
 }
 
 #[test]
-fn runs_are_made_up_for_as_many_as_are_asked_for() {
+fn missed_runs_make_as_many_children_as_a_call_asks_for() {
     let mut it = recurring("recur 0 q r k {} interval 60 0");
     assert_eq!(it.json("peek 600 q 3").as_array().map(Vec::len), Some(3));
     assert_eq!(it.json("recur.get 600 r")["count"], 3);

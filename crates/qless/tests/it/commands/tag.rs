@@ -87,7 +87,7 @@ fn jobs_are_listed_by_when_they_were_tagged_and_ties_by_jid() {
 }
 
 #[test]
-fn tags_that_occur_twice_or_more_are_told_the_most_frequent_first() {
+fn tags_that_occur_twice_or_more_are_listed_most_frequent_first() {
     let mut it = Caller::new();
     assert_eq!(it.text("tag 1 top"), "{}");
     for jid in ["1", "2", "3"] {

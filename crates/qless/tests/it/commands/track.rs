@@ -29,7 +29,7 @@ fn each_wrong_argument_is_named() {
 }
 
 #[test]
-fn the_answer_tells_whether_it_changed_and_the_message_goes_out_anyway() {
+fn the_answer_shows_whether_it_changed_and_the_message_is_sent_anyway() {
     let mut it = with_jobs(&["j"]);
     assert_eq!(it.text("track 1 track j"), "1");
     assert_eq!(it.text("track 1 TRACK j"), "0");

@@ -1,5 +1,5 @@
-//! How jobs end, and whether they may: by themselves, behind a failure, or because nobody needs them
-//! (`rel G4`, `G5`, `K2`).
+//! Checks of endings: by themselves, because of a failed dependency, or because no job needs them (`rel G4`, `G5`,
+//! `K2`).
 
 use ganger_types::{
     Bytes, Change, FailurePolicy, JobKey, JobRecord, JobRef, Outcome, ShardId, What,
@@ -36,7 +36,7 @@ impl Oracle {
             .as_ref()
             .map(|failure| failure.group.to_string());
         let group = group.unwrap_or_default();
-        let is_wild = self.graphs[member.graph].is_wild;
+        let is_irregular = self.graphs[member.graph].is_irregular;
         match end.outcome {
             Outcome::Succeeded if !member.is_leased && !member.just_ran => {
                 return Err(broken("L3", what("nobody ran it")));
@@ -52,14 +52,14 @@ impl Oracle {
                         (MemberState::Ended(outcome), FailurePolicy::Fail) => {
                             outcome != Outcome::Succeeded
                         }
-                        // Deleted in this commit: nobody will retry it.
+                        // Deleted in this commit, so it cannot be retried.
                         (MemberState::Ended(outcome), FailurePolicy::Wait) => {
                             outcome != Outcome::Succeeded && by.is_some_and(|by| by.is_by_hand)
                         }
                         _ => false,
                     }
                 });
-                if !has_reason && !is_wild {
+                if !has_reason && !is_irregular {
                     return Err(broken("G4", what("no dependency of it failed")));
                 }
                 self.failed_by_dependency(&job);
@@ -71,7 +71,7 @@ impl Oracle {
                     .range((record.key, ShardId::default(), JobKey(0), 0)..);
                 let mut still_waits = still_waits.take_while(|((key, ..), _)| *key == record.key);
                 let told_after = rest.iter().any(|change| matches!(change, Change::RemoveDependent(key, ..) if *key == record.key));
-                if !is_wild && !unneeded {
+                if !is_irregular && !unneeded {
                     return Err(broken("G5", what("members of its graph need it")));
                 }
                 if told_after || still_waits.next().is_some() {
@@ -149,7 +149,7 @@ impl Oracle {
             let mut waits = member.edges.iter().filter(|(slot, (dependency, _))| {
                 dependency == &job && !member.filled.contains(slot)
             });
-            // Once retried it asks again, and may ask too late.
+            // A retried job asks again, and may ask too late.
             let is_first_life = member.attempts_max != u32::MAX;
             if succeeded
                 && is_first_life
@@ -170,7 +170,7 @@ impl Oracle {
     }
 }
 
-/// Whether the last line of a job's history says that it was cancelled because nobody needs it.
+/// Whether the last history entry shows that the job was cancelled because no job needs it.
 fn was_cancelled(record: &JobRecord) -> bool {
     let last = record.history.last().map(|entry| &entry.what);
     matches!(last, Some(What::Cancelled { reason }) if reason.contains("needs it no more"))

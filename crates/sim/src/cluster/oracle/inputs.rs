@@ -1,4 +1,4 @@
-//! What jobs get from their dependencies, and when they may start (`rel G1`, `G2`, `L1`, `R1`).
+//! Checks of inputs, and of when jobs may start (`rel G1`, `G2`, `L1`, `R1`).
 
 use ganger_types::{FailurePolicy, InputRow, InputState, JobKey, Outcome, ShardId};
 
@@ -30,11 +30,11 @@ impl Oracle {
             return Err(broken("G2", what("there is no such edge".into())));
         };
         let unsure = self.members[&job].unsure.get(&row.slot);
-        let unsure = unsure.and_then(|buried| self.members.get(buried));
+        let unsure = unsure.and_then(|renamed_count| self.members.get(renamed_count));
         let by = self.members.get(&dependency);
         let either = || by.into_iter().chain(unsure);
         if matches!(row.state, InputState::Ignored { .. }) {
-            // What failed may have been retried since, and have succeeded.
+            // A failed job may have been retried since, and have succeeded.
             let is_unsuccessful = by.is_none()
                 || either()
                     .any(|by| by.has_failed || by.place != MemberState::Ended(Outcome::Succeeded));
@@ -119,7 +119,7 @@ impl Oracle {
         }
         member.attempts = attempt;
         member.is_leased = true;
-        // The commit may have removed the job again: then it has no inputs to look at.
+        // The commit may have removed the job, which then has no inputs.
         if store.rows.live.contains_key(&key) {
             let inputs = store
                 .rows

@@ -1,10 +1,10 @@
-//! Rows of qless. All numbers that its clients brought are kept bit by bit.
+//! Rows of qless. Numbers from clients are stored bit by bit.
 
 use std::sync::Arc;
 
 use ganger_types::QlessKey;
 use ganger_types::qless::{
-    QlessFailure, QlessHappening, QlessJob, QlessLease, QlessPlace, QlessQueue, QlessRecurring,
+    QlessFailure, QlessHistoryEntry, QlessJob, QlessLease, QlessPlace, QlessQueue, QlessRecurring,
     QlessRow, QlessSample, QlessSet, QlessState, QlessStatistics, QlessTag, QlessThrottle,
     QlessTime,
 };
@@ -12,7 +12,7 @@ use ganger_types::qless::{
 use crate::encoding::field::{Field, choice, fields};
 use crate::encoding::{Cursor, DecodeError, Record, Writer};
 
-// The kind of a row, in the row's own bytes and in those of its key.
+// Kinds of rows, in the bytes of the row and of its key.
 const JOB: u8 = 1;
 const RECURRING: u8 = 2;
 const QUEUE: u8 = 3;
@@ -25,8 +25,8 @@ const THROTTLE: u8 = 9;
 
 impl Record for QlessRow {
     const WHAT: &'static str = "qless";
-    /// Since 2 a job counts how often it was handed out, and may have a lease of ours; since 3 it has a number and may
-    /// have a result.
+    /// Since version 2 a job has the number of its hand-outs and may have a lease; since version 3 it has a number
+    /// and may have a result.
     const VERSION: u8 = 3;
 
     fn write(&self, out: &mut Writer<'_>) {
@@ -94,7 +94,7 @@ fields!(QlessJob {
     handed_out since 2 or 0,
     lease since 2 or None,
     result since 3 or None,
-    // The store gives one to those that have none.
+    // The store gives a number to jobs that have none.
     number since 3 or 0,
 });
 
@@ -150,7 +150,7 @@ fields!(QlessSample {
 
 fields!(QlessPlace { queue, set, rank, at } checked by check_place);
 
-/// Refuses a set in which no job has its one place.
+/// Refuses a place in a set that holds no jobs.
 fn check_place(place: &QlessPlace) -> Result<(), &'static str> {
     match place.set {
         QlessSet::Work | QlessSet::Locks | QlessSet::Scheduled | QlessSet::Depends => Ok(()),
@@ -165,7 +165,7 @@ fields!(QlessFailure {
     worker
 });
 
-fields!(QlessHappening { what, when, extra });
+fields!(QlessHistoryEntry { what, when, extra });
 
 choice!(QlessTag, "has a tag that is neither text nor number" {
     0 Text(text)
@@ -192,7 +192,7 @@ choice!(QlessSet, "has a set that this program does not know" {
     6 Throttled {}
 });
 
-/// Parts of a row that are shared or boxed in memory, and written as if they were not.
+/// Fields that are shared or boxed in memory; the encoding is that of the value.
 macro_rules! pointers {
     ($($pointer:ident<$part:ident>)*) => {$(
         impl Field for $pointer<$part> {
@@ -246,14 +246,14 @@ mod tests {
     use super::*;
     use crate::encoding::{decode, encode};
 
-    /// A job as version 1 wrote it: `a` of class `k`, data `{}`, waiting in `q`, and 58 bytes that say nothing more.
+    /// A job as version 1 wrote it: `a` of class `k`, data `{}`, waiting in `q`, and 58 bytes of default values.
     fn old() -> Vec<u8> {
         let mut row = vec![1, JOB, 1, b'a', 1, b'k', 2, b'{', b'}', 1, 1, b'q'];
         row.resize(70, 0);
         row
     }
 
-    /// Reads a job of an old version, and looks whether what is new comes last.
+    /// Decodes a job of an old version, and checks that the new fields come last.
     fn read_old(row: &[u8]) -> QlessJob {
         let read: QlessRow = decode(row).expect("it reads");
         let mut new = encode(&read);
@@ -277,7 +277,7 @@ mod tests {
     fn a_job_of_version_2_has_no_result_and_no_number() {
         let mut row = old();
         row[0] = 2;
-        // Handed out three times, and to nobody of ours.
+        // Handed out three times, without a lease.
         row.extend([3, 0]);
         let job = read_old(&row);
         assert_eq!((job.handed_out, job.lease, job.result), (3, None, None));

@@ -162,8 +162,8 @@ fn retry(fields: &Fields) -> RetryPolicy {
             base: Duration::from_secs(next).min(BACKOFF_MAX),
             cap: BACKOFF_MAX,
         },
-        jitter_percent: 0,
         lease_expirations_max: Some(LEASE_EXPIRATIONS_MAX),
+        ..RetryPolicy::default()
     }
 }
 

@@ -1,8 +1,8 @@
-//! Items that were taken from their queue, and whose data nobody has asked for since, nor set a lease.
+//! Items that a client took from their queue and has not used yet: their data was not read and they have no lease.
 //!
-//! A worker that takes an id asks for its data at once, on whatever connection. So when the connection that took it
-//! ends before anybody has, nobody works on it, and it goes back to where it was next without waiting for its grace to
-//! be over. Nothing of this is stored: after a start no connection is left that could end.
+//! A worker that takes an id reads the item's data at once, on any connection. If the connection that took the id
+//! ends before that, no worker runs the item, and it goes back at once to the end that it was taken from. Nothing is
+//! stored: after a start there are no connections that could end.
 
 use std::collections::BTreeMap;
 
@@ -10,32 +10,32 @@ use ganger_types::keys::{End, KeyCall, KeyReply};
 use ganger_types::{Bytes, Elapsed};
 
 use super::KeyContext;
-use super::calls::Called;
+use super::calls::KeyResult;
 use super::work_queue::{
-    ITEM, LEASES, PROCESSING, QUEUE, Standing, joined, readings, work_queue_of,
+    ITEM, ItemState, LEASES, PROCESSING, QUEUE, joined, readings, work_queue_of,
 };
 
-/// By the keys of the items: from which end each was taken, or `None` once it was taken twice, since it is not known
-/// then who has it.
+/// By the key of an item: the end from which it was taken; `None` if it was taken twice, because it is then not known
+/// which client has it.
 #[derive(Debug, Default)]
-pub(super) struct Untouched {
+pub(super) struct UnusedItems {
     items: BTreeMap<Bytes, Option<End>>,
 }
 
-impl Untouched {
+impl UnusedItems {
     fn took(&mut self, item: Bytes, from: End) {
         let is_first = !self.items.contains_key(&item);
         self.items.insert(item, is_first.then_some(from));
     }
 
-    /// Somebody has asked for this key, or it is gone.
+    /// Forgets an item whose data was read or removed.
     pub(super) fn forget(&mut self, key: &Bytes) {
         if !self.items.is_empty() {
             self.items.remove(key);
         }
     }
 
-    /// Somebody has written this key: if it is a lease, the item is somebody's.
+    /// Forgets an item if the written key is its lease.
     pub(super) fn forget_leased(&mut self, key: &Bytes) {
         if self.items.is_empty() {
             return;
@@ -49,7 +49,7 @@ impl Untouched {
 }
 
 impl KeyContext<'_> {
-    /// An element went from one list to another: notes it if that takes an item from its queue to be worked on.
+    /// Records an item if moving this element took it from its queue into processing.
     pub(super) fn took(&mut self, from: &Bytes, to: &Bytes, end: End, id: &Bytes) {
         let (Some(queue), true) = (from.strip_suffix(QUEUE), self.upkeep.puts_back()) else {
             return;
@@ -59,27 +59,27 @@ impl KeyContext<'_> {
         }
         let item = joined(queue, ITEM, id);
         if self.number(&item).is_some() {
-            self.space.untouched.took(item, end);
+            self.space.unused_items.took(item, end);
         }
     }
 
-    /// The client that took an element from a work queue has disconnected: the element goes back to where it was next,
-    /// if it is an item that nobody has asked for since. One that is in line anyway is only taken out of processing.
-    pub(super) fn give_back(&mut self, list: &Bytes, id: &Bytes) -> Called {
-        const NOT_DONE: Called = Ok(KeyReply::Number(0));
+    /// Gives an element back after the client that took it has disconnected, if it is an item that no client has used
+    /// since. If the item is in its queue anyway, it is only removed from processing.
+    pub(super) fn give_back(&mut self, list: &Bytes, id: &Bytes) -> KeyResult {
+        const NOT_DONE: KeyResult = Ok(KeyReply::Number(0));
         let Some(queue) = work_queue_of(list).filter(|_| list.ends_with(QUEUE)) else {
             return NOT_DONE;
         };
         let item = joined(&queue, ITEM, id);
-        let Some(end) = self.space.untouched.items.remove(&item).flatten() else {
+        let Some(end) = self.space.unused_items.items.remove(&item).flatten() else {
             return NOT_DONE;
         };
         let Some(lists) = self.space.lists_of(&queue) else {
             return NOT_DONE;
         };
         let is_free = matches!(
-            self.space.standing(&queue, id, Elapsed::default()),
-            Standing::Free
+            self.space.item_state(&queue, id, Elapsed::default()),
+            ItemState::Free
         );
         let is_in_line = lists.in_main(id);
         if !is_free || !lists.in_processing(id) {

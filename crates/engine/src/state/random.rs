@@ -1,20 +1,20 @@
-//! What the engine draws by its seed: lease tokens, the tag of ids, jitter.
+//! Random values from the engine's seed: lease tokens, the tag of ids, jitter.
 
 use ganger_types::{Epoch, IdTag, LeaseToken};
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
 
-/// Draws of one start of a shard. The same seed gives the same draws in the same order.
-pub(crate) struct Draws {
+/// The random values of one start of a shard. The same seed gives the same values in the same order.
+pub(crate) struct RandomSource {
     epoch: Epoch,
     random: ChaCha12Rng,
-    /// Number of tokens given out.
+    /// Number of tokens drawn so far.
     tokens: u64,
     id_tag: IdTag,
 }
 
-impl Draws {
-    /// Draws by `seed` for the start that raised the epoch to `epoch`.
+impl RandomSource {
+    /// The random values from `seed` for the start with this epoch.
     pub(crate) fn new(epoch: Epoch, seed: [u8; 32]) -> Self {
         let mut random = ChaCha12Rng::from_seed(seed);
         let id_tag = IdTag(random.next_u32() & 0xF_FFFF);
@@ -36,7 +36,7 @@ impl Draws {
         self.id_tag
     }
 
-    /// A token that nobody can guess and that is given out once.
+    /// A new token, which cannot be guessed.
     pub(crate) fn token(&mut self) -> LeaseToken {
         self.tokens += 1;
         let mut secret = [0; 12];
@@ -53,7 +53,7 @@ impl Draws {
         self.random.next_u64()
     }
 
-    /// A number from 0 to `max`, as good as evenly spread where `max` is small.
+    /// A number from 0 to `max`, almost uniformly distributed if `max` is small.
     pub(crate) fn up_to(&mut self, max: u32) -> u32 {
         self.random.next_u32() % (max + 1)
     }
