@@ -1,6 +1,7 @@
 //! The services, a file each. Every method: convert, call the shard, convert.
 
 mod admin;
+mod enqueue_stream;
 mod follow;
 mod graph;
 mod insight;

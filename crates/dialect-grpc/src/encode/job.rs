@@ -1,13 +1,25 @@
 //! Jobs as shown.
 
 use ganger_proto::v1;
+use ganger_router::Submitted;
 use ganger_shard::{BulkAction, BulkResult, Handle, LogChunk};
 use ganger_types::{InputRow, InputState, JobId, ShardId};
 
 use super::{global, text_or_empty};
 
+/// The answer to a submission, with the names that the client gave its jobs.
+pub(crate) fn enqueue_reply(submitted: Submitted, names: Vec<String>) -> v1::EnqueueReply {
+    let jobs = submitted.jobs.iter().zip(names);
+    let jobs = jobs.map(|((job, existed), name)| enqueued(&job.shard, &job.id, *existed, name));
+    v1::EnqueueReply {
+        jobs: jobs.collect(),
+        graph: text_or_empty(submitted.graph.as_ref()),
+        repeat: submitted.repeat,
+    }
+}
+
 /// One enqueued job, beside its name in the submission.
-pub(crate) fn enqueued(shard: &ShardId, id: &JobId, existed: bool, name: String) -> v1::Enqueued {
+fn enqueued(shard: &ShardId, id: &JobId, existed: bool, name: String) -> v1::Enqueued {
     v1::Enqueued {
         id: id.to_text().into_owned(),
         name,

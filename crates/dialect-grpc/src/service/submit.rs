@@ -1,29 +1,20 @@
-//! Submissions: one message, a stream of batches, a graph in parts.
+//! Submissions: one message, or a graph in parts.
 
-use futures::FutureExt as _;
-use futures::stream::{FuturesOrdered, StreamExt};
 use ganger_engine::ShardedSubmission;
 use ganger_proto::v1;
 use ganger_router::{Busy, Submitted};
 use ganger_shard::CallError;
-use ganger_types::command::{NewInput, NewJob};
+use ganger_types::command::{Enqueue, NewInput, NewJob};
 use ganger_types::reply::Enqueued;
 use ganger_types::{Command, IdempotencyKey, JobRef, Namespace, Rejection, Reply, limits};
-use prost::Message as _;
-use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 
 use super::{Streamed, reply_as};
 use crate::ServiceContext;
-use crate::authorization;
 use crate::decode::{self, At, Shards};
 use crate::encode;
 use crate::problem::Problem;
 
-/// Batches of one stream in the shard at the same time.
-const BATCHES_MAX: usize = 16;
-/// Bytes of those batches together, beyond which no further one is read; a single larger batch still fits.
-const BATCHES_BYTES_MAX: usize = 2 << 20;
 /// Ids in one message of the answer to a graph.
 const ACCEPTED_JOBS_MAX: usize = 10_000;
 
@@ -38,14 +29,15 @@ impl ServiceContext {
         self.enqueue_named(spread, graph, names).await
     }
 
-    fn shards(&self) -> Shards<'_> {
+    pub(super) fn shards(&self) -> Shards<'_> {
         Shards {
             here: self.handle.id(),
             router: self.options.router.as_ref(),
         }
     }
 
-    async fn enqueue_named(
+    /// Has the shards concerned take a submission, and names its jobs in the answer as the client did.
+    pub(super) async fn enqueue_named(
         &self,
         spread: ShardedSubmission,
         graph: bool,
@@ -58,45 +50,53 @@ impl ServiceContext {
             let router = router.ok_or_else(Problem::unexpected)?;
             router.submit(spread, graph, None).await?
         };
-        let jobs = submitted.jobs.iter().zip(names);
-        let jobs = jobs
-            .map(|((job, existed), name)| encode::enqueued(&job.shard, &job.id, *existed, name));
-        let graph = submitted.graph;
-        Ok(v1::EnqueueReply {
-            jobs: jobs.collect(),
-            graph: encode::text_or_empty(graph.as_ref()),
-            repeat: submitted.repeat,
-        })
+        Ok(encode::enqueue_reply(submitted, names))
     }
 
-    /// Whether this shard alone has to do with it.
-    fn is_here(&self, spread: &ShardedSubmission) -> bool {
+    /// Whether a submission concerns only this shard.
+    pub(super) fn is_here(&self, spread: &ShardedSubmission) -> bool {
         let is_here = spread
             .only_shard()
             .is_none_or(|shard| shard == self.handle.id());
         is_here && !spread.refers_elsewhere() && spread.counts().len() <= 1
     }
 
-    /// Has this shard take a submission. While another one of the same jobs is being decided, it waits for that.
+    /// Whether there are other shards.
+    pub(super) fn knows_others(&self) -> bool {
+        let router = self.options.router.as_ref();
+        router.is_some_and(ganger_router::Router::knows_others)
+    }
+
     async fn submit_here(
         &self,
         spread: ShardedSubmission,
         graph: bool,
     ) -> Result<Submitted, Problem> {
         let submission = spread.into_one(graph);
-        let router = self.options.router.as_ref();
-        let reply = if router.is_some_and(ganger_router::Router::knows_others) {
-            let mut busy = Busy::default();
-            loop {
-                let command = Command::Enqueue(Box::new(submission.clone()));
-                match self.handle.call(command).await {
-                    Err(CallError::Rejected(Rejection::IdBusy { .. })) if busy.pause().await => {}
-                    outcome => break outcome?,
-                }
+        if self.knows_others() {
+            return self.submit_until_decided(submission).await;
+        }
+        let reply = self.call(Command::Enqueue(Box::new(submission))).await?;
+        self.submitted(reply)
+    }
+
+    /// Has this shard take a submission. While another submission of the same ids is being decided, it waits for that.
+    pub(super) async fn submit_until_decided(
+        &self,
+        submission: Enqueue,
+    ) -> Result<Submitted, Problem> {
+        let mut busy = Busy::default();
+        loop {
+            let command = Command::Enqueue(Box::new(submission.clone()));
+            match self.handle.call(command).await {
+                Err(CallError::Rejected(Rejection::IdBusy { .. })) if busy.pause().await => {}
+                outcome => return self.submitted(outcome?),
             }
-        } else {
-            self.call(Command::Enqueue(Box::new(submission))).await?
-        };
+        }
+    }
+
+    /// The submission that this shard took.
+    pub(super) fn submitted(&self, reply: Reply) -> Result<Submitted, Problem> {
         let (jobs, graph, repeat) =
             reply_as!(reply, Reply::Enqueued { jobs, graph, repeat } => (jobs, graph, repeat))?;
         let job = |job: Enqueued| {
@@ -108,68 +108,6 @@ impl ServiceContext {
             graph,
             repeat,
         })
-    }
-
-    /// Takes batches as they come, several at a time, and answers in their order.
-    pub(crate) fn submit_stream(
-        &self,
-        mut batches: Streaming<v1::EnqueueBatch>,
-    ) -> Streamed<v1::EnqueueAnswer> {
-        let face = self.clone();
-        let (answers, receiver) = tokio::sync::mpsc::channel(BATCHES_MAX);
-        tokio::spawn(authorization::carried(async move {
-            let mut in_flight = FuturesOrdered::new();
-            let stopping = face.options.stopping.clone();
-            let mut is_open = true;
-            let mut bytes_in_flight = 0;
-            let mut is_stopped = false;
-            while is_open || !in_flight.is_empty() {
-                tokio::select! {
-                    batch = batches.message(), if is_open && in_flight.len() < BATCHES_MAX && bytes_in_flight < BATCHES_BYTES_MAX => match batch {
-                        // Polled once here, so that batches reach the shard in their order.
-                        Ok(Some(batch)) => {
-                            let bytes = batch.encoded_len();
-                            bytes_in_flight += bytes;
-                            let answer = face.clone().answer_batch(batch);
-                            let answer = answer.map(move |answer| (answer, bytes));
-                            in_flight.push_back(begun(answer).await);
-                        }
-                        Ok(None) | Err(_) => is_open = false,
-                    },
-                    Some((answer, bytes)) = in_flight.next() => {
-                        bytes_in_flight -= bytes;
-                        if answers.send(Ok(answer)).await.is_err() {
-                            return;
-                        }
-                    }
-                    // What came is answered, and nothing more is read.
-                    () = stopping.cancelled(), if is_open => {
-                        is_open = false;
-                        is_stopped = true;
-                    }
-                }
-            }
-            if is_stopped {
-                // The reader may have gone.
-                answers.send(Err(Problem::stopping().into())).await.ok();
-            }
-        }));
-        Box::pin(ReceiverStream::new(receiver))
-    }
-
-    async fn answer_batch(self, batch: v1::EnqueueBatch) -> v1::EnqueueAnswer {
-        use v1::enqueue_answer::Outcome;
-        let outcome = match batch.request {
-            Some(request) => self.submit(request).await,
-            None => Err(Problem::missing("request", "send the jobs")),
-        };
-        v1::EnqueueAnswer {
-            number: batch.number,
-            outcome: Some(match outcome {
-                Ok(reply) => Outcome::Accepted(reply),
-                Err(problem) => Outcome::Refused(problem.into()),
-            }),
-        }
     }
 
     /// Collects a graph, submits it whole, and answers in parts.
@@ -192,20 +130,6 @@ impl ServiceContext {
             })
         });
         Ok(Box::pin(futures::stream::iter(parts)))
-    }
-}
-
-/// A future that has been polled once already.
-async fn begun<F: Future + Send + 'static>(
-    future: F,
-) -> futures::future::BoxFuture<'static, F::Output>
-where
-    F::Output: Send,
-{
-    let mut future = Box::pin(future);
-    match futures::poll!(future.as_mut()) {
-        std::task::Poll::Ready(output) => Box::pin(std::future::ready(output)),
-        std::task::Poll::Pending => future,
     }
 }
 

@@ -1,0 +1,301 @@
+//! A stream of submissions. Batches that arrive together become one request to the shard, and are answered together.
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use futures::stream::{FuturesOrdered, StreamExt as _};
+use ganger_engine::ShardedSubmission;
+use ganger_proto::v1;
+use ganger_proto::v1::enqueue_answer::Outcome;
+use ganger_shard::CallError;
+use ganger_types::command::Enqueue;
+use ganger_types::{Command, Rejection, Reply};
+use prost::Message as _;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Status, Streaming};
+
+use super::Streamed;
+use crate::ServiceContext;
+use crate::authorization;
+use crate::decode;
+use crate::encode;
+use crate::problem::Problem;
+
+/// Batches of one stream without an answer; beyond it nothing more is read.
+const BATCHES_MAX: usize = 1_024;
+/// Bytes of those batches together; a single larger batch still fits.
+const BATCHES_BYTES_MAX: usize = 2 << 20;
+/// Batches in one request to the shard.
+const GROUP_BATCHES_MAX: usize = 256;
+/// Groups of answers made before the client took them.
+const ANSWERS_MAX: usize = 16;
+
+type Answers = Vec<Result<v1::EnqueueAnswer, Status>>;
+
+impl ServiceContext {
+    /// Takes batches as they come, many at a time, and answers in their order.
+    pub(crate) fn submit_stream(
+        &self,
+        batches: Streaming<v1::EnqueueBatch>,
+    ) -> Streamed<v1::EnqueueAnswer> {
+        let (answers, receiver) = mpsc::channel(ANSWERS_MAX);
+        let stream = EnqueueStream {
+            context: self.clone(),
+            answers,
+            in_flight: FuturesOrdered::new(),
+            batches_in_flight: 0,
+            bytes_in_flight: 0,
+        };
+        tokio::spawn(authorization::carried(stream.run(batches)));
+        Box::pin(ReceiverStream::new(receiver).flat_map(futures::stream::iter))
+    }
+}
+
+/// Batches that are being submitted, and how much of the limits they take.
+struct InFlight {
+    answers: Answers,
+    batches: usize,
+    bytes: usize,
+}
+
+/// State of one stream.
+struct EnqueueStream {
+    context: ServiceContext,
+    answers: mpsc::Sender<Answers>,
+    in_flight: FuturesOrdered<BoxFuture<'static, InFlight>>,
+    batches_in_flight: usize,
+    bytes_in_flight: usize,
+}
+
+impl EnqueueStream {
+    async fn run(mut self, mut batches: Streaming<v1::EnqueueBatch>) {
+        let stopping = self.context.options.stopping.clone();
+        let mut is_open = true;
+        let mut is_stopped = false;
+        while is_open || !self.in_flight.is_empty() {
+            tokio::select! {
+                first = batches.message(), if is_open && self.has_room() => match first {
+                    Ok(Some(first)) => is_open = self.take_batches(first, &mut batches).await,
+                    Ok(None) | Err(_) => is_open = false,
+                },
+                Some(done) = self.in_flight.next() => {
+                    self.batches_in_flight -= done.batches;
+                    self.bytes_in_flight -= done.bytes;
+                    if self.answers.send(done.answers).await.is_err() {
+                        return;
+                    }
+                }
+                // What came is answered, and nothing more is read.
+                () = stopping.cancelled(), if is_open => {
+                    is_open = false;
+                    is_stopped = true;
+                }
+            }
+        }
+        if is_stopped {
+            // The client may have gone.
+            let last = vec![Err(Problem::stopping().into())];
+            self.answers.send(last).await.ok();
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.batches_in_flight < BATCHES_MAX && self.bytes_in_flight < BATCHES_BYTES_MAX
+    }
+
+    /// Submits a batch and those that have arrived after it; returns whether more may come.
+    async fn take_batches(
+        &mut self,
+        first: v1::EnqueueBatch,
+        batches: &mut Streaming<v1::EnqueueBatch>,
+    ) -> bool {
+        let mut group = Group::default();
+        let mut next = Some(first);
+        let mut is_open = true;
+        while let Some(batch) = next.take() {
+            let bytes = batch.encoded_len();
+            self.batches_in_flight += 1;
+            self.bytes_in_flight += bytes;
+            if let Some(batch) = group.add(&self.context, batch, bytes) {
+                self.submit(std::mem::take(&mut group)).await;
+                self.push(batch.submit(self.context.clone(), bytes)).await;
+            }
+            if group.entries.len() < GROUP_BATCHES_MAX && self.has_room() {
+                match batches.message().now_or_never() {
+                    Some(Ok(Some(batch))) => next = Some(batch),
+                    Some(Ok(None) | Err(_)) => is_open = false,
+                    None => {}
+                }
+            }
+        }
+        self.submit(group).await;
+        is_open
+    }
+
+    async fn submit(&mut self, group: Group) {
+        if !group.entries.is_empty() {
+            self.push(group.submit(self.context.clone())).await;
+        }
+    }
+
+    /// Polls a submission once, so that batches reach the shard in their order, and keeps it.
+    async fn push(&mut self, submission: impl Future<Output = InFlight> + Send + 'static) {
+        let mut submission = submission.boxed();
+        let begun = match futures::poll!(submission.as_mut()) {
+            std::task::Poll::Ready(done) => std::future::ready(done).boxed(),
+            std::task::Poll::Pending => submission,
+        };
+        self.in_flight.push_back(begun);
+    }
+}
+
+/// Consecutive batches that concern only this shard.
+#[derive(Default)]
+struct Group {
+    commands: Vec<Command>,
+    entries: Vec<Entry>,
+    bytes: usize,
+}
+
+/// A batch of a group.
+struct Entry {
+    number: u64,
+    /// What is needed for the answer, or why the batch is refused without asking the shard.
+    content: Result<Accepted, Problem>,
+}
+
+/// A batch that became a command.
+struct Accepted {
+    /// Names of the jobs in the batch, repeated in the answer.
+    names: Vec<String>,
+    /// The submission, if another shard may be deciding about one of its ids: the command is then tried again.
+    retried: Option<Enqueue>,
+}
+
+/// A batch that concerns other shards.
+struct ShardedBatch {
+    number: u64,
+    submission: ShardedSubmission,
+    graph: bool,
+    names: Vec<String>,
+}
+
+impl ShardedBatch {
+    async fn submit(self, context: ServiceContext, bytes: usize) -> InFlight {
+        let outcome = context.enqueue_named(self.submission, self.graph, self.names);
+        InFlight {
+            answers: vec![Ok(answer(self.number, outcome.await))],
+            batches: 1,
+            bytes,
+        }
+    }
+}
+
+impl Group {
+    /// Adds a batch, or returns it if it concerns other shards.
+    fn add(
+        &mut self,
+        context: &ServiceContext,
+        batch: v1::EnqueueBatch,
+        bytes: usize,
+    ) -> Option<ShardedBatch> {
+        let number = batch.number;
+        let content = match batch.request {
+            None => Err(Problem::missing("request", "send the jobs")),
+            Some(request) => {
+                let graph = request.graph;
+                match decode::enqueue(context.shards(), request) {
+                    Err(problem) => Err(problem),
+                    Ok((submission, names)) if !context.is_here(&submission) => {
+                        return Some(ShardedBatch {
+                            number,
+                            submission,
+                            graph,
+                            names,
+                        });
+                    }
+                    Ok((submission, names)) => {
+                        Ok(self.accept(context, submission.into_one(graph), names))
+                    }
+                }
+            }
+        };
+        self.entries.push(Entry { number, content });
+        self.bytes += bytes;
+        None
+    }
+
+    fn accept(
+        &mut self,
+        context: &ServiceContext,
+        submission: Enqueue,
+        names: Vec<String>,
+    ) -> Accepted {
+        let has_ids = submission.jobs.iter().any(|job| job.id.is_some());
+        let retried = (has_ids && context.knows_others()).then(|| submission.clone());
+        self.commands.push(Command::Enqueue(Box::new(submission)));
+        Accepted { names, retried }
+    }
+
+    async fn submit(self, context: ServiceContext) -> InFlight {
+        let (batches, bytes) = (self.entries.len(), self.bytes);
+        let mut replies = match context.call_all(self.commands).await {
+            Ok(replies) => Ok(replies.into_iter()),
+            Err(error) => Err(Problem::from(error)),
+        };
+        let mut answers = Vec::with_capacity(batches);
+        for Entry { number, content } in self.entries {
+            let outcome = match (content, &mut replies) {
+                (Err(problem), _) => Err(problem),
+                (Ok(_), Err(problem)) => Err(problem.clone()),
+                (Ok(accepted), Ok(replies)) => match replies.next() {
+                    Some(reply) => context.finish(accepted, reply).await,
+                    None => Err(Problem::unexpected()),
+                },
+            };
+            answers.push(Ok(answer(number, outcome)));
+        }
+        InFlight {
+            answers,
+            batches,
+            bytes,
+        }
+    }
+}
+
+impl ServiceContext {
+    async fn call_all(
+        &self,
+        commands: Vec<Command>,
+    ) -> Result<Vec<Result<Reply, CallError>>, CallError> {
+        if commands.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.handle.call_all(commands).await
+    }
+
+    /// Makes the reply to a batch from what the shard answered.
+    async fn finish(
+        &self,
+        accepted: Accepted,
+        reply: Result<Reply, CallError>,
+    ) -> Result<v1::EnqueueReply, Problem> {
+        let submitted = match (reply, accepted.retried) {
+            (Err(CallError::Rejected(Rejection::IdBusy { .. })), Some(submission)) => {
+                self.submit_until_decided(submission).await?
+            }
+            (reply, _) => self.submitted(reply?)?,
+        };
+        Ok(encode::enqueue_reply(submitted, accepted.names))
+    }
+}
+
+fn answer(number: u64, outcome: Result<v1::EnqueueReply, Problem>) -> v1::EnqueueAnswer {
+    v1::EnqueueAnswer {
+        number,
+        outcome: Some(match outcome {
+            Ok(reply) => Outcome::Accepted(reply),
+            Err(problem) => Outcome::Refused(problem.into()),
+        }),
+    }
+}
