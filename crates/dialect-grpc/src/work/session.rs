@@ -2,16 +2,17 @@
 
 use std::collections::{HashMap, HashSet};
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use futures::stream::{FuturesUnordered, StreamExt};
 use ganger_proto::v1;
 use ganger_shard::{CallError, Delivery};
 use ganger_types::command::Lease;
 use ganger_types::{JobKey, LeaseToken, RequestId};
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tonic::{Status, Streaming};
 
 use super::holders::{Holder, OpenStream};
@@ -28,6 +29,8 @@ use crate::problem::Problem;
 
 /// Pause before jobs are asked for again after the shard refused.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(200);
+/// Reports of several messages that are applied together; a message with more is applied whole.
+const REPORTS_GATHERED_MAX: usize = 1_024;
 /// Notices of lost leases that may wait.
 const NOTICES_MAX: usize = 1_024;
 
@@ -118,10 +121,14 @@ impl Session {
         incoming: &mut Streaming<v1::WorkerMessage>,
     ) -> Result<(), End> {
         self.welcome().await?;
-        self.hear(first).await?;
+        self.receive(first, incoming).await?;
         let mut silent_until = Instant::now() + SILENCE_MAX;
         let mut sign_at = Instant::now() + SIGN_OF_LIFE_EVERY;
-        let stopping = self.face.options.stopping.clone();
+        // Made once: a message costs no timer and no registration.
+        let mut timer = pin!(sleep_until(sign_at.min(silent_until)));
+        let (out, stopping) = (self.out.clone(), self.face.options.stopping.clone());
+        let mut closed = pin!(out.closed());
+        let mut stopped = pin!(stopping.cancelled());
         loop {
             if self.is_draining && self.is_idle() {
                 return Ok(());
@@ -132,7 +139,7 @@ impl Session {
                 message = incoming.message(), if may_read => {
                     let message = message.map_err(|_| End::Gone)?.ok_or(End::Gone)?;
                     silent_until = Instant::now() + SILENCE_MAX;
-                    self.hear(message).await?;
+                    self.receive(message, incoming).await?;
                 }
                 granted = waiting(&mut self.asking) => {
                     self.asking = None;
@@ -144,16 +151,20 @@ impl Session {
                 }
                 Some(lost) = self.notices.recv() => self.tell_lost(lost).await?,
                 () = told_to_drain(&mut self.draining), if !self.is_draining => self.drain().await?,
-                () = tokio::time::sleep_until(sign_at) => {
-                    sign_at = Instant::now() + SIGN_OF_LIFE_EVERY;
-                    self.send(v1::ServerMessage::default()).await?;
+                () = timer.as_mut() => {
+                    let now = Instant::now();
+                    if now >= silent_until {
+                        let message = format!("the worker said nothing for {SILENCE_MAX:?}: connect again");
+                        return Err(Problem::new("stream_silent", message).into());
+                    }
+                    if now >= sign_at {
+                        sign_at = now + SIGN_OF_LIFE_EVERY;
+                        self.send(v1::ServerMessage::default()).await?;
+                    }
+                    timer.as_mut().reset(sign_at.min(silent_until));
                 }
-                () = tokio::time::sleep_until(silent_until) => {
-                    let message = format!("the worker said nothing for {SILENCE_MAX:?}: connect again");
-                    return Err(Problem::new("stream_silent", message).into());
-                }
-                () = self.out.closed() => return Err(End::Gone),
-                () = stopping.cancelled() => return Err(Problem::stopping().into()),
+                () = closed.as_mut() => return Err(End::Gone),
+                () = stopped.as_mut() => return Err(Problem::stopping().into()),
             }
         }
     }
@@ -188,8 +199,33 @@ impl Session {
         .await
     }
 
-    /// Takes a message: credits first, then reports.
-    async fn hear(&mut self, message: v1::WorkerMessage) -> Result<(), End> {
+    /// Takes a message and those that have arrived after it: credits first, then the reports of all.
+    async fn receive(
+        &mut self,
+        first: v1::WorkerMessage,
+        incoming: &mut Streaming<v1::WorkerMessage>,
+    ) -> Result<(), End> {
+        let mut reports = Vec::new();
+        let mut taken = self.take_message(first, &mut reports);
+        while taken.is_ok() && reports.len() < REPORTS_GATHERED_MAX {
+            // A stream that has ended says so again when it is read next.
+            let Some(Ok(Some(message))) = incoming.message().now_or_never() else {
+                break;
+            };
+            taken = self.take_message(message, &mut reports);
+        }
+        if !reports.is_empty() {
+            self.report(reports).await?;
+        }
+        taken
+    }
+
+    /// Takes the credits of a message, and adds its reports to `reports`.
+    fn take_message(
+        &mut self,
+        message: v1::WorkerMessage,
+        reports: &mut Vec<v1::Report>,
+    ) -> Result<(), End> {
         self.heard += 1;
         if message.hello.is_some() {
             return Err(Problem::new(
@@ -214,8 +250,10 @@ impl Session {
         if message.reports.len() > REPORTS_MAX {
             return Err(Problem::too_large("reports", message.reports.len(), REPORTS_MAX).into());
         }
-        if !message.reports.is_empty() {
-            self.report(message.reports).await?;
+        if reports.is_empty() {
+            *reports = message.reports;
+        } else {
+            reports.extend(message.reports);
         }
         Ok(())
     }
