@@ -320,13 +320,16 @@ impl Engine {
         self.external.may_write_at_end()
     }
 
-    /// Whether a lease command for this queue would get a job now.
-    pub fn has_leasable(&self, namespace: &Namespace, queue: &Queue) -> bool {
+    /// Number of jobs that leases of this queue would get right now; `u64::MAX` if it has jobs of external systems,
+    /// which are not counted.
+    pub fn leasable(&self, namespace: &Namespace, queue: &Queue) -> u64 {
         let ours = self.find_queue(namespace, queue);
         let ours = ours.map(|queue| &self.queues[queue]);
-        ours.is_some_and(QueueState::has_leasable)
-            || (ours.is_none_or(|queue| queue.slots() > 0)
-                && self.external.has_ready(namespace, queue))
+        let has_slots = ours.is_none_or(|queue| queue.slots() > 0);
+        if has_slots && self.external.has_ready(namespace, queue) {
+            return u64::MAX;
+        }
+        ours.map_or(0, QueueState::leasable)
     }
 
     /// Whether commands in this namespace must carry their caller's time.

@@ -186,7 +186,13 @@ impl QueueState {
     }
 
     pub(crate) fn has_leasable(&self) -> bool {
-        !self.ready.is_empty() && self.slots() > 0
+        self.leasable() > 0
+    }
+
+    /// Number of ready jobs that may run now.
+    pub(crate) fn leasable(&self) -> u64 {
+        let ready = u64::try_from(self.ready.len()).unwrap_or(u64::MAX);
+        ready.min(self.slots())
     }
 
     pub(crate) fn keep(&self, space: &Space, outcome: Outcome) -> Keep {

@@ -416,16 +416,16 @@ fn limits_and_pauses_of_either_side_apply_to_workers_of_the_engine() {
 fn a_call_that_makes_a_job_ready_wakes_those_who_wait() {
     let mut world = World::new();
     let (namespace, queue) = (Namespace::default(), Queue::from_static("q"));
-    assert!(!world.engine.has_leasable(&namespace, &queue));
+    assert_eq!(world.engine.leasable(&namespace, &queue), 0);
     call(&mut world, 0, "put w q a k {} 0");
     assert_eq!(
         world.engine.take_woken(),
         [(namespace.clone(), queue.clone())]
     );
-    assert!(world.engine.has_leasable(&namespace, &queue));
+    assert!(world.engine.leasable(&namespace, &queue) > 0);
     let grant = take_one(&mut world);
     world.engine.take_woken();
-    assert!(!world.engine.has_leasable(&namespace, &queue));
+    assert_eq!(world.engine.leasable(&namespace, &queue), 0);
     world.ok(release(&grant));
     assert_eq!(world.engine.take_woken(), [(namespace, queue)]);
 }

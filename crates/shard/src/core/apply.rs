@@ -30,11 +30,17 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         self.take_reads(now);
         while self.has_room() {
             let Some(request) = self.inbox.pop_front() else {
-                return;
+                break;
             };
+            if request.takes_jobs() {
+                // Those that have waited longer go first.
+                self.serve_woken(now);
+            }
             self.take(request, now);
-            self.serve_woken(now);
+            self.serve_grown(now);
         }
+        // Once for all requests, so that a worker gets the jobs of many submissions in one delivery.
+        self.serve_woken(now);
     }
 
     fn take(&mut self, request: Request<T>, now: Now) {

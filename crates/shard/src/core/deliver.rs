@@ -39,15 +39,21 @@ impl From<StoreError> for DeliveryFault {
 impl<R: Reader, T: Ticket> Core<R, T> {
     /// Leases jobs and reads what they need. A job that cannot be read is failed as damaged; the others are
     /// delivered. A request with a request id is leased in one piece, so that repeating it gives the same jobs.
+    ///
+    /// At most `jobs_max` jobs are leased if the request asks for more.
     pub(super) fn take_jobs(
         &mut self,
         now: Now,
         lease: &Lease,
+        jobs_max: u32,
     ) -> Result<Vec<Delivery>, CallError> {
         let mut deliveries = Vec::new();
         let mut bytes = 0;
         let mut left = lease.jobs_max;
-        let is_whole = lease.request.is_some() || lease.jobs_max > limits::LEASE_JOBS_MAX;
+        if left <= limits::LEASE_JOBS_MAX {
+            left = left.min(jobs_max);
+        }
+        let is_whole = lease.request.is_some() || left > limits::LEASE_JOBS_MAX;
         loop {
             let slice = if is_whole { left } else { left.min(SLICE_JOBS) };
             let command = Lease {

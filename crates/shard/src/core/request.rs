@@ -100,6 +100,20 @@ pub enum Request<T> {
     },
 }
 
+impl<T> Request<T> {
+    /// Whether the request takes ready jobs of a queue.
+    pub(super) fn takes_jobs(&self) -> bool {
+        match self {
+            Self::Lease { .. } => true,
+            Self::Call { command, .. } => matches!(command, Command::Lease(_)),
+            Self::CallAll { commands, .. } => commands
+                .iter()
+                .any(|command| matches!(command, Command::Lease(_))),
+            _ => false,
+        }
+    }
+}
+
 /// Metrics of a queue: namespace, queue, counts, age of the oldest ready job in seconds.
 pub type QueueGauge = (Namespace, Queue, QueueCounts, f64);
 

@@ -146,6 +146,14 @@ impl<T> Waiters<T> {
         }
     }
 
+    /// Returns the number of lease requests that wait at this queue.
+    pub(super) fn waiting_at(&self, namespace: &Namespace, queue: &Queue) -> u64 {
+        let waiting = self.by_queue.get(&(namespace.clone(), queue.clone()));
+        waiting.map_or(0, |waiting| {
+            u64::try_from(waiting.len()).unwrap_or(u64::MAX)
+        })
+    }
+
     /// Returns every queue with a waiting request.
     pub(super) fn queues(&self) -> Vec<(Namespace, Queue)> {
         self.by_queue.keys().cloned().collect()

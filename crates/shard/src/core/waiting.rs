@@ -33,7 +33,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             self.latest_requests.note(&lease.namespace, request, id);
         }
         let answer = if self.may_deliver(now) {
-            self.take_jobs(now, &lease)
+            self.take_jobs(now, &lease, u32::MAX)
         } else {
             Err(self.undeliverable())
         };
@@ -77,9 +77,15 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         self.serve_woken(now);
     }
 
+    /// Shares the ready jobs of a queue out to the requests that wait there, evenly, so that none idles while another
+    /// one gets many.
     fn serve(&mut self, now: Now, namespace: &Namespace, queue: &Queue) {
         let mut tried = None;
-        while self.live().engine.has_leasable(namespace, queue) {
+        loop {
+            let leasable = self.live().engine.leasable(namespace, queue);
+            if leasable == 0 {
+                return;
+            }
             if !self.may_deliver(now) {
                 self.delivery.holds_back = true;
                 return;
@@ -87,6 +93,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             let Some(id) = self.waiters.longest_waiting_at(namespace, queue, tried) else {
                 return;
             };
+            let waiting = self.waiters.waiting_at(namespace, queue);
             let Some(waiter) = self.waiters.take_lease(id) else {
                 return;
             };
@@ -94,7 +101,9 @@ impl<R: Reader, T: Ticket> Core<R, T> {
                 continue;
             }
             self.metrics.counters.wakes_total.inc();
-            let answer = self.take_jobs(now, &waiter.lease);
+            let share = leasable.div_ceil(waiting.max(1));
+            let jobs_max = u32::try_from(share).unwrap_or(u32::MAX);
+            let answer = self.take_jobs(now, &waiter.lease, jobs_max);
             if self.must_wait(now, &answer) {
                 self.waiters.wait_for_job(id, waiter);
                 tried = Some(id);
