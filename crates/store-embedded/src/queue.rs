@@ -1,10 +1,11 @@
 //! The commits that are in the turn log and not in the tables yet.
 
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Instant;
 
+use ganger_store::NumberMap;
 use ganger_store::merge::job_of;
 use ganger_types::{Commit, JobKey};
 
@@ -50,8 +51,11 @@ pub(crate) enum RowWork {
 #[derive(Default)]
 struct Batch {
     commits: Vec<Arc<Commit>>,
-    /// Indexes of the commits that change a job's rows, in order.
-    by_job: HashMap<JobKey, Vec<u32>>,
+    /// Index in `occurrences` of the last commit that changes a job's rows.
+    last_of_job: NumberMap<JobKey, u32>,
+    /// One entry for each job in each commit. Each entry leads to the one before it of the same job, so that no job
+    /// needs a list of its own.
+    occurrences: Vec<Occurrence>,
     changes: usize,
     /// Bytes that the commits have in the turn log.
     bytes: u64,
@@ -59,19 +63,53 @@ struct Batch {
     since: Option<Instant>,
 }
 
+/// A job that occurs in a commit.
+#[derive(Clone, Copy)]
+struct Occurrence {
+    /// Index of the commit.
+    commit: u32,
+    /// Index of the same job's occurrence in an earlier commit; `None` if this is the first.
+    before: Option<u32>,
+}
+
 impl Batch {
     fn push(&mut self, commit: Arc<Commit>, bytes: u64) {
-        let index = u32::try_from(self.commits.len()).unwrap_or(u32::MAX);
+        let index = number(self.commits.len());
+        let mut previous = None;
         for job in commit.changes.iter().filter_map(job_of) {
-            let indexes = self.by_job.entry(job).or_default();
-            if indexes.last() != Some(&index) {
-                indexes.push(index);
+            if previous != Some(job) {
+                self.note_job(job, index);
+                previous = Some(job);
             }
         }
         self.since.get_or_insert_with(Instant::now);
         self.changes += commit.changes.len();
         self.bytes += bytes;
         self.commits.push(commit);
+    }
+
+    fn note_job(&mut self, job: JobKey, commit: u32) {
+        let next = number(self.occurrences.len());
+        match self.last_of_job.entry(job) {
+            Entry::Vacant(entry) => {
+                entry.insert(next);
+                self.occurrences.push(Occurrence {
+                    commit,
+                    before: None,
+                });
+            }
+            Entry::Occupied(mut entry) => {
+                let before = *entry.get();
+                if self.occurrences[at(before)].commit == commit {
+                    return;
+                }
+                entry.insert(next);
+                self.occurrences.push(Occurrence {
+                    commit,
+                    before: Some(before),
+                });
+            }
+        }
     }
 
     fn append(&mut self, later: Self) {
@@ -86,10 +124,26 @@ impl Batch {
         self.bytes += bytes;
     }
 
-    fn of_job(&self, job: JobKey) -> impl Iterator<Item = &Arc<Commit>> {
-        let indexes = self.by_job.get(&job).into_iter().flatten();
-        indexes.filter_map(|index| self.commits.get(usize::try_from(*index).ok()?))
+    /// Appends the commits that change a job's rows to `found`, in order.
+    fn find_job(&self, job: JobKey, found: &mut Vec<Arc<Commit>>) {
+        let first = found.len();
+        let mut next = self.last_of_job.get(&job).copied();
+        while let Some(occurrence) = next {
+            let Occurrence { commit, before } = self.occurrences[at(occurrence)];
+            found.push(Arc::clone(&self.commits[at(commit)]));
+            next = before;
+        }
+        found[first..].reverse();
     }
+}
+
+/// An index as it is stored. Memory bounds the commits that wait, far below the largest number.
+fn number(index: usize) -> u32 {
+    u32::try_from(index).expect("fewer than 2^32 jobs are in the commits that wait")
+}
+
+fn at(number: u32) -> usize {
+    usize::try_from(number).expect("an index fits")
 }
 
 impl State {
@@ -175,9 +229,11 @@ impl CommitQueue {
             };
         }
         let state = self.lock();
-        let commits = state.writing.of_job(job).chain(state.waiting.of_job(job));
+        let mut commits = Vec::new();
+        state.writing.find_job(job, &mut commits);
+        state.waiting.find_job(job, &mut commits);
         CommitsOfJob {
-            commits: commits.map(Arc::clone).collect(),
+            commits,
             removals: state.removals,
         }
     }

@@ -3,38 +3,10 @@
 //! The cache has two generations: when the young one has filled half of the space, the old one is dropped and the
 //! young one becomes old. Missing entries are read from the store.
 
-use std::collections::{BTreeSet, HashMap};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::collections::BTreeSet;
 
+use ganger_store::NumberMap;
 use ganger_types::{Bytes, Change, InputRow, InputState, JobKey};
-
-/// A map with the same hashes in every run, so that runs can be repeated. Keys are the shard's own numbers, so no
-/// client can choose them to collide.
-pub(super) type DeterministicMap<K, V> = HashMap<K, V, BuildHasherDefault<NumberHasher>>;
-
-/// Hashes numbers with one multiplication.
-#[derive(Clone, Copy, Default)]
-pub(super) struct NumberHasher(u64);
-
-/// An odd number near 2^64 divided by the golden ratio (Knuth's multiplicative hashing).
-const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
-
-impl Hasher for NumberHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
-        }
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        self.0 = (self.0 ^ number).wrapping_mul(SPREAD);
-    }
-
-    fn finish(&self) -> u64 {
-        // The upper half is well mixed; hash tables use the lower one.
-        self.0.rotate_left(32)
-    }
-}
 
 /// Bytes that an entry costs besides its content.
 const ENTRY_BYTES: usize = 96;
@@ -47,8 +19,8 @@ const COPIED_BYTES_MAX: usize = 4_096;
 #[derive(Default)]
 struct Generation {
     bytes: usize,
-    payloads: DeterministicMap<JobKey, Bytes>,
-    results: DeterministicMap<JobKey, Bytes>,
+    payloads: NumberMap<JobKey, Bytes>,
+    results: NumberMap<JobKey, Bytes>,
 }
 
 impl Generation {

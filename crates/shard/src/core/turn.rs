@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ganger_engine::Effects;
+use ganger_store::NumberMap;
 use ganger_types::query::Query;
 use ganger_types::{
     Bytes, Change, Commit, InputRow, InputState, JobId, JobKey, JobRecord, Namespace, Now,
     Timestamp,
 };
 
-use super::blobs::DeterministicMap;
 use super::external::TouchedKeys;
 use super::request::{CallReply, Request};
 use crate::CallError;
@@ -121,7 +121,7 @@ impl<T> TurnInFlight<T> {
 #[derive(Default)]
 pub(super) struct TurnRows {
     indexed: usize,
-    jobs: DeterministicMap<JobKey, JobRowIndex>,
+    jobs: NumberMap<JobKey, JobRowIndex>,
     ids: BTreeMap<(Namespace, JobId), JobKey>,
     touched_keys: TouchedKeys,
 }
