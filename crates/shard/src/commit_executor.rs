@@ -1,6 +1,8 @@
 //! Runs the store's tasks on the store thread, or small ones on the shard's thread.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use ganger_store::Store;
 
@@ -13,6 +15,8 @@ pub(crate) struct CommitExecutor<S> {
     executor: Arc<Mutex<StoreExecutor<S>>>,
     clock: Arc<dyn Clock>,
     metrics: Arc<ShardMetrics>,
+    /// How long a commit takes in microseconds, as a moving average; 0 before the first.
+    average_micros: Arc<AtomicU64>,
 }
 
 impl<S> Clone for CommitExecutor<S> {
@@ -21,6 +25,7 @@ impl<S> Clone for CommitExecutor<S> {
             executor: Arc::clone(&self.executor),
             clock: Arc::clone(&self.clock),
             metrics: Arc::clone(&self.metrics),
+            average_micros: Arc::clone(&self.average_micros),
         }
     }
 }
@@ -35,7 +40,13 @@ impl<S: Store> CommitExecutor<S> {
             executor: Arc::new(Mutex::new(executor)),
             clock,
             metrics,
+            average_micros: Arc::default(),
         }
+    }
+
+    /// Returns how long a commit takes, as a moving average; zero before the first.
+    pub(crate) fn average_commit(&self) -> Duration {
+        Duration::from_micros(self.average_micros.load(Ordering::Relaxed))
     }
 
     /// Runs a task; a second caller waits until the first task is done.
@@ -53,6 +64,11 @@ impl<S: Store> CommitExecutor<S> {
         if is_commit {
             let took = self.clock.monotonic().saturating_sub(began);
             self.metrics.commit.observe_time(took);
+            // Under the lock, so no other thread changes it in between.
+            let took = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+            let average = self.average_micros.load(Ordering::Relaxed);
+            let average = average.saturating_mul(7).saturating_add(took) / 8;
+            self.average_micros.store(average, Ordering::Relaxed);
         }
         report
     }

@@ -116,6 +116,8 @@ pub struct Core<R, T> {
     recent_batch: usize,
     /// Time since which the store has been idle.
     store_idle_since: Elapsed,
+    /// How long a commit takes, as a moving average.
+    commit_takes: Duration,
     has_more_timers: bool,
     store_tasks: Vec<StoreTask>,
     outputs: Vec<Output<T>>,
@@ -157,6 +159,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             latest_requests: LatestRequests::default(),
             recent_batch: 0,
             store_idle_since: now.elapsed,
+            commit_takes: Duration::ZERO,
             has_more_timers: false,
             store_tasks: Vec::new(),
             outputs: Vec::new(),

@@ -181,9 +181,13 @@ impl<S: Store> StoreThread<S> {
     }
 }
 
-/// Largest number of changes that the shard's own thread commits while the store is idle: for so few, switching
-/// threads costs more than applying commands in parallel saves.
+/// Largest number of changes that the shard's own thread commits while the store is idle, whatever the store: for so
+/// few, switching threads costs more than applying commands in parallel saves.
 const DIRECT_CHANGES_MAX: usize = 64;
+/// Likewise while commits are quick: on a busy machine two changes of threads take longer than a quick commit.
+const DIRECT_CHANGES_QUICK_MAX: usize = 2_048;
+/// Average duration up to which commits count as quick.
+const QUICK_COMMIT: Duration = Duration::from_millis(2);
 
 /// Both ends of a channel.
 type ChannelEnds<M> = (Sender<M>, Receiver<M>);
@@ -288,7 +292,13 @@ impl<S: Store> ShardThread<S> {
     }
 
     fn may_commit_here(&self, commit: &Commit) -> bool {
-        self.unreported == 0 && commit.changes.len() <= DIRECT_CHANGES_MAX
+        let is_quick = |executor: &CommitExecutor<S>| executor.average_commit() <= QUICK_COMMIT;
+        let changes_max = if self.executor.as_ref().is_some_and(is_quick) {
+            DIRECT_CHANGES_QUICK_MAX
+        } else {
+            DIRECT_CHANGES_MAX
+        };
+        self.unreported == 0 && commit.changes.len() <= changes_max
     }
 
     /// Executes a small commit on this thread.

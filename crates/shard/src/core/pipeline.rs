@@ -60,7 +60,8 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     }
 
     /// Time until which the open turn waits for more commands; `None` if it does not wait. It waits only while the
-    /// store is idle, and only if recently more commands arrived together than it holds.
+    /// store is idle, only if recently more commands arrived together than it holds, and no longer than a commit takes:
+    /// commands that arrive later than that share the next commit as early.
     pub(super) fn batching_until(&self) -> Option<Elapsed> {
         let turn = self.open.as_ref()?;
         let hoped_for = self.recent_batch.min(self.settings.group_enough);
@@ -75,7 +76,8 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             && turn.commands < hoped_for
             && self.unconfirmed() == 0;
         let since = turn.opened.elapsed.max(self.store_idle_since);
-        may_wait.then(|| since.after(self.settings.group_wait.min(GROUP_WAIT_MAX)))
+        let wait = self.settings.group_wait.min(GROUP_WAIT_MAX);
+        may_wait.then(|| since.after(wait.min(self.commit_takes)))
     }
 
     fn close(&mut self, now: Now) {
@@ -100,7 +102,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         self.store_tasks
             .extend(commit.clone().map(StoreTask::Commit));
         self.turns_in_flight
-            .push_back(TurnInFlight::new(turn, commit));
+            .push_back(TurnInFlight::new(turn, commit, now.elapsed));
         self.release();
     }
 
@@ -123,6 +125,8 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         self.durable_meta = commit.meta;
         self.backoff.note_success();
         turn_in_flight.is_durable = true;
+        let took = now.elapsed.since(turn_in_flight.closed_at);
+        self.commit_takes = (self.commit_takes * 7 + took) / 8;
         self.note_reserve(is_reserve_open, now.elapsed);
         self.store_idle_since = now.elapsed;
         self.release();

@@ -7,7 +7,7 @@ use ganger_engine::Effects;
 use ganger_store::NumberMap;
 use ganger_types::query::Query;
 use ganger_types::{
-    Bytes, Change, Commit, InputRow, InputState, JobId, JobKey, JobRecord, Namespace, Now,
+    Bytes, Change, Commit, Elapsed, InputRow, InputState, JobId, JobKey, JobRecord, Namespace, Now,
     Timestamp,
 };
 
@@ -97,15 +97,18 @@ pub(super) struct TurnInFlight<T> {
     pub(super) effects: Effects,
     pub(super) answers: Vec<PendingAnswer<T>>,
     pub(super) returns: Vec<Request<T>>,
+    /// Time at which the turn was closed.
+    pub(super) closed_at: Elapsed,
     /// Whether the store has confirmed the commit.
     pub(super) is_durable: bool,
     pub(super) rows: TurnRows,
 }
 
 impl<T> TurnInFlight<T> {
-    /// Closes a turn whose changes have become `commit`.
-    pub(super) fn new(turn: Turn<T>, commit: Option<Arc<Commit>>) -> Self {
+    /// Closes a turn at `closed_at` whose changes have become `commit`.
+    pub(super) fn new(turn: Turn<T>, commit: Option<Arc<Commit>>, closed_at: Elapsed) -> Self {
         Self {
+            closed_at,
             is_durable: commit.is_none(),
             commit,
             commands: turn.commands,
