@@ -50,7 +50,7 @@ impl Limits {
 }
 
 impl Default for Limits {
-    /// Returns 32 MiB and 1 MiB of write-ahead log; 4,096 commits, 16,384 changes, 16 MiB or half a second of waiting
+    /// Returns 32 MiB and 1 MiB of write-ahead log; 4,096 commits, 16,384 changes, 16 MiB or two seconds of waiting
     /// commits; 16 segments of 4 MiB.
     fn default() -> Self {
         Self {
@@ -59,7 +59,7 @@ impl Default for Limits {
             waiting_commits: 4_096,
             waiting_changes: 16_384,
             waiting_bytes: 16 << 20,
-            waiting_for: Duration::from_millis(500),
+            waiting_for: Duration::from_secs(2),
             segment_bytes: 4 << 20,
             segments_max: 16,
             has_row_thread: true,
