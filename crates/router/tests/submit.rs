@@ -180,7 +180,7 @@ impl Server {
     }
 
     async fn complete(&self, grant: &Grant, result: &'static str) {
-        let held = Held {
+        let held = LeaseRef {
             namespace: grant.namespace.clone(),
             job: grant.job.clone(),
             token: grant.token,
