@@ -8,7 +8,7 @@ use ganger_types::{InputRow, InputState, JobId, ShardId};
 use super::{global, text_or_empty};
 
 /// The answer to a submission, with the names that the client gave its jobs.
-pub(crate) fn enqueue_reply(submitted: Submitted, names: Vec<String>) -> v1::EnqueueReply {
+pub(crate) fn enqueue_reply(submitted: &Submitted, names: Vec<String>) -> v1::EnqueueReply {
     let jobs = submitted.jobs.iter().zip(names);
     let jobs = jobs.map(|((job, existed), name)| enqueued(&job.shard, &job.id, *existed, name));
     v1::EnqueueReply {

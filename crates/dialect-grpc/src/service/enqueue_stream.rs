@@ -161,7 +161,7 @@ struct Group {
 struct Entry {
     number: u64,
     /// What is needed for the answer, or why the batch is refused without asking the shard.
-    content: Result<Accepted, Problem>,
+    outcome: Result<Accepted, Problem>,
 }
 
 /// A batch that became a command.
@@ -200,7 +200,7 @@ impl Group {
         bytes: usize,
     ) -> Option<ShardedBatch> {
         let number = batch.number;
-        let content = match batch.request {
+        let outcome = match batch.request {
             None => Err(Problem::missing("request", "send the jobs")),
             Some(request) => {
                 let graph = request.graph;
@@ -220,7 +220,7 @@ impl Group {
                 }
             }
         };
-        self.entries.push(Entry { number, content });
+        self.entries.push(Entry { number, outcome });
         self.bytes += bytes;
         None
     }
@@ -244,8 +244,8 @@ impl Group {
             Err(error) => Err(Problem::from(error)),
         };
         let mut answers = Vec::with_capacity(batches);
-        for Entry { number, content } in self.entries {
-            let outcome = match (content, &mut replies) {
+        for Entry { number, outcome } in self.entries {
+            let outcome = match (outcome, &mut replies) {
                 (Err(problem), _) => Err(problem),
                 (Ok(_), Err(problem)) => Err(problem.clone()),
                 (Ok(accepted), Ok(replies)) => match replies.next() {
@@ -286,7 +286,7 @@ impl ServiceContext {
             }
             (reply, _) => self.submitted(reply?)?,
         };
-        Ok(encode::enqueue_reply(submitted, accepted.names))
+        Ok(encode::enqueue_reply(&submitted, accepted.names))
     }
 }
 

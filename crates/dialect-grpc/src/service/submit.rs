@@ -50,7 +50,7 @@ impl ServiceContext {
             let router = router.ok_or_else(Problem::unexpected)?;
             router.submit(spread, graph, None).await?
         };
-        Ok(encode::enqueue_reply(submitted, names))
+        Ok(encode::enqueue_reply(&submitted, names))
     }
 
     /// Whether a submission concerns only this shard.

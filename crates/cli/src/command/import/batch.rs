@@ -93,7 +93,7 @@ impl Target {
                 ImportOutcome::Taken => self.report.imported(kind),
                 ImportOutcome::AlreadyThere => self.report.already_there(kind),
                 ImportOutcome::Refused(reason) => {
-                    self.report.refused(kind, &reason, name.as_bytes())
+                    self.report.refused(kind, &reason, name.as_bytes());
                 }
             }
         }
