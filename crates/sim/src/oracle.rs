@@ -68,6 +68,9 @@ pub(crate) struct AppliedCommand {
     pub(crate) answer: Answer,
     /// Reading of the caller's clock, which applies in the namespace on its callers' clocks.
     pub(crate) callers_now: Now,
+    /// Maximum number of lease requests, with this one, among which the shard divided the ready jobs; 1 if this
+    /// request had not waited.
+    pub(crate) sharers: usize,
 }
 
 /// The commands that were applied at one time, after the timers due then.
@@ -186,6 +189,8 @@ pub(crate) struct Oracle {
     /// Reading as of which earlier timers fire: the last one applied, or the last start.
     settled: Elapsed,
     op: u64,
+    /// See [`AppliedCommand::sharers`], for the command that is being checked.
+    sharers: usize,
     /// Whether this oracle checks only the namespace on its callers' clocks.
     is_of_callers: bool,
     /// Reading of the shard's clock for retention, if the rest uses callers' clocks.
@@ -231,6 +236,7 @@ impl Oracle {
             }
             for one in &moment.applied {
                 self.op = one.op;
+                self.sharers = one.sharers;
                 self.check_command(&one.command, &one.answer, rows)?;
             }
             self.op = 0;

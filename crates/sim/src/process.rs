@@ -101,6 +101,9 @@ pub(crate) struct ShardProcess {
     calls: BTreeMap<u64, Call>,
     /// Waiting lease requests, with the cells by which their clients leave.
     waiting: BTreeMap<u64, Rc<Cell<bool>>>,
+    /// Lease requests that have waited at a durable moment, among which the shard may divide ready jobs; some of them may
+    /// have left since.
+    shared_by: BTreeSet<u64>,
     tries: u64,
     last_try: BTreeMap<u64, u64>,
     load_began: Now,
@@ -153,6 +156,7 @@ impl ShardProcess {
             commands: BTreeMap::new(),
             calls: BTreeMap::new(),
             waiting: BTreeMap::new(),
+            shared_by: BTreeSet::new(),
             tries: 0,
             last_try: BTreeMap::new(),
             load_began: now,

@@ -207,7 +207,7 @@ async fn what_is_wrong_over_shards_is_refused_whole() {
     let mut elsewhere = job("a", "2", Vec::new());
     elsewhere.id = Some("1/x".into());
     for (jobs, code, words) in [
-        (circle, "cycle", "circle"),
+        (circle, "cycle", "in a cycle"),
         (stranger, "unknown_shard", "jobs[1].shard"),
         (nobody, "dependency_not_found", "2/nobody"),
         (vec![elsewhere], "invalid_value", "jobs[0].id"),

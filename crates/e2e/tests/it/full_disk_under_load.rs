@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use ganger_e2e::api::Api;
 use ganger_e2e::disks::LoopDisk;
 use ganger_e2e::history::{Lease, Outcome};
-use ganger_e2e::server::{Setup, TIMEOUT};
+use ganger_e2e::server::{Setup, TIMEOUT, tail};
 use ganger_e2e::skip::note_skip;
 use rustix::fs::FallocateFlags;
 use serde_json::{Value, json};
@@ -117,7 +117,12 @@ fn rel_d9_a_full_disk_at_every_operation_ends_nothing_and_fails_no_job() -> Resu
         take_every_block(&ballast)?;
         thread::sleep(Duration::from_millis(20));
     }
-    ensure!(server.exit_status()?.is_none(), "the server has ended");
+    if let Some(status) = server.exit_status()? {
+        bail!(
+            "the server ended with {status}:\n{}",
+            tail(&setup.log_text())
+        );
+    }
     let lines = count_log_lines(&setup);
     fs::remove_file(&ballast)?;
     wait_until_accepting(&mut api)?;

@@ -288,12 +288,12 @@ fn invalid_records_of_rq_are_refused_one_by_one() -> Result<()> {
         "WRONGTYPE",
         "cannot be unpacked",
         "larger than 4 MiB",
-        "its id is none",
+        "its id does not have the form of a QuantumLeap task",
     ] {
         ensure!(refusals.contains(reason), "no {reason}: {report}");
     }
     let left_out = tasks["left_out"].to_string();
-    ensure!(left_out.contains("an id without a job"), "{report}");
+    ensure!(left_out.contains("the id has no job"), "{report}");
     server.stop()?;
     test_bed.setup.expect_no_panic()?;
     test_bed.setup.check()

@@ -537,8 +537,9 @@ proptest! {
     }
 }
 
-#[test]
-fn a_turn_waits_for_company_only_while_it_may_hope_for_it() {
+/// Returns a world with an open turn of seven commands that hopes for three more, while the store is idle. The first
+/// commit took as many microseconds as given, and the second one an eighth of that.
+fn world_with_a_turn_that_hopes(first_commit_micros: u64) -> World {
     let mut world = World::with_turns_of(64);
     world.run();
     world.let_store_work(Fault::None);
@@ -556,6 +557,7 @@ fn a_turn_waits_for_company_only_while_it_may_hope_for_it() {
         1,
         "the store is busy: the turn stays open"
     );
+    world.take(Step::Time(first_commit_micros));
     world.let_store_work(Fault::None);
     assert_eq!(world.store_tasks.len(), 1, "so few do not wait for more");
     // Seven that arrived meanwhile, after three: a batch of ten is expected.
@@ -563,13 +565,20 @@ fn a_turn_waits_for_company_only_while_it_may_hope_for_it() {
         world.take(Step::Enqueue(1));
     }
     world.run();
+    world.take(Step::Time(first_commit_micros / 8));
     world.let_store_work(Fault::None);
     assert!(
         world.store_tasks.is_empty(),
         "seven of ten are there: it waits a little"
     );
+    world
+}
+
+#[test]
+fn a_turn_waits_for_more_commands_only_while_it_may_hope_for_them() {
+    let mut world = world_with_a_turn_that_hopes(8_000);
     let sleep = world.core.sleep_for(world.now).expect("it wakes by itself");
-    assert!(sleep <= Duration::from_micros(500), "{sleep:?}");
+    assert_eq!(sleep, Duration::from_micros(500));
     world.take(Step::Time(500));
     world.run();
     assert_eq!(
@@ -577,6 +586,16 @@ fn a_turn_waits_for_company_only_while_it_may_hope_for_it() {
         1,
         "no longer than the settings say"
     );
+}
+
+#[test]
+fn a_turn_waits_for_more_commands_no_longer_than_a_commit_takes() {
+    let mut world = world_with_a_turn_that_hopes(800);
+    let sleep = world.core.sleep_for(world.now).expect("it wakes by itself");
+    assert_eq!(sleep, Duration::from_micros(100), "the average of commits");
+    world.take(Step::Time(100));
+    world.run();
+    assert_eq!(world.store_tasks.len(), 1);
 }
 
 #[test]

@@ -22,6 +22,16 @@ struct ReadyJobs {
     is_open: bool,
 }
 
+/// Returns the smallest number of jobs that a request gets if the jobs of a queue are divided among this many requests.
+fn smallest_share(by_queue: &BTreeMap<Queue, ReadyJobs>, sharers: usize) -> usize {
+    let rooms = by_queue.values().map(|line| line.jobs.len().min(line.room));
+    rooms
+        .filter(|room| *room > 0)
+        .map(|room| room.div_ceil(sharers.max(1)))
+        .min()
+        .unwrap_or(0)
+}
+
 impl Oracle {
     pub(super) fn lease(&mut self, cmd: &Lease, answer: &Answer, rows: &Rows) -> CheckResult {
         let mut objections = BTreeSet::new();
@@ -91,17 +101,18 @@ impl Oracle {
             .values()
             .map(|line| line.jobs.len().min(line.room))
             .sum();
-        let wanted = usize::try_from(cmd.jobs_max)
+        let most = usize::try_from(cmd.jobs_max)
             .expect("a small number")
             .min(room);
-        if !is_open && grants.len() != wanted {
+        let least = most.min(smallest_share(&by_queue, self.sharers));
+        if !is_open && !(least..=most).contains(&grants.len()) {
             let ready: Vec<_> = by_queue
                 .values()
                 .flat_map(|line| line.jobs.iter())
                 .take(8)
                 .collect();
             let what = format!(
-                "{} jobs were granted, {wanted} should be; first in line: {ready:?}",
+                "{} jobs were granted, {least} to {most} should be; first in line: {ready:?}",
                 grants.len()
             );
             let key = ready.first().map_or(JobKey(u64::MAX), |key| **key);

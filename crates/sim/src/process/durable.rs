@@ -28,6 +28,8 @@ impl ShardProcess {
             .into_iter()
             .map(|marks| self.moment(marks, &mut deliveries))
             .collect();
+        // Those whose wait ended without a job.
+        self.shared_by.retain(|op| self.waiting.contains_key(op));
         Some(Ok(DurableTurn {
             commit: sent.commit,
             moments,
@@ -38,14 +40,24 @@ impl ShardProcess {
     fn moment(&mut self, marks: MomentRecord, deliveries: &mut Vec<Delivery>) -> Moment {
         let mut applied = Vec::new();
         for (mark, number) in marks.turned_to {
-            let (op, answer) = match mark {
+            let (op, answer, sharers) = match mark {
                 TicketEvent::Probe => continue,
                 TicketEvent::Call(op) => match self.answers.remove(&op) {
-                    Some(RecordedAnswer::Plain(answer)) => (op, answer),
+                    Some(RecordedAnswer::Plain(answer)) => (op, answer, 1),
                     // Refused before the engine, for lack of space.
                     _ => continue,
                 },
-                TicketEvent::Try(op) => (op, self.tried(op, number, deliveries)),
+                TicketEvent::Try(op) => {
+                    let has_waited = self.shared_by.contains(&op);
+                    let sharers = if has_waited { self.shared_by.len() } else { 1 };
+                    let answer = self.tried(op, number, deliveries);
+                    if matches!(&answer, Ok(Reply::Leased(grants)) if grants.is_empty()) {
+                        self.shared_by.insert(op);
+                    } else {
+                        self.shared_by.remove(&op);
+                    }
+                    (op, answer, sharers)
+                }
             };
             let (command, callers_now) = self.commands[&op].clone();
             applied.push(AppliedCommand {
@@ -53,6 +65,7 @@ impl ShardProcess {
                 command,
                 answer,
                 callers_now,
+                sharers,
             });
         }
         applied.extend(marks.retire.map(|retire| AppliedCommand {
@@ -60,6 +73,7 @@ impl ShardProcess {
             command: Command::Retire(retire),
             answer: Ok(Reply::Done),
             callers_now: Now::default(),
+            sharers: 1,
         }));
         Moment {
             now: marks.now,
