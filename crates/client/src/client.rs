@@ -125,6 +125,12 @@ impl Client {
         })
     }
 
+    /// The connection itself, for a program that speaks the schema by other code than this SDK. Calls over it carry the
+    /// token only if the program adds it.
+    pub fn channel(&self) -> Channel {
+        self.channel.clone()
+    }
+
     /// The same connection, working in another namespace.
     #[must_use]
     pub fn in_namespace(&self, namespace: impl Into<String>) -> Self {
