@@ -16,7 +16,6 @@ pub struct Http {
     stream: TcpStream,
     /// The header lines that every request has.
     common: String,
-    request: Vec<u8>,
     /// What was read; the first `parsed` bytes belong to answers already given.
     read: Vec<u8>,
     parsed: usize,
@@ -41,7 +40,6 @@ impl Http {
         Ok(Self {
             stream,
             common,
-            request: Vec::new(),
             read: Vec::new(),
             parsed: 0,
             body: Vec::new(),
@@ -50,7 +48,8 @@ impl Http {
 
     /// The body of a good answer.
     pub async fn get(&mut self, path: &str) -> Result<&[u8], Error> {
-        self.call("GET", path, "", b"").await
+        let request = self.request("GET", path, "", b"");
+        self.call(&request).await
     }
 
     /// The body of a good answer to a request with a body.
@@ -60,16 +59,12 @@ impl Http {
         content_type: &str,
         body: &[u8],
     ) -> Result<&[u8], Error> {
-        self.call("POST", path, content_type, body).await
+        let request = self.request("POST", path, content_type, body);
+        self.call(&request).await
     }
 
-    async fn call(
-        &mut self,
-        method: &str,
-        path: &str,
-        content_type: &str,
-        body: &[u8],
-    ) -> Result<&[u8], Error> {
+    /// A request, encoded: one that repeats is encoded once.
+    pub fn request(&self, method: &str, path: &str, content_type: &str, body: &[u8]) -> Vec<u8> {
         let common = &self.common;
         let mut head = format!("{method} {path} HTTP/1.1\r\n{common}");
         if !body.is_empty() {
@@ -77,19 +72,22 @@ impl Http {
             head = format!("{head}Content-Type: {content_type}\r\nContent-Length: {length}\r\n");
         }
         head.push_str("\r\n");
-        self.request.clear();
-        self.request.extend_from_slice(head.as_bytes());
-        self.request.extend_from_slice(body);
-        self.stream.write_all(&self.request).await?;
+        let mut request = head.into_bytes();
+        request.extend_from_slice(body);
+        request
+    }
+
+    /// Sends an encoded request; the body of a good answer.
+    pub async fn call(&mut self, request: &[u8]) -> Result<&[u8], Error> {
+        self.stream.write_all(request).await?;
         let status = self.answer().await?;
         if (200..300).contains(&status) {
             return Ok(&self.body);
         }
         let said = String::from_utf8_lossy(&self.body);
-        let message = format!(
-            "{method} {path} was answered with {status}: {}",
-            said.trim()
-        );
+        let line = String::from_utf8_lossy(request);
+        let line = line.split(" HTTP/").next().unwrap_or_default();
+        let message = format!("{line} was answered with {status}: {}", said.trim());
         Err(Error::Refused(message))
     }
 

@@ -1,6 +1,6 @@
 //! A ganger server that is started for a measurement.
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -88,7 +88,6 @@ impl Drop for Server {
 }
 
 /// An address of the loopback on which nobody listens now.
-pub(crate) fn free_address() -> Result<String, Error> {
-    let listener = TcpListener::bind("127.0.0.1:0")?;
-    Ok(listener.local_addr()?.to_string())
+pub(crate) fn free_address() -> Result<SocketAddr, Error> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }

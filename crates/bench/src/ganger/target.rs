@@ -1,13 +1,16 @@
 //! The server under load: one of our own in a fresh directory, or one that runs.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use ganger_client::{Client, Options};
+use ganger_client::Options;
 
+use super::kind::Api;
+use super::plan::Plan;
+use super::server::{Server, free_address};
 use crate::http::Http;
-use crate::server::{Server, free_address};
-use crate::{Error, Plan, Used, cpu_of};
+use crate::{Error, Used};
 
 /// The server under load. Our own ends, and its directory goes, when this is dropped.
 pub(crate) struct Target {
@@ -18,6 +21,8 @@ pub(crate) struct Target {
     pub(crate) dir: PathBuf,
     /// The server that was started for this; absent if it ran already.
     pub(crate) own: Option<Server>,
+    /// Where its Redis port is; absent if it was not asked for one.
+    pub(crate) redis_address: Option<SocketAddr>,
     pid: Option<u32>,
 }
 
@@ -33,6 +38,7 @@ impl Target {
             options: Options::default(),
             dir,
             own: None,
+            redis_address: None,
             pid: plan.server_pid,
         };
         if let Some(options) = &plan.attach {
@@ -40,17 +46,18 @@ impl Target {
             return Ok(target);
         }
         let db = target.dir.join("bench.db");
-        let quiet = ["--log", "warn"].map(str::to_owned).to_vec();
-        let server = Server::start(&target.program, free_address()?, db, quiet)?;
+        let mut arguments = ["--log", "warn"].map(str::to_owned).to_vec();
+        if plan.apis.contains(&Api::Redis) {
+            let address = free_address()?;
+            arguments.extend(["--resp".to_owned(), address.to_string()]);
+            target.redis_address = Some(address);
+        }
+        let address = free_address()?.to_string();
+        let server = Server::start(&target.program, address, db, arguments)?;
         target.pid = Some(server.process());
         target.options = server.options.clone();
         target.own.insert(server).until_ready().await?;
         Ok(target)
-    }
-
-    /// A client with a connection of its own.
-    pub(crate) fn client(&self) -> Result<Client, Error> {
-        Client::new(self.options.clone()).map_err(Into::into)
     }
 
     /// Opens an HTTP connection to the server under load.
@@ -65,13 +72,13 @@ impl Target {
     /// What it has used so far.
     pub(crate) async fn used(&self) -> Used {
         Used {
-            cpu: self.pid.and_then(|pid| cpu_of(pid).ok()),
-            commits: self.commits().await,
+            flushes: self.flushes().await,
+            ..self.pid.map(Used::of_family).unwrap_or_default()
         }
     }
 
     /// From its own metrics. Nothing if they cannot be read: for lack of a right, or behind TLS.
-    async fn commits(&self) -> Option<f64> {
+    async fn flushes(&self) -> Option<f64> {
         let mut http = self.http().await.ok()?;
         let metrics = http.get("/metrics").await.ok()?;
         // A line a shard.

@@ -1,11 +1,18 @@
 //! The report of a run, as tables in Markdown and as JSON.
 
+mod table;
+
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
-use crate::flow::DEEP;
-use crate::latency::Latency;
-use crate::target::Target;
-use crate::{Api, Measured, Plan};
+use super::kind::Api;
+use super::plan::{NamedRow, Plan};
+use super::target::Target;
+use crate::Measured;
+use crate::measure::flow::DEEP;
+use crate::measure::latency::Latency;
+use table::{cpu, flushes, milliseconds, scaled, table, whole};
 
 /// One measurement of full lives.
 pub(crate) struct LifeRow {
@@ -57,6 +64,7 @@ pub struct Report {
     apis: Vec<Api>,
     pub(crate) lives: Vec<LifeRow>,
     pub(crate) rows: Vec<Row>,
+    pub(crate) named: Vec<NamedRow>,
     pub(crate) latency: Vec<LatencyRow>,
     pub(crate) shards: Vec<ShardsRow>,
 }
@@ -75,6 +83,7 @@ impl Report {
             apis: plan.apis.clone(),
             lives: Vec::new(),
             rows: Vec::new(),
+            named: Vec::new(),
             latency: Vec::new(),
             shards: Vec::new(),
         }
@@ -91,6 +100,7 @@ impl Report {
     pub fn text(&self) -> String {
         let tables = [
             self.lives_table(),
+            self.named_table(),
             self.loads_table(),
             self.latency_table(),
             self.shards_table(),
@@ -140,8 +150,30 @@ impl Report {
         table("Full lives beside a bare log", &columns, true, rows)
     }
 
+    fn named_table(&self) -> String {
+        let columns = "load | API | jobs/s | CPU \u{b5}s a job | flushes per 1,000 | bytes written a job | p50 ms | p99 ms";
+        let rows = self.named.iter().map(|(api, outcome)| {
+            let used = outcome.measured.used;
+            let time = |time: fn(&Latency) -> Duration| {
+                let time = outcome.latency.as_ref().map(time);
+                time.map_or("-".to_owned(), milliseconds)
+            };
+            vec![
+                outcome.load.to_owned(),
+                api.name().to_owned(),
+                whole(outcome.measured.per_second),
+                scaled(used.cpu, 1e6),
+                scaled(used.flushes, 1e3),
+                used.bytes.map_or("-".to_owned(), whole),
+                time(|latency| latency.p50),
+                time(|latency| latency.p99),
+            ]
+        });
+        table("Loads of the comparison", columns, false, rows)
+    }
+
     fn loads_table(&self) -> String {
-        let columns = "load | face | jobs/s | flushes per 1,000 | CPU s per million";
+        let columns = "load | API | jobs/s | flushes per 1,000 | CPU s per million";
         let rows = self.rows.iter().map(|row| {
             let mut words = words(row.load).to_owned();
             if row.load == "mix_deep"
@@ -168,14 +200,14 @@ impl Report {
     }
 
     fn latency_table(&self) -> String {
-        let columns = "jobs/s | face | p50 ms | p99 ms | max ms | jobs";
+        let columns = "jobs/s | API | p50 ms | p99 ms | max ms | jobs";
         let rows = self.latency.iter().map(|row| {
             vec![
                 row.rate.to_string(),
                 row.api.name().to_owned(),
-                format!("{:.2}", row.latency.p50.as_secs_f64() * 1e3),
-                format!("{:.2}", row.latency.p99.as_secs_f64() * 1e3),
-                format!("{:.2}", row.latency.max.as_secs_f64() * 1e3),
+                milliseconds(row.latency.p50),
+                milliseconds(row.latency.p99),
+                milliseconds(row.latency.max),
                 row.latency.samples.to_string(),
             ]
         });
@@ -199,15 +231,20 @@ impl Report {
             value["api"] = json!(row.api.key());
             value
         });
+        let named = self.named.iter().map(|(api, outcome)| {
+            let mut value = measured(outcome.measured);
+            value["load"] = json!(outcome.load);
+            value["api"] = json!(api.key());
+            if let Some(latency) = &outcome.latency {
+                value["latency"] = latency_ms(latency);
+            }
+            value
+        });
         let latency = self.latency.iter().map(|row| {
-            json!({
-                "api": row.api.key(),
-                "jobs_per_second": row.rate,
-                "samples": row.latency.samples,
-                "p50_ms": row.latency.p50.as_secs_f64() * 1e3,
-                "p99_ms": row.latency.p99.as_secs_f64() * 1e3,
-                "max_ms": row.latency.max.as_secs_f64() * 1e3,
-            })
+            let mut value = latency_ms(&row.latency);
+            value["api"] = json!(row.api.key());
+            value["jobs_per_second"] = json!(row.rate);
+            value
         });
         let shards = self.shards.iter().map(|row| {
             json!({
@@ -222,7 +259,7 @@ impl Report {
             "payload_bytes": self.payload,
             "seconds_each": self.seconds,
             "lives": lives.collect::<Vec<_>>(),
-            "loads": loads.collect::<Vec<_>>(),
+            "loads": loads.chain(named).collect::<Vec<_>>(),
             "latency": latency.collect::<Vec<_>>(),
             "shards": shards.collect::<Vec<_>>(),
         })
@@ -247,81 +284,17 @@ fn words(load: &str) -> &str {
 fn measured(measured: Measured) -> Value {
     json!({
         "per_second": measured.per_second,
-        "flushes_per_thousand": measured.used.commits.map(|each| each * 1e3),
+        "flushes_per_thousand": measured.used.flushes.map(|each| each * 1e3),
+        "bytes_written_per_job": measured.used.bytes,
         "server_cpu_seconds_per_million": measured.used.cpu.map(|each| each * 1e6),
     })
 }
 
-fn flushes(measured: Measured) -> String {
-    scaled(measured.used.commits, 1e3)
-}
-
-fn cpu(measured: Measured) -> String {
-    scaled(measured.used.cpu, 1e6)
-}
-
-/// What so many jobs used.
-fn scaled(each: Option<f64>, jobs: f64) -> String {
-    each.map_or("-".to_owned(), |each| format!("{:.1}", each * jobs))
-}
-
-/// A rate with its thousands apart.
-fn whole(rate: f64) -> String {
-    let digits = format!("{rate:.0}");
-    let mut out = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
-
-/// A table in Markdown under its name, or nothing if it has no rows. Columns are separated by " | ". Numbers are aligned right: in all columns, or in those after the second.
-fn table(
-    name: &str,
-    columns: &str,
-    all_numbers: bool,
-    rows: impl Iterator<Item = Vec<String>>,
-) -> String {
-    let mut rows = rows.peekable();
-    if rows.peek().is_none() {
-        return String::new();
-    }
-    let mut out = format!("\n### {name}\n\n| {columns} |\n|");
-    for place in 0..columns.split(" | ").count() {
-        out.push_str(if all_numbers || place > 1 {
-            "---:|"
-        } else {
-            "---|"
-        });
-    }
-    out.push('\n');
-    for row in rows {
-        out.extend(["| ", &row.join(" | "), " |\n"]);
-    }
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn thousands_stand_apart() {
-        let shown = [0.4, 999.0, 1_000.0, 1_234_567.8].map(whole);
-        assert_eq!(shown, ["0", "999", "1,000", "1,234,568"]);
-    }
-
-    #[test]
-    fn a_table_has_a_cell_for_every_column() {
-        let rows = [vec!["x".to_owned(), "y".to_owned(), "1".to_owned()]];
-        let shown = table("T", "a | b | c", false, rows.into_iter());
-        assert_eq!(
-            shown,
-            "\n### T\n\n| a | b | c |\n|---|---|---:|\n| x | y | 1 |\n"
-        );
-        assert_eq!(table("T", "a", false, std::iter::empty()), "");
-    }
+fn latency_ms(latency: &Latency) -> Value {
+    json!({
+        "samples": latency.samples,
+        "p50_ms": latency.p50.as_secs_f64() * 1e3,
+        "p99_ms": latency.p99.as_secs_f64() * 1e3,
+        "max_ms": latency.max.as_secs_f64() * 1e3,
+    })
 }

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use ganger_client::{Client, ShardId};
 
+use super::grpc::Place;
+use super::server::{Server, free_address};
+use super::target::Target;
 use crate::Error;
-use crate::server::{Server, free_address};
-use crate::target::Target;
 
 /// Calls of a measurement live through a restart of the server.
 const RETRY_FOR: Duration = Duration::from_secs(60);
@@ -41,7 +42,7 @@ impl Servers {
     pub(crate) async fn in_one(target: &Target, name: &str, shards: usize) -> Result<Self, Error> {
         let db = target.dir.join(format!("{name}-{shards}.db"));
         let arguments = ["--shards".to_owned(), shards.to_string()];
-        let server = start(target, free_address()?, db, &arguments)?;
+        let server = start(target, free_address()?.to_string(), db, &arguments)?;
         server.until_ready().await?;
         Ok(Self {
             servers: vec![server],
@@ -56,8 +57,8 @@ impl Servers {
         count: usize,
     ) -> Result<Self, Error> {
         let addresses: Vec<String> = (0..count)
-            .map(|_| free_address())
-            .collect::<Result<_, _>>()?;
+            .map(|_| Ok(free_address()?.to_string()))
+            .collect::<Result<_, Error>>()?;
         let list = addresses.iter().zip(1..);
         let list: Vec<String> = list.map(|(addr, id)| format!("{id}={addr}")).collect();
         let topology = format!("static:{}", list.join(","));
@@ -86,6 +87,15 @@ impl Servers {
         let server = &self.servers[place.min(self.servers.len() - 1)];
         let client = Client::new(server.options.clone())?;
         Ok(client.at_shard(&self.shards[place]))
+    }
+
+    /// The same place for connections without the SDK.
+    pub(crate) fn place(&self, place: usize) -> Place {
+        let server = &self.servers[place.min(self.servers.len() - 1)];
+        Place {
+            options: server.options.clone(),
+            shard: Some(self.shards[place].to_string()),
+        }
     }
 
     /// CPU seconds of all of them, those that were killed too.
