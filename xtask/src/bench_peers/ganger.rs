@@ -1,5 +1,6 @@
-//! ganger itself: its own `ganger bench` over HTTP and over gRPC, and a server that programs are run for.
+//! ganger itself: its own `ganger bench` over each of its APIs, and a server that programs are run for.
 
+use std::env;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -12,14 +13,13 @@ use ganger_bench::rate;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::load;
-use super::report::Report;
+use super::figures::Figures;
+use super::goals::{BARE_LOG, MEMORY_IDLE, MEMORY_JOB, RESTART_1M, RESTART_10M};
+use super::options::Options;
+use super::row::{LIVES, Load, Metric};
 use super::scratch::{Process, free_address};
+use super::system::System;
 use crate::process::{built, output};
-
-/// Names of ganger's columns.
-pub(super) const GRPC: &str = "ganger gRPC";
-pub(super) const HTTP: &str = "ganger HTTP";
 
 /// A private server with an empty store.
 pub(super) struct Server {
@@ -31,7 +31,7 @@ pub(super) struct Server {
 impl Server {
     pub(super) async fn start(directory: &Path) -> Result<Self> {
         let address = free_address()?;
-        let program = built("release", "ganger");
+        let program = program();
         let mut command = Command::new(&program);
         command
             .args(["server", "--addr", &address.to_string(), "--db"])
@@ -118,76 +118,95 @@ impl Server {
     }
 }
 
-/// The loads over gRPC, and full lives beside a bare log.
-pub(super) fn measure_grpc(directory: &Path, report: &mut Report) -> Result<()> {
-    let document = bench(
-        GRPC,
-        "grpc",
-        "enqueue,take,mix,latency,lives,deep",
-        directory,
-    )?;
-    add_loads(GRPC, &document, report)?;
-    add_lives(&document, report)
+/// The ganger to measure.
+fn program() -> PathBuf {
+    let named = env::var_os("GANGER_BIN").map(PathBuf::from);
+    named.unwrap_or_else(|| built("release", "ganger"))
 }
 
-/// The loads over HTTP.
-pub(super) fn measure_http(directory: &Path, report: &mut Report) -> Result<()> {
-    let document = bench(HTTP, "http", "enqueue,take,mix,latency,deep", directory)?;
-    add_loads(HTTP, &document, report)
-}
-
-/// What `ganger bench` reports of these loads, with a server and a store of its own.
-fn bench(column: &str, api: &str, loads: &str, directory: &Path) -> Result<Value> {
-    println!("measuring {column}");
+/// Measures a load with `ganger bench`, with a server and a store of its own.
+pub(super) fn measure(
+    system: System,
+    api: &str,
+    load: Load,
+    options: &Options,
+    directory: &Path,
+    figures: &mut Figures,
+) -> Result<()> {
+    let time = format!("{}s", options.seconds);
     let mut command = Command::new(built("release", "ganger"));
     command
-        .args(["bench", "--json", "--apis", api, "--time", "5s"])
-        .args(["--loads", loads])
+        .args(["bench", "--json", "--apis", api, "--time", &time])
+        .args(["--loads", &load.name().to_lowercase()])
         .args(["--connections", "64", "--batches", "256"])
-        .args(["--rates", "1000", "--dir"])
+        .arg("--program")
+        .arg(program())
+        .arg("--dir")
         .arg(directory);
+    if load == Load::Restart && options.is_ten_million {
+        command.args(["--waiting", "1000000,10000000"]);
+    }
     let text = output(&mut command)?;
-    serde_json::from_str(&text).context("`ganger bench --json` is no JSON")
-}
-
-fn add_loads(column: &str, document: &Value, report: &mut Report) -> Result<()> {
-    let rate = |load: &str| -> Result<f64> {
-        let loads = document["loads"].as_array();
-        let row = loads.and_then(|rows| rows.iter().find(|row| row["load"] == load));
-        row.and_then(|row| row["per_second"].as_f64())
-            .with_context(|| format!("`ganger bench` did not measure {load}"))
-    };
-    report.add(load::ENQUEUE, column, "jobs/s", rate("enqueue")?);
-    report.add(load::TAKE, column, "jobs/s", rate("take")?);
-    report.add(load::MIX, column, "jobs/s", rate("mix")?);
-    let deep = rate("mix_deep")?;
-    report.add(load::DEEP, column, "jobs/s", deep);
-    report.add(load::DEPTH, column, "x", deep / rate("mix_empty")?);
-    for (row, pointer) in [
-        (load::P50, "/latency/0/p50_ms"),
-        (load::P99, "/latency/0/p99_ms"),
-    ] {
-        let time = document.pointer(pointer).and_then(Value::as_f64);
-        let time = time.context("`ganger bench` measured no latency")?;
-        report.add(row, column, "us", time * 1_000.0);
-    }
-    Ok(())
-}
-
-fn add_lives(document: &Value, report: &mut Report) -> Result<()> {
-    for life in document["lives"]
-        .as_array()
-        .context("`ganger bench` measured no lives")?
-    {
-        let row = format!(
-            "full lives, {} connections, batches of {}",
-            life["connections"], life["batch"]
-        );
-        for (server, field) in [(GRPC, "per_second"), ("bare log", "bare_log_per_second")] {
-            if let Some(rate) = life[field].as_f64() {
-                report.add(&row, server, "lives/s", rate);
-            }
+    let document: Value =
+        serde_json::from_str(&text).context("`ganger bench --json` is no JSON")?;
+    let mut add = |load: &str, system: &str, metric, value: &Value, factor: f64| {
+        if let Some(value) = value.as_f64() {
+            figures.add(load, system, metric, value * factor);
         }
+    };
+    for row in rows(&document, "loads") {
+        let load = row["load"].as_str().unwrap_or_default();
+        let mut add = |metric, value, factor| add(load, system.name(), metric, value, factor);
+        add(Metric::Rate, &row["per_second"], 1.0);
+        add(Metric::Cpu, &row["server_cpu_seconds_per_million"], 1.0);
+        add(Metric::Flushes, &row["flushes_per_thousand"], 1e-3);
+        add(Metric::Bytes, &row["bytes_written_per_job"], 1.0);
+        add(Metric::P50, &row["latency"]["p50_ms"], 1.0);
+        add(Metric::P99, &row["latency"]["p99_ms"], 1.0);
     }
+    for row in rows(&document, "lives") {
+        let mut add = |metric, value, factor| add(LIVES, system.name(), metric, value, factor);
+        add(Metric::Rate, &row["per_second"], 1.0);
+        add(Metric::Cpu, &row["server_cpu_seconds_per_million"], 1.0);
+        add(Metric::Flushes, &row["flushes_per_thousand"], 1e-3);
+        add(Metric::Bytes, &row["bytes_written_per_job"], 1.0);
+    }
+    for row in rows(&document, "lives") {
+        add(
+            LIVES,
+            BARE_LOG,
+            Metric::Rate,
+            &row["bare_log_per_second"],
+            1.0,
+        );
+    }
+    for row in rows(&document, "restart") {
+        let is_one_million = row["jobs"] == 1_000_000;
+        let load = if is_one_million {
+            RESTART_1M
+        } else {
+            RESTART_10M
+        };
+        add(load, system.name(), Metric::Seconds, &row["seconds"], 1.0);
+    }
+    let memory = &document["memory"];
+    add(
+        MEMORY_IDLE,
+        system.name(),
+        Metric::Memory,
+        &memory["idle_bytes"],
+        1.0,
+    );
+    add(
+        MEMORY_JOB,
+        system.name(),
+        Metric::Memory,
+        &memory["bytes_per_waiting_job"],
+        1.0,
+    );
     Ok(())
+}
+
+fn rows<'a>(document: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
+    document[name].as_array().into_iter().flatten()
 }

@@ -9,11 +9,12 @@ use std::time::Instant;
 use anyhow::{Context as _, Result};
 use ganger_bench::rate;
 
+use super::figures::Figures;
 use super::ganger;
-use super::report::Report;
+use super::goals::BARE_SPAWN;
+use super::row::{Metric, PROGRAMS as LOAD};
+use super::system::System;
 
-/// The row of both.
-pub(super) const ROW: &str = "programs, JSON in and out";
 /// Programs running at once, in both cases.
 const CONCURRENCY: usize = 4;
 /// Programs started in all, in each case.
@@ -25,18 +26,11 @@ const PROGRAM: &str = "/bin/cat";
 pub(super) async fn measure(
     server: &ganger::Server,
     directory: &Path,
-    report: &mut Report,
+    figures: &mut Figures,
 ) -> Result<()> {
-    println!("measuring programs");
-    report.add(ROW, "bare spawn", "programs/s", bare()?);
-    report.add(
-        ROW,
-        ganger::GRPC,
-        "programs/s",
-        server
-            .programs(PROGRAM, PROGRAMS, CONCURRENCY, directory)
-            .await?,
-    );
+    figures.add(LOAD, BARE_SPAWN, Metric::Rate, bare()?);
+    let programs = server.programs(PROGRAM, PROGRAMS, CONCURRENCY, directory);
+    figures.add(LOAD, System::Streams.name(), Metric::Rate, programs.await?);
     Ok(())
 }
 
