@@ -116,6 +116,12 @@ pub trait Store: Send + 'static {
     /// If it cannot be opened.
     fn reader(&self) -> Result<Self::Reader, StoreError>;
 
+    /// Number of flushes to the device that the store has ordered since it was made, those of its upkeep too; 0 if it
+    /// orders none. Cheap: it is asked for after every commit.
+    fn flushes(&self) -> u64 {
+        0
+    }
+
     /// Free bytes on the device, if that means anything here.
     fn free_bytes(&self) -> Option<u64> {
         None
