@@ -11,6 +11,7 @@ mod server;
 mod servers;
 mod shards;
 mod target;
+mod waiting;
 mod worker;
 
 pub use kind::{Api, Kind};

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 pub(crate) const STALLED_AFTER: Duration = Duration::from_secs(20);
 
 /// How often a load looks whether its jobs are completed.
-const LOOK_EVERY: Duration = Duration::from_millis(1);
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// What all connections of a load share.
 pub struct Load {

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+use crate::load::{LOOK_EVERY, STALLED_AFTER};
 use crate::tasks::Tasks;
 use crate::{Error, Load, Measured, Method, Named, Peer, Shape, Used, rate};
 use latency::Latency;
@@ -35,17 +36,29 @@ pub struct Outcome {
 /// The first part of `D`: the flow on an empty queue.
 pub const DEEP_EMPTY: &str = "D empty";
 
+/// How a load is measured.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// The queue, which no other load uses.
+    pub queue: String,
+    /// Bytes of each job's payload.
+    pub payload_bytes: usize,
+    /// How long the measurement takes.
+    pub time: Duration,
+    /// Jobs that wait in a deep queue.
+    pub waiting: u64,
+}
+
 /// Measures a load of a peer. `shape` is that of the load, or what the peer can do of it.
 pub async fn named(
     peer: &dyn Peer,
     named: Named,
     shape: &Shape,
-    queue: &str,
-    payload_bytes: usize,
-    time: Duration,
+    setting: &Setting,
 ) -> Result<Vec<Outcome>, Error> {
+    let (payload_bytes, time) = (setting.payload_bytes, setting.time);
     let load = |name: &str, ahead| {
-        let queue = format!("{queue}{name}");
+        let queue = format!("{}{name}", setting.queue);
         Load::new(queue, payload_bytes, shape.take, ahead)
     };
     let outcome = |load, measured| Outcome {
@@ -59,7 +72,8 @@ pub async fn named(
             let measured = enqueue::measure(peer, &load("", None), shape, time).await?;
             Ok(vec![outcome(name, measured)])
         }
-        Method::Take(jobs) => {
+        Method::Take(a_second) => {
+            let jobs = take::jobs(a_second, time);
             let measured = take::measure(peer, &load("", None), shape, jobs, time).await?;
             Ok(vec![outcome(name, measured)])
         }
@@ -69,7 +83,8 @@ pub async fn named(
         }
         Method::Deep => {
             let empty = flow::measure(peer, &load("", Some(AHEAD)), shape, time).await?;
-            let deep = flow::deep(peer, &load("-deep", Some(AHEAD)), shape, time).await?;
+            let load = load("-deep", Some(AHEAD));
+            let deep = flow::deep(peer, &load, shape, setting.waiting, time).await?;
             Ok(vec![outcome(DEEP_EMPTY, empty), outcome(name, deep)])
         }
         Method::Paced(a_second) => {
@@ -105,12 +120,21 @@ impl Span {
         }
     }
 
+    /// Waits until the first job is done, however slow the server is.
+    async fn until_first(&self, load: &Load, count: Count) {
+        while count(load) == self.count && self.begun.elapsed() < STALLED_AFTER {
+            sleep(LOOK_EVERY).await;
+        }
+    }
+
     /// The rate since the beginning, and the use for one job.
     async fn end(&self, peer: &dyn Peer, load: &Load, count: Count) -> Result<Measured, Error> {
         let (took, jobs) = (self.begun.elapsed(), count(load) - self.count);
         let used = peer.used().await.since(self.used);
         if jobs == 0 {
-            return Err(Error::failed("no job was done in the time given"));
+            return Err(Error::failed(format!(
+                "no job was done in {STALLED_AFTER:?}"
+            )));
         }
         Ok(Measured {
             per_second: rate(jobs, took),
@@ -130,6 +154,7 @@ async fn running(
     sleep(WARM_UP.min(time)).await;
     let span = Span::begin(peer, load, count).await;
     sleep(time).await;
+    span.until_first(load, count).await;
     let measured = span.end(peer, load, count).await;
     load.end();
     // A failed task explains a missing rate better than the rate does.

@@ -43,11 +43,11 @@ impl Shape {
 pub enum Method {
     /// Enqueueing alone.
     Enqueue,
-    /// Taking and completing so many jobs that wait.
-    Take(u64),
+    /// Taking and completing jobs that wait, for each second of the measurement so many.
+    Take(u32),
     /// Producers and consumers at once.
     Flow,
-    /// The same on an empty queue, then above a million jobs that wait.
+    /// The same on an empty queue, then above many jobs that wait.
     Deep,
     /// Producers that send so many jobs a second together, and consumers.
     Paced(u32),
@@ -132,7 +132,7 @@ impl Named {
             }
             Self::L => "1 producer at 1,000 jobs a second and 1 idle consumer: enqueue to start",
             Self::Paced => "As m at 5,000 jobs a second: enqueue to start, CPU a job",
-            Self::D => "As m on an empty queue and above 1,000,000 jobs that wait",
+            Self::D => "As m on an empty queue and above 1,000,000 jobs that wait (--waiting)",
         }
     }
 
@@ -140,9 +140,9 @@ impl Named {
     pub fn method(self) -> Method {
         match self {
             Self::E1 | Self::E256 | Self::E100 | Self::E4x64 => Method::Enqueue,
-            Self::P1 => Method::Take(30_000),
-            Self::P4 => Method::Take(60_000),
-            Self::P4x64 | Self::P16x64 => Method::Take(300_000),
+            Self::P1 => Method::Take(10_000),
+            Self::P4 => Method::Take(20_000),
+            Self::P4x64 | Self::P16x64 => Method::Take(100_000),
             Self::M | Self::Mixed => Method::Flow,
             Self::L => Method::Paced(1_000),
             Self::Paced => Method::Paced(5_000),

@@ -22,10 +22,14 @@ pub enum Kind {
     Mix,
     /// From enqueue to start with an idle worker, at --rates.
     Latency,
-    /// As mix, on an empty queue and above a million jobs that wait.
+    /// As mix, on an empty queue and above --waiting jobs.
     Deep,
     /// Several shards, in one process and as servers of their own: lives, graphs over 8 of them, messages, cancelling.
     Shards,
+    /// From `kill -9` until ready, with --waiting live jobs.
+    Restart,
+    /// Memory of an idle server, and of each of --waiting jobs.
+    Memory,
     /// A load that `cargo xtask bench-peers` measures of other systems too.
     Named(Named),
 }
@@ -39,25 +43,29 @@ pub(super) const TAKEN: u64 = 200_000;
 /// Jobs in one enqueue, delivery and report of the loads without a name of their own.
 const BATCH: usize = 100;
 
+/// Those that are measured of ganger only.
+const OWN: [Kind; 9] = [
+    Kind::Lives,
+    Kind::Enqueue,
+    Kind::Take,
+    Kind::Mix,
+    Kind::Latency,
+    Kind::Deep,
+    Kind::Shards,
+    Kind::Restart,
+    Kind::Memory,
+];
+
 impl Kind {
     /// All of them, in the order of the help.
-    const ALL: [Self; 7 + Named::ALL.len()] = {
-        let mut all = [Self::Lives; 7 + Named::ALL.len()];
-        let own = [
-            Self::Lives,
-            Self::Enqueue,
-            Self::Take,
-            Self::Mix,
-            Self::Latency,
-            Self::Deep,
-            Self::Shards,
-        ];
+    const ALL: [Self; OWN.len() + Named::ALL.len()] = {
+        let mut all = [Self::Lives; OWN.len() + Named::ALL.len()];
         let mut place = 0;
         while place < all.len() {
-            all[place] = if place < own.len() {
-                own[place]
+            all[place] = if place < OWN.len() {
+                OWN[place]
             } else {
-                Self::Named(Named::ALL[place - own.len()])
+                Self::Named(Named::ALL[place - OWN.len()])
             };
             place += 1;
         }
@@ -74,6 +82,8 @@ impl Kind {
             Self::Latency => "latency".to_owned(),
             Self::Deep => "deep".to_owned(),
             Self::Shards => "shards".to_owned(),
+            Self::Restart => "restart".to_owned(),
+            Self::Memory => "memory".to_owned(),
             Self::Named(named) => named.name().to_lowercase(),
         }
     }
@@ -87,12 +97,25 @@ impl Kind {
             }
             Self::Mix => "Two producers and four consumers, in batches of 100",
             Self::Latency => "From enqueue to start with an idle worker, at --rates",
-            Self::Deep => "As mix, on an empty queue and above a million jobs that wait",
+            Self::Deep => {
+                "As mix, on an empty queue and above 1,000,000 jobs that wait (--waiting)"
+            }
+            Self::Restart => {
+                "From kill -9 until ready, with 1,000,000 live jobs (--waiting); of a server of its own"
+            }
+            Self::Memory => {
+                "Memory of an idle server, and of each of 1,000,000 jobs without payload (--waiting); of a server of its own"
+            }
             Self::Shards => {
                 "Several shards, in one process and as servers of their own: lives, graphs over 8 of them, messages, cancelling"
             }
             Self::Named(named) => named.about(),
         }
+    }
+
+    /// Whether it starts servers of its own, and needs no other.
+    pub fn starts_servers(self) -> bool {
+        matches!(self, Self::Shards | Self::Restart | Self::Memory)
     }
 
     /// The connections of a load that has neither a name of its own nor options for them.

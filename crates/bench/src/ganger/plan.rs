@@ -7,10 +7,10 @@ use ganger_client::Options;
 
 use super::kind::{Api, Kind, TAKEN};
 use super::report::{LatencyRow, LifeRow, Report, Row};
-use super::shards;
 use super::target::Target;
+use super::{shards, waiting};
 use crate::bare::log;
-use crate::measure::{self, AHEAD, Outcome, enqueue, flow, latency, lives, take};
+use crate::measure::{self, AHEAD, Outcome, Setting, enqueue, flow, latency, lives, take};
 use crate::{Error, Load, Measured, Peer};
 
 /// The measurements of a run.
@@ -26,6 +26,8 @@ pub struct Plan {
     pub batches: Vec<usize>,
     /// Jobs per second while the time from enqueue to start is measured, at least 1.
     pub rates: Vec<u32>,
+    /// Jobs that wait, at least 1: each for a restart, the first for deep queues and memory.
+    pub waiting: Vec<u64>,
     /// How long each measurement takes.
     pub time: Duration,
     /// Bytes of each job's payload.
@@ -74,7 +76,8 @@ impl Bench {
             let Plan { payload, time, .. } = self.plan;
             self.report.shards = shards::measure(&self.target, payload, time, &remark).await?;
         }
-        let by_api = |kind: &Kind| !matches!(kind, Kind::Lives | Kind::Shards);
+        self.measure_waiting(&loads, &remark).await?;
+        let by_api = |kind: &Kind| *kind != Kind::Lives && !kind.starts_servers();
         for kind in loads.into_iter().filter(by_api) {
             for api in self.plan.apis.clone() {
                 remark(format!("measuring {}: {}", api.name(), kind.name()));
@@ -82,6 +85,32 @@ impl Bench {
             }
         }
         Ok(self.report)
+    }
+
+    /// Measures what has servers with many waiting jobs of its own.
+    async fn measure_waiting(
+        &mut self,
+        loads: &[Kind],
+        remark: impl Fn(String),
+    ) -> Result<(), Error> {
+        if loads.contains(&Kind::Restart) {
+            for &jobs in &self.plan.waiting {
+                remark(format!("measuring a restart with {jobs} jobs"));
+                let restart = waiting::restart(&self.target, jobs, self.plan.payload).await?;
+                self.report.restarts.push(restart);
+            }
+        }
+        if loads.contains(&Kind::Memory) {
+            remark("measuring memory".to_owned());
+            let memory = waiting::memory(&self.target, self.waiting()).await?;
+            self.report.memory = Some(memory);
+        }
+        Ok(())
+    }
+
+    /// Jobs that wait in deep queues.
+    fn waiting(&self) -> u64 {
+        self.plan.waiting.first().copied().unwrap_or(1)
     }
 
     /// Measures each API beside the others and the bare log, in the same ten seconds.
@@ -115,12 +144,16 @@ impl Bench {
         let peer = api.peer(&self.target)?;
         let peer = peer.as_ref();
         match kind {
-            Kind::Lives | Kind::Shards => {}
+            Kind::Lives | Kind::Shards | Kind::Restart | Kind::Memory => {}
             Kind::Latency => self.report.latency.extend(self.latency(api, peer).await?),
             Kind::Named(named) => {
-                let (queue, shape) = (api.queue(&kind.name()), named.shape());
-                let Plan { payload, time, .. } = self.plan;
-                for outcome in measure::named(peer, named, &shape, &queue, payload, time).await? {
+                let setting = Setting {
+                    queue: api.queue(&kind.name()),
+                    payload_bytes: self.plan.payload,
+                    time: self.plan.time,
+                    waiting: self.waiting(),
+                };
+                for outcome in measure::named(peer, named, &named.shape(), &setting).await? {
                     self.report.named.push((api, outcome));
                 }
             }
@@ -179,7 +212,7 @@ impl Bench {
                 let empty = load("mix-empty", Some(AHEAD));
                 let empty = flow::measure(peer, &empty, &shape, time).await?;
                 let deep = load("deep", Some(AHEAD));
-                let deep = flow::deep(peer, &deep, &shape, time).await?;
+                let deep = flow::deep(peer, &deep, &shape, self.waiting(), time).await?;
                 vec![("mix_empty", empty), ("mix_deep", deep)]
             }
         })

@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use super::kind::Api;
 use super::plan::{NamedRow, Plan};
 use super::target::Target;
+use super::waiting::{Memory, Restart};
 use crate::Measured;
-use crate::measure::flow::DEEP;
 use crate::measure::latency::Latency;
-use table::{cpu, flushes, milliseconds, scaled, table, whole};
+use table::{cpu, flushes, grouped, milliseconds, scaled, table, whole};
 
 /// One measurement of full lives.
 pub(crate) struct LifeRow {
@@ -67,6 +67,8 @@ pub struct Report {
     pub(crate) named: Vec<NamedRow>,
     pub(crate) latency: Vec<LatencyRow>,
     pub(crate) shards: Vec<ShardsRow>,
+    pub(super) restarts: Vec<Restart>,
+    pub(super) memory: Option<Memory>,
 }
 
 impl Report {
@@ -86,6 +88,8 @@ impl Report {
             named: Vec::new(),
             latency: Vec::new(),
             shards: Vec::new(),
+            restarts: Vec::new(),
+            memory: None,
         }
     }
 
@@ -104,6 +108,8 @@ impl Report {
             self.loads_table(),
             self.latency_table(),
             self.shards_table(),
+            self.restarts_table(),
+            self.memory_table(),
         ];
         tables.concat().trim_end().to_owned()
     }
@@ -122,6 +128,30 @@ impl Report {
             ]
         });
         table("Several shards", columns, false, rows)
+    }
+
+    fn restarts_table(&self) -> String {
+        let columns = "live jobs | seconds until ready | MiB of memory then";
+        let rows = self.restarts.iter().map(|row| {
+            vec![
+                grouped(row.jobs),
+                format!("{:.2}", row.took.as_secs_f64()),
+                format!("{:.1}", row.memory / MEBIBYTE),
+            ]
+        });
+        table("Restart after kill -9", columns, true, rows)
+    }
+
+    fn memory_table(&self) -> String {
+        let columns = "idle server, MiB | waiting jobs | bytes each";
+        let rows = self.memory.iter().map(|memory| {
+            vec![
+                format!("{:.1}", memory.idle / MEBIBYTE),
+                grouped(memory.jobs),
+                format!("{:.0}", memory.each_job),
+            ]
+        });
+        table("Memory", columns, true, rows)
     }
 
     fn lives_table(&self) -> String {
@@ -255,6 +285,20 @@ impl Report {
                 "servers_cpu_seconds": row.cpu,
             })
         });
+        let restarts = self.restarts.iter().map(|row| {
+            json!({
+                "jobs": row.jobs,
+                "seconds": row.took.as_secs_f64(),
+                "memory_bytes": row.memory,
+            })
+        });
+        let memory = self.memory.map(|memory| {
+            json!({
+                "jobs": memory.jobs,
+                "idle_bytes": memory.idle,
+                "bytes_per_waiting_job": memory.each_job,
+            })
+        });
         json!({
             "payload_bytes": self.payload,
             "seconds_each": self.seconds,
@@ -262,9 +306,13 @@ impl Report {
             "loads": loads.chain(named).collect::<Vec<_>>(),
             "latency": latency.collect::<Vec<_>>(),
             "shards": shards.collect::<Vec<_>>(),
+            "restart": restarts.collect::<Vec<_>>(),
+            "memory": memory,
         })
     }
 }
+
+const MEBIBYTE: f64 = 1_048_576.0;
 
 /// What a load is called in the table.
 fn words(load: &str) -> &str {
@@ -273,10 +321,7 @@ fn words(load: &str) -> &str {
         "take" => "take + complete 200,000 that wait, 8 connections",
         "mix" => "2 producers, 4 consumers",
         "mix_empty" => "the same, again, before the next row",
-        "mix_deep" => {
-            const { assert!(DEEP == 1_000_000) };
-            "the same with 1,000,000 waiting"
-        }
+        "mix_deep" => "the same above many waiting jobs",
         other => other,
     }
 }

@@ -83,10 +83,12 @@ impl Target {
         let metrics = http.get("/metrics").await.ok()?;
         // A line a shard.
         let lines = str::from_utf8(metrics).ok()?.lines();
+        let flushes = |line: &str| line.rsplit_once(' ')?.1.trim().parse::<f64>().ok();
+        let lines = lines.filter(|line| line.starts_with("ganger_store_flushes_total{"));
+        // Older servers do not count them.
         lines
-            .filter(|line| line.starts_with("ganger_commits_total{"))
-            .map(|line| line.rsplit_once(' ')?.1.trim().parse::<f64>().ok())
-            .sum()
+            .map(flushes)
+            .reduce(|one, other| Some(one? + other?))?
     }
 }
 

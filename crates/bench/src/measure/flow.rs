@@ -9,9 +9,6 @@ use super::{enqueue, running};
 use crate::tasks::Tasks;
 use crate::{Error, Load, Measured, Messages, Peer, Role, Shape};
 
-/// Jobs that wait in the deep queue.
-pub const DEEP: u64 = 1_000_000;
-
 /// How the deep queue is filled.
 const FILL_CONNECTIONS: usize = 4;
 const FILL: Messages = Messages::new(1_000, 2);
@@ -35,14 +32,15 @@ pub async fn measure(
     running(peer, load, [producers, consumers], Load::completed, time).await
 }
 
-/// The same flow above a million jobs that wait.
+/// The same flow above so many jobs that wait.
 pub async fn deep(
     peer: &dyn Peer,
     load: &Arc<Load>,
     shape: &Shape,
+    waiting: u64,
     time: Duration,
 ) -> Result<Measured, Error> {
-    fill(peer, &load.queue, load.payload().len(), DEEP).await?;
+    fill(peer, &load.queue, load.payload().len(), waiting).await?;
     // The server writes its backlog first, as it would on the way to so many jobs.
     sleep(Duration::from_secs(1)).await;
     measure(peer, load, shape, time).await

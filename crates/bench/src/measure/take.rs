@@ -17,6 +17,12 @@ const FILL: Messages = Messages::new(100, 2);
 /// The queue of a slow server is as long as it is after this time.
 const FILL_MAX: Duration = Duration::from_secs(20);
 
+/// Jobs that last for the time, if the consumers take so many a second.
+pub(super) fn jobs(a_second: u32, time: Duration) -> u64 {
+    let jobs = u128::from(a_second) * time.as_millis() / 1_000;
+    u64::try_from(jobs).unwrap_or(u64::MAX)
+}
+
 /// Jobs per second that the consumers take and complete, of so many jobs that wait; until none is left or the time is
 /// over.
 pub async fn measure(
@@ -35,6 +41,7 @@ pub async fn measure(
         .await?;
     // Being over the time is as good an end as an empty queue.
     let drained = timeout(time, load.drain()).await;
+    span.until_first(load, Load::completed).await;
     let measured = span.end(peer, load, Load::completed).await;
     consumers.check()?;
     load.stop();

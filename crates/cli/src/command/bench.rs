@@ -52,6 +52,10 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_delimiter = ',', default_value = "20,1000")]
     rates: Vec<u32>,
 
+    /// Numbers of waiting jobs, separated by commas: each for restart, the first for deep, d and memory.
+    #[arg(long, value_delimiter = ',', default_value = "1000000")]
+    waiting: Vec<u64>,
+
     /// Duration of each measurement.
     #[arg(long, value_name = "DURATION", value_parser = read_span, default_value = "3s")]
     time: Duration,
@@ -102,6 +106,7 @@ async fn plan(context: &Context, args: BenchArgs) -> Result<Plan, Failure> {
         connections: args.connections,
         batches: args.batches,
         rates: args.rates,
+        waiting: args.waiting,
         time: args.time,
         payload: args.payload,
         dir: args.dir,
@@ -126,6 +131,9 @@ impl From<Error> for Failure {
     }
 }
 
+/// The most jobs that are made to wait: more take hours.
+const WAITING_MAX: u64 = 100_000_000;
+
 fn check(args: &BenchArgs) -> Result<(), Failure> {
     if args
         .connections
@@ -137,10 +145,21 @@ fn check(args: &BenchArgs) -> Result<(), Failure> {
             "--connections and --batches must be at least 1",
         ));
     }
-    if args.attach && args.loads.contains(&Kind::Shards) {
-        return Err(Failure::usage(
-            "--loads shards starts and stops servers of its own: leave --attach out",
-        ));
+    let own = args.loads.iter().find(|load| load.starts_servers());
+    if let (true, Some(load)) = (args.attach, own) {
+        return Err(Failure::usage(format!(
+            "--loads {} starts and stops servers of its own: leave --attach out",
+            load.name()
+        )));
+    }
+    if args
+        .waiting
+        .iter()
+        .any(|jobs| !(1..=WAITING_MAX).contains(jobs))
+    {
+        return Err(Failure::usage(format!(
+            "--waiting must be from 1 to {WAITING_MAX} jobs"
+        )));
     }
     if args.attach && args.apis.contains(&Api::Redis) {
         return Err(Failure::usage(

@@ -26,7 +26,15 @@ pub(super) fn milliseconds(time: Duration) -> String {
 
 /// A rate with its thousands apart.
 pub(super) fn whole(rate: f64) -> String {
-    let digits = format!("{rate:.0}");
+    apart(&format!("{rate:.0}"))
+}
+
+/// A number with its thousands apart.
+pub(super) fn grouped(number: u64) -> String {
+    apart(&number.to_string())
+}
+
+fn apart(digits: &str) -> String {
     let mut out = String::new();
     for (place, digit) in digits.chars().enumerate() {
         if place > 0 && (digits.len() - place).is_multiple_of(3) {
