@@ -44,8 +44,10 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         }
         [OPTIMISED, words @ ..] => Runtime::new()?.block_on(measure(&Options::read(words)?)),
         words => {
-            Options::read(words)?;
-            install::peers()?;
+            let options = Options::read(words)?;
+            if options.systems.iter().any(|system| !system.is_there()) {
+                install::peers()?;
+            }
             start_optimised("bench-peers", words)
         }
     }
@@ -54,7 +56,11 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
 async fn measure(options: &Options) -> Result<()> {
     let mut figures = Figures::default();
     let systems = options.systems.iter().copied();
-    let mut systems: Vec<System> = systems.filter(|system| system.is_there()).collect();
+    let (mut systems, missing): (Vec<System>, Vec<System>) =
+        systems.partition(|system| system.is_there());
+    for system in missing {
+        println!("{} is left out: it is not installed", system.name());
+    }
     for run in 1..=options.runs {
         figures.begin_run();
         for load in &options.loads {

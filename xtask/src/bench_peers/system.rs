@@ -4,7 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use ganger_bench::{Blocking, BlockingPeer, Messages, Named, Shape, measure};
+use ganger_bench::measure::{self, Setting};
+use ganger_bench::{Blocking, BlockingPeer, Messages, Named, Shape};
 
 use super::figures::Figures;
 use super::{bare, beanstalkd, postgres, redis};
@@ -12,6 +13,9 @@ use crate::process::exists;
 
 /// Bytes of a job's payload.
 pub(super) const PAYLOAD_BYTES: usize = 200;
+
+/// Jobs that wait in a deep queue.
+const WAITING: u64 = 1_000_000;
 
 /// Rows in one insert of PostgreSQL, where others send batches of 100.
 const POSTGRES_BATCH: usize = 1_000;
@@ -161,7 +165,13 @@ impl System {
             return Ok(());
         };
         let peer = Blocking(server);
-        let outcomes = measure::named(&peer, named, &shape, "queue", PAYLOAD_BYTES, time).await?;
+        let setting = Setting {
+            queue: "queue".to_owned(),
+            payload_bytes: PAYLOAD_BYTES,
+            time,
+            waiting: WAITING,
+        };
+        let outcomes = measure::named(&peer, named, &shape, &setting).await?;
         for outcome in &outcomes {
             figures.add_outcome(self.name(), outcome);
         }
