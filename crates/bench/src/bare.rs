@@ -12,4 +12,4 @@ mod protocol;
 mod server;
 
 pub use client::Bare;
-pub use server::serve;
+pub use server::BareServer;

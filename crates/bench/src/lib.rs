@@ -29,7 +29,7 @@ mod supply;
 mod tasks;
 mod used;
 
-pub use bare::{Bare, serve as serve_bare};
+pub use bare::{Bare, BareServer};
 pub use blocking::wire::Wire;
 pub use blocking::{Blocking, BlockingLink, BlockingPeer, redis};
 pub use error::Error;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Result, bail};
-use ganger_bench::{Bare, BlockingLink, BlockingPeer, Used, serve_bare};
+use ganger_bench::{Bare, BareServer, BlockingLink, BlockingPeer, Used};
 
 use super::scratch::{Process, free_address};
 
@@ -51,8 +51,7 @@ pub(crate) fn serve(arguments: &[String]) -> Result<()> {
         bail!("{COMMAND} takes an address and a directory, not {arguments:?}");
     };
     let address: SocketAddr = address.parse()?;
-    Ok(serve_bare(
-        &TcpListener::bind(address)?,
-        Path::new(directory),
-    )?)
+    // It listens when it is ready: until then nothing is measured.
+    let server = BareServer::create(Path::new(directory))?;
+    Ok(server.serve(&TcpListener::bind(address)?)?)
 }

@@ -149,64 +149,106 @@ pub(super) fn measure(
     let text = output(&mut command)?;
     let document: Value =
         serde_json::from_str(&text).context("`ganger bench --json` is no JSON")?;
-    let mut add = |load: &str, system: &str, metric, value: &Value, factor: f64| {
-        if let Some(value) = value.as_f64() {
-            figures.add(load, system, metric, value * factor);
+    add_rates(system, &document, figures);
+    add_waiting(system, &document, figures);
+    Ok(())
+}
+
+/// Notes a value of a document, if it is a number.
+fn add(
+    figures: &mut Figures,
+    (load, system): (&str, &str),
+    metric: Metric,
+    value: &Value,
+    factor: f64,
+) {
+    if let Some(value) = value.as_f64() {
+        figures.add(load, system, metric, value * factor);
+    }
+}
+
+/// Notes the loads with a rate, and full lives, beside the bare log.
+fn add_rates(system: System, document: &Value, figures: &mut Figures) {
+    let loads = rows(document, "loads").map(|row| (row["load"].as_str().unwrap_or_default(), row));
+    let lives = rows(document, "lives").map(|row| (LIVES, row));
+    for (load, row) in loads.chain(lives) {
+        for (metric, value, factor) in [
+            (Metric::Rate, &row["per_second"], 1.0),
+            (Metric::Cpu, &row["server_cpu_seconds_per_million"], 1.0),
+            (Metric::Flushes, &row["flushes_per_thousand"], 1e-3),
+            (Metric::Bytes, &row["bytes_written_per_job"], 1.0),
+            (Metric::P50, &row["latency"]["p50_ms"], 1.0),
+            (Metric::P99, &row["latency"]["p99_ms"], 1.0),
+        ] {
+            add(figures, (load, system.name()), metric, value, factor);
         }
-    };
-    for row in rows(&document, "loads") {
-        let load = row["load"].as_str().unwrap_or_default();
-        let mut add = |metric, value, factor| add(load, system.name(), metric, value, factor);
-        add(Metric::Rate, &row["per_second"], 1.0);
-        add(Metric::Cpu, &row["server_cpu_seconds_per_million"], 1.0);
-        add(Metric::Flushes, &row["flushes_per_thousand"], 1e-3);
-        add(Metric::Bytes, &row["bytes_written_per_job"], 1.0);
-        add(Metric::P50, &row["latency"]["p50_ms"], 1.0);
-        add(Metric::P99, &row["latency"]["p99_ms"], 1.0);
+        let bare = &row["bare_log_per_second"];
+        add(figures, (load, BARE_LOG), Metric::Rate, bare, 1.0);
     }
-    for row in rows(&document, "lives") {
-        let mut add = |metric, value, factor| add(LIVES, system.name(), metric, value, factor);
-        add(Metric::Rate, &row["per_second"], 1.0);
-        add(Metric::Cpu, &row["server_cpu_seconds_per_million"], 1.0);
-        add(Metric::Flushes, &row["flushes_per_thousand"], 1e-3);
-        add(Metric::Bytes, &row["bytes_written_per_job"], 1.0);
-    }
-    for row in rows(&document, "lives") {
-        add(
-            LIVES,
-            BARE_LOG,
-            Metric::Rate,
-            &row["bare_log_per_second"],
-            1.0,
-        );
-    }
-    for row in rows(&document, "restart") {
+}
+
+/// Notes restarts and memory.
+fn add_waiting(system: System, document: &Value, figures: &mut Figures) {
+    let system = system.name();
+    for row in rows(document, "restart") {
         let is_one_million = row["jobs"] == 1_000_000;
         let load = if is_one_million {
             RESTART_1M
         } else {
             RESTART_10M
         };
-        add(load, system.name(), Metric::Seconds, &row["seconds"], 1.0);
+        add(
+            figures,
+            (load, system),
+            Metric::Seconds,
+            &row["seconds"],
+            1.0,
+        );
     }
     let memory = &document["memory"];
-    add(
-        MEMORY_IDLE,
-        system.name(),
-        Metric::Memory,
-        &memory["idle_bytes"],
-        1.0,
-    );
-    add(
-        MEMORY_JOB,
-        system.name(),
-        Metric::Memory,
-        &memory["bytes_per_waiting_job"],
-        1.0,
-    );
-    Ok(())
+    for (load, value) in [
+        (MEMORY_IDLE, &memory["idle_bytes"]),
+        (MEMORY_JOB, &memory["bytes_per_waiting_job"]),
+    ] {
+        add(figures, (load, system), Metric::Memory, value, 1.0);
+    }
 }
 
 fn rows<'a>(document: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
     document[name].as_array().into_iter().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_report_of_ganger_bench_becomes_figures() {
+        let document = json!({
+            "loads": [{
+                "load": "L",
+                "per_second": 1_000.0,
+                "server_cpu_seconds_per_million": 140.0,
+                "flushes_per_thousand": 500.0,
+                "bytes_written_per_job": null,
+                "latency": { "p50_ms": 0.7, "p99_ms": 2.0 },
+            }],
+            "lives": [{ "per_second": 30.0, "bare_log_per_second": 60.0 }],
+            "restart": [
+                { "jobs": 1_000_000, "seconds": 2.5 },
+                { "jobs": 10_000_000, "seconds": 25.0 },
+            ],
+            "memory": { "idle_bytes": 5.0, "bytes_per_waiting_job": 120.0 },
+        });
+        let mut figures = Figures::default();
+        add_rates(System::Streams, &document, &mut figures);
+        add_waiting(System::Streams, &document, &mut figures);
+        let median = |load, metric| figures.median(load, "streams", metric);
+        assert_eq!(median("L", Metric::Flushes), Some(0.5));
+        assert_eq!(median("L", Metric::Bytes), None);
+        assert_eq!(median("L", Metric::P99), Some(2.0));
+        assert_eq!(figures.median(LIVES, BARE_LOG, Metric::Rate), Some(60.0));
+        assert_eq!(median(RESTART_10M, Metric::Seconds), Some(25.0));
+        assert_eq!(median(MEMORY_JOB, Metric::Memory), Some(120.0));
+    }
 }

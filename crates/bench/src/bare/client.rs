@@ -127,7 +127,7 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::bare::serve;
+    use crate::bare::BareServer;
 
     #[test]
     fn jobs_come_out_as_they_went_in_and_are_completed_once() {
@@ -135,8 +135,8 @@ mod tests {
         std::fs::create_dir(&directory).expect("a new directory");
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("it has one");
-        let served = directory.clone();
-        thread::spawn(move || serve(&listener, &served));
+        let server = BareServer::create(&directory).expect("a new journal");
+        thread::spawn(move || server.serve(&listener));
         let bare = Bare {
             address,
             process: std::process::id(),

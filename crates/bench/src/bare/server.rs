@@ -20,22 +20,8 @@ use crate::blocking::wire::Wire;
 /// How long a take that waits waits.
 const TAKE_WITHIN: Duration = Duration::from_secs(1);
 
-/// Serves with a new journal in the directory until the process ends.
-pub fn serve(listener: &TcpListener, directory: &Path) -> io::Result<()> {
-    let server = Arc::new(Server {
-        journal: Journal::create(&directory.join("journal"), PREALLOCATED_PAGES)?,
-        jobs: Mutex::new(Jobs::default()),
-        ready: Condvar::new(),
-    });
-    for stream in listener.incoming() {
-        let (stream, server) = (stream?, Arc::clone(&server));
-        // A connection that breaks is its client's affair.
-        thread::spawn(move || server.converse(stream));
-    }
-    Ok(())
-}
-
-struct Server {
+/// The queue and its journal.
+pub struct BareServer {
     journal: Journal,
     jobs: Mutex<Jobs>,
     ready: Condvar,
@@ -58,7 +44,26 @@ struct Turn {
     answers: Vec<u8>,
 }
 
-impl Server {
+impl BareServer {
+    /// A server with a new journal in the directory. Preallocating it takes a while.
+    pub fn create(directory: &Path) -> io::Result<Arc<Self>> {
+        Ok(Arc::new(Self {
+            journal: Journal::create(&directory.join("journal"), PREALLOCATED_PAGES)?,
+            jobs: Mutex::new(Jobs::default()),
+            ready: Condvar::new(),
+        }))
+    }
+
+    /// Serves until the process ends.
+    pub fn serve(self: Arc<Self>, listener: &TcpListener) -> io::Result<()> {
+        for stream in listener.incoming() {
+            let (stream, server) = (stream?, Arc::clone(&self));
+            // A connection that breaks is its client's affair.
+            thread::spawn(move || server.converse(stream));
+        }
+        Ok(())
+    }
+
     fn converse(&self, stream: TcpStream) -> Result<()> {
         stream.set_nodelay(true)?;
         let mut wire = Wire::over(stream);

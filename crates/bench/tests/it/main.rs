@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use ganger_bench::measure::{self, DEEP_EMPTY, Setting, lives};
-use ganger_bench::{Bare, Blocking, Named, serve_bare};
+use ganger_bench::{Bare, BareServer, Blocking, Named};
 
 /// A directory that is removed at the end.
 struct Directory(PathBuf);
@@ -27,8 +27,8 @@ fn start(name: &str) -> (Directory, Blocking<Bare>) {
         address: listener.local_addr().expect("it is bound"),
         process: std::process::id(),
     };
-    let served = directory.clone();
-    thread::spawn(move || serve_bare(&listener, &served));
+    let server = BareServer::create(&directory).expect("a new journal");
+    thread::spawn(move || server.serve(&listener));
     (Directory(directory), Blocking(bare))
 }
 

@@ -21,8 +21,8 @@ use crate::ganger::target::Target;
 use crate::link::Watch;
 use crate::{Error, Link, Links, Load, Messages, Peer, Role, Used};
 
-/// The server delivers a job again after this time if it was killed while the job was held.
-const LEASE_MS: u64 = 5_000;
+/// Longer than a busy machine stalls: a job that is delivered again would be completed twice.
+const LEASE_MS: u64 = 60_000;
 
 /// Jobs that an idle worker has room for.
 const IDLE_CREDITS: usize = 256;
