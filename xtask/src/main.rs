@@ -41,7 +41,9 @@ usage: cargo xtask COMMAND
   fuzz [ARGS]    run every fuzz target on the stable toolchain: [--seconds N | --runs N] [--seed S], 10 seconds
                  each and a new seed unless said otherwise
   abuse [ATTACK] attack a server over its ports, and measure its memory, its health and the calls of others
-  bench-peers    measure ganger beside Redis, PostgreSQL and beanstalkd, in one run on this machine
+  bench-peers [OPTIONS]
+                 measure ganger beside Redis, PostgreSQL, beanstalkd and a bare server, in one run on this machine;
+                 `--help` tells the options
   bench-redis    measure the Redis port beside Redis with published clients and the script of qless
   bench-quantumleap
                  measure notifications taken and rows inserted, beside what PostgreSQL itself takes";
@@ -70,6 +72,7 @@ fn run(arguments: &[String]) -> Result<()> {
         ("powercut", rest) => ci::cut_power(rest),
         ("fuzz", rest) => ci::fuzz(rest),
         ("abuse", rest) => abuse::run(rest),
+        (bench_peers::bare::COMMAND, rest) => bench_peers::bare::serve(rest),
         ("bench-peers", rest) => bench_peers::run(rest),
         ("bench-redis", rest) => bench_redis::run(rest),
         ("bench-quantumleap", rest) => bench_quantumleap::run(rest),

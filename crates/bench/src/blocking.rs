@@ -1,58 +1,91 @@
-//! Servers whose connections are plain blocking sockets.
+//! Peers whose connections are plain blocking sockets.
 
-use std::time::Duration;
+pub mod redis;
+pub(crate) mod wire;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, ready};
 
-use crate::{Error, Link, Load, Peer};
+use crate::link::{Watch, single};
+use crate::{Error, Link, Links, Load, Messages, Peer, Role, Used};
 
-/// Pause between two attempts to lease from an empty queue.
+/// Between two attempts to take from a queue that was empty.
 const TAKE_AGAIN_AFTER: Duration = Duration::from_micros(200);
 
-/// A queue server with blocking connections and a single queue.
+/// A queue server that is reached by blocking sockets.
 pub trait BlockingPeer: Sync {
-    /// Opens a connection to the server.
-    fn connect(&self) -> Result<Box<dyn BlockingLink>>;
+    /// Opens one connection to a queue of the server under load.
+    fn connect(&self, queue: &str) -> Result<Box<dyn BlockingLink>>;
+
+    /// What the server has used so far.
+    fn used(&self) -> Used;
 }
 
 /// A connection that blocks its thread.
 pub trait BlockingLink: Send {
-    /// Enqueues jobs with these payloads; returns when all are durable.
-    fn put(&mut self, payloads: &[Vec<u8>]) -> Result<()>;
-    /// Leases at most `jobs` jobs without waiting; returns their payloads.
-    fn take(&mut self, jobs: usize) -> Result<Vec<Vec<u8>>>;
-    /// Leases one job, waiting up to a second if the server can; returns its payload.
-    fn take_one_waiting(&mut self) -> Result<Option<Vec<u8>>> {
-        Ok(self.take(1)?.pop())
+    /// Encodes the message that [`send`](Self::send) sends: so many jobs with this payload.
+    fn prepare(&mut self, payload: &[u8], jobs: usize) -> Result<()>;
+
+    /// Adds the message to what is sent next.
+    fn send(&mut self) -> Result<()>;
+
+    /// Sends what was added, and waits until at least one message is durable, or until the time; returns the number of
+    /// messages that became durable.
+    fn acknowledged(&mut self, until: Option<Instant>) -> Result<usize>;
+
+    /// Takes up to so many jobs without waiting and passes their payloads on; returns their number.
+    fn take(&mut self, jobs: usize, watch: Watch<'_>) -> Result<usize>;
+
+    /// Takes one job, waiting up to a second if the server can.
+    fn take_one_waiting(&mut self, watch: Watch<'_>) -> Result<usize> {
+        self.take(1, watch)
     }
-    /// Completes the leased jobs; returns when that is durable.
-    fn finish(&mut self) -> Result<()>;
-    /// Whether the server lets a consumer wait for jobs.
+
+    /// Completes what was taken; returns when that is durable.
+    fn complete(&mut self) -> Result<()>;
+
+    /// Whether the server can make a consumer wait.
     fn waits(&self) -> bool {
         true
     }
 }
 
-/// Adapts a blocking server to [`Peer`].
+/// A blocking peer as a [`Peer`].
 pub struct Blocking<P>(pub P);
+
+impl<P: BlockingPeer> Blocking<P> {
+    fn open(&self, load: &Load, role: Role) -> Result<Adapter> {
+        let mut link = self.0.connect(&load.queue)?;
+        let messages = match role {
+            Role::Produce(messages) | Role::Live(messages) => messages,
+            Role::Consume | Role::Idle => Messages::new(1, 1),
+        };
+        link.prepare(load.payload(), messages.jobs)?;
+        Ok(Adapter {
+            waits: role == Role::Idle && link.waits(),
+            jobs: messages.jobs,
+            take: load.take,
+            link,
+        })
+    }
+}
 
 impl<P: BlockingPeer> Peer for Blocking<P> {
     fn connect<'a>(
         &'a self,
-        load: &'a Load,
-        wait: Duration,
-    ) -> BoxFuture<'a, Result<Box<dyn Link>, Error>> {
-        let link = self.0.connect().map(|link| -> Box<dyn Link> {
-            Box::new(Adapter {
-                waits: load.batch == 1 && !wait.is_zero() && link.waits(),
-                payloads: vec![load.payload().to_vec(); load.batch],
-                link,
-                taken: 0,
-            })
-        });
-        ready(link.map_err(Error::from)).boxed()
+        load: &'a Arc<Load>,
+        role: Role,
+    ) -> BoxFuture<'a, Result<Links, Error>> {
+        let link = self.open(load, role).map_err(Error::from);
+        ready(link.map(|link| single(role, link))).boxed()
+    }
+
+    fn used(&self) -> BoxFuture<'_, Used> {
+        ready(self.0.used()).boxed()
     }
 
     fn blocks(&self) -> bool {
@@ -62,56 +95,44 @@ impl<P: BlockingPeer> Peer for Blocking<P> {
 
 struct Adapter {
     link: Box<dyn BlockingLink>,
-    /// Payloads of one enqueue.
-    payloads: Vec<Vec<u8>>,
-    /// Whether a lease request waits for a job.
+    /// Jobs in one message.
+    jobs: usize,
+    /// Jobs in one take.
+    take: usize,
+    /// Whether a take waits for a job.
     waits: bool,
-    /// Number of jobs leased and not completed.
-    taken: usize,
 }
 
 impl Adapter {
-    fn take_now(&mut self) -> Result<Vec<Vec<u8>>> {
-        if self.waits {
-            return Ok(self.link.take_one_waiting()?.into_iter().collect());
-        }
-        let payloads = self.link.take(self.payloads.len())?;
-        if payloads.is_empty() {
+    fn take_and_complete(&mut self, watch: Watch<'_>) -> Result<usize> {
+        let taken = if self.waits {
+            self.link.take_one_waiting(watch)?
+        } else {
+            self.link.take(self.take, watch)?
+        };
+        if taken > 0 {
+            self.link.complete()?;
+        } else if !self.waits {
             std::thread::sleep(TAKE_AGAIN_AFTER);
         }
-        Ok(payloads)
+        Ok(taken)
     }
 }
 
 impl Link for Adapter {
-    fn prepare(&mut self, payload: &[u8]) {
-        self.payloads.fill(payload.to_vec());
+    fn prepare(&mut self, payload: &[u8]) -> Result<(), Error> {
+        Ok(self.link.prepare(payload, self.jobs)?)
     }
 
-    fn enqueue(&mut self) -> BoxFuture<'_, Result<(), Error>> {
-        ready(self.link.put(&self.payloads).map_err(Error::from)).boxed()
+    fn send(&mut self) -> Result<(), Error> {
+        Ok(self.link.send()?)
     }
 
-    fn take<'a>(
-        &'a mut self,
-        see: &'a mut (dyn FnMut(&[u8]) + Send),
-    ) -> BoxFuture<'a, Result<(), Error>> {
-        let taken = self.take_now().map(|payloads| {
-            self.taken = payloads.len();
-            for payload in &payloads {
-                see(payload);
-            }
-        });
-        ready(taken.map_err(Error::from)).boxed()
+    fn acknowledged(&mut self, until: Option<Instant>) -> BoxFuture<'_, Result<usize, Error>> {
+        ready(self.link.acknowledged(until).map_err(Error::from)).boxed()
     }
 
-    fn complete(&mut self) -> BoxFuture<'_, Result<usize, Error>> {
-        let taken = std::mem::take(&mut self.taken);
-        let finished = if taken == 0 {
-            Ok(())
-        } else {
-            self.link.finish()
-        };
-        ready(finished.map(|()| taken).map_err(Error::from)).boxed()
+    fn turn<'a>(&'a mut self, watch: Watch<'a>) -> BoxFuture<'a, Result<usize, Error>> {
+        ready(self.take_and_complete(watch).map_err(Error::from)).boxed()
     }
 }

@@ -1,29 +1,28 @@
-//! A keep-alive HTTP connection with one request at a time.
+//! One keep-alive HTTP connection: a request, its answer, and nothing in between.
 //!
-//! It does as little work as possible, so that the server is what is measured: repeated bodies are made once, and
-//! answers are read into one buffer.
+//! As plain as a client can be, so that the server is what is measured: bodies that repeat are made once, answers are
+//! read into one buffer.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::Error;
 
-/// Maximum bytes of one read.
+/// Bytes read at once.
 const READ_BYTES: usize = 1 << 16;
 
-/// A connection over HTTP/1.1 that stays open between requests.
+/// One connection over HTTP/1.1 that stays open from call to call.
 pub struct Http {
     stream: TcpStream,
-    /// Header lines of every request.
+    /// The header lines that every request has.
     common: String,
-    request: Vec<u8>,
-    /// Received bytes; the first `parsed` ones belong to answers that were returned.
+    /// What was read; the first `parsed` bytes belong to answers already given.
     read: Vec<u8>,
     parsed: usize,
     body: Vec<u8>,
 }
 
-/// The needed parts of an answer's head.
+/// The head of an answer, as far as it matters here.
 struct Head {
     status: u16,
     length: usize,
@@ -31,8 +30,8 @@ struct Head {
 }
 
 impl Http {
-    /// Opens a connection to an address in the form of `--server`. Every request has the header lines `more`, each with
-    /// its line end.
+    /// Opens a connection to an address as `--server` takes it. Every request has the header lines `more`, each with
+    /// its end.
     pub async fn connect(url: &str, more: &str) -> Result<Self, Error> {
         let host = host(url)?;
         let stream = TcpStream::connect(&host).await?;
@@ -41,35 +40,31 @@ impl Http {
         Ok(Self {
             stream,
             common,
-            request: Vec::new(),
             read: Vec::new(),
             parsed: 0,
             body: Vec::new(),
         })
     }
 
-    /// Sends a request; returns the body of a successful answer.
+    /// The body of a good answer.
     pub async fn get(&mut self, path: &str) -> Result<&[u8], Error> {
-        self.call("GET", path, "", b"").await
+        let request = self.request("GET", path, "", b"");
+        self.call(&request).await
     }
 
-    /// Sends a request with a body; returns the body of a successful answer.
+    /// The body of a good answer to a request with a body.
     pub async fn post(
         &mut self,
         path: &str,
         content_type: &str,
         body: &[u8],
     ) -> Result<&[u8], Error> {
-        self.call("POST", path, content_type, body).await
+        let request = self.request("POST", path, content_type, body);
+        self.call(&request).await
     }
 
-    async fn call(
-        &mut self,
-        method: &str,
-        path: &str,
-        content_type: &str,
-        body: &[u8],
-    ) -> Result<&[u8], Error> {
+    /// A request, encoded: one that repeats is encoded once.
+    pub fn request(&self, method: &str, path: &str, content_type: &str, body: &[u8]) -> Vec<u8> {
         let common = &self.common;
         let mut head = format!("{method} {path} HTTP/1.1\r\n{common}");
         if !body.is_empty() {
@@ -77,23 +72,26 @@ impl Http {
             head = format!("{head}Content-Type: {content_type}\r\nContent-Length: {length}\r\n");
         }
         head.push_str("\r\n");
-        self.request.clear();
-        self.request.extend_from_slice(head.as_bytes());
-        self.request.extend_from_slice(body);
-        self.stream.write_all(&self.request).await?;
+        let mut request = head.into_bytes();
+        request.extend_from_slice(body);
+        request
+    }
+
+    /// Sends an encoded request; the body of a good answer.
+    pub async fn call(&mut self, request: &[u8]) -> Result<&[u8], Error> {
+        self.stream.write_all(request).await?;
         let status = self.answer().await?;
         if (200..300).contains(&status) {
             return Ok(&self.body);
         }
         let said = String::from_utf8_lossy(&self.body);
-        let message = format!(
-            "{method} {path} was answered with {status}: {}",
-            said.trim()
-        );
+        let line = String::from_utf8_lossy(request);
+        let line = line.split(" HTTP/").next().unwrap_or_default();
+        let message = format!("{line} was answered with {status}: {}", said.trim());
         Err(Error::Refused(message))
     }
 
-    /// Reads an answer into `body`; returns its status.
+    /// Reads an answer; its body is in `body` then.
     async fn answer(&mut self) -> Result<u16, Error> {
         self.read.drain(..self.parsed);
         self.parsed = 0;
@@ -115,7 +113,7 @@ impl Http {
             let size = str::from_utf8(&self.read[self.parsed..end])
                 .ok()
                 .and_then(|text| usize::from_str_radix(text.trim(), 16).ok())
-                .ok_or_else(|| protocol_error("a chunk without its size"))?;
+                .ok_or_else(|| strange("a chunk without its size"))?;
             self.parsed = end + 2;
             self.take(size).await?;
             let end = self.find(b"\r\n").await?;
@@ -126,7 +124,7 @@ impl Http {
         }
     }
 
-    /// Moves `count` received bytes to the body.
+    /// Moves so many bytes to the body.
     async fn take(&mut self, count: usize) -> Result<(), Error> {
         while self.read.len() < self.parsed + count {
             self.more().await?;
@@ -137,7 +135,7 @@ impl Http {
         Ok(())
     }
 
-    /// Reads until the pattern occurs in the unparsed bytes; returns its index.
+    /// Where the pattern begins, from what is parsed on.
     async fn find(&mut self, pattern: &[u8]) -> Result<usize, Error> {
         let mut from = self.parsed;
         loop {
@@ -157,13 +155,13 @@ impl Http {
     async fn more(&mut self) -> Result<(), Error> {
         self.read.reserve(READ_BYTES);
         if self.stream.read_buf(&mut self.read).await? == 0 {
-            return Err(protocol_error("the server closed the connection"));
+            return Err(strange("the server closed the connection"));
         }
         Ok(())
     }
 }
 
-/// Returns `host:port` of an address in the form of `--server`.
+/// `host:port` of an address as `--server` takes it.
 fn host(url: &str) -> Result<String, Error> {
     let plain = url.strip_prefix("http://").unwrap_or(url);
     if plain.contains("://") {
@@ -182,7 +180,7 @@ fn head(bytes: &[u8]) -> Result<Head, Error> {
     let status = lines
         .next()
         .and_then(|line| line.split(' ').nth(1)?.parse().ok())
-        .ok_or_else(|| protocol_error("an answer without a status"))?;
+        .ok_or_else(|| strange("an answer without a status"))?;
     let mut head = Head {
         status,
         length: 0,
@@ -193,7 +191,7 @@ fn head(bytes: &[u8]) -> Result<Head, Error> {
             ("content-length", value) => {
                 head.length = value
                     .parse()
-                    .map_err(|_| protocol_error("a length that is not a number"))?;
+                    .map_err(|_| strange("a length that is no number"))?;
             }
             ("transfer-encoding", "chunked") => head.is_chunked = true,
             _ => {}
@@ -202,7 +200,7 @@ fn head(bytes: &[u8]) -> Result<Head, Error> {
     Ok(head)
 }
 
-fn protocol_error(what: &str) -> Error {
+fn strange(what: &str) -> Error {
     Error::BadReply(what.to_owned())
 }
 

@@ -1,4 +1,4 @@
-//! A load on one queue: the state that its connections share.
+//! A load on one queue: what its connections share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,38 +7,48 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 
-/// Jobs that are left after a measurement are abandoned if none is completed within this time.
+/// What is left after a measurement is left alone if no job of it is completed within this time.
 pub(crate) const STALLED_AFTER: Duration = Duration::from_secs(20);
 
-/// The state that all connections of a load share.
+/// How often a load looks whether its jobs are completed.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(1);
+
+/// What all connections of a load share.
 pub struct Load {
     pub(crate) queue: String,
-    pub(crate) batch: usize,
+    /// Jobs in one delivery and report.
+    pub(crate) take: usize,
     payload: Vec<u8>,
     enqueued: AtomicU64,
     completed: AtomicU64,
     is_over: AtomicBool,
     is_stopped: AtomicBool,
-    /// One permit for each job that may be enqueued before others are completed.
+    /// Jobs that may be enqueued before others are completed.
     room: Semaphore,
 }
 
 impl Load {
-    /// Creates a load on a queue. Producers wait while `ahead` jobs are enqueued and not completed.
-    pub fn new(queue: String, batch: usize, payload_bytes: usize, ahead: usize) -> Arc<Self> {
+    /// A load on the queue of this name, whose consumers take so many jobs at once. Producers wait while `ahead` jobs
+    /// are enqueued and not completed; absent: they never wait.
+    pub fn new(
+        queue: String,
+        payload_bytes: usize,
+        take: usize,
+        ahead: Option<usize>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             queue,
-            batch,
+            take,
             payload: payload(payload_bytes),
             enqueued: AtomicU64::new(0),
             completed: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
             is_stopped: AtomicBool::new(false),
-            room: Semaphore::new(ahead),
+            room: Semaphore::new(ahead.unwrap_or(Semaphore::MAX_PERMITS)),
         })
     }
 
-    /// Returns the payload of each job.
+    /// What each job carries.
     pub(crate) fn payload(&self) -> &[u8] {
         &self.payload
     }
@@ -51,7 +61,7 @@ impl Load {
         self.completed.load(Ordering::Relaxed)
     }
 
-    /// Makes the producers end after their current batch.
+    /// Lets the producers end.
     pub(crate) fn end(&self) {
         self.is_over.store(true, Ordering::Relaxed);
         self.room.close();
@@ -61,7 +71,7 @@ impl Load {
         self.is_over.load(Ordering::Relaxed)
     }
 
-    /// Ends the tasks that lease jobs.
+    /// Lets the tasks that take jobs end.
     pub(crate) fn stop(&self) {
         self.is_stopped.store(true, Ordering::Relaxed);
     }
@@ -70,48 +80,62 @@ impl Load {
         self.is_stopped.load(Ordering::Relaxed)
     }
 
-    /// Counts jobs that were enqueued by others than the producers.
+    /// Notes jobs that are durable.
     pub(crate) fn note_enqueued(&self, count: usize) {
         let count = u64::try_from(count).unwrap_or(0);
         self.enqueued.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Counts completed jobs, and allows as many new ones.
+    /// Notes jobs that were completed, and lets as many follow.
     pub(crate) fn note_completed(&self, count: usize) {
+        if count == 0 {
+            return;
+        }
         self.completed
             .fetch_add(u64::try_from(count).unwrap_or(0), Ordering::Relaxed);
-        self.room.add_permits(count);
+        if self.room.available_permits() < Semaphore::MAX_PERMITS - count {
+            self.room.add_permits(count);
+        }
     }
 
-    /// Waits until all enqueued jobs are completed, so that the next measurement starts with an empty queue.
-    pub(crate) async fn drain(&self) {
+    /// Waits until all that was enqueued is completed; false if no job was completed for 20 s.
+    pub(crate) async fn drain(&self) -> bool {
         let (mut before, mut changed) = (self.completed(), Instant::now());
         while self.completed() < self.enqueued() {
-            sleep(Duration::from_millis(5)).await;
+            sleep(LOOK_EVERY).await;
             if self.completed() > before {
                 (before, changed) = (self.completed(), Instant::now());
             } else if changed.elapsed() > STALLED_AFTER {
-                // The remaining jobs do no harm: their queue is not used any more.
-                return;
+                // What is left belongs to a queue that nobody takes from any more.
+                return false;
             }
-        }
-    }
-
-    /// Waits for room; returns false once the load has ended.
-    pub(crate) async fn has_room(&self) -> bool {
-        if self.is_over() {
-            return false;
-        }
-        let batch = u32::try_from(self.batch).unwrap_or(1);
-        match self.room.acquire_many(batch).await {
-            Ok(room) => room.forget(),
-            Err(_) => return false,
         }
         true
     }
+
+    /// Takes room for so many jobs, if there is some.
+    pub(crate) fn try_take_room(&self, jobs: usize) -> bool {
+        match self.room.try_acquire_many(whole(jobs)) {
+            Ok(room) => {
+                room.forget();
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Waits until there is room for so many jobs, without taking it, or until the load is over.
+    pub(crate) async fn until_room(&self, jobs: usize) {
+        // A closed semaphore means that it is over.
+        let _ = self.room.acquire_many(whole(jobs)).await;
+    }
 }
 
-/// Returns a payload of `size` bytes, which is a JSON string if `size` is at least 2.
+fn whole(jobs: usize) -> u32 {
+    u32::try_from(jobs).unwrap_or(u32::MAX)
+}
+
+/// A payload of so many bytes that is a JSON string if it can be.
 fn payload(size: usize) -> Vec<u8> {
     if size < 2 {
         return vec![b'7'; size];

@@ -124,6 +124,12 @@ impl Client {
         })
     }
 
+    /// Returns the connection, for a program that uses the schema without this SDK. Its calls carry the token only if the
+    /// program adds it.
+    pub fn channel(&self) -> Channel {
+        self.channel.clone()
+    }
+
     /// Returns a client for another namespace over the same connection.
     #[must_use]
     pub fn in_namespace(&self, namespace: impl Into<String>) -> Self {

@@ -101,6 +101,8 @@ metrics! {
         full_total,
         /// Turns whose commit became durable.
         commits_total,
+        /// Flushes to the device that the store has ordered, those of its upkeep too.
+        store_flushes_total,
         /// Turns whose commit failed.
         commit_failures_total,
         /// Times an engine was loaded: at start, and after each failed commit.

@@ -14,6 +14,7 @@ mod create;
 mod expired_jobs;
 mod external;
 mod fault;
+mod flushes;
 mod limits;
 mod list;
 mod load;

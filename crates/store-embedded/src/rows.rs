@@ -9,6 +9,7 @@ use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 
 use crate::fault::{Fault, io};
+use crate::flushes::{self, Flushes};
 use crate::meta::Header;
 use crate::reserve::ReserveFile;
 use crate::tables::Tables;
@@ -36,6 +37,7 @@ pub(crate) struct Rows {
     /// Whether the tables have changes that are not flushed.
     is_unflushed: bool,
     reserve: Arc<ReserveFile>,
+    flushes: Flushes,
 }
 
 impl Rows {
@@ -51,6 +53,7 @@ impl Rows {
         path: PathBuf,
         mut connection: Connection,
         reserve: Arc<ReserveFile>,
+        flushes: Flushes,
         has_failed: bool,
     ) -> Result<Self, Fault> {
         // A connection dropped after a failed flush must not copy pages that may not be on disk.
@@ -79,6 +82,7 @@ impl Rows {
             flush: Flush::Now,
             is_unflushed: false,
             reserve,
+            flushes,
         })
     }
 
@@ -97,6 +101,7 @@ impl Rows {
     pub(crate) fn change_header(&mut self, change: impl FnOnce(&mut Header)) -> Result<(), Fault> {
         self.set_flush(Flush::Now)?;
         self.tables.change_header(&self.connection, change)?;
+        self.flushes.add(flushes::ONE);
         self.is_unflushed = false;
         Ok(())
     }
@@ -133,6 +138,9 @@ impl Rows {
         let commits = commits.iter().map(AsRef::as_ref);
         let after = self.tables.write_commits(&self.connection, commits)?;
         self.connection.prepare_cached("COMMIT")?.execute([])?;
+        if flush == Flush::Now {
+            self.flushes.add(flushes::ONE);
+        }
         self.tables.committed(after);
         self.is_unflushed = flush == Flush::Later;
         Ok(())
@@ -144,6 +152,7 @@ impl Rows {
     pub(crate) fn flush(&mut self) -> Result<(), Fault> {
         if self.is_unflushed {
             wal::flush(&self.path).map_err(Fault::Store)?;
+            self.flushes.add(flushes::ONE);
             self.is_unflushed = false;
         }
         Ok(())
@@ -221,6 +230,7 @@ impl Rows {
                 done => break done?,
             }
         };
+        self.flushes.add(flushes::CHECKPOINT);
         if is_copied {
             // The next transaction restarts the log. If readers prevented that, it is tried again.
             self.log_pages.store(0, Ordering::Relaxed);
@@ -230,6 +240,7 @@ impl Rows {
 
     /// Copies the whole write-ahead log into the file now, as far as readers allow.
     pub(crate) fn checkpoint(&self) -> Result<(), Fault> {
+        self.flushes.add(flushes::CHECKPOINT);
         checkpoint(&self.connection, "PASSIVE").map(drop)
     }
 

@@ -12,6 +12,7 @@ use ganger_types::{Commit, Epoch};
 use rusqlite::Connection;
 
 use crate::fault::{Fault, io};
+use crate::flushes::{self, Flushes};
 use crate::limits::Limits;
 use crate::meta::Header;
 use crate::queue::{CommitQueue, RowWork};
@@ -26,6 +27,7 @@ const RECOVERED_AT_ONCE: usize = 4_096;
 pub(crate) struct Session {
     limits: Limits,
     queue: Arc<CommitQueue>,
+    flushes: Flushes,
     commits: Mutex<Commits>,
     rows: Mutex<Rows>,
     /// Sequence up to which the tables have everything, flushed.
@@ -54,10 +56,18 @@ impl Session {
         connection: Connection,
         reserve: &Arc<ReserveFile>,
         queue: Arc<CommitQueue>,
+        flushes: Flushes,
         has_failed: bool,
     ) -> Result<Self, Fault> {
         queue.clear();
-        let mut rows = Rows::open(path, connection, Arc::clone(reserve), has_failed)?;
+        let reserve_of_rows = Arc::clone(reserve);
+        let mut rows = Rows::open(
+            path,
+            connection,
+            reserve_of_rows,
+            flushes.clone(),
+            has_failed,
+        )?;
         let content = TurnLogContent::read(rows.path(), rows.header()).map_err(Fault::Store)?;
         catch_up(&mut rows, &content)?;
         let size = LogSize {
@@ -91,6 +101,7 @@ impl Session {
         Ok(Self {
             limits,
             queue,
+            flushes,
             in_tables: AtomicU64::new(commits.last),
             commits: Mutex::new(commits),
             rows: Mutex::new(rows),
@@ -156,6 +167,7 @@ impl Session {
             let appended = log.append(commit, in_tables);
             match appended.map_err(|error| CommitError::Unknown(error.to_string()))? {
                 Appended::Flushed(bytes) => {
+                    self.flushes.add(flushes::ONE);
                     self.queue.push(commit, bytes, &self.limits);
                     if log.will_need_segment(in_tables) {
                         self.queue.ask(RowWork::Write);
@@ -220,6 +232,7 @@ impl Session {
         };
         match planned.make() {
             Ok(made) => {
+                self.flushes.add(flushes::NEW_FILE);
                 let known = self.rows().set_log_size(made.size());
                 known.map_err(|fault| self.failed_apply(fault))?;
                 log.add(made);
@@ -242,6 +255,7 @@ impl Session {
         let Some(made) = planned.and_then(|planned| planned.make().ok()) else {
             return;
         };
+        self.flushes.add(flushes::NEW_FILE);
         let mut commits = self.commits();
         if let Some(log) = &mut commits.log {
             match self.rows().set_log_size(made.size()) {

@@ -8,6 +8,7 @@ use ganger_store::StoreError;
 use rusqlite::Connection;
 
 use crate::fault::{Fault, io};
+use crate::flushes::Flushes;
 use crate::queue::CommitQueue;
 use crate::reserve::ReserveFile;
 use crate::rows::Flush;
@@ -21,6 +22,7 @@ pub(crate) struct Shared {
     session: RwLock<Option<Session>>,
     queue: Arc<CommitQueue>,
     reserve: Arc<ReserveFile>,
+    flushes: Flushes,
 }
 
 impl Shared {
@@ -30,6 +32,7 @@ impl Shared {
             path: path.to_path_buf(),
             session: RwLock::new(None),
             queue: Arc::default(),
+            flushes: Flushes::default(),
         }
     }
 
@@ -40,6 +43,11 @@ impl Shared {
     /// Returns the reserve of disk blocks.
     pub(crate) fn reserve(&self) -> &Arc<ReserveFile> {
         &self.reserve
+    }
+
+    /// Returns the count of flushes.
+    pub(crate) fn flushes(&self) -> &Flushes {
+        &self.flushes
     }
 
     /// Returns the commits that wait for the tables.

@@ -142,6 +142,7 @@ impl Store for EmbeddedStore {
                 connection,
                 reserve,
                 queue,
+                self.shared.flushes().clone(),
                 has_failed,
             )
             .map_err(|fault| fault.at(path, "opened"))
@@ -192,6 +193,10 @@ impl Store for EmbeddedStore {
     fn reader(&self) -> Result<EmbeddedReader, StoreError> {
         let reserve = self.shared.reserve();
         reserve.with_room(|| EmbeddedReader::open(Arc::clone(&self.shared)))
+    }
+
+    fn flushes(&self) -> u64 {
+        self.shared.flushes().get()
     }
 
     fn free_bytes(&self) -> Option<u64> {

@@ -26,6 +26,30 @@ fn commit(epoch: Epoch, sequence: u64) -> Commit {
     }
 }
 
+#[test]
+fn every_flush_is_counted_once() {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let path = directory.path().join("1.db");
+    let limits = Limits {
+        // The payload of `commit` does not fit.
+        segment_bytes: 1 << 16,
+        has_row_thread: false,
+        ..Limits::default()
+    };
+    let mut store = EmbeddedStore::with_limits(&path, &ShardId::default(), limits).expect("made");
+    let epoch = store.open().expect("opens").epoch;
+    let opened = store.flushes();
+    assert!(opened > 0, "the new header was flushed");
+    let mut small = commit(epoch, 1);
+    small.changes.truncate(1);
+    store.commit(&small.into()).expect("there is space");
+    assert_eq!(store.flushes(), opened + 1, "into the turn log");
+    store
+        .commit(&commit(epoch, 2).into())
+        .expect("there is space");
+    assert_eq!(store.flushes(), opened + 2, "into the tables");
+}
+
 fn limit_pages(store: &EmbeddedStore, pages: i64) {
     let set = store.on_connection(|connection| {
         connection.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))

@@ -116,6 +116,12 @@ pub trait Store: Send + 'static {
     /// If the store cannot be opened.
     fn reader(&self) -> Result<Self::Reader, StoreError>;
 
+    /// Number of flushes to the device that the store has ordered since it was made, those of its upkeep too; 0 if it
+    /// orders none. Cheap: it is asked for after every commit.
+    fn flushes(&self) -> u64 {
+        0
+    }
+
     /// Free space on the device in bytes; `None` if the store is not on a device.
     fn free_bytes(&self) -> Option<u64> {
         None

@@ -1,4 +1,4 @@
-//! Programs per second: `ganger worker` with one program for each job, beside a loop that only starts the program.
+//! Programs a second: `ganger worker` with a program a job, beside a bare loop that starts the same program.
 
 use std::io::{Read as _, Write as _};
 use std::path::Path;
@@ -9,34 +9,28 @@ use std::time::Instant;
 use anyhow::{Context as _, Result};
 use ganger_bench::rate;
 
+use super::figures::Figures;
 use super::ganger;
-use super::report::Report;
+use super::goals::BARE_SPAWN;
+use super::row::{Metric, PROGRAMS as LOAD};
+use super::system::System;
 
-/// Name of the row of both measurements.
-pub(super) const ROW: &str = "programs, JSON in and out";
-/// Number of programs that run at the same time, in both measurements.
+/// Programs running at once, in both cases.
 const CONCURRENCY: usize = 4;
-/// Number of programs that each measurement starts.
+/// Programs started in all, in each case.
 const PROGRAMS: usize = 8_000;
-/// The program, which copies its input to its output: close to the minimum of a program with JSON in and out.
+/// Copies its input to its output: about the least that a program with JSON in and out can do.
 const PROGRAM: &str = "/bin/cat";
 
-/// Measures both with the same program, input and count.
+/// Measures both, the same program with the same input, each as often.
 pub(super) async fn measure(
     server: &ganger::Server,
     directory: &Path,
-    report: &mut Report,
+    figures: &mut Figures,
 ) -> Result<()> {
-    println!("measuring programs");
-    report.add(ROW, "bare spawn", "programs/s", bare()?);
-    report.add(
-        ROW,
-        ganger::GRPC,
-        "programs/s",
-        server
-            .programs(PROGRAM, PROGRAMS, CONCURRENCY, directory)
-            .await?,
-    );
+    figures.add(LOAD, BARE_SPAWN, Metric::Rate, bare()?);
+    let programs = server.programs(PROGRAM, PROGRAMS, CONCURRENCY, directory);
+    figures.add(LOAD, System::Streams.name(), Metric::Rate, programs.await?);
     Ok(())
 }
 
@@ -47,7 +41,7 @@ fn bare() -> Result<f64> {
             .map(|_| {
                 scope.spawn(|| -> Result<()> {
                     for _ in 0..PROGRAMS / CONCURRENCY {
-                        run_program()?;
+                        one()?;
                     }
                     Ok(())
                 })
@@ -61,9 +55,9 @@ fn bare() -> Result<f64> {
     Ok(rate(u64::try_from(PROGRAMS)?, begun.elapsed()))
 }
 
-/// Starts the program, writes its input, reads its output, and waits for its end. The standard library uses
-/// `posix_spawn`.
-fn run_program() -> Result<()> {
+/// Starts the program, gives it its input, reads its output to the end, waits for it. The standard library uses
+/// `posix_spawn` for this.
+fn one() -> Result<()> {
     let mut child = Command::new(PROGRAM)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

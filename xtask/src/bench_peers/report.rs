@@ -1,95 +1,149 @@
-//! The report: a table with a row for each load and a column for each server, and ganger's ratio to each.
+//! The report: tables in Markdown of rates and costs by load and system, of times, and of goals.
 
-use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
-use super::ganger::{GRPC, HTTP};
-use super::goals::GOALS;
+use super::figures::{Figures, rounded};
+use super::goals::goals;
+use super::row::{Load, Metric};
+use super::system::System;
 
-/// The values of all systems, by row.
-#[derive(Default)]
-pub(super) struct Report {
-    /// Rows in the order of their first value: name, unit, values by server.
-    rows: Vec<(String, &'static str, BTreeMap<String, f64>)>,
-}
-
-/// Columns after those of ganger.
-const PEERS: [&str; 5] = ["redis", "postgres", "beanstalkd", "bare spawn", "bare log"];
-
-impl Report {
-    /// Adds a value and prints it.
-    pub(super) fn add(&mut self, row: &str, server: &str, unit: &'static str, value: f64) {
-        println!("  {row}: {server} {} {unit}", rounded(value));
-        let index = self
-            .rows
-            .iter()
-            .position(|(name, ..)| name == row)
-            .unwrap_or_else(|| {
-                self.rows.push((row.to_owned(), unit, BTreeMap::new()));
-                self.rows.len() - 1
-            });
-        self.rows[index].2.insert(server.to_owned(), value);
-    }
-
-    /// Prints the report as Markdown tables.
-    pub(super) fn print(&self) {
-        self.print_values();
-        self.print_goals();
-    }
-
-    fn print_values(&self) {
-        println!(
-            "\n| load | unit | {GRPC} | {HTTP} | {} |",
-            PEERS.join(" | ")
-        );
-        println!("|---|---|---:|---:|{}", "---:|".repeat(PEERS.len()));
-        for (name, unit, values) in &self.rows {
-            let own = [values.get(GRPC).copied(), values.get(HTTP).copied()];
-            let best = own[0].or(own[1]);
-            let own = own
-                .map(|value| value.map_or_else(|| "-".to_owned(), rounded))
-                .join(" | ");
-            let others: Vec<String> = PEERS
-                .iter()
-                .map(|peer| cell(values.get(*peer).copied(), best))
-                .collect();
-            println!("| {name} | {unit} | {own} | {} |", others.join(" | "));
+/// Everything that was measured, as Markdown.
+pub(super) fn report(figures: &Figures, loads: &[Load], runs: u32) -> String {
+    let mut out = String::new();
+    let pair = |first: Metric, second: Metric| {
+        move |load: &str, system: &str| {
+            let first = figures.median(load, system, first)?;
+            let second = figures.median(load, system, second);
+            let second = second.map_or(String::new(), |second| format!(" ({})", rounded(second)));
+            Some(rounded(first) + &second)
         }
-        println!("\nIn brackets: ours divided by theirs; gRPC where it was measured, else HTTP.");
-    }
-
-    fn print_goals(&self) {
-        println!("\n| goal | against | must | aim | measured | |");
-        println!("|---|---|---|---|---:|---|");
-        for goal in &GOALS {
-            let row = self.rows.iter().find(|(name, ..)| name == goal.row);
-            let ratio =
-                row.and_then(|(_, _, values)| goal.ratio(|server| values.get(server).copied()));
-            let (ratio, verdict) = ratio.map_or(("-".to_owned(), "not measured"), |ratio| {
-                (rounded(ratio), goal.verdict(ratio))
-            });
-            println!(
-                "| {} | {} | {} | {} | {ratio} | {verdict} |",
-                goal.row,
-                goal.against.unwrap_or("itself"),
-                goal.bound(goal.must),
-                goal.bound(goal.aim),
-            );
-        }
-    }
-}
-
-fn cell(theirs: Option<f64>, ours: Option<f64>) -> String {
-    match (theirs, ours) {
-        (Some(theirs), Some(ours)) => format!("{} ({:.2}x)", rounded(theirs), ours / theirs),
-        (Some(theirs), None) => rounded(theirs),
-        (None, _) => "-".to_owned(),
-    }
-}
-
-fn rounded(value: f64) -> String {
-    if value >= 100.0 {
-        format!("{value:.0}")
+    };
+    let flushes = |load: &str, system: &str| {
+        let flushes = figures.median(load, system, Metric::Flushes);
+        let bytes = figures.median(load, system, Metric::Bytes)?;
+        let flushes = flushes.map_or("-".to_owned(), rounded);
+        Some(format!("{flushes}; {}", rounded(bytes)))
+    };
+    let single =
+        |metric| move |load: &str, system: &str| figures.median(load, system, metric).map(rounded);
+    table(
+        &mut out,
+        "Jobs a second (server CPU \u{b5}s a job)",
+        figures,
+        pair(Metric::Rate, Metric::Cpu),
+    );
+    table(
+        &mut out,
+        "Flushes a job; bytes written a job",
+        figures,
+        flushes,
+    );
+    table(
+        &mut out,
+        "Enqueue to start, ms: p50 (p99)",
+        figures,
+        pair(Metric::P50, Metric::P99),
+    );
+    table(
+        &mut out,
+        "Seconds from kill -9 until ready",
+        figures,
+        single(Metric::Seconds),
+    );
+    table(&mut out, "Bytes of memory", figures, single(Metric::Memory));
+    let word = if runs == 1 {
+        "one run"
     } else {
-        format!("{value:.2}")
+        "medians of runs"
+    };
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        out,
+        "\nPayloads of 200 bytes, durable before acknowledged, {word}.\n"
+    );
+    for load in loads {
+        let _ = writeln!(out, "- **{}**: {}.", load.name(), load.about());
+    }
+    for system in System::ALL
+        .into_iter()
+        .filter(|system| figures.systems().iter().any(|name| name == system.name()))
+    {
+        let _ = writeln!(out, "- *{}*: {}.", system.name(), system.about());
+    }
+    out.push_str("\n| goal | against | must | aim | measured | |\n|---|---|---|---|---:|---|\n");
+    for goal in goals() {
+        let _ = writeln!(out, "| {} |", goal.verdict(figures).cells.join(" | "));
+    }
+    out
+}
+
+/// A table with a row a load and a column a system, of those that have a cell; nothing if none has.
+fn table(
+    out: &mut String,
+    title: &str,
+    figures: &Figures,
+    cell: impl Fn(&str, &str) -> Option<String>,
+) {
+    let has_cell = |load: &&String| {
+        figures
+            .systems()
+            .iter()
+            .any(|system| cell(load, system).is_some())
+    };
+    let loads: Vec<&String> = figures.loads().iter().filter(has_cell).collect();
+    let has_cell = |system: &&String| loads.iter().any(|load| cell(load, system).is_some());
+    let systems: Vec<&String> = figures.systems().iter().filter(has_cell).collect();
+    if systems.is_empty() {
+        return;
+    }
+    let names = systems.iter().map(|name| name.as_str());
+    let names: Vec<&str> = names.collect();
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        out,
+        "\n### {title}\n\n| load | {} |\n|---|{}",
+        names.join(" | "),
+        "---:|".repeat(names.len())
+    );
+    for load in loads {
+        let cells = names
+            .iter()
+            .map(|system| cell(load, system).unwrap_or_else(|| "-".to_owned()));
+        let cells: Vec<String> = cells.collect();
+        let _ = writeln!(out, "| {load} | {} |", cells.join(" | "));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ganger_bench::Named;
+
+    use super::*;
+
+    #[test]
+    fn a_report_has_a_cell_for_every_load_and_system() {
+        let mut figures = Figures::default();
+        figures.add("M", "streams", Metric::Rate, 7_166.0);
+        figures.add("M", "streams", Metric::Cpu, 135.0);
+        figures.add("M", "redis", Metric::Rate, 42_205.0);
+        figures.add("E100", "redis", Metric::Rate, 214_852.0);
+        figures.add("L", "streams", Metric::P50, 0.68);
+        let shown = report(&figures, &[Load::Named(Named::M)], 1);
+        assert!(
+            shown.contains("| load | streams | redis |\n|---|---:|---:|"),
+            "{shown}"
+        );
+        assert!(shown.contains("| M | 7166 (135) | 42205 |"), "{shown}");
+        assert!(shown.contains("| E100 | - | 214852 |"), "{shown}");
+        assert!(
+            shown.contains("| load | streams |\n|---|---:|\n| L | 0.68 |"),
+            "{shown}"
+        );
+        assert!(
+            shown
+                .contains("| M, jobs/s | redis | at least 0.7x | at least 1.3x | 0.17x | missed |"),
+            "{shown}"
+        );
+        assert!(!shown.contains("Bytes of memory"), "{shown}");
     }
 }

@@ -6,9 +6,9 @@ use std::thread;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail};
+use ganger_bench::Wire;
 
 use super::{Figures, Server, clients};
-use crate::bench_peers::wire::Wire;
 
 /// Number of connections that work at the same time.
 const CONNECTIONS: usize = 4;
@@ -131,8 +131,6 @@ fn now() -> String {
 struct Caller {
     wire: Wire,
     digest: String,
-    /// Buffer for the last line or reply.
-    read: Vec<u8>,
 }
 
 impl Caller {
@@ -140,7 +138,6 @@ impl Caller {
         Ok(Self {
             wire: Wire::connect(address)?,
             digest: String::new(),
-            read: Vec::new(),
         })
     }
 
@@ -173,15 +170,13 @@ impl Caller {
 
     /// Reads a string reply, `None` for a null; an error reply is a failure.
     fn reply(&mut self) -> Result<Option<&[u8]>> {
-        self.wire.line_into(&mut self.read)?;
-        let line = String::from_utf8_lossy(&self.read);
-        let length: usize = match line.strip_prefix('$') {
-            Some("-1") => return Ok(None),
-            Some(length) => length.parse()?,
-            None => bail!("the server answered {line:?}"),
+        let line = self.wire.line()?;
+        let length: usize = match line.split_first() {
+            Some((b'$', b"-1")) => return Ok(None),
+            Some((b'$', length)) => str::from_utf8(length)?.parse()?,
+            _ => bail!("the server answered {:?}", String::from_utf8_lossy(line)),
         };
-        self.wire.bytes_into(length + 2, &mut self.read)?;
-        Ok(Some(&self.read[..length]))
+        Ok(Some(&self.wire.bytes(length + 2)?[..length]))
     }
 
     /// Reads `count` replies and ignores them.

@@ -12,7 +12,8 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::show::bytes;
 
 /// Measures full lives (enqueue, lease, complete) per second, enqueueing and leasing separately, a steady flow, and
-/// the time from an enqueue to the start of the job, over gRPC and HTTP.
+/// the time from an enqueue to the start of the job, over gRPC and HTTP. The loads e1 to d are those that
+/// `cargo xtask bench-peers` compares with other queue servers.
 ///
 /// Without --attach it starts a server with a new store in --dir and removes both at the end; with --attach it
 /// measures the server named by --server. Everything is flushed to disk before it is acknowledged, and so is the bare
@@ -24,13 +25,19 @@ pub(crate) struct BenchArgs {
     #[arg(
         long,
         value_enum,
+        ignore_case = true,
         value_delimiter = ',',
         default_value = "lives,enqueue,take,mix,latency,deep"
     )]
     loads: Vec<Kind>,
 
-    /// APIs to measure, separated by commas.
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "grpc,http")]
+    /// APIs to measure, separated by commas; grpc is streams.
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "streams,http"
+    )]
     apis: Vec<Api>,
 
     /// Numbers of connections for full lives, separated by commas.
@@ -45,6 +52,10 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_delimiter = ',', default_value = "20,1000")]
     rates: Vec<u32>,
 
+    /// Numbers of waiting jobs, separated by commas: each for restart, the first for deep, d and memory.
+    #[arg(long, value_delimiter = ',', default_value = "1000000")]
+    waiting: Vec<u64>,
+
     /// Duration of each measurement.
     #[arg(long, value_name = "DURATION", value_parser = read_span, default_value = "3s")]
     time: Duration,
@@ -56,6 +67,10 @@ pub(crate) struct BenchArgs {
     /// Directory for the store and the bare log, on the disk to measure.
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
+
+    /// Program to start as the server, to compare builds of ganger; absent: this one.
+    #[arg(long, value_name = "FILE", conflicts_with = "attach")]
+    program: Option<PathBuf>,
 
     /// Measure the server named by --server instead of starting one.
     #[arg(long)]
@@ -91,10 +106,11 @@ async fn plan(context: &Context, args: BenchArgs) -> Result<Plan, Failure> {
         connections: args.connections,
         batches: args.batches,
         rates: args.rates,
+        waiting: args.waiting,
         time: args.time,
         payload: args.payload,
         dir: args.dir,
-        program: std::env::current_exe()?,
+        program: args.program.map_or_else(std::env::current_exe, Ok)?,
         attach,
         server_pid: args.server_pid,
     })
@@ -115,6 +131,9 @@ impl From<Error> for Failure {
     }
 }
 
+/// The most jobs that are made to wait: more take hours.
+const WAITING_MAX: u64 = 100_000_000;
+
 fn check(args: &BenchArgs) -> Result<(), Failure> {
     if args
         .connections
@@ -126,9 +145,25 @@ fn check(args: &BenchArgs) -> Result<(), Failure> {
             "--connections and --batches must be at least 1",
         ));
     }
-    if args.attach && args.loads.contains(&Kind::Shards) {
+    let own = args.loads.iter().find(|load| load.starts_servers());
+    if let (true, Some(load)) = (args.attach, own) {
+        return Err(Failure::usage(format!(
+            "--loads {} starts and stops servers of its own: leave --attach out",
+            load.name()
+        )));
+    }
+    if args
+        .waiting
+        .iter()
+        .any(|jobs| !(1..=WAITING_MAX).contains(jobs))
+    {
+        return Err(Failure::usage(format!(
+            "--waiting must be from 1 to {WAITING_MAX} jobs"
+        )));
+    }
+    if args.attach && args.apis.contains(&Api::Redis) {
         return Err(Failure::usage(
-            "--loads shards starts and stops servers of its own: leave --attach out",
+            "--apis redis measures the Redis port of a server that it starts: leave --attach out",
         ));
     }
     if args.rates.contains(&0) {

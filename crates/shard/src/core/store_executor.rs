@@ -100,6 +100,8 @@ pub struct StoreExecutor<S> {
     metrics: Arc<ShardMetrics>,
     hooks: Hooks,
     has_failed: bool,
+    /// Flushes of the store that the metrics have counted.
+    flushes_counted: u64,
 }
 
 impl<S: Store> StoreExecutor<S> {
@@ -110,6 +112,7 @@ impl<S: Store> StoreExecutor<S> {
             metrics,
             hooks,
             has_failed: false,
+            flushes_counted: 0,
         }
     }
 
@@ -128,6 +131,7 @@ impl<S: Store> StoreExecutor<S> {
                     None
                 };
                 let reserve = self.store.keep_reserve();
+                self.count_flushes();
                 Some(StoreReport::Upkeep {
                     free_bytes: self.store.free_bytes(),
                     reserve,
@@ -157,7 +161,9 @@ impl<S: Store> StoreExecutor<S> {
         }
         let sequence = commit.sequence;
         self.hooks.reach(PipelinePoint::BeforeCommit);
-        match self.store.commit(commit) {
+        let committed = self.store.commit(commit);
+        self.count_flushes();
+        match committed {
             Ok(()) => {
                 self.hooks.reach(PipelinePoint::AfterCommit);
                 let is_reserve_open = self.store.reserve().is_open;
@@ -171,6 +177,13 @@ impl<S: Store> StoreExecutor<S> {
                 Some(StoreReport::Failed { sequence, error })
             }
         }
+    }
+
+    fn count_flushes(&mut self) {
+        let flushes = self.store.flushes();
+        let counter = &self.metrics.counters.store_flushes_total;
+        counter.add(flushes - self.flushes_counted);
+        self.flushes_counted = flushes;
     }
 
     fn reopen(

@@ -1,6 +1,6 @@
-//! A ganger server started for a measurement.
+//! A ganger server that is started for a measurement.
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -9,16 +9,16 @@ use ganger_client::{Client, Options};
 
 use crate::{Error, cpu_of};
 
-/// Longest time until a started server answers.
+/// A server that has not answered after so long has not started.
 const START_WITHIN: Duration = Duration::from_secs(20);
 
-/// A server of a measurement, whose process is killed when this is dropped.
+/// A server of a measurement. Its process ends when this is dropped.
 pub(crate) struct Server {
-    /// Options to reach the server.
+    /// How to reach it.
     pub(crate) options: Options,
     command: Command,
     child: Child,
-    /// CPU seconds of its earlier, killed processes.
+    /// CPU seconds of its earlier processes.
     spent: f64,
 }
 
@@ -48,7 +48,7 @@ impl Server {
         })
     }
 
-    /// Waits until the server answers.
+    /// Waits until it answers.
     pub(crate) async fn until_ready(&self) -> Result<(), Error> {
         let mut options = self.options.clone();
         options.retry.total_max = START_WITHIN;
@@ -60,7 +60,7 @@ impl Server {
         self.child.id()
     }
 
-    /// Returns the CPU seconds of all its processes.
+    /// CPU seconds of all its processes.
     pub(crate) fn cpu(&self) -> f64 {
         self.spent + cpu_of(self.child.id()).unwrap_or(0.0)
     }
@@ -72,7 +72,7 @@ impl Server {
         Ok(())
     }
 
-    /// Starts the server again after it was killed.
+    /// Starts it once more, after it was killed.
     pub(crate) fn start_again(&mut self) -> Result<(), Error> {
         self.child = self.command.spawn()?;
         Ok(())
@@ -81,14 +81,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // The process may have ended already.
+        // It may have ended already; there is nobody left to tell.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Returns a loopback address that is free at the moment.
-pub(crate) fn free_address() -> Result<String, Error> {
-    let listener = TcpListener::bind("127.0.0.1:0")?;
-    Ok(listener.local_addr()?.to_string())
+/// An address of the loopback on which nobody listens now.
+pub(crate) fn free_address() -> Result<SocketAddr, Error> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }

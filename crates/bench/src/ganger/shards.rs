@@ -1,18 +1,20 @@
 //! Measurements of several shards: full lives in one process, graphs over eight servers, messages between two servers,
 //! cancellation over four shards.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use ganger_client::{Client, Dependency, Edge, NewJob};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use crate::lives::BATCHES_AHEAD;
-use crate::report::ShardsRow;
-use crate::servers::Servers;
-use crate::target::Target;
-use crate::{Error, Load, streams};
+use super::grpc::Streams;
+use super::report::ShardsRow;
+use super::servers::Servers;
+use super::target::Target;
+use super::worker::complete_all;
+use crate::measure::lives::BATCHES_AHEAD;
+use crate::tasks::{Tasks, live};
+use crate::{Error, Load, Messages};
 
 /// Numbers of shards in one process whose full lives are measured.
 const IN_ONE: [usize; 3] = [1, 2, 4];
@@ -44,6 +46,9 @@ const CANCEL_SHARDS: usize = 4;
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// Longest time of a measurement; a longer one has failed.
 const DONE_WITHIN: Duration = Duration::from_secs(300);
+
+/// Jobs that a worker has room for.
+const CREDITS: u32 = 200;
 
 const QUEUE: &str = "bench";
 
@@ -87,15 +92,15 @@ async fn lives(
     time: Duration,
 ) -> Result<ShardsRow, Error> {
     let each = CONNECTIONS / servers.shards();
-    let mut tasks = JoinSet::new();
+    let (mut producers, mut consumers) = (Tasks::default(), Tasks::default());
     let mut loads = Vec::new();
     for place in 0..servers.shards() {
         let ahead = each * BATCH * BATCHES_AHEAD;
-        let load = Load::new(QUEUE.to_owned(), BATCH, payload_bytes, ahead);
-        for number in 0..each {
-            let client = servers.client(place)?;
-            tasks.spawn(streams::produce(client.clone(), Arc::clone(&load)));
-            tasks.spawn(streams::consume(client, number, Arc::clone(&load)));
+        let load = Load::new(QUEUE.to_owned(), payload_bytes, BATCH, Some(ahead));
+        let shard = Streams::at(servers.place(place));
+        let messages = Messages::new(BATCH, 1);
+        for _ in 0..each {
+            live(&shard, &load, messages, [&mut producers, &mut consumers]).await?;
         }
         loads.push(load);
     }
@@ -106,7 +111,9 @@ async fn lives(
     sleep(time).await;
     let (took, after) = (begun.elapsed(), completed());
     let cpu = servers.cpu() - cpu;
-    tasks.shutdown().await;
+    producers.check()?;
+    producers.stop().await;
+    consumers.stop().await;
     Ok(ShardsRow {
         what: format!("{} shards in one process", servers.shards()),
         unit: "lives",
@@ -152,8 +159,7 @@ fn workers(
 ) -> Result<JoinSet<Result<(), Error>>, Error> {
     let mut workers = JoinSet::new();
     for place in places {
-        let load = Load::new(QUEUE.to_owned(), BATCH, 0, 0);
-        workers.spawn(streams::consume(servers.client(place)?, place, load));
+        workers.spawn(complete_all(servers.client(place)?, place, QUEUE, CREDITS));
     }
     Ok(workers)
 }

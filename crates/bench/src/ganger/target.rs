@@ -1,28 +1,33 @@
-//! The server under load: one started in a new directory, or a running one.
+//! The server under load: one of our own in a fresh directory, or one that runs.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use ganger_client::{Client, Options};
+use ganger_client::Options;
 
+use super::kind::Api;
+use super::plan::Plan;
+use super::server::{Server, free_address};
 use crate::http::Http;
-use crate::server::{Server, free_address};
-use crate::{Error, Plan, Used, cpu_of};
+use crate::{Error, Used};
 
-/// The server under load. A started server is killed, and its directory removed, when this is dropped.
+/// The server under load. Our own ends, and its directory goes, when this is dropped.
 pub(crate) struct Target {
-    /// Path of the program to start as a server.
+    /// The program that is started as a server.
     pub(crate) program: PathBuf,
     pub(crate) options: Options,
-    /// Directory for stores and the bare log.
+    /// The directory for stores and the bare log.
     pub(crate) dir: PathBuf,
-    /// The started server; `None` if the server ran before.
+    /// The server that was started for this; absent if it ran already.
     pub(crate) own: Option<Server>,
+    /// Where its Redis port is; absent if it was not asked for one.
+    pub(crate) redis_address: Option<SocketAddr>,
     pid: Option<u32>,
 }
 
 impl Target {
-    /// Returns the server of a plan: the running one that it names, or a new one.
+    /// The server of a plan: the one that runs at its address, or one of our own.
     pub(crate) async fn start(plan: &Plan) -> Result<Self, Error> {
         let dir = plan
             .dir
@@ -33,6 +38,7 @@ impl Target {
             options: Options::default(),
             dir,
             own: None,
+            redis_address: None,
             pid: plan.server_pid,
         };
         if let Some(options) = &plan.attach {
@@ -40,17 +46,18 @@ impl Target {
             return Ok(target);
         }
         let db = target.dir.join("bench.db");
-        let quiet = ["--log", "warn"].map(str::to_owned).to_vec();
-        let server = Server::start(&target.program, free_address()?, db, quiet)?;
+        let mut arguments = ["--log", "warn"].map(str::to_owned).to_vec();
+        if plan.apis.contains(&Api::Redis) {
+            let address = free_address()?;
+            arguments.extend(["--resp".to_owned(), address.to_string()]);
+            target.redis_address = Some(address);
+        }
+        let address = free_address()?.to_string();
+        let server = Server::start(&target.program, address, db, arguments)?;
         target.pid = Some(server.process());
         target.options = server.options.clone();
         target.own.insert(server).until_ready().await?;
         Ok(target)
-    }
-
-    /// Returns a client with a separate connection.
-    pub(crate) fn client(&self) -> Result<Client, Error> {
-        Client::new(self.options.clone()).map_err(Into::into)
     }
 
     /// Opens an HTTP connection to the server under load.
@@ -62,31 +69,32 @@ impl Target {
         Http::connect(&self.options.url, &headers).await
     }
 
-    /// Returns the resources that the server has used so far.
+    /// What it has used so far.
     pub(crate) async fn used(&self) -> Used {
         Used {
-            cpu: self.pid.and_then(|pid| cpu_of(pid).ok()),
-            commits: self.commits().await,
+            flushes: self.flushes().await,
+            ..self.pid.map(Used::of_family).unwrap_or_default()
         }
     }
 
-    /// Reads the number of commits from the server's metrics; `None` if they cannot be read, for lack of a right or
-    /// behind TLS.
-    async fn commits(&self) -> Option<f64> {
+    /// From its own metrics. Nothing if they cannot be read: for lack of a right, or behind TLS.
+    async fn flushes(&self) -> Option<f64> {
         let mut http = self.http().await.ok()?;
         let metrics = http.get("/metrics").await.ok()?;
-        // There is one line for each shard.
+        // A line a shard.
         let lines = str::from_utf8(metrics).ok()?.lines();
+        let flushes = |line: &str| line.rsplit_once(' ')?.1.trim().parse::<f64>().ok();
+        let lines = lines.filter(|line| line.starts_with("ganger_store_flushes_total{"));
+        // Older servers do not count them.
         lines
-            .filter(|line| line.starts_with("ganger_commits_total{"))
-            .map(|line| line.rsplit_once(' ')?.1.trim().parse::<f64>().ok())
-            .sum()
+            .map(flushes)
+            .reduce(|one, other| Some(one? + other?))?
     }
 }
 
 impl Drop for Target {
     fn drop(&mut self) {
-        // The server must end before its directory is removed.
+        // It ends before its directory goes.
         self.own = None;
         let _ = fs::remove_dir_all(&self.dir);
     }

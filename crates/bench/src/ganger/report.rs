@@ -1,55 +1,62 @@
-//! The report of a run, as Markdown tables and as JSON.
+//! The report of a run, as tables in Markdown and as JSON.
+
+mod table;
+
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::flow::DEEP;
-use crate::latency::Latency;
-use crate::target::Target;
-use crate::{Api, Measured, Plan};
+use super::kind::Api;
+use super::plan::{NamedRow, Plan};
+use super::target::Target;
+use super::waiting::{Memory, Restart};
+use crate::Measured;
+use crate::measure::latency::Latency;
+use table::{cpu, flushes, grouped, milliseconds, scaled, table, whole};
 
-/// A measurement of full lives.
+/// One measurement of full lives.
 pub(crate) struct LifeRow {
     pub(crate) api: Api,
     pub(crate) connections: usize,
     pub(crate) batch: usize,
     pub(crate) measured: Measured,
-    /// Lives per second of the bare log with the same batch.
+    /// What the bare log made of the same batch.
     pub(crate) bare: f64,
 }
 
-/// A measurement of another load over one API.
+/// Another load over one API.
 pub(crate) struct Row {
     pub(crate) load: &'static str,
     pub(crate) api: Api,
     pub(crate) measured: Measured,
 }
 
-/// The time from enqueue to start at one rate.
+/// The time from enqueue to start at so many jobs a second.
 pub(crate) struct LatencyRow {
     pub(crate) api: Api,
     pub(crate) rate: u32,
     pub(crate) latency: Latency,
 }
 
-/// A measurement of several shards.
+/// Something done by several shards.
 pub(crate) struct ShardsRow {
     pub(crate) what: String,
     /// The unit of the rate, such as `jobs`.
     pub(crate) unit: &'static str,
     pub(crate) count: f64,
     pub(crate) seconds: f64,
-    /// CPU seconds of all servers together.
+    /// Of all servers together.
     pub(crate) cpu: f64,
 }
 
 impl ShardsRow {
-    /// Returns the rate per second; `None` if the time, a difference of two, is not positive.
+    /// A second; of a difference of two times there may be none.
     fn rate(&self) -> Option<f64> {
         (self.seconds > 0.0).then(|| self.count / self.seconds)
     }
 }
 
-/// The results of a run of `ganger bench`.
+/// What a run of `ganger bench` measured.
 pub struct Report {
     payload: usize,
     seconds: f64,
@@ -57,8 +64,11 @@ pub struct Report {
     apis: Vec<Api>,
     pub(crate) lives: Vec<LifeRow>,
     pub(crate) rows: Vec<Row>,
+    pub(crate) named: Vec<NamedRow>,
     pub(crate) latency: Vec<LatencyRow>,
     pub(crate) shards: Vec<ShardsRow>,
+    pub(super) restarts: Vec<Restart>,
+    pub(super) memory: Option<Memory>,
 }
 
 impl Report {
@@ -75,8 +85,11 @@ impl Report {
             apis: plan.apis.clone(),
             lives: Vec::new(),
             rows: Vec::new(),
+            named: Vec::new(),
             latency: Vec::new(),
             shards: Vec::new(),
+            restarts: Vec::new(),
+            memory: None,
         }
     }
 
@@ -87,13 +100,16 @@ impl Report {
         )
     }
 
-    /// Returns Markdown tables, one for each kind of load that was measured.
+    /// Tables in Markdown, one for each kind of load that was measured.
     pub fn text(&self) -> String {
         let tables = [
             self.lives_table(),
+            self.named_table(),
             self.loads_table(),
             self.latency_table(),
             self.shards_table(),
+            self.restarts_table(),
+            self.memory_table(),
         ];
         tables.concat().trim_end().to_owned()
     }
@@ -112,6 +128,30 @@ impl Report {
             ]
         });
         table("Several shards", columns, false, rows)
+    }
+
+    fn restarts_table(&self) -> String {
+        let columns = "live jobs | seconds until ready | MiB of memory then";
+        let rows = self.restarts.iter().map(|row| {
+            vec![
+                grouped(row.jobs),
+                format!("{:.2}", row.took.as_secs_f64()),
+                format!("{:.1}", row.memory / MEBIBYTE),
+            ]
+        });
+        table("Restart after kill -9", columns, true, rows)
+    }
+
+    fn memory_table(&self) -> String {
+        let columns = "idle server, MiB | waiting jobs | bytes each";
+        let rows = self.memory.iter().map(|memory| {
+            vec![
+                format!("{:.1}", memory.idle / MEBIBYTE),
+                grouped(memory.jobs),
+                format!("{:.0}", memory.each_job),
+            ]
+        });
+        table("Memory", columns, true, rows)
     }
 
     fn lives_table(&self) -> String {
@@ -140,6 +180,28 @@ impl Report {
         table("Full lives beside a bare log", &columns, true, rows)
     }
 
+    fn named_table(&self) -> String {
+        let columns = "load | API | jobs/s | CPU \u{b5}s a job | flushes per 1,000 | bytes written a job | p50 ms | p99 ms";
+        let rows = self.named.iter().map(|(api, outcome)| {
+            let used = outcome.measured.used;
+            let time = |time: fn(&Latency) -> Duration| {
+                let time = outcome.latency.as_ref().map(time);
+                time.map_or("-".to_owned(), milliseconds)
+            };
+            vec![
+                outcome.load.to_owned(),
+                api.name().to_owned(),
+                whole(outcome.measured.per_second),
+                scaled(used.cpu, 1e6),
+                scaled(used.flushes, 1e3),
+                used.bytes.map_or("-".to_owned(), whole),
+                time(|latency| latency.p50),
+                time(|latency| latency.p99),
+            ]
+        });
+        table("Loads of the comparison", columns, false, rows)
+    }
+
     fn loads_table(&self) -> String {
         let columns = "load | API | jobs/s | flushes per 1,000 | CPU s per million";
         let rows = self.rows.iter().map(|row| {
@@ -161,7 +223,7 @@ impl Report {
         table("Other loads, batches of 100", columns, false, rows)
     }
 
-    /// Returns the measurement of the empty queue that belongs to one of the deep queue.
+    /// The measurement of the empty queue that belongs to one of the deep queue.
     fn beside(&self, deep: &Row) -> Option<&Row> {
         let is_it = |row: &&Row| row.load == "mix_empty" && row.api == deep.api;
         self.rows.iter().find(is_it)
@@ -173,16 +235,16 @@ impl Report {
             vec![
                 row.rate.to_string(),
                 row.api.name().to_owned(),
-                format!("{:.2}", row.latency.p50.as_secs_f64() * 1e3),
-                format!("{:.2}", row.latency.p99.as_secs_f64() * 1e3),
-                format!("{:.2}", row.latency.max.as_secs_f64() * 1e3),
+                milliseconds(row.latency.p50),
+                milliseconds(row.latency.p99),
+                milliseconds(row.latency.max),
                 row.latency.samples.to_string(),
             ]
         });
         table("From enqueue to start, idle worker", columns, false, rows)
     }
 
-    /// Returns the results as JSON, with rates per second and times in milliseconds.
+    /// The same as JSON, with rates per second and times in milliseconds.
     pub fn json(&self) -> Value {
         let lives = self.lives.iter().map(|row| {
             let mut value = measured(row.measured);
@@ -199,15 +261,20 @@ impl Report {
             value["api"] = json!(row.api.key());
             value
         });
+        let named = self.named.iter().map(|(api, outcome)| {
+            let mut value = measured(outcome.measured);
+            value["load"] = json!(outcome.load);
+            value["api"] = json!(api.key());
+            if let Some(latency) = &outcome.latency {
+                value["latency"] = latency_ms(latency);
+            }
+            value
+        });
         let latency = self.latency.iter().map(|row| {
-            json!({
-                "api": row.api.key(),
-                "jobs_per_second": row.rate,
-                "samples": row.latency.samples,
-                "p50_ms": row.latency.p50.as_secs_f64() * 1e3,
-                "p99_ms": row.latency.p99.as_secs_f64() * 1e3,
-                "max_ms": row.latency.max.as_secs_f64() * 1e3,
-            })
+            let mut value = latency_ms(&row.latency);
+            value["api"] = json!(row.api.key());
+            value["jobs_per_second"] = json!(row.rate);
+            value
         });
         let shards = self.shards.iter().map(|row| {
             json!({
@@ -218,28 +285,43 @@ impl Report {
                 "servers_cpu_seconds": row.cpu,
             })
         });
+        let restarts = self.restarts.iter().map(|row| {
+            json!({
+                "jobs": row.jobs,
+                "seconds": row.took.as_secs_f64(),
+                "memory_bytes": row.memory,
+            })
+        });
+        let memory = self.memory.map(|memory| {
+            json!({
+                "jobs": memory.jobs,
+                "idle_bytes": memory.idle,
+                "bytes_per_waiting_job": memory.each_job,
+            })
+        });
         json!({
             "payload_bytes": self.payload,
             "seconds_each": self.seconds,
             "lives": lives.collect::<Vec<_>>(),
-            "loads": loads.collect::<Vec<_>>(),
+            "loads": loads.chain(named).collect::<Vec<_>>(),
             "latency": latency.collect::<Vec<_>>(),
             "shards": shards.collect::<Vec<_>>(),
+            "restart": restarts.collect::<Vec<_>>(),
+            "memory": memory,
         })
     }
 }
 
-/// Returns the description of a load in the table.
+const MEBIBYTE: f64 = 1_048_576.0;
+
+/// What a load is called in the table.
 fn words(load: &str) -> &str {
     match load {
         "enqueue" => "enqueue, 8 connections",
         "take" => "take + complete 200,000 that wait, 8 connections",
         "mix" => "2 producers, 4 consumers",
         "mix_empty" => "the same, again, before the next row",
-        "mix_deep" => {
-            const { assert!(DEEP == 1_000_000) };
-            "the same with 1,000,000 waiting"
-        }
+        "mix_deep" => "the same above many waiting jobs",
         other => other,
     }
 }
@@ -247,82 +329,17 @@ fn words(load: &str) -> &str {
 fn measured(measured: Measured) -> Value {
     json!({
         "per_second": measured.per_second,
-        "flushes_per_thousand": measured.used.commits.map(|each| each * 1e3),
+        "flushes_per_thousand": measured.used.flushes.map(|each| each * 1e3),
+        "bytes_written_per_job": measured.used.bytes,
         "server_cpu_seconds_per_million": measured.used.cpu.map(|each| each * 1e6),
     })
 }
 
-fn flushes(measured: Measured) -> String {
-    scaled(measured.used.commits, 1e3)
-}
-
-fn cpu(measured: Measured) -> String {
-    scaled(measured.used.cpu, 1e6)
-}
-
-/// Formats the resources for `jobs` jobs.
-fn scaled(each: Option<f64>, jobs: f64) -> String {
-    each.map_or("-".to_owned(), |each| format!("{:.1}", each * jobs))
-}
-
-/// Formats a rate as a whole number with separated thousands.
-fn whole(rate: f64) -> String {
-    let digits = format!("{rate:.0}");
-    let mut out = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
-
-/// Returns a Markdown table with a heading, or nothing without rows. `columns` are separated by " | ". Numbers are
-/// aligned right: in all columns, or in those after the second.
-fn table(
-    name: &str,
-    columns: &str,
-    all_numbers: bool,
-    rows: impl Iterator<Item = Vec<String>>,
-) -> String {
-    let mut rows = rows.peekable();
-    if rows.peek().is_none() {
-        return String::new();
-    }
-    let mut out = format!("\n### {name}\n\n| {columns} |\n|");
-    for place in 0..columns.split(" | ").count() {
-        out.push_str(if all_numbers || place > 1 {
-            "---:|"
-        } else {
-            "---|"
-        });
-    }
-    out.push('\n');
-    for row in rows {
-        out.extend(["| ", &row.join(" | "), " |\n"]);
-    }
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn thousands_stand_apart() {
-        let shown = [0.4, 999.0, 1_000.0, 1_234_567.8].map(whole);
-        assert_eq!(shown, ["0", "999", "1,000", "1,234,568"]);
-    }
-
-    #[test]
-    fn a_table_has_a_cell_for_every_column() {
-        let rows = [vec!["x".to_owned(), "y".to_owned(), "1".to_owned()]];
-        let shown = table("T", "a | b | c", false, rows.into_iter());
-        assert_eq!(
-            shown,
-            "\n### T\n\n| a | b | c |\n|---|---|---:|\n| x | y | 1 |\n"
-        );
-        assert_eq!(table("T", "a", false, std::iter::empty()), "");
-    }
+fn latency_ms(latency: &Latency) -> Value {
+    json!({
+        "samples": latency.samples,
+        "p50_ms": latency.p50.as_secs_f64() * 1e3,
+        "p99_ms": latency.p99.as_secs_f64() * 1e3,
+        "max_ms": latency.max.as_secs_f64() * 1e3,
+    })
 }

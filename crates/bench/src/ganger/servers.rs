@@ -1,15 +1,16 @@
-//! Servers of a measurement: several processes that know each other, or one process with several shards.
+//! Servers of a measurement: several processes that know of each other, or one with several shards.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use ganger_client::{Client, ShardId};
 
+use super::grpc::Place;
+use super::server::{Server, free_address};
+use super::target::Target;
 use crate::Error;
-use crate::server::{Server, free_address};
-use crate::target::Target;
 
-/// Time for which calls of a measurement are retried, so that they survive a restart of the server.
+/// Calls of a measurement live through a restart of the server.
 const RETRY_FOR: Duration = Duration::from_secs(60);
 
 fn start(
@@ -18,7 +19,7 @@ fn start(
     db: PathBuf,
     arguments: &[String],
 ) -> Result<Server, Error> {
-    // Some measurements kill servers, so warnings about absent servers are expected.
+    // That others are away is what some of the measurements are about.
     let quiet = ["--log", "error"].map(str::to_owned);
     let arguments = [&quiet, arguments].concat();
     let mut server = Server::start(&target.program, addr, db, arguments)?;
@@ -26,7 +27,7 @@ fn start(
     Ok(server)
 }
 
-/// The servers and their shards.
+/// All of them, and which shards they have.
 pub(crate) struct Servers {
     servers: Vec<Server>,
     shards: Vec<ShardId>,
@@ -37,11 +38,11 @@ fn shard(number: usize) -> ShardId {
 }
 
 impl Servers {
-    /// Starts one process with this number of shards; `name` is that of its new stores.
+    /// One process with so many shards. The name is for its stores, which are fresh.
     pub(crate) async fn in_one(target: &Target, name: &str, shards: usize) -> Result<Self, Error> {
         let db = target.dir.join(format!("{name}-{shards}.db"));
         let arguments = ["--shards".to_owned(), shards.to_string()];
-        let server = start(target, free_address()?, db, &arguments)?;
+        let server = start(target, free_address()?.to_string(), db, &arguments)?;
         server.until_ready().await?;
         Ok(Self {
             servers: vec![server],
@@ -49,15 +50,15 @@ impl Servers {
         })
     }
 
-    /// Starts a process for each shard, which know each other; `name` is that of their new stores.
+    /// So many processes with a shard each, that know of each other. The name is for their stores, likewise.
     pub(crate) async fn of_their_own(
         target: &Target,
         name: &str,
         count: usize,
     ) -> Result<Self, Error> {
         let addresses: Vec<String> = (0..count)
-            .map(|_| free_address())
-            .collect::<Result<_, _>>()?;
+            .map(|_| Ok(free_address()?.to_string()))
+            .collect::<Result<_, Error>>()?;
         let list = addresses.iter().zip(1..);
         let list: Vec<String> = list.map(|(addr, id)| format!("{id}={addr}")).collect();
         let topology = format!("static:{}", list.join(","));
@@ -81,14 +82,23 @@ impl Servers {
         self.shards.len()
     }
 
-    /// Returns a client for a shard by its index, from 0; of its own server if it has one.
+    /// A connection to a shard by its place, from 0; to its own server if it has one.
     pub(crate) fn client(&self, place: usize) -> Result<Client, Error> {
         let server = &self.servers[place.min(self.servers.len() - 1)];
         let client = Client::new(server.options.clone())?;
         Ok(client.at_shard(&self.shards[place]))
     }
 
-    /// Returns the CPU seconds of all servers, killed processes included.
+    /// The same place for connections without the SDK.
+    pub(crate) fn place(&self, place: usize) -> Place {
+        let server = &self.servers[place.min(self.servers.len() - 1)];
+        Place {
+            options: server.options.clone(),
+            shard: Some(self.shards[place].to_string()),
+        }
+    }
+
+    /// CPU seconds of all of them, those that were killed too.
     pub(crate) fn cpu(&self) -> f64 {
         self.servers.iter().map(Server::cpu).sum()
     }

@@ -1,0 +1,123 @@
+//! The time from an enqueue to the start of the job, at a steady rate.
+//!
+//! Jobs come whether or not those before have started; a job that had to wait for its connection counts from the moment
+//! it was due. The payload carries that moment.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use super::Span;
+use crate::pace::{Pace, Paced};
+use crate::supply::Supply;
+use crate::tasks::Tasks;
+use crate::{Error, Load, Measured, Peer, Role, Shape};
+
+/// A job that has not started after so long never will.
+const START_WITHIN: Duration = Duration::from_secs(20);
+
+/// Connections are made before the first job is due.
+const BEGIN_AFTER: Duration = Duration::from_millis(500);
+
+/// What was measured: from before the enqueue was sent until the consumer has the job.
+#[derive(Clone, Copy, Debug)]
+pub struct Latency {
+    /// Number of jobs that were measured.
+    pub samples: usize,
+    /// The median time from enqueue to start.
+    pub p50: Duration,
+    /// The 99th percentile of the time from enqueue to start.
+    pub p99: Duration,
+    /// The longest time from enqueue to start.
+    pub max: Duration,
+}
+
+/// The latency at so many jobs a second from all producers together, and what the server used for each job.
+pub async fn measure(
+    peer: &dyn Peer,
+    load: &Arc<Load>,
+    shape: &Shape,
+    a_second: u32,
+    payload_bytes: usize,
+    time: Duration,
+) -> Result<(Measured, Latency), Error> {
+    let interval = Duration::from_secs(1) / a_second;
+    let jobs = usize::try_from(time.as_nanos() / interval.as_nanos().max(1)).unwrap_or(1);
+    let (took, times) = mpsc::unbounded_channel();
+    let pace = Pace::begin(BEGIN_AFTER, interval, jobs.max(10), payload_bytes, took);
+    let (mut producers, mut consumers) = (Tasks::default(), Tasks::default());
+    // Consumers that take several at once are those of a flow, which is seldom idle.
+    let role = if shape.take == 1 {
+        Role::Idle
+    } else {
+        Role::Consume
+    };
+    let count = shape.consumers;
+    consumers
+        .consume(peer, load, role, count, Some(&pace))
+        .await?;
+    let span = Span::begin(peer, load, Load::completed).await;
+    for messages in &shape.producers {
+        let supply = Supply::Paced(Paced::new(&pace));
+        producers.produce(peer, load, *messages, supply).await?;
+    }
+    let samples = samples(times, jobs.max(10), [&mut producers, &mut consumers]).await?;
+    // Counted from the first job, not from the making of the connections.
+    let took = pace.elapsed();
+    let mut measured = span.end(peer, load, Load::completed).await?;
+    measured.per_second = crate::rate(u64::try_from(samples.len()).unwrap_or(0), took);
+    producers.finish().await?;
+    consumers.check()?;
+    load.stop();
+    consumers.stop().await;
+    Ok((measured, summarize(samples)))
+}
+
+/// How long each job took, once all have started.
+async fn samples(
+    mut times: mpsc::UnboundedReceiver<Duration>,
+    jobs: usize,
+    tasks: [&mut Tasks; 2],
+) -> Result<Vec<Duration>, Error> {
+    let mut samples = Vec::with_capacity(jobs);
+    while samples.len() < jobs {
+        match timeout(START_WITHIN, times.recv()).await {
+            Ok(Some(took)) => samples.push(took),
+            Ok(None) | Err(_) => {
+                for tasks in tasks {
+                    tasks.check()?;
+                }
+                return Err(Error::failed("a job did not start within 20 s"));
+            }
+        }
+    }
+    Ok(samples)
+}
+
+fn summarize(mut samples: Vec<Duration>) -> Latency {
+    samples.sort();
+    let at = |percent: usize| samples[(samples.len() * percent / 100).min(samples.len() - 1)];
+    Latency {
+        samples: samples.len(),
+        p50: at(50),
+        p99: at(99),
+        max: at(100),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_taken_from_the_sorted_samples() {
+        let samples = (1..=100).rev().map(Duration::from_millis).collect();
+        let latency = summarize(samples);
+        assert_eq!(latency.p50, Duration::from_millis(51));
+        assert_eq!(latency.p99, Duration::from_millis(100));
+        assert_eq!(latency.max, Duration::from_millis(100));
+        assert_eq!(summarize(vec![Duration::ZERO]).p99, Duration::ZERO);
+    }
+}
