@@ -20,8 +20,6 @@ mod load;
 mod lock;
 mod meta;
 mod names;
-mod overlay;
-mod queue;
 mod reader;
 mod recover;
 mod reserve;

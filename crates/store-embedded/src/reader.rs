@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ganger_store::encoding::Record;
+use ganger_store::waiting::{JobOverlay, JobRows, Overlaid};
 use ganger_store::{LogChunk, Page, Reader, StoreError, StoredJob};
 use ganger_types::command::{ExpiredJob, ExpiredJobsQuery};
 use ganger_types::query::JobQuery;
@@ -16,7 +17,6 @@ use crate::count::CountPlan;
 use crate::fault::Fault;
 use crate::load::read_input;
 use crate::names::{part_name, statistics_name};
-use crate::overlay::{JobOverlay, JobRows, Overlaid};
 use crate::row::{from_sql, log_key, open_bytes, open_log, open_record, row_key, to_sql};
 use crate::secondary_index::id_entry;
 use crate::shared::Shared;

@@ -15,6 +15,7 @@ pub mod select;
 mod store;
 #[cfg(feature = "suite")]
 pub mod suite;
+pub mod waiting;
 
 pub use error::{CommitError, StoreError};
 pub use ganger_types::StoredJob;
