@@ -11,6 +11,7 @@ pub mod memory;
 pub mod merge;
 mod reader;
 mod repeated;
+pub mod rows;
 pub mod select;
 mod store;
 #[cfg(feature = "suite")]

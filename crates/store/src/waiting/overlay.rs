@@ -46,6 +46,9 @@ impl<'a> JobOverlay<'a> {
     }
 
     /// Returns the job, given its rows in the tables; `read` is called only if they matter.
+    ///
+    /// # Errors
+    /// As `read`.
     pub fn job<E>(
         &self,
         read: impl FnOnce() -> Result<Option<JobRows>, E>,

@@ -203,6 +203,9 @@ impl CommitQueue {
     }
 
     /// Waits until the tables should be written; returns `None` if the thread should end.
+    ///
+    /// # Panics
+    /// Never: no thread panics while it holds the lock.
     pub fn wait_for_work(&self, limits: &QueueLimits) -> Option<RowWork> {
         let mut state = self.lock();
         loop {
