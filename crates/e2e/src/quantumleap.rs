@@ -7,7 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use ganger_ngsi::postgres::instance::{self, Instance};
+use ganger_postgres_instance::{Instance, missing};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -34,7 +34,7 @@ impl World {
     /// A database and a server that is not started yet, which queues and has these further variables. `None`, said
     /// aloud, where there is no PostgreSQL.
     pub fn new(test: &str, variables: &[(&str, &str)]) -> Result<Option<Self>> {
-        if let Some(reason) = instance::missing() {
+        if let Some(reason) = missing() {
             skipped(test, &reason);
             return Ok(None);
         }

@@ -12,7 +12,6 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::environment::Database;
 use tempfile::TempDir;
 
 /// Where Debian keeps the versions of PostgreSQL, each in a directory with its number.
@@ -32,6 +31,21 @@ read -r word
 kill -QUIT "$server" 2>/dev/null
 wait "$server"
 [ "$word" = keep ] || rm -rf -- "$0""#;
+
+/// Address of a database, and a role that may use it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Login {
+    /// Address of the server.
+    pub host: String,
+    /// Port of the server.
+    pub port: u16,
+    /// Name of the database.
+    pub name: String,
+    /// Role that owns the database.
+    pub user: String,
+    /// Password of the role.
+    pub password: String,
+}
 
 /// A running server, or one that was stopped for a while.
 pub struct Instance {
@@ -85,7 +99,7 @@ impl Instance {
     }
 
     /// The database that the server has from the start.
-    pub fn database(&self) -> Database {
+    pub fn database(&self) -> Login {
         self.database_named(ROLE)
     }
 
@@ -93,7 +107,7 @@ impl Instance {
     ///
     /// # Errors
     /// If it is there already.
-    pub fn create_database(&self, name: &str) -> io::Result<Database> {
+    pub fn create_database(&self, name: &str) -> io::Result<Login> {
         self.copy_database("template1", name)
     }
 
@@ -101,20 +115,19 @@ impl Instance {
     ///
     /// # Errors
     /// If it is there already, or the other is not.
-    pub fn copy_database(&self, template: &str, name: &str) -> io::Result<Database> {
+    pub fn copy_database(&self, template: &str, name: &str) -> io::Result<Login> {
         let sql = format!("create database {name} template {template} owner {ROLE}");
         self.sql("postgres", &sql)?;
         Ok(self.database_named(name))
     }
 
-    fn database_named(&self, name: &str) -> Database {
-        Database {
+    fn database_named(&self, name: &str) -> Login {
+        Login {
             host: Ipv4Addr::LOCALHOST.to_string(),
             port: self.port,
             name: name.to_owned(),
             user: ROLE.to_owned(),
             password: PASSWORD.to_owned(),
-            ssl: false,
         }
     }
 

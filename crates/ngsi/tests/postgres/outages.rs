@@ -6,7 +6,7 @@ use ganger_ngsi::postgres::{Insert, InsertError, Inserter};
 use tokio_postgres::{Client, Config, NoTls};
 
 use crate::support::{
-    Ground, attribute, entity, insert, instance, one, own_instance, settings, task,
+    Ground, attribute, database, entity, insert, instance, one, own_instance, settings, task,
 };
 
 fn fitting() -> Insert {
@@ -98,7 +98,7 @@ async fn a_server_that_is_killed_comes_back_with_all_it_acknowledged() {
     else {
         return;
     };
-    let database = instance.database();
+    let database = database(instance.database());
     let mut inserter = Inserter::new(settings(&database));
     one(&mut inserter, fitting()).await.expect("it runs");
 

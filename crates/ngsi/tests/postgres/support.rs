@@ -7,10 +7,10 @@ use std::sync::LazyLock;
 
 use ganger_ngsi::environment::Database;
 use ganger_ngsi::notification;
-use ganger_ngsi::postgres::instance::{Instance, missing};
 use ganger_ngsi::postgres::{Insert, InsertError, Inserted, Inserter, Settings};
 use ganger_ngsi::prepare::prepare;
 use ganger_ngsi::task::{Origin, Task};
+use ganger_postgres_instance::{Instance, Login, missing};
 use serde_json::Value;
 
 /// The database from which those with PostGIS are copied.
@@ -43,6 +43,18 @@ pub(crate) fn instance() -> &'static Instance {
     &SHARED
 }
 
+/// The database of a login, without TLS.
+pub(crate) fn database(login: Login) -> Database {
+    Database {
+        host: login.host,
+        port: login.port,
+        name: login.name,
+        user: login.user,
+        password: login.password,
+        ssl: false,
+    }
+}
+
 /// A server of a test's own; `None` if there cannot be one here.
 pub(crate) fn own_instance(test: &str) -> Option<Instance> {
     match missing() {
@@ -66,10 +78,12 @@ impl Ground {
             skipped(test, &reason);
             return None;
         }
-        let database = SHARED
+        let login = SHARED
             .create_database(test)
             .expect("each test has its name");
-        Some(Self { database })
+        Some(Self {
+            database: database(login),
+        })
     }
 
     /// A database with the extension PostGIS; `None` if that is not installed.
@@ -82,9 +96,9 @@ impl Ground {
             skipped(test, "PostGIS is not installed");
             return None;
         }
-        let database = SHARED.copy_database(WITH_POSTGIS, test);
+        let login = SHARED.copy_database(WITH_POSTGIS, test);
         Some(Self {
-            database: database.expect("each test has its name"),
+            database: database(login.expect("each test has its name")),
         })
     }
 

@@ -3,14 +3,14 @@
 use ganger_ngsi::postgres::Inserter;
 use rustls::RootCertStore;
 
-use crate::support::{attribute, entity, insert, one, own_instance, settings, task};
+use crate::support::{attribute, database, entity, insert, one, own_instance, settings, task};
 
 #[tokio::test]
 async fn a_session_is_encrypted_and_the_server_verified() {
     let Some(instance) = own_instance("a_session_is_encrypted_and_the_server_verified") else {
         return;
     };
-    let mut settings = settings(&instance.database());
+    let mut settings = settings(&database(instance.database()));
     settings.database.ssl = true;
     let tasks = insert(task(&entity("e1", &attribute("x", "Integer", "1"))));
 
