@@ -183,6 +183,16 @@ impl CommitQueue {
         }
     }
 
+    /// Returns all commits that the tables may lack, in order.
+    pub fn commits(&self) -> Vec<Arc<Commit>> {
+        if !self.is_behind() {
+            return Vec::new();
+        }
+        let state = self.lock();
+        let commits = state.writing.commits.iter().chain(&state.waiting.commits);
+        commits.map(Arc::clone).collect()
+    }
+
     /// Whether commits were removed since these were looked up, so that the tables may have newer rows.
     pub fn has_removed_since(&self, found: &CommitsOfJob) -> bool {
         self.lock().removals != found.removals
