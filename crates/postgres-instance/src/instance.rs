@@ -77,6 +77,14 @@ impl Instance {
     /// # Errors
     /// If a program is missing ([`missing`] says so before), or does not do what it should.
     pub fn start() -> io::Result<Self> {
+        Self::start_with("")
+    }
+
+    /// [`Instance::start`] with further lines for `postgresql.conf`.
+    ///
+    /// # Errors
+    /// See [`Instance::start`].
+    pub fn start_with(settings: &str) -> io::Result<Self> {
         let programs = programs().ok_or_else(|| io::Error::other("PostgreSQL is missing"))?;
         let directory = tempfile::Builder::new().prefix("ganger-pg").tempdir()?;
         if is_root() {
@@ -89,6 +97,7 @@ impl Instance {
             keeper: None,
         };
         instance.make_cluster()?;
+        instance.add_settings(settings)?;
         instance.start_again()?;
         instance.sql(
             "postgres",
@@ -251,6 +260,48 @@ impl Instance {
         self.sql("postgres", "select pg_reload_conf()").map(drop)
     }
 
+    /// Makes a standby of this server and starts it; `name` is that by which `synchronous_standby_names` knows it.
+    ///
+    /// # Errors
+    /// If the data cannot be copied, or it does not start.
+    pub fn standby(&self, name: &str) -> io::Result<Self> {
+        let directory = tempfile::Builder::new().prefix("ganger-pg").tempdir()?;
+        if is_root() {
+            run(Command::new("chown").arg(USER).arg(directory.path()))?;
+        }
+        let mut standby = Self {
+            programs: self.programs.clone(),
+            directory,
+            port: free_port()?,
+            keeper: None,
+        };
+        let mut copy = self.program("pg_basebackup");
+        copy.args(["-U", USER, "-R", "-X", "stream", "-c", "fast", "-D"])
+            .arg(standby.data())
+            .arg("-h")
+            .arg(self.directory.path())
+            .arg("-p")
+            .arg(self.port.to_string());
+        run(&mut copy)?;
+        standby.add_settings(&standby.own_settings())?;
+        standby.add_settings(&format!("cluster_name = '{name}'\n"))?;
+        standby.start_again()?;
+        Ok(standby)
+    }
+
+    /// Makes a primary of a standby.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn promote(&self) -> io::Result<()> {
+        self.sql("postgres", "select pg_promote()").map(drop)
+    }
+
+    /// The port on the loopback interface.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// The directory of the socket by which the superuser `postgres` gets in without a password.
     pub fn socket_directory(&self) -> &Path {
         self.directory.path()
@@ -281,14 +332,26 @@ impl Instance {
             ])
             .arg(self.data());
         run(&mut initdb)?;
-        let access = "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n";
+        let access = "local all,replication all trust\nhost all all 127.0.0.1/32 scram-sha-256\n";
         fs::write(self.data().join("pg_hba.conf"), access)?;
-        let settings = format!(
+        self.add_settings(&self.own_settings())
+    }
+
+    /// Settings of this server alone.
+    fn own_settings(&self) -> String {
+        format!(
             "port = {}\nlisten_addresses = '127.0.0.1'\nunix_socket_directories = '{}'\n\
              shared_buffers = 16MB\nmax_connections = 50\ndeadlock_timeout = 200ms\n",
             self.port,
             self.directory.path().display()
-        );
+        )
+    }
+
+    /// Adds lines to `postgresql.conf`, which the next start or reload reads.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn add_settings(&self, settings: &str) -> io::Result<()> {
         let mut file = fs::OpenOptions::new()
             .append(true)
             .open(self.data().join("postgresql.conf"))?;
@@ -399,7 +462,7 @@ impl Drop for Instance {
 }
 
 /// A program that runs as the user who may run PostgreSQL.
-fn as_user(program: impl AsRef<std::ffi::OsStr>) -> Command {
+pub(crate) fn as_user(program: impl AsRef<std::ffi::OsStr>) -> Command {
     if !is_root() {
         return Command::new(program);
     }
@@ -413,6 +476,19 @@ fn as_user(program: impl AsRef<std::ffi::OsStr>) -> Command {
         ])
         .arg(program);
     command
+}
+
+/// Gives a file or directory to the user who runs the programs.
+pub(crate) fn own(path: &Path) -> io::Result<()> {
+    if is_root() {
+        run(Command::new("chown").arg(USER).arg(path))?;
+    }
+    Ok(())
+}
+
+/// The script that runs a program and ends it with its own input.
+pub(crate) fn keeper() -> &'static str {
+    KEEPER
 }
 
 fn run(command: &mut Command) -> io::Result<()> {
@@ -458,7 +534,7 @@ fn programs() -> Option<PathBuf> {
 }
 
 /// A port that was free a moment ago.
-fn free_port() -> io::Result<u16> {
+pub(crate) fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
         .local_addr()?
         .port())

@@ -1,7 +1,9 @@
-//! A private PostgreSQL for tests, made from Debian's packages.
+//! A private PostgreSQL for tests, with standbys and a pooler, made from Debian's packages.
 
 #![forbid(unsafe_code)]
 
 mod instance;
+mod pooler;
 
 pub use instance::{Instance, Login, missing};
+pub use pooler::{Pooler, missing_pooler};
