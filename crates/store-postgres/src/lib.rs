@@ -6,16 +6,23 @@
 
 #![forbid(unsafe_code)]
 
+mod admin;
+mod claim;
+mod columns;
 mod database;
 mod durability;
 mod fault;
+mod header;
 mod limits;
+mod log;
 mod names;
+mod record;
 mod schema;
 mod session;
 mod settings;
 mod tls;
 
+pub use admin::{Admin, AdminError, SHARDS_MAX};
 pub use database::Database;
 pub use durability::{Durability, DurabilityMode};
 #[doc(hidden)]
