@@ -6,20 +6,35 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+extern crate self as ganger_store_postgres;
+
 mod admin;
 mod claim;
 mod columns;
+mod count;
 mod database;
 mod durability;
+mod expired_jobs;
 mod fault;
 mod header;
 mod limits;
+mod list;
+mod load;
 mod log;
 mod names;
+mod plan;
+mod reader;
 mod record;
+mod row_thread;
+mod rows;
 mod schema;
 mod session;
 mod settings;
+mod shared;
+mod store;
+#[cfg(test)]
+mod tests;
 mod tls;
 
 pub use admin::{Admin, AdminError, SHARDS_MAX};
@@ -27,4 +42,6 @@ pub use database::Database;
 pub use durability::{Durability, DurabilityMode};
 #[doc(hidden)]
 pub use limits::Limits;
+pub use reader::PostgresReader;
 pub use settings::{PasswordSource, Settings, SettingsError};
+pub use store::PostgresStore;
