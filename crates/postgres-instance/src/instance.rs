@@ -486,9 +486,9 @@ pub(crate) fn own(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The script that runs a program and ends it with its own input.
-pub(crate) fn keeper() -> &'static str {
-    KEEPER
+/// Returns the script that runs a program and ends it with its own input, by this signal.
+pub(crate) fn keeper(signal: &str) -> String {
+    KEEPER.replace("-QUIT", &format!("-{signal}"))
 }
 
 fn run(command: &mut Command) -> io::Result<()> {

@@ -54,7 +54,7 @@ impl Pooler {
         own(&users)?;
         let mut command = as_user("/bin/sh");
         command
-            .args(["-c", keeper()])
+            .args(["-c", &keeper("TERM")])
             .arg(path)
             .args([PROGRAM, "-q"])
             .arg(&file)
