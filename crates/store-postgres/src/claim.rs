@@ -43,12 +43,14 @@ pub(crate) struct Claim {
 
 /// Takes a shard over; from anybody, or with `back` only from ourselves, if nobody else has taken it since.
 ///
+/// `owner` names this store and no other: a claim of it whose outcome was unknown is recognised by that.
+///
 /// # Errors
 /// If it has another owner than `back`, or cannot be used.
 pub(crate) fn claim(
     settings: &Settings,
     names: &Names,
-    node: &str,
+    owner: &str,
     shard: &ShardId,
     back: Option<Epoch>,
 ) -> Result<Claim, Fault> {
@@ -57,7 +59,7 @@ pub(crate) fn claim(
     let durability = durability::inspect(&mut session, settings, names)?;
     let attempt = Attempt {
         names,
-        node,
+        owner,
         shard,
         back,
         patience: settings.patience + CLAIM_EXTRA,
@@ -89,7 +91,7 @@ struct Taken {
 
 struct Attempt<'a> {
     names: &'a Names,
-    node: &'a str,
+    owner: &'a str,
     shard: &'a ShardId,
     back: Option<Epoch>,
     patience: Duration,
@@ -141,13 +143,13 @@ impl Attempt<'_> {
         let back = self.back.map(|epoch| to_sql(epoch.0));
         let log = self.names.sql(
             "UPDATE {s}.fence SET epoch = epoch + 1, owner = $2
-             WHERE what = 'log' AND state = 'open' AND format <= $3 AND ($1 IS NULL OR epoch = $1)
+             WHERE what = 'log' AND state = 'open' AND format <= $3 AND ($1 IS NULL OR epoch = $1 OR owner = $2)
              RETURNING epoch, identity",
         );
         let format = i32::try_from(FORMAT).unwrap_or(i32::MAX);
         let parameters: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 3] = [
             (&back, Type::INT8),
-            (&self.node, Type::TEXT),
+            (&self.owner, Type::TEXT),
             (&format, Type::INT4),
         ];
         let raised = wire.query_once(&log, &parameters).await;
@@ -162,7 +164,7 @@ impl Attempt<'_> {
             .names
             .sql("UPDATE {s}.fence SET epoch = $1, owner = $2 WHERE what = 'rows'");
         let changed = wire
-            .execute_once(&rows, &[(&epoch, Type::INT8), (&self.node, Type::TEXT)])
+            .execute_once(&rows, &[(&epoch, Type::INT8), (&self.owner, Type::TEXT)])
             .await?;
         if changed != 1 {
             return Err(Fault::row("fence", "rows", "it is missing"));

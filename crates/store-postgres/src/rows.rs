@@ -6,6 +6,7 @@
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::{join, try_join_all};
 use ganger_store::merge::Merged;
@@ -28,6 +29,8 @@ use crate::settings::Settings;
 
 /// Attempts to write a checkpoint, each on a new connection.
 const ATTEMPTS: u32 = 3;
+/// Time for a transaction that writes rows.
+const TRANSACTION_MAX: Duration = Duration::from_secs(120);
 /// Statements in one flight.
 const FLIGHT: usize = 16;
 
@@ -247,8 +250,9 @@ impl Rows {
         let places = &mut self.places;
         let session = self.session.as_mut().expect("the caller has connected");
         session.take_warning();
-        let header =
-            session.run(async |wire| transaction.run(wire, merged, places, header).await)?;
+        let header = session.run_for(TRANSACTION_MAX, async |wire| {
+            transaction.run(wire, merged, places, header).await
+        })?;
         match (kind, session.take_warning()) {
             (Kind::AtOnce { .. }, Some(warning)) => Err(Fault::Lost(warning)),
             _ => Ok(header),

@@ -25,6 +25,8 @@ use crate::settings::Settings;
 
 /// Time that a connection may take, over all hosts and addresses.
 const CONNECT_MAX: Duration = Duration::from_secs(30);
+/// Prepared statements of a connection; when there are more, all are dropped.
+const STATEMENTS_MAX: usize = 1_000;
 
 /// Reads and writes the connection as far as possible.
 type Driver = Box<dyn FnMut(&mut Context<'_>) -> Poll<Option<Result<AsyncMessage, Error>>> + Send>;
@@ -236,8 +238,12 @@ impl Wire {
             return Ok(Ready::Named(statement.clone()));
         }
         let statement = self.client.prepare_typed(sql, types).await?;
-        let named = statement.clone();
-        self.statements.borrow_mut().insert(sql.to_owned(), named);
+        let mut statements = self.statements.borrow_mut();
+        if statements.len() >= STATEMENTS_MAX {
+            statements.clear();
+        }
+        statements.insert(sql.to_owned(), statement.clone());
+        drop(statements);
         Ok(Ready::Named(statement))
     }
 

@@ -24,8 +24,9 @@ use crate::shared::Shared;
 pub struct PostgresStore {
     shared: Arc<Shared>,
     shard: ShardId,
-    /// Name of this node, written into the fence.
+    /// Name of this node, and with a random number of this store.
     node: String,
+    owner: Option<String>,
     /// Epoch in which this store owns or owned the shard; `None` before it was opened.
     ours: Option<Epoch>,
     /// The connection that appends to the log; `None` until it is needed.
@@ -45,6 +46,7 @@ impl PostgresStore {
             shared: Arc::new(Shared::new(Arc::clone(database), names)),
             shard: shard.clone(),
             node: node.to_owned(),
+            owner: None,
             ours: None,
             session: None,
             builder: RecordBuilder::default(),
@@ -81,7 +83,16 @@ impl PostgresStore {
 
     fn try_take(&mut self, back: Option<Epoch>) -> Result<Opened, Fault> {
         let (settings, names) = (self.shared.database.settings(), &self.shared.names);
-        let claim = claim::claim(settings, names, &self.node, &self.shard, back)?;
+        let owner = match &self.owner {
+            Some(owner) => owner.clone(),
+            None => {
+                let mut random = [0; 16];
+                let filled = getrandom::fill(&mut random);
+                filled.map_err(|error| Fault::Lost(error.to_string()))?;
+                format!("{} {:032x}", self.node, u128::from_ne_bytes(random))
+            }
+        };
+        let claim = claim::claim(settings, names, &owner, &self.shard, back)?;
         let epoch = Epoch(claim.log.epoch);
         tracing::info!(
             store = names.label,
@@ -91,6 +102,7 @@ impl PostgresStore {
             "the shard is taken over"
         );
         self.ours = Some(epoch);
+        self.owner = Some(owner);
         self.durability = Some(claim.durability);
         let mut rows = Rows::new(settings, names, epoch.0, claim.header.clone());
         let session = rows.session()?;

@@ -63,14 +63,15 @@ fn a_commit_whose_wait_was_cancelled_is_an_unknown_outcome_and_is_taken_back() {
         "{refused:?}"
     );
     wait_for_nobody(&ground, false);
-    // That claim is visible too: whose it was cannot be told from its epoch.
-    let fenced = store.take_back(epoch);
+    // That claim is visible too, and it is our own.
+    let opened = store.take_back(epoch).expect("it is ours");
+    assert_eq!((opened.epoch.0, opened.sequence), (epoch.0 + 2, 2));
+    ground.store(number).open().expect("it opens");
+    let fenced = store.take_back(opened.epoch);
     assert!(
         matches!(fenced, Err(StoreError::Fenced { .. })),
         "{fenced:?}"
     );
-    let opened = ground.store(number).open().expect("it opens");
-    assert_eq!(opened.sequence, 2);
 }
 
 #[test]

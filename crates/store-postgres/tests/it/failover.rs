@@ -55,7 +55,6 @@ fn a_standby_that_is_promoted_has_every_acknowledged_commit() {
         }
     };
     assert_eq!(opened.sequence, sequence);
-    // The new primary still waits for a standby of that name; an operator says that there is none.
     assert_eq!(timeline(&store), before + 1);
     store
         .commit(&commit(opened.epoch, sequence + 1))
