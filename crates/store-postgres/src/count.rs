@@ -6,8 +6,8 @@ use ganger_types::{JobStates, Queue};
 use tokio_postgres::types::Type;
 
 use crate::fault::Fault;
-use crate::reader::Tables;
 use crate::session::Parameter;
+use crate::tables::Tables;
 
 /// Number of jobs that the index or the columns count.
 pub(crate) fn indexed(tables: &Tables<'_>, plan: &CountPlan) -> Result<u64, Fault> {

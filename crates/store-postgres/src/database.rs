@@ -8,7 +8,8 @@ use tokio_postgres::Row;
 
 use crate::fault::Fault;
 use crate::session::{Parameter, Session};
-use crate::settings::{Settings, SettingsError};
+use crate::settings::Settings;
+use crate::settings_error::SettingsError;
 
 /// Time for a query of records, lists and counts.
 pub(crate) const QUERY_MAX: Duration = Duration::from_secs(5);

@@ -6,8 +6,8 @@ use ganger_types::command::{ExpiredJob, ExpiredJobsQuery};
 use tokio_postgres::types::Type;
 
 use crate::fault::Fault;
-use crate::reader::{Tables, limit_of, record_at};
 use crate::session::Parameter;
+use crate::tables::{Tables, limit_of, record_at};
 
 const BY_AGE: &str = "SELECT key, body FROM {s}.finished
     WHERE place = (SELECT id FROM {s}.places WHERE namespace = $1 AND queue = $2)

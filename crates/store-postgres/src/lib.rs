@@ -26,13 +26,16 @@ mod names;
 mod plan;
 mod reader;
 mod record;
+mod row_columns;
 mod row_thread;
 mod rows;
 mod schema;
 mod session;
 mod settings;
+mod settings_error;
 mod shared;
 mod store;
+mod tables;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -43,5 +46,6 @@ pub use durability::{Durability, DurabilityMode};
 #[doc(hidden)]
 pub use limits::Limits;
 pub use reader::PostgresReader;
-pub use settings::{PasswordSource, Settings, SettingsError};
+pub use settings::{PasswordSource, Settings};
+pub use settings_error::SettingsError;
 pub use store::PostgresStore;

@@ -16,8 +16,8 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use crate::fault::Fault;
-use crate::reader::{Tables, limit_of, record_at};
 use crate::session::Parameter;
+use crate::tables::{Tables, limit_of, record_at};
 
 /// Least and most rows that a slice looks at.
 const SLICE_ROWS_MIN: usize = 64;

@@ -18,6 +18,7 @@ use crate::fault::Fault;
 use crate::header::Header;
 use crate::session::Session;
 use crate::shared::Shared;
+use crate::tables::record_at;
 
 /// Live jobs in a range.
 const RANGE_JOBS: u32 = 16_384;
@@ -169,7 +170,7 @@ fn load_ranges(
             format!("SELECT key, body FROM {{s}}.jobs WHERE key >= {first} {end} ORDER BY key");
         let jobs = copy_all(shared, &sql, EXPORT_MAX, |fields| {
             let (key, body) = keyed(fields)?;
-            crate::reader::record_at("jobs", key, body)
+            record_at("jobs", key, body)
         });
         let is_last = jobs.is_err();
         // The receiver is gone after a fault of another range.

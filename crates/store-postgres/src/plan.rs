@@ -15,6 +15,7 @@ use ganger_types::{Bytes, Finished, JobKey, JobRecord, Namespace, Queue};
 use crate::columns::{Column, Insert};
 use crate::fault::Fault;
 use crate::names::Names;
+use crate::row_columns::{FinishedRows, JobRows, KeyedNames, KeyedRows};
 
 /// Numbers that stand for a (namespace, queue) in the table `finished`; the table `places` defines them.
 pub(crate) type Places = HashMap<(Namespace, Queue), i64>;
@@ -73,30 +74,6 @@ pub(crate) struct Planner<'a> {
     marks_new: (Vec<Vec<u8>>, Vec<i64>),
     marks_gone: (Vec<Vec<u8>>, Vec<i64>),
     buffer: Vec<u8>,
-}
-
-#[derive(Default)]
-struct KeyedRows {
-    keys: Vec<i64>,
-    bodies: Vec<Vec<u8>>,
-}
-
-#[derive(Default)]
-struct JobRows {
-    rows: KeyedRows,
-    marked: Vec<bool>,
-}
-
-#[derive(Default)]
-struct FinishedRows {
-    rows: KeyedRows,
-    marked: Vec<bool>,
-    places: Vec<i64>,
-    outcomes: Vec<i16>,
-    ended_at: Vec<i64>,
-    ended_order: Vec<i64>,
-    own: Vec<Option<i64>>,
-    results: Vec<Option<Vec<u8>>>,
 }
 
 /// Returns the (namespace, queue) of every job that has ended.
@@ -392,7 +369,10 @@ impl<'a> Planner<'a> {
     /// Adds the statements for the rows of jobs.
     fn finish(self, mut plan: Plan) -> Plan {
         self.delete_rows(&mut plan);
-        self.replaced.update(self.names, &mut plan);
+        let (sql, columns) = self.replaced.update(self.names);
+        let within = bounds(&self.replaced.rows.keys);
+        plan.change(sql, columns, within, Counted::Nothing);
+        // A row that has vanished is inserted below: its new content is known.
         let table = |name: &str| format!("{}.{name}", self.names.schema);
         let (marks, keys) = self.marks_new;
         let marks = Insert {
@@ -493,86 +473,6 @@ impl<'a> Planner<'a> {
     }
 }
 
-#[derive(Default)]
-struct KeyedNames {
-    names: Vec<Vec<u8>>,
-    bodies: Vec<Vec<u8>>,
-}
-
-impl KeyedRows {
-    fn push(&mut self, key: JobKey, body: Vec<u8>) {
-        self.keys.push(to_sql(key.0));
-        self.bodies.push(body);
-    }
-
-    fn insert(self, table: String, conflict: &'static str) -> Insert {
-        Insert {
-            table,
-            names: "key, body",
-            columns: vec![Column::Int8(self.keys), Column::Bytes(self.bodies)],
-            conflict,
-        }
-    }
-}
-
-impl JobRows {
-    fn insert(self, table: String, conflict: &'static str) -> Insert {
-        Insert {
-            table,
-            names: "key, marked, body",
-            columns: vec![
-                Column::Int8(self.rows.keys),
-                Column::Bool(self.marked),
-                Column::Bytes(self.rows.bodies),
-            ],
-            conflict,
-        }
-    }
-}
-
-impl FinishedRows {
-    /// Adds the statement that rewrites stored rows, which keep their results. A row that has vanished is inserted
-    /// after that: its new content is known.
-    fn update(&self, names: &Names, plan: &mut Plan) {
-        let sql = names.sql(
-            "UPDATE {s}.finished SET marked = m, place = p, outcome = o, ended_at = a, ended_order = e, own = w, body = b
-             FROM unnest($1::int8[], $2::bool[], $3::int8[], $4::int2[], $5::int8[], $6::int8[], $7::int8[], $8::bytea[])
-                AS new (k, m, p, o, a, e, w, b)
-             WHERE key = k AND key BETWEEN $9 AND $10",
-        );
-        let columns = vec![
-            Column::Int8(self.rows.keys.clone()),
-            Column::Bool(self.marked.clone()),
-            Column::Int8(self.places.clone()),
-            Column::Int2(self.outcomes.clone()),
-            Column::Int8(self.ended_at.clone()),
-            Column::Int8(self.ended_order.clone()),
-            Column::Int8Option(self.own.clone()),
-            Column::Bytes(self.rows.bodies.clone()),
-        ];
-        plan.change(sql, columns, bounds(&self.rows.keys), Counted::Nothing);
-    }
-
-    fn insert(self, table: String, conflict: &'static str) -> Insert {
-        Insert {
-            table,
-            names: "key, marked, place, outcome, ended_at, ended_order, own, body, result",
-            columns: vec![
-                Column::Int8(self.rows.keys),
-                Column::Bool(self.marked),
-                Column::Int8(self.places),
-                Column::Int2(self.outcomes),
-                Column::Int8(self.ended_at),
-                Column::Int8(self.ended_order),
-                Column::Int8Option(self.own),
-                Column::Bytes(self.rows.bodies),
-                Column::BytesOption(self.results),
-            ],
-            conflict,
-        }
-    }
-}
-
 impl Plan {
     fn change(
         &mut self,
@@ -598,12 +498,12 @@ impl Plan {
     }
 }
 
-/// Returns the smallest and the largest number.
-fn bounds(keys: &[i64]) -> Option<(i64, i64)> {
-    Some((*keys.iter().min()?, *keys.iter().max()?))
-}
-
 fn end_of(record: &JobRecord) -> Result<&Finished, Fault> {
     let missing = || Fault::Damaged(format!("job {} is finished without an end", record.key));
     record.finished.as_ref().ok_or_else(missing)
+}
+
+/// Returns the smallest and the largest number.
+fn bounds(keys: &[i64]) -> Option<(i64, i64)> {
+    Some((*keys.iter().min()?, *keys.iter().max()?))
 }

@@ -217,7 +217,7 @@ fn note(notice: &DbError, warning: &mut Option<String>) {
 }
 
 async fn open(settings: &Settings, application_name: &str) -> Result<(Client, Driver), Fault> {
-    let unusable = |error: crate::settings::SettingsError| Fault::Lost(error.to_string());
+    let unusable = |error: crate::settings_error::SettingsError| Fault::Lost(error.to_string());
     let (config, tls) = settings.connection(application_name).map_err(unusable)?;
     let Some(tls) = tls else {
         let (client, mut connection) = config.connect(NoTls).await?;

@@ -8,7 +8,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::settings::SettingsError;
+use crate::settings_error::SettingsError;
 
 /// Files of certificates; they are read for every connection, so that replaced ones are used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

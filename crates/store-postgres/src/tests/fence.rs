@@ -107,7 +107,7 @@ fn a_claim_ends_the_sessions_of_an_owner_that_vanished_in_a_transaction() {
     old.run("BEGIN");
     assert_eq!(old.append(1).expect("it owns the shard"), 1);
     let mut second = ground.store(number);
-    let opened = second.open().expect("it does not wait for ever");
+    let opened = second.open().expect("it does not wait forever");
     assert_eq!((opened.epoch.0, opened.sequence), (one.epoch.0 + 1, 0));
     assert!(!old.session.is_alive());
 }

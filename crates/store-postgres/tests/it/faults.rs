@@ -246,7 +246,7 @@ fn connections_that_are_cut_elsewhere_pass_the_suite() {
     run_with_cuts("connections_that_are_cut_elsewhere_pass_the_suite", 2);
 }
 
-/// `rel E5`: a commit whose outcome is unknown is there after the store was taken back, or never comes.
+/// `rel D6`: a commit whose outcome is unknown is there after the store was taken back, or never comes.
 #[test]
 fn an_unknown_outcome_is_settled_by_taking_the_store_back() {
     let Some(mut ground) = Ground::start("an_unknown_outcome_is_settled") else {

@@ -3,6 +3,7 @@
 
 mod failover;
 mod faults;
+mod model;
 mod proxy;
 mod suite;
 #[path = "../../src/tests/support.rs"]
