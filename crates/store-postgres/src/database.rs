@@ -1,6 +1,7 @@
 //! One database of this process: its settings, and the connections that read, shared by all shards.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use futures::future::join3;
@@ -17,6 +18,8 @@ pub(crate) const QUERY_MAX: Duration = Duration::from_secs(5);
 pub(crate) const EXPORT_MAX: Duration = Duration::from_secs(30);
 /// Time to wait for a connection that others use.
 const TURN_MAX: Duration = Duration::from_secs(30);
+/// Time between two attempts to reach the database.
+const OUTAGE_PAUSE: Duration = Duration::from_millis(100);
 /// Attempts of a read, each on another connection.
 const ATTEMPTS: u32 = 3;
 
@@ -57,6 +60,23 @@ impl Database {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tries something again while the database cannot be reached, for a bounded time.
+    pub(crate) fn outlast<T>(
+        &self,
+        mut attempt: impl FnMut() -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        let deadline = Instant::now() + self.settings.outage_max;
+        loop {
+            match attempt() {
+                Err(fault) if fault.is_lost() && Instant::now() < deadline => {
+                    tracing::debug!(?fault, "the database is tried again");
+                    thread::sleep(OUTAGE_PAUSE);
+                }
+                done => return done,
+            }
+        }
     }
 
     /// Runs one statement on a connection that reads, in a transaction of its own with a time limit; on another

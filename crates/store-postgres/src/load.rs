@@ -192,7 +192,7 @@ fn copy_all<T>(
         "BEGIN READ ONLY; SET LOCAL statement_timeout = {}",
         limit.as_millis()
     );
-    shared.database.with_reader(|session: &mut Session| {
+    let copy = |session: &mut Session| {
         session.run_for(limit, async |wire| {
             let mut rows = Vec::new();
             let mut reader = CopyReader::default();
@@ -212,7 +212,9 @@ fn copy_all<T>(
             }
             Ok(rows)
         })
-    })
+    };
+    let database = &shared.database;
+    database.outlast(|| database.with_reader(copy))
 }
 
 fn keyed<'a>(fields: &[Option<&'a [u8]>]) -> Result<(JobKey, &'a [u8]), Fault> {

@@ -14,6 +14,8 @@ use crate::tls::TlsFiles;
 const READERS: usize = 4;
 /// Default of [`Settings::patience`].
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Default of [`Settings::outage_max`].
+const OUTAGE_MAX: Duration = Duration::from_secs(60);
 /// Time that a connection to one host may take.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// An idle connection is probed after this time, this often, and given up after this many probes.
@@ -48,6 +50,9 @@ pub struct Settings {
     pub readers: usize,
     /// Time to wait for the answer of the database before a connection is given up; 10 s by default.
     pub patience: Duration,
+    /// Longest outage of the database that a shard outlasts, for example while a standby is promoted; 60 s by default.
+    /// Only a shard that was open before waits: the first time it says at once what is wrong.
+    pub outage_max: Duration,
     /// Whether the database's storage itself survives the loss of a machine, as that of Aurora, Neon and `AlloyDB`;
     /// false by default.
     pub has_replicated_storage: bool,
@@ -132,6 +137,7 @@ impl Settings {
             prepared: true,
             readers: READERS,
             patience: PATIENCE,
+            outage_max: OUTAGE_MAX,
             has_replicated_storage: false,
             accepts_loss: false,
             limits: Limits::default(),

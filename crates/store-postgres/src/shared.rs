@@ -85,7 +85,11 @@ impl Shared {
     /// Writes the rows of all waiting commits, in transactions of bounded size.
     pub(crate) fn settle_in(&self, rows: &mut Rows) -> Result<(), Fault> {
         if let Some(reason) = &*self.failure() {
-            return Err(Fault::Lost(reason.clone()));
+            return Err(Fault::Store(StoreError::Io {
+                path: self.names.label.clone(),
+                doing: "written",
+                reason: reason.clone(),
+            }));
         }
         let slot = match &*self.log() {
             Some(log) => log.target(u64::MAX).before,

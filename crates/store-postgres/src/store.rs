@@ -70,7 +70,11 @@ impl PostgresStore {
     fn take(&mut self, back: Option<Epoch>) -> Result<Opened, StoreError> {
         self.session = None;
         self.shared.close();
-        let taken = self.try_take(back);
+        let database = Arc::clone(&self.shared.database);
+        let taken = match back {
+            None => self.try_take(back),
+            Some(_) => database.outlast(|| self.try_take(back)),
+        };
         taken.map_err(|fault| match (fault, back) {
             (Fault::Fenced { theirs }, Some(ours)) => StoreError::Fenced {
                 path: self.shared.names.label.clone(),
@@ -250,7 +254,8 @@ impl Store for PostgresStore {
     }
 
     fn load(&mut self, each: &mut dyn FnMut(Loaded)) -> Result<(), StoreError> {
-        let header = self.shared.settle().and_then(|()| {
+        let settled = self.shared.database.outlast(|| self.shared.settle());
+        let header = settled.and_then(|()| {
             let rows = self.shared.rows();
             let header = rows.as_ref().map(|rows| rows.header.clone());
             header.ok_or_else(|| self.shared.not_open())

@@ -39,7 +39,9 @@ fn a_commit_whose_wait_was_cancelled_is_an_unknown_outcome_and_is_taken_back() {
         return;
     };
     let number = ground.add_shard();
-    let mut store = ground.store(number);
+    let mut settings = ground.settings();
+    settings.outage_max = Duration::ZERO;
+    let mut store = store(settings, number);
     let epoch = store.open().expect("it opens").epoch;
     store
         .commit(&commit(epoch, 1))
@@ -154,6 +156,35 @@ fn a_connection_that_was_ended_while_idle_is_made_again() {
     let mut rows = 0;
     store.load(&mut |_| rows += 1).expect("it loads");
     assert_eq!(rows, 5);
+}
+
+#[test]
+fn a_shard_outlasts_a_database_that_is_away_for_a_while() {
+    let Some(mut ground) = Ground::start("a_shard_outlasts_a_database_that_is_away") else {
+        return;
+    };
+    let number = ground.add_shard();
+    let mut store = ground.store(number);
+    let epoch = store.open().expect("it opens").epoch;
+    store.commit(&commit(epoch, 1)).expect("it owns the shard");
+    ground.instance.kill().expect("it runs");
+    let refused = store.commit(&commit(epoch, 2));
+    assert!(
+        matches!(
+            refused,
+            Err(CommitError::Unknown(_) | CommitError::NotApplied { .. })
+        ),
+        "{refused:?}"
+    );
+    let reopening = thread::spawn(move || {
+        let opened = store.open().expect("it comes back");
+        let mut rows = 0;
+        store.load(&mut |_| rows += 1).expect("it loads");
+        (opened, rows)
+    });
+    ground.instance.start_again().expect("its data are there");
+    let (opened, rows) = reopening.join().expect("it ends");
+    assert_eq!((opened.epoch.0, opened.sequence, rows), (epoch.0 + 1, 1, 1));
 }
 
 #[test]
