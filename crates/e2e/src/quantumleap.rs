@@ -7,7 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use ganger_ngsi::postgres::instance::{self, Instance};
+use ganger_postgres_instance::{Instance, unavailable_reason};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -34,7 +34,7 @@ impl TestBed {
     /// Starts a database and prepares a server, which queues notifications and has these additional variables. Without
     /// PostgreSQL it records that the test is skipped and returns `None`.
     pub fn new(test: &str, variables: &[(&str, &str)]) -> Result<Option<Self>> {
-        if let Some(reason) = instance::unavailable_reason() {
+        if let Some(reason) = unavailable_reason() {
             note_skip(test, &reason);
             return Ok(None);
         }

@@ -17,8 +17,6 @@ pub mod executor;
 mod insert_batch;
 mod insert_single;
 mod inserter;
-#[cfg(feature = "instance")]
-pub mod instance;
 mod locks;
 pub mod protocol;
 mod session;

@@ -6,18 +6,17 @@
 use std::collections::HashMap;
 
 use ganger_store::merge::{Body, JobChange, LogPiece, MergedCommit};
-use ganger_types::{
-    Bytes, Finished, InputRow, InputState, JobKey, JobRecord, LeaseRecord, Namespace, Queue,
+use ganger_store::rows::row::{
+    dependency_column, log_key, open_record, retention_end, row_key, seal_bytes, seal_log,
+    seal_record, slot_key, to_sql,
 };
+use ganger_store::rows::secondary_index::{self, IndexEntry};
+use ganger_types::{Bytes, Finished, InputRow, JobKey, JobRecord, LeaseRecord, Namespace, Queue};
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::fault::Fault;
 use crate::meta::Counts;
-use crate::row::{
-    log_key, open_record, row_key, seal_bytes, seal_log, seal_record, slot_key, to_sql,
-};
 use crate::run::{JobRun, RunKind};
-use crate::secondary_index::{self, IndexEntry};
 use crate::small::RowWriter;
 use crate::statements::{LazyStatement, Statements};
 
@@ -379,7 +378,7 @@ impl<'a> CommitWriter<'a> {
             Ok(record) => Ok(secondary_index::of(&record)),
             Err(fault) => {
                 tracing::error!(?fault, "a damaged row is replaced or removed");
-                secondary_index::find_all(self.connection, key)
+                find_all_entries(self.connection, key)
             }
         }
     }
@@ -412,20 +411,6 @@ fn subtract(count: &mut u64, deleted: usize) {
     *count = count.saturating_sub(u64::try_from(deleted).unwrap_or(u64::MAX));
 }
 
-/// Value of the column `dependency` of an input whose dependency is a job of another shard.
-const ON_OTHER_SHARD: i64 = -1;
-
-/// Value of the column `dependency` of an input; `None` for inputs that are not loaded at start.
-pub(crate) fn dependency_column(state: &InputState) -> Option<i64> {
-    match state {
-        InputState::Missing { dependency, .. } | InputState::Delivered { dependency, .. } => {
-            Some(to_sql(dependency.0))
-        }
-        InputState::Remote { .. } => Some(ON_OTHER_SHARD),
-        InputState::Value(_) | InputState::Received { .. } | InputState::Ignored { .. } => None,
-    }
-}
-
 /// Returns the number of a (namespace, queue); `None` if no job of it has ended.
 pub(crate) fn find_queue_number(
     connection: &Connection,
@@ -438,6 +423,13 @@ pub(crate) fn find_queue_number(
     Ok(statement.query_row(parts, |row| row.get(0)).optional()?)
 }
 
+/// Reads all index entries of a job by reading the whole index, which no usual commit needs.
+fn find_all_entries(connection: &Connection, key: JobKey) -> Result<Vec<IndexEntry>, Fault> {
+    let mut statement = connection.prepare_cached("SELECT mark FROM marks WHERE key = ?1")?;
+    let entries = statement.query_map([to_sql(key.0)], |row| row.get(0))?;
+    Ok(entries.collect::<Result<_, _>>()?)
+}
+
 fn select_body(statement: &mut LazyStatement<'_>, key: i64) -> Result<Option<Vec<u8>>, Fault> {
     Ok(statement
         .get()?
@@ -448,11 +440,4 @@ fn select_body(statement: &mut LazyStatement<'_>, key: i64) -> Result<Option<Vec
 fn end_of(record: &JobRecord) -> Result<&Finished, Fault> {
     let missing = || Fault::Inconsistent(format!("job {} is finished without an end", record.key));
     record.finished.as_ref().ok_or_else(missing)
-}
-
-/// Time until which the job's own setting keeps it, in microseconds since the Unix epoch; the largest number means
-/// forever, `None` that the job has no such setting.
-pub(crate) fn retention_end(end: &Finished) -> Option<i64> {
-    end.keep_until
-        .map(|until| until.map_or(i64::MAX, |at| to_sql(at.0)))
 }

@@ -1,5 +1,6 @@
 //! Finds finished jobs whose retention may have expired, through the indexes.
 
+use ganger_store::rows::row::{from_sql, to_sql};
 use ganger_types::command::{ExpiredJob, ExpiredJobsQuery};
 use ganger_types::{JobKey, JobRecord, Namespace, Outcome, Queue};
 use rusqlite::{Connection, Params};
@@ -7,7 +8,6 @@ use rusqlite::{Connection, Params};
 use crate::commit::find_queue_number;
 use crate::fault::Fault;
 use crate::load::read_keyed;
-use crate::row::{from_sql, to_sql};
 
 const BY_AGE: &str = "SELECT key, body FROM finished
     WHERE place = ?1 AND outcome = ?2 AND own IS NULL AND ended_at <= ?3

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use ganger_store::encoding::DecodeError;
+use ganger_store::rows::RowError;
 use ganger_store::{CommitError, StoreError};
 use rusqlite::ErrorCode;
 
@@ -25,6 +26,12 @@ impl From<rusqlite::Error> for Fault {
     }
 }
 
+impl From<RowError> for Fault {
+    fn from(error: RowError) -> Self {
+        Self::Damaged(error.0)
+    }
+}
+
 impl Fault {
     /// Returns the fault for one damaged row.
     pub(crate) fn row(
@@ -32,7 +39,7 @@ impl Fault {
         key: impl std::fmt::Display,
         what: impl std::fmt::Display,
     ) -> Self {
-        Self::Damaged(format!("table {table}, row {key}: {what}"))
+        RowError::row(table, key, what).into()
     }
 
     /// Returns the fault for a record whose checksum is right, but which cannot be decoded.

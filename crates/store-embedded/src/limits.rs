@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use ganger_store::waiting::QueueLimits;
+
 /// Limits that decide when commits are written into the tables, when the write-ahead log is checkpointed, and how large
 /// the turn log becomes.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +34,16 @@ impl Limits {
     /// How much more than the limits may wait when the thread that writes the tables falls behind. Beyond that the next
     /// commit waits.
     const BACKLOG: usize = 4;
+
+    /// Returns the limits of the commits that wait for the tables.
+    pub(crate) fn queue(&self) -> QueueLimits {
+        QueueLimits {
+            commits: self.waiting_commits,
+            changes: self.waiting_changes,
+            bytes: self.waiting_bytes,
+            age: self.waiting_for,
+        }
+    }
 
     /// Returns the limits at which the committing thread writes the tables itself.
     #[must_use]

@@ -6,71 +6,42 @@
 //! record, after its checksum is verified.
 
 use ganger_store::encoding::JobHeader;
+use ganger_store::rows::plan::Source;
+use ganger_store::rows::row::{from_sql, open, open_record, row_key, show, to_sql};
 use ganger_store::{Page, StoredJob, select};
 use ganger_types::query::JobQuery;
-use ganger_types::{JobKey, JobRecord, JobState, JobStates};
+use ganger_types::{JobKey, JobRecord};
 use rusqlite::Connection;
 
 use crate::fault::Fault;
 use crate::reader::{job, lease};
-use crate::row::{from_sql, open, open_record, row_key, show, to_sql};
-use crate::secondary_index::{self, IndexEntry};
 
 /// Maximum number of rows that one slice reads: about 10 ms of work.
 const SLICE_ROWS_MAX: usize = 10_000;
 /// Maximum bytes of records that one slice reads, for records with long histories or messages.
 const SLICE_BYTES_MAX: usize = 8 << 20;
 
-/// The source of a listing's candidates.
-enum Source {
-    /// Jobs with this index entry.
-    IndexEntry(IndexEntry),
-    /// Jobs that are leased.
-    Leases,
-    /// Finished jobs, all of them.
-    Finished,
-    /// Live jobs, all of them.
-    Live,
-    /// Jobs of every kind, live and finished.
-    All,
-}
-
-impl Source {
-    fn of(query: &JobQuery) -> Self {
-        let states = query.states;
-        if query.worker.is_some() || states.sole() == Some(JobState::Running) {
-            return Self::Leases;
+/// SQL for rows of (key, table, body) after a key, in either direction.
+fn sql_of(source: &Source, newest_first: bool) -> String {
+    let (beyond, order) = if newest_first {
+        ("<", "DESC")
+    } else {
+        (">", "ASC")
+    };
+    let (live, finished) = (
+        format!("SELECT key, 'jobs', body FROM jobs WHERE key {beyond} ?1"),
+        format!("SELECT key, 'finished', body FROM finished WHERE key {beyond} ?1"),
+    );
+    let rows = match source {
+        Source::IndexEntry(_) => {
+            format!("SELECT key, '', NULL FROM marks WHERE mark = ?2 AND key {beyond} ?1")
         }
-        match secondary_index::of_query(query) {
-            Some(mark) => Self::IndexEntry(mark),
-            None if states.is_within(JobStates::ENDED) => Self::Finished,
-            None if states.is_within(JobStates::LIVE) => Self::Live,
-            None => Self::All,
-        }
-    }
-
-    /// SQL for rows of (key, table, body) after a key, in either direction.
-    fn sql(&self, newest_first: bool) -> String {
-        let (beyond, order) = if newest_first {
-            ("<", "DESC")
-        } else {
-            (">", "ASC")
-        };
-        let (live, finished) = (
-            format!("SELECT key, 'jobs', body FROM jobs WHERE key {beyond} ?1"),
-            format!("SELECT key, 'finished', body FROM finished WHERE key {beyond} ?1"),
-        );
-        let rows = match self {
-            Self::IndexEntry(_) => {
-                format!("SELECT key, '', NULL FROM marks WHERE mark = ?2 AND key {beyond} ?1")
-            }
-            Self::Leases => format!("SELECT key, '', NULL FROM leases WHERE key {beyond} ?1"),
-            Self::Finished => finished,
-            Self::Live => live,
-            Self::All => format!("{live} UNION ALL {finished}"),
-        };
-        format!("{rows} ORDER BY 1 {order}")
-    }
+        Source::Leases => format!("SELECT key, '', NULL FROM leases WHERE key {beyond} ?1"),
+        Source::Finished => finished,
+        Source::Live => live,
+        Source::All => format!("{live} UNION ALL {finished}"),
+    };
+    format!("{rows} ORDER BY 1 {order}")
 }
 
 /// A page of a listing, or a count, while it is collected.
@@ -89,7 +60,7 @@ pub(crate) struct Listing<'a> {
 impl<'a> Listing<'a> {
     pub(crate) fn new(query: &'a JobQuery) -> Self {
         let source = Source::of(query);
-        let sql = source.sql(query.newest_first);
+        let sql = sql_of(&source, query.newest_first);
         let start = if query.newest_first { i64::MAX } else { -1 };
         let last = query.after.map_or(start, |key| to_sql(key.0));
         Self {

@@ -1,14 +1,14 @@
 //! Loads the rows that the engine needs at start, each verified.
 
+use ganger_store::rows::names::SmallTable;
+use ganger_store::rows::row::{from_sql, open_record, row_key, slot_key, to_sql};
+use ganger_store::rows::small;
 use ganger_store::{Loaded, statistics_loaded_from};
 use ganger_types::{InputRow, JobKey, JobRecord, LeaseRecord};
 use rusqlite::Connection;
 
 use crate::fault::Fault;
 use crate::meta::Header;
-use crate::names::SmallTable;
-use crate::row::{from_sql, open_record, row_key, slot_key, to_sql};
-use crate::small;
 
 /// Passes all rows to `each`, in the order of [`Loaded`]. The caller begins and ends the transaction.
 pub(crate) fn load(connection: &Connection, each: &mut dyn FnMut(Loaded)) -> Result<(), Fault> {
@@ -139,7 +139,7 @@ pub(crate) fn read_input(
     column: usize,
 ) -> Result<InputRow, Fault> {
     let body = row.get_ref(column)?.as_blob().unwrap_or_default();
-    open_record("inputs", &slot_key(job, slot), body)
+    Ok(open_record("inputs", &slot_key(job, slot), body)?)
 }
 
 /// Reads a record from a row and checks it against the row's key.

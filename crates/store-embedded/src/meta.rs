@@ -1,11 +1,11 @@
 //! The single row of the table `meta`: the shard, the last commit, and row counts.
 
 use ganger_store::encoding::{Cursor, DecodeError, Record, Writer};
+use ganger_store::rows::row::{open_record, seal_record, to_sql};
 use ganger_types::{Epoch, Meta, ShardId};
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::fault::Fault;
-use crate::row::{open_record, seal_record, to_sql};
 use crate::turns::LogSize;
 
 const TABLE: &str = "meta";

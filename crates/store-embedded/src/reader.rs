@@ -3,6 +3,13 @@
 use std::sync::Arc;
 
 use ganger_store::encoding::Record;
+use ganger_store::rows::names::{part_name, statistics_name};
+use ganger_store::rows::plan::CountPlan;
+use ganger_store::rows::row::{
+    from_sql, log_key, open_bytes, open_log, open_record, row_key, to_sql,
+};
+use ganger_store::rows::secondary_index::id_entry;
+use ganger_store::waiting::{JobOverlay, JobRows, Overlaid};
 use ganger_store::{LogChunk, Page, Reader, StoreError, StoredJob};
 use ganger_types::command::{ExpiredJob, ExpiredJobsQuery};
 use ganger_types::query::JobQuery;
@@ -12,15 +19,10 @@ use ganger_types::{
 };
 use rusqlite::{Connection, OptionalExtension};
 
-use crate::count::CountPlan;
 use crate::fault::Fault;
 use crate::load::read_input;
-use crate::names::{part_name, statistics_name};
-use crate::overlay::{JobOverlay, JobRows, Overlaid};
-use crate::row::{from_sql, log_key, open_bytes, open_log, open_record, row_key, to_sql};
-use crate::secondary_index::id_entry;
 use crate::shared::Shared;
-use crate::{connect, expired_jobs, list};
+use crate::{connect, count, expired_jobs, list};
 
 /// A reader of an [`crate::EmbeddedStore`].
 pub struct EmbeddedReader {
@@ -105,9 +107,9 @@ fn record_at(table: &str, key: JobKey, sealed: &[u8]) -> Result<JobRecord, Fault
 /// Reads the live lease of a job.
 pub(crate) fn lease(connection: &Connection, key: JobKey) -> Result<Option<LeaseRecord>, Fault> {
     let sealed = body(connection, "SELECT body FROM leases WHERE key = ?1", key)?;
-    sealed
+    Ok(sealed
         .map(|sealed| open_record("leases", &row_key(key), &sealed))
-        .transpose()
+        .transpose()?)
 }
 
 /// Reads the rows of the job with this number, live or finished.
@@ -135,9 +137,9 @@ pub(crate) fn job(connection: &Connection, key: JobKey) -> Result<Option<StoredJ
 
 fn payload(connection: &Connection, key: JobKey) -> Result<Option<Bytes>, Fault> {
     let sealed = body(connection, "SELECT body FROM payloads WHERE key = ?1", key)?;
-    sealed
+    Ok(sealed
         .map(|sealed| open_bytes("payloads", &row_key(key), &sealed))
-        .transpose()
+        .transpose()?)
 }
 
 fn result(connection: &Connection, key: JobKey) -> Result<Option<Bytes>, Fault> {
@@ -146,9 +148,9 @@ fn result(connection: &Connection, key: JobKey) -> Result<Option<Bytes>, Fault> 
         "SELECT result FROM finished WHERE key = ?1",
         key,
     )?;
-    sealed
+    Ok(sealed
         .map(|sealed| open_bytes("results", &row_key(key), &sealed))
-        .transpose()
+        .transpose()?)
 }
 
 fn inputs(
@@ -224,11 +226,12 @@ impl Reader for EmbeddedReader {
     }
 
     fn count(&mut self, query: &JobQuery) -> Result<u64, StoreError> {
-        let counting = CountPlan::new(query);
-        let indexed = self.read(|tx| counting.indexed(tx))?;
-        let Some(mut listing) = counting.listing() else {
+        let plan = CountPlan::new(query);
+        let indexed = self.read(|tx| count::indexed(tx, &plan))?;
+        if !plan.needs_records() {
             return Ok(indexed);
-        };
+        }
+        let mut listing = list::Listing::counting(&plan.rest);
         while !self.read(|tx| listing.slice(tx))? {}
         Ok(indexed + listing.into_count())
     }
@@ -322,9 +325,9 @@ fn named<R: Record>(connection: &Connection, table: &str, name: &[u8]) -> Result
     let sql = format!("SELECT body FROM {table} WHERE name = ?1");
     let mut statement = connection.prepare_cached(&sql)?;
     let sealed: Option<Vec<u8>> = statement.query_row([name], |row| row.get(0)).optional()?;
-    sealed
+    Ok(sealed
         .map(|sealed| open_record(table, name, &sealed))
-        .transpose()
+        .transpose()?)
 }
 
 fn read_log(

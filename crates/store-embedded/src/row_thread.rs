@@ -51,7 +51,7 @@ impl Drop for RowThread {
 }
 
 fn run(shared: &Shared, limits: &Limits) {
-    while let Some(work) = shared.queue().wait_for_work(limits) {
+    while let Some(work) = shared.queue().wait_for_work(&limits.queue()) {
         let done = match &*shared.session() {
             Some(session) => session.tend(work),
             None => Ok(()),

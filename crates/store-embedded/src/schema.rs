@@ -1,10 +1,10 @@
 //! The tables, and the upgrade of older files.
 
+use ganger_store::rows::names::SmallTable;
 use ganger_types::IdempotencyRecord;
 use rusqlite::{Connection, TransactionBehavior};
 
 use crate::fault::Fault;
-use crate::names::SmallTable;
 use crate::upgrade;
 
 /// Application id in the SQLite header: "gang", by which `file` and this program recognise a store.

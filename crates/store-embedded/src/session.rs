@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use ganger_store::waiting::{CommitQueue, RowWork};
 use ganger_store::{CommitError, StoreError};
 use ganger_types::{Commit, Epoch};
 use rusqlite::Connection;
@@ -15,7 +16,6 @@ use crate::fault::{Fault, io};
 use crate::flushes::{self, Flushes};
 use crate::limits::Limits;
 use crate::meta::Header;
-use crate::queue::{CommitQueue, RowWork};
 use crate::reserve::ReserveFile;
 use crate::rows::{Flush, Rows};
 use crate::turns::{self, Appended, LogSize, TurnLog, TurnLogContent};
@@ -139,7 +139,7 @@ impl Session {
         self.check_failure()?;
         let mut commits = self.commits();
         commits.check(commit)?;
-        if self.queue.is_over(&self.limits.of_backlog()) {
+        if self.queue.is_over(&self.limits.of_backlog().queue()) {
             self.make_room(Flush::Later)?;
         }
         if !self.append(&mut commits, commit)? {
@@ -168,7 +168,7 @@ impl Session {
             match appended.map_err(|error| CommitError::Unknown(error.to_string()))? {
                 Appended::Flushed(bytes) => {
                     self.flushes.add(flushes::ONE);
-                    self.queue.push(commit, bytes, &self.limits);
+                    self.queue.push(commit, bytes, &self.limits.queue());
                     if log.will_need_segment(in_tables) {
                         self.queue.ask(RowWork::Write);
                     }

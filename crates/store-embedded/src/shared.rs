@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use ganger_store::StoreError;
+use ganger_store::waiting::CommitQueue;
 use rusqlite::Connection;
 
 use crate::fault::{Fault, io};
 use crate::flushes::Flushes;
-use crate::queue::CommitQueue;
 use crate::reserve::ReserveFile;
 use crate::rows::Flush;
 use crate::session::Session;

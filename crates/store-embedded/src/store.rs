@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use ganger_store::waiting::RowWork;
 use ganger_store::{CommitError, Loaded, Opened, Reserve, Store, StoreError};
 use ganger_types::{Commit, ShardId};
 
@@ -10,7 +11,6 @@ use crate::fault::io;
 use crate::limits::Limits;
 use crate::lock::Lock;
 use crate::meta::Header;
-use crate::queue::RowWork;
 use crate::reader::EmbeddedReader;
 use crate::reserve::{self, ReserveFile};
 use crate::row_thread::RowThread;

@@ -1,13 +1,13 @@
 //! Writes commits into the tables and caches facts about them.
 
 use ganger_store::merge::MergedCommit;
+use ganger_store::rows::row::from_sql;
 use ganger_types::{Commit, JobKey};
 use rusqlite::Connection;
 
 use crate::commit::{CommitWriter, QueueNumbers};
 use crate::fault::Fault;
 use crate::meta::Header;
-use crate::row::from_sql;
 
 /// Cached facts about the tables, so that not every commit looks them up.
 pub(crate) struct Tables {

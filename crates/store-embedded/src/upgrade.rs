@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use ganger_store::encoding::Record;
+use ganger_store::rows::external::{ExternalTable, is_qless_job_by_id, qless_name, read_qless_row};
+use ganger_store::rows::names::SmallTable;
+use ganger_store::rows::row::{open_record, seal_record};
 use ganger_types::qless::QlessRow;
 use rusqlite::Connection;
 
-use crate::external::{ExternalTable, is_qless_job_by_id, qless_name, read_qless_row};
 use crate::fault::Fault;
-use crate::names::SmallTable;
-use crate::row::{open_record, seal_record};
 
 /// Number of rows in memory at a time.
 const ROWS_AT_ONCE: u32 = 100;

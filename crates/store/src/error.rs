@@ -65,6 +65,18 @@ pub enum StoreError {
         /// Newest format that this program knows.
         known: u32,
     },
+    /// A newer epoch owns the store, so that it cannot be taken back.
+    #[error(
+        "epoch {ours:?} of the store {path} has been replaced by {theirs:?}: another process owns it"
+    )]
+    Fenced {
+        /// Path of the store.
+        path: String,
+        /// The epoch that the caller wanted to take back.
+        ours: Epoch,
+        /// The epoch that owns the store.
+        theirs: Epoch,
+    },
     /// The store belongs to another shard.
     #[error(
         "the store {path} belongs to shard {found}, not {wanted}: give the right --shard or another --db"

@@ -12,10 +12,12 @@ pub mod merge;
 mod number_map;
 mod reader;
 mod repeated;
+pub mod rows;
 pub mod select;
 mod store;
 #[cfg(feature = "suite")]
 pub mod suite;
+pub mod waiting;
 
 pub use error::{CommitError, StoreError};
 pub use ganger_types::StoredJob;

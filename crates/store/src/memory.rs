@@ -67,6 +67,18 @@ impl Store for MemoryStore {
         })
     }
 
+    fn take_back(&mut self, ours: Epoch) -> Result<Opened, StoreError> {
+        let theirs = lock(&self.state).epoch;
+        if theirs != ours {
+            return Err(StoreError::Fenced {
+                path: "in memory".to_owned(),
+                ours,
+                theirs,
+            });
+        }
+        self.open()
+    }
+
     fn load(&mut self, each: &mut dyn FnMut(Loaded)) -> Result<(), StoreError> {
         let state = lock(&self.state);
         state.rows.load(state.meta.wall, each);

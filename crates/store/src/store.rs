@@ -96,6 +96,18 @@ pub trait Store: Send + 'static {
     /// If the store cannot be read or written.
     fn open(&mut self) -> Result<Opened, StoreError>;
 
+    /// Takes the store over after a commit with unknown outcome, if nobody else has since it was `ours`. Raises the
+    /// epoch too: a write of the old one may still arrive.
+    ///
+    /// A store that only one process at a time can have is simply opened again.
+    ///
+    /// # Errors
+    /// [`StoreError::Fenced`] if somebody else has taken it over; and if it cannot be read or written.
+    fn take_back(&mut self, ours: Epoch) -> Result<Opened, StoreError> {
+        let _ = ours;
+        self.open()
+    }
+
     /// Passes every row that the engine needs to `each`, in the order of [`Loaded`].
     ///
     /// # Errors

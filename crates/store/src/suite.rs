@@ -17,6 +17,7 @@ mod rows;
 pub mod sample;
 mod script;
 mod shards;
+mod writers;
 
 use crate::store::Store;
 
@@ -29,6 +30,7 @@ pub use queries::*;
 pub use rows::*;
 pub use script::Script;
 pub use shards::*;
+pub use writers::*;
 
 /// Creates and reopens the stores under test.
 pub trait StoreFixture {
@@ -42,11 +44,27 @@ pub trait StoreFixture {
     fn again(&mut self, store: Self::Store) -> Self::Store;
 }
 
-/// Defines a test for every case of the suite. The argument creates a [`StoreFixture`].
+/// Where a store is tested that several processes may open at a time.
+pub trait SharedStoreFixture: StoreFixture {
+    /// Another writer of the same store, not opened yet.
+    fn another(&mut self, store: &Self::Store) -> Self::Store;
+}
+
+/// A case of the suite.
+#[derive(Clone, Copy, Debug)]
+pub struct Case<G> {
+    /// Name of its function.
+    pub name: &'static str,
+    /// Runs it, with what it needs.
+    pub run: fn(&mut G),
+}
+
+/// Passes the names of all cases, and what was given, to another macro.
+#[doc(hidden)]
 #[macro_export]
-macro_rules! suite_tests {
-    ($fixture:expr) => {
-        $crate::suite_tests! { @each $fixture =>
+macro_rules! suite_names {
+    ($next:ident $given:tt) => {
+        $crate::$next! { $given
             a_new_store_is_empty,
             a_commit_is_there_after_a_crash,
             only_the_newest_epoch_may_commit,
@@ -85,7 +103,64 @@ macro_rules! suite_tests {
             rows_of_qless_are_replaced_and_removed,
         }
     };
-    (@each $fixture:expr => $($case:ident,)*) => {
+}
+
+/// Likewise the cases for stores with several writers.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! shared_suite_names {
+    ($next:ident $given:tt) => {
+        $crate::$next! { $given
+            the_last_one_to_take_a_store_owns_it,
+            a_store_is_taken_back_under_a_new_epoch,
+            a_store_that_somebody_else_took_is_not_taken_back,
+            a_commit_is_there_for_the_next_owner,
+            a_lost_owner_neither_repeats_nor_skips_a_commit,
+        }
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! suite_each_test {
+    ({ $fixture:expr } $($case:ident,)*) => {
         $(#[test] fn $case() { $crate::suite::$case(&mut $fixture); })*
     };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! suite_list {
+    ({ $fixture:ty } $($case:ident,)*) => {
+        vec![$($crate::suite::Case::<$fixture> {
+            name: stringify!($case),
+            run: $crate::suite::$case::<$fixture>,
+        },)*]
+    };
+}
+
+/// Makes a test of every case of the suite. The argument makes a [`StoreFixture`].
+#[macro_export]
+macro_rules! suite_tests {
+    ($fixture:expr) => {
+        $crate::suite_names! { suite_each_test { $fixture } }
+    };
+}
+
+/// Makes a test of every case for stores with several writers. The argument makes a [`SharedStoreFixture`].
+#[macro_export]
+macro_rules! shared_suite_tests {
+    ($fixture:expr) => {
+        $crate::shared_suite_names! { suite_each_test { $fixture } }
+    };
+}
+
+/// Returns all cases of the suite, for stores whose surroundings are expensive to make.
+pub fn cases<G: StoreFixture>() -> Vec<Case<G>> {
+    crate::suite_names! { suite_list { G } }
+}
+
+/// Returns all cases for stores with several writers.
+pub fn shared_cases<G: SharedStoreFixture>() -> Vec<Case<G>> {
+    crate::shared_suite_names! { suite_list { G } }
 }

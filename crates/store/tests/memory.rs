@@ -1,7 +1,7 @@
 //! The memory store passes the suite.
 
 use ganger_store::MemoryStore;
-use ganger_store::suite::StoreFixture;
+use ganger_store::suite::{SharedStoreFixture, StoreFixture};
 
 struct Memory;
 
@@ -19,4 +19,11 @@ impl StoreFixture for Memory {
     }
 }
 
+impl SharedStoreFixture for Memory {
+    fn another(&mut self, store: &MemoryStore) -> MemoryStore {
+        store.clone()
+    }
+}
+
 ganger_store::suite_tests!(Memory);
+ganger_store::shared_suite_tests!(Memory);

@@ -58,7 +58,14 @@ const FOREIGN: &[(&str, &str)] = &[
 ];
 
 /// Crates that are independent of other systems.
-const OURS: &[&str] = &["types", "engine", "store", "store-embedded", "shard"];
+const OURS: &[&str] = &[
+    "types",
+    "engine",
+    "store",
+    "store-embedded",
+    "store-postgres",
+    "shard",
+];
 
 /// Directories and files, by their whole name, that are about another system and use its words.
 const FOREIGN_PATHS: &[&str] = &[

@@ -6,7 +6,7 @@ use ganger_ngsi::postgres::{InsertError, Inserter, TaskInsert};
 use tokio_postgres::{Client, Config, NoTls};
 
 use crate::support::{
-    TestDatabase, attribute, entity, insert_one, new_insert, private_server, settings,
+    TestDatabase, attribute, database_of, entity, insert_one, new_insert, private_server, settings,
     shared_server, task,
 };
 
@@ -105,7 +105,7 @@ async fn a_killed_server_comes_back_with_everything_it_acknowledged() {
     else {
         return;
     };
-    let database = instance.database();
+    let database = database_of(instance.database());
     let mut inserter = Inserter::new(settings(&database));
     insert_one(&mut inserter, fitting_insert())
         .await

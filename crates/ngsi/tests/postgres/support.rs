@@ -7,10 +7,10 @@ use std::sync::LazyLock;
 
 use ganger_ngsi::environment::Database;
 use ganger_ngsi::notification;
-use ganger_ngsi::postgres::instance::{Instance, unavailable_reason};
 use ganger_ngsi::postgres::{InsertError, InsertSummary, Inserter, Settings, TaskInsert};
 use ganger_ngsi::prepare::prepare;
 use ganger_ngsi::task::{Origin, Task};
+use ganger_postgres_instance::{Instance, Login, unavailable_reason};
 use serde_json::Value;
 
 /// Template of the databases with PostGIS.
@@ -47,6 +47,18 @@ pub(crate) fn shared_server() -> &'static Instance {
     &SHARED
 }
 
+/// Returns the database of a login, without TLS.
+pub(crate) fn database_of(login: Login) -> Database {
+    Database {
+        host: login.host,
+        port: login.port,
+        name: login.name,
+        user: login.user,
+        password: login.password,
+        ssl: false,
+    }
+}
+
 /// Starts a server for one test; `None` if no server can run here.
 pub(crate) fn private_server(test: &str) -> Option<Instance> {
     match unavailable_reason() {
@@ -70,10 +82,12 @@ impl TestDatabase {
             note_skip(test, &reason);
             return None;
         }
-        let database = SHARED
+        let login = SHARED
             .create_database(test)
             .expect("each test has its name");
-        Some(Self { address: database })
+        Some(Self {
+            address: database_of(login),
+        })
     }
 
     /// Creates a database with PostGIS; `None` if that is not installed.
@@ -86,9 +100,9 @@ impl TestDatabase {
             note_skip(test, "PostGIS is not installed");
             return None;
         }
-        let database = SHARED.copy_database(WITH_POSTGIS, test);
+        let login = SHARED.copy_database(WITH_POSTGIS, test);
         Some(Self {
-            address: database.expect("each test has its name"),
+            address: database_of(login.expect("each test has its name")),
         })
     }
 

@@ -3,14 +3,16 @@
 use ganger_ngsi::postgres::Inserter;
 use rustls::RootCertStore;
 
-use crate::support::{attribute, entity, insert_one, new_insert, private_server, settings, task};
+use crate::support::{
+    attribute, database_of, entity, insert_one, new_insert, private_server, settings, task,
+};
 
 #[tokio::test]
 async fn a_session_is_encrypted_and_the_server_verified() {
     let Some(instance) = private_server("a_session_is_encrypted_and_the_server_verified") else {
         return;
     };
-    let mut settings = settings(&instance.database());
+    let mut settings = settings(&database_of(instance.database()));
     settings.database.ssl = true;
     let tasks = new_insert(task(&entity("e1", &attribute("x", "Integer", "1"))));
 

@@ -3,6 +3,13 @@
 use std::collections::BTreeMap;
 
 use ganger_store::Loaded;
+use ganger_store::rows::names::SmallTable;
+use ganger_store::rows::row::{
+    dependency_column, from_sql, log_key, open, open_log, open_record, retention_end, row_key,
+    show, slot_key, to_sql,
+};
+use ganger_store::rows::secondary_index;
+use ganger_store::rows::small;
 use ganger_types::{
     Group, InputRow, JobKey, JobRecord, JobState, LeaseRecord, Namespace, Queue, Tag,
 };
@@ -11,14 +18,9 @@ use rusqlite::{Connection, Row, Statement};
 use super::AuditReport;
 use super::external::ExternalRows;
 use super::shards::ShardRows;
-use crate::commit::{dependency_column, retention_end};
 use crate::fault::Fault;
 use crate::load::read_keyed;
-use crate::names::SmallTable;
-use crate::row::{from_sql, log_key, open, open_log, open_record, row_key, show, slot_key, to_sql};
 use crate::schema::version_of;
-use crate::secondary_index;
-use crate::small;
 
 /// Number of rows between two calls of the progress callback.
 const PROGRESS_ROWS: u64 = 10_000;
@@ -284,7 +286,8 @@ impl Auditor<'_> {
     fn log(row: &Row<'_>) -> Result<(), Fault> {
         let job = JobKey(from_sql(row.get(0)?));
         let at = log_key(job, row.get(1)?, from_sql(row.get(2)?));
-        open_log(&at, blob(row, 3)?).map(drop)
+        open_log(&at, blob(row, 3)?)?;
+        Ok(())
     }
 
     fn small(&mut self, small: SmallTable, row: &Row<'_>) -> Result<(), Fault> {

@@ -4,13 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ganger_store::Loaded;
+use ganger_store::rows::names::SmallTable;
+use ganger_store::rows::row::to_sql;
 use ganger_types::{Graph, JobKey, Namespace, ShardId};
 use rusqlite::Connection;
 
 use super::AuditReport;
 use crate::fault::Fault;
-use crate::names::SmallTable;
-use crate::row::to_sql;
 
 /// Identifies a submission over several shards.
 type PartKey = (Namespace, Graph);

@@ -1,19 +1,19 @@
 //! Rows of external systems (raw keys, elements of lists, qless) in their tables: the name and the body of each.
 
-use ganger_store::encoding::{Cursor, Writer};
 use ganger_types::{
     ElementRecord, ExternalChange, ExternalRow, ExternalRowKey, KeyRecord, Namespace, QlessKey,
     QlessRow,
 };
 
-use crate::fault::Fault;
-use crate::names::name;
-use crate::row::{open_record, seal_record, show};
-use crate::small::expect_name;
+use super::RowError;
+use super::names::name;
+use super::row::{open_record, seal_record, show};
+use super::small::expect_name;
+use crate::encoding::{Cursor, Writer};
 
 /// The tables of external systems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ExternalTable {
+pub enum ExternalTable {
     /// Raw keys by number.
     Keys,
     /// Elements of lists of raw keys.
@@ -23,8 +23,8 @@ pub(crate) enum ExternalTable {
 }
 
 impl ExternalTable {
-    /// Version of the tables in which this table appeared.
-    pub(crate) fn since(self) -> u32 {
+    /// Version of the embedded store's tables in which this table appeared.
+    pub fn since(self) -> u32 {
         match self {
             Self::Keys | Self::Elements => 4,
             Self::Qless => 5,
@@ -32,7 +32,7 @@ impl ExternalTable {
     }
 
     /// Returns the name of the table.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Keys => "keys",
             Self::Elements => "elements",
@@ -42,7 +42,7 @@ impl ExternalTable {
 }
 
 /// Returns the table and key of a row.
-pub(crate) fn row_name(key: &ExternalRowKey) -> (ExternalTable, Vec<u8>) {
+pub fn row_name(key: &ExternalRowKey) -> (ExternalTable, Vec<u8>) {
     match key {
         ExternalRowKey::Key(number) => (ExternalTable::Keys, number.to_be_bytes().to_vec()),
         ExternalRowKey::Element(list, place) => {
@@ -53,12 +53,7 @@ pub(crate) fn row_name(key: &ExternalRowKey) -> (ExternalTable, Vec<u8>) {
 }
 
 /// Writes the sealed row into `buffer`; returns false if the row is to be deleted.
-pub(crate) fn encode(
-    table: &str,
-    name: &[u8],
-    change: &ExternalChange,
-    buffer: &mut Vec<u8>,
-) -> bool {
+pub fn encode(table: &str, name: &[u8], change: &ExternalChange, buffer: &mut Vec<u8>) -> bool {
     match change {
         ExternalChange::PutKey(record) => seal_record(table, name, &**record, buffer),
         ExternalChange::PutElement(record) => seal_record(table, name, &**record, buffer),
@@ -71,7 +66,10 @@ pub(crate) fn encode(
 }
 
 /// Reads a row and compares it with its key.
-pub(crate) fn read(table: ExternalTable, at: &[u8], body: &[u8]) -> Result<ExternalRow, Fault> {
+///
+/// # Errors
+/// If its checksum or its content is wrong.
+pub fn read(table: ExternalTable, at: &[u8], body: &[u8]) -> Result<ExternalRow, RowError> {
     let row = match table {
         ExternalTable::Keys => {
             ExternalRow::Key(Box::new(open_record::<KeyRecord>(table.name(), at, body)?))
@@ -90,10 +88,13 @@ pub(crate) fn read(table: ExternalTable, at: &[u8], body: &[u8]) -> Result<Exter
 }
 
 /// Reads a qless row and its namespace.
-pub(crate) fn read_qless_row(at: &[u8], body: &[u8]) -> Result<(Namespace, QlessRow), Fault> {
+///
+/// # Errors
+/// If its checksum or its content is wrong.
+pub fn read_qless_row(at: &[u8], body: &[u8]) -> Result<(Namespace, QlessRow), RowError> {
     let table = ExternalTable::Qless.name();
-    let namespace =
-        namespace_of(at).ok_or_else(|| Fault::row(table, show(at), "its name has a wrong form"))?;
+    let namespace = namespace_of(at)
+        .ok_or_else(|| RowError::row(table, show(at), "its name has a wrong form"))?;
     let row = open_record::<QlessRow>(table, at, body)?;
     let named = match row.key() {
         QlessKey::Job { number: 0, jid } => qless_job_name_by_id(&namespace, &jid),
@@ -117,7 +118,7 @@ const QLESS_JOB: u8 = 10;
 const QLESS_JOB_BY_ID: u8 = 1;
 
 /// Returns the key of a qless row. They sort by namespace and kind.
-pub(crate) fn qless_name(namespace: &Namespace, key: &QlessKey) -> Vec<u8> {
+pub fn qless_name(namespace: &Namespace, key: &QlessKey) -> Vec<u8> {
     let mut key_of_row = name(&[namespace.as_bytes()]);
     let mut out = Writer::new(&mut key_of_row);
     let (kind, part) = match key {
@@ -160,7 +161,7 @@ fn qless_job_name_by_id(namespace: &Namespace, jid: &[u8]) -> Vec<u8> {
 }
 
 /// Whether the key of a qless row is that of a job in versions before 6.
-pub(crate) fn is_qless_job_by_id(qless: &[u8]) -> bool {
+pub fn is_qless_job_by_id(qless: &[u8]) -> bool {
     let mut from = Cursor::new(qless, "name");
     from.bytes().is_ok() && from.byte().is_ok_and(|kind| kind == QLESS_JOB_BY_ID)
 }

@@ -1,13 +1,13 @@
 //! Names as keys of rows. Each part is preceded by its length, so different lists of parts never give the same key.
 
-use ganger_store::encoding::{Cursor, Writer};
-use ganger_store::merge::RowKey;
 use ganger_types::{Graph, JobKey, Namespace, ShardId};
 
-use crate::external::{self, ExternalTable};
+use super::external::{self, ExternalTable};
+use crate::encoding::{Cursor, Writer};
+use crate::merge::RowKey;
 
 /// Returns the key made of `parts`.
-pub(crate) fn name(parts: &[&[u8]]) -> Vec<u8> {
+pub fn name(parts: &[&[u8]]) -> Vec<u8> {
     let mut key = Vec::with_capacity(32);
     let mut out = Writer::new(&mut key);
     for part in parts {
@@ -17,7 +17,7 @@ pub(crate) fn name(parts: &[&[u8]]) -> Vec<u8> {
 }
 
 /// Splits a key into its two parts; `None` if it has another number of parts.
-pub(crate) fn two_parts(key: &[u8]) -> Option<(&[u8], &[u8])> {
+pub fn two_parts(key: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut from = Cursor::new(key, "name");
     let parts = (from.bytes().ok()?, from.bytes().ok()?);
     from.end().ok()?;
@@ -25,7 +25,7 @@ pub(crate) fn two_parts(key: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 /// Returns the table and key of a small row.
-pub(crate) fn row_name(key: &RowKey<'_>) -> (SmallTable, Vec<u8>) {
+pub fn row_name(key: &RowKey<'_>) -> (SmallTable, Vec<u8>) {
     match key {
         RowKey::Namespace(namespace) => (SmallTable::Namespaces, name(&[namespace.as_bytes()])),
         RowKey::Queue(namespace, queue) => (
@@ -76,19 +76,19 @@ pub(crate) fn row_name(key: &RowKey<'_>) -> (SmallTable, Vec<u8>) {
 }
 
 /// Returns the key of a statistics row. They sort by day, so that the newest are a range.
-pub(crate) fn statistics_name(day: u32, namespace: &[u8], queue: &[u8]) -> Vec<u8> {
+pub fn statistics_name(day: u32, namespace: &[u8], queue: &[u8]) -> Vec<u8> {
     let mut key = day.to_be_bytes().to_vec();
     key.extend_from_slice(&name(&[namespace, queue]));
     key
 }
 
 /// Returns the key of a part of a submission, which is also the key of its jobs.
-pub(crate) fn part_name(namespace: &Namespace, graph: &Graph) -> Vec<u8> {
+pub fn part_name(namespace: &Namespace, graph: &Graph) -> Vec<u8> {
     name(&[namespace.as_bytes(), graph.as_bytes()])
 }
 
 /// Returns the key of a message. They sort by receiver and number. No shard's name contains a zero byte.
-pub(crate) fn outbox_name(to: &ShardId, number: u64) -> Vec<u8> {
+pub fn outbox_name(to: &ShardId, number: u64) -> Vec<u8> {
     let mut key = to.as_str().as_bytes().to_vec();
     key.push(0);
     key.extend_from_slice(&number.to_be_bytes());
@@ -96,12 +96,7 @@ pub(crate) fn outbox_name(to: &ShardId, number: u64) -> Vec<u8> {
 }
 
 /// Returns the key of a dependent on another shard. They sort by dependency, shard, number, slot.
-pub(crate) fn dependent_name(
-    dependency: JobKey,
-    shard: &ShardId,
-    key: JobKey,
-    slot: u32,
-) -> Vec<u8> {
+pub fn dependent_name(dependency: JobKey, shard: &ShardId, key: JobKey, slot: u32) -> Vec<u8> {
     let mut name = dependency.0.to_be_bytes().to_vec();
     name.extend_from_slice(&outbox_name(shard, key.0));
     name.extend_from_slice(&slot.to_be_bytes());
@@ -109,14 +104,15 @@ pub(crate) fn dependent_name(
 }
 
 /// Returns the dependency in a dependent's key.
-pub(crate) fn dependency_of(dependent: &[u8]) -> Option<JobKey> {
+pub fn dependency_of(dependent: &[u8]) -> Option<JobKey> {
     let (dependency, _) = dependent.split_first_chunk()?;
     Some(JobKey(u64::from_be_bytes(*dependency)))
 }
 
 /// The tables that consist of a name and a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SmallTable {
+#[expect(missing_docs, reason = "each variant is named as the table")]
+pub enum SmallTable {
     Namespaces,
     Queues,
     Schedules,
@@ -136,7 +132,7 @@ pub(crate) enum SmallTable {
 
 impl SmallTable {
     /// All of them, in the order in which they are loaded; the first three before the jobs.
-    pub(crate) const ALL: [Self; 17] = [
+    pub const ALL: [Self; 17] = [
         Self::Namespaces,
         Self::Queues,
         Self::Schedules,
@@ -156,8 +152,8 @@ impl SmallTable {
         Self::External(ExternalTable::Qless),
     ];
 
-    /// Version of the tables in which this table appeared.
-    pub(crate) fn since(self) -> u32 {
+    /// Version of the embedded store's tables in which this table appeared.
+    pub fn since(self) -> u32 {
         match self {
             Self::Peers | Self::Outbox | Self::Parts | Self::PartJobs | Self::Dependents => 3,
             Self::External(table) => table.since(),
@@ -165,7 +161,8 @@ impl SmallTable {
         }
     }
 
-    pub(crate) fn table(self) -> &'static str {
+    /// Returns the name of the table.
+    pub fn table(self) -> &'static str {
         match self {
             Self::Namespaces => "namespaces",
             Self::Queues => "queues",

@@ -12,7 +12,6 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::environment::Database;
 use tempfile::TempDir;
 
 /// Directory in which Debian installs the versions of PostgreSQL, each under its number.
@@ -32,6 +31,21 @@ read -r word
 kill -QUIT "$server" 2>/dev/null
 wait "$server"
 [ "$word" = keep ] || rm -rf -- "$0""#;
+
+/// Address of a database, and a role that may use it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Login {
+    /// Address of the server.
+    pub host: String,
+    /// Port of the server.
+    pub port: u16,
+    /// Name of the database.
+    pub name: String,
+    /// Role that owns the database.
+    pub user: String,
+    /// Password of the role.
+    pub password: String,
+}
 
 /// A private server, running or stopped.
 pub struct Instance {
@@ -63,6 +77,14 @@ impl Instance {
     /// # Errors
     /// If a program is missing (see [`unavailable_reason`]) or fails.
     pub fn start() -> io::Result<Self> {
+        Self::start_with("")
+    }
+
+    /// [`Instance::start`] with further lines for `postgresql.conf`.
+    ///
+    /// # Errors
+    /// See [`Instance::start`].
+    pub fn start_with(settings: &str) -> io::Result<Self> {
         let programs = programs().ok_or_else(|| io::Error::other("PostgreSQL is missing"))?;
         let directory = tempfile::Builder::new().prefix("ganger-pg").tempdir()?;
         if is_root() {
@@ -75,6 +97,7 @@ impl Instance {
             watchdog: None,
         };
         instance.make_cluster()?;
+        instance.add_settings(settings)?;
         instance.start_again()?;
         instance.sql(
             "postgres",
@@ -84,8 +107,8 @@ impl Instance {
         Ok(instance)
     }
 
-    /// Returns the database `quantumleap`.
-    pub fn database(&self) -> Database {
+    /// Returns the database that the server has from the start.
+    pub fn database(&self) -> Login {
         self.database_named(ROLE)
     }
 
@@ -93,7 +116,7 @@ impl Instance {
     ///
     /// # Errors
     /// If the database exists already.
-    pub fn create_database(&self, name: &str) -> io::Result<Database> {
+    pub fn create_database(&self, name: &str) -> io::Result<Login> {
         self.copy_database("template1", name)
     }
 
@@ -101,20 +124,19 @@ impl Instance {
     ///
     /// # Errors
     /// If the database exists already, or the template does not.
-    pub fn copy_database(&self, template: &str, name: &str) -> io::Result<Database> {
+    pub fn copy_database(&self, template: &str, name: &str) -> io::Result<Login> {
         let sql = format!("create database {name} template {template} owner {ROLE}");
         self.sql("postgres", &sql)?;
         Ok(self.database_named(name))
     }
 
-    fn database_named(&self, name: &str) -> Database {
-        Database {
+    fn database_named(&self, name: &str) -> Login {
+        Login {
             host: Ipv4Addr::LOCALHOST.to_string(),
             port: self.port,
             name: name.to_owned(),
             user: ROLE.to_owned(),
             password: PASSWORD.to_owned(),
-            ssl: false,
         }
     }
 
@@ -238,6 +260,48 @@ impl Instance {
         self.sql("postgres", "select pg_reload_conf()").map(drop)
     }
 
+    /// Makes a standby of this server and starts it. `name` is its name in `synchronous_standby_names`.
+    ///
+    /// # Errors
+    /// If the data cannot be copied, or the standby does not start.
+    pub fn standby(&self, name: &str) -> io::Result<Self> {
+        let directory = tempfile::Builder::new().prefix("ganger-pg").tempdir()?;
+        if is_root() {
+            run(Command::new("chown").arg(USER).arg(directory.path()))?;
+        }
+        let mut standby = Self {
+            programs: self.programs.clone(),
+            directory,
+            port: free_port()?,
+            watchdog: None,
+        };
+        let mut copy = self.program("pg_basebackup");
+        copy.args(["-U", USER, "-R", "-X", "stream", "-c", "fast", "-D"])
+            .arg(standby.data())
+            .arg("-h")
+            .arg(self.directory.path())
+            .arg("-p")
+            .arg(self.port.to_string());
+        run(&mut copy)?;
+        standby.add_settings(&standby.own_settings())?;
+        standby.add_settings(&format!("cluster_name = '{name}'\n"))?;
+        standby.start_again()?;
+        Ok(standby)
+    }
+
+    /// Promotes a standby to primary.
+    ///
+    /// # Errors
+    /// If the server is not a standby.
+    pub fn promote(&self) -> io::Result<()> {
+        self.sql("postgres", "select pg_promote()").map(drop)
+    }
+
+    /// Returns the port on the loopback interface.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// Returns the directory of the socket over which the superuser `postgres` connects without a password.
     pub fn socket_directory(&self) -> &Path {
         self.directory.path()
@@ -268,14 +332,26 @@ impl Instance {
             ])
             .arg(self.data());
         run(&mut initdb)?;
-        let access = "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n";
+        let access = "local all,replication all trust\nhost all all 127.0.0.1/32 scram-sha-256\n";
         fs::write(self.data().join("pg_hba.conf"), access)?;
-        let settings = format!(
+        self.add_settings(&self.own_settings())
+    }
+
+    /// Settings of this server alone.
+    fn own_settings(&self) -> String {
+        format!(
             "port = {}\nlisten_addresses = '127.0.0.1'\nunix_socket_directories = '{}'\n\
              shared_buffers = 16MB\nmax_connections = 50\ndeadlock_timeout = 200ms\n",
             self.port,
             self.directory.path().display()
-        );
+        )
+    }
+
+    /// Adds lines to `postgresql.conf`, which the next start or reload reads.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn add_settings(&self, settings: &str) -> io::Result<()> {
         let mut file = fs::OpenOptions::new()
             .append(true)
             .open(self.data().join("postgresql.conf"))?;
@@ -386,7 +462,7 @@ impl Drop for Instance {
 }
 
 /// Creates a command that runs as the user who may run PostgreSQL.
-fn as_user(program: impl AsRef<std::ffi::OsStr>) -> Command {
+pub(crate) fn as_user(program: impl AsRef<std::ffi::OsStr>) -> Command {
     if !is_root() {
         return Command::new(program);
     }
@@ -400,6 +476,19 @@ fn as_user(program: impl AsRef<std::ffi::OsStr>) -> Command {
         ])
         .arg(program);
     command
+}
+
+/// Gives a file or directory to the user who runs the programs.
+pub(crate) fn own(path: &Path) -> io::Result<()> {
+    if is_root() {
+        run(Command::new("chown").arg(USER).arg(path))?;
+    }
+    Ok(())
+}
+
+/// Returns the script that runs a program and ends it with its own input, by this signal.
+pub(crate) fn keeper(signal: &str) -> String {
+    WATCHDOG.replace("-QUIT", &format!("-{signal}"))
 }
 
 fn run(command: &mut Command) -> io::Result<()> {
@@ -445,7 +534,7 @@ fn programs() -> Option<PathBuf> {
 }
 
 /// Returns a port that is free now.
-fn free_port() -> io::Result<u16> {
+pub(crate) fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
         .local_addr()?
         .port())

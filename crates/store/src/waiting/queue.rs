@@ -1,22 +1,22 @@
-//! The commits that are in the turn log and not in the tables yet.
+//! The queue of commits that wait for the tables.
 
 use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Instant;
 
-use ganger_store::NumberMap;
-use ganger_store::merge::job_of;
 use ganger_types::{Commit, JobKey};
 
-use crate::limits::Limits;
+use super::QueueLimits;
+use crate::merge::job_of;
+use crate::number_map::NumberMap;
 
 /// Commits waiting for the tables, in order.
 ///
 /// The committing thread adds them. Whichever thread writes the tables first moves them to the commits being written,
 /// and removes them afterwards: a reader that does not find a job here finds everything about it in the tables.
 #[derive(Default)]
-pub(crate) struct CommitQueue {
+pub struct CommitQueue {
     state: Mutex<State>,
     /// Signalled when the thread that writes the tables may have something to do.
     changed: Condvar,
@@ -40,7 +40,7 @@ struct State {
 
 /// What the thread that writes the tables should do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum RowWork {
+pub enum RowWork {
     /// Write the waiting commits.
     Write,
     /// Write them, and do the upkeep for which there is time while the store is idle.
@@ -57,7 +57,7 @@ struct Batch {
     /// needs a list of its own.
     occurrences: Vec<Occurrence>,
     changes: usize,
-    /// Bytes that the commits have in the turn log.
+    /// Bytes that the commits have in the log.
     bytes: u64,
     /// Time at which the first commit arrived; `None` if there is none.
     since: Option<Instant>,
@@ -151,17 +151,18 @@ impl State {
         self.writing.commits.is_empty() && self.waiting.commits.is_empty()
     }
 
-    fn is_over(&self, limits: &Limits) -> bool {
+    fn is_over(&self, limits: &QueueLimits) -> bool {
         let (first, second) = (&self.writing, &self.waiting);
-        first.commits.len() + second.commits.len() >= limits.waiting_commits
-            || first.changes + second.changes >= limits.waiting_changes
-            || first.bytes + second.bytes >= limits.waiting_bytes
+        first.commits.len() + second.commits.len() >= limits.commits
+            || first.changes + second.changes >= limits.changes
+            || first.bytes + second.bytes >= limits.bytes
     }
 }
 
 /// The commits that change a job's rows and are not in the tables.
-pub(crate) struct CommitsOfJob {
-    pub(crate) commits: Vec<Arc<Commit>>,
+pub struct CommitsOfJob {
+    /// The commits, in order.
+    pub commits: Vec<Arc<Commit>>,
     /// How often commits had been removed, for [`CommitQueue::has_removed_since`].
     removals: u64,
 }
@@ -173,17 +174,17 @@ impl CommitQueue {
     }
 
     /// Whether the tables lack a commit.
-    pub(crate) fn is_behind(&self) -> bool {
+    pub fn is_behind(&self) -> bool {
         self.is_behind.load(Ordering::Acquire)
     }
 
     /// Whether so much is waiting that it should be written.
-    pub(crate) fn is_over(&self, limits: &Limits) -> bool {
+    pub fn is_over(&self, limits: &QueueLimits) -> bool {
         self.lock().is_over(limits)
     }
 
-    /// Adds a commit that has `bytes` in the turn log.
-    pub(crate) fn push(&self, commit: &Arc<Commit>, bytes: u64, limits: &Limits) {
+    /// Adds a commit that has `bytes` in the log.
+    pub fn push(&self, commit: &Arc<Commit>, bytes: u64, limits: &QueueLimits) {
         let mut state = self.lock();
         let (was_empty, was_over) = (state.waiting.commits.is_empty(), state.is_over(limits));
         state.waiting.push(Arc::clone(commit), bytes);
@@ -196,7 +197,7 @@ impl CommitQueue {
     }
 
     /// Returns all commits that the tables lack, for the one thread that writes the tables.
-    pub(crate) fn take_for_writing(&self) -> Vec<Arc<Commit>> {
+    pub fn take_for_writing(&self) -> Vec<Arc<Commit>> {
         let mut state = self.lock();
         let waiting = std::mem::take(&mut state.waiting);
         state.writing.append(waiting);
@@ -204,7 +205,7 @@ impl CommitQueue {
     }
 
     /// Removes the commits that were taken for writing, which the tables now have.
-    pub(crate) fn remove_written(&self) {
+    pub fn remove_written(&self) {
         let mut state = self.lock();
         let written = std::mem::take(&mut state.writing);
         state.removals += 1;
@@ -214,14 +215,14 @@ impl CommitQueue {
         drop(written);
     }
 
-    /// Removes everything: a new session finds the commits in the turn log.
-    pub(crate) fn clear(&self) {
+    /// Removes everything: a new session finds the commits in the log.
+    pub fn clear(&self) {
         self.take_for_writing();
         self.remove_written();
     }
 
     /// Returns the commits that change a job's rows and are not in the tables.
-    pub(crate) fn of_job(&self, job: JobKey) -> CommitsOfJob {
+    pub fn of_job(&self, job: JobKey) -> CommitsOfJob {
         if !self.is_behind() {
             return CommitsOfJob {
                 commits: Vec::new(),
@@ -238,13 +239,23 @@ impl CommitQueue {
         }
     }
 
+    /// Returns all commits that the tables may lack, in order.
+    pub fn commits(&self) -> Vec<Arc<Commit>> {
+        if !self.is_behind() {
+            return Vec::new();
+        }
+        let state = self.lock();
+        let commits = state.writing.commits.iter().chain(&state.waiting.commits);
+        commits.map(Arc::clone).collect()
+    }
+
     /// Whether commits were removed since these were looked up, so that the tables may have newer rows.
-    pub(crate) fn has_removed_since(&self, found: &CommitsOfJob) -> bool {
+    pub fn has_removed_since(&self, found: &CommitsOfJob) -> bool {
         self.lock().removals != found.removals
     }
 
     /// Asks the thread that writes the tables to do this now.
-    pub(crate) fn ask(&self, work: RowWork) {
+    pub fn ask(&self, work: RowWork) {
         let mut state = self.lock();
         state.asked = state.asked.max(Some(work));
         drop(state);
@@ -252,20 +263,23 @@ impl CommitQueue {
     }
 
     /// Ends the thread that writes the tables.
-    pub(crate) fn stop(&self) {
+    pub fn stop(&self) {
         self.lock().is_stopped = true;
         self.changed.notify_one();
     }
 
     /// Waits until the tables should be written; returns `None` if the thread should end.
-    pub(crate) fn wait_for_work(&self, limits: &Limits) -> Option<RowWork> {
+    ///
+    /// # Panics
+    /// Never: no thread panics while it holds the lock.
+    pub fn wait_for_work(&self, limits: &QueueLimits) -> Option<RowWork> {
         let mut state = self.lock();
         loop {
             if state.is_stopped {
                 return None;
             }
             let age = state.waiting.since.map(|since| since.elapsed());
-            let left = age.map(|age| limits.waiting_for.saturating_sub(age));
+            let left = age.map(|age| limits.age.saturating_sub(age));
             let is_due = left.is_some_and(|left| left.is_zero()) || state.is_over(limits);
             let due = is_due.then_some(RowWork::Write);
             if let Some(work) = state.asked.take().max(due) {

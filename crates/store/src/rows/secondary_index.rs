@@ -3,17 +3,14 @@
 //! An entry is a letter for the property, the namespace, and the property's value; most jobs have none. The table is
 //! called `marks` in the file.
 
-use ganger_store::select::failed_group;
 use ganger_types::query::JobQuery;
-use ganger_types::{JobId, JobKey, JobRecord, JobState, Namespace};
-use rusqlite::Connection;
+use ganger_types::{JobId, JobRecord, JobState, Namespace};
 
-use crate::fault::Fault;
-use crate::names::name;
-use crate::row::to_sql;
+use super::names::name;
+use crate::select::failed_group;
 
 /// A key of the secondary index.
-pub(crate) type IndexEntry = Vec<u8>;
+pub type IndexEntry = Vec<u8>;
 
 fn entry(letter: u8, parts: &[&[u8]]) -> IndexEntry {
     let mut entry = vec![letter];
@@ -21,12 +18,13 @@ fn entry(letter: u8, parts: &[&[u8]]) -> IndexEntry {
     entry
 }
 
-/// Prefix of the entries of ids, and the first key after all of them.
-pub(crate) const ID_FIRST: &[u8] = b"i";
-pub(crate) const ID_END: &[u8] = b"j";
+/// Prefix of the entries of ids.
+pub const ID_FIRST: &[u8] = b"i";
+/// First key after all entries of ids.
+pub const ID_END: &[u8] = b"j";
 
 /// Returns the entry for an id that a client chose.
-pub(crate) fn id_entry(namespace: &Namespace, id: &JobId) -> IndexEntry {
+pub fn id_entry(namespace: &Namespace, id: &JobId) -> IndexEntry {
     entry(b'i', &[namespace.as_bytes(), id.as_bytes()])
 }
 
@@ -41,7 +39,7 @@ fn has_chosen_id(record: &JobRecord) -> bool {
 }
 
 /// Whether a job has any index entries.
-pub(crate) fn has_entries(record: &JobRecord) -> bool {
+pub fn has_entries(record: &JobRecord) -> bool {
     has_chosen_id(record)
         || !record.tags.is_empty()
         || !record.labels.is_empty()
@@ -50,15 +48,8 @@ pub(crate) fn has_entries(record: &JobRecord) -> bool {
         || matches!(record.state, JobState::Failed | JobState::Cancelled)
 }
 
-/// Reads all index entries of a job by reading the whole index, which no usual commit needs.
-pub(crate) fn find_all(connection: &Connection, key: JobKey) -> Result<Vec<IndexEntry>, Fault> {
-    let mut statement = connection.prepare_cached("SELECT mark FROM marks WHERE key = ?1")?;
-    let entries = statement.query_map([to_sql(key.0)], |row| row.get(0))?;
-    Ok(entries.collect::<Result<_, _>>()?)
-}
-
 /// Returns all index entries of a job, sorted, without duplicates.
-pub(crate) fn of(record: &JobRecord) -> Vec<IndexEntry> {
+pub fn of(record: &JobRecord) -> Vec<IndexEntry> {
     let namespace = record.namespace.as_bytes();
     let mut entries = Vec::new();
     if has_chosen_id(record) {
@@ -99,7 +90,7 @@ pub(crate) fn of(record: &JobRecord) -> Vec<IndexEntry> {
 
 /// Returns an entry that every job matching the query has, the most selective first; `None` if the index does not
 /// help.
-pub(crate) fn of_query(query: &JobQuery) -> Option<IndexEntry> {
+pub fn of_query(query: &JobQuery) -> Option<IndexEntry> {
     let namespace = query.namespace.as_bytes();
     let telling = || {
         let graph = query

@@ -1,22 +1,21 @@
 //! Reads one job as the tables and the commits that wait for them show it, without writing those commits first.
 
-use ganger_store::StoredJob;
-use ganger_store::merge::{Body, JobChange, MergedCommit, job_of};
-use ganger_types::{Bytes, JobKey, JobRecord, LeaseRecord};
+use ganger_types::{Bytes, JobKey, JobRecord, LeaseRecord, StoredJob};
 
-use crate::queue::CommitsOfJob;
+use super::queue::CommitsOfJob;
+use crate::merge::{Body, JobChange, MergedCommit, job_of};
 
 /// The rows of a job in the tables.
-pub(crate) struct JobRows {
+pub struct JobRows {
     /// Record among the live or the finished jobs.
-    pub(crate) record: JobRecord,
+    pub record: JobRecord,
     /// Live lease, if the job is live.
-    pub(crate) lease: Option<LeaseRecord>,
+    pub lease: Option<LeaseRecord>,
 }
 
 /// What waiting commits say of a property of a job.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Overlaid<T> {
+pub enum Overlaid<T> {
     /// The property has this value, whatever the tables have.
     Is(T),
     /// The property is as in the tables.
@@ -24,14 +23,14 @@ pub(crate) enum Overlaid<T> {
 }
 
 /// The changes of one job in commits that wait for the tables.
-pub(crate) struct JobOverlay<'a> {
+pub struct JobOverlay<'a> {
     change: JobChange<'a>,
     has_inputs: bool,
 }
 
 impl<'a> JobOverlay<'a> {
     /// Merges the changes of a job; `None` if there are none.
-    pub(crate) fn new(job: JobKey, found: &'a CommitsOfJob) -> Option<Self> {
+    pub fn new(job: JobKey, found: &'a CommitsOfJob) -> Option<Self> {
         let changes = found.commits.iter().flat_map(|commit| &commit.changes);
         let changes = changes.filter(|change| job_of(change) == Some(job));
         let mut merged = MergedCommit::new(changes);
@@ -47,7 +46,10 @@ impl<'a> JobOverlay<'a> {
     }
 
     /// Returns the job, given its rows in the tables; `read` is called only if they matter.
-    pub(crate) fn job<E>(
+    ///
+    /// # Errors
+    /// As `read`.
+    pub fn job<E>(
         &self,
         read: impl FnOnce() -> Result<Option<JobRows>, E>,
     ) -> Result<Option<StoredJob>, E> {
@@ -79,7 +81,7 @@ impl<'a> JobOverlay<'a> {
     }
 
     /// Returns the payload.
-    pub(crate) fn payload(&self) -> Overlaid<Option<Bytes>> {
+    pub fn payload(&self) -> Overlaid<Option<Bytes>> {
         match self.change.payload {
             Some(payload) => Overlaid::Is(Some(payload.clone())),
             None if self.change.is_removed => Overlaid::Is(None),
@@ -88,7 +90,7 @@ impl<'a> JobOverlay<'a> {
     }
 
     /// Returns the result.
-    pub(crate) fn result(&self) -> Overlaid<Option<Bytes>> {
+    pub fn result(&self) -> Overlaid<Option<Bytes>> {
         match self.change.body {
             Body::Finished(_, result) => Overlaid::Is(result.cloned()),
             Body::Live(_) => Overlaid::Is(None),
@@ -98,7 +100,7 @@ impl<'a> JobOverlay<'a> {
     }
 
     /// Whether inputs of the job were changed, or all removed.
-    pub(crate) fn changes_inputs(&self) -> bool {
+    pub fn changes_inputs(&self) -> bool {
         self.has_inputs || self.change.is_removed
     }
 }

@@ -1,0 +1,217 @@
+//! What an operator's role does once: roles, functions, and the tables of new shards.
+
+use ganger_types::ShardId;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::Type;
+
+use crate::fault::Fault;
+use crate::header::Header;
+use crate::record::{self, Place};
+use crate::schema::{ADMIN, FORMAT, NODE, functions, roles, schema_of, shard};
+use crate::session::Session;
+use crate::settings::Settings;
+
+/// Largest number of shards in one database.
+pub const SHARDS_MAX: u32 = 256;
+
+/// A connection of the role that may make roles and schemas.
+pub struct Admin {
+    session: Session,
+    label: String,
+}
+
+/// Why a database could not be prepared.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AdminError {
+    /// The shard's schema exists.
+    #[error(
+        "{database} has shard {shard} already: choose another number, or use the shard as it is"
+    )]
+    ShardExists {
+        /// The database.
+        database: String,
+        /// Number of the shard.
+        shard: u32,
+    },
+    /// The number of the shard is too large.
+    #[error("a database has shards 0 to {max}, not {shard}", max = SHARDS_MAX - 1)]
+    ShardNumber {
+        /// Number of the shard.
+        shard: u32,
+    },
+    /// The roles or functions are missing.
+    #[error("{database} is not prepared for shards: run `ganger cluster init` first")]
+    NotInitialised {
+        /// The database.
+        database: String,
+    },
+    /// The role may not do it.
+    #[error(
+        "{database} does not allow it: {reason}; use a role that may create roles and schemas in this database"
+    )]
+    NotAllowed {
+        /// The database.
+        database: String,
+        /// Message of the server.
+        reason: String,
+    },
+    /// The database cannot be used.
+    #[error("{database} cannot be prepared: {reason}")]
+    Failed {
+        /// The database.
+        database: String,
+        /// Message of the server, or of the system.
+        reason: String,
+    },
+}
+
+impl Admin {
+    /// Connects with the settings of an operator's role.
+    ///
+    /// # Errors
+    /// If the database cannot be reached.
+    pub fn connect(settings: &Settings) -> Result<Self, AdminError> {
+        let label = settings.label();
+        let session = Session::connect(settings, "ganger/admin");
+        Ok(Self {
+            session: session.map_err(|fault| explain(&label, fault))?,
+            label,
+        })
+    }
+
+    /// Makes the roles `ganger_admin` and `ganger_node` and the functions of the schema `ganger`; what is there
+    /// already is kept or brought up to date. `password` is the new password of `ganger_node`.
+    ///
+    /// # Errors
+    /// If the role of this connection may not do it.
+    pub fn init(&mut self, password: Option<&str>) -> Result<(), AdminError> {
+        let label = self.label.clone();
+        let done = self.session.run(async |wire| {
+            let rows = wire.query_once("SELECT current_database()", &[]).await?;
+            let name: String = rows
+                .first()
+                .map_or(Ok(String::new()), |row| row.try_get(0))?;
+            let (roles, functions) = (roles(&name), functions());
+            let password = password.map_or(String::new(), |password| {
+                format!("ALTER ROLE {NODE} PASSWORD {};", literal(password))
+            });
+            let sql = format!(
+                "BEGIN;\n{roles}\n{password}\nSET LOCAL ROLE {ADMIN};\n{functions}\nCOMMIT;"
+            );
+            wire.batch(&sql).await
+        });
+        done.map_err(|fault| explain(&label, fault))
+    }
+
+    /// Makes the tables of a new shard.
+    ///
+    /// # Errors
+    /// If the database has it already, or was not prepared by [`Admin::init`].
+    pub fn add_shard(&mut self, number: u32, shard: &ShardId) -> Result<(), AdminError> {
+        if number >= SHARDS_MAX {
+            return Err(AdminError::ShardNumber { shard: number });
+        }
+        let label = self.label.clone();
+        let added = self.session.run(async |wire| {
+            let done = make_shard(wire, number, shard).await;
+            if done.is_err() {
+                wire.batch("ROLLBACK").await?;
+            }
+            done
+        });
+        added.map_err(|fault| match fault {
+            Fault::Refused { code, .. } if code == SqlState::DUPLICATE_SCHEMA => {
+                AdminError::ShardExists {
+                    database: label,
+                    shard: number,
+                }
+            }
+            Fault::Refused { code, .. }
+                if code == SqlState::UNDEFINED_FUNCTION
+                    || code == SqlState::INVALID_SCHEMA_NAME
+                    || code == SqlState::UNDEFINED_OBJECT
+                    || code == SqlState::INVALID_PARAMETER_VALUE =>
+            {
+                AdminError::NotInitialised { database: label }
+            }
+            other => explain(&label, other),
+        })
+    }
+}
+
+async fn make_shard(
+    wire: &crate::session::Wire,
+    number: u32,
+    shard_id: &ShardId,
+) -> Result<(), Fault> {
+    let schema = schema_of(number);
+    let begin = format!("BEGIN; SET LOCAL ROLE {ADMIN};\n{}", shard(number));
+    wire.batch(&begin).await?;
+    let mut identity = [0_u8; 16];
+    getrandom::fill(&mut identity).map_err(|error| Fault::Lost(error.to_string()))?;
+    let sealed = Header::new(shard_id).seal();
+    let format = i32::try_from(FORMAT).unwrap_or(i32::MAX);
+    let fences = format!(
+        "INSERT INTO {schema}.fence (what, epoch, state, owner, identity, format)
+         VALUES ('log', 0, 'open', '', $1, $2), ('rows', 0, 'open', '', $1, $2)"
+    );
+    let identity_bytes: &[u8] = &identity;
+    wire.execute_once(
+        &fences,
+        &[(&identity_bytes, Type::BYTEA), (&format, Type::INT4)],
+    )
+    .await?;
+    let checkpoint =
+        format!("INSERT INTO {schema}.checkpoint (one, sequence, slot, meta) VALUES (1, 0, 0, $1)");
+    wire.execute_once(&checkpoint, &[(&sealed, Type::BYTEA)])
+        .await?;
+    // The first commit looks for the record before it.
+    let place = Place {
+        identity,
+        epoch: 0,
+        sequence: 0,
+    };
+    let first = record::in_rows(place);
+    let log = format!("INSERT INTO {schema}.log_0 (seq, epoch, body) VALUES (0, 0, $1)");
+    wire.execute_once(&log, &[(&first, Type::BYTEA)]).await?;
+    let shard = i32::try_from(number).unwrap_or(i32::MAX);
+    for part in [0_i64, 1] {
+        wire.query_once(
+            "SELECT ganger.add_range($1, $2)",
+            &[(&shard, Type::INT4), (&part, Type::INT8)],
+        )
+        .await?;
+    }
+    wire.batch("COMMIT").await
+}
+
+/// Returns a text as a literal of SQL, whatever `standard_conforming_strings` says.
+fn literal(text: &str) -> String {
+    let escaped = text.replace('\\', "\\\\").replace('\'', "''");
+    format!("E'{escaped}'")
+}
+
+fn explain(label: &str, fault: Fault) -> AdminError {
+    let database = label.to_owned();
+    match fault {
+        Fault::Refused { code, message } if code == SqlState::INSUFFICIENT_PRIVILEGE => {
+            AdminError::NotAllowed {
+                database,
+                reason: message,
+            }
+        }
+        Fault::Refused { message, code } => AdminError::Failed {
+            database,
+            reason: format!("{message} ({})", code.code()),
+        },
+        Fault::Lost(reason) | Fault::Damaged(reason) => AdminError::Failed { database, reason },
+        Fault::Store(error) => AdminError::Failed {
+            database,
+            reason: error.to_string(),
+        },
+        Fault::Fenced { .. } => AdminError::Failed {
+            database,
+            reason: "another process owns the shard".to_owned(),
+        },
+    }
+}

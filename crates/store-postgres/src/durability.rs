@@ -1,0 +1,244 @@
+//! What the settings of a database promise of an acknowledged commit.
+
+use ganger_store::StoreError;
+
+use crate::fault::Fault;
+use crate::names::Names;
+use crate::session::Session;
+use crate::settings::Settings;
+
+/// Oldest version of PostgreSQL that is used, as the server reports it.
+const SERVER_VERSION_MIN: i64 = 140_000;
+
+const QUESTION: &str = "SELECT current_setting('fsync'), current_setting('full_page_writes'),
+    current_setting('synchronous_commit'), current_setting('synchronous_standby_names'),
+    current_setting('server_version_num')::int8, current_setting('default_transaction_isolation'),
+    pg_is_in_recovery(),
+    (SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum')),
+    (SELECT system_identifier FROM pg_control_system()),
+    CASE WHEN pg_is_in_recovery() THEN '' ELSE pg_walfile_name(pg_current_wal_lsn()) END";
+
+/// What an acknowledged commit survives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DurabilityMode {
+    /// The loss of the primary: a synchronous standby has the commit.
+    Quorum,
+    /// The loss of the primary: its storage is replicated, as the settings say.
+    Storage,
+    /// A crash of the server, not its loss.
+    Alone,
+    /// Not even a crash of the server, which the settings accept.
+    None,
+}
+
+impl std::fmt::Display for DurabilityMode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Quorum => "survives the loss of the primary",
+            Self::Storage => {
+                "survives the loss of the primary, if its storage is replicated as the settings say"
+            }
+            Self::Alone => "survives a crash of the server, not its loss",
+            Self::None => "may be lost in a crash of the server",
+        })
+    }
+}
+
+/// What is known of the database at a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Durability {
+    /// What an acknowledged commit survives.
+    pub mode: DurabilityMode,
+    /// Number of the cluster of databases, which its standbys share.
+    pub system_identifier: i64,
+    /// Number that every promotion of a standby raises.
+    pub timeline: u32,
+}
+
+/// Settings of the server.
+struct Found {
+    fsync: String,
+    full_page_writes: String,
+    synchronous_commit: String,
+    standby_names: String,
+    version: i64,
+    isolation: String,
+    is_standby: bool,
+    standbys: i64,
+    system_identifier: i64,
+    wal_file: String,
+}
+
+/// Asks the server of a writing connection for its settings.
+///
+/// # Errors
+/// If they do not allow what the store promises.
+pub(crate) fn inspect(
+    session: &mut Session,
+    settings: &Settings,
+    names: &Names,
+) -> Result<Durability, Fault> {
+    let found = session.run(async |wire| {
+        let rows = wire.query_once(QUESTION, &[]).await?;
+        let row = rows
+            .first()
+            .ok_or_else(|| Fault::Lost("the server does not tell its settings".to_owned()))?;
+        Ok(Found {
+            fsync: row.try_get(0)?,
+            full_page_writes: row.try_get(1)?,
+            synchronous_commit: row.try_get(2)?,
+            standby_names: row.try_get(3)?,
+            version: row.try_get(4)?,
+            isolation: row.try_get(5)?,
+            is_standby: row.try_get(6)?,
+            standbys: row.try_get(7)?,
+            system_identifier: row.try_get(8)?,
+            wal_file: row.try_get(9)?,
+        })
+    })?;
+    let mode = judge(&found, settings).map_err(|reason| {
+        Fault::Store(StoreError::Io {
+            path: names.label.clone(),
+            doing: "used",
+            reason,
+        })
+    })?;
+    let timeline = found.wal_file.get(..8).unwrap_or_default();
+    Ok(Durability {
+        mode,
+        system_identifier: found.system_identifier,
+        timeline: u32::from_str_radix(timeline, 16).unwrap_or(0),
+    })
+}
+
+fn judge(found: &Found, settings: &Settings) -> Result<DurabilityMode, String> {
+    if found.version < SERVER_VERSION_MIN {
+        let (major, least) = (found.version / 10_000, SERVER_VERSION_MIN / 10_000);
+        return Err(format!(
+            "the server is PostgreSQL {major}, {least} or newer is needed"
+        ));
+    }
+    if found.is_standby {
+        return Err("the server is a standby: name the primary, or all hosts".to_owned());
+    }
+    if found.isolation != "read committed" {
+        let isolation = &found.isolation;
+        return Err(format!(
+            "default_transaction_isolation is '{isolation}', and an epoch is only safe with 'read committed': set it \
+             for the role"
+        ));
+    }
+    let is_unsafe = [
+        ("fsync", found.fsync.as_str(), "on"),
+        ("full_page_writes", found.full_page_writes.as_str(), "on"),
+    ]
+    .into_iter()
+    .find(|(_, value, wanted)| value != wanted);
+    let is_late = !matches!(found.synchronous_commit.as_str(), "on" | "remote_apply");
+    let weak = is_unsafe
+        .map(|(name, value, _)| format!("{name} is '{value}'"))
+        .or_else(|| {
+            is_late.then(|| format!("synchronous_commit is '{}'", found.synchronous_commit))
+        });
+    if let Some(weak) = weak {
+        if settings.accepts_loss {
+            return Ok(DurabilityMode::None);
+        }
+        return Err(format!(
+            "{weak}, so that acknowledged commits may be lost: set it to 'on', or accept the loss with \
+             --store-loss-window"
+        ));
+    }
+    Ok(if settings.has_replicated_storage {
+        DurabilityMode::Storage
+    } else if !found.standby_names.is_empty() && found.standbys > 0 {
+        DurabilityMode::Quorum
+    } else {
+        DurabilityMode::Alone
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found() -> Found {
+        Found {
+            fsync: "on".to_owned(),
+            full_page_writes: "on".to_owned(),
+            synchronous_commit: "on".to_owned(),
+            standby_names: String::new(),
+            version: 150_004,
+            isolation: "read committed".to_owned(),
+            is_standby: false,
+            standbys: 0,
+            system_identifier: 1,
+            wal_file: "000000020000000000000001".to_owned(),
+        }
+    }
+
+    fn settings() -> Settings {
+        Settings::from_url("postgres://n@localhost/g").expect("it is whole")
+    }
+
+    #[test]
+    fn a_commit_survives_what_the_settings_promise() {
+        assert_eq!(judge(&found(), &settings()), Ok(DurabilityMode::Alone));
+        let mut with_names = found();
+        with_names.standby_names = "ANY 1 (a, b)".to_owned();
+        assert_eq!(judge(&with_names, &settings()), Ok(DurabilityMode::Alone));
+        with_names.standbys = 1;
+        assert_eq!(judge(&with_names, &settings()), Ok(DurabilityMode::Quorum));
+        let mut storage = settings();
+        storage.has_replicated_storage = true;
+        assert_eq!(judge(&found(), &storage), Ok(DurabilityMode::Storage));
+    }
+
+    #[test]
+    fn a_database_that_loses_acknowledged_commits_is_refused_unless_that_is_accepted() {
+        type Change = fn(&mut Found);
+        let weak: [(Change, &str); 4] = [
+            (|found| found.fsync = "off".to_owned(), "fsync is 'off'"),
+            (
+                |found| found.full_page_writes = "off".to_owned(),
+                "full_page_writes is 'off'",
+            ),
+            (
+                |found| found.synchronous_commit = "local".to_owned(),
+                "synchronous_commit is 'local'",
+            ),
+            (
+                |found| found.synchronous_commit = "remote_write".to_owned(),
+                "synchronous_commit is 'remote_write'",
+            ),
+        ];
+        let mut accepting = settings();
+        accepting.accepts_loss = true;
+        for (change, words) in weak {
+            let mut found = found();
+            change(&mut found);
+            let refused = judge(&found, &settings()).expect_err(words);
+            assert!(refused.contains(words), "{refused}");
+            assert_eq!(judge(&found, &accepting), Ok(DurabilityMode::None));
+        }
+    }
+
+    #[test]
+    fn an_old_server_a_standby_and_another_isolation_are_refused() {
+        type Change = fn(&mut Found);
+        let wrong: [(Change, &str); 3] = [
+            (|found| found.version = 130_011, "PostgreSQL 13"),
+            (|found| found.is_standby = true, "is a standby"),
+            (
+                |found| found.isolation = "repeatable read".to_owned(),
+                "'repeatable read'",
+            ),
+        ];
+        for (change, words) in wrong {
+            let mut found = found();
+            change(&mut found);
+            let refused = judge(&found, &settings()).expect_err(words);
+            assert!(refused.contains(words), "{refused}");
+        }
+    }
+}

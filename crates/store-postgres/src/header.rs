@@ -1,0 +1,86 @@
+//! The state of the rows as a whole, stored with every checkpoint.
+
+use ganger_store::encoding::{Cursor, DecodeError, Record, Writer};
+use ganger_store::rows::row::{open_record, seal_record};
+use ganger_types::{Meta, ShardId};
+
+use crate::fault::Fault;
+
+const TABLE: &str = "checkpoint";
+const PLACE: &[u8] = b"store";
+
+/// Number of rows that should exist, so that lost rows are noticed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) jobs: u64,
+    pub(crate) leases: u64,
+    pub(crate) finished: u64,
+}
+
+/// The state of the rows as a whole.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Header {
+    pub(crate) shard: String,
+    /// Sequence of the last commit whose rows are written.
+    pub(crate) sequence: u64,
+    pub(crate) meta: Meta,
+    pub(crate) counts: Counts,
+}
+
+impl Record for Header {
+    const WHAT: &'static str = "checkpoint";
+
+    fn write(&self, out: &mut Writer<'_>) {
+        out.bytes(self.shard.as_bytes());
+        out.number(self.sequence);
+        self.meta.write(out);
+        out.number(self.counts.jobs);
+        out.number(self.counts.leases);
+        out.number(self.counts.finished);
+    }
+
+    fn read(from: &mut Cursor<'_>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            shard: from.text()?.to_owned(),
+            sequence: from.number()?,
+            meta: from.in_version(Meta::VERSION, Meta::read)?,
+            counts: Counts {
+                jobs: from.number()?,
+                leases: from.number()?,
+                finished: from.number()?,
+            },
+        })
+    }
+}
+
+impl Header {
+    /// Returns the header of an empty shard.
+    pub(crate) fn new(shard: &ShardId) -> Self {
+        Self {
+            shard: shard.as_str().to_owned(),
+            sequence: 0,
+            meta: Meta::default(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// Returns the sealed bytes.
+    pub(crate) fn seal(&self) -> Vec<u8> {
+        let mut sealed = Vec::with_capacity(96);
+        seal_record(TABLE, PLACE, self, &mut sealed);
+        sealed
+    }
+
+    /// Reads sealed bytes and compares them with the column beside them.
+    pub(crate) fn open(sealed: &[u8], sequence: u64) -> Result<Self, Fault> {
+        let header: Self = open_record(TABLE, PLACE, sealed)?;
+        if header.sequence != sequence {
+            return Err(Fault::row(
+                TABLE,
+                "1",
+                "its column does not match its content",
+            ));
+        }
+        Ok(header)
+    }
+}

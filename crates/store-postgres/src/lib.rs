@@ -1,0 +1,51 @@
+//! The store of ganger in PostgreSQL: one shard is one schema, with one owner at a time.
+//!
+//! A commit is one statement that appends its record to a log table, if the epoch of the shard is still the owner's.
+//! Its rows follow in the tables, together with those of many other commits. Safety rests on a lock in the database
+//! and never on a clock: a claim waits for the statements of the last owner and shuts out what comes later.
+
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+extern crate self as ganger_store_postgres;
+
+mod admin;
+mod claim;
+mod columns;
+mod count;
+mod database;
+mod durability;
+mod expired_jobs;
+mod fault;
+mod header;
+mod limits;
+mod list;
+mod load;
+mod log;
+mod names;
+mod plan;
+mod reader;
+mod record;
+mod row_columns;
+mod row_thread;
+mod rows;
+mod schema;
+mod session;
+mod settings;
+mod settings_error;
+mod shared;
+mod store;
+mod tables;
+#[cfg(test)]
+mod tests;
+mod tls;
+
+pub use admin::{Admin, AdminError, SHARDS_MAX};
+pub use database::Database;
+pub use durability::{Durability, DurabilityMode};
+#[doc(hidden)]
+pub use limits::Limits;
+pub use reader::PostgresReader;
+pub use settings::{PasswordSource, Settings};
+pub use settings_error::SettingsError;
+pub use store::PostgresStore;

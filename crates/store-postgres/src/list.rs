@@ -1,0 +1,210 @@
+//! Listings in slices, each one statement: no cursor, and no snapshot that is held.
+//!
+//! A slice looks at a bounded number of rows and says up to which number it has looked, so that a rare job among
+//! millions is found in several short statements. The secondary index and the leases lead straight to the few jobs
+//! they name. Queue and outcome of finished jobs are columns, so rows of others are not sent; further conditions are
+//! evaluated here, on the front of each record.
+
+use ganger_store::encoding::JobHeader;
+use ganger_store::rows::RowError;
+use ganger_store::rows::plan::Source;
+use ganger_store::rows::row::{from_sql, open, open_record, row_key, show, to_sql};
+use ganger_store::{Page, StoredJob, select};
+use ganger_types::query::JobQuery;
+use ganger_types::{JobKey, LeaseRecord, Queue};
+use tokio_postgres::Row;
+use tokio_postgres::types::Type;
+
+use crate::fault::Fault;
+use crate::session::Parameter;
+use crate::tables::{Tables, limit_of, record_at};
+
+/// Least and most rows that a slice looks at.
+const SLICE_ROWS_MIN: usize = 64;
+const SLICE_ROWS_MAX: usize = 5_000;
+/// Bytes of a slice from which the next one looks at fewer rows.
+const SLICE_BYTES: usize = 4 << 20;
+
+/// A page of a listing, or a count, while it is collected.
+pub(crate) struct Listing<'a> {
+    query: &'a JobQuery,
+    source: Source,
+    sql: String,
+    /// Number of the last job looked at.
+    last: i64,
+    /// Rows that the next slice looks at.
+    rows: usize,
+    jobs: Vec<StoredJob>,
+    limit: usize,
+    /// Number of jobs found so far if this is a count, which keeps no jobs; `None` for a page.
+    count: Option<u64>,
+}
+
+/// Returns a statement for (number, live row, lease, finished row) of the next jobs. It takes the last number, the
+/// number of rows, the namespace, the queue or NULL, the outcomes, and the index entry or NULL.
+fn sql_of(source: &Source, newest_first: bool) -> String {
+    let (beyond, order) = if newest_first {
+        ("<", "DESC")
+    } else {
+        (">", "ASC")
+    };
+    let next = format!("key {beyond} $1 ORDER BY key {order} LIMIT $2");
+    let live = format!(
+        "SELECT key, j.body AS live, l.body AS lease, NULL::bytea AS finished
+         FROM (SELECT key, body FROM {{s}}.jobs WHERE {next}) j LEFT JOIN {{s}}.leases l USING (key)"
+    );
+    let finished = format!(
+        "SELECT key, NULL::bytea AS live, NULL::bytea AS lease,
+            CASE WHEN outcome = ANY($5) AND place = ANY(ARRAY(SELECT id FROM {{s}}.places
+                WHERE namespace = $3 AND ($4::bytea IS NULL OR queue = $4))) THEN body END AS finished
+         FROM (SELECT key, outcome, place, body FROM {{s}}.finished WHERE {next}) f"
+    );
+    let joined = |keys: &str| {
+        format!(
+            "SELECT key, j.body AS live, l.body AS lease, f.body AS finished FROM ({keys}) k
+             LEFT JOIN {{s}}.jobs j USING (key) LEFT JOIN {{s}}.leases l USING (key)
+             LEFT JOIN {{s}}.finished f USING (key)"
+        )
+    };
+    let rows = match source {
+        Source::IndexEntry(_) => joined(&format!(
+            "SELECT key FROM {{s}}.marks WHERE mark = $6 AND {next}"
+        )),
+        Source::Leases => joined(&format!("SELECT key FROM {{s}}.leases WHERE {next}")),
+        Source::Finished => finished,
+        Source::Live => live,
+        Source::All => format!("({live}) UNION ALL ({finished})"),
+    };
+    format!("SELECT key, live, lease, finished FROM ({rows}) r ORDER BY key {order} LIMIT $2")
+}
+
+impl<'a> Listing<'a> {
+    pub(crate) fn new(query: &'a JobQuery) -> Self {
+        let source = Source::of(query);
+        let sql = sql_of(&source, query.newest_first);
+        let start = if query.newest_first { i64::MAX } else { -1 };
+        let last = query.after.map_or(start, |key| to_sql(key.0));
+        let limit = select::page_limit(query);
+        Self {
+            query,
+            source,
+            sql,
+            last,
+            rows: (limit + 1).clamp(SLICE_ROWS_MIN, SLICE_ROWS_MAX),
+            jobs: Vec::new(),
+            limit,
+            count: None,
+        }
+    }
+
+    /// Makes a listing that only counts, to the end.
+    pub(crate) fn counting(query: &'a JobQuery) -> Self {
+        Self {
+            count: Some(0),
+            rows: SLICE_ROWS_MAX,
+            ..Self::new(query)
+        }
+    }
+
+    /// Reads the next slice; returns true once the page is full or no rows are left.
+    pub(crate) fn slice(&mut self, tables: &Tables<'_>) -> Result<bool, Fault> {
+        let rows = self.read(tables)?;
+        let is_last = rows.len() < self.rows;
+        let mut bytes = 0;
+        for row in &rows {
+            let number: i64 = row.try_get(0)?;
+            let found = self.judge(JobKey(from_sql(number)), row, &mut bytes)?;
+            self.last = number;
+            if let Some(count) = &mut self.count {
+                *count += u64::from(found.is_some());
+            } else {
+                self.jobs.extend(found);
+            }
+            // One job more than the page holds shows that there is a next page.
+            if self.jobs.len() > self.limit {
+                return Ok(true);
+            }
+        }
+        self.rows = if bytes > SLICE_BYTES {
+            self.rows / 2
+        } else {
+            self.rows * 2
+        }
+        .clamp(SLICE_ROWS_MIN, SLICE_ROWS_MAX);
+        Ok(is_last)
+    }
+
+    fn read(&self, tables: &Tables<'_>) -> Result<Vec<Row>, Fault> {
+        let limit = limit_of(self.rows);
+        let namespace = self.query.namespace.as_bytes();
+        let queue = self.query.queue.as_ref().map(Queue::as_bytes);
+        let states = self.query.states.iter();
+        let outcomes: Vec<i16> = states.map(|state| state.number().into()).collect();
+        let mark = match &self.source {
+            Source::IndexEntry(mark) => Some(mark.as_slice()),
+            _ => None,
+        };
+        let parameters: [Parameter<'_>; 6] = [
+            (&self.last, Type::INT8),
+            (&limit, Type::INT8),
+            (&namespace, Type::BYTEA),
+            (&queue, Type::BYTEA),
+            (&outcomes, Type::INT2_ARRAY),
+            (&mark, Type::BYTEA),
+        ];
+        tables.query(&self.sql, &parameters)
+    }
+
+    /// Evaluates one row; decodes the whole record only if its front may match.
+    fn judge(&self, key: JobKey, row: &Row, bytes: &mut usize) -> Result<Option<StoredJob>, Fault> {
+        let live: Option<&[u8]> = row.try_get(1)?;
+        let finished: Option<&[u8]> = row.try_get(3)?;
+        let (table, sealed) = match (live, finished) {
+            (Some(sealed), _) => ("jobs", sealed),
+            (None, Some(sealed)) => ("finished", sealed),
+            // The columns said that it does not match.
+            (None, None) if matches!(self.source, Source::Finished | Source::All) => {
+                return Ok(None);
+            }
+            (None, None) => {
+                let what = "the job that it leads to is not there";
+                return Err(Fault::row("marks", key, what));
+            }
+        };
+        *bytes += sealed.len();
+        let at = row_key(key);
+        let content = open(table, &at, sealed)?;
+        let front = JobHeader::of(content)
+            .map_err(|error| RowError::unreadable(table, show(&at), &error))?;
+        if !select::may_match(self.query, &front) {
+            return Ok(None);
+        }
+        let record = record_at(table, key, sealed)?;
+        let lease: Option<&[u8]> = row.try_get(2)?;
+        let lease = lease
+            .filter(|_| live.is_some())
+            .map(|sealed| open_record::<LeaseRecord>("leases", &at, sealed))
+            .transpose()?;
+        let job = StoredJob::new(record, lease);
+        Ok(Some(job).filter(|job| select::matches(self.query, job)))
+    }
+
+    /// Returns the number of jobs found by a count.
+    pub(crate) fn into_count(self) -> u64 {
+        self.count.unwrap_or(0)
+    }
+
+    pub(crate) fn into_page(mut self) -> Page {
+        let has_more = self.jobs.len() > self.limit;
+        self.jobs.truncate(self.limit);
+        let next = self
+            .jobs
+            .last()
+            .filter(|_| has_more)
+            .map(|job| job.record.key);
+        Page {
+            jobs: self.jobs,
+            next,
+        }
+    }
+}

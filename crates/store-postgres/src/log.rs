@@ -1,0 +1,300 @@
+//! The log of a shard: three tables of records, of which one takes the next record.
+//!
+//! The statement that appends a record locks the fence and looks for the record before it, so a record neither
+//! follows a gap nor comes after another owner's claim. A table whose records all have their rows written is emptied
+//! and used again.
+
+use ganger_store::StoreError;
+use ganger_store::rows::row::{from_sql, to_sql};
+use ganger_types::{Commit, Epoch};
+use tokio_postgres::types::Type;
+
+use crate::fault::Fault;
+use crate::names::Names;
+use crate::record::{self, Place};
+use crate::schema::SLOTS;
+use crate::session::{Session, Wire};
+
+/// Bytes of a record besides its body, about.
+const RECORD_OVERHEAD: u64 = 48;
+/// Records read at a time when the tail of the log is read; each has at most about 1 MiB.
+const TAIL_RECORDS: i64 = 64;
+
+/// One of the log tables.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Slot {
+    /// Sequence of its last record; `None` if it is empty.
+    last: Option<u64>,
+    bytes: u64,
+}
+
+/// Where the log of a shard ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Log {
+    pub(crate) identity: [u8; 16],
+    pub(crate) epoch: u64,
+    /// Sequence of the last record.
+    pub(crate) last: u64,
+    slots: [Slot; SLOTS],
+    /// The table that has the last record.
+    newest: usize,
+}
+
+/// The tables of the next record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    /// The table that takes the record.
+    pub(crate) slot: usize,
+    /// The table that has the record before it.
+    pub(crate) before: usize,
+}
+
+impl Log {
+    /// Takes over a log whose tables end with these sequences and have these sizes; `None` if all are empty.
+    pub(crate) fn new(identity: [u8; 16], epoch: u64, ends: &[(Option<u64>, u64)]) -> Option<Self> {
+        let mut slots = [Slot::default(); SLOTS];
+        for (slot, (last, bytes)) in slots.iter_mut().zip(ends) {
+            (slot.last, slot.bytes) = (*last, *bytes);
+        }
+        let newest = (0..SLOTS).max_by_key(|slot| slots[*slot].last)?;
+        Some(Self {
+            identity,
+            epoch,
+            last: slots[newest].last?,
+            slots,
+            newest,
+        })
+    }
+
+    /// Returns the place of a record in this epoch.
+    pub(crate) fn place(&self, sequence: u64) -> Place {
+        Place {
+            identity: self.identity,
+            epoch: self.epoch,
+            sequence,
+        }
+    }
+
+    /// Returns where the next record goes: into the table with the last one, unless that has `slot_bytes` and the
+    /// next table is empty.
+    pub(crate) fn target(&self, slot_bytes: u64) -> Target {
+        let next = (self.newest + 1) % SLOTS;
+        let is_full = self.slots[self.newest].bytes >= slot_bytes;
+        let is_free = self.slots[next].last.is_none();
+        Target {
+            slot: if is_full && is_free {
+                next
+            } else {
+                self.newest
+            },
+            before: self.newest,
+        }
+    }
+
+    /// Notes the record that was appended.
+    pub(crate) fn appended(&mut self, target: Target, bytes: u64) {
+        self.last += 1;
+        self.newest = target.slot;
+        let slot = &mut self.slots[target.slot];
+        slot.last = Some(self.last);
+        slot.bytes += bytes + RECORD_OVERHEAD;
+    }
+
+    /// Returns a table that can be emptied: all its records have their rows written up to `sequence`, and it has not
+    /// the last record.
+    pub(crate) fn obsolete(&self, sequence: u64) -> Option<usize> {
+        (0..SLOTS).find(|slot| {
+            *slot != self.newest && self.slots[*slot].last.is_some_and(|last| last < sequence)
+        })
+    }
+
+    /// Notes that a table is empty now.
+    pub(crate) fn emptied(&mut self, slot: usize) {
+        self.slots[slot] = Slot::default();
+    }
+}
+
+/// Returns the statement that appends a record; it takes epoch, sequence and body.
+///
+/// The lock must be `FOR SHARE`: a weaker one does not conflict with the update of a claim.
+pub(crate) fn append_sql(names: &Names, target: Target) -> String {
+    let Target { slot, before } = target;
+    let schema = &names.schema;
+    format!(
+        "WITH own AS (SELECT 1 FROM {schema}.fence
+            WHERE what = 'log' AND epoch = $1 AND state = 'open'
+              AND EXISTS (SELECT 1 FROM {schema}.log_{before} WHERE seq = $2 - 1)
+            FOR SHARE OF fence)
+         INSERT INTO {schema}.log_{slot} (seq, epoch, body) SELECT $2, $1, $3 FROM own"
+    )
+}
+
+/// Appends a record; returns the number of records appended, which is 0 for another owner's shard or after a gap.
+pub(crate) async fn append(
+    wire: &Wire,
+    sql: &str,
+    place: Place,
+    body: &[u8],
+) -> Result<u64, Fault> {
+    let (epoch, sequence) = (to_sql(place.epoch), to_sql(place.sequence));
+    wire.execute_once(
+        sql,
+        &[
+            (&epoch, Type::INT8),
+            (&sequence, Type::INT8),
+            (&body, Type::BYTEA),
+        ],
+    )
+    .await
+}
+
+/// Returns what it means that no record was appended.
+pub(crate) async fn refusal(wire: &Wire, names: &Names, epoch: u64) -> Result<Fault, Fault> {
+    let sql = names.sql("SELECT epoch, state FROM {s}.fence WHERE what = 'log'");
+    let rows = wire.query_once(&sql, &[]).await?;
+    let Some(row) = rows.first() else {
+        return Ok(Fault::row("fence", "log", "it is missing"));
+    };
+    let (theirs, state): (i64, String) = (row.try_get(0)?, row.try_get(1)?);
+    if from_sql(theirs) != epoch || state != "open" {
+        return Ok(Fault::Fenced {
+            theirs: Some(Epoch(from_sql(theirs))),
+        });
+    }
+    Ok(Fault::Store(StoreError::Io {
+        path: names.label.clone(),
+        doing: "written",
+        reason: "the record before this one is not in the log".to_owned(),
+    }))
+}
+
+/// Reads the commits after `sequence`, up to `last`; refuses a gap.
+pub(crate) fn tail(
+    session: &mut Session,
+    names: &Names,
+    log: &Log,
+    sequence: u64,
+) -> Result<Vec<Commit>, Fault> {
+    let parts: Vec<String> = (0..SLOTS)
+        .map(|slot| {
+            format!(
+                "(SELECT seq, epoch, body FROM {}.log_{slot} WHERE seq > $1 ORDER BY seq LIMIT {TAIL_RECORDS})",
+                names.schema
+            )
+        })
+        .collect();
+    let sql = format!(
+        "{} ORDER BY seq LIMIT {TAIL_RECORDS}",
+        parts.join(" UNION ALL ")
+    );
+    let mut commits = Vec::new();
+    let mut read = sequence;
+    while read < log.last {
+        let after = to_sql(read);
+        let rows =
+            session.run(async |wire| wire.query_once(&sql, &[(&after, Type::INT8)]).await)?;
+        for row in &rows {
+            let (seq, epoch, body): (i64, i64, &[u8]) =
+                (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+            let place = Place {
+                identity: log.identity,
+                epoch: from_sql(epoch),
+                sequence: from_sql(seq),
+            };
+            if place.sequence != read + 1 {
+                break;
+            }
+            match record::open(place, body)? {
+                Some(commit) => commits.push(commit),
+                None => {
+                    let what = "its rows are not written, though it says so";
+                    return Err(Fault::row("log", seq, what));
+                }
+            }
+            read = place.sequence;
+        }
+        if from_sql(after) == read {
+            let (missing, last) = (read + 1, log.last);
+            return Err(Fault::Damaged(format!(
+                "record {missing} of the log is missing, before {last}, the last one"
+            )));
+        }
+    }
+    Ok(commits)
+}
+
+/// Empties a log table if this epoch still owns the shard and the rows of all its records are written. Returns
+/// whether it is empty now.
+///
+/// The table is locked before it is looked at, so a statement that comes late empties nothing that was appended in
+/// the meantime. A dump may hold the table: then this gives up after a moment, since appends would wait behind it.
+pub(crate) fn empty(
+    session: &mut Session,
+    names: &Names,
+    epoch: u64,
+    slot: usize,
+) -> Result<bool, Fault> {
+    let (schema, table) = (&names.schema, format!("{}.log_{slot}", names.schema));
+    let sql = format!(
+        "BEGIN; SET LOCAL lock_timeout = '50ms'; SET LOCAL synchronous_commit = off;
+         DO $$ BEGIN
+            PERFORM 1 FROM {schema}.fence WHERE what = 'rows' AND epoch = {epoch} AND state = 'open' FOR SHARE;
+            IF NOT FOUND THEN RETURN; END IF;
+            LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE;
+            IF NOT EXISTS (SELECT 1 FROM {table} WHERE seq >= (SELECT sequence FROM {schema}.checkpoint)) THEN
+                TRUNCATE {table};
+            END IF;
+         END $$;"
+    );
+    let look = format!("SELECT NOT EXISTS (SELECT 1 FROM {table})");
+    session.run(async |wire| {
+        let emptied = async {
+            wire.batch(&sql).await?;
+            let rows = wire.query_once(&look, &[]).await?;
+            wire.batch("COMMIT").await?;
+            Ok(rows.first().map_or(Ok(false), |row| row.try_get(0))?)
+        };
+        let emptied: Result<bool, Fault> = emptied.await;
+        if emptied.as_ref().is_err_and(|fault| !fault.is_lost()) {
+            wire.batch("ROLLBACK").await?;
+        }
+        emptied
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_go_into_the_next_table_once_one_is_full_and_the_next_is_empty() {
+        let mut log =
+            Log::new([0; 16], 1, &[(Some(0), 0), (None, 0), (None, 0)]).expect("it is there");
+        let at = |slot, before| Target { slot, before };
+        assert_eq!(log.target(100), at(0, 0));
+        log.appended(at(0, 0), 100);
+        assert_eq!(log.target(100), at(1, 0));
+        log.appended(at(1, 0), 100);
+        log.appended(log.target(100), 100);
+        // The third is full too, and the first still has records.
+        assert_eq!((log.last, log.target(100)), (3, at(2, 2)));
+        assert_eq!(log.obsolete(1), None, "the record of the checkpoint stays");
+        assert_eq!(log.obsolete(2), Some(0));
+        log.emptied(0);
+        assert_eq!(log.target(100), at(0, 2));
+        assert_eq!(log.obsolete(9), Some(1));
+    }
+
+    #[test]
+    fn a_log_that_is_taken_over_goes_on_behind_its_last_record() {
+        let ends = [(Some(12), 5), (None, 0), (Some(9), 7)];
+        let log = Log::new([0; 16], 1, &ends).expect("it is there");
+        assert_eq!(log.last, 12);
+        assert_eq!(log.target(100), Target { slot: 0, before: 0 });
+        assert_eq!(log.obsolete(12), Some(2));
+        assert_eq!(
+            Log::new([0; 16], 1, &[(None, 0), (None, 0), (None, 0)]),
+            None
+        );
+    }
+}

@@ -1,0 +1,70 @@
+//! The thread that writes rows behind the log, so that no commit waits for them.
+
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use ganger_store::StoreError;
+
+use crate::shared::Shared;
+
+/// Pause after the rows could not be written.
+const FAILURE_PAUSE: Duration = Duration::from_millis(200);
+/// Time between two looks for tables of old jobs that can be dropped.
+const PARTS_EVERY: Duration = Duration::from_secs(60);
+
+/// The thread, which ends when this is dropped.
+pub(crate) struct RowThread {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl RowThread {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// If the system refuses another thread.
+    pub(crate) fn start(shared: &Arc<Shared>) -> Result<Self, StoreError> {
+        let theirs = Arc::clone(shared);
+        let name = format!("rows-{}", shared.names.number);
+        let started = thread::Builder::new()
+            .name(name)
+            .spawn(move || run(&theirs));
+        let thread = started.map_err(|error| StoreError::Io {
+            path: shared.names.label.clone(),
+            doing: "opened",
+            reason: error.to_string(),
+        })?;
+        Ok(Self {
+            shared: Arc::clone(shared),
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for RowThread {
+    fn drop(&mut self) {
+        self.shared.queue.stop();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that writes rows has panicked");
+        }
+    }
+}
+
+fn run(shared: &Shared) {
+    let limits = shared.limits.queue();
+    let mut looked_at = Instant::now();
+    while shared.queue.wait_for_work(&limits).is_some() {
+        let mut done = shared.tend();
+        if done.is_ok() && looked_at.elapsed() >= PARTS_EVERY {
+            looked_at = Instant::now();
+            done = shared.drop_old_parts();
+        }
+        if let Err(fault) = done {
+            tracing::warn!(?fault, store = shared.names.label, "rows are not written");
+            thread::sleep(FAILURE_PAUSE);
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! State shared by the writer, the readers and the thread that writes rows, so that a reader never misses an
+//! acknowledged commit.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use ganger_store::StoreError;
+use ganger_store::waiting::CommitQueue;
+use ganger_types::{Change, Commit, InputState};
+use tokio_postgres::error::SqlState;
+
+use crate::database::Database;
+use crate::fault::Fault;
+use crate::limits::Limits;
+use crate::log::{self, Log, Target};
+use crate::names::Names;
+use crate::rows::Rows;
+
+/// Bytes of a change besides its payload, about.
+const CHANGE_BYTES: u64 = 256;
+
+/// The open shard, for threads that write or wait for writes.
+pub(crate) struct Shared {
+    pub(crate) database: Arc<Database>,
+    pub(crate) names: Arc<Names>,
+    pub(crate) limits: Limits,
+    /// Commits in the log whose rows are not written.
+    pub(crate) queue: CommitQueue,
+    /// Where the log ends; `None` before the shard is opened, and after a commit with unknown outcome.
+    log: Mutex<Option<Log>>,
+    /// The connection that writes rows; `None` likewise. Who needs both locks takes this one first.
+    rows: Mutex<Option<Rows>>,
+    /// Reason why no further commit is accepted; `None` while the store works.
+    failure: Mutex<Option<String>>,
+}
+
+impl Shared {
+    pub(crate) fn new(database: Arc<Database>, names: Names) -> Self {
+        let limits = database.settings().limits;
+        Self {
+            database,
+            names: Arc::new(names),
+            limits,
+            queue: CommitQueue::default(),
+            log: Mutex::new(None),
+            rows: Mutex::new(None),
+            failure: Mutex::new(None),
+        }
+    }
+
+    /// Locks the end of the log, for a moment.
+    pub(crate) fn log(&self) -> MutexGuard<'_, Option<Log>> {
+        let log = self.log.lock();
+        log.expect("no thread panics while it holds this lock")
+    }
+
+    /// Locks the connection that writes rows. Everybody else who needs rows written waits.
+    pub(crate) fn rows(&self) -> MutexGuard<'_, Option<Rows>> {
+        let rows = self.rows.lock();
+        rows.expect("a store that broke is not used again")
+    }
+
+    /// Returns the reason why no further commit is accepted.
+    pub(crate) fn failure(&self) -> MutexGuard<'_, Option<String>> {
+        let failure = self.failure.lock();
+        failure.expect("no thread panics while it holds this lock")
+    }
+
+    /// Ends the use of the shard until it is opened again. The log has what is not in the rows.
+    pub(crate) fn close(&self) {
+        *self.log() = None;
+        *self.rows() = None;
+    }
+
+    /// Waits until the rows have everything acknowledged before the call.
+    pub(crate) fn settle(&self) -> Result<(), Fault> {
+        if !self.queue.is_behind() {
+            return Ok(());
+        }
+        match &mut *self.rows() {
+            Some(rows) => self.settle_in(rows),
+            None => Err(self.not_open()),
+        }
+    }
+
+    /// Writes the rows of all waiting commits, in transactions of bounded size.
+    pub(crate) fn settle_in(&self, rows: &mut Rows) -> Result<(), Fault> {
+        if let Some(reason) = &*self.failure() {
+            return Err(Fault::Store(StoreError::Io {
+                path: self.names.label.clone(),
+                doing: "written",
+                reason: reason.clone(),
+            }));
+        }
+        let slot = match &*self.log() {
+            Some(log) => log.target(u64::MAX).before,
+            None => return Err(self.not_open()),
+        };
+        let waiting = self.queue.take_for_writing();
+        for commits in parts(&waiting, self.limits.checkpoint_bytes) {
+            if let Err(fault) = rows.write_behind(commits, slot) {
+                self.record_failure(&fault);
+                return Err(fault);
+            }
+        }
+        self.queue.remove_written();
+        Ok(())
+    }
+
+    /// Writes waiting rows, and empties log tables that are not needed any more.
+    pub(crate) fn tend(&self) -> Result<(), Fault> {
+        let mut rows = self.rows();
+        let Some(rows) = &mut *rows else {
+            return Ok(());
+        };
+        self.settle_in(rows)?;
+        self.empty_logs(rows)
+    }
+
+    fn empty_logs(&self, rows: &mut Rows) -> Result<(), Fault> {
+        let sequence = rows.header.sequence;
+        loop {
+            let Some((slot, epoch)) = self
+                .log()
+                .as_ref()
+                .and_then(|log| Some((log.obsolete(sequence)?, log.epoch)))
+            else {
+                return Ok(());
+            };
+            match log::empty(rows.session()?, &self.names, epoch, slot) {
+                Ok(true) => {
+                    if let Some(log) = &mut *self.log() {
+                        log.emptied(slot);
+                    }
+                }
+                // A dump holds the table, or another owner the shard.
+                Ok(false) => return Ok(()),
+                Err(fault) if fault.is(&SqlState::LOCK_NOT_AVAILABLE) => {
+                    tracing::debug!(slot, "a log table is in use and is emptied later");
+                    return Ok(());
+                }
+                Err(fault) => return Err(fault),
+            }
+        }
+    }
+
+    /// Drops the oldest tables of jobs that are gone.
+    pub(crate) fn drop_old_parts(&self) -> Result<(), Fault> {
+        match &mut *self.rows() {
+            Some(rows) => rows.drop_oldest_part(),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns where the next record of the log goes.
+    pub(crate) fn target(&self, log: &Log) -> Target {
+        log.target(self.limits.slot_bytes)
+    }
+
+    /// Records a failure after which the shard must be opened again: another owner, or rows that contradict the log.
+    /// A lost connection is made again.
+    pub(crate) fn record_failure(&self, fault: &Fault) {
+        if !matches!(fault, Fault::Fenced { .. } | Fault::Damaged(_)) {
+            return;
+        }
+        let mut failure = self.failure();
+        if failure.is_none() {
+            tracing::error!(
+                ?fault,
+                store = self.names.label,
+                "the rows cannot be written"
+            );
+            *failure = Some(format!("{fault:?}"));
+        }
+    }
+
+    pub(crate) fn not_open(&self) -> Fault {
+        Fault::Store(StoreError::Io {
+            path: self.names.label.clone(),
+            doing: "read",
+            reason: "it has to be opened again first".to_owned(),
+        })
+    }
+}
+
+/// Splits commits into runs of about so many bytes, each with at least one.
+fn parts(commits: &[Arc<Commit>], bytes_max: u64) -> impl Iterator<Item = &[Arc<Commit>]> {
+    let mut rest = commits;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let mut bytes = 0;
+        let fitting = rest.iter().take_while(|commit| {
+            bytes += weight(commit);
+            bytes <= bytes_max
+        });
+        let (part, later) = rest.split_at(fitting.count().max(1));
+        rest = later;
+        Some(part)
+    })
+}
+
+/// Bytes that the rows of a commit have, about.
+fn weight(commit: &Commit) -> u64 {
+    let of_change = |change: &Change| {
+        let large = match change {
+            Change::PutPayload { payload, .. } => payload.len(),
+            Change::FinishJob {
+                result: Some(result),
+                ..
+            } => result.len(),
+            Change::AppendLog { bytes, .. } => bytes.len(),
+            Change::PutInput(row) => match &row.state {
+                InputState::Value(value) => value.len(),
+                _ => 0,
+            },
+            _ => 0,
+        };
+        CHANGE_BYTES + u64::try_from(large).unwrap_or(u64::MAX)
+    };
+    commit.changes.iter().map(of_change).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use ganger_types::{Bytes, Epoch, JobKey, Meta};
+
+    use super::*;
+
+    #[test]
+    fn rows_are_written_in_transactions_of_bounded_size() {
+        let commit = |sequence, bytes| {
+            Arc::new(Commit {
+                epoch: Epoch(1),
+                sequence,
+                meta: Meta::default(),
+                changes: vec![Change::PutPayload {
+                    key: JobKey(sequence),
+                    payload: Bytes::from(vec![0; bytes]),
+                }],
+            })
+        };
+        let commits = [
+            commit(1, 400),
+            commit(2, 400),
+            commit(3, 5_000),
+            commit(4, 0),
+        ];
+        let sizes: Vec<_> = parts(&commits, 1_500).map(<[_]>::len).collect();
+        assert_eq!(sizes, [2, 1, 1]);
+        assert_eq!(parts(&[], 1_500).count(), 0);
+    }
+}

@@ -1,0 +1,323 @@
+//! The writer: taking the shard over, committing, upkeep.
+
+use std::sync::Arc;
+
+use ganger_store::waiting::RowWork;
+use ganger_store::{CommitError, Loaded, Opened, Store, StoreError};
+use ganger_types::{Commit, Epoch, ShardId};
+
+use crate::claim;
+use crate::database::Database;
+use crate::durability::{self, Durability};
+use crate::fault::Fault;
+use crate::load;
+use crate::log::{self, Log};
+use crate::names::Names;
+use crate::reader::PostgresReader;
+use crate::record::RecordBuilder;
+use crate::row_thread::RowThread;
+use crate::rows::Rows;
+use crate::session::Session;
+use crate::shared::Shared;
+
+/// One shard in PostgreSQL.
+pub struct PostgresStore {
+    shared: Arc<Shared>,
+    shard: ShardId,
+    /// Name of this node, and with a random number of this store.
+    node: String,
+    owner: Option<String>,
+    /// Epoch in which this store owns or owned the shard; `None` before it was opened.
+    ours: Option<Epoch>,
+    /// The connection that appends to the log; `None` until it is needed.
+    session: Option<Session>,
+    builder: RecordBuilder,
+    durability: Option<Durability>,
+    /// The thread that writes rows; `None` before the shard is opened, and if it has none.
+    row_thread: Option<RowThread>,
+}
+
+impl PostgresStore {
+    /// Names a shard of a database by its number there; `shard` is who it must be. Nothing is done before
+    /// [`Store::open`].
+    pub fn new(database: &Arc<Database>, number: u32, shard: &ShardId, node: &str) -> Self {
+        let names = Names::new(&database.settings().label(), number);
+        Self {
+            shared: Arc::new(Shared::new(Arc::clone(database), names)),
+            shard: shard.clone(),
+            node: node.to_owned(),
+            owner: None,
+            ours: None,
+            session: None,
+            builder: RecordBuilder::default(),
+            durability: None,
+            row_thread: None,
+        }
+    }
+
+    /// Returns what an acknowledged commit survives, as the settings of the database said at the last connection;
+    /// `None` before the shard was opened.
+    pub fn durability(&self) -> Option<Durability> {
+        self.durability
+    }
+
+    #[cfg(test)]
+    pub(crate) fn shared_for_test(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Takes the shard over, from anybody or only back from ourselves, and writes the rows of the log's tail.
+    fn take(&mut self, back: Option<Epoch>) -> Result<Opened, StoreError> {
+        self.session = None;
+        self.shared.close();
+        let database = Arc::clone(&self.shared.database);
+        let taken = match back {
+            None => self.try_take(back),
+            Some(_) => database.outlast(|| self.try_take(back)),
+        };
+        taken.map_err(|fault| match (fault, back) {
+            (Fault::Fenced { theirs }, Some(ours)) => StoreError::Fenced {
+                path: self.shared.names.label.clone(),
+                ours,
+                theirs: theirs.unwrap_or_default(),
+            },
+            (fault, _) => fault.at(&self.shared.names.label, "opened"),
+        })
+    }
+
+    fn try_take(&mut self, back: Option<Epoch>) -> Result<Opened, Fault> {
+        let (settings, names) = (self.shared.database.settings(), &self.shared.names);
+        let owner = match &self.owner {
+            Some(owner) => owner.clone(),
+            None => {
+                let mut random = [0; 16];
+                let filled = getrandom::fill(&mut random);
+                filled.map_err(|error| Fault::Lost(error.to_string()))?;
+                format!("{} {:032x}", self.node, u128::from_ne_bytes(random))
+            }
+        };
+        let claim = claim::claim(settings, names, &owner, &self.shard, back)?;
+        let epoch = Epoch(claim.log.epoch);
+        tracing::info!(
+            store = names.label,
+            epoch = epoch.0,
+            durability = %claim.durability.mode,
+            away_seconds = claim.away.as_secs_f64(),
+            "the shard is taken over"
+        );
+        self.ours = Some(epoch);
+        self.owner = Some(owner);
+        self.durability = Some(claim.durability);
+        let mut rows = Rows::new(settings, names, epoch.0, claim.header.clone());
+        let session = rows.session()?;
+        let tail = log::tail(session, names, &claim.log, claim.header.sequence)?;
+        let meta = tail.last().map_or(claim.header.meta, |commit| commit.meta);
+        let sequence = claim.log.last;
+        self.adopt(claim.log, rows, tail)?;
+        Ok(Opened {
+            epoch,
+            sequence,
+            meta,
+        })
+    }
+
+    /// Writes the rows of the log's tail, and makes the shard ready for commits and reads.
+    fn adopt(&self, log: Log, mut rows: Rows, tail: Vec<Commit>) -> Result<(), Fault> {
+        let shared = &self.shared;
+        // No reader sees the queue without its rows: until the end of this nothing is open.
+        let mut open = shared.rows();
+        shared.queue.clear();
+        *shared.failure() = None;
+        *shared.log() = Some(log);
+        for commit in tail {
+            let bytes = 0;
+            shared
+                .queue
+                .push(&Arc::new(commit), bytes, &shared.limits.queue());
+        }
+        let settled = shared.settle_in(&mut rows);
+        if let Err(fault) = settled {
+            *shared.log() = None;
+            return Err(fault);
+        }
+        *open = Some(rows);
+        Ok(())
+    }
+
+    /// Returns the connection that appends to the log, made again if it has ended. Nothing is lost by that: what was
+    /// sent on the last one was answered.
+    fn session(&mut self, epoch: u64) -> Result<&mut Session, Fault> {
+        if !self.session.as_mut().is_some_and(Session::is_alive) {
+            self.session = None;
+            let (settings, names) = (self.shared.database.settings(), &self.shared.names);
+            let mut session = Session::connect(settings, &names.application(epoch))?;
+            self.durability = Some(durability::inspect(&mut session, settings, names)?);
+            self.session = Some(session);
+        }
+        Ok(self.session.as_mut().expect("it was just made"))
+    }
+
+    fn try_commit(&mut self, log: &Log, commit: &Arc<Commit>) -> Result<(), CommitError> {
+        let ours = commit.epoch;
+        if self.shared.queue.is_over(&self.shared.limits.backlog()) {
+            self.shared
+                .settle()
+                .map_err(|fault| not_applied(fault, ours))?;
+        }
+        let limits = self.shared.limits;
+        let length = self.builder.encode(commit);
+        if length > limits.record_bytes || commit.changes.len() > limits.record_changes {
+            return self.write_at_once(log, commit);
+        }
+        self.session(log.epoch)
+            .map_err(|fault| not_applied(fault, ours))?;
+        let bytes = self
+            .append(log, commit)
+            .map_err(|fault| fault.into_commit_error(ours))?;
+        self.shared
+            .queue
+            .push(commit, bytes, &self.shared.limits.queue());
+        Ok(())
+    }
+
+    /// Appends a commit to the log; returns the bytes of its record.
+    fn append(&mut self, log: &Log, commit: &Commit) -> Result<u64, Fault> {
+        let names = Arc::clone(&self.shared.names);
+        let target = self.shared.target(log);
+        let sql = log::append_sql(&names, target);
+        let place = log.place(commit.sequence);
+        let compressed_from = self.shared.limits.compressed_from;
+        let body = self.builder.seal(place, compressed_from);
+        let session = self.session.as_mut().expect("the caller has connected");
+        session.take_warning();
+        let appended = session.run(async |wire| log::append(wire, &sql, place, body).await)?;
+        // The wait for a standby was cancelled: the record is visible, and nobody has a copy.
+        if let Some(warning) = session.take_warning() {
+            return Err(Fault::Lost(warning));
+        }
+        if appended == 0 {
+            let refusal = session.run(async |wire| log::refusal(wire, &names, log.epoch).await);
+            return Err(refusal?);
+        }
+        let bytes = u64::try_from(body.len()).unwrap_or(u64::MAX);
+        if let Some(log) = &mut *self.shared.log() {
+            log.appended(target, bytes);
+        }
+        Ok(bytes)
+    }
+
+    /// Writes the rows of a large commit, after those of all waiting ones; only an empty record of it gets into the log.
+    fn write_at_once(&mut self, log: &Log, commit: &Arc<Commit>) -> Result<(), CommitError> {
+        let ours = commit.epoch;
+        let mut rows = self.shared.rows();
+        let Some(rows) = &mut *rows else {
+            return Err(self.shared.not_open().into_commit_error(ours));
+        };
+        let settled = self.shared.settle_in(rows);
+        settled.map_err(|fault| not_applied(fault, ours))?;
+        let target = self.shared.target(log);
+        let written = rows.write_at_once(commit, target, log.place(commit.sequence));
+        written.map_err(|fault| fault.into_commit_error(ours))?;
+        if let Some(log) = &mut *self.shared.log() {
+            log.appended(target, 0);
+        }
+        Ok(())
+    }
+}
+
+/// Converts a fault before anything of the commit was sent.
+fn not_applied(fault: Fault, ours: Epoch) -> CommitError {
+    match fault.into_commit_error(ours) {
+        CommitError::Unknown(reason) => CommitError::NotApplied {
+            reason,
+            is_full: false,
+        },
+        other => other,
+    }
+}
+
+impl Store for PostgresStore {
+    type Reader = PostgresReader;
+
+    /// Takes the shard over; from anybody the first time, and later only back from this store itself.
+    fn open(&mut self) -> Result<Opened, StoreError> {
+        let opened = self.take(self.ours)?;
+        if self.shared.limits.has_row_thread && self.row_thread.is_none() {
+            self.row_thread = Some(RowThread::start(&self.shared)?);
+        }
+        Ok(opened)
+    }
+
+    fn take_back(&mut self, ours: Epoch) -> Result<Opened, StoreError> {
+        self.ours = Some(ours);
+        self.open()
+    }
+
+    fn load(&mut self, each: &mut dyn FnMut(Loaded)) -> Result<(), StoreError> {
+        let settled = self.shared.database.outlast(|| self.shared.settle());
+        let header = settled.and_then(|()| {
+            let rows = self.shared.rows();
+            let header = rows.as_ref().map(|rows| rows.header.clone());
+            header.ok_or_else(|| self.shared.not_open())
+        });
+        let loaded = header.and_then(|header| load::load(&self.shared, &header, each));
+        loaded.map_err(|fault| fault.at(&self.shared.names.label, "read"))
+    }
+
+    fn commit(&mut self, commit: &Arc<Commit>) -> Result<(), CommitError> {
+        if let Some(reason) = &*self.shared.failure() {
+            return Err(CommitError::Unknown(reason.clone()));
+        }
+        let Some(log) = self.shared.log().clone() else {
+            let reason = "the store has to be opened again first";
+            return Err(CommitError::Unknown(reason.to_owned()));
+        };
+        check(&log, commit)?;
+        let committed = self.try_commit(&log, commit);
+        if let Err(CommitError::Unknown(_) | CommitError::Fenced { .. }) = &committed {
+            self.session = None;
+            self.shared.close();
+        }
+        committed
+    }
+
+    fn reader(&self) -> Result<PostgresReader, StoreError> {
+        Ok(PostgresReader::new(&self.shared))
+    }
+
+    fn idle(&mut self) -> Result<(), StoreError> {
+        let label = &self.shared.names.label;
+        if self.row_thread.is_none() {
+            let tended = self.shared.tend();
+            return tended.map_err(|fault| fault.at(label, "written"));
+        }
+        self.shared.queue.ask(RowWork::WriteIdle);
+        match &*self.shared.failure() {
+            None => Ok(()),
+            Some(reason) => Err(StoreError::Io {
+                path: label.clone(),
+                doing: "written",
+                reason: reason.clone(),
+            }),
+        }
+    }
+}
+
+/// Refuses a commit of another epoch, or out of order, before it is sent.
+fn check(log: &Log, commit: &Commit) -> Result<(), CommitError> {
+    if commit.epoch.0 != log.epoch {
+        return Err(CommitError::Fenced {
+            ours: commit.epoch,
+            theirs: Epoch(log.epoch),
+        });
+    }
+    if commit.sequence != log.last + 1 {
+        let (ours, last) = (commit.sequence, log.last);
+        let reason = format!("commit {ours} does not follow {last}, the last one");
+        return Err(CommitError::NotApplied {
+            reason,
+            is_full: false,
+        });
+    }
+    Ok(())
+}

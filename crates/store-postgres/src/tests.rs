@@ -1,0 +1,7 @@
+//! Tests of the store's inside against a real server: the fence, the outcomes of statements, and the tables of the log.
+
+mod fence;
+mod log_tables;
+mod outcomes;
+mod readers;
+mod support;
