@@ -20,7 +20,7 @@ use crate::bodies::{
     BodyKind, REQUEST_BYTES, RequestBody, ResponseHolds, UnreadResponses, counted,
 };
 use crate::security::{
-    ClientCertificate, PresentedCredentials, Protocol, Require, Security, WatchedRight,
+    ClientCertificate, PageSession, PresentedCredentials, Protocol, Require, Security, WatchedRight,
 };
 use crate::shard_dispatch::ShardDispatch;
 
@@ -54,6 +54,12 @@ pub(crate) trait Backend: Send + Sync {
     /// Returns the path of the page that callers without credentials may see too; `None` if there is none.
     fn first_page(&self) -> Option<&'static str>;
 
+    /// Returns the session of a request for a page of the dashboard; `None` if the request is for something else.
+    /// Pages show themselves how to sign in, and check themselves where a form comes from.
+    fn page(&self, _head: &Parts) -> Option<Option<PageSession>> {
+        None
+    }
+
     /// Stores the caller's address where the dialect reads it.
     fn insert_address(&self, protocol: Protocol, head: &mut Parts, from: PeerAddress);
 
@@ -86,6 +92,12 @@ impl Backend for ShardDispatch {
 
     fn first_page(&self) -> Option<&'static str> {
         Some(FIRST_PAGE)
+    }
+
+    #[cfg(feature = "dashboard")]
+    fn page(&self, head: &Parts) -> Option<Option<PageSession>> {
+        let dashboard = self.dashboard()?;
+        crate::dashboard::session(dashboard, head.uri.path(), &head.headers)
     }
 
     fn insert_address(&self, protocol: Protocol, head: &mut Parts, from: PeerAddress) {
@@ -166,12 +178,23 @@ impl PortHandler {
     ) -> Response<Body> {
         let (mut head, body) = request.into_parts();
         let protocol = self.behind.protocol(&head.headers);
-        let shown = PresentedCredentials::of(&head.headers, line.certificate.clone());
+        let page = self.behind.page(&head);
+        let is_page = page.is_some();
+        let shown = match page {
+            Some(session) => PresentedCredentials::of_page(session, line.certificate.clone()),
+            None => PresentedCredentials::of(&head.headers, line.certificate.clone()),
+        };
         let changes_seen = self.security.changes_count();
         let path = head.uri.path();
         let is_open = self.behind.open_paths().contains(&path);
-        let is_for_nobody = self.behind.first_page() == Some(path) && shown.is_nothing();
-        let known = match self.guard.check(&head.method, &head.uri, &head.headers) {
+        let is_first_page = self.behind.first_page() == Some(path) && shown.is_nothing();
+        let is_for_nobody = is_page || is_first_page;
+        let checked = if is_page {
+            self.guard.check(&Method::GET, &head.uri, &head.headers)
+        } else {
+            self.guard.check(&head.method, &head.uri, &head.headers)
+        };
+        let known = match checked {
             Err(problem) => return self.refused(protocol, &line, &problem).await,
             Ok(()) if is_open => Some(Identity::Anonymous),
             Ok(()) => {

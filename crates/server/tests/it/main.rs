@@ -1,6 +1,8 @@
 //! The integration tests of this crate, in one program: each further one links everything again.
 
 mod abuse;
+#[cfg(feature = "dashboard")]
+mod dashboard;
 mod floods;
 mod health;
 mod kit;
