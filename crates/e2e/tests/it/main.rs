@@ -1,5 +1,6 @@
 //! The integration tests of this crate, in one program: each further one links everything again.
 
+mod dashboard;
 mod disk_full;
 mod documents;
 mod full_storm;
