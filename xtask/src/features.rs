@@ -16,7 +16,7 @@ struct Part {
     packages: &'static [&'static str],
 }
 
-const PARTS: [Part; 3] = [
+const PARTS: [Part; 4] = [
     Part {
         feature: "redis",
         needs: None,
@@ -37,6 +37,11 @@ const PARTS: [Part; 3] = [
             "tokio-postgres",
             "yaml-rust2",
         ],
+    },
+    Part {
+        feature: "dashboard",
+        needs: None,
+        packages: &["ganger-dashboard", "maud", "brotli"],
     },
 ];
 

@@ -52,6 +52,8 @@ pub struct Record {
     pub outcome: Outcome,
     /// Code of a refusal, or further text; `None` if there is none.
     pub detail: Option<String>,
+    /// The part of the server that it came through, such as `ui`; `None` for the APIs.
+    pub via: Option<&'static str>,
 }
 
 impl Record {
@@ -65,6 +67,7 @@ impl Record {
             from: None,
             outcome,
             detail: None,
+            via: None,
         }
     }
 
@@ -83,6 +86,7 @@ impl Record {
         put("from", self.from.map(|from| from.to_string()));
         put("outcome", Some(self.outcome.as_str().to_owned()));
         put("detail", self.detail.clone());
+        put("via", self.via.map(str::to_owned));
         Value::Object(line).to_string()
     }
 }

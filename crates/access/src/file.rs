@@ -102,6 +102,16 @@ impl AccessFile {
         Some(entry.identity(Proof::Token))
     }
 
+    /// Returns the identity of the token with this name and hash, for sessions that remember these; `None` if it was
+    /// removed or changed, or has expired.
+    pub fn token_with(&self, name: &str, hash: &Hash, now: Timestamp) -> Option<Identity> {
+        let is_it = |entry: &&Entry| {
+            entry.name == name && matches!(&entry.kind, Kind::Token(own) if own == hash)
+        };
+        let entry = self.entries.iter().find(is_it)?;
+        entry.is_live(now).then(|| entry.identity(Proof::Token))
+    }
+
     /// Returns the identity of a certificate with this common name; `None` if it is unknown or expired.
     pub fn certificate(&self, names: &CertificateNames, now: Timestamp) -> Option<Identity> {
         let common_name = names.common_name.as_deref()?;
@@ -302,6 +312,11 @@ mod tests {
         assert_eq!((who.name.as_str(), who.proof), ("ci", Proof::Token));
         assert!(who.grants.allow(Verb::Submit, b"a"));
         assert_eq!(file.token(b"the-secret-of-cI", now), None);
+        let hash = Hash::of(b"the-secret-of-ci");
+        let known = file.token_with("ci", &hash, now);
+        assert_eq!(known, file.token(b"the-secret-of-ci", now));
+        assert_eq!(file.token_with("cd", &hash, now), None);
+        assert_eq!(file.token_with("ci", &Hash::of(b"x"), now), None);
         assert_eq!(
             file.token(b"the-secret-of-ci", at("2030-01-01T00:00:00Z")),
             None

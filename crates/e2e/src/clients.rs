@@ -117,6 +117,29 @@ pub fn node() -> Result<Command> {
     Ok(command)
 }
 
+/// Returns the script that drives a browser, with the library versions of its lock file.
+pub fn browser() -> Result<Command> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("browser");
+    let lock = fs::read_to_string(source.join("package-lock.json"))?;
+    let directory = install_once("browser", &[&lock], |directory| {
+        fs::create_dir_all(directory)?;
+        for file in ["package.json", "package-lock.json"] {
+            fs::copy(source.join(file), directory.join(file))?;
+        }
+        // The browser is Debian's.
+        run(Command::new("npm")
+            .current_dir(directory)
+            .env("PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD", "1")
+            .args(["ci", "--silent", "--no-audit", "--no-fund"]))
+    })?;
+    // Modules are found beside the script that names them.
+    let script = directory.join("dashboard.mjs");
+    fs::copy(source.join("dashboard.mjs"), &script)?;
+    let mut command = Command::new("node");
+    command.arg(script);
+    Ok(command)
+}
+
 /// Returns the program that uses redis-work-queue for Rust. Its arguments are the port and an optional prefix.
 pub fn rust() -> Result<Command> {
     let source = script("rust");

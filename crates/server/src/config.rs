@@ -1,5 +1,7 @@
 //! Settings of the server, from file, environment and flags, in this order.
 
+#[cfg(feature = "dashboard")]
+mod dashboard;
 mod keys;
 mod optional;
 #[cfg(feature = "quantumleap")]
@@ -81,6 +83,9 @@ pub struct Config {
     /// Settings of the QuantumLeap port.
     #[cfg(feature = "quantumleap")]
     pub quantumleap: QuantumLeapPort,
+    /// Settings of the dashboard.
+    #[cfg(feature = "dashboard")]
+    pub ui: ganger_dashboard::Options,
     /// File of the audit log; `None` for the ordinary log.
     pub audit_log: Option<PathBuf>,
     /// Whether to listen beyond loopback although encryption or authentication is missing. Default no.
@@ -206,6 +211,8 @@ impl Default for Config {
             key_upkeep: KeyUpkeep::default(),
             #[cfg(feature = "quantumleap")]
             quantumleap: QuantumLeapPort::default(),
+            #[cfg(feature = "dashboard")]
+            ui: ganger_dashboard::Options::default(),
             audit_log: None,
             insecure: false,
             hosts: Vec::new(),

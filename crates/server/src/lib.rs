@@ -2,13 +2,16 @@
 //!
 //! This crate combines the others: shards behind one port that serves HTTP/1.1, HTTP/2 and gRPC, encrypted if there
 //! is a certificate. Clients of Redis and of QuantumLeap have separate ports, which are features of the build:
-//! `redis`, `qless` (the scripts of qless on the Redis port) and `quantumleap`, all on by default.
+//! `redis`, `qless` (the scripts of qless on the Redis port) and `quantumleap`, all on by default. So is `dashboard`,
+//! the pages under `/ui` of the main port.
 
 #![forbid(unsafe_code)]
 
 mod bind;
 mod bodies;
 mod config;
+#[cfg(feature = "dashboard")]
+mod dashboard;
 mod error;
 mod fair;
 mod impersonation;

@@ -20,7 +20,7 @@ use crate::bodies::{
     BodyKind, REQUEST_BYTES, RequestBody, ResponseHolds, UnreadResponses, counted,
 };
 use crate::security::{
-    ClientCertificate, PresentedCredentials, Protocol, Require, Security, WatchedRight,
+    ClientCertificate, PageSession, PresentedCredentials, Protocol, Require, Security, WatchedRight,
 };
 use crate::shard_dispatch::ShardDispatch;
 
@@ -54,6 +54,12 @@ pub(crate) trait Backend: Send + Sync {
     /// Returns the path of the page that callers without credentials may see too; `None` if there is none.
     fn first_page(&self) -> Option<&'static str>;
 
+    /// Returns the session of a request for a page of the dashboard; `None` if the request is for something else.
+    /// Pages show themselves how to sign in, and check themselves where a form comes from.
+    fn page(&self, _head: &Parts) -> Option<Option<PageSession>> {
+        None
+    }
+
     /// Stores the caller's address where the dialect reads it.
     fn insert_address(&self, protocol: Protocol, head: &mut Parts, from: PeerAddress);
 
@@ -86,6 +92,12 @@ impl Backend for ShardDispatch {
 
     fn first_page(&self) -> Option<&'static str> {
         Some(FIRST_PAGE)
+    }
+
+    #[cfg(feature = "dashboard")]
+    fn page(&self, head: &Parts) -> Option<Option<PageSession>> {
+        let dashboard = self.dashboard()?;
+        crate::dashboard::session(dashboard, head.uri.path(), &head.headers)
     }
 
     fn insert_address(&self, protocol: Protocol, head: &mut Parts, from: PeerAddress) {
@@ -166,9 +178,15 @@ impl PortHandler {
     ) -> Response<Body> {
         let (mut head, body) = request.into_parts();
         let protocol = self.backend.protocol(&head.headers);
-        let credentials = PresentedCredentials::of(&head.headers, connection.certificate.clone());
+        let page = self.backend.page(&head);
+        let is_page = page.is_some();
+        let certificate = connection.certificate.clone();
+        let credentials = match page {
+            Some(session) => PresentedCredentials::of_page(session, certificate),
+            None => PresentedCredentials::of(&head.headers, certificate),
+        };
         let changes_seen = self.security.changes_count();
-        let identity = match self.find_caller(protocol, &head, &credentials) {
+        let identity = match self.find_caller(protocol, &head, &credentials, is_page) {
             Ok(Some(identity)) => identity,
             Ok(None) => {
                 // The body is not needed, and the response may have to wait.
@@ -261,21 +279,25 @@ impl PortHandler {
 
     /// Returns the caller of a request, anonymous where a path needs no credentials; `None` if credentials are missing
     /// or wrong. Fails if the request comes from another site or names an unknown host.
+    ///
+    /// A page of the dashboard is for everybody: it shows how to sign in, and checks itself where a form comes from.
     fn find_caller(
         &self,
         protocol: Protocol,
         head: &Parts,
         credentials: &PresentedCredentials,
+        is_page: bool,
     ) -> Result<Option<Identity>, Problem> {
-        self.host_check
-            .check(&head.method, &head.uri, &head.headers)?;
+        let method = if is_page { &Method::GET } else { &head.method };
+        self.host_check.check(method, &head.uri, &head.headers)?;
         let path = head.uri.path();
         if self.backend.open_paths().contains(&path) {
             return Ok(Some(Identity::Anonymous));
         }
         let is_first_page = self.backend.first_page() == Some(path) && credentials.is_nothing();
         let known = self.security.known(protocol, credentials);
-        Ok(known.or_else(|| is_first_page.then_some(Identity::Anonymous)))
+        let may_be_anonymous = is_page || is_first_page;
+        Ok(known.or_else(|| may_be_anonymous.then_some(Identity::Anonymous)))
     }
 
     /// Refuses a caller with missing or wrong credentials, after the delay of a wrong token.

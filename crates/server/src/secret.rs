@@ -48,6 +48,11 @@ impl Secret {
 }
 
 impl Secret {
+    /// Returns the hash of the token, by which sessions remember it.
+    pub(crate) fn hash(&self) -> Hash {
+        self.hash
+    }
+
     /// Returns the header with the token, marked as sensitive so that logs omit it.
     pub(crate) fn authorization(&self) -> Option<HeaderValue> {
         let mut value = HeaderValue::from_str(&format!("Bearer {}", self.text)).ok()?;

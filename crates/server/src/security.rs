@@ -23,7 +23,7 @@ use crate::secret::Secret;
 
 pub(crate) use client_certificate::ClientCertificate;
 pub(crate) use guarded_body::{GuardedBody, WatchedRight};
-pub(crate) use identify::PresentedCredentials;
+pub(crate) use identify::{PageSession, PresentedCredentials};
 pub use require::Require;
 pub(crate) use watch::follow_files;
 

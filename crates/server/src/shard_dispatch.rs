@@ -95,6 +95,8 @@ pub(crate) struct ShardDispatch {
     audit: Audit,
     forwarded: Arc<ForwardedRequests>,
     stopping: CancellationToken,
+    #[cfg(feature = "dashboard")]
+    dashboard: Option<ganger_dashboard::Dashboard>,
 }
 
 /// Whether the server ended the caller's side of a stream early.
@@ -123,7 +125,21 @@ impl ShardDispatch {
             audit,
             forwarded,
             stopping,
+            #[cfg(feature = "dashboard")]
+            dashboard: None,
         }
+    }
+
+    /// Serves the dashboard beside the dialects.
+    #[cfg(feature = "dashboard")]
+    pub(crate) fn with_dashboard(self, dashboard: Option<ganger_dashboard::Dashboard>) -> Self {
+        Self { dashboard, ..self }
+    }
+
+    /// Returns the dashboard; `None` if it is switched off.
+    #[cfg(feature = "dashboard")]
+    pub(crate) fn dashboard(&self) -> Option<&ganger_dashboard::Dashboard> {
+        self.dashboard.as_ref()
     }
 
     /// Answers a request of an identified caller.
@@ -135,6 +151,15 @@ impl ShardDispatch {
     ) -> Response<Body> {
         if protocol == Protocol::Grpc && request.uri().path().starts_with(PEERS) {
             return self.answer_peer(request, sender).await;
+        }
+        #[cfg(feature = "dashboard")]
+        if let Some(dashboard) = &self.dashboard
+            && protocol == Protocol::Http
+        {
+            match crate::dashboard::answer(dashboard, request, sender).await {
+                Ok(response) => return response,
+                Err(other) => request = other,
+            }
         }
         let caller = match request.headers_mut().remove(ON_BEHALF) {
             None => sender.clone(),

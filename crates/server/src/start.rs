@@ -87,7 +87,10 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         started: Instant::now(),
         addr: main.addr,
     };
-    let dispatcher = Arc::new(wiring.dispatcher(&drained));
+    let dispatcher = wiring.dispatcher(&drained);
+    #[cfg(feature = "dashboard")]
+    let dispatcher = dispatcher.with_dashboard(crate::dashboard::open(&common, &shards, &router)?);
+    let dispatcher = Arc::new(dispatcher);
     let (security, stopping) = (Arc::clone(&common.security), common.stopping.clone());
     let listening = stopping.clone().drop_guard();
     let (workers, stop_timeout) = (common.workers.clone(), common.config.stop_timeout);
@@ -133,6 +136,12 @@ pub(crate) struct ServerContext {
 }
 
 impl ServerContext {
+    /// Returns the limit of open streams.
+    #[cfg(feature = "dashboard")]
+    pub(crate) fn streams(&self) -> &StreamLimit {
+        &self.streams
+    }
+
     /// Serves HTTP on a port.
     pub(crate) fn serve(
         &self,

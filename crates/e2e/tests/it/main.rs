@@ -1,5 +1,6 @@
 //! The integration tests of this crate. They share one program, because each program links everything again.
 
+mod dashboard;
 mod disk_full;
 mod documents;
 mod full_disk_under_load;

@@ -434,7 +434,10 @@ pub(super) fn flag(value: &str) -> Result<bool, String> {
 }
 
 /// Parses a whole number, at least 1.
-fn count<T: FromStr + PartialOrd + From<u16>>(value: &str, into: &mut T) -> Result<(), String> {
+pub(super) fn count<T: FromStr + PartialOrd + From<u16>>(
+    value: &str,
+    into: &mut T,
+) -> Result<(), String> {
     let number = value.parse().ok().filter(|number| *number >= T::from(1));
     *into = number.ok_or_else(|| format!("must be a whole number, at least 1, not {value:?}"))?;
     Ok(())

@@ -38,7 +38,17 @@ const QUANTUMLEAP: OptionalPart = OptionalPart {
     },
 };
 
-const PARTS: [OptionalPart; 2] = [REDIS, QUANTUMLEAP];
+const DASHBOARD: OptionalPart = OptionalPart {
+    name: "dashboard",
+    feature: "dashboard",
+    #[cfg(feature = "dashboard")]
+    keys: Some(super::dashboard::KEYS),
+    #[cfg(not(feature = "dashboard"))]
+    keys: None,
+    owns: |setting| setting.starts_with("ui."),
+};
+
+const PARTS: [OptionalPart; 3] = [REDIS, QUANTUMLEAP, DASHBOARD];
 
 /// Returns all settings of this build.
 pub fn keys() -> impl Iterator<Item = &'static Key> {
@@ -105,6 +115,7 @@ mod tests {
             ("resp_allow_flush", "no Redis port", "`redis`"),
             ("quantumleap", "no QuantumLeap port", "`quantumleap`"),
             ("telemetry_dir", "no QuantumLeap port", "`quantumleap`"),
+            ("ui.read_only", "no dashboard", "`dashboard`"),
         ] {
             let refusal = missing_part(&without, setting).expect(setting);
             assert!(refusal.starts_with(setting), "{refusal}");
@@ -115,7 +126,7 @@ mod tests {
             let is_built = find_key(setting).is_ok();
             assert_eq!(refuse_missing(setting).is_none(), is_built, "{setting}");
         }
-        for setting in ["addr", "respx", "quantum"] {
+        for setting in ["addr", "respx", "quantum", "ui"] {
             assert_eq!(missing_part(&without, setting), None, "{setting}");
         }
     }

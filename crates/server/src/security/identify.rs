@@ -4,13 +4,28 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use ganger_access::{CertificateNames, Grants, Identity, Outcome, Proof, Record};
+use ganger_access::{CertificateNames, Grants, Hash, Identity, Outcome, Proof, Record};
 use ganger_dialect_http::Problem;
 use http::{HeaderMap, HeaderValue, header};
 use jiff::Timestamp;
 
 use super::{ClientCertificate, Credentials, Protocol, Require, Security};
 use crate::port_handler::PeerAddress;
+
+/// A signed session of a page, which stands for the token that signed in.
+#[derive(Clone, Debug)]
+pub(crate) struct PageSession {
+    /// Name of the token.
+    pub(crate) name: String,
+    /// Hash of its secret.
+    pub(crate) hash: Hash,
+}
+
+/// A token, or what stands for one.
+enum ShownToken<'a> {
+    Bearer(&'a [u8]),
+    Session(&'a PageSession),
+}
 
 /// The credentials of a request.
 #[derive(Clone)]
@@ -19,7 +34,12 @@ pub(crate) struct PresentedCredentials {
     certificate: Option<Arc<ClientCertificate>>,
     /// Header with a token, marked as sensitive so that logs omit it; `None` if there is none.
     authorization: Option<HeaderValue>,
+    /// Session of a request for a page; `None` for requests to APIs, which take no sessions.
+    session: Option<PageSession>,
 }
+
+/// Name that a session has for the token without a name.
+const SHARED_TOKEN: &str = "shared-token";
 
 /// The reason why the caller cannot be identified.
 enum IdentifyError {
@@ -38,6 +58,19 @@ impl PresentedCredentials {
         Self {
             certificate,
             authorization,
+            session: None,
+        }
+    }
+
+    /// The credentials of a request for a page: browsers send no token, and a header with one does not count there.
+    pub(crate) fn of_page(
+        session: Option<PageSession>,
+        certificate: Option<Arc<ClientCertificate>>,
+    ) -> Self {
+        Self {
+            certificate,
+            authorization: None,
+            session,
         }
     }
 
@@ -59,6 +92,7 @@ impl PresentedCredentials {
         Self {
             certificate,
             authorization,
+            session: None,
         }
     }
 
@@ -67,7 +101,10 @@ impl PresentedCredentials {
         self.certificate.is_some()
     }
 
-    fn token(&self) -> Option<&[u8]> {
+    fn token(&self) -> Option<ShownToken<'_>> {
+        if let Some(session) = &self.session {
+            return Some(ShownToken::Session(session));
+        }
         let value = self.authorization.as_ref()?.as_bytes();
         let at = value.iter().position(|byte| *byte == b' ');
         // Anything but a bearer token is a wrong token.
@@ -75,7 +112,7 @@ impl PresentedCredentials {
             (&value[..at], value[at..].trim_ascii())
         });
         let is_bearer = scheme.eq_ignore_ascii_case(b"bearer");
-        Some(if is_bearer { token } else { b"" })
+        Some(ShownToken::Bearer(if is_bearer { token } else { b"" }))
     }
 }
 
@@ -123,7 +160,7 @@ impl Security {
         let no_token = "a token is needed";
         let no_certificate = IdentifyError::Missing("a client certificate is needed");
         let by_certificate = |none| current.by_certificate(shown).unwrap_or(Err(none));
-        let by_token = |token| current.by_token(token).ok_or(IdentifyError::Wrong);
+        let by_token = |token| current.by_shown(&token).ok_or(IdentifyError::Wrong);
         match (self.require(protocol), shown.token()) {
             (Require::Nothing, _) => Ok(Identity::unchecked()),
             (Require::Token, None) => Err(IdentifyError::Missing(no_token)),
@@ -168,7 +205,43 @@ impl Security {
     }
 }
 
+#[cfg(feature = "dashboard")]
+impl Security {
+    /// Identifies the holder of a token that a form has sent; `None` if the token is wrong.
+    pub(crate) fn accept(&self, token: &[u8]) -> Option<(Identity, PageSession)> {
+        let identity = self.current().by_token(token)?;
+        let name = match &identity {
+            Identity::Principal(who) if who.proof == Proof::Token => who.name.clone(),
+            _ => SHARED_TOKEN.to_owned(),
+        };
+        let hash = Hash::of(token);
+        Some((identity, PageSession { name, hash }))
+    }
+
+    /// Answers a wrong token of a form as one of a header is answered.
+    pub(crate) async fn refuse_token(&self, from: std::net::SocketAddr) -> Problem {
+        self.refuse_wrong(PeerAddress(from)).await
+    }
+}
+
 impl Credentials {
+    fn by_shown(&self, shown: &ShownToken<'_>) -> Option<Identity> {
+        match shown {
+            ShownToken::Bearer(token) => self.by_token(token),
+            ShownToken::Session(session) => self.by_session(session),
+        }
+    }
+
+    /// Returns the identity of the token behind a session, with the rights that it has now.
+    fn by_session(&self, session: &PageSession) -> Option<Identity> {
+        let shared = self.shared_token.as_ref();
+        if session.name == SHARED_TOKEN && shared.is_some_and(|it| it.hash() == session.hash) {
+            return Some(Identity::shared_token());
+        }
+        let access = self.access.as_ref()?;
+        access.token_with(&session.name, &session.hash, Timestamp::now())
+    }
+
     fn by_token(&self, token: &[u8]) -> Option<Identity> {
         if self
             .shared_token

@@ -1,6 +1,8 @@
 //! The integration tests of this crate, in one binary, because every further binary would link all crates again.
 
 mod abuse;
+#[cfg(feature = "dashboard")]
+mod dashboard;
 mod floods;
 mod health;
 mod kit;

@@ -1,0 +1,390 @@
+//! Deeds on many jobs: those that were selected, or all that a filter matches.
+//!
+//! A filter is first tried without changing anything: the question names the numbers. Each shard changes its jobs page by
+//! page, each page in one commit; jobs created after the question are left out.
+
+use std::fmt::Write as _;
+
+use std::collections::BTreeMap;
+
+use ganger_document::names::{read, show};
+use ganger_shard::{BulkAction, BulkResult, Handle};
+use ganger_types::query::JobQuery;
+use ganger_types::{JobId, JobState, Timestamp};
+use maud::{Markup, html};
+
+use crate::fault::Fault;
+use crate::filter::Filter;
+use crate::format::{count, exact, plural};
+use crate::links::job_name;
+use crate::notice::Notice;
+use crate::pages::find_job;
+use crate::svg;
+use crate::text::{isolated, name, plain};
+use crate::view::View;
+
+use super::jobs::reason_field;
+use super::{ASK_FORM, Done, Form, Question, SELECTED_MAX};
+
+/// Jobs of a shard that one deed looks at.
+const LOOKED_MAX: usize = 100_000;
+/// Above so many jobs their number must be typed.
+const TYPED_ABOVE: u64 = 1_000;
+/// Jobs that a question names, and skipped ones that a notice names.
+const NAMED: usize = 5;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Deed {
+    Retry,
+    Cancel,
+    Delete,
+}
+
+impl Deed {
+    fn verb(self) -> &'static str {
+        match self {
+            Self::Retry => "Retry",
+            Self::Cancel => "Cancel",
+            Self::Delete => "Delete",
+        }
+    }
+
+    fn done(self) -> &'static str {
+        match self {
+            Self::Retry => "Retried",
+            Self::Cancel => "Cancelled",
+            Self::Delete => "Deleted",
+        }
+    }
+
+    fn action(self) -> &'static str {
+        match self {
+            Self::Retry => "retryJobs",
+            Self::Cancel => "cancelJobs",
+            Self::Delete => "deleteJobs",
+        }
+    }
+
+    fn consequence(self) -> &'static str {
+        match self {
+            Self::Retry => "Each goes back on its queue with a new series of attempts.",
+            Self::Cancel => {
+                "What runs loses its lease. Jobs that wait for them fail, wait or go on, as their dependencies say."
+            }
+            Self::Delete => {
+                "Their payloads, results, logs and histories are removed. This cannot be undone."
+            }
+        }
+    }
+
+    fn bulk(self, reason: &str) -> BulkAction {
+        match self {
+            Self::Retry => BulkAction::Retry {
+                queue: None,
+                dependents: false,
+                graph: None,
+            },
+            Self::Cancel => BulkAction::Cancel {
+                reason: reason.to_owned(),
+            },
+            Self::Delete => BulkAction::Delete,
+        }
+    }
+}
+
+pub(super) async fn run(view: &View, form: &Form, deed: Deed) -> Result<Done, Fault> {
+    match form.with.text("scope")? {
+        Some("selected") => selected(view, form, deed).await,
+        _ => matching(view, form, deed).await,
+    }
+}
+
+/// The selected jobs, by shard.
+async fn chosen(view: &View, form: &Form) -> Result<Vec<(Handle, JobId, JobState)>, Fault> {
+    let given = form.fields.texts("job")?;
+    let given = if given.is_empty() {
+        form.with.texts("job")?
+    } else {
+        given
+    };
+    if given.is_empty() {
+        return Err(Fault::value(
+            "job",
+            "no job is selected: select some, then press the button again",
+        ));
+    }
+    if given.len() > SELECTED_MAX {
+        return Err(Fault::value(
+            "job",
+            &format!(
+                "{} jobs are selected, the limit is {SELECTED_MAX}: use a filter",
+                given.len()
+            ),
+        ));
+    }
+    let mut jobs = Vec::new();
+    for reference in given {
+        let (shard, job) = find_job(view, &read(reference.as_bytes())).await?;
+        jobs.push((shard, job.record.id, job.record.state));
+    }
+    Ok(jobs)
+}
+
+async fn selected(view: &View, form: &Form, deed: Deed) -> Result<Done, Fault> {
+    let jobs = chosen(view, form).await?;
+    let number = plural(u64::try_from(jobs.len()).unwrap_or(u64::MAX), "job");
+    if !form.is_confirmed() {
+        let names: Vec<String> = jobs
+            .iter()
+            .map(|(shard, id, _)| job_name(shard.id(), id))
+            .collect();
+        let mut pairs: Vec<(&str, &str)> =
+            names.iter().map(|name| ("job", name.as_str())).collect();
+        pairs.push(("scope", "selected"));
+        let content = html! {
+            ul {
+                @for (shard, id, state) in jobs.iter().take(NAMED) { li { (isolated(&job_name(shard.id(), id))) " " (svg::state(*state)) } }
+                @if jobs.len() > NAMED { li { "and " (jobs.len() - NAMED) " more" } }
+            }
+            p { (deed.consequence()) }
+            @if deed == Deed::Cancel { (reason_field()) }
+        };
+        let question = Question {
+            heading: format!("{} {number}?", deed.verb()),
+            content,
+            button: format!("{} {number}", deed.verb()),
+            action: deed.action(),
+            pairs: &pairs,
+            is_danger: deed != Deed::Retry,
+        };
+        return Ok(question.page(view, form));
+    }
+    let action = deed.bulk(form.fields.text("reason")?.unwrap_or_default());
+    let mut by_shard: BTreeMap<String, (Handle, Vec<JobId>)> = BTreeMap::new();
+    for (shard, id, _) in jobs {
+        let entry = by_shard.entry(shard.id().to_string());
+        entry.or_insert_with(|| (shard, Vec::new())).1.push(id);
+    }
+    let (mut changed, mut skipped) = (0, Vec::new());
+    for (shard, ids) in by_shard.into_values() {
+        let mut done = BulkResult::default();
+        shard
+            .act_on(&action, view.namespace(), ids, None, &mut done)
+            .await?;
+        changed += done.changed;
+        for id in done.skipped_jobs {
+            skipped.push(reason_of(view, &shard, id).await);
+        }
+    }
+    Ok(notice(
+        deed,
+        changed,
+        u64::try_from(skipped.len()).unwrap_or(u64::MAX),
+        &skipped,
+    ))
+}
+
+/// Why a job was left out: the state that it is in.
+async fn reason_of(view: &View, shard: &Handle, id: JobId) -> String {
+    let found = shard.job(view.namespace(), &id).await.ok().flatten();
+    let name = plain(&job_name(shard.id(), &id));
+    match found.map(|job| job.record.state) {
+        None => format!("{name} is gone"),
+        Some(JobState::Running) => format!("{name} runs"),
+        Some(state) => format!("{name} is {state}"),
+    }
+}
+
+fn notice(deed: Deed, changed: u64, skipped: u64, reasons: &[String]) -> Done {
+    let mut text = format!("{} {}", deed.done(), plural(changed, "job"));
+    if skipped > 0 {
+        write!(text, ", skipped {}", count(skipped)).expect("strings take everything");
+    }
+    if !reasons.is_empty() {
+        let named = reasons
+            .iter()
+            .take(NAMED)
+            .cloned()
+            .collect::<Vec<_>>()
+            .join(", ");
+        write!(text, ": {named}").expect("strings take everything");
+    }
+    text.push('.');
+    let notice = if changed > 0 || skipped == 0 {
+        Notice::done(text)
+    } else {
+        Notice::refused(text)
+    };
+    Done::Notice { notice, to: None }
+}
+
+/// What a filter matches, over all shards of the view.
+struct Trial {
+    shards: Vec<(Handle, BulkResult)>,
+}
+
+impl Trial {
+    fn sum(&self, of: fn(&BulkResult) -> u64) -> u64 {
+        self.shards.iter().map(|(_, result)| of(result)).sum()
+    }
+
+    /// Whether more jobs match than were looked at.
+    fn is_bounded(&self) -> bool {
+        self.shards.iter().any(|(_, result)| result.next.is_some())
+    }
+}
+
+async fn matching(view: &View, form: &Form, deed: Deed) -> Result<Done, Fault> {
+    let filter = Filter::read(&form.with, view.namespace(), &view.clock.zone)?;
+    if filter.is_empty() {
+        return Err(Fault::value(
+            "filter",
+            "has no condition, so it would mean every job: filter the list first",
+        ));
+    }
+    let until = match form.with.text("until")? {
+        Some(text) => text
+            .parse()
+            .map(Timestamp)
+            .map_err(|_| Fault::value("until", "is not a time of ours"))?,
+        None => view.clock.now,
+    };
+    let mut query = filter.query.clone();
+    let bound = until.after(std::time::Duration::from_micros(1));
+    query.created_before = Some(query.created_before.map_or(bound, |own| own.min(bound)));
+    let shards = match form.with.text("shard")? {
+        Some(_) => vec![form.shard(view)?.clone()],
+        None => view.shards().to_vec(),
+    };
+    let action = deed.bulk(form.fields.text("reason")?.unwrap_or_default());
+    if !form.is_confirmed() {
+        let trial = run_all(&shards, &action, &query, true).await?;
+        return Ok(ask(view, form, deed, &filter, until, &trial, None));
+    }
+    if let Some(wanted) = form.with.text("typed")?
+        && form
+            .fields
+            .text("number")?
+            .map(|typed| typed.replace([',', ' '], ""))
+            .as_deref()
+            != Some(wanted)
+    {
+        let trial = run_all(&shards, &action, &query, true).await?;
+        return Ok(ask(
+            view,
+            form,
+            deed,
+            &filter,
+            until,
+            &trial,
+            Some("The number that was typed is another."),
+        ));
+    }
+    let done = run_all(&shards, &action, &query, false).await?;
+    let Done::Notice { mut notice, to } = notice(
+        deed,
+        done.sum(|it| it.changed),
+        done.sum(|it| it.skipped),
+        &[],
+    ) else {
+        return Err(Fault::unexpected_reply());
+    };
+    if done.is_bounded() {
+        write!(
+            notice.text,
+            " More match: one deed looks at {} jobs of a shard. Repeat it for the rest.",
+            count(u64::try_from(LOOKED_MAX).unwrap_or(0))
+        )
+        .expect("strings take everything");
+    }
+    Ok(Done::Notice { notice, to })
+}
+
+async fn run_all(
+    shards: &[Handle],
+    action: &BulkAction,
+    query: &JobQuery,
+    is_dry: bool,
+) -> Result<Trial, Fault> {
+    let mut results = Vec::new();
+    for shard in shards {
+        let result = shard
+            .bulk(action, query.clone(), LOOKED_MAX, is_dry, None)
+            .await?;
+        results.push((shard.clone(), result));
+    }
+    Ok(Trial { shards: results })
+}
+
+/// The question before a deed on all that match, with the numbers of the trial.
+fn ask(
+    view: &View,
+    form: &Form,
+    deed: Deed,
+    filter: &Filter,
+    until: Timestamp,
+    trial: &Trial,
+    refusal: Option<&str>,
+) -> Done {
+    let would = trial.sum(|it| it.changed);
+    let bound = if trial.is_bounded() { "at least " } else { "" };
+    let number = plural(would, "job");
+    let (until_text, typed) = (until.0.to_string(), would.to_string());
+    let shard = form.with.text("shard").ok().flatten();
+    let mut pairs: Vec<(&str, &str)> = filter
+        .pairs
+        .iter()
+        .map(|(name, value)| (*name, value.as_str()))
+        .collect();
+    pairs.extend([("scope", "all"), ("until", until_text.as_str())]);
+    pairs.extend(shard.map(|shard| ("shard", shard)));
+    if would > TYPED_ABOVE {
+        pairs.push(("typed", &typed));
+    }
+    let content = html! {
+        @if let Some(refusal) = refusal { div.alert role="alert" { p { (refusal) } } }
+        p { "These match the filter: " (bound) strong { (number) } "."
+            @let skipped = trial.sum(|it| it.skipped);
+            @if skipped > 0 { " " (plural(skipped, "other job")) " match too and are left out: their states do not allow it." } }
+        (numbers(trial))
+        p { "Jobs created after " time datetime=(exact(until)) { (view.clock.text(until)) } " are left out. " (deed.consequence()) }
+        @if deed == Deed::Cancel { (reason_field()) }
+        @if would > TYPED_ABOVE { p { label { "Type the number " (count(would)) " " input name="number" form=(ASK_FORM) required inputmode="numeric" autocomplete="off"; } } }
+    };
+    let question = Question {
+        heading: format!("{} {bound}{number}?", deed.verb()),
+        content,
+        button: format!("{} {number}", deed.verb()),
+        action: deed.action(),
+        pairs: &pairs,
+        is_danger: deed != Deed::Retry,
+    };
+    question.page(view, form)
+}
+
+fn numbers(trial: &Trial) -> Markup {
+    let (mut states, mut queues) = (
+        BTreeMap::<JobState, u64>::new(),
+        BTreeMap::<Vec<u8>, u64>::new(),
+    );
+    let mut samples = Vec::new();
+    for (shard, result) in &trial.shards {
+        for (state, number) in &result.by_state {
+            *states.entry(*state).or_default() += number;
+        }
+        for (queue, number) in &result.by_queue {
+            *queues.entry(queue.as_bytes().to_vec()).or_default() += number;
+        }
+        samples.extend(result.sample.iter().map(|id| job_name(shard.id(), id)));
+    }
+    html! {
+        ul.numbers {
+            @for (state, number) in states { li { (count(number)) " " (svg::state(state)) } }
+            @for (queue, number) in queues.iter().take(NAMED) { li { (count(*number)) " in the queue " (name(queue)) } }
+            @if queues.len() > NAMED { li { "and in " (queues.len() - NAMED) " more queues" } }
+        }
+        @if !samples.is_empty() {
+            p { "Among them: " @for sample in samples.iter().take(NAMED) { (isolated(&show(sample.as_bytes()))) " " } }
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Deeds on schedules and between shards.
+
+use ganger_document::names::text;
+use ganger_types::command::{PutSchedule, Reconcile, RemoveSchedule, RunSchedule};
+use ganger_types::query::Query;
+use ganger_types::{Command, Reply, ScheduleId, ShardId};
+use maud::html;
+
+use crate::fault::Fault;
+use crate::notice::Notice;
+use crate::text::plain;
+use crate::view::View;
+use crate::widgets::fields;
+
+use super::{ASK_FORM, Done, Form, Question, apply};
+
+pub(super) async fn run_schedule(view: &View, form: &Form) -> Result<Done, Fault> {
+    let id: ScheduleId = form.name("id")?;
+    let shard = form.shard(view)?;
+    let command = RunSchedule {
+        namespace: view.namespace().clone(),
+        id: id.clone(),
+    };
+    let reply = apply(shard, Command::RunSchedule(command)).await?;
+    let mut notice = Notice::done(format!(
+        "Made a job of the schedule {}.",
+        plain(&text(id.as_bytes()))
+    ));
+    if let Reply::Enqueued { jobs, .. } = &reply
+        && let Some(job) = jobs.first()
+    {
+        let address = view.links.job(shard.id(), &job.id).as_str().to_owned();
+        notice.link = Some(("Show the job".to_owned(), address));
+    }
+    Ok(Done::Notice { notice, to: None })
+}
+
+pub(super) async fn pause_schedule(view: &View, form: &Form) -> Result<Done, Fault> {
+    let id: ScheduleId = form.name("id")?;
+    let shard = form.shard(view)?;
+    let is_paused = form.text("paused")? == Some("true");
+    let query = Query::Schedule(view.namespace().clone(), id.clone());
+    let Reply::Schedule(mut schedule) = view.ask(shard, query).await? else {
+        return Err(Fault::unexpected_reply());
+    };
+    schedule.paused = is_paused;
+    let command = PutSchedule {
+        schedule: *schedule,
+    };
+    apply(shard, Command::PutSchedule(Box::new(command))).await?;
+    let shown = text(id.as_bytes());
+    let (words, undo) = if is_paused {
+        ("Paused", "false")
+    } else {
+        ("Resumed", "true")
+    };
+    let mut notice = Notice::done(format!("{words} the schedule {}.", plain(&shown)));
+    let pairs = [
+        ("id", shown.as_str()),
+        ("shard", shard.id().as_str()),
+        ("paused", undo),
+    ];
+    notice.undo = Some(("Undo".to_owned(), "setSchedule", fields(view, &pairs)));
+    Ok(Done::Notice { notice, to: None })
+}
+
+pub(super) async fn delete_schedule(view: &View, form: &Form) -> Result<Done, Fault> {
+    let id: ScheduleId = form.name("id")?;
+    let shard = form.shard(view)?;
+    let shown = text(id.as_bytes());
+    if !form.is_confirmed() {
+        let question = Question {
+            heading: format!("Delete the schedule {}?", plain(&shown)),
+            content: html! { p { "It makes no more jobs. Jobs that it has made stay. This cannot be undone." } },
+            button: "Delete this schedule".to_owned(),
+            action: "deleteSchedule",
+            pairs: &[("id", &shown), ("shard", shard.id().as_str())],
+            is_danger: true,
+        };
+        return Ok(question.page(view, form));
+    }
+    let command = RemoveSchedule {
+        namespace: view.namespace().clone(),
+        id,
+    };
+    apply(shard, Command::RemoveSchedule(command)).await?;
+    Ok(Done::Notice {
+        notice: Notice::done(format!("Deleted the schedule {}.", plain(&shown))),
+        to: Some(view.links.to("/schedules").as_str().to_owned()),
+    })
+}
+
+pub(super) async fn reconcile(view: &View, form: &Form) -> Result<Done, Fault> {
+    let shard = form.shard(view)?;
+    let peer = form.text("peer")?.and_then(ShardId::new);
+    let peer = peer.ok_or_else(|| Fault::value("peer", "is not the name of a shard"))?;
+    let is_typed = form.fields.text("typed_peer")? == Some(peer.as_str());
+    if !form.is_confirmed() || !is_typed {
+        let question = Question {
+            heading: format!("Reconcile with shard {peer}?"),
+            content: html! {
+                @if form.is_confirmed() { div.alert role="alert" { p { "The name that was typed is another." } } }
+                p { "One of the two shards went back in time, such as by a restored backup. Messages between them go on from now. What was sent before and is not there any more is not sent again, so jobs that waited for it may run again or wait until somebody retries them." }
+                p { label { "Type the name of the shard " input name="typed_peer" form=(ASK_FORM) required autocomplete="off"; } }
+            },
+            button: format!("Reconcile with shard {peer}"),
+            action: "reconcilePeer",
+            pairs: &[("peer", peer.as_str()), ("shard", shard.id().as_str())],
+            is_danger: true,
+        };
+        return Ok(question.page(view, form));
+    }
+    apply(shard, Command::Reconcile(Reconcile { peer: peer.clone() })).await?;
+    Ok(Done::Notice {
+        notice: Notice::done(format!("Reconciled with shard {peer}.")),
+        to: None,
+    })
+}

@@ -1,0 +1,199 @@
+//! One page, made again after events while somebody looks at it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ganger_types::{Event, JobId, Namespace};
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::data::events::position;
+use crate::page::{Page, Stop};
+use crate::pages::{Interest, build, interest};
+use crate::view::View;
+
+/// A page is made again after so long, even without events: times since then, and workers that fall silent.
+const ANYWAY_AFTER: Duration = Duration::from_secs(10);
+/// Making a page takes at most this part of the time.
+const SHARE: u32 = 10;
+
+/// A part as it is sent.
+#[derive(Clone, Debug)]
+pub(super) struct Shown {
+    pub(super) id: &'static str,
+    pub(super) print: u64,
+    pub(super) html: Arc<str>,
+}
+
+/// The newest state of a page.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Snapshot {
+    pub(super) parts: Vec<Shown>,
+    /// The position of each shard's events before the page was made, as `1=17,2=4`.
+    pub(super) positions: String,
+    /// Why there is no such page any more.
+    pub(super) refusal: Option<String>,
+    /// 0 until the page was made for the first time.
+    pub(super) number: u64,
+}
+
+/// A page that somebody looks at.
+pub(crate) struct Hub {
+    namespace: Namespace,
+    interest: Interest,
+    is_dirty: AtomicBool,
+    dirty: Notify,
+    newest: watch::Sender<Arc<Snapshot>>,
+}
+
+impl Hub {
+    /// Starts to make a page, until nobody looks any more.
+    pub(super) fn start(view: View, path: &str, query: &str) -> Arc<Self> {
+        let hub = Arc::new(Self {
+            namespace: view.namespace().clone(),
+            interest: interest(path, query),
+            is_dirty: AtomicBool::new(true),
+            dirty: Notify::new(),
+            newest: watch::Sender::new(Arc::default()),
+        });
+        let pace = pace(path, query);
+        let task = run(
+            Arc::downgrade(&hub),
+            view,
+            path.to_owned(),
+            query.to_owned(),
+            pace,
+        );
+        tokio::spawn(task);
+        hub
+    }
+
+    pub(super) fn watch(&self) -> watch::Receiver<Arc<Snapshot>> {
+        self.newest.subscribe()
+    }
+
+    /// Notes an event that may change the page.
+    pub(super) fn note(&self, event: &Event) {
+        if self.is_dirty.load(Ordering::Relaxed) || !self.concerns(event) {
+            return;
+        }
+        self.mark();
+    }
+
+    /// Notes that events were missed, or may have been.
+    pub(super) fn mark(&self) {
+        self.is_dirty.store(true, Ordering::Relaxed);
+        self.dirty.notify_one();
+    }
+
+    fn concerns(&self, event: &Event) -> bool {
+        if event.namespace != self.namespace {
+            return false;
+        }
+        match &self.interest {
+            Interest { job: Some(job), .. } => concerns_job(job, event),
+            Interest {
+                queue: Some(queue), ..
+            } => crate::pages::queue_of(&event.happening).is_none_or(|of| of == queue),
+            _ => true,
+        }
+    }
+}
+
+/// Whether an event may change the page of a job. Those about its queue or its log say no id.
+fn concerns_job(job: &JobId, event: &Event) -> bool {
+    match &event.happening {
+        ganger_types::Happening::LogAppended { .. }
+        | ganger_types::Happening::QueueChanged { .. } => true,
+        happening => crate::pages::job_of(happening).is_some_and(|of| of == job),
+    }
+}
+
+/// The shortest time between two states of a page.
+fn pace(path: &str, query: &str) -> Duration {
+    let is_log = path == "/job" && query.split('&').any(|pair| pair == "view=log");
+    match path {
+        _ if is_log => Duration::from_millis(250),
+        "/job" => Duration::from_millis(500),
+        _ => Duration::from_secs(1),
+    }
+}
+
+async fn run(
+    hub: std::sync::Weak<Hub>,
+    mut view: View,
+    path: String,
+    query: String,
+    pace: Duration,
+) {
+    let stopping = view.site.settings.stopping.clone();
+    let mut number = 0;
+    loop {
+        let Some(alive) = hub.upgrade() else {
+            return;
+        };
+        // Cleared before reading: an event during the read makes the page once more.
+        alive.is_dirty.store(false, Ordering::Relaxed);
+        let began = Instant::now();
+        number += 1;
+        view.clock.now = view.site.home().wall_time();
+        let positions = positions(&view);
+        let made = build(&view, &path, &query).await;
+        alive
+            .newest
+            .send_replace(Arc::new(snapshot(made, positions, number)));
+        let pause = pace.max(began.elapsed() * SHARE);
+        drop(alive);
+        tokio::select! {
+            () = stopping.cancelled() => return,
+            () = sleep(pause) => {}
+        }
+        let Some(alive) = hub.upgrade() else {
+            return;
+        };
+        if !alive.is_dirty.load(Ordering::Relaxed) {
+            tokio::select! {
+                () = stopping.cancelled() => return,
+                // Without an event the page is made after a while all the same.
+                _ = timeout(ANYWAY_AFTER, alive.dirty.notified()) => {}
+            }
+        }
+    }
+}
+
+/// The positions of the events of all shards, which a page that is read now has in it.
+fn positions(view: &View) -> String {
+    let shards = view.shards().iter();
+    let positions =
+        shards.filter_map(|shard| Some(format!("{}={}", shard.id(), position(shard).ok()?.0)));
+    positions.collect::<Vec<_>>().join(",")
+}
+
+fn snapshot(made: Result<Page, Stop>, positions: String, number: u64) -> Snapshot {
+    match made {
+        Ok(page) => Snapshot {
+            parts: page
+                .parts
+                .into_iter()
+                .map(|part| Shown {
+                    id: part.id,
+                    print: part.fingerprint(),
+                    html: part.html.0.into(),
+                })
+                .collect(),
+            positions,
+            refusal: None,
+            number,
+        },
+        Err(stop) => Snapshot {
+            parts: Vec::new(),
+            positions,
+            refusal: Some(match stop {
+                Stop::Fault(fault) => fault.heading,
+                Stop::Elsewhere(_) => "This page is elsewhere now".to_owned(),
+            }),
+            number,
+        },
+    }
+}

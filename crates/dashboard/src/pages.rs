@@ -1,0 +1,34 @@
+//! The pages, one file each: a part reads, a part shows. Showing is a pure function of what was read.
+
+mod about;
+mod error;
+mod events;
+mod failures;
+mod job;
+mod jobs;
+mod login;
+mod new_job;
+mod overview;
+mod queue;
+mod queues;
+mod route;
+mod schedules;
+mod search;
+mod shards;
+mod workers;
+
+pub(crate) use error::{fault_page, plain_fault};
+pub(crate) use events::{job_of, queue_of};
+pub(crate) use job::raw;
+pub(crate) use login::{Login, form as login_form};
+pub(crate) use new_job::{FIELDS as NEW_JOB_FIELDS, read_new_job, show as new_job_page};
+pub(crate) use route::{Interest, PATHS, build, interest};
+
+/// The job that a reference names, and its shard.
+pub(crate) async fn find_job(
+    view: &crate::view::View,
+    reference: &[u8],
+) -> Result<(ganger_shard::Handle, ganger_types::StoredJob), crate::fault::Fault> {
+    let found = job::find(view, reference).await?;
+    Ok((found.shard, found.job))
+}

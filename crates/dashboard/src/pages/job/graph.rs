@@ -1,0 +1,71 @@
+//! The jobs around a job: those that it waits for, those that wait for it, and the graph that it was submitted with.
+
+use ganger_types::{InputState, JobRef, ShardId, StoredJob};
+use maud::{Markup, html};
+
+use crate::fault::Fault;
+use crate::page::Page;
+use crate::pages::jobs::rows;
+use crate::view::View;
+use crate::widgets::{job_link, named_link};
+
+use super::Found;
+
+/// Jobs of each direction that are shown.
+const SHOWN: usize = 50;
+
+pub(super) async fn add(view: &View, found: &Found, page: Page) -> Result<Page, Fault> {
+    view.rights.check("getGraph")?;
+    let record = &found.job.record;
+    let inputs = found.shard.inputs(record.key, 0, SHOWN).await?;
+    let (mut before, mut elsewhere) = (Vec::new(), Vec::new());
+    for row in &inputs {
+        match &row.state {
+            InputState::Missing { dependency, .. } | InputState::Delivered { dependency, .. } => {
+                before.extend(found.shard.job_by_key(*dependency).await?);
+            }
+            InputState::Remote { dependency, .. } => elsewhere.push(dependency.clone()),
+            InputState::Value(_) | InputState::Ignored { .. } | InputState::Received { .. } => {}
+        }
+    }
+    let mut behind = Vec::new();
+    for key in found.shard.dependents(record.key, SHOWN).await? {
+        behind.extend(found.shard.job_by_key(key).await?);
+    }
+    let shard = found.shard.id();
+    Ok(page
+        .part("part-before", html! {
+            h2 { "Waits for" }
+            (jobs(view, shard, before, "It waits for no job of this shard."))
+            (remote(view, &elsewhere))
+        })
+        .part("part-behind", html! { h2 { "Wait for it" } (jobs(view, shard, behind, "No job of this shard waits for it.")) })
+        .part("part-graph", html! {
+            @if let Some(graph) = &record.graph {
+                h2 { "Graph" }
+                p { "It belongs to the graph " (named_link(&view.links.to("/jobs").name("graph", graph.as_bytes()), graph.as_bytes())) "." }
+            }
+        }))
+}
+
+fn jobs(view: &View, shard: &ShardId, jobs: Vec<StoredJob>, none: &str) -> Markup {
+    if jobs.is_empty() {
+        return html! { p.empty { (none) } };
+    }
+    let is_cut = jobs.len() >= SHOWN;
+    let jobs: Vec<(ShardId, StoredJob)> =
+        jobs.into_iter().map(|job| (shard.clone(), job)).collect();
+    html! {
+        (rows(view, &jobs, &[], false))
+        @if is_cut { p.remark { "The first " (SHOWN) " are shown." } }
+    }
+}
+
+fn remote(view: &View, jobs: &[JobRef]) -> Markup {
+    html! {
+        @if !jobs.is_empty() {
+            p { "And for jobs of other shards:" }
+            ul { @for job in jobs { li { (job_link(view, &job.shard, &job.id)) } } }
+        }
+    }
+}

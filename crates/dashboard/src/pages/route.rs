@@ -1,0 +1,106 @@
+//! Which page is at which address, and which events it must be made again for.
+
+use ganger_document::names::read;
+use ganger_types::{JobId, Queue};
+
+use crate::fault::Fault;
+use crate::page::{Page, Stop};
+use crate::params::Params;
+use crate::view::View;
+
+/// The page at a path below `/ui`.
+pub(crate) async fn build(view: &View, path: &str, query: &str) -> Result<Page, Stop> {
+    match path {
+        "/" => Ok(super::overview::page(view, query).await?),
+        "/queues" => Ok(super::queues::page(view, query).await?),
+        "/queue" => super::queue::page(view, query).await,
+        "/queue/settings" => crate::actions::settings_form(view, query).await,
+        "/jobs" => super::jobs::page(view, query).await,
+        "/jobs/new" => super::new_job::page(view, query).await,
+        "/job" => super::job::page(view, query).await,
+        "/failures" => super::failures::page(view, query).await,
+        "/failure" => super::failures::one(view, query).await,
+        "/schedules" => super::schedules::page(view, query).await,
+        "/schedule" => super::schedules::one(view, query).await,
+        "/workers" => super::workers::page(view, query).await,
+        "/worker" => super::workers::one(view, query).await,
+        "/events" => super::events::page(view, query).await,
+        "/shards" => super::shards::page(view, query).await,
+        "/search" => super::search::page(view, query).await,
+        "/about" => Ok(super::about::page(view, query)?),
+        _ => Err(no_such_page(path).into()),
+    }
+}
+
+/// The paths of pages.
+pub(crate) const PATHS: &[&str] = &[
+    "/",
+    "/queues",
+    "/queue",
+    "/queue/settings",
+    "/jobs",
+    "/jobs/new",
+    "/job",
+    "/failures",
+    "/failure",
+    "/schedules",
+    "/schedule",
+    "/workers",
+    "/worker",
+    "/events",
+    "/shards",
+    "/search",
+    "/about",
+];
+
+fn no_such_page(path: &str) -> Fault {
+    Fault::new(
+        "path_not_found",
+        "There is no such page",
+        format!("The dashboard has no page at {path:?}."),
+    )
+}
+
+/// The events that a page depends on, besides those of its namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Interest {
+    pub(crate) queue: Option<Queue>,
+    pub(crate) job: Option<JobId>,
+}
+
+/// What a page must be made again for. A page of one job or queue does not care for others.
+pub(crate) fn interest(path: &str, query: &str) -> Interest {
+    let params = Params::read_any(query);
+    match path {
+        "/queue" => Interest {
+            queue: params.name("name").ok().flatten(),
+            job: None,
+        },
+        "/job" => {
+            let id = params.bytes("id").map(read).unwrap_or_default();
+            let id = match id.iter().position(|byte| *byte == b'/') {
+                Some(at) => &id[at + 1..],
+                None => &id[..],
+            };
+            Interest {
+                queue: None,
+                job: JobId::new(id).ok(),
+            }
+        }
+        _ => Interest::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_of_one_thing_is_made_again_for_that_thing_only() {
+        let queue = interest("/queue", "name=mail").queue.expect("a queue");
+        assert_eq!(queue.as_bytes(), b"mail");
+        let job = interest("/job", "id=1/a/b&view=log").job.expect("a job");
+        assert_eq!(job.as_bytes(), b"a/b");
+        assert_eq!(interest("/jobs", "queue=mail"), Interest::default());
+    }
+}

@@ -1,0 +1,139 @@
+//! Shapes of states, and small drawings. The only module that makes markup from text, all of it its own.
+#![expect(
+    clippy::disallowed_types,
+    reason = "constant drawings without any text from outside"
+)]
+
+use ganger_types::JobState;
+use maud::{Markup, PreEscaped, html};
+
+/// Shape and word of a state: shapes differ for those who cannot tell the colours apart.
+pub(crate) fn state(state: JobState) -> Markup {
+    let (class, word, shape) = match state {
+        JobState::Ready => ("ready", "Ready", READY),
+        JobState::Running => ("running", "Running", RUNNING),
+        JobState::Succeeded => ("succeeded", "Succeeded", SUCCEEDED),
+        JobState::Failed => ("failed", "Failed", FAILED),
+        JobState::Blocked => ("blocked", "Blocked", BLOCKED),
+        JobState::Scheduled => ("scheduled", "Scheduled", SCHEDULED),
+        JobState::Cancelled => ("cancelled", "Cancelled", CANCELLED),
+    };
+    with_shape(class, word, shape)
+}
+
+/// A word with a shape, in the colour of a class.
+pub(crate) fn badge(class: &str, word: &str) -> Markup {
+    let shape = match class {
+        "bad" => FAILED,
+        "warn" => WARNING,
+        "busy" => RUNNING,
+        "paused" => PAUSED,
+        "good" => SUCCEEDED,
+        _ => READY,
+    };
+    with_shape(class, word, shape)
+}
+
+fn with_shape(class: &str, word: &str, shape: &'static str) -> Markup {
+    html! {
+        span class={ "state state-" (class) } { (PreEscaped(shape)) (word) }
+    }
+}
+
+/// The sign of a brand.
+pub(crate) fn brand() -> Markup {
+    html! { (PreEscaped(BRAND)) }
+}
+
+macro_rules! shape {
+    ($inner:literal) => {
+        concat!(
+            "<svg class=\"shape\" viewBox=\"0 0 16 16\" width=\"13\" height=\"13\" aria-hidden=\"true\">",
+            $inner,
+            "</svg>"
+        )
+    };
+}
+
+const READY: &str = shape!(
+    "<circle cx=\"8\" cy=\"8\" r=\"5.5\" fill=\"none\" stroke=\"currentColor\" stroke-width=\"2\"/>"
+);
+const RUNNING: &str = shape!("<path d=\"M4 2.5v11l9-5.5z\" fill=\"currentColor\"/>");
+const SUCCEEDED: &str = shape!(
+    "<path d=\"M2.5 8.5l4 4 7-9\" fill=\"none\" stroke=\"currentColor\" stroke-width=\"2.2\"/>"
+);
+const FAILED: &str = shape!(
+    "<path d=\"M3 3l10 10M13 3L3 13\" fill=\"none\" stroke=\"currentColor\" stroke-width=\"2.2\"/>"
+);
+const BLOCKED: &str = shape!(
+    "<path d=\"M8 1.5L14.5 8 8 14.5 1.5 8z\" fill=\"none\" stroke=\"currentColor\" stroke-width=\"2\"/>"
+);
+const SCHEDULED: &str = shape!(
+    "<circle cx=\"8\" cy=\"8\" r=\"6\" fill=\"none\" stroke=\"currentColor\" stroke-width=\"1.6\"/><path d=\"M8 8V2a6 6 0 0 1 6 6z\" fill=\"currentColor\"/>"
+);
+const CANCELLED: &str = shape!(
+    "<circle cx=\"8\" cy=\"8\" r=\"6\" fill=\"none\" stroke=\"currentColor\" stroke-width=\"1.8\"/><path d=\"M4 12l8-8\" stroke=\"currentColor\" stroke-width=\"1.8\"/>"
+);
+const PAUSED: &str =
+    shape!("<path d=\"M4 3v10M12 3v10\" stroke=\"currentColor\" stroke-width=\"3\"/>");
+const WARNING: &str = shape!(
+    "<path d=\"M8 1.5l7 13H1z\" fill=\"none\" stroke=\"currentColor\" stroke-width=\"1.6\"/><path d=\"M8 6v4M8 11.5v1.5\" stroke=\"currentColor\" stroke-width=\"1.8\"/>"
+);
+const BRAND: &str = "<svg class=\"brand-sign\" viewBox=\"0 0 32 32\" width=\"22\" height=\"22\" aria-hidden=\"true\"><rect x=\"2\" y=\"2\" width=\"28\" height=\"28\" rx=\"7\" fill=\"currentColor\"/><path class=\"brand-lines\" d=\"M9 10h14M9 16h9M9 22h5\" fill=\"none\" stroke-width=\"3\" stroke-linecap=\"round\"/></svg>";
+
+/// A bar with its filled part, in millionths. The number stands beside it as text.
+pub(crate) fn bar(millionths: u64, class: &str) -> Markup {
+    let width = millionths.min(1_000_000) / 10_000;
+    html! {
+        svg class={ "bar bar-" (class) } viewBox="0 0 100 6" width="100" height="6" preserveAspectRatio="none" aria-hidden="true" {
+            rect class="bar-ground" width="100" height="6" rx="2" {}
+            rect class="bar-fill" width=(width) height="6" rx="2" {}
+        }
+    }
+}
+
+/// One phase of a job's life in the drawing of its timeline.
+pub(crate) struct Phase {
+    /// `waiting`, `running`, `pause` or `folded`.
+    pub(crate) class: &'static str,
+    /// Width in hundredths of a percent of the whole.
+    pub(crate) width: u64,
+    /// What a pointer sees.
+    pub(crate) title: String,
+}
+
+/// A timeline of phases from left to right. The table of attempts beside it has the same facts as text.
+pub(crate) fn timeline(phases: &[Phase]) -> Markup {
+    let mut from = 0;
+    let placed: Vec<(u64, &Phase)> = phases
+        .iter()
+        .map(|phase| {
+            let at = from;
+            from += phase.width;
+            (at, phase)
+        })
+        .collect();
+    html! {
+        svg class="timeline" viewBox="0 0 10000 28" width="100%" height="28" preserveAspectRatio="none" aria-hidden="true" {
+            @for (at, phase) in &placed {
+                rect class={ "phase phase-" (phase.class) } x=(at) y="4" width=(phase.width.saturating_sub(15).max(10)) height="20" {
+                    title { (phase.title) }
+                }
+            }
+        }
+    }
+}
+
+/// Bars of a histogram, each in hundredths of the highest.
+pub(crate) fn histogram(heights: &[u64]) -> Markup {
+    let step = 12;
+    let width = u64::try_from(heights.len()).unwrap_or(0).max(1) * step;
+    let bars = (0_u64..).zip(heights);
+    html! {
+        svg class="histogram" viewBox={ "0 0 " (width) " 60" } width=(width) height="60" aria-hidden="true" {
+            @for (at, height) in bars {
+                rect x=(at * step) y=(60 - (height * 58 / 100).max(u64::from(*height > 0))) width=(step - 2) height=((height * 58 / 100).max(u64::from(*height > 0))) {}
+            }
+        }
+    }
+}

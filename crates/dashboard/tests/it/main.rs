@@ -1,0 +1,9 @@
+//! The dashboard over a shard with a store in memory: pages, deeds, sessions and streams, as a browser sees them.
+
+mod actions;
+mod hostile;
+mod kit;
+mod live;
+mod pages;
+mod requests;
+mod sessions;

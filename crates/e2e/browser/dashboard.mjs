@@ -1,0 +1,378 @@
+// The dashboard in Chromium: what people see and do, found by role and visible name only.
+//
+// Arguments: the address of an open server; of one that asks for a token, and the token; of one with the base path
+// /ganger. The line "restart" on the output asks for the open server to be killed and started again; "done" comes back.
+import { readFileSync } from "node:fs";
+import { createServer, request as send } from "node:http";
+import { createRequire } from "node:module";
+import { createInterface } from "node:readline";
+import assert from "node:assert/strict";
+import { chromium } from "playwright-core";
+
+const [open, closed, token, based] = process.argv.slice(2);
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const answers = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
+const restart = async () => {
+  console.log("restart");
+  assert.equal((await answers.next()).value, "done");
+};
+
+const api = async (method, path, body, base = open) => {
+  const answer = await fetch(`${base}/api/v1${path}`, {
+    method,
+    headers: { "content-type": "application/json" },
+    body: body === undefined ? undefined : JSON.stringify(body),
+  });
+  const text = await answer.text();
+  assert.ok(answer.ok, `${method} ${path}: ${answer.status} ${text}`);
+  return text ? JSON.parse(text) : null;
+};
+const enqueue = async (job) => (await api("POST", "/jobs", job)).ref;
+
+const browser = await chromium.launch({
+  executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+  args: ["--disable-dev-shm-usage", ...(process.getuid() === 0 ? ["--no-sandbox"] : [])],
+});
+
+/** A page that fails the run if it complains, runs what it must not, or asks anyone but its own server. */
+const visit = async (options = {}) => {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
+  if (process.env.ASSETS) for (const [ending, file] of [["css", "style.css"], ["js", "live.js"]]) await context.route(`**/assets/*.${ending}`, async (route) => {
+    const answer = await route.fetch();
+    const isOther = ending === "js" && (await answer.text()).startsWith("var Idiomorph");
+    return isOther ? route.fulfill({ response: answer }) : route.fulfill({ response: answer, body: readFileSync(`${process.env.ASSETS}/${file}`, "utf8") });
+  });
+  const page = await context.newPage();
+  const faults = [];
+  let expectsFailures = false;
+  page.on("console", (message) => {
+    const isNetwork = message.text().startsWith("Failed to load resource");
+    if (["warning", "error"].includes(message.type()) && !(isNetwork && expectsFailures)) faults.push(`console: ${message.text()}`);
+  });
+  page.on("pageerror", (error) => faults.push(`error: ${error.message}`));
+  page.on("dialog", (dialog) => {
+    faults.push(`dialog: ${dialog.message()}`);
+    dialog.dismiss();
+  });
+  page.on("request", (request) => {
+    const { origin, protocol } = new URL(request.url());
+    if (!page.url().startsWith("about:") && protocol !== "data:" && origin !== new URL(page.url()).origin) faults.push(`request: ${request.url()}`);
+  });
+  return { page, context, faults, expectFailures: () => (expectsFailures = true), done: async () => {
+    await context.close();
+    assert.deepEqual(faults, []);
+  } };
+};
+
+const tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
+const accessible = async (page, what) => {
+  await page.evaluate(axe);
+  const { violations } = await page.evaluate((values) => axe.run(document, { runOnly: { type: "tag", values } }), tags);
+  const found = violations.map(({ id, help, nodes }) => `${id}: ${help}: ${nodes.map((node) => node.html).slice(0, 3).join(" ")}`);
+  assert.deepEqual(found, [], what);
+};
+
+const check = async (name, run) => {
+  if (process.env.ONLY && name !== "data" && !name.includes(process.env.ONLY)) return;
+  const began = Date.now();
+  try {
+    await run();
+    console.log(`ok ${name} (${Date.now() - began} ms)`);
+  } catch (error) {
+    failed += 1;
+    console.log(`FAILED ${name}: ${error.stack}`);
+  }
+};
+let failed = 0;
+
+// --- Data ---
+const jobs = {};
+await check("data", async () => {
+  for (let number = 0; number < 60; number += 1) await enqueue({ kind: "send", queue: "mail", tags: ["nightly"], labels: { tenant: "acme" }, payload: { number } });
+  jobs.hostile = await enqueue({ kind: "<img src=x onerror=alert(1)>", queue: "a\u202eb<script>alert(2)</script>", payload: "<script>alert(3)</script>", tags: ["\"><b>"] });
+  jobs.failed = await enqueue({ kind: "resize", queue: "img", payload: { file: "a.png" }, retry: { max: 0 } });
+  const lease = async (queue) => (await api("POST", "/leases", { queues: [queue], worker: "w-1" })).jobs[0];
+  const first = await lease("img");
+  await api("POST", "/leases/log", { job: first.job ?? first.id, token: first.token, offset: 0, text: "reading a.png\n\u001b[31mno such file\u001b[0m\n" });
+  await api("POST", "/leases/fail", { job: first.job ?? first.id, token: first.token, group: "no-file", message: "no such file: a.png", permanent: true });
+  jobs.running = await enqueue({ kind: "resize", queue: "img" });
+  await lease("img");
+  await api("PUT", "/schedules/nightly", { cron: "30 2 * * *", time_zone: "Europe/Vienna", kind: "report", queue: "reports" });
+});
+
+const screens = () => ["/", "/queues", "/queue?name=mail", "/jobs", "/jobs?state=failed&kind=resize", "/jobs/new", `/job?id=${jobs.failed}`, `/job?id=${jobs.failed}&view=data`, `/job?id=${jobs.failed}&view=log`, `/job?id=${jobs.running}&view=graph`, `/job?id=${jobs.hostile}&view=history`, "/failures", "/failure?group=no-file", "/schedules", "/schedule?id=nightly", "/workers", "/worker?name=w-1", "/events", "/shards", "/search?q=mail", "/about", "/queue/settings?name=mail"];
+
+for (const colorScheme of ["light", "dark"]) {
+  for (const [width, height] of [[320, 640], [1280, 800], [3840, 2160]]) {
+    await check(`screens at ${width}x${height}, ${colorScheme}`, async () => {
+      const { page, done } = await visit({ viewport: { width, height }, colorScheme });
+      const faulty = [];
+      for (const screen of screens()) {
+        const answer = await page.goto(`${open}/ui${screen}`);
+        assert.equal(answer.status(), 200, screen);
+        await page.getByRole("heading", { level: 1 }).waitFor();
+        const [content, seen] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
+        assert.ok(content <= seen, `${screen} is ${content} wide on a screen of ${seen}`);
+        // Contrast does not depend on the width, and the rest not on the colours: three of the six tell all.
+        if (width === 1280 || (width === 320 && colorScheme === "light")) await accessible(page, screen).catch((error) => faulty.push(error.message));
+      }
+      assert.equal(faulty.join("\n"), "");
+      await done();
+    });
+  }
+}
+
+await check("200 % zoom", async () => {
+  // Zoom halves the room and doubles the pixels.
+  const { page, done } = await visit({ viewport: { width: 640, height: 400 }, deviceScaleFactor: 2 });
+  await page.goto(`${open}/ui/jobs`);
+  await page.getByRole("button", { name: "Apply" }).click();
+  await page.getByRole("table", { name: "Jobs" }).waitFor();
+  await done();
+});
+
+await check("a page is live within a second or two", async () => {
+  const { page, expectFailures, done } = await visit();
+  expectFailures();
+  await page.goto(`${open}/ui/queue?name=live`);
+  await page.getByRole("heading", { name: "There is no queue live." }).waitFor();
+  await enqueue({ kind: "send", queue: "live" });
+  await page.goto(`${open}/ui/queue?name=live`);
+  await page.getByRole("status").filter({ hasText: /^Live$/ }).waitFor();
+  await page.getByRole("link", { name: "1 Ready", exact: true }).waitFor();
+  const sent = Date.now();
+  await enqueue({ kind: "send", queue: "live" });
+  await page.getByRole("link", { name: "2 Ready", exact: true }).waitFor();
+  console.log(`  shown after ${Date.now() - sent} ms`);
+  await page.getByRole("button", { name: "Pause live" }).click();
+  await page.getByRole("status").filter({ hasText: /^Paused$/ }).waitFor();
+  await page.getByRole("button", { name: "Resume live" }).click();
+  await page.getByRole("status").filter({ hasText: /^Live$/ }).waitFor();
+  // A hidden tab closes its stream; what it missed comes when it is seen again.
+  const hide = (hidden) => page.evaluate((hidden) => {
+    Object.defineProperty(document, "hidden", { configurable: true, get: () => hidden });
+    document.dispatchEvent(new Event("visibilitychange"));
+  }, hidden);
+  await hide(true);
+  await enqueue({ kind: "send", queue: "live" });
+  await hide(false);
+  await page.getByRole("link", { name: "3 Ready", exact: true }).waitFor();
+  await done();
+});
+
+await check("new jobs do not push the rows", async () => {
+  const { page, done } = await visit();
+  await page.goto(`${open}/ui/jobs?queue=mail`);
+  const first = await page.getByRole("row").nth(1).getByRole("rowheader").innerText();
+  await page.getByRole("status").filter({ hasText: /^Live$/ }).waitFor();
+  await page.getByRole("row").nth(1).getByRole("checkbox").check();
+  await enqueue({ kind: "send", queue: "mail" });
+  await page.getByRole("link", { name: "1 new job: show" }).waitFor();
+  assert.equal(await page.getByRole("row").nth(1).getByRole("rowheader").innerText(), first);
+  assert.ok(await page.getByRole("row").nth(1).getByRole("checkbox").isChecked(), "the selection stays");
+  await page.getByRole("link", { name: "1 new job: show" }).click();
+  await page.getByText("61 jobs match").waitFor();
+  await done();
+});
+
+await check("deeds with dialogs", async () => {
+  const { page, expectFailures, done } = await visit();
+  const job = await enqueue({ kind: "send", queue: "deeds" });
+  await page.goto(`${open}/ui/job?id=${job}`);
+  await page.getByText("No worker has asked the queue deeds").waitFor();
+  await page.getByRole("button", { name: "Cancel", exact: true }).click();
+  const dialog = page.getByRole("dialog", { name: `Cancel job ${job}?` });
+  await dialog.waitFor();
+  assert.ok(await dialog.getByRole("link", { name: "Back" }).evaluate((it) => it === document.activeElement), "the focus is on what changes nothing");
+  await accessible(page, "dialog");
+  await page.keyboard.press("Escape");
+  await dialog.waitFor({ state: "detached" });
+  assert.ok(await page.getByRole("button", { name: "Cancel", exact: true }).evaluate((it) => it === document.activeElement), "the focus comes back");
+  await page.getByRole("button", { name: "Cancel", exact: true }).click();
+  await dialog.getByLabel("Reason").fill("by hand");
+  await dialog.getByRole("button", { name: "Cancel this job" }).click();
+  await page.getByRole("status").filter({ hasText: `Cancelled ${job}.` }).waitFor();
+  assert.equal((await api("GET", `/jobs/${encodeURIComponent(job)}`)).state, "cancelled");
+  await page.getByRole("button", { name: "Retry", exact: true }).click();
+  await page.getByRole("status").filter({ hasText: `Retried ${job}.` }).waitFor();
+  assert.equal((await api("GET", `/jobs/${encodeURIComponent(job)}`)).state, "ready");
+  await page.goto(`${open}/ui/queue?name=deeds`);
+  await page.getByRole("button", { name: "Pause queue" }).click();
+  await page.getByRole("button", { name: "Undo" }).click();
+  await page.getByRole("status").filter({ hasText: "Resumed the queue deeds." }).waitFor();
+  await page.goto(`${open}/ui/jobs?queue=deeds`);
+  await page.getByRole("row").nth(1).getByRole("checkbox").check();
+  await page.getByRole("group", { name: "Selected jobs" }).getByRole("button", { name: "Delete" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Delete 1 job" }).click();
+  await page.getByRole("status").filter({ hasText: "Deleted 1 job." }).waitFor();
+  await page.getByText("No job matches.").waitFor();
+  await page.getByRole("link", { name: "New job" }).first().click();
+  await page.getByLabel("Kind").fill("send");
+  await page.getByLabel("Payload").fill("{");
+  expectFailures();
+  await page.getByRole("button", { name: "Enqueue job" }).click();
+  await page.getByRole("alert").filter({ hasText: "line 1" }).waitFor();
+  await page.getByLabel("Payload").fill("{}");
+  await page.getByRole("button", { name: "Enqueue job" }).click();
+  await page.getByRole("heading", { level: 1, name: /^Job 1\// }).waitFor();
+  await done();
+});
+
+await check("keyboard alone", async () => {
+  const { page, done } = await visit();
+  await page.goto(`${open}/ui/`);
+  await page.keyboard.press("Tab");
+  await page.keyboard.press("Enter");
+  assert.equal(new URL(page.url()).hash, "#main", "the first stop leads to the content");
+  await page.keyboard.press("g");
+  await page.keyboard.press("j");
+  await page.getByRole("heading", { level: 1, name: "Jobs" }).waitFor();
+  await page.keyboard.press("j");
+  await page.keyboard.press("j");
+  await page.keyboard.press("x");
+  assert.ok(await page.getByRole("row").nth(2).getByRole("checkbox").isChecked());
+  await page.keyboard.press("c");
+  await page.getByRole("dialog", { name: "Cancel 1 job?" }).waitFor();
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("Escape");
+  assert.ok(!(await page.getByRole("row").nth(2).getByRole("checkbox").isChecked()));
+  await page.keyboard.press("/");
+  await page.keyboard.type(jobs.failed);
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { level: 1, name: `Job ${jobs.failed}` }).waitFor();
+  await page.keyboard.press("3");
+  await page.getByRole("region", { name: "Log" }).getByText("no such file").waitFor();
+  await page.keyboard.press("?");
+  await page.getByRole("dialog", { name: "Keys" }).waitFor();
+  await accessible(page, "help");
+  await page.getByLabel("Switch single keys off").check();
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("?");
+  assert.equal(await page.getByRole("dialog").count(), 0);
+  await done();
+});
+
+await check("without JavaScript", async () => {
+  const { page, done } = await visit({ javaScriptEnabled: false });
+  const job = await enqueue({ kind: "send", queue: "plain" });
+  await page.goto(`${open}/ui/jobs`);
+  await page.getByRole("status").filter({ hasText: "Not live" }).waitFor();
+  await page.getByLabel("Queue", { exact: true }).fill("plain");
+  await page.getByRole("button", { name: "Apply" }).click();
+  await page.getByText("1 job matches").waitFor();
+  await page.getByRole("link", { name: job }).click();
+  await page.getByRole("button", { name: "Cancel", exact: true }).click();
+  await page.getByRole("heading", { level: 1, name: `Cancel job ${job}?` }).waitFor();
+  await page.getByLabel("Reason").fill("without a script");
+  await page.getByRole("button", { name: "Cancel this job" }).click();
+  await page.getByText(`Cancelled ${job}.`).waitFor();
+  await page.getByText("Reason: without a script").waitFor();
+  await page.goto(`${open}/ui/jobs?queue=mail&limit=25`);
+  await page.getByRole("link", { name: "Older" }).click();
+  await page.getByRole("link", { name: "Newer" }).click();
+  await page.getByRole("row").nth(1).getByRole("checkbox").check();
+  await page.getByRole("group", { name: "Selected jobs" }).getByRole("button", { name: "Cancel" }).click();
+  await page.getByRole("button", { name: "Cancel 1 job" }).click();
+  await page.getByText("Cancelled 1 job.").waitFor();
+  await done();
+});
+
+await check("hostile names stay names", async () => {
+  const { page, done } = await visit();
+  await page.goto(`${open}/ui/job?id=${jobs.hostile}&view=data`);
+  await page.getByText("<script>alert(3)</script>").waitFor();
+  await page.getByText("<img src=x onerror=alert(1)>").first().waitFor();
+  await page.getByText("\\u{202e}").first().waitFor();
+  await done();
+});
+
+await check("a server that is killed and started again", async () => {
+  const { page, expectFailures, done } = await visit();
+  await page.goto(`${open}/ui/queue?name=mail`);
+  await page.getByRole("status").filter({ hasText: /^Live$/ }).waitFor();
+  expectFailures();
+  await restart();
+  await page.getByRole("status").filter({ hasText: /^Live$/ }).waitFor({ timeout: 30000 });
+  const ready = await page.getByRole("link", { name: /Ready$/ }).innerText();
+  await enqueue({ kind: "send", queue: "mail" });
+  await page.getByRole("link", { name: `${Number(ready) + 1} Ready` }).waitFor({ timeout: 30000 });
+  await done();
+});
+
+await check("signing in and out", async () => {
+  const { page, context, expectFailures, done } = await visit();
+  expectFailures();
+  await page.goto(`${closed}/ui/jobs?queue=mail`);
+  await accessible(page, "sign in");
+  await page.getByLabel("Token").fill("not-a-token-at-all");
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("alert").filter({ hasText: "That token is not known, or has expired." }).waitFor();
+  await page.getByRole("button", { name: "Show" }).click();
+  assert.equal(await page.getByLabel("Token").getAttribute("type"), "text");
+  await page.getByLabel("Token").fill(token);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("heading", { level: 1, name: "Jobs" }).waitFor();
+  assert.equal(new URL(page.url()).search, "?queue=mail");
+  await page.getByRole("status").filter({ hasText: /^Live$/ }).waitFor();
+  const cookies = (await context.cookies()).filter(({ name }) => name.includes("session"));
+  assert.deepEqual(cookies.map(({ httpOnly, sameSite, path }) => [httpOnly, sameSite, path]), [[true, "Strict", "/ui"]]);
+  await page.getByRole("link", { name: "New job" }).first().click();
+  await page.getByLabel("Kind").fill("send");
+  await page.getByRole("button", { name: "Enqueue job" }).click();
+  await page.getByRole("status").filter({ hasText: "Enqueued 1/" }).waitFor();
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await page.getByRole("heading", { level: 1, name: "Sign in" }).waitFor();
+  await page.goto(`${closed}/ui/queues`);
+  await page.getByRole("heading", { level: 1, name: "Sign in" }).waitFor();
+  await done();
+});
+
+/** A small proxy that puts /ganger in front, and takes it away again or not. */
+const proxy = (strips) => new Promise((resolve) => {
+  const target = new URL(based);
+  const server = createServer((request, response) => {
+    const path = strips ? request.url.replace(/^\/ganger/, "") || "/" : request.url;
+    const onward = send({ host: target.hostname, port: target.port, method: request.method, path, headers: request.headers }, (answer) => {
+      response.writeHead(answer.statusCode, answer.headers);
+      answer.pipe(response);
+    });
+    onward.on("error", () => response.destroy());
+    request.pipe(onward);
+  });
+  server.listen(0, "127.0.0.1", () => resolve(server));
+});
+
+for (const strips of [true, false]) {
+  await check(`a base path behind a proxy that ${strips ? "strips" : "keeps"} it`, async () => {
+    const server = await proxy(strips);
+    const { page, done } = await visit();
+    await page.goto(`http://127.0.0.1:${server.address().port}/ganger/ui/`);
+    await page.getByRole("link", { name: "Jobs", exact: true }).click();
+    await page.getByRole("link", { name: "New job" }).first().click();
+    await page.getByLabel("Kind").fill("send");
+    await page.getByRole("button", { name: "Enqueue job" }).click();
+    await page.getByRole("status").filter({ hasText: "Enqueued 1/" }).waitFor();
+    await page.getByRole("link", { name: "Queues", exact: true }).click();
+    await page.getByRole("status").filter({ hasText: /^Live$/ }).waitFor();
+    await done();
+    server.close();
+    server.closeAllConnections();
+  });
+}
+
+await check("bytes and elements of a page of jobs", async () => {
+  const { page, done } = await visit();
+  let bytes = 0;
+  page.on("response", (response) => (bytes += Number(response.headers()["content-length"] ?? 0)));
+  await page.goto(`${open}/ui/jobs?limit=100`);
+  await page.getByRole("table", { name: "Jobs" }).waitFor();
+  await page.getByRole("status").filter({ hasText: /^Live$/ }).waitFor();
+  const elements = await page.evaluate(() => document.querySelectorAll("*").length);
+  console.log(`  ${bytes} bytes, ${elements} elements`);
+  assert.ok(bytes <= 150 * 1024, `${bytes} bytes`);
+  assert.ok(elements <= 3000, `${elements} elements`);
+  await done();
+});
+
+await browser.close();
+process.exit(failed === 0 ? 0 : 1);

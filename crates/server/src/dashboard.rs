@@ -1,0 +1,146 @@
+//! The dashboard on the main port: its credentials are those of the other protocols, its paths are below `/ui`.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use futures::future::{BoxFuture, FutureExt as _};
+use ganger_access::Identity;
+use ganger_dashboard::{Accepted, Dashboard, Gate, Settings, Unaccepted, Visitor};
+use ganger_dialect_http::{Peer, Problem};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
+
+use ganger_router::Router;
+use ganger_shard::Handle;
+
+use crate::error::StartError;
+use crate::security::{PageSession, Protocol, Require, Security};
+use crate::start::ServerContext;
+
+/// Makes the dashboard; `None` if it is switched off.
+pub(crate) fn open(
+    common: &ServerContext,
+    shards: &[Handle],
+    router: &Router,
+) -> Result<Option<Dashboard>, StartError> {
+    let config = &common.config;
+    if !config.ui.is_enabled {
+        return Ok(None);
+    }
+    let session_file = shards
+        .first()
+        .filter(|_| !config.is_in_memory())
+        .map(|shard| {
+            let mut name = config.db_of(shard.id()).into_os_string();
+            name.push("-sessions");
+            name.into()
+        });
+    let settings = Settings {
+        options: config.ui.clone(),
+        version: env!("CARGO_PKG_VERSION"),
+        shards: shards.to_vec(),
+        router: Some(router.clone()),
+        operations: ganger_dialect_http::rights(),
+        status_of: |code| Problem::new(code, "").status(),
+        gate: Arc::new(SecurityGate(Arc::clone(&common.security))),
+        is_encrypted: common.security.is_encrypted(),
+        audit: common.security.audit.clone(),
+        streams: common.streams().clone(),
+        stopping: common.stopping.clone(),
+        session_file,
+    };
+    let dashboard = Dashboard::new(settings).map_err(|error| StartError::System {
+        doing: "open the sessions of the dashboard",
+        reason: error.to_string(),
+    })?;
+    Ok(Some(dashboard))
+}
+
+/// The session of a request for a page, as security looks it up; `None` if the request is for something else.
+pub(crate) fn session(
+    dashboard: &Dashboard,
+    path: &str,
+    headers: &HeaderMap,
+) -> Option<Option<PageSession>> {
+    dashboard.owns(path)?;
+    let session = dashboard.session(headers);
+    Some(session.map(|session| PageSession {
+        name: session.name,
+        hash: session.hash,
+    }))
+}
+
+/// Answers a request if it is for the dashboard; else gives it back.
+pub(crate) async fn answer(
+    dashboard: &Dashboard,
+    request: Request<Body>,
+    identity: &Identity,
+) -> Result<Response<Body>, Request<Body>> {
+    if request.uri().path() == "/" && wants_page(&request) {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::SEE_OTHER;
+        let home = HeaderValue::try_from(dashboard.home());
+        let home = home.unwrap_or(HeaderValue::from_static("/ui/"));
+        let headers = response.headers_mut();
+        headers.insert(header::LOCATION, home);
+        headers.insert(header::VARY, HeaderValue::from_static("accept"));
+        return Ok(response);
+    }
+    if dashboard.owns(request.uri().path()).is_none() {
+        return Err(request);
+    }
+    let from: Option<SocketAddr> = request.extensions().get::<Peer>().map(|peer| peer.0);
+    let visitor = Visitor {
+        identity: identity.clone(),
+        from,
+    };
+    Ok(dashboard.answer(request, visitor).await)
+}
+
+/// Whether a person asks with a browser.
+fn wants_page(request: &Request<Body>) -> bool {
+    let given = request.headers().get_all(header::ACCEPT).iter();
+    let mut given = given.filter_map(|value| value.to_str().ok());
+    request.method().is_safe() && given.any(|value| value.contains("text/html"))
+}
+
+/// The credentials of the server, for the form to sign in.
+struct SecurityGate(Arc<Security>);
+
+impl Gate for SecurityGate {
+    fn is_open(&self) -> bool {
+        self.0.require(Protocol::Http) == Require::Nothing
+    }
+
+    fn takes_tokens(&self) -> bool {
+        self.0.require(Protocol::Http) != Require::ClientCert
+    }
+
+    fn check<'a>(
+        &'a self,
+        token: &'a [u8],
+        from: Option<SocketAddr>,
+    ) -> BoxFuture<'a, Result<Accepted, Unaccepted>> {
+        async move {
+            if let Some((identity, session)) = self.0.accept(token) {
+                let PageSession { name, hash } = session;
+                return Ok(Accepted {
+                    identity,
+                    name,
+                    hash,
+                });
+            }
+            let from = from.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)));
+            let problem = self.0.refuse_token(from).await;
+            Err(if problem.code == "too_many_attempts" {
+                Unaccepted::TooMany {
+                    retry_after: problem.retry_after.unwrap_or(Duration::from_secs(15)),
+                }
+            } else {
+                Unaccepted::Unknown
+            })
+        }
+        .boxed()
+    }
+}

@@ -1,0 +1,147 @@
+//! The dashboard on the port of a server: where it is, who gets in, and what its sessions are good for.
+
+use std::net::SocketAddr;
+
+use crate::kit::{config, started, status, token, whole};
+use ganger_server::{Config, Secret};
+
+const ROOT: &str = "a-token-for-tests-only";
+
+async fn get(addr: SocketAddr, path: &str, headers: &str) -> String {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {addr}\r\n{headers}\r\n");
+    whole(addr, request.as_bytes()).await
+}
+
+async fn post(addr: SocketAddr, path: &str, headers: &str, body: &str) -> String {
+    let length = body.len();
+    let request = format!(
+        "POST {path} HTTP/1.1\r\nHost: {addr}\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: {length}\r\nOrigin: http://{addr}\r\n{headers}\r\n{body}"
+    );
+    whole(addr, request.as_bytes()).await
+}
+
+fn header<'a>(answer: &'a str, name: &str) -> &'a str {
+    let head = answer.split("\r\n\r\n").next().unwrap_or_default();
+    let mut lines = head.lines().filter_map(|line| line.split_once(": "));
+    let found = lines.find(|(known, _)| known.eq_ignore_ascii_case(name));
+    found.map_or("", |(_, value)| value)
+}
+
+/// Signs in and returns the header with the cookie.
+async fn sign_in(addr: SocketAddr, secret: &str) -> String {
+    let answer = post(addr, "/ui/login", "", &format!("token={secret}")).await;
+    assert_eq!(status(&answer), "303", "{answer}");
+    let cookie = header(&answer, "set-cookie");
+    let pair = cookie.split(';').next().expect("a cookie");
+    format!("Cookie: {pair}\r\n")
+}
+
+#[tokio::test]
+async fn a_browser_is_led_to_the_dashboard_and_a_program_is_not() {
+    let running = started(config()).await;
+    let addr = running.addr();
+    let browser = get(addr, "/", "Accept: text/html,*/*;q=0.8\r\n").await;
+    assert_eq!(
+        (status(&browser), header(&browser, "location")),
+        ("303", "/ui/")
+    );
+    let program = get(addr, "/", "Accept: application/json\r\n").await;
+    assert_eq!(status(&program), "200");
+    let page = get(addr, "/ui/", "").await;
+    assert_eq!(status(&page), "200");
+    assert!(page.contains("Open: anyone on this machine may act"));
+    let foreign = format!(
+        "GET /ui/ HTTP/1.1\r\nHost: evil.example:{}\r\n\r\n",
+        addr.port()
+    );
+    assert_eq!(
+        status(&whole(addr, foreign.as_bytes()).await),
+        "421",
+        "a name that is rebound to loopback"
+    );
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_session_opens_pages_and_nothing_else() {
+    let running = started(Config {
+        token: Some(Secret::new(ROOT).expect("long enough")),
+        ..config()
+    })
+    .await;
+    let addr = running.addr();
+    let stranger = get(addr, "/ui/jobs", "").await;
+    assert_eq!(
+        (status(&stranger), header(&stranger, "location")),
+        ("303", "/ui/login?to=/ui/jobs")
+    );
+    let bearer = get(
+        addr,
+        "/ui/jobs",
+        &format!("Authorization: Bearer {ROOT}\r\n"),
+    )
+    .await;
+    assert_eq!(status(&bearer), "303", "pages take no tokens");
+    let wrong = post(addr, "/ui/login", "", "token=not-the-token-at-all").await;
+    assert_eq!(status(&wrong), "401");
+    let cookie = sign_in(addr, ROOT).await;
+    assert_eq!(status(&get(addr, "/ui/jobs", &cookie).await), "200");
+    assert_eq!(
+        status(&get(addr, "/api/v1/queues", &cookie).await),
+        "401",
+        "the API takes no sessions"
+    );
+    let forged = cookie.replace(".", "A.");
+    assert_eq!(status(&get(addr, "/ui/jobs", &forged).await), "303");
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_token_that_is_revoked_ends_its_sessions() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let access = directory.path().join("access");
+    let secret = token(&access, "eyes", "reader@*");
+    let running = started(Config {
+        access_file: Some(access.clone()),
+        ..config()
+    })
+    .await;
+    let addr = running.addr();
+    let cookie = sign_in(addr, secret.reveal()).await;
+    let page = get(addr, "/ui/queues", &cookie).await;
+    assert!(page.contains("eyes"), "{page}");
+    ganger_access::revoke(&access, "eyes").expect("revoked");
+    running.reload();
+    assert_eq!(status(&get(addr, "/ui/queues", &cookie).await), "303");
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn sessions_survive_a_restart_of_the_server() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let with = || Config {
+        db: directory.path().join("jobs.db"),
+        token: Some(Secret::new(ROOT).expect("long enough")),
+        ..config()
+    };
+    let running = started(with()).await;
+    let cookie = sign_in(running.addr(), ROOT).await;
+    running.stop().await;
+    let running = started(with()).await;
+    assert_eq!(status(&get(running.addr(), "/ui/", &cookie).await), "200");
+    running.stop().await;
+    assert!(directory.path().join("jobs.db-sessions").exists());
+}
+
+#[tokio::test]
+async fn a_dashboard_that_is_switched_off_is_not_there() {
+    let mut without = config();
+    without.ui.is_enabled = false;
+    let running = started(without).await;
+    let addr = running.addr();
+    assert_eq!(status(&get(addr, "/ui/", "").await), "404");
+    let page = get(addr, "/", "Accept: text/html\r\n").await;
+    assert_eq!(status(&page), "200");
+    assert!(page.contains("<h1>ganger</h1>"));
+    running.stop().await;
+}
