@@ -138,6 +138,9 @@ async fn a_link_from_another_site_is_opened_once_more_from_our_own() {
 /// Headers that a browser sends.
 type Headers = Vec<(&'static str, String)>;
 
+/// Headers of a request, a changed field of its form, and the expected status.
+type Case<'a> = (Headers, Option<(&'a str, &'a str)>, u16);
+
 #[tokio::test]
 async fn forms_need_to_come_from_our_pages_and_to_carry_a_token_of_their_session() {
     let site = Site::closed().await;
@@ -167,7 +170,7 @@ async fn forms_need_to_come_from_our_pages_and_to_carry_a_token_of_their_session
         .clone();
     let good = vec![("sec-fetch-site", "same-origin".to_owned())];
     let ours = vec![("origin", "http://127.0.0.1:3733".to_owned())];
-    let cases: Vec<(Headers, Option<(&str, &str)>, u16)> = vec![
+    let cases: Vec<Case<'_>> = vec![
         (good.clone(), Some(("csrf", "")), 403),
         (good.clone(), Some(("csrf", "AAAA")), 403),
         (good.clone(), Some(("csrf", &foreign)), 403),

@@ -2,14 +2,14 @@
 
 use std::net::SocketAddr;
 
-use crate::kit::{config, started, status, token, whole};
+use crate::kit::{add_token, config, response_to, start_server, status};
 use ganger_server::{Config, Secret};
 
 const ROOT: &str = "a-token-for-tests-only";
 
 async fn get(addr: SocketAddr, path: &str, headers: &str) -> String {
     let request = format!("GET {path} HTTP/1.1\r\nHost: {addr}\r\n{headers}\r\n");
-    whole(addr, request.as_bytes()).await
+    response_to(addr, request.as_bytes()).await
 }
 
 async fn post(addr: SocketAddr, path: &str, headers: &str, body: &str) -> String {
@@ -17,7 +17,7 @@ async fn post(addr: SocketAddr, path: &str, headers: &str, body: &str) -> String
     let request = format!(
         "POST {path} HTTP/1.1\r\nHost: {addr}\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: {length}\r\nOrigin: http://{addr}\r\n{headers}\r\n{body}"
     );
-    whole(addr, request.as_bytes()).await
+    response_to(addr, request.as_bytes()).await
 }
 
 fn header<'a>(answer: &'a str, name: &str) -> &'a str {
@@ -38,7 +38,7 @@ async fn sign_in(addr: SocketAddr, secret: &str) -> String {
 
 #[tokio::test]
 async fn a_browser_is_led_to_the_dashboard_and_a_program_is_not() {
-    let running = started(config()).await;
+    let running = start_server(config()).await;
     let addr = running.addr();
     let browser = get(addr, "/", "Accept: text/html,*/*;q=0.8\r\n").await;
     assert_eq!(
@@ -55,7 +55,7 @@ async fn a_browser_is_led_to_the_dashboard_and_a_program_is_not() {
         addr.port()
     );
     assert_eq!(
-        status(&whole(addr, foreign.as_bytes()).await),
+        status(&response_to(addr, foreign.as_bytes()).await),
         "421",
         "a name that is rebound to loopback"
     );
@@ -64,7 +64,7 @@ async fn a_browser_is_led_to_the_dashboard_and_a_program_is_not() {
 
 #[tokio::test]
 async fn a_session_opens_pages_and_nothing_else() {
-    let running = started(Config {
+    let running = start_server(Config {
         token: Some(Secret::new(ROOT).expect("long enough")),
         ..config()
     })
@@ -91,7 +91,7 @@ async fn a_session_opens_pages_and_nothing_else() {
         "401",
         "the API takes no sessions"
     );
-    let forged = cookie.replace(".", "A.");
+    let forged = cookie.replace('.', "A.");
     assert_eq!(status(&get(addr, "/ui/jobs", &forged).await), "303");
     running.stop().await;
 }
@@ -100,8 +100,8 @@ async fn a_session_opens_pages_and_nothing_else() {
 async fn a_token_that_is_revoked_ends_its_sessions() {
     let directory = tempfile::tempdir().expect("a directory");
     let access = directory.path().join("access");
-    let secret = token(&access, "eyes", "reader@*");
-    let running = started(Config {
+    let secret = add_token(&access, "eyes", "reader@*");
+    let running = start_server(Config {
         access_file: Some(access.clone()),
         ..config()
     })
@@ -124,10 +124,10 @@ async fn sessions_survive_a_restart_of_the_server() {
         token: Some(Secret::new(ROOT).expect("long enough")),
         ..config()
     };
-    let running = started(with()).await;
+    let running = start_server(with()).await;
     let cookie = sign_in(running.addr(), ROOT).await;
     running.stop().await;
-    let running = started(with()).await;
+    let running = start_server(with()).await;
     assert_eq!(status(&get(running.addr(), "/ui/", &cookie).await), "200");
     running.stop().await;
     assert!(directory.path().join("jobs.db-sessions").exists());
@@ -137,7 +137,7 @@ async fn sessions_survive_a_restart_of_the_server() {
 async fn a_dashboard_that_is_switched_off_is_not_there() {
     let mut without = config();
     without.ui.is_enabled = false;
-    let running = started(without).await;
+    let running = start_server(without).await;
     let addr = running.addr();
     assert_eq!(status(&get(addr, "/ui/", "").await), "404");
     let page = get(addr, "/", "Accept: text/html\r\n").await;
