@@ -1,7 +1,7 @@
 //! Geometries: reads NGSI's simple formats and GeoJSON, writes GeoJSON and the EWKT of PostGIS.
 //!
 //! Simple formats put the latitude first, GeoJSON and the database the longitude. All formats are converted through
-//! [`geometry::Geometry`], whose `x` is the longitude.
+//! `Geometry`, whose `x` is the longitude.
 
 mod geojson;
 mod geometry;
