@@ -37,7 +37,11 @@ pub(crate) struct Kept {
 
 impl Kept {
     /// Reads the file, or makes it. `key_file` has a key that several servers share.
+    ///
+    /// A file that cannot be made, as on a full disk, is no reason not to start: until there is one, sessions end with
+    /// the server.
     pub(crate) fn open(path: Option<PathBuf>, key_file: Option<&Path>) -> io::Result<Self> {
+        let mut is_there = true;
         let (own, ended) = match path.as_deref().map(fs::read_to_string) {
             Some(Ok(text)) => read(&text).ok_or_else(|| {
                 let path = path.as_deref().unwrap_or(Path::new(""));
@@ -47,7 +51,10 @@ impl Kept {
                 ))
             })?,
             Some(Err(error)) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => (random_key(), BTreeMap::new()),
+            _ => {
+                is_there = false;
+                (random_key(), BTreeMap::new())
+            }
         };
         let shared = key_file.map(read_key_file).transpose()?;
         let kept = Self {
@@ -57,7 +64,9 @@ impl Kept {
             ended: Mutex::new(ended),
             changes: watch::Sender::new(0),
         };
-        kept.write()?;
+        if !is_there && let Err(error) = kept.write() {
+            tracing::warn!(%error, "the file of the dashboard's sessions cannot be made: a restart will end all sessions");
+        }
         Ok(kept)
     }
 
@@ -190,6 +199,23 @@ mod tests {
         assert_eq!(mode & 0o777, 0o600);
         fs::write(&path, "something else").expect("writable");
         assert!(Kept::open(Some(path), None).is_err());
+    }
+
+    #[test]
+    fn a_start_needs_no_room_for_the_file() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("sessions");
+        // The name of the new file is taken, so that it cannot be written.
+        let new = directory.path().join("sessions.new");
+        fs::create_dir(&new).expect("a directory");
+        let without = Kept::open(Some(path.clone()), None).expect("started without a file");
+        assert!(without.end(Nonce([1; 16]), 100, 50).is_err());
+        assert!(without.is_ended(Nonce([1; 16])), "until the server ends");
+        fs::remove_dir(&new).expect("removable");
+        let first = Kept::open(Some(path.clone()), None).expect("made");
+        fs::create_dir(&new).expect("a directory");
+        let again = Kept::open(Some(path), None).expect("read, and not written");
+        assert_eq!(again.key(), first.key());
     }
 
     #[test]

@@ -173,10 +173,12 @@ fn starts_on_a_full_disk(setup: &Setup, ballast: &Path) -> Result<()> {
     take_every_block(ballast)?;
     let mut server = setup.spawn()?;
     thread::sleep(Duration::from_secs(2));
-    ensure!(
-        server.exit_status()?.is_none(),
-        "the server gave up on a full disk"
-    );
+    if let Some(status) = server.exit_status()? {
+        bail!(
+            "the server gave up on a full disk with {status}:\n{}",
+            tail(&setup.log_text())
+        );
+    }
     fs::remove_file(ballast)?;
     server.wait_until_ready(TIMEOUT)?;
     wait_until_accepting(&mut Api::new(setup.client()))?;
