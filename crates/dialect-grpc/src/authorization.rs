@@ -39,20 +39,20 @@ pub(crate) struct Caller {
     seen: Mutex<Seen>,
 }
 
-/// What the call turned out to be about.
+/// What was seen of a call while it was decoded, for the audit log.
 #[derive(Default)]
 struct Seen {
     namespace: Option<Namespace>,
     named: Vec<String>,
     denied: Option<Denied>,
-    /// The call's own record is written; a stream goes on, and what it is denied later is told by itself.
-    is_told: bool,
+    /// Whether the call's own record is written. A stream goes on, and a later refusal gets a record of its own.
+    is_recorded: bool,
 }
 
 /// What the layer needs.
 #[derive(Clone)]
 pub(crate) struct Authorization {
-    pub(crate) stranger: Identity,
+    pub(crate) unidentified: Identity,
     pub(crate) audit: Audit,
 }
 
@@ -63,7 +63,7 @@ pub(crate) async fn pass(
     next: Next,
 ) -> Response {
     let identity = request.extensions_mut().remove::<Identity>();
-    let identity = identity.unwrap_or_else(|| gate.stranger.clone());
+    let identity = identity.unwrap_or_else(|| gate.unidentified.clone());
     let from = request.extensions().get::<Peer>().map(|peer| peer.0);
     let method = request.uri().path().trim_start_matches('/');
     let Some(operation) = rights::right(method) else {
@@ -88,7 +88,7 @@ pub(crate) async fn pass(
     let code = response.headers().get("grpc-status").cloned();
     let failed = code.filter(|code| code.as_bytes() != b"0");
     let mut seen = caller.seen();
-    seen.is_told = true;
+    seen.is_recorded = true;
     if seen.denied.is_some() || operation.is_audited() {
         let failed =
             failed.map(|code| format!("grpc-status {}", String::from_utf8_lossy(code.as_bytes())));
@@ -154,7 +154,7 @@ pub(crate) fn check(namespace: &Namespace) -> Result<(), Problem> {
         if let Err(denied) = &allowed {
             let is_first = seen.denied.replace(denied.clone()).is_none();
             // One record for all batches of a stream: else a denied client could fill the disk with them.
-            if seen.is_told && is_first {
+            if seen.is_recorded && is_first {
                 caller.audit.write(&caller.record(&seen, None));
             }
         }

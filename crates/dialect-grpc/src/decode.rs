@@ -22,7 +22,7 @@ use crate::problem::Problem;
 pub(crate) use ganger_proto::convert::At;
 pub(crate) use import::import;
 pub(crate) use job::{alter, enqueue, members};
-pub(crate) use lease::{Asked, cut, hello, lease, report};
+pub(crate) use lease::{StreamSettings, cut, hello, lease, report};
 pub(crate) use list::{job_query, matching_query};
 pub(crate) use place::Shards;
 pub(crate) use schedule::schedule;

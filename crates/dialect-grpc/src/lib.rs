@@ -1,7 +1,7 @@
 //! The gRPC dialect: the services of `ganger.v1` over a shard, with reflection and health.
 //!
-//! Thin on purpose: `inward` checks and converts requests, `outward` converts replies, `problem` holds
-//! the one table of errors, `service` has a file per service. No rule of the queue lives here.
+//! `decode` checks and converts requests, `encode` converts replies, `problem` has the one table of errors, and `service`
+//! has a file per service. No rule of the queue is here.
 
 #![forbid(unsafe_code)]
 
@@ -36,13 +36,13 @@ use crate::work::Holders;
 pub struct Options {
     /// Version of the server, shown to clients.
     pub version: String,
-    /// Since when the server runs.
+    /// Time at which the server started.
     pub started_at: Instant,
     /// Largest payload that any namespace allows; requests may be 4 MiB larger.
     pub payload_bytes_max: usize,
-    /// Who calls when the server in front has put no identity into the request; nobody by default, who may nothing.
-    pub stranger: Identity,
-    /// Where the audit log goes.
+    /// Identity of a request into which the server has put none; anonymous by default, without any right.
+    pub unidentified: Identity,
+    /// The audit log.
     pub audit: Audit,
     /// Finds the other shards; without one only this shard is known.
     pub router: Option<Router>,
@@ -50,7 +50,7 @@ pub struct Options {
     pub shards: Vec<Handle>,
     /// Streams of events and logs open at once, together with those of other dialects.
     pub streams: StreamLimit,
-    /// Becomes true when the server is about to stop: workers are told, and get nothing new.
+    /// Becomes true when the server is about to stop: workers are notified and get no further jobs.
     pub draining: watch::Receiver<bool>,
     /// Cancelled when the server stops: streams and waiting requests end.
     pub stopping: CancellationToken,
@@ -65,7 +65,7 @@ impl Default for Options {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             started_at: Instant::now(),
             payload_bytes_max: ganger_types::limits::PAYLOAD_BYTES_MAX,
-            stranger: Identity::Anonymous,
+            unidentified: Identity::Anonymous,
             audit: Audit::to_log(),
             router: None,
             shards: Vec::new(),
@@ -99,26 +99,26 @@ pub fn router(handle: Handle, options: Options) -> axum::Router {
     if shards.is_empty() {
         shards.push(handle.clone());
     }
-    tokio::spawn(tell_health(
+    tokio::spawn(report_health(
         shards,
         options.draining.clone(),
         options.stopping.clone(),
         reporter,
     ));
     let gate = authorization::Authorization {
-        stranger: options.stranger.clone(),
+        unidentified: options.unidentified.clone(),
         audit: options.audit.clone(),
     };
-    let face = ServiceContext {
+    let context = ServiceContext {
         holders: Holders::new(&handle),
         options: Arc::new(options),
         handle,
     };
     macro_rules! routes {
         ($first:ident :: $first_server:ident, $($module:ident :: $server:ident),*) => {
-            Routes::new(v1::$first::$first_server::new(face.clone()).max_decoding_message_size(request_bytes_max))
+            Routes::new(v1::$first::$first_server::new(context.clone()).max_decoding_message_size(request_bytes_max))
                 $(.add_service(
-                    v1::$module::$server::new(face.clone()).max_decoding_message_size(request_bytes_max),
+                    v1::$module::$server::new(context.clone()).max_decoding_message_size(request_bytes_max),
                 ))*
         };
     }
@@ -157,9 +157,9 @@ fn reflection() -> impl tonic::codegen::Service<
         .max_decoding_message_size(NAME_REQUEST_BYTES)
 }
 
-/// Keeps the standard health service true: serving while the shards are ready and nobody drains. Ends its streams when
+/// Keeps the standard health service current: serving while the shards are ready and the server does not drain. Ends its streams when
 /// the server stops.
-async fn tell_health(
+async fn report_health(
     shards: Vec<Handle>,
     mut draining: watch::Receiver<bool>,
     stopping: CancellationToken,

@@ -69,7 +69,7 @@ pub const CODES: &[(&str, Code, bool)] = &[
     ("internal", Code::Internal, false),
 ];
 
-/// What a client is told to wait when nothing better is known.
+/// Default time after which a client may try again.
 const RETRY_AFTER_DEFAULT: Duration = Duration::from_secs(1);
 
 /// Why a request was refused.
@@ -205,20 +205,20 @@ impl From<RouteError> for Problem {
 impl From<Problem> for Status {
     fn from(problem: Problem) -> Self {
         let (code, is_retryable) = problem.row();
-        let mut told = MetadataMap::new();
-        told.insert(
+        let mut values = MetadataMap::new();
+        values.insert(
             metadata::CODE,
             tonic::metadata::MetadataValue::from_static(problem.code),
         );
         let word = if is_retryable { "true" } else { "false" };
-        told.insert(
+        values.insert(
             metadata::RETRYABLE,
             tonic::metadata::MetadataValue::from_static(word),
         );
         if let Some(ms) = problem.retry_after_ms() {
-            told.insert(metadata::RETRY_AFTER_MS, ms.into());
+            values.insert(metadata::RETRY_AFTER_MS, ms.into());
         }
-        Self::with_metadata(code, problem.message, told)
+        Self::with_metadata(code, problem.message, values)
     }
 }
 

@@ -1,8 +1,8 @@
 //! The worker's stream: deliveries out as jobs become ready, reports in, both many at a time.
 //!
 //! One task per stream (`session`). Its bounds: credits, reports in flight, messages made ahead; when
-//! one is reached, the task stops reading, and the worker feels it. A stream takes no lease with it:
-//! what could not be sent is given back uncounted (`outgoing`), all else lives until it is reported
+//! one is reached, the task stops reading, and flow control stops the worker. A stream takes no lease with it:
+//! what could not be sent is released uncounted (`outgoing`), all else lives until it is reported
 //! or runs out. Lost leases are noticed by one watcher for all streams (`holders`).
 
 mod holders;
@@ -24,13 +24,13 @@ use crate::ServiceContext;
 use crate::decode;
 use crate::problem::Problem;
 
-/// Messages made before the worker took them.
+/// Number of messages made before the worker took them.
 const MESSAGES_MAX: usize = 16;
-/// Jobs taken by one lease request of a stream.
+/// Maximum number of jobs that one lease request of a stream takes.
 const BATCH_JOBS_MAX: u32 = 1_024;
 /// Bytes of deliveries in one message; a single larger job still fits.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
-/// Jobs of earlier streams that a stream keeps in mind.
+/// Maximum number of jobs of earlier streams that a stream remembers.
 const ADOPTED_MAX: usize = 10_000;
 /// Unused credits that a worker may hold.
 const CREDITS_MAX: u32 = 10_000;
@@ -38,20 +38,20 @@ const CREDITS_MAX: u32 = 10_000;
 const REPORTS_MAX: usize = 4_096;
 /// Reports in the shard without an answer; beyond it nothing more is read.
 const REPORTS_IN_FLIGHT_MAX: usize = 8_192;
-/// A stream that does not say who it is within this time is closed (`rel S13`).
+/// Time within which a stream must send its hello; after it the stream is closed (`rel S13`).
 const HELLO_WITHIN: Duration = Duration::from_secs(10);
-/// One lease request waits at most so long, because leases are counted from what was heard before it.
+/// Longest wait of one lease request, because leases are counted from the messages that arrived before it.
 const LEASE_WAIT_MAX: Duration = Duration::from_secs(5);
-/// A message is sent at least so often.
+/// Interval at which an idle stream sends an empty message.
 const SIGN_OF_LIFE_EVERY: Duration = Duration::from_secs(10);
-/// A worker that was silent for so long is taken for dead.
+/// Time without a message after which a worker counts as dead.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
-/// A worker that takes nothing for so long is cut (`rel B6`).
+/// Time after which a stream ends whose worker reads nothing (`rel B6`).
 const SLOW_MAX: Duration = Duration::from_secs(30);
 
 /// Waits for the hello and begins the stream.
 pub(crate) async fn open(
-    face: ServiceContext,
+    context: ServiceContext,
     mut incoming: Streaming<v1::WorkerMessage>,
 ) -> Result<Outgoing, Status> {
     let silent = || {
@@ -70,11 +70,15 @@ pub(crate) async fn open(
             "the first message of a stream says who works and what it takes",
         )
     })?;
-    let asked = decode::hello(hello)?;
+    let settings = decode::hello(hello)?;
     let (sender, receiver) = mpsc::channel(MESSAGES_MAX);
-    let outgoing = Outgoing::new(receiver, face.handle.clone(), asked.lease.namespace.clone());
-    let workers = face.options.workers.clone();
-    let session = Session::new(face, asked, sender);
+    let outgoing = Outgoing::new(
+        receiver,
+        context.handle.clone(),
+        settings.lease.namespace.clone(),
+    );
+    let workers = context.options.workers.clone();
+    let session = Session::new(context, settings, sender);
     workers.spawn(session.run(first, incoming));
     Ok(outgoing)
 }

@@ -340,7 +340,7 @@ impl Wiring<'_> {
             draining,
             stopping: self.common.stopping.clone(),
             workers: self.common.workers.clone(),
-            stranger: Identity::Anonymous,
+            unidentified: Identity::Anonymous,
             audit: self.common.security.audit.clone(),
             router: Some(self.router.clone()),
             shards: self.shards.to_vec(),

@@ -29,12 +29,12 @@ pub(crate) fn enqueue(
         IdempotencyKey::new,
     )?;
     let (jobs, names) = members(shards, request.jobs)?;
-    let spread = ShardedSubmission {
+    let submission = ShardedSubmission {
         namespace,
         idempotency_key,
         jobs,
     };
-    Ok((spread, names))
+    Ok((submission, names))
 }
 
 /// The members of a submission, and their names in order.

@@ -34,14 +34,14 @@ pub(crate) fn lease(wire: &v1::LeaseRequest) -> Result<(Lease, Duration), Proble
     Ok((command, wait_for(At::top("wait_ms"), wire.wait_ms)?))
 }
 
-/// What a stream asks for: the lease that is asked again and again, without number and request id.
-pub(crate) struct Asked {
+/// What a worker's hello asks for: the lease request that the stream repeats, without its number of jobs and request id.
+pub(crate) struct StreamSettings {
     pub(crate) lease: Lease,
     pub(crate) session: String,
     pub(crate) batches_received: u64,
 }
 
-pub(crate) fn hello(wire: v1::Hello) -> Result<Asked, Problem> {
+pub(crate) fn hello(wire: v1::Hello) -> Result<StreamSettings, Problem> {
     at_most(
         At::top("hello.session"),
         wire.session.len(),
@@ -56,7 +56,7 @@ pub(crate) fn hello(wire: v1::Hello) -> Result<Asked, Problem> {
         lease_for: wire.lease_ms.map(ms),
         request: None,
     };
-    Ok(Asked {
+    Ok(StreamSettings {
         lease,
         session: wire.session,
         batches_received: wire.batches_received,

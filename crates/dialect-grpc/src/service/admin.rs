@@ -15,7 +15,7 @@ use crate::authorization;
 use crate::problem::Problem;
 use crate::{ServiceContext, decode, encode};
 
-/// Messages in one answer, unless said otherwise.
+/// Default number of messages in one answer.
 const OUTBOX_MESSAGES: usize = 100;
 const OUTBOX_MESSAGES_MAX: usize = 1_000;
 

@@ -41,7 +41,7 @@ async fn send<T>(
 
 /// Which events a reader wants.
 pub(crate) struct Wanted {
-    /// Whose events these are: their jobs are told as `shard/id`.
+    /// The shard of the events; their jobs are shown as `shard/id`.
     shard: ShardId,
     namespace: Namespace,
     jobs: HashSet<JobId>,
@@ -103,7 +103,7 @@ impl ServiceContext {
         let (out, receiver) = mpsc::channel(MESSAGES_MAX);
         tokio::spawn(async move {
             // When it ends, the reader has gone.
-            tell_events(wanted, subscription, out).await.ok();
+            stream_events(wanted, subscription, out).await.ok();
             drop(place);
         });
         Ok(self.until_stopping(ReceiverStream::new(receiver)))
@@ -136,7 +136,7 @@ impl ServiceContext {
         let (out, receiver) = mpsc::channel(MESSAGES_MAX);
         let stream = self.until_stopping(ReceiverStream::new(receiver));
         tokio::spawn(async move {
-            if let Err(Some(problem)) = self.tell_log(asked, &out).await {
+            if let Err(Some(problem)) = self.stream_log(asked, &out).await {
                 send(&out, Err(problem.into())).await.ok();
             }
             drop(permit);
@@ -145,7 +145,7 @@ impl ServiceContext {
     }
 
     /// Sends pieces until the end; an error without a problem means that the reader has gone.
-    async fn tell_log(
+    async fn stream_log(
         &self,
         mut asked: LogAsked,
         out: &mpsc::Sender<Result<v1::LogReply, Status>>,
@@ -218,7 +218,7 @@ fn concerns_log(happening: &Happening, wanted: &JobRecord) -> bool {
     }
 }
 
-async fn tell_events(
+async fn stream_events(
     wanted: Wanted,
     mut events: Subscription,
     out: mpsc::Sender<Result<v1::EventBatch, Status>>,

@@ -25,8 +25,8 @@ impl ServiceContext {
         request: v1::EnqueueRequest,
     ) -> Result<v1::EnqueueReply, Problem> {
         let graph = request.graph;
-        let (spread, names) = decode::enqueue(self.shards(), request)?;
-        self.enqueue_named(spread, graph, names).await
+        let (submission, names) = decode::enqueue(self.shards(), request)?;
+        self.enqueue_named(submission, graph, names).await
     }
 
     pub(super) fn shards(&self) -> Shards<'_> {
@@ -39,26 +39,26 @@ impl ServiceContext {
     /// Has the shards concerned take a submission, and names its jobs in the answer as the client did.
     pub(super) async fn enqueue_named(
         &self,
-        spread: ShardedSubmission,
+        submission: ShardedSubmission,
         graph: bool,
         names: Vec<String>,
     ) -> Result<v1::EnqueueReply, Problem> {
-        let submitted = if self.is_here(&spread) {
-            self.submit_here(spread, graph).await?
+        let submitted = if self.is_here(&submission) {
+            self.submit_here(submission, graph).await?
         } else {
             let router = self.options.router.as_ref();
             let router = router.ok_or_else(Problem::unexpected)?;
-            router.submit(spread, graph, None).await?
+            router.submit(submission, graph, None).await?
         };
         Ok(encode::enqueue_reply(&submitted, names))
     }
 
     /// Whether a submission concerns only this shard.
-    pub(super) fn is_here(&self, spread: &ShardedSubmission) -> bool {
-        let is_here = spread
+    pub(super) fn is_here(&self, submission: &ShardedSubmission) -> bool {
+        let is_here = submission
             .only_shard()
             .is_none_or(|shard| shard == self.handle.id());
-        is_here && !spread.refers_elsewhere() && spread.counts().len() <= 1
+        is_here && !submission.refers_elsewhere() && submission.counts().len() <= 1
     }
 
     /// Whether there are other shards.
@@ -69,10 +69,10 @@ impl ServiceContext {
 
     async fn submit_here(
         &self,
-        spread: ShardedSubmission,
+        submission: ShardedSubmission,
         graph: bool,
     ) -> Result<Submitted, Problem> {
-        let submission = spread.into_one(graph);
+        let submission = submission.into_one(graph);
         if self.knows_others() {
             return self.submit_until_decided(submission).await;
         }
@@ -115,8 +115,8 @@ impl ServiceContext {
         &self,
         parts: Streaming<v1::GraphPart>,
     ) -> Result<Streamed<v1::GraphAccepted>, Status> {
-        let (spread, names) = collect(self.shards(), parts).await?;
-        let reply = self.enqueue_named(spread, true, names).await?;
+        let (submission, names) = collect(self.shards(), parts).await?;
+        let reply = self.enqueue_named(submission, true, names).await?;
         let (graph, repeat) = (reply.graph, reply.repeat);
         let mut jobs = reply.jobs.into_iter();
         let parts = std::iter::from_fn(move || {
@@ -172,12 +172,12 @@ async fn collect(
     for (_, job) in &mut jobs {
         detach(job);
     }
-    let spread = ShardedSubmission {
+    let submission = ShardedSubmission {
         namespace,
         idempotency_key,
         jobs,
     };
-    Ok((spread, names))
+    Ok((submission, names))
 }
 
 /// Small values share the buffer of the whole message they came in; a job that waits for long must

@@ -34,7 +34,7 @@ struct Streams {
     watcher: Option<AbortHandle>,
 }
 
-/// An open stream: as long as there is one, lost leases are told.
+/// An open stream. While there is one, lost leases are reported.
 pub(crate) struct OpenStream(Holders);
 
 /// A delivered job, and the channel for the loss of its lease.
@@ -55,7 +55,7 @@ impl Holders {
         }))
     }
 
-    /// Counts a stream as open until the answer is dropped. Leases that end from now on are told. To be called within a
+    /// Counts a stream as open until the answer is dropped. Leases that end from now on are reported. To be called within a
     /// Tokio runtime.
     pub(crate) fn enter(&self) -> OpenStream {
         let mut streams = self.streams();
@@ -96,10 +96,10 @@ impl Drop for OpenStream {
 async fn watch(holders: Holders, mut subscribed: Result<Subscription, CallError>) {
     loop {
         let error = match &mut subscribed {
-            Ok(events) => holders.tell_lost(events).await,
+            Ok(events) => holders.send_lost(events).await,
             Err(error) => error.clone(),
         };
-        tracing::debug!(%error, "lost leases are told by renewals meanwhile");
+        tracing::debug!(%error, "until then workers learn of lost leases from renewals");
         tokio::time::sleep(RESUBSCRIBE_AFTER).await;
         subscribed = holders.0.handle.events(None);
     }
@@ -123,7 +123,7 @@ fn lost(event: &Event) -> Option<(JobKey, Option<u32>, i32, &str)> {
 
 impl Holders {
     /// Tells of every lease that ends, until events come no more: why not.
-    async fn tell_lost(&self, events: &mut Subscription) -> CallError {
+    async fn send_lost(&self, events: &mut Subscription) -> CallError {
         loop {
             match events.next().await {
                 Ok(event) => {

@@ -12,7 +12,7 @@ use crate::decode::{self, At};
 use crate::encode;
 use crate::problem::Problem;
 
-/// Reports taken in, with those that cannot be commands answered already.
+/// Reports as commands; reports that cannot become commands are answered already.
 pub(crate) struct Batch {
     commands: Vec<Command>,
     /// For each command: its number, and whether it was a completion.
@@ -20,11 +20,11 @@ pub(crate) struct Batch {
     answers: Vec<v1::ReportAnswer>,
 }
 
-/// What became of a message's reports.
+/// Result of applying a batch of reports.
 pub(crate) struct Applied {
-    /// The message that answers all.
+    /// The message that answers all reports.
     pub(crate) message: v1::ServerMessage,
-    /// Leases that were to be renewed, and whether they live.
+    /// Leases whose renewal was reported, and whether they are still live.
     pub(crate) renewed: Vec<(LeaseToken, bool)>,
 }
 
@@ -57,8 +57,8 @@ impl Batch {
         }
     }
 
-    /// Takes the jobs that these reports end out of the registry, so that their own end is not told
-    /// to the stream as a loss.
+    /// Removes the jobs that these reports end from the registry, so that the stream does not report their end as a lost
+    /// lease.
     pub(crate) fn forget(
         &self,
         held: &mut HashMap<LeaseToken, JobKey>,
@@ -80,12 +80,12 @@ impl Batch {
         }
     }
 
-    /// How many reports are on their way.
+    /// Number of reports that the shard is to apply.
     pub(crate) fn len(&self) -> usize {
         self.commands.len()
     }
 
-    /// Applies them, and makes the message that answers all.
+    /// Applies the reports in one turn, and makes the message that answers all.
     pub(crate) async fn apply(self, handle: Handle) -> (usize, Applied) {
         let Self {
             commands,

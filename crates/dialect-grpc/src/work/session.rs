@@ -23,43 +23,43 @@ use super::{
     REPORTS_IN_FLIGHT_MAX, REPORTS_MAX, SIGN_OF_LIFE_EVERY, SILENCE_MAX, SLOW_MAX,
 };
 use crate::ServiceContext;
-use crate::decode::Asked;
+use crate::decode::StreamSettings;
 use crate::encode;
 use crate::problem::Problem;
 
-/// Pause before jobs are asked for again after the shard refused.
+/// Pause before the next lease request after the shard refused one.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(200);
 /// Reports of several messages that are applied together; a message with more is applied whole.
 const REPORTS_GATHERED_MAX: usize = 1_024;
-/// Notices of lost leases that may wait.
+/// Maximum number of lost leases that wait to be reported.
 const NOTICES_MAX: usize = 1_024;
 
 type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 type Granted = (u64, Result<Vec<Delivery>, CallError>);
 
-/// Why a stream ends: with words for the worker, or because it is gone.
+/// Why a stream ends: with an error for the worker, or because the worker is gone.
 enum End {
-    Told(Problem),
+    Refused(Problem),
     Gone,
 }
 
 impl From<Problem> for End {
     fn from(problem: Problem) -> Self {
-        Self::Told(problem)
+        Self::Refused(problem)
     }
 }
 
 /// State of the stream of one worker.
 pub(crate) struct Session {
-    face: ServiceContext,
-    /// Lets lost leases be told while it is there.
+    context: ServiceContext,
+    /// Keeps the watch for lost leases running.
     _open: OpenStream,
-    asked: Asked,
+    settings: StreamSettings,
     out: mpsc::Sender<Message>,
-    /// Jobs that the worker will still take.
+    /// Number of jobs that the worker can still take.
     credits: u32,
-    /// Messages heard from the worker.
-    heard: u64,
+    /// Number of messages received from the worker.
+    messages_received: u64,
     /// Number of the last batch of deliveries.
     batch: u64,
     /// The lease request that is waiting, if there are credits.
@@ -76,17 +76,21 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(face: ServiceContext, asked: Asked, out: mpsc::Sender<Message>) -> Self {
+    pub(crate) fn new(
+        context: ServiceContext,
+        settings: StreamSettings,
+        out: mpsc::Sender<Message>,
+    ) -> Self {
         let (notices_sender, notices) = mpsc::channel(NOTICES_MAX);
         Self {
-            draining: face.options.draining.clone(),
-            batch: asked.batches_received,
-            _open: face.holders.enter(),
-            face,
-            asked,
+            draining: context.options.draining.clone(),
+            batch: settings.batches_received,
+            _open: context.holders.enter(),
+            context,
+            settings,
             out,
             credits: 0,
-            heard: 0,
+            messages_received: 0,
             asking: None,
             in_flight: FuturesUnordered::new(),
             reports_in_flight: 0,
@@ -105,11 +109,11 @@ impl Session {
         mut incoming: Streaming<v1::WorkerMessage>,
     ) {
         let end = self.serve(first, &mut incoming).await;
-        if let Err(End::Told(problem)) = end {
+        if let Err(End::Refused(problem)) = end {
             let status: Status = problem.into();
             timeout(SLOW_MAX, self.out.send(Err(status))).await.ok();
         }
-        let mut map = self.face.holders.lock();
+        let mut map = self.context.holders.lock();
         for key in self.held.values() {
             map.remove(key);
         }
@@ -126,7 +130,7 @@ impl Session {
         let mut sign_at = Instant::now() + SIGN_OF_LIFE_EVERY;
         // Made once: a message costs no timer and no registration.
         let mut timer = pin!(sleep_until(sign_at.min(silent_until)));
-        let (out, stopping) = (self.out.clone(), self.face.options.stopping.clone());
+        let (out, stopping) = (self.out.clone(), self.context.options.stopping.clone());
         let mut closed = pin!(out.closed());
         let mut stopped = pin!(stopping.cancelled());
         loop {
@@ -149,12 +153,12 @@ impl Session {
                     self.reports_in_flight -= count;
                     self.answer(answers).await?;
                 }
-                Some(lost) = self.notices.recv() => self.tell_lost(lost).await?,
-                () = told_to_drain(&mut self.draining), if !self.is_draining => self.drain().await?,
+                Some(lost) = self.notices.recv() => self.send_lost(lost).await?,
+                () = drain_requested(&mut self.draining), if !self.is_draining => self.drain().await?,
                 () = timer.as_mut() => {
                     let now = Instant::now();
                     if now >= silent_until {
-                        let message = format!("the worker said nothing for {SILENCE_MAX:?}: connect again");
+                        let message = format!("no message came for {SILENCE_MAX:?}: connect again");
                         return Err(Problem::new("stream_silent", message).into());
                     }
                     if now >= sign_at {
@@ -169,12 +173,12 @@ impl Session {
         }
     }
 
-    /// Whether the worker holds nothing, as far as this stream knows, and waits for no answer.
+    /// Whether the worker holds no job that this stream knows, and waits for no answer.
     fn is_idle(&self) -> bool {
         self.held.is_empty() && self.adopted.is_empty() && self.in_flight.is_empty()
     }
 
-    /// Sends the answers to reports, and learns from them what the worker holds.
+    /// Sends the answers to reports, and records from them which jobs the worker holds.
     async fn answer(&mut self, applied: Applied) -> Result<(), End> {
         for (token, is_held) in applied.renewed {
             if !is_held {
@@ -189,8 +193,8 @@ impl Session {
 
     async fn welcome(&mut self) -> Result<(), End> {
         let welcome = v1::Welcome {
-            version: self.face.options.version.clone(),
-            shard: self.face.handle.id().to_string(),
+            version: self.context.options.version.clone(),
+            shard: self.context.handle.id().to_string(),
         };
         self.send(v1::ServerMessage {
             welcome: Some(welcome),
@@ -226,13 +230,11 @@ impl Session {
         message: v1::WorkerMessage,
         reports: &mut Vec<v1::Report>,
     ) -> Result<(), End> {
-        self.heard += 1;
+        self.messages_received += 1;
         if message.hello.is_some() {
-            return Err(Problem::new(
-                "duplicate_field",
-                "hello: it was said already on this stream",
-            )
-            .into());
+            return Err(
+                Problem::new("duplicate_field", "hello: this stream has had one already").into(),
+            );
         }
         if message.credits_dropped {
             // Dropping a waiting request gives back what it may just have been granted.
@@ -259,10 +261,14 @@ impl Session {
     }
 
     async fn report(&mut self, reports: Vec<v1::Report>) -> Result<(), End> {
-        let batch = Batch::new(self.face.handle.id(), &self.asked.lease.namespace, reports);
-        batch.forget(&mut self.held, &mut self.adopted, &self.face.holders);
+        let batch = Batch::new(
+            self.context.handle.id(),
+            &self.settings.lease.namespace,
+            reports,
+        );
+        batch.forget(&mut self.held, &mut self.adopted, &self.context.holders);
         let count = batch.len();
-        let mut applying: Boxed<_> = Box::pin(batch.apply(self.face.handle.clone()));
+        let mut applying: Boxed<_> = Box::pin(batch.apply(self.context.handle.clone()));
         // Polled once here, so that the reports of this message reach the shard before those of the next.
         match futures::poll!(applying.as_mut()) {
             std::task::Poll::Ready((_, answers)) => self.answer(answers).await,
@@ -274,39 +280,39 @@ impl Session {
         }
     }
 
-    /// Asks the shard for jobs, unless that is under way, or nothing may come.
+    /// Requests jobs from the shard, unless a request is in progress or the worker can take none.
     fn ask(&mut self) {
         if self.asking.is_some() || self.credits == 0 || self.is_draining {
             return;
         }
-        let request = (!self.asked.session.is_empty())
-            .then(|| RequestId::new(format!("{}/{}", self.asked.session, self.batch + 1)).ok())
+        let request = (!self.settings.session.is_empty())
+            .then(|| RequestId::new(format!("{}/{}", self.settings.session, self.batch + 1)).ok())
             .flatten();
         let lease = Lease {
             jobs_max: self.credits.min(BATCH_JOBS_MAX),
             request,
-            ..self.asked.lease.clone()
+            ..self.settings.lease.clone()
         };
         let wait = lease
             .lease_for
             .map_or(LEASE_WAIT_MAX, |lease| (lease / 6).min(LEASE_WAIT_MAX));
-        let handle = self.face.handle.clone();
-        let heard = self.heard;
+        let handle = self.context.handle.clone();
+        let received = self.messages_received;
         self.asking = Some(Box::pin(async move {
             let granted = handle.lease(lease, wait).await;
             if granted.is_err() {
                 sleep(ASK_AGAIN_AFTER).await;
             }
-            (heard, granted)
+            (received, granted)
         }));
     }
 
     /// Sends a batch, in messages of a bounded size.
-    async fn deliver(&mut self, (heard, granted): Granted) -> Result<(), End> {
+    async fn deliver(&mut self, (received, granted): Granted) -> Result<(), End> {
         let deliveries = match granted {
             Ok(deliveries) if deliveries.is_empty() => return Ok(()),
             Ok(deliveries) => deliveries,
-            // Asked again after a pause; meanwhile reports go on.
+            // StreamSettings again after a pause; meanwhile reports go on.
             Err(
                 CallError::Overloaded { .. }
                 | CallError::Unavailable { .. }
@@ -325,10 +331,14 @@ impl Session {
         }
         let mut messages = messages.into_iter();
         while let Some(mut message) = messages.next() {
-            message.heard = heard;
+            message.heard = received;
             if let Err(end) = self.send(message).await {
                 let unsent: Vec<_> = messages.flat_map(|message| message.deliveries).collect();
-                give_back(&self.face.handle, &self.asked.lease.namespace, &unsent);
+                give_back(
+                    &self.context.handle,
+                    &self.settings.lease.namespace,
+                    &unsent,
+                );
                 return Err(end);
             }
         }
@@ -336,10 +346,10 @@ impl Session {
     }
 
     fn messages(&mut self, deliveries: Vec<Delivery>) -> Vec<v1::ServerMessage> {
-        let shard = self.face.handle.id();
+        let shard = self.context.handle.id();
         let mut messages = vec![v1::ServerMessage::default()];
         let mut bytes = 0;
-        let mut map = self.face.holders.lock();
+        let mut map = self.context.holders.lock();
         for delivery in deliveries {
             let (key, token) = (delivery.grant.key, delivery.grant.token);
             let size = 256
@@ -375,8 +385,8 @@ impl Session {
         messages
     }
 
-    /// Tells of a lost lease, together with others that wait.
-    async fn tell_lost(&mut self, first: v1::LeaseLost) -> Result<(), End> {
+    /// Reports a lost lease, together with others that wait.
+    async fn send_lost(&mut self, first: v1::LeaseLost) -> Result<(), End> {
         let mut lost = vec![first];
         while let Ok(more) = self.notices.try_recv() {
             lost.push(more);
@@ -403,7 +413,7 @@ impl Session {
         .await
     }
 
-    /// Sends, unless the worker is gone or takes nothing for too long; then gives deliveries back.
+    /// Sends a message. If the worker is gone or reads nothing for too long, releases the deliveries in it.
     async fn send(&mut self, message: v1::ServerMessage) -> Result<(), End> {
         let refused = match self.out.send_timeout(Ok(message), SLOW_MAX).await {
             Ok(()) => return Ok(()),
@@ -414,8 +424,8 @@ impl Session {
         };
         if let Ok(message) = refused {
             give_back(
-                &self.face.handle,
-                &self.asked.lease.namespace,
+                &self.context.handle,
+                &self.settings.lease.namespace,
                 &message.deliveries,
             );
         }
@@ -423,7 +433,7 @@ impl Session {
     }
 }
 
-/// The answer to the waiting request; never, if there is none.
+/// Waits for the answer to the lease request; forever, if there is none.
 async fn waiting(asking: &mut Option<Boxed<Granted>>) -> Granted {
     match asking {
         Some(asking) => asking.await,
@@ -431,8 +441,8 @@ async fn waiting(asking: &mut Option<Boxed<Granted>>) -> Granted {
     }
 }
 
-/// Once the server is about to stop; never, if nobody will ever say so.
-async fn told_to_drain(draining: &mut watch::Receiver<bool>) {
+/// Waits until the server is about to stop; forever, if it never announces that.
+async fn drain_requested(draining: &mut watch::Receiver<bool>) {
     if draining.wait_for(|draining| *draining).await.is_err() {
         std::future::pending::<()>().await;
     }

@@ -100,7 +100,7 @@ async fn two() -> (ServiceContext, ServiceContext) {
 
 async fn face(shard: Handle, router: &Router) -> ServiceContext {
     let options = Options {
-        stranger: ganger_access::Identity::unchecked(),
+        unidentified: ganger_access::Identity::unchecked(),
         router: Some(router.clone()),
         ..Options::default()
     };
@@ -202,13 +202,13 @@ async fn what_is_wrong_over_shards_is_refused_whole() {
         job("a", "1", vec![Dependency::Member(1)]),
         job("b", "2", vec![Dependency::Member(0)]),
     ];
-    let stranger = vec![job("a", "2", Vec::new()), job("b", "9", Vec::new())];
+    let unidentified = vec![job("a", "2", Vec::new()), job("b", "9", Vec::new())];
     let nobody = vec![job("a", "1", vec![Dependency::Job("2/nobody".into())])];
     let mut elsewhere = job("a", "2", Vec::new());
     elsewhere.id = Some("1/x".into());
     for (jobs, code, words) in [
         (circle, "cycle", "in a cycle"),
-        (stranger, "unknown_shard", "jobs[1].shard"),
+        (unidentified, "unknown_shard", "jobs[1].shard"),
         (nobody, "dependency_not_found", "2/nobody"),
         (vec![elsewhere], "invalid_value", "jobs[0].id"),
     ] {

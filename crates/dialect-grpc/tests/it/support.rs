@@ -21,7 +21,7 @@ impl Server {
         let (store, clock) = (MemoryStore::new(), Arc::new(SystemClock));
         let handle = Shard::start(store, settings, clock, Hooks::default()).expect("it starts");
         let options = ganger_dialect_grpc::Options {
-            stranger: ganger_access::Identity::unchecked(),
+            unidentified: ganger_access::Identity::unchecked(),
             ..ganger_dialect_grpc::Options::default()
         };
         let router = ganger_dialect_grpc::router(handle.clone(), options);
