@@ -74,7 +74,7 @@ impl Fault {
             Self::Sql(error) => StoreError::Io {
                 path,
                 doing,
-                reason: error.to_string(),
+                reason: describe(&error),
             },
         }
     }
@@ -103,6 +103,17 @@ impl Fault {
 
 fn is_full(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::DiskFull)
+}
+
+/// Returns the text of an error. SQLite does not say why a file can only be read: it has tried to open the file for
+/// writing, and forgotten what the system answered.
+fn describe(error: &rusqlite::Error) -> String {
+    if error.sqlite_error_code() == Some(ErrorCode::ReadOnly) {
+        return format!(
+            "{error}, after an I/O error or for lack of permission: check the device, and that this user may write the files of the store"
+        );
+    }
+    error.to_string()
 }
 
 pub(crate) fn is_io(error: &rusqlite::Error) -> bool {
