@@ -124,7 +124,9 @@ fn an_idle_worker_does_not_delay_a_stop_and_can_stop_without_its_server() -> Res
         "{server_log}"
     );
     wait_for("the worker's message about it", || {
-        Ok(log_text().contains("the server is away").then_some(()))
+        Ok(log_text()
+            .contains("the server is unreachable")
+            .then_some(()))
     })?;
     let status = worker.stop()?;
     ensure!(
