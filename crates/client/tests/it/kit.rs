@@ -58,7 +58,7 @@ impl Server {
         let (draining, draining_receiver) = watch::channel(false);
         let options = ganger_dialect_grpc::Options {
             draining: draining_receiver,
-            stranger: ganger_access::Identity::unchecked(),
+            unidentified: ganger_access::Identity::unchecked(),
             ..ganger_dialect_grpc::Options::default()
         };
         listener.set_nonblocking(true).expect("sockets may be so");
