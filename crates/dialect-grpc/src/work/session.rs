@@ -29,7 +29,9 @@ use crate::problem::Problem;
 
 /// Pause before the next lease request after the shard refused one.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(200);
-/// Reports of several messages that are applied together; a message with more is applied whole.
+/// Maximum number of messages that are applied together, so that a flood of empty ones does not keep the stream busy.
+const MESSAGES_GATHERED_MAX: usize = 256;
+/// Maximum number of reports of several messages that are applied together; a message with more is applied whole.
 const REPORTS_GATHERED_MAX: usize = 1_024;
 /// Maximum number of lost leases that wait to be reported.
 const NOTICES_MAX: usize = 1_024;
@@ -211,7 +213,10 @@ impl Session {
     ) -> Result<(), End> {
         let mut reports = Vec::new();
         let mut taken = self.take_message(first, &mut reports);
-        while taken.is_ok() && reports.len() < REPORTS_GATHERED_MAX {
+        for _ in 1..MESSAGES_GATHERED_MAX {
+            if taken.is_err() || reports.len() >= REPORTS_GATHERED_MAX {
+                break;
+            }
             // A stream that has ended says so again when it is read next.
             let Some(Ok(Some(message))) = incoming.message().now_or_never() else {
                 break;
