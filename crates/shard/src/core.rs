@@ -17,8 +17,6 @@ mod deliver;
 mod external;
 mod lookup;
 mod pipeline;
-mod pop;
-mod reads;
 mod recovery;
 mod recovery_backoff;
 mod request;
@@ -37,7 +35,7 @@ use ganger_engine::Engine;
 use ganger_store::{Opened, Reader, RepeatedWarning};
 use ganger_types::{Due, Elapsed, Epoch, Meta, Now};
 
-pub use self::pop::UndeliveredElement;
+pub use self::external::UndeliveredElement;
 pub use self::request::{CallReply, Output, QueueGauge, Request, Ticket, WaiterId};
 pub use self::store_executor::{ReloadedEngine, StoreExecutor, StoreReport, StoreTask};
 
@@ -319,7 +317,8 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         let (leases, slots, ends, pops) = self.waiters.sizes();
         gauges.waiting_workers.set(crate::metrics::count(leases));
         gauges.waiting_ends.set(crate::metrics::count(ends));
-        gauges.waiting_pops.set(crate::metrics::count(pops));
+        let waiting_pops = &self.metrics.external.waiting_pops;
+        waiting_pops.set(crate::metrics::count(pops));
         self.metrics.slots_waiting.set(slots);
         gauges
             .turns_in_flight
@@ -333,16 +332,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             gauges
                 .live_jobs
                 .set(crate::metrics::count(live.engine.live_jobs()));
-            gauges
-                .qless_namespaces
-                .set(crate::metrics::count(live.engine.qless_namespaces()));
-            gauges
-                .external_job_namespaces
-                .set(crate::metrics::count(live.engine.external_job_namespaces()));
-            let upkeep = live.engine.key_upkeep_counts();
-            gauges.keys_put_back.set(upkeep.put_back);
-            gauges.keys_rescued.set(upkeep.rescued);
-            gauges.keys_returned.set(upkeep.returned);
+            self.metrics.external.observe(&live.engine);
         }
     }
 }

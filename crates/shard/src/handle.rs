@@ -1,5 +1,7 @@
 //! The handle through which dialects call a shard.
 
+mod external;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,20 +12,21 @@ use ganger_types::command::Lease;
 use ganger_types::query::Query;
 use ganger_types::time::MICROS_PER_SECOND;
 use ganger_types::{
-    Bytes, Command, Day, InputRow, JobId, JobKey, KeyWait, Namespace, Popped, Position, Queue,
-    Reply, ShardId, StatisticsRecord, Timestamp,
+    Bytes, Command, Day, InputRow, JobId, JobKey, Namespace, Position, Queue, Reply, ShardId,
+    StatisticsRecord, Timestamp,
 };
 use tokio::sync::{oneshot, watch};
 
 use crate::admission::AdmissionControl;
 use crate::clock::Clock;
-use crate::core::{Request, UndeliveredElement, WaiterId};
+use crate::core::{Request, WaiterId};
 use crate::events::{EventHub, Subscription};
 use crate::message_listener::{Listener, MessageListener};
 use crate::metrics::{MetricsSnapshot, ShardMetrics};
 use crate::readers::ReadPool;
-use crate::ticket::{LeaseOrigin, PopOrigin, QueueSnapshot, ReplyChannel, ThreadMessage};
+use crate::ticket::{LeaseOrigin, QueueSnapshot, ReplyChannel, ThreadMessage};
 use crate::{CallError, Delivery, Health};
+pub use external::Page;
 
 /// A handle to a running shard, cheap to clone. All methods may be called from any task.
 ///
@@ -171,48 +174,8 @@ impl Handle {
         Ok(parcel?.open())
     }
 
-    /// Takes an element from the first of some lists that has one, waiting up to `wait_for`, or without limit.
-    /// Dropping the future ends the wait; an element that was on its way is put back.
-    ///
-    /// # Errors
-    /// See [`CallError`].
-    pub async fn pop(
-        &self,
-        wait: KeyWait,
-        wait_for: Option<Duration>,
-    ) -> Result<Popped, CallError> {
-        let permit = self.shared.admission.enter_waiting()?;
-        let waiter = self.new_waiter();
-        let (answer, answered) = oneshot::channel();
-        let origin = Box::new(PopOrigin {
-            home: self.shared.inbox.clone(),
-            wait: wait.clone(),
-        });
-        self.send(Request::Pop {
-            wait: Box::new(wait),
-            wait_for,
-            waiter,
-            ticket: ReplyChannel::Pop(answer, permit, origin),
-        })?;
-        let mut guard = CancelOnDrop {
-            inbox: self.shared.inbox.clone(),
-            waiter: Some(waiter),
-        };
-        let parcel = self.receive(answered).await;
-        guard.waiter = None;
-        Ok(parcel?.open())
-    }
-
-    /// Puts back an element from [`Self::pop`] that could not be passed on. It goes where it was next, unless it has
-    /// left the list that it was moved to.
-    pub fn put_back(&self, wait: KeyWait, list: Bytes, value: Bytes) {
-        let unpopped = UndeliveredElement { wait, list, value };
-        // If the shard has ended, the element is where the store has it.
-        drop(self.send(Request::ReturnElement(Box::new(unpopped))));
-    }
-
-    /// Reads a job; `None` if there is none. An id that no ordinary job has may belong to a qless job or an item of
-    /// raw keys, which the engine knows.
+    /// Reads a job; `None` if there is none. An id that no ordinary job has may belong to an external job,
+    /// which the engine knows.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -235,7 +198,7 @@ impl Handle {
     }
 
     /// Waits until a job has ended, and returns it as it is then or after `wait_for`; `None` if there is no such job
-    /// or it was removed. An item of raw keys is returned at once.
+    /// or it was removed. A job whose end is not announced is returned at once ([`JobKey::announces_end`]).
     pub(crate) async fn await_end(
         &self,
         namespace: &Namespace,

@@ -1,5 +1,7 @@
 //! The metrics of a shard: counters and distributions that threads update without locks.
 
+mod external;
+
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,6 +14,7 @@ use ganger_types::{
 };
 
 use crate::runs::{RunMetrics, RunMetricsTable, Series};
+pub use external::ExternalGauges;
 
 /// Time that each job waited before a turn leased it.
 pub(crate) type WaitTimes = HashMap<JobKey, Duration>;
@@ -87,6 +90,7 @@ macro_rules! metrics {
         }
     };
 }
+use metrics;
 
 metrics! {
     /// Counters since the start.
@@ -163,15 +167,6 @@ metrics! {
         waiting_workers,
         /// Waits for the end of a job.
         waiting_ends,
-        /// Waits for elements of lists of raw keys.
-        waiting_pops,
-        /// Items of raw keys put back from processing without a lease, since the engine was loaded.
-        keys_put_back,
-        /// Items of raw keys put on their queue because they were in no list, since the engine was loaded.
-        keys_rescued,
-        /// Items of raw keys whose taker had gone before they were asked for, put back at once, since the engine was
-        /// loaded.
-        keys_returned,
         /// Queues with live jobs that are not among those counted by name, because there are too many.
         queues_left_out,
         /// Open subscriptions to events.
@@ -180,10 +175,6 @@ metrics! {
         waiting_reads,
         /// Jobs that have not ended.
         live_jobs,
-        /// Namespaces that have jobs or queues of qless.
-        qless_namespaces,
-        /// Namespaces that have those, and namespaces that have work queues of raw keys.
-        external_job_namespaces,
         /// Bytes of payloads and results kept in memory.
         blob_cache_bytes,
         /// Turns submitted to the store and not yet durable.
@@ -239,6 +230,8 @@ pub struct ShardMetrics {
     pub counters: Counters,
     /// Gauges of the current state.
     pub gauges: Gauges,
+    /// Gauges of the external systems.
+    pub external: ExternalGauges,
     /// Runs by queue and kind. One thread counts; the lock is for readers.
     runs: Mutex<RunMetricsTable>,
     /// Seconds that one commit of the store takes.
@@ -254,6 +247,7 @@ impl Default for ShardMetrics {
         Self {
             counters: Counters::default(),
             gauges: Gauges::default(),
+            external: ExternalGauges::default(),
             runs: Mutex::default(),
             commit: Distribution::times(TIME_BOUNDS),
             batch: Distribution::numbers(SIZE_BOUNDS),
@@ -272,7 +266,7 @@ impl ShardMetrics {
             commit_seconds: self.commit.snapshot(),
             commit_batch_size: self.batch.snapshot(),
             counters: self.counters.list(),
-            gauges: self.gauges.list(),
+            gauges: [self.gauges.list(), self.external.list()].concat(),
             worker_slots: vec![("busy", busy), ("waiting", self.slots_waiting.get())],
         }
     }

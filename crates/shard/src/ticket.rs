@@ -1,16 +1,19 @@
 //! Reply channels to the tasks that called.
 
+mod external;
+
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ganger_store::StoredJob;
 use ganger_types::command::LeaseRef;
-use ganger_types::{Grant, KeyWait, Namespace, Popped, Reply, RequestId};
+use ganger_types::{Grant, Namespace, Reply, RequestId};
 use tokio::sync::oneshot;
 
 use crate::admission::Permit;
-use crate::core::{CallReply, QueueGauge, Request, Ticket, UndeliveredElement, WaiterId};
+use crate::core::{CallReply, QueueGauge, Request, Ticket, WaiterId};
 use crate::{CallError, Delivery};
+pub(crate) use external::{PopOrigin, UndeliveredPop};
 
 /// A message for the shard thread.
 pub(crate) enum ThreadMessage {
@@ -57,40 +60,6 @@ impl LeaseOrigin {
             request,
             waiter,
         })));
-    }
-}
-
-/// The request that took an element, so that it can be put back.
-pub(crate) struct PopOrigin {
-    pub(crate) home: Sender<ThreadMessage>,
-    pub(crate) wait: KeyWait,
-}
-
-/// An element on its way to its caller. If it is dropped before it is taken out, it is put back.
-pub(crate) struct UndeliveredPop {
-    popped: Popped,
-    origin: Box<PopOrigin>,
-}
-
-impl UndeliveredPop {
-    pub(crate) fn open(mut self) -> Popped {
-        std::mem::replace(&mut self.popped, Ok(None))
-    }
-}
-
-impl Drop for UndeliveredPop {
-    fn drop(&mut self) {
-        let Ok(Some((list, value))) = std::mem::replace(&mut self.popped, Ok(None)) else {
-            return;
-        };
-        let wait = self.origin.wait.clone();
-        let unpopped = Box::new(UndeliveredElement { wait, list, value });
-        // If the shard has ended, the element is where the store has it.
-        drop(
-            self.origin
-                .home
-                .send(ThreadMessage::Request(Request::ReturnElement(unpopped))),
-        );
     }
 }
 
@@ -183,7 +152,7 @@ impl ReplyChannel {
             Self::Pop(channel, permit, origin) => {
                 drop(permit);
                 drop(channel.send(answer.map(|value| match value {
-                    CallReply::Popped(popped) => UndeliveredPop { popped, origin },
+                    CallReply::Popped(popped) => UndeliveredPop::new(popped, origin),
                     other => unreachable!("a pop is answered with an element, not {other:?}"),
                 })));
             }

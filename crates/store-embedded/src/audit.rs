@@ -51,8 +51,8 @@ pub struct AuditReport {
     pub finished_jobs: u64,
     /// Number of live leases.
     pub leases: u64,
-    /// Number of rows of qless.
-    pub qless_rows: u64,
+    /// Number of rows of external systems.
+    pub external_rows: u64,
     /// Number of rows read from all tables.
     pub rows: u64,
     /// Sequence of the last commit that the audit covers.

@@ -1,5 +1,7 @@
 //! The tables, and the upgrade of older files.
 
+mod external;
+
 use ganger_store::rows::names::SmallTable;
 use ganger_types::IdempotencyRecord;
 use rusqlite::{Connection, TransactionBehavior};
@@ -85,17 +87,6 @@ CREATE TABLE part_jobs (name BLOB PRIMARY KEY, body BLOB NOT NULL);
 CREATE TABLE dependents (name BLOB PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
 ";
 
-/// Tables of raw keys by their number, and of list elements from left to right.
-const KEYS: &str = "
-CREATE TABLE keys (name BLOB PRIMARY KEY, body BLOB NOT NULL);
-CREATE TABLE elements (name BLOB PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
-";
-
-/// Table of all qless rows, by namespace, kind and name.
-const QLESS: &str = "
-CREATE TABLE qless (name BLOB PRIMARY KEY, body BLOB NOT NULL);
-";
-
 /// Upgrades a store from one version to the next.
 type Step = fn(&Connection) -> Result<(), Fault>;
 
@@ -118,19 +109,19 @@ fn version_3(connection: &Connection) -> Result<(), Fault> {
     Ok(connection.execute_batch(SHARDS)?)
 }
 
-/// Adds the tables of raw keys.
+/// Adds the tables of keys and list elements.
 fn version_4(connection: &Connection) -> Result<(), Fault> {
-    Ok(connection.execute_batch(KEYS)?)
+    Ok(connection.execute_batch(external::KEYS)?)
 }
 
-/// Adds the tables of qless.
+/// Adds the table of a further external system.
 fn version_5(connection: &Connection) -> Result<(), Fault> {
-    Ok(connection.execute_batch(QLESS)?)
+    Ok(connection.execute_batch(external::QLESS)?)
 }
 
-/// Names the rows of qless jobs by number.
+/// Names the rows of external jobs by number.
 fn version_6(connection: &Connection) -> Result<(), Fault> {
-    upgrade::number_jobs_of_qless(connection)
+    upgrade::number_jobs(connection)
 }
 
 /// The tables are unchanged, but a turn log may hold commits that they lack, so a program that does not know the log

@@ -1,15 +1,14 @@
 //! Rewrites rows of older versions in today's form, a few at a time, and verifies each.
 
-use std::sync::Arc;
+mod external;
 
 use ganger_store::encoding::Record;
-use ganger_store::rows::external::{ExternalTable, is_qless_job_by_id, qless_name, read_qless_row};
 use ganger_store::rows::names::SmallTable;
 use ganger_store::rows::row::{open_record, seal_record};
-use ganger_types::qless::QlessRow;
 use rusqlite::Connection;
 
 use crate::fault::Fault;
+pub(crate) use external::number_jobs;
 
 /// Number of rows in memory at a time.
 const ROWS_AT_ONCE: u32 = 100;
@@ -24,29 +23,6 @@ pub(crate) fn rewrite<R: Record>(connection: &Connection, small: SmallTable) -> 
         let record: R = open_record(table, name, body)?;
         seal_record(table, name, &record, &mut buffer);
         write.execute((name, &buffer))?;
-        Ok(())
-    })
-}
-
-/// Gives every qless job a number and renames its row by it.
-pub(crate) fn number_jobs_of_qless(connection: &Connection) -> Result<(), Fault> {
-    let table = ExternalTable::Qless.name();
-    let sql = format!("UPDATE {table} SET name = ?2, body = ?3 WHERE name = ?1");
-    let mut rename = connection.prepare(&sql)?;
-    let mut buffer = Vec::new();
-    let mut numbers = 1..;
-    each(connection, table, |name, body| {
-        // Renamed rows are visited again, after all others of their namespace.
-        if !is_qless_job_by_id(name) {
-            return Ok(());
-        }
-        let (namespace, mut row) = read_qless_row(name, body)?;
-        if let (QlessRow::Job(job), Some(number)) = (&mut row, numbers.next()) {
-            Arc::make_mut(job).number = number;
-        }
-        let named = qless_name(&namespace, &row.key());
-        seal_record(table, &named, &row, &mut buffer);
-        rename.execute((name, named, &buffer))?;
         Ok(())
     })
 }

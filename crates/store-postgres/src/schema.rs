@@ -1,6 +1,5 @@
 //! The tables of a shard, the roles, and the functions that a node may call.
 
-use ganger_store::rows::external::ExternalTable;
 use ganger_store::rows::names::SmallTable;
 
 /// Version of the tables.
@@ -180,7 +179,7 @@ pub(crate) fn shard(number: u32) -> String {
             SmallTable::Statistics | SmallTable::TagCounts | SmallTable::Queues => {
                 " WITH (fillfactor = 70)"
             }
-            SmallTable::External(ExternalTable::Qless) => {
+            SmallTable::External(table) if table.is_rewritten_often() => {
                 " WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.02)"
             }
             _ => "",

@@ -8,10 +8,9 @@
 )]
 
 mod commits;
-mod keys;
+mod external;
 mod listings;
 mod moves;
-mod qless;
 mod queries;
 mod rows;
 pub mod sample;
@@ -22,10 +21,9 @@ mod writers;
 use crate::store::Store;
 
 pub use commits::*;
-pub use keys::*;
+pub use external::*;
 pub use listings::*;
 pub use moves::*;
-pub use qless::*;
 pub use queries::*;
 pub use rows::*;
 pub use script::Script;

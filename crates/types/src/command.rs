@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::external::ExternalCall;
+use crate::external::import::Import;
 use crate::id::{JobId, LeaseToken, ShardId};
-use crate::import::Import;
 use crate::job::{FailurePolicy, Outcome, Priority, Progress};
 use crate::name::{
     Graph, Group, IdempotencyKey, LabelKey, LabelValue, Namespace, Queue, RequestId, ScheduleId,
@@ -82,7 +82,7 @@ pub enum Command {
     Confirm(Confirm),
     /// Resumes traffic with a peer after one of the two was restored to an earlier state.
     Reconcile(Reconcile),
-    /// A call of a client of an external system: raw keys or qless.
+    /// A call of a client of an external system.
     External(ExternalCall),
     /// Imports records of another server.
     Import(Box<Import>),
@@ -208,7 +208,7 @@ pub struct Fail {
     /// Pause before the next retry; `None`: as the retry policy says.
     pub retry_after: Option<Duration>,
     /// Whether the worker or its program died. The job then continues at once as if its lease had expired, and the
-    /// other fields do not count. For jobs of qless this is an ordinary failure.
+    /// other fields do not count. For jobs of external systems this is an ordinary failure.
     pub lost: bool,
 }
 

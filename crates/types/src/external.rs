@@ -1,7 +1,12 @@
 //! External systems: the raw keys of Redis clients, and qless. A shard keeps their state beside its own jobs.
 //!
 //! The engine, the stores and the shard pass their calls, answers and rows on without looking into them; the modules
-//! [`crate::keys`] and [`crate::qless`] define them.
+//! [`keys`] and [`qless`] define them.
+
+pub mod import;
+pub mod keys;
+pub mod qless;
+mod reason;
 
 use std::fmt::{self, Write as _};
 use std::str::FromStr;
@@ -12,9 +17,10 @@ use crate::change::Change;
 use crate::command::Command;
 use crate::cursor::CursorError;
 use crate::id::JobKey;
-use crate::keys::{ElementRecord, KeyAnswers, KeyCall, KeyCalls, KeyRecord};
 use crate::name::Namespace;
-use crate::qless::{QlessAnswer, QlessCall, QlessKey, QlessMessage, QlessRow};
+use keys::{ElementRecord, KeyAnswers, KeyCall, KeyCalls, KeyRecord};
+use qless::{QlessAnswer, QlessCall, QlessKey, QlessMessage, QlessRow};
+pub use reason::ExternalReason;
 
 /// A call of a client of an external system.
 #[derive(Clone, Debug, PartialEq)]
@@ -244,6 +250,28 @@ impl JobKey {
             Self::OF_QLESS => Some("qless"),
             Self::OF_KEYS => Some("keys"),
             _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cursor::PageCursor;
+
+    #[test]
+    fn a_cursor_at_an_external_job_is_read_back_as_it_was_written() {
+        let item = |queue: &'static [u8], id: &'static [u8]| ExternalJob::Item {
+            queue: Bytes::from_static(queue),
+            id: Bytes::from_static(id),
+        };
+        for job in [
+            ExternalJob::Qless(Bytes::from_static(b"a\x00\xff")),
+            item(b"jobs:item", b""),
+            item(b"", b"7"),
+        ] {
+            let cursor = PageCursor::ExternalJob(job);
+            assert_eq!(cursor.to_string().parse(), Ok(cursor));
         }
     }
 }

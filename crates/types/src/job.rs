@@ -116,7 +116,7 @@ impl Outcome {
 
 /// Priority of a job: smaller runs first, 0 by default, as in beanstalkd, River and `nice`.
 ///
-/// Stored in millionths, because qless allows fractions. A native priority is a whole number between minus and plus
+/// Stored in millionths, because external systems allow fractions. A native priority is a whole number between minus and plus
 /// [`Priority::WHOLE_MAX`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Priority(i64);
@@ -207,7 +207,7 @@ pub enum FailurePolicy {
     /// The dependent fails too (the default; as in enq).
     #[default]
     Fail,
-    /// The dependent waits until the dependency was retried and has succeeded (as in qless).
+    /// The dependent waits until the dependency was retried and has succeeded.
     Wait,
     /// The dependent runs; an input that takes the result is `null`.
     Ignore,

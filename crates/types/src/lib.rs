@@ -12,14 +12,11 @@ pub mod external;
 pub mod history;
 pub mod id;
 pub mod idempotency;
-pub mod import;
 pub mod job;
 pub mod json_error;
-pub mod keys;
 pub mod limits;
 pub mod name;
 pub mod peer;
-pub mod qless;
 pub mod query;
 pub mod queue;
 pub mod reference;
@@ -39,19 +36,20 @@ pub use change::{Change, Commit, InputRow, InputState, Meta};
 pub use command::Command;
 pub use cursor::PageCursor;
 pub use event::{Event, Happening};
+pub use external::import::{Import, ImportOutcome, ImportRecord, JobSource, WorkItem};
+pub use external::keys::{ElementRecord, KeyAnswers, KeyCalls, KeyRecord, KeyWait, Popped};
+pub use external::qless::{QlessAnswer, QlessCall, QlessKey, QlessMessage, QlessRow};
 pub use external::{
     ExternalCall, ExternalChange, ExternalJob, ExternalMessage, ExternalReply, ExternalRow,
-    ExternalRowKey,
+    ExternalRowKey, import, keys, qless,
 };
 pub use history::{AttemptEnd, HistoryEntry, What};
 pub use id::{Epoch, IdTag, JobId, JobKey, LeaseToken, Position, ShardId};
 pub use idempotency::{IdempotencyRecord, SubmissionAnswer, SubmittedJobs, SubmittedRun};
-pub use import::{Import, ImportOutcome, ImportRecord, JobSource, WorkItem};
 pub use job::{
     Backoff, Failure, FailurePolicy, Finished, JobRecord, JobState, LeaseRecord, Outcome, Priority,
     Progress, RetryPolicy, StoredJob,
 };
-pub use keys::{ElementRecord, KeyAnswers, KeyCalls, KeyRecord, KeyWait, Popped};
 pub use name::{
     Graph, Group, IdempotencyKey, JobName, Kind, LabelKey, LabelValue, NameError, Namespace, Queue,
     RequestId, ScheduleId, Tag, UniqueKey, Worker,
@@ -60,7 +58,6 @@ pub use peer::{
     CheckedWaits, Dependent, GraphRetry, Message, MessageResult, OutboxRecord, Part, PartAnswer,
     PartRecord, PeerRecord, RetriedGraph, Wait,
 };
-pub use qless::{QlessAnswer, QlessCall, QlessKey, QlessMessage, QlessRow};
 pub use queue::{
     Clock, DueOrder, Keep, NamespaceRecord, NamespaceSettings, QueueCounts, QueueRecord,
     QueueSettings, Retention,

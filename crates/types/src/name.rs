@@ -92,7 +92,7 @@ names! {
     LabelKey = "label key";
     /// The value of a label.
     LabelValue = "label value";
-    /// A failure group: the common cause of failures, in a word (as in qless).
+    /// A failure group: the common cause of failures, in a word.
     Group = "failure group";
     /// The id of a schedule.
     ScheduleId = "schedule";

@@ -13,7 +13,7 @@ pub enum Clock {
     /// The server's clock: timers fire by themselves.
     #[default]
     Server,
-    /// Each command carries its own `now`, and nothing happens between commands (as in qless).
+    /// Each command carries its own `now`, and nothing happens between commands.
     Caller,
 }
 words!(Clock { "server" => Server, "caller" => Caller });

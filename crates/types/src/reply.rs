@@ -6,8 +6,8 @@ use bytes::Bytes;
 
 use crate::external::ExternalJob;
 use crate::external::ExternalReply;
+use crate::external::import::ImportOutcome;
 use crate::id::{IdTag, JobId, JobKey, LeaseToken, ShardId};
-use crate::import::ImportOutcome;
 use crate::job::{JobRecord, JobState, LeaseRecord, Priority};
 use crate::name::{Graph, Group, Kind, LabelKey, LabelValue, Namespace, Queue, Tag, Worker};
 use crate::peer::{OutboxRecord, PartRecord, PeerRecord, Wait};
@@ -83,7 +83,7 @@ pub enum Reply {
     },
     /// The answer to [`crate::command::Command::External`], of the same system.
     External(ExternalReply),
-    /// The answer to [`crate::import::Import`], one entry per record, in order.
+    /// The answer to [`crate::external::import::Import`], one entry per record, in order.
     Imported(Vec<ImportOutcome>),
     /// The command succeeded and returns nothing.
     Done,
@@ -219,7 +219,7 @@ pub struct Grant {
 /// A job of an external system, shown as a job of the engine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExternalJobView {
-    /// Record, with the number [`JobKey::OF_QLESS`] or [`JobKey::OF_KEYS`].
+    /// The record, with a placeholder as its number ([`JobKey::is_of_external_job`]).
     pub record: JobRecord,
     /// Lease, while the job runs.
     pub lease: Option<LeaseRecord>,

@@ -11,7 +11,7 @@ use bytes::Bytes;
 /// The times at which a schedule enqueues a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScheduleSpec {
-    /// At a fixed interval, first at a given time (as `recur` in qless).
+    /// At a fixed interval, first at a given time.
     Interval {
         /// Interval between two runs; at least [`crate::limits::SCHEDULE_EVERY_MIN`].
         every: Duration,

@@ -1,4 +1,4 @@
-//! Statistics per queue and day: counts, streaming mean and variance, histogram, as in qless.
+//! Statistics per queue and day: counts, and streaming mean, variance and histogram of waiting and running times.
 
 use crate::name::{Namespace, Queue};
 

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use crate::external::ExternalReason;
 use crate::id::JobId;
 use crate::job::JobState;
 use crate::name::{Queue, Worker};
@@ -89,39 +90,8 @@ pub enum Reason {
         /// The time until the lease expires.
         lease_left: Duration,
     },
-    /// The job runs under a lock of qless, which only a later call can end.
-    Locked {
-        /// The worker that has the job.
-        worker: Worker,
-        /// The number of the attempt, from 1.
-        attempt: u32,
-        /// When the lock expires, on the clock of the client that took it.
-        until: Timestamp,
-    },
-    /// The job waits for room under throttles of qless.
-    Throttled {
-        /// The names of the throttles that are full.
-        by: Vec<String>,
-    },
-    /// The job is an item of raw keys, and its lease is live.
-    KeyLeased {
-        /// The session that works on it, as the lease names it.
-        session: String,
-        /// The time until the lease expires; `None`: it never does.
-        left: Option<Duration>,
-        /// Whether the server puts the item back on its queue then.
-        goes_back: bool,
-    },
-    /// The job is an item of raw keys that a client took from its queue and has no lease for.
-    KeyTaken {
-        /// The longest time after it was taken until the server puts it back; `None`: a cleaner must do that.
-        back_after: Option<Duration>,
-    },
-    /// The job is an item of raw keys that is in no list.
-    KeyStaged {
-        /// The longest time until the server puts it on its queue; `None`: a cleaner must do that.
-        queued_after: Option<Duration>,
-    },
+    /// A cause that only a job of an external system has.
+    External(ExternalReason),
     /// The job has ended.
     Ended {
         /// Failure group and message, or the reason of the cancellation; empty after success.
@@ -144,11 +114,7 @@ impl Reason {
             Self::NoWorker { .. } => "no_worker",
             Self::Released { .. } => "released",
             Self::Runs { .. } => "runs",
-            Self::Locked { .. } => "locked",
-            Self::Throttled { .. } => "throttled",
-            Self::KeyLeased { .. } => "key_leased",
-            Self::KeyTaken { .. } => "key_taken",
-            Self::KeyStaged { .. } => "key_staged",
+            Self::External(reason) => reason.code(),
             Self::Ended { .. } => "ended",
             Self::Next => "next",
         }
@@ -194,25 +160,7 @@ impl Reason {
             Self::Runs {
                 worker, attempt, ..
             } => format!("worker {worker} runs attempt {attempt}"),
-            Self::Locked { worker, .. } => format!(
-                "worker {worker} runs the job under a lock of qless, which expires by that client's clock"
-            ),
-            Self::Throttled { by } => {
-                format!("the job waits for room under {}", by.join(", "))
-            }
-            Self::KeyLeased {
-                session,
-                left,
-                goes_back,
-            } => key_leased(session, *left, *goes_back),
-            Self::KeyTaken { back_after } => {
-                let next = server_or_cleaner(*back_after, "puts it back");
-                format!("the item was taken from its queue without a lease: {next}")
-            }
-            Self::KeyStaged { queued_after } => {
-                let next = server_or_cleaner(*queued_after, "puts it on its queue");
-                format!("the item is in no list: {next}")
-            }
+            Self::External(reason) => reason.text(),
             Self::Ended { detail } if detail.is_empty() => "the job has ended".to_owned(),
             Self::Ended { detail } => format!("the job has ended: {detail}"),
             Self::Next => format!("the next worker that asks the queue {queue} gets the job"),
@@ -241,29 +189,8 @@ fn released(times: u32, worker: &Worker, reason: &str) -> String {
     }
 }
 
-fn key_leased(session: &str, left: Option<Duration>, goes_back: bool) -> String {
-    let Some(left) = left else {
-        return format!("{session} works on the item under a lease that never expires");
-    };
-    let next = if goes_back {
-        "then the server puts the item back on its queue"
-    } else {
-        "then a cleaner must put the item back"
-    };
-    let left = whole(left);
-    format!("{session} works on the item under a lease that expires in {left}; {next}")
-}
-
-/// Who acts next: the server within `after`, or a cleaner that the user runs.
-fn server_or_cleaner(after: Option<Duration>, does: &str) -> String {
-    match after {
-        Some(after) => format!("the server {does} within {}", whole(after)),
-        None => format!("no rule of the server applies, so a cleaner {does}"),
-    }
-}
-
 /// The duration in whole seconds, such as `1h30m`.
-fn whole(span: Duration) -> String {
+pub(crate) fn whole(span: Duration) -> String {
     show_span(Duration::from_secs(span.as_secs()))
 }
 
@@ -282,11 +209,6 @@ mod tests {
             worker: worker.clone(),
             reason: reason.to_owned(),
         };
-        let leased = |left, goes_back| Reason::KeyLeased {
-            session: "s1".to_owned(),
-            left,
-            goes_back,
-        };
         for (reason, text) in [
             (behind(1, false), "one job of the queue mail goes first"),
             (
@@ -297,20 +219,6 @@ mod tests {
             (
                 released(2, "no disk"),
                 "the job was given back 2 times, last by worker w1: no disk",
-            ),
-            (
-                leased(None, false),
-                "s1 works on the item under a lease that never expires",
-            ),
-            (
-                leased(seconds(9), true),
-                "s1 works on the item under a lease that expires in 9s; then the server puts the item back on its queue",
-            ),
-            (
-                Reason::KeyTaken {
-                    back_after: seconds(30),
-                },
-                "the item was taken from its queue without a lease: the server puts it back within 30s",
             ),
             (
                 Reason::NoWorker {

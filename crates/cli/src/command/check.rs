@@ -55,7 +55,7 @@ pub(crate) fn print(context: &Context, report: &AuditReport) -> Outcome {
             "live_jobs": report.live_jobs,
             "finished_jobs": report.finished_jobs,
             "leases": report.leases,
-            "qless_rows": report.qless_rows,
+            "external_rows": report.external_rows,
             "rows": report.rows,
             "sequence": report.sequence,
             "waiting": report.waiting,

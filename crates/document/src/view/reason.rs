@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
 
+use ganger_types::external::ExternalReason;
 use ganger_types::{JobState, Queue, ShardId, Timestamp, why};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -196,7 +197,19 @@ fn reason(shard: &ShardId, queue: &Queue, reason: why::Reason) -> Reason {
             worker: Some(text(worker.as_bytes())),
             ..view
         },
-        why::Reason::Locked {
+        why::Reason::External(reason) => external(reason, view),
+        why::Reason::Ended { detail } => Reason {
+            detail: Some(detail),
+            ..view
+        },
+        why::Reason::QueuePaused | why::Reason::Next => view,
+    }
+}
+
+/// Adds the fields of a cause that only jobs of external systems have.
+fn external(reason: ExternalReason, view: Reason) -> Reason {
+    match reason {
+        ExternalReason::Locked {
             worker,
             attempt,
             until,
@@ -206,22 +219,15 @@ fn reason(shard: &ShardId, queue: &Queue, reason: why::Reason) -> Reason {
             worker: Some(text(worker.as_bytes())),
             ..view
         },
-        why::Reason::Throttled { by } => Reason {
+        ExternalReason::Throttled { by } => Reason {
             detail: Some(by.join(", ")),
             ..view
         },
-        why::Reason::KeyLeased { session, left, .. } => Reason {
+        ExternalReason::KeyLeased { session, left, .. } => Reason {
             lease_left: left,
             worker: Some(session),
             ..view
         },
-        why::Reason::Ended { detail } => Reason {
-            detail: Some(detail),
-            ..view
-        },
-        why::Reason::QueuePaused
-        | why::Reason::KeyTaken { .. }
-        | why::Reason::KeyStaged { .. }
-        | why::Reason::Next => view,
+        ExternalReason::KeyTaken { .. } | ExternalReason::KeyStaged { .. } => view,
     }
 }

@@ -19,8 +19,8 @@ const LOOKS_PER_AGE: u64 = 100;
 
 impl Engine {
     /// Removes jobs; live ones are cancelled first, with all consequences for their dependents. The reply lists those
-    /// that were skipped: jobs whose results live jobs still use, jobs that an undecided submission waits for, jobs
-    /// of qless that its own rules keep, and items of raw keys. A job that waits for the retry of a removed job would
+    /// that were skipped: jobs whose results live jobs still use, jobs that an undecided submission waits for, external
+    /// jobs that the rules of their system keep. A job that waits for the retry of a removed job would
     /// wait forever, so it fails, on this shard and on others (`rel T1`).
     pub(crate) fn delete(&mut self, cmd: &Delete, turn: &mut Turn<'_>) -> Answer {
         check_bulk(cmd.jobs.len())?;

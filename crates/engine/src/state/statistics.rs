@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bins_are_those_of_qless() {
+    fn bins_are_seconds_then_minutes_hours_and_days() {
         let bins = [0, 59, 60, 119, 3_599, 3_600, 86_399, 86_400, 6 * 86_400].map(bin);
         assert_eq!(bins, [0, 59, 60, 60, 118, 119, 141, 142, 147].map(Some));
         assert_eq!(bin(7 * 86_400), None);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::support::{World, cancel, job, named, retry};
 use ganger_types::command::Delete;
+use ganger_types::external::ExternalReason;
 use ganger_types::keys::{
     Condition, End, Expiry, KeyAnswers, KeyCall, KeyCalls, KeyReply, KeyUpkeep,
 };
@@ -197,18 +198,20 @@ fn state_and_reasons_follow_from_the_keys() {
     };
     assert_eq!(why(&mut world, "b"), [behind]);
     assert_eq!(state(&mut world, "c"), Some(JobState::Scheduled));
-    let staged = Reason::KeyStaged {
+    let staged = ExternalReason::KeyStaged {
         queued_after: Some(60 * SECOND),
-    };
+    }
+    .into();
     assert_eq!(why(&mut world, "c"), [staged]);
     assert_eq!(state(&mut world, "ghost"), None);
 
     take(&mut world, "q", End::Right);
     assert_eq!(state(&mut world, "a"), Some(JobState::Running));
     assert_eq!(find(&mut world, "a").expect("there").lease, None);
-    let taken = Reason::KeyTaken {
+    let taken = ExternalReason::KeyTaken {
         back_after: Some(10 * SECOND),
-    };
+    }
+    .into();
     assert_eq!(why(&mut world, "a"), [taken]);
 
     lease(&mut world, "q", "a", 30);
@@ -216,11 +219,12 @@ fn state_and_reasons_follow_from_the_keys() {
     let held = find(&mut world, "a").expect("there").lease.expect("leased");
     assert_eq!(held.worker, Worker::from_static("session-1"));
     assert_eq!(held.lease_for, 20 * SECOND);
-    let leased = Reason::KeyLeased {
+    let leased = ExternalReason::KeyLeased {
         session: "session-1".to_owned(),
         left: Some(20 * SECOND),
         goes_back: true,
-    };
+    }
+    .into();
     assert_eq!(why(&mut world, "a"), [leased]);
 
     world.pass(20 * SECOND);
@@ -240,9 +244,9 @@ fn without_upkeep_a_cleaner_is_named() {
     set(&mut world, "q:item:c", "data", Expiry::Never);
     assert_eq!(
         why(&mut world, "a"),
-        [Reason::KeyTaken { back_after: None }]
+        [ExternalReason::KeyTaken { back_after: None }.into()]
     );
-    let staged = Reason::KeyStaged { queued_after: None };
+    let staged = ExternalReason::KeyStaged { queued_after: None }.into();
     assert_eq!(why(&mut world, "c"), [staged]);
 }
 

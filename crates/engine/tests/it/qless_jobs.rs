@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::support::World;
 use ganger_types::command::{Cancel, Enqueue, NewJob, Selection};
+use ganger_types::external::ExternalReason;
 use ganger_types::history::AttemptEnd;
 use ganger_types::qless::{Generation, QlessReply, QlessRequest};
 use ganger_types::query::Query;
@@ -166,14 +167,18 @@ fn it_is_explained_by_the_rules_of_qless() {
     ] {
         call(&mut world, words);
     }
-    let locked = Reason::Locked {
+    let locked = ExternalReason::Locked {
         worker: Worker::from_static("w"),
         attempt: 1,
         until: Timestamp(63_000_000),
-    };
+    }
+    .into();
     assert_eq!(why(&mut world, "runs").1, [locked]);
     let by = vec!["t".to_owned()];
-    assert_eq!(why(&mut world, "throttled").1, [Reason::Throttled { by }]);
+    assert_eq!(
+        why(&mut world, "throttled").1,
+        [ExternalReason::Throttled { by }.into()]
+    );
     assert_eq!(why(&mut world, "first").1, [Reason::Next]);
     let behind = Reason::Behind {
         jobs: 1,

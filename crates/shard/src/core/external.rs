@@ -1,5 +1,8 @@
 //! External systems in a shard: ends of their jobs, their reads of durable state, and their metrics.
 
+mod pops;
+mod reads;
+
 use std::collections::BTreeSet;
 
 use ganger_store::Reader;
@@ -11,6 +14,7 @@ use ganger_types::{
 
 use super::Core;
 use super::request::{CallReply, Output, Ticket};
+pub use pops::UndeliveredElement;
 
 /// The raw keys whose rows the changes of a turn write or remove.
 #[derive(Default)]

@@ -9,7 +9,7 @@ use ganger_types::{
     RequestId, Timestamp,
 };
 
-use super::pop::UndeliveredElement;
+use super::external::UndeliveredElement;
 use crate::{CallError, Delivery};
 
 /// Identifies a request that may wait. The caller chooses it and never reuses it; a smaller id has waited longer.

@@ -277,7 +277,7 @@ impl<T> PendingRows<'_, T> {
             .any(|(rows, _)| rows.jobs.contains_key(&key))
     }
 
-    /// Whether an uncommitted turn has touched raw keys of which `is_touched` is true.
+    /// Whether an uncommitted turn has touched keys of which `is_touched` is true.
     pub(super) fn any_touched_keys(&mut self, is_touched: impl Fn(&TouchedKeys) -> bool) -> bool {
         self.newest_first()
             .any(|(rows, _)| is_touched(&rows.touched_keys))

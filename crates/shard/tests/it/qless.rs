@@ -260,7 +260,7 @@ async fn what_was_answered_is_there_after_the_power_was_cut() {
     handle.stop().await;
     let report = ganger_store_embedded::check(&copy, |_| {}).expect("it can be read");
     assert_eq!(report.findings, []);
-    assert!(report.qless_rows > 10, "{report:?}");
+    assert!(report.external_rows > 10, "{report:?}");
     let again = start(&copy);
     assert_eq!(look(&again).await, expected);
     again.stop().await;

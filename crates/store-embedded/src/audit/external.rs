@@ -1,5 +1,5 @@
-//! Rows of external systems: compares raw keys with the elements of lists, and counts the rows of qless, whose content the
-//! engine's audit checks by the rules of qless.
+//! Rows of external systems: counts them, and compares raw keys with the elements of lists. The engine's audit
+//! checks the content of the rows of qless.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,8 +18,8 @@ pub(super) struct ExternalRows {
     lists: BTreeSet<u64>,
     /// Number of elements of each list, by the key's number.
     elements: BTreeMap<u64, u64>,
-    /// Number of rows of qless.
-    qless: u64,
+    /// Number of all rows.
+    count: u64,
 }
 
 impl ExternalRows {
@@ -28,6 +28,7 @@ impl ExternalRows {
         let Loaded::External(row) = row else {
             return false;
         };
+        self.count += 1;
         match row {
             ExternalRow::Key(key) => {
                 if !self.names.insert((key.namespace.clone(), key.name.clone())) {
@@ -42,13 +43,13 @@ impl ExternalRows {
             ExternalRow::Element(element) => {
                 *self.elements.entry(element.list).or_default() += 1;
             }
-            ExternalRow::Qless(..) => self.qless += 1,
+            ExternalRow::Qless(..) => {}
         }
         true
     }
 
     pub(super) fn compare(&self, report: &mut AuditReport) {
-        report.qless_rows += self.qless;
+        report.external_rows += self.count;
         for number in &self.duplicates {
             report.add("keys", number, "another key has the same name");
         }

@@ -95,7 +95,7 @@ fn jobs_of_qless_of_format_5_get_numbers_and_are_named_by_them() {
     let directory = crate::kit::directory();
     let path = of_format("5-qless", &directory);
     let before = check(&path, |_| {}).expect("it can be read");
-    assert_eq!((before.qless_rows, before.findings), (7, Vec::new()));
+    assert_eq!((before.external_rows, before.findings), (7, Vec::new()));
     let job = |(namespace, jid, number): (&str, &'static str, u64)| {
         (
             namespace.to_owned(),
@@ -114,7 +114,7 @@ fn jobs_of_qless_of_format_5_get_numbers_and_are_named_by_them() {
     // Again, now that the store has today's format.
     assert_eq!(jobs_of_qless(&path), expected.map(job));
     let after = check(&path, |_| {}).expect("it can be read");
-    assert_eq!((after.qless_rows, after.findings), (7, Vec::new()));
+    assert_eq!((after.external_rows, after.findings), (7, Vec::new()));
 }
 
 #[test]

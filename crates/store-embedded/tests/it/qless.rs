@@ -41,7 +41,7 @@ fn the_audit_counts_rows_of_qless() {
     let path = directory.path().join("1.db");
     with_rows(&path);
     let report = check(&path, |_| {}).expect("it can be read");
-    assert_eq!((report.qless_rows, report.findings), (3, Vec::new()));
+    assert_eq!((report.external_rows, report.findings), (3, Vec::new()));
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn rows_of_qless_that_are_not_what_their_names_say_are_reported_and_not_loaded()
         let report = check(&path, |_| {}).expect("it can be read");
         assert_eq!(report.findings.len(), 1, "{sql}");
         assert!(report.findings[0].what.contains("qless"), "{sql}");
-        assert_eq!(report.qless_rows, 2, "{sql}");
+        assert_eq!(report.external_rows, 2, "{sql}");
         let mut store = crate::kit::open(&path).expect("it opens");
         store.open().expect("it opens");
         let mut rows = 0;

@@ -23,6 +23,15 @@ pub enum ExternalTable {
 }
 
 impl ExternalTable {
+    /// All of them, in the order in which they are loaded.
+    pub const ALL: [Self; 3] = [Self::Keys, Self::Elements, Self::Qless];
+
+    /// Whether the table has many rows that are written several times and then removed, so that a database must often
+    /// clear away old versions of them.
+    pub fn is_rewritten_often(self) -> bool {
+        self == Self::Qless
+    }
+
     /// Version of the embedded store's tables in which this table appeared.
     pub fn since(self) -> u32 {
         match self {

@@ -147,9 +147,9 @@ impl SmallTable {
         Self::Parts,
         Self::PartJobs,
         Self::Dependents,
-        Self::External(ExternalTable::Keys),
-        Self::External(ExternalTable::Elements),
-        Self::External(ExternalTable::Qless),
+        Self::External(ExternalTable::ALL[0]),
+        Self::External(ExternalTable::ALL[1]),
+        Self::External(ExternalTable::ALL[2]),
     ];
 
     /// Version of the embedded store's tables in which this table appeared.

@@ -6,7 +6,7 @@
 use bytes::Bytes;
 
 use super::{Command, NewInput, NewJob};
-use crate::import::ImportRecord;
+use crate::external::import::ImportRecord;
 use crate::name::Namespace;
 use crate::peer::{Message, MessageResult, OutboxRecord};
 use crate::query::Query;

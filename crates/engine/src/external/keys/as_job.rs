@@ -6,6 +6,7 @@
 use std::ops::Bound;
 use std::time::Duration;
 
+use ganger_types::external::ExternalReason;
 use ganger_types::keys::KeyUpkeep;
 use ganger_types::query::JobQuery;
 use ganger_types::reply::ExternalJobView;
@@ -134,17 +135,26 @@ pub(super) fn explain(
 ) -> Option<Explanation> {
     let item = space.find_item(id, now.elapsed)?;
     let reasons = match item.stand {
-        ItemPlace::Leased(until, session) => vec![Reason::KeyLeased {
-            session: String::from_utf8_lossy(session).into_owned(),
-            left: until.map(|until| until.since(now.elapsed)),
-            goes_back: settings.put_back_after.is_some(),
-        }],
-        ItemPlace::Taken => vec![Reason::KeyTaken {
-            back_after: settings.put_back_after,
-        }],
-        ItemPlace::Staged => vec![Reason::KeyStaged {
-            queued_after: settings.rescue_after,
-        }],
+        ItemPlace::Leased(until, session) => vec![
+            ExternalReason::KeyLeased {
+                session: String::from_utf8_lossy(session).into_owned(),
+                left: until.map(|until| until.since(now.elapsed)),
+                goes_back: settings.put_back_after.is_some(),
+            }
+            .into(),
+        ],
+        ItemPlace::Taken => vec![
+            ExternalReason::KeyTaken {
+                back_after: settings.put_back_after,
+            }
+            .into(),
+        ],
+        ItemPlace::Staged => vec![
+            ExternalReason::KeyStaged {
+                queued_after: settings.rescue_after,
+            }
+            .into(),
+        ],
         ItemPlace::Ready => vec![space.place_in_line(&item)],
     };
     Some(Explanation {

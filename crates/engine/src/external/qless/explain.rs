@@ -1,6 +1,7 @@
 //! Why a job of qless is not running.
 
 use ganger_qless::Qless;
+use ganger_types::external::ExternalReason;
 use ganger_types::qless::{QlessJob, QlessState};
 use ganger_types::why::{Explanation, Reason};
 use ganger_types::{Elapsed, JobId, JobState, Queue, Timestamp};
@@ -24,11 +25,14 @@ pub(super) fn explain(
     let reasons = match state(job) {
         JobState::Blocked => vec![waits_for(qless, job)],
         JobState::Scheduled => vec![not_before(job)],
-        JobState::Running => vec![Reason::Locked {
-            worker: worker(&job.worker),
-            attempt: attempts(job),
-            until: moment(job.expires),
-        }],
+        JobState::Running => vec![
+            ExternalReason::Locked {
+                worker: worker(&job.worker),
+                attempt: attempts(job),
+                until: moment(job.expires),
+            }
+            .into(),
+        ],
         JobState::Failed => vec![ended(job)],
         JobState::Ready => ready(qless, job, server, wall),
         JobState::Succeeded | JobState::Cancelled => vec![Reason::Ended {
@@ -84,9 +88,12 @@ fn ready(qless: &Qless, job: &QlessJob, server: Elapsed, wall: Timestamp) -> Vec
     if job.state == QlessState::Throttled && !job.pending.is_empty() {
         let names = job.pending.iter();
         let names = names.map(|(name, _)| String::from_utf8_lossy(name).into_owned());
-        reasons.push(Reason::Throttled {
-            by: names.collect(),
-        });
+        reasons.push(
+            ExternalReason::Throttled {
+                by: names.collect(),
+            }
+            .into(),
+        );
     }
     if let Some((running, limit)) = qless.limit_reached(&job.queue, super::seconds(wall), server) {
         reasons.push(Reason::QueueLimit {

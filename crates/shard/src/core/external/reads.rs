@@ -5,16 +5,16 @@ use std::collections::VecDeque;
 use ganger_store::Reader;
 use ganger_types::{Command, Now};
 
-use super::Core;
-use super::external::is_key_read;
-use super::request::{CallReply, Output, Request, Ticket};
+use super::is_key_read;
+use crate::core::Core;
+use crate::core::request::{CallReply, Output, Request, Ticket};
 
 impl<R: Reader, T: Ticket> Core<R, T> {
     /// Takes the reads out of the queue, and answers those that see only durable state.
     ///
     /// A connection sends nothing more before its calls are answered, so a read overtakes only other clients' calls,
     /// and those are unanswered too: the order is not observable.
-    pub(super) fn take_reads(&mut self, now: Now) {
+    pub(in crate::core) fn take_reads(&mut self, now: Now) {
         if !self.inbox.iter().any(is_read) {
             return;
         }

@@ -11,9 +11,8 @@ use ganger_types::{
 };
 use std::sync::Arc;
 
-use super::StoreFixture;
-use super::script::Script;
 use crate::store::Loaded;
+use crate::suite::{Script, StoreFixture};
 
 fn b(text: &'static str) -> Bytes {
     Bytes::from_static(text.as_bytes())

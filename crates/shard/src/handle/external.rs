@@ -1,6 +1,8 @@
 //! External jobs, which the engine keeps and not the store: listed after the store's jobs, read alone, and waited
 //! for.
 
+mod pops;
+
 use std::time::Duration;
 
 use ganger_store::StoredJob;
@@ -12,7 +14,8 @@ use ganger_types::{Command, ExternalJob, JobId, JobKey, Namespace, PageCursor, R
 
 use tokio::time::{Instant, sleep_until};
 
-use crate::{CallError, Handle};
+use super::Handle;
+use crate::CallError;
 
 /// Interval between checks of an item of raw keys while a caller waits for its end.
 const ITEM_POLL_INTERVAL: Duration = Duration::from_millis(500);
@@ -88,7 +91,7 @@ impl Handle {
 
     /// Whether the engine may have external jobs.
     pub(crate) fn may_have_external_jobs(&self) -> bool {
-        self.shared.metrics.gauges.external_job_namespaces.get() > 0
+        self.shared.metrics.external.external_job_namespaces.get() > 0
     }
 
     /// Adds external jobs to a page. The engine visits a bounded number per call, so it is called until the page is
@@ -142,7 +145,7 @@ impl Handle {
         let query = Query::ExternalJobs(Box::new(query));
         match self.call(Command::Query(Box::new(query))).await? {
             Reply::ExternalJobs(found, rest) => Ok((found, rest)),
-            other => unreachable!("external_jobs were asked for, not {other:?}"),
+            other => unreachable!("external jobs were asked for, not {other:?}"),
         }
     }
 
@@ -182,7 +185,7 @@ impl Handle {
         let query = Query::ExternalJob(namespace.clone(), id.clone());
         match self.call(Command::Query(Box::new(query))).await? {
             Reply::ExternalJob(job) => Ok(job),
-            other => unreachable!("a external_job was asked for, not {other:?}"),
+            other => unreachable!("an external job was asked for, not {other:?}"),
         }
     }
 

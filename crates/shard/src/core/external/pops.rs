@@ -11,10 +11,10 @@ use ganger_types::{
     Bytes, Command, ExternalReply, KeyCalls, KeyWait, Namespace, Now, Popped, Reply,
 };
 
-use super::Core;
-use super::request::{CallReply, Ticket, WaiterId};
-use super::waiters::PopWaiter;
 use crate::CallError;
+use crate::core::Core;
+use crate::core::request::{CallReply, Ticket, WaiterId};
+use crate::core::waiters::PopWaiter;
 
 /// An element that was taken for a client that has gone.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ pub struct UndeliveredElement {
 }
 
 impl<R: Reader, T: Ticket> Core<R, T> {
-    pub(super) fn take_pop(
+    pub(in crate::core) fn take_pop(
         &mut self,
         now: Now,
         wait: Box<KeyWait>,
@@ -99,7 +99,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     }
 
     /// Serves the requests that wait for elements of lists that have grown.
-    pub(super) fn serve_grown(&mut self, now: Now) {
+    pub(in crate::core) fn serve_grown(&mut self, now: Now) {
         loop {
             let grown = self.live().engine.take_grown();
             if grown.is_empty() {
@@ -111,7 +111,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
     }
 
-    pub(super) fn serve_list(&mut self, now: Now, list: &(Namespace, Bytes)) {
+    pub(in crate::core) fn serve_list(&mut self, now: Now, list: &(Namespace, Bytes)) {
         let has_elements = |core: &mut Self| {
             core.live().engine.kind_of_key(now, &list.0, &list.1) == Some(KeyKind::List)
         };
@@ -132,7 +132,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     /// Puts an element back where it was next, unless it has left the list that it was moved to: then another client
     /// has handled it. The element leaves that list only once it is back. A full device does not refuse this, since
     /// it adds nothing new.
-    pub(super) fn unpop(&mut self, now: Now, unpopped: UndeliveredElement) {
+    pub(in crate::core) fn unpop(&mut self, now: Now, unpopped: UndeliveredElement) {
         let UndeliveredElement { wait, list, value } = unpopped;
         self.metrics.counters.undelivered_total.inc();
         if let Some((to, to_end)) = &wait.to {

@@ -4,9 +4,8 @@ use ganger_types::{
     Bytes, Change, Elapsed, ElementRecord, ExternalChange, ExternalRow, KeyRecord, Namespace,
 };
 
-use super::StoreFixture;
-use super::script::Script;
 use crate::store::Loaded;
+use crate::suite::{Script, StoreFixture};
 
 fn key(number: u64, value: Option<&'static str>) -> KeyRecord {
     KeyRecord {

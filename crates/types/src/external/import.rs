@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::qless::{QlessSet, QlessTime};
 use crate::command::NewJob;
 use crate::name::Namespace;
-use crate::qless::{QlessSet, QlessTime};
 
 /// Imports records. Each is taken, skipped or refused by itself; those that are taken are one commit.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,0 +1,7 @@
+//! Rows of external systems.
+
+mod keys;
+mod qless;
+
+pub use keys::*;
+pub use qless::*;
