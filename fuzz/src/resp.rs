@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 const CONNECTIONS_MAX: u32 = 2_000;
 /// Size of the pipe between client and server in bytes.
 const PIPE_BYTES: usize = 64 << 10;
-/// The valid token.
+/// The token that the target accepts.
 const TOKEN: &[u8] = b"token";
 
 thread_local! {

@@ -7,6 +7,8 @@ mod circles;
 mod citations;
 mod codes;
 mod commits;
+mod doc_comments;
+mod external;
 mod operations;
 mod sizes;
 mod text;
@@ -81,6 +83,8 @@ pub(crate) fn run() -> Result<()> {
     sizes::check(&sources, &mut findings);
     words::check(&sources, &mut findings);
     text::check(&sources, &mut findings);
+    doc_comments::check(&sources, &mut findings);
+    external::check(&sources, &mut findings);
     citations::check(&sources, &mut findings)?;
     codes::check(&sources, &mut findings)?;
     operations::check(&sources, &mut findings)?;

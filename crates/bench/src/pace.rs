@@ -13,7 +13,7 @@ pub(crate) enum Next {
     Message,
     /// Not before this time; absent: not before jobs are completed.
     NotYet(Option<Instant>),
-    /// No message follows.
+    /// All messages of the load have been sent.
     Nothing,
 }
 

@@ -41,7 +41,7 @@ impl Shape {
 /// How a load is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// Enqueueing alone.
+    /// Producers enqueue, and nobody takes jobs.
     Enqueue,
     /// Taking and completing jobs that wait, for each second of the measurement so many.
     Take(u32),
@@ -150,7 +150,7 @@ impl Named {
         }
     }
 
-    /// Its connections.
+    /// The connections of the load, and what each of them sends.
     pub fn shape(self) -> Shape {
         match self {
             Self::E1 => Shape::new(1, SINGLE, 0, 1),

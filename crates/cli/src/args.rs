@@ -28,7 +28,7 @@ pub(crate) struct Cli {
 /// The subcommand to run, with its arguments.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run a server.
+    /// Run a ganger server.
     Server(Box<server::ServerArgs>),
     #[cfg_attr(
         feature = "quantumleap",

@@ -38,7 +38,7 @@ pub(crate) const SELECTED_MAX: usize = 200;
 /// A form that was sent.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Form {
-    /// Its own fields.
+    /// The fields that a person filled in.
     pub(crate) fields: Params,
     /// The fields that the button brought.
     pub(crate) with: Params,
@@ -258,7 +258,7 @@ fn not_done(action: &str) -> &'static str {
     }
 }
 
-/// Applies a command.
+/// Applies a command on a shard; its reply comes once the effects are durable.
 async fn apply(shard: &Handle, command: Command) -> Result<Reply, Fault> {
     Ok(shard.call(command).await?)
 }

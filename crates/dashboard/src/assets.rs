@@ -4,7 +4,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 
-/// One file.
+/// A file that pages load, embedded in the program.
 pub(crate) struct Asset {
     /// Its name below `/ui/assets/`, with the hash of its content.
     pub(crate) file: &'static str,

@@ -46,7 +46,7 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) made_in: Duration,
 }
 
-/// The whole document.
+/// A page with its head, navigation and foot: the whole HTML document.
 pub(crate) fn document(page: &Page, around: &Surroundings<'_>) -> Markup {
     let view = around.view;
     let namespace = plain(&show(view.namespace().as_bytes()));

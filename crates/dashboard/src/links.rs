@@ -94,7 +94,7 @@ impl Links {
 }
 
 impl Address {
-    /// Adds a parameter.
+    /// Adds a query parameter; its value is percent-encoded.
     pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
         let before = if self.has_query { '&' } else { '?' };
         self.has_query = true;
@@ -133,7 +133,7 @@ impl Render for Address {
     }
 }
 
-/// `shard/id`.
+/// The full name of a job, in the form `shard/id`.
 pub(crate) fn job_name(shard: &ShardId, id: &JobId) -> String {
     ganger_document::names::full_name(shard, id)
 }

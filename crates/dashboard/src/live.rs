@@ -87,7 +87,7 @@ struct Followed {
     query: String,
 }
 
-/// Answers `/ui/live`.
+/// Answers `/ui/live`: a stream of the parts of a page that change.
 pub(crate) async fn answer(
     site: &Site,
     visitor: &Visitor,

@@ -33,7 +33,7 @@ pub struct Options {
     pub origin: Option<String>,
     /// Whether nobody may change anything here. Default no.
     pub is_read_only: bool,
-    /// Who sees payloads.
+    /// Which people see payloads and results. Default all who may read jobs.
     pub payloads: Payloads,
     /// A session without use ends after this. Default 12 hours.
     pub session_idle: Duration,
@@ -77,7 +77,7 @@ pub struct Settings {
     pub operations: Vec<Operation>,
     /// The status of a code, as the HTTP API has it.
     pub status_of: fn(&'static str) -> StatusCode,
-    /// Checks credentials.
+    /// The check of the tokens that people sign in with.
     pub gate: Arc<dyn Gate>,
     /// Whether connections are encrypted: then cookies are for encrypted connections only.
     pub is_encrypted: bool,
@@ -94,7 +94,7 @@ pub struct Settings {
 /// A token that was accepted.
 #[derive(Clone, Debug)]
 pub struct Accepted {
-    /// Whose it is.
+    /// The identity that the token belongs to, with its rights.
     pub identity: Identity,
     /// The name of the token.
     pub name: String,

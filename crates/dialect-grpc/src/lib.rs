@@ -42,7 +42,7 @@ pub struct Options {
     pub payload_bytes_max: usize,
     /// Identity of a request into which the server has put none; anonymous by default, without any right.
     pub unidentified: Identity,
-    /// The audit log.
+    /// The log of changes and refusals, with who asked for them.
     pub audit: Audit,
     /// Finds the other shards; without one only this shard is known.
     pub router: Option<Router>,

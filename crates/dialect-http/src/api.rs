@@ -34,7 +34,7 @@ pub struct Settings {
     pub is_insecure: bool,
     /// Identity of requests to which the server has added none; by default one without rights.
     pub stranger: Identity,
-    /// Audit log.
+    /// The log of changes and refusals, with who asked for them.
     pub audit: Audit,
     /// Router to the other shards; `None`: only this shard is known.
     pub router: Option<Router>,
@@ -99,7 +99,7 @@ impl Api {
         }
     }
 
-    /// The settings.
+    /// The settings that the server gave this API.
     pub(crate) fn settings(&self) -> &Settings {
         &self.0.settings
     }

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 
 use crate::problem::Problem;
 
-/// The allowed hosts.
+/// The host names that requests may carry, against DNS rebinding.
 #[derive(Clone, Debug, Default)]
 pub struct HostCheck {
     /// Allowed names besides `localhost` and plain addresses; `*`: any name.

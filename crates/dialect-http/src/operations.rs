@@ -114,7 +114,7 @@ const PAGE: &[(&str, &str)] = &[
 const NDJSON: &str = "application/x-ndjson";
 const ANY: &str = "*/*";
 
-/// All operations.
+/// All operations of the API, in the order of the tables.
 pub(crate) fn all() -> Vec<Operation> {
     let mut all = jobs::about_jobs();
     all.extend(jobs::about_graphs());

@@ -116,7 +116,7 @@ impl Api {
         &self.0.shard
     }
 
-    /// Returns the settings.
+    /// Returns the settings that the server gave this API.
     pub(crate) fn settings(&self) -> &Settings {
         &self.0.settings
     }

@@ -37,7 +37,7 @@ struct Draft {
     payload: Vec<u8>,
 }
 
-/// Handles a notification.
+/// Handles `POST /v2/notify`: stores a task for each accepted notification.
 pub(crate) async fn notify(State(api): State<Api>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let draft = match read(&api, parts, body).await {

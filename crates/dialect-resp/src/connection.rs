@@ -58,7 +58,7 @@ impl From<io::Error> for CloseReason {
     }
 }
 
-/// A client connection.
+/// The connection of one client, with its session and transactions.
 pub(crate) struct Connection<S> {
     stream: S,
     input: BytesMut,

@@ -19,7 +19,7 @@ const CLEAR: Operation = Operation::new("resp.clear", Needed::OPERATE);
 pub(crate) enum Right {
     /// None: any client may send the command.
     Open,
-    /// A valid identity.
+    /// A valid identity, whatever its rights.
     Known,
     /// Right to read keys, which workers have too, because they clean up.
     Read,

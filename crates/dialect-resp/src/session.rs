@@ -155,7 +155,7 @@ impl Session {
         self.identity != Identity::Anonymous
     }
 
-    /// Changes the identity.
+    /// Sets the identity of the session, after `AUTH` or `HELLO`.
     pub(crate) fn set_identity(&mut self, identity: Identity, token: Option<Bytes>) {
         let owner = Owner::of(&identity, Some(self.client.from().ip()));
         let budget = &self.shared.settings.budget;
@@ -178,7 +178,7 @@ impl Session {
         self.look_up_rights();
     }
 
-    /// Selects another database.
+    /// Selects the database, and so the namespace, of later commands.
     pub(crate) fn select(&mut self, database: usize) {
         self.database = database;
         self.client.state().database = database;
@@ -299,7 +299,7 @@ impl Session {
         }
     }
 
-    /// Ends all subscriptions.
+    /// Ends all subscriptions of the session, to channels and patterns.
     pub(crate) fn unsubscribe_all(&mut self) {
         for (is_pattern, names) in [
             (false, std::mem::take(&mut self.channels)),

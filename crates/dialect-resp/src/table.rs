@@ -54,7 +54,7 @@ const ABOUT: &[Command] = &[
     ),
 ];
 
-/// All commands.
+/// All commands of the port, family by family.
 fn all() -> impl Iterator<Item = Command> {
     let families = [
         SPECIAL,

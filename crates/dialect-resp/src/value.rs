@@ -29,9 +29,9 @@ pub enum Value {
     Number(i64),
     /// A string of any bytes.
     Bulk(Bytes),
-    /// A null string.
+    /// The null string, for an absent value.
     Nil,
-    /// A null array.
+    /// The null array, for an absent list.
     NilList,
     /// An array of any bytes.
     Bulks(Vec<Bytes>),
@@ -48,7 +48,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// The reply `OK`.
+    /// The reply `OK` of commands without another answer.
     pub const OK: Self = Self::Simple("OK");
 
     /// Makes an error reply with this text.

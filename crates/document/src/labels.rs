@@ -66,7 +66,7 @@ impl<'de> Deserialize<'de> for Labels {
 /// Changes of labels, as in a merge patch (RFC 7396): a string sets a label, null removes it.
 #[derive(Clone, Debug, Default)]
 pub struct LabelChanges {
-    /// Labels to set.
+    /// Labels to add or replace, by key.
     pub set: Vec<(LabelKey, LabelValue)>,
     /// Keys of the labels to remove.
     pub removed: Vec<LabelKey>,

@@ -35,7 +35,7 @@ pub fn tags(tags: &[Tag]) -> Vec<TagName> {
     tags.iter().cloned().map(Named).collect()
 }
 
-/// Tags as texts.
+/// Tags as texts, in their order; bytes that are not UTF-8 are replaced.
 pub fn texts(tags: &[Tag]) -> Vec<String> {
     tags.iter().map(|tag| text(tag.as_bytes())).collect()
 }

@@ -74,7 +74,7 @@ impl Api {
         }
     }
 
-    /// Renews a lease.
+    /// Renews a lease for its own length.
     pub fn renew(&mut self, lease: &Lease) -> Outcome {
         self.report("renew", lease, &Value::Null)
     }

@@ -47,9 +47,9 @@ pub enum Qless {
     Old,
     /// qless-py over the newest redis-py.
     New,
-    /// qless-with-throttles.
+    /// The Python package qless-with-throttles.
     Throttles,
-    /// reqless.
+    /// The Ruby gem reqless.
     Reqless,
 }
 

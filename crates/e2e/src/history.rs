@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// Time since the start of the run.
 pub type Elapsed = Duration;
 
-/// A requested operation.
+/// An operation that a client requested, with what the checks need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Enqueues jobs with these ids: all or none.
@@ -17,31 +17,31 @@ pub enum Operation {
         /// Ids of the jobs, chosen by the client.
         jobs: Vec<String>,
     },
-    /// Leases jobs.
+    /// Leases jobs from a queue.
     Lease {
         /// Name of the worker.
         worker: String,
         /// Requested length of the leases.
         lease_for: Duration,
     },
-    /// Renews a lease.
+    /// Renews the lease of a job.
     Renew {
         /// The lease to renew.
         lease: Lease,
     },
-    /// Completes a job.
+    /// Completes the attempt of a job.
     Complete {
         /// The lease of the attempt that succeeded.
         lease: Lease,
         /// Result of the job, as text.
         result: String,
     },
-    /// Fails an attempt.
+    /// Fails the attempt of a job.
     Fail {
         /// The lease of the attempt that failed.
         lease: Lease,
     },
-    /// Releases a job.
+    /// Releases a leased job, which runs again later.
     Release {
         /// The lease that is given back.
         lease: Lease,
@@ -84,9 +84,9 @@ pub struct Exchange {
     pub sent_at: Elapsed,
     /// Time after the answer arrived or was given up.
     pub answered_at: Elapsed,
-    /// The requested operation.
+    /// The operation that the client requested.
     pub operation: Operation,
-    /// The outcome.
+    /// The outcome, as far as the client knows it.
     pub outcome: Outcome,
 }
 

@@ -89,7 +89,7 @@ impl Network {
         )
     }
 
-    /// Restores all links.
+    /// Restores all links between the nodes.
     pub fn restore_links(&self) -> Result<()> {
         for node in 0..self.nodes {
             self.run_in(node, &["iptables", "-F", "INPUT"])?;

@@ -32,7 +32,7 @@ pub struct Setup {
     pub arguments: Vec<String>,
     /// Prefix of the command line, such as a tracer and its arguments.
     pub wrapper: Vec<String>,
-    /// Additional environment variables.
+    /// Environment variables in addition to those of the test.
     pub variables: Vec<(String, String)>,
 }
 

@@ -93,7 +93,7 @@ impl ExternalSystems {
         }
     }
 
-    /// Applies a call.
+    /// Applies a call to its system; the reply is of the same system.
     pub(crate) fn apply(
         &mut self,
         now: Now,

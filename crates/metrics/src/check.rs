@@ -59,7 +59,7 @@ fn is_name(text: &str) -> bool {
             .all(|byte| is_letter(&byte) || byte.is_ascii_digit())
 }
 
-/// A parsed sample.
+/// A line with a value: name, labels and number.
 struct Sample<'a> {
     name: &'a str,
     labels: Vec<(&'a str, String)>,

@@ -38,7 +38,7 @@ pub(crate) struct Metrics {
     batches: AtomicU64,
     restarts: AtomicU64,
     queue_size: AtomicU64,
-    /// Durations of attempts.
+    /// Durations of attempts, from their lease to their report.
     durations: Distribution,
     rate: Mutex<Rate>,
 }

@@ -22,7 +22,7 @@ impl Rate {
         }
     }
 
-    /// Counts events.
+    /// Counts `count` events at `now`.
     pub(crate) fn add(&mut self, now: Instant, count: u64) {
         let second = self.second(now);
         let index = usize::try_from(second).unwrap_or_default() % self.seconds.len();

@@ -24,7 +24,7 @@ pub(crate) struct ChildDeath {
 pub(crate) enum RestartDecision {
     /// Starts another process after this pause.
     StartAfter(Duration),
-    /// Gives up.
+    /// Ends the pool: the worker's processes die too often.
     GiveUp,
 }
 

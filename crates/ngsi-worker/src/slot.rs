@@ -28,7 +28,7 @@ const TIMED_OUT: &str = "JobTimeoutException('Task exceeded maximum timeout valu
 pub(crate) enum WorkerEvent {
     /// The worker with this index can take a batch. Sent once for each batch.
     Idle(usize),
-    /// Tasks have ended.
+    /// The process has ended these tasks.
     Finished(Vec<FinishedTask>),
     /// No process can be kept running, for this reason.
     GaveUp(String),

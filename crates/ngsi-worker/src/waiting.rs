@@ -17,7 +17,7 @@ pub(crate) struct Task {
     pub(crate) held: LeaseRef,
     /// Number of the attempt, from 1.
     pub(crate) attempt: u32,
-    /// The task document.
+    /// The task as a JSON document, the payload of its job.
     pub(crate) input: Bytes,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct WaitingTasks {
 }
 
 impl WaitingTasks {
-    /// Adds a task.
+    /// Adds a task behind all others.
     pub(crate) fn push(&mut self, task: Task) {
         self.tasks.push_back(task);
     }

@@ -20,17 +20,17 @@ use crate::python;
 /// The SQL type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ColumnType {
-    /// `text`
+    /// The column type `text`.
     Text,
-    /// `double precision`
+    /// The column type `double precision`.
     Double,
-    /// `bigint`
+    /// The column type `bigint`.
     BigInt,
-    /// `boolean`
+    /// The column type `boolean`.
     Boolean,
     /// `timestamp with time zone`
     Timestamp,
-    /// `jsonb`
+    /// The column type `jsonb`.
     Json,
     /// `geometry` of PostGIS, or `text` where PostGIS is missing.
     Geometry,
@@ -39,21 +39,21 @@ pub enum ColumnType {
 /// The way in which the values of an attribute are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueType {
-    /// NGSI type `Number`.
+    /// The NGSI type `Number`.
     Number,
-    /// NGSI type `Integer`.
+    /// The NGSI type `Integer`.
     Integer,
-    /// NGSI type `Boolean`.
+    /// The NGSI type `Boolean`.
     Boolean,
-    /// NGSI type `Text`.
+    /// The NGSI type `Text`.
     Text,
     /// NGSI type `DateTime` or `ISO8601`.
     DateTime,
     /// `Property` whose value is an NGSI-LD date, `{"@type": "DateTime", "@value": ".."}`.
     NgsiLdDate,
-    /// NGSI type `StructuredValue`.
+    /// The NGSI type `StructuredValue`.
     StructuredValue,
-    /// NGSI type `Array`.
+    /// The NGSI type `Array`.
     Array,
     /// NGSI type `geo:..` or `GeoProperty`.
     Geometry(Format),

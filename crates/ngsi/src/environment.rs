@@ -12,7 +12,7 @@ use std::time::Duration;
 const KEEP_FAILED_SECONDS: i64 = 604_800;
 /// Default of `WQ_SUCCESS_TTL` in seconds: a day.
 const KEEP_SUCCEEDED_SECONDS: i64 = 86_400;
-/// Default of `QL_RETRY_BASE`.
+/// The default of `QL_RETRY_BASE`.
 const RETRY_BASE: Duration = Duration::from_secs(20);
 
 /// Settings from QuantumLeap's variables.

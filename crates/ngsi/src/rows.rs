@@ -45,7 +45,7 @@ pub struct Column {
 pub struct Row {
     /// Index of the entity in the task's payload.
     pub entity: usize,
-    /// Value of `fiware_servicepath`.
+    /// Value of the column `fiware_servicepath`.
     pub service_path: String,
     /// The values that are not NULL, with the indexes of their columns, in ascending order. NULLs are left out because
     /// entities of one type may have very different attributes: with them the size would grow with the square of the

@@ -74,7 +74,7 @@ pub struct Explorer {
     /// Digest of the recovered state, or the error, by the digest of the disk's image.
     recovered: HashMap<u64, Result<u64, String>>,
     states: HashMap<u64, State>,
-    /// Counts so far.
+    /// Counts of what was explored so far.
     pub counts: Counts,
 }
 

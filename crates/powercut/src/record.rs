@@ -32,7 +32,7 @@ pub(crate) enum Event {
     Expect(Expected),
 }
 
-/// Faults to inject.
+/// Faults to inject into the calls of the store.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
     /// Number of writes that succeed before one fails; `None` if none fails.
@@ -270,7 +270,7 @@ pub(crate) fn decide_write(fd: c_int, bytes: &[u8], at: i64) -> WriteDecision {
     decision.flatten().unwrap_or(WriteDecision::Proceed)
 }
 
-/// Records a write.
+/// Records a write of bytes to a file at an offset.
 pub(crate) fn wrote(fd: c_int, bytes: &[u8], at: i64) {
     with_recorder(|recorder| {
         let (file, _) = recorder.file(fd)?;
@@ -346,7 +346,7 @@ pub(crate) fn unlinked(path: &CStr) {
     });
 }
 
-/// Records a rename.
+/// Records that a file got another name.
 pub(crate) fn renamed(from: &CStr, to: &CStr) {
     with_recorder(|recorder| {
         let (from, to) = (recorder.name_at(from)?, recorder.name_at(to)?);

@@ -70,7 +70,7 @@ pub(crate) fn digest_of_payload(payload: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// A finished run.
+/// The recording of a run of the workload.
 pub(crate) struct Run {
     pub(crate) recording: Recording,
     /// Index of the first event of the last step.

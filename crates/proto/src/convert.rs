@@ -176,7 +176,7 @@ pub fn retry_if_any(
     policy.map(|policy| retry(at, policy)).transpose()
 }
 
-/// Labels as messages.
+/// Labels as messages of the schema, in their order.
 pub fn label_messages(labels: &[(LabelKey, LabelValue)]) -> Vec<v1::Label> {
     let label = |(key, value): &(LabelKey, LabelValue)| v1::Label {
         key: key.to_text().into_owned(),
@@ -193,7 +193,7 @@ pub fn pairs(labels: Vec<v1::Label>) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Tags as texts.
+/// Tags as texts, in their order; bytes that are not UTF-8 are replaced.
 pub fn tag_texts(tags: &[Tag]) -> Vec<String> {
     tags.iter().map(|tag| tag.to_text().into_owned()).collect()
 }

@@ -16,7 +16,7 @@ use crate::metrics::{ShardMetrics, count};
 /// Number of events copied out of the ring at a time, so that the lock is held briefly.
 const COPY_MAX: usize = 256;
 
-/// Publishes durable events.
+/// Publishes events to subscribers, once they are durable.
 pub(crate) struct EventHub {
     shard: ShardId,
     kept_max: usize,

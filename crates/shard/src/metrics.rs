@@ -117,9 +117,9 @@ metrics! {
         upkeep_errors_total,
         /// Jobs that were created.
         jobs_enqueued_total,
-        /// Jobs that succeeded.
+        /// Jobs that have ended with success.
         jobs_succeeded_total,
-        /// Jobs that failed.
+        /// Jobs that have failed for good.
         jobs_failed_total,
         /// Jobs that were cancelled.
         jobs_cancelled_total,

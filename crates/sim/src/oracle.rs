@@ -87,7 +87,7 @@ impl Moment {
     }
 }
 
-/// A durable turn.
+/// What the commit of a turn has made durable.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Turn {
     pub(crate) moments: Vec<Moment>,

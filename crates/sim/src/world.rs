@@ -45,7 +45,7 @@ pub(crate) struct Call {
     pub(crate) sent_at: u64,
 }
 
-/// A future event.
+/// An event of the simulated world, at a time to come.
 #[derive(Debug)]
 pub(crate) enum SimEvent {
     /// The next decision of the tape.

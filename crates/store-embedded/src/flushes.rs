@@ -22,7 +22,7 @@ impl Flushes {
         self.0.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Returns their number.
+    /// Returns the number of flushes so far.
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }

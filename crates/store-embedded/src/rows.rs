@@ -251,7 +251,7 @@ impl Rows {
         Ok(())
     }
 
-    /// The database file.
+    /// Path of the database file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

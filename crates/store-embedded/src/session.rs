@@ -23,7 +23,7 @@ use crate::turns::{self, Appended, LogSize, TurnLog, TurnLogContent};
 /// Number of commits of the turn log that recovery writes in one transaction.
 const RECOVERED_AT_ONCE: usize = 4_096;
 
-/// The open store.
+/// A store that is open for writing: its tables, turn log and lock.
 pub(crate) struct Session {
     limits: Limits,
     queue: Arc<CommitQueue>,

@@ -28,7 +28,7 @@ pub enum AdminError {
         "{database} has shard {shard} already: choose another number, or use the shard as it is"
     )]
     ShardExists {
-        /// The database.
+        /// Host and name of the database.
         database: String,
         /// Number of the shard.
         shard: u32,
@@ -42,7 +42,7 @@ pub enum AdminError {
     /// The roles or functions are missing.
     #[error("{database} is not prepared for shards: run `ganger cluster init` first")]
     NotInitialised {
-        /// The database.
+        /// Host and name of the database.
         database: String,
     },
     /// The role may not do it.
@@ -50,7 +50,7 @@ pub enum AdminError {
         "{database} does not allow it: {reason}; use a role that may create roles and schemas in this database"
     )]
     NotAllowed {
-        /// The database.
+        /// Host and name of the database.
         database: String,
         /// Message of the server.
         reason: String,
@@ -58,7 +58,7 @@ pub enum AdminError {
     /// The database cannot be used.
     #[error("{database} cannot be prepared: {reason}")]
     Failed {
-        /// The database.
+        /// Host and name of the database.
         database: String,
         /// Message of the server, or of the system.
         reason: String,

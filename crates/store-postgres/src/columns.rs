@@ -101,7 +101,7 @@ pub(crate) struct Insert {
 }
 
 impl Insert {
-    /// Number of rows.
+    /// Number of rows in the columns.
     pub(crate) fn rows(&self) -> usize {
         self.columns.first().map_or(0, Column::len)
     }

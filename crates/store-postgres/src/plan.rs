@@ -50,7 +50,7 @@ pub(crate) struct Plan {
     pub(crate) inserts: Vec<(Insert, Counted)>,
 }
 
-/// Makes a plan.
+/// Makes the plan of a checkpoint from the changes of its commits.
 pub(crate) struct Planner<'a> {
     names: &'a Names,
     /// First number that no row of `jobs` or `finished` has, nor any number above it.

@@ -10,11 +10,11 @@ use crate::limits::Limits;
 use crate::settings_error::SettingsError;
 use crate::tls::TlsFiles;
 
-/// Default of [`Settings::readers`].
+/// The default of [`Settings::readers`].
 const READERS: usize = 4;
-/// Default of [`Settings::patience`].
+/// The default of [`Settings::patience`].
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Default of [`Settings::outage_max`].
+/// The default of [`Settings::outage_max`].
 const OUTAGE_MAX: Duration = Duration::from_secs(60);
 /// Time that a connection to one host may take.
 const CONNECT_MAX: Duration = Duration::from_secs(5);

@@ -56,7 +56,7 @@ pub fn encode_into<R: Record>(record: &R, out: &mut Vec<u8>) {
     Writer::new(out).record(record);
 }
 
-/// Encodes `record`.
+/// Returns the bytes of a record in the newest version.
 pub fn encode<R: Record>(record: &R) -> Vec<u8> {
     let mut out = Vec::with_capacity(256);
     encode_into(record, &mut out);

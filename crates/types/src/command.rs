@@ -160,7 +160,7 @@ pub struct LeaseRef {
 /// Extends a lease. Without `progress` and `payload` it costs no flush.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Renew {
-    /// Lease to extend.
+    /// Job and token of the lease to extend.
     pub held: LeaseRef,
     /// Length from now on; `None`: the longest that was granted or requested.
     pub lease_for: Option<Duration>,
@@ -321,7 +321,7 @@ pub struct Alter {
     pub namespace: Namespace,
     /// The job to change.
     pub job: Option<JobId>,
-    /// New priority.
+    /// New priority, for a job that has not ended.
     pub priority: Option<Priority>,
     /// New queue, for a job that does not run.
     pub queue: Option<Queue>,
@@ -329,9 +329,9 @@ pub struct Alter {
     pub start: Option<Start>,
     /// New payload, for a job that does not run.
     pub payload: Option<Bytes>,
-    /// Tags to add.
+    /// Tags that the job gets, unless it has them.
     pub tags_added: Vec<Tag>,
-    /// Tags to remove.
+    /// Tags to remove; those that the job does not have are ignored.
     pub tags_removed: Vec<Tag>,
     /// Labels to add or replace, by key.
     pub labels_set: Vec<(LabelKey, LabelValue)>,
@@ -387,7 +387,7 @@ pub struct ConfigureQueue {
 pub enum QueueChange {
     /// All settings; those that are `None` fall back to the namespace.
     All(QueueSettings),
-    /// The pause only.
+    /// Whether the queue is paused; its other settings stay.
     Paused(bool),
 }
 
@@ -446,7 +446,7 @@ pub struct DeregisterWorker {
 /// Reserves numbers for `jobs` jobs. They are valid until the shard starts again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reserve {
-    /// Number of jobs.
+    /// Number of jobs to reserve numbers for.
     pub jobs: u32,
 }
 

@@ -14,7 +14,7 @@ pub struct Event {
     pub at: Timestamp,
     /// The namespace in which it happened.
     pub namespace: Namespace,
-    /// What happened.
+    /// What happened, and to which job, queue or schedule.
     pub happening: Happening,
 }
 

@@ -160,7 +160,7 @@ pub enum Backoff {
     Exponential {
         /// Pause before the first retry.
         base: Duration,
-        /// Longest pause.
+        /// Longest pause before a retry.
         cap: Duration,
     },
 }
@@ -248,9 +248,9 @@ pub struct LastReport {
 /// The kind of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReportKind {
-    /// The attempt succeeded.
+    /// The attempt ended with success.
     Complete,
-    /// The attempt failed.
+    /// The attempt ended with a failure.
     Fail,
     /// The worker released the job.
     Release,
@@ -291,7 +291,7 @@ pub struct NewJob {
     pub after: Vec<NewEdge>,
     /// The priority: smaller runs first, 0 by default.
     pub priority: Priority,
-    /// Earliest start.
+    /// Time before which no attempt starts; at once by default.
     pub start: Start,
     /// Time after which no attempt starts; `None`: none.
     pub deadline: Option<Timestamp>,

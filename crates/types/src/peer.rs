@@ -113,7 +113,7 @@ pub enum Message {
         namespace: Namespace,
         /// The id of the dependency.
         dependency: JobId,
-        /// The waiting job.
+        /// The number of the job that waits.
         dependent: JobKey,
         /// Slot of the dependent that the edge fills.
         slot: u32,
@@ -128,7 +128,7 @@ pub enum Message {
         namespace: Namespace,
         /// The id of the dependency.
         dependency: JobId,
-        /// The waiting job.
+        /// The number of the job that waits.
         dependent: JobKey,
         /// Slot of the dependent that the edge fills.
         slot: u32,
@@ -139,7 +139,7 @@ pub enum Message {
         namespace: Namespace,
         /// The id of the dependency.
         dependency: JobId,
-        /// The waiting job.
+        /// The number of the job that waits.
         dependent: Dependent,
         /// Whether the waiting job was retried. The receiver then also retries the dependency if it was cancelled
         /// because no job needed it any more.
@@ -277,7 +277,7 @@ pub struct Wait {
     pub namespace: Namespace,
     /// Job that is waited for.
     pub dependency: JobId,
-    /// The waiting job.
+    /// The number of the job that waits.
     pub dependent: JobKey,
     /// Slot of the waiting job that this edge fills.
     pub slot: u32,
@@ -298,7 +298,7 @@ pub struct CheckedWaits {
 /// What a shard stores about another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerRecord {
-    /// The other shard.
+    /// The id of the other shard.
     pub shard: ShardId,
     /// Epoch of our stream of messages to the peer: 1 at first, and larger after each reconciliation. Each epoch
     /// numbers its messages from 1.

@@ -204,7 +204,7 @@ pub struct QueueRecord {
     pub created_at: Timestamp,
     /// Whether listings show the queue; [`crate::command::ForgetQueue`] clears it, and any use sets it.
     pub known: bool,
-    /// Settings, as configured.
+    /// Settings, as configured; those that are `None` fall back to the namespace.
     pub settings: QueueSettings,
     /// Number of kept jobs that have succeeded.
     pub succeeded: u64,
@@ -223,6 +223,6 @@ pub struct QueueRecord {
 pub struct NamespaceRecord {
     /// The name of the namespace.
     pub namespace: Namespace,
-    /// Settings, as configured.
+    /// Settings, as configured; what is `None` has its default.
     pub settings: NamespaceSettings,
 }

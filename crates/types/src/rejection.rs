@@ -165,7 +165,7 @@ pub enum Rejection {
     OutOfRange {
         /// Name of the value that is out of range.
         what: &'static str,
-        /// Allowed values.
+        /// The values that are allowed, in words.
         expected: &'static str,
     },
     /// The queue or the namespace has too many live jobs.

@@ -56,7 +56,7 @@ pub enum Reply {
         /// Bytes that were dropped because the log is full.
         dropped: u64,
     },
-    /// Jobs were changed.
+    /// The command changed jobs.
     Changed {
         /// Number of jobs that the command changed.
         count: u64,

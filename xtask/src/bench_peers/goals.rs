@@ -28,7 +28,7 @@ enum Against {
     Bounds(f64),
 }
 
-/// One goal.
+/// A goal: a figure of one load, as a ratio to another system.
 pub(super) struct Goal {
     /// What it is about, in words.
     what: &'static str,

@@ -70,7 +70,7 @@ pub(super) enum Metric {
     Rate,
     /// Microseconds of the server's CPU for each.
     Cpu,
-    /// Flushes for each.
+    /// Flushes of the server for each job, life or program.
     Flushes,
     /// Bytes written for each.
     Bytes,
@@ -78,9 +78,9 @@ pub(super) enum Metric {
     P50,
     /// The same, the 99th percentile.
     P99,
-    /// Seconds.
+    /// Seconds that the whole load takes.
     Seconds,
-    /// Bytes of memory.
+    /// Bytes of memory for each waiting job, or of the idle server.
     Memory,
 }
 

@@ -20,14 +20,14 @@ const WAITING: u64 = 1_000_000;
 /// Rows in one insert of PostgreSQL, where others send batches of 100.
 const POSTGRES_BATCH: usize = 1_000;
 
-/// A system.
+/// A system that the loads run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum System {
     /// ganger over gRPC streams.
     Streams,
     /// ganger over unary gRPC.
     Unary,
-    /// ganger over HTTP/1.1.
+    /// ganger over its HTTP API, with HTTP/1.1.
     Http,
     /// ganger over its Redis port.
     Resp,

@@ -16,9 +16,9 @@ use crate::link::Watch;
 
 /// A bare server that runs. It has one queue.
 pub struct Bare {
-    /// Where it listens.
+    /// Address at which the server listens.
     pub address: SocketAddr,
-    /// Its process.
+    /// Process id of the server, for its CPU time and memory.
     pub process: u32,
 }
 

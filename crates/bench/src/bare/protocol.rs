@@ -23,7 +23,7 @@ pub(super) const HEAD_BYTES: usize = 5;
 pub(super) const LENGTH_BYTES: usize = 4;
 pub(super) const ID_BYTES: usize = 8;
 
-/// Adds a head.
+/// Adds the head of a message: its type, and the number of its entries.
 pub(super) fn add_head(out: &mut Vec<u8>, what: u8, count: usize) {
     out.push(what);
     add_length(out, count);

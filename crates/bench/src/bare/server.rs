@@ -37,7 +37,7 @@ struct Jobs {
 /// What one connection has to do before it waits again.
 #[derive(Default)]
 struct Turn {
-    /// For the journal.
+    /// Records to append to the journal, which is flushed once for all of them.
     records: Vec<u8>,
     /// Jobs that become ready when the records are durable.
     enqueued: Vec<(u64, Box<[u8]>)>,

@@ -63,7 +63,7 @@ impl BlockingPeer for Lists {
 struct List {
     wire: Wire,
     queue: Vec<u8>,
-    /// One enqueue.
+    /// The command that enqueues one message, encoded once and sent for each job.
     message: Vec<u8>,
     /// One take, and one that waits.
     take: Vec<u8>,

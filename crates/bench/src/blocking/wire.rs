@@ -24,7 +24,7 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// Opens a connection.
+    /// Connects to a server, without delay for small messages.
     pub fn connect(address: SocketAddr) -> Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;

@@ -37,7 +37,7 @@ impl Place {
         }
     }
 
-    /// Opens a connection.
+    /// Opens a connection of its own, with the headers that each call sends.
     fn connect(&self) -> Result<Wire, Error> {
         let head = |value: &str| {
             let value = MetadataValue::try_from(value);

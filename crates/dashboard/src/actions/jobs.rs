@@ -352,7 +352,7 @@ pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split_whitespace()
 }
 
-/// Lines of `KEY=VALUE`.
+/// Labels from lines of the form `KEY=VALUE`; empty lines are ignored.
 pub(crate) fn read_labels(text: &str) -> Result<Vec<(LabelKey, LabelValue)>, Fault> {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     lines

@@ -28,7 +28,7 @@ pub(crate) struct Listing {
     pub(crate) jobs: Vec<(ShardId, StoredJob)>,
     /// Where the next page begins; `None` if there is none.
     pub(crate) next: Option<Place>,
-    /// Records looked at.
+    /// Number of records read for the page, those that no filter matched included.
     pub(crate) looked: usize,
     /// When the last record that was looked at was created, if the budget ended the page before it was full.
     pub(crate) looked_back_to: Option<Timestamp>,

@@ -19,7 +19,7 @@ pub(crate) struct Quantiles {
     sum: f64,
 }
 
-/// Adds samples up.
+/// The quantiles of several samples together.
 pub(crate) fn merged<'a>(samples: impl Iterator<Item = &'a Sample>) -> Quantiles {
     let mut all = Quantiles::default();
     for sample in samples {
@@ -51,7 +51,7 @@ impl Quantiles {
         "\u{2013}".to_owned()
     }
 
-    /// The mean duration.
+    /// The mean duration in words; a dash if there is no duration.
     pub(crate) fn mean(&self) -> String {
         if self.count == 0 {
             return "\u{2013}".to_owned();

@@ -32,7 +32,7 @@ const BYTES_PER_SECOND: usize = 64 << 10;
 /// What a viewer has seen: the fingerprint of each part.
 pub(super) type Seen = HashMap<String, u64>;
 
-/// Reads `part-head.1f2e,part-jobs.77`.
+/// Reads fingerprints by part, such as `part-head.1f2e,part-jobs.77`; what has another form is ignored.
 pub(super) fn seen(text: &str) -> Seen {
     let parts = text.split(',').take(100).filter_map(|part| {
         let (id, print) = part.split_once('.')?;

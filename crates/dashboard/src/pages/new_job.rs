@@ -139,7 +139,7 @@ fn shard_pairs(view: &View) -> Vec<(&'static str, &str)> {
         .collect()
 }
 
-/// Reads the form.
+/// The job that the form describes; an error names the field that is wrong.
 pub(crate) fn read_new_job(fields: &Params) -> Result<NewJob, Fault> {
     let kind: Kind = fields.name("kind")?.ok_or_else(|| {
         Fault::value("Kind", "is missing: it names the program that runs the job")

@@ -397,7 +397,7 @@ impl Browser<'_> {
         self.post(&action, &fields).await
     }
 
-    /// Follows a redirect.
+    /// Requests the address that a redirect names.
     pub(crate) async fn follow(&self, answer: &Answer) -> Answer {
         assert_eq!(answer.status, 303, "{}", answer.text);
         self.page(answer.headers[header::LOCATION].to_str().expect("text"))

@@ -41,10 +41,10 @@ pub(crate) struct AlterIn {
     payload: Option<RawJson>,
     /// New payload of the job, as base64.
     payload_base64: Option<Base64>,
-    /// Tags to add.
+    /// Tags that the job gets, unless it has them.
     #[serde(default)]
     tags_add: Vec<TagName>,
-    /// Tags to remove.
+    /// Tags that the job loses; those that it does not have are ignored.
     #[serde(default)]
     tags_remove: Vec<TagName>,
     /// Labels to set; null removes one.

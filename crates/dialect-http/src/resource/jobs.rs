@@ -72,7 +72,7 @@ pub(crate) async fn list(context: RequestContext) -> Result<Response, Problem> {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = JobCount)]
 pub(crate) struct CountView {
-    /// Number of jobs.
+    /// Number of jobs that match the filters.
     count: u64,
 }
 

@@ -71,7 +71,7 @@ pub(crate) struct OutboxDoc {
     next: Option<u64>,
 }
 
-/// A waiting message.
+/// A message that waits until the peer has applied it.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = OutboxMessage)]
 pub(crate) struct MessageDoc {

@@ -20,7 +20,7 @@ pub(crate) struct Face {
     pub(crate) settings: Settings,
 }
 
-/// A complete answer.
+/// An answer with its whole body.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,

@@ -26,7 +26,7 @@ pub(crate) struct TestApi {
     pub(crate) shard: Handle,
 }
 
-/// A complete answer.
+/// An answer with its whole body.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -58,7 +58,7 @@ impl Answer {
     }
 }
 
-/// Parses QuantumLeap's variables.
+/// Parses environment variables as QuantumLeap names them.
 pub(crate) fn environment(variables: &[(&str, &str)]) -> Environment {
     let variable = |wanted: &str| {
         let found = variables.iter().find(|(name, _)| *name == wanted);
@@ -209,7 +209,7 @@ impl TestApi {
         leased.pop().expect("a task")
     }
 
-    /// Completes a task.
+    /// Completes a leased task without a result.
     pub(crate) async fn complete(&self, delivery: &Delivery) {
         let command = Command::Complete(Box::new(Complete {
             held: held(delivery),
@@ -219,7 +219,7 @@ impl TestApi {
         self.shard.call(command).await.expect("accepted");
     }
 
-    /// Fails an attempt.
+    /// Fails the attempt of a leased task.
     pub(crate) async fn fail(&self, delivery: &Delivery, message: &str, permanent: bool) {
         let fail = failure(delivery, message, permanent, false);
         self.shard.call(fail).await.expect("accepted");

@@ -28,7 +28,7 @@ pub struct GraphIn {
     idempotency_key: Option<IdempotencyKeyName>,
 }
 
-/// A parsed submission.
+/// A submission whose form was checked: jobs, and which of them wait for others.
 #[derive(Debug)]
 pub struct Submission {
     /// The jobs with their shards, in the order of the document.

@@ -115,7 +115,7 @@ pub struct EdgeIn {
 pub enum AfterIn {
     /// A name or an id.
     Short(String),
-    /// The object form.
+    /// The object form, with a failure policy.
     Long(EdgeIn),
 }
 

@@ -143,7 +143,7 @@ pub struct ProgressDocument {
     message: String,
 }
 
-/// A live lease.
+/// The lease of a running job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Lease {
     /// Worker that holds the lease.

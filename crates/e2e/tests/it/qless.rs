@@ -15,7 +15,7 @@ const JOBS: usize = 1_500;
 const KILLS: usize = 3;
 /// Number of jobs for the worker programs.
 const JOBS_OF_PROGRAMS: usize = 60;
-/// Longest run.
+/// Time after which the published clients' tests are ended.
 const TIMEOUT: Duration = Duration::from_secs(240);
 
 /// Returns a Python with the client; `None` if it cannot be installed here.

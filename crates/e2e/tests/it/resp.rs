@@ -13,7 +13,7 @@ use ganger_e2e::redis::{LineClient, TestBed, collect_worked, or_skip};
 const ITEMS: usize = 2_000;
 /// Number of kills in that run.
 const KILLS: usize = 3;
-/// Longest run.
+/// Time after which the published clients' tests are ended.
 const TIMEOUT: Duration = Duration::from_secs(240);
 
 #[test]

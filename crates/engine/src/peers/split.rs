@@ -243,7 +243,7 @@ impl Remainder {
         }
     }
 
-    /// The new jobs.
+    /// The jobs of the submission that are new, by shard.
     pub fn spread(&self) -> &ShardedSubmission {
         &self.spread
     }

@@ -27,7 +27,7 @@ pub(crate) enum Occurrence {
     Waited(Duration),
     /// An attempt ran for this long.
     Ran(Duration),
-    /// An attempt failed.
+    /// An attempt failed, whether or not it is retried.
     Failure,
     /// A job failed for good.
     Failed,

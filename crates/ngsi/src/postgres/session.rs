@@ -71,7 +71,7 @@ pub(crate) struct Extensions {
     pub(crate) create_hypertable: Option<String>,
 }
 
-/// A database session.
+/// A session with the database, over one connection.
 pub(crate) struct Session {
     client: Client,
     connection: JoinHandle<()>,
@@ -103,7 +103,7 @@ impl Connector {
         }
     }
 
-    /// Opens a session.
+    /// Connects, signs in and prepares the session.
     pub(crate) async fn connect(&mut self) -> Result<Session, SessionError> {
         let tls = if self.database.ssl {
             Some(self.tls()?)
@@ -292,7 +292,7 @@ impl Drop for Session {
 }
 
 impl CopyWriter {
-    /// Sends data.
+    /// Sends data of the running COPY.
     pub(crate) async fn write(&mut self, data: &[u8]) -> Result<(), SessionError> {
         self.piece.extend_from_slice(data);
         if self.piece.len() >= COPY_PIECE_BYTES {

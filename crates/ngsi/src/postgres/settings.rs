@@ -3,7 +3,7 @@
 use crate::environment::Database;
 use tokio_postgres::config::Host;
 
-/// Settings of inserts.
+/// Settings of inserts into PostgreSQL.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Address and login of the database.

@@ -146,7 +146,7 @@ pub(crate) fn settings(database: &Database) -> Settings {
     }
 }
 
-/// Inserts one task.
+/// Inserts one task in a transaction of its own.
 pub(crate) async fn insert_one(
     inserter: &mut Inserter,
     insert: TaskInsert,

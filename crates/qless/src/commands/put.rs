@@ -37,7 +37,7 @@ struct PutRequest<'a> {
 /// Options of a put. An existing job keeps its retries, tags and priority if they are absent; a new job gets the
 /// defaults.
 struct Options {
-    /// Number of retries.
+    /// Number of retries after the first attempt.
     retries: Option<f64>,
     /// Tags of the job, which replace its present ones.
     tags: Option<Vec<QlessTag>>,

@@ -25,7 +25,7 @@ pub(super) struct TouchedKeys {
 }
 
 impl TouchedKeys {
-    /// Adds a change.
+    /// Adds the row of a change; changes of other systems do not count.
     pub(super) fn add(&mut self, change: &ExternalChange) {
         let number = match change {
             ExternalChange::PutKey(record) => record.number,

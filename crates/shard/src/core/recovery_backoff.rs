@@ -63,7 +63,7 @@ impl RecoveryBackoff {
         self.pauses.start_over();
     }
 
-    /// Schedules a recovery.
+    /// Schedules a recovery at `until`.
     pub(super) fn wait(&mut self, until: Elapsed, recovery: RecoveryKind) {
         self.waiting = Some((until, recovery));
     }

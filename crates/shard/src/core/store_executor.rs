@@ -80,7 +80,7 @@ pub enum StoreReport<R> {
     Upkeep {
         /// Free bytes on the device; `None` if unknown.
         free_bytes: Option<u64>,
-        /// The store's reserve.
+        /// Bytes that are held in reserve on the store's device.
         reserve: Reserve,
         /// The error that ended the upkeep; `None` if it went well.
         error: Option<StoreError>,

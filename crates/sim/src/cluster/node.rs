@@ -193,7 +193,7 @@ impl Node {
         waits.min().map(|wait| self.clocks.world_micros(wait))
     }
 
-    /// Queries the engine.
+    /// Asks the engine; `None` while none is loaded.
     pub(crate) fn query(&mut self, time: u64, query: Query) -> Option<Reply> {
         let now = self.clocks.now(time);
         let engine = self.engine.as_mut()?;

@@ -37,7 +37,7 @@ pub(crate) enum MemberState {
 pub(crate) struct MemberModel {
     pub(crate) graph: usize,
     pub(crate) place: MemberState,
-    /// Dependencies by slot.
+    /// The dependency of each slot, with its failure policy.
     pub(crate) edges: BTreeMap<u32, (JobRef, FailurePolicy)>,
     /// Members that wait for it.
     pub(crate) users: BTreeSet<JobRef>,
@@ -59,7 +59,7 @@ pub(crate) struct MemberModel {
     /// Slots whose dependency on another shard was deleted and replaced by another job with its id: either of the two
     /// may meet them. The value is the deleted job.
     unsure: BTreeMap<u32, JobRef>,
-    /// Submitted payload.
+    /// The payload, as submitted.
     payload: Bytes,
 }
 

@@ -19,7 +19,7 @@ use crate::world::StepOutcome;
 
 const SECOND: u64 = 1_000_000;
 
-/// A future event.
+/// An event of the simulated cluster, at a time to come.
 pub(crate) enum Event {
     /// The next step of the tape.
     Step(usize),

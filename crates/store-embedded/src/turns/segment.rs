@@ -13,7 +13,7 @@ use crate::fault::io;
 /// Number of bytes written at a time when a segment is filled.
 const FILL_BYTES: u64 = 1 << 16;
 
-/// An open segment.
+/// A segment of the turn log that is open for appending.
 pub(super) struct Segment {
     path: PathBuf,
     file: File,

@@ -21,7 +21,7 @@ impl<'a> Writer<'a> {
         self.out.push(value);
     }
 
-    /// Writes a boolean.
+    /// Writes a boolean as one byte, 0 or 1.
     pub fn flag(&mut self, value: bool) {
         self.out.push(u8::from(value));
     }

@@ -18,7 +18,7 @@ pub enum ExternalTable {
     Keys,
     /// Elements of lists of raw keys.
     Elements,
-    /// Rows of qless.
+    /// Rows of qless, by namespace, kind and name.
     Qless,
 }
 

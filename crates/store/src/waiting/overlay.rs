@@ -80,7 +80,7 @@ impl<'a> JobOverlay<'a> {
         Ok(Some(StoredJob::new(record, lease)))
     }
 
-    /// Returns the payload.
+    /// Returns the payload, if a waiting commit wrote or removed it.
     pub fn payload(&self) -> Overlaid<Option<Bytes>> {
         match self.change.payload {
             Some(payload) => Overlaid::Is(Some(payload.clone())),
@@ -89,7 +89,7 @@ impl<'a> JobOverlay<'a> {
         }
     }
 
-    /// Returns the result.
+    /// Returns the result, if a waiting commit wrote or removed it.
     pub fn result(&self) -> Overlaid<Option<Bytes>> {
         match self.change.body {
             Body::Finished(_, result) => Overlaid::Is(result.cloned()),

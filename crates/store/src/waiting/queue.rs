@@ -28,7 +28,7 @@ pub struct CommitQueue {
 struct State {
     /// Commits that a thread is writing into the tables, or that it could not write.
     writing: Batch,
-    /// Commits after those.
+    /// Commits after those in `writing`.
     waiting: Batch,
     /// How often commits were removed.
     removals: u64,

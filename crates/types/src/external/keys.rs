@@ -202,7 +202,7 @@ pub enum KeyCall {
 /// The keys that a read-only call looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyReads<'a> {
-    /// These keys only.
+    /// The call reads these keys only.
     Keys(&'a [Bytes]),
     /// All keys of the namespace.
     All,

@@ -10,7 +10,7 @@ use ganger_bench::Wire;
 pub(super) const TEXT: u32 = 25;
 pub(super) const INT8: u32 = 20;
 
-/// A connection.
+/// A connection to PostgreSQL, without TLS.
 pub(super) struct Session {
     wire: Wire,
 }

@@ -5,12 +5,12 @@ use ganger_proto::v1::{Error, Hello};
 use prost::Message;
 use prost::bytes::Bytes;
 
-/// An `EnqueueRequest`.
+/// The schema's `EnqueueRequest`, with jobs that are encoded once.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct EnqueueRequest {
     #[prost(bytes = "bytes", tag = "1")]
     pub(super) namespace: Bytes,
-    /// Encoded jobs.
+    /// The jobs, each as an encoded `NewJob`.
     #[prost(bytes = "bytes", repeated, tag = "2")]
     pub(super) jobs: Vec<Bytes>,
 }
@@ -19,17 +19,17 @@ pub(super) struct EnqueueRequest {
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct EnqueueReply {}
 
-/// An `EnqueueBatch`.
+/// The schema's `EnqueueBatch`, as sent on an enqueue stream.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct EnqueueBatch {
     #[prost(uint64, tag = "1")]
     pub(super) number: u64,
-    /// An encoded `EnqueueRequest`.
+    /// The request of the batch, as an encoded `EnqueueRequest`.
     #[prost(bytes = "bytes", tag = "2")]
     pub(super) request: Bytes,
 }
 
-/// An `EnqueueAnswer`.
+/// The schema's `EnqueueAnswer`, without the ids of the jobs.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct EnqueueAnswer {
     #[prost(uint64, tag = "1")]
@@ -38,7 +38,7 @@ pub(super) struct EnqueueAnswer {
     pub(super) refused: Option<Error>,
 }
 
-/// A `Delivery`.
+/// The schema's `Delivery`, with the fields that a report needs.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Delivery {
     #[prost(bytes = "bytes", tag = "1")]
@@ -49,14 +49,14 @@ pub(super) struct Delivery {
     pub(super) payload: Bytes,
 }
 
-/// A `LeaseReply`.
+/// The schema's `LeaseReply`: the leased jobs.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct LeaseReply {
     #[prost(message, repeated, tag = "1")]
     pub(super) deliveries: Vec<Delivery>,
 }
 
-/// A `Held`.
+/// The schema's `Held`: a job and the token of its lease.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Held {
     #[prost(bytes = "bytes", tag = "1")]
@@ -65,7 +65,7 @@ pub(super) struct Held {
     pub(super) token: Bytes,
 }
 
-/// A `Completion`.
+/// The schema's `Completion`: one success to report.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Completion {
     #[prost(message, optional, tag = "1")]
@@ -87,7 +87,7 @@ impl Completion {
     }
 }
 
-/// A `CompleteRequest`.
+/// The schema's `CompleteRequest`: successes to report in one call.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct CompleteRequest {
     #[prost(bytes = "bytes", tag = "1")]
@@ -96,21 +96,21 @@ pub(super) struct CompleteRequest {
     pub(super) items: Vec<Completion>,
 }
 
-/// A `ReportReply`.
+/// The schema's `ReportReply`: one answer for each report.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct ReportReply {
     #[prost(message, repeated, tag = "1")]
     pub(super) answers: Vec<ReportAnswer>,
 }
 
-/// A `ReportAnswer`.
+/// The schema's `ReportAnswer`, of which only the error counts here.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct ReportAnswer {
     #[prost(message, optional, tag = "5")]
     pub(super) refused: Option<Error>,
 }
 
-/// A `WorkerMessage`.
+/// The schema's `WorkerMessage`, as a worker sends on its stream.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct WorkerMessage {
     #[prost(message, optional, tag = "1")]
@@ -130,7 +130,7 @@ pub(super) struct Report {
     pub(super) complete: Option<Completion>,
 }
 
-/// A `ServerMessage`.
+/// The schema's `ServerMessage`, as the server sends on a worker's stream.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct ServerMessage {
     #[prost(message, repeated, tag = "2")]

@@ -164,7 +164,7 @@ struct Producer {
     namespace: Bytes,
     queue: String,
     jobs: usize,
-    /// The batch, encoded.
+    /// The batch of `jobs` jobs, encoded once and sent for each message.
     request: Bytes,
     number: u64,
     batches: UnboundedSender<EnqueueBatch>,

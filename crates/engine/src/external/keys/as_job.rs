@@ -23,7 +23,7 @@ use crate::external::{ExternalJobScan, NO_TOKEN, ScanLimits, asks_for, short};
 /// Maximum number of elements to count ahead of an item.
 const COUNTED_MAX: usize = 10_000;
 
-/// An existing item.
+/// An item of a work queue whose data exists.
 struct Item<'a> {
     queue: Bytes,
     id: Bytes,

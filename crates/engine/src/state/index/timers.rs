@@ -10,13 +10,13 @@ use ganger_types::{
 /// that need one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Timer {
-    /// A lease expires.
+    /// The lease of a job expires.
     LeaseEnd(JobKey),
     /// A scheduled job becomes ready.
     JobDue(JobKey),
     /// The deadline of a job passes.
     Deadline(JobKey),
-    /// A schedule runs.
+    /// A schedule enqueues its next job.
     Schedule(ScheduleId),
     /// A unique key becomes free.
     UniqueEnd(UniqueKey),
