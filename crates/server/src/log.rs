@@ -2,19 +2,42 @@
 
 use std::io::{self, Write};
 
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::config::{Config, LogFormat};
 
-/// Parses the filter of log lines.
-pub(crate) fn filter(text: &str) -> Result<EnvFilter, String> {
-    // The library computes positions in the trimmed directive and cuts the untrimmed one there, which misreads it or
-    // panics in the middle of a character: so it gets directives without surrounding space.
-    let trimmed: Vec<&str> = text.split(',').map(str::trim).collect();
-    EnvFilter::builder()
-        .parse(trimmed.join(","))
-        .map_err(|error| format!("must be a level or directives, not {text:?}: {error}"))
+/// Parses the filter of log lines: a level, directives such as `ganger_shard=debug`, or both, separated by commas.
+pub(crate) fn filter(text: &str) -> Result<Targets, String> {
+    let wrong = || {
+        format!(
+            "must be a level (off, error, warn, info, debug or trace) or directives such as \
+             info,ganger_shard=debug, not {text:?}"
+        )
+    };
+    let level = |text: &str| match text.trim() {
+        "" => Err(wrong()),
+        text => text.parse::<LevelFilter>().map_err(|_| wrong()),
+    };
+    let mut targets = Targets::new();
+    for directive in text.split(',') {
+        targets = match directive.split_once('=') {
+            None => targets.with_default(level(directive)?),
+            Some((target, of)) if is_module(target.trim()) => {
+                targets.with_target(target.trim(), level(of)?)
+            }
+            Some(_) => return Err(wrong()),
+        };
+    }
+    Ok(targets)
+}
+
+/// Whether this is the name of a crate or module, such as `ganger_shard::core`.
+fn is_module(text: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
+    !text.is_empty() && text.chars().all(is_part)
 }
 
 /// Starts logging for the whole process. A second call changes nothing.
@@ -22,14 +45,14 @@ pub fn start_log(config: &Config) {
     let Ok(filter) = filter(&config.log) else {
         return;
     };
-    let lines = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let lines = tracing_subscriber::fmt::layer()
         .with_writer(Escaped)
         .with_ansi(false);
+    let registry = tracing_subscriber::registry().with(filter);
     // An error means that the process has a logger already, as tests do.
     let _ = match config.log_format {
-        LogFormat::Text => lines.try_init(),
-        LogFormat::Json => lines.json().flatten_event(true).try_init(),
+        LogFormat::Text => registry.with(lines).try_init(),
+        LogFormat::Json => registry.with(lines.json().flatten_event(true)).try_init(),
     };
 }
 
@@ -78,14 +101,32 @@ fn escape(line: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tracing::Level;
+
     use super::*;
 
     #[test]
     fn space_around_directives_is_ignored() {
         let plain = filter("info,ganger_shard=debug").expect("two directives");
-        let spaced = filter(" info ,\r\nganger_shard=debug ").expect("the same two");
-        assert_eq!(spaced.to_string(), plain.to_string());
-        assert!(filter("\r\n9\u{fffd}=99d").is_err());
+        let spaced = filter(" info ,\r\nganger_shard = debug ").expect("the same two");
+        assert_eq!(spaced, plain);
+        assert!(plain.would_enable("ganger_shard::core", &Level::DEBUG));
+        assert!(!plain.would_enable("ganger_engine", &Level::DEBUG));
+    }
+
+    #[test]
+    fn a_word_that_is_no_level_is_refused() {
+        for text in [
+            "",
+            "inof",
+            "info,",
+            "=debug",
+            "a b=debug",
+            "\r\n9\u{fffd}=99d",
+        ] {
+            let error = filter(text).expect_err(text);
+            assert!(error.contains("info,ganger_shard=debug"), "{error}");
+        }
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub(super) fn check(sources: &[Source], findings: &mut Findings) -> Result<()> {
         .filter(|source| source.is("rs") && source.path.starts_with("crates"))
     {
         let mut codes = listed(&source.text);
-        if source.path.starts_with("crates/cli/src") {
+        if source.path.starts_with("crates/commands/src") {
             codes.extend(made(&source.text));
         }
         if source.path.ends_with(REJECTIONS) {

@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn a_word_of_another_system_is_found_in_code_schema_and_documents() {
         for path in [
-            "crates/cli/src/a.rs",
+            "crates/commands/src/a.rs",
             "crates/proto/a.proto",
             "docs/http.md",
             "README.md",
@@ -185,7 +185,7 @@ mod tests {
     fn a_dialect_keeps_its_systems_words_but_not_old_english() {
         assert!(found("docs/qless.md", "an upstream").is_empty());
         assert_eq!(found("docs/qless.md", "it shall").len(), 1);
-        assert!(found("crates/cli/src/a.rs", "a heartbeat").is_empty());
+        assert!(found("crates/commands/src/a.rs", "a heartbeat").is_empty());
         assert_eq!(found("crates/engine/src/a.rs", "a heartbeat").len(), 1);
         assert!(found("crates/store-embedded/src/a.rs", "SELECT upstream").is_empty());
     }
