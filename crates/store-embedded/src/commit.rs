@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use ganger_store::merge::{Body, JobChange, LogPiece, MergedCommit};
+use ganger_store::rows::counts::Counts;
 use ganger_store::rows::row::{
     dependency_column, log_key, open_record, retention_end, row_key, seal_bytes, seal_log,
     seal_record, slot_key, to_sql,
@@ -15,7 +16,6 @@ use ganger_types::{Bytes, Finished, InputRow, JobKey, JobRecord, LeaseRecord, Na
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::fault::Fault;
-use crate::meta::Counts;
 use crate::run::{JobRun, RunKind};
 use crate::small::RowWriter;
 use crate::statements::{LazyStatement, Statements};

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use ganger_store::encoding::DecodeError;
 use ganger_store::rows::RowError;
 use ganger_store::{CommitError, StoreError};
 use rusqlite::ErrorCode;
@@ -40,15 +39,6 @@ impl Fault {
         what: impl std::fmt::Display,
     ) -> Self {
         RowError::row(table, key, what).into()
-    }
-
-    /// Returns the fault for a record whose checksum is right, but which cannot be decoded.
-    pub(crate) fn unreadable(
-        table: &str,
-        key: impl std::fmt::Display,
-        error: &DecodeError,
-    ) -> Self {
-        Self::row(table, key, error)
     }
 
     /// Whether the disk is full.

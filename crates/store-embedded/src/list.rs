@@ -5,12 +5,11 @@
 //! index and the leases lead straight to the few jobs they name; other filters are evaluated on the header of each
 //! record, after its checksum is verified.
 
-use ganger_store::encoding::JobHeader;
+use ganger_store::rows::listing::Matches;
 use ganger_store::rows::plan::Source;
-use ganger_store::rows::row::{from_sql, open, open_record, row_key, show, to_sql};
-use ganger_store::{Page, StoredJob, select};
-use ganger_types::query::JobQuery;
-use ganger_types::{JobKey, JobRecord};
+use ganger_store::rows::row::from_sql;
+use ganger_store::{StoredJob, select};
+use ganger_types::JobKey;
 use rusqlite::Connection;
 
 use crate::fault::Fault;
@@ -46,39 +45,22 @@ fn sql_of(source: &Source, newest_first: bool) -> String {
 
 /// A page of a listing, or a count, while it is collected.
 pub(crate) struct Listing<'a> {
-    query: &'a JobQuery,
+    matches: Matches<'a>,
     source: Source,
     sql: String,
     /// Key of the last row read.
     last: i64,
-    jobs: Vec<StoredJob>,
-    limit: usize,
-    /// Number of jobs found so far if this is a count, which keeps no jobs; `None` for a page.
-    count: Option<u64>,
 }
 
 impl<'a> Listing<'a> {
-    pub(crate) fn new(query: &'a JobQuery) -> Self {
-        let source = Source::of(query);
-        let sql = sql_of(&source, query.newest_first);
-        let start = if query.newest_first { i64::MAX } else { -1 };
-        let last = query.after.map_or(start, |key| to_sql(key.0));
+    pub(crate) fn new(matches: Matches<'a>) -> Self {
+        let source = Source::of(matches.query);
+        let sql = sql_of(&source, matches.query.newest_first);
         Self {
-            query,
             source,
             sql,
-            last,
-            jobs: Vec::new(),
-            limit: select::page_limit(query),
-            count: None,
-        }
-    }
-
-    /// Makes a listing that only counts, to the end.
-    pub(crate) fn counting(query: &'a JobQuery) -> Self {
-        Self {
-            count: Some(0),
-            ..Self::new(query)
+            last: matches.start(),
+            matches,
         }
     }
 
@@ -102,17 +84,15 @@ impl<'a> Listing<'a> {
                 _ => {
                     let sealed = row.get_ref(2)?.as_blob().unwrap_or_default();
                     bytes += sealed.len();
-                    self.judge(connection, table, key, sealed)?
+                    let lease = || match table {
+                        "jobs" => lease(connection, key),
+                        _ => Ok(None),
+                    };
+                    self.matches.judge(table, key, sealed, lease)?
                 }
             };
             self.last = number;
-            if let Some(count) = &mut self.count {
-                *count += u64::from(found.is_some());
-            } else {
-                self.jobs.extend(found);
-            }
-            // One job more than the page holds shows that there is a next page.
-            if self.jobs.len() > self.limit {
+            if self.matches.add(found) {
                 return Ok(true);
             }
             if bytes > SLICE_BYTES_MAX {
@@ -126,50 +106,11 @@ impl<'a> Listing<'a> {
     fn candidate(&self, connection: &Connection, key: JobKey) -> Result<Option<StoredJob>, Fault> {
         let found = job(connection, key)?
             .ok_or_else(|| Fault::row("marks", key, "the job that it leads to is not there"))?;
-        Ok(Some(found).filter(|job| select::matches(self.query, job)))
+        Ok(Some(found).filter(|job| select::matches(self.matches.query, job)))
     }
 
-    /// Evaluates one row; decodes the whole record only if its header may match.
-    fn judge(
-        &self,
-        connection: &Connection,
-        table: &str,
-        key: JobKey,
-        sealed: &[u8],
-    ) -> Result<Option<StoredJob>, Fault> {
-        let at = row_key(key);
-        let content = open(table, &at, sealed)?;
-        let front =
-            JobHeader::of(content).map_err(|error| Fault::unreadable(table, show(&at), &error))?;
-        if !select::may_match(self.query, &front) {
-            return Ok(None);
-        }
-        let record: JobRecord = open_record(table, &at, sealed)?;
-        let lease = if table == "jobs" {
-            lease(connection, key)?
-        } else {
-            None
-        };
-        let job = StoredJob::new(record, lease);
-        Ok(Some(job).filter(|job| select::matches(self.query, job)))
-    }
-
-    /// Returns the number of jobs found by a count.
-    pub(crate) fn into_count(self) -> u64 {
-        self.count.unwrap_or(0)
-    }
-
-    pub(crate) fn into_page(mut self) -> Page {
-        let has_more = self.jobs.len() > self.limit;
-        self.jobs.truncate(self.limit);
-        let next = self
-            .jobs
-            .last()
-            .filter(|_| has_more)
-            .map(|job| job.record.key);
-        Page {
-            jobs: self.jobs,
-            next,
-        }
+    /// Returns what was collected.
+    pub(crate) fn into_matches(self) -> Matches<'a> {
+        self.matches
     }
 }

@@ -1,6 +1,7 @@
 //! The single row of the table `meta`: the shard, the last commit, and row counts.
 
 use ganger_store::encoding::{Cursor, DecodeError, Record, Writer};
+use ganger_store::rows::counts::Counts;
 use ganger_store::rows::row::{open_record, seal_record, to_sql};
 use ganger_types::{Epoch, Meta, ShardId};
 use rusqlite::{Connection, OptionalExtension};
@@ -10,14 +11,6 @@ use crate::turns::LogSize;
 
 const TABLE: &str = "meta";
 const PLACE: &[u8] = b"store";
-
-/// Number of rows that should exist, so that lost rows are noticed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
-    pub(crate) jobs: u64,
-    pub(crate) leases: u64,
-    pub(crate) finished: u64,
-}
 
 /// The state of the store as a whole.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,9 +36,7 @@ impl Record for Header {
         out.number(self.epoch.0);
         out.number(self.sequence);
         self.meta.write(out);
-        out.number(self.counts.jobs);
-        out.number(self.counts.leases);
-        out.number(self.counts.finished);
+        self.counts.write(out);
         out.number(self.log.segments.into());
         out.number(self.log.segment_bytes);
     }
@@ -57,11 +48,7 @@ impl Record for Header {
             epoch: Epoch(from.number()?),
             sequence: from.number()?,
             meta: from.in_version(Meta::VERSION, Meta::read)?,
-            counts: Counts {
-                jobs: from.number()?,
-                leases: from.number()?,
-                finished: from.number()?,
-            },
+            counts: Counts::read(from)?,
             log: read_log(from)?,
         })
     }

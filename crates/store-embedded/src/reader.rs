@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use ganger_store::encoding::Record;
+use ganger_store::rows::listing::Matches;
 use ganger_store::rows::names::{part_name, statistics_name};
 use ganger_store::rows::plan::CountPlan;
 use ganger_store::rows::row::{
-    from_sql, log_key, open_bytes, open_log, open_record, row_key, to_sql,
+    from_sql, log_key, open_bytes, open_log, open_record, record_at, row_key, to_sql,
 };
 use ganger_store::rows::secondary_index::id_entry;
 use ganger_store::waiting::{JobOverlay, JobRows, Overlaid};
@@ -14,7 +15,7 @@ use ganger_store::{LogChunk, Page, Reader, StoreError, StoredJob};
 use ganger_types::command::{ExpiredJob, ExpiredJobsQuery};
 use ganger_types::query::JobQuery;
 use ganger_types::{
-    Bytes, Day, Graph, InputRow, JobId, JobKey, JobRecord, LeaseRecord, Namespace, Part, Queue,
+    Bytes, Day, Graph, InputRow, JobId, JobKey, LeaseRecord, Namespace, Part, Queue,
     StatisticsRecord,
 };
 use rusqlite::{Connection, OptionalExtension};
@@ -94,14 +95,6 @@ fn body(connection: &Connection, sql: &str, key: JobKey) -> Result<Option<Vec<u8
     let mut statement = connection.prepare_cached(sql)?;
     let found = statement.query_row([to_sql(key.0)], |row| row.get::<_, Option<Vec<u8>>>(0));
     Ok(found.optional()?.flatten())
-}
-
-fn record_at(table: &str, key: JobKey, sealed: &[u8]) -> Result<JobRecord, Fault> {
-    let record: JobRecord = open_record(table, &row_key(key), sealed)?;
-    if record.key != key {
-        return Err(Fault::row(table, key, "it holds the record of another job"));
-    }
-    Ok(record)
 }
 
 /// Reads the live lease of a job.
@@ -220,9 +213,9 @@ impl Reader for EmbeddedReader {
     }
 
     fn list(&mut self, query: &JobQuery) -> Result<Page, StoreError> {
-        let mut listing = list::Listing::new(query);
+        let mut listing = list::Listing::new(Matches::page(query));
         while !self.read(|tx| listing.slice(tx))? {}
-        Ok(listing.into_page())
+        Ok(listing.into_matches().into_page())
     }
 
     fn count(&mut self, query: &JobQuery) -> Result<u64, StoreError> {
@@ -231,9 +224,9 @@ impl Reader for EmbeddedReader {
         if !plan.needs_records() {
             return Ok(indexed);
         }
-        let mut listing = list::Listing::counting(&plan.rest);
+        let mut listing = list::Listing::new(Matches::count(&plan.rest));
         while !self.read(|tx| listing.slice(tx))? {}
-        Ok(indexed + listing.into_count())
+        Ok(indexed + listing.into_matches().into_count())
     }
 
     fn payload(&mut self, key: JobKey) -> Result<Option<Bytes>, StoreError> {

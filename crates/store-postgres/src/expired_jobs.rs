@@ -1,13 +1,13 @@
 //! Finds finished jobs whose retention may have expired, through the indexes.
 
-use ganger_store::rows::row::{from_sql, to_sql};
+use ganger_store::rows::row::{from_sql, record_at, to_sql};
 use ganger_types::JobKey;
 use ganger_types::command::{ExpiredJob, ExpiredJobsQuery};
 use tokio_postgres::types::Type;
 
 use crate::fault::Fault;
 use crate::session::Parameter;
-use crate::tables::{Tables, limit_of, record_at};
+use crate::tables::{Tables, limit_of};
 
 const BY_AGE: &str = "SELECT key, body FROM {s}.finished
     WHERE place = (SELECT id FROM {s}.places WHERE namespace = $1 AND queue = $2)

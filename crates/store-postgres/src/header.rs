@@ -1,6 +1,7 @@
 //! The state of the rows as a whole, stored with every checkpoint.
 
 use ganger_store::encoding::{Cursor, DecodeError, Record, Writer};
+use ganger_store::rows::counts::Counts;
 use ganger_store::rows::row::{open_record, seal_record};
 use ganger_types::{Meta, ShardId};
 
@@ -8,14 +9,6 @@ use crate::fault::Fault;
 
 const TABLE: &str = "checkpoint";
 const PLACE: &[u8] = b"store";
-
-/// Number of rows that should exist, so that lost rows are noticed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
-    pub(crate) jobs: u64,
-    pub(crate) leases: u64,
-    pub(crate) finished: u64,
-}
 
 /// The state of the rows as a whole.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,9 +27,7 @@ impl Record for Header {
         out.bytes(self.shard.as_bytes());
         out.number(self.sequence);
         self.meta.write(out);
-        out.number(self.counts.jobs);
-        out.number(self.counts.leases);
-        out.number(self.counts.finished);
+        self.counts.write(out);
     }
 
     fn read(from: &mut Cursor<'_>) -> Result<Self, DecodeError> {
@@ -44,11 +35,7 @@ impl Record for Header {
             shard: from.text()?.to_owned(),
             sequence: from.number()?,
             meta: from.in_version(Meta::VERSION, Meta::read)?,
-            counts: Counts {
-                jobs: from.number()?,
-                leases: from.number()?,
-                finished: from.number()?,
-            },
+            counts: Counts::read(from)?,
         })
     }
 }

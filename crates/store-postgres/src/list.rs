@@ -5,11 +5,10 @@
 //! they name. Queue and outcome of finished jobs are columns, so rows of others are not sent; further conditions are
 //! evaluated here, on the front of each record.
 
-use ganger_store::encoding::JobHeader;
-use ganger_store::rows::RowError;
+use ganger_store::StoredJob;
+use ganger_store::rows::listing::Matches;
 use ganger_store::rows::plan::Source;
-use ganger_store::rows::row::{from_sql, open, open_record, row_key, show, to_sql};
-use ganger_store::{Page, StoredJob, select};
+use ganger_store::rows::row::{from_sql, open_record, row_key};
 use ganger_types::query::JobQuery;
 use ganger_types::{JobKey, LeaseRecord, Queue};
 use tokio_postgres::Row;
@@ -17,7 +16,7 @@ use tokio_postgres::types::Type;
 
 use crate::fault::Fault;
 use crate::session::Parameter;
-use crate::tables::{Tables, limit_of, record_at};
+use crate::tables::{Tables, limit_of};
 
 /// Least and most rows that a slice looks at.
 const SLICE_ROWS_MIN: usize = 64;
@@ -27,17 +26,13 @@ const SLICE_BYTES: usize = 4 << 20;
 
 /// A page of a listing, or a count, while it is collected.
 pub(crate) struct Listing<'a> {
-    query: &'a JobQuery,
+    matches: Matches<'a>,
     source: Source,
     sql: String,
     /// Number of the last job looked at.
     last: i64,
     /// Rows that the next slice looks at.
     rows: usize,
-    jobs: Vec<StoredJob>,
-    limit: usize,
-    /// Number of jobs found so far if this is a count, which keeps no jobs; `None` for a page.
-    count: Option<u64>,
 }
 
 /// Returns a statement for (number, live row, lease, finished row) of the next jobs. It takes the last number, the
@@ -79,30 +74,27 @@ fn sql_of(source: &Source, newest_first: bool) -> String {
 }
 
 impl<'a> Listing<'a> {
-    pub(crate) fn new(query: &'a JobQuery) -> Self {
-        let source = Source::of(query);
-        let sql = sql_of(&source, query.newest_first);
-        let start = if query.newest_first { i64::MAX } else { -1 };
-        let last = query.after.map_or(start, |key| to_sql(key.0));
-        let limit = select::page_limit(query);
-        Self {
-            query,
-            source,
-            sql,
-            last,
-            rows: (limit + 1).clamp(SLICE_ROWS_MIN, SLICE_ROWS_MAX),
-            jobs: Vec::new(),
-            limit,
-            count: None,
-        }
+    /// Starts a page, with a first slice of about its size.
+    pub(crate) fn page(query: &'a JobQuery) -> Self {
+        let matches = Matches::page(query);
+        let rows = (matches.limit() + 1).clamp(SLICE_ROWS_MIN, SLICE_ROWS_MAX);
+        Self::new(matches, rows)
     }
 
-    /// Makes a listing that only counts, to the end.
-    pub(crate) fn counting(query: &'a JobQuery) -> Self {
+    /// Starts a count, which goes to the end.
+    pub(crate) fn count(query: &'a JobQuery) -> Self {
+        Self::new(Matches::count(query), SLICE_ROWS_MAX)
+    }
+
+    fn new(matches: Matches<'a>, rows: usize) -> Self {
+        let source = Source::of(matches.query);
+        let sql = sql_of(&source, matches.query.newest_first);
         Self {
-            count: Some(0),
-            rows: SLICE_ROWS_MAX,
-            ..Self::new(query)
+            source,
+            sql,
+            last: matches.start(),
+            rows,
+            matches,
         }
     }
 
@@ -115,13 +107,7 @@ impl<'a> Listing<'a> {
             let number: i64 = row.try_get(0)?;
             let found = self.judge(JobKey(from_sql(number)), row, &mut bytes)?;
             self.last = number;
-            if let Some(count) = &mut self.count {
-                *count += u64::from(found.is_some());
-            } else {
-                self.jobs.extend(found);
-            }
-            // One job more than the page holds shows that there is a next page.
-            if self.jobs.len() > self.limit {
+            if self.matches.add(found) {
                 return Ok(true);
             }
         }
@@ -136,9 +122,9 @@ impl<'a> Listing<'a> {
 
     fn read(&self, tables: &Tables<'_>) -> Result<Vec<Row>, Fault> {
         let limit = limit_of(self.rows);
-        let namespace = self.query.namespace.as_bytes();
-        let queue = self.query.queue.as_ref().map(Queue::as_bytes);
-        let states = self.query.states.iter();
+        let namespace = self.matches.query.namespace.as_bytes();
+        let queue = self.matches.query.queue.as_ref().map(Queue::as_bytes);
+        let states = self.matches.query.states.iter();
         let outcomes: Vec<i16> = states.map(|state| state.number().into()).collect();
         let mark = match &self.source {
             Source::IndexEntry(mark) => Some(mark.as_slice()),
@@ -172,39 +158,17 @@ impl<'a> Listing<'a> {
             }
         };
         *bytes += sealed.len();
-        let at = row_key(key);
-        let content = open(table, &at, sealed)?;
-        let front = JobHeader::of(content)
-            .map_err(|error| RowError::unreadable(table, show(&at), &error))?;
-        if !select::may_match(self.query, &front) {
-            return Ok(None);
-        }
-        let record = record_at(table, key, sealed)?;
-        let lease: Option<&[u8]> = row.try_get(2)?;
-        let lease = lease
-            .filter(|_| live.is_some())
-            .map(|sealed| open_record::<LeaseRecord>("leases", &at, sealed))
-            .transpose()?;
-        let job = StoredJob::new(record, lease);
-        Ok(Some(job).filter(|job| select::matches(self.query, job)))
+        self.matches.judge(table, key, sealed, || {
+            let lease: Option<&[u8]> = row.try_get(2)?;
+            let lease = lease.filter(|_| live.is_some());
+            let lease =
+                lease.map(|sealed| open_record::<LeaseRecord>("leases", &row_key(key), sealed));
+            Ok(lease.transpose()?)
+        })
     }
 
-    /// Returns the number of jobs found by a count.
-    pub(crate) fn into_count(self) -> u64 {
-        self.count.unwrap_or(0)
-    }
-
-    pub(crate) fn into_page(mut self) -> Page {
-        let has_more = self.jobs.len() > self.limit;
-        self.jobs.truncate(self.limit);
-        let next = self
-            .jobs
-            .last()
-            .filter(|_| has_more)
-            .map(|job| job.record.key);
-        Page {
-            jobs: self.jobs,
-            next,
-        }
+    /// Returns what was collected.
+    pub(crate) fn into_matches(self) -> Matches<'a> {
+        self.matches
     }
 }

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use ganger_store::rows::names::SmallTable;
-use ganger_store::rows::row::{open_record, row_key, slot_key};
+use ganger_store::rows::row::{open_record, record_at, row_key, slot_key};
 use ganger_store::rows::small;
 use ganger_store::{Loaded, statistics_loaded_from};
 use ganger_types::{InputRow, JobKey, JobRecord, LeaseRecord};
@@ -18,7 +18,6 @@ use crate::fault::Fault;
 use crate::header::Header;
 use crate::session::Session;
 use crate::shared::Shared;
-use crate::tables::record_at;
 
 /// Live jobs in a range.
 const RANGE_JOBS: u32 = 16_384;
@@ -170,7 +169,7 @@ fn load_ranges(
             format!("SELECT key, body FROM {{s}}.jobs WHERE key >= {first} {end} ORDER BY key");
         let jobs = copy_all(shared, &sql, EXPORT_MAX, |fields| {
             let (key, body) = keyed(fields)?;
-            record_at("jobs", key, body)
+            Ok(record_at("jobs", key, body)?)
         });
         let is_last = jobs.is_err();
         // The receiver is gone after a fault of another range.

@@ -130,9 +130,9 @@ impl Reader for PostgresReader {
 
     fn list(&mut self, query: &JobQuery) -> Result<Page, StoreError> {
         self.settled(|tables| {
-            let mut listing = list::Listing::new(query);
+            let mut listing = list::Listing::page(query);
             while !listing.slice(tables)? {}
-            Ok(listing.into_page())
+            Ok(listing.into_matches().into_page())
         })
     }
 
@@ -143,9 +143,9 @@ impl Reader for PostgresReader {
             if !plan.needs_records() {
                 return Ok(indexed);
             }
-            let mut listing = list::Listing::counting(&plan.rest);
+            let mut listing = list::Listing::count(&plan.rest);
             while !listing.slice(tables)? {}
-            Ok(indexed + listing.into_count())
+            Ok(indexed + listing.into_matches().into_count())
         })
     }
 

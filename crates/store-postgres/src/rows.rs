@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use futures::future::{join, try_join_all};
 use ganger_store::merge::MergedCommit;
+use ganger_store::rows::counts::Counts;
 use ganger_store::rows::row::{from_sql, open_record, row_key, to_sql};
 use ganger_store::rows::secondary_index::{self, IndexEntry};
 use ganger_types::{Commit, JobKey, JobRecord, Namespace, Queue};
@@ -18,7 +19,7 @@ use tokio_postgres::types::Type;
 use crate::columns::{Column, Insert};
 use crate::durability;
 use crate::fault::Fault;
-use crate::header::{Counts, Header};
+use crate::header::Header;
 use crate::log::{self, Target};
 use crate::names::Names;
 use crate::plan::{Change, Counted, Places, Plan, Planner, parts_of, places_of, rewritten};

@@ -3,11 +3,11 @@
 use ganger_store::LogChunk;
 use ganger_store::encoding::Record;
 use ganger_store::rows::row::{
-    from_sql, log_key, open_bytes, open_log, open_record, row_key, slot_key, to_sql,
+    from_sql, log_key, open_bytes, open_log, open_record, record_at, row_key, slot_key, to_sql,
 };
 use ganger_store::rows::secondary_index::id_entry;
 use ganger_store::waiting::JobRows;
-use ganger_types::{Bytes, InputRow, JobId, JobKey, JobRecord, LeaseRecord, Namespace};
+use ganger_types::{Bytes, InputRow, JobId, JobKey, LeaseRecord, Namespace};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
@@ -178,14 +178,6 @@ pub(crate) fn job_rows_of(row: &Row, first: usize, key: JobKey) -> Result<Option
         record,
         lease: None,
     }))
-}
-
-pub(crate) fn record_at(table: &str, key: JobKey, sealed: &[u8]) -> Result<JobRecord, Fault> {
-    let record: JobRecord = open_record(table, &row_key(key), sealed)?;
-    if record.key != key {
-        return Err(Fault::row(table, key, "it holds the record of another job"));
-    }
-    Ok(record)
 }
 
 pub(crate) fn limit_of(limit: usize) -> i64 {

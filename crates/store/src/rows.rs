@@ -2,7 +2,9 @@
 //!
 //! Two stores write the same rows into the tables of different databases.
 
+pub mod counts;
 pub mod external;
+pub mod listing;
 pub mod names;
 pub mod plan;
 pub mod row;

@@ -1,6 +1,6 @@
 //! The bytes of a row: a record, sealed with a checksum over its table and key too.
 
-use ganger_types::{Bytes, Finished, InputState, JobKey, Timestamp};
+use ganger_types::{Bytes, Finished, InputState, JobKey, JobRecord, Timestamp};
 
 use super::RowError;
 use crate::encoding::{self, Cursor, Record, Writer};
@@ -18,6 +18,22 @@ pub fn from_sql(number: i64) -> u64 {
 /// Returns a row's key: a job's number.
 pub fn row_key(key: JobKey) -> [u8; 8] {
     key.0.to_be_bytes()
+}
+
+/// Reads the record of a job from its row in the table `jobs` or `finished`, and compares its number.
+///
+/// # Errors
+/// If the row is damaged, or holds the record of another job.
+pub fn record_at(table: &str, key: JobKey, sealed: &[u8]) -> Result<JobRecord, RowError> {
+    let record: JobRecord = open_record(table, &row_key(key), sealed)?;
+    if record.key != key {
+        return Err(RowError::row(
+            table,
+            key,
+            "it holds the record of another job",
+        ));
+    }
+    Ok(record)
 }
 
 /// Returns a row's key: a job's number and a slot.
