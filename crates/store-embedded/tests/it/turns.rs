@@ -386,6 +386,8 @@ struct Used {
     written: crate::kit::Written,
     path: PathBuf,
     flushed: u64,
+    /// Number of flushes that the store had ordered when they were last counted.
+    flushes: u64,
 }
 
 impl Used {
@@ -395,6 +397,7 @@ impl Used {
             written: crate::kit::Written::start(&path, SMALL),
             path,
             flushed: 0,
+            flushes: 0,
         };
         used.take(Step::Open);
         used
@@ -415,9 +418,17 @@ impl Used {
             Step::Idle => self.written.store.idle().expect("nothing is in the way"),
             Step::Open => self.written.open(),
         }
-        if matches!(step, Step::AtOnce | Step::Idle | Step::Open) {
+        self.note_flushes(matches!(step, Step::Small).into());
+    }
+
+    /// Notes the length of the write-ahead log if the store has flushed more than the `appended` commits in the turn log.
+    /// It also does so by itself, where that log has no room, or behind the commits.
+    fn note_flushes(&mut self, appended: u64) {
+        let flushes = self.written.store.flushes();
+        if flushes != self.flushes + appended {
             self.flushed = std::fs::metadata(wal(&self.path)).map_or(0, |file| file.len());
         }
+        self.flushes = flushes;
     }
 
     fn commit(&mut self, step: Step) {
@@ -443,6 +454,7 @@ proptest! {
         for step in steps {
             used.take(step);
         }
+        used.note_flushes(0);
         let copy = crate::kit::freeze(&used.path, &frozen);
         let mut log = std::fs::read(wal(&copy)).expect("the log is there");
         let flushed = usize::try_from(used.flushed).expect("a small file");
