@@ -221,7 +221,7 @@ impl Entry {
     }
 
     fn identity(&self, proof: Proof) -> Identity {
-        Identity::principal(self.name.clone(), self.grants.clone(), proof)
+        Identity::principal(self.name.clone(), self.grants.clone(), proof).until(self.expires)
     }
 
     /// Whether both entries are for the same token or certificate.

@@ -64,6 +64,11 @@ impl Grant {
         }
     }
 
+    /// The namespace of the grant, and whether it is only the beginning of names.
+    pub fn namespaces(&self) -> (&[u8], bool) {
+        (&self.within.bytes, self.within.is_prefix)
+    }
+
     /// Whether the grant covers every existing and future namespace.
     pub fn is_everywhere(&self) -> bool {
         self.within.is_prefix && self.within.bytes.is_empty()

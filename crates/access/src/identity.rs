@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
 use crate::grant::Grants;
 use crate::operation::{Operation, Right, Scope};
 use crate::role::{Role, Verb};
@@ -38,6 +40,8 @@ pub struct Principal {
     pub grants: Grants,
     /// How the principal has proved its identity.
     pub proof: Proof,
+    /// Time from which the access file no longer knows the credential; `None`: it does not expire.
+    pub expires_at: Option<Timestamp>,
 }
 
 /// The caller whose rights are checked.
@@ -88,7 +92,20 @@ impl Identity {
             name,
             grants,
             proof,
+            expires_at: None,
         }))
+    }
+
+    /// Returns the identity of a principal that expires at this time; every other identity is unchanged.
+    #[must_use]
+    pub fn until(self, expires_at: Option<Timestamp>) -> Self {
+        match self {
+            Self::Principal(who) => Self::Principal(Arc::new(Principal {
+                expires_at,
+                ..Principal::clone(&who)
+            })),
+            other => other,
+        }
     }
 
     /// Checks whether the caller may use an operation, in `namespace` if it concerns one.

@@ -67,6 +67,11 @@ impl Role {
         }
     }
 
+    /// Whether the role changes nothing.
+    pub fn is_read_only(self) -> bool {
+        self == Self::Reader
+    }
+
     /// Whether the role includes the verb. No role includes `Verb::Peer`: see [`crate::Identity::may`].
     pub fn may(self, verb: Verb) -> bool {
         use Verb as V;

@@ -117,6 +117,7 @@ async fn carry_out(view: &View, action: &str, form: &Form) -> Result<Done, Fault
         "runSchedule" => rest::run_schedule(view, form).await,
         "setSchedule" => rest::pause_schedule(view, form).await,
         "deleteSchedule" => rest::delete_schedule(view, form).await,
+        "releaseWorker" => rest::release_worker(view, form).await,
         "reconcilePeer" => rest::reconcile(view, form).await,
         _ => Err(no_such(action)),
     }
@@ -140,6 +141,7 @@ pub(crate) const ACTIONS: &[&str] = &[
     "runSchedule",
     "setSchedule",
     "deleteSchedule",
+    "releaseWorker",
     "reconcilePeer",
 ];
 

@@ -32,6 +32,8 @@ pub(crate) struct RequestContext {
     pub(crate) namespace: Namespace,
     pub(crate) arguments: Arguments,
     pub(crate) headers: HeaderMap,
+    /// The caller, whose rights have been checked.
+    pub(crate) identity: Identity,
     /// Owner of the share of streams that the request uses.
     pub(crate) owner: Owner,
     pub(crate) now: Option<Timestamp>,
@@ -63,6 +65,11 @@ impl FromRequestParts<Api> for RequestContext {
             namespace,
             arguments,
             headers: parts.headers.clone(),
+            identity: parts
+                .extensions
+                .get::<Identity>()
+                .cloned()
+                .unwrap_or(Identity::Anonymous),
             owner: owner(parts),
             now,
             path,

@@ -19,4 +19,5 @@ pub(crate) mod peers;
 pub(crate) mod queues;
 pub(crate) mod schedules;
 pub(crate) mod submission;
+pub(crate) mod whoami;
 pub(crate) mod workers;

@@ -1,9 +1,11 @@
-//! Deeds on schedules and between shards.
+//! Deeds on schedules, workers and between shards.
 
 use ganger_document::names::text;
-use ganger_types::command::{PutSchedule, Reconcile, RemoveSchedule, RunSchedule};
+use ganger_types::command::{
+    DeregisterWorker, PutSchedule, Reconcile, RemoveSchedule, RunSchedule,
+};
 use ganger_types::query::Query;
-use ganger_types::{Command, Reply, ScheduleId, ShardId};
+use ganger_types::{Command, Reply, ScheduleId, ShardId, Worker};
 use maud::html;
 
 use crate::fault::Fault;
@@ -26,10 +28,10 @@ pub(super) async fn run_schedule(view: &View, form: &Form) -> Result<Done, Fault
         "Made a job of the schedule {}.",
         plain(&text(id.as_bytes()))
     ));
-    if let Reply::Enqueued { jobs, .. } = &reply
-        && let Some(job) = jobs.first()
+    if let Reply::Schedule(schedule) = &reply
+        && let Some(job) = &schedule.last_job
     {
-        let address = view.links.job(shard.id(), &job.id).as_str().to_owned();
+        let address = view.links.job(shard.id(), job).as_str().to_owned();
         notice.link = Some(("Show the job".to_owned(), address));
     }
     Ok(Done::Notice { notice, to: None })
@@ -87,6 +89,39 @@ pub(super) async fn delete_schedule(view: &View, form: &Form) -> Result<Done, Fa
     Ok(Done::Notice {
         notice: Notice::done(format!("Deleted the schedule {}.", plain(&shown))),
         to: Some(view.links.to("/schedules").as_str().to_owned()),
+    })
+}
+
+pub(super) async fn release_worker(view: &View, form: &Form) -> Result<Done, Fault> {
+    let worker: Worker = form.name("worker")?;
+    let shard = form.shard(view)?;
+    let shown = text(worker.as_bytes());
+    if !form.is_confirmed() {
+        let question = Question {
+            heading: format!("Release the jobs of {}?", plain(&shown)),
+            content: html! { p { "Its jobs go back to their places in the queue and run on other workers; the attempts do not count. If the worker still runs one of them, that job runs twice, and the report of this worker is refused." } },
+            button: "Release its jobs".to_owned(),
+            action: "releaseWorker",
+            pairs: &[("worker", &shown), ("shard", shard.id().as_str())],
+            is_danger: true,
+        };
+        return Ok(question.page(view, form));
+    }
+    let command = DeregisterWorker {
+        namespace: view.namespace().clone(),
+        worker,
+    };
+    let reply = apply(shard, Command::DeregisterWorker(command)).await?;
+    let Reply::Changed { count, .. } = reply else {
+        return Err(Fault::unexpected_reply());
+    };
+    Ok(Done::Notice {
+        notice: Notice::done(format!(
+            "Released {} of the worker {}.",
+            crate::format::plural(count, "job"),
+            plain(&shown)
+        )),
+        to: Some(view.links.to("/workers").as_str().to_owned()),
     })
 }
 

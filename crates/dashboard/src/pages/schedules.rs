@@ -171,7 +171,7 @@ pub(super) async fn one(view: &View, query: &str) -> Result<Page, Stop> {
 
 fn head(view: &View, shard: &Handle, schedule: &ScheduleRecord) -> Markup {
     let id = show(schedule.id.as_bytes());
-    let target = [("schedule", &*id), ("shard", shard.id().as_str())];
+    let target = [("id", &*id), ("shard", shard.id().as_str())];
     html! {
         div.heading {
             h1 { "Schedule " (name(schedule.id.as_bytes())) }

@@ -17,7 +17,9 @@ use crate::params::Params;
 use crate::svg;
 use crate::text::{name, plain};
 use crate::view::{Missing, View};
-use crate::widgets::{self, columns, empty, job_link, kind_link, named_link, queue_link, table};
+use crate::widgets::{
+    self, columns, danger, empty, job_link, kind_link, named_link, queue_link, table,
+};
 
 /// Rows of a page.
 const ROWS: usize = 100;
@@ -175,7 +177,12 @@ pub(super) async fn one(view: &View, query: &str) -> Result<Page, Stop> {
     }
     let head = html! {
         div.heading { h1 { "Worker " (name(wanted.as_bytes())) } (badge(state(view, &own[0].1))) }
-        @for (shard, worker) in &own { p.soft { "Last sign " (view.clock.ago(worker.seen_at)) " on shard " (shard.id()) } }
+        @for (shard, worker) in &own {
+            p.soft { "Last sign " (view.clock.ago(worker.seen_at)) " on shard " (shard.id()) }
+            @if !worker.holds.is_empty() {
+                div.actions { (danger(view, "Release its jobs", "releaseWorker", &[("worker", &*show(wanted.as_bytes())), ("shard", shard.id().as_str())])) }
+            }
+        }
     };
     let columns = columns(&["Job", "Queue", "Kind", "#For"]);
     let body = html! {

@@ -545,7 +545,7 @@ async fn a_log_is_shown_from_its_end_with_earlier_parts_behind_a_link() {
     assert_eq!(raw.headers["content-security-policy"], "sandbox");
 }
 
-fn schedule(id: &str) -> ScheduleRecord {
+pub(crate) fn schedule(id: &str) -> ScheduleRecord {
     ScheduleRecord {
         namespace: Namespace::default(),
         id: ScheduleId::new(id).expect("short"),

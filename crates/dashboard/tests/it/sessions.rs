@@ -241,6 +241,7 @@ async fn each_deed_is_refused_to_those_without_its_right_and_the_audit_log_says_
         ("runSchedule", "id=x".to_owned(), &operators),
         ("setSchedule", "id=x&paused=true".to_owned(), &operators),
         ("deleteSchedule", "id=x".to_owned(), &operators),
+        ("releaseWorker", "worker=w".to_owned(), &operators),
         ("reconcilePeer", "peer=2".to_owned(), &["root"]),
     ];
     for name in ["root", "op", "maker", "eyes"] {

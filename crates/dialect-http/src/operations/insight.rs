@@ -63,6 +63,15 @@ pub(super) fn about_the_rest() -> Vec<Operation> {
         )
         .reply::<Done>(),
         operation(
+            M::POST,
+            "/api/v1/workers/{worker}/release",
+            "releaseWorker",
+            Right::OPERATE,
+            "Deregisters a worker for an operator: its leases end as released; `changed` is their number.",
+            workers::release,
+        )
+        .reply::<Done>(),
+        operation(
             M::GET,
             "/api/v1/tags",
             "listTags",

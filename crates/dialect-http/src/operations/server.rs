@@ -6,7 +6,8 @@ use http::Method;
 use super::{Operation, operation, plain};
 use crate::resource::health::{LiveView, ReadinessView, VersionView};
 use crate::resource::home::HomeView;
-use crate::resource::{health, home, metrics};
+use crate::resource::whoami::WhoAmI;
+use crate::resource::{health, home, metrics, whoami};
 
 pub(super) fn about_the_server() -> Vec<Operation> {
     use Method as M;
@@ -47,6 +48,15 @@ pub(super) fn about_the_server() -> Vec<Operation> {
             health::version,
         )
         .reply::<VersionView>(),
+        operation(
+            M::GET,
+            "/api/v1/whoami",
+            "whoAmI",
+            Right::AUTHENTICATED,
+            "Shows who the caller is, and what it may do.",
+            whoami::show,
+        )
+        .reply::<WhoAmI>(),
         operation(
             M::GET,
             "/metrics",

@@ -1,4 +1,4 @@
-//! Workers: list and deregister.
+//! Workers: list, deregister, and release their jobs.
 
 use axum::response::Response;
 use ganger_document::view::worker::{Worker, WorkersDoc};
@@ -22,11 +22,26 @@ pub(crate) async fn list(context: RequestContext) -> Result<Response, Problem> {
     }
 }
 
+/// Deregisters a worker that reports for itself.
 pub(crate) async fn deregister(context: RequestContext) -> Result<Response, Problem> {
+    end(&context).await?;
+    Ok(json::ok(&Done::default()))
+}
+
+/// Deregisters a worker that an operator takes for dead, and tells how many leases ended.
+pub(crate) async fn release(context: RequestContext) -> Result<Response, Problem> {
+    let changed = end(&context).await?;
+    Ok(json::ok(&Done { changed }))
+}
+
+/// Ends the leases of the worker in the path; returns their number, 0 for a worker that is not known.
+async fn end(context: &RequestContext) -> Result<u64, Problem> {
     let command = DeregisterWorker {
         namespace: context.namespace.clone(),
         worker: context.name()?,
     };
-    context.call(Command::DeregisterWorker(command)).await?;
-    Ok(json::ok(&Done::default()))
+    match context.call(Command::DeregisterWorker(command)).await? {
+        Reply::Changed { count, .. } => Ok(count),
+        _ => Err(unexpected_reply()),
+    }
 }

@@ -2,6 +2,7 @@
 
 use crate::support::{Face, face};
 use axum::body::Body;
+use ganger_access::{Identity, Proof};
 use http::{Method, Request};
 use serde_json::{Value, json};
 
@@ -498,6 +499,67 @@ async fn workers_are_seen_and_deregister() {
     assert_eq!(
         face.get(&format!("/api/v1/jobs/{id}")).await["state"],
         "ready"
+    );
+}
+
+#[tokio::test]
+async fn an_operator_releases_the_jobs_of_a_worker_that_is_gone() {
+    let face = face();
+    let id = face.enqueue(json!({"kind": "a"})).await;
+    face.lease().await;
+    let released = face.post("/api/v1/workers/w/release", Value::Null).await;
+    assert_eq!(released["changed"], 1);
+    let job = face.get(&format!("/api/v1/jobs/{id}")).await;
+    assert_eq!(
+        (&job["state"], &job["attempts_counted"]),
+        (&json!("ready"), &json!(0))
+    );
+    let again = face.post("/api/v1/workers/w/release", Value::Null).await;
+    assert_eq!(
+        again["changed"], 0,
+        "a worker that is not known holds nothing"
+    );
+}
+
+#[tokio::test]
+async fn a_caller_learns_who_it_is_and_until_when() {
+    let face = face();
+    let anyone = face.get("/api/v1/whoami").await;
+    assert_eq!(
+        anyone,
+        json!({
+            "who": "anyone",
+            "grants": [{"role": "admin", "namespace": "*"}],
+            "expires_at": null,
+            "read_only": false,
+        })
+    );
+    let ask = |identity: Identity| async {
+        let mut request = Request::get("/api/v1/whoami")
+            .body(Body::empty())
+            .expect("a request");
+        request.extensions_mut().insert(identity);
+        face.send(request).await
+    };
+    let grants = "reader@mail,reader@team-*".parse().expect("readable");
+    let reader = Identity::principal("ci", grants, Proof::Token)
+        .until(Some("2030-01-01T00:00:00Z".parse().expect("a time")));
+    assert_eq!(
+        ask(reader).await.json(),
+        json!({
+            "who": "token \"ci\"",
+            "grants": [
+                {"role": "reader", "namespace": "mail"},
+                {"role": "reader", "namespace": "team-*"},
+            ],
+            "expires_at": "2030-01-01T00:00:00Z",
+            "read_only": true,
+        })
+    );
+    let unknown = ask(Identity::Anonymous).await;
+    assert_eq!(
+        (unknown.status.as_u16(), &*unknown.code()),
+        (401, "unauthorized")
     );
 }
 
