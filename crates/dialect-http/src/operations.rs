@@ -7,6 +7,7 @@ mod leases;
 mod peers;
 mod queues;
 mod schedules;
+mod series;
 mod server;
 
 use axum::handler::Handler;
@@ -123,6 +124,7 @@ pub(crate) fn all() -> Vec<Operation> {
     all.extend(queues::about_queues());
     all.extend(schedules::about_schedules());
     all.extend(insight::about_the_rest());
+    all.extend(series::about_series());
     all.extend(peers::about_peers());
     all.extend(server::about_the_server());
     all

@@ -18,6 +18,7 @@ pub(crate) mod numbers;
 pub(crate) mod peers;
 pub(crate) mod queues;
 pub(crate) mod schedules;
+pub(crate) mod series;
 pub(crate) mod submission;
 pub(crate) mod whoami;
 pub(crate) mod workers;

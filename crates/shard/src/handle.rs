@@ -24,6 +24,7 @@ use crate::events::{EventHub, Subscription};
 use crate::message_listener::{Listener, MessageListener};
 use crate::metrics::{MetricsSnapshot, ShardMetrics};
 use crate::readers::ReadPool;
+use crate::series::SeriesTable;
 use crate::ticket::{LeaseOrigin, QueueSnapshot, ReplyChannel, ThreadMessage};
 use crate::{CallError, Delivery, Health};
 pub use external::Page;
@@ -327,6 +328,11 @@ impl Handle {
             .reads
             .read(move |reader| reader.statistics(&namespace, &queue, day))
             .await
+    }
+
+    /// Reads the series for charts. They are locked meanwhile, and the shard waits for the lock: `read` must be quick.
+    pub fn series<V>(&self, read: impl FnOnce(&SeriesTable) -> V) -> V {
+        read(&self.shared.metrics.series())
     }
 
     /// Subscribes to events after `after`, or from now on. The stream ends with an error if the reader is too slow.

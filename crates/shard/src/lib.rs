@@ -19,6 +19,7 @@ mod message_listener;
 pub mod metrics;
 mod readers;
 mod runs;
+pub mod series;
 mod settings;
 mod shard;
 mod spec;

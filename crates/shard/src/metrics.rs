@@ -14,6 +14,7 @@ use ganger_types::{
 };
 
 use crate::runs::{RunMetrics, RunMetricsTable, Series};
+use crate::series::SeriesTable;
 pub use external::ExternalGauges;
 
 /// Time that each job waited before a turn leased it.
@@ -234,6 +235,8 @@ pub struct ShardMetrics {
     pub external: ExternalGauges,
     /// Runs by queue and kind. One thread counts; the lock is for readers.
     runs: Mutex<RunMetricsTable>,
+    /// Series for charts. One thread counts; the lock is for readers.
+    series: Mutex<SeriesTable>,
     /// Seconds that one commit of the store takes.
     pub commit: Distribution,
     /// Number of commands in one commit.
@@ -249,6 +252,7 @@ impl Default for ShardMetrics {
             gauges: Gauges::default(),
             external: ExternalGauges::default(),
             runs: Mutex::default(),
+            series: Mutex::default(),
             commit: Distribution::times(TIME_BOUNDS),
             batch: Distribution::numbers(SIZE_BOUNDS),
             slots_waiting: MetricValue::default(),
@@ -274,6 +278,12 @@ impl ShardMetrics {
     fn runs(&self) -> MutexGuard<'_, RunMetricsTable> {
         // After a panic during counting the numbers are still usable.
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The series for charts.
+    pub(crate) fn series(&self) -> MutexGuard<'_, SeriesTable> {
+        // After a panic during counting the numbers are still usable.
+        self.series.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Counts a durable turn with this number of commands. Returns how long the jobs that it leased had waited.
@@ -314,7 +324,9 @@ impl ShardMetrics {
         };
         let mut runs = self.runs();
         let series = runs.of(&record.namespace, &record.queue, &record.kind);
-        series.ran(entry.at.since(*leased_at));
+        let ran = entry.at.since(*leased_at);
+        series.ran(ran);
+        self.series().observe_attempt(record, entry.at, ran, end);
         match end {
             AttemptEnd::Expired => self.counters.lease_expired_total.inc(),
             AttemptEnd::TimedOut => self.counters.attempt_timed_out_total.inc(),
@@ -331,6 +343,7 @@ impl ShardMetrics {
     pub(crate) fn observe_events(&self, events: &[Event], mut waits: WaitTimes) {
         let counters = &self.counters;
         counters.events_total.add_len(events.len());
+        self.series().observe(events, &waits);
         for event in events {
             match &event.happening {
                 Happening::JobMoved {

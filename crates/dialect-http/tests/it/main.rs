@@ -3,6 +3,7 @@
 mod external_jobs;
 mod happy;
 mod refusals;
+mod series;
 mod shards;
 mod streams;
 mod support;

@@ -105,7 +105,8 @@ impl<R: Reader, T: Ticket> Core<R, T> {
                 self.take_back(now, held, request, waiter);
             }
             Request::QueueSnapshot { ticket } => {
-                let snapshot = self.snapshot(now);
+                let (snapshot, left_out) = self.snapshot(now, SNAPSHOT_QUEUES_MAX);
+                self.metrics.gauges.queues_left_out.set(left_out);
                 self.answer(now, ticket, Ok(CallReply::QueueSnapshot(snapshot)));
             }
         }
@@ -210,8 +211,9 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
     }
 
-    /// Counts the queues that have live jobs, of every namespace, at most [`SNAPSHOT_QUEUES_MAX`] of them.
-    fn snapshot(&mut self, now: Now) -> Vec<QueueGauge> {
+    /// Counts the queues that have live jobs, of every namespace, at most so many of them. Returns them and how many
+    /// were left out.
+    pub(super) fn snapshot(&mut self, now: Now, queues_max: usize) -> (Vec<QueueGauge>, u64) {
         let mut ask = |query| self.apply(now, Command::Query(Box::new(query)), None);
         let mut namespaces = vec![Namespace::default()];
         if let Ok(Reply::Namespaces(records)) = ask(Query::Namespaces) {
@@ -231,7 +233,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
                 let is_last = queues.len() < PAGE_QUEUES_MAX;
                 after = queues.last().map(|view| view.queue.clone());
                 for view in queues.into_iter().filter(|view| view.counts.live() > 0) {
-                    if snapshot.len() >= SNAPSHOT_QUEUES_MAX {
+                    if snapshot.len() >= queues_max {
                         left_out += 1;
                         continue;
                     }
@@ -243,7 +245,6 @@ impl<R: Reader, T: Ticket> Core<R, T> {
                 }
             }
         }
-        self.metrics.gauges.queues_left_out.set(left_out);
-        snapshot
+        (snapshot, left_out)
     }
 }

@@ -162,6 +162,9 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
         self.metrics
             .observe_events(&turn_in_flight.effects.events, waits);
+        if let Some((at, queues)) = turn_in_flight.sample.take() {
+            self.metrics.series().sample(at, &queues);
+        }
         // Messages go out before every reply, since clients rely on that order.
         if !turn_in_flight.effects.messages.is_empty() {
             let messages = std::mem::take(&mut turn_in_flight.effects.messages);

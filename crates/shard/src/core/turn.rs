@@ -12,7 +12,7 @@ use ganger_types::{
 };
 
 use super::external::TouchedKeys;
-use super::request::{CallReply, Request};
+use super::request::{CallReply, QueueGauge, Request};
 use crate::CallError;
 
 /// A reply that waits until its turn is durable.
@@ -36,6 +36,8 @@ pub(super) struct Turn<T> {
     pub(super) answers: Vec<PendingAnswer<T>>,
     /// Requests of this turn that give leases back; repeated if the turn fails.
     pub(super) returns: Vec<Request<T>>,
+    /// Counts of the queues for the series, with the time at which they were taken; `None` in most turns.
+    pub(super) sample: Option<(Timestamp, Vec<QueueGauge>)>,
     rows: TurnRows,
 }
 
@@ -47,6 +49,7 @@ impl<T> Turn<T> {
             effects: Effects::default(),
             answers: Vec::new(),
             returns: Vec::new(),
+            sample: None,
             rows: TurnRows::default(),
         }
     }
@@ -62,7 +65,10 @@ impl<T> Turn<T> {
 
     /// Whether nothing has happened in the turn.
     pub(super) fn is_empty(&self) -> bool {
-        self.answers.is_empty() && !self.has_written() && self.effects.messages.is_empty()
+        self.answers.is_empty()
+            && !self.has_written()
+            && self.effects.messages.is_empty()
+            && self.sample.is_none()
     }
 
     /// Whether the turn must be flushed before its effects become visible.
@@ -97,6 +103,8 @@ pub(super) struct TurnInFlight<T> {
     pub(super) effects: Effects,
     pub(super) answers: Vec<PendingAnswer<T>>,
     pub(super) returns: Vec<Request<T>>,
+    /// Counts of the queues for the series.
+    pub(super) sample: Option<(Timestamp, Vec<QueueGauge>)>,
     /// Time at which the turn was closed.
     pub(super) closed_at: Elapsed,
     /// Whether the store has confirmed the commit.
@@ -115,6 +123,7 @@ impl<T> TurnInFlight<T> {
             effects: turn.effects,
             answers: turn.answers,
             returns: turn.returns,
+            sample: turn.sample,
             rows: turn.rows,
         }
     }

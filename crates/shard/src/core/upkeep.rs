@@ -17,6 +17,9 @@ const CHECKS_WITHOUT_IDLE_MAX: u32 = 10;
 /// which is cheaper for many commits at once.
 const SLICES_PER_SEARCH: usize = 16;
 
+/// Queues whose counts are sampled for the series; of further ones only what happens is counted.
+const SAMPLED_QUEUES_MAX: usize = 20_000;
+
 /// State of the store's upkeep and of retention.
 pub(super) struct Upkeep {
     looked_at: Elapsed,
@@ -98,6 +101,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         if self.upkeep.next_at(self.settings.upkeep_every) <= now.elapsed {
             self.upkeep.looked_at = now.elapsed;
             self.order_upkeep();
+            self.sample_series(now);
             if self.upkeep.queries.is_empty() {
                 self.upkeep.queries = self.live().engine.retention_due(now).into();
                 self.upkeep.limit = self.search_limit();
@@ -128,6 +132,15 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             && !self.upkeep.is_finding
             && !self.is_write_stopped()
             && self.durable >= self.upkeep.after_commit
+    }
+
+    /// Counts the queues for the series if that is due. The counts belong to the open turn: they are recorded once it
+    /// is durable.
+    fn sample_series(&mut self, now: Now) {
+        if self.has_room() && self.metrics.series().is_sample_due(now.wall) {
+            let (queues, _) = self.snapshot(now, SAMPLED_QUEUES_MAX);
+            self.engine_and_turn(now).1.sample = Some((now.wall, queues));
+        }
     }
 
     fn order_upkeep(&mut self) {
