@@ -28,6 +28,7 @@ const SECTIONS: &[(&str, &str, &str, &str)] = &[
     ("Failures", "/failures", "listFailures", "f"),
     ("Schedules", "/schedules", "listSchedules", "s"),
     ("Workers", "/workers", "listWorkers", "w"),
+    ("Statistics", "/stats", "getSeries", "t"),
     ("Events", "/events", "followEvents", "e"),
     ("Shards", "/shards", "listPeers", "h"),
 ];

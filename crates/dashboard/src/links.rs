@@ -115,6 +115,14 @@ impl Address {
         }
     }
 
+    /// Adds a name of any bytes, if there is one.
+    pub(crate) fn name_if(self, name: &str, bytes: Option<&[u8]>) -> Self {
+        match bytes {
+            Some(bytes) => self.name(name, bytes),
+            None => self,
+        }
+    }
+
     /// Adds a name of any bytes.
     pub(crate) fn name(self, name: &str, bytes: &[u8]) -> Self {
         self.with(name, &show(bytes))

@@ -15,6 +15,7 @@ mod route;
 mod schedules;
 mod search;
 mod shards;
+mod stats;
 mod workers;
 
 pub(crate) use error::{fault_page, plain_fault};

@@ -137,3 +137,38 @@ pub(crate) fn histogram(heights: &[u64]) -> Markup {
         }
     }
 }
+
+/// Lines over time, each with its word at its end. The numbers stand in a table below the drawing.
+pub(crate) fn chart(label: &str, lines: &[(&str, &str, &[Option<u64>])]) -> Markup {
+    let highest = lines.iter().flat_map(|line| line.2.iter().flatten()).max();
+    let highest = (*highest.unwrap_or(&1)).max(1);
+    let points = |values: &[Option<u64>]| -> String {
+        let last = u64::try_from(values.len().saturating_sub(1))
+            .unwrap_or(1)
+            .max(1);
+        let known = (0_u64..)
+            .zip(values)
+            .filter_map(|(at, value)| Some((at, (*value)?)));
+        let known = known.map(|(at, value)| {
+            let height = u128::from(value) * 100 / u128::from(highest);
+            format!("{},{}", 40 + at * 560 / last, 110 - height)
+        });
+        known.collect::<Vec<_>>().join(" ")
+    };
+    let rows = (0_u64..).zip(lines);
+    html! {
+        figure.chart {
+            figcaption { (label) }
+            svg viewBox="0 0 700 120" width="700" height="120" aria-hidden="true" {
+                path class="chart-axis" d="M40 10V110H600" {}
+                text class="chart-text" x="36" y="16" text-anchor="end" { (highest) }
+                text class="chart-text" x="36" y="112" text-anchor="end" { "0" }
+                @for (row, (word, class, values)) in rows {
+                    polyline class={ "chart-line chart-" (class) } points=(points(values)) {}
+                    path class={ "chart-line chart-" (class) } d={ "M606 " (20 + row * 18) "h18" } {}
+                    text class="chart-text" x="628" y=(24 + row * 18) { (word) }
+                }
+            }
+        }
+    }
+}

@@ -651,3 +651,65 @@ async fn search_opens_a_job_and_offers_names() {
     assert!(none.main().contains("No job has the id nothing"));
     assert!(none.main().contains("payloads are not"));
 }
+
+#[tokio::test]
+async fn statistics_show_rates_times_and_kinds() {
+    let site = Site::open().await;
+    let browser = site.browser();
+    let page = browser.page("/ui/stats").await;
+    assert_eq!(page.only("h1"), "Statistics");
+    assert!(page.main().contains("No kind was run in this time."));
+    for _ in 0..3 {
+        site.enqueue("mail", "send", |_| {}).await;
+        site.fail_one("mail", "exit-1", "no").await;
+    }
+    let page = browser.page("/ui/stats?queue=mail&window=24h").await;
+    assert_eq!(
+        page.columns("By kind"),
+        [
+            "Kind",
+            "Started",
+            "Succeeded",
+            "Failed",
+            "Share failed",
+            "p50",
+            "p95",
+            "p99"
+        ]
+    );
+    assert_eq!(
+        page.rows("By kind")[0][..5],
+        ["send", "3", "0", "3", "100 %"]
+    );
+    let times = page.rows("Waiting and running time");
+    assert_eq!(times[0][..2], ["Waiting", "3"]);
+    assert_eq!(times[1][..2], ["Running", "3"]);
+    let started: u64 = page
+        .rows("Rates")
+        .iter()
+        .filter_map(|row| row[1].parse::<u64>().ok())
+        .sum();
+    assert_eq!(started, 3, "the table has the numbers of the chart");
+    assert_eq!(
+        page.texts("svg .chart-text").len(),
+        5,
+        "each line has its word"
+    );
+    let other = browser.page("/ui/stats?queue=none").await;
+    assert!(other.main().contains("No attempt in this time."));
+    assert_eq!(browser.get("/ui/stats?window=2h").await.status, 400);
+}
+
+#[tokio::test]
+async fn a_hostile_kind_is_text_among_the_statistics() {
+    let site = Site::open().await;
+    let kind = "<script>alert(1)</script>";
+    site.enqueue("mail", kind, |_| {}).await;
+    site.lease("mail", 1).await;
+    let page = site
+        .browser()
+        .page("/ui/stats?queue=mail&kind=%3Cscript%3Ealert(1)%3C/script%3E")
+        .await;
+    assert_eq!(page.rows("By kind")[0][..2], [kind, "1"]);
+    assert!(!page.text.contains("<script>alert"), "{}", page.text);
+}
