@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ganger_types::{Due, JobKey, JobState, Message, MessageResult, QueueCounts};
 
 use crate::engine::Engine;
-use crate::state::{Job, QueueIndex, Timer};
+use crate::state::{Job, QueueIndex, ReadyOrder, Timer};
 
 impl Engine {
     /// Recomputes every index and compares it with the engine's. Returns a line for each difference; none means that
@@ -35,7 +35,7 @@ impl Engine {
 
     fn check_queues(&self, jobs: &BTreeMap<JobKey, &Job>, wrong: &mut Vec<String>) {
         let mut counts: BTreeMap<QueueIndex, QueueCounts> = BTreeMap::new();
-        let mut ready: BTreeMap<QueueIndex, BTreeSet<_>> = BTreeMap::new();
+        let mut ready: BTreeMap<QueueIndex, ReadyOrder> = BTreeMap::new();
         for job in jobs.values() {
             *counts.entry(job.queue).or_default().of_mut(job.state) += 1;
             if job.state == JobState::Ready {

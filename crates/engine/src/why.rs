@@ -108,11 +108,7 @@ impl Engine {
         if silent_for.is_none_or(|silent| silent > ganger_types::limits::LEASE_FOR_DEFAULT) {
             reasons.push(Reason::NoWorker { silent_for });
         }
-        let ahead = queue
-            .ready
-            .range(..job.place())
-            .take(COUNTED_MAX + 1)
-            .count();
+        let ahead = queue.ready.count_before(&job.place(), COUNTED_MAX + 1);
         if ahead > 0 {
             let jobs = u64::try_from(ahead.min(COUNTED_MAX)).unwrap_or(u64::MAX);
             reasons.push(Reason::Behind {

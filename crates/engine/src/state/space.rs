@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use ganger_types::change::UniqueRecord;
 use ganger_types::{
     Clock, Due, Elapsed, Graph, Group, IdempotencyKey, JobId, JobKey, Keep, Namespace,
-    NamespaceRecord, NamespaceSettings, Outcome, Priority, Queue, QueueCounts, QueueRecord,
-    QueueSettings, RequestId, ScheduleId, ScheduleRecord, SubmissionAnswer, Tag, Timestamp,
-    UniqueKey, Worker,
+    NamespaceRecord, NamespaceSettings, Outcome, Queue, QueueCounts, QueueRecord, QueueSettings,
+    RequestId, ScheduleId, ScheduleRecord, SubmissionAnswer, Tag, Timestamp, UniqueKey, Worker,
 };
 
 use super::index::{Timer, Timers};
 use super::names::{QueueIndex, SpaceIndex};
+use super::ready_order::ReadyOrder;
 
 /// The state of a namespace.
 pub(crate) struct Space {
@@ -139,7 +139,7 @@ pub(crate) struct QueueState {
     pub enqueued_total: u64,
     pub finished_total: u64,
     /// The jobs in `Ready`, sorted by [`crate::state::Job::place`].
-    pub ready: BTreeSet<(Priority, u64, JobKey)>,
+    pub ready: ReadyOrder,
     /// Time at which a worker last asked for jobs; `None`: none has since the start.
     pub asked: Option<Elapsed>,
     /// Credit of the queue in weighted round-robin.
@@ -168,7 +168,7 @@ impl QueueState {
             counts: QueueCounts::default(),
             enqueued_total: 0,
             finished_total: 0,
-            ready: BTreeSet::new(),
+            ready: ReadyOrder::default(),
             asked: None,
             credit: 0,
             retired_until: [Timestamp(0); 3],
