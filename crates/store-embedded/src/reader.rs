@@ -237,6 +237,24 @@ impl Reader for EmbeddedReader {
         self.read_job(key, overlaid, |tx| payload(tx, key))
     }
 
+    /// Reads all payloads that no waiting commit changes in one transaction: beginning and ending one costs more than
+    /// reading a row.
+    fn payloads(&mut self, keys: &[JobKey]) -> Vec<Result<Option<Bytes>, StoreError>> {
+        let are_waiting = self.shared.queue().change_jobs(keys);
+        let in_tables = self.read_tables(|tx| {
+            let rows = keys.iter().zip(&are_waiting);
+            let rows = rows.map(|(key, is_waiting)| (!is_waiting).then(|| payload(tx, *key)));
+            Ok(rows.collect())
+        });
+        // If the transaction failed, each payload is read by itself and has its own error.
+        let in_tables: Vec<_> = in_tables.unwrap_or_else(|_| keys.iter().map(|_| None).collect());
+        let read = |(key, found): (&JobKey, Option<Result<_, Fault>>)| match found {
+            Some(found) => found.map_err(|fault| fault.at(self.shared.path(), "read")),
+            None => self.payload(*key),
+        };
+        keys.iter().zip(in_tables).map(read).collect()
+    }
+
     fn inputs(
         &mut self,
         key: JobKey,

@@ -87,6 +87,12 @@ pub trait Reader: Send + 'static {
     /// See [`Reader::job`].
     fn payload(&mut self, key: JobKey) -> Result<Option<Bytes>, StoreError>;
 
+    /// The payloads of several jobs, in the order of `keys`: for each what [`Reader::payload`] would return. A store
+    /// that reads many rows more cheaply than one by one overrides this.
+    fn payloads(&mut self, keys: &[JobKey]) -> Vec<Result<Option<Bytes>, StoreError>> {
+        keys.iter().map(|key| self.payload(*key)).collect()
+    }
+
     /// At most `limit` inputs and dependencies of a job, in order of their slots, from the slot `from` on.
     ///
     /// # Errors

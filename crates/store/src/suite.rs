@@ -76,6 +76,7 @@ macro_rules! suite_names {
             a_finished_job_keeps_payload_inputs_and_log,
             a_retried_job_is_live_without_its_result,
             a_removed_job_leaves_nothing_behind,
+            payloads_read_together_are_those_read_one_by_one,
             a_job_retried_and_finished_in_one_commit_has_its_new_result,
             a_rewritten_finished_job_keeps_its_result,
             a_lease_shows_its_job_as_running,

@@ -206,6 +206,8 @@ pub struct Grant {
     pub created_at: Timestamp,
     /// The priority of the job.
     pub priority: Priority,
+    /// Size of the payload in bytes; 0: it is empty, and nothing needs to be read.
+    pub payload_bytes: u32,
     /// Number of positional inputs; 0: the payload alone is the input.
     pub inputs: u32,
     /// Graph of the job; `None` if it belongs to none.

@@ -202,6 +202,7 @@ impl Engine {
             deadline: details.deadline,
             created_at: job.created_at,
             priority: job.priority,
+            payload_bytes: job.payload_bytes,
             inputs: details.inputs,
             graph: details.graph.clone(),
             tags: details.tags.clone(),

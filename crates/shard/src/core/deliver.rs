@@ -90,8 +90,9 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     ) -> Option<CallError> {
         let mut trouble = None;
         let before = deliveries.len();
-        for grant in grants {
-            match self.read_one(&grant) {
+        let payloads = self.read_payloads(&grants);
+        for (grant, payload) in grants.into_iter().zip(payloads) {
+            match payload.and_then(|payload| Ok((payload, self.read_inputs_of(&grant)?))) {
                 Ok((payload, inputs)) => {
                     *bytes += payload.len() + inputs.iter().map(Bytes::len).sum::<usize>();
                     deliveries.push(Delivery {
@@ -165,44 +166,64 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         drop(self.apply(now, Command::Fail(Box::new(fail)), None));
     }
 
-    fn read_one(&mut self, grant: &Grant) -> Result<(Bytes, Vec<Bytes>), DeliveryFault> {
-        if grant.key.is_of_external_job() {
-            let payload = self.live().engine.external_payload(grant);
-            return Ok((payload.unwrap_or_default(), Vec::new()));
+    fn read_inputs_of(&mut self, grant: &Grant) -> Result<Vec<Bytes>, DeliveryFault> {
+        if grant.inputs == 0 || grant.key.is_of_external_job() {
+            return Ok(Vec::new());
         }
-        let payload = self.read_payload(grant.key)?;
-        let inputs = if grant.inputs == 0 {
-            Vec::new()
-        } else {
-            self.read_inputs(grant)?
-        };
-        Ok((payload, inputs))
+        self.read_inputs(grant)
     }
 
-    fn read_payload(&mut self, key: JobKey) -> Result<Bytes, DeliveryFault> {
+    /// Reads the payload of each grant: those that no uncommitted turn and no cache has, together.
+    fn read_payloads(&mut self, grants: &[Grant]) -> Vec<Result<Bytes, DeliveryFault>> {
+        let known: Vec<_> = grants
+            .iter()
+            .map(|grant| self.known_payload(grant))
+            .collect();
+        let rest = grants.iter().zip(&known);
+        let rest: Vec<_> = rest
+            .filter(|(_, known)| known.is_none())
+            .map(|(grant, _)| grant.key)
+            .collect();
+        let mut read = match rest.as_slice() {
+            [] => Vec::new(),
+            rest => self.live().reader.payloads(rest),
+        }
+        .into_iter();
+        let mut payload_of = |(grant, known): (&Grant, Option<Bytes>)| match known {
+            Some(payload) => Ok(payload),
+            None => match read.next().expect("each payload was read")? {
+                Some(payload) => Ok(payload),
+                None => Err(DeliveryFault::Damaged(format!(
+                    "the payload of {} bytes of job {} is missing",
+                    grant.payload_bytes, grant.key
+                ))),
+            },
+        };
+        grants.iter().zip(known).map(&mut payload_of).collect()
+    }
+
+    /// The payload if it is in memory.
+    fn known_payload(&mut self, grant: &Grant) -> Option<Bytes> {
+        if grant.key.is_of_external_job() {
+            let payload = self.live().engine.external_payload(grant);
+            return Some(payload.unwrap_or_default());
+        }
+        if grant.payload_bytes == 0 {
+            return Some(Bytes::new());
+        }
         let mut pending = PendingRows {
             open: self.open.as_mut(),
             turns_in_flight: &mut self.turns_in_flight,
         };
         let found = pending
-            .payload(key)
-            .or_else(|| self.blobs.take_payload(key));
-        if let Some(payload) = found {
-            self.metrics.counters.blob_hits_total.inc();
-            return Ok(payload);
+            .payload(grant.key)
+            .or_else(|| self.blobs.take_payload(grant.key));
+        let counters = &self.metrics.counters;
+        match &found {
+            Some(_) => counters.blob_hits_total.inc(),
+            None => counters.blob_misses_total.inc(),
         }
-        self.metrics.counters.blob_misses_total.inc();
-        let reader = &mut self.live().reader;
-        if let Some(payload) = reader.payload(key)? {
-            return Ok(payload);
-        }
-        let expected = reader.job(key)?.map_or(0, |job| job.record.payload_bytes);
-        if expected == 0 {
-            return Ok(Bytes::new());
-        }
-        Err(DeliveryFault::Damaged(format!(
-            "the payload of {expected} bytes of job {key} is missing"
-        )))
+        found
     }
 
     /// Reads the inputs of a job: rows of the store, overlaid by rows that are not committed yet.

@@ -129,6 +129,19 @@ async fn inputs_come_in_order_from_turns_that_are_on_their_way() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_empty_payload_is_handed_out_without_reading_it() {
+    let bench = TestShard::start().await;
+    let jobs = ["", "full", ""].map(|payload| new_job("texts", payload));
+    ids(bench.handle.call(enqueue(jobs.into())).await);
+    let bench = bench.restart().await;
+    let taken = take(&bench, "texts", 3).await;
+    let payloads: Vec<_> = taken.iter().map(|one| one.payload.clone()).collect();
+    assert_eq!(payloads, ["", "full", ""]);
+    assert_eq!(bench.control.payload_reads(), 1);
+    bench.handle.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_large_graph_reads_its_inputs_in_pages() {
     let settings = Settings {
         blob_cache_bytes: 0,

@@ -133,6 +133,46 @@ pub fn a_retried_job_is_live_without_its_result<G: StoreFixture>(fixture: &mut G
     }
 }
 
+/// Whether a payload is new, old, removed or was never there: many at once are as each by itself.
+pub fn payloads_read_together_are_those_read_one_by_one<G: StoreFixture>(fixture: &mut G) {
+    let mut script = Script::start(fixture);
+    script.put(
+        (1..=3)
+            .flat_map(|key| [put(&job(key)), payload(key)])
+            .collect(),
+    );
+    script.crash();
+    script.loaded();
+    let other = Bytes::from_static(b"another payload");
+    script.put(vec![
+        put(&job(4)),
+        payload(4),
+        Change::RemoveJob(JobKey(2)),
+        Change::PutPayload {
+            key: JobKey(3),
+            payload: other.clone(),
+        },
+        Change::PutLease(Box::new(lease(1, "w"))),
+    ]);
+    let keys = [4, 9, 3, 2, 1, 3].map(JobKey);
+    let old = Bytes::from_static(b"payload");
+    let expected = [
+        Some(&old),
+        None,
+        Some(&other),
+        None,
+        Some(&old),
+        Some(&other),
+    ];
+    let mut reader = script.reader();
+    let together = reader.payloads(&keys);
+    for ((key, found), expected) in keys.into_iter().zip(together).zip(expected) {
+        assert_eq!(found.expect("reads").as_ref(), expected, "job {key}");
+        assert_eq!(reader.payload(key).expect("reads").as_ref(), expected);
+    }
+    assert!(reader.payloads(&[]).is_empty());
+}
+
 /// A removed job leaves no rows (`rel K1`).
 pub fn a_removed_job_leaves_nothing_behind<G: StoreFixture>(fixture: &mut G) {
     let mut script = Script::start(fixture);

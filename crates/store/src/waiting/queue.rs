@@ -239,6 +239,18 @@ impl CommitQueue {
         }
     }
 
+    /// Returns for each job, in the order of `jobs`, whether commits that the tables lack change its rows.
+    pub fn change_jobs(&self, jobs: &[JobKey]) -> Vec<bool> {
+        if !self.is_behind() {
+            return vec![false; jobs.len()];
+        }
+        let state = self.lock();
+        let is_in = |batch: &Batch, job| batch.last_of_job.contains_key(job);
+        jobs.iter()
+            .map(|job| is_in(&state.writing, job) || is_in(&state.waiting, job))
+            .collect()
+    }
+
     /// Returns all commits that the tables may lack, in order.
     pub fn commits(&self) -> Vec<Arc<Commit>> {
         if !self.is_behind() {

@@ -36,6 +36,7 @@ impl QlessSpaces {
             deadline: None,
             created_at: record.created_at,
             priority: record.priority,
+            payload_bytes: u32::try_from(record.payload_bytes).unwrap_or(u32::MAX),
             inputs: 0,
             graph: None,
             tags: record.tags,
