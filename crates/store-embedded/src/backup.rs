@@ -18,7 +18,7 @@ use crate::tables::Tables;
 use crate::turns::{LogSize, TurnLogContent};
 
 /// Number of pages copied per step: 4 MiB.
-const STEP_PAGES: i32 = 2_048;
+const STEP_PAGES: i32 = 1_024;
 const BUSY_PAUSE: Duration = Duration::from_millis(5);
 
 /// Copies the store `from` into the new file `to` and audits the copy. The copy has the state of one commit made

@@ -13,6 +13,10 @@ use crate::fault::{Fault, io};
 use crate::meta::Header;
 use crate::schema::{self, APPLICATION_ID};
 
+/// Size of a page of a new store. Rows are written behind the log, merged over many commits, so that most pages are
+/// filled at once; each page costs two system calls in the write-ahead log. An existing store keeps its size.
+const PAGE_BYTES: i64 = 4_096;
+
 /// Returns `path` with `suffix` appended to its file name.
 pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
@@ -115,7 +119,7 @@ pub(crate) fn create(path: &Path, shard: &ShardId) -> Result<(), StoreError> {
 
 fn fill(path: &Path, shard: &ShardId) -> Result<(), Fault> {
     let mut connection = Connection::open(path)?;
-    connection.pragma_update(None, "page_size", 2_048)?;
+    connection.pragma_update(None, "page_size", PAGE_BYTES)?;
     connection.pragma_update(None, "application_id", APPLICATION_ID)?;
     schema::migrate(&mut connection)?;
     Header::create(&connection, shard)?;

@@ -62,14 +62,14 @@ impl Limits {
 }
 
 impl Default for Limits {
-    /// Returns 32 MiB and 1 MiB of write-ahead log; 4,096 commits, 16,384 changes, 16 MiB or two seconds of waiting
+    /// Returns 32 MiB and 1 MiB of write-ahead log; 4,096 commits, 32,768 changes, 16 MiB or two seconds of waiting
     /// commits; 16 segments of 4 MiB.
     fn default() -> Self {
         Self {
-            log_pages: 16_384,
-            log_pages_idle: 512,
+            log_pages: 8_192,
+            log_pages_idle: 256,
             waiting_commits: 4_096,
-            waiting_changes: 16_384,
+            waiting_changes: 32_768,
             waiting_bytes: 16 << 20,
             waiting_for: Duration::from_secs(2),
             segment_bytes: 4 << 20,
