@@ -11,7 +11,7 @@ use crate::create::{open_own, sync_parent};
 use crate::fault::io;
 
 /// Number of bytes written at a time when a segment is filled.
-const FILL_BYTES: u64 = 1 << 16;
+const FILL_BYTES: u64 = 1 << 14;
 
 /// A segment of the turn log that is open for appending.
 pub(super) struct Segment {
