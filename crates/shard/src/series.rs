@@ -2,7 +2,7 @@
 //!
 //! The shard feeds the table with the events of each durable turn, and every 10 s with the counts of its queues. It is
 //! beside the engine: it has no part in any decision, and a restart begins it again. Its memory is bounded: the least
-//! active queues and kinds are counted together as `other` ([`bounds`]).
+//! active queues and kinds are counted together as `other` (`series/bounds.rs`).
 
 mod bounds;
 mod read;
