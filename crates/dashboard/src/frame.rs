@@ -307,6 +307,7 @@ pub(crate) fn health(health: &Health) -> String {
         Health::Starting { jobs } => {
             format!("starting, {} jobs so far", crate::format::count(*jobs))
         }
+        Health::Unreachable { .. } => "waits for its store, which does not answer".to_owned(),
         Health::Stopped { .. } => "stopped: see the log of the server".to_owned(),
     }
 }

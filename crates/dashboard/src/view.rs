@@ -216,10 +216,12 @@ fn is_absence(fault: &Fault) -> bool {
 fn silent(shard: &Handle) -> Fault {
     match shard.health() {
         Health::Starting { jobs } => starting(jobs),
-        Health::Stopped { reason } => Fault::from(CallError::Unavailable {
-            shard: shard.id().clone(),
-            reason,
-        }),
+        Health::Unreachable { reason } | Health::Stopped { reason } => {
+            Fault::from(CallError::Unavailable {
+                shard: shard.id().clone(),
+                reason,
+            })
+        }
         Health::Ready | Health::Full => Fault::from(CallError::Unavailable {
             shard: shard.id().clone(),
             reason: format!(

@@ -1,6 +1,7 @@
 //! The shards of this process, each with its own store and thread.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use ganger_shard::{Handle, Hooks, Shard, StopCause, SystemClock};
@@ -15,8 +16,40 @@ use crate::error::StartError;
 /// Interval between attempts to open a store on a full disk.
 const FULL_RETRY_EVERY: Duration = Duration::from_secs(1);
 
-/// Reports which shard has ended first, and why.
+/// Reports which shard has ended the process, and why.
 pub(crate) type FirstEnded = watch::Sender<Option<(ShardId, StopCause)>>;
+
+/// What the end of a shard means for the process.
+#[derive(Clone)]
+struct Endings {
+    first: FirstEnded,
+    /// Number of shards that have not ended.
+    running: Arc<AtomicUsize>,
+}
+
+impl Endings {
+    fn new(first: FirstEnded, shards: usize) -> Self {
+        Self {
+            first,
+            running: Arc::new(AtomicUsize::new(shards)),
+        }
+    }
+
+    /// Records that a shard has ended. A shard that another process has taken over ends alone, as long as others run
+    /// here; any other end is that of the process. The first one is recorded: the others follow from it.
+    fn record(&self, shard: &ShardId, cause: &StopCause) {
+        let left = self.running.fetch_sub(1, Ordering::AcqRel) - 1;
+        if matches!(cause, StopCause::Fenced { .. }) && left > 0 {
+            tracing::warn!(%shard, left, "another process owns the shard; the other shards are served on");
+            return;
+        }
+        self.first.send_if_modified(|first| {
+            let is_first = first.is_none();
+            first.get_or_insert_with(|| (shard.clone(), cause.clone()));
+            is_first
+        });
+    }
+}
 
 /// Opens all shards, or none.
 pub(crate) async fn open_all(
@@ -25,8 +58,10 @@ pub(crate) async fn open_all(
 ) -> Result<Vec<Handle>, StartError> {
     config.check_stores()?;
     let mut opened: Vec<Handle> = Vec::new();
-    for shard in config.shard_ids() {
-        match open(config, shard, ended.clone()).await {
+    let shards = config.shard_ids();
+    let endings = Endings::new(ended.clone(), shards.len());
+    for shard in shards {
+        match open(config, shard, endings.clone()).await {
             Ok(handle) => opened.push(handle),
             Err(error) => {
                 stop_all(&opened).await;
@@ -45,11 +80,11 @@ pub(crate) async fn stop_all(shards: &[Handle]) {
 }
 
 /// Opens a shard. A full disk is waited out: systemd and others would give up before an operator makes room.
-async fn open(config: &Config, shard: ShardId, ended: FirstEnded) -> Result<Handle, StartError> {
+async fn open(config: &Config, shard: ShardId, endings: Endings) -> Result<Handle, StartError> {
     let began = Instant::now();
     let mut warning = RepeatedWarning::default();
     loop {
-        let opened = try_open(config, shard.clone(), ended.clone()).await;
+        let opened = try_open(config, shard.clone(), endings.clone()).await;
         let Err(StartError::Store(error @ StoreError::Full { .. })) = opened else {
             return opened;
         };
@@ -66,11 +101,7 @@ async fn open(config: &Config, shard: ShardId, ended: FirstEnded) -> Result<Hand
     }
 }
 
-async fn try_open(
-    config: &Config,
-    shard: ShardId,
-    ended: FirstEnded,
-) -> Result<Handle, StartError> {
+async fn try_open(config: &Config, shard: ShardId, endings: Endings) -> Result<Handle, StartError> {
     let settings = ganger_shard::Settings {
         shard: shard.clone(),
         inbox_commands_max: config.limits.inbox_commands,
@@ -81,14 +112,7 @@ async fn try_open(
     };
     let id = shard.clone();
     let hooks = Hooks {
-        on_stopped: Some(Arc::new(move |cause| {
-            // The first end is recorded: the others follow from it.
-            ended.send_if_modified(|first| {
-                let is_first = first.is_none();
-                first.get_or_insert_with(|| (id.clone(), cause.clone()));
-                is_first
-            });
-        })),
+        on_stopped: Some(Arc::new(move |cause| endings.record(&id, cause))),
         at_point: None,
     };
     let db = (!config.is_in_memory()).then(|| config.db_of(&shard));
@@ -111,4 +135,42 @@ async fn try_open(
         reason: error.to_string(),
     })?;
     Ok(started?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fenced() -> StopCause {
+        StopCause::Fenced {
+            reason: "another process owns it".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_shard_that_moved_ends_the_process_only_if_it_was_the_last() {
+        let (first, ended) = watch::channel(None);
+        let endings = Endings::new(first, 2);
+        let (one, two) = (ShardId::default(), ShardId::new("2").expect("it is a name"));
+        endings.record(&one, &fenced());
+        assert_eq!(*ended.borrow(), None);
+        endings.record(&two, &fenced());
+        assert_eq!(*ended.borrow(), Some((two, fenced())));
+    }
+
+    #[test]
+    fn a_lost_store_ends_the_process_and_the_first_end_is_its_reason() {
+        let (first, ended) = watch::channel(None);
+        let endings = Endings::new(first, 2);
+        let lost = StopCause::StoreLost {
+            reason: "the device is gone".to_owned(),
+            is_damaged: false,
+        };
+        endings.record(&ShardId::default(), &lost);
+        endings.record(
+            &ShardId::new("2").expect("it is a name"),
+            &StopCause::Requested,
+        );
+        assert_eq!(*ended.borrow(), Some((ShardId::default(), lost)));
+    }
 }

@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ganger_types::{Elapsed, Meta, Now, Timestamp};
+use ganger_store::Opened;
+use ganger_types::{Elapsed, Now, Timestamp};
 use rustix::time::{ClockId, clock_gettime};
 
 /// Called after a clock was moved by hand.
@@ -26,7 +27,7 @@ pub trait Clock: Send + Sync + 'static {
     fn on_move(&self, _wake: Wake) {}
 }
 
-/// The machine's clocks: `CLOCK_MONOTONIC` and `CLOCK_REALTIME`.
+/// The machine's clocks: `CLOCK_BOOTTIME`, which also counts while the machine is suspended, and `CLOCK_REALTIME`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
@@ -38,7 +39,7 @@ fn read(clock: ClockId) -> Duration {
 
 impl Clock for SystemClock {
     fn monotonic(&self) -> Duration {
-        read(ClockId::Monotonic)
+        read(ClockId::Boottime)
     }
 
     fn wall(&self) -> Timestamp {
@@ -132,16 +133,17 @@ pub struct TimeLine {
 }
 
 impl TimeLine {
-    /// Continues from the last commit, plus the time that passed since by the wall clock, never less than zero: a
+    /// Continues from the last commit, plus the time for which nobody had the store. A store that several owners share
+    /// measures that with its own clock; else it is the difference of this machine's wall clock, never less than zero: a
     /// wrong clock at start can shift a pause, but elapsed time never goes back.
-    pub fn resume(meta: Meta, clock: &dyn Clock) -> Self {
-        let away = clock.wall().since(meta.wall);
-        let is_new = meta.wall == Timestamp(0);
-        let start = if is_new {
-            meta.elapsed
-        } else {
-            meta.elapsed.after(away)
+    pub fn resume(opened: &Opened, clock: &dyn Clock) -> Self {
+        let meta = opened.meta;
+        let away = match opened.away {
+            Some(away) => away,
+            None if meta.wall == Timestamp(0) => Duration::ZERO,
+            None => clock.wall().since(meta.wall),
         };
+        let start = meta.elapsed.after(away);
         Self {
             start,
             origin: clock.monotonic(),
@@ -160,20 +162,27 @@ impl TimeLine {
 
 #[cfg(test)]
 mod tests {
+    use ganger_types::{Epoch, Meta};
+
     use super::*;
 
-    fn meta(elapsed: u64, wall: u64) -> Meta {
-        Meta {
-            elapsed: Elapsed(elapsed),
-            wall: Timestamp(wall),
-            ..Meta::default()
+    fn opened(elapsed: u64, wall: u64, away: Option<Duration>) -> Opened {
+        Opened {
+            epoch: Epoch(1),
+            sequence: 1,
+            meta: Meta {
+                elapsed: Elapsed(elapsed),
+                wall: Timestamp(wall),
+                ..Meta::default()
+            },
+            away,
         }
     }
 
     #[test]
     fn elapsed_time_goes_on_over_a_restart_by_the_wall_clock() {
         let clock = ManualClock::new(Timestamp(5_000_000));
-        let line = TimeLine::resume(meta(700, 2_000_000), &*clock);
+        let line = TimeLine::resume(&opened(700, 2_000_000, None), &*clock);
         assert_eq!(line.now(&*clock).elapsed, Elapsed(3_000_700));
         clock.advance(Duration::from_micros(9));
         assert_eq!(line.now(&*clock).elapsed, Elapsed(3_000_709));
@@ -182,11 +191,19 @@ mod tests {
     #[test]
     fn a_wall_clock_that_went_back_never_takes_elapsed_time_back() {
         let clock = ManualClock::new(Timestamp(1));
-        let line = TimeLine::resume(meta(700, 2_000_000), &*clock);
+        let line = TimeLine::resume(&opened(700, 2_000_000, None), &*clock);
         assert_eq!(line.now(&*clock).elapsed, Elapsed(700));
         clock.set_wall(Timestamp(0));
         clock.advance(Duration::from_micros(1));
         assert_eq!(line.now(&*clock).elapsed, Elapsed(701));
+    }
+
+    #[test]
+    fn an_owner_with_a_wrong_wall_clock_goes_on_by_the_clock_of_the_store() {
+        let clock = ManualClock::new(Timestamp(9_000_000_000));
+        let away = Some(Duration::from_micros(40));
+        let line = TimeLine::resume(&opened(700, 2_000_000, away), &*clock);
+        assert_eq!(line.now(&*clock).elapsed, Elapsed(740));
     }
 
     #[test]

@@ -37,7 +37,9 @@ use ganger_types::{Due, Elapsed, Epoch, Meta, Now};
 
 pub use self::external::UndeliveredElement;
 pub use self::request::{CallReply, Output, QueueGauge, Request, Ticket, WaiterId};
-pub use self::store_executor::{ReloadedEngine, StoreExecutor, StoreReport, StoreTask};
+pub use self::store_executor::{
+    ReloadedEngine, StoreExecutor, StoreReport, StoreTask, TaskProgress,
+};
 
 use self::blobs::BlobCache;
 use self::recovery_backoff::{DeliveryPause, RecoveryBackoff, RecoveryKind};
@@ -107,6 +109,8 @@ pub struct Core<R, T> {
     backoff: RecoveryBackoff,
     /// The kind of the last recovery that was ordered.
     recovery: RecoveryKind,
+    /// Reason why the store could not be reached at the last recovery; `None` while it can.
+    unreachable: Option<String>,
     /// Limits how often failed writes and reads are logged.
     failures: RepeatedWarning,
     delivery: DeliveryPause,
@@ -137,6 +141,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             deferred: Vec::new(),
             backoff: RecoveryBackoff::default(),
             recovery: RecoveryKind::Load,
+            unreachable: None,
             failures: RepeatedWarning::default(),
             delivery: DeliveryPause::default(),
             settings,
@@ -256,8 +261,13 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     /// Returns whether the shard can work.
     pub fn health(&self) -> Health {
         match &self.stage {
-            CoreState::Loading => Health::Starting {
-                jobs: self.metrics.gauges.loaded_jobs.get(),
+            CoreState::Loading => match &self.unreachable {
+                Some(reason) => Health::Unreachable {
+                    reason: reason.clone(),
+                },
+                None => Health::Starting {
+                    jobs: self.metrics.gauges.loaded_jobs.get(),
+                },
             },
             CoreState::Running | CoreState::Stopping if self.is_full() => Health::Full,
             CoreState::Running => Health::Ready,

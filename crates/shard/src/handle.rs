@@ -369,7 +369,9 @@ impl Handle {
     pub async fn ready(&self) -> Health {
         let mut health = self.shared.health.clone();
         let settled = health
-            .wait_for(|health| !matches!(health, Health::Starting { .. }))
+            .wait_for(|health| {
+                !matches!(health, Health::Starting { .. } | Health::Unreachable { .. })
+            })
             .await;
         settled.map_or_else(|_| self.health(), |health| health.clone())
     }

@@ -62,6 +62,11 @@ pub enum Health {
         /// Number of jobs read so far.
         jobs: u64,
     },
+    /// The store does not answer. Calls are refused until it does; nothing acknowledged is lost.
+    Unreachable {
+        /// The reason why the store cannot be reached.
+        reason: String,
+    },
     /// The shard refuses new work for lack of space; everything else continues.
     Full,
     /// The shard has stopped writing.

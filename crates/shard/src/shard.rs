@@ -77,6 +77,7 @@ fn spawn<S: Store>(
         opened.meta.next_event,
         Arc::clone(&metrics),
     );
+    let is_remote = store.is_remote();
     let (store_tasks, ordered) = channel();
     let (reports_out, reports) = channel();
     let executor = StoreExecutor::new(store, Arc::clone(&metrics), hooks.clone());
@@ -90,7 +91,7 @@ fn spawn<S: Store>(
     let thread = std::thread::Builder::new().name(format!("store-{}", settings.shard));
     threads.push(thread.spawn(move || committer.run())?);
 
-    let line = TimeLine::resume(opened.meta, &*clock);
+    let line = TimeLine::resume(&opened, &*clock);
     let now = line.now(&*clock);
     let name = format!("shard-{}", settings.shard);
     let handle = Handle {
@@ -121,7 +122,7 @@ fn spawn<S: Store>(
         store_tasks: Some(store_tasks),
         reports,
         unreported: 0,
-        executor: Some(executor),
+        executor: (!is_remote).then_some(executor),
         expired_lookups: channel(),
         wake: inbox,
         ending: StopGuard {
@@ -171,11 +172,25 @@ impl Drop for WakeOnDrop {
 
 impl<S: Store> StoreThread<S> {
     fn run(self) {
-        while let Ok(order) = self.ordered.recv() {
-            let report = self.executor.execute(order);
-            if self.reports.send(report).is_err() || self.wake.0.send(ThreadMessage::Look).is_err()
-            {
-                return;
+        loop {
+            let next = if self.executor.under_way() > 0 {
+                self.ordered.try_recv().ok()
+            } else {
+                let Ok(task) = self.ordered.recv() else {
+                    return;
+                };
+                Some(task)
+            };
+            let reports = match next {
+                Some(task) => self.executor.execute_next(task),
+                None => self.executor.finish(),
+            };
+            for report in reports {
+                if self.reports.send(report).is_err()
+                    || self.wake.0.send(ThreadMessage::Look).is_err()
+                {
+                    return;
+                }
             }
         }
     }
@@ -202,7 +217,7 @@ struct ShardThread<S: Store> {
     reports: Receiver<Option<StoreReport<S::Reader>>>,
     /// Number of tasks sent to the store thread whose reports have not arrived.
     unreported: usize,
-    /// Executor for small commits; `None` at the end.
+    /// Executor for small commits; `None` for a remote store, and at the end.
     executor: Option<CommitExecutor<S>>,
     /// Results of searches on reader threads, separate from the store's reports, so that the end of the store thread
     /// is still noticed.
@@ -292,8 +307,10 @@ impl<S: Store> ShardThread<S> {
     }
 
     fn may_commit_here(&self, commit: &Commit) -> bool {
-        let is_quick = |executor: &CommitExecutor<S>| executor.average_commit() <= QUICK_COMMIT;
-        let changes_max = if self.executor.as_ref().is_some_and(is_quick) {
+        let Some(executor) = &self.executor else {
+            return false;
+        };
+        let changes_max = if executor.average_commit() <= QUICK_COMMIT {
             DIRECT_CHANGES_QUICK_MAX
         } else {
             DIRECT_CHANGES_MAX

@@ -158,6 +158,7 @@ impl Store for EmbeddedStore {
             epoch: header.epoch,
             sequence: header.sequence,
             meta: header.meta,
+            away: None,
         })
     }
 

@@ -47,7 +47,9 @@ impl From<Error> for Fault {
             message.push_str("; ");
             message.push_str(more);
         }
-        if db.parsed_severity() == Some(Severity::Error) {
+        // A connection that is refused for its user, password or database is refused the next time too.
+        let is_refused_login = ["28", "3D"].contains(&&db.code().code()[..2]);
+        if db.parsed_severity() == Some(Severity::Error) || is_refused_login {
             return Self::Refused {
                 code: db.code().clone(),
                 message,
@@ -106,11 +108,7 @@ impl Fault {
                 doing,
                 reason: format!("{message} ({})", code.code()),
             },
-            Self::Lost(reason) => StoreError::Io {
-                path,
-                doing,
-                reason,
-            },
+            Self::Lost(reason) => StoreError::Unreachable { path, reason },
             Self::Fenced { .. } => StoreError::Io {
                 path,
                 doing,

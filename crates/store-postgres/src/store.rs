@@ -1,6 +1,7 @@
 //! The writer: taking the shard over, committing, upkeep.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ganger_store::waiting::RowWork;
 use ganger_store::{CommitError, Loaded, Opened, Store, StoreError};
@@ -27,12 +28,12 @@ pub struct PostgresStore {
     /// Name of this node, and with a random number of this store.
     node: String,
     owner: Option<String>,
-    /// Epoch in which this store owns or owned the shard; `None` before it was opened.
-    ours: Option<Epoch>,
     /// The connection that appends to the log; `None` until it is needed.
     session: Option<Session>,
     builder: RecordBuilder,
     durability: Option<Durability>,
+    /// Time since the last record at the last claim, by the clock of the database.
+    away: Option<Duration>,
     /// The thread that writes rows; `None` before the shard is opened, and if it has none.
     row_thread: Option<RowThread>,
 }
@@ -47,10 +48,10 @@ impl PostgresStore {
             shard: shard.clone(),
             node: node.to_owned(),
             owner: None,
-            ours: None,
             session: None,
             builder: RecordBuilder::default(),
             durability: None,
+            away: None,
             row_thread: None,
         }
     }
@@ -75,14 +76,29 @@ impl PostgresStore {
             None => self.try_take(back),
             Some(_) => database.outlast(|| self.try_take(back)),
         };
-        taken.map_err(|fault| match (fault, back) {
+        taken.map_err(|fault| self.explain(fault, back, "opened"))
+    }
+
+    /// Converts the fault of an operation in the epoch `ours`.
+    fn explain(&self, fault: Fault, ours: Option<Epoch>, doing: &'static str) -> StoreError {
+        let path = &self.shared.names.label;
+        match (fault, ours) {
             (Fault::Fenced { theirs }, Some(ours)) => StoreError::Fenced {
-                path: self.shared.names.label.clone(),
+                path: path.clone(),
                 ours,
                 theirs: theirs.unwrap_or_default(),
             },
-            (fault, _) => fault.at(&self.shared.names.label, "opened"),
-        })
+            (fault, _) => fault.at(path, doing),
+        }
+    }
+
+    /// Takes the shard over and starts the thread that writes rows.
+    fn take_and_serve(&mut self, back: Option<Epoch>) -> Result<Opened, StoreError> {
+        let opened = self.take(back)?;
+        if self.shared.limits.has_row_thread && self.row_thread.is_none() {
+            self.row_thread = Some(RowThread::start(&self.shared)?);
+        }
+        Ok(opened)
     }
 
     fn try_take(&mut self, back: Option<Epoch>) -> Result<Opened, Fault> {
@@ -105,9 +121,9 @@ impl PostgresStore {
             away_seconds = claim.away.as_secs_f64(),
             "the shard is taken over"
         );
-        self.ours = Some(epoch);
         self.owner = Some(owner);
         self.durability = Some(claim.durability);
+        self.away = Some(claim.away);
         let mut rows = Rows::new(settings, names, epoch.0, claim.header.clone());
         let session = rows.session()?;
         let tail = log::tail(session, names, &claim.log, claim.header.sequence)?;
@@ -118,6 +134,7 @@ impl PostgresStore {
             epoch,
             sequence,
             meta,
+            away: self.away,
         })
     }
 
@@ -239,18 +256,17 @@ fn not_applied(fault: Fault, ours: Epoch) -> CommitError {
 impl Store for PostgresStore {
     type Reader = PostgresReader;
 
-    /// Takes the shard over; from anybody the first time, and later only back from this store itself.
+    /// Takes the shard over, from anybody.
     fn open(&mut self) -> Result<Opened, StoreError> {
-        let opened = self.take(self.ours)?;
-        if self.shared.limits.has_row_thread && self.row_thread.is_none() {
-            self.row_thread = Some(RowThread::start(&self.shared)?);
-        }
-        Ok(opened)
+        self.take_and_serve(None)
     }
 
     fn take_back(&mut self, ours: Epoch) -> Result<Opened, StoreError> {
-        self.ours = Some(ours);
-        self.open()
+        self.take_and_serve(Some(ours))
+    }
+
+    fn is_remote(&self) -> bool {
+        true
     }
 
     fn load(&mut self, each: &mut dyn FnMut(Loaded)) -> Result<(), StoreError> {
@@ -261,7 +277,8 @@ impl Store for PostgresStore {
             header.ok_or_else(|| self.shared.not_open())
         });
         let loaded = header.and_then(|header| load::load(&self.shared, &header, each));
-        loaded.map_err(|fault| fault.at(&self.shared.names.label, "read"))
+        let ours = self.shared.log().as_ref().map(|log| Epoch(log.epoch));
+        loaded.map_err(|fault| self.explain(fault, ours, "read"))
     }
 
     fn commit(&mut self, commit: &Arc<Commit>) -> Result<(), CommitError> {

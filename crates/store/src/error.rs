@@ -99,6 +99,14 @@ pub enum StoreError {
         /// Message of the operating system.
         reason: String,
     },
+    /// The store cannot be reached now. The same works once it answers again, and nothing of it is known to be lost.
+    #[error("the store {path} cannot be reached: {reason}; work goes on as soon as it answers")]
+    Unreachable {
+        /// Path of the store.
+        path: String,
+        /// Message of the connection.
+        reason: String,
+    },
     /// The operating system refused an operation.
     #[error("the store {path} cannot be {doing}: {reason}")]
     Io {

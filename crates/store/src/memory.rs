@@ -64,6 +64,7 @@ impl Store for MemoryStore {
             epoch: state.epoch,
             sequence: state.sequence,
             meta: state.meta,
+            away: None,
         })
     }
 

@@ -1,6 +1,7 @@
 //! The writing side of a store: the trait that each store implements.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ganger_types::IdempotencyRecord;
 use ganger_types::change::UniqueRecord;
@@ -65,6 +66,9 @@ pub struct Opened {
     pub sequence: u64,
     /// Counters and clocks of that commit.
     pub meta: Meta,
+    /// Time since that commit by a clock that all owners of the store share; `None` if they share none, so that only
+    /// the wall clock of this machine can tell.
+    pub away: Option<Duration>,
 }
 
 /// The reserve: blocks of the device that a store allocates in advance and uses when the device is full.
@@ -90,14 +94,16 @@ pub trait Store: Send + 'static {
     /// Type of the store's readers.
     type Reader: Reader;
 
-    /// Opens the store and raises its epoch durably. Also called after [`CommitError::Unknown`].
+    /// Opens the store and raises its epoch durably. A store that several processes can reach is taken over from
+    /// its owner. Never called after [`CommitError::Unknown`]: see [`Store::take_back`].
     ///
     /// # Errors
     /// If the store cannot be read or written.
     fn open(&mut self) -> Result<Opened, StoreError>;
 
     /// Takes the store over after a commit with unknown outcome, if nobody else has since it was `ours`. Raises the
-    /// epoch too: a write of the old one may still arrive.
+    /// epoch too: a write of the old one may still arrive. The outcome is known then: what the store has not now, it
+    /// never gets.
     ///
     /// A store that only one process at a time can have is simply opened again.
     ///
@@ -121,6 +127,26 @@ pub trait Store: Send + 'static {
     /// # Errors
     /// See [`CommitError`].
     fn commit(&mut self, commit: &Arc<Commit>) -> Result<(), CommitError>;
+
+    /// Starts a commit, as [`Store::commit`] does it. `Some`: it has ended. `None`: [`Store::finished`] returns later
+    /// how it ended, and the next commit may be started meanwhile. By default a commit ends before this returns.
+    ///
+    /// A commit that follows one that failed fails too.
+    fn begin(&mut self, commit: &Arc<Commit>) -> Option<Result<(), CommitError>> {
+        Some(self.commit(commit))
+    }
+
+    /// Waits for the end of the oldest commit for which [`Store::begin`] returned `None`; returns its sequence and
+    /// how it ended, each once and in order. `None` if no started commit is left, or a simulated one has not ended.
+    fn finished(&mut self) -> Option<(u64, Result<(), CommitError>)> {
+        None
+    }
+
+    /// Whether the store is on another machine, or in another process: it may take any time to answer, so the shard's
+    /// own thread neither commits nor reads.
+    fn is_remote(&self) -> bool {
+        false
+    }
 
     /// Creates a reader, for any thread.
     ///

@@ -134,6 +134,10 @@ fn of_shard(shard: &ShardId, health: &Health) -> Option<Item> {
                 plural(*jobs, "job")
             ),
         ),
+        Health::Unreachable { reason } => (
+            "shard_unreachable",
+            format!("Shard {shard} waits for its store: {reason}"),
+        ),
         Health::Stopped { reason } => (
             "shard_unreachable",
             format!("Shard {shard} has stopped: {reason}"),

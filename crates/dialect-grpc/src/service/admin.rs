@@ -29,6 +29,7 @@ impl Admin for ServiceContext {
                 "full",
                 "the store's device is nearly full: no new work is taken".into(),
             ),
+            Health::Unreachable { reason } => ("unreachable", reason),
             Health::Stopped { reason } => ("stopped", reason),
         };
         let gauges = self.handle.metrics().gauges;

@@ -25,7 +25,8 @@ pub(crate) struct LiveView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Readiness)]
 pub(crate) struct ReadinessView {
-    /// Status of the server: `ready`, `starting`, `full` (no new work for lack of space), `stopped` or `stopping`.
+    /// Status of the server: `ready`, `starting`, `full` (no new work for lack of space), `unreachable` (the
+    /// store does not answer), `stopped` or `stopping`.
     status: &'static str,
     /// While starting: number of jobs loaded so far.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,7 +42,8 @@ pub(crate) struct ReadinessView {
 pub(crate) struct ShardReadinessView {
     /// Name of the shard.
     shard: String,
-    /// Status of the shard: `ready`, `starting`, `full` (no new work for lack of space), `stopped` or `stopping`.
+    /// Status of the shard: `ready`, `starting`, `full` (no new work for lack of space), `unreachable` (the
+    /// store does not answer), `stopped` or `stopping`.
     status: &'static str,
     /// While starting: number of jobs loaded so far.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -74,7 +76,7 @@ pub(crate) async fn ready(State(api): State<Api>) -> Response {
     let worst = each.iter().map(|(_, health)| severity(health));
     let worst = worst.max_by_key(|(gravity, _)| *gravity);
     let (_, status) = match worst {
-        _ if api.settings().stopping.is_cancelled() => (4, "stopping"),
+        _ if api.settings().stopping.is_cancelled() => (5, "stopping"),
         Some(worst) => worst,
         None => (0, "ready"),
     };
@@ -104,7 +106,8 @@ fn severity(health: &Health) -> (u8, &'static str) {
         Health::Ready => (0, "ready"),
         Health::Full => (1, "full"),
         Health::Starting { .. } => (2, "starting"),
-        Health::Stopped { .. } => (3, "stopped"),
+        Health::Unreachable { .. } => (3, "unreachable"),
+        Health::Stopped { .. } => (4, "stopped"),
     }
 }
 

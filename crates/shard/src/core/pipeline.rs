@@ -241,6 +241,21 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         self.refuse_or_repeat(answers.into_iter().flatten(), refusal);
     }
 
+    /// Refuses the requests of all turns like [`Core::fail_turns`], but keeps the turns in flight: some may be stored, and
+    /// then their events must still go out.
+    pub(super) fn refuse_turns(&mut self, refusal: &CallError) {
+        let mut refused = Vec::new();
+        if let Some(open) = self.open.take() {
+            refused.extend(open.answers);
+            self.inbox.extend(open.returns);
+        }
+        for turn_in_flight in &mut self.turns_in_flight {
+            refused.append(&mut turn_in_flight.answers);
+            self.inbox.extend(turn_in_flight.returns.drain(..));
+        }
+        self.refuse_or_repeat(refused, refusal);
+    }
+
     /// Refuses the requests of a failed turn, except queries, which are repeated: another client's write has failed.
     pub(super) fn refuse_or_repeat(
         &mut self,

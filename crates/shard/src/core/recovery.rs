@@ -124,9 +124,12 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             Some(RecoveryKind::Load) => self.order_load(now),
             Some(RecoveryKind::Reopen) => {
                 let seed = (self.seeds)();
-                let shard = self.settings.shard.clone();
-                self.store_tasks
-                    .push(StoreTask::Reopen { shard, seed, now });
+                self.store_tasks.push(StoreTask::Reopen {
+                    shard: self.settings.shard.clone(),
+                    ours: self.epoch,
+                    seed,
+                    now,
+                });
             }
             None => {}
         }
@@ -152,6 +155,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             return;
         }
         self.metrics.counters.loads_total.inc();
+        self.unreachable = None;
         let mut engine = fresh.engine;
         engine.begin_key_upkeep(now, self.settings.key_upkeep);
         self.live = Some(ActiveEngine {
@@ -197,15 +201,34 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         true
     }
 
-    /// Handles a failed load. A full disk is waited out; after any other error the store is lost.
+    /// Handles a failed load. A full disk, and a store that cannot be reached, are waited out. After any other error the
+    /// store is lost, for this process or for all.
     fn load_failed(&mut self, error: &StoreError, now: Now) {
-        if !matches!(error, StoreError::Full { .. }) {
-            return self.lost(error);
-        }
-        self.record_full(now.elapsed, &error.to_string());
-        let unknown = self.unavailable("the disk is full, and the store cannot be read again");
-        self.fail_turns(&unknown);
-        let refusal = self.full();
+        let refusal = match error {
+            StoreError::Full { .. } => {
+                self.record_full(now.elapsed, &error.to_string());
+                let unknown =
+                    self.unavailable("the disk is full, and the store cannot be read again");
+                self.refuse_turns(&unknown);
+                self.full()
+            }
+            StoreError::Unreachable { .. } => {
+                let reason = error.to_string();
+                self.warn_failed(now.elapsed, self.last_submitted, &reason);
+                let refusal = self.unavailable(&reason);
+                self.unreachable = Some(reason);
+                self.refuse_turns(&refusal);
+                refusal
+            }
+            StoreError::Fenced { .. } => {
+                let shard = &self.settings.shard;
+                tracing::error!(%shard, %error, "another process has taken the shard over");
+                return self.end(StopCause::Fenced {
+                    reason: error.to_string(),
+                });
+            }
+            _ => return self.lost(error),
+        };
         self.refuse_all(&refusal);
         self.recover_after_pause(self.recovery, now);
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ganger_engine::{Engine, Loader, Start};
 use ganger_store::{CommitError, Loaded, Opened, Reader, Reserve, Store, StoreError};
 use ganger_types::command::{ExpiredJob, ExpiredJobsQuery};
-use ganger_types::{Commit, Now, ShardId};
+use ganger_types::{Commit, Epoch, Now, ShardId};
 
 use crate::metrics::ShardMetrics;
 use crate::{Hooks, PipelinePoint};
@@ -22,10 +22,12 @@ pub enum StoreTask {
         /// Parameters of the new engine.
         start: Start,
     },
-    /// Opens the store again after an unknown outcome, then loads the rows.
+    /// Takes the store back after an unknown outcome, if nobody else has taken it, then loads the rows.
     Reopen {
         /// Id of the shard.
         shard: ShardId,
+        /// The epoch in which the outcome became unknown.
+        ours: Epoch,
         /// Unpredictable random bits for the engine.
         seed: [u8; 32],
         /// The time at which the engine starts.
@@ -94,12 +96,34 @@ pub enum StoreReport<R> {
     },
 }
 
+/// How far a task is.
+pub enum TaskProgress<R> {
+    /// The task is done.
+    Done(StoreReport<R>),
+    /// A commit that follows one that failed: it is not written.
+    Dropped,
+    /// The commit is under way: [`StoreExecutor::finish`] reports it.
+    Begun,
+}
+
+impl<R> TaskProgress<R> {
+    /// The report of a task that is done.
+    pub fn report(self) -> Option<StoreReport<R>> {
+        match self {
+            Self::Done(report) => Some(report),
+            Self::Dropped | Self::Begun => None,
+        }
+    }
+}
+
 /// A store with the rule that nothing is written after a failure until the engine has been loaded again.
 pub struct StoreExecutor<S> {
     store: S,
     metrics: Arc<ShardMetrics>,
     hooks: Hooks,
     has_failed: bool,
+    /// Number of commits that were begun and have not ended.
+    under_way: usize,
     /// Flushes of the store that the metrics have counted.
     flushes_counted: u64,
 }
@@ -112,32 +136,30 @@ impl<S: Store> StoreExecutor<S> {
             metrics,
             hooks,
             has_failed: false,
+            under_way: 0,
             flushes_counted: 0,
         }
     }
 
-    /// Runs a task; returns `None` for a turn submitted after one that failed.
-    pub fn execute(&mut self, task: StoreTask) -> Option<StoreReport<S::Reader>> {
-        match task {
-            StoreTask::Commit(commit) => self.commit(&commit),
-            StoreTask::Load { start } => Some(StoreReport::Loaded(self.load(start, None))),
-            StoreTask::Reopen { shard, seed, now } => {
-                Some(StoreReport::Loaded(self.reopen(shard, seed, now)))
-            }
-            StoreTask::Upkeep { is_idle } => {
-                let error = if is_idle {
-                    self.store.idle().err()
-                } else {
-                    None
-                };
-                let reserve = self.store.keep_reserve();
-                self.count_flushes();
-                Some(StoreReport::Upkeep {
-                    free_bytes: self.store.free_bytes(),
-                    reserve,
-                    error,
-                })
-            }
+    /// Runs a task. Only commits are begun while others are under way: every other task waits until they have ended.
+    ///
+    /// # Panics
+    /// If another task than a commit comes while commits are under way.
+    pub fn execute(&mut self, task: StoreTask) -> TaskProgress<S::Reader> {
+        if let StoreTask::Commit(commit) = task {
+            return self.commit(&commit);
+        }
+        assert_eq!(self.under_way, 0, "a task follows commits that have ended");
+        TaskProgress::Done(match task {
+            StoreTask::Commit(_) => unreachable!("commits were handled above"),
+            StoreTask::Load { start } => StoreReport::Loaded(self.load(start, None)),
+            StoreTask::Reopen {
+                shard,
+                ours,
+                seed,
+                now,
+            } => StoreReport::Loaded(self.reopen(shard, ours, seed, now)),
+            StoreTask::Upkeep { is_idle } => self.upkeep(is_idle),
             StoreTask::Find {
                 round,
                 query,
@@ -145,9 +167,47 @@ impl<S: Store> StoreExecutor<S> {
             } => {
                 let reader = self.store.reader();
                 let jobs = reader.and_then(|mut reader| reader.expired_jobs(&query, limit));
-                Some(StoreReport::Found { round, jobs })
+                StoreReport::Found { round, jobs }
+            }
+        })
+    }
+
+    /// Number of commits that were begun and have not ended.
+    pub fn under_way(&self) -> usize {
+        self.under_way
+    }
+
+    /// Waits for the oldest commit under way. Returns a report for each commit that has ended, `None` for those that
+    /// follow one that failed; nothing if none is under way, or a simulated one has not ended.
+    ///
+    /// A failure is reported once all commits under way have ended: as long as one may still arrive, the store must not
+    /// be loaded.
+    pub fn finish(&mut self) -> Vec<Option<StoreReport<S::Reader>>> {
+        let Some((sequence, mut ended)) = self.take_finished() else {
+            return Vec::new();
+        };
+        let mut dropped = 0;
+        if let Err(error) = &mut ended {
+            while let Some((_, later)) = self.take_finished() {
+                dropped += 1;
+                // The store has it or may have it, although one before it failed: only a new epoch can tell.
+                if !matches!(later, Err(CommitError::NotApplied { .. }))
+                    && matches!(error, CommitError::NotApplied { .. })
+                {
+                    *error = CommitError::Unknown(format!("{error}, but a later commit may be"));
+                }
             }
         }
+        let first = self.report_commit(sequence, ended);
+        std::iter::once(Some(first))
+            .chain((0..dropped).map(|_| None))
+            .collect()
+    }
+
+    fn take_finished(&mut self) -> Option<(u64, Result<(), CommitError>)> {
+        let ended = self.store.finished()?;
+        self.under_way -= 1;
+        Some(ended)
     }
 
     /// Returns the store, for faults and audits in tests.
@@ -155,27 +215,54 @@ impl<S: Store> StoreExecutor<S> {
         &mut self.store
     }
 
-    fn commit(&mut self, commit: &Arc<Commit>) -> Option<StoreReport<S::Reader>> {
+    fn commit(&mut self, commit: &Arc<Commit>) -> TaskProgress<S::Reader> {
         if self.has_failed {
-            return None;
+            return TaskProgress::Dropped;
         }
-        let sequence = commit.sequence;
         self.hooks.reach(PipelinePoint::BeforeCommit);
-        let committed = self.store.commit(commit);
+        match self.store.begin(commit) {
+            Some(ended) => TaskProgress::Done(self.report_commit(commit.sequence, ended)),
+            None => {
+                self.under_way += 1;
+                TaskProgress::Begun
+            }
+        }
+    }
+
+    fn report_commit(
+        &mut self,
+        sequence: u64,
+        ended: Result<(), CommitError>,
+    ) -> StoreReport<S::Reader> {
         self.count_flushes();
-        match committed {
+        match ended {
             Ok(()) => {
                 self.hooks.reach(PipelinePoint::AfterCommit);
                 let is_reserve_open = self.store.reserve().is_open;
-                Some(StoreReport::Committed {
+                StoreReport::Committed {
                     sequence,
                     is_reserve_open,
-                })
+                }
             }
             Err(error) => {
                 self.has_failed = true;
-                Some(StoreReport::Failed { sequence, error })
+                StoreReport::Failed { sequence, error }
             }
+        }
+    }
+
+    fn upkeep(&mut self, is_idle: bool) -> StoreReport<S::Reader> {
+        let error = if is_idle {
+            self.store.idle().err()
+        } else {
+            None
+        };
+        let reserve = self.store.keep_reserve();
+        self.count_flushes();
+        StoreReport::Upkeep {
+            free_bytes: self.store.free_bytes(),
+            reserve,
+            error,
         }
     }
 
@@ -189,10 +276,11 @@ impl<S: Store> StoreExecutor<S> {
     fn reopen(
         &mut self,
         shard: ShardId,
+        ours: Epoch,
         seed: [u8; 32],
         now: Now,
     ) -> Result<Box<ReloadedEngine<S::Reader>>, StoreError> {
-        let opened = self.store.open()?;
+        let opened = self.store.take_back(ours)?;
         self.load(
             Start {
                 shard,

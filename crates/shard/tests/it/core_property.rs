@@ -309,7 +309,7 @@ impl World {
         if matches!(task, StoreTask::Commit(_)) {
             self.control.script(&[fault]);
         }
-        let report: Option<StoreReport<_>> = self.executor.execute(task);
+        let report: Option<StoreReport<_>> = self.executor.execute(task).report();
         self.control.clear_script();
         if let Some(report) = report {
             self.core.report(report, self.now);

@@ -12,4 +12,5 @@ mod qless;
 mod qless_jobs;
 mod reads;
 mod recovery;
+mod remote;
 mod waiting;

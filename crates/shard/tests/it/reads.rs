@@ -143,7 +143,7 @@ impl World {
                 self.note(change);
             }
         }
-        if let Some(report) = self.executor.execute(task) {
+        if let Some(report) = self.executor.execute(task).report() {
             self.core.report(report, self.now);
         }
         self.run();

@@ -78,7 +78,7 @@ impl World {
                 }
                 _ => {}
             }
-            let report = self.executor.execute(task);
+            let report = self.executor.execute(task).report();
             self.control.clear_script();
             if let Some(report) = report {
                 self.core.report(report, self.now);

@@ -53,7 +53,7 @@ impl ShardProcess {
         let report = self
             .finds
             .pop_front()
-            .and_then(|task| self.executor.execute(task));
+            .and_then(|task| self.executor.execute(task).report());
         if let Some(report) = report {
             if let StoreReport::Found { jobs: Ok(jobs), .. } = &report
                 && self.core.engine().is_some()
@@ -116,7 +116,7 @@ impl ShardProcess {
             StoreTask::Reopen { now, .. } => self.note_recovery(*now),
             _ => {}
         }
-        let report = self.executor.execute(task);
+        let report = self.executor.execute(task).report();
         self.executor.store_mut().next_outcome = CommitOutcome::Success;
         let is_known = |report: &StoreReport<_>| matches!(report, StoreReport::Committed { sequence, .. } if self.claimed.contains(sequence));
         self.reports

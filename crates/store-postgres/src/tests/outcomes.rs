@@ -58,7 +58,10 @@ fn a_commit_whose_wait_was_cancelled_is_an_unknown_outcome_and_is_taken_back() {
     let claiming = thread::spawn(move || (store.take_back(epoch), store));
     cancel_wait(&ground);
     let (claimed, mut store) = claiming.join().expect("it ends");
-    assert!(matches!(claimed, Err(StoreError::Io { .. })), "{claimed:?}");
+    assert!(
+        matches!(claimed, Err(StoreError::Unreachable { .. })),
+        "{claimed:?}"
+    );
     let refused = store.commit(&commit(epoch, 2));
     assert!(
         matches!(refused, Err(CommitError::Unknown(_))),
@@ -177,7 +180,7 @@ fn a_shard_outlasts_a_database_that_is_away_for_a_while() {
         "{refused:?}"
     );
     let reopening = thread::spawn(move || {
-        let opened = store.open().expect("it comes back");
+        let opened = store.take_back(epoch).expect("it comes back");
         let mut rows = 0;
         store.load(&mut |_| rows += 1).expect("it loads");
         (opened, rows)

@@ -44,7 +44,9 @@ fn again<T>(mut run: impl FnMut() -> Result<T, StoreError>) -> Result<T, StoreEr
     let mut attempt = 1;
     loop {
         match run() {
-            Err(StoreError::Io { .. }) if attempt < ATTEMPTS => attempt += 1,
+            Err(StoreError::Io { .. } | StoreError::Unreachable { .. }) if attempt < ATTEMPTS => {
+                attempt += 1;
+            }
             done => return done,
         }
     }

@@ -137,6 +137,10 @@ fn head(out: &mut String, version: Option<&str>, shards: &[(String, Health)]) {
                 "takes no new work: its device is nearly full".to_owned(),
             ),
             Health::Starting { jobs } => ("bad", format!("starting, {jobs} jobs loaded so far")),
+            Health::Unreachable { .. } => (
+                "bad",
+                "waits for its store, which does not answer".to_owned(),
+            ),
             Health::Stopped { .. } => ("bad", "stopped: see the server's log".to_owned()),
         };
         let shard = escape(shard);
