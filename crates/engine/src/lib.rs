@@ -15,6 +15,7 @@ mod external_jobs;
 mod finished_index;
 mod firing;
 mod followers;
+mod grace;
 mod invariants;
 mod limits;
 mod load;

@@ -11,6 +11,7 @@ use ganger_types::{
 use crate::Start;
 use crate::command::job_of;
 use crate::engine::Engine;
+use crate::grace::restore;
 use crate::state::{Edge, Peer, RemoteEdge, Timer, WorkerState};
 
 /// Loads the rows of a store after a start; [`Loader::finish`] returns the engine. Rows must be added in the order of
@@ -139,9 +140,7 @@ impl Loader {
         let key = lease.key;
         let space = engine.space_of_job(key);
         if !engine.spaces[space].runs_on_callers_clock() {
-            let full = self.now.elapsed.after(lease.lease_for);
-            lease.expires_at = lease.expires_at.max(full);
-            lease.timeout_at = lease.timeout_at.map(|at| at.max(lease.expires_at));
+            restore(&mut lease, self.now.elapsed);
         }
         let worker = WorkerState {
             seen: self.now.elapsed,

@@ -12,6 +12,7 @@
 //! earlier ones. The same calls in the same order give the same results.
 
 mod apply;
+mod beside;
 mod blobs;
 mod deliver;
 mod external;
@@ -20,6 +21,7 @@ mod pipeline;
 mod recovery;
 mod recovery_backoff;
 mod request;
+mod row_query;
 mod space;
 mod store_executor;
 mod turn;
@@ -33,16 +35,19 @@ use std::time::Duration;
 
 use ganger_engine::Engine;
 use ganger_store::{Opened, Reader, RepeatedWarning};
-use ganger_types::{Due, Elapsed, Epoch, Meta, Now};
+use ganger_types::{Due, Elapsed, Epoch, Meta, Now, ShardId};
 
 pub use self::external::UndeliveredElement;
 pub use self::request::{CallReply, Output, QueueGauge, Request, Ticket, WaiterId};
+pub use self::row_query::{RowAnswer, RowQuery, RowRead, RowsRead};
 pub use self::store_executor::{
     ReloadedEngine, StoreExecutor, StoreReport, StoreTask, TaskProgress,
 };
 
+use self::beside::BesideReads;
 use self::blobs::BlobCache;
 use self::recovery_backoff::{DeliveryPause, RecoveryBackoff, RecoveryKind};
+use self::row_query::RowsBeside;
 use self::space::Space;
 use self::turn::{PendingRows, Turn, TurnInFlight, TurnSizeHint};
 use self::upkeep::Upkeep;
@@ -102,6 +107,10 @@ pub struct Core<R, T> {
     waiters: Waiters<T>,
     latest_requests: LatestRequests,
     blobs: BlobCache,
+    /// What waits for rows of the store that are read beside this core.
+    beside: BesideReads<T>,
+    /// The rows that were read for the request in hand; `None` if rows are read at once.
+    rows_beside: Option<RowsBeside>,
     upkeep: Upkeep,
     space: Space,
     /// Requests that give leases back and wait until that can be written.
@@ -136,6 +145,8 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     ) -> Self {
         let mut core = Self {
             blobs: BlobCache::new(settings.blob_cache_bytes),
+            beside: BesideReads::default(),
+            rows_beside: None,
             upkeep: Upkeep::new(now.elapsed),
             space: Space::default(),
             deferred: Vec::new(),
@@ -171,6 +182,11 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         core
     }
 
+    /// Id of the shard.
+    pub fn shard(&self) -> &ShardId {
+        &self.settings.shard
+    }
+
     /// Queues a request for [`Core::run`].
     pub fn push(&mut self, request: Request<T>) {
         self.inbox.push_back(request);
@@ -185,6 +201,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             CoreState::Running | CoreState::Stopping => {
                 self.fire_timers(now);
                 self.resume_deliveries(now);
+                self.resume_reads(now);
                 self.take_requests(now);
                 self.run_upkeep(now);
                 self.close_when_due(now);
@@ -194,8 +211,17 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         self.gauge();
     }
 
+    /// Gives every lease its full length again, after a time in which this core could not run. Call it before anything
+    /// else of this moment.
+    pub fn grant_grace(&mut self, now: Now) {
+        if let Some(live) = &mut self.live {
+            live.engine.extend_leases(now);
+        }
+    }
+
     /// Takes the store's next tasks, in order.
     pub fn take_store_tasks(&mut self) -> Vec<StoreTask> {
+        self.order_reads();
         std::mem::take(&mut self.store_tasks)
     }
 
@@ -217,7 +243,8 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         let mut next = self.upkeep.next_at(self.settings.upkeep_every);
         if self.has_room() {
             let timers_run = !self.is_write_stopped();
-            if self.has_more_timers && timers_run || !self.inbox.is_empty() {
+            let has_requests = !self.inbox.is_empty() || self.beside.has_resumed();
+            if self.has_more_timers && timers_run || has_requests {
                 return Some(Duration::ZERO);
             }
             for due in live.engine.next_due().into_iter().filter(|_| timers_run) {
@@ -308,7 +335,8 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     fn pending(&mut self) -> PendingRows<'_, T> {
         PendingRows {
             open: self.open.as_mut(),
-            turns_in_flight: &mut self.turns_in_flight,
+            turns_in_flight: Some(&mut self.turns_in_flight),
+            kept: self.beside.kept_mut(),
         }
     }
 

@@ -17,6 +17,7 @@ mod events;
 mod handle;
 mod message_listener;
 pub mod metrics;
+mod pause;
 mod readers;
 mod runs;
 pub mod series;

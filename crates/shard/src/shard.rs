@@ -8,17 +8,18 @@ use std::time::Duration;
 
 use ganger_store::{Opened, Store, StoreError};
 use ganger_types::command::ExpiredJobsQuery;
-use ganger_types::{Commit, Now};
+use ganger_types::{Commit, Elapsed, Now};
 use tokio::sync::watch;
 
 use crate::admission::AdmissionControl;
 use crate::clock::{Clock, TimeLine};
 use crate::commit_executor::CommitExecutor;
-use crate::core::{Core, Output, Seeds, StoreExecutor, StoreReport, StoreTask};
+use crate::core::{Core, Output, RowRead, Seeds, StoreExecutor, StoreReport, StoreTask};
 use crate::events::EventHub;
 use crate::handle::{Handle, Shared};
 use crate::message_listener::MessageListener;
 use crate::metrics::ShardMetrics;
+use crate::pause::PauseWatch;
 use crate::readers::ReadPool;
 use crate::ticket::{QueueSnapshot, ReplyChannel, ThreadMessage};
 use crate::{Health, Hooks, PipelinePoint, Settings, StopCause};
@@ -114,8 +115,13 @@ fn spawn<S: Store>(
     let batch_max = settings.turn_commands_max;
     let moved = inbox.clone();
     clock.on_move(Arc::new(move || drop(moved.send(ThreadMessage::Look))));
+    let core = Core::new(settings, metrics, opened, now, system_seeds());
     let host = ShardThread {
-        core: Core::new(settings, metrics, opened, now, system_seeds()),
+        core: if is_remote {
+            core.reading_beside()
+        } else {
+            core
+        },
         line,
         clock,
         messages,
@@ -123,7 +129,7 @@ fn spawn<S: Store>(
         reports,
         unreported: 0,
         executor: (!is_remote).then_some(executor),
-        expired_lookups: channel(),
+        reader_reports: channel(),
         wake: inbox,
         ending: StopGuard {
             hub,
@@ -136,6 +142,7 @@ fn spawn<S: Store>(
             hooks,
         },
         batch_max,
+        pauses: PauseWatch::default(),
     };
     std::thread::Builder::new()
         .name(name)
@@ -219,18 +226,20 @@ struct ShardThread<S: Store> {
     unreported: usize,
     /// Executor for small commits; `None` for a remote store, and at the end.
     executor: Option<CommitExecutor<S>>,
-    /// Results of searches on reader threads, separate from the store's reports, so that the end of the store thread
+    /// Reports of reader threads, separate from the store's reports, so that the end of the store thread
     /// is still noticed.
-    expired_lookups: ChannelEnds<StoreReport<S::Reader>>,
+    reader_reports: ChannelEnds<StoreReport<S::Reader>>,
     wake: Sender<ThreadMessage>,
     ending: StopGuard,
     batch_max: usize,
+    pauses: PauseWatch,
 }
 
 impl<S: Store> ShardThread<S> {
     fn run(mut self) {
         loop {
             let now = self.line.now(&*self.clock);
+            self.notice_pause(now);
             if self.take_reports(now) {
                 // First the store gets its next turn, then the replies are sent, then work continues.
                 self.submit_tasks();
@@ -250,10 +259,19 @@ impl<S: Store> ShardThread<S> {
         }
     }
 
+    /// Gives leases their full length again if this thread stood still: their workers could not renew them.
+    fn notice_pause(&mut self, now: Now) {
+        if let Some(late) = self.pauses.wake(now.elapsed.since(Elapsed(0))) {
+            let shard = self.core.shard();
+            tracing::warn!(%shard, ?late, "the shard stood still; leases get their full length again");
+            self.core.grant_grace(now);
+        }
+    }
+
     /// Handles the store's reports; returns whether there were any.
     fn take_reports(&mut self, now: Now) -> bool {
         let mut were_any = false;
-        while let Ok(report) = self.expired_lookups.1.try_recv() {
+        while let Ok(report) = self.reader_reports.1.try_recv() {
             self.core.report(report, now);
         }
         loop {
@@ -295,6 +313,7 @@ impl<S: Store> ShardThread<S> {
                 query,
                 limit,
             } => self.find(round, query, limit),
+            StoreTask::Read { reads } => self.read(reads),
             StoreTask::Commit(commit) if self.may_commit_here(&commit) => self.commit_here(commit),
             order => {
                 if let Some(store_tasks) = &self.store_tasks {
@@ -330,10 +349,10 @@ impl<S: Store> ShardThread<S> {
 
     /// Searches for expired jobs on a reader thread. If the threads are too busy, a later search follows.
     fn find(&mut self, round: u64, query: ExpiredJobsQuery, limit: usize) {
-        let (expired_lookups, wake) = (self.expired_lookups.0.clone(), self.wake.clone());
+        let (reader_reports, wake) = (self.reader_reports.0.clone(), self.wake.clone());
         let task = self.ending.reads.push(Box::new(move |reader| {
             let jobs = reader.expired_jobs(&query, limit);
-            if expired_lookups
+            if reader_reports
                 .send(StoreReport::Found { round, jobs })
                 .is_ok()
             {
@@ -341,10 +360,30 @@ impl<S: Store> ShardThread<S> {
             }
         }));
         if task.is_err() {
-            drop(self.expired_lookups.0.send(StoreReport::Found {
+            drop(self.reader_reports.0.send(StoreReport::Found {
                 round,
                 jobs: Ok(Vec::new()),
             }));
+        }
+    }
+
+    /// Reads rows on a reader thread.
+    fn read(&mut self, reads: Vec<RowRead>) {
+        let (reports, wake) = (self.reader_reports.0.clone(), self.wake.clone());
+        let busy = StoreError::Unreachable {
+            path: "the reader threads".to_owned(),
+            reason: "too many reads wait".to_owned(),
+        };
+        let refused: Vec<_> = reads.iter().map(|read| read.clone().fail(&busy)).collect();
+        let task = self.ending.reads.push(Box::new(move |reader| {
+            let rows = reads.into_iter().map(|read| read.run(reader)).collect();
+            if reports.send(StoreReport::Rows(rows)).is_ok() {
+                drop(wake.send(ThreadMessage::Look));
+            }
+        }));
+        if task.is_err() {
+            drop(self.reader_reports.0.send(StoreReport::Rows(refused)));
+            drop(self.wake.send(ThreadMessage::Look));
         }
     }
 
@@ -369,20 +408,24 @@ impl<S: Store> ShardThread<S> {
 
     /// Waits for the next message, no longer than the core may sleep, and takes all queued ones.
     fn take_messages(&mut self, now: Now) {
-        let first = match self.core.sleep_for(now) {
+        let wanted = self.core.sleep_for(now);
+        let at_most = match wanted {
+            Some(Duration::ZERO) => wanted,
+            wanted => wanted.and_then(|wanted| self.clock.sleep_for(wanted)),
+        };
+        self.pauses.sleep(now.elapsed.since(Elapsed(0)), at_most);
+        let first = match wanted {
             Some(Duration::ZERO) => self.messages.try_recv().ok(),
-            wanted => {
-                match wanted.map_or(Some(Duration::MAX), |wanted| self.clock.sleep_for(wanted)) {
-                    None | Some(Duration::MAX) => {
-                        Some(self.messages.recv().unwrap_or(ThreadMessage::Stop))
-                    }
-                    Some(timeout) => match self.messages.recv_timeout(timeout) {
-                        Ok(message) => Some(message),
-                        Err(RecvTimeoutError::Timeout) => None,
-                        Err(RecvTimeoutError::Disconnected) => Some(ThreadMessage::Stop),
-                    },
+            _ => match at_most {
+                None | Some(Duration::MAX) => {
+                    Some(self.messages.recv().unwrap_or(ThreadMessage::Stop))
                 }
-            }
+                Some(timeout) => match self.messages.recv_timeout(timeout) {
+                    Ok(message) => Some(message),
+                    Err(RecvTimeoutError::Timeout) => None,
+                    Err(RecvTimeoutError::Disconnected) => Some(ThreadMessage::Stop),
+                },
+            },
         };
         let rest = std::iter::from_fn(|| self.messages.try_recv().ok());
         for message in first.into_iter().chain(rest.take(self.batch_max)) {

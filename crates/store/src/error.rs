@@ -27,7 +27,7 @@ pub enum CommitError {
 }
 
 /// Why a store could not be opened or read.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
     /// Another process has the store open (`rel D11`).
     #[error("the store {path} is in use by another process{holder}: stop that one first")]

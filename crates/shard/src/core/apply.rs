@@ -6,8 +6,9 @@ use ganger_types::query::Query;
 use ganger_types::{Command, Elapsed, Namespace, Now, Rejection, Reply, Timestamp};
 
 use super::Core;
+use super::deliver::Taken;
 use super::request::{CallReply, QueueGauge, Request, Ticket};
-use super::turn::{PendingAnswer, Turn};
+use super::turn::{PendingAnswer, Turn, UnreadAnswer, WaitingLease};
 use crate::CallError;
 
 /// Maximum number of queues in a snapshot for the metrics; further queues are not listed.
@@ -47,6 +48,15 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         let Some(request) = self.defer_if_write_stopped(request) else {
             return;
         };
+        let is_beside = self.rows_beside.is_some();
+        if let Some(request) = self.put_aside(request, now) {
+            self.take_prepared(request, now);
+            self.drop_rows(is_beside);
+        }
+    }
+
+    /// Applies a request whose rows are in place.
+    pub(super) fn take_prepared(&mut self, request: Request<T>, now: Now) {
         match request {
             Request::Call {
                 command,
@@ -64,6 +74,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
                         ticket,
                         answer,
                         query,
+                        unread: None,
                     },
                 );
             }
@@ -126,13 +137,35 @@ impl<R: Reader, T: Ticket> Core<R, T> {
 
     /// Keeps a reply until the open turn is durable.
     pub(super) fn answer(&mut self, now: Now, ticket: T, answer: Result<CallReply, CallError>) {
-        let query = None;
         self.keep_answer(
             now,
             PendingAnswer {
                 ticket,
                 answer,
-                query,
+                query: None,
+                unread: None,
+            },
+        );
+    }
+
+    /// Keeps deliveries until the open turn is durable, and what is missing in them was read.
+    pub(super) fn answer_taken(
+        &mut self,
+        now: Now,
+        ticket: T,
+        taken: Result<Taken, CallError>,
+        request: Option<WaitingLease>,
+    ) {
+        let unread = taken.as_ref().ok().and_then(|taken| taken.unread);
+        let unread = unread.map(|round| UnreadAnswer { round, request });
+        let answer = taken.map(|taken| CallReply::Deliveries(taken.deliveries));
+        self.keep_answer(
+            now,
+            PendingAnswer {
+                ticket,
+                answer,
+                query: None,
+                unread,
             },
         );
     }
@@ -168,7 +201,12 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         // Jobs that end by the caller's time must be found among the finished ones, so timers fire before the lookup.
         let (engine, turn) = self.engine_and_turn(now);
         engine.settle_callers_clock(moment, &command, &mut turn.effects);
-        let known = self.prefetch(&command)?;
+        let known = self.prefetch(&command);
+        if self.lacks_rows() {
+            // Only for the shard's own commands for jobs that have just ended, and after a change within the turn.
+            self.drop_rows(true);
+        }
+        let known = known?;
         let expected = self.expected;
         let (engine, turn) = self.engine_and_turn(now);
         turn.begin_command(expected);
@@ -185,6 +223,20 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             }
             CallError::Rejected(rejection)
         })
+    }
+
+    /// Fires the timers that are due by the time of a command in a namespace that runs on its callers' clocks, before the
+    /// rows that it needs are looked up beside the shard.
+    pub(super) fn settle_callers_clock(
+        &mut self,
+        now: Now,
+        command: &Command,
+        at: Option<Timestamp>,
+    ) {
+        if let Ok(moment) = self.moment(now, command, at) {
+            let (engine, turn) = self.engine_and_turn(now);
+            engine.settle_callers_clock(moment, command, &mut turn.effects);
+        }
     }
 
     /// Returns the time of a command. In a namespace that runs on its callers' clocks both readings are the caller's;

@@ -6,21 +6,36 @@ use ganger_store::{Line, Reader, StoreError};
 use ganger_types::command::{Fail, Lease, LeaseRef};
 use ganger_types::{Bytes, Command, Grant, Group, InputState, JobKey, JobRef, Now, Reply, limits};
 
+use super::Core;
 use super::request::Ticket;
-use super::{Core, PendingRows};
 use crate::{CallError, Delivery};
 
 /// Number of jobs leased before their payloads are read, which bounds the memory beyond the limit.
 const SLICE_JOBS: u32 = 64;
-/// Number of inputs read from the store at a time.
-const INPUTS_PAGE: usize = 1_000;
 /// Value of an input whose dependency did not succeed or left no result.
 const NULL: Bytes = Bytes::from_static(b"null");
 /// The failure group of jobs whose payload or inputs cannot be read (`kickq R20`).
 const DAMAGED: &str = "damaged";
 
+/// What a lease request got.
+pub(super) struct Taken {
+    pub(super) deliveries: Vec<Delivery>,
+    /// Number of the read that completes the deliveries; `None` if they are complete.
+    pub(super) unread: Option<u64>,
+}
+
+/// A delivery whose inputs, and perhaps payload, are read beside the shard.
+pub(super) struct UnreadJob {
+    /// Place among the deliveries of its request.
+    index: usize,
+    lacks_payload: bool,
+}
+
+/// What was read for an unread delivery: its payload, if it lacked it, and its inputs.
+type ReadJob = Result<(Option<Bytes>, Vec<Bytes>), DeliveryFault>;
+
 /// Why a job cannot be delivered.
-enum DeliveryFault {
+pub(super) enum DeliveryFault {
     /// Its bytes are damaged; the job is failed.
     Damaged(String),
     /// The store cannot be read.
@@ -46,8 +61,9 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         now: Now,
         lease: &Lease,
         jobs_max: u32,
-    ) -> Result<Vec<Delivery>, CallError> {
+    ) -> Result<Taken, CallError> {
         let mut deliveries = Vec::new();
+        let mut unread = Vec::new();
         let mut bytes = 0;
         let mut left = lease.jobs_max;
         if left <= limits::LEASE_JOBS_MAX {
@@ -64,10 +80,15 @@ impl<R: Reader, T: Ticket> Core<R, T> {
                 Ok(Reply::Leased(grants)) => grants,
                 Ok(_) => Vec::new(),
                 Err(error) if deliveries.is_empty() => return Err(error),
-                Err(_) => return Ok(deliveries),
+                Err(_) => break,
             };
             let granted = u32::try_from(grants.len()).unwrap_or(u32::MAX);
-            let trouble = self.read_all(now, grants, &mut deliveries, &mut bytes);
+            let trouble = if self.rows_beside.is_some() {
+                self.read_beside(grants, &mut deliveries, &mut unread, &mut bytes);
+                None
+            } else {
+                self.read_all(now, grants, &mut deliveries, &mut bytes)
+            };
             left = left.saturating_sub(granted.max(1));
             match trouble {
                 Some(error) if deliveries.is_empty() => return Err(error),
@@ -75,7 +96,122 @@ impl<R: Reader, T: Ticket> Core<R, T> {
                     && granted == slice
                     && left > 0
                     && bytes < self.settings.delivery_bytes_max => {}
-                _ => return Ok(deliveries),
+                _ => break,
+            }
+        }
+        let unread = (!unread.is_empty()).then(|| self.read_for_turn(unread));
+        Ok(Taken { deliveries, unread })
+    }
+
+    /// Completes the deliveries of what is in memory, and asks for the rest, which is read beside the shard.
+    fn read_beside(
+        &mut self,
+        grants: Vec<Grant>,
+        deliveries: &mut Vec<Delivery>,
+        unread: &mut Vec<UnreadJob>,
+        bytes: &mut usize,
+    ) {
+        for grant in grants {
+            let payload = self.known_payload(&grant);
+            let lacks_payload = payload.is_none();
+            let payload = payload.unwrap_or_default();
+            *bytes += if lacks_payload {
+                drop(self.rows().payloads(&[grant.key]));
+                usize::try_from(grant.payload_bytes).unwrap_or(usize::MAX)
+            } else {
+                payload.len()
+            };
+            let lacked = self.rows_lacking();
+            let inputs = self.read_inputs_of(&grant);
+            let is_complete = !lacks_payload && self.rows_lacking() == lacked && inputs.is_ok();
+            let inputs = inputs.unwrap_or_default();
+            *bytes += inputs.iter().map(Bytes::len).sum::<usize>();
+            if !is_complete {
+                unread.push(UnreadJob {
+                    index: deliveries.len(),
+                    lacks_payload,
+                });
+            }
+            deliveries.push(Delivery {
+                grant,
+                payload,
+                inputs,
+            });
+        }
+    }
+
+    /// Reads what these deliveries lack among the rows that were read beside the shard.
+    pub(super) fn read_unread(
+        &mut self,
+        deliveries: &[Delivery],
+        unread: &[UnreadJob],
+    ) -> Vec<ReadJob> {
+        let mut read = |job: &UnreadJob| {
+            let grant = &deliveries[job.index].grant;
+            let payload = if job.lacks_payload {
+                let payload = self.rows().payloads(&[grant.key]).pop();
+                let payload = payload.expect("each payload was read")?;
+                Some(payload.ok_or_else(|| missing_payload(grant))?)
+            } else {
+                None
+            };
+            Ok((payload, self.read_inputs_of(grant)?))
+        };
+        unread.iter().map(&mut read).collect()
+    }
+
+    /// Puts what was read into the deliveries; jobs that cannot be read are failed or given back, and removed.
+    pub(super) fn complete(
+        &mut self,
+        now: Now,
+        deliveries: &mut Vec<Delivery>,
+        unread: &[UnreadJob],
+        read: Vec<ReadJob>,
+    ) -> Option<CallError> {
+        let mut trouble = None;
+        let mut failed = BTreeSet::new();
+        for (job, read) in unread.iter().zip(read) {
+            match read {
+                Ok((payload, inputs)) => {
+                    let delivery = &mut deliveries[job.index];
+                    delivery.payload = payload.unwrap_or_else(|| delivery.payload.clone());
+                    delivery.inputs = inputs;
+                }
+                Err(fault) => {
+                    failed.insert(job.index);
+                    let grant = deliveries[job.index].grant.clone();
+                    trouble = self.not_delivered(now, &grant, fault).or(trouble);
+                }
+            }
+        }
+        if trouble.is_none() {
+            self.delivery.note_success();
+        }
+        let mut index = 0;
+        deliveries.retain(|_| {
+            index += 1;
+            !failed.contains(&(index - 1))
+        });
+        trouble
+    }
+
+    /// Fails a job whose bytes are damaged, and gives back one that cannot be read now; returns the error then.
+    fn not_delivered(
+        &mut self,
+        now: Now,
+        grant: &Grant,
+        fault: DeliveryFault,
+    ) -> Option<CallError> {
+        match fault {
+            DeliveryFault::Damaged(what) => {
+                self.set_aside(now, grant, &what);
+                None
+            }
+            DeliveryFault::Unreadable(error) => {
+                // The attempt does not count, since the store failed, and the job is not tried again at once.
+                self.give_back(now, held(grant), true, "its payload could not be read");
+                self.note_unread(now, &error);
+                Some(CallError::from_read(&self.settings.shard, &error))
             }
         }
     }
@@ -101,13 +237,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
                         inputs,
                     });
                 }
-                Err(DeliveryFault::Damaged(what)) => self.set_aside(now, &grant, what),
-                Err(DeliveryFault::Unreadable(error)) => {
-                    trouble = Some(CallError::from_read(&self.settings.shard, &error));
-                    // The attempt does not count, since the store failed, and the job is not tried again at once.
-                    self.give_back(now, held(&grant), true, "its payload could not be read");
-                    self.note_unread(now, &error);
-                }
+                Err(fault) => trouble = self.not_delivered(now, &grant, fault).or(trouble),
             }
         }
         if trouble.is_none() && deliveries.len() > before {
@@ -152,18 +282,21 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     }
 
     /// Fails a job that cannot be read: it stays for inspection, and the queue continues.
-    fn set_aside(&mut self, now: Now, grant: &Grant, what: String) {
-        tracing::error!(job = %grant.job, queue = %grant.queue, %what, "job set aside as damaged");
-        self.metrics.counters.damaged_total.inc();
+    fn set_aside(&mut self, now: Now, grant: &Grant, what: &str) {
+        let (job, queue) = (&grant.job, &grant.queue);
         let fail = Fail {
             held: held(grant),
             group: Group::from_static(DAMAGED),
-            message: what,
+            message: what.to_owned(),
             permanent: true,
             retry_after: None,
             lost: false,
         };
-        drop(self.apply(now, Command::Fail(Box::new(fail)), None));
+        // A job that has ended or was removed since it was granted is not damaged.
+        if self.apply(now, Command::Fail(Box::new(fail)), None).is_ok() {
+            tracing::error!(%job, %queue, %what, "job set aside as damaged");
+            self.metrics.counters.damaged_total.inc();
+        }
     }
 
     fn read_inputs_of(&mut self, grant: &Grant) -> Result<Vec<Bytes>, DeliveryFault> {
@@ -186,17 +319,14 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             .collect();
         let mut read = match rest.as_slice() {
             [] => Vec::new(),
-            rest => self.live().reader.payloads(rest),
+            rest => self.rows().payloads(rest),
         }
         .into_iter();
         let mut payload_of = |(grant, known): (&Grant, Option<Bytes>)| match known {
             Some(payload) => Ok(payload),
             None => match read.next().expect("each payload was read")? {
                 Some(payload) => Ok(payload),
-                None => Err(DeliveryFault::Damaged(format!(
-                    "the payload of {} bytes of job {} is missing",
-                    grant.payload_bytes, grant.key
-                ))),
+                None => Err(missing_payload(grant)),
             },
         };
         grants.iter().zip(known).map(&mut payload_of).collect()
@@ -211,11 +341,8 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         if grant.payload_bytes == 0 {
             return Some(Bytes::new());
         }
-        let mut pending = PendingRows {
-            open: self.open.as_mut(),
-            turns_in_flight: &mut self.turns_in_flight,
-        };
-        let found = pending
+        let found = self
+            .pending()
             .payload(grant.key)
             .or_else(|| self.blobs.take_payload(grant.key));
         let counters = &self.metrics.counters;
@@ -249,7 +376,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         if overlaid.len() < wanted {
             let mut from = 0;
             while from < grant.inputs {
-                let page = self.live().reader.inputs(grant.key, from, INPUTS_PAGE)?;
+                let page = self.rows().inputs(grant.key, from)?;
                 let Some(last) = page.last() else { break };
                 from = last.slot.saturating_add(1);
                 for row in page {
@@ -305,11 +432,11 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             return Ok(result.clone());
         }
         self.metrics.counters.blob_misses_total.inc();
-        let reader = &mut self.live().reader;
-        if let Some(result) = reader.result(dependency)? {
+        let mut rows = self.rows();
+        if let Some(result) = rows.result(dependency)? {
             return Ok(result);
         }
-        let record = reader.job(dependency)?.map(|job| job.record);
+        let record = rows.job(dependency)?.map(|job| job.record);
         let expected = record
             .as_ref()
             .and_then(|record| record.finished.as_ref()?.result_bytes);
@@ -324,6 +451,13 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             (Some(_), None) => Ok(NULL),
         }
     }
+}
+
+fn missing_payload(grant: &Grant) -> DeliveryFault {
+    DeliveryFault::Damaged(format!(
+        "the payload of {} bytes of job {} is missing",
+        grant.payload_bytes, grant.key
+    ))
 }
 
 fn held(grant: &Grant) -> LeaseRef {

@@ -6,19 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ganger_engine::{Archive, FollowersQuery, Members, PrefetchedRows, read_followers};
 use ganger_store::{Reader, StoreError};
-use ganger_types::limits::BULK_JOBS_MAX;
-use ganger_types::query::JobQuery;
 use ganger_types::{
-    Command, Graph, InputRow, InputState, JobId, JobKey, JobRecord, JobState, Namespace, Part,
+    Command, Graph, InputRow, InputState, JobId, JobKey, JobRecord, Namespace, Part,
 };
 
 use super::Core;
 use super::request::Ticket;
 use super::turn::EndedRow;
 use crate::CallError;
-
-/// Number of inputs read from the store at a time.
-const INPUTS_PAGE: usize = 1_000;
 
 impl<R: Reader, T: Ticket> Core<R, T> {
     /// Returns everything that the engine needs for this command.
@@ -36,13 +31,16 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         for (namespace, graph) in parts {
             known.parts.push(self.read_part(&namespace, &graph)?);
         }
+        if self.lacks_rows() {
+            return Err(self.unavailable("a job that it names has just changed"));
+        }
         Ok(known)
     }
 
     /// Reads the part that a command decides. A submitter waits until the part is durable; another caller is asked to
     /// try again.
     fn read_part(&mut self, namespace: &Namespace, graph: &Graph) -> Result<Part, CallError> {
-        let part = self.live().reader.part(namespace, graph);
+        let part = self.rows().part(namespace, graph);
         part.map_err(|error| CallError::from_read(&self.settings.shard, &error))?
             .ok_or_else(|| self.unavailable("a submission is decided before its part is durable"))
     }
@@ -105,7 +103,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             EndedRow::Gone => return Ok(None),
             EndedRow::Unknown => {}
         }
-        let found = self.live().reader.find(namespace, id)?;
+        let found = self.rows().find(namespace, id)?;
         Ok(self.unless_superseded(found.map(|job| job.record)))
     }
 
@@ -115,7 +113,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             EndedRow::Gone => return Ok(None),
             EndedRow::Unknown => {}
         }
-        let found = self.live().reader.job(key)?;
+        let found = self.rows().job(key)?;
         Ok(self.unless_superseded(found.map(|job| job.record)))
     }
 
@@ -131,7 +129,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         let mut rows = BTreeMap::new();
         let mut from = Some(0);
         while let Some(first) = from {
-            let page = self.live().reader.inputs(key, first, INPUTS_PAGE)?;
+            let page = self.rows().inputs(key, first)?;
             from = page.last().and_then(|last| last.slot.checked_add(1));
             rows.extend(page.into_iter().map(|row| (row.slot, row)));
         }
@@ -156,9 +154,11 @@ impl<R: Reader, T: Ticket> Archive for FinishedLookup<'_, R, T> {
     type Error = StoreError;
 
     fn dependents(&mut self, key: JobKey) -> Result<Vec<JobKey>, StoreError> {
-        // With one more than a command may change, the engine refuses the command.
-        let mut found = self.core.live().reader.dependents(key, BULK_JOBS_MAX + 1)?;
+        let mut found = self.core.rows().dependents(key)?;
         found.extend(self.pending.get(&key).into_iter().flatten());
+        // A turn that was released since is known from both.
+        found.sort_unstable();
+        found.dedup();
         Ok(found)
     }
 
@@ -171,18 +171,6 @@ impl<R: Reader, T: Ticket> Archive for FinishedLookup<'_, R, T> {
     }
 
     fn members(&mut self, asked: &Members) -> Result<(Vec<JobKey>, Option<JobKey>), StoreError> {
-        let query = JobQuery {
-            namespace: asked.namespace.clone(),
-            graph: Some(asked.graph.clone()),
-            states: [JobState::Failed, JobState::Cancelled]
-                .into_iter()
-                .collect(),
-            after: asked.after,
-            limit: asked.limit,
-            ..JobQuery::default()
-        };
-        let page = self.core.live().reader.list(&query)?;
-        let keys = page.jobs.into_iter().map(|job| job.record.key);
-        Ok((keys.collect(), page.next))
+        self.core.rows().members(asked)
     }
 }

@@ -189,9 +189,17 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         {
             self.outputs.push(Output::Outbox);
         }
-        let answers = turn_in_flight.answers.into_iter();
-        self.outputs
-            .extend(answers.map(|pending| Output::Answer(pending.ticket, pending.answer)));
+        for pending in turn_in_flight.answers {
+            match (pending.unread, pending.answer) {
+                (Some(unread), Ok(CallReply::Deliveries(deliveries))) => {
+                    self.await_rows(unread, pending.ticket, deliveries);
+                }
+                (_, answer) => self.outputs.push(Output::Answer(pending.ticket, answer)),
+            }
+        }
+        if let Some(commit) = &turn_in_flight.commit {
+            self.beside.keep(commit, turn_in_flight.rows);
+        }
     }
 
     /// Answers the requests that wait for the end of a job that ended in this turn.
@@ -262,7 +270,16 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         answers: impl IntoIterator<Item = PendingAnswer<T>>,
         refusal: &CallError,
     ) {
-        for PendingAnswer { ticket, query, .. } in answers {
+        for PendingAnswer {
+            ticket,
+            query,
+            unread,
+            ..
+        } in answers
+        {
+            if let Some(unread) = unread {
+                self.beside.forget(unread.round);
+            }
             match query {
                 Some((query, at)) => self.inbox.push_back(Request::Call {
                     command: Command::Query(query),

@@ -27,6 +27,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             StoreReport::Loaded(Ok(fresh)) => self.load_succeeded(*fresh, now),
             StoreReport::Loaded(Err(error)) => self.load_failed(&error, now),
             StoreReport::Found { round, jobs } => self.found(round, jobs, now),
+            StoreReport::Rows(rows) => self.rows_read(rows),
             StoreReport::Upkeep {
                 free_bytes,
                 reserve,
@@ -252,6 +253,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         self.drop_engine();
         let refusal = self.unavailable(&reason);
         self.fail_turns(&refusal);
+        self.refuse_reads(&refusal);
         for waiter in self.waiters.take_all() {
             let ticket = match waiter {
                 Waiter::Lease(waiter) => waiter.ticket,
@@ -266,8 +268,10 @@ impl<R: Reader, T: Ticket> Core<R, T> {
 
     /// Ends a stopping shard once all admitted requests are durable and answered.
     pub(super) fn finish_stopping(&mut self) {
-        let is_drained =
-            self.inbox.is_empty() && self.open.is_none() && self.turns_in_flight.is_empty();
+        let is_drained = self.inbox.is_empty()
+            && self.beside.is_empty()
+            && self.open.is_none()
+            && self.turns_in_flight.is_empty();
         if matches!(self.stage, CoreState::Stopping) && is_drained {
             self.end(StopCause::Requested);
         }

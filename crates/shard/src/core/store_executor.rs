@@ -9,6 +9,7 @@ use ganger_store::{CommitError, Loaded, Opened, Reader, Reserve, Store, StoreErr
 use ganger_types::command::{ExpiredJob, ExpiredJobsQuery};
 use ganger_types::{Commit, Epoch, Now, ShardId};
 
+use super::row_query::{RowRead, RowsRead};
 use crate::metrics::ShardMetrics;
 use crate::{Hooks, PipelinePoint};
 
@@ -37,6 +38,11 @@ pub enum StoreTask {
     Upkeep {
         /// Whether to do upkeep now: the store is idle, or has been busy for too many checks.
         is_idle: bool,
+    },
+    /// Reads rows. The task needs only readers, so the host may run it in parallel with the other tasks.
+    Read {
+        /// The reads, each with its own number.
+        reads: Vec<RowRead>,
     },
     /// Finds finished jobs whose retention may have expired. The task needs only a reader, so the host may run it in
     /// parallel with the other tasks.
@@ -87,6 +93,8 @@ pub enum StoreReport<R> {
         /// The error that ended the upkeep; `None` if it went well.
         error: Option<StoreError>,
     },
+    /// Results of reads.
+    Rows(Vec<RowsRead>),
     /// Result of a search for expired jobs.
     Found {
         /// The number of the search from [`StoreTask::Find`].
@@ -160,6 +168,7 @@ impl<S: Store> StoreExecutor<S> {
                 now,
             } => StoreReport::Loaded(self.reopen(shard, ours, seed, now)),
             StoreTask::Upkeep { is_idle } => self.upkeep(is_idle),
+            StoreTask::Read { reads } => StoreReport::Rows(self.read(reads)),
             StoreTask::Find {
                 round,
                 query,
@@ -249,6 +258,17 @@ impl<S: Store> StoreExecutor<S> {
                 StoreReport::Failed { sequence, error }
             }
         }
+    }
+
+    fn read(&self, reads: Vec<RowRead>) -> Vec<RowsRead> {
+        let mut reader = self.store.reader();
+        let reads = reads.into_iter();
+        reads
+            .map(|read| match &mut reader {
+                Ok(reader) => read.run(reader),
+                Err(error) => read.fail(error),
+            })
+            .collect()
     }
 
     fn upkeep(&mut self, is_idle: bool) -> StoreReport<S::Reader> {

@@ -1,18 +1,20 @@
 //! Turns: the open one, those in flight, and lookups of rows in them that no reader can see yet.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use ganger_engine::Effects;
 use ganger_store::NumberMap;
+use ganger_types::command::Lease;
 use ganger_types::query::Query;
 use ganger_types::{
     Bytes, Change, Commit, Elapsed, InputRow, InputState, JobId, JobKey, JobRecord, Namespace, Now,
     Timestamp,
 };
 
+use super::beside::KeptTurn;
 use super::external::TouchedKeys;
-use super::request::{CallReply, QueueGauge, Request};
+use super::request::{CallReply, QueueGauge, Request, WaiterId};
 use crate::CallError;
 
 /// A reply that waits until its turn is durable.
@@ -22,6 +24,23 @@ pub(super) struct PendingAnswer<T> {
     /// The query that this answers, and its time; `None` for every other request. If the turn fails, the query is
     /// repeated: the write that failed is another client's.
     pub(super) query: Option<(Box<Query>, Option<Timestamp>)>,
+    /// The read that the deliveries in the answer wait for; `None` if they are complete.
+    pub(super) unread: Option<UnreadAnswer>,
+}
+
+/// An answer to a lease request whose deliveries are not complete.
+pub(super) struct UnreadAnswer {
+    /// Number of the read that completes them.
+    pub(super) round: u64,
+    /// The request, to wait again if no delivery can be read; `None` if it does not wait.
+    pub(super) request: Option<WaitingLease>,
+}
+
+/// A lease request that waits for jobs, without its ticket.
+pub(super) struct WaitingLease {
+    pub(super) id: WaiterId,
+    pub(super) lease: Box<Lease>,
+    pub(super) deadline: Elapsed,
 }
 
 /// The turn that commands are applied to.
@@ -173,7 +192,7 @@ impl TurnRows {
         }
     }
 
-    fn index(&mut self, changes: &[Change]) {
+    pub(super) fn index(&mut self, changes: &[Change]) {
         for (place, change) in changes.iter().enumerate().skip(self.indexed) {
             self.note(place, change);
         }
@@ -218,10 +237,12 @@ impl TurnRows {
     }
 }
 
-/// Looks rows up in uncommitted turns, newest first.
+/// Looks rows up in uncommitted turns, newest first, and then in those that were released just now.
 pub(super) struct PendingRows<'a, T> {
     pub(super) open: Option<&'a mut Turn<T>>,
-    pub(super) turns_in_flight: &'a mut std::collections::VecDeque<TurnInFlight<T>>,
+    pub(super) turns_in_flight: Option<&'a mut VecDeque<TurnInFlight<T>>>,
+    /// Turns that were released since rows were read that have not been used yet, oldest first.
+    pub(super) kept: &'a mut VecDeque<KeptTurn>,
 }
 
 /// What the uncommitted turns say about a finished job.
@@ -241,7 +262,9 @@ impl<T> PendingRows<'_, T> {
             turn.rows.index(&turn.effects.changes);
             (&turn.rows, &turn.effects.changes[..])
         });
-        let turns_in_flight = self.turns_in_flight.iter_mut().rev().map(|turn_in_flight| {
+        let turns_in_flight = self.turns_in_flight.as_deref_mut();
+        let turns_in_flight = turns_in_flight.into_iter().flatten().rev();
+        let turns_in_flight = turns_in_flight.map(|turn_in_flight| {
             let changes = turn_in_flight
                 .commit
                 .as_ref()
@@ -249,7 +272,11 @@ impl<T> PendingRows<'_, T> {
             turn_in_flight.rows.index(changes);
             (&turn_in_flight.rows, changes)
         });
-        open.into_iter().chain(turns_in_flight)
+        let kept = self.kept.iter_mut().rev().map(|turn| {
+            turn.rows.index(&turn.commit.changes);
+            (&turn.rows, &turn.commit.changes[..])
+        });
+        open.into_iter().chain(turns_in_flight).chain(kept)
     }
 
     /// Looks up the finished job with this id.

@@ -12,10 +12,11 @@ use ganger_types::query::Query;
 use ganger_types::{Command, JobId, Namespace, Now, Queue, Reply, RequestId};
 
 use super::Core;
+use super::deliver::Taken;
 use super::request::{CallReply, Output, Request, Ticket, WaiterId};
-use super::turn::Turn;
+use super::turn::{Turn, WaitingLease};
 use super::waiters::{EndWaiter, LeaseWaiter, Waiter};
-use crate::{CallError, Delivery};
+use crate::CallError;
 
 impl<R: Reader, T: Ticket> Core<R, T> {
     pub(super) fn take_lease(
@@ -32,16 +33,21 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         if let Some(request) = &lease.request {
             self.latest_requests.note(&lease.namespace, request, id);
         }
+        let deadline = now.elapsed.after(wait_for.min(self.settings.wait_for_max));
         let answer = if self.may_deliver(now) {
             self.take_jobs(now, &lease, u32::MAX)
         } else {
             Err(self.undeliverable())
         };
         if !self.must_wait(now, &answer) || wait_for.is_zero() {
-            self.answer(now, ticket, answer.map(CallReply::Deliveries));
+            let request = (!wait_for.is_zero()).then_some(WaitingLease {
+                id,
+                lease,
+                deadline,
+            });
+            self.answer_taken(now, ticket, answer, request);
             return;
         }
-        let deadline = now.elapsed.after(wait_for.min(self.settings.wait_for_max));
         self.waiters.wait_for_job(
             id,
             LeaseWaiter {
@@ -110,14 +116,24 @@ impl<R: Reader, T: Ticket> Core<R, T> {
                 continue;
             }
             self.metrics.counters.wakes_served_total.inc();
-            self.answer(now, waiter.ticket, answer.map(CallReply::Deliveries));
+            let LeaseWaiter {
+                lease,
+                deadline,
+                ticket,
+            } = waiter;
+            let request = WaitingLease {
+                id,
+                lease,
+                deadline,
+            };
+            self.answer_taken(now, ticket, answer, Some(request));
         }
     }
 
     /// Whether a lease request must wait: there are no jobs, or they cannot be delivered now.
-    fn must_wait(&mut self, now: Now, answer: &Result<Vec<Delivery>, CallError>) -> bool {
+    fn must_wait(&mut self, now: Now, answer: &Result<Taken, CallError>) -> bool {
         match answer {
-            Ok(deliveries) => deliveries.is_empty(),
+            Ok(taken) => taken.deliveries.is_empty(),
             Err(CallError::Rejected(_)) => false,
             Err(_) => {
                 let is_held_back = !self.may_deliver(now);
@@ -170,8 +186,15 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     }
 
     fn read_job(&mut self, namespace: &Namespace, id: &JobId) -> Result<CallReply, CallError> {
-        let found = self.live().reader.find(namespace, id);
+        let found = self.rows().find(namespace, id);
         let found = found.map_err(|error| CallError::from_read(&self.settings.shard, &error))?;
+        let found = match self.released_since(namespace, id) {
+            Some(ended) => ended.map(|record| StoredJob {
+                record,
+                lease: None,
+            }),
+            None => found,
+        };
         Ok(CallReply::Job(found.map(Box::new)))
     }
 
@@ -214,6 +237,17 @@ impl<R: Reader, T: Ticket> Core<R, T> {
                 Waiter::End(waiter) if self.live.is_some() && waiter.is_external => {
                     let answer = self.ask_for_job(now, waiter.namespace, waiter.id);
                     self.answer(now, waiter.ticket, answer);
+                    continue;
+                }
+                Waiter::End(waiter) if self.rows_beside.is_some() => {
+                    // The job is read beside the shard, as for a request that does not wait.
+                    self.inbox.push_back(Request::AwaitEnd {
+                        namespace: waiter.namespace,
+                        id: waiter.id,
+                        wait_for: Duration::ZERO,
+                        waiter: WaiterId(0),
+                        ticket: waiter.ticket,
+                    });
                     continue;
                 }
                 Waiter::End(waiter) if self.live.is_some() => {

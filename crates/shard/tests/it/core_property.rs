@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::kit::{
-    Fault, GatedReader, GatedStore, StoreControl, complete, enqueue, held, lease, new_job,
+    Fault, GatedReader, GatedStore, StoreControl, as_stored, complete, enqueue, held, lease,
+    new_job,
 };
 use ganger_shard::core::{
     CallReply, Core, Output, Request, StoreExecutor, StoreReport, StoreTask, WaiterId,
@@ -133,7 +134,13 @@ impl World {
             [drawn; 32]
         });
         Self {
-            core: Core::new(settings, Arc::clone(&metrics), opened, now, seeds),
+            core: as_stored(Core::new(
+                settings,
+                Arc::clone(&metrics),
+                opened,
+                now,
+                seeds,
+            )),
             executor: StoreExecutor::new(gate, metrics, Hooks::default()),
             store,
             control,

@@ -7,6 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use ganger_shard::core::{Core, Ticket};
 use ganger_shard::{
     CallError, Delivery, Handle, Hooks, ManualClock, PipelinePoint, Settings, Shard, StopCause,
 };
@@ -225,6 +226,10 @@ impl Store for GatedStore {
         self.control.lock().free
     }
 
+    fn is_remote(&self) -> bool {
+        crate::IS_REMOTE
+    }
+
     fn reserve(&self) -> Reserve {
         self.control.lock().reserve
     }
@@ -429,6 +434,15 @@ pub(crate) fn complete(delivery: &Delivery, result: Option<&'static str>) -> Com
         result: result.map(|text| Bytes::from_static(text.as_bytes())),
         next: None,
     }))
+}
+
+/// Lets a core read rows beside it if the store of the tests is on another machine.
+pub(crate) fn as_stored<R: Reader, T: Ticket>(core: Core<R, T>) -> Core<R, T> {
+    if crate::IS_REMOTE {
+        core.reading_beside()
+    } else {
+        core
+    }
 }
 
 /// Returns the ids in the reply to a submission.

@@ -1,5 +1,8 @@
 //! The integration tests of this crate, in one program: each further one links everything again.
 
+/// Whether the store of the tests is on another machine.
+const IS_REMOTE: bool = false;
+
 mod acknowledge;
 mod broken;
 mod core_property;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::kit::{GatedReader, GatedStore, StoreControl};
+use crate::kit::{GatedReader, GatedStore, StoreControl, as_stored};
 use ganger_shard::core::{CallReply, Core, Output, Request, StoreExecutor, StoreTask};
 use ganger_shard::{Hooks, Settings, ShardMetrics};
 use ganger_store::{MemoryStore, Store};
@@ -49,7 +49,13 @@ impl World {
         };
         let seeds = Box::new(|| [7; 32]);
         let mut world = Self {
-            core: Core::new(settings, Arc::clone(&metrics), opened, now, seeds),
+            core: as_stored(Core::new(
+                settings,
+                Arc::clone(&metrics),
+                opened,
+                now,
+                seeds,
+            )),
             executor: StoreExecutor::new(gate, metrics, Hooks::default()),
             store_tasks: VecDeque::new(),
             now,

@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::kit::{Fault, GatedReader, GatedStore, StoreControl, enqueue, lease, new_job};
+use crate::kit::{
+    Fault, GatedReader, GatedStore, StoreControl, as_stored, enqueue, lease, new_job,
+};
 use ganger_shard::core::{CallReply, Core, Output, Request, StoreExecutor, StoreTask, WaiterId};
 use ganger_shard::{Hooks, Settings, ShardMetrics, StopCause};
 use ganger_store::{MemoryStore, Store};
@@ -40,7 +42,13 @@ impl World {
             ..Settings::default()
         };
         let mut world = Self {
-            core: Core::new(settings, Arc::clone(&metrics), opened, now, seeds),
+            core: as_stored(Core::new(
+                settings,
+                Arc::clone(&metrics),
+                opened,
+                now,
+                seeds,
+            )),
             executor: StoreExecutor::new(gate, Arc::clone(&metrics), Hooks::default()),
             control,
             metrics,
@@ -211,5 +219,25 @@ fn a_shard_that_is_asked_to_stop_does_not_wait_for_its_recovery() {
         assert_eq!(world.core.stopped(), Some(&StopCause::Requested));
         assert_eq!(world.answers, [(2, false)]);
         assert_eq!(world.core.sleep_for(world.now), None);
+    }
+}
+
+/// `rel T6`: in a time in which the process stood still, no worker could renew its lease.
+#[test]
+fn leases_that_ran_out_while_the_shard_stood_still_get_their_full_length_again() {
+    for is_paused in [true, false] {
+        let mut world = World::new();
+        world.enqueue(1);
+        world.lease(2, Duration::ZERO);
+        world.settle(Fault::None);
+        assert_eq!(world.answers, [(1, true), (2, true)]);
+        world.pass(Duration::from_secs(3_600));
+        if is_paused {
+            world.core.grant_grace(world.now);
+        }
+        // The job is there again only if its lease has ended.
+        world.lease(3, Duration::ZERO);
+        world.settle(Fault::None);
+        assert_eq!(world.answers.last(), Some(&(3, !is_paused)));
     }
 }
