@@ -45,14 +45,13 @@ impl Filter {
         zone: &TimeZone,
     ) -> Result<Self, Fault> {
         let states = states(params)?;
-        let label = label(params)?;
         let query = JobQuery {
             namespace: namespace.clone(),
             queue: params.name("queue")?,
             states,
             kind: params.name("kind")?,
-            tag: params.name("tag")?,
-            label,
+            tags: params.name("tag")?.into_iter().collect(),
+            labels: label(params)?.into_iter().collect(),
             graph: params.name("graph")?,
             schedule: params.name("schedule")?,
             group: params.name("group")?,
@@ -149,8 +148,8 @@ fn pairs(query: &JobQuery) -> Vec<(&'static str, String)> {
     let text = |bytes: &[u8]| show(bytes).into_owned();
     put("queue", query.queue.as_ref().map(|it| text(it.as_bytes())));
     put("kind", query.kind.as_ref().map(|it| text(it.as_bytes())));
-    put("tag", query.tag.as_ref().map(|it| text(it.as_bytes())));
-    let label = query.label.as_ref();
+    put("tag", query.tags.first().map(|it| text(it.as_bytes())));
+    let label = query.labels.first();
     put(
         "label",
         label.map(|(key, value)| format!("{}={}", text(key.as_bytes()), text(value.as_bytes()))),

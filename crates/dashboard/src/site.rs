@@ -11,7 +11,6 @@ use ganger_types::ShardId;
 use tokio::sync::Semaphore;
 
 use crate::actions::Repeats;
-use crate::data::rates::Rates;
 use crate::live::Hubs;
 use crate::notice::Notices;
 use crate::pace::Pace;
@@ -40,7 +39,6 @@ pub(crate) struct Inner {
     pub(crate) pace: Pace,
     pub(crate) repeats: Repeats,
     pub(crate) hubs: Hubs,
-    pub(crate) rates: Rates,
     questions: BTreeMap<ShardId, Semaphore>,
 }
 
@@ -79,7 +77,6 @@ impl Site {
             pace: Pace::default(),
             repeats: Repeats::default(),
             hubs: Hubs::new(viewers),
-            rates: Rates::default(),
             questions: shards
                 .map(|shard| (shard.id().clone(), Semaphore::new(QUESTIONS_MAX)))
                 .collect(),

@@ -38,6 +38,7 @@ pub const CODES: &[(&str, Code, bool)] = &[
     ("dependency_carries_data", Code::FailedPrecondition, false),
     ("queue_not_found", Code::NotFound, false),
     ("queue_in_use", Code::FailedPrecondition, false),
+    ("settings_changed", Code::Aborted, false),
     ("schedule_not_found", Code::NotFound, false),
     ("cron_unreadable", Code::InvalidArgument, false),
     ("cron_never_fires", Code::InvalidArgument, false),

@@ -5,12 +5,13 @@ use std::time::Duration;
 use ganger_document::names::{self, JobReference, Name};
 use ganger_document::time::{read_moment, read_span};
 use ganger_types::Timestamp;
+use ganger_types::limits::NAME_BYTES_MAX;
 use percent_encoding::percent_decode;
 
 use crate::problem::Problem;
 
-/// Parameters that may be repeated; a job must match any of the values.
-const REPEATABLE: [&str; 1] = ["state"];
+/// Parameters that may be repeated: a job must match any of the states, and all tags and labels.
+const REPEATABLE: [&str; 3] = ["state", "tag", "label"];
 
 /// The parameters of one request, as bytes.
 #[derive(Clone, Debug, Default)]
@@ -47,6 +48,25 @@ impl Arguments {
         self.bytes(name)
             .map(|value| std::str::from_utf8(value).map_err(|_| refused(name, "is not UTF-8")))
             .transpose()
+    }
+
+    /// All values of a parameter that may be repeated, as bytes.
+    pub(crate) fn all(&self, name: &str) -> impl Iterator<Item = &[u8]> {
+        let given = self.0.iter().filter(move |(known, _)| known == name);
+        given.map(|(_, value)| value.as_slice())
+    }
+
+    /// The argument of this name as the first bytes of names; `None` if it is absent.
+    pub(crate) fn prefix(&self, name: &str) -> Result<Option<Vec<u8>>, Problem> {
+        let Some(value) = self.bytes(name) else {
+            return Ok(None);
+        };
+        let prefix = names::read(value);
+        if prefix.len() > NAME_BYTES_MAX {
+            let reason = format!("is longer than a name, which has at most {NAME_BYTES_MAX} bytes");
+            return Err(refused(name, &reason));
+        }
+        Ok(Some(prefix))
     }
 
     /// All values of a parameter that may be repeated.

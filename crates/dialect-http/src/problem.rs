@@ -42,6 +42,7 @@ pub(crate) const CODES: &[(&str, u16, &str)] = &[
     ("dependency_carries_data", 409, "Dependency carries data"),
     ("queue_not_found", 404, "Queue not found"),
     ("queue_in_use", 409, "Queue has jobs"),
+    ("settings_changed", 412, "Settings changed"),
     ("schedule_not_found", 404, "Schedule not found"),
     ("cron_unreadable", 422, "Cron expression unreadable"),
     ("cron_never_fires", 422, "Cron expression never fires"),

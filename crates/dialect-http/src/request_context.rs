@@ -1,5 +1,7 @@
 //! The context of a request: identity, namespace, path, and parameters.
 
+use std::net::SocketAddr;
+
 use axum::extract::FromRequestParts;
 use ganger_access::{Identity, Owner};
 use ganger_document::names::{self, JobReference, Name};
@@ -37,6 +39,8 @@ pub(crate) struct RequestContext {
     /// Owner of the share of streams that the request uses.
     pub(crate) owner: Owner,
     pub(crate) now: Option<Timestamp>,
+    /// Address of the caller; `None` if it is not known.
+    pub(crate) from: Option<SocketAddr>,
     path: Vec<Vec<u8>>,
 }
 
@@ -72,6 +76,7 @@ impl FromRequestParts<Api> for RequestContext {
                 .unwrap_or(Identity::Anonymous),
             owner: owner(parts),
             now,
+            from: parts.extensions.get::<Peer>().map(|peer| peer.0),
             path,
         })
     }

@@ -72,11 +72,11 @@ impl Selection {
     /// [`Self::has`].
     pub(crate) fn query(&self, namespace: &Namespace) -> JobQuery {
         JobQuery {
-            label: Some(
+            labels: vec![
                 self.correlator
                     .clone()
                     .unwrap_or_else(|| self.scope.clone()),
-            ),
+            ],
             ..every_task(namespace, self.status)
         }
     }

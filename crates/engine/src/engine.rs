@@ -107,6 +107,7 @@ impl Engine {
             Command::PutSchedule(cmd) => self.put_schedule(*cmd, turn),
             Command::RemoveSchedule(cmd) => self.remove_schedule(&cmd, turn),
             Command::RunSchedule(cmd) => self.run_schedule_now(&cmd, turn),
+            Command::PauseSchedule(cmd) => self.pause_schedule(&cmd, turn),
             Command::DeregisterWorker(cmd) => Ok(self.deregister(&cmd, turn)),
             Command::Reserve(cmd) => self.reserve(cmd),
             Command::Prepare(part) => self.prepare(*part, turn),

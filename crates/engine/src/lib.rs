@@ -34,7 +34,7 @@ pub use external::Glob;
 pub use followers::{Archive, FollowersQuery, Members, read_followers};
 pub use load::Loader;
 pub use peers::{Remainder, ReservedIds, ShardParts, ShardedSubmission};
-pub use recurrence::check_spec;
+pub use recurrence::{check_spec, spec_times};
 
 use ganger_types::{
     Change, Epoch, Event, ExternalMessage, InputRow, JobKey, JobRecord, Meta, Now, Part, ShardId,

@@ -1,6 +1,8 @@
 //! Queries, answered from memory. They run in the order of commands, and their answers wait for the same commit as
 //! those of earlier commands, so they never show anything that a crash could take back (`rel D4`).
 
+mod lists;
+
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
@@ -9,7 +11,7 @@ use ganger_types::query::Query;
 use ganger_types::reply::{QueueView, WorkerView};
 use ganger_types::{
     Answer, Namespace, NamespaceRecord, NamespaceSettings, Now, Queue, Rejection, Reply, Sample,
-    ScheduleId, StatisticsRecord, Timestamp,
+    ScheduleId, StatisticsRecord, Timestamp, Worker,
 };
 
 use crate::engine::Engine;
@@ -33,25 +35,25 @@ impl Engine {
                 })?;
                 Reply::Queue(Box::new(view))
             }
-            Query::Namespaces => Reply::Namespaces(self.namespace_records()),
-            Query::Workers(namespace) => Reply::Workers(self.worker_views(namespace)),
-            Query::FailureGroups(namespace) => {
-                let mut groups = self.in_space(namespace, |space| space.group_counts.clone());
-                for (group, count) in self.external.failure_groups(namespace) {
-                    *groups.entry(group).or_default() += count;
-                }
-                Reply::FailureGroups(groups.into_iter().collect())
+            Query::Counts(namespace, queue) => {
+                Reply::Counts(self.counts(namespace, queue.as_ref()))
             }
+            Query::NextJobs(namespace, queue, after, limit) => {
+                Reply::NextJobs(self.next_jobs(namespace, queue, after.as_ref(), *limit))
+            }
+            Query::QueueWhy(namespace, queue) => {
+                Reply::QueueWhy(self.queue_why(now, namespace, queue)?)
+            }
+            Query::Names(namespace, of, prefix, limit) => {
+                Reply::Names(self.list_names(namespace, *of, prefix, *limit))
+            }
+            Query::Namespaces => Reply::Namespaces(self.namespace_records()),
+            Query::Workers(namespace, after, limit) => {
+                Reply::Workers(self.worker_views(namespace, after.as_ref(), *limit))
+            }
+            Query::FailureGroups(namespace) => Reply::FailureGroups(self.failure_groups(namespace)),
             Query::TopTags(namespace, skip, take) => {
-                let mut tags: Vec<_> = self.in_space(namespace, |space| {
-                    space
-                        .tag_counts
-                        .iter()
-                        .map(|(tag, count)| (tag.clone(), *count))
-                        .collect()
-                });
-                tags.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| b.0.cmp(&a.0)));
-                Reply::Tags(tags.into_iter().skip(*skip).take(*take).collect())
+                Reply::Tags(self.top_tags(namespace, *skip, *take))
             }
             Query::Tracked(namespace) => Reply::Tracked(self.in_space(namespace, |space| {
                 let mut tracked: Vec<_> = space
@@ -119,7 +121,11 @@ impl Engine {
         })
     }
 
-    fn in_space<T: Default>(&self, namespace: &Namespace, show: impl FnOnce(&Space) -> T) -> T {
+    pub(super) fn in_space<T: Default>(
+        &self,
+        namespace: &Namespace,
+        show: impl FnOnce(&Space) -> T,
+    ) -> T {
         self.find_space(namespace)
             .map(|space| show(&self.spaces[space]))
             .unwrap_or_default()
@@ -190,7 +196,7 @@ impl Engine {
         ours.chain(others).collect()
     }
 
-    fn queue_view(&self, now: Now, index: QueueIndex) -> QueueView {
+    pub(super) fn queue_view(&self, now: Now, index: QueueIndex) -> QueueView {
         let queue = &self.queues[index];
         let schedules = self.spaces[queue.space]
             .schedules
@@ -215,25 +221,31 @@ impl Engine {
         view
     }
 
-    fn worker_views(&self, namespace: &Namespace) -> Vec<WorkerView> {
+    /// At most `limit` workers after `after`, in order of their names.
+    fn worker_views(
+        &self,
+        namespace: &Namespace,
+        after: Option<&Worker>,
+        limit: usize,
+    ) -> Vec<WorkerView> {
         self.in_space(namespace, |space| {
-            let view =
-                |(worker, state): (&ganger_types::Worker, &crate::state::WorkerState)| WorkerView {
-                    worker: worker.clone(),
-                    seen_at: state.seen_at,
-                    holds: state
-                        .holds
-                        .iter()
-                        .map(|key| {
-                            let job = self.job(*key);
-                            let queue = self.queues[job.queue].name.clone();
-                            let since =
-                                job.lease().map_or(job.created_at, |lease| lease.granted_at);
-                            (job.id(), queue, self.names.kind(job.kind).clone(), since)
-                        })
-                        .collect(),
-                };
-            space.workers.iter().map(view).collect()
+            let view = |(worker, state): (&Worker, &crate::state::WorkerState)| WorkerView {
+                worker: worker.clone(),
+                seen_at: state.seen_at,
+                holds: state
+                    .holds
+                    .iter()
+                    .map(|key| {
+                        let job = self.job(*key);
+                        let queue = self.queues[job.queue].name.clone();
+                        let since = job.lease().map_or(job.created_at, |lease| lease.granted_at);
+                        (job.id(), queue, self.names.kind(job.kind).clone(), since)
+                    })
+                    .collect(),
+            };
+            let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+            let workers = space.workers.range::<Worker, _>((start, Bound::Unbounded));
+            workers.take(limit).map(view).collect()
         })
     }
 }

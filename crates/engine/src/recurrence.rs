@@ -55,6 +55,25 @@ pub fn check_spec(spec: &ScheduleSpec, now: Timestamp) -> Result<(), Rejection> 
     }
 }
 
+/// Returns the next times of a spec, at most `count`.
+///
+/// # Errors
+/// If the spec is refused by [`check_spec`].
+pub fn spec_times(
+    spec: &ScheduleSpec,
+    now: Timestamp,
+    count: usize,
+) -> Result<Vec<Timestamp>, Rejection> {
+    check_spec(spec, now)?;
+    let recurrence = Recurrence::read(spec)?;
+    let first = match spec {
+        ScheduleSpec::Interval { first_at, .. } if *first_at >= now => Some(*first_at),
+        _ => recurrence.after(now),
+    };
+    let times = std::iter::successors(first, |at| recurrence.after(*at));
+    Ok(times.take(count.min(limits::SCHEDULE_TIMES_MAX)).collect())
+}
+
 /// The parsed spec of a schedule.
 pub(crate) enum Recurrence {
     Interval { every: u64, first_at: Timestamp },

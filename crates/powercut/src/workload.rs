@@ -376,7 +376,7 @@ impl LiveStore {
         let reader = self.store()?.reader();
         let found = reader.and_then(|mut reader| {
             let page = reader.list(&query)?;
-            Ok((page.jobs.len(), reader.count(&query)?))
+            Ok((page.jobs.len(), reader.count(&query)?.jobs))
         });
         self.check_answer(found, |(listed, counted), live| {
             let count = live.expected.acknowledged.jobs.len();

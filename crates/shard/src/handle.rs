@@ -1,6 +1,8 @@
 //! The handle through which dialects call a shard.
 
 mod external;
+mod groups;
+mod lists;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
@@ -28,6 +30,8 @@ use crate::series::SeriesTable;
 use crate::ticket::{LeaseOrigin, QueueSnapshot, ReplyChannel, ThreadMessage};
 use crate::{CallError, Delivery, Health};
 pub use external::Page;
+pub use groups::GroupView;
+pub use lists::NextPage;
 
 /// A handle to a running shard, cheap to clone. All methods may be called from any task.
 ///
@@ -156,6 +160,8 @@ impl Handle {
         } else {
             admission.enter_waiting()?
         };
+        let now = self.shared.clock.wall();
+        self.shared.metrics.workers().ask(&lease, wait_for, now);
         let origin = self.origin(&lease);
         let waiter = origin.waiter;
         let (answer, answered) = oneshot::channel();

@@ -14,6 +14,7 @@ mod commit_executor;
 pub mod core;
 mod error;
 mod events;
+mod failures;
 mod handle;
 mod message_listener;
 pub mod metrics;
@@ -25,22 +26,27 @@ mod settings;
 mod shard;
 mod spec;
 mod ticket;
+mod workers;
 
 use ganger_types::{Bytes, Grant};
 
 // Store types that handles return, so that dialects need not depend on the store.
-pub use ganger_store::{LogChunk, StoredJob};
+pub use ganger_store::{
+    Count, EndedPage, IndexedValue, LogChunk, Looked, StoredJob, ValueCount, ValuePage, ValueQuery,
+};
 
 pub use crate::bulk::{BulkAction, BulkResult};
 pub use crate::clock::{Clock, ManualClock, SystemClock, TimeLine};
 pub use crate::error::CallError;
 pub use crate::events::Subscription;
-pub use crate::handle::{Handle, Page};
+pub use crate::failures::GroupFacts;
+pub use crate::handle::{GroupView, Handle, NextPage, Page};
 pub use crate::message_listener::Listener;
 pub use crate::metrics::{MetricsSnapshot, ShardMetrics};
 pub use crate::runs::RunMetrics;
 pub use crate::settings::{GROUP_WAIT_MAX, Hooks, PipelinePoint, Settings, StopCause};
 pub use crate::shard::Shard;
+pub use crate::workers::WorkerFacts;
 
 /// A leased job with what its program needs.
 #[derive(Clone, Debug, PartialEq)]

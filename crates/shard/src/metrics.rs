@@ -13,8 +13,10 @@ use ganger_types::{
     Change, Event, Happening, JobKey, JobRecord, JobState, Namespace, Queue, QueueCounts, What,
 };
 
+use crate::failures::FailureTable;
 use crate::runs::{RunMetrics, RunMetricsTable, Series};
 use crate::series::SeriesTable;
+use crate::workers::WorkerTable;
 pub use external::ExternalGauges;
 
 /// Time that each job waited before a turn leased it.
@@ -237,6 +239,10 @@ pub struct ShardMetrics {
     runs: Mutex<RunMetricsTable>,
     /// Series for charts. One thread counts; the lock is for readers.
     series: Mutex<SeriesTable>,
+    /// What workers ask for and how their attempts end.
+    workers: Mutex<WorkerTable>,
+    /// What is known of failure groups.
+    failures: Mutex<FailureTable>,
     /// Seconds that one commit of the store takes.
     pub commit: Distribution,
     /// Number of commands in one commit.
@@ -253,6 +259,8 @@ impl Default for ShardMetrics {
             external: ExternalGauges::default(),
             runs: Mutex::default(),
             series: Mutex::default(),
+            workers: Mutex::default(),
+            failures: Mutex::default(),
             commit: Distribution::times(TIME_BOUNDS),
             batch: Distribution::numbers(SIZE_BOUNDS),
             slots_waiting: MetricValue::default(),
@@ -286,6 +294,16 @@ impl ShardMetrics {
         self.series.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What workers ask for and how their attempts end.
+    pub(crate) fn workers(&self) -> MutexGuard<'_, WorkerTable> {
+        self.workers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is known of failure groups.
+    pub(crate) fn failures(&self) -> MutexGuard<'_, FailureTable> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Counts a durable turn with this number of commands. Returns how long the jobs that it leased had waited.
     pub(crate) fn observe_turn(&self, commands: usize, changes: &[Change]) -> WaitTimes {
         self.counters.commits_total.inc();
@@ -295,6 +313,11 @@ impl ShardMetrics {
         let mut ended = BTreeSet::new();
         let mut waits = WaitTimes::new();
         for change in changes {
+            if let Change::FinishJob { record, .. } = change
+                && record.state == JobState::Failed
+            {
+                self.failures().note(record);
+            }
             match change {
                 // A lease that expires exactly its own length after its grant has not been renewed, so it is new.
                 Change::PutLease(lease)
@@ -319,9 +342,16 @@ impl ShardMetrics {
         let Some(entry) = record.history.last() else {
             return;
         };
-        let What::Attempt { leased_at, end, .. } = &entry.what else {
+        let What::Attempt {
+            leased_at,
+            end,
+            worker,
+            ..
+        } = &entry.what
+        else {
             return;
         };
+        self.workers().end(&record.namespace, worker, end);
         let mut runs = self.runs();
         let series = runs.of(&record.namespace, &record.queue, &record.kind);
         let ran = entry.at.since(*leased_at);

@@ -5,6 +5,7 @@
 //! active queues and kinds are counted together as `other` (`series/bounds.rs`).
 
 mod bounds;
+mod rate;
 mod read;
 mod ring;
 mod sketch;
@@ -23,6 +24,7 @@ use self::ring::{Fold, Ring};
 use crate::core::QueueGauge;
 use crate::metrics::WaitTimes;
 
+pub use self::rate::Rate;
 pub use self::read::{KindTotals, Latency, Line, SeriesQuery, SeriesReply};
 pub use self::ring::Step;
 pub use self::sketch::Sketch;

@@ -1,7 +1,7 @@
 //! Checks the spec of a schedule before the shard's thread does, since a search for runs that never come takes long.
 
-use ganger_engine::check_spec;
-use ganger_types::ScheduleSpec;
+use ganger_engine::{check_spec, spec_times};
+use ganger_types::{Rejection, ScheduleSpec, Timestamp};
 use tokio::sync::Semaphore;
 
 use crate::{CallError, Handle};
@@ -17,11 +17,32 @@ impl Handle {
     /// # Errors
     /// The refusal.
     pub async fn check_schedule(&self, spec: &ScheduleSpec) -> Result<(), CallError> {
+        self.search(spec, check_spec).await
+    }
+
+    /// Returns the next times of a spec, at most `count`.
+    ///
+    /// # Errors
+    /// If the spec is refused as by [`Handle::check_schedule`].
+    pub async fn preview_schedule(
+        &self,
+        spec: &ScheduleSpec,
+        count: usize,
+    ) -> Result<Vec<Timestamp>, CallError> {
+        self.search(spec, move |spec, now| spec_times(spec, now, count))
+            .await
+    }
+
+    async fn search<T: Send + 'static>(
+        &self,
+        spec: &ScheduleSpec,
+        search: impl FnOnce(&ScheduleSpec, Timestamp) -> Result<T, Rejection> + Send + 'static,
+    ) -> Result<T, CallError> {
         let now = self.shared.clock.wall();
         let spec = spec.clone();
         let gone = |_| CallError::unavailable(self.id(), "the search for the next run was cut off");
         let turn = SEARCHES.acquire().await;
-        let searched = tokio::task::spawn_blocking(move || check_spec(&spec, now)).await;
+        let searched = tokio::task::spawn_blocking(move || search(&spec, now)).await;
         drop(turn);
         Ok(searched.map_err(gone)??)
     }

@@ -301,6 +301,7 @@ impl Oracle {
             | Command::Reconcile(_) => unreachable!("there is one shard"),
             Command::Import(cmd) => self.import(cmd, answer, rows),
             Command::RunSchedule(cmd) => self.run_schedule(cmd, answer, rows),
+            Command::PauseSchedule(cmd) => self.pause_schedule(cmd, answer),
             Command::External(ExternalCall::Keys(_) | ExternalCall::Qless(_)) => {
                 unreachable!("nobody sends it")
             }

@@ -161,7 +161,9 @@ impl PlantedBug {
                 }
             }
             (27, Command::ConfigureQueue(cmd)) => {
-                if let QueueChange::All(settings) = &mut cmd.change {
+                if let QueueChange::All(settings) | QueueChange::AllIf { settings, .. } =
+                    &mut cmd.change
+                {
                     settings.running_max = settings.running_max.map(|max| max + 1);
                 }
             }

@@ -15,8 +15,7 @@ use crate::fault::Fault;
 pub(crate) fn indexed(connection: &Connection, plan: &CountPlan) -> Result<u64, Fault> {
     if plan.is_by_index {
         let mark = plan.entry().unwrap_or_default();
-        let sql = "SELECT count(*) FROM marks WHERE mark = ?1";
-        return number(connection, sql, &[&mark]);
+        return number(connection, plan, "marks WHERE mark = ?1", &[&mark]);
     }
     plan.of_ended
         .map_or(Ok(0), |states| ended(connection, plan, states))
@@ -43,13 +42,22 @@ fn ended(connection: &Connection, plan: &CountPlan, states: JobStates) -> Result
         .map(|state| state.number().to_string())
         .collect();
     let outcomes = outcomes.join(", ");
-    let sql =
-        format!("SELECT count(*) FROM {from} outcome IN ({outcomes}) AND place IN ({places})");
-    number(connection, &sql, &values)
+    let rows = format!("{from} outcome IN ({outcomes}) AND place IN ({places})");
+    number(connection, plan, &rows, &values)
 }
 
-fn number(connection: &Connection, sql: &str, values: &[&[u8]]) -> Result<u64, Fault> {
-    let mut statement = connection.prepare_cached(sql)?;
+/// Counts rows, at most as many as the budget allows.
+fn number(
+    connection: &Connection,
+    plan: &CountPlan,
+    rows: &str,
+    values: &[&[u8]],
+) -> Result<u64, Fault> {
+    let sql = match plan.rest.budget.records {
+        None => format!("SELECT count(*) FROM {rows}"),
+        Some(most) => format!("SELECT count(*) FROM (SELECT 1 FROM {rows} LIMIT {most})"),
+    };
+    let mut statement = connection.prepare_cached(&sql)?;
     let count = statement.query_row(params_from_iter(values), |row| row.get(0))?;
     Ok(from_sql(count))
 }

@@ -18,6 +18,7 @@ mod limits;
 mod list;
 mod load;
 mod lock;
+mod lookup;
 mod meta;
 mod reader;
 mod recover;

@@ -5,10 +5,10 @@
 //! index and the leases lead straight to the few jobs they name; other filters are evaluated on the header of each
 //! record, after its checksum is verified.
 
+use ganger_store::StoredJob;
 use ganger_store::rows::listing::Matches;
 use ganger_store::rows::plan::Source;
 use ganger_store::rows::row::from_sql;
-use ganger_store::{StoredJob, select};
 use ganger_types::JobKey;
 use rusqlite::Connection;
 
@@ -74,13 +74,14 @@ impl<'a> Listing<'a> {
         let mut bytes = 0;
         for _ in 0..SLICE_ROWS_MAX {
             let Some(row) = rows.next()? else {
+                self.matches.end();
                 return Ok(true);
             };
             let number = row.get(0)?;
             let key = JobKey(from_sql(number));
             let table = row.get_ref(1)?.as_str().unwrap_or_default();
             let found = match table {
-                "" => self.candidate(connection, key)?,
+                "" => candidate(&mut self.matches, connection, key)?,
                 _ => {
                     let sealed = row.get_ref(2)?.as_blob().unwrap_or_default();
                     bytes += sealed.len();
@@ -92,7 +93,7 @@ impl<'a> Listing<'a> {
                 }
             };
             self.last = number;
-            if self.matches.add(found) {
+            if self.matches.add(key, found) {
                 return Ok(true);
             }
             if bytes > SLICE_BYTES_MAX {
@@ -102,15 +103,19 @@ impl<'a> Listing<'a> {
         Ok(false)
     }
 
-    /// Reads a job that the index or a lease names; `None` if it does not match.
-    fn candidate(&self, connection: &Connection, key: JobKey) -> Result<Option<StoredJob>, Fault> {
-        let found = job(connection, key)?
-            .ok_or_else(|| Fault::row("marks", key, "the job that it leads to is not there"))?;
-        Ok(Some(found).filter(|job| select::matches(self.matches.query, job)))
-    }
-
     /// Returns what was collected.
     pub(crate) fn into_matches(self) -> Matches<'a> {
         self.matches
     }
+}
+
+/// Reads a job that the index or a lease names; `None` if it does not match.
+fn candidate(
+    matches: &mut Matches<'_>,
+    connection: &Connection,
+    key: JobKey,
+) -> Result<Option<StoredJob>, Fault> {
+    let found = job(connection, key)?
+        .ok_or_else(|| Fault::row("marks", key, "the job that it leads to is not there"))?;
+    Ok(matches.evaluate(found))
 }

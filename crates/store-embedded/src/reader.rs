@@ -10,8 +10,12 @@ use ganger_store::rows::row::{
     from_sql, log_key, open_bytes, open_log, open_record, record_at, row_key, to_sql,
 };
 use ganger_store::rows::secondary_index::id_entry;
+use ganger_store::rows::{by_end, values};
 use ganger_store::waiting::{JobOverlay, JobRows, Overlaid};
-use ganger_store::{LogChunk, Page, Reader, StoreError, StoredJob};
+use ganger_store::{
+    Count, EndedPage, IndexedValue, LogChunk, Page, Reader, StoreError, StoredJob, ValuePage,
+    ValueQuery,
+};
 use ganger_types::command::{ExpiredJob, ExpiredJobsQuery};
 use ganger_types::query::JobQuery;
 use ganger_types::{
@@ -22,6 +26,7 @@ use rusqlite::{Connection, OptionalExtension};
 
 use crate::fault::Fault;
 use crate::load::read_input;
+use crate::lookup::{TableEnds, TableEntries};
 use crate::shared::Shared;
 use crate::{connect, count, expired_jobs, list};
 
@@ -218,15 +223,32 @@ impl Reader for EmbeddedReader {
         Ok(listing.into_matches().into_page())
     }
 
-    fn count(&mut self, query: &JobQuery) -> Result<u64, StoreError> {
+    fn count(&mut self, query: &JobQuery) -> Result<Count, StoreError> {
         let plan = CountPlan::new(query);
         let indexed = self.read(|tx| count::indexed(tx, &plan))?;
         if !plan.needs_records() {
-            return Ok(indexed);
+            return Ok(plan.sum(indexed, Count::default()));
         }
         let mut listing = list::Listing::new(Matches::count(&plan.rest));
         while !self.read(|tx| listing.slice(tx))? {}
-        Ok(indexed + listing.into_matches().into_count())
+        Ok(plan.sum(indexed, listing.into_matches().into_count()))
+    }
+
+    fn list_by_end(
+        &mut self,
+        query: &JobQuery,
+        after: Option<u64>,
+    ) -> Result<EndedPage, StoreError> {
+        self.read(|tx| by_end::page(&mut TableEnds(tx), query, after))
+    }
+
+    fn values(
+        &mut self,
+        namespace: &Namespace,
+        of: &IndexedValue,
+        query: &ValueQuery,
+    ) -> Result<ValuePage, StoreError> {
+        self.read(|tx| values::page(&mut TableEntries(tx), namespace, of, query))
     }
 
     fn payload(&mut self, key: JobKey) -> Result<Option<Bytes>, StoreError> {
@@ -299,6 +321,23 @@ impl Reader for EmbeddedReader {
         bytes: usize,
     ) -> Result<Vec<LogChunk>, StoreError> {
         self.read(|tx| read_log(tx, key, after, bytes))
+    }
+
+    fn log_bytes(&mut self, key: JobKey, attempt: u32) -> Result<u64, StoreError> {
+        self.read(|tx| {
+            let mut statement = tx.prepare_cached(
+                "SELECT start, body FROM logs WHERE job = ?1 AND attempt = ?2
+                 ORDER BY start DESC LIMIT 1",
+            )?;
+            let mut rows = statement.query((to_sql(key.0), attempt))?;
+            let Some(row) = rows.next()? else {
+                return Ok(0);
+            };
+            let offset = from_sql(row.get(0)?);
+            let sealed = row.get_ref(1)?.as_blob().unwrap_or_default();
+            let (_, bytes) = open_log(&log_key(key, attempt, offset), sealed)?;
+            Ok(offset + u64::try_from(bytes.len()).unwrap_or(u64::MAX))
+        })
     }
 
     fn expired_jobs(

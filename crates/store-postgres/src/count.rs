@@ -13,8 +13,8 @@ use crate::tables::Tables;
 pub(crate) fn indexed(tables: &Tables<'_>, plan: &CountPlan) -> Result<u64, Fault> {
     if plan.is_by_index {
         let mark = plan.entry().unwrap_or_default();
-        let sql = "SELECT count(*) FROM {s}.marks WHERE mark = $1";
-        return number(tables, sql, &[(&mark, Type::BYTEA)]);
+        let rows = "{s}.marks WHERE mark = $1";
+        return number(tables, plan, rows, &[(&mark, Type::BYTEA)]);
     }
     plan.of_ended
         .map_or(Ok(0), |states| ended(tables, plan, states))
@@ -40,12 +40,21 @@ fn ended(tables: &Tables<'_>, plan: &CountPlan, states: JobStates) -> Result<u64
         }
         None => "{s}.finished WHERE",
     };
-    let sql = format!("SELECT count(*) FROM {from} {columns}");
-    number(tables, &sql, &parameters)
+    number(tables, plan, &format!("{from} {columns}"), &parameters)
 }
 
-fn number(tables: &Tables<'_>, sql: &str, parameters: &[Parameter<'_>]) -> Result<u64, Fault> {
-    let rows = tables.query(sql, parameters)?;
+/// Counts rows, at most as many as the budget allows.
+fn number(
+    tables: &Tables<'_>,
+    plan: &CountPlan,
+    rows: &str,
+    parameters: &[Parameter<'_>],
+) -> Result<u64, Fault> {
+    let sql = match plan.rest.budget.records {
+        None => format!("SELECT count(*) FROM {rows}"),
+        Some(most) => format!("SELECT count(*) FROM (SELECT 1 FROM {rows} LIMIT {most}) r"),
+    };
+    let rows = tables.query(&sql, parameters)?;
     let count: i64 = rows.first().map_or(Ok(0), |row| row.try_get(0))?;
     Ok(from_sql(count))
 }

@@ -22,6 +22,7 @@ mod limits;
 mod list;
 mod load;
 mod log;
+mod lookup;
 mod names;
 mod plan;
 mod reader;

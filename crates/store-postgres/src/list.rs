@@ -107,7 +107,7 @@ impl<'a> Listing<'a> {
             let number: i64 = row.try_get(0)?;
             let found = self.judge(JobKey(from_sql(number)), row, &mut bytes)?;
             self.last = number;
-            if self.matches.add(found) {
+            if self.matches.add(JobKey(from_sql(number)), found) {
                 return Ok(true);
             }
         }
@@ -117,6 +117,9 @@ impl<'a> Listing<'a> {
             self.rows * 2
         }
         .clamp(SLICE_ROWS_MIN, SLICE_ROWS_MAX);
+        if is_last {
+            self.matches.end();
+        }
         Ok(is_last)
     }
 
@@ -142,7 +145,12 @@ impl<'a> Listing<'a> {
     }
 
     /// Evaluates one row; decodes the whole record only if its front may match.
-    fn judge(&self, key: JobKey, row: &Row, bytes: &mut usize) -> Result<Option<StoredJob>, Fault> {
+    fn judge(
+        &mut self,
+        key: JobKey,
+        row: &Row,
+        bytes: &mut usize,
+    ) -> Result<Option<StoredJob>, Fault> {
         let live: Option<&[u8]> = row.try_get(1)?;
         let finished: Option<&[u8]> = row.try_get(3)?;
         let (table, sealed) = match (live, finished) {

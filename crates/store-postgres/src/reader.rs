@@ -5,8 +5,12 @@ use std::sync::Arc;
 use ganger_store::rows::names::{part_name, statistics_name};
 use ganger_store::rows::plan::CountPlan;
 use ganger_store::rows::row::{from_sql, open_record, to_sql};
+use ganger_store::rows::{by_end, values};
 use ganger_store::waiting::{JobOverlay, Overlaid};
-use ganger_store::{LogChunk, Page, Reader, StoreError, StoredJob};
+use ganger_store::{
+    Count, EndedPage, IndexedValue, LogChunk, Page, Reader, StoreError, StoredJob, ValuePage,
+    ValueQuery,
+};
 use ganger_types::command::{ExpiredJob, ExpiredJobsQuery};
 use ganger_types::query::JobQuery;
 use ganger_types::{
@@ -15,6 +19,7 @@ use ganger_types::{
 use tokio_postgres::types::Type;
 
 use crate::fault::Fault;
+use crate::lookup::{TableEnds, TableEntries};
 use crate::shared::Shared;
 use crate::tables::{Tables, limit_of};
 use crate::{count, expired_jobs, list};
@@ -136,17 +141,34 @@ impl Reader for PostgresReader {
         })
     }
 
-    fn count(&mut self, query: &JobQuery) -> Result<u64, StoreError> {
+    fn count(&mut self, query: &JobQuery) -> Result<Count, StoreError> {
         self.settled(|tables| {
             let plan = CountPlan::new(query);
             let indexed = count::indexed(tables, &plan)?;
             if !plan.needs_records() {
-                return Ok(indexed);
+                return Ok(plan.sum(indexed, Count::default()));
             }
             let mut listing = list::Listing::count(&plan.rest);
             while !listing.slice(tables)? {}
-            Ok(indexed + listing.into_matches().into_count())
+            Ok(plan.sum(indexed, listing.into_matches().into_count()))
         })
+    }
+
+    fn list_by_end(
+        &mut self,
+        query: &JobQuery,
+        after: Option<u64>,
+    ) -> Result<EndedPage, StoreError> {
+        self.settled(|tables| by_end::page(&mut TableEnds(tables), query, after))
+    }
+
+    fn values(
+        &mut self,
+        namespace: &Namespace,
+        of: &IndexedValue,
+        query: &ValueQuery,
+    ) -> Result<ValuePage, StoreError> {
+        self.settled(|tables| values::page(&mut TableEntries(tables), namespace, of, query))
     }
 
     fn payload(&mut self, key: JobKey) -> Result<Option<Bytes>, StoreError> {
@@ -215,6 +237,10 @@ impl Reader for PostgresReader {
             }
             Ok(found)
         })
+    }
+
+    fn log_bytes(&mut self, key: JobKey, attempt: u32) -> Result<u64, StoreError> {
+        self.settled(|tables| tables.log_bytes(key, attempt))
     }
 
     fn expired_jobs(

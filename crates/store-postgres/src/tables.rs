@@ -115,6 +115,22 @@ impl Tables<'_> {
         Ok(Some(open_record(table, name, row.try_get(0)?)?))
     }
 
+    /// Returns the length of the log of an attempt.
+    pub(crate) fn log_bytes(&self, key: JobKey, attempt: u32) -> Result<u64, Fault> {
+        let (number, of) = (to_sql(key.0), i64::from(attempt));
+        let rows = self.query(
+            "SELECT start, body FROM {s}.logs WHERE job = $1 AND attempt = $2
+             ORDER BY start DESC LIMIT 1",
+            &[(&number, Type::INT8), (&of, Type::INT8)],
+        )?;
+        let Some(row) = rows.first() else {
+            return Ok(0);
+        };
+        let offset = from_sql(row.try_get(0)?);
+        let (_, bytes) = open_log(&log_key(key, attempt, offset), row.try_get(1)?)?;
+        Ok(offset + u64::try_from(bytes.len()).unwrap_or(u64::MAX))
+    }
+
     pub(crate) fn log_pieces(
         &self,
         key: JobKey,

@@ -23,6 +23,9 @@ pub use error::{CommitError, StoreError};
 pub use ganger_types::StoredJob;
 pub use memory::MemoryStore;
 pub use number_map::{NumberHasher, NumberMap};
-pub use reader::{LogChunk, Page, Reader};
+pub use reader::{
+    Count, EndedPage, IndexedValue, LogChunk, Looked, Page, Reader, ValueCount, ValuePage,
+    ValueQuery,
+};
 pub use repeated::{Line, RepeatedWarning, SeriesEnd};
 pub use store::{Loaded, Opened, Reserve, Store, statistics_loaded_from};

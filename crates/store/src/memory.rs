@@ -1,5 +1,6 @@
 //! The memory store, for tests and the simulator: nothing outlives the process.
 
+mod lists;
 mod reader;
 mod rows;
 mod shards;

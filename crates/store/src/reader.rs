@@ -3,7 +3,7 @@
 use ganger_types::command::{ExpiredJob, ExpiredJobsQuery};
 use ganger_types::query::JobQuery;
 use ganger_types::{
-    Bytes, Day, Graph, InputRow, JobId, JobKey, Namespace, Part, Queue, StatisticsRecord,
+    Bytes, Day, Graph, InputRow, JobId, JobKey, LabelKey, Namespace, Part, Queue, StatisticsRecord,
     StoredJob, Timestamp,
 };
 
@@ -16,6 +16,85 @@ pub struct Page {
     pub jobs: Vec<StoredJob>,
     /// Value of `after` for the next page; `None`: there is none.
     pub next: Option<JobKey>,
+    /// How far the records were looked at.
+    pub looked: Looked,
+}
+
+/// How far a listing or a count has looked at records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Looked {
+    /// Number of records that were looked at.
+    pub records: u64,
+    /// Time at which the last of them was enqueued; `None` if there was none.
+    pub back_to: Option<Timestamp>,
+    /// Whether the budget of the query ended it before the page was full or all was looked at.
+    pub is_cut: bool,
+}
+
+/// A count of jobs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Number of jobs that were found.
+    pub jobs: u64,
+    /// How far the records were looked at; if it was cut, there may be more jobs.
+    pub looked: Looked,
+}
+
+/// A page of jobs in the order of their ends.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EndedPage {
+    /// The jobs of the page, the latest end first.
+    pub jobs: Vec<StoredJob>,
+    /// Value of `after` for the next page: the number of an end; `None`: there is none.
+    pub next: Option<u64>,
+    /// How far the records were looked at.
+    pub looked: Looked,
+}
+
+/// A property of jobs whose values the secondary index has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IndexedValue {
+    /// Keys of the labels of jobs.
+    LabelKey,
+    /// Values of the label with this key.
+    Label(LabelKey),
+    /// Graphs that jobs belong to.
+    Graph,
+}
+
+/// Which values of the secondary index are wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ValueQuery {
+    /// Bytes that the values begin with.
+    pub prefix: Vec<u8>,
+    /// Value after which the page begins; `None`: from the first.
+    pub after: Option<Vec<u8>>,
+    /// Maximum number of values.
+    pub limit: usize,
+    /// Maximum number of jobs of each value that are counted; 0: none are, which is quicker.
+    pub count_max: u64,
+}
+
+/// Values of the secondary index.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ValuePage {
+    /// The values of the page, in order.
+    pub values: Vec<ValueCount>,
+    /// Whether there are more values.
+    pub has_more: bool,
+}
+
+/// A value of the secondary index, and its jobs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ValueCount {
+    /// Bytes of the value.
+    pub value: Vec<u8>,
+    /// Number of jobs with the value, up to the limit of the query.
+    pub jobs: u64,
+    /// Number of those that have not ended.
+    pub live: u64,
+    /// Whether the value has more jobs than were counted.
+    pub has_more: bool,
 }
 
 /// A chunk of an attempt's log.
@@ -32,6 +111,13 @@ pub struct LogChunk {
 }
 
 impl LogChunk {
+    /// The offset behind the chunk.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        let length = u64::try_from(self.bytes.len()).unwrap_or(u64::MAX);
+        self.offset.saturating_add(length)
+    }
+
     /// The part of the chunk after a position in the log, given as an attempt and an offset; `None` if nothing is
     /// left.
     #[must_use]
@@ -64,7 +150,8 @@ pub trait Reader: Send + 'static {
     /// See [`Reader::job`].
     fn find(&mut self, namespace: &Namespace, id: &JobId) -> Result<Option<StoredJob>, StoreError>;
 
-    /// A page of jobs, by number.
+    /// A page of jobs, by number. It ends early, with the last record that was looked at as `next`, once the budget of
+    /// the query is used up.
     ///
     /// # Errors
     /// See [`Reader::job`].
@@ -79,7 +166,30 @@ pub trait Reader: Send + 'static {
     ///
     /// # Errors
     /// See [`Reader::job`].
-    fn count(&mut self, query: &JobQuery) -> Result<u64, StoreError>;
+    fn count(&mut self, query: &JobQuery) -> Result<Count, StoreError>;
+
+    /// A page of the jobs that ended, the latest end first, after the end with the number `after`. Not in the budget:
+    /// one look for each queue and outcome that the query may match.
+    ///
+    /// # Errors
+    /// See [`Reader::job`].
+    fn list_by_end(
+        &mut self,
+        query: &JobQuery,
+        after: Option<u64>,
+    ) -> Result<EndedPage, StoreError>;
+
+    /// Values of the secondary index that begin with `prefix`, in order of length and then of bytes, each with its
+    /// number of jobs.
+    ///
+    /// # Errors
+    /// See [`Reader::job`].
+    fn values(
+        &mut self,
+        namespace: &Namespace,
+        of: &IndexedValue,
+        query: &ValueQuery,
+    ) -> Result<ValuePage, StoreError>;
 
     /// The payload of a job; `None` if the job does not exist.
     ///
@@ -124,6 +234,12 @@ pub trait Reader: Send + 'static {
         after: (u32, u64),
         bytes: usize,
     ) -> Result<Vec<LogChunk>, StoreError>;
+
+    /// The length of the log of an attempt in bytes; 0 without one.
+    ///
+    /// # Errors
+    /// See [`Reader::job`].
+    fn log_bytes(&mut self, key: JobKey, attempt: u32) -> Result<u64, StoreError>;
 
     /// At most `limit` finished jobs whose retention may have passed, oldest first. Jobs with a retention of their
     /// own count towards `excess`, but are not returned for it.

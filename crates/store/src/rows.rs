@@ -2,6 +2,7 @@
 //!
 //! Two stores write the same rows into the tables of different databases.
 
+pub mod by_end;
 pub mod counts;
 pub mod external;
 pub mod listing;
@@ -10,6 +11,7 @@ pub mod plan;
 pub mod row;
 pub mod secondary_index;
 pub mod small;
+pub mod values;
 
 use std::fmt::Display;
 

@@ -31,19 +31,44 @@ pub fn matches(query: &JobQuery, job: &StoredJob) -> bool {
             .created_before
             .is_none_or(|before| record.created_at < before)
         && held()
+        && matches_end(query, record)
         && matches_words(query, record)
+        && matches_identity(query, record)
         && matches_failure(query, record)
 }
 
-fn matches_words(query: &JobQuery, record: &JobRecord) -> bool {
-    query
-        .tag
-        .as_ref()
-        .is_none_or(|tag| record.tags.contains(tag))
-        && query
-            .label
+/// Whether the job ended within the times of the query. A live job did not.
+fn matches_end(query: &JobQuery, record: &JobRecord) -> bool {
+    if query.finished_from.is_none() && query.finished_before.is_none() {
+        return true;
+    }
+    record.finished.as_ref().is_some_and(|end| {
+        query.finished_from.is_none_or(|from| end.at >= from)
+            && query.finished_before.is_none_or(|before| end.at < before)
+    })
+}
+
+fn matches_identity(query: &JobQuery, record: &JobRecord) -> bool {
+    let begins = |prefix: &Option<Vec<u8>>, name: &[u8]| {
+        prefix
             .as_ref()
-            .is_none_or(|label| record.labels.contains(label))
+            .is_none_or(|prefix| name.starts_with(prefix))
+    };
+    begins(&query.id_prefix, record.id.as_bytes())
+        && begins(&query.kind_prefix, record.kind.as_bytes())
+        && query
+            .tracked
+            .is_none_or(|tracked| record.tracked == tracked)
+        && query.attempt_min.is_none_or(|min| record.attempt >= min)
+        && (query.unique_key.is_none() || record.unique == query.unique_key)
+}
+
+fn matches_words(query: &JobQuery, record: &JobRecord) -> bool {
+    query.tags.iter().all(|tag| record.tags.contains(tag))
+        && query
+            .labels
+            .iter()
+            .all(|label| record.labels.contains(label))
         && (query.graph.is_none() || record.graph == query.graph)
         && (query.schedule.is_none() || record.schedule == query.schedule)
 }
@@ -84,6 +109,10 @@ pub fn may_match(query: &JobQuery, front: &JobHeader<'_>) -> bool {
             .kind
             .as_ref()
             .is_none_or(|kind| front.kind == kind.as_bytes())
+        && query
+            .kind_prefix
+            .as_ref()
+            .is_none_or(|prefix| front.kind.starts_with(prefix))
         && query
             .created_from
             .is_none_or(|from| front.created_at >= from)

@@ -10,6 +10,7 @@
 mod commits;
 mod external;
 mod listings;
+mod lists;
 mod moves;
 mod queries;
 mod rows;
@@ -23,6 +24,7 @@ use crate::store::Store;
 pub use commits::*;
 pub use external::*;
 pub use listings::*;
+pub use lists::*;
 pub use moves::*;
 pub use queries::*;
 pub use rows::*;
@@ -84,6 +86,11 @@ macro_rules! suite_names {
             listings_follow_changed_tags_and_labels,
             pages_meet_without_gap_or_overlap_both_ways,
             a_filtered_page_knows_whether_there_is_more,
+            a_budget_ends_a_page_and_its_cursor_goes_on,
+            a_count_within_a_budget_says_whether_it_is_exact,
+            jobs_are_listed_by_their_ends,
+            values_of_the_index_are_counted,
+            the_length_of_a_log_is_known,
             jobs_are_found_by_given_and_made_ids,
             dependents_are_found_from_their_dependency,
             inputs_come_in_order_of_slots,

@@ -68,6 +68,8 @@ pub enum Command {
     RemoveSchedule(RemoveSchedule),
     /// Enqueues a job of a schedule now.
     RunSchedule(RunSchedule),
+    /// Pauses or resumes a schedule.
+    PauseSchedule(PauseSchedule),
     /// Deregisters a worker: its leases end as released.
     DeregisterWorker(DeregisterWorker),
     /// Reserves numbers for the jobs of a submission over several shards.
@@ -380,13 +382,16 @@ pub struct ConfigureQueue {
 
 /// The settings of a queue to change.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "the command that carries it is in a box already"
-)]
 pub enum QueueChange {
     /// All settings; those that are `None` fall back to the namespace.
     All(QueueSettings),
+    /// All settings, if those that the queue has are still of a version ([`QueueSettings::version`]).
+    AllIf {
+        /// The settings that replace them.
+        settings: QueueSettings,
+        /// Version of the settings that they replace.
+        version: u64,
+    },
     /// Whether the queue is paused; its other settings stay.
     Paused(bool),
 }
@@ -423,6 +428,17 @@ pub struct RunSchedule {
     pub namespace: Namespace,
     /// The id of the schedule.
     pub id: ScheduleId,
+}
+
+/// Pauses or resumes a schedule. Its other settings stay as they are.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PauseSchedule {
+    /// The namespace of the schedule.
+    pub namespace: Namespace,
+    /// The id of the schedule.
+    pub id: ScheduleId,
+    /// Whether the schedule is paused from now on.
+    pub is_paused: bool,
 }
 
 /// Removes a schedule; its jobs stay.

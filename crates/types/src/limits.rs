@@ -66,6 +66,12 @@ pub const KEY_PAGE_STEPS_MAX: usize = 8 << 20;
 pub const KEY_PAGE_KEYS_MAX: usize = 10_000;
 /// Jobs on one page of a listing.
 pub const PAGE_JOBS_MAX: usize = 1_000;
+/// Tags, or labels, that one filter may name.
+pub const CONDITION_VALUES_MAX: usize = 16;
+/// Workers on one page of a listing.
+pub const PAGE_WORKERS_MAX: usize = 1_000;
+/// Names on one page of a listing.
+pub const PAGE_NAMES_MAX: usize = 1_000;
 /// Missed runs for which a schedule enqueues jobs, unless it sets a lower limit.
 pub const SCHEDULE_BACKLOG_MAX: u32 = 10_000;
 /// Shortest time between two runs of a schedule.

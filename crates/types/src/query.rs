@@ -1,10 +1,13 @@
 //! Questions that the engine answers from memory, and listings that the store answers.
 
+use std::time::Duration;
+
 use crate::external::ExternalJob;
 use crate::id::{JobId, JobKey, ShardId};
+use crate::job::Priority;
 use crate::name::{
     Graph, Group, IdempotencyKey, Kind, LabelKey, LabelValue, Namespace, Queue, ScheduleId, Tag,
-    Worker,
+    UniqueKey, Worker,
 };
 use crate::states::JobStates;
 use crate::statistics::Day;
@@ -18,10 +21,19 @@ pub enum Query {
     Queues(Namespace, Option<Queue>, usize),
     /// A queue by its name, known or not.
     Queue(Namespace, Queue),
+    /// Number of jobs in each state: of one queue, or of all queues of the namespace.
+    Counts(Namespace, Option<Queue>),
+    /// The ready jobs of a queue in the order in which they are leased: those after a place, and at most how many.
+    NextJobs(Namespace, Queue, Option<ReadyPlace>, usize),
+    /// Why the jobs of a queue are not running.
+    QueueWhy(Namespace, Queue),
+    /// Names that begin with these bytes, in their order: at most how many.
+    Names(Namespace, Named, Vec<u8>, usize),
     /// All namespaces with their settings.
     Namespaces,
-    /// The workers of a namespace with the jobs that they hold.
-    Workers(Namespace),
+    /// The workers of a namespace with the jobs that they hold, in order of names: those after a name, and at most how
+    /// many.
+    Workers(Namespace, Option<Worker>, usize),
     /// The failure groups of a namespace with the number of kept jobs in each.
     FailureGroups(Namespace),
     /// The most used tags of a namespace, most used first: how many to skip and to return.
@@ -59,6 +71,24 @@ pub enum Query {
     Audit,
 }
 
+/// What the names of [`Query::Names`] name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// Queues that were used or configured.
+    Queue,
+    /// Tags of kept jobs.
+    Tag,
+    /// Workers seen within a day.
+    Worker,
+    /// Schedules of the namespace.
+    Schedule,
+    /// Failure groups with kept jobs.
+    Group,
+}
+
+/// The position of a ready job in its queue.
+pub type ReadyPlace = (Priority, u64, JobKey);
+
 /// A page of jobs. A job must meet all conditions that are set.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JobQuery {
@@ -70,10 +100,14 @@ pub struct JobQuery {
     pub states: JobStates,
     /// Only jobs of this kind, if given.
     pub kind: Option<Kind>,
-    /// Only jobs with this tag, if given.
-    pub tag: Option<Tag>,
-    /// Only jobs with this label and value, if given.
-    pub label: Option<(LabelKey, LabelValue)>,
+    /// Only jobs whose kind begins with these bytes, if given.
+    pub kind_prefix: Option<Vec<u8>>,
+    /// Only jobs whose id begins with these bytes, if given.
+    pub id_prefix: Option<Vec<u8>>,
+    /// Only jobs with all of these tags; at most [`crate::limits::CONDITION_VALUES_MAX`].
+    pub tags: Vec<Tag>,
+    /// Only jobs with all of these labels; at most [`crate::limits::CONDITION_VALUES_MAX`].
+    pub labels: Vec<(LabelKey, LabelValue)>,
     /// Only members of this graph, if given.
     pub graph: Option<Graph>,
     /// Only jobs that this schedule made, if given.
@@ -88,6 +122,16 @@ pub struct JobQuery {
     pub created_from: Option<Timestamp>,
     /// Only jobs enqueued before this time, if given.
     pub created_before: Option<Timestamp>,
+    /// Only jobs that ended at this time or later, if given.
+    pub finished_from: Option<Timestamp>,
+    /// Only jobs that ended before this time, if given.
+    pub finished_before: Option<Timestamp>,
+    /// Only jobs that are tracked, or that are not, if given.
+    pub tracked: Option<bool>,
+    /// Only jobs with at least this number of attempts, if given.
+    pub attempt_min: Option<u32>,
+    /// Only jobs with this unique key, if given.
+    pub unique_key: Option<UniqueKey>,
     /// Whether the newest jobs come first instead of the oldest.
     pub newest_first: bool,
     /// Last job of the previous page; `None`: from the start.
@@ -96,4 +140,53 @@ pub struct JobQuery {
     pub after_external_job: Option<ExternalJob>,
     /// Maximum number of jobs, 1 to [`crate::limits::PAGE_JOBS_MAX`].
     pub limit: usize,
+    /// How much of the store is looked at before the page ends, full or not. By default all of it.
+    pub budget: Budget,
+}
+
+/// How much a reader looks at. A page ends early, with a cursor, once either bound is reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Budget {
+    /// Maximum number of records; `None`: no limit.
+    pub records: Option<u64>,
+    /// Maximum time, checked every few hundred records; `None`: no limit.
+    pub time: Option<Duration>,
+}
+
+impl Budget {
+    /// A page of a list that people look at: 20,000 records or this long.
+    pub fn of_page(time: Duration) -> Self {
+        Self {
+            records: Some(20_000),
+            time: Some(time),
+        }
+    }
+}
+
+impl JobQuery {
+    /// The states that a job that matches can have: only jobs that ended have a time of their end.
+    pub fn possible_states(&self) -> JobStates {
+        let is_of_ended = self.finished_from.is_some() || self.finished_before.is_some();
+        if is_of_ended {
+            self.states.and(JobStates::ENDED)
+        } else {
+            self.states
+        }
+    }
+
+    /// The query with no other conditions than namespace, queue and states, which counters in memory answer.
+    #[must_use]
+    pub fn without_conditions(&self) -> Self {
+        Self {
+            namespace: self.namespace.clone(),
+            queue: self.queue.clone(),
+            states: self.states,
+            newest_first: self.newest_first,
+            after: self.after,
+            after_external_job: self.after_external_job.clone(),
+            limit: self.limit,
+            budget: self.budget,
+            ..Self::default()
+        }
+    }
 }

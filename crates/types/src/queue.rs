@@ -1,5 +1,6 @@
 //! Queues and namespaces: their settings and counters.
 
+use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use crate::job::{JobState, Outcome, RetryPolicy};
@@ -19,7 +20,7 @@ pub enum Clock {
 words!(Clock { "server" => Server, "caller" => Caller });
 
 /// The position of a job that becomes due while others are ready.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum DueOrder {
     /// Behind the ready jobs of its priority, by the time at which it became due (the default).
     #[default]
@@ -30,7 +31,7 @@ pub enum DueOrder {
 words!(DueOrder { "behind" => Behind, "ahead" => Ahead });
 
 /// How long and how many finished jobs of one outcome are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Keep {
     /// Maximum age, counted from the end of the job; `None`: no limit.
     pub age: Option<Duration>,
@@ -39,7 +40,7 @@ pub struct Keep {
 }
 
 /// The retention of finished jobs, by outcome.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Retention {
     /// Jobs that succeeded; by default for 1 day, at most 100 000 per queue.
     pub succeeded: Keep,
@@ -82,7 +83,7 @@ impl Retention {
 }
 
 /// The settings of a queue. Those that are `None` fall back to the namespace.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct QueueSettings {
     /// Whether the queue is paused: no job of it is leased.
     pub paused: bool,
@@ -100,6 +101,30 @@ pub struct QueueSettings {
     pub retention: Option<Retention>,
     /// Position of jobs that become due.
     pub due_order: DueOrder,
+}
+
+impl QueueSettings {
+    /// The version of these settings: a hash, equal for equal settings. It may differ between releases.
+    pub fn version(&self) -> u64 {
+        let mut hasher = Fnv(0xCBF2_9CE4_8422_2325);
+        self.hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+/// The hash FNV-1a: the same in every process, unlike the hasher of the standard library.
+struct Fnv(u64);
+
+impl Hasher for Fnv {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01B3);
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 /// The settings of a namespace.
@@ -184,6 +209,13 @@ impl QueueCounts {
             JobState::Succeeded => &mut self.succeeded,
             JobState::Failed => &mut self.failed,
             JobState::Cancelled => &mut self.cancelled,
+        }
+    }
+
+    /// Adds the counts of another queue.
+    pub fn add(&mut self, other: &Self) {
+        for state in JobState::ALL {
+            *self.of_mut(state) += other.of(state);
         }
     }
 

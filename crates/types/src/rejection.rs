@@ -224,6 +224,16 @@ pub enum Rejection {
         /// Number of live jobs in the queue.
         live: u64,
     },
+    /// The settings of a queue are others than the caller has seen.
+    #[error(
+        "the settings of queue {queue} have changed: they are of version {version} now; read them again and repeat the change"
+    )]
+    SettingsChanged {
+        /// The queue that was to be configured.
+        queue: Queue,
+        /// Version of its settings now.
+        version: u64,
+    },
     /// The schedule does not exist.
     #[error("schedule {id} not found: never created, or removed")]
     ScheduleNotFound {
@@ -355,6 +365,7 @@ impl Rejection {
             Self::DependencyCarriesData { .. } => "dependency_carries_data",
             Self::QueueNotFound { .. } => "queue_not_found",
             Self::QueueInUse { .. } => "queue_in_use",
+            Self::SettingsChanged { .. } => "settings_changed",
             Self::ScheduleNotFound { .. } => "schedule_not_found",
             Self::CronUnreadable { .. } => "cron_unreadable",
             Self::CronNever { .. } => "cron_never_fires",

@@ -11,12 +11,13 @@ use crate::id::{IdTag, JobId, JobKey, LeaseToken, ShardId};
 use crate::job::{JobRecord, JobState, LeaseRecord, Priority};
 use crate::name::{Graph, Group, Kind, LabelKey, LabelValue, Namespace, Queue, Tag, Worker};
 use crate::peer::{OutboxRecord, PartRecord, PeerRecord, Wait};
+use crate::query::ReadyPlace;
 use crate::queue::{NamespaceRecord, QueueCounts, QueueSettings};
 use crate::rejection::Rejection;
 use crate::schedule::ScheduleRecord;
 use crate::statistics::StatisticsRecord;
 use crate::time::Timestamp;
-use crate::why::Explanation;
+use crate::why::{Explanation, QueueWait};
 
 /// The answer to a command. A rejected command has changed nothing (`rel P6`).
 pub type Answer = Result<Reply, Rejection>;
@@ -91,6 +92,14 @@ pub enum Reply {
     Queues(Vec<QueueView>),
     /// The answer to [`crate::query::Query::Queue`].
     Queue(Box<QueueView>),
+    /// The answer to [`crate::query::Query::Counts`].
+    Counts(QueueCounts),
+    /// The answer to [`crate::query::Query::NextJobs`].
+    NextJobs(Vec<ReadyPlace>),
+    /// The answer to [`crate::query::Query::QueueWhy`], most important first; empty if no job waits.
+    QueueWhy(Vec<QueueWait>),
+    /// The answer to [`crate::query::Query::Names`].
+    Names(Vec<Vec<u8>>),
     /// The answer to [`crate::query::Query::Namespaces`].
     Namespaces(Vec<NamespaceRecord>),
     /// The answer to [`crate::query::Query::Workers`].

@@ -25,6 +25,73 @@ pub struct Explanation {
     pub reasons: Vec<Reason>,
 }
 
+/// Jobs of a queue that wait for one cause.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueueWait {
+    /// The cause that the jobs have in common.
+    pub cause: QueueCause,
+    /// Number of jobs that wait for it.
+    pub jobs: u64,
+}
+
+/// A cause why jobs of a queue do not run.
+#[derive(Clone, Debug, PartialEq)]
+pub enum QueueCause {
+    /// The queue is paused.
+    Paused,
+    /// The queue runs as many jobs as its limit allows.
+    Limit {
+        /// Number of jobs that run now.
+        running: u64,
+        /// Number of jobs that may run at once.
+        limit: u32,
+    },
+    /// No worker asks the queue for jobs.
+    NoWorker {
+        /// Time since a worker last asked; `None`: none has asked since the server started.
+        silent_for: Option<Duration>,
+    },
+    /// Workers ask for jobs, and the ready jobs are leased in their order.
+    InOrder,
+    /// The jobs are scheduled for later, or pause before their next attempt.
+    NotBefore,
+    /// The jobs wait for other jobs.
+    WaitsFor,
+}
+
+impl QueueCause {
+    /// The stable code of the cause: that of the same cause of a single job.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Paused => "queue_paused",
+            Self::Limit { .. } => "queue_limit",
+            Self::NoWorker { .. } => "no_worker",
+            Self::InOrder => "next",
+            Self::NotBefore => "not_before",
+            Self::WaitsFor => "waits_for",
+        }
+    }
+
+    /// The cause as a sentence, in lower case and without a full stop.
+    pub fn text(&self, queue: &Queue) -> String {
+        match self {
+            Self::Paused => Reason::QueuePaused.text(queue),
+            Self::Limit { running, limit } => Reason::QueueLimit {
+                running: *running,
+                limit: *limit,
+            }
+            .text(queue),
+            Self::NoWorker { silent_for } => Reason::NoWorker {
+                silent_for: *silent_for,
+            }
+            .text(queue),
+            Self::InOrder => "workers take these jobs in their order".to_owned(),
+            Self::NotBefore => "these jobs are scheduled for later".to_owned(),
+            Self::WaitsFor => "these jobs wait for other jobs".to_owned(),
+        }
+    }
+}
+
 /// A cause why a job does not run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reason {

@@ -1,25 +1,19 @@
 //! A page of jobs over all shards of a view, with a bound on the records that it looks at.
 //!
-//! The store finds jobs by queue, state, label and the like without looking at others. A kind or a part of a message has
-//! no index: so the page reads slices without these two conditions and looks at the records itself, until it is full or
-//! its budget is spent. Then it says how far it looked.
+//! The store finds jobs by label, graph, failure group and the like without looking at others. Other conditions have no
+//! index, so a page ends when its budget is spent, and says how far it looked.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ganger_shard::Handle;
-use ganger_types::query::{JobQuery, Query};
+use ganger_types::query::{Budget, JobQuery, Query};
 use ganger_types::{
-    JobRecord, JobState, JobStates, PageCursor, QueueCounts, Reply, ShardId, StoredJob, Timestamp,
+    JobRecord, JobState, JobStates, PageCursor, Reply, ShardId, StoredJob, Timestamp,
 };
 
-use crate::data::queues;
 use crate::fault::Fault;
 use crate::view::{Missing, View};
 
-/// Records that one page looks at.
-const LOOKED_MAX: usize = 20_000;
-/// Records that are read at once; between two such reads the budget is looked at.
-const SLICE: usize = 500;
 /// Time that one page may take for it.
 const LOOK_TIME: Duration = Duration::from_millis(40);
 
@@ -28,7 +22,7 @@ pub(crate) struct Listing {
     pub(crate) jobs: Vec<(ShardId, StoredJob)>,
     /// Where the next page begins; `None` if there is none.
     pub(crate) next: Option<Place>,
-    /// Number of records read for the page, those that no filter matched included.
+    /// Number of records that were looked at for the page, those that do not match included.
     pub(crate) looked: usize,
     /// When the last record that was looked at was created, if the budget ended the page before it was full.
     pub(crate) looked_back_to: Option<Timestamp>,
@@ -202,92 +196,26 @@ fn cursor_at(record: &JobRecord) -> Option<PageCursor> {
 
 /// Reads a page of one shard within its budget.
 async fn look(shard: &Handle, query: JobQuery) -> Result<Slice, Fault> {
-    let limit = query.limit;
-    let (kind, text) = (query.kind.clone(), query.failure_text.clone());
-    if kind.is_none() && text.is_none() {
-        // Every record that an index leads to is one of the page.
-        let page = shard.list(query).await?;
-        return Ok(Slice {
-            looked: page.jobs.len(),
-            rest: page.next,
-            jobs: page.jobs,
-            looked_back_to: None,
-        });
-    }
-    let matches = |record: &JobRecord| {
-        kind.as_ref().is_none_or(|kind| record.kind == *kind)
-            && text.as_ref().is_none_or(|text| {
-                let failure = record.failure.as_ref();
-                failure.is_some_and(|failure| failure.message.contains(text.as_str()))
-            })
-    };
-    let mut wide = JobQuery {
-        kind: None,
-        failure_text: None,
-        limit: SLICE,
-        ..query
-    };
-    let began = Instant::now();
-    let mut slice = Slice {
-        jobs: Vec::new(),
-        rest: None,
-        looked: 0,
-        looked_back_to: None,
-    };
-    loop {
-        let page = shard.list(wide.clone()).await?;
-        for (at, job) in page.jobs.into_iter().enumerate() {
-            slice.looked += 1;
-            slice.looked_back_to = Some(job.record.created_at);
-            let cursor = cursor_at(&job.record);
-            if matches(&job.record) {
-                slice.jobs.push(job);
-            }
-            if slice.jobs.len() == limit {
-                slice.rest = match cursor {
-                    None => cursor_behind(shard, wide, at + 1).await?,
-                    cursor => cursor,
-                };
-                slice.looked_back_to = None;
-                return Ok(slice);
-            }
-        }
-        let Some(next) = page.next else {
-            slice.looked_back_to = None;
-            return Ok(slice);
-        };
-        if slice.looked >= LOOKED_MAX || began.elapsed() >= LOOK_TIME {
-            slice.rest = Some(next);
-            return Ok(slice);
-        }
-        wide.go_on(next);
-    }
+    let budget = Budget::of_page(LOOK_TIME);
+    let page = shard.list(JobQuery { budget, ..query }).await?;
+    let looked = &page.looked;
+    Ok(Slice {
+        looked: usize::try_from(looked.records).unwrap_or(usize::MAX),
+        looked_back_to: looked.back_to.filter(|_| looked.is_cut),
+        rest: page.next,
+        jobs: page.jobs,
+    })
 }
 
 /// How many jobs match, where memory tells: a filter of states and one queue, or of states alone.
 pub(crate) async fn known_count(view: &View, query: &JobQuery) -> Result<Option<u64>, Fault> {
-    let plain = JobQuery {
-        namespace: query.namespace.clone(),
-        queue: query.queue.clone(),
-        states: query.states,
-        newest_first: query.newest_first,
-        limit: query.limit,
-        ..JobQuery::default()
-    };
-    if *query != plain {
+    if *query != query.without_conditions() {
         return Ok(None);
     }
-    let of =
-        |counts: &QueueCounts| -> u64 { query.states.iter().map(|state| counts.of(state)).sum() };
-    if let Some(queue) = &query.queue {
-        let counts = view
-            .gather(|shard| async move { queues::one(view, shard, queue).await })
-            .await?;
-        let counts = counts.found.iter().map(|(_, queue)| of(&queue.counts));
-        return Ok(Some(counts.sum()));
-    }
-    let (rows, _) = queues::all(view).await?;
-    Ok(Some(rows.iter().map(|row| of(&row.queue.counts)).sum()))
+    let counts = view
+        .gather(|shard| async move { Ok(shard.count(query.clone()).await?) })
+        .await?;
+    Ok(Some(counts.found.iter().map(|(_, count)| count).sum()))
 }
 
 /// Counts all jobs that match, however many records that takes.

@@ -2,21 +2,18 @@
 
 use std::time::Duration;
 
-use futures::future::join_all;
 use ganger_shard::Handle;
-use ganger_types::query::{JobQuery, Query};
+use ganger_shard::series::Rate;
+use ganger_types::query::Query;
 use ganger_types::reply::QueueView;
-use ganger_types::why::Reason;
-use ganger_types::{JobId, JobState, Queue, Reply};
+use ganger_types::why::QueueCause;
+use ganger_types::{Queue, Reply};
 
-use crate::data::rates::Rate;
 use crate::fault::Fault;
 use crate::view::{Missing, View};
 
 /// Queues that are read at once; a namespace has no more unless its limit was raised.
 const QUEUES_MAX: usize = 10_000;
-/// A queue whose workers have been silent for longer has none.
-pub(crate) const SILENT_AFTER: Duration = Duration::from_secs(60);
 
 /// A queue of one shard.
 #[derive(Clone)]
@@ -108,10 +105,7 @@ pub(crate) async fn all(view: &View) -> Result<(Vec<Row>, Missing), Fault> {
         .await?;
     let rows = gathered.found.into_iter().flat_map(|(shard, queues)| {
         queues.into_iter().map(move |queue| Row {
-            rate: view
-                .site
-                .rates
-                .note(shard.id(), view.namespace(), &queue, view.clock.now),
+            rate: shard.series(|table| table.rate(view.namespace(), &queue.queue, view.clock.now)),
             shard: shard.clone(),
             queue,
             workers: None,
@@ -125,25 +119,20 @@ pub(crate) async fn look_for_workers(view: &View, rows: &mut [Row]) {
     look(view, rows.iter_mut().collect()).await;
 }
 
-/// Likewise for some rows. The engine says it of a job, and any ready one will do; each shard is asked once for all its
-/// queues. A row of which it cannot be found out stays as it is.
+/// Likewise for some rows. Each shard is asked once for all its queues. A row of which it cannot be found out stays as it
+/// is.
 pub(crate) async fn look(view: &View, rows: Vec<&mut Row>) {
     let mut rows: Vec<&mut Row> = rows
         .into_iter()
         .filter(|row| row.queue.counts.ready > 0 && row.workers.is_none())
         .collect();
-    let jobs = join_all(rows.iter().map(|row| ready_job(view, row))).await;
     for shard in view.shards() {
-        let (mut asked, mut queries) = (Vec::new(), Vec::new());
-        for (row, job) in rows.iter_mut().zip(&jobs) {
-            if row.shard.id() == shard.id()
-                && let Some(job) = job
-            {
-                queries.push(Query::Why(view.namespace().clone(), job.clone()));
-                asked.push(row);
-            }
-        }
-        if let Ok(replies) = view.ask_all(shard, queries).await {
+        let of_shard = rows.iter_mut().filter(|row| row.shard.id() == shard.id());
+        let asked: Vec<_> = of_shard.collect();
+        let queries = asked
+            .iter()
+            .map(|row| Query::QueueWhy(view.namespace().clone(), row.queue.queue.clone()));
+        if let Ok(replies) = view.ask_all(shard, queries.collect()).await {
             for (row, reply) in asked.into_iter().zip(replies) {
                 row.workers = reply.ok().and_then(|reply| asks(&reply));
             }
@@ -151,32 +140,19 @@ pub(crate) async fn look(view: &View, rows: Vec<&mut Row>) {
     }
 }
 
-/// Any ready job of a queue.
-async fn ready_job(view: &View, row: &Row) -> Option<JobId> {
-    let query = JobQuery {
-        namespace: view.namespace().clone(),
-        queue: Some(row.queue.queue.clone()),
-        states: JobState::Ready.into(),
-        limit: 1,
-        ..JobQuery::default()
-    };
-    let page = row.shard.list(query).await.ok()?;
-    page.jobs.into_iter().next().map(|job| job.record.id)
-}
-
-/// What an explanation of a ready job says about the workers of its queue.
+/// What the causes of waiting say about the workers of a queue.
 fn asks(reply: &Reply) -> Option<Asked> {
-    let Reply::Why(explanation) = reply else {
+    let Reply::QueueWhy(waits) = reply else {
         return None;
     };
-    let silent = explanation.reasons.iter().find_map(|reason| match reason {
-        Reason::NoWorker { silent_for } => Some(*silent_for),
+    let silent = waits.iter().find_map(|wait| match wait.cause {
+        QueueCause::NoWorker { silent_for } => Some(silent_for),
         _ => None,
     });
     Some(match silent {
         Some(None) => Asked::Never,
-        Some(Some(silent)) if silent >= SILENT_AFTER => Asked::Silent(silent),
-        None | Some(Some(_)) => Asked::Lately,
+        Some(Some(silent)) => Asked::Silent(silent),
+        None => Asked::Lately,
     })
 }
 

@@ -4,7 +4,7 @@ use ganger_types::{Group, Kind, Queue, ShardId, StoredJob, Timestamp};
 use maud::{Markup, html};
 
 use crate::data::queues::{self, Row, State};
-use crate::data::rates::{self, Rate};
+use crate::data::rates;
 use crate::data::{attention, jobs};
 use crate::fault::Fault;
 use crate::format::{count, counted, plural, span, whole};
@@ -196,15 +196,13 @@ fn now(view: &View, rows: &[Row]) -> Markup {
 
 /// How fast jobs come and go, over all queues of which it is known.
 fn rates_of(rows: &[Row]) -> Markup {
-    let known: Vec<Rate> = rows.iter().filter_map(|row| row.rate).collect();
-    if known.is_empty() {
-        return html! { p.soft { "Measured while somebody looks: shown here after ten seconds." } };
-    }
-    let all = known.into_iter().fold(Rate::default(), Rate::and);
+    let Some((enqueued, finished)) = rates::sum(rows.iter().filter_map(|row| row.rate)) else {
+        return html! { p.soft { "Known ten seconds after the start of the server." } };
+    };
     html! {
         dl.facts {
-            div { dt { "Enqueued/min" } dd { (rates::text(all.enqueued)) } }
-            div { dt { "Done/min" } dd { (rates::text(all.finished)) } }
+            div { dt { "Enqueued/min" } dd { (rates::text(enqueued)) } }
+            div { dt { "Done/min" } dd { (rates::text(finished)) } }
         }
     }
 }
@@ -231,7 +229,7 @@ fn busiest(view: &View, rows: &[Row]) -> Markup {
                 td.number { (counted(row.queue.counts.ready)) }
                 td.number { (running_of(row)) }
                 td.number { (oldest_text(row)) }
-                td.number { (rate(row.rate.map(|rate| rate.finished))) }
+                td.number { (rate(row.rate.map(|rate| rate.completions_in_tenths()))) }
             }
         }
     };
@@ -252,7 +250,7 @@ pub(super) fn running_of(row: &Row) -> Markup {
 pub(super) fn rate(tenths: Option<u64>) -> Markup {
     match tenths {
         Some(tenths) => html! { (rates::text(tenths)) },
-        None => html! { span.soft title="Known ten seconds after somebody begins to look" { "-" } },
+        None => html! { span.soft title="Known ten seconds after the start" { "-" } },
     }
 }
 

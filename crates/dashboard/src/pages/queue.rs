@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ganger_document::names::show;
 use ganger_shard::Handle;
+use ganger_types::limits::PAGE_WORKERS_MAX;
 use ganger_types::query::{JobQuery, Query};
 use ganger_types::reply::WorkerView;
 use ganger_types::{
@@ -29,8 +30,6 @@ use super::queues::near;
 pub(crate) const PARAMETERS: &[&str] = &["name", "window"];
 /// Rows of the table of next jobs.
 const NEXT: usize = 10;
-/// Ready jobs that are sorted to find the next ones.
-const SORTED_MAX: usize = 250;
 const MICROS_PER_DAY: u64 = 86_400_000_000;
 
 /// What the page shows.
@@ -40,8 +39,6 @@ pub(super) struct QueuePage {
     pub(super) others: Vec<Handle>,
     pub(super) namespace: NamespaceSettings,
     pub(super) next: Vec<StoredJob>,
-    /// Whether all ready jobs were sorted to find the next.
-    pub(super) is_next_exact: bool,
     pub(super) workers: Vec<WorkerView>,
     pub(super) schedules: Vec<ScheduleRecord>,
     /// Statistics of the days of the window.
@@ -97,10 +94,10 @@ async fn read(
 ) -> Result<QueuePage, Fault> {
     let (shard, queue) = (row.shard.clone(), row.queue.queue.clone());
     queues::look(view, vec![&mut row]).await;
-    let (next, is_next_exact) = if view.rights.may_read("listJobs") {
+    let next = if view.rights.may_read("listJobs") {
         next_jobs(view, &row).await?
     } else {
-        (Vec::new(), true)
+        Vec::new()
     };
     Ok(QueuePage {
         namespace: namespace_settings(view, &shard).await?,
@@ -110,34 +107,19 @@ async fn read(
         row,
         others,
         next,
-        is_next_exact,
         window,
     })
 }
 
 /// The ready jobs that go next: by priority, then in the order in which they became ready.
-async fn next_jobs(view: &View, row: &Row) -> Result<(Vec<StoredJob>, bool), Fault> {
+async fn next_jobs(view: &View, row: &Row) -> Result<Vec<StoredJob>, Fault> {
     let query = JobQuery {
         namespace: view.namespace().clone(),
-        queue: Some(row.queue.queue.clone()),
-        states: JobState::Ready.into(),
-        limit: SORTED_MAX,
+        limit: NEXT,
         ..JobQuery::default()
     };
-    let page = row.shard.list(query).await?;
-    let is_exact = page.next.is_none();
-    let mut jobs = page.jobs;
-    jobs.sort_by_key(|job| {
-        let record = &job.record;
-        (
-            record.priority,
-            !record.is_ahead,
-            record.ready_at,
-            record.key,
-        )
-    });
-    jobs.truncate(NEXT);
-    Ok((jobs, is_exact))
+    let page = row.shard.list_next(&query, &row.queue.queue, None).await?;
+    Ok(page.jobs)
 }
 
 async fn namespace_settings(view: &View, shard: &Handle) -> Result<NamespaceSettings, Fault> {
@@ -153,7 +135,7 @@ async fn holders(view: &View, shard: &Handle, queue: &Queue) -> Result<Vec<Worke
     if !view.rights.may_read("listWorkers") {
         return Ok(Vec::new());
     }
-    let query = Query::Workers(view.namespace().clone());
+    let query = Query::Workers(view.namespace().clone(), None, PAGE_WORKERS_MAX);
     let Reply::Workers(mut all) = view.ask(shard, query).await? else {
         return Err(Fault::unexpected_reply());
     };
@@ -316,8 +298,8 @@ fn counts(view: &View, page: &QueuePage) -> Markup {
             div { dt { "Oldest" } dd { (oldest_text(&page.row)) } }
             div { dt { "Enqueued ever" } dd { (counted(queue.enqueued_total)) } }
             div { dt { "Finished ever" } dd { (counted(queue.finished_total)) } }
-            div { dt { "Enqueued/min" } dd { (rate(page.row.rate.map(|rate| rate.enqueued))) } }
-            div { dt { "Done/min" } dd { (rate(page.row.rate.map(|rate| rate.finished))) } }
+            div { dt { "Enqueued/min" } dd { (rate(page.row.rate.map(|rate| rate.arrivals_in_tenths()))) } }
+            div { dt { "Done/min" } dd { (rate(page.row.rate.map(|rate| rate.completions_in_tenths()))) } }
             div { dt { "First used" } dd { (view.clock.time(queue.created_at)) } }
         }
     }
@@ -443,10 +425,7 @@ fn next(view: &View, page: &QueuePage) -> Markup {
             }
         }
     };
-    html! {
-        (table("Next jobs", &head, &body))
-        @if !page.is_next_exact { p.remark { "Of the " (SORTED_MAX) " ready jobs that were created first. A job created later may have a smaller priority and go before them." } }
-    }
+    table("Next jobs", &head, &body)
 }
 
 fn workers(view: &View, page: &QueuePage) -> Markup {

@@ -11,6 +11,7 @@ use crate::format::{count, counted, span};
 use crate::frame::kept_scope;
 use crate::page::Page;
 use crate::params::Params;
+use crate::svg;
 use crate::text::plain;
 use crate::view::{Missing, View};
 use crate::widgets::{self, button, empty, queue_link, table};
@@ -94,8 +95,8 @@ fn compare(a: &Row, b: &Row, sort: Sort, is_descending: bool) -> Ordering {
         Sort::Failed => a.queue.counts.failed.cmp(&b.queue.counts.failed),
         Sort::Rate => a
             .rate
-            .map(|rate| rate.finished)
-            .cmp(&b.rate.map(|rate| rate.finished)),
+            .map(|rate| rate.completions_in_tenths())
+            .cmp(&b.rate.map(|rate| rate.completions_in_tenths())),
     };
     let order = if is_descending {
         order.reverse()
@@ -150,6 +151,7 @@ fn list(view: &View, queues: &Queues) -> Markup {
         (heading(view, queues, "Oldest", "oldest", Sort::Oldest, true))
         (heading(view, queues, "Done/min", "rate", Sort::Rate, true))
         th.number scope="col" { "Time to empty" }
+        th scope="col" { "Last hour" }
         @if view.rights.may_do("pauseQueue") { th scope="col" { "Actions" } }
     };
     let rows = html! { @for row in &queues.rows { (queue_row(view, row)) } };
@@ -180,8 +182,9 @@ fn queue_row(view: &View, row: &Row) -> Markup {
             td.number { (of_state("blocked", counts.blocked)) }
             td.number { (of_state("failed", counts.failed)) }
             td.number { (oldest_text(row)) }
-            td.number { (rate(row.rate.map(|rate| rate.finished))) }
+            td.number { (rate(row.rate.map(|rate| rate.completions_in_tenths()))) }
             td.number { (row.rate.and_then(|rate| rate.time_to_empty(counts.ready)).map_or_else(|| "-".to_owned(), span)) }
+            td { (last_hour(view, row)) }
             @if view.rights.may_do("pauseQueue") {
                 td {
                     @if row.queue.settings.paused { (button(view, "Resume", "resumeQueue", &fields)) }
@@ -190,6 +193,20 @@ fn queue_row(view: &View, row: &Row) -> Markup {
             }
         }
     }
+}
+
+/// The jobs that ended in the last hour, as a small drawing. Its numbers stand in a title.
+fn last_hour(view: &View, row: &Row) -> Markup {
+    let ends = row
+        .shard
+        .series(|table| table.last_hour(view.namespace(), &row.queue.queue, view.clock.now));
+    let most = ends.into_iter().max().unwrap_or(0);
+    if most == 0 {
+        return html! { "-" };
+    }
+    let total = count(ends.iter().sum());
+    let heights = ends.map(|number| number * 100 / most);
+    html! { span title={ (total) " jobs ended in the last hour" } { (svg::histogram(&heights)) } }
 }
 
 /// A column heading that sorts.

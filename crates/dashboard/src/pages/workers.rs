@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ganger_document::names::show;
 use ganger_shard::Handle;
+use ganger_types::limits::PAGE_WORKERS_MAX;
 use ganger_types::query::Query;
 use ganger_types::reply::WorkerView;
 use ganger_types::{Reply, Worker};
@@ -40,10 +41,18 @@ enum State {
 pub(super) async fn all(view: &View) -> Result<(Vec<(Handle, WorkerView)>, Missing), Fault> {
     let gathered = view
         .gather(|shard| async move {
-            let query = Query::Workers(view.namespace().clone());
-            match view.ask(shard, query).await? {
-                Reply::Workers(workers) => Ok(workers),
-                _ => Err(Fault::unexpected_reply()),
+            let (mut all, mut after) = (Vec::new(), None);
+            loop {
+                let query = Query::Workers(view.namespace().clone(), after, PAGE_WORKERS_MAX);
+                let Reply::Workers(workers) = view.ask(shard, query).await? else {
+                    return Err(Fault::unexpected_reply());
+                };
+                after = workers.last().map(|last| last.worker.clone());
+                let is_last = workers.len() < PAGE_WORKERS_MAX;
+                all.extend(workers);
+                if is_last {
+                    return Ok(all);
+                }
             }
         })
         .await?;

@@ -140,6 +140,7 @@ async fn queues_are_listed_sorted_and_filtered_with_the_state_of_each() {
         "Oldest",
         "Done/min",
         "Time to empty",
+        "Last hour",
         "Actions",
     ];
     assert_eq!(page.columns("Queues"), columns);

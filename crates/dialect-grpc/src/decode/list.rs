@@ -32,8 +32,15 @@ pub(crate) fn job_query(wire: v1::ListRequest) -> Result<JobQuery, Problem> {
             .transpose()?,
         states: states(At::top("state"), &wire.state)?,
         kind: maybe(At::top("kind"), wire.kind.as_deref(), Kind::new)?,
-        tag: maybe(At::top("tag"), wire.tag.as_deref(), Tag::new)?,
-        label: wire.label.map(|pair| label(&pair)).transpose()?,
+        tags: maybe(At::top("tag"), wire.tag.as_deref(), Tag::new)?
+            .into_iter()
+            .collect(),
+        labels: wire
+            .label
+            .map(|pair| label(&pair))
+            .transpose()?
+            .into_iter()
+            .collect(),
         graph: maybe(At::top("graph"), wire.graph.as_deref(), Graph::new)?,
         schedule: maybe(
             At::top("schedule"),

@@ -4,6 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use ganger_proto::v1::insight_server::Insight;
 use ganger_proto::{convert, v1};
+use ganger_types::limits::PAGE_WORKERS_MAX;
 use ganger_types::query::Query;
 use ganger_types::time::MICROS_PER_SECOND;
 use ganger_types::{Day, Namespace, Reply};
@@ -77,9 +78,17 @@ impl Insight for ServiceContext {
         &self,
         request: Request<v1::InsightRequest>,
     ) -> Result<Response<v1::WorkersReply>, Status> {
-        let reply = self.ask(Query::Workers(here(&request)?)).await?;
-        let views = reply_as!(reply, Reply::Workers(views) => views)?;
-        let workers = views.iter().map(Into::into).collect();
+        let namespace = here(&request)?;
+        let (mut workers, mut after) = (Vec::new(), None);
+        loop {
+            let query = Query::Workers(namespace.clone(), after, PAGE_WORKERS_MAX);
+            let views = reply_as!(self.ask(query).await?, Reply::Workers(views) => views)?;
+            workers.extend(views.iter().map(Into::into));
+            after = views.last().map(|view| view.worker.clone());
+            if views.len() < PAGE_WORKERS_MAX {
+                break;
+            }
+        }
         Ok(Response::new(v1::WorkersReply { workers }))
     }
 

@@ -21,9 +21,10 @@ pub(super) fn about_the_rest() -> Vec<Operation> {
             "/api/v1/failures",
             "listFailures",
             Right::OBSERVE,
-            "Lists the failure groups.",
+            "Lists the failure groups, the last failure first.",
             failures::list,
         )
+        .query(PAGE)
         .reply::<GroupsView>(),
         operation(
             M::GET,
@@ -52,6 +53,7 @@ pub(super) fn about_the_rest() -> Vec<Operation> {
             "Lists the workers.",
             workers::list,
         )
+        .query(PAGE)
         .reply::<WorkersDoc>(),
         operation(
             M::DELETE,

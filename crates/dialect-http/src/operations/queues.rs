@@ -2,7 +2,9 @@
 
 use ganger_access::Right;
 use ganger_document::settings::{NamespaceSettingsDocument, QueueSettingsDocument};
-use ganger_document::view::queue::{NamespaceView, NamespacesDoc, QueueView, QueuesDoc};
+use ganger_document::view::queue::{
+    NamespaceView, NamespacesDoc, QueueDetail, QueueView, QueueWhy, QueuesDoc,
+};
 use http::Method;
 
 use super::{Operation, PAGE, operation};
@@ -30,13 +32,26 @@ pub(super) fn about_queues() -> Vec<Operation> {
             "Shows a queue.",
             queues::show,
         )
-        .reply::<QueueView>(),
+        .query(&[(
+            "effective",
+            "true: also the settings that apply, and where each comes from",
+        )])
+        .reply::<QueueDetail>(),
+        operation(
+            M::GET,
+            "/api/v1/queues/{queue}/why",
+            "explainQueue",
+            Right::OBSERVE,
+            "Explains why the jobs of a queue are not running: causes with numbers of jobs.",
+            queues::why,
+        )
+        .reply::<QueueWhy>(),
         operation(
             M::PUT,
             "/api/v1/queues/{queue}",
             "setQueue",
             Right::OPERATE,
-            "Sets all settings of a queue.",
+            "Sets all settings of a queue; with If-Match, only if they are still of that version.",
             queues::put,
         )
         .body::<QueueSettingsDocument>()

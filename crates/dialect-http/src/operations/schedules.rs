@@ -5,9 +5,11 @@ use ganger_document::request::schedule::ScheduleIn;
 use ganger_document::view::schedule::{Schedule, ScheduleTimes, Schedules};
 use http::Method;
 
-use super::{Operation, operation};
+use super::{Operation, PAGE, operation};
 use crate::resource::numbers::Done;
 use crate::resource::schedules;
+
+const COUNT: &[(&str, &str)] = &[("count", "how many, 1 to 20; 5 if absent")];
 
 pub(super) fn about_schedules() -> Vec<Operation> {
     use Method as M;
@@ -20,6 +22,7 @@ pub(super) fn about_schedules() -> Vec<Operation> {
             "Lists the schedules.",
             schedules::list,
         )
+        .query(PAGE)
         .reply::<Schedules>(),
         operation(
             M::GET,
@@ -42,6 +45,35 @@ pub(super) fn about_schedules() -> Vec<Operation> {
         .reply::<Schedule>(),
         operation(
             M::POST,
+            "/api/v1/schedules/preview",
+            "previewNewSchedule",
+            Right::OBSERVE,
+            "Lists the next times of a schedule that is not saved.",
+            schedules::preview_new,
+        )
+        .query(COUNT)
+        .body::<ScheduleIn>()
+        .reply::<ScheduleTimes>(),
+        operation(
+            M::POST,
+            "/api/v1/schedules/{schedule}/pause",
+            "pauseSchedule",
+            Right::OPERATE,
+            "Pauses a schedule: nothing fires.",
+            schedules::pause,
+        )
+        .reply::<Schedule>(),
+        operation(
+            M::POST,
+            "/api/v1/schedules/{schedule}/resume",
+            "resumeSchedule",
+            Right::OPERATE,
+            "Resumes a paused schedule.",
+            schedules::resume,
+        )
+        .reply::<Schedule>(),
+        operation(
+            M::POST,
             "/api/v1/schedules/{schedule}/run",
             "runSchedule",
             Right::OPERATE,
@@ -57,7 +89,7 @@ pub(super) fn about_schedules() -> Vec<Operation> {
             "Lists the next times of a schedule, as if it were not paused.",
             schedules::preview,
         )
-        .query(&[("count", "how many, 1 to 20; 5 if absent")])
+        .query(COUNT)
         .reply::<ScheduleTimes>(),
         operation(
             M::DELETE,

@@ -7,19 +7,20 @@ use bytes::Bytes;
 use ganger_document::names::{full_name, text};
 use ganger_document::raw_json;
 use ganger_document::request::job::JobIn;
+use ganger_document::time::calendar;
 use ganger_document::view::input::Inputs;
 use ganger_document::view::submission::Enqueued;
 use ganger_document::view::{job, reason};
 use ganger_engine::ShardedSubmission;
 use ganger_shard::StoredJob;
-use ganger_types::query::Query;
+use ganger_types::query::{Budget, Query};
 use ganger_types::why::Explanation;
 use ganger_types::{Command, Due, JobId, JobRef, JobState, Reply};
 use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::filter;
+use crate::filter::{self, Order};
 use crate::json::{self, JsonBody};
 use crate::problem::Problem;
 use crate::refusal::unexpected_reply;
@@ -59,28 +60,73 @@ pub(crate) async fn enqueue(
 }
 
 pub(crate) async fn list(context: RequestContext) -> Result<Response, Problem> {
-    let query = filter::from_arguments(&context.arguments, context.namespace.clone())?;
-    let page = context.shard().list(query).await?;
-    Ok(json::ok(&job::Page::new(
-        context.shard().id(),
-        page.jobs,
-        page.next,
-    )))
+    let listing = filter::from_arguments(&context.arguments, context.namespace.clone())?;
+    let shard = context.shard();
+    let budget = listing.query.budget;
+    let (jobs, next, looked) = match listing.order {
+        Order::Number => {
+            let page = shard.list(listing.query).await?;
+            let next = page.next.map(|cursor| cursor.to_string());
+            (page.jobs, next, page.looked)
+        }
+        Order::End(after) => {
+            let page = shard.list_by_end(listing.query, after).await?;
+            (page.jobs, page.next.map(|end| end.to_string()), page.looked)
+        }
+        Order::Next(queue, after) => {
+            let page = shard.list_next(&listing.query, &queue, after).await?;
+            let next = page.next.map(filter::ready_place_text);
+            (page.jobs, next, page.looked)
+        }
+    };
+    let is_bounded = budget != Budget::default();
+    let mut page = job::Page {
+        next,
+        complete: is_bounded.then_some(!looked.is_cut),
+        looked_at: is_bounded.then_some(looked.records),
+        looked_back_to: looked.back_to.filter(|_| looked.is_cut).map(calendar),
+        ..job::Page::new(shard.id(), jobs, None)
+    };
+    if !listing.is_summary {
+        return Ok(json::ok(&page));
+    }
+    for job in &mut page.jobs {
+        job.shorten();
+    }
+    Ok(json::ok(&summary(&page)))
+}
+
+/// A page without the fields that only some readers need.
+fn summary(page: &job::Page) -> serde_json::Value {
+    let mut document = serde_json::to_value(page).expect("our documents are plain data");
+    for job in document["jobs"].as_array_mut().into_iter().flatten() {
+        if let Some(fields) = job.as_object_mut() {
+            for name in ["history", "history_dropped", "retry"] {
+                fields.remove(name);
+            }
+        }
+    }
+    document
 }
 
 /// A number of jobs.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = JobCount)]
 pub(crate) struct CountView {
-    /// Number of jobs that match the filters.
+    /// Number of jobs that match the filters, as far as they were looked at.
     count: u64,
+    /// Whether all jobs were looked at; if not, there may be more.
+    exact: bool,
 }
 
 /// Counts the jobs that a listing with the same filters would return.
 pub(crate) async fn count(context: RequestContext) -> Result<Response, Problem> {
     let query = filter::conditions(&context.arguments, context.namespace.clone())?;
-    let count = context.shard().count(query).await?;
-    Ok(json::ok(&CountView { count }))
+    let count = context.shard().count_within(query).await?;
+    Ok(json::ok(&CountView {
+        count: count.jobs,
+        exact: !count.looked.is_cut,
+    }))
 }
 
 pub(crate) async fn show(context: RequestContext) -> Result<Response, Problem> {

@@ -5,7 +5,9 @@ use ganger_document::request::lease::LeaseIn;
 use ganger_document::request::report::{CompleteIn, FailIn, LogIn, ReleaseIn, RenewIn, Report};
 use ganger_document::time::Moment;
 use ganger_document::view::delivery::{self, DeliveriesView};
+use ganger_types::command::Lease;
 use ganger_types::{Command, Reply, Timestamp};
+use http::header;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use utoipa::ToSchema;
@@ -57,6 +59,7 @@ pub(crate) async fn lease(
     JsonBody(given): JsonBody<LeaseIn>,
 ) -> Result<Response, Problem> {
     let (lease, wait) = given.convert(context.namespace.clone());
+    introduce(&context, &lease);
     let deliveries = tokio::select! {
         deliveries = context.shard().lease(lease, wait) => deliveries?,
         // A stopping server answers as if the time were over; the worker then asks again.
@@ -67,6 +70,26 @@ pub(crate) async fn lease(
         .map(|it| delivery::view(context.shard().id(), it.grant, &it.payload, &it.inputs))
         .collect();
     Ok(json::ok(&DeliveriesView { jobs }))
+}
+
+/// Records the address and the program of the worker that asks.
+fn introduce(context: &RequestContext, lease: &Lease) {
+    let agent = context.headers.get(header::USER_AGENT);
+    let version = agent
+        .and_then(|agent| agent.to_str().ok())
+        .unwrap_or_default();
+    let address = context
+        .from
+        .map(|from| from.to_string())
+        .unwrap_or_default();
+    if let Some(worker) = lease
+        .worker
+        .as_ref()
+        .filter(|_| !address.is_empty() || !version.is_empty())
+    {
+        let shard = context.shard();
+        shard.introduce(&context.namespace, worker, &address, version);
+    }
 }
 
 pub(crate) async fn renew(

@@ -1,27 +1,46 @@
 //! Schedules: list, show, put, delete.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::response::Response;
+use futures::{StreamExt as _, stream};
+use ganger_document::names::text;
 use ganger_document::request::schedule::ScheduleIn;
 use ganger_document::view::schedule::{Schedule, ScheduleTimes, Schedules};
-use ganger_types::command::{PutSchedule, RemoveSchedule, RunSchedule};
+use ganger_types::command::{PauseSchedule, PutSchedule, RemoveSchedule, RunSchedule};
 use ganger_types::limits::SCHEDULE_TIMES_MAX;
 use ganger_types::query::Query;
-use ganger_types::{Command, Reply, ScheduleId, Timestamp, time};
+use ganger_types::{
+    Command, HistoryEntry, Reply, ScheduleId, ScheduleRecord, Timestamp, What, time,
+};
 
+use crate::filter;
 use crate::json::{self, JsonBody};
 use crate::problem::Problem;
 use crate::refusal::unexpected_reply;
 use crate::request_context::RequestContext;
 use crate::resource::numbers::Done;
 
+/// Number of last jobs that are read at a time.
+const READ_AT_ONCE: usize = 8;
+
 pub(crate) async fn list(context: RequestContext) -> Result<Response, Problem> {
+    let limit = filter::limit(&context.arguments)?;
+    let after: Option<ScheduleId> = context.arguments.name("after")?;
     let query = Query::Schedules(context.namespace.clone());
     match context.call(Command::Query(Box::new(query))).await? {
-        Reply::Schedules(records) => Ok(json::ok(&Schedules {
-            schedules: records.into_iter().map(Into::into).collect(),
-        })),
+        Reply::Schedules(mut records) => {
+            records.retain(|record| after.as_ref().is_none_or(|after| record.id > *after));
+            let has_more = records.len() > limit;
+            records.truncate(limit);
+            let last = records.last().filter(|_| has_more);
+            let next = last.map(|record| text(record.id.as_bytes()));
+            let schedules = stream::iter(records).map(|record| with_last(&context, record));
+            Ok(json::ok(&Schedules {
+                schedules: schedules.buffered(READ_AT_ONCE).collect().await,
+                next,
+            }))
+        }
         _ => Err(unexpected_reply()),
     }
 }
@@ -34,9 +53,36 @@ pub(crate) async fn show(context: RequestContext) -> Result<Response, Problem> {
 async fn read(context: &RequestContext, id: ScheduleId) -> Result<Schedule, Problem> {
     let query = Query::Schedule(context.namespace.clone(), id);
     match context.call(Command::Query(Box::new(query))).await? {
-        Reply::Schedule(record) => Ok((*record).into()),
+        Reply::Schedule(record) => Ok(with_last(context, *record).await),
         _ => Err(unexpected_reply()),
     }
+}
+
+/// The schedule with the state of its last job. A job that is gone or cannot be read is left out.
+async fn with_last(context: &RequestContext, record: ScheduleRecord) -> Schedule {
+    let last = match &record.last_job {
+        Some(job) => context
+            .shard()
+            .job(&record.namespace, job)
+            .await
+            .ok()
+            .flatten(),
+        None => None,
+    };
+    let mut schedule = Schedule::from(record);
+    if let Some(last) = last {
+        schedule.last_state = Some(last.record.state);
+        schedule.last_ran_for = last_run(&last.record.history);
+    }
+    schedule
+}
+
+/// How long the last attempt ran; `None` if none has ended.
+fn last_run(history: &[HistoryEntry]) -> Option<Duration> {
+    history.iter().rev().find_map(|entry| match &entry.what {
+        What::Attempt { leased_at, .. } => Some(entry.at.since(*leased_at)),
+        _ => None,
+    })
 }
 
 pub(crate) async fn put(
@@ -50,6 +96,46 @@ pub(crate) async fn put(
         .call(Command::PutSchedule(Box::new(PutSchedule { schedule })))
         .await?;
     Ok(json::ok(&read(&context, id).await?))
+}
+
+pub(crate) async fn pause(context: RequestContext) -> Result<Response, Problem> {
+    set_paused(context, true).await
+}
+
+pub(crate) async fn resume(context: RequestContext) -> Result<Response, Problem> {
+    set_paused(context, false).await
+}
+
+async fn set_paused(context: RequestContext, is_paused: bool) -> Result<Response, Problem> {
+    let command = PauseSchedule {
+        namespace: context.namespace.clone(),
+        id: context.name()?,
+        is_paused,
+    };
+    match context.call(Command::PauseSchedule(command)).await? {
+        Reply::Schedule(record) => Ok(json::ok(&Schedule::from(*record))),
+        _ => Err(unexpected_reply()),
+    }
+}
+
+/// Returns the next times of a schedule that is not saved.
+pub(crate) async fn preview_new(
+    context: RequestContext,
+    JsonBody(given): JsonBody<ScheduleIn>,
+) -> Result<Response, Problem> {
+    let count = times_wanted(&context)?;
+    let id = ScheduleId::from_static("preview");
+    let record = given.convert(context.namespace.clone(), id, wall_now())?;
+    let shard = context.shard();
+    let times = shard.preview_schedule(&record.spec, count).await?;
+    Ok(json::ok(&ScheduleTimes::new(times, &record.spec)))
+}
+
+/// The number of times that a preview shows.
+fn times_wanted(context: &RequestContext) -> Result<usize, Problem> {
+    let most = u64::try_from(SCHEDULE_TIMES_MAX).unwrap_or(u64::MAX);
+    let count = context.arguments.number("count", 1, most)?.unwrap_or(5);
+    Ok(usize::try_from(count).unwrap_or(SCHEDULE_TIMES_MAX))
 }
 
 pub(crate) async fn delete(context: RequestContext) -> Result<Response, Problem> {
@@ -76,9 +162,7 @@ pub(crate) async fn run(context: RequestContext) -> Result<Response, Problem> {
 /// Returns the next times of the schedule, as if it were not paused.
 pub(crate) async fn preview(context: RequestContext) -> Result<Response, Problem> {
     let id: ScheduleId = context.name()?;
-    let most = u64::try_from(SCHEDULE_TIMES_MAX).unwrap_or(u64::MAX);
-    let count = context.arguments.number("count", 1, most)?.unwrap_or(5);
-    let count = usize::try_from(count).unwrap_or(SCHEDULE_TIMES_MAX);
+    let count = times_wanted(&context)?;
     let query = Query::Schedule(context.namespace.clone(), id.clone());
     let Reply::Schedule(record) = context.call(Command::Query(Box::new(query))).await? else {
         return Err(unexpected_reply());

@@ -2,6 +2,7 @@
 
 mod external_jobs;
 mod happy;
+mod lists;
 mod refusals;
 mod series;
 mod shards;

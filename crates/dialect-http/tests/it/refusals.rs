@@ -87,6 +87,7 @@ fn bodies() -> Vec<(Method, &'static str, bool)> {
         (M::PUT, "/api/v1/queues/x", true),
         (M::PUT, "/api/v1/namespaces/x", true),
         (M::PUT, "/api/v1/schedules/x", true),
+        (M::POST, "/api/v1/schedules/preview", true),
     ];
     all.into()
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use ganger_types::limits::PAGE_JOBS_MAX;
+use ganger_types::limits::{CONDITION_VALUES_MAX, PAGE_JOBS_MAX};
 use ganger_types::query::JobQuery;
 use ganger_types::{JobStates, Namespace};
 use serde::de::Error as _;
@@ -61,7 +61,7 @@ pub struct FilterIn {
     kind: Option<KindName>,
     /// Tag of the jobs.
     tag: Option<TagName>,
-    /// Label of the jobs: an object with one pair.
+    /// Labels of the jobs: an object with 1 to 16 pairs, which a job must all have.
     label: Option<Labels>,
     /// Graph that the jobs belong to.
     graph: Option<GraphName>,
@@ -123,17 +123,17 @@ impl FilterIn {
     /// The query for the first page. A filter without conditions is refused, because it would match every job.
     ///
     /// # Errors
-    /// If there is no condition, or not exactly one label.
+    /// If there is no condition, or too many labels.
     pub fn convert(self, namespace: Namespace) -> Result<JobQuery, DocumentError> {
-        let label = match self.label.map(|labels| labels.0) {
-            None => None,
-            Some(mut pairs) if pairs.len() == 1 => pairs.pop(),
-            Some(_) => {
-                return Err(DocumentError::new(
-                    "invalid_value",
-                    "/filter/label: give exactly one pair",
-                )
-                .at("/filter/label"));
+        let labels = match self.label.map(|labels| labels.0) {
+            None => Vec::new(),
+            Some(pairs) if (1..=CONDITION_VALUES_MAX).contains(&pairs.len()) => pairs,
+            Some(pairs) => {
+                let detail = format!(
+                    "/filter/label: has {} pairs: give 1 to {CONDITION_VALUES_MAX}",
+                    pairs.len()
+                );
+                return Err(DocumentError::new("invalid_value", detail).at("/filter/label"));
             }
         };
         let query = JobQuery {
@@ -141,8 +141,8 @@ impl FilterIn {
             queue: self.queue.map(|it| it.0),
             states: self.state.map_or(JobStates::ALL, |it| it.0),
             kind: self.kind.map(|it| it.0),
-            tag: self.tag.map(|it| it.0),
-            label,
+            tags: self.tag.map(|it| it.0).into_iter().collect(),
+            labels,
             graph: self.graph.map(|it| it.0),
             schedule: self.schedule.map(|it| it.0),
             group: self.group.map(|it| it.0),

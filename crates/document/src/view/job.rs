@@ -17,6 +17,9 @@ use crate::time::{Moment, Span, calendar, moment, moment_if_any, seconds, span_i
 use crate::view::history::HistoryEntry;
 use crate::view::{as_number, labels, texts};
 
+/// Bytes of a failure message in a summary.
+const SUMMARY_MESSAGE_BYTES: usize = 200;
+
 /// A job without its payload, inputs, result and log.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct Job {
@@ -185,6 +188,19 @@ pub struct Page {
     /// Cursor of the next page; absent on the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
+    /// Whether all records up to the end of the page were looked at; absent without a budget.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub complete: Option<bool>,
+    /// Number of records that were looked at; absent without a budget.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub looked_at: Option<u64>,
+    /// Time at which the last record that was looked at was enqueued; absent if the page is complete.
+    #[serde(
+        serialize_with = "moment_if_any",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<Moment>)]
+    pub looked_back_to: Option<SystemTime>,
 }
 
 impl Page {
@@ -193,11 +209,21 @@ impl Page {
         Self {
             jobs: jobs.into_iter().map(|job| Job::new(shard, job)).collect(),
             next: next.map(|cursor| cursor.to_string()),
+            ..Self::default()
         }
     }
 }
 
 impl Job {
+    /// Leaves out the history, and cuts the failure message at 200 bytes.
+    pub fn shorten(&mut self) {
+        self.history.clear();
+        if let Some(failure) = &mut self.failure {
+            let end = failure.message.floor_char_boundary(SUMMARY_MESSAGE_BYTES);
+            failure.message.truncate(end);
+        }
+    }
+
     /// The document of a job of a shard. If the start was given as a delay, its calendar time is not known and
     /// `run_at` is absent.
     pub fn new(shard: &ShardId, job: StoredJob) -> Self {

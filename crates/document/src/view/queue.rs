@@ -1,8 +1,10 @@
 //! Queues and namespaces. Their settings have the same form as in requests.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-use ganger_types::{NamespaceRecord, NamespaceSettings, QueueCounts, QueueSettings, reply};
+use ganger_types::why::QueueWait;
+use ganger_types::{NamespaceRecord, NamespaceSettings, Queue, QueueCounts, QueueSettings, reply};
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
@@ -71,12 +73,170 @@ pub struct QueueView {
     pub settings: QueueSettings,
 }
 
+/// How fast a queue fills and empties. Fields are absent while that is not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, ToSchema)]
+#[schema(as = QueuePace)]
+pub struct QueuePace {
+    /// Jobs enqueued a minute, over the last five minutes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arrivals_per_minute: Option<f64>,
+    /// Jobs that ended a minute, over the last five minutes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub completions_per_minute: Option<f64>,
+    /// Seconds until the ready jobs are done at these rates; absent if they grow or stay.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seconds_to_empty: Option<f64>,
+}
+
+/// Queue and how fast it fills and empties.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[schema(as = QueueRow)]
+pub struct QueueRow {
+    /// Queue, its settings and its counts.
+    #[serde(flatten)]
+    pub queue: QueueView,
+    /// How fast it fills and empties.
+    #[serde(flatten)]
+    pub pace: QueuePace,
+}
+
+/// Queue with everything that is known of it.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[schema(as = QueueDetail)]
+pub struct QueueDetail {
+    /// Queue, its settings and its counts.
+    #[serde(flatten)]
+    pub queue: QueueView,
+    /// How fast it fills and empties.
+    #[serde(flatten)]
+    pub pace: QueuePace,
+    /// Version of the settings, for `If-Match`; also in the header `ETag`.
+    pub version: String,
+    /// Workers that asked the queue for jobs within the last minute, at most 100.
+    pub askers: Vec<Asker>,
+    /// Settings that apply, each with where it comes from; absent unless `effective` was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effective: Option<BTreeMap<&'static str, EffectiveSetting>>,
+}
+
+/// Worker that asks a queue for jobs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Asker {
+    /// Name of the worker.
+    pub worker: String,
+    /// Maximum number of jobs that its last request asked for.
+    pub slots: u32,
+    /// Time of its last request.
+    #[serde(serialize_with = "moment")]
+    #[schema(value_type = Moment)]
+    pub asked_at: SystemTime,
+}
+
+/// A setting that applies to a queue.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct EffectiveSetting {
+    /// Value of the setting, in the same form as in requests; null: no limit, or none.
+    #[schema(value_type = Object)]
+    pub value: serde_json::Value,
+    /// Where the value comes from: `queue`, `namespace` or `default`.
+    pub from: &'static str,
+}
+
+/// Returns the settings that apply to a queue, each with where it comes from.
+pub fn effective(
+    queue: &QueueSettings,
+    namespace: &NamespaceSettings,
+) -> BTreeMap<&'static str, EffectiveSetting> {
+    let fields = |document: Result<serde_json::Value, serde_json::Error>| match document {
+        Ok(serde_json::Value::Object(fields)) => fields,
+        _ => serde_json::Map::new(),
+    };
+    let own = fields(serde_json::to_value(QueueSettingsDocument::from(queue)));
+    let space = fields(serde_json::to_value(NamespaceSettingsDocument::from(
+        namespace,
+    )));
+    let default = NamespaceSettings::default();
+    let default = fields(serde_json::to_value(NamespaceSettingsDocument::from(
+        &default,
+    )));
+    let unset = fields(serde_json::to_value(QueueSettingsDocument::from(
+        &QueueSettings::default(),
+    )));
+    let of = |name: &'static str| {
+        let null = serde_json::Value::Null;
+        let value = own.get(name).unwrap_or(&null);
+        if Some(value) != unset.get(name) {
+            return (value.clone(), "queue");
+        }
+        match space.get(name) {
+            Some(inherited) if default.get(name) == Some(inherited) => {
+                (inherited.clone(), "default")
+            }
+            Some(inherited) => (inherited.clone(), "namespace"),
+            None => (value.clone(), "default"),
+        }
+    };
+    let setting = |name: &'static str| {
+        let (value, from) = of(name);
+        (name, EffectiveSetting { value, from })
+    };
+    QUEUE_SETTINGS.into_iter().map(setting).collect()
+}
+
+/// Names of the settings of a queue.
+const QUEUE_SETTINGS: [&str; 8] = [
+    "paused",
+    "running_max",
+    "live_max",
+    "lease_for",
+    "grace_for",
+    "retry",
+    "retention",
+    "due_order",
+];
+
+/// Causes why the jobs of a queue are not running.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = QueueWhy)]
+pub struct QueueWhy {
+    /// Name of the queue.
+    pub queue: String,
+    /// Causes with the number of jobs that wait for each, most important first; empty if no job waits.
+    pub reasons: Vec<QueueReason>,
+}
+
+/// A cause why jobs of a queue are not running.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct QueueReason {
+    /// Stable code: `queue_paused`, `queue_limit`, `no_worker`, `next`, `not_before` or `waits_for`.
+    pub code: &'static str,
+    /// The cause as a sentence for people.
+    pub text: String,
+    /// Number of jobs that wait for this.
+    pub jobs: u64,
+}
+
+impl QueueWhy {
+    /// The causes of a queue.
+    pub fn new(queue: &Queue, waits: &[QueueWait]) -> Self {
+        let reasons = waits.iter().map(|wait| QueueReason {
+            code: wait.cause.code(),
+            text: wait.cause.text(queue),
+            jobs: wait.jobs,
+        });
+        Self {
+            queue: text(queue.as_bytes()),
+            reasons: reasons.collect(),
+        }
+    }
+}
+
 /// One page of the queues.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Queues)]
 pub struct QueuesDoc {
     /// Queues of this page, by name.
-    pub queues: Vec<QueueView>,
+    pub queues: Vec<QueueRow>,
     /// Value of `after` for the next page; absent on the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<QueueName>,

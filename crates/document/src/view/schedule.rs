@@ -5,16 +5,16 @@ use std::time::{Duration, SystemTime};
 
 use ganger_types::limits::SCHEDULE_BACKLOG_MAX;
 use ganger_types::{
-    CatchUp, Overlap, Priority, RetryPolicy, ScheduleRecord, ScheduleSpec, Timestamp,
+    CatchUp, JobState, Overlap, Priority, RetryPolicy, ScheduleRecord, ScheduleSpec, Timestamp,
 };
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::names::text;
-use crate::one_of::{CatchUpWord, OverlapWord, word};
+use crate::one_of::{CatchUpWord, OverlapWord, StateWord, word, word_if_any};
 use crate::raw_json::{self, Base64, RawJson};
 use crate::retry::{RetryDocument, as_document_if_any};
-use crate::time::{Moment, Span, calendar, moment, moment_if_any, span_if_any};
+use crate::time::{Moment, Span, calendar, moment, moment_if_any, seconds_if_any, span_if_any};
 use crate::view::{as_number, labels, texts};
 
 /// Schedule: when it fires, and the jobs that it makes.
@@ -106,6 +106,21 @@ pub struct Schedule {
     /// Id of the last job that was enqueued; absent before the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_job: Option<String>,
+    /// State of the last job; absent before the first, once it is gone, and in answers to changes.
+    #[serde(
+        serialize_with = "word_if_any",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<StateWord>)]
+    pub last_state: Option<JobState>,
+    /// How long the last attempt of the last job ran, in documents in seconds; absent if none has ended.
+    #[serde(
+        rename = "last_ran_seconds",
+        serialize_with = "seconds_if_any",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<f64>)]
+    pub last_ran_for: Option<Duration>,
 }
 
 /// List of the schedules.
@@ -113,6 +128,9 @@ pub struct Schedule {
 pub struct Schedules {
     /// Schedules in the order of their names.
     pub schedules: Vec<Schedule>,
+    /// Value of `after` for the next page; absent on the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
 }
 
 /// Next times at which a schedule fires.
@@ -225,6 +243,8 @@ impl From<ScheduleRecord> for Schedule {
             next_local: None,
             runs: record.runs,
             last_job: record.last_job.map(|job| text(job.as_bytes())),
+            last_state: None,
+            last_ran_for: None,
         };
         schedule.completed()
     }

@@ -122,14 +122,42 @@ pub struct GroupView {
     pub group: GroupName,
     /// Number of kept jobs in the group.
     pub count: u64,
+    /// Time of the first failure that is known; absent if none is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_at: Option<Moment>,
+    /// Time of the last failure; absent if none is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_at: Option<Moment>,
+    /// Message of the last failure, cut at 500 bytes; absent if none is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// The five queues with the most failures.
+    pub by_queue: Vec<FailuresOf>,
+    /// The five kinds with the most failures.
+    pub by_kind: Vec<FailuresOf>,
+    /// Number of failures in each ten minutes of the last hour, the oldest first.
+    pub last_hour: [u64; 6],
+}
+
+/// Number of failures of a queue or a kind.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = FailuresOf)]
+pub struct FailuresOf {
+    /// Name of the queue or kind.
+    pub name: String,
+    /// Number of its failures.
+    pub count: u64,
 }
 
 /// List of the failure groups.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = FailureGroups)]
 pub struct GroupsView {
-    /// Failure groups, by name.
+    /// Failure groups, the last failure first.
     pub groups: Vec<GroupView>,
+    /// Value of `after` for the next page; absent on the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
 }
 
 /// Tag and its use.

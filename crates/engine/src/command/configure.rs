@@ -16,8 +16,11 @@ use crate::turn::Turn;
 
 impl Engine {
     pub(crate) fn configure_queue(&mut self, cmd: ConfigureQueue, turn: &mut Turn<'_>) -> Answer {
-        if let QueueChange::All(settings) = &cmd.change {
+        if let QueueChange::All(settings) | QueueChange::AllIf { settings, .. } = &cmd.change {
             check_settings(settings)?;
+        }
+        if let QueueChange::AllIf { version, .. } = &cmd.change {
+            self.check_version(&cmd, *version)?;
         }
         self.check_new_queues(&cmd.namespace, [&cmd.queue])?;
 
@@ -26,7 +29,9 @@ impl Engine {
         let state = &mut self.queues[queue];
         state.known = true;
         match cmd.change {
-            QueueChange::All(settings) => state.settings = settings,
+            QueueChange::All(settings) | QueueChange::AllIf { settings, .. } => {
+                state.settings = settings;
+            }
             QueueChange::Paused(paused) => state.settings.paused = paused,
         }
         state.retired_until = Default::default();
@@ -43,6 +48,22 @@ impl Engine {
             turn,
         );
         Ok(Reply::Done)
+    }
+
+    /// Refuses a change of settings that are no longer those that the caller has seen.
+    fn check_version(&self, cmd: &ConfigureQueue, version: u64) -> Result<(), Rejection> {
+        let found = self.find_queue(&cmd.namespace, &cmd.queue);
+        let current = match found {
+            Some(queue) => self.queues[queue].settings.version(),
+            None => QueueSettings::default().version(),
+        };
+        if current == version {
+            return Ok(());
+        }
+        Err(Rejection::SettingsChanged {
+            queue: cmd.queue.clone(),
+            version: current,
+        })
     }
 
     /// Hides a queue from listings until it is used again. A queue without jobs is removed.

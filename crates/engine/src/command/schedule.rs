@@ -3,7 +3,9 @@
 use crate::check::{at_most, check_named, check_size};
 use std::time::Duration;
 
-use ganger_types::command::{Enqueue, NewJob, PutSchedule, RemoveSchedule, RunSchedule};
+use ganger_types::command::{
+    Enqueue, NewJob, PauseSchedule, PutSchedule, RemoveSchedule, RunSchedule,
+};
 use ganger_types::limits::{SCHEDULE_BACKLOG_MAX, SCHEDULES_MAX};
 use ganger_types::{
     Answer, CatchUp, Change, Due, Happening, JobId, JobKey, Now, Overlap, Rejection, Reply,
@@ -125,6 +127,26 @@ impl Engine {
 
         self.disarm_schedule(space, &cmd.id);
         self.store_schedule(space, schedule.clone(), turn);
+        Ok(Reply::Schedule(Box::new(schedule)))
+    }
+
+    /// Pauses or resumes a schedule. Runs that became due while it was paused are handled as missed ones.
+    pub(crate) fn pause_schedule(&mut self, cmd: &PauseSchedule, turn: &mut Turn<'_>) -> Answer {
+        let space = self.find_space(&cmd.namespace);
+        let found = space.and_then(|space| {
+            let schedule = self.spaces[space].schedules.get(&cmd.id)?;
+            Some((space, schedule.clone()))
+        });
+        let (space, mut schedule) =
+            found.ok_or_else(|| Rejection::ScheduleNotFound { id: cmd.id.clone() })?;
+
+        self.disarm_schedule(space, &cmd.id);
+        schedule.paused = cmd.is_paused;
+        let happening = Happening::ScheduleChanged {
+            schedule: cmd.id.clone(),
+        };
+        self.store_schedule(space, schedule.clone(), turn);
+        self.announce(space, turn.now.wall, happening, turn);
         Ok(Reply::Schedule(Box::new(schedule)))
     }
 

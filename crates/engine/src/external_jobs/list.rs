@@ -35,8 +35,8 @@ impl Engine {
         now: Now,
         query: &JobQuery,
     ) -> (Vec<(ExternalJob, ExternalJobView)>, Option<ExternalJob>) {
-        // External jobs have no graph and no labels.
-        if query.graph.is_some() || query.label.is_some() {
+        // External jobs have no graph, no labels and no unique key.
+        if query.graph.is_some() || query.unique_key.is_some() || !query.labels.is_empty() {
             return (Vec::new(), None);
         }
         let mut measure = ScanLimits {

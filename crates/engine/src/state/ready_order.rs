@@ -46,6 +46,13 @@ impl ReadyOrder {
         count.min(max)
     }
 
+    /// Returns the places after `after` in order; from the first on without one.
+    pub(crate) fn after(&self, after: Option<&ReadyPlace>) -> impl Iterator<Item = &ReadyPlace> {
+        let index = after.map_or(0, |after| self.chunk_for(after));
+        let chunks = self.chunks.iter().skip(index).flatten();
+        chunks.skip_while(move |place| after.is_some_and(|after| *place <= after))
+    }
+
     /// Adds a job; returns false if it was there.
     pub(crate) fn insert(&mut self, place: ReadyPlace) -> bool {
         let index = self.chunk_for(&place);

@@ -366,7 +366,7 @@ fn external_jobs_are_listed_page_by_page_and_by_what_is_asked_for() {
     assert_eq!(listed(&queue), ["j1", "j2", "j3", "i1", "i2"]);
     let later = listed(&|query| query.queue = Some(Queue::from_static("r")));
     assert_eq!(later, ["j4"]);
-    let tagged = listed(&|query| query.tag = Some(ganger_types::Tag::from_static("x")));
+    let tagged = listed(&|query| query.tags = vec![ganger_types::Tag::from_static("x")]);
     assert_eq!(tagged, ["j1", "j2", "j3"]);
     let graph = listed(&|query| query.graph = Some(ganger_types::Graph::from_static("g")));
     assert!(graph.is_empty());

@@ -94,6 +94,8 @@ pub fn schedule(wire: v1::Schedule) -> Result<Schedule, FieldError> {
         next_local: None,
         runs: wire.runs,
         last_job: non_empty(wire.last_job),
+        last_state: None,
+        last_ran_for: None,
     };
     Ok(schedule.completed())
 }

@@ -5,8 +5,8 @@ mod pops;
 
 use std::time::Duration;
 
-use ganger_store::StoredJob;
 use ganger_store::select::{matches, page_limit};
+use ganger_store::{Count, Looked, StoredJob};
 use ganger_types::limits::PAGE_JOBS_MAX;
 use ganger_types::query::{JobQuery, Query};
 use ganger_types::reply::ExternalJobView;
@@ -29,6 +29,8 @@ pub struct Page {
     pub jobs: Vec<StoredJob>,
     /// Cursor of the next page ([`JobQuery::go_on`]); `None` for the last page.
     pub next: Option<PageCursor>,
+    /// How far the records of the store were looked at.
+    pub looked: Looked,
 }
 
 impl Page {
@@ -39,6 +41,14 @@ impl Page {
             .map(PageCursor::ExternalJob)
             .or_else(of_job)
     }
+}
+
+/// Whether the time that the query allows has passed.
+fn is_over(query: &JobQuery, began: Instant) -> bool {
+    query
+        .budget
+        .time
+        .is_some_and(|most| began.elapsed() >= most)
 }
 
 impl Handle {
@@ -55,6 +65,7 @@ impl Handle {
             let stored = reads.read(move |reader| reader.list(&wanted)).await?;
             page.jobs = stored.jobs;
             page.next = stored.next.map(PageCursor::Job);
+            page.looked = stored.looked;
         }
         if page.next.is_none() && self.may_have_external_jobs() {
             self.fill_with_external_jobs(query, &mut page).await?;
@@ -68,10 +79,23 @@ impl Handle {
     /// # Errors
     /// See [`CallError`].
     pub async fn count(&self, query: JobQuery) -> Result<u64, CallError> {
+        Ok(self.count_within(query).await?.jobs)
+    }
+
+    /// Counts as [`Handle::count`], within the budget of the query. If all conditions are a queue and states, the
+    /// counters in memory answer.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    pub async fn count_within(&self, query: JobQuery) -> Result<Count, CallError> {
+        if query == query.without_conditions() {
+            return self.known_count(query).await;
+        }
         let wanted = query.clone();
+        let began = Instant::now();
         let reads = &self.shared.reads;
         let mut count = reads.read(move |reader| reader.count(&wanted)).await?;
-        if !self.may_have_external_jobs() {
+        if !self.may_have_external_jobs() || count.looked.is_cut {
             return Ok(count);
         }
         let mut query = JobQuery {
@@ -81,10 +105,14 @@ impl Handle {
         };
         loop {
             let (found, rest) = self.look_for_external_jobs(&query).await?;
-            count += u64::try_from(found.len()).unwrap_or(u64::MAX);
+            count.jobs += u64::try_from(found.len()).unwrap_or(u64::MAX);
             let Some(rest) = rest else {
                 return Ok(count);
             };
+            if is_over(&query, began) {
+                count.looked.is_cut = true;
+                return Ok(count);
+            }
             query.after_external_job = Some(rest);
         }
     }
@@ -102,6 +130,7 @@ impl Handle {
         page: &mut Page,
     ) -> Result<(), CallError> {
         let limit = page_limit(&query);
+        let began = Instant::now();
         let mut last = None;
         loop {
             // One job more than there is room for shows whether there is a next page.
@@ -118,6 +147,11 @@ impl Handle {
             let Some(rest) = rest else {
                 return Ok(());
             };
+            if is_over(&query, began) {
+                page.looked.is_cut = true;
+                page.next = Some(PageCursor::ExternalJob(rest));
+                return Ok(());
+            }
             query.after_external_job = Some(rest);
         }
     }

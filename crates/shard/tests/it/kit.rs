@@ -14,7 +14,8 @@ use ganger_shard::{
 pub(crate) use ganger_store::MemoryStore;
 use ganger_store::memory::MemoryReader;
 use ganger_store::{
-    CommitError, Loaded, LogChunk, Opened, Page, Reader, Reserve, Store, StoreError, StoredJob,
+    CommitError, Count, EndedPage, IndexedValue, Loaded, LogChunk, Opened, Page, Reader, Reserve,
+    Store, StoreError, StoredJob, ValuePage, ValueQuery,
 };
 use ganger_types::command::{
     Complete, Enqueue, ExpiredJob, ExpiredJobsQuery, Lease, LeaseRef, NewJob, TakeFrom,
@@ -250,8 +251,29 @@ impl Reader for GatedReader {
         self.inner.find(namespace, id)
     }
 
-    fn count(&mut self, query: &JobQuery) -> Result<u64, StoreError> {
+    fn count(&mut self, query: &JobQuery) -> Result<Count, StoreError> {
         self.inner.count(query)
+    }
+
+    fn list_by_end(
+        &mut self,
+        query: &JobQuery,
+        after: Option<u64>,
+    ) -> Result<EndedPage, StoreError> {
+        self.inner.list_by_end(query, after)
+    }
+
+    fn values(
+        &mut self,
+        namespace: &Namespace,
+        of: &IndexedValue,
+        query: &ValueQuery,
+    ) -> Result<ValuePage, StoreError> {
+        self.inner.values(namespace, of, query)
+    }
+
+    fn log_bytes(&mut self, key: JobKey, attempt: u32) -> Result<u64, StoreError> {
+        self.inner.log_bytes(key, attempt)
     }
 
     fn list(&mut self, query: &JobQuery) -> Result<Page, StoreError> {

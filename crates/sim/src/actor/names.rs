@@ -50,12 +50,16 @@ pub(crate) fn namespace_of(command: &Command) -> Option<&Namespace> {
         Command::PutSchedule(cmd) => &cmd.schedule.namespace,
         Command::RemoveSchedule(cmd) => &cmd.namespace,
         Command::RunSchedule(cmd) => &cmd.namespace,
+        Command::PauseSchedule(cmd) => &cmd.namespace,
         Command::DeregisterWorker(cmd) => &cmd.namespace,
         Command::Import(cmd) => &cmd.namespace,
         Command::Query(query) => match &**query {
             Query::Queues(namespace, ..)
             | Query::Queue(namespace, _)
-            | Query::Workers(namespace)
+            | Query::Workers(namespace, ..)
+            | Query::Counts(namespace, _)
+            | Query::NextJobs(namespace, ..)
+            | Query::QueueWhy(namespace, _)
             | Query::Schedules(namespace)
             | Query::Why(namespace, _) => namespace,
             _ => return None,

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use ganger_types::command::{
     AddDependencies, Alter, Cancel, ConfigureNamespace, ConfigureQueue, Delete, ForgetQueue,
-    PutSchedule, QueueChange, RemoveDependencies, RemoveSchedule, Retry, RunSchedule, Selection,
-    TimeOut,
+    PauseSchedule, PutSchedule, QueueChange, RemoveDependencies, RemoveSchedule, Retry,
+    RunSchedule, Selection, TimeOut,
 };
 use ganger_types::limits::SCHEDULE_EVERY_MIN;
 use ganger_types::query::Query;
@@ -86,7 +86,7 @@ pub(crate) fn read(plan: &Plan, known: &KnownIds, rng: &mut Rng) -> Command {
     let query = match rng.below(6) {
         0 => Query::Queues(namespace, None, 100),
         1 => Query::Queue(namespace, names::queue(plan, rng)),
-        2 => Query::Workers(namespace),
+        2 => Query::Workers(namespace, None, 100),
         3 => Query::Audit,
         _ => match rng.maybe(&known.ids) {
             Some((namespace, id)) => Query::Why(namespace.clone(), id.clone()),
@@ -262,6 +262,14 @@ fn schedule(plan: &Plan, rng: &mut Rng, namespace: Namespace, now: Now) -> Comma
     match rng.below(1_000) {
         0..250 => return Command::RemoveSchedule(RemoveSchedule { namespace, id }),
         250..400 => return Command::RunSchedule(RunSchedule { namespace, id }),
+        400..500 => {
+            let is_paused = rng.chance(500);
+            return Command::PauseSchedule(PauseSchedule {
+                namespace,
+                id,
+                is_paused,
+            });
+        }
         _ => {}
     }
     // If days pass between steps, a schedule that fires every minute would make far too many jobs.

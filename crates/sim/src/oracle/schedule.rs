@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ganger_types::command::{NewJob, PutSchedule, RemoveSchedule, RunSchedule};
+use ganger_types::command::{NewJob, PauseSchedule, PutSchedule, RemoveSchedule, RunSchedule};
 use ganger_types::{
     Answer, CatchUp, Command, JobId, JobKey, JobRecord, JobState, Namespace, Overlap, Reply,
     ScheduleId, ScheduleRecord, ScheduleSpec, Timestamp,
@@ -287,6 +287,26 @@ impl Oracle {
         let plan = self.schedules.get_mut(&name).expect("it was there");
         plan.last = Some(key);
         Ok(())
+    }
+
+    /// Checks a pause or its end: nothing else of the schedule changes.
+    pub(super) fn pause_schedule(&mut self, cmd: &PauseSchedule, answer: &Answer) -> CheckResult {
+        let name = (cmd.namespace.clone(), cmd.id.clone());
+        match (self.schedules.get_mut(&name), answer) {
+            (Some(plan), Ok(Reply::Schedule(answered)))
+                if answered.paused == cmd.is_paused && answered.spec == plan.record.spec =>
+            {
+                plan.record.paused = cmd.is_paused;
+                Ok(())
+            }
+            (None, Err(rejection)) => {
+                self.refused(rejection, &BTreeSet::from(["schedule_not_found"]))
+            }
+            (_, other) => {
+                let what = format!("pausing schedule {}: {other:?}", cmd.id);
+                Err(self.wrong("P6", what, Vec::new()))
+            }
+        }
     }
 
     pub(super) fn remove_schedule(&mut self, cmd: &RemoveSchedule, answer: &Answer) -> CheckResult {

@@ -15,7 +15,9 @@ impl Oracle {
         let name = (cmd.namespace.clone(), cmd.queue.clone());
         let settings = self.queues.entry(name).or_default();
         match &cmd.change {
-            QueueChange::All(all) => *settings = all.clone(),
+            QueueChange::All(all) | QueueChange::AllIf { settings: all, .. } => {
+                *settings = all.clone();
+            }
             QueueChange::Paused(paused) => settings.paused = *paused,
         }
         Ok(())

@@ -202,9 +202,9 @@ pub(crate) fn read_all(store: &mut EmbeddedStore) -> Result<StoreContent, StoreE
     store.load(&mut |row| loaded.push(row))?;
     let mut reader = store.reader()?;
     let keys = || (0..ALL).map(JobKey);
-    let tag = Some(Tag::from_static("third"));
+    let tags = vec![Tag::from_static("third")];
     let query = JobQuery {
-        tag,
+        tags,
         limit: 100,
         ..JobQuery::default()
     };

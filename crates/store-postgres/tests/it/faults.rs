@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use ganger_store::suite::{StoreFixture, cases};
 use ganger_store::{
-    CommitError, Loaded, LogChunk, Opened, Page, Reader, Store, StoreError, StoredJob,
+    CommitError, Count, EndedPage, IndexedValue, Loaded, LogChunk, Opened, Page, Reader, Store,
+    StoreError, StoredJob, ValuePage, ValueQuery,
 };
 use ganger_store_postgres::{PostgresReader, PostgresStore, Settings};
 use ganger_types::command::{ExpiredJob, ExpiredJobsQuery};
@@ -146,8 +147,29 @@ impl Reader for PersistentReader {
         again(|| self.0.list(query))
     }
 
-    fn count(&mut self, query: &JobQuery) -> Result<u64, StoreError> {
+    fn count(&mut self, query: &JobQuery) -> Result<Count, StoreError> {
         again(|| self.0.count(query))
+    }
+
+    fn list_by_end(
+        &mut self,
+        query: &JobQuery,
+        after: Option<u64>,
+    ) -> Result<EndedPage, StoreError> {
+        again(|| self.0.list_by_end(query, after))
+    }
+
+    fn values(
+        &mut self,
+        namespace: &Namespace,
+        of: &IndexedValue,
+        query: &ValueQuery,
+    ) -> Result<ValuePage, StoreError> {
+        again(|| self.0.values(namespace, of, query))
+    }
+
+    fn log_bytes(&mut self, key: JobKey, attempt: u32) -> Result<u64, StoreError> {
+        again(|| self.0.log_bytes(key, attempt))
     }
 
     fn payload(&mut self, key: JobKey) -> Result<Option<Bytes>, StoreError> {

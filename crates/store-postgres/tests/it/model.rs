@@ -217,7 +217,7 @@ fn queries() -> Vec<JobQuery> {
         queries.push(query);
     };
     add(|query| query.newest_first = true);
-    add(|query| query.tag = Some(Tag::from_static("red")));
+    add(|query| query.tags = vec![Tag::from_static("red")]);
     add(|query| query.queue = Some(Queue::from_static("images")));
     add(|query| query.states = JobStates::ENDED);
     add(|query| query.states = JobStates::LIVE);
@@ -230,7 +230,7 @@ fn queries() -> Vec<JobQuery> {
         query.queue = Some(Queue::default());
     });
     add(|query| {
-        query.tag = Some(Tag::from_static("blue"));
+        query.tags = vec![Tag::from_static("blue")];
         query.states = JobStates::ENDED;
     });
     queries

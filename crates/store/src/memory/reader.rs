@@ -10,11 +10,15 @@ use ganger_types::{
     StatisticsRecord, StoredJob,
 };
 
+use super::lists::{MemoryEnds, MemoryEntries};
 use super::rows::Rows;
 use super::{State, lock};
 use crate::error::StoreError;
-use crate::reader::{LogChunk, Page, Reader};
-use crate::select;
+use crate::reader::{
+    Count, EndedPage, IndexedValue, LogChunk, Page, Reader, ValuePage, ValueQuery,
+};
+use crate::rows::listing::Matches;
+use crate::rows::{by_end, values};
 
 /// A reader of a [`super::MemoryStore`].
 #[derive(Clone, Debug)]
@@ -28,8 +32,24 @@ impl MemoryReader {
     }
 }
 
-fn stored(rows: &Rows, record: &JobRecord) -> StoredJob {
+pub(super) fn stored(rows: &Rows, record: &JobRecord) -> StoredJob {
     StoredJob::new(record.clone(), rows.leases.get(&record.key).cloned())
+}
+
+/// Looks at records, in this order, until the page is full or the budget is used up.
+fn look_at<'a, 'q>(
+    rows: &Rows,
+    records: impl Iterator<Item = &'a JobRecord>,
+    mut matches: Matches<'q>,
+) -> Matches<'q> {
+    for record in records {
+        let found = matches.evaluate(stored(rows, record));
+        if matches.add(record.key, found) {
+            return matches;
+        }
+    }
+    matches.end();
+    matches
 }
 
 impl Reader for MemoryReader {
@@ -59,23 +79,34 @@ impl Reader for MemoryReader {
         } else {
             Box::new(range)
         };
-        let limit = select::page_limit(query);
-        let mut jobs: Vec<StoredJob> = ordered
-            .map(|record| stored(rows, record))
-            .filter(|job| select::matches(query, job))
-            .take(limit + 1)
-            .collect();
-        let has_more = jobs.len() > limit;
-        jobs.truncate(limit);
-        let next = jobs.last().filter(|_| has_more).map(|job| job.record.key);
-        Ok(Page { jobs, next })
+        let matches = look_at(rows, ordered, Matches::page(query));
+        Ok(matches.into_page())
     }
 
-    fn count(&mut self, query: &JobQuery) -> Result<u64, StoreError> {
+    fn count(&mut self, query: &JobQuery) -> Result<Count, StoreError> {
         let rows = &lock(&self.state).rows;
-        let jobs = rows.jobs.values().map(|record| stored(rows, record));
-        let count = jobs.filter(|job| select::matches(query, job)).count();
-        Ok(u64::try_from(count).unwrap_or(u64::MAX))
+        let matches = look_at(rows, rows.jobs.values(), Matches::count(query));
+        Ok(matches.into_count())
+    }
+
+    fn list_by_end(
+        &mut self,
+        query: &JobQuery,
+        after: Option<u64>,
+    ) -> Result<EndedPage, StoreError> {
+        let Ok(page) = by_end::page(&mut MemoryEnds(&lock(&self.state).rows), query, after);
+        Ok(page)
+    }
+
+    fn values(
+        &mut self,
+        namespace: &Namespace,
+        of: &IndexedValue,
+        query: &ValueQuery,
+    ) -> Result<ValuePage, StoreError> {
+        let mut entries = MemoryEntries::of(&lock(&self.state).rows);
+        let Ok(page) = values::page(&mut entries, namespace, of, query);
+        Ok(page)
     }
 
     fn payload(&mut self, key: JobKey) -> Result<Option<Bytes>, StoreError> {
@@ -148,6 +179,16 @@ impl Reader for MemoryReader {
                 is_wanted
             })
             .collect())
+    }
+
+    fn log_bytes(&mut self, key: JobKey, attempt: u32) -> Result<u64, StoreError> {
+        let state = lock(&self.state);
+        let mut chunks = state
+            .rows
+            .logs
+            .range((key, attempt, 0)..=(key, attempt, u64::MAX));
+        let last = chunks.next_back();
+        Ok(last.map_or(0, |(_, chunk)| chunk.end()))
     }
 
     fn expired_jobs(

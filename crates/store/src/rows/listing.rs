@@ -1,5 +1,7 @@
 //! A page of a listing, or a count, while a store collects it from rows.
 
+use std::time::Instant;
+
 use ganger_types::query::JobQuery;
 use ganger_types::{JobKey, LeaseRecord};
 
@@ -7,7 +9,10 @@ use super::RowError;
 use super::row::{open, record_at, row_key, show, to_sql};
 use crate::encoding::JobHeader;
 use crate::select;
-use crate::{Page, StoredJob};
+use crate::{Count, Looked, Page, StoredJob};
+
+/// Number of records between two looks at the clock.
+const RECORDS_PER_CLOCK: u64 = 256;
 
 /// The jobs that a query matches, as far as its rows have been read.
 #[derive(Debug)]
@@ -18,6 +23,10 @@ pub struct Matches<'a> {
     limit: usize,
     /// Number of jobs found so far if this is a count, which keeps no jobs; `None` for a page.
     count: Option<u64>,
+    /// Key of the last record that was looked at.
+    last: Option<JobKey>,
+    looked: Looked,
+    began: Instant,
 }
 
 impl<'a> Matches<'a> {
@@ -28,6 +37,9 @@ impl<'a> Matches<'a> {
             jobs: Vec::new(),
             limit: select::page_limit(query),
             count: None,
+            last: None,
+            looked: Looked::default(),
+            began: Instant::now(),
         }
     }
 
@@ -60,7 +72,7 @@ impl<'a> Matches<'a> {
     /// # Errors
     /// If the row is damaged, or if the lease cannot be read.
     pub fn judge<E: From<RowError>>(
-        &self,
+        &mut self,
         table: &str,
         key: JobKey,
         sealed: &[u8],
@@ -70,6 +82,7 @@ impl<'a> Matches<'a> {
         let content = open(table, &at, sealed)?;
         let header = JobHeader::of(content)
             .map_err(|error| RowError::unreadable(table, show(&at), &error))?;
+        self.looked.back_to = Some(header.created_at);
         if !select::may_match(self.query, &header) {
             return Ok(None);
         }
@@ -78,31 +91,73 @@ impl<'a> Matches<'a> {
         Ok(Some(job).filter(|job| select::matches(self.query, job)))
     }
 
-    /// Adds the next job, if it matches. Returns whether the page is complete; a count never is.
-    pub fn add(&mut self, found: Option<StoredJob>) -> bool {
+    /// Evaluates a job that was read because an index names it. `None` if it does not match.
+    pub fn evaluate(&mut self, job: StoredJob) -> Option<StoredJob> {
+        self.looked.back_to = Some(job.record.created_at);
+        Some(job).filter(|job| select::matches(self.query, job))
+    }
+
+    /// Adds the next record, with its job if that matches. Returns whether the page is complete, or the budget is used
+    /// up.
+    pub fn add(&mut self, key: JobKey, found: Option<StoredJob>) -> bool {
+        self.looked.records += 1;
         if let Some(count) = &mut self.count {
             *count += u64::from(found.is_some());
         } else {
             self.jobs.extend(found);
         }
         // One job more than the page holds shows that there is a next page.
+        if self.jobs.len() > self.limit {
+            return true;
+        }
+        self.last = Some(key);
+        self.looked.is_cut = self.is_spent();
+        self.looked.is_cut
+    }
+
+    fn is_spent(&self) -> bool {
+        let budget = &self.query.budget;
+        let records = self.looked.records;
+        budget.records.is_some_and(|most| records >= most)
+            || records.is_multiple_of(RECORDS_PER_CLOCK)
+                && budget.time.is_some_and(|most| self.began.elapsed() >= most)
+    }
+
+    /// Whether one job more than the page holds was found.
+    pub fn is_full(&self) -> bool {
         self.jobs.len() > self.limit
     }
 
+    /// Records that no further record exists: a budget that was used up by the last one cut nothing.
+    pub fn end(&mut self) {
+        self.looked.is_cut = false;
+    }
+
     /// Returns the number of jobs found by a count.
-    pub fn into_count(self) -> u64 {
-        self.count.unwrap_or(0)
+    pub fn into_count(self) -> Count {
+        Count {
+            jobs: self.count.unwrap_or(0),
+            looked: self.looked,
+        }
     }
 
     /// Returns the page; its `next` is `None` if it is the last one.
     pub fn into_page(mut self) -> Page {
         let has_more = self.jobs.len() > self.limit;
         self.jobs.truncate(self.limit);
-        let last = self.jobs.last().filter(|_| has_more);
-        let next = last.map(|job| job.record.key);
+        let last = self.jobs.last().map(|job| job.record.key);
+        let next = if has_more {
+            last
+        } else {
+            self.last.filter(|_| self.looked.is_cut)
+        };
         Page {
             jobs: self.jobs,
             next,
+            looked: Looked {
+                is_cut: self.looked.is_cut && !has_more,
+                ..self.looked
+            },
         }
     }
 }

@@ -3,6 +3,8 @@
 use ganger_types::query::JobQuery;
 use ganger_types::{JobState, JobStates};
 
+use crate::{Count, Looked};
+
 use super::secondary_index::{self, IndexEntry};
 
 /// The source of a listing's candidates.
@@ -23,7 +25,7 @@ pub enum Source {
 impl Source {
     /// Returns the smallest source that has every job of a query.
     pub fn of(query: &JobQuery) -> Self {
-        let states = query.states;
+        let states = query.possible_states();
         if query.worker.is_some() || states.sole() == Some(JobState::Running) {
             return Self::Leases;
         }
@@ -60,7 +62,7 @@ impl CountPlan {
         if is_by_index {
             rest.states = JobStates::NONE;
         } else if of_ended.is_some() {
-            rest.states = query.states.and(JobStates::LIVE);
+            rest.states = query.possible_states().and(JobStates::LIVE);
         }
         Self {
             rest,
@@ -76,6 +78,19 @@ impl CountPlan {
             .flatten()
     }
 
+    /// Adds the count by the index to that of the records.
+    pub fn sum(&self, indexed: u64, records: Count) -> Count {
+        let is_cut = self.rest.budget.records.is_some_and(|most| indexed >= most);
+        Count {
+            jobs: indexed + records.jobs,
+            looked: Looked {
+                records: indexed + records.looked.records,
+                is_cut: is_cut || records.looked.is_cut,
+                ..records.looked
+            },
+        }
+    }
+
     /// Whether records must be read.
     pub fn needs_records(&self) -> bool {
         !self.rest.states.is_empty()
@@ -85,23 +100,26 @@ impl CountPlan {
 /// Number of conditions of the query that the secondary index covers.
 fn count_indexed_filters(query: &JobQuery) -> usize {
     let filters = [
-        query.tag.is_some(),
-        query.label.is_some(),
-        query.graph.is_some(),
-        query.schedule.is_some(),
-        query.group.is_some(),
+        query.tags.len(),
+        query.labels.len(),
+        usize::from(query.graph.is_some()),
+        usize::from(query.schedule.is_some()),
+        usize::from(query.group.is_some()),
     ];
-    filters.into_iter().filter(|is_given| *is_given).count()
+    filters.into_iter().sum()
 }
 
 /// Whether the query has no other conditions than namespace, queue, states and one index entry.
 fn is_by_columns(query: &JobQuery) -> bool {
-    count_indexed_filters(query) <= 1
-        && query.kind.is_none()
-        && query.failure_text.is_none()
-        && query.worker.is_none()
-        && query.created_from.is_none()
-        && query.created_before.is_none()
+    let plain = JobQuery {
+        tags: query.tags.clone(),
+        labels: query.labels.clone(),
+        graph: query.graph.clone(),
+        schedule: query.schedule.clone(),
+        group: query.group.clone(),
+        ..query.without_conditions()
+    };
+    count_indexed_filters(query) <= 1 && *query == plain
 }
 
 /// Whether one index entry is the query's only condition.

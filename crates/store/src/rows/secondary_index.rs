@@ -12,6 +12,16 @@ use crate::select::failed_group;
 /// A key of the secondary index.
 pub type IndexEntry = Vec<u8>;
 
+/// Letter of the entries of labels.
+pub const LABEL: u8 = b'l';
+/// Letter of the entries of graphs.
+pub const GRAPH: u8 = b'g';
+
+/// Returns the beginning of all entries with these parts.
+pub fn beginning(letter: u8, parts: &[&[u8]]) -> IndexEntry {
+    entry(letter, parts)
+}
+
 fn entry(letter: u8, parts: &[&[u8]]) -> IndexEntry {
     let mut entry = vec![letter];
     entry.extend_from_slice(&name(parts));
@@ -104,7 +114,7 @@ pub fn of_query(query: &JobQuery) -> Option<IndexEntry> {
                 .map(|id| entry(b's', &[namespace, id.as_bytes()]))
         };
         let label = || {
-            let label = query.label.as_ref();
+            let label = query.labels.first();
             label.map(|(k, v)| entry(b'l', &[namespace, k.as_bytes(), v.as_bytes()]))
         };
         let group = || {
@@ -115,8 +125,8 @@ pub fn of_query(query: &JobQuery) -> Option<IndexEntry> {
         };
         let tag = || {
             query
-                .tag
-                .as_ref()
+                .tags
+                .first()
                 .map(|tag| entry(b't', &[namespace, tag.as_bytes()]))
         };
         graph

@@ -74,6 +74,7 @@ impl Command {
             | Self::RemoveDependencies(_)
             | Self::RemoveSchedule(_)
             | Self::RunSchedule(_)
+            | Self::PauseSchedule(_)
             | Self::DeregisterWorker(_)
             | Self::Reserve(_)
             | Self::Decide(_)
@@ -116,6 +117,7 @@ impl Command {
             | Self::ConfigureNamespace(_)
             | Self::RemoveSchedule(_)
             | Self::RunSchedule(_)
+            | Self::PauseSchedule(_)
             | Self::DeregisterWorker(_)
             | Self::Reserve(_)
             | Self::Decide(_)
@@ -148,6 +150,7 @@ impl Command {
             Self::PutSchedule(cmd) => &cmd.schedule.namespace,
             Self::RemoveSchedule(cmd) => &cmd.namespace,
             Self::RunSchedule(cmd) => &cmd.namespace,
+            Self::PauseSchedule(cmd) => &cmd.namespace,
             Self::DeregisterWorker(cmd) => &cmd.namespace,
             Self::Query(query) => return query.namespace(),
             // Messages of other shards concern the whole shard, and those shards know no callers' clocks. External
@@ -192,7 +195,11 @@ impl Query {
         match self {
             Self::Queues(namespace, ..)
             | Self::Queue(namespace, _)
-            | Self::Workers(namespace)
+            | Self::Counts(namespace, _)
+            | Self::NextJobs(namespace, ..)
+            | Self::QueueWhy(namespace, _)
+            | Self::Names(namespace, ..)
+            | Self::Workers(namespace, ..)
             | Self::FailureGroups(namespace)
             | Self::TopTags(namespace, ..)
             | Self::Tracked(namespace)

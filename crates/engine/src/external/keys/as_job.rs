@@ -87,7 +87,7 @@ pub(super) fn scan(
     after: Option<&ExternalJob>,
     measure: ScanLimits,
 ) -> ExternalJobScan {
-    let has_words = query.tag.is_some() || query.schedule.is_some() || query.group.is_some();
+    let has_words = !query.tags.is_empty() || query.schedule.is_some() || query.group.is_some();
     let after = after.and_then(|after| match after {
         ExternalJob::Item { queue, id } => Some((queue, id)),
         ExternalJob::Qless(_) => None,

@@ -44,7 +44,7 @@ fn may_be_asked_for(query: &JobQuery, job: &QlessJob) -> bool {
     asks_for(query, as_job::state(job))
         && wanted.is_none_or(|wanted| queue() == wanted.as_bytes())
         && (query.kind.as_ref()).is_none_or(|kind| job.klass.starts_with(kind.as_bytes()))
-        && (query.tag.is_none() || !job.tags.is_empty())
+        && (query.tags.is_empty() || !job.tags.is_empty())
         && (query.group.is_none() || job.failure.is_some())
         && (query.worker.is_none() || !job.worker.is_empty())
         && (query.schedule.is_none() || job.spawned_from.is_some())
