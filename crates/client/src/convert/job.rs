@@ -132,6 +132,7 @@ pub(crate) fn page(page: v1::ListReply) -> Result<Page, Error> {
             .map(convert::job)
             .collect::<Result<_, _>>()?,
         next: some(page.next),
+        ..Page::default()
     })
 }
 
