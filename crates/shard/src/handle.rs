@@ -1,6 +1,7 @@
 //! The handle through which dialects call a shard.
 
 mod external;
+mod graph;
 mod groups;
 mod lists;
 
@@ -30,6 +31,7 @@ use crate::series::SeriesTable;
 use crate::ticket::{LeaseOrigin, QueueSnapshot, ReplyChannel, ThreadMessage};
 use crate::{CallError, Delivery, Health};
 pub use external::Page;
+pub use graph::GraphTotals;
 pub use groups::GroupView;
 pub use lists::NextPage;
 

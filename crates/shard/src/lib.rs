@@ -33,6 +33,7 @@ use ganger_types::{Bytes, Grant};
 // Store types that handles return, so that dialects need not depend on the store.
 pub use ganger_store::{
     Count, EndedPage, IndexedValue, LogChunk, Looked, StoredJob, ValueCount, ValuePage, ValueQuery,
+    graph,
 };
 
 pub use crate::bulk::{BulkAction, BulkResult};
@@ -40,7 +41,7 @@ pub use crate::clock::{Clock, ManualClock, SystemClock, TimeLine};
 pub use crate::error::CallError;
 pub use crate::events::Subscription;
 pub use crate::failures::GroupFacts;
-pub use crate::handle::{GroupView, Handle, NextPage, Page};
+pub use crate::handle::{GraphTotals, GroupView, Handle, NextPage, Page};
 pub use crate::message_listener::Listener;
 pub use crate::metrics::{MetricsSnapshot, ShardMetrics};
 pub use crate::runs::RunMetrics;

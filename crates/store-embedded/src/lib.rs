@@ -14,6 +14,7 @@ mod create;
 mod expired_jobs;
 mod fault;
 mod flushes;
+mod graph;
 mod limits;
 mod list;
 mod load;

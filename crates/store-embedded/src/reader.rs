@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ganger_store::encoding::Record;
+use ganger_store::graph::{GraphEntry, GraphPage, GraphQuery, MemberState};
 use ganger_store::rows::listing::Matches;
 use ganger_store::rows::names::{part_name, statistics_name};
 use ganger_store::rows::plan::CountPlan;
@@ -28,7 +29,7 @@ use crate::fault::Fault;
 use crate::load::read_input;
 use crate::lookup::{TableEnds, TableEntries};
 use crate::shared::Shared;
-use crate::{connect, count, expired_jobs, list};
+use crate::{connect, count, expired_jobs, graph, list};
 
 /// A reader of an [`crate::EmbeddedStore`].
 pub struct EmbeddedReader {
@@ -367,6 +368,29 @@ impl Reader for EmbeddedReader {
             let jobs: Option<Part> = named(tx, "part_jobs", &name)?;
             Ok(jobs.map(|part| Part { record, ..part }))
         })
+    }
+
+    fn graph_page(&mut self, query: &GraphQuery) -> Result<GraphPage, StoreError> {
+        self.read(|tx| graph::page(tx, query))
+    }
+
+    fn graph_states(
+        &mut self,
+        namespace: &Namespace,
+        of: &Graph,
+        after: Option<JobKey>,
+        limit: usize,
+    ) -> Result<Vec<MemberState>, StoreError> {
+        self.read(|tx| graph::states(tx, (namespace, of), after, limit))
+    }
+
+    fn graphs(
+        &mut self,
+        namespace: &Namespace,
+        before: Option<&Graph>,
+        limit: usize,
+    ) -> Result<Vec<GraphEntry>, StoreError> {
+        self.read(|tx| graph::names(tx, namespace, before, limit))
     }
 }
 

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use ganger_store::graph::GraphEntry;
 use ganger_store::rows::names::{part_name, statistics_name};
 use ganger_store::rows::plan::CountPlan;
-use ganger_store::rows::row::{from_sql, open_record, to_sql};
+use ganger_store::rows::row::{from_sql, open_record, record_at, to_sql};
+use ganger_store::rows::secondary_index::{graph_entries, graph_entry, graph_of};
 use ganger_store::rows::{by_end, values};
 use ganger_store::waiting::{JobOverlay, Overlaid};
 use ganger_store::{
@@ -274,6 +276,48 @@ impl Reader for PostgresReader {
             let record = open_record("parts", &name, row.try_get(0)?)?;
             let part: Part = open_record("part_jobs", &name, row.try_get(1)?)?;
             Ok(Some(Part { record, ..part }))
+        })
+    }
+
+    fn graphs(
+        &mut self,
+        namespace: &Namespace,
+        before: Option<&Graph>,
+        limit: usize,
+    ) -> Result<Vec<GraphEntry>, StoreError> {
+        let (first, end) = graph_entries(namespace);
+        let before = before.map_or(end, |graph| graph_entry(namespace, graph));
+        let limit = limit_of(limit);
+        self.settled(|tables| {
+            let rows = tables.query(
+                "SELECT mark, key, j.body, f.body FROM (
+                     SELECT mark, min(key) AS key FROM {s}.marks WHERE mark >= $1 AND mark < $2
+                     GROUP BY mark ORDER BY mark DESC LIMIT $3
+                 ) m LEFT JOIN {s}.jobs j USING (key) LEFT JOIN {s}.finished f USING (key)
+                 ORDER BY mark DESC",
+                &[
+                    (&first, Type::BYTEA),
+                    (&before, Type::BYTEA),
+                    (&limit, Type::INT8),
+                ],
+            )?;
+            let mut found = Vec::with_capacity(rows.len());
+            for row in &rows {
+                let first = JobKey(from_sql(row.try_get(1)?));
+                let live: Option<&[u8]> = row.try_get(2)?;
+                let (table, sealed) = match live {
+                    Some(sealed) => ("jobs", sealed),
+                    None => ("finished", row.try_get(3)?),
+                };
+                let graph = graph_of(row.try_get(0)?);
+                let submitted_at = record_at(table, first, sealed)?.created_at;
+                found.extend(graph.map(|graph| GraphEntry {
+                    graph,
+                    first,
+                    submitted_at,
+                }));
+            }
+            Ok(found)
         })
     }
 }

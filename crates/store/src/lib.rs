@@ -7,6 +7,7 @@
 
 pub mod encoding;
 mod error;
+pub mod graph;
 pub mod memory;
 pub mod merge;
 mod number_map;

@@ -8,6 +8,7 @@ use ganger_types::{
 };
 
 use crate::error::StoreError;
+use crate::graph::{GraphEdge, GraphEntry, GraphPage, GraphPosition, GraphQuery, MemberState};
 
 /// A page of a listing.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -268,4 +269,117 @@ pub trait Reader: Send + 'static {
     /// # Errors
     /// See [`Reader::job`].
     fn part(&mut self, namespace: &Namespace, graph: &Graph) -> Result<Option<Part>, StoreError>;
+
+    /// A page of the members of a graph with the edges that lead to them.
+    ///
+    /// # Errors
+    /// See [`Reader::job`].
+    fn graph_page(&mut self, query: &GraphQuery) -> Result<GraphPage, StoreError> {
+        read_graph(self, query)
+    }
+
+    /// At most `limit` members of a graph after a job, in the order of their numbers, with their states.
+    ///
+    /// # Errors
+    /// See [`Reader::job`].
+    fn graph_states(
+        &mut self,
+        namespace: &Namespace,
+        graph: &Graph,
+        after: Option<JobKey>,
+        limit: usize,
+    ) -> Result<Vec<MemberState>, StoreError> {
+        let page = self.list(&JobQuery {
+            namespace: namespace.clone(),
+            graph: Some(graph.clone()),
+            after,
+            limit,
+            ..JobQuery::default()
+        })?;
+        Ok(page.jobs.iter().map(MemberState::from).collect())
+    }
+
+    /// At most `limit` graphs that have jobs, those before a graph, the one with the last name first. Shorter names
+    /// come before longer ones, so graphs whose names the engine made are in the order of their submission.
+    ///
+    /// # Errors
+    /// See [`Reader::job`].
+    fn graphs(
+        &mut self,
+        namespace: &Namespace,
+        before: Option<&Graph>,
+        limit: usize,
+    ) -> Result<Vec<GraphEntry>, StoreError>;
+}
+
+/// Rows of inputs that are read at a time: they may hold values, which are large.
+const INPUTS_PAGE: usize = 64;
+
+/// Reads a page of a graph with a reader's listings, for stores without a quicker way.
+fn read_graph<R: Reader + ?Sized>(
+    reader: &mut R,
+    query: &GraphQuery,
+) -> Result<GraphPage, StoreError> {
+    let mut page = GraphPage::default();
+    if let Some(GraphPosition {
+        job,
+        slot: Some(slot),
+    }) = query.after
+        && !read_edges(reader, (job, slot), query.limit, &mut page)?
+    {
+        return Ok(page);
+    }
+    let jobs = reader.list(&JobQuery {
+        namespace: query.namespace.clone(),
+        graph: Some(query.graph.clone()),
+        after: query.after.map(|position| position.job),
+        limit: query.limit.max(1),
+        ..JobQuery::default()
+    })?;
+    let mut last = None;
+    for job in jobs.jobs {
+        if page.rows() >= query.limit && !page.members.is_empty() {
+            page.next = last;
+            return Ok(page);
+        }
+        let key = job.record.key;
+        page.members.push(job.into());
+        if !read_edges(reader, (key, 0), query.limit, &mut page)? {
+            return Ok(page);
+        }
+        last = Some(GraphPosition {
+            job: key,
+            slot: None,
+        });
+    }
+    page.next = jobs.next.and(last);
+    Ok(page)
+}
+
+/// Adds the edges of a job from a slot on. Returns whether these were all; otherwise the page is full.
+fn read_edges<R: Reader + ?Sized>(
+    reader: &mut R,
+    (job, mut slot): (JobKey, u32),
+    limit: usize,
+    page: &mut GraphPage,
+) -> Result<bool, StoreError> {
+    let mut looked_at = 0;
+    loop {
+        let rows = reader.inputs(job, slot, INPUTS_PAGE)?;
+        let is_last = rows.len() < INPUTS_PAGE;
+        looked_at += rows.len();
+        let after = rows.last().and_then(|row| row.slot.checked_add(1));
+        page.edges
+            .extend(rows.into_iter().filter_map(GraphEdge::of));
+        let Some(next) = after.filter(|_| !is_last) else {
+            return Ok(true);
+        };
+        slot = next;
+        // Rows of values are no edges, but reading them takes time too.
+        if page.rows().max(looked_at) >= limit {
+            let slot = Some(slot);
+            page.next = Some(GraphPosition { job, slot });
+            return Ok(false);
+        }
+    }
 }

@@ -9,6 +9,7 @@
 
 mod commits;
 mod external;
+mod graphs;
 mod listings;
 mod lists;
 mod moves;
@@ -23,6 +24,7 @@ use crate::store::Store;
 
 pub use commits::*;
 pub use external::*;
+pub use graphs::*;
 pub use listings::*;
 pub use lists::*;
 pub use moves::*;
@@ -94,6 +96,8 @@ macro_rules! suite_names {
             jobs_are_found_by_given_and_made_ids,
             dependents_are_found_from_their_dependency,
             inputs_come_in_order_of_slots,
+            a_graph_is_read_in_pages_with_all_its_edges,
+            graphs_are_named_from_the_last_to_the_first,
             a_log_is_read_piece_by_piece,
             expired_jobs_by_age_come_oldest_first_without_those_that_keep_themselves,
             expired_jobs_by_count_are_the_first_that_ended,

@@ -12,6 +12,7 @@ use ganger_shard::{
     CallError, Delivery, Handle, Hooks, ManualClock, PipelinePoint, Settings, Shard, StopCause,
 };
 pub(crate) use ganger_store::MemoryStore;
+use ganger_store::graph::GraphEntry;
 use ganger_store::memory::MemoryReader;
 use ganger_store::{
     CommitError, Count, EndedPage, IndexedValue, Loaded, LogChunk, Opened, Page, Reader, Reserve,
@@ -344,6 +345,15 @@ impl Reader for GatedReader {
 
     fn part(&mut self, namespace: &Namespace, graph: &Graph) -> Result<Option<Part>, StoreError> {
         self.inner.part(namespace, graph)
+    }
+
+    fn graphs(
+        &mut self,
+        namespace: &Namespace,
+        before: Option<&Graph>,
+        limit: usize,
+    ) -> Result<Vec<GraphEntry>, StoreError> {
+        self.inner.graphs(namespace, before, limit)
     }
 }
 

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
+use ganger_store::graph::GraphEntry;
 use ganger_store::suite::{StoreFixture, cases};
 use ganger_store::{
     CommitError, Count, EndedPage, IndexedValue, Loaded, LogChunk, Opened, Page, Reader, Store,
@@ -221,6 +222,15 @@ impl Reader for PersistentReader {
 
     fn part(&mut self, namespace: &Namespace, graph: &Graph) -> Result<Option<Part>, StoreError> {
         again(|| self.0.part(namespace, graph))
+    }
+
+    fn graphs(
+        &mut self,
+        namespace: &Namespace,
+        before: Option<&Graph>,
+        limit: usize,
+    ) -> Result<Vec<GraphEntry>, StoreError> {
+        again(|| self.0.graphs(namespace, before, limit))
     }
 }
 

@@ -1,5 +1,6 @@
 //! The reader of the memory store; each call holds its lock.
 
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex};
 
@@ -14,10 +15,12 @@ use super::lists::{MemoryEnds, MemoryEntries};
 use super::rows::Rows;
 use super::{State, lock};
 use crate::error::StoreError;
+use crate::graph::GraphEntry;
 use crate::reader::{
     Count, EndedPage, IndexedValue, LogChunk, Page, Reader, ValuePage, ValueQuery,
 };
 use crate::rows::listing::Matches;
+use crate::rows::secondary_index::{graph_entries, graph_entry};
 use crate::rows::{by_end, values};
 
 /// A reader of a [`super::MemoryStore`].
@@ -212,6 +215,31 @@ impl Reader for MemoryReader {
 
     fn part(&mut self, namespace: &Namespace, graph: &Graph) -> Result<Option<Part>, StoreError> {
         Ok(lock(&self.state).rows.shards.part(namespace, graph))
+    }
+
+    fn graphs(
+        &mut self,
+        namespace: &Namespace,
+        before: Option<&Graph>,
+        limit: usize,
+    ) -> Result<Vec<GraphEntry>, StoreError> {
+        let state = lock(&self.state);
+        let jobs = state.rows.jobs.values();
+        let mut found = BTreeMap::new();
+        for job in jobs.filter(|job| job.namespace == *namespace) {
+            if let Some(graph) = &job.graph {
+                let entry = graph_entry(namespace, graph);
+                found.entry(entry).or_insert((graph, job));
+            }
+        }
+        let before = before.map_or(graph_entries(namespace).1, |it| graph_entry(namespace, it));
+        let found = found.range(..before).rev().take(limit);
+        let entries = found.map(|(_, (graph, first))| GraphEntry {
+            graph: Graph::clone(graph),
+            first: first.key,
+            submitted_at: first.created_at,
+        });
+        Ok(entries.collect())
     }
 }
 

@@ -4,9 +4,9 @@
 //! called `marks` in the file.
 
 use ganger_types::query::JobQuery;
-use ganger_types::{JobId, JobRecord, JobState, Namespace};
+use ganger_types::{Graph, JobId, JobRecord, JobState, Namespace};
 
-use super::names::name;
+use super::names::{name, two_parts};
 use crate::select::failed_group;
 
 /// A key of the secondary index.
@@ -36,6 +36,26 @@ pub const ID_END: &[u8] = b"j";
 /// Returns the entry for an id that a client chose.
 pub fn id_entry(namespace: &Namespace, id: &JobId) -> IndexEntry {
     entry(b'i', &[namespace.as_bytes(), id.as_bytes()])
+}
+
+/// Returns the entry for the members of a graph.
+pub fn graph_entry(namespace: &Namespace, graph: &Graph) -> IndexEntry {
+    entry(b'g', &[namespace.as_bytes(), graph.as_bytes()])
+}
+
+/// Returns what the entries of all graphs of a namespace begin with, and a key behind all of them.
+pub fn graph_entries(namespace: &Namespace) -> (IndexEntry, IndexEntry) {
+    let first = entry(b'g', &[namespace.as_bytes()]);
+    let mut end = first.clone();
+    // The name's length follows, which is never as large.
+    end.extend_from_slice(&[u8::MAX; 4]);
+    (first, end)
+}
+
+/// Returns the graph of an entry that [`graph_entry`] made; `None` for any other.
+pub fn graph_of(entry: &[u8]) -> Option<Graph> {
+    let (_, graph) = two_parts(entry.strip_prefix(b"g")?)?;
+    Graph::new(graph).ok()
 }
 
 /// Returns the entry for failed or cancelled jobs.
@@ -81,7 +101,7 @@ pub fn of(record: &JobRecord) -> Vec<IndexEntry> {
         record
             .graph
             .iter()
-            .map(|graph| entry(b'g', &[namespace, graph.as_bytes()])),
+            .map(|graph| graph_entry(&record.namespace, graph)),
     );
     entries.extend(
         record
@@ -106,7 +126,7 @@ pub fn of_query(query: &JobQuery) -> Option<IndexEntry> {
         let graph = query
             .graph
             .as_ref()
-            .map(|graph| entry(b'g', &[namespace, graph.as_bytes()]));
+            .map(|graph| graph_entry(&query.namespace, graph));
         let schedule = || {
             query
                 .schedule
