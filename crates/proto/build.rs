@@ -6,11 +6,12 @@ use std::path::PathBuf;
 
 use protox::prost_reflect::{DescriptorPool, MethodDescriptor, ReflectMessage as _, Value};
 
-const FILES: [&str; 11] = [
+const FILES: [&str; 12] = [
     "ganger/v1/right.proto",
     "ganger/v1/common.proto",
     "ganger/v1/job.proto",
     "ganger/v1/jobs.proto",
+    "ganger/v1/graphs.proto",
     "ganger/v1/leases.proto",
     "ganger/v1/queues.proto",
     "ganger/v1/schedules.proto",

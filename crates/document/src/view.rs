@@ -4,6 +4,7 @@ pub mod change;
 pub mod delivery;
 pub mod event;
 pub mod graph;
+pub mod graphs;
 pub mod history;
 pub mod input;
 pub mod job;

@@ -7,6 +7,7 @@
 mod event;
 mod explanation;
 mod graph;
+mod graphs;
 mod insight;
 mod job;
 mod policy;
@@ -24,6 +25,7 @@ use crate::v1;
 pub use event::{event, event_message};
 pub use explanation::{calendar, explanation, us};
 pub use graph::graph;
+pub use graphs::{graph_layout, graph_summary, graphs};
 pub use insight::statistics;
 pub use job::{job, job_message};
 pub use policy::{

@@ -88,6 +88,20 @@ impl RouteError {
         self.is("idempotency_busy") || self.is("id_busy")
     }
 
+    /// Whether a shard did not answer, which a read of several shards survives.
+    pub(crate) fn is_absence(&self) -> bool {
+        match self {
+            Self::Unknown { .. } | Self::Unreachable { .. } => true,
+            Self::Call(error) => {
+                matches!(
+                    error,
+                    CallError::Unavailable { .. } | CallError::Overloaded { .. }
+                )
+            }
+            _ => self.is("unavailable") || self.is("overloaded"),
+        }
+    }
+
     /// Converts the error of a change: a shard that did not reply may have made the change.
     pub(crate) fn after_a_change(self, shard: &ShardId) -> Self {
         let is_unknown =

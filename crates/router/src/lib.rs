@@ -9,6 +9,7 @@
 mod delivery;
 mod error;
 mod forward;
+mod graphs;
 mod link;
 mod reach;
 mod service;
@@ -25,6 +26,10 @@ use ganger_types::ShardId;
 
 pub use delivery::PeerState;
 pub use error::RouteError;
+pub use graphs::{
+    BOXES_MAX, BOXES_MIN, DEPTH_MAX, GraphError, GraphRow, GraphRows, GraphState, Graphs,
+    LayoutRequest, OPEN_MAX, position_text, read_position,
+};
 pub use link::{Connector, Link, PlainConnector, with_timeouts};
 pub use submit::{Busy, Submitted};
 pub use topology::{Topology, TopologyError};
@@ -46,6 +51,7 @@ struct Inner {
     topology: Topology,
     links: Links,
     deliveries: Deliveries,
+    graphs: Arc<graphs::Cache>,
 }
 
 impl Router {
@@ -66,6 +72,7 @@ impl Router {
             topology,
             links: Links::new(connector),
             deliveries: Deliveries::default(),
+            graphs: Arc::default(),
         }));
         router.start_deliveries();
         router

@@ -34,7 +34,7 @@ pub(crate) fn client(link: Link) -> PeersClient<Link> {
         .max_encoding_message_size(ANSWER_BYTES_MAX)
 }
 
-fn unexpected(shard: &ShardId) -> RouteError {
+pub(crate) fn unexpected(shard: &ShardId) -> RouteError {
     RouteError::Unreachable {
         shard: shard.clone(),
         reason: "its reply does not match the request".to_owned(),

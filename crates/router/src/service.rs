@@ -14,6 +14,7 @@ use ganger_types::{
 };
 use tonic::{Request, Response, Status, Streaming};
 
+use crate::graphs;
 use crate::reach::{ShardClient, from_wait, to_wait};
 use crate::status::to_status;
 use crate::{RouteError, Router};
@@ -247,5 +248,37 @@ impl Peers for Router {
             stream_epoch: receipt.line,
             unknown: receipt.unknown.iter().map(from_wait).collect(),
         }))
+    }
+
+    async fn read_graph(
+        &self,
+        request: Request<v1::ReadGraphRequest>,
+    ) -> Result<Response<v1::GraphPiece>, Status> {
+        let request = request.into_inner();
+        graphs::serve_page(&self.asked_handle(&request.shard)?, request).await
+    }
+
+    async fn read_graph_states(
+        &self,
+        request: Request<v1::ReadGraphStatesRequest>,
+    ) -> Result<Response<v1::MemberStates>, Status> {
+        let request = request.into_inner();
+        graphs::serve_states(&self.asked_handle(&request.shard)?, request).await
+    }
+
+    async fn read_graph_names(
+        &self,
+        request: Request<v1::ReadGraphNamesRequest>,
+    ) -> Result<Response<v1::GraphNames>, Status> {
+        let request = request.into_inner();
+        graphs::serve_names(&self.asked_handle(&request.shard)?, request).await
+    }
+
+    async fn read_graph_totals(
+        &self,
+        request: Request<v1::ReadGraphTotalsRequest>,
+    ) -> Result<Response<v1::GraphTotalsReply>, Status> {
+        let request = request.into_inner();
+        graphs::serve_totals(&self.asked_handle(&request.shard)?, request).await
     }
 }

@@ -259,6 +259,43 @@ async fn a_graph_submitted_to_either_server_runs_on_both() {
 }
 
 #[tokio::test]
+async fn a_graph_is_read_from_both_servers_and_an_absent_one_is_named() {
+    let (topology, at) = topology(&["1", "2"]).await;
+    let stores = [MemoryStore::new(), MemoryStore::new()];
+    let one = start("1", &stores[0], &topology, at[&shard("1")]).await;
+    let two = start("2", &stores[1], &topology, at[&shard("2")]).await;
+    let submitted = one
+        .router
+        .submit(sharded_submission(None), true, None)
+        .await;
+    let graph = submitted.unwrap().graph.unwrap();
+    let namespace = Namespace::default();
+    for server in [&one, &two] {
+        let graphs = server.router.graphs();
+        let state = graphs.read(&namespace, &graph, LONG).await.unwrap();
+        assert_eq!(state.shape.members().len(), 3);
+        assert_eq!((state.shape.levels(), state.shape.edges()), (2, 2));
+        assert_eq!(state.counts.of(JobState::Ready), 2);
+        let list = graphs.list(&namespace, None, 10).await.unwrap();
+        assert_eq!((list.rows.len(), list.rows[0].jobs), (1, 3));
+        assert_eq!(list.rows[0].shards, [shard("1"), shard("2")]);
+    }
+    two.stop().await;
+    let graphs = one.router.graphs();
+    let state = graphs.read(&namespace, &graph, LONG).await.unwrap();
+    assert_eq!(state.unreachable, [shard("2")]);
+    assert_eq!(state.shape.members().len(), 2);
+    // The edge to the missing job is counted.
+    assert_eq!(state.shape.edges_outside(), 1);
+    let list = graphs.list(&namespace, None, 10).await.unwrap();
+    assert_eq!((list.rows[0].jobs, list.unreachable), (2, vec![shard("2")]));
+    let none = Graph::from_static("none");
+    let missing = graphs.read(&namespace, &none, LONG).await;
+    assert!(missing.is_err());
+    one.stop().await;
+}
+
+#[tokio::test]
 async fn an_absent_shard_delays_only_jobs_that_need_it() {
     let (topology, at) = topology(&["1", "2"]).await;
     let stores = [MemoryStore::new(), MemoryStore::new()];

@@ -22,6 +22,9 @@ pub struct Graph {
     pub edges: Vec<GraphEdge>,
     /// Whether there are more jobs or dependencies than are shown.
     pub more: bool,
+    /// Jobs with more dependencies than are shown, as `shard/id`; their inputs have all. Absent if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub edges_cut: Vec<String>,
     /// Value of `after` for the next page; absent on the last page, and if there are no pages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,

@@ -12,6 +12,7 @@ impl From<Graph> for v1::GraphView {
             jobs: graph.jobs.into_iter().map(Into::into).collect(),
             edges: graph.edges.into_iter().map(Into::into).collect(),
             more: graph.more,
+            edges_cut: graph.edges_cut,
         }
     }
 }
@@ -53,6 +54,7 @@ pub fn graph(wire: v1::GraphView) -> Result<Graph, FieldError> {
         jobs: jobs.collect::<Result<_, _>>()?,
         edges: edges.collect::<Result<_, _>>()?,
         more: wire.more,
+        edges_cut: wire.edges_cut,
         next: None,
     })
 }

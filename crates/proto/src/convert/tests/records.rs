@@ -370,6 +370,7 @@ proptest! {
             jobs: jobs.into_iter().map(|job| GraphJob::new(&shard(), job)).collect(),
             edges: edges.collect(),
             more,
+            edges_cut: vec!["1/b".to_owned()],
             next: None,
         };
         prop_assert_eq!(convert::graph(graph.clone().into()), Ok(graph));
