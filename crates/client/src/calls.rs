@@ -1,6 +1,7 @@
 //! The typed calls, by area.
 
 mod bulk;
+mod graphs;
 mod insight;
 mod jobs;
 mod leases;

@@ -203,6 +203,7 @@ impl Client {
         queues_wire = QueuesClient in queues_client;
         schedules_wire = SchedulesClient in schedules_client;
         insight_wire = InsightClient in insight_client;
+        graphs_wire = GraphsClient in graphs_client;
         admin_wire = AdminClient in admin_client;
     }
 

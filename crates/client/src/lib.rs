@@ -27,6 +27,7 @@
 //! | --- | --- |
 //! | enqueue | `enqueue`, `enqueue_all(Submission)`, `bulk` (streams very many), `submit_graph` |
 //! | read | `job`, `list`, `wait`, `why`, `graph`, `result`, `payload`, `inputs`, `log`, `follow_log` |
+//! | graphs | `graphs`, `graph_summary`, `graph_layout` |
 //! | change | `cancel`, `cancel_graph`, `retry`, `time_out`, `delete`, `alter`, `add_dependencies`, `remove_dependencies` |
 //! | take | `lease`, `report` (many at once), `deregister`, `work` (the stream) |
 //! | queues | `queues`, `queue`, `configure_queue`, `pause_queue`, `resume_queue`, `forget_queue`, `namespaces`, `configure_namespace` |
@@ -42,6 +43,7 @@
 //! bulk(FnMut(u64, Result<Accepted, Error>)) -> Bulk { send(Vec<NewJob>) -> u64, finish() -> () }
 //! job(&str) -> Job           list(JobFilter) -> Page          wait(&str, Duration) -> Job
 //! why(&str) -> Explanation   graph(&str, depth: u32, limit: u32) -> GraphView
+//! graphs(after: &str, limit: u32) -> Graphs   graph_summary(&str) -> GraphSummary   graph_layout(&str, LayoutOptions) -> GraphLayout
 //! result(&str) -> (JobState, Option<Bytes>)  payload(&str) -> Bytes
 //! inputs(&str, from: u32, limit: u32, with_results: bool) -> (Vec<InputView>, Option<u32>)
 //! log(&str, LogPosition, bytes_max: u32) -> LogPage    follow_log(&str, LogPosition) -> LogStream { next() -> Option<Result<LogPage>> }

@@ -15,6 +15,10 @@ use std::time::Duration;
 
 pub use ganger_document::view::event::{Event, Happening, JobMoved};
 pub use ganger_document::view::graph::{Graph as GraphView, GraphEdge, GraphJob};
+pub use ganger_document::view::graphs::{
+    CriticalPath, GraphBox, GraphItem, GraphLayout, GraphLine, GraphMember, GraphPoint,
+    GraphSummary, Graphs, HoldingUp, StateCounts,
+};
 pub use ganger_document::view::history::HistoryEntry;
 pub use ganger_document::view::job::{Failure, Job, Lease as LeaseView, Page};
 pub use ganger_document::view::queue::{NamespaceView, QueueView};
@@ -42,4 +46,17 @@ pub enum KeepFor {
     Time(Duration),
     /// Forever: retention never removes the job.
     Ever,
+}
+
+/// What a drawing of a graph shows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LayoutOptions {
+    /// Maximum number of boxes, 10 to 150; 0: 150.
+    pub max: u32,
+    /// Ids of boxes that are opened, at most 20.
+    pub open: Vec<String>,
+    /// Job whose surroundings are shown; `None`: the whole graph.
+    pub focus: Option<String>,
+    /// Steps that are shown in each direction of that job, 1 to 5; 0: 1.
+    pub depth: u32,
 }

@@ -7,8 +7,8 @@ use crate::command::import;
 #[cfg(feature = "quantumleap")]
 use crate::command::ngsi;
 use crate::command::{
-    backup, bench, check, completions, events, failures, job, man, outbox, queue, run, schedule,
-    server, stats, submit, token, version, worker, workers,
+    backup, bench, check, completions, events, failures, graphs, job, man, outbox, queue, run,
+    schedule, server, stats, submit, token, version, worker, workers,
 };
 use crate::context::Global;
 use crate::exit::EXIT_CODES_HELP;
@@ -57,6 +57,8 @@ pub(crate) enum Command {
     Schedule(schedule::ScheduleCommand),
     /// Show the workers and what they run.
     Workers(workers::WorkersArgs),
+    /// List graphs, or show how far one is and what holds it up.
+    Graphs(graphs::GraphsArgs),
     /// Show the messages that wait for other shards.
     Outbox(outbox::OutboxArgs),
     /// Show the server, its queues, and the statistics of a day.

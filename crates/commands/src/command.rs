@@ -6,6 +6,7 @@ pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod events;
 pub(crate) mod failures;
+pub(crate) mod graphs;
 #[cfg(any(feature = "redis", feature = "quantumleap"))]
 pub(crate) mod import;
 pub(crate) mod job;
@@ -75,6 +76,7 @@ async fn serve(context: &Context, command: Command) -> Outcome {
         Command::Job(command) => job::run(context, command).await,
         Command::Queue(command) => queue::run(context, command).await,
         Command::Failures(command) => failures::run(context, command).await,
+        Command::Graphs(args) => graphs::run(context, &args).await,
         Command::Schedule(command) => schedule::run(context, command).await,
         Command::Workers(args) => workers::run(context, &args).await,
         Command::Outbox(args) => outbox::run(context, &args).await,

@@ -18,7 +18,7 @@ use std::time::Instant;
 
 use ganger_access::{Audit, Identity, StreamLimit};
 use ganger_proto::v1;
-use ganger_router::Router;
+use ganger_router::{Graphs, Router};
 use ganger_shard::{Handle, Health};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -88,6 +88,8 @@ pub(crate) struct ServiceContext {
     pub(crate) handle: Handle,
     pub(crate) options: Arc<Options>,
     pub(crate) holders: Holders,
+    /// Graphs on all shards that are known.
+    pub(crate) graphs: Graphs,
 }
 
 /// All services over one shard, to be merged into an HTTP router. It has no fallback of its own.
@@ -111,6 +113,10 @@ pub fn router(handle: Handle, options: Options) -> axum::Router {
     };
     let context = ServiceContext {
         holders: Holders::new(&handle),
+        graphs: match &options.router {
+            Some(router) => router.graphs(),
+            None => Graphs::of_shards(std::slice::from_ref(&handle)),
+        },
         options: Arc::new(options),
         handle,
     };
@@ -128,6 +134,7 @@ pub fn router(handle: Handle, options: Options) -> axum::Router {
         queues_server::QueuesServer,
         schedules_server::SchedulesServer,
         insight_server::InsightServer,
+        graphs_server::GraphsServer,
         admin_server::AdminServer
     )
     .add_service(health.max_decoding_message_size(NAME_REQUEST_BYTES))

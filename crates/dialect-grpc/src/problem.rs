@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ganger_proto::convert::FieldError;
 use ganger_proto::{metadata, v1};
-use ganger_router::RouteError;
+use ganger_router::{GraphError, RouteError};
 use ganger_shard::CallError;
 use ganger_types::Rejection;
 use tonic::metadata::MetadataMap;
@@ -36,6 +36,7 @@ pub const CODES: &[(&str, Code, bool)] = &[
     ("wrong_state", Code::FailedPrecondition, false),
     ("in_use", Code::FailedPrecondition, false),
     ("dependency_carries_data", Code::FailedPrecondition, false),
+    ("graph_not_found", Code::NotFound, false),
     ("queue_not_found", Code::NotFound, false),
     ("queue_in_use", Code::FailedPrecondition, false),
     ("settings_changed", Code::Aborted, false),
@@ -56,6 +57,7 @@ pub const CODES: &[(&str, Code, bool)] = &[
     ("unavailable", Code::Unavailable, true),
     ("shard_unreachable", Code::Unavailable, true),
     ("outcome_unknown", Code::Unknown, true),
+    ("graph_computing", Code::Unavailable, true),
     ("store_damaged", Code::DataLoss, false),
     ("position_too_old", Code::OutOfRange, false),
     // Refused by this dialect.
@@ -199,6 +201,20 @@ impl From<RouteError> for Problem {
                     problem
                 }
             }
+        }
+    }
+}
+
+impl From<GraphError> for Problem {
+    fn from(error: GraphError) -> Self {
+        let message = error.to_string();
+        match error {
+            GraphError::NotFound { .. } => Self::new("graph_not_found", message),
+            GraphError::NoMember { .. } => Self::new("job_not_found", message),
+            GraphError::Computing { .. } => {
+                Self::new("graph_computing", message).after(RETRY_AFTER_DEFAULT)
+            }
+            GraphError::Route(error) => error.into(),
         }
     }
 }

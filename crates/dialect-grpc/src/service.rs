@@ -4,6 +4,7 @@ mod admin;
 mod enqueue_stream;
 mod follow;
 mod graph;
+mod graphs;
 mod insight;
 mod jobs;
 mod leases;

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use ganger_access::{Audit, Identity, Operation, StreamLimit};
 use ganger_document::Shards;
 use ganger_document::names::JobReference;
-use ganger_router::{RouteError, Router};
+use ganger_router::{Graphs, RouteError, Router};
 use ganger_shard::Handle;
 use ganger_types::{JobId, JobRef, ShardId};
 use tokio::sync::Semaphore;
@@ -70,6 +70,7 @@ pub(crate) struct Api(Arc<Inner>);
 struct Inner {
     shard: Handle,
     settings: Settings,
+    graphs: Graphs,
     operations: Vec<Description>,
     requests: [AtomicU64; 5],
     large_bodies: Semaphore,
@@ -77,7 +78,12 @@ struct Inner {
 
 impl Api {
     pub(crate) fn new(shard: Handle, settings: Settings, operations: Vec<Description>) -> Self {
+        let graphs = match &settings.router {
+            Some(router) => router.graphs(),
+            None => Graphs::of_shards(std::slice::from_ref(&shard)),
+        };
         Self(Arc::new(Inner {
+            graphs,
             shard,
             settings,
             operations,
@@ -97,6 +103,11 @@ impl Api {
             [] => std::slice::from_ref(&self.0.shard),
             all => all,
         }
+    }
+
+    /// Graphs on all shards that are known.
+    pub(crate) fn graphs(&self) -> &Graphs {
+        &self.0.graphs
     }
 
     /// The settings that the server gave this API.

@@ -40,6 +40,7 @@ pub(crate) const CODES: &[(&str, u16, &str)] = &[
     ("wrong_state", 409, "Job in the wrong state"),
     ("in_use", 409, "Job still needed"),
     ("dependency_carries_data", 409, "Dependency carries data"),
+    ("graph_not_found", 404, "Graph not found"),
     ("queue_not_found", 404, "Queue not found"),
     ("queue_in_use", 409, "Queue has jobs"),
     ("settings_changed", 412, "Settings changed"),
@@ -60,6 +61,7 @@ pub(crate) const CODES: &[(&str, u16, &str)] = &[
     ("unavailable", 503, "Not available"),
     ("shard_unreachable", 503, "Shard not reachable"),
     ("outcome_unknown", 504, "Outcome unknown"),
+    ("graph_computing", 503, "Graph being read"),
     ("store_damaged", 500, "Stored record damaged"),
     ("position_too_old", 410, "Position too old"),
     // Refused by this dialect.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ganger_router::RouteError;
+use ganger_router::{GraphError, RouteError};
 use ganger_shard::CallError;
 use ganger_types::Rejection;
 
@@ -38,6 +38,20 @@ impl From<CallError> for Problem {
             }
             CallError::Damaged { .. } => Self::new("store_damaged", detail),
             CallError::PositionTooOld { .. } => Self::new("position_too_old", detail),
+        }
+    }
+}
+
+impl From<GraphError> for Problem {
+    fn from(error: GraphError) -> Self {
+        let detail = error.to_string();
+        match error {
+            GraphError::NotFound { .. } => Self::new("graph_not_found", detail),
+            GraphError::NoMember { .. } => Self::new("job_not_found", detail),
+            GraphError::Computing { .. } => {
+                Self::new("graph_computing", detail).retry_after(RETRY_AFTER_DEFAULT)
+            }
+            GraphError::Route(error) => error.into(),
         }
     }
 }

@@ -6,6 +6,7 @@ pub(crate) mod batch;
 pub(crate) mod bulk;
 pub(crate) mod events;
 pub(crate) mod failures;
+pub(crate) mod graph_views;
 pub(crate) mod graphs;
 pub(crate) mod health;
 pub(crate) mod home;

@@ -2,7 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use ganger_document::names::text;
+use ganger_document::names::{full_name, text};
 use ganger_document::view::graph::{Graph, GraphEdge, GraphJob};
 use ganger_proto::v1;
 use ganger_shard::StoredJob;
@@ -72,6 +72,9 @@ impl ServiceContext {
         let shard = self.handle.id();
         let inputs = self.handle.inputs(job.key, 0, EDGES_MAX).await?;
         let dependents = self.handle.dependents(job.key, EDGES_MAX).await?;
+        if inputs.len() == EDGES_MAX {
+            search.graph.edges_cut.push(full_name(shard, &job.id));
+        }
         search.graph.more |= inputs.len() == EDGES_MAX || dependents.len() == EDGES_MAX;
         let dependencies: Vec<JobKey> = inputs.iter().filter_map(dependency_here).collect();
         let edges = inputs.into_iter();

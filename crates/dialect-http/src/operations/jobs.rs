@@ -5,16 +5,17 @@ use ganger_document::request::bulk::BulkIn;
 use ganger_document::request::graph::GraphIn;
 use ganger_document::request::job::JobIn;
 use ganger_document::view::change::Changed;
+use ganger_document::view::graphs::{GraphLayout, GraphSummary, Graphs};
 use ganger_document::view::job::Page;
 use ganger_document::view::submission::{Enqueued, SubmittedGraph};
 use http::Method;
 
-use super::{NDJSON, Operation, operation, plain};
+use super::{NDJSON, Operation, PAGE, operation, plain};
 use crate::filter;
 use crate::resource::act::CancelIn;
 use crate::resource::jobs::CountView;
 use crate::resource::numbers::Done;
-use crate::resource::{batch, bulk, graphs, jobs};
+use crate::resource::{batch, bulk, graph_views, graphs, jobs};
 
 pub(super) fn about_jobs() -> Vec<Operation> {
     use Method as M;
@@ -112,6 +113,35 @@ pub(super) fn about_graphs() -> Vec<Operation> {
         )
         .body::<GraphIn>()
         .reply::<SubmittedGraph>(),
+        operation(
+            M::GET,
+            "/api/v1/graphs",
+            "listGraphs",
+            Right::OBSERVE,
+            "Lists graphs, the newest first, over all shards.",
+            graph_views::list,
+        )
+        .query(PAGE)
+        .reply::<Graphs>(),
+        operation(
+            M::GET,
+            "/api/v1/graphs/{graph}",
+            "showGraph",
+            Right::OBSERVE,
+            "Shows how far a graph is and what holds it up, over all its shards.",
+            graph_views::show,
+        )
+        .reply::<GraphSummary>(),
+        operation(
+            M::GET,
+            "/api/v1/graphs/{graph}/layout",
+            "getGraphLayout",
+            Right::OBSERVE,
+            "Returns a drawing of a graph, with at most 150 boxes and 300 lines.",
+            graph_views::layout,
+        )
+        .query(graph_views::LAYOUT_PARAMETERS)
+        .reply::<GraphLayout>(),
         operation(
             M::POST,
             "/api/v1/graphs/{graph}/retry",

@@ -6,7 +6,7 @@ use axum::extract::{FromRequest, Request};
 use axum::response::Response;
 use bytes::Bytes;
 use ganger_access::Hold;
-use ganger_document::names::text;
+use ganger_document::names::{full_name, text};
 use ganger_document::request::enq::TaskId;
 use ganger_document::request::graph::{self, MemberName, Submission};
 use ganger_document::view::graph::{Graph, GraphEdge, GraphJob};
@@ -174,7 +174,10 @@ pub(crate) async fn show_around(context: RequestContext) -> Result<Response, Pro
             .shard()
             .inputs(job.record.key, 0, EDGES_SHOWN_MAX)
             .await?;
-        view.more |= rows.len() == EDGES_SHOWN_MAX;
+        if rows.len() == EDGES_SHOWN_MAX {
+            view.more = true;
+            view.edges_cut.push(full_name(shard, id));
+        }
         let edges = rows.into_iter();
         view.edges
             .extend(edges.filter_map(|row| GraphEdge::new(shard, id, row)));

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 const GRAPHS: &str = "/api/v1/graphs";
 
 /// The routes of shards 1 and 2, which know each other.
-fn two() -> (Face, Face) {
+pub(crate) fn two() -> (Face, Face) {
     let shards: Vec<_> = ["1", "2"]
         .iter()
         .map(|name| {

@@ -49,6 +49,12 @@ pub(crate) async fn run(context: &Context, args: &GraphArgs) -> Outcome {
     if view.more && !context.is_json() {
         remark(format!("there is more than --limit {} shows", args.limit));
     }
+    for job in view.edges_cut.iter().filter(|_| !context.is_json()) {
+        let job = escape::line(job);
+        remark(format!(
+            "{job} has more dependencies than are shown: `ganger job inputs {job}`"
+        ));
+    }
     Ok(Exit::Done)
 }
 
@@ -185,6 +191,7 @@ mod tests {
                 edge("a", "c"),
             ],
             more: false,
+            edges_cut: Vec::new(),
             next: None,
         }
     }
