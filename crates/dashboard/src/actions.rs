@@ -6,6 +6,7 @@
 mod bulk;
 mod done;
 mod enqueue;
+mod graphs;
 mod jobs;
 mod queues;
 mod rest;
@@ -113,6 +114,8 @@ async fn carry_out(view: &View, action: &str, form: &Form) -> Result<Done, Fault
         "retryJobs" => bulk::run(view, form, bulk::Deed::Retry).await,
         "cancelJobs" => bulk::run(view, form, bulk::Deed::Cancel).await,
         "deleteJobs" => bulk::run(view, form, bulk::Deed::Delete).await,
+        "cancelGraph" => graphs::cancel(view, form).await,
+        "retryGraph" => graphs::retry(view, form).await,
         "enqueueJob" => enqueue::run(view, form).await,
         "runSchedule" => rest::run_schedule(view, form).await,
         "setSchedule" => rest::pause_schedule(view, form).await,
@@ -137,6 +140,8 @@ pub(crate) const ACTIONS: &[&str] = &[
     "retryJobs",
     "cancelJobs",
     "deleteJobs",
+    "cancelGraph",
+    "retryGraph",
     "enqueueJob",
     "runSchedule",
     "setSchedule",
@@ -246,8 +251,8 @@ fn record(
 /// How the refusal of a deed begins.
 fn not_done(action: &str) -> &'static str {
     match action {
-        "retryJob" | "retryJobs" => "Not retried",
-        "cancelJob" | "cancelJobs" => "Not cancelled",
+        "retryJob" | "retryJobs" | "retryGraph" => "Not retried",
+        "cancelJob" | "cancelJobs" | "cancelGraph" => "Not cancelled",
         "deleteJob" | "deleteJobs" | "deleteSchedule" => "Not deleted",
         "timeOutJob" => "Not timed out",
         "pauseQueue" => "Not paused",

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ganger_access::Denied;
-use ganger_router::RouteError;
+use ganger_router::{GraphError, RouteError};
 use ganger_shard::CallError;
 
 /// A refusal. The codes and their statuses are those of the HTTP API.
@@ -110,6 +110,27 @@ impl From<RouteError> for Fault {
             RouteError::OutcomeUnknown { .. } => refused("outcome_unknown"),
             RouteError::NoSuchDependency { .. } => refused("dependency_not_found"),
             RouteError::Refused { .. } => refused("wrong_state"),
+        }
+    }
+}
+
+impl From<GraphError> for Fault {
+    fn from(error: GraphError) -> Self {
+        let detail = error.to_string();
+        match error {
+            GraphError::NotFound { graph } => {
+                let graph = crate::text::plain(&graph);
+                Self::missing("graph_not_found", format!("There is no graph {graph}"))
+            }
+            GraphError::NoMember { job } => {
+                let heading = format!("There is no job {} in the graph", crate::text::plain(&job));
+                Self::new("job_not_found", heading, detail)
+            }
+            GraphError::Computing { .. } => {
+                Self::new("graph_computing", "The graph is being read", detail)
+                    .retry_after(Duration::from_secs(1))
+            }
+            GraphError::Route(error) => error.into(),
         }
     }
 }

@@ -25,6 +25,7 @@ const SECTIONS: &[(&str, &str, &str, &str)] = &[
     ("Overview", "/", "listQueues", "o"),
     ("Queues", "/queues", "listQueues", "q"),
     ("Jobs", "/jobs", "listJobs", "j"),
+    ("Graphs", "/graphs", "listGraphs", "g"),
     ("Failures", "/failures", "listFailures", "f"),
     ("Schedules", "/schedules", "listSchedules", "s"),
     ("Workers", "/workers", "listWorkers", "w"),

@@ -84,6 +84,15 @@ impl Links {
         links.to("/job").with("id", &job_name(shard, id))
     }
 
+    /// The page of a job by its full name, `shard/id`.
+    pub(crate) fn bare_job(&self, full_name: &str) -> Address {
+        let links = Self {
+            shard: None,
+            ..self.clone()
+        };
+        links.to("/job").with("id", full_name)
+    }
+
     pub(crate) fn namespace(&self) -> &Namespace {
         &self.namespace
     }

@@ -4,6 +4,8 @@ mod about;
 mod error;
 mod events;
 mod failures;
+mod graph;
+mod graphs;
 mod job;
 mod jobs;
 mod login;

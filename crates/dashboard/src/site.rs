@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use ganger_router::Graphs;
 use ganger_shard::Handle;
 use ganger_types::ShardId;
 use tokio::sync::Semaphore;
@@ -39,6 +40,8 @@ pub(crate) struct Inner {
     pub(crate) pace: Pace,
     pub(crate) repeats: Repeats,
     pub(crate) hubs: Hubs,
+    /// Graphs on all shards that are known.
+    pub(crate) graphs: Graphs,
     questions: BTreeMap<ShardId, Semaphore>,
 }
 
@@ -77,6 +80,10 @@ impl Site {
             pace: Pace::default(),
             repeats: Repeats::default(),
             hubs: Hubs::new(viewers),
+            graphs: match &settings.router {
+                Some(router) => router.graphs(),
+                None => Graphs::of_shards(&settings.shards),
+            },
             questions: shards
                 .map(|shard| (shard.id().clone(), Semaphore::new(QUESTIONS_MAX)))
                 .collect(),

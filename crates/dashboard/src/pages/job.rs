@@ -148,7 +148,7 @@ fn head(view: &View, found: &Found, tab: Tab) -> Markup {
             " \u{b7} priority " (ganger_document::view::priority(record.priority))
             " \u{b7} created " (view.clock.time(record.created_at)) " (" (view.clock.ago(record.created_at)) ")"
             @if let Some(called) = &record.name { " \u{b7} name " (name(called.as_bytes())) }
-            @if let Some(graph) = &record.graph { " \u{b7} graph " (named_link(&view.links.to("/jobs").name("graph", graph.as_bytes()), graph.as_bytes())) }
+            @if let Some(graph) = &record.graph { " \u{b7} graph " (named_link(&super::graph::address(view, graph.as_bytes()), graph.as_bytes())) }
             @if let Some(schedule) = &record.schedule { " \u{b7} schedule " (named_link(&view.links.on(found.shard.id(), "/schedule").name("id", schedule.as_bytes()), schedule.as_bytes())) }
             @for tag in &record.tags { " \u{b7} " a.tag href=(view.links.to("/jobs").name("tag", tag.as_bytes())) { (name(tag.as_bytes())) } }
             @for (key, value) in &record.labels {

@@ -4,6 +4,7 @@ use ganger_types::{Bytes, JobName, LabelKey, LabelValue, Tag};
 use proptest::prelude::*;
 use scraper::{ElementRef, Html};
 
+use crate::graphs::submit_on;
 use crate::kit::{Setup, Site, select};
 use ganger_dashboard::Options;
 
@@ -94,6 +95,7 @@ async fn pages(text: &str) -> Vec<(String, Html)> {
         })
         .await;
     site.fail_one(text, text, text).await;
+    let graph = submit_on(&site.shard, text, &[(text, text), (text, text)], &[(0, 1)]).await;
     let encoded =
         percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string();
     let encoded = encoded.replace("%5C", "%5Cx5c");
@@ -111,6 +113,11 @@ async fn pages(text: &str) -> Vec<(String, Html)> {
         format!("/ui/job?id=1/{job}&view=history"),
         format!("/ui/job?id=1/{job}&view=log"),
         format!("/ui/jobs/new?like=1/{job}"),
+        "/ui/graphs".to_owned(),
+        format!("/ui/graph?name={graph}"),
+        format!("/ui/graph?name={graph}&view=levels"),
+        format!("/ui/graph?name={graph}&view=list"),
+        format!("/ui/job?id=1/{graph}&view=graph"),
         "/ui/failures".to_owned(),
         format!("/ui/failure?group={encoded}"),
         "/ui/events".to_owned(),

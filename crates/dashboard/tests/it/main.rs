@@ -1,6 +1,7 @@
 //! The dashboard over a shard with a store in memory: pages, deeds, sessions and streams, as a browser sees them.
 
 mod actions;
+mod graphs;
 mod hostile;
 mod kit;
 mod live;

@@ -1,10 +1,15 @@
 //! The jobs around a job: those that it waits for, those that wait for it, and the graph that it was submitted with.
 
+use std::time::Duration;
+
+use ganger_router::{BOXES_MAX, GraphError, LayoutRequest};
 use ganger_types::{InputState, JobRef, ShardId, StoredJob};
 use maud::{Markup, html};
 
 use crate::fault::Fault;
+use crate::format::plural;
 use crate::page::Page;
+use crate::pages::graph::{Place, Zoom, address, draw};
 use crate::pages::jobs::rows;
 use crate::view::View;
 use crate::widgets::{job_link, named_link};
@@ -13,6 +18,10 @@ use super::Found;
 
 /// Jobs of each direction that are shown.
 const SHOWN: usize = 50;
+/// Steps of the drawing around the job.
+const DEPTH: u32 = 2;
+/// How long the page waits for a large graph to be read.
+const WAIT: Duration = Duration::from_millis(300);
 
 pub(super) async fn add(view: &View, found: &Found, page: Page) -> Result<Page, Fault> {
     view.rights.check("getGraph")?;
@@ -40,12 +49,54 @@ pub(super) async fn add(view: &View, found: &Found, page: Page) -> Result<Page, 
             (remote(view, &elsewhere))
         })
         .part("part-behind", html! { h2 { "Wait for it" } (jobs(view, shard, behind, "No job of this shard waits for it.")) })
-        .part("part-graph", html! {
-            @if let Some(graph) = &record.graph {
-                h2 { "Graph" }
-                p { "It belongs to the graph " (named_link(&view.links.to("/jobs").name("graph", graph.as_bytes()), graph.as_bytes())) "." }
-            }
-        }))
+        .part("part-graph", around(view, found).await?))
+}
+
+/// The drawing of the jobs around the job, if it was submitted with a graph.
+async fn around(view: &View, found: &Found) -> Result<Markup, Fault> {
+    let Some(graph) = &found.job.record.graph else {
+        return Ok(html! {});
+    };
+    let page = address(view, graph.as_bytes());
+    let full = found.full_name();
+    let head = html! {
+        h2 { "Graph" }
+        p { "It belongs to the graph " (named_link(&page, graph.as_bytes())) "." }
+    };
+    if !view.rights.may_read("getGraphLayout") {
+        return Ok(head);
+    }
+    let state = match view.site.graphs.read(view.namespace(), graph, WAIT).await {
+        Ok(state) => state,
+        Err(GraphError::Computing { jobs }) => {
+            return Ok(
+                html! { (head) p.empty { "Computing \u{2026} " (plural(jobs, "job")) " read so far." } },
+            );
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let request = LayoutRequest {
+        boxes_max: BOXES_MAX,
+        open: Vec::new(),
+        focus: Some(JobRef {
+            shard: found.shard.id().clone(),
+            id: found.job.record.id.clone(),
+        }),
+        depth: DEPTH,
+    };
+    let name = graph.clone();
+    let layout = tokio::task::spawn_blocking(move || state.layout(&name, &request));
+    let layout = layout.await.map_err(|_| Fault::unexpected_reply())??;
+    let place = Place {
+        address: page
+            .clone()
+            .with("focus", &full)
+            .with("depth", &DEPTH.to_string()),
+        open: &[],
+        zoom: Zoom::Whole,
+        table: page.with("view", "levels"),
+    };
+    Ok(html! { (head) (draw(view, &layout, &place)) })
 }
 
 fn jobs(view: &View, shard: &ShardId, jobs: Vec<StoredJob>, none: &str) -> Markup {
