@@ -97,10 +97,16 @@ await check("data", async () => {
   await api("POST", "/leases/fail", { job: first.job ?? first.id, token: first.token, group: "no-file", message: "no such file: a.png", permanent: true });
   jobs.running = await enqueue({ kind: "resize", queue: "img" });
   await lease("img");
+  const parts = Array.from({ length: 300 }, (_, at) => `part-${at}`);
+  jobs.graph = (await api("POST", "/graphs", { jobs: [
+    { name: "first", kind: "split", queue: "graph" },
+    ...parts.map((name) => ({ name, kind: "part", queue: "graph", inputs: [{ result_of: "first" }] })),
+    { name: "last", kind: "join", queue: "graph", after: parts },
+  ] })).graph;
   await api("PUT", "/schedules/nightly", { cron: "30 2 * * *", time_zone: "Europe/Vienna", kind: "report", queue: "reports" });
 });
 
-const screens = () => ["/", "/queues", "/queue?name=mail", "/jobs", "/jobs?state=failed&kind=resize", "/jobs/new", `/job?id=${jobs.failed}`, `/job?id=${jobs.failed}&view=data`, `/job?id=${jobs.failed}&view=log`, `/job?id=${jobs.running}&view=graph`, `/job?id=${jobs.hostile}&view=history`, "/failures", "/failure?group=no-file", "/schedules", "/schedule?id=nightly", "/workers", "/worker?name=w-1", "/events", "/shards", "/search?q=mail", "/about", "/queue/settings?name=mail"];
+const screens = () => ["/", "/queues", "/queue?name=mail", "/jobs", "/jobs?state=failed&kind=resize", "/jobs/new", `/job?id=${jobs.failed}`, `/job?id=${jobs.failed}&view=data`, `/job?id=${jobs.failed}&view=log`, `/job?id=${jobs.running}&view=graph`, `/job?id=${jobs.hostile}&view=history`, "/graphs", `/graph?name=${jobs.graph}`, `/graph?name=${jobs.graph}&open=b1`, `/graph?name=${jobs.graph}&view=levels`, `/graph?name=${jobs.graph}&view=list`, "/stats", "/failures", "/failure?group=no-file", "/schedules", "/schedule?id=nightly", "/workers", "/worker?name=w-1", "/events", "/shards", "/search?q=mail", "/about", "/queue/settings?name=mail"];
 
 for (const colorScheme of ["light", "dark"]) {
   for (const [width, height] of [[320, 640], [1280, 800], [3840, 2160]]) {
@@ -274,6 +280,55 @@ await check("without JavaScript", async () => {
   await page.getByRole("group", { name: "Selected jobs" }).getByRole("button", { name: "Cancel" }).click();
   await page.getByRole("button", { name: "Cancel 1 job" }).click();
   await page.getByText("Cancelled 1 job.").waitFor();
+  await done();
+});
+
+await check("a graph is drawn, opens, and recolours", async () => {
+  const { page, done } = await visit();
+  await page.goto(`${open}/ui/`);
+  await page.keyboard.press("g");
+  await page.keyboard.press("g");
+  await page.getByRole("heading", { level: 1, name: "Graphs" }).waitFor();
+  await page.getByRole("link", { name: jobs.graph }).click();
+  await page.getByRole("heading", { level: 1, name: `Graph ${jobs.graph}` }).waitFor();
+  const drawing = page.getByRole("region", { name: "Drawing of the graph" });
+  await drawing.getByRole("link", { name: "part, 300 jobs, 300 blocked" }).waitFor();
+  assert.equal(await drawing.getByRole("link").count(), 3);
+  await page.getByRole("status").filter({ hasText: /^Live$/ }).waitFor();
+  const lease = (await api("POST", "/leases", { queues: ["graph"], worker: "w-2" })).jobs[0];
+  await drawing.getByRole("link", { name: "split first, running" }).waitFor();
+  await api("POST", "/leases/complete", { job: lease.job ?? lease.id, token: lease.token, result: 1 });
+  await drawing.getByRole("link", { name: "part, 300 jobs, 300 ready" }).waitFor();
+  await drawing.getByRole("link", { name: "part, 300 jobs, 300 ready" }).click();
+  await drawing.getByRole("link", { name: "250 jobs more: part, 250 ready" }).waitFor();
+  await page.getByRole("link", { name: "Close all" }).click();
+  await page.getByRole("link", { name: "Fit" }).click();
+  const width = await drawing.evaluate((it) => it.firstElementChild.getBoundingClientRect().width);
+  assert.ok(width <= 1280, `it fits: ${width}`);
+  await page.getByRole("link", { name: "Show as table" }).click();
+  await page.getByRole("table", { name: "Levels" }).getByRole("row").nth(2).getByText("part").waitFor();
+  await page.getByRole("button", { name: "Cancel graph" }).click();
+  const dialog = page.getByRole("dialog", { name: `Cancel the graph ${jobs.graph}?` });
+  await dialog.getByText("301 jobs of 302 have not ended").waitFor();
+  await dialog.getByRole("button", { name: "Cancel this graph" }).click();
+  await page.getByRole("status").filter({ hasText: "Cancelled 301 jobs" }).waitFor();
+  assert.equal((await api("GET", `/graphs/${jobs.graph}`)).counts.cancelled, 301);
+  await done();
+});
+
+await check("ten tabs at once", async () => {
+  const { page, context, done } = await visit();
+  await page.goto(`${open}/ui/about`);
+  await enqueue({ kind: "send", queue: "tabs" });
+  const tabs = [];
+  for (let number = 0; number < 10; number += 1) {
+    const tab = await context.newPage();
+    await tab.goto(`${open}/ui/queue?name=tabs`);
+    tabs.push(tab);
+  }
+  await enqueue({ kind: "send", queue: "tabs" });
+  // A browser gives a host six connections: tabs without a stream ask from time to time.
+  for (const tab of tabs) await tab.getByRole("link", { name: "2 Ready", exact: true }).waitFor({ timeout: 60000 });
   await done();
 });
 
