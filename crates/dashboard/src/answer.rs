@@ -207,6 +207,13 @@ impl Asked<'_> {
                 },
                 Err(stop) => self.stopped(stop),
             },
+            "/stats/csv" => match self.view(self.query).await {
+                Ok(view) => match pages::stats_csv(&view, self.query) {
+                    Ok(response) => response,
+                    Err(fault) => self.fault(&view, &fault).await,
+                },
+                Err(stop) => self.stopped(stop),
+            },
             path => match self.view(self.query).await {
                 Err(stop) => self.stopped(stop),
                 Ok(view) => {

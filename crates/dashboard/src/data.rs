@@ -7,3 +7,4 @@ pub(crate) mod log;
 pub(crate) mod queues;
 pub(crate) mod rates;
 pub(crate) mod sample;
+pub(crate) mod series;

@@ -26,6 +26,7 @@ pub(crate) use job::raw;
 pub(crate) use login::{Login, form as login_form};
 pub(crate) use new_job::{FIELDS as NEW_JOB_FIELDS, read_new_job, show as new_job_page};
 pub(crate) use route::{Interest, PATHS, build, interest};
+pub(crate) use stats::csv as stats_csv;
 
 /// The job that a reference names, and its shard.
 pub(crate) async fn find_job(

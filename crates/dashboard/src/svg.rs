@@ -138,6 +138,30 @@ pub(crate) fn histogram(heights: &[u64]) -> Markup {
     }
 }
 
+/// A small line of values, without axes. The numbers stand beside it.
+pub(crate) fn sparkline(values: &[Option<u64>]) -> Markup {
+    let highest = values.iter().flatten().max().copied().unwrap_or(0).max(1);
+    let last = u64::try_from(values.len().saturating_sub(1))
+        .unwrap_or(1)
+        .max(1);
+    let known = (0_u64..)
+        .zip(values)
+        .filter_map(|(at, value)| Some((at, (*value)?)));
+    let points: Vec<String> = known
+        .map(|(at, value)| {
+            let height = u128::from(value) * 14 / u128::from(highest);
+            format!("{},{}", at * 90 / last, 15 - height)
+        })
+        .collect();
+    html! {
+        @if !points.is_empty() {
+            svg class="sparkline" viewBox="0 0 90 16" width="90" height="16" aria-hidden="true" {
+                polyline points=(points.join(" ")) {}
+            }
+        }
+    }
+}
+
 /// Lines over time, each with its word at its end. The numbers stand in a table below the drawing.
 pub(crate) fn chart(label: &str, lines: &[(&str, &str, &[Option<u64>])]) -> Markup {
     let highest = lines.iter().flat_map(|line| line.2.iter().flatten()).max();

@@ -1,21 +1,34 @@
 //! Overview: is all well, and if not, where to go.
 
+use ganger_shard::series::Metric;
 use ganger_types::{Group, Kind, Queue, ShardId, StoredJob, Timestamp};
 use maud::{Markup, html};
 
 use crate::data::queues::{self, Row, State};
 use crate::data::rates;
+use crate::data::series::{self, Totals, WINDOWS, Which, Window};
 use crate::data::{attention, jobs};
 use crate::fault::Fault;
 use crate::format::{count, counted, plural, span, whole};
+use crate::links::Address;
 use crate::page::Page;
 use crate::params::Params;
 use crate::svg;
 use crate::text::{isolated, name};
 use crate::view::{Missing, View};
-use crate::widgets::{self, columns, command, job_link, kind_link, named_link, queue_link, table};
+use crate::widgets::{
+    self, columns, command, job_link, kind_link, named_link, queue_link, table, tabs,
+};
+
+use super::stats::numbers;
 
 pub(crate) const PARAMETERS: &[&str] = &["window"];
+/// What the chart shows: metric, word, and class of its line.
+const RATES: [(Metric, &str, &str); 3] = [
+    (Metric::Enqueued, "Enqueued", "started"),
+    (Metric::Succeeded, "Succeeded", "succeeded"),
+    (Metric::Failed, "Failed", "failed"),
+];
 /// Rows of each table.
 const ROWS: usize = 10;
 /// Failed jobs that are looked at for the newest groups, and running jobs for the longest.
@@ -30,6 +43,10 @@ pub(super) struct Overview {
     /// Whether more jobs run than were looked at.
     pub(super) runs_more: bool,
     pub(super) missing: Missing,
+    /// Length of time that the chart shows.
+    pub(super) window: Window,
+    /// Jobs of each metric of [`RATES`] in it; `None` without the right to read series.
+    pub(super) rates: Option<Totals>,
 }
 
 /// A failure group among the newest failed jobs.
@@ -43,15 +60,12 @@ pub(super) struct Failed {
 
 pub(super) async fn page(view: &View, query: &str) -> Result<Page, Fault> {
     let params = Params::read(query, PARAMETERS)?;
-    params.word(
-        "window",
-        &[("1h", ()), ("24h", ()), ("7d", ()), ("31d", ())],
-    )?;
+    let window = Window::of(&params)?;
     view.rights.check("listQueues")?;
-    Ok(show(view, &read(view).await?))
+    Ok(show(view, &read(view, window).await?))
 }
 
-async fn read(view: &View) -> Result<Overview, Fault> {
+async fn read(view: &View, window: Window) -> Result<Overview, Fault> {
     let (mut queues, missing) = queues::all(view).await?;
     queues.sort_by_key(|row| std::cmp::Reverse(row.queue.counts.ready + row.queue.counts.running));
     let shown = ROWS.min(queues.len());
@@ -69,6 +83,11 @@ async fn read(view: &View) -> Result<Overview, Fault> {
         running,
         runs_more,
         missing,
+        window,
+        rates: view.rights.may_read("getSeries").then(|| {
+            let metrics = RATES.map(|it| it.0);
+            series::totals(view, &Which::default(), window, view.clock.now, &metrics)
+        }),
     })
 }
 
@@ -109,7 +128,10 @@ async fn running(view: &View) -> Result<(Vec<(ShardId, StoredJob)>, bool), Fault
 }
 
 pub(super) fn show(view: &View, overview: &Overview) -> Page {
-    let head = html! { h1 { "Overview" } };
+    let head = html! {
+        div.heading { h1 { "Overview" } }
+        (tabs("Time", &windows(view, overview.window)))
+    };
     let page = Page::new("Overview", "Overview", head);
     let is_new = overview.queues.is_empty() && overview.missing == Missing::default();
     let page = page.part(
@@ -129,11 +151,11 @@ pub(super) fn show(view: &View, overview: &Overview) -> Page {
     )
     .part(
         "part-rates",
-        html! { h2 { "Rates" } (rates_of(&overview.queues)) },
+        html! { h2 { "Rates" } (rates_of(&overview.queues)) (rates_chart(view, overview)) },
     )
     .part(
         "part-busiest",
-        html! { h2 { "Busiest queues" } (busiest(view, &overview.queues)) },
+        html! { h2 { "Busiest queues" } (busiest(view, overview)) },
     )
     .part(
         "part-failures",
@@ -207,7 +229,35 @@ fn rates_of(rows: &[Row]) -> Markup {
     }
 }
 
-fn busiest(view: &View, rows: &[Row]) -> Markup {
+/// The lengths of time that the chart can show.
+fn windows(view: &View, shown: Window) -> Vec<(&'static str, Address, bool)> {
+    let windows = WINDOWS.iter().map(|window| {
+        let is_first = *window == WINDOWS[0];
+        let word = (!is_first).then_some(window.word);
+        let address = view.links.to("/").with_if("window", word);
+        (window.words, address, *window == shown)
+    });
+    windows.collect()
+}
+
+fn rates_chart(view: &View, overview: &Overview) -> Markup {
+    let Some(rates) = overview.rates.as_ref().filter(|rates| rates.is_known()) else {
+        return html! { p.soft { "Nothing was counted in this time yet." } };
+    };
+    let lines: Vec<(&str, &str, &[Option<u64>])> = RATES
+        .iter()
+        .zip(&rates.values)
+        .map(|((_, word, class), values)| (*word, *class, values.as_slice()))
+        .collect();
+    let step = overview.window.step;
+    html! {
+        (svg::chart(&format!("Jobs per {}", overview.window.per()), &lines))
+        details { summary { "Numbers as a table" } (numbers(view, step, rates, &RATES.map(|it| it.1))) }
+    }
+}
+
+fn busiest(view: &View, overview: &Overview) -> Markup {
+    let rows = &overview.queues;
     let busy = |row: &&Row| row.queue.counts.ready + row.queue.counts.running > 0;
     let shown: Vec<&Row> = rows.iter().filter(busy).take(ROWS).collect();
     if shown.is_empty() {
@@ -220,9 +270,13 @@ fn busiest(view: &View, rows: &[Row]) -> Markup {
         "#Running",
         "#Oldest",
         "#Done/min",
+        "#Failed/min",
+        "Last hour",
     ]);
+    let has_series = overview.rates.is_some();
     let body = html! {
         @for row in shown {
+            @let hour = if has_series { series::last_hour(view, &row.shard, &row.queue.queue) } else { Default::default() };
             tr {
                 th scope="row" { (queue_link(view, row.shard.id(), &row.queue.queue)) @if view.is_of_many() { span.soft { " on " (row.shard.id()) } } }
                 td { (state_badge(row.state())) }
@@ -230,10 +284,19 @@ fn busiest(view: &View, rows: &[Row]) -> Markup {
                 td.number { (running_of(row)) }
                 td.number { (oldest_text(row)) }
                 td.number { (rate(row.rate.map(|rate| rate.completions_in_tenths()))) }
+                td.number { (failed_rate(&hour[1])) }
+                td { (svg::sparkline(&hour[0])) }
             }
         }
     };
     table("Busiest queues", &head, &body)
+}
+
+/// Mean of the failed jobs of the last five minutes, for each minute.
+fn failed_rate(minutes: &[Option<u64>]) -> Markup {
+    let known: Vec<u64> = minutes.iter().rev().flatten().take(5).copied().collect();
+    let minutes = u64::try_from(known.len()).unwrap_or(0);
+    rate((known.iter().sum::<u64>() * 10).checked_div(minutes))
 }
 
 pub(super) fn state_badge(state: State) -> Markup {

@@ -1,116 +1,142 @@
-//! Statistics: is it getting slower? Rates, waiting and running times, and totals by kind.
+//! Statistics: is it getting slower? Rates, waiting and running times, totals by kind, failures and losses.
+
+mod csv;
+mod failures;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ganger_document::names::show;
-use ganger_shard::series::{KindTotals, Latency, Metric, SeriesQuery, Sketch, Step};
-use ganger_types::{Kind, Queue, Timestamp};
+use ganger_shard::series::{KindTotals, Latency, Metric, Sketch, Step};
+use ganger_types::{Kind, Queue};
 use maud::{Markup, html};
 
+use crate::data::series::{Totals, WINDOWS, Which, Window, back, totals};
+use crate::fault::Fault;
 use crate::format::{count, counted, percent, span};
 use crate::frame::kept_scope;
+use crate::links::Address;
 use crate::page::{Page, Stop};
 use crate::params::Params;
 use crate::svg;
 use crate::view::View;
 use crate::widgets::{columns, kind_link, table, tabs};
 
-/// Lengths of time that a page can show: parameter, words, length, and the step of its chart.
-const WINDOWS: [(&str, &str, Duration, Step); 4] = [
-    ("1h", "1 hour", Duration::from_secs(3_600), Step::Minute),
-    ("24h", "24 hours", Duration::from_secs(86_400), Step::Minute),
-    ("7d", "7 days", Duration::from_secs(7 * 86_400), Step::Hour),
-    (
-        "31d",
-        "31 days",
-        Duration::from_secs(31 * 86_400),
-        Step::Hour,
-    ),
-];
-/// What the chart and its table show.
+pub(crate) use csv::csv;
+
+/// What the chart and its table show: metric, word, and class of its line.
 const SHOWN: [(Metric, &str, &str); 3] = [
     (Metric::Started, "Started", "started"),
     (Metric::Succeeded, "Succeeded", "succeeded"),
     (Metric::Failed, "Failed", "failed"),
 ];
+/// What is lost or tried again, which only queues count.
+const LOSSES: [Metric; 2] = [Metric::Retried, Metric::Lost];
 /// Rows of the table below the chart, and of the table of kinds.
 const ROWS: usize = 100;
 /// Quantiles of the times that tables show, as shares from 0 to 1.
 const QUANTILES: [f64; 3] = [0.5, 0.95, 0.99];
+const PARAMETERS: &[&str] = &["queue", "kind", "window", "compare"];
+
+/// An earlier time that a window is compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Earlier {
+    word: &'static str,
+    words: &'static str,
+    before: Duration,
+}
+
+const EARLIER: [Earlier; 2] = [
+    Earlier {
+        word: "day",
+        words: "a day before",
+        before: Duration::from_secs(86_400),
+    },
+    Earlier {
+        word: "week",
+        words: "a week before",
+        before: Duration::from_secs(7 * 86_400),
+    },
+];
 
 /// What the page is asked for.
 struct Asked {
-    queue: Option<Queue>,
-    kind: Option<Kind>,
-    /// The length of time, as its place in [`WINDOWS`].
-    window: usize,
+    which: Which,
+    window: Window,
+    compare: Option<Earlier>,
 }
 
 /// The numbers of the page, added up over the shards of the view.
-#[derive(Default)]
 struct Found {
-    /// Beginning of the first step.
-    from: Timestamp,
-    /// For each metric of [`SHOWN`] its values; `None` where nothing was counted.
-    values: Vec<Vec<Option<u64>>>,
+    /// Values of the metrics of [`SHOWN`].
+    rates: Totals,
+    /// The same at the earlier time, if one is asked for.
+    earlier: Option<Totals>,
+    /// Attempts that will be tried again, and leases that expired; `None` for a kind, which does not count them.
+    losses: Option<Vec<u64>>,
     latency: Latency,
     kinds: BTreeMap<Option<Kind>, KindTotals>,
 }
 
-pub(super) fn page(view: &View, query: &str) -> Result<Page, Stop> {
-    let params = Params::read(query, &["queue", "kind", "window"])?;
-    view.rights.check("getSeries")?;
-    let places: Vec<(&str, usize)> = WINDOWS.iter().map(|it| it.0).zip(0..).collect();
-    let asked = Asked {
-        queue: params.name("queue")?,
-        kind: params.name("kind")?,
-        window: params.word("window", &places)?.unwrap_or(0),
-    };
+impl Asked {
+    fn read(view: &View, query: &str) -> Result<Self, Fault> {
+        let params = Params::read(query, PARAMETERS)?;
+        view.rights.check("getSeries")?;
+        let earlier: Vec<(&str, Earlier)> = EARLIER.iter().map(|it| (it.word, *it)).collect();
+        Ok(Self {
+            which: Which {
+                queue: params.name("queue")?,
+                kind: params.name("kind")?,
+            },
+            window: Window::of(&params)?,
+            compare: params.word("compare", &earlier)?,
+        })
+    }
+
+    /// Adds what is asked for to an address, with another window and comparison.
+    fn address(&self, address: Address, window: Window, compare: Option<Earlier>) -> Address {
+        address
+            .with("window", window.word)
+            .name_if("queue", self.which.queue.as_ref().map(Queue::as_bytes))
+            .name_if("kind", self.which.kind.as_ref().map(Kind::as_bytes))
+            .with_if("compare", compare.map(|it| it.word))
+    }
+}
+
+pub(super) async fn page(view: &View, query: &str) -> Result<Page, Stop> {
+    let asked = Asked::read(view, query)?;
     let found = find(view, &asked);
     let page = Page::new("Statistics", "Statistics", head(view, &asked));
-    Ok(page
+    let page = page
         .part("part-rates", rates(view, &asked, &found))
+        .part("part-attempts", attempts(&found))
         .part("part-times", times(&found.latency))
-        .part("part-kinds", kinds(view, &found.kinds)))
+        .part("part-kinds", kinds(view, &found.kinds));
+    if !view.rights.may_read("listJobs") {
+        return Ok(page);
+    }
+    let failures = failures::show(view, &asked.which, asked.window).await?;
+    Ok(page.part("part-groups", failures))
 }
 
 fn find(view: &View, asked: &Asked) -> Found {
-    let (_, _, length, step) = WINDOWS[asked.window];
     let now = view.clock.now;
-    let micros = u64::try_from(length.as_micros()).unwrap_or(u64::MAX);
-    let from = Timestamp(now.0.saturating_sub(micros));
-    let query = SeriesQuery {
-        namespace: view.namespace().clone(),
-        queue: asked.queue.clone(),
-        kind: asked.kind.clone(),
-        from,
-        to: now,
-        step,
-        metrics: SHOWN.map(|shown| shown.0).to_vec(),
-        is_total: true,
+    let which = &asked.which;
+    let metrics = SHOWN.map(|shown| shown.0);
+    let read = |until, metrics: &[Metric]| totals(view, which, asked.window, until, metrics);
+    let mut found = Found {
+        rates: read(now, &metrics),
+        earlier: asked.compare.map(|it| read(back(now, it.before), &metrics)),
+        losses: which.kind.is_none().then(|| read(now, &LOSSES).sums()),
+        latency: Latency::default(),
+        kinds: BTreeMap::new(),
     };
-    let mut found = Found::default();
+    let time = (asked.window.from(now), now);
     for shard in view.shards() {
-        let (reply, kinds) = shard.series(|table| {
-            let queue = asked.queue.as_ref();
-            let kinds = table.kinds(view.namespace(), queue, (from, now), now);
-            (table.read(&query, now), kinds)
-        });
-        found.from = reply.from;
-        found.values.resize(SHOWN.len(), Vec::new());
-        for (sum, line) in found.values.iter_mut().zip(reply.lines) {
-            sum.resize(line.values.len(), None);
-            for (sum, value) in sum.iter_mut().zip(line.values) {
-                *sum = match (*sum, value) {
-                    (Some(sum), Some(value)) => Some(sum + value),
-                    (sum, value) => sum.or(value),
-                };
-            }
-        }
+        let queue = which.queue.as_ref();
+        let kinds = shard.series(|table| table.kinds(view.namespace(), queue, time, now));
         for (kind, totals) in kinds {
-            let is_wanted = asked.kind.is_none() || asked.kind == kind;
-            if is_wanted {
+            if which.kind.is_none() || which.kind == kind {
                 found.latency.merge(&totals.latency);
                 found.kinds.entry(kind).or_default().merge(&totals);
             }
@@ -120,21 +146,29 @@ fn find(view: &View, asked: &Asked) -> Found {
 }
 
 fn head(view: &View, asked: &Asked) -> Markup {
-    let windows = WINDOWS.iter().zip(0..).map(|((window, words, ..), place)| {
-        let address = view.links.to("/stats").with("window", window);
-        let address = address
-            .name_if("queue", asked.queue.as_ref().map(Queue::as_bytes))
-            .name_if("kind", asked.kind.as_ref().map(Kind::as_bytes));
-        (*words, address, place == asked.window)
+    let stats = || view.links.to("/stats");
+    let windows = WINDOWS.iter().map(|window| {
+        let address = asked.address(stats(), *window, asked.compare);
+        (window.words, address, *window == asked.window)
     });
+    let compared = std::iter::once(None)
+        .chain(EARLIER.map(Some))
+        .map(|earlier| {
+            let words = earlier.map_or("nothing", |it| it.words);
+            let address = asked.address(stats(), asked.window, earlier);
+            (words, address, earlier == asked.compare)
+        });
     let shown = |bytes: Option<&[u8]>| bytes.map(|bytes| show(bytes).into_owned());
     html! {
         div.heading { h1 { "Statistics" } }
         (tabs("Time", &windows.collect::<Vec<_>>()))
+        p.soft { "Compare with:" }
+        (tabs("Compare", &compared.collect::<Vec<_>>()))
         form.filter role="search" aria-label="Choose what is counted" action=(view.links.bare("/stats")) {
-            label { "Queue " input name="queue" maxlength="255" value=[shown(asked.queue.as_ref().map(Queue::as_bytes))]; }
-            label { "Kind " input name="kind" maxlength="255" value=[shown(asked.kind.as_ref().map(Kind::as_bytes))]; }
-            input type="hidden" name="window" value=(WINDOWS[asked.window].0);
+            label { "Queue " input name="queue" maxlength="255" value=[shown(asked.which.queue.as_ref().map(Queue::as_bytes))]; }
+            label { "Kind " input name="kind" maxlength="255" value=[shown(asked.which.kind.as_ref().map(Kind::as_bytes))]; }
+            input type="hidden" name="window" value=(asked.window.word);
+            @if let Some(compare) = asked.compare { input type="hidden" name="compare" value=(compare.word); }
             (kept_scope(view))
             button { "Show" }
         }
@@ -142,37 +176,62 @@ fn head(view: &View, asked: &Asked) -> Markup {
 }
 
 fn rates(view: &View, asked: &Asked, found: &Found) -> Markup {
-    let step = WINDOWS[asked.window].3;
-    let per = if step == Step::Hour { "hour" } else { "minute" };
-    let sums: Vec<u64> = found
-        .values
+    let mut lines: Vec<(&str, &str, &[Option<u64>])> = SHOWN
         .iter()
-        .map(|values| values.iter().flatten().sum())
-        .collect();
-    let lines: Vec<(&str, &str, &[Option<u64>])> = SHOWN
-        .iter()
-        .zip(&found.values)
+        .zip(&found.rates.values)
         .map(|((_, word, class), values)| (*word, *class, values.as_slice()))
         .collect();
-    let is_known = found.values.iter().flatten().any(Option::is_some);
+    let words = asked.compare.map(|it| format!("Started, {}", it.words));
+    if let (Some(earlier), Some(words)) = (&found.earlier, &words) {
+        let started = earlier.values.first().map_or(&[][..], Vec::as_slice);
+        lines.push((words, "earlier", started));
+    }
+    let sums = found.rates.sums();
+    let csv = asked.address(view.links.to("/stats/csv"), asked.window, asked.compare);
     html! {
         h2 { "Rates" }
-        @if is_known {
+        @if found.rates.is_known() {
             p { @for ((_, word, _), sum) in SHOWN.iter().zip(&sums) { (*word) " " (counted(*sum)) " " } }
-            (svg::chart(&format!("Jobs per {per}"), &lines))
-            details { summary { "Numbers as a table" } (numbers(view, step, found)) }
+            @if let Some(earlier) = &found.earlier {
+                p.soft { (asked.compare.map_or("", |it| it.words)) ": " @for ((_, word, _), sum) in SHOWN.iter().zip(earlier.sums()) { (*word) " " (counted(sum)) " " } }
+            }
+            (svg::chart(&format!("Jobs per {}", asked.window.per()), &lines))
+            details { summary { "Numbers as a table" } (numbers(view, asked.window.step, &found.rates, &SHOWN.map(|it| it.1))) }
+            p { a href=(csv) download { "CSV" } }
         } @else {
             p.empty { "Nothing was counted in this time. Counting begins with the start of the server." }
         }
     }
 }
 
+/// Attempts for each success, retries and losses.
+fn attempts(found: &Found) -> Markup {
+    let sums = found.rates.sums();
+    let (started, succeeded) = (
+        sums.first().copied().unwrap_or(0),
+        sums.get(1).copied().unwrap_or(0),
+    );
+    let share = (started * 10).checked_div(succeeded);
+    html! {
+        @if started > 0 {
+            h2 { "Attempts" }
+            dl.facts {
+                div { dt { "Attempts a success" } dd { @if let Some(tenths) = share { (crate::data::rates::text(tenths)) } @else { "\u{2013}" } } }
+                @if let Some([retried, lost]) = found.losses.as_deref() {
+                    div { dt { "Attempts that were tried again" } dd { (counted(*retried)) } }
+                    div { dt { "Leases that expired" } dd { (counted(*lost)) } }
+                }
+            }
+        }
+    }
+}
+
 /// The newest steps of the chart in which something happened.
-fn numbers(view: &View, step: Step, found: &Found) -> Markup {
-    let first = step.number(found.from);
-    let steps = found.values.first().map_or(0, Vec::len);
+pub(super) fn numbers(view: &View, step: Step, totals: &Totals, words: &[&str]) -> Markup {
+    let first = step.number(totals.from);
+    let steps = totals.values.first().map_or(0, Vec::len);
     let row = |place: usize| -> Vec<Option<u64>> {
-        let of = found.values.iter();
+        let of = totals.values.iter();
         of.map(|values| values.get(place).copied().flatten())
             .collect()
     };
@@ -183,7 +242,11 @@ fn numbers(view: &View, step: Step, found: &Found) -> Markup {
         .take(ROWS)
         .collect();
     let start = |place: usize| step.start(first + u32::try_from(place).unwrap_or(0));
-    let head = columns(&["From", "#Started", "#Succeeded", "#Failed"]);
+    let words: Vec<String> = words.iter().map(|word| format!("#{word}")).collect();
+    let heads: Vec<&str> = std::iter::once("From")
+        .chain(words.iter().map(String::as_str))
+        .collect();
+    let head = columns(&heads);
     let body = html! {
         @for (place, values) in &rows {
             tr {
@@ -232,6 +295,12 @@ fn about(seconds: f64) -> String {
     span(Duration::try_from_secs_f64(seconds).unwrap_or_default())
 }
 
+/// The sum of all durations, as well as their bins tell: a bin is a fifth wider than it begins.
+fn total_seconds(sketch: &Sketch) -> f64 {
+    let bins = sketch.bins();
+    bins.map(|(from, jobs)| from * 1.09 * f64::from(jobs)).sum()
+}
+
 /// Bins from the shortest to the longest, with their numbers as a table.
 fn histogram(word: &str, sketch: &Sketch) -> Markup {
     let bins: Vec<(f64, u32)> = sketch.bins().collect();
@@ -268,6 +337,7 @@ fn kinds(view: &View, kinds: &BTreeMap<Option<Kind>, KindTotals>) -> Markup {
         "#p50",
         "#p95",
         "#p99",
+        "#Total run time",
     ]);
     let share = |totals: &KindTotals| {
         let ended = totals.succeeded + totals.failed;
@@ -282,6 +352,7 @@ fn kinds(view: &View, kinds: &BTreeMap<Option<Kind>, KindTotals>) -> Markup {
                 td.number { (counted(totals.failed)) }
                 td.number { @if let Some(share) = share(totals) { (percent(share)) } @else { "\u{2013}" } }
                 (quantiles(&totals.latency.running))
+                td.number { "about " (about(total_seconds(&totals.latency.running))) }
             }
         }
     };

@@ -55,6 +55,16 @@ async fn the_overview_shows_what_is_wrong_what_is_busy_what_failed_and_what_runs
     site.fail_one("img", "exit-1", "no such file").await;
     site.lease("img", 1).await;
     let page = site.browser().page("/ui/?window=24h").await;
+    assert_eq!(
+        page.texts("nav[aria-label=Time] a[aria-current]"),
+        ["24 hours"]
+    );
+    let failed: u64 = page
+        .rows("Rates")
+        .iter()
+        .filter_map(|row| row[3].parse::<u64>().ok())
+        .sum();
+    assert_eq!(failed, 1, "the chart has its numbers as a table");
     let headings = [
         "Needs attention",
         "Now",
@@ -76,7 +86,16 @@ async fn the_overview_shows_what_is_wrong_what_is_busy_what_failed_and_what_runs
     );
     assert_eq!(
         page.columns("Busiest queues"),
-        ["Queue", "State", "Ready", "Running", "Oldest", "Done/min"]
+        [
+            "Queue",
+            "State",
+            "Ready",
+            "Running",
+            "Oldest",
+            "Done/min",
+            "Failed/min",
+            "Last hour"
+        ]
     );
     let busiest = page.rows("Busiest queues");
     assert_eq!(busiest[0][..4], ["mail", "No worker", "3", "0"]);
@@ -675,7 +694,8 @@ async fn statistics_show_rates_times_and_kinds() {
             "Share failed",
             "p50",
             "p95",
-            "p99"
+            "p99",
+            "Total run time"
         ]
     );
     assert_eq!(
@@ -696,9 +716,46 @@ async fn statistics_show_rates_times_and_kinds() {
         5,
         "each line has its word"
     );
+    assert_eq!(page.rows("Failures by group"), [["exit-1", "3"]]);
+    let main = page.main();
+    assert!(main.contains("Attempts a success\u{2013}"), "{main}");
+    assert!(main.contains("Leases that expired0"), "{main}");
     let other = browser.page("/ui/stats?queue=none").await;
     assert!(other.main().contains("No attempt in this time."));
     assert_eq!(browser.get("/ui/stats?window=2h").await.status, 400);
+}
+
+#[tokio::test]
+async fn statistics_are_compared_and_downloaded() {
+    let site = Site::open().await;
+    let browser = site.browser();
+    site.enqueue("mail", "send", |_| {}).await;
+    site.fail_one("mail", "exit-1", "no").await;
+    let page = browser.page("/ui/stats?queue=mail&compare=day").await;
+    assert!(
+        page.main().contains("a day before: Started 0"),
+        "{}",
+        page.main()
+    );
+    let words = page.texts("svg .chart-text");
+    assert!(
+        words.contains(&"Started, a day before".to_owned()),
+        "{words:?}"
+    );
+    let address = page.link("CSV");
+    assert_eq!(address, "/ui/stats/csv?window=1h&queue=mail&compare=day");
+    let csv = browser.get(&address).await;
+    assert_eq!(csv.headers["content-type"], "text/csv; charset=utf-8");
+    let lines: Vec<&str> = csv.text.lines().collect();
+    let head = "from,started,succeeded,failed,earlier_started,earlier_succeeded,earlier_failed";
+    assert_eq!(lines[0], head);
+    assert!(lines.len() > 50, "{}", lines.len());
+    let failed: u64 = lines[1..]
+        .iter()
+        .filter_map(|line| line.split(',').nth(3)?.parse::<u64>().ok())
+        .sum();
+    assert_eq!(failed, 1);
+    assert_eq!(browser.get("/ui/stats?compare=year").await.status, 400);
 }
 
 #[tokio::test]
