@@ -71,6 +71,12 @@ impl Engine {
         for record in self.statistics.iter() {
             line("statistics", record);
         }
+        for record in self.operations.iter() {
+            line("operation", record);
+        }
+        for record in &self.audit_log.records {
+            line("audit", record);
+        }
         for peer in self.peers.known.values() {
             line("peer", &(&peer.record, &peer.outbox));
         }

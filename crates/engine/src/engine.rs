@@ -10,8 +10,8 @@ use ganger_types::{
 use crate::external::ExternalSystems;
 use crate::finished_index::FinishedIndex;
 use crate::state::{
-    ClockTrust, Edges, EndedJob, Job, JobTable, Names, Peers, QueueIndex, QueueState, Queues,
-    RandomSource, RemovedJobs, Space, SpaceIndex, Spaces, Statistics,
+    AuditLog, ClockTrust, Edges, EndedJob, Job, JobTable, Names, Operations, Peers, QueueIndex,
+    QueueState, Queues, RandomSource, RemovedJobs, Space, SpaceIndex, Spaces, Statistics,
 };
 use crate::turn::Turn;
 use crate::{Effects, PrefetchedRows, Start};
@@ -29,6 +29,8 @@ pub struct Engine {
     pub(crate) jobs: JobTable,
     pub(crate) edges: Edges,
     pub(crate) statistics: Statistics,
+    pub(crate) operations: Operations,
+    pub(crate) audit_log: AuditLog,
     pub(crate) peers: Peers,
     pub(crate) external: ExternalSystems,
     pub(crate) removed: RemovedJobs,
@@ -56,6 +58,8 @@ impl Engine {
             jobs: JobTable::default(),
             edges: Edges::default(),
             statistics: Statistics::default(),
+            operations: Operations::default(),
+            audit_log: AuditLog::default(),
             peers,
             external: ExternalSystems::default(),
             removed: RemovedJobs::default(),
@@ -109,6 +113,10 @@ impl Engine {
             Command::RunSchedule(cmd) => self.run_schedule_now(&cmd, turn),
             Command::PauseSchedule(cmd) => self.pause_schedule(&cmd, turn),
             Command::DeregisterWorker(cmd) => Ok(self.deregister(&cmd, turn)),
+            Command::StartOperation(cmd) => self.start_operation(*cmd, turn),
+            Command::WorkOperation(cmd) => self.work_operation(*cmd, turn),
+            Command::StopOperation(cmd) => self.stop_operation(&cmd, turn),
+            Command::KeepAudit(cmd) => Ok(self.keep_audit(cmd, turn)),
             Command::Reserve(cmd) => self.reserve(cmd),
             Command::Prepare(part) => self.prepare(*part, turn),
             Command::Decide(cmd) => self.decide(&cmd, turn),

@@ -31,6 +31,7 @@ impl Engine {
             // Use the actual time, so that a shard that was down for long asks once and not for each time that it
             // missed.
             Timer::Part(graph) => self.part_fell_due(space, graph, &mut turn.at(clock)),
+            Timer::OperationEnd(number) => self.operation_fell_due(number, turn),
             Timer::IdempotencyKeyEnd(key) => {
                 let state = &mut self.spaces[space];
                 state.idempotency_records.remove(&key);

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ganger_types::{Due, JobKey, JobState, Message, MessageResult, QueueCounts};
 
+use crate::command::forgotten_at;
 use crate::engine::Engine;
 use crate::state::{Job, QueueIndex, ReadyOrder, Timer};
 
@@ -176,6 +177,7 @@ impl Engine {
                 .count();
             expected += space.idempotency_records.len();
         }
+        expected += self.check_operations(wrong);
         expected += self.peers.parts.len();
         for (name, due) in &self.peers.part_due {
             let space = self.find_space(&name.0);
@@ -193,6 +195,24 @@ impl Engine {
                 "{armed} timers are armed, {expected} are accounted for"
             ));
         }
+    }
+
+    /// The number of operations with a timer: all that have ended, apart from the newest if it stays longer.
+    fn check_operations(&self, wrong: &mut Vec<String>) -> usize {
+        let mut armed = 0;
+        for record in self.operations.iter() {
+            let Some(due) = forgotten_at(record) else {
+                continue;
+            };
+            let space = self.find_space(&record.namespace);
+            let timer = Timer::OperationEnd(record.number);
+            if space.is_some_and(|space| self.spaces[space].timers.is_armed(due, timer)) {
+                armed += 1;
+            } else if !self.operations.is_newest(record.number) {
+                wrong.push(format!("{} has ended and has no timer", record.number));
+            }
+        }
+        armed
     }
 
     fn check_names(&self, jobs: &BTreeMap<JobKey, &Job>, wrong: &mut Vec<String>) {

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod cancel_effects;
 mod check;
 mod command;
 mod dump;

@@ -2,10 +2,10 @@
 
 use ganger_types::change::UniqueRecord;
 use ganger_types::{
-    Dependent, Due, ExternalRow, Group, IdempotencyRecord, InputRow, InputState, JobId, JobKey,
-    JobRecord, JobState, LeaseRecord, Message, MessageResult, Namespace, NamespaceRecord, Now,
-    OutboxRecord, PartRecord, PeerRecord, QueueRecord, ScheduleRecord, StatisticsRecord, Tag,
-    Timestamp,
+    AuditRecord, Dependent, Due, ExternalRow, Group, IdempotencyRecord, InputRow, InputState,
+    JobId, JobKey, JobRecord, JobState, LeaseRecord, Message, MessageResult, Namespace,
+    NamespaceRecord, Now, OperationRecord, OutboxRecord, PartRecord, PeerRecord, QueueRecord,
+    ScheduleRecord, StatisticsRecord, Tag, Timestamp,
 };
 
 use crate::Start;
@@ -170,6 +170,16 @@ impl Loader {
     pub fn idempotency_record(&mut self, record: IdempotencyRecord) {
         let space = self.engine.make_space(&record.namespace);
         self.engine.spaces[space].remember(record.key, record.answer);
+    }
+
+    /// Adds an operation.
+    pub fn operation(&mut self, record: OperationRecord) {
+        self.engine.arm_operation(record);
+    }
+
+    /// Adds a record of the audit log. Records come in order of their numbers.
+    pub fn audit(&mut self, record: AuditRecord) {
+        self.engine.audit_log.records.push_back(record);
     }
 
     /// Adds the record of another shard.

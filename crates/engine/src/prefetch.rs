@@ -3,9 +3,9 @@
 //! The engine holds live jobs only and does no I/O. The host asks here which other jobs a command needs, reads them
 //! from the store, and passes them as [`PrefetchedRows`].
 
-use ganger_types::command::{Dependency, NewInput, NewJob, Selection};
+use ganger_types::command::{Dependency, NewInput, NewJob, OperationStep, Selection};
 use ganger_types::query::Query;
-use ganger_types::{Command, ImportRecord, JobId, Namespace};
+use ganger_types::{Command, ImportRecord, JobId, Namespace, OperationAction};
 
 use crate::PrefetchedRows;
 use crate::engine::Engine;
@@ -52,6 +52,11 @@ impl Engine {
             }
             Command::Retry(cmd) => cmd.jobs.iter().for_each(|id| want(&cmd.namespace, id)),
             Command::Delete(cmd) => cmd.jobs.iter().for_each(|id| want(&cmd.namespace, id)),
+            Command::WorkOperation(cmd) => {
+                if let OperationStep::Page { jobs, .. } = &cmd.step {
+                    jobs.iter().for_each(|id| want(&cmd.namespace, id));
+                }
+            }
             Command::Alter(cmd) => cmd.job.iter().for_each(|id| want(&cmd.namespace, id)),
             Command::AddDependencies(cmd) => {
                 want(&cmd.namespace, &cmd.job);
@@ -65,7 +70,9 @@ impl Engine {
                 }
             }
             Command::Query(query) => match &**query {
-                Query::Why(namespace, id) => want(namespace, id),
+                Query::Why(namespace, id) | Query::CancelEffects(namespace, id) => {
+                    want(namespace, id);
+                }
                 Query::ExistingIds(namespace, ids) => {
                     for (id, _) in ids {
                         want(namespace, id);
@@ -112,6 +119,10 @@ impl Engine {
     pub fn prefetch_inputs(&self, command: &Command) -> bool {
         match command {
             Command::Retry(_) => true,
+            Command::WorkOperation(cmd) => {
+                let found = self.operation(&cmd.namespace, cmd.number);
+                found.is_ok_and(|record| matches!(record.action, OperationAction::Retry { .. }))
+            }
             Command::Receive(cmd) => self.prefetch_of_retries(cmd).is_some(),
             _ => false,
         }

@@ -95,6 +95,9 @@ impl Engine {
                 Reply::Statistics(Box::new(found.cloned().unwrap_or_else(empty)))
             }
             Query::Why(namespace, id) => Reply::Why(Box::new(self.why(now, namespace, id, known)?)),
+            Query::CancelEffects(namespace, id) => {
+                Reply::CancelEffects(Box::new(self.cancel_effects(now, namespace, id, known)?))
+            }
             Query::ExternalJob(namespace, id) => {
                 Reply::ExternalJob(self.external_job(now, namespace, id))
             }
@@ -115,6 +118,22 @@ impl Engine {
                     Ok(found.is_some())
                 });
                 Reply::ExistingIds(looked.collect::<Result<_, Rejection>>()?)
+            }
+            Query::Operation(namespace, number) => {
+                Reply::Operation(Box::new(self.operation(namespace, *number)?.clone()))
+            }
+            Query::Operations(namespace, before, limit) => {
+                let newest_first = self.operations.iter().rev();
+                let theirs = newest_first.filter(|record| record.namespace == *namespace);
+                let older = theirs.filter(|record| before.is_none_or(|it| record.number < it));
+                Reply::Operations(older.take(*limit).cloned().collect())
+            }
+            Query::RunningOperations => {
+                Reply::Operations(self.operations.running().cloned().collect())
+            }
+            Query::AuditLog(query) => {
+                let (records, next) = self.audit_page(query);
+                Reply::AuditLog(records, next)
             }
             Query::Undecided => Reply::Undecided(self.undecided_parts()),
             Query::Audit => Reply::Audit(self.check_invariants()),

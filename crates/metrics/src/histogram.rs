@@ -17,6 +17,17 @@ pub struct Histogram {
     pub count: u64,
 }
 
+impl Histogram {
+    /// The bound below or at which this share of the values lies, from 0 to 1; `None` without values, and if it is
+    /// above the last bound.
+    pub fn quantile(&self, share: f64) -> Option<f64> {
+        let wanted = share * ratio(self.count, 1);
+        let mut buckets = self.buckets.iter();
+        let found = buckets.find(|(_, count)| *count > 0 && ratio(*count, 1) >= wanted);
+        found.map(|(bound, _)| *bound)
+    }
+}
+
 /// A distribution of values, in whole units, that threads share without locks.
 #[derive(Debug)]
 pub struct Distribution {
@@ -100,6 +111,19 @@ mod tests {
         assert_eq!(shown.buckets, [(0.000_05, 1), (0.001, 1), (0.002_5, 2)]);
         assert_eq!(shown.count, 3);
         assert!((shown.sum - 7_200.002_05).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_quantile_is_the_bound_of_its_bucket() {
+        let sizes = Distribution::numbers(&[1, 2, 4]);
+        assert_eq!(sizes.snapshot().quantile(0.99), None);
+        for value in [1, 1, 1, 2] {
+            sizes.observe(value);
+        }
+        assert_eq!(sizes.snapshot().quantile(0.5), Some(1.0));
+        assert_eq!(sizes.snapshot().quantile(0.99), Some(2.0));
+        sizes.observe(9);
+        assert_eq!(sizes.snapshot().quantile(0.99), None);
     }
 
     #[test]

@@ -26,6 +26,7 @@ use crate::core::{Request, WaiterId};
 use crate::events::{EventHub, Subscription};
 use crate::message_listener::{Listener, MessageListener};
 use crate::metrics::{MetricsSnapshot, ShardMetrics};
+use crate::numbers::CommitRate;
 use crate::readers::ReadPool;
 use crate::series::SeriesTable;
 use crate::ticket::{LeaseOrigin, QueueSnapshot, ReplyChannel, ThreadMessage};
@@ -57,6 +58,10 @@ pub(crate) struct Shared {
     pub(crate) is_over: watch::Receiver<bool>,
     /// Changes whenever new messages for other shards are in the outbox.
     pub(crate) outbox: watch::Receiver<u64>,
+    /// Measures commits a second.
+    pub(crate) commit_rate: CommitRate,
+    /// Changes whenever an operation has begun, made progress or ended.
+    pub(crate) operations: watch::Receiver<u64>,
     pub(crate) listener: Arc<MessageListener>,
     pub(crate) snapshot: Arc<Mutex<QueueSnapshot>>,
     pub(crate) next_waiter: AtomicU64,

@@ -188,6 +188,8 @@ metrics! {
         epoch,
         /// Free bytes on the store's device; 0 if unknown.
         store_free_bytes,
+        /// Size of the store's files in bytes; 0 if the store has none.
+        store_bytes,
         /// Bytes of the store's device that are held in reserve; 0 if there is no reserve.
         store_reserve_bytes,
         /// Rows in the last durable commit.

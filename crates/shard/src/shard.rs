@@ -19,6 +19,7 @@ use crate::events::EventHub;
 use crate::handle::{Handle, Shared};
 use crate::message_listener::MessageListener;
 use crate::metrics::ShardMetrics;
+use crate::numbers::CommitRate;
 use crate::pause::PauseWatch;
 use crate::readers::ReadPool;
 use crate::ticket::{QueueSnapshot, ReplyChannel, ThreadMessage};
@@ -64,6 +65,7 @@ fn spawn<S: Store>(
     let (health_out, health) = watch::channel(Health::Starting { jobs: 0 });
     let (over_out, is_over) = watch::channel(false);
     let (outbox_out, outbox) = watch::channel(0);
+    let (operations_out, operations) = watch::channel(0);
     let listener = Arc::new(MessageListener::default());
     let (reads, mut threads) = ReadPool::start(
         &settings.shard,
@@ -107,6 +109,8 @@ fn spawn<S: Store>(
             health,
             is_over,
             outbox,
+            operations,
+            commit_rate: CommitRate::new(clock.monotonic()),
             listener: Arc::clone(&listener),
             snapshot: Arc::new(Mutex::new(QueueSnapshot::default())),
             next_waiter: AtomicU64::new(1),
@@ -138,6 +142,7 @@ fn spawn<S: Store>(
             health: health_out,
             over: over_out,
             outbox: outbox_out,
+            operations: operations_out,
             listener,
             hooks,
         },
@@ -401,6 +406,7 @@ impl<S: Store> ShardThread<S> {
                 Output::Events(events) => self.ending.hub.publish(events),
                 Output::Messages(messages) => self.ending.listener.notify(&messages),
                 Output::Outbox => self.ending.outbox.send_modify(|times| *times += 1),
+                Output::Operations => self.ending.operations.send_modify(|times| *times += 1),
             }
         }
         self.ending.hooks.reach(PipelinePoint::AfterRelease);
@@ -461,6 +467,7 @@ struct StopGuard {
     threads: Vec<JoinHandle<()>>,
     health: watch::Sender<Health>,
     outbox: watch::Sender<u64>,
+    operations: watch::Sender<u64>,
     listener: Arc<MessageListener>,
     over: watch::Sender<bool>,
     hooks: Hooks,

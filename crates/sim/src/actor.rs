@@ -6,7 +6,7 @@ pub(crate) mod operator;
 pub(crate) mod producer;
 pub(crate) mod worker;
 
-use ganger_types::{Graph, JobId, Namespace};
+use ganger_types::{Graph, JobId, Namespace, OperationRecord};
 
 /// Maximum number of ids to remember for later commands.
 const IDS_MAX: usize = 48;
@@ -18,6 +18,7 @@ pub(crate) struct KnownIds {
     pub(crate) graphs: Vec<(Namespace, Graph)>,
     pub(crate) submissions: Vec<ganger_types::command::Enqueue>,
     pub(crate) imports: Vec<ganger_types::Import>,
+    pub(crate) operations: Vec<OperationRecord>,
     pub(crate) counter: u64,
 }
 
@@ -34,6 +35,16 @@ impl KnownIds {
             self.graphs.remove(0);
         }
         self.graphs.push((namespace.clone(), graph.clone()));
+    }
+
+    /// Remembers an operation as its last answer showed it.
+    pub(crate) fn learn_operation(&mut self, record: &OperationRecord) {
+        self.operations
+            .retain(|known| known.number != record.number);
+        if self.operations.len() == 8 {
+            self.operations.remove(0);
+        }
+        self.operations.push(record.clone());
     }
 
     /// A number that is unique in this run.

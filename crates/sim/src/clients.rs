@@ -39,6 +39,15 @@ impl World {
                 }
                 Ok(())
             }
+            Ok(
+                Reply::Operation(record)
+                | Reply::OperationWorked {
+                    operation: record, ..
+                },
+            ) => {
+                self.known.learn_operation(record);
+                Ok(())
+            }
             Ok(Reply::Leased(grants)) => {
                 let Caller::Worker(worker) = call.by else {
                     return Ok(());

@@ -51,6 +51,8 @@ const GOALS: &[(&str, u8)] = &[
     ("waited-for-a-deleted-job", 1),
     ("retried", 1),
     ("retried-with-its-dependency", 1),
+    ("worked-through-a-page-of-an-operation", 1),
+    ("operation-page-repeated", 1),
     // Retention.
     ("retired", 1),
     ("retired-next-to-a-live-dependent", 1),

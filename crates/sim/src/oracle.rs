@@ -15,6 +15,7 @@ mod import;
 pub(crate) mod job;
 mod lease;
 mod operate;
+mod operation;
 mod read;
 mod report;
 mod retention;
@@ -31,6 +32,7 @@ use ganger_types::{
     LeaseToken, Namespace, NamespaceSettings, Now, Queue, QueueSettings, RequestId, ScheduleId,
     Timestamp, UniqueKey,
 };
+use ganger_types::{OperationNumber, OperationRecord};
 
 use crate::actor::names;
 use crate::goals::Goals;
@@ -198,6 +200,8 @@ pub(crate) struct Oracle {
     key_max: Option<JobKey>,
     /// Next job number before the present turn.
     key_before: Option<JobKey>,
+    /// Operations that have not been forgotten, as of their last answers.
+    operations: BTreeMap<OperationNumber, OperationRecord>,
     pub(crate) goals: Goals,
 }
 
@@ -243,6 +247,7 @@ impl Oracle {
         }
         self.removed_by_retention(&turn.removed, rows)?;
         self.touched.extend(turn.touched.iter().copied());
+        self.compare_operations(rows)?;
         self.compare(rows)
     }
 
@@ -293,7 +298,11 @@ impl Oracle {
             Command::RemoveSchedule(cmd) => self.remove_schedule(cmd, answer),
             Command::DeregisterWorker(cmd) => self.deregister(cmd, answer),
             Command::Query(query) => self.query(query, answer),
-            Command::Reserve(_)
+            Command::StartOperation(cmd) => self.start_operation(cmd, answer),
+            Command::WorkOperation(cmd) => self.work_operation(cmd, answer),
+            Command::StopOperation(cmd) => self.stop_operation(cmd, answer),
+            Command::KeepAudit(_)
+            | Command::Reserve(_)
             | Command::Prepare(_)
             | Command::Decide(_)
             | Command::Receive(_)

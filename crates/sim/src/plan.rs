@@ -61,6 +61,7 @@ switches! {
         NextDependencies = "next-dependencies",
         QuickRestarts = "quick-restarts",
         Imports = "imports",
+        Operations = "operations",
     }
 }
 

@@ -337,7 +337,7 @@ impl ShardProcess {
         for output in self.core.take_outputs() {
             match output {
                 Output::Events(events) => came.events.extend(events),
-                Output::Outbox | Output::Messages(_) => {}
+                Output::Outbox | Output::Operations | Output::Messages(_) => {}
                 Output::Answer(ticket, answer) => {
                     let Some(op) = ticket.op() else { continue };
                     self.waiting.remove(&op);

@@ -9,9 +9,10 @@ use ganger_store::Loaded;
 use ganger_types::IdempotencyRecord;
 use ganger_types::change::UniqueRecord;
 use ganger_types::{
-    Bytes, Change, Day, ExternalRow, ExternalRowKey, Group, IdempotencyKey, InputRow, InputState,
-    JobId, JobKey, JobRecord, JobRef, JobState, LeaseRecord, Meta, Namespace, NamespaceRecord,
-    Queue, QueueRecord, ScheduleId, ScheduleRecord, StatisticsRecord, Tag, Timestamp, UniqueKey,
+    AuditRecord, Bytes, Change, Day, ExternalRow, ExternalRowKey, Group, IdempotencyKey, InputRow,
+    InputState, JobId, JobKey, JobRecord, JobRef, JobState, LeaseRecord, Meta, Namespace,
+    NamespaceRecord, OperationNumber, OperationRecord, Queue, QueueRecord, ScheduleId,
+    ScheduleRecord, StatisticsRecord, Tag, Timestamp, UniqueKey,
 };
 
 /// A job that has ended.
@@ -42,6 +43,8 @@ pub(crate) struct Rows {
     pub(crate) tracked: BTreeMap<(Namespace, JobId), Timestamp>,
     pub(crate) statistics: BTreeMap<(Namespace, Queue, Day), StatisticsRecord>,
     pub(crate) ids: BTreeMap<(Namespace, JobId), JobKey>,
+    pub(crate) operations: BTreeMap<OperationNumber, OperationRecord>,
+    pub(crate) audit_log: BTreeMap<u64, AuditRecord>,
     /// Rows of external systems; here only the marks of imports.
     pub(crate) external: BTreeMap<ExternalRowKey, ExternalRow>,
     /// Retried jobs whose `PutJob` has not come yet; empty between commits.
@@ -188,6 +191,20 @@ impl Rows {
                 self.statistics
                     .insert(name, StatisticsRecord::clone(record));
             }
+            Change::PutOperation(record) => {
+                self.operations
+                    .insert(record.number, OperationRecord::clone(record));
+            }
+            Change::RemoveOperation(number) => {
+                self.operations.remove(number);
+            }
+            Change::PutAudit(record) => {
+                self.audit_log
+                    .insert(record.number, AuditRecord::clone(record));
+            }
+            Change::RemoveAudit(number) => {
+                self.audit_log.remove(number);
+            }
             Change::External(change) => {
                 match change.row() {
                     Some(row) => self.external.insert(change.key(), row),
@@ -327,6 +344,12 @@ impl Rows {
                 each(Loaded::Statistics(Box::new(record.clone())));
             }
         }
+        self.operations
+            .values()
+            .for_each(|record| each(Loaded::Operation(Box::new(record.clone()))));
+        self.audit_log
+            .values()
+            .for_each(|record| each(Loaded::Audit(Box::new(record.clone()))));
         let external = self.external.values();
         external.for_each(|row| each(Loaded::External(row.clone())));
     }

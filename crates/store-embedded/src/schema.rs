@@ -12,7 +12,7 @@ use crate::upgrade;
 /// Application id in the SQLite header: "gang", by which `file` and this program recognise a store.
 pub(crate) const APPLICATION_ID: i64 = 0x6761_6e67;
 /// Version of the tables.
-pub(crate) const FORMAT: u32 = 8;
+pub(crate) const FORMAT: u32 = 9;
 
 /// Version 1. Rows of `body BLOB` are records of the `store` crate with their checksum behind them.
 ///
@@ -87,12 +87,19 @@ CREATE TABLE part_jobs (name BLOB PRIMARY KEY, body BLOB NOT NULL);
 CREATE TABLE dependents (name BLOB PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
 ";
 
+/// Tables of operations and of the newest records of the audit log, by number.
+const OPERATIONS: &str = "
+CREATE TABLE operations (name BLOB PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE audit_log (name BLOB PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
+";
+
 /// Upgrades a store from one version to the next.
 type Step = fn(&Connection) -> Result<(), Fault>;
 
 /// Upgrade steps; the first makes an empty file a store of version 1. A released step never changes.
-const STEPS: [Step; 8] = [
+const STEPS: [Step; 9] = [
     version_1, version_2, version_3, version_4, version_5, version_6, version_7, version_8,
+    version_9,
 ];
 
 fn version_1(connection: &Connection) -> Result<(), Fault> {
@@ -136,6 +143,11 @@ fn version_7(_: &Connection) -> Result<(), Fault> {
 #[expect(clippy::unnecessary_wraps, reason = "as the other steps")]
 fn version_8(_: &Connection) -> Result<(), Fault> {
     Ok(())
+}
+
+/// Adds the tables of operations and of the audit log.
+fn version_9(connection: &Connection) -> Result<(), Fault> {
+    Ok(connection.execute_batch(OPERATIONS)?)
 }
 
 /// Upgrades the tables to [`FORMAT`]. Each step is one transaction, so an interrupted one is simply repeated (`rel

@@ -200,6 +200,10 @@ impl Store for EmbeddedStore {
         self.shared.flushes().get()
     }
 
+    fn size_bytes(&self) -> Option<u64> {
+        size_of_files(self.path())
+    }
+
     fn free_bytes(&self) -> Option<u64> {
         reserve::free_bytes(self.path())
     }
@@ -234,4 +238,23 @@ impl Store for EmbeddedStore {
             _ => Ok(()),
         }
     }
+}
+
+/// Size of the database file and of the files beside it whose names begin with its name; `None` if they cannot be listed.
+fn size_of_files(path: &Path) -> Option<u64> {
+    let name = path.file_name()?.to_str()?;
+    let directory = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    let files = std::fs::read_dir(directory.unwrap_or(Path::new("."))).ok()?;
+    let ours = files.flatten().filter(|file| {
+        let found = file.file_name();
+        let rest = found.to_str().and_then(|found| found.strip_prefix(name));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    });
+    Some(
+        ours.flat_map(|file| file.metadata())
+            .map(|about| about.len())
+            .sum(),
+    )
 }

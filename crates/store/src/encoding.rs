@@ -18,6 +18,7 @@ mod input;
 mod job;
 mod lease;
 mod new_job;
+mod operation;
 mod part;
 mod peer;
 mod policy;

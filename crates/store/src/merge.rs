@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 
 use ganger_types::{
     Bytes, Change, Day, ExternalRowKey, Graph, Group, IdempotencyKey, InputRow, JobId, JobKey,
-    JobRecord, LeaseRecord, Namespace, Queue, ScheduleId, ShardId, Tag, Timestamp, UniqueKey,
+    JobRecord, LeaseRecord, Namespace, OperationNumber, Queue, ScheduleId, ShardId, Tag, Timestamp,
+    UniqueKey,
 };
 
 /// All changes of a commit to one job.
@@ -57,6 +58,8 @@ pub enum RowKey<'a> {
     Statistics(Day, &'a Namespace, &'a Queue),
     Peer(&'a ShardId),
     Outbox(&'a ShardId, u64),
+    Operation(OperationNumber),
+    Audit(u64),
     Part(&'a Namespace, &'a Graph),
     PartJobs(&'a Namespace, &'a Graph),
     Dependent(JobKey, &'a ShardId, JobKey, u32),
@@ -213,6 +216,10 @@ fn row_key(change: &Change) -> Option<RowKey<'_>> {
         Change::PutStatistics(record) => {
             RowKey::Statistics(record.day, &record.namespace, &record.queue)
         }
+        Change::PutOperation(record) => RowKey::Operation(record.number),
+        Change::RemoveOperation(number) => RowKey::Operation(*number),
+        Change::PutAudit(record) => RowKey::Audit(record.number),
+        Change::RemoveAudit(number) => RowKey::Audit(*number),
         _ => return shard_row_key(change),
     })
 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 use ganger_types::IdempotencyRecord;
 use ganger_types::change::UniqueRecord;
 use ganger_types::{
-    Commit, Day, Dependent, Epoch, ExternalRow, Group, InputRow, JobId, JobKey, JobRecord,
-    LeaseRecord, Meta, Namespace, NamespaceRecord, OutboxRecord, PartRecord, PeerRecord,
-    QueueRecord, ScheduleRecord, StatisticsRecord, Tag, Timestamp,
+    AuditRecord, Commit, Day, Dependent, Epoch, ExternalRow, Group, InputRow, JobId, JobKey,
+    JobRecord, LeaseRecord, Meta, Namespace, NamespaceRecord, OperationRecord, OutboxRecord,
+    PartRecord, PeerRecord, QueueRecord, ScheduleRecord, StatisticsRecord, Tag, Timestamp,
 };
 
 use crate::error::{CommitError, StoreError};
@@ -45,6 +45,10 @@ pub enum Loaded {
     Tracked(Namespace, JobId, Timestamp),
     /// The statistics of a queue and day, from the day before the last commit on (`statistics_loaded_from`).
     Statistics(Box<StatisticsRecord>),
+    /// An operation, in order of their numbers.
+    Operation(Box<OperationRecord>),
+    /// A record of the audit log, in order of their numbers.
+    Audit(Box<AuditRecord>),
     /// The record of another shard.
     Peer(Box<PeerRecord>),
     /// A message to another shard that it has not confirmed.
@@ -158,6 +162,11 @@ pub trait Store: Send + 'static {
     /// orders none. Cheap: it is asked for after every commit.
     fn flushes(&self) -> u64 {
         0
+    }
+
+    /// Size of the store's files in bytes; `None` if the store has no files.
+    fn size_bytes(&self) -> Option<u64> {
+        None
     }
 
     /// Free space on the device in bytes; `None` if the store is not on a device.

@@ -5,11 +5,13 @@
 
 use bytes::Bytes;
 
+use crate::audit::AuditRecord;
 use crate::external::ExternalChange;
 use crate::id::{Epoch, JobId, JobKey, Position, ShardId};
 use crate::idempotency::IdempotencyRecord;
 use crate::job::{FailurePolicy, JobRecord, LeaseRecord};
 use crate::name::{Graph, Group, IdempotencyKey, Namespace, Queue, ScheduleId, Tag, UniqueKey};
+use crate::operation::{OperationNumber, OperationRecord};
 use crate::peer::{Dependent, OutboxRecord, Part, PartRecord, PeerRecord};
 use crate::queue::{NamespaceRecord, QueueRecord};
 use crate::reference::JobRef;
@@ -163,6 +165,14 @@ pub enum Change {
     PutTracked(Namespace, JobId, Option<Timestamp>),
     /// Writes the statistics of a queue and day.
     PutStatistics(Box<StatisticsRecord>),
+    /// Writes an operation with its progress.
+    PutOperation(Box<OperationRecord>),
+    /// Removes an operation.
+    RemoveOperation(OperationNumber),
+    /// Writes a record of the audit log.
+    PutAudit(Box<AuditRecord>),
+    /// Removes the record of the audit log with this number.
+    RemoveAudit(u64),
     /// Writes a message to another shard.
     PutOutbox(Box<OutboxRecord>),
     /// Removes a message that is durable on the shard that it was for.

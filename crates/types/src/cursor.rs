@@ -9,6 +9,7 @@ use std::str::FromStr;
 use crate::external::ExternalJob;
 use crate::id::JobKey;
 use crate::query::JobQuery;
+use crate::time::Timestamp;
 
 /// The last job of a page. Its text form is opaque to clients, which send it back unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +21,13 @@ pub enum PageCursor {
 }
 
 impl JobQuery {
+    /// Excludes jobs that were enqueued at this time or later, if one is given, besides those that the query excludes
+    /// already.
+    pub fn enqueued_before(&mut self, bound: Option<Timestamp>) {
+        let own = self.created_before;
+        self.created_before = own.into_iter().chain(bound).min();
+    }
+
     /// Continues the query after this cursor.
     pub fn go_on(&mut self, place: PageCursor) {
         match place {

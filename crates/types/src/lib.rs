@@ -4,6 +4,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod audit;
+pub mod cancel_effects;
 pub mod change;
 pub mod command;
 pub mod cursor;
@@ -16,6 +18,7 @@ pub mod job;
 pub mod json_error;
 pub mod limits;
 pub mod name;
+pub mod operation;
 pub mod peer;
 pub mod query;
 pub mod queue;
@@ -31,7 +34,9 @@ pub mod time;
 pub mod why;
 pub mod words;
 
+pub use audit::AuditRecord;
 pub use bytes::Bytes;
+pub use cancel_effects::{AffectedJobs, CancelEffects};
 pub use change::{Change, Commit, InputRow, InputState, Meta};
 pub use command::Command;
 pub use cursor::PageCursor;
@@ -54,6 +59,7 @@ pub use name::{
     Graph, Group, IdempotencyKey, JobName, Kind, LabelKey, LabelValue, NameError, Namespace, Queue,
     RequestId, ScheduleId, Tag, UniqueKey, Worker,
 };
+pub use operation::{OperationAction, OperationNumber, OperationRecord, OperationState};
 pub use peer::{
     CheckedWaits, Dependent, GraphRetry, Message, MessageResult, OutboxRecord, Part, PartAnswer,
     PartRecord, PeerRecord, RetriedGraph, Wait,

@@ -28,6 +28,30 @@ pub const LEASE_JOBS_MAX: u32 = 10_000;
 pub const LEASE_QUEUES_MAX: usize = 256;
 /// Jobs named by one cancel, delete or retention command.
 pub const BULK_JOBS_MAX: usize = 10_000;
+/// Jobs on one page of an operation.
+pub const OPERATION_PAGE_MAX: usize = 100;
+/// Shortest time between two pages of an operation, which leaves the shard time for other work.
+pub const OPERATION_PAGE_INTERVAL: Duration = Duration::from_millis(10);
+/// Skipped and failed jobs that an operation lists.
+pub const OPERATION_LEFT_OUT_MAX: usize = 100;
+/// Bytes kept of the reason of an operation and of other texts in it.
+pub const OPERATION_REASON_BYTES_MAX: usize = 1_024;
+/// Longest time over which an operation spreads its changes.
+pub const OPERATION_SPREAD_MAX: Duration = Duration::from_secs(7 * 86_400);
+/// Time for which an operation that has ended is kept.
+pub const OPERATION_KEPT_FOR: Duration = Duration::from_secs(7 * 86_400);
+/// Operations of a shard that are kept; the oldest that have ended are forgotten first.
+pub const OPERATIONS_MAX: usize = 1_000;
+/// Operations of a namespace that run at the same time.
+pub const OPERATIONS_RUNNING_MAX: usize = 20;
+/// Operations on one page of a listing.
+pub const PAGE_OPERATIONS_MAX: usize = 100;
+/// Records of the audit log that a store keeps.
+pub const AUDIT_KEPT_MAX: usize = 10_000;
+/// Bytes kept of each text of a record of the audit log.
+pub const AUDIT_TEXT_BYTES_MAX: usize = 1_024;
+/// Records of the audit log on one page.
+pub const PAGE_AUDIT_MAX: usize = 1_000;
 /// Commands applied in one turn.
 pub const TURN_COMMANDS_MAX: usize = 4_096;
 /// Timers fired in one turn, so that they cannot starve commands (`rel T9`).

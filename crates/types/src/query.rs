@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::audit::AuditQuery;
 use crate::external::ExternalJob;
 use crate::id::{JobId, JobKey, ShardId};
 use crate::job::Priority;
@@ -9,6 +10,7 @@ use crate::name::{
     Graph, Group, IdempotencyKey, Kind, LabelKey, LabelValue, Namespace, Queue, ScheduleId, Tag,
     UniqueKey, Worker,
 };
+use crate::operation::OperationNumber;
 use crate::states::JobStates;
 use crate::statistics::Day;
 use crate::time::Timestamp;
@@ -50,11 +52,21 @@ pub enum Query {
     Statistics(Namespace, Queue, Day),
     /// Why a job is not running.
     Why(Namespace, JobId),
+    /// The consequences that the cancellation of a job would have.
+    CancelEffects(Namespace, JobId),
     /// A job of an external system by its id, shown as a job of the engine.
     ExternalJob(Namespace, JobId),
     /// A page of jobs of external systems, in their own order. The engine checks only some of the conditions; the
     /// caller must check the others.
     ExternalJobs(Box<JobQuery>),
+    /// An operation, by its number.
+    Operation(Namespace, OperationNumber),
+    /// Operations of a namespace, newest first: those before a number, and at most how many.
+    Operations(Namespace, Option<OperationNumber>, usize),
+    /// Operations of every namespace that have not ended, in order of their numbers.
+    RunningOperations,
+    /// A page of the audit log.
+    AuditLog(AuditQuery),
     /// What this shard knows about the others.
     Peers,
     /// Messages that wait for a shard: from which number on, and at most how many.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::id::{JobId, JobKey, ShardId};
 use crate::job::JobState;
 use crate::name::{Graph, Queue, ScheduleId};
+use crate::operation::OperationNumber;
 
 /// Why a lease is not live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -298,6 +299,12 @@ pub enum Rejection {
         /// Name of the field that is not supported.
         what: &'static str,
     },
+    /// The operation does not exist.
+    #[error("operation {number} not found: never started here, or ended more than 7 days ago")]
+    OperationNotFound {
+        /// The operation that was asked for.
+        number: OperationNumber,
+    },
     /// A message or a reference names this shard where it must name another one.
     #[error("shard {shard} is this shard: refer to its jobs without naming it")]
     OwnShard {
@@ -323,6 +330,10 @@ fn remedy(what: &str) -> &'static str {
         }
         "the number of schedules of the namespace" => {
             "delete schedules that nobody needs, or use another namespace"
+        }
+        "the number of running operations of the namespace"
+        | "the number of running operations of the shard" => {
+            "wait until one has ended, or stop one"
         }
         "the number of namespaces" => {
             "use fewer namespaces: queues, tags and labels tell jobs of one apart too"
@@ -374,6 +385,7 @@ impl Rejection {
             Self::NotReserved { .. } => "not_reserved",
             Self::NotPrepared { .. } => "not_prepared",
             Self::OneShardOnly { .. } => "one_shard_only",
+            Self::OperationNotFound { .. } => "operation_not_found",
             Self::OwnShard { .. } => "own_shard",
             Self::PeerNotStopped { .. } => "peer_not_stopped",
             Self::ClockMissing => "clock_missing",
@@ -407,7 +419,7 @@ impl Rejection {
     }
 
     /// All codes, for the test that compares them with the documents.
-    pub const CODES: [&'static str; 35] = [
+    pub const CODES: [&'static str; 36] = [
         "job_not_found",
         "job_prepared",
         "lease_lost",
@@ -440,6 +452,7 @@ impl Rejection {
         "not_reserved",
         "not_prepared",
         "one_shard_only",
+        "operation_not_found",
         "own_shard",
         "peer_not_stopped",
         "clock_missing",

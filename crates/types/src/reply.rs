@@ -4,12 +4,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::audit::AuditRecord;
+use crate::cancel_effects::CancelEffects;
 use crate::external::ExternalJob;
 use crate::external::ExternalReply;
 use crate::external::import::ImportOutcome;
 use crate::id::{IdTag, JobId, JobKey, LeaseToken, ShardId};
 use crate::job::{JobRecord, JobState, LeaseRecord, Priority};
 use crate::name::{Graph, Group, Kind, LabelKey, LabelValue, Namespace, Queue, Tag, Worker};
+use crate::operation::OperationRecord;
 use crate::peer::{OutboxRecord, PartRecord, PeerRecord, Wait};
 use crate::query::ReadyPlace;
 use crate::queue::{NamespaceRecord, QueueCounts, QueueSettings};
@@ -120,12 +123,28 @@ pub enum Reply {
     Statistics(Box<StatisticsRecord>),
     /// The answer to [`crate::query::Query::Why`].
     Why(Box<Explanation>),
+    /// The answer to [`crate::query::Query::CancelEffects`].
+    CancelEffects(Box<CancelEffects>),
     /// The answer to [`crate::query::Query::ExternalJob`]; `None` if there is no such job, or a job of the engine has
     /// that id.
     ExternalJob(Option<Box<ExternalJobView>>),
     /// The answer to [`crate::query::Query::ExternalJobs`]: the jobs with their ids, and the last one that was looked
     /// at if there may be more.
     ExternalJobs(Vec<(ExternalJob, ExternalJobView)>, Option<ExternalJob>),
+    /// An operation: as it was started or stopped, or the answer to [`crate::query::Query::Operation`].
+    Operation(Box<OperationRecord>),
+    /// The answer to [`crate::query::Query::Operations`].
+    Operations(Vec<OperationRecord>),
+    /// A page of an operation was worked through.
+    OperationWorked {
+        /// The operation now.
+        operation: Box<OperationRecord>,
+        /// What was done with each job of the page, in order; empty if the page was not the next one.
+        jobs: Vec<(JobId, JobWork)>,
+    },
+    /// The answer to [`crate::query::Query::AuditLog`]: the records, newest first, and the number of the last one if
+    /// there may be more.
+    AuditLog(Vec<AuditRecord>, Option<u64>),
     /// Numbers were reserved for a submission over several shards.
     Reserved {
         /// First number; the others follow it.
@@ -160,6 +179,17 @@ pub enum Reply {
     ExistingIds(Vec<bool>),
     /// The answer to [`crate::query::Query::Audit`]: the violations that were found; empty if there are none.
     Audit(Vec<String>),
+}
+
+/// What an operation did with a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JobWork {
+    /// The job was changed.
+    Done,
+    /// The job is not one to change; the reason for people.
+    Skipped(String),
+    /// The change was refused; the reason for people.
+    Failed(String),
 }
 
 /// Another shard, as shown.

@@ -39,6 +39,8 @@ pub struct Rows {
     pub groups: BTreeMap<(Namespace, Group), u64>,
     pub tracked: BTreeMap<(Namespace, JobId), Timestamp>,
     pub statistics: BTreeMap<(Namespace, Queue, Day), StatisticsRecord>,
+    pub operations: BTreeMap<OperationNumber, OperationRecord>,
+    pub audit_log: BTreeMap<u64, AuditRecord>,
     pub peers: BTreeMap<ShardId, PeerRecord>,
     pub outbox: BTreeMap<(ShardId, u64), OutboxRecord>,
     pub parts: BTreeMap<(Namespace, Graph), PartRecord>,
@@ -163,6 +165,18 @@ impl Rows {
             Change::PutStatistics(record) => {
                 let key = (record.namespace.clone(), record.queue.clone(), record.day);
                 self.statistics.insert(key, *record);
+            }
+            Change::PutOperation(record) => {
+                self.operations.insert(record.number, *record);
+            }
+            Change::RemoveOperation(number) => {
+                self.operations.remove(&number).expect("it is there");
+            }
+            Change::PutAudit(record) => {
+                self.audit_log.insert(record.number, *record);
+            }
+            Change::RemoveAudit(number) => {
+                self.audit_log.remove(&number).expect("it is there");
             }
             change => self.write_for_peers(change),
         }
@@ -423,6 +437,12 @@ impl World {
         rows.statistics
             .into_values()
             .for_each(|row| loader.statistics(row));
+        rows.operations
+            .into_values()
+            .for_each(|row| loader.operation(row));
+        rows.audit_log
+            .into_values()
+            .for_each(|row| loader.audit(row));
         rows.peers.into_values().for_each(|row| loader.peer(row));
         rows.outbox.into_values().for_each(|row| loader.outbox(row));
         rows.parts.into_values().for_each(|row| loader.part(row));

@@ -189,6 +189,12 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         {
             self.outputs.push(Output::Outbox);
         }
+        let worked = |change: &Change| matches!(change, Change::PutOperation(_));
+        if let Some(commit) = &turn_in_flight.commit
+            && commit.changes.iter().any(worked)
+        {
+            self.outputs.push(Output::Operations);
+        }
         for pending in turn_in_flight.answers {
             match (pending.unread, pending.answer) {
                 (Some(unread), Ok(CallReply::Deliveries(deliveries))) => {

@@ -145,4 +145,6 @@ pub enum Output<T> {
     Messages(Vec<ExternalMessage>),
     /// New messages for other shards are in the outbox.
     Outbox,
+    /// An operation has begun, made progress or ended.
+    Operations,
 }

@@ -278,6 +278,8 @@ impl<S: Store> StoreExecutor<S> {
             None
         };
         let reserve = self.store.keep_reserve();
+        let bytes = self.store.size_bytes().unwrap_or(0);
+        self.metrics.gauges.store_bytes.set(bytes);
         self.count_flushes();
         StoreReport::Upkeep {
             free_bytes: self.store.free_bytes(),
@@ -357,6 +359,8 @@ fn load_row(loader: &mut Loader, row: Loaded) {
         }
         Loaded::Tracked(namespace, id, since) => loader.tracked(&namespace, id, since),
         Loaded::Statistics(record) => loader.statistics(*record),
+        Loaded::Operation(record) => loader.operation(*record),
+        Loaded::Audit(record) => loader.audit(*record),
         Loaded::Peer(record) => loader.peer(*record),
         Loaded::Outbox(record) => loader.outbox(*record),
         Loaded::Part(record) => loader.part(*record),

@@ -343,7 +343,7 @@ impl World {
         let (ticket, answer) = match output {
             Output::Events(events) => return self.check_events(events),
             Output::Messages(messages) => return self.check_messages(&messages),
-            Output::Outbox => return,
+            Output::Outbox | Output::Operations => return,
             Output::Answer(ticket, answer) => (ticket, answer),
         };
         let was_open = self.open.remove(&ticket);

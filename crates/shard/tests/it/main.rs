@@ -10,6 +10,7 @@ mod delivery;
 mod failures;
 mod full;
 mod kit;
+mod operations;
 mod popping;
 mod qless;
 mod qless_jobs;

@@ -4,14 +4,16 @@ use std::time::Duration;
 
 use ganger_types::command::{
     AddDependencies, Alter, Cancel, ConfigureNamespace, ConfigureQueue, Delete, ForgetQueue,
-    PauseSchedule, PutSchedule, QueueChange, RemoveDependencies, RemoveSchedule, Retry,
-    RunSchedule, Selection, TimeOut,
+    OperationStep, PauseSchedule, PutSchedule, QueueChange, RemoveDependencies, RemoveSchedule,
+    Retry, RunSchedule, Selection, StartOperation, StopOperation, TimeOut, WorkOperation,
 };
 use ganger_types::limits::SCHEDULE_EVERY_MIN;
+use ganger_types::operation::{AlteredFields, JobFilter};
 use ganger_types::query::Query;
 use ganger_types::{
-    Bytes, CatchUp, Command, DueOrder, FailurePolicy, JobId, Keep, Namespace, NamespaceSettings,
-    Now, Overlap, Priority, QueueSettings, Retention, ScheduleRecord, ScheduleSpec,
+    Bytes, CatchUp, Command, DueOrder, FailurePolicy, JobId, JobKey, Keep, Namespace,
+    NamespaceSettings, Now, OperationAction, Overlap, PageCursor, Priority, QueueSettings,
+    Retention, ScheduleRecord, ScheduleSpec,
 };
 
 use super::{KnownIds, names, producer};
@@ -40,6 +42,13 @@ pub(crate) fn act(plan: &Plan, known: &KnownIds, rng: &mut Rng, now: Now) -> Opt
     }
     let namespace = names::namespace(plan, rng);
     let queue = names::queue(plan, rng);
+    let may_be_many = matches!(
+        feature,
+        Feature::Cancels | Feature::Deletes | Feature::Retries | Feature::Alters
+    );
+    if may_be_many && plan.does(Feature::Operations) && rng.chance(400) {
+        return operation(feature, known, rng, namespace);
+    }
     Some(match feature {
         Feature::Pauses => {
             let change = QueueChange::Paused(rng.chance(400));
@@ -78,6 +87,69 @@ pub(crate) fn act(plan: &Plan, known: &KnownIds, rng: &mut Rng, now: Now) -> Opt
         _ if rng.chance(300) => Command::ForgetQueue(ForgetQueue { namespace, queue }),
         _ => retention(plan, rng, namespace),
     })
+}
+
+/// Starts an operation, works through a page of one, or stops one. The shard's own task would send the pages of jobs
+/// that match; here they are any jobs, and the page may be one that was sent before.
+fn operation(
+    feature: Feature,
+    known: &KnownIds,
+    rng: &mut Rng,
+    namespace: Namespace,
+) -> Option<Command> {
+    if namespace == names::callers() {
+        return None;
+    }
+    let mut theirs = known.operations.iter();
+    let theirs: Vec<_> = theirs
+        .by_ref()
+        .filter(|record| record.namespace == namespace)
+        .collect();
+    if theirs.is_empty() || rng.chance(200) {
+        let action = match feature {
+            Feature::Cancels => OperationAction::Cancel,
+            Feature::Deletes => OperationAction::Delete,
+            Feature::Retries => OperationAction::Retry { queue: None },
+            _ => OperationAction::Alter(AlteredFields {
+                priority: Priority::whole(i64::from(rng.small(5)) - 2),
+                ..AlteredFields::default()
+            }),
+        };
+        return Some(Command::StartOperation(Box::new(StartOperation {
+            namespace,
+            action,
+            filter: JobFilter {
+                kind: Some(names::kind(rng)),
+                ..JobFilter::default()
+            },
+            created_before: None,
+            at_most: rng.chance(200).then(|| rng.within(1, 6)),
+            spread_over: None,
+            reason: "cancelled".to_owned(),
+            by: "an operator".to_owned(),
+        })));
+    }
+    let record = theirs[rng.index(theirs.len())];
+    let number = record.number;
+    if rng.chance(50) {
+        let by = "an operator".to_owned();
+        return Some(Command::StopOperation(StopOperation {
+            namespace,
+            number,
+            by,
+        }));
+    }
+    let next = PageCursor::Job(JobKey(known.counter));
+    let step = OperationStep::Page {
+        after: record.cursor.clone(),
+        jobs: some_ids(known, rng, &namespace, 4)?,
+        next: rng.chance(800).then_some(next),
+    };
+    Some(Command::WorkOperation(Box::new(WorkOperation {
+        namespace,
+        number,
+        step,
+    })))
 }
 
 /// The next query of a reader.

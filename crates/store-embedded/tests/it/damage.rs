@@ -59,7 +59,7 @@ fn a_flipped_bit_in_the_file_is_harmless_or_reported() {
     let whole = crate::kit::read_all(&mut crate::kit::open(&path).expect("whole")).expect("whole");
     let length = std::fs::read(&path).expect("the file is there").len();
     let mut noticed = 0;
-    for (place, bit) in places(length, 80) {
+    for (place, bit) in places(length, 100) {
         let hurt = crate::kit::directory();
         let copy = crate::kit::freeze(&path, &hurt);
         flip(&copy, place, bit);

@@ -68,13 +68,15 @@ fn a_newer_store_is_refused_unchanged() {
     let path = crate::kit::filled(&directory);
     let connection = rusqlite::Connection::open(&path).expect("SQLite opens it");
     connection
-        .pragma_update(None, "user_version", 9)
+        .pragma_update(None, "user_version", 10)
         .expect("the version can be set");
     drop(connection);
     let before = std::fs::read(&path).expect("it is there");
     let refused = crate::kit::open(&path).map(drop);
     let Err(StoreError::TooNew {
-        found: 9, known: 8, ..
+        found: 10,
+        known: 9,
+        ..
     }) = refused
     else {
         panic!("{refused:?}");
@@ -91,7 +93,7 @@ fn a_store_of_the_format_before_opens() {
         crate::kit::read_all(&mut crate::kit::open(&path).expect("it opens")).expect("it is whole");
     let connection = rusqlite::Connection::open(&path).expect("SQLite opens it");
     connection
-        .pragma_update(None, "user_version", 6)
+        .execute_batch("DROP TABLE operations; DROP TABLE audit_log; PRAGMA user_version = 6")
         .expect("the version can be set");
     drop(connection);
     let seen =

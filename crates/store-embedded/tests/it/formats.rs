@@ -39,7 +39,7 @@ fn an_upgraded_store_says_so_in_its_file_and_keeps_a_log() {
         let header = std::fs::read(&path).expect("it is there");
         // Offsets 18 and 60 of <https://www.sqlite.org/fileformat2.html#the_database_header>.
         assert_eq!(header[18..20], [2, 2], "it uses a log");
-        assert_eq!(header[60..64], [0, 0, 0, 8], "its version");
+        assert_eq!(header[60..64], [0, 0, 0, 9], "its version");
     }
 }
 

@@ -9,11 +9,12 @@ use ganger_types::name::{
     RequestId, ScheduleId, Tag, UniqueKey, Worker,
 };
 use ganger_types::{
-    Bytes, Day, Elapsed, Epoch, IdTag, JobId, JobKey, LeaseToken, Position, Priority, ShardId,
-    Timestamp,
+    Bytes, Day, Elapsed, Epoch, ExternalJob, IdTag, JobId, JobKey, JobState, JobStates, LeaseToken,
+    OperationNumber, PageCursor, Position, Priority, ShardId, Timestamp,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
+use proptest::sample::select;
 use proptest::{num, option};
 
 /// A stored type with a strategy for its values.
@@ -114,7 +115,14 @@ plain! {
     Epoch: any::<u64>().prop_map(Self);
     IdTag: (0..1_u32 << 20).prop_map(Self);
     JobKey: prop_oneof![0..1_000_u64, any::<u64>()].prop_map(Self);
+    OperationNumber: any::<u64>().prop_map(Self);
     Position: any::<u64>().prop_map(Self);
+    JobStates: vec(select(JobState::ALL.to_vec()), 0..4).prop_map(|states| states.into_iter().collect());
+    PageCursor: prop_oneof![
+        JobKey::any().prop_map(Self::Job),
+        Bytes::any().prop_map(|jid| Self::ExternalJob(ExternalJob::Qless(jid))),
+        (Bytes::any(), Bytes::any()).prop_map(|(queue, id)| Self::ExternalJob(ExternalJob::Item { queue, id })),
+    ];
     Timestamp: any::<u64>().prop_map(Self);
     Priority: any::<i64>().prop_map(Self::from_millionths);
     LeaseToken: (any::<[u64; 2]>(), any::<[u8; 12]>()).prop_map(|([epoch, counter], secret)| Self {

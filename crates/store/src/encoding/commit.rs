@@ -50,6 +50,10 @@ choice!(Change, "has a change that this program does not know" {
     31 RemovePartJobs(namespace, graph)
     32 PutDependent(dependency, dependent)
     33 RemoveDependent(dependency, shard, key, slot)
+    40 PutOperation(record)
+    41 RemoveOperation(number)
+    42 PutAudit(record)
+    43 RemoveAudit(number)
 } inside 34..=39 => External);
 
 #[cfg(test)]
@@ -107,6 +111,10 @@ mod tests {
             Change::RemovePartJobs(..) => 31,
             Change::PutDependent(..) => 32,
             Change::RemoveDependent(..) => 33,
+            Change::PutOperation(..) => 40,
+            Change::RemoveOperation(..) => 41,
+            Change::PutAudit(..) => 42,
+            Change::RemoveAudit(..) => 43,
             Change::External(change) => external::number(change),
         }
     }
@@ -135,7 +143,7 @@ mod tests {
             tried.insert(out[0]);
         }
         assert_eq!(tried, known());
-        assert!(known().into_iter().eq(1..=39), "{:?}", known());
+        assert!(known().into_iter().eq(1..=43), "{:?}", known());
     }
 
     /// Epoch 1, sequence 2, counters 3 to 7, no changes.

@@ -5,9 +5,9 @@ use std::fmt::Debug;
 use ganger_types::change::UniqueRecord;
 use ganger_types::command::Enqueue;
 use ganger_types::{
-    Commit, Dependent, ElementRecord, IdempotencyRecord, InputRow, JobRecord, KeyRecord,
-    LeaseRecord, Meta, NamespaceRecord, OutboxRecord, Part, PartRecord, PeerRecord, QlessRow,
-    QueueRecord, ScheduleRecord, StatisticsRecord,
+    AuditRecord, Commit, Dependent, ElementRecord, IdempotencyRecord, InputRow, JobRecord,
+    KeyRecord, LeaseRecord, Meta, NamespaceRecord, OperationRecord, OutboxRecord, Part, PartRecord,
+    PeerRecord, QlessRow, QueueRecord, ScheduleRecord, StatisticsRecord,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -62,6 +62,8 @@ read_back! {
     raw_keys_read_back: KeyRecord;
     elements_read_back: ElementRecord;
     rows_of_qless_read_back: QlessRow;
+    operations_read_back: OperationRecord;
+    audit_records_read_back: AuditRecord;
     commits_read_back: Commit;
 }
 
@@ -102,6 +104,8 @@ proptest! {
         let _ = decode::<KeyRecord>(&bytes);
         let _ = decode::<ElementRecord>(&bytes);
         let _ = decode::<QlessRow>(&bytes);
+        let _ = decode::<OperationRecord>(&bytes);
+        let _ = decode::<AuditRecord>(&bytes);
         let _ = decode::<Commit>(&bytes);
     }
 }

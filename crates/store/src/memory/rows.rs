@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use ganger_types::IdempotencyRecord;
 use ganger_types::change::UniqueRecord;
 use ganger_types::{
-    Bytes, Change, Day, Group, IdempotencyKey, InputRow, InputState, JobId, JobKey, JobRecord,
-    LeaseRecord, Namespace, NamespaceRecord, Queue, QueueRecord, ScheduleId, ScheduleRecord,
-    StatisticsRecord, Tag, Timestamp, UniqueKey,
+    AuditRecord, Bytes, Change, Day, Group, IdempotencyKey, InputRow, InputState, JobId, JobKey,
+    JobRecord, LeaseRecord, Namespace, NamespaceRecord, OperationNumber, OperationRecord, Queue,
+    QueueRecord, ScheduleId, ScheduleRecord, StatisticsRecord, Tag, Timestamp, UniqueKey,
 };
 
 use super::shards::ShardRows;
@@ -34,6 +34,8 @@ pub(super) struct Rows {
     tag_counts: BTreeMap<(Namespace, Tag), u64>,
     group_counts: BTreeMap<(Namespace, Group), u64>,
     tracked: BTreeMap<(Namespace, JobId), Timestamp>,
+    operations: BTreeMap<OperationNumber, OperationRecord>,
+    audit_log: BTreeMap<u64, AuditRecord>,
     pub(super) shards: ShardRows,
 }
 
@@ -134,6 +136,18 @@ impl Rows {
                 let key = (record.day, record.namespace.clone(), record.queue.clone());
                 self.statistics.insert(key, (**record).clone());
             }
+            Change::PutOperation(record) => {
+                self.operations.insert(record.number, (**record).clone());
+            }
+            Change::RemoveOperation(number) => {
+                self.operations.remove(number);
+            }
+            Change::PutAudit(record) => {
+                self.audit_log.insert(record.number, (**record).clone());
+            }
+            Change::RemoveAudit(number) => {
+                self.audit_log.remove(number);
+            }
             _ => self.shards.apply(change),
         }
     }
@@ -209,6 +223,12 @@ impl Rows {
         for record in self.statistics.values().filter(|record| record.day >= from) {
             each(Loaded::Statistics(Box::new(record.clone())));
         }
+        self.operations
+            .values()
+            .for_each(|row| each(Loaded::Operation(Box::new(row.clone()))));
+        self.audit_log
+            .values()
+            .for_each(|row| each(Loaded::Audit(Box::new(row.clone()))));
         self.shards.load(each);
     }
 }

@@ -60,6 +60,8 @@ pub fn row_name(key: &RowKey<'_>) -> (SmallTable, Vec<u8>) {
             SmallTable::Statistics,
             statistics_name(day.0, namespace.as_bytes(), queue.as_bytes()),
         ),
+        RowKey::Operation(number) => (SmallTable::Operations, number_name(number.0)),
+        RowKey::Audit(number) => (SmallTable::AuditLog, number_name(*number)),
         RowKey::Peer(shard) => (SmallTable::Peers, shard.as_str().into()),
         RowKey::Outbox(shard, number) => (SmallTable::Outbox, outbox_name(shard, *number)),
         RowKey::Part(namespace, graph) => (SmallTable::Parts, part_name(namespace, graph)),
@@ -80,6 +82,11 @@ pub fn statistics_name(day: u32, namespace: &[u8], queue: &[u8]) -> Vec<u8> {
     let mut key = day.to_be_bytes().to_vec();
     key.extend_from_slice(&name(&[namespace, queue]));
     key
+}
+
+/// Returns the key of a row with a number. They sort by number.
+pub fn number_name(number: u64) -> Vec<u8> {
+    number.to_be_bytes().to_vec()
 }
 
 /// Returns the key of a part of a submission, which is also the key of its jobs.
@@ -122,6 +129,8 @@ pub enum SmallTable {
     GroupCounts,
     Tracked,
     Statistics,
+    Operations,
+    AuditLog,
     Peers,
     Outbox,
     Parts,
@@ -132,7 +141,7 @@ pub enum SmallTable {
 
 impl SmallTable {
     /// All of them, in the order in which they are loaded; the first three before the jobs.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::Namespaces,
         Self::Queues,
         Self::Schedules,
@@ -142,6 +151,8 @@ impl SmallTable {
         Self::GroupCounts,
         Self::Tracked,
         Self::Statistics,
+        Self::Operations,
+        Self::AuditLog,
         Self::Peers,
         Self::Outbox,
         Self::Parts,
@@ -156,6 +167,7 @@ impl SmallTable {
     pub fn since(self) -> u32 {
         match self {
             Self::Peers | Self::Outbox | Self::Parts | Self::PartJobs | Self::Dependents => 3,
+            Self::Operations | Self::AuditLog => 9,
             Self::External(table) => table.since(),
             _ => 1,
         }
@@ -173,6 +185,8 @@ impl SmallTable {
             Self::GroupCounts => "group_counts",
             Self::Tracked => "tracked",
             Self::Statistics => "statistics",
+            Self::Operations => "operations",
+            Self::AuditLog => "audit_log",
             Self::Peers => "peers",
             Self::Outbox => "outbox",
             Self::Parts => "parts",

@@ -2,13 +2,16 @@
 
 use ganger_types::change::UniqueRecord;
 use ganger_types::{
-    Change, Dependent, Group, IdempotencyRecord, JobId, Namespace, NamespaceRecord, OutboxRecord,
-    Part, PartRecord, PeerRecord, QueueRecord, ScheduleRecord, StatisticsRecord, Tag, Timestamp,
+    AuditRecord, Change, Dependent, Group, IdempotencyRecord, JobId, Namespace, NamespaceRecord,
+    OperationRecord, OutboxRecord, Part, PartRecord, PeerRecord, QueueRecord, ScheduleRecord,
+    StatisticsRecord, Tag, Timestamp,
 };
 
 use super::RowError;
 use super::external;
-use super::names::{SmallTable, dependency_of, dependent_name, outbox_name, part_name, two_parts};
+use super::names::{
+    SmallTable, dependency_of, dependent_name, number_name, outbox_name, part_name, two_parts,
+};
 use super::row::{open, open_record, seal_record, show};
 use crate::encoding::{Cursor, Record, Writer, seal};
 use crate::store::Loaded;
@@ -22,6 +25,8 @@ pub fn encode(table: &str, name: &[u8], change: &Change, buffer: &mut Vec<u8>) -
         Change::PutUnique(record) => seal_record(table, name, &**record, buffer),
         Change::PutIdempotencyRecord(record) => seal_record(table, name, &**record, buffer),
         Change::PutStatistics(record) => seal_record(table, name, &**record, buffer),
+        Change::PutOperation(record) => seal_record(table, name, &**record, buffer),
+        Change::PutAudit(record) => seal_record(table, name, &**record, buffer),
         Change::PutPeer(record) => seal_record(table, name, &**record, buffer),
         Change::PutOutbox(record) => seal_record(table, name, &**record, buffer),
         Change::PutPart(record) => seal_record(table, name, &**record, buffer),
@@ -71,6 +76,16 @@ pub fn read(small: SmallTable, name: &[u8], body: &[u8]) -> Result<Loaded, RowEr
         }
         SmallTable::Statistics => {
             Loaded::Statistics(Box::new(record::<StatisticsRecord>(table, name, body)?))
+        }
+        SmallTable::Operations => {
+            let operation = record::<OperationRecord>(table, name, body)?;
+            expect_name(table, name, &number_name(operation.number.0))?;
+            Loaded::Operation(Box::new(operation))
+        }
+        SmallTable::AuditLog => {
+            let audited = record::<AuditRecord>(table, name, body)?;
+            expect_name(table, name, &number_name(audited.number))?;
+            Loaded::Audit(Box::new(audited))
         }
         SmallTable::TagCounts | SmallTable::GroupCounts | SmallTable::Tracked => {
             return read_number(small, name, body);

@@ -2,7 +2,7 @@
 
 use ganger_types::{
     Bytes, Change, Day, FailurePolicy, Group, InputRow, InputState, JobId, JobKey, Namespace,
-    Queue, ScheduleId, Tag, Timestamp, UniqueKey,
+    OperationNumber, Queue, ScheduleId, Tag, Timestamp, UniqueKey,
 };
 
 use super::StoreFixture;
@@ -64,6 +64,10 @@ fn all_rows() -> (Vec<Change>, Vec<Loaded>) {
         Change::PutGroupCount(default(), group(), 8),
         Change::PutTracked(default(), id(), Some(Timestamp(5))),
         Change::PutStatistics(Box::new(sample::statistics(TODAY))),
+        Change::PutOperation(Box::new(sample::operation(7))),
+        Change::PutOperation(Box::new(sample::operation(300))),
+        Change::PutAudit(Box::new(sample::audit(9))),
+        Change::PutAudit(Box::new(sample::audit(256))),
     ];
     changes.extend(inputs().map(Change::PutInput));
     let [_, missing, _, delivered] = inputs();
@@ -82,6 +86,10 @@ fn all_rows() -> (Vec<Change>, Vec<Loaded>) {
         Loaded::GroupCount(default(), group(), 8),
         Loaded::Tracked(default(), id(), Timestamp(5)),
         Loaded::Statistics(Box::new(sample::statistics(TODAY))),
+        Loaded::Operation(Box::new(sample::operation(7))),
+        Loaded::Operation(Box::new(sample::operation(300))),
+        Loaded::Audit(Box::new(sample::audit(9))),
+        Loaded::Audit(Box::new(sample::audit(256))),
     ];
     (changes, rows)
 }
@@ -122,6 +130,8 @@ pub fn removed_rows_are_gone_after_a_crash<G: StoreFixture>(fixture: &mut G) {
         Change::PutTagCount(default(), Tag::from_static("red"), 0),
         Change::PutGroupCount(default(), Group::from_static("io"), 0),
         Change::PutTracked(default(), JobId::new("followed").expect("short"), None),
+        Change::RemoveOperation(OperationNumber(7)),
+        Change::RemoveAudit(9),
         Change::RemoveLease(JobKey(1)),
         Change::RemoveInput {
             job: JobKey(2),
@@ -135,6 +145,8 @@ pub fn removed_rows_are_gone_after_a_crash<G: StoreFixture>(fixture: &mut G) {
         Loaded::Job(Box::new(sample::full_job(2))),
         Loaded::Input(delivered),
         Loaded::Statistics(Box::new(sample::statistics(TODAY))),
+        Loaded::Operation(Box::new(sample::operation(300))),
+        Loaded::Audit(Box::new(sample::audit(256))),
     ];
     assert_eq!(script.loaded(), left);
     script.crash();

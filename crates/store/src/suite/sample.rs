@@ -5,11 +5,13 @@ use std::time::Duration;
 use ganger_types::change::UniqueRecord;
 use ganger_types::history::AttemptEnd;
 use ganger_types::job::{LastReport, ReportKind};
+use ganger_types::operation::{JobFilter, LeftOutJob};
 use ganger_types::{
-    Backoff, Bytes, CatchUp, Clock, Day, Due, DueOrder, Elapsed, Epoch, Failure, Finished, Graph,
-    Group, HistoryEntry, IdTag, IdempotencyKey, IdempotencyRecord, JobId, JobKey, JobRecord,
-    JobState, Keep, Kind, LabelKey, LabelValue, LeaseRecord, LeaseToken, Namespace,
-    NamespaceRecord, NamespaceSettings, Outcome, Overlap, Priority, Progress, Queue, QueueRecord,
+    AuditRecord, Backoff, Bytes, CatchUp, Clock, Day, Due, DueOrder, Elapsed, Epoch, Failure,
+    Finished, Graph, Group, HistoryEntry, IdTag, IdempotencyKey, IdempotencyRecord, JobId, JobKey,
+    JobRecord, JobState, Keep, Kind, LabelKey, LabelValue, LeaseRecord, LeaseToken, Namespace,
+    NamespaceRecord, NamespaceSettings, OperationAction, OperationNumber, OperationRecord,
+    OperationState, Outcome, Overlap, PageCursor, Priority, Progress, Queue, QueueRecord,
     QueueSettings, RequestId, Retention, RetryPolicy, Sample, ScheduleId, ScheduleRecord,
     ScheduleSpec, StatisticsRecord, SubmissionAnswer, SubmittedJobs, SubmittedRun, Tag, Timestamp,
     UniqueKey, What, Worker,
@@ -326,5 +328,57 @@ pub fn statistics(day: Day) -> StatisticsRecord {
         retries: 3,
         waiting: sample,
         running: Sample::default(),
+    }
+}
+
+/// Returns a sample operation with every field set.
+pub fn operation(number: u64) -> OperationRecord {
+    OperationRecord {
+        number: OperationNumber(number),
+        namespace: Namespace::default(),
+        action: OperationAction::Retry {
+            queue: Some(Queue::from_static("other")),
+        },
+        filter: JobFilter {
+            queue: Some(Queue::default()),
+            states: JobState::Failed.into(),
+            label: Some((LabelKey::from_static("k"), LabelValue::from_static("v"))),
+            created_before: Some(MORNING),
+            ..JobFilter::default()
+        },
+        end: JobKey(90),
+        at_most: Some(1_300),
+        spread_over: Some(Duration::from_secs(600)),
+        reason: "the network is back".to_owned(),
+        by: "token \"ci\"".to_owned(),
+        began_at: MORNING,
+        ended_at: Some(MORNING.after(Duration::from_secs(60))),
+        state: OperationState::Stopped,
+        message: "stopped by token \"ops\"".to_owned(),
+        matching: Some(1_204),
+        done: 100,
+        skipped: 1,
+        failed: 1,
+        left_out: vec![LeftOutJob {
+            job: JobId::made(JobKey(1), IdTag(2)),
+            reason: "it is running".to_owned(),
+        }],
+        cursor: Some(PageCursor::Job(JobKey(42))),
+    }
+}
+
+/// Returns a sample record of the audit log with every field set.
+pub fn audit(number: u64) -> AuditRecord {
+    AuditRecord {
+        number,
+        at: MORNING,
+        who: "token \"ci\"".to_owned(),
+        what: "cancelJob".to_owned(),
+        on: Some("/api/v1/jobs/a/cancel".to_owned()),
+        namespace: Some("default".to_owned()),
+        from: Some("127.0.0.1:9".to_owned()),
+        outcome: "refused".to_owned(),
+        detail: Some("wrong_state".to_owned()),
+        via: Some("ui".to_owned()),
     }
 }

@@ -76,6 +76,10 @@ impl Command {
             | Self::RunSchedule(_)
             | Self::PauseSchedule(_)
             | Self::DeregisterWorker(_)
+            | Self::StartOperation(_)
+            | Self::WorkOperation(_)
+            | Self::StopOperation(_)
+            | Self::KeepAudit(_)
             | Self::Reserve(_)
             | Self::Decide(_)
             | Self::Receive(_)
@@ -119,6 +123,10 @@ impl Command {
             | Self::RunSchedule(_)
             | Self::PauseSchedule(_)
             | Self::DeregisterWorker(_)
+            | Self::StartOperation(_)
+            | Self::WorkOperation(_)
+            | Self::StopOperation(_)
+            | Self::KeepAudit(_)
             | Self::Reserve(_)
             | Self::Decide(_)
             | Self::Confirm(_)
@@ -155,9 +163,14 @@ impl Command {
             Self::Query(query) => return query.namespace(),
             // Messages of other shards concern the whole shard, and those shards know no callers' clocks. External
             // systems use the server's clock in every namespace, or the call contains the caller's time.
+            // Operations run only in namespaces on the server's clock, and can be stopped after that has changed.
             Self::External(_)
             | Self::Import(_)
             | Self::Retire(_)
+            | Self::StartOperation(_)
+            | Self::WorkOperation(_)
+            | Self::StopOperation(_)
+            | Self::KeepAudit(_)
             | Self::Reserve(_)
             | Self::Prepare(_)
             | Self::Decide(_)
@@ -210,9 +223,14 @@ impl Query {
             | Self::SubmissionAnswer(namespace, _)
             | Self::ExternalJob(namespace, _)
             | Self::ExistingIds(namespace, _)
+            | Self::CancelEffects(namespace, _)
+            | Self::Operation(namespace, _)
+            | Self::Operations(namespace, ..)
             | Self::Why(namespace, _) => Some(namespace),
             Self::ExternalJobs(query) => Some(&query.namespace),
             Self::Namespaces
+            | Self::RunningOperations
+            | Self::AuditLog(_)
             | Self::Peers
             | Self::Outbox(..)
             | Self::Waits(_)

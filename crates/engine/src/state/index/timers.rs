@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use ganger_types::{
-    Due, Elapsed, Graph, IdempotencyKey, JobKey, Now, ScheduleId, Timestamp, UniqueKey,
+    Due, Elapsed, Graph, IdempotencyKey, JobKey, Now, OperationNumber, ScheduleId, Timestamp,
+    UniqueKey,
 };
 
 /// A timer. The order of the variants is that of timers at the same time: those that free a slot come before those
@@ -22,6 +23,8 @@ pub(crate) enum Timer {
     UniqueEnd(UniqueKey),
     /// An idempotency key expires.
     IdempotencyKeyEnd(IdempotencyKey),
+    /// An operation that has ended is forgotten.
+    OperationEnd(OperationNumber),
     /// A part of a submission over several shards is aborted, asked about, or removed.
     Part(Graph),
 }
