@@ -1,9 +1,11 @@
 //! The integration tests of this crate, in one program: each further one links everything again.
 
+mod cancel_effects;
 mod external_jobs;
 mod idempotency;
 mod import;
 mod keys;
+mod operations;
 mod order;
 mod properties;
 mod qless;

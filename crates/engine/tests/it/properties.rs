@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use crate::support::*;
 use ganger_types::command::*;
+use ganger_types::operation::{AlteredFields, JobFilter};
 use ganger_types::*;
 use proptest::prelude::*;
 
@@ -49,6 +50,11 @@ enum Step {
     RetryAll(usize),
     Delete(usize),
     TimeOut(usize),
+    Operate {
+        job: usize,
+        other: usize,
+        action: u8,
+    },
     Move {
         job: usize,
         queue: usize,
@@ -96,6 +102,9 @@ fn step() -> impl Strategy<Value = Step> {
         2 => place.clone().prop_map(Step::RetryAll),
         1 => place.clone().prop_map(Step::Delete),
         1 => place.clone().prop_map(Step::TimeOut),
+        2 => (place.clone(), place.clone(), 0_u8..4).prop_map(
+            |(job, other, action)| Step::Operate { job, other, action }
+        ),
         1 => (place.clone(), 0_usize..2, -1_i8..2).prop_map(|(job, queue, priority)| Step::Move { job, queue, priority }),
         1 => (place.clone(), 0_u8..3).prop_map(|(job, delay)| Step::Postpone { job, delay }),
         1 => (place.clone(), place.clone()).prop_map(|(job, on)| Step::Depend { job, on }),
@@ -245,6 +254,7 @@ impl History {
                 self.world.advance();
             }
             Step::Restart => self.world.restart(),
+            Step::Operate { job, other, action } => self.work_through(job, other, action),
             step => self.operate(step),
         }
     }
@@ -298,6 +308,66 @@ impl History {
         if let Ok(Reply::Enqueued { jobs, .. }) = self.run(submit(jobs)) {
             self.ids.extend(jobs.into_iter().map(|job| job.id));
         }
+    }
+
+    /// An operation on two jobs, with a page for each; the first page is sent twice.
+    fn work_through(&mut self, job: usize, other: usize, action: u8) {
+        let (Some(first), Some(second)) = (pick(&self.ids, job), pick(&self.ids, other)) else {
+            return;
+        };
+        let namespace = Namespace::default;
+        let action = match action {
+            0 => OperationAction::Cancel,
+            1 => OperationAction::Delete,
+            2 => OperationAction::Retry { queue: None },
+            _ => OperationAction::Alter(AlteredFields {
+                queue: Some(Queue::from_static("other")),
+                ..AlteredFields::default()
+            }),
+        };
+        let start = StartOperation {
+            namespace: namespace(),
+            action,
+            filter: JobFilter {
+                kind: Some(Kind::from_static("echo")),
+                ..JobFilter::default()
+            },
+            created_before: None,
+            at_most: None,
+            spread_over: None,
+            reason: String::new(),
+            by: String::new(),
+        };
+        let Ok(Reply::Operation(begun)) = self.run(Command::StartOperation(Box::new(start))) else {
+            panic!("the operations before have ended")
+        };
+        let cursor = PageCursor::Job(JobKey(7));
+        let page = |after: Option<&PageCursor>, id: JobId, next: Option<PageCursor>| {
+            let step = OperationStep::Page {
+                after: after.cloned(),
+                jobs: vec![id],
+                next,
+            };
+            Command::WorkOperation(Box::new(WorkOperation {
+                namespace: namespace(),
+                number: begun.number,
+                step,
+            }))
+        };
+        let early = page(None, first, Some(cursor.clone()));
+        self.run(early.clone()).unwrap();
+        let before = self.world.engine.dump();
+        self.run(early).unwrap();
+        assert_eq!(
+            before,
+            self.world.engine.dump(),
+            "a page is worked through once"
+        );
+        let end = self.run(page(Some(&cursor), second, None)).unwrap();
+        let Reply::OperationWorked { operation, .. } = end else {
+            panic!("{end:?}")
+        };
+        assert_eq!(operation.looked_at(), 2);
     }
 
     fn lease(&mut self, queue: usize, max: u32) {
