@@ -15,6 +15,7 @@ const FILES: [&str; 12] = [
     "ganger/v1/leases.proto",
     "ganger/v1/queues.proto",
     "ganger/v1/schedules.proto",
+    "ganger/v1/operations.proto",
     "ganger/v1/insight.proto",
     "ganger/v1/admin.proto",
     "ganger/v1/import.proto",

@@ -2,6 +2,7 @@
 //!
 //! Each party writes at most a fixed number of lines a minute; one more line says how many were omitted.
 
+use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
@@ -9,6 +10,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use ganger_types::AuditRecord;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
@@ -71,6 +73,23 @@ impl Record {
         }
     }
 
+    /// The record as a store keeps it; the store gives it its number.
+    fn stored(&self, at: Timestamp) -> AuditRecord {
+        let micros = u64::try_from(at.as_microsecond()).unwrap_or(0);
+        AuditRecord {
+            number: 0,
+            at: ganger_types::Timestamp(micros),
+            who: self.who.clone(),
+            what: self.what.clone(),
+            on: self.on.clone(),
+            namespace: self.namespace.clone(),
+            from: self.from.map(|from| from.to_string()),
+            outcome: self.outcome.as_str().to_owned(),
+            detail: self.detail.clone(),
+            via: self.via.map(str::to_owned),
+        }
+    }
+
     fn line(&self, at: Timestamp) -> String {
         let mut line = Map::new();
         let mut put = |key: &str, value: Option<String>| {
@@ -91,11 +110,16 @@ impl Record {
     }
 }
 
+/// Records that wait until [`Audit::take_kept`] takes them. The oldest are dropped beyond it.
+const KEPT_WAITING_MAX: usize = 10_000;
+
 /// The destination of audit records. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Audit {
     file: Option<Arc<Target>>,
     quota: Arc<Mutex<Quota>>,
+    /// Records for the store; `None` if no store keeps them.
+    kept: Option<Arc<Mutex<VecDeque<AuditRecord>>>>,
 }
 
 #[derive(Debug)]
@@ -119,8 +143,35 @@ impl Audit {
         let path = path.to_owned();
         Ok(Self {
             file: Some(Arc::new(Target { path, file })),
-            quota: Arc::default(),
+            ..Self::default()
         })
+    }
+
+    /// Collects records for a store besides; [`Audit::take_kept`] takes them.
+    #[must_use]
+    pub fn keeping(self) -> Self {
+        Self {
+            kept: Some(Arc::default()),
+            ..self
+        }
+    }
+
+    /// Takes the records that were written since the last call, oldest first; empty if none are collected.
+    pub fn take_kept(&self) -> Vec<AuditRecord> {
+        let Some(kept) = &self.kept else {
+            return Vec::new();
+        };
+        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *kept).into()
+    }
+
+    fn keep(&self, at: Timestamp, record: &Record) {
+        let Some(kept) = &self.kept else { return };
+        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() >= KEPT_WAITING_MAX {
+            kept.pop_front();
+        }
+        kept.push_back(record.stored(at));
     }
 
     /// Opens the file again after a log rotation has moved the old one away.
@@ -147,6 +198,7 @@ impl Audit {
         self.write_left_out(now, &left_out);
         if is_written {
             self.write_line(&record.line(now));
+            self.keep(now, record);
         }
     }
 

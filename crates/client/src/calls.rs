@@ -5,9 +5,11 @@ mod graphs;
 mod insight;
 mod jobs;
 mod leases;
+mod operations;
 mod queues;
 mod schedules;
 mod submit;
 
 pub use bulk::Bulk;
+pub use operations::NewOperation;
 pub use submit::Submission;

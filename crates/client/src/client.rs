@@ -202,6 +202,7 @@ impl Client {
         leases_wire = LeasesClient in leases_client;
         queues_wire = QueuesClient in queues_client;
         schedules_wire = SchedulesClient in schedules_client;
+        operations_wire = OperationsClient in operations_client;
         insight_wire = InsightClient in insight_client;
         graphs_wire = GraphsClient in graphs_client;
         admin_wire = AdminClient in admin_client;

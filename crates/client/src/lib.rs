@@ -31,6 +31,7 @@
 //! | change | `cancel`, `cancel_graph`, `retry`, `time_out`, `delete`, `alter`, `add_dependencies`, `remove_dependencies` |
 //! | take | `lease`, `report` (many at once), `deregister`, `work` (the stream) |
 //! | queues | `queues`, `queue`, `configure_queue`, `pause_queue`, `resume_queue`, `forget_queue`, `namespaces`, `configure_namespace` |
+//! | operations | `start_operation`, `operation`, `operations`, `stop_operation`, `cancel_effects` |
 //! | schedules | `put_schedule`, `schedules`, `schedule`, `remove_schedule` |
 //! | insight | `failure_groups`, `statistics`, `workers`, `tags`, `tracked`, `events` |
 //! | server | `info`, `audit`, `import` |
@@ -51,6 +52,8 @@
 //! retry(&[&str], queue: Option<&str>) -> ChangeResult   time_out(&[&str]) -> ChangeResult   delete(&[&str]) -> ChangeResult
 //! retry_with_dependents(&[&str], queue: Option<&str>) -> ChangeResult   retry_graph(&str, queue: Option<&str>) -> ChangeResult
 //! matching(&BulkAction, JobFilter, dry_run: bool) -> BulkResult
+//! start_operation(NewOperation) -> Operation   operation(&str) -> Operation   stop_operation(&str) -> Operation
+//! operations(after: Option<&str>, limit: u32) -> (Vec<Operation>, Option<String>)   cancel_effects(&str) -> CancelEffects
 //! alter(&str, Alteration) -> (JobState, Vec<String>)
 //! add_dependencies(&str, on: &[&str], FailurePolicy) -> ChangeResult
 //! remove_dependencies(&str, on: Option<&[&str]>) -> ChangeResult
@@ -102,7 +105,7 @@ mod pause;
 mod work;
 
 pub use bytes::Bytes;
-pub use calls::{Bulk, Submission};
+pub use calls::{Bulk, NewOperation, Submission};
 pub use client::Client;
 pub use error::{Error, code};
 pub use follow::{EventStream, GraphProgress, GraphWatch, LogStream};

@@ -13,6 +13,7 @@ mod view;
 
 use std::time::Duration;
 
+pub use ganger_document::view::change::{AffectedJobs, CancelEffects};
 pub use ganger_document::view::event::{Event, Happening, JobMoved};
 pub use ganger_document::view::graph::{Graph as GraphView, GraphEdge, GraphJob};
 pub use ganger_document::view::graphs::{
@@ -21,6 +22,7 @@ pub use ganger_document::view::graphs::{
 };
 pub use ganger_document::view::history::HistoryEntry;
 pub use ganger_document::view::job::{Failure, Job, Lease as LeaseView, Page};
+pub use ganger_document::view::operation::{Filter as OperationFilter, LeftOut, Operation};
 pub use ganger_document::view::queue::{NamespaceView, QueueView};
 pub use ganger_document::view::reason::{Explanation, JobAndState, Reason};
 pub use ganger_document::view::schedule::{Schedule, ScheduleTime};
@@ -28,8 +30,8 @@ pub use ganger_document::view::statistics::{Bin, DurationSample, Statistics};
 pub use ganger_document::view::worker::{HeldJob, Worker};
 pub use ganger_types::command::TakeMode;
 pub use ganger_types::{
-    Backoff, CatchUp, Clock, DueOrder, FailurePolicy, JobState, Keep, NamespaceSettings, Overlap,
-    Progress, QueueCounts, QueueSettings, Retention, RetryPolicy,
+    Backoff, CatchUp, Clock, DueOrder, FailurePolicy, JobState, Keep, NamespaceSettings,
+    OperationState, Overlap, Progress, QueueCounts, QueueSettings, Retention, RetryPolicy,
 };
 pub use import::*;
 pub use insight::*;

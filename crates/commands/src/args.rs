@@ -7,7 +7,8 @@ use crate::command::import;
 #[cfg(feature = "quantumleap")]
 use crate::command::ngsi;
 use crate::command::{
-    backup, bench, check, completions, events, failures, graphs, job, man, outbox, queue, run,
+    backup, bench, check, completions, events, failures, graphs, job, man, operation, outbox, queue,
+    run,
     schedule, server, stats, submit, token, version, worker, workers,
 };
 use crate::context::Global;
@@ -55,6 +56,9 @@ pub(crate) enum Command {
     /// Show and change recurring jobs.
     #[command(subcommand)]
     Schedule(schedule::ScheduleCommand),
+    /// Show and stop operations on many jobs.
+    #[command(subcommand)]
+    Operation(operation::OperationCommand),
     /// Show the workers and what they run.
     Workers(workers::WorkersArgs),
     /// List graphs, or show how far one is and what holds it up.

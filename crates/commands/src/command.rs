@@ -14,6 +14,7 @@ pub(crate) mod man;
 mod new_job;
 #[cfg(feature = "quantumleap")]
 pub(crate) mod ngsi;
+pub(crate) mod operation;
 pub(crate) mod outbox;
 pub(crate) mod progress;
 pub(crate) mod queue;
@@ -78,6 +79,7 @@ async fn serve(context: &Context, command: Command) -> Outcome {
         Command::Failures(command) => failures::run(context, command).await,
         Command::Graphs(args) => graphs::run(context, &args).await,
         Command::Schedule(command) => schedule::run(context, command).await,
+        Command::Operation(command) => operation::run(context, command).await,
         Command::Workers(args) => workers::run(context, &args).await,
         Command::Outbox(args) => outbox::run(context, &args).await,
         Command::Stats(args) => stats::run(context, args).await,

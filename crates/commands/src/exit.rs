@@ -147,9 +147,11 @@ impl From<io::Error> for Failure {
 
 fn exit_of(error: &Error) -> Exit {
     match error.code() {
-        "job_not_found" | "queue_not_found" | "schedule_not_found" | "graph_not_found" => {
-            Exit::NotFound
-        }
+        "job_not_found"
+        | "queue_not_found"
+        | "schedule_not_found"
+        | "graph_not_found"
+        | "operation_not_found" => Exit::NotFound,
         code::BAD_URL | code::BAD_TOKEN | code::BAD_TRUST => Exit::Usage,
         code::TIMED_OUT | code::BAD_REPLY | code::CLOSED | "outcome_unknown" | "job_prepared" => {
             Exit::Unreachable
@@ -187,6 +189,7 @@ fn next_step(error: &Error) -> Option<String> {
             "`ganger job list` shows the jobs; finished ones are kept for a day after success and for a \
              week after failure unless set otherwise; is the --namespace right?"
         }
+        "operation_not_found" => "`ganger operation list` shows the operations",
         "queue_not_found" => "`ganger queue list` shows the queues",
         "schedule_not_found" => "`ganger schedule list` shows the schedules",
         "overloaded" | "queue_full" | "store_full" => "try again later; nothing was changed",

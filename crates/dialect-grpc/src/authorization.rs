@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
-use ganger_access::{Audit, Denied, Identity, Operation, Outcome, Owner, Record};
+use ganger_access::{Audit, Denied, Identity, Operation, Outcome, Owner, Record, Right};
 use ganger_types::Namespace;
 use tonic::Status;
 
@@ -167,6 +167,25 @@ pub(crate) fn check(namespace: &Namespace) -> Result<(), Problem> {
         ))
     };
     checked.unwrap_or_else(outside)
+}
+
+/// Refuses if the caller may not do what takes this right here; the right to the method has been checked.
+pub(crate) fn check_right(right: Right, namespace: &Namespace) -> Result<(), Problem> {
+    let checked = CALLER.try_with(|caller| {
+        let operation = Operation::new(caller.operation.name, right);
+        let allowed = caller.identity.may(operation, Some(namespace.as_bytes()));
+        allowed.map_err(|denied| {
+            let problem = refusal(&caller.identity, &denied);
+            caller.seen().denied = Some(denied);
+            problem
+        })
+    });
+    checked.unwrap_or_else(|_| {
+        Err(Problem::new(
+            "unauthorized",
+            "nobody is known to have called this: please report it",
+        ))
+    })
 }
 
 /// Notes for the audit log what the call is about.

@@ -7,7 +7,9 @@ pub(crate) use ganger_proto::convert::{
     global_name as global, label_messages as labels, ms, state_number as state, tag_texts as tags,
     text_or_empty,
 };
-pub(crate) use job::{changed, enqueue_reply, input, log_page, matched, shards, would_match};
+pub(crate) use job::{
+    cancel_effects, changed, enqueue_reply, input, log_page, matched, shards, would_match,
+};
 pub(crate) use lease::{answer, delivery};
 
 pub(crate) fn count(number: usize) -> u64 {

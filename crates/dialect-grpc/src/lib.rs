@@ -133,6 +133,7 @@ pub fn router(handle: Handle, options: Options) -> axum::Router {
         leases_server::LeasesServer,
         queues_server::QueuesServer,
         schedules_server::SchedulesServer,
+        operations_server::OperationsServer,
         insight_server::InsightServer,
         graphs_server::GraphsServer,
         admin_server::AdminServer

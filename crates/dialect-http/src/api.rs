@@ -1,7 +1,9 @@
 //! The state that all handlers share: the shard and the settings.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Instant;
 
 use ganger_access::{Audit, Identity, Operation, StreamLimit};
 use ganger_document::Shards;
@@ -40,6 +42,10 @@ pub struct Settings {
     pub router: Option<Router>,
     /// Shards of this process, for readiness and metrics; empty: only the shard of the routes.
     pub shards: Vec<Handle>,
+    /// Time at which the server started.
+    pub started_at: Instant,
+    /// Settings of the server that are not secret, by name.
+    pub shown_settings: BTreeMap<String, String>,
     /// Metrics of the server itself and of its other ports.
     pub more_metrics: ganger_metrics::Source,
 }
@@ -58,6 +64,8 @@ impl Default for Settings {
             audit: Audit::to_log(),
             router: None,
             shards: Vec::new(),
+            started_at: Instant::now(),
+            shown_settings: BTreeMap::new(),
             more_metrics: Arc::new(|_| {}),
         }
     }

@@ -1,5 +1,6 @@
 //! The table of all operations, from which the routes, the rights and `/openapi.json` are made.
 
+mod bulk;
 mod insight;
 mod job;
 mod jobs;
@@ -123,6 +124,7 @@ pub(crate) fn all() -> Vec<Operation> {
     all.extend(leases::about_leases());
     all.extend(queues::about_queues());
     all.extend(schedules::about_schedules());
+    all.extend(bulk::about_operations());
     all.extend(insight::about_the_rest());
     all.extend(series::about_series());
     all.extend(peers::about_peers());

@@ -122,12 +122,15 @@ impl RequestContext {
 
     /// The name in the path at this number of segments after the resource.
     pub(crate) fn name_at<T: Name>(&self, place: usize) -> Result<T, Problem> {
-        let bytes = self
-            .path
-            .get(FIRST_NAME + place)
-            .map_or(&[][..], Vec::as_slice);
-        T::from_bytes(bytes)
+        T::from_bytes(self.segment(place))
             .map_err(|error| Problem::new("invalid_value", format!("path: {error}")))
+    }
+
+    /// The segment of the path at this number of segments after the resource; empty if there is none.
+    pub(crate) fn segment(&self, place: usize) -> &[u8] {
+        self.path
+            .get(FIRST_NAME + place)
+            .map_or(&[][..], Vec::as_slice)
     }
 
     /// The shard in the path.

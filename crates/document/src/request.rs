@@ -5,5 +5,6 @@ pub mod enq;
 pub mod graph;
 pub mod job;
 pub mod lease;
+pub mod operation;
 pub mod report;
 pub mod schedule;

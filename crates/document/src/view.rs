@@ -1,5 +1,6 @@
 //! Documents of answers: conversion of records and replies.
 
+pub mod audit;
 pub mod change;
 pub mod delivery;
 pub mod event;
@@ -8,9 +9,11 @@ pub mod graphs;
 pub mod history;
 pub mod input;
 pub mod job;
+pub mod operation;
 pub mod queue;
 pub mod reason;
 pub mod schedule;
+pub mod server;
 pub mod statistics;
 pub mod submission;
 pub mod worker;

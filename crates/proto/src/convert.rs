@@ -4,12 +4,14 @@
 //! field by its path ([`At`]). The server converts requests by these rules, and the client converts answers by the
 //! same ones.
 
+mod cancellation;
 mod event;
 mod explanation;
 mod graph;
 mod graphs;
 mod insight;
 mod job;
+mod operation;
 mod policy;
 mod queue;
 mod schedule;
@@ -22,12 +24,14 @@ use ganger_types::{JobId, JobState, LabelKey, LabelValue, RetryPolicy, ShardId, 
 
 use crate::v1;
 
+pub use cancellation::cancel_effects;
 pub use event::{event, event_message};
 pub use explanation::{calendar, explanation, us};
 pub use graph::graph;
 pub use graphs::{graph_layout, graph_summary, graphs};
 pub use insight::statistics;
 pub use job::{job, job_message};
+pub use operation::{operation, operation_message};
 pub use policy::{
     catch_up, check_progress, check_retry, failure_policy, job_state, overlap, priority,
     priority_millionths, retry, take_mode,

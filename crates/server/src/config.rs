@@ -9,6 +9,7 @@ mod quantumleap;
 #[cfg(feature = "redis")]
 mod redis;
 mod shards;
+mod shown;
 mod source;
 
 use std::path::PathBuf;

@@ -134,7 +134,10 @@ async fn try_open(config: &Config, shard: ShardId, endings: Endings) -> Result<H
         doing: "open the store",
         reason: error.to_string(),
     })?;
-    Ok(started?)
+    let shard = started?;
+    // It ends with the shard.
+    tokio::spawn(shard.clone().work_operations());
+    Ok(shard)
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
+use crate::audit_keeper;
 use crate::bind::{self, BoundPort};
 use crate::bodies::UnreadResponses;
 use crate::config::Config;
@@ -95,6 +96,12 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let listening = stopping.clone().drop_guard();
     let (workers, stop_timeout) = (common.workers.clone(), common.config.stop_timeout);
     tokio::spawn(follow_files(Arc::clone(&security), stopping.clone()));
+    let audit = security.audit.clone();
+    tokio::spawn(audit_keeper::run(
+        audit,
+        shards[0].clone(),
+        stopping.clone(),
+    ));
     tokio::spawn(common.readers.clone().cut_unread(stopping.clone()));
     // The scheduler runs until the last connection has ended, which is after `stopping`.
     let scheduling = CancellationToken::new();
@@ -259,6 +266,7 @@ impl Running {
             at_stop.extend(part.at_stop);
         }
         self.security.audit.finish();
+        audit_keeper::pass_on(&self.security.audit, &self.shards[0]).await;
         stop_all(&self.shards).await;
         for last in at_stop {
             last();
@@ -315,6 +323,8 @@ impl Wiring<'_> {
             audit: security.audit.clone(),
             router: Some(self.router.clone()),
             shards: self.shards.to_vec(),
+            started_at: self.started,
+            shown_settings: config.shown(),
             more_metrics: self.server_metrics(),
         };
         ganger_dialect_http::routes(shard.clone(), settings)

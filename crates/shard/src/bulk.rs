@@ -37,6 +37,25 @@ pub enum BulkAction {
     Delete,
 }
 
+/// Bounds of one call of [`Handle::bulk`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BulkBounds {
+    /// Maximum number of jobs to visit; at least one is visited.
+    pub visited_max: usize,
+    /// Maximum number of jobs to change; the call ends when it is reached.
+    pub changed_max: u64,
+}
+
+impl BulkBounds {
+    /// Bounds without a limit on the number of changed jobs.
+    pub fn visits(visited_max: usize) -> Self {
+        Self {
+            visited_max,
+            changed_max: u64::MAX,
+        }
+    }
+}
+
 /// What a bulk action did, or would do.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BulkResult {
@@ -100,8 +119,8 @@ impl BulkAction {
 }
 
 impl Handle {
-    /// Acts on the jobs that match `query`, or only counts them. Visits about `visited_max` of them and returns a
-    /// cursor to continue. Each page is one commit; a call that fails in the middle has changed the earlier pages.
+    /// Acts on the jobs that match `query`, or only counts them, within `bounds`, and returns a cursor to continue.
+    /// Each page is one commit; a call that fails in the middle has changed the earlier pages.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -109,14 +128,16 @@ impl Handle {
         &self,
         action: &BulkAction,
         mut query: JobQuery,
-        visited_max: usize,
+        bounds: BulkBounds,
         is_dry: bool,
         at: Option<Timestamp>,
     ) -> Result<BulkResult, CallError> {
         let mut done = BulkResult::default();
-        let mut left = visited_max.max(1);
+        let mut left = bounds.visited_max.max(1);
         loop {
-            query.limit = left.min(PAGE_JOBS_MAX);
+            let room = bounds.changed_max.saturating_sub(done.changed).max(1);
+            let room = usize::try_from(room).unwrap_or(usize::MAX);
+            query.limit = left.min(room).min(PAGE_JOBS_MAX);
             let page = self.list(query.clone()).await?;
             left = left.saturating_sub(page.jobs.len());
             if is_dry {
@@ -127,7 +148,7 @@ impl Handle {
                     .await?;
             }
             match page.next {
-                Some(next) if left > 0 => query.go_on(next),
+                Some(next) if left > 0 && done.changed < bounds.changed_max => query.go_on(next),
                 next => {
                     done.next = next;
                     return Ok(done);
@@ -167,7 +188,13 @@ impl Handle {
         };
         loop {
             let pass = self
-                .bulk(&action, query.clone(), usize::MAX, false, at)
+                .bulk(
+                    &action,
+                    query.clone(),
+                    BulkBounds::visits(usize::MAX),
+                    false,
+                    at,
+                )
                 .await?;
             all.changed += pass.changed;
             all.skipped = pass.skipped;

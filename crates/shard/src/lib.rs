@@ -38,7 +38,7 @@ pub use ganger_store::{
     graph,
 };
 
-pub use crate::bulk::{BulkAction, BulkResult};
+pub use crate::bulk::{BulkAction, BulkBounds, BulkResult};
 pub use crate::clock::{Clock, ManualClock, SystemClock, TimeLine};
 pub use crate::error::CallError;
 pub use crate::events::Subscription;

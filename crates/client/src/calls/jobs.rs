@@ -10,8 +10,8 @@ use crate::client::Repeat;
 use crate::convert::{state, wire_policy};
 use crate::error::Error;
 use crate::model::{
-    Alteration, BulkAction, BulkResult, ChangeResult, Explanation, FailurePolicy, GraphView,
-    InputView, Job, JobFilter, JobState, LogPage, LogPosition, Page,
+    Alteration, BulkAction, BulkResult, CancelEffects, ChangeResult, Explanation, FailurePolicy,
+    GraphView, InputView, Job, JobFilter, JobState, LogPage, LogPosition, Page,
 };
 use ganger_proto::convert;
 
@@ -237,6 +237,18 @@ impl Client {
         self.for_job(graph)
             .cancel_wire(Vec::new(), graph.to_owned(), reason)
             .await
+    }
+
+    /// Returns what the cancellation of a job would lead to, without changing anything.
+    ///
+    /// # Errors
+    /// `job_not_found`, or if the server cannot be reached.
+    pub async fn cancel_effects(&self, job: &str) -> Result<CancelEffects, Error> {
+        Ok(convert::cancel_effects(call!(
+            self.for_job(job),
+            Safe,
+            jobs_wire.cancel_effects(self.get_request(job))
+        )?)?)
     }
 
     async fn cancel_wire(

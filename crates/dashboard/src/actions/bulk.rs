@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::collections::BTreeMap;
 
 use ganger_document::names::{read, show};
-use ganger_shard::{BulkAction, BulkResult, Handle};
+use ganger_shard::{BulkAction, BulkBounds, BulkResult, Handle};
 use ganger_types::query::JobQuery;
 use ganger_types::{JobId, JobState, Timestamp};
 use maud::{Markup, html};
@@ -309,7 +309,13 @@ async fn run_all(
     let mut results = Vec::new();
     for shard in shards {
         let result = shard
-            .bulk(action, query.clone(), LOOKED_MAX, is_dry, None)
+            .bulk(
+                action,
+                query.clone(),
+                BulkBounds::visits(LOOKED_MAX),
+                is_dry,
+                None,
+            )
             .await?;
         results.push((shard.clone(), result));
     }

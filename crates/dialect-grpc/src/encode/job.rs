@@ -3,7 +3,7 @@
 use ganger_proto::v1;
 use ganger_router::Submitted;
 use ganger_shard::{BulkAction, BulkResult, Handle, LogChunk};
-use ganger_types::{InputRow, InputState, JobId, ShardId};
+use ganger_types::{AffectedJobs, CancelEffects, InputRow, InputState, JobId, ShardId};
 
 use super::{global, text_or_empty};
 
@@ -71,6 +71,26 @@ pub(crate) fn would_match(handle: &Handle, action: &BulkAction, done: BulkResult
         other_queues: done.other_queues,
         as_of_us: Some(handle.wall_time().0),
         ..matched(handle.id(), done)
+    }
+}
+
+/// The consequences that the cancellation of a job would have.
+pub(crate) fn cancel_effects(shard: &ShardId, effects: &CancelEffects) -> v1::CancelEffectsReply {
+    let affected = |affected: &AffectedJobs| {
+        let names = affected.jobs.iter().map(|id| global(shard, id));
+        Some(v1::AffectedJobs {
+            count: affected.count,
+            jobs: names.collect(),
+        })
+    };
+    v1::CancelEffectsReply {
+        state: super::state(effects.state),
+        cancelled: affected(&effects.cancelled),
+        failed: affected(&effects.failed),
+        waiting: affected(&effects.waiting),
+        continuing: affected(&effects.continuing),
+        elsewhere: effects.elsewhere,
+        complete: effects.is_complete,
     }
 }
 

@@ -3,7 +3,7 @@
 use ganger_proto::convert;
 use ganger_proto::v1;
 use ganger_proto::v1::jobs_server::Jobs;
-use ganger_shard::BulkAction;
+use ganger_shard::{BulkAction, BulkBounds};
 use ganger_types::command::{
     AddDependencies, Cancel, Delete, RemoveDependencies, Retry, Selection, TimeOut,
 };
@@ -112,9 +112,15 @@ impl ServiceContext {
         let looked_max = usize::try_from(limit).unwrap_or(usize::MAX);
         let filter = request.filter.unwrap_or_default();
         let query = decode::matching_query(namespace, filter)?;
+        let bounds = BulkBounds {
+            visited_max: looked_max,
+            changed_max: Some(request.at_most)
+                .filter(|most| *most > 0)
+                .unwrap_or(u64::MAX),
+        };
         let done = self
             .handle
-            .bulk(&action, query, looked_max, request.dry_run, None)
+            .bulk(&action, query, bounds, request.dry_run, None)
             .await
             .map_err(Problem::from)?;
         Ok(Response::new(if request.dry_run {
@@ -379,6 +385,20 @@ impl Jobs for ServiceContext {
             graph: None,
         };
         self.change(Command::Retry(Box::new(command))).await
+    }
+
+    async fn cancel_effects(
+        &self,
+        request: Request<v1::GetRequest>,
+    ) -> Result<Response<v1::CancelEffectsReply>, Status> {
+        let (namespace, id) = named(self.handle.id(), request.get_ref())?;
+        let query = Query::CancelEffects(namespace, id);
+        let reply = self.call(Command::Query(Box::new(query))).await?;
+        let effects = reply_as!(reply, Reply::CancelEffects(effects) => effects)?;
+        Ok(Response::new(encode::cancel_effects(
+            self.handle.id(),
+            &effects,
+        )))
     }
 
     async fn cancel_matching(

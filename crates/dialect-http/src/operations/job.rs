@@ -8,7 +8,7 @@ use ganger_document::view::reason::Explanation;
 use http::Method;
 
 use super::{ANY, Operation, PAGE, WAIT, operation, plain};
-use crate::resource::act::{ActedView, CancelIn, RetryJobIn};
+use crate::resource::act::{ActedView, CancelJobIn, CancelResult, RetryJobIn};
 use crate::resource::alter::{AlterIn, AlteredView, DependenciesIn, UndependIn};
 use crate::resource::{act, alter, graphs, jobs, logs};
 
@@ -115,11 +115,11 @@ pub(super) fn about_one_job() -> Vec<Operation> {
             "/api/v1/jobs/{job}/cancel",
             "cancelJob",
             Right::CANCEL,
-            "Cancels a job.",
+            "Cancels a job, or with `dry_run` answers what that would lead to.",
             act::cancel,
         )
-        .maybe::<CancelIn>()
-        .reply::<ActedView>(),
+        .maybe::<CancelJobIn>()
+        .reply::<CancelResult>(),
         operation(
             M::POST,
             "/api/v1/jobs/{job}/retry",

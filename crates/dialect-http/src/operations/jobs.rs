@@ -13,6 +13,7 @@ use http::Method;
 use super::{NDJSON, Operation, PAGE, operation, plain};
 use crate::filter;
 use crate::resource::act::CancelIn;
+use crate::resource::bulk::BulkAnswer;
 use crate::resource::jobs::CountView;
 use crate::resource::numbers::Done;
 use crate::resource::{batch, bulk, graph_views, graphs, jobs};
@@ -74,7 +75,7 @@ pub(super) fn about_jobs() -> Vec<Operation> {
         )
         .query(bulk::PARAMETERS)
         .body::<BulkIn>()
-        .reply::<Changed>(),
+        .reply::<BulkAnswer>(),
         operation(
             M::POST,
             "/api/v1/jobs/retry",
@@ -85,7 +86,7 @@ pub(super) fn about_jobs() -> Vec<Operation> {
         )
         .query(bulk::PARAMETERS)
         .body::<BulkIn>()
-        .reply::<Changed>(),
+        .reply::<BulkAnswer>(),
         operation(
             M::POST,
             "/api/v1/jobs/delete",
@@ -96,7 +97,7 @@ pub(super) fn about_jobs() -> Vec<Operation> {
         )
         .query(bulk::PARAMETERS)
         .body::<BulkIn>()
-        .reply::<Changed>(),
+        .reply::<BulkAnswer>(),
     ]
 }
 

@@ -1,13 +1,15 @@
 //! Operations on the server itself.
 
 use ganger_access::Right;
+use ganger_document::view::audit::AuditLog;
+use ganger_document::view::server::Server;
 use http::Method;
 
 use super::{Operation, operation, plain};
 use crate::resource::health::{LiveView, ReadinessView, VersionView};
 use crate::resource::home::HomeView;
 use crate::resource::whoami::WhoAmI;
-use crate::resource::{health, home, metrics, whoami};
+use crate::resource::{audit_log, health, home, metrics, server, whoami};
 
 pub(super) fn about_the_server() -> Vec<Operation> {
     use Method as M;
@@ -57,6 +59,25 @@ pub(super) fn about_the_server() -> Vec<Operation> {
             whoami::show,
         )
         .reply::<WhoAmI>(),
+        operation(
+            M::GET,
+            "/api/v1/server",
+            "getServer",
+            Right::OBSERVE.on_server(),
+            "Shows the server: its shards, how busy they are, their space, and the settings that are not secret.",
+            server::show,
+        )
+        .reply::<Server>(),
+        operation(
+            M::GET,
+            "/api/v1/audit-log",
+            "listAuditLog",
+            Right::GOVERN.on_server(),
+            "Lists the newest 10,000 records of the audit log, newest first.",
+            audit_log::list,
+        )
+        .query(audit_log::PARAMETERS)
+        .reply::<AuditLog>(),
         operation(
             M::GET,
             "/metrics",

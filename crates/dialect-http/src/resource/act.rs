@@ -3,7 +3,9 @@
 use axum::response::Response;
 use ganger_document::names::QueueName;
 use ganger_document::names::full_name;
+use ganger_document::view::change::CancelEffects;
 use ganger_types::command::{Cancel, Delete, Retry, Selection, TimeOut};
+use ganger_types::query::Query;
 use ganger_types::{Command, JobId, Reply, ShardId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -35,7 +37,34 @@ pub(crate) struct ActedView {
     passed_on: Option<Vec<String>>,
 }
 
-/// The cancellation of a job or graph.
+/// The result of a cancellation, or of its dry run.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+#[schema(as = CancelResult)]
+pub(crate) enum CancelResult {
+    /// What was done.
+    Acted(ActedView),
+    /// What would happen.
+    Effects(CancelEffects),
+}
+
+/// The cancellation of a job.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"reason\": \"...\"}"
+)]
+#[schema(as = CancelJob)]
+pub(crate) struct CancelJobIn {
+    /// Reason of the cancellation, for people; empty if absent.
+    #[serde(default)]
+    reason: String,
+    /// Whether to change nothing, and answer what the cancellation would lead to (CancelEffects).
+    #[serde(default)]
+    dry_run: bool,
+}
+
+/// The cancellation of a graph.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(
     deny_unknown_fields,
@@ -67,9 +96,18 @@ pub(crate) struct RetryJobIn {
 
 pub(crate) async fn cancel(
     context: RequestContext,
-    MaybeDoc(given): MaybeDoc<CancelIn>,
+    MaybeDoc(given): MaybeDoc<CancelJobIn>,
 ) -> Result<Response, Problem> {
     let id = context.job()?;
+    if given.dry_run {
+        let query = Query::CancelEffects(context.namespace.clone(), id);
+        let Reply::CancelEffects(effects) = context.call(Command::Query(Box::new(query))).await?
+        else {
+            return Err(unexpected_reply());
+        };
+        let effects = CancelEffects::new(context.shard().id(), &effects);
+        return Ok(json::ok(&CancelResult::Effects(effects)));
+    }
     let command = Command::Cancel(Box::new(Cancel {
         namespace: context.namespace.clone(),
         jobs: Selection::Jobs(vec![id.clone()]),
@@ -145,11 +183,11 @@ async fn act(context: &RequestContext, id: JobId, command: Command) -> Result<Re
         return Err(not_found(id));
     }
     let state = job.map(|job| job.record.state.as_str());
-    Ok(json::ok(&ActedView {
+    Ok(json::ok(&CancelResult::Acted(ActedView {
         changed: count > 0,
         state,
         dependents,
         skipped_jobs,
         passed_on,
-    }))
+    })))
 }

@@ -6,10 +6,12 @@ use ganger_document::names::{full_name, text};
 use ganger_document::request::bulk::BulkIn;
 use ganger_document::time::calendar;
 use ganger_document::view::change::{Changed, WouldChange};
-use ganger_shard::{BulkAction, BulkResult};
+use ganger_shard::{BulkAction, BulkBounds, BulkResult};
 use ganger_types::limits::BULK_JOBS_MAX;
 use ganger_types::query::JobQuery;
 use ganger_types::{JobId, ShardId};
+use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::json::{self, JsonBody};
 use crate::problem::Problem;
@@ -23,6 +25,17 @@ pub(crate) const PARAMETERS: &[(&str, &str)] = &[(
     "dry_run",
     "true: changes nothing, and answers how many jobs it would change (WouldChange)",
 )];
+
+/// The result of a bulk action, or of its dry run.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+#[schema(as = BulkResult)]
+pub(crate) enum BulkAnswer {
+    /// What was changed.
+    Changed(Changed),
+    /// What would be changed.
+    WouldChange(WouldChange),
+}
 
 pub(crate) async fn cancel(
     context: RequestContext,
@@ -67,16 +80,22 @@ async fn run(
         (Some(jobs), None) => {
             refuse(given.limit.is_some(), "limit", "a filter")?;
             refuse(given.after.is_some(), "after", "a filter")?;
+            refuse(given.created_before.is_some(), "created_before", "a filter")?;
+            refuse(given.at_most.is_some(), "at_most", "a filter")?;
             let ids = context.api.own_jobs(&jobs, "/jobs")?;
             act(&context, &action, ids, is_dry).await?
         }
         (None, Some(filter)) => {
             let mut query = filter.convert(context.namespace.clone())?;
             go_on(&mut query, given.after.as_deref())?;
-            let limit = limit(given.limit)?;
+            query.enqueued_before(given.created_before.map(|moment| moment.0));
+            let bounds = BulkBounds {
+                visited_max: limit(given.limit)?,
+                changed_max: at_most(given.at_most)?,
+            };
             let shard = context.shard();
             shard
-                .bulk(&action, query, limit, is_dry, context.now)
+                .bulk(&action, query, bounds, is_dry, context.now)
                 .await?
         }
         _ => {
@@ -84,11 +103,11 @@ async fn run(
             return Err(Problem::new("invalid_value", detail).at(""));
         }
     };
-    Ok(if is_dry {
-        json::ok(&would_change(&context, &action, done))
+    Ok(json::ok(&if is_dry {
+        BulkAnswer::WouldChange(would_change(&context, &action, done))
     } else {
-        json::ok(&changed(&context, done))
-    })
+        BulkAnswer::Changed(changed(&context, done))
+    }))
 }
 
 /// Acts on jobs given by id.
@@ -160,6 +179,16 @@ fn limit(given: Option<u32>) -> Result<usize, Problem> {
         return Err(Problem::new("invalid_value", detail).at("/limit"));
     }
     Ok(usize::try_from(limit).unwrap_or(usize::MAX))
+}
+
+fn at_most(given: Option<u64>) -> Result<u64, Problem> {
+    match given {
+        Some(0) => {
+            let detail = "/at_most: must be at least 1; leave it out for no limit";
+            Err(Problem::new("invalid_value", detail).at("/at_most"))
+        }
+        given => Ok(given.unwrap_or(u64::MAX)),
+    }
 }
 
 fn go_on(query: &mut JobQuery, after: Option<&str>) -> Result<(), Problem> {

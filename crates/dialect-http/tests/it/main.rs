@@ -1,5 +1,6 @@
 //! The integration tests of this crate, in one program: each further one links everything again.
 
+mod bulk;
 mod external_jobs;
 mod graphs;
 mod happy;

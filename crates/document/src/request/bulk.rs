@@ -41,6 +41,11 @@ pub struct BulkIn {
     /// With `filter`: maximum number of jobs to look at, 1 to 100,000; 100,000 if absent. `next` in the answer
     /// continues.
     pub limit: Option<u32>,
+    /// With `filter`: only jobs that were enqueued before this time, such as `as_of` of a dry run.
+    pub created_before: Option<Moment>,
+    /// With `filter`: maximum number of jobs to change. The call ends when it is reached, and `next` in the answer
+    /// continues.
+    pub at_most: Option<u64>,
     /// With `filter`: the `next` of the previous answer, to continue there.
     pub after: Option<String>,
 }

@@ -85,6 +85,7 @@ impl Security {
                 )
             })?,
         };
+        let audit = audit.keeping();
         let current = Credentials {
             tls: files.tls.as_ref().map(read_certificates).transpose()?,
             shared_token: match &files.token {

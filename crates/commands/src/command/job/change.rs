@@ -4,10 +4,13 @@ use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use ganger_client::{Alteration, BulkAction, BulkResult, ChangeResult, JobFilter, Start};
+use ganger_client::{
+    Alteration, BulkAction, BulkResult, CancelEffects, ChangeResult, JobFilter, Start,
+};
 use serde_json::json;
 
 use crate::command::job::list::{Filters, read_label};
+use crate::command::operation::{exit_of, remark_left_out, start_and_wait};
 use crate::command::run::{argument, read_priority};
 use crate::context::{Context, remark};
 use crate::document::span::{read_moment, read_span};
@@ -21,6 +24,18 @@ const SKIPPED_LINES_MAX: usize = 10;
 /// Maximum number of queues that a dry run prints.
 const QUEUE_LINES_MAX: usize = 20;
 
+/// Bounds of an action on all jobs that match conditions.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub(crate) struct Bounds {
+    /// With conditions: change at most this many jobs.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    at_most: Option<u64>,
+
+    /// With conditions: spread the changes over this time, at most 7 days.
+    #[arg(long, value_name = "DURATION", value_parser = read_span)]
+    spread_over: Option<Duration>,
+}
+
 /// Cancels jobs that have not ended: those named, or all that match the conditions.
 #[derive(Args, Debug)]
 pub(crate) struct CancelArgs {
@@ -30,9 +45,12 @@ pub(crate) struct CancelArgs {
     #[command(flatten)]
     filters: Filters,
 
-    /// Change nothing; print how many jobs would change.
+    /// Change nothing; print how many jobs would change, or what the cancellation of the named jobs would lead to.
     #[arg(long)]
     dry_run: bool,
+
+    #[command(flatten)]
+    bounds: Bounds,
 
     /// Reason, recorded in the history.
     #[arg(long, default_value = "")]
@@ -51,6 +69,9 @@ pub(crate) struct RetryArgs {
     /// Change nothing; print how many jobs would change.
     #[arg(long)]
     dry_run: bool,
+
+    #[command(flatten)]
+    bounds: Bounds,
 
     /// Retry them in this queue instead of their own.
     #[arg(long, value_name = "QUEUE")]
@@ -74,6 +95,9 @@ pub(crate) struct DeleteArgs {
     /// Change nothing; print how many jobs would change.
     #[arg(long)]
     dry_run: bool,
+
+    #[command(flatten)]
+    bounds: Bounds,
 }
 
 /// Arguments for ending the running attempts of jobs.
@@ -170,7 +194,8 @@ fn print_other_shards(context: &Context, shards: &BTreeSet<String>) {
 }
 
 pub(crate) async fn cancel(context: &Context, args: CancelArgs) -> Outcome {
-    if let Some(filter) = filter(&args.jobs, args.filters, args.dry_run)? {
+    let is_dry_of_named = args.dry_run && !args.jobs.is_empty();
+    if let Some(filter) = filter(&args.jobs, args.filters, args.dry_run && !is_dry_of_named)? {
         let is_graph_alone = filter
             == JobFilter {
                 graph: filter.graph.clone(),
@@ -186,9 +211,24 @@ pub(crate) async fn cancel(context: &Context, args: CancelArgs) -> Outcome {
         }
         let reason = args.reason;
         let action = BulkAction::Cancel { reason };
-        return matching(context, &action, filter, args.dry_run, "cancelled").await;
+        return matching(
+            context,
+            action,
+            filter,
+            args.dry_run,
+            args.bounds,
+            "cancelled",
+        )
+        .await;
     }
     let client = context.client().await?;
+    if is_dry_of_named {
+        for job in &args.jobs {
+            let effects = client.cancel_effects(job).await?;
+            context.either(&effects, effects_text(job, &effects))?;
+        }
+        return Ok(Exit::Done);
+    }
     let changed = client.cancel(&refs(&args.jobs), &args.reason).await?;
     print_changed(
         context,
@@ -227,7 +267,15 @@ pub(crate) async fn retry(context: &Context, args: RetryArgs) -> Outcome {
             queue: args.into,
             dependents: args.dependents,
         };
-        return matching(context, &action, filter, args.dry_run, "put back").await;
+        return matching(
+            context,
+            action,
+            filter,
+            args.dry_run,
+            args.bounds,
+            "put back",
+        )
+        .await;
     }
     let client = context.client().await?;
     let jobs = refs(&args.jobs);
@@ -266,7 +314,15 @@ pub(crate) async fn retry(context: &Context, args: RetryArgs) -> Outcome {
 pub(crate) async fn delete(context: &Context, args: DeleteArgs) -> Outcome {
     if let Some(filter) = filter(&args.jobs, args.filters, args.dry_run)? {
         let action = BulkAction::Delete;
-        return matching(context, &action, filter, args.dry_run, "deleted").await;
+        return matching(
+            context,
+            action,
+            filter,
+            args.dry_run,
+            args.bounds,
+            "deleted",
+        )
+        .await;
     }
     let client = context.client().await?;
     let changed = client.delete(&refs(&args.jobs)).await?;
@@ -276,6 +332,49 @@ pub(crate) async fn delete(context: &Context, args: DeleteArgs) -> Outcome {
         "deleted",
         "it is not there, or other jobs wait for it",
     )
+}
+
+/// What the cancellation of a job would lead to: a line about the job, and one for each way in which others would be
+/// affected.
+fn effects_text(job: &str, effects: &CancelEffects) -> String {
+    let job = escape::line(job);
+    if !effects.would_change {
+        return format!("{job} is {} and would not change", effects.state);
+    }
+    let mut lines = vec![format!("{job} is {} and would be cancelled", effects.state)];
+    let bound = if effects.complete { "" } else { "at least " };
+    for (affected, what) in [
+        (
+            &effects.cancelled,
+            "would be cancelled with it: no job would need them",
+        ),
+        (&effects.failed, "would fail: they wait for its result"),
+        (&effects.waiting, "would wait until it is retried"),
+        (&effects.continuing, "would go on without its result"),
+    ] {
+        if affected.count == 0 {
+            continue;
+        }
+        let named = affected.jobs.iter().take(SKIPPED_LINES_MAX);
+        let named: Vec<_> = named.map(|id| escape::line(id)).collect();
+        let more = if affected.count > u64::try_from(named.len()).unwrap_or(u64::MAX) {
+            ", ..."
+        } else {
+            ""
+        };
+        lines.push(format!(
+            "  {bound}{} {what}: {}{more}",
+            counted(affected.count, "job"),
+            named.join(", ")
+        ));
+    }
+    if effects.elsewhere > 0 {
+        lines.push(format!(
+            "  {} on other shards would be notified",
+            counted(effects.elsewhere, "dependent job")
+        ));
+    }
+    lines.join("\n")
 }
 
 /// Returns the conditions, if they are given instead of ids.
@@ -292,8 +391,56 @@ fn filter(jobs: &[String], filters: Filters, is_dry: bool) -> Result<Option<JobF
     }
 }
 
-/// Acts on all jobs that match the conditions, call by call.
+/// Acts on all jobs that match the conditions, by an operation that the server works through.
 async fn matching(
+    context: &Context,
+    action: BulkAction,
+    filter: JobFilter,
+    is_dry: bool,
+    bounds: Bounds,
+    done: &str,
+) -> Outcome {
+    let with_dependents = matches!(
+        action,
+        BulkAction::Retry {
+            dependents: true,
+            ..
+        }
+    );
+    if is_dry || with_dependents {
+        if bounds.spread_over.is_some() || bounds.at_most.is_some() {
+            return Err(Failure::usage(
+                "--at-most and --spread-over go neither with --dry-run nor with --dependents",
+            ));
+        }
+        return by_calls(context, &action, filter, is_dry, done).await;
+    }
+    let client = context.client().await?;
+    let new = NewOperation {
+        action,
+        filter,
+        at_most: bounds.at_most,
+        spread_over: bounds.spread_over,
+    };
+    let Some(operation) = start_and_wait(context, &client, new).await? else {
+        return Ok(Exit::StillRunning);
+    };
+    let left_out = operation.left_out.iter();
+    let all = BulkResult {
+        changed: operation.done,
+        skipped: operation.skipped + operation.failed,
+        skipped_jobs: left_out.map(|left_out| left_out.job.clone()).collect(),
+        ..BulkResult::default()
+    };
+    context.either(&views::matched(&all), summary(&all, false, done))?;
+    if !context.is_json() {
+        remark_left_out(&operation, done);
+    }
+    Ok(exit_of(&operation))
+}
+
+/// Acts on all jobs that match the conditions, or only counts them, call by call.
+async fn by_calls(
     context: &Context,
     action: &BulkAction,
     mut filter: JobFilter,
