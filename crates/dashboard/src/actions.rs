@@ -8,6 +8,8 @@ mod done;
 mod enqueue;
 mod graphs;
 mod jobs;
+mod namespaces;
+mod operations;
 mod queues;
 mod rest;
 
@@ -29,6 +31,7 @@ use crate::widgets::{do_address, fields};
 
 pub(crate) use done::{Repeats, Sent};
 pub(crate) use jobs::{read_labels, words};
+pub(crate) use namespaces::settings_form as namespace_form;
 pub(crate) use queues::settings_form;
 
 /// Bytes of a form.
@@ -116,6 +119,8 @@ async fn carry_out(view: &View, action: &str, form: &Form) -> Result<Done, Fault
         "deleteJobs" => bulk::run(view, form, bulk::Deed::Delete).await,
         "cancelGraph" => graphs::cancel(view, form).await,
         "retryGraph" => graphs::retry(view, form).await,
+        "stopOperation" => operations::stop(view, form).await,
+        "setNamespace" => namespaces::set(view, form).await,
         "enqueueJob" => enqueue::run(view, form).await,
         "runSchedule" => rest::run_schedule(view, form).await,
         "setSchedule" => rest::pause_schedule(view, form).await,
@@ -142,6 +147,8 @@ pub(crate) const ACTIONS: &[&str] = &[
     "deleteJobs",
     "cancelGraph",
     "retryGraph",
+    "stopOperation",
+    "setNamespace",
     "enqueueJob",
     "runSchedule",
     "setSchedule",
@@ -255,6 +262,7 @@ fn not_done(action: &str) -> &'static str {
         "cancelJob" | "cancelJobs" | "cancelGraph" => "Not cancelled",
         "deleteJob" | "deleteJobs" | "deleteSchedule" => "Not deleted",
         "timeOutJob" => "Not timed out",
+        "stopOperation" => "Not stopped",
         "pauseQueue" => "Not paused",
         "resumeQueue" => "Not resumed",
         "forgetQueue" => "Not forgotten",

@@ -4,6 +4,7 @@ pub(crate) mod attention;
 pub(crate) mod events;
 pub(crate) mod jobs;
 pub(crate) mod log;
+pub(crate) mod operations;
 pub(crate) mod queues;
 pub(crate) mod rates;
 pub(crate) mod sample;

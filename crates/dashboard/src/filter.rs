@@ -61,8 +61,7 @@ impl Filter {
             created_before: moment(params, "created_before", zone)?,
             ..JobQuery::default()
         };
-        let pairs = pairs(&query);
-        Ok(Self { query, pairs })
+        Ok(of_query(query))
     }
 
     /// Whether no condition is given.
@@ -83,6 +82,12 @@ impl Filter {
             .filter(|(name, _)| Some(*name) != without)
             .fold(address, |address, (name, value)| address.with(name, value))
     }
+}
+
+/// The filter with the conditions of a query.
+pub(crate) fn of_query(query: JobQuery) -> Filter {
+    let pairs = pairs(&query);
+    Filter { query, pairs }
 }
 
 fn states(params: &Params) -> Result<JobStates, Fault> {

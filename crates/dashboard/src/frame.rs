@@ -32,6 +32,7 @@ const SECTIONS: &[(&str, &str, &str, &str)] = &[
     ("Statistics", "/stats", "getSeries", "t"),
     ("Events", "/events", "followEvents", "e"),
     ("Shards", "/shards", "listPeers", "h"),
+    ("Audit", "/audit", "listAuditLog", "a"),
 ];
 
 /// What the frame needs besides the page.

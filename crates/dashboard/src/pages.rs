@@ -1,6 +1,7 @@
 //! The pages, one file each: a part reads, a part shows. Showing is a pure function of what was read.
 
 mod about;
+mod audit;
 mod error;
 mod events;
 mod failures;
@@ -9,7 +10,9 @@ mod graphs;
 mod job;
 mod jobs;
 mod login;
+mod namespaces;
 mod new_job;
+mod operations;
 mod overview;
 mod queue;
 mod queues;
@@ -25,6 +28,7 @@ pub(crate) use events::{job_of, queue_of};
 pub(crate) use job::raw;
 pub(crate) use login::{Login, form as login_form};
 pub(crate) use new_job::{FIELDS as NEW_JOB_FIELDS, read_new_job, show as new_job_page};
+pub(crate) use operations::{address as operation_address, full_name as operation_name};
 pub(crate) use route::{Interest, PATHS, build, interest};
 pub(crate) use stats::csv as stats_csv;
 

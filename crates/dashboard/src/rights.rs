@@ -70,6 +70,13 @@ impl Rights {
         Ok(self.identity.may(operation, namespace)?)
     }
 
+    /// Whether the viewer may change the settings of a namespace, which need not be that of the view.
+    pub(crate) fn may_govern(&self, namespace: &Namespace) -> bool {
+        let operation = self.operation("setNamespace");
+        let allowed = self.identity.may(operation, Some(namespace.as_bytes()));
+        !self.is_read_only && allowed.is_ok()
+    }
+
     /// Why a deed is not offered, where its absence would puzzle; `None` if it is offered.
     pub(crate) fn why_not(&self, name: &str) -> Option<String> {
         if self.is_read_only {

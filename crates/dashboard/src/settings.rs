@@ -1,5 +1,6 @@
 //! What the server gives the dashboard: settings, shards, the table of operations, and the check of credentials.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -69,6 +70,8 @@ pub struct Settings {
     pub options: Options,
     /// The version of the server.
     pub version: &'static str,
+    /// Settings of the server that are not secret, by name.
+    pub shown_settings: BTreeMap<String, String>,
     /// The shards of this process; at least one.
     pub shards: Vec<Handle>,
     /// Knows the shards of other servers; `None` if there are none.

@@ -39,6 +39,7 @@ pub(crate) fn open(
     let settings = Settings {
         options: config.ui.clone(),
         version: env!("CARGO_PKG_VERSION"),
+        shown_settings: common.config.shown(),
         shards: shards.to_vec(),
         router: Some(router.clone()),
         operations: ganger_dialect_http::rights(),

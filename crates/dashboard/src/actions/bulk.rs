@@ -1,16 +1,17 @@
 //! Deeds on many jobs: those that were selected, or all that a filter matches.
 //!
-//! A filter is first tried without changing anything: the question names the numbers. Each shard changes its jobs page by
-//! page, each page in one commit; jobs created after the question are left out.
-
-use std::fmt::Write as _;
+//! A filter is first tried without changing anything: the question names the numbers. Then each shard starts an operation;
+//! jobs created after the question are left out.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Duration;
 
 use ganger_document::names::{read, show};
 use ganger_shard::{BulkAction, BulkBounds, BulkResult, Handle};
+use ganger_types::operation::JobFilter;
 use ganger_types::query::JobQuery;
-use ganger_types::{JobId, JobState, Timestamp};
+use ganger_types::{JobId, JobState, OperationAction, Timestamp};
 use maud::{Markup, html};
 
 use crate::fault::Fault;
@@ -24,12 +25,15 @@ use crate::text::{isolated, name, plain};
 use crate::view::View;
 
 use super::jobs::reason_field;
+use super::operations;
 use super::{ASK_FORM, Done, Form, Question, SELECTED_MAX};
 
 /// Jobs of a shard that one deed looks at.
 const LOOKED_MAX: usize = 100_000;
 /// Above so many jobs their number must be typed.
 const TYPED_ABOVE: u64 = 1_000;
+/// Times over which a retry can be spread, so that it does not overload what has just come back: words and seconds.
+const SPREADS: &[(&str, u64)] = &[("1 min", 60), ("10 min", 600), ("1 h", 3_600)];
 /// Jobs that a question names, and skipped ones that a notice names.
 const NAMED: usize = 5;
 
@@ -49,7 +53,7 @@ impl Deed {
         }
     }
 
-    fn done(self) -> &'static str {
+    pub(super) fn done(self) -> &'static str {
         match self {
             Self::Retry => "Retried",
             Self::Cancel => "Cancelled",
@@ -74,6 +78,15 @@ impl Deed {
             Self::Delete => {
                 "Their payloads, results, logs and histories are removed. This cannot be undone."
             }
+        }
+    }
+
+    /// What an operation does with each job.
+    fn operation(self) -> OperationAction {
+        match self {
+            Self::Retry => OperationAction::Retry { queue: None },
+            Self::Cancel => OperationAction::Cancel,
+            Self::Delete => OperationAction::Delete,
         }
     }
 
@@ -195,7 +208,7 @@ async fn reason_of(view: &View, shard: &Handle, id: JobId) -> String {
     }
 }
 
-fn notice(deed: Deed, changed: u64, skipped: u64, reasons: &[String]) -> Done {
+pub(super) fn notice(deed: Deed, changed: u64, skipped: u64, reasons: &[String]) -> Done {
     let mut text = format!("{} {}", deed.done(), plural(changed, "job"));
     if skipped > 0 {
         write!(text, ", skipped {}", count(skipped)).expect("strings take everything");
@@ -258,7 +271,7 @@ async fn matching(view: &View, form: &Form, deed: Deed) -> Result<Done, Fault> {
     };
     let action = deed.bulk(form.fields.text("reason")?.unwrap_or_default());
     if !form.is_confirmed() {
-        let trial = run_all(&shards, &action, &query, true).await?;
+        let trial = try_all(&shards, &action, &query).await?;
         return Ok(ask(view, form, deed, &filter, until, &trial, None));
     }
     if let Some(wanted) = form.with.text("typed")?
@@ -269,7 +282,7 @@ async fn matching(view: &View, form: &Form, deed: Deed) -> Result<Done, Fault> {
             .as_deref()
             != Some(wanted)
     {
-        let trial = run_all(&shards, &action, &query, true).await?;
+        let trial = try_all(&shards, &action, &query).await?;
         return Ok(ask(
             view,
             form,
@@ -280,32 +293,29 @@ async fn matching(view: &View, form: &Form, deed: Deed) -> Result<Done, Fault> {
             Some("The number that was typed is another."),
         ));
     }
-    let done = run_all(&shards, &action, &query, false).await?;
-    let Done::Notice { mut notice, to } = notice(
-        deed,
-        done.sum(|it| it.changed),
-        done.sum(|it| it.skipped),
-        &[],
-    ) else {
-        return Err(Fault::unexpected_reply());
+    let trial = try_all(&shards, &action, &query).await?;
+    let wanted = operations::Wanted {
+        action: deed.operation(),
+        filter: JobFilter::of(query),
+        spread_over: form.fields.text("spread_over")?.and_then(spread),
+        reason: form.fields.text("reason")?.unwrap_or_default().to_owned(),
+        is_all: !trial.is_bounded(),
     };
-    if done.is_bounded() {
-        write!(
-            notice.text,
-            " More match: one deed looks at {} jobs of a shard. Repeat it for the rest.",
-            count(u64::try_from(LOOKED_MAX).unwrap_or(0))
-        )
-        .expect("strings take everything");
-    }
-    Ok(Done::Notice { notice, to })
+    let found = trial.shards.into_iter();
+    let found = found.map(|(shard, result)| (shard, result.changed));
+    operations::start(view, deed, wanted, found.collect()).await
 }
 
-async fn run_all(
-    shards: &[Handle],
-    action: &BulkAction,
-    query: &JobQuery,
-    is_dry: bool,
-) -> Result<Trial, Fault> {
+/// The time over which a form asks to spread a retry; `None`: at once.
+fn spread(text: &str) -> Option<Duration> {
+    SPREADS
+        .iter()
+        .find(|(word, _)| *word == text)
+        .map(|(_, seconds)| Duration::from_secs(*seconds))
+}
+
+/// Tries the deed on each shard, without changing anything.
+async fn try_all(shards: &[Handle], action: &BulkAction, query: &JobQuery) -> Result<Trial, Fault> {
     let mut results = Vec::new();
     for shard in shards {
         let result = shard
@@ -355,6 +365,7 @@ fn ask(
         (numbers(trial))
         p { "Jobs created after " time datetime=(exact(until)) { (view.clock.text(until)) } " are left out. " (deed.consequence()) }
         @if deed == Deed::Cancel { (reason_field()) }
+        @if deed == Deed::Retry { (spread_field()) }
         @if would > TYPED_ABOVE { p { label { "Type the number " (count(would)) " " input name="number" form=(ASK_FORM) required inputmode="numeric" autocomplete="off"; } } }
     };
     let question = Question {
@@ -366,6 +377,17 @@ fn ask(
         is_danger: deed != Deed::Retry,
     };
     question.page(view, form)
+}
+
+fn spread_field() -> Markup {
+    html! {
+        p { label { "Spread over "
+            select name="spread_over" form=(ASK_FORM) {
+                option value="" { "no time: at once" }
+                @for (word, _) in SPREADS { option value=(word) { (word) } }
+            }
+        } }
+    }
 }
 
 fn numbers(trial: &Trial) -> Markup {

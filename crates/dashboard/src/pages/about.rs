@@ -7,6 +7,7 @@ use crate::fault::Fault;
 use crate::format::{bytes, count};
 use crate::page::Page;
 use crate::params::Params;
+use crate::text::isolated;
 use crate::view::View;
 use crate::widgets::{columns, table};
 
@@ -50,6 +51,13 @@ pub(super) fn page(view: &View, query: &str) -> Result<Page, Fault> {
         (table("Limits", &columns(&["What", "At most"]), &html! {
             @for (what, most) in rows { tr { th scope="row" { (what) } td { (most) } } }
         }))
+        @if view.rights.may_read("getServer") {
+            h2 { "Settings" }
+            (table("Settings", &columns(&["Setting", "Value"]), &html! {
+                @for (setting, value) in &view.site.settings.shown_settings { tr { th scope="row" { code { (setting) } } td { (isolated(value)) } } }
+            }))
+        }
+        p { a href=(view.links.to("/namespaces")) { "Namespaces" } ", " a href=(view.links.to("/operations")) { "operations" } "." }
         h2 { "Licences" }
         p { "ganger: MIT or Apache-2.0, at your choice. The dashboard contains idiomorph 0.8.0:" }
         pre.block tabindex="0" { (IDIOMORPH) }

@@ -199,6 +199,7 @@ pub(super) fn show_page(view: &View, jobs: &Jobs) -> Page {
                 a href=(address(view, jobs, None).with("count", "exact")) { "Count exactly" }
             }
             div.actions {
+                a.button href=(view.links.to("/operations")) { "Operations" }
                 @if view.rights.may_do("enqueueJob") { a.button href=(view.links.to("/jobs/new")) { "New job" } }
                 button #save-view.with-module type="button" { "Save view" }
             }

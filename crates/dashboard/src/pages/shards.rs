@@ -7,7 +7,7 @@ use ganger_types::{OutboxRecord, Reply, ShardId};
 use maud::{Markup, html};
 
 use crate::fault::Fault;
-use crate::format::{counted, span, whole};
+use crate::format::{bytes, counted, span, whole};
 use crate::frame::health;
 use crate::page::{Page, Stop};
 use crate::params::Params;
@@ -71,6 +71,16 @@ fn cards(view: &View, shards: &[Found]) -> Markup {
                     h2 { "Shard " (shard.id()) }
                     p { (svg::badge(if is_good { "good" } else { "bad" }, &health(&state))) }
                     dl.facts {
+                        @let more = shard.numbers();
+                        @if view.rights.may_read("getServer") {
+                            div { dt { "Commits" } dd { (rate(more.commits_per_second)) "/s" } }
+                            div { dt { "Commit p99" } dd { (some(more.commit_p99.map(span))) } }
+                            div { dt { "Store size" } dd { (some(more.store_bytes.map(bytes))) } }
+                            div { dt { "Free disk" } dd { (some(more.free_bytes.map(bytes))) } }
+                            div { dt { "Reserve" } dd { (bytes(more.reserve_bytes)) } }
+                            div { dt { "Uptime" } dd { (span(whole(more.uptime))) } }
+                            div { dt { "Version" } dd { (view.site.settings.version) } }
+                        }
                         div { dt { "Live jobs" } dd { (counted(named(&numbers.gauges, "live_jobs"))) } }
                         div { dt { "Jobs enqueued since the start" } dd { (counted(named(&numbers.counters, "jobs_enqueued_total"))) } }
                         div { dt { "Commits since the start" } dd { (counted(named(&numbers.counters, "commits_total"))) } }
@@ -86,6 +96,19 @@ fn cards(view: &View, shards: &[Found]) -> Markup {
             }
         }
     }
+}
+
+/// A number of at most 1,000 with one decimal, larger ones whole.
+fn rate(per_second: f64) -> String {
+    if per_second < 1_000.0 {
+        format!("{per_second:.1}")
+    } else {
+        format!("{per_second:.0}")
+    }
+}
+
+fn some(text: Option<String>) -> String {
+    text.unwrap_or_else(|| "\u{2013}".to_owned())
 }
 
 fn named(numbers: &[(&'static str, u64)], name: &str) -> u64 {

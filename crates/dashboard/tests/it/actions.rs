@@ -299,11 +299,124 @@ async fn all_that_match_are_counted_first_and_above_a_thousand_the_number_is_typ
         .await;
     let page = browser.follow(&done).await;
     assert!(
-        page.only("#notice").starts_with("Cancelled 1,001 jobs."),
+        page.only("#notice").starts_with("Started 1/op-1"),
         "{}",
         page.only("#notice")
     );
+    assert_eq!(page.only("h1"), "Operation 1/op-1");
+    site.operation_ends(1).await;
     assert_eq!(count(&site, JobStates::LIVE).await, 2);
+    let page = browser.page("/ui/operations").await;
+    let row = &page.rows("Operations")[0];
+    assert_eq!(row[0], "1/op-1");
+    assert!(row[4].starts_with("1,001 of 1,001"), "{row:?}");
+    assert_eq!(row[5], "Done");
+    let page = browser.page("/ui/operation?id=1/op-1").await;
+    assert!(!page.buttons().contains(&"Stop".to_owned()));
+}
+
+#[tokio::test]
+async fn an_operation_on_few_jobs_is_reported_with_its_numbers() {
+    let site = Site::open().await;
+    let browser = site.browser();
+    for _ in 0..3 {
+        site.enqueue("mail", "send", |_| {}).await;
+    }
+    let page = browser.page("/ui/jobs?queue=mail&state=ready").await;
+    let question = browser.press(&page, "Cancel all \u{2026}", &[]).await;
+    let done = browser.press(&question, "Cancel 3 jobs", &[]).await;
+    let page = browser.follow(&done).await;
+    assert!(
+        page.only("#notice").starts_with("Cancelled 3 jobs."),
+        "{}",
+        page.only("#notice")
+    );
+}
+
+#[tokio::test]
+async fn a_retry_that_is_spread_over_a_time_runs_until_somebody_stops_it() {
+    let site = Site::open().await;
+    let browser = site.browser();
+    for _ in 0..3 {
+        site.enqueue("img", "a", |_| {}).await;
+        site.fail_one("img", "exit-1", "x").await;
+    }
+    let page = browser.page("/ui/jobs?state=failed").await;
+    let question = browser.press(&page, "Retry all \u{2026}", &[]).await;
+    let done = browser
+        .press(&question, "Retry 3 jobs", &[("spread_over", "1 h")])
+        .await;
+    let page = browser.follow(&done).await;
+    assert_eq!(page.only("h1"), "Operation 1/op-1");
+    assert!(page.main().contains("Running"), "{}", page.main());
+    let stopped = browser.press(&page, "Stop", &[]).await;
+    let page = browser.follow(&stopped).await;
+    assert!(
+        page.only("#notice").starts_with("Stopped 1/op-1"),
+        "{}",
+        page.only("#notice")
+    );
+    let again = browser
+        .post("/ui/do/stopOperation", &[("with", "id=1/op-1")])
+        .await;
+    let page = browser.follow(&again).await;
+    assert!(page.only("[role=alert]").contains("stopped already"));
+}
+
+#[tokio::test]
+async fn the_settings_of_a_namespace_are_saved_unless_somebody_was_faster() {
+    let site = Site::open().await;
+    let browser = site.browser();
+    site.enqueue("mail", "send", |_| {}).await;
+    let page = browser.page("/ui/namespaces").await;
+    let page = browser.page(&page.link("default")).await;
+    assert!(page.main().contains("1 of no limit"), "{}", page.main());
+    let form = browser.page(&page.link("Edit settings")).await;
+    let wrong = browser
+        .press(&form, "Save settings", &[("set-live_max", "many")])
+        .await;
+    assert_eq!(wrong.status, 400);
+    let saved = browser
+        .press(&form, "Save settings", &[("set-live_max", "500")])
+        .await;
+    let page = browser.follow(&saved).await;
+    assert!(
+        page.only("#notice").contains("live_max from null to 500"),
+        "{}",
+        page.only("#notice")
+    );
+    assert!(page.main().contains("1 of 500"), "{}", page.main());
+    let late = browser
+        .press(&form, "Save settings", &[("set-live_max", "600")])
+        .await;
+    assert!(late.only("[role=alert]").contains("Somebody has changed"));
+}
+
+#[tokio::test]
+async fn the_audit_page_shows_the_newest_records_and_selects() {
+    use ganger_types::command::KeepAudit;
+
+    let site = Site::open().await;
+    let browser = site.browser();
+    let record = |who: &str, outcome: &str| ganger_types::AuditRecord {
+        who: who.to_owned(),
+        what: "cancelJob".to_owned(),
+        outcome: outcome.to_owned(),
+        ..ganger_types::AuditRecord::default()
+    };
+    let mut records = vec![record("token \"ann\"", "done"); 101];
+    records.push(record("token \"bob\"", "denied"));
+    let keep = Command::KeepAudit(KeepAudit { records });
+    site.shard.call(keep).await.expect("kept");
+    let page = browser.page("/ui/audit").await;
+    let rows = page.rows("Audit log");
+    assert_eq!((rows.len(), rows[0][1].as_str()), (100, "token \"bob\""));
+    let older = browser.page(&page.link("Older")).await;
+    assert_eq!(older.rows("Audit log").len(), 2);
+    let page = browser.page("/ui/audit?who=bob&outcome=denied").await;
+    assert_eq!(page.rows("Audit log").len(), 1);
+    let page = browser.page("/ui/audit?who=nobody").await;
+    assert!(page.main().contains("No record matches."));
 }
 
 #[tokio::test]

@@ -102,6 +102,7 @@ pub(crate) async fn start_shard(id: &str) -> Handle {
     let shard = Shard::start(store, settings, clock, Hooks::default());
     let shard = shard.expect("a store in memory opens");
     shard.ready().await;
+    tokio::spawn(shard.clone().work_operations());
     shard
 }
 
@@ -145,6 +146,10 @@ impl Site {
         let settings = Settings {
             options: setup.options,
             version: "0.0.0",
+            shown_settings: std::collections::BTreeMap::from([(
+                "stop_timeout".to_owned(),
+                "10s".to_owned(),
+            )]),
             shards: shards.clone(),
             router: None,
             operations: ganger_dialect_http::rights(),
@@ -164,6 +169,20 @@ impl Site {
             shards,
             keys,
             stopping,
+        }
+    }
+
+    /// Waits until an operation of the first shard has ended.
+    pub(crate) async fn operation_ends(&self, number: u64) {
+        let mut changes = self.shard.operation_changes();
+        loop {
+            changes.borrow_and_update();
+            let number = ganger_types::OperationNumber(number);
+            let record = self.shard.operation(&Namespace::default(), number).await;
+            if record.expect("it is kept").ended_at.is_some() {
+                return;
+            }
+            changes.changed().await.expect("the shard lives");
         }
     }
 

@@ -237,6 +237,8 @@ async fn each_deed_is_refused_to_those_without_its_right_and_the_audit_log_says_
             &everyone_who_makes,
         ),
         ("deleteJobs", "scope=all&state=ready".to_owned(), &operators),
+        ("stopOperation", "id=1/op-1".to_owned(), &everyone_who_makes),
+        ("setNamespace", String::new(), &["root"]),
         ("enqueueJob", String::new(), &everyone_who_makes),
         ("runSchedule", "id=x".to_owned(), &operators),
         ("setSchedule", "id=x&paused=true".to_owned(), &operators),

@@ -1,0 +1,146 @@
+//! Starts and stops operations.
+
+use std::time::Duration;
+
+use ganger_shard::Handle;
+use ganger_types::command::{StartOperation, StopOperation};
+use ganger_types::operation::JobFilter;
+use ganger_types::{OperationAction, OperationRecord, OperationState};
+use tokio::time::{Instant, timeout_at};
+
+use crate::data::operations::parse;
+use crate::fault::Fault;
+use crate::format::plural;
+use crate::notice::Notice;
+use crate::pages::{operation_address, operation_name};
+use crate::view::View;
+
+use super::bulk::{Deed, notice};
+use super::{Done, Form};
+
+/// How long the answer to a form waits for an operation on few jobs to end, so that it can tell the numbers.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// With more jobs the answer is the page of the operation.
+const FEW_JOBS_MAX: u64 = 1_000;
+
+/// An operation that a form asks for.
+pub(super) struct Wanted {
+    pub(super) action: OperationAction,
+    pub(super) filter: JobFilter,
+    /// Time over which to spread the changes; `None`: at once.
+    pub(super) spread_over: Option<Duration>,
+    pub(super) reason: String,
+    /// Whether the numbers of the dry run are of all jobs that match.
+    pub(super) is_all: bool,
+}
+
+/// Starts an operation on each shard on which some jobs match; beside each the number of jobs that the dry run found.
+pub(super) async fn start(
+    view: &View,
+    deed: Deed,
+    wanted: Wanted,
+    shards: Vec<(Handle, u64)>,
+) -> Result<Done, Fault> {
+    let jobs: u64 = shards.iter().map(|(_, would)| would).sum();
+    let may_end_soon = wanted.is_all && wanted.spread_over.is_none() && jobs <= FEW_JOBS_MAX;
+    let mut begun = Vec::new();
+    for (shard, would) in shards {
+        if would == 0 && wanted.is_all {
+            continue;
+        }
+        let start = StartOperation {
+            namespace: view.namespace().clone(),
+            action: wanted.action.clone(),
+            filter: wanted.filter.clone(),
+            created_before: None,
+            // No more than the question has named.
+            at_most: wanted.is_all.then_some(would),
+            spread_over: wanted.spread_over,
+            reason: wanted.reason.clone(),
+            by: view.rights.identity().to_string(),
+        };
+        let record = shard.start_operation(start).await?;
+        begun.push((shard, record));
+    }
+    if may_end_soon && let Some(ended) = ends_of(view, &begun).await? {
+        let done = ended.iter().map(|record| record.done).sum();
+        let skipped = ended.iter().map(|record| record.skipped + record.failed);
+        return Ok(notice(deed, done, skipped.sum(), &[]));
+    }
+    let to = match begun.as_slice() {
+        [(shard, record)] => operation_address(view, shard.id(), record.number),
+        _ => view.links.to("/operations"),
+    };
+    let names: Vec<String> = begun
+        .iter()
+        .map(|(shard, record)| operation_name(shard.id(), record.number))
+        .collect();
+    let text = format!("Started {}: it goes on by itself.", names.join(", "));
+    Ok(Done::Notice {
+        notice: Notice::done(text),
+        to: Some(to.as_str().to_owned()),
+    })
+}
+
+/// The operations once they have ended; `None` if one takes too long.
+async fn ends_of(
+    view: &View,
+    begun: &[(Handle, OperationRecord)],
+) -> Result<Option<Vec<OperationRecord>>, Fault> {
+    let until = Instant::now() + PATIENCE;
+    let mut ended = Vec::new();
+    for (shard, record) in begun {
+        match end_of(view, shard, record, until).await? {
+            Some(record) => ended.push(record),
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(ended))
+}
+
+/// The operation once it has ended; `None` if it has not ended by `until`.
+async fn end_of(
+    view: &View,
+    shard: &Handle,
+    record: &OperationRecord,
+    until: Instant,
+) -> Result<Option<OperationRecord>, Fault> {
+    let mut changes = shard.operation_changes();
+    loop {
+        changes.borrow_and_update();
+        let now = shard.operation(view.namespace(), record.number).await?;
+        if now.state != OperationState::Running {
+            return Ok(Some(now));
+        }
+        if !matches!(timeout_at(until, changes.changed()).await, Ok(Ok(()))) {
+            return Ok(None);
+        }
+    }
+}
+
+pub(super) async fn stop(view: &View, form: &Form) -> Result<Done, Fault> {
+    let id = form
+        .text("id")?
+        .ok_or_else(|| Fault::value("id", "is missing: it names an operation, such as 1/op-7"))?;
+    let (shard, number) = parse(view, id)?;
+    let record = shard.operation(view.namespace(), number).await?;
+    if record.action != OperationAction::Cancel {
+        // What only operators may start, only they may stop.
+        view.rights.check("retryJobs")?;
+    }
+    let stop = StopOperation {
+        namespace: view.namespace().clone(),
+        number,
+        by: view.rights.identity().to_string(),
+    };
+    let record = shard.stop_operation(stop).await?;
+    let name = operation_name(shard.id(), number);
+    let notice = if record.state == OperationState::Stopped {
+        let done = plural(record.done, "job");
+        Notice::done(format!("Stopped {name}; it had changed {done}."))
+    } else {
+        let state = record.state.as_str();
+        Notice::refused(format!("Not stopped: {name} is {state} already."))
+    };
+    Ok(Done::Notice { notice, to: None })
+}
