@@ -41,6 +41,7 @@ pub const CODES: &[(&str, Code, bool)] = &[
     ("queue_in_use", Code::FailedPrecondition, false),
     ("settings_changed", Code::Aborted, false),
     ("schedule_not_found", Code::NotFound, false),
+    ("operation_not_found", Code::NotFound, false),
     ("cron_unreadable", Code::InvalidArgument, false),
     ("cron_never_fires", Code::InvalidArgument, false),
     ("time_zone_unknown", Code::InvalidArgument, false),

@@ -45,6 +45,7 @@ pub(crate) const CODES: &[(&str, u16, &str)] = &[
     ("queue_in_use", 409, "Queue has jobs"),
     ("settings_changed", 412, "Settings changed"),
     ("schedule_not_found", 404, "Schedule not found"),
+    ("operation_not_found", 404, "Operation not found"),
     ("cron_unreadable", 422, "Cron expression unreadable"),
     ("cron_never_fires", 422, "Cron expression never fires"),
     ("time_zone_unknown", 422, "Time zone unknown"),

@@ -172,7 +172,7 @@ impl Loader {
         self.engine.spaces[space].remember(record.key, record.answer);
     }
 
-    /// Adds an operation.
+    /// Adds an operation, running or ended.
     pub fn operation(&mut self, record: OperationRecord) {
         self.engine.arm_operation(record);
     }

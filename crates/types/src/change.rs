@@ -167,7 +167,7 @@ pub enum Change {
     PutStatistics(Box<StatisticsRecord>),
     /// Writes an operation with its progress.
     PutOperation(Box<OperationRecord>),
-    /// Removes an operation.
+    /// Removes an operation that ended long enough ago.
     RemoveOperation(OperationNumber),
     /// Writes a record of the audit log.
     PutAudit(Box<AuditRecord>),

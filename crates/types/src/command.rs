@@ -79,7 +79,7 @@ pub enum Command {
     StartOperation(Box<StartOperation>),
     /// Works through the next page of an operation. Sent by the shard's own task.
     WorkOperation(Box<WorkOperation>),
-    /// Stops an operation.
+    /// Stops an operation before its next page.
     StopOperation(StopOperation),
     /// Stores records of the audit log.
     KeepAudit(KeepAudit),
@@ -497,7 +497,7 @@ pub struct StartOperation {
 pub struct WorkOperation {
     /// The namespace of the operation.
     pub namespace: Namespace,
-    /// The operation.
+    /// Number of the operation.
     pub number: OperationNumber,
     /// What the host has found.
     pub step: OperationStep,
@@ -526,7 +526,7 @@ pub enum OperationStep {
 pub struct StopOperation {
     /// The namespace of the operation.
     pub namespace: Namespace,
-    /// The operation.
+    /// Number of the operation.
     pub number: OperationNumber,
     /// Who stops it, for people; may be empty.
     pub by: String,

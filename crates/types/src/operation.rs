@@ -46,7 +46,7 @@ pub enum OperationAction {
     Cancel,
     /// Removes the job with everything stored about it.
     Delete,
-    /// Changes the job.
+    /// Changes fields of the job.
     Alter(AlteredFields),
 }
 
@@ -69,9 +69,9 @@ pub struct AlteredFields {
     pub priority: Option<Priority>,
     /// New queue, for jobs that do not run.
     pub queue: Option<Queue>,
-    /// Tags to add.
+    /// Tags to add to those of the job.
     pub tags_added: Vec<Tag>,
-    /// Tags to remove.
+    /// Tags to remove from those of the job.
     pub tags_removed: Vec<Tag>,
     /// Labels to add or replace.
     pub labels_set: Vec<(LabelKey, LabelValue)>,

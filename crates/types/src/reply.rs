@@ -137,7 +137,7 @@ pub enum Reply {
     Operations(Vec<OperationRecord>),
     /// A page of an operation was worked through.
     OperationWorked {
-        /// The operation now.
+        /// The operation as it is now.
         operation: Box<OperationRecord>,
         /// What was done with each job of the page, in order; empty if the page was not the next one.
         jobs: Vec<(JobId, JobWork)>,

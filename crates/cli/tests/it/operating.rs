@@ -102,6 +102,43 @@ fn selected_jobs_are_cancelled_retried_and_deleted() {
 }
 
 #[test]
+fn an_operation_is_listed_shown_and_stopped() {
+    let server = server_with_jobs();
+    let arguments = ["job", "cancel", "--queue", "stock", "--at-most", "1"];
+    assert_eq!(server.run_ok(&arguments, "").trim(), "1 job cancelled");
+    let shown = json(&server.run_ok(&["operation", "get", "op-1", "--json"], ""));
+    assert_eq!(
+        (&shown["state"], &shown["done"]),
+        (&"done".into(), &1.into())
+    );
+    assert_eq!(shown["filter"]["queue"], "stock");
+    let text = server.run_ok(&["operation", "list"], "");
+    assert!(text.contains("op-1") && text.contains("cancel"), "{text}");
+    let text = server.run_ok(&["operation", "stop", "1/op-1"], "");
+    assert!(text.contains("done"), "one that has ended stays so: {text}");
+    let (code, text) = run_failing(&server, &["operation", "wait", "op-7"]);
+    assert_eq!(code, Some(3), "{text}");
+    assert!(text.contains("op-7 not found"), "{text}");
+}
+
+#[test]
+fn a_cancellation_can_be_tried_first() {
+    let server = server_with_jobs();
+    let listed = server.run_ok(&["job", "list", "--queue", "stock", "--json"], "");
+    let first = json(listed.lines().next().expect("a job"));
+    let id = first["id"].as_str().expect("an id");
+    let text = server.run_ok(&["job", "cancel", id, "--dry-run"], "");
+    assert!(text.contains("would be cancelled"), "{text}");
+    let effects = json(&server.run_ok(&["job", "cancel", id, "--dry-run", "--json"], ""));
+    assert_eq!(
+        (&effects["would_change"], &effects["complete"]),
+        (&true.into(), &true.into())
+    );
+    let count = server.run_ok(&["job", "list", "--queue", "stock", "--count"], "");
+    assert_eq!(count.trim(), "5");
+}
+
+#[test]
 fn a_bulk_command_without_a_clear_selection_does_nothing_and_exits_with_2() {
     let server = server_with_jobs();
     for action in ["cancel", "retry", "delete"] {

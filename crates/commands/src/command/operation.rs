@@ -32,7 +32,7 @@ pub(crate) enum OperationCommand {
     Wait(Name),
 }
 
-/// Lists operations.
+/// Lists operations, newest first.
 #[derive(Args, Debug)]
 pub(crate) struct ListArgs {
     /// Maximum number of operations, 1 to 100.

@@ -323,7 +323,7 @@ async fn try_all(shards: &[Handle], action: &BulkAction, query: &JobQuery) -> Re
                 action,
                 query.clone(),
                 BulkBounds::visits(LOOKED_MAX),
-                is_dry,
+                true,
                 None,
             )
             .await?;

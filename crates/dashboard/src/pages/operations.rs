@@ -76,11 +76,15 @@ pub(super) async fn one(view: &View, query: &str) -> Result<Page, Stop> {
         .text("id")?
         .ok_or_else(|| Fault::value("id", "is missing: it names an operation, such as 1/op-7"))?;
     let (shard, number) = operations::parse(view, id)?;
-    let record = shard
-        .operation(view.namespace(), number)
-        .await
-        .map_err(Fault::from)?;
-    let title = format!("Operation {}", full_name(shard.id(), number));
+    let name = full_name(shard.id(), number);
+    let record = shard.operation(view.namespace(), number).await;
+    let record = record.map_err(|error| match Fault::from(error) {
+        fault if fault.code == "operation_not_found" => {
+            Fault::missing(fault.code, format!("There is no operation {name}"))
+        }
+        fault => fault,
+    })?;
+    let title = format!("Operation {name}");
     let head = html! {
         div.heading {
             h1 { (title) }

@@ -11,7 +11,7 @@ use ganger_dashboard::{Accepted, Dashboard, Gate, Options, Settings, Unaccepted,
 use ganger_shard::{Delivery, Handle, Hooks, Shard, SystemClock};
 use ganger_store::MemoryStore;
 use ganger_types::command::{Enqueue, Fail, Lease, LeaseRef, NewJob, TakeFrom};
-use ganger_types::{Command, Group, JobId, Kind, Queue, Reply, ShardId, Worker};
+use ganger_types::{Command, Group, JobId, Kind, Namespace, Queue, Reply, ShardId, Worker};
 use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use http_body_util::BodyExt as _;
 use scraper::{ElementRef, Html, Selector};

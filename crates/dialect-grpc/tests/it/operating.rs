@@ -331,3 +331,107 @@ async fn a_schedule_that_cannot_be_is_refused_and_not_made() {
     let list = schedules.list(v1::SchedulesRequest::default()).await;
     assert!(list.expect("listed").into_inner().schedules.is_empty());
 }
+
+fn named(operation: &str) -> v1::OperationRequest {
+    v1::OperationRequest {
+        operation: operation.into(),
+        ..v1::OperationRequest::default()
+    }
+}
+
+fn start(action: v1::OperationAction) -> v1::StartOperationRequest {
+    v1::StartOperationRequest {
+        action: i32::from(action),
+        filter: Some(all()),
+        ..v1::StartOperationRequest::default()
+    }
+}
+
+#[tokio::test]
+async fn an_operation_is_started_shown_listed_and_stopped() {
+    let server = stocked().await;
+    let mut operations = server.operations();
+    let request = v1::StartOperationRequest {
+        reason: "too many".into(),
+        at_most: 2,
+        ..start(v1::OperationAction::Cancel)
+    };
+    let begun = operations
+        .start(request)
+        .await
+        .expect("accepted")
+        .into_inner();
+    assert_eq!(
+        (begun.operation.as_str(), begun.shard.as_str()),
+        ("op-1", "1")
+    );
+    assert_eq!(begun.state(), v1::OperationState::Running);
+    assert_eq!((begun.at_most, begun.reason.as_str()), (2, "too many"));
+    let filter = begun.filter.clone().expect("a filter");
+    assert_eq!(filter.queue.as_deref(), Some("stock"));
+    let shown = operations
+        .get(named("op-1"))
+        .await
+        .expect("kept")
+        .into_inner();
+    assert_eq!(shown, begun);
+    let list = operations.list(v1::OperationsRequest::default()).await;
+    assert_eq!(list.expect("accepted").into_inner().operations, [begun]);
+    let stopped = operations
+        .stop(named("op-1"))
+        .await
+        .expect("it runs")
+        .into_inner();
+    assert_eq!(stopped.state(), v1::OperationState::Stopped);
+    assert!(stopped.ended_at_us.is_some());
+}
+
+#[tokio::test]
+async fn an_operation_without_a_meaning_is_refused() {
+    let server = stocked().await;
+    let mut operations = server.operations();
+    let without_filter = v1::StartOperationRequest {
+        filter: None,
+        ..start(v1::OperationAction::Cancel)
+    };
+    let with_queue = v1::StartOperationRequest {
+        queue: Some("other".into()),
+        ..start(v1::OperationAction::Cancel)
+    };
+    for (request, code) in [
+        (without_filter, "invalid_value"),
+        (with_queue, "invalid_value"),
+        (start(v1::OperationAction::Unspecified), "missing_field"),
+        (start(v1::OperationAction::Alter), "missing_field"),
+    ] {
+        assert_eq!(refused(operations.start(request).await).0, code);
+    }
+    assert_eq!(
+        refused(operations.get(named("op-9")).await).0,
+        "operation_not_found"
+    );
+    assert_eq!(
+        refused(operations.get(named("seven")).await).0,
+        "invalid_value"
+    );
+}
+
+#[tokio::test]
+async fn the_cancellation_of_a_job_can_be_tried_first() {
+    let server = stocked().await;
+    let list = server
+        .jobs()
+        .list(all())
+        .await
+        .expect("accepted")
+        .into_inner();
+    let request = v1::GetRequest {
+        job: list.jobs[0].id.clone(),
+        ..v1::GetRequest::default()
+    };
+    let effects = server.jobs().cancel_effects(request).await;
+    let effects = effects.expect("it is there").into_inner();
+    assert_eq!(effects.state(), v1::JobState::Ready);
+    assert_eq!(effects.failed, Some(v1::AffectedJobs::default()));
+    assert!(effects.complete);
+}

@@ -50,6 +50,10 @@ impl Server {
         v1::insight_client::InsightClient::new(self.channel.clone())
     }
 
+    pub(crate) fn operations(&self) -> v1::operations_client::OperationsClient<Channel> {
+        v1::operations_client::OperationsClient::new(self.channel.clone())
+    }
+
     pub(crate) fn schedules(&self) -> v1::schedules_client::SchedulesClient<Channel> {
         v1::schedules_client::SchedulesClient::new(self.channel.clone())
     }

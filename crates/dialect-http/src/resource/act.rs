@@ -42,9 +42,9 @@ pub(crate) struct ActedView {
 #[serde(untagged)]
 #[schema(as = CancelResult)]
 pub(crate) enum CancelResult {
-    /// What was done.
+    /// What was done, if it was no trial.
     Acted(ActedView),
-    /// What would happen.
+    /// What would happen, if it was a trial.
     Effects(CancelEffects),
 }
 

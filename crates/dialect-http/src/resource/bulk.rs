@@ -31,7 +31,7 @@ pub(crate) const PARAMETERS: &[(&str, &str)] = &[(
 #[serde(untagged)]
 #[schema(as = BulkResult)]
 pub(crate) enum BulkAnswer {
-    /// What was changed.
+    /// What was changed, if it was no trial.
     Changed(Changed),
     /// What would be changed.
     WouldChange(WouldChange),

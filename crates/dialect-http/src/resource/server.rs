@@ -37,6 +37,7 @@ fn one(shard: &Handle, version: &str) -> ServerShard {
             "full",
             Some("the store's device is nearly full: new work is refused".to_owned()),
         ),
+        Health::Unreachable { reason } => ("unreachable", Some(reason)),
         Health::Starting { jobs } => ("starting", Some(format!("{jobs} jobs are loaded"))),
         Health::Stopped { reason } => ("stopped", Some(reason)),
     };

@@ -84,6 +84,7 @@ fn bodies() -> Vec<(Method, &'static str, bool)> {
         (M::POST, "/api/v1/leases/fail", true),
         (M::POST, "/api/v1/leases/release", true),
         (M::POST, "/api/v1/leases/log", true),
+        (M::POST, "/api/v1/operations", true),
         (M::PUT, "/api/v1/queues/x", true),
         (M::PUT, "/api/v1/namespaces/x", true),
         (M::PUT, "/api/v1/schedules/x", true),

@@ -30,11 +30,11 @@ const ACTIONS: &[(&str, ActionWord)] = &[
 pub enum ActionWord {
     /// Puts finished jobs back on their queue.
     Retry,
-    /// Cancels jobs.
+    /// Cancels each job that is not finished.
     Cancel,
-    /// Removes jobs.
+    /// Removes each job that is finished.
     Delete,
-    /// Changes jobs.
+    /// Changes the fields given in `alter` of each job.
     Alter,
 }
 
@@ -78,7 +78,7 @@ pub struct OperationIn {
     pub at_most: Option<u64>,
     /// Time over which to spread the changes, at most 7 days; as soon as possible if absent.
     pub spread_over: Option<Span>,
-    /// Reason, for people.
+    /// Reason, for people and for the audit log.
     pub reason: Option<String>,
     /// With `retry` or `alter`: queue that the jobs enter; their own if absent.
     pub queue: Option<QueueName>,

@@ -34,7 +34,8 @@ pub struct ServerShard {
     pub shard: String,
     /// Version of the program that serves the shard.
     pub version: String,
-    /// Health of the shard: `ready`, `starting`, `full` (no new work for lack of space) or `stopped`.
+    /// Health of the shard: `ready`, `starting`, `full` (no new work for lack of space), `unreachable` (its store) or
+    /// `stopped`.
     pub health: String,
     /// Reason of a health other than `ready`; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]

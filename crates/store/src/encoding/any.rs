@@ -120,8 +120,7 @@ plain! {
     JobStates: vec(select(JobState::ALL.to_vec()), 0..4).prop_map(|states| states.into_iter().collect());
     PageCursor: prop_oneof![
         JobKey::any().prop_map(Self::Job),
-        Bytes::any().prop_map(|jid| Self::ExternalJob(ExternalJob::Qless(jid))),
-        (Bytes::any(), Bytes::any()).prop_map(|(queue, id)| Self::ExternalJob(ExternalJob::Item { queue, id })),
+        ExternalJob::any().prop_map(Self::ExternalJob),
     ];
     Timestamp: any::<u64>().prop_map(Self);
     Priority: any::<i64>().prop_map(Self::from_millionths);

@@ -20,6 +20,26 @@ record!("raw key", version 1, KeyRecord { number, namespace, name, expires_at, v
 
 record!("element of a list", version 1, ElementRecord { list, place, value });
 
+#[cfg(any(test, feature = "suite"))]
+impl super::any::Any for ganger_types::ExternalJob {
+    fn any() -> proptest::strategy::BoxedStrategy<Self> {
+        use ganger_types::Bytes;
+        use proptest::strategy::Strategy;
+
+        use super::any::Any as _;
+
+        let item = (Bytes::any(), Bytes::any());
+        Bytes::any()
+            .prop_map(Self::Qless)
+            .boxed()
+            .prop_union(
+                item.prop_map(|(queue, id)| Self::Item { queue, id })
+                    .boxed(),
+            )
+            .boxed()
+    }
+}
+
 /// The numbers a second time, because a changed number in the list above would break existing logs.
 #[cfg(test)]
 pub(super) fn number(change: &ExternalChange) -> u8 {

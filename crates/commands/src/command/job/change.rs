@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use ganger_client::{
-    Alteration, BulkAction, BulkResult, CancelEffects, ChangeResult, JobFilter, Start,
+    Alteration, BulkAction, BulkResult, CancelEffects, ChangeResult, JobFilter, NewOperation, Start,
 };
 use serde_json::json;
 
