@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use protox::prost_reflect::{DescriptorPool, MethodDescriptor, ReflectMessage as _, Value};
 
-const FILES: [&str; 12] = [
+const FILES: [&str; 13] = [
     "ganger/v1/right.proto",
     "ganger/v1/common.proto",
     "ganger/v1/job.proto",

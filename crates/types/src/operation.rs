@@ -8,7 +8,7 @@ use crate::id::{JobId, JobKey};
 use crate::job::Priority;
 use crate::limits::{OPERATION_PAGE_INTERVAL, OPERATION_PAGE_MAX};
 use crate::name::{
-    Graph, Group, Kind, LabelKey, LabelValue, Namespace, Queue, ScheduleId, Tag, Worker,
+    Graph, Group, Kind, LabelKey, LabelValue, Namespace, Queue, ScheduleId, Tag, UniqueKey, Worker,
 };
 use crate::query::JobQuery;
 use crate::states::JobStates;
@@ -88,10 +88,14 @@ pub struct JobFilter {
     pub states: JobStates,
     /// Only jobs of this kind, if given.
     pub kind: Option<Kind>,
-    /// Only jobs with this tag, if given.
-    pub tag: Option<Tag>,
-    /// Only jobs with this label and value, if given.
-    pub label: Option<(LabelKey, LabelValue)>,
+    /// Only jobs whose kind begins with these bytes, if given.
+    pub kind_prefix: Option<Vec<u8>>,
+    /// Only jobs whose id begins with these bytes, if given.
+    pub id_prefix: Option<Vec<u8>>,
+    /// Only jobs with all of these tags.
+    pub tags: Vec<Tag>,
+    /// Only jobs with all of these labels.
+    pub labels: Vec<(LabelKey, LabelValue)>,
     /// Only members of this graph, if given.
     pub graph: Option<Graph>,
     /// Only jobs that this schedule made, if given.
@@ -106,6 +110,16 @@ pub struct JobFilter {
     pub created_from: Option<Timestamp>,
     /// Only jobs enqueued before this time, if given.
     pub created_before: Option<Timestamp>,
+    /// Only jobs that ended at this time or later, if given.
+    pub finished_from: Option<Timestamp>,
+    /// Only jobs that ended before this time, if given.
+    pub finished_before: Option<Timestamp>,
+    /// Only jobs that are tracked, or that are not, if given.
+    pub tracked: Option<bool>,
+    /// Only jobs with at least this number of attempts, if given.
+    pub attempt_min: Option<u32>,
+    /// Only jobs with this unique key, if given.
+    pub unique_key: Option<UniqueKey>,
 }
 
 impl JobFilter {
@@ -117,8 +131,10 @@ impl JobFilter {
             queue,
             states,
             kind,
-            tag,
-            label,
+            kind_prefix,
+            id_prefix,
+            tags,
+            labels,
             graph,
             schedule,
             group,
@@ -126,17 +142,25 @@ impl JobFilter {
             worker,
             created_from,
             created_before,
+            finished_from,
+            finished_before,
+            tracked,
+            attempt_min,
+            unique_key,
             newest_first: _,
             after: _,
             after_external_job: _,
             limit: _,
+            budget: _,
         } = query;
         Self {
             queue,
             states,
             kind,
-            tag,
-            label,
+            kind_prefix,
+            id_prefix,
+            tags,
+            labels,
             graph,
             schedule,
             group,
@@ -144,6 +168,11 @@ impl JobFilter {
             worker,
             created_from,
             created_before,
+            finished_from,
+            finished_before,
+            tracked,
+            attempt_min,
+            unique_key,
         }
     }
 
@@ -155,8 +184,10 @@ impl JobFilter {
             queue: filter.queue,
             states: filter.states,
             kind: filter.kind,
-            tag: filter.tag,
-            label: filter.label,
+            kind_prefix: filter.kind_prefix,
+            id_prefix: filter.id_prefix,
+            tags: filter.tags,
+            labels: filter.labels,
             graph: filter.graph,
             schedule: filter.schedule,
             group: filter.group,
@@ -164,6 +195,11 @@ impl JobFilter {
             worker: filter.worker,
             created_from: filter.created_from,
             created_before: filter.created_before,
+            finished_from: filter.finished_from,
+            finished_before: filter.finished_before,
+            tracked: filter.tracked,
+            attempt_min: filter.attempt_min,
+            unique_key: filter.unique_key,
             limit,
             ..JobQuery::default()
         }

@@ -332,7 +332,7 @@ async fn a_schedule_that_cannot_be_is_refused_and_not_made() {
     assert!(list.expect("listed").into_inner().schedules.is_empty());
 }
 
-fn named(operation: &str) -> v1::OperationRequest {
+fn operation_named(operation: &str) -> v1::OperationRequest {
     v1::OperationRequest {
         operation: operation.into(),
         ..v1::OperationRequest::default()
@@ -370,7 +370,7 @@ async fn an_operation_is_started_shown_listed_and_stopped() {
     let filter = begun.filter.clone().expect("a filter");
     assert_eq!(filter.queue.as_deref(), Some("stock"));
     let shown = operations
-        .get(named("op-1"))
+        .get(operation_named("op-1"))
         .await
         .expect("kept")
         .into_inner();
@@ -378,7 +378,7 @@ async fn an_operation_is_started_shown_listed_and_stopped() {
     let list = operations.list(v1::OperationsRequest::default()).await;
     assert_eq!(list.expect("accepted").into_inner().operations, [begun]);
     let stopped = operations
-        .stop(named("op-1"))
+        .stop(operation_named("op-1"))
         .await
         .expect("it runs")
         .into_inner();
@@ -407,11 +407,11 @@ async fn an_operation_without_a_meaning_is_refused() {
         assert_eq!(refused(operations.start(request).await).0, code);
     }
     assert_eq!(
-        refused(operations.get(named("op-9")).await).0,
+        refused(operations.get(operation_named("op-9")).await).0,
         "operation_not_found"
     );
     assert_eq!(
-        refused(operations.get(named("seven")).await).0,
+        refused(operations.get(operation_named("seven")).await).0,
         "invalid_value"
     );
 }

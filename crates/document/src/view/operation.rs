@@ -185,12 +185,12 @@ impl From<JobFilter> for Filter {
             let words = filter.states.iter().map(JobState::as_str);
             words.map(str::to_owned).collect()
         };
-        let label = filter.label.into_iter();
+        let label = filter.labels.into_iter();
         Self {
             queue: filter.queue.map(|name| text(name.as_bytes())),
             state: states,
             kind: filter.kind.map(|name| text(name.as_bytes())),
-            tag: filter.tag.map(|name| text(name.as_bytes())),
+            tag: filter.tags.first().map(|name| text(name.as_bytes())),
             label: label
                 .map(|(key, value)| (text(key.as_bytes()), text(value.as_bytes())))
                 .collect(),

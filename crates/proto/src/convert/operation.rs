@@ -90,7 +90,7 @@ fn unknown(field: &'static str) -> FieldError {
 
 fn filter_message(filter: JobFilter) -> v1::ListRequest {
     let states = Some(filter.states).filter(|states| !states.is_all());
-    let label = filter.label.map(|(key, value)| v1::Label {
+    let label = filter.labels.first().map(|(key, value)| v1::Label {
         key: key.to_text().into_owned(),
         value: value.to_text().into_owned(),
     });
@@ -102,7 +102,7 @@ fn filter_message(filter: JobFilter) -> v1::ListRequest {
             .map(state_number)
             .collect(),
         kind: filter.kind.map(|name| name.to_text().into_owned()),
-        tag: filter.tag.map(|name| name.to_text().into_owned()),
+        tag: filter.tags.first().map(|name| name.to_text().into_owned()),
         label,
         graph: filter.graph.map(|name| name.to_text().into_owned()),
         schedule: filter.schedule.map(|name| name.to_text().into_owned()),

@@ -14,7 +14,7 @@ use crate::kit::{Fault, TestShard};
 
 fn filter() -> JobFilter {
     JobFilter {
-        tag: Some(Tag::from_static("many")),
+        tags: vec![Tag::from_static("many")],
         ..JobFilter::default()
     }
 }

@@ -26,10 +26,10 @@ impl super::any::Any for ganger_types::ExternalJob {
         use ganger_types::Bytes;
         use proptest::strategy::Strategy;
 
-        use super::any::Any as _;
+        use super::any::Any;
 
-        let item = (Bytes::any(), Bytes::any());
-        Bytes::any()
+        let item = (<Bytes as Any>::any(), <Bytes as Any>::any());
+        <Bytes as Any>::any()
             .prop_map(Self::Qless)
             .boxed()
             .prop_union(

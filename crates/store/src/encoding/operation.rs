@@ -63,15 +63,22 @@ fields!(JobFilter {
     queue,
     states,
     kind,
-    tag,
-    label,
+    kind_prefix,
+    id_prefix,
+    tags,
+    labels,
     graph,
     schedule,
     group,
     failure_text,
     worker,
     created_from,
-    created_before
+    created_before,
+    finished_from,
+    finished_before,
+    tracked,
+    attempt_min,
+    unique_key
 });
 
 choice!(OperationState, "has an unknown state" {

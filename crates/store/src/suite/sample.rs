@@ -342,7 +342,8 @@ pub fn operation(number: u64) -> OperationRecord {
         filter: JobFilter {
             queue: Some(Queue::default()),
             states: JobState::Failed.into(),
-            label: Some((LabelKey::from_static("k"), LabelValue::from_static("v"))),
+            labels: vec![(LabelKey::from_static("k"), LabelValue::from_static("v"))],
+            attempt_min: Some(2),
             created_before: Some(MORNING),
             ..JobFilter::default()
         },
