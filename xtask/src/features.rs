@@ -16,7 +16,7 @@ struct Part {
     packages: &'static [&'static str],
 }
 
-const PARTS: [Part; 4] = [
+const PARTS: [Part; 5] = [
     Part {
         feature: "redis",
         needs: None,
@@ -34,7 +34,6 @@ const PARTS: [Part; 4] = [
             "ganger-dialect-quantumleap",
             "ganger-ngsi",
             "ganger-ngsi-worker",
-            "tokio-postgres",
             "yaml-rust2",
         ],
     },
@@ -42,6 +41,11 @@ const PARTS: [Part; 4] = [
         feature: "dashboard",
         needs: None,
         packages: &["ganger-dashboard", "maud", "brotli"],
+    },
+    Part {
+        feature: "postgres",
+        needs: None,
+        packages: &["ganger-store-postgres"],
     },
 ];
 

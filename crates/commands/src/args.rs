@@ -2,6 +2,8 @@
 
 use clap::{Parser, Subcommand};
 
+#[cfg(feature = "postgres")]
+use crate::command::cluster;
 #[cfg(any(feature = "redis", feature = "quantumleap"))]
 use crate::command::import;
 #[cfg(feature = "quantumleap")]
@@ -77,6 +79,10 @@ pub(crate) enum Command {
     Import(import::ImportArgs),
     /// Measure a server, and a bare log on the same disk.
     Bench(Box<bench::BenchArgs>),
+    /// Prepare a PostgreSQL for shards, and show who owns them.
+    #[cfg(feature = "postgres")]
+    #[command(subcommand)]
+    Cluster(cluster::ClusterCommand),
     /// Make, list and revoke tokens in the access file of a server.
     #[command(subcommand)]
     Token(token::TokenCommand),

@@ -3,6 +3,8 @@
 pub(crate) mod backup;
 pub(crate) mod bench;
 pub(crate) mod check;
+#[cfg(feature = "postgres")]
+pub(crate) mod cluster;
 pub(crate) mod completions;
 pub(crate) mod events;
 pub(crate) mod failures;
@@ -44,6 +46,8 @@ pub(crate) fn run(context: &Context, command: Command) -> Outcome {
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
         Command::Token(command) => token::run(context, command),
+        #[cfg(feature = "postgres")]
+        Command::Cluster(command) => cluster::run(context, &command),
         #[cfg(feature = "quantumleap")]
         Command::NgsiInsert(args) => ngsi::insert(&args),
         command => {
@@ -69,6 +73,8 @@ async fn serve(context: &Context, command: Command) -> Outcome {
         Command::Server(_) | Command::Completions(_) | Command::Man(_) | Command::Token(_) => {
             unreachable!("they run without a runtime")
         }
+        #[cfg(feature = "postgres")]
+        Command::Cluster(_) => unreachable!("it runs without a runtime"),
         #[cfg(feature = "quantumleap")]
         Command::NgsiInsert(_) => unreachable!("it runs without a runtime"),
         Command::Worker(args) => worker::run(context, *args).await,

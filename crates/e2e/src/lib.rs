@@ -13,6 +13,7 @@ pub mod api;
 pub mod binary;
 pub mod checker;
 pub mod clients;
+pub mod cluster;
 pub mod command;
 pub mod disks;
 pub mod history;

@@ -4,6 +4,8 @@
 mod dashboard;
 mod keys;
 mod optional;
+#[cfg(feature = "postgres")]
+mod postgres;
 #[cfg(feature = "quantumleap")]
 mod quantumleap;
 #[cfg(feature = "redis")]
@@ -24,6 +26,8 @@ use crate::security::Require;
 
 pub use keys::Key;
 pub use optional::{find_key, keys};
+#[cfg(feature = "postgres")]
+pub use postgres::PostgresStore;
 #[cfg(feature = "quantumleap")]
 pub use quantumleap::QuantumLeapPort;
 #[cfg(feature = "redis")]
@@ -59,6 +63,9 @@ pub struct Config {
     pub peer_token_file: Option<PathBuf>,
     /// File of the store, see [`Config::db_of`]; [`DB_IN_MEMORY`] stores nothing on disk. Default `ganger.db`.
     pub db: PathBuf,
+    /// Store in PostgreSQL; without an address the store is `db`.
+    #[cfg(feature = "postgres")]
+    pub postgres: PostgresStore,
     /// Whether a missing directory of the store is created: only if `data_dir` names it and `db` is not set.
     pub makes_directory: bool,
     /// Token that clients must send; `None` (default) for no token. Read only from `GANGER_TOKEN`.
@@ -199,6 +206,8 @@ impl Default for Config {
             topology: Topology::Alone,
             peer_token_file: None,
             db: PathBuf::from("ganger.db"),
+            #[cfg(feature = "postgres")]
+            postgres: PostgresStore::default(),
             makes_directory: false,
             token: None,
             token_file: None,

@@ -22,6 +22,8 @@ mod notify;
 mod part;
 mod peers;
 mod port_handler;
+#[cfg(feature = "postgres")]
+mod postgres;
 #[cfg(feature = "quantumleap")]
 mod quantumleap;
 #[cfg(feature = "redis")]
@@ -33,6 +35,8 @@ mod shard_dispatch;
 mod shards;
 mod start;
 
+#[cfg(feature = "postgres")]
+pub use config::PostgresStore;
 #[cfg(feature = "quantumleap")]
 pub use config::QuantumLeapPort;
 #[cfg(feature = "redis")]

@@ -1,11 +1,9 @@
 //! A whole server process: logs, signals, start, stop.
 
 use std::num::NonZero;
-use std::path::PathBuf;
 use std::time::Instant;
 
 use ganger_shard::Health;
-use ganger_types::ShardId;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::Config;
@@ -59,15 +57,16 @@ async fn serve(config: Config) -> Result<(), StartError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(refused)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(refused)?;
     let mut hangup = signal(SignalKind::hangup()).map_err(refused)?;
-    let stores = stores(&config);
+    let of_file = config.clone();
     // A start that waits for disk space can be stopped too.
     let running = tokio::select! {
         started = start(config) => started?,
         _ = terminate.recv() => return Ok(()),
         _ = interrupt.recv() => return Ok(()),
     };
-    for (shard, db) in stores {
-        tracing::info!(addr = %running.addr(), %shard, store = %db.display(), "listening");
+    for handle in running.shards() {
+        let (shard, store) = (handle.id(), of_file.store_of(handle.id()));
+        tracing::info!(addr = %running.addr(), %shard, store, "listening");
     }
 
     let mut asked = std::pin::pin!(async {
@@ -103,13 +102,6 @@ async fn serve(config: Config) -> Result<(), StartError> {
         }
         () = terminate_again() => std::process::exit(EXIT_INTERRUPTED),
     }
-}
-
-fn stores(config: &Config) -> Vec<(ShardId, PathBuf)> {
-    let shards = config.shard_ids().into_iter();
-    shards
-        .map(|shard| (shard.clone(), config.db_of(&shard)))
-        .collect()
 }
 
 /// Logs that the server works, its address, and how long the start took.

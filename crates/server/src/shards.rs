@@ -51,9 +51,31 @@ impl Endings {
     }
 }
 
+/// Where the shards of this process are stored, if not in files.
+#[derive(Default)]
+pub(crate) struct Stores {
+    /// The database; `None` if the stores are files.
+    #[cfg(feature = "postgres")]
+    pub(crate) cluster: Option<crate::postgres::Cluster>,
+}
+
+/// Finds the stores; a database says which shards it has.
+pub(crate) async fn find(config: &mut Config) -> Result<Stores, StartError> {
+    #[cfg(feature = "postgres")]
+    return Ok(Stores {
+        cluster: crate::postgres::connect(config).await?,
+    });
+    #[cfg(not(feature = "postgres"))]
+    {
+        let _ = config;
+        Ok(Stores::default())
+    }
+}
+
 /// Opens all shards, or none.
 pub(crate) async fn open_all(
     config: &Config,
+    stores: &Stores,
     ended: &FirstEnded,
 ) -> Result<Vec<Handle>, StartError> {
     config.check_stores()?;
@@ -61,7 +83,7 @@ pub(crate) async fn open_all(
     let shards = config.shard_ids();
     let endings = Endings::new(ended.clone(), shards.len());
     for shard in shards {
-        match open(config, shard, endings.clone()).await {
+        match open(config, stores, shard, endings.clone()).await {
             Ok(handle) => opened.push(handle),
             Err(error) => {
                 stop_all(&opened).await;
@@ -80,11 +102,16 @@ pub(crate) async fn stop_all(shards: &[Handle]) {
 }
 
 /// Opens a shard. A full disk is waited out: systemd and others would give up before an operator makes room.
-async fn open(config: &Config, shard: ShardId, endings: Endings) -> Result<Handle, StartError> {
+async fn open(
+    config: &Config,
+    stores: &Stores,
+    shard: ShardId,
+    endings: Endings,
+) -> Result<Handle, StartError> {
     let began = Instant::now();
     let mut warning = RepeatedWarning::default();
     loop {
-        let opened = try_open(config, shard.clone(), endings.clone()).await;
+        let opened = try_open(config, stores, shard.clone(), endings.clone()).await;
         let Err(StartError::Store(error @ StoreError::Full { .. })) = opened else {
             return opened;
         };
@@ -101,7 +128,12 @@ async fn open(config: &Config, shard: ShardId, endings: Endings) -> Result<Handl
     }
 }
 
-async fn try_open(config: &Config, shard: ShardId, endings: Endings) -> Result<Handle, StartError> {
+async fn try_open(
+    config: &Config,
+    stores: &Stores,
+    shard: ShardId,
+    endings: Endings,
+) -> Result<Handle, StartError> {
     let settings = ganger_shard::Settings {
         shard: shard.clone(),
         inbox_commands_max: config.limits.inbox_commands,
@@ -116,9 +148,17 @@ async fn try_open(config: &Config, shard: ShardId, endings: Endings) -> Result<H
         at_point: None,
     };
     let db = (!config.is_in_memory()).then(|| config.db_of(&shard));
+    #[cfg(feature = "postgres")]
+    let cluster = stores.cluster.clone();
+    #[cfg(not(feature = "postgres"))]
+    let Stores {} = stores;
     // Opening blocks on files, so it runs on a separate thread.
     let started = tokio::task::spawn_blocking(move || -> Result<Handle, StoreError> {
         let clock = Arc::new(SystemClock);
+        #[cfg(feature = "postgres")]
+        if let Some(cluster) = cluster {
+            return cluster.start(&shard, settings, clock, hooks);
+        }
         let Some(db) = db else {
             return Shard::start(MemoryStore::new(), settings, clock, hooks);
         };

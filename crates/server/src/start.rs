@@ -53,14 +53,15 @@ pub struct Running {
 ///
 /// # Errors
 /// If a setting cannot be used, the address is taken, or the store cannot be opened.
-pub async fn start(config: Config) -> Result<Running, StartError> {
+pub async fn start(mut config: Config) -> Result<Running, StartError> {
     let security = Arc::new(Security::load(&config)?);
     let main = bind::main_port(&config, &security)?;
     let prepared = part::prepare(&config, &security)?;
 
+    let stores = crate::shards::find(&mut config).await?;
     let (ended_out, ended) = watch::channel(None);
     let to_peers = PeerConnector::new(&config, Arc::clone(&security))?;
-    let shards = open_all(&config, &ended_out).await?;
+    let shards = open_all(&config, &stores, &ended_out).await?;
     let router = Router::start(shards.clone(), config.topology.clone(), Arc::new(to_peers));
     let (draining, drained) = watch::channel(false);
     let common = ServerContext {

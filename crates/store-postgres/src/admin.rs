@@ -33,6 +33,36 @@ pub enum AdminError {
         /// Number of the shard.
         shard: u32,
     },
+    /// The database has a cluster of another name.
+    #[error(
+        "{database} has the cluster {found:?} already: use that name, or another database for {wanted:?}"
+    )]
+    OtherCluster {
+        /// Host and name of the database.
+        database: String,
+        /// Name of the cluster that is there.
+        found: String,
+        /// Name of the cluster that was to be made.
+        wanted: String,
+    },
+    /// The tables have a format that this program cannot bring up to date.
+    #[error(
+        "{database} has format {found}, and this program knows {known} only: use the ganger that made it, or a newer one"
+    )]
+    OtherFormat {
+        /// Host and name of the database.
+        database: String,
+        /// Format of the tables.
+        found: i64,
+        /// Format of this program.
+        known: u32,
+    },
+    /// The name of a cluster has the wrong form.
+    #[error("{name:?} is no name of a cluster: write 1 to 64 characters of A-Z a-z 0-9 . _ -")]
+    ClusterName {
+        /// The name that was given.
+        name: String,
+    },
     /// The number of the shard is too large.
     #[error("a database has shards 0 to {max}, not {shard}", max = SHARDS_MAX - 1)]
     ShardNumber {
@@ -103,6 +133,100 @@ impl Admin {
         done.map_err(|fault| explain(&label, fault))
     }
 
+    /// Names the cluster of this database, if it has no name.
+    ///
+    /// # Errors
+    /// If the database has a cluster of another name, or was not prepared by [`Admin::init`].
+    pub fn make_cluster(&mut self, name: &str) -> Result<(), AdminError> {
+        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+        if !(1..=64).contains(&name.len()) || !name.bytes().all(is_allowed) {
+            return Err(AdminError::ClusterName {
+                name: name.to_owned(),
+            });
+        }
+        let mut identity = [0_u8; 16];
+        let filled = getrandom::fill(&mut identity);
+        filled.map_err(|error| explain(&self.label, Fault::Lost(error.to_string())))?;
+        let (identity, format): (&[u8], _) = (&identity, i32::try_from(FORMAT).unwrap_or(i32::MAX));
+        let found: String = self.ask(async |wire| {
+            wire.batch(&format!("BEGIN; SET LOCAL ROLE {ADMIN}")).await?;
+            let insert = "INSERT INTO ganger.cluster (one, name, identity, format) VALUES (1, $1, $2, $3) ON CONFLICT DO NOTHING";
+            let parameters: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 3] =
+                [(&name, Type::TEXT), (&identity, Type::BYTEA), (&format, Type::INT4)];
+            wire.execute_once(insert, &parameters).await?;
+            let rows = wire.query_once("SELECT name FROM ganger.cluster", &[]).await?;
+            wire.batch("COMMIT").await?;
+            Ok(rows.first().map_or(Ok(String::new()), |row| row.try_get(0))?)
+        })?;
+        if found != name {
+            return Err(AdminError::OtherCluster {
+                database: self.label.clone(),
+                found,
+                wanted: name.to_owned(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Returns the numbers of the cluster's shards, in order.
+    ///
+    /// # Errors
+    /// If the database was not prepared by [`Admin::init`].
+    pub fn shards(&mut self) -> Result<Vec<u32>, AdminError> {
+        self.ask(async |wire| {
+            let sql = "SELECT number::int8 FROM ganger.shard ORDER BY number";
+            let rows = wire.query_once(sql, &[]).await?;
+            let numbers = rows.iter().map(|row| {
+                let number: i64 = row.try_get(0)?;
+                Ok(u32::try_from(number).unwrap_or(u32::MAX))
+            });
+            numbers.collect()
+        })
+    }
+
+    /// Brings functions and tables up to the format of this program; returns the format.
+    ///
+    /// # Errors
+    /// If the tables have a format that this program does not know.
+    pub fn migrate(&mut self) -> Result<u32, AdminError> {
+        let found: i64 = self.ask(async |wire| {
+            let sql = "SELECT format::int8 FROM ganger.cluster";
+            let rows = wire.query_once(sql, &[]).await?;
+            Ok(rows.first().map_or(Ok(0), |row| row.try_get(0))?)
+        })?;
+        // Format 1 is the first one.
+        if found != i64::from(FORMAT) {
+            return Err(AdminError::OtherFormat {
+                database: self.label.clone(),
+                found,
+                known: FORMAT,
+            });
+        }
+        self.init(None)?;
+        Ok(FORMAT)
+    }
+
+    /// Runs statements that need the control tables.
+    fn ask<V>(
+        &mut self,
+        work: impl AsyncFnOnce(&crate::session::Wire) -> Result<V, Fault>,
+    ) -> Result<V, AdminError> {
+        let label = self.label.clone();
+        let done = self.session.run(async |wire| {
+            let done = work(wire).await;
+            if done.is_err() {
+                wire.batch("ROLLBACK").await?;
+            }
+            done
+        });
+        done.map_err(|fault| match fault {
+            Fault::Refused { code, .. } if is_missing(&code) => {
+                AdminError::NotInitialised { database: label }
+            }
+            other => explain(&label, other),
+        })
+    }
+
     /// Makes the tables of a new shard.
     ///
     /// # Errors
@@ -126,12 +250,7 @@ impl Admin {
                     shard: number,
                 }
             }
-            Fault::Refused { code, .. }
-                if code == SqlState::UNDEFINED_FUNCTION
-                    || code == SqlState::INVALID_SCHEMA_NAME
-                    || code == SqlState::UNDEFINED_OBJECT
-                    || code == SqlState::INVALID_PARAMETER_VALUE =>
-            {
+            Fault::Refused { code, .. } if is_missing(&code) => {
                 AdminError::NotInitialised { database: label }
             }
             other => explain(&label, other),
@@ -175,6 +294,10 @@ async fn make_shard(
     let log = format!("INSERT INTO {schema}.log_0 (seq, epoch, body) VALUES (0, 0, $1)");
     wire.execute_once(&log, &[(&first, Type::BYTEA)]).await?;
     let shard = i32::try_from(number).unwrap_or(i32::MAX);
+    let id = shard_id.as_str();
+    let entry = "INSERT INTO ganger.shard (number, id) VALUES ($1, $2)";
+    wire.execute_once(entry, &[(&shard, Type::INT4), (&id, Type::TEXT)])
+        .await?;
     for part in [0_i64, 1] {
         wire.query_once(
             "SELECT ganger.add_range($1, $2)",
@@ -183,6 +306,18 @@ async fn make_shard(
         .await?;
     }
     wire.batch("COMMIT").await
+}
+
+/// Whether the server says that the roles, the functions or the control tables are missing.
+fn is_missing(code: &SqlState) -> bool {
+    [
+        SqlState::UNDEFINED_FUNCTION,
+        SqlState::UNDEFINED_TABLE,
+        SqlState::INVALID_SCHEMA_NAME,
+        SqlState::UNDEFINED_OBJECT,
+        SqlState::INVALID_PARAMETER_VALUE,
+    ]
+    .contains(code)
 }
 
 /// Returns a text as a literal of SQL, whatever `standard_conforming_strings` says.

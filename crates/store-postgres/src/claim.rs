@@ -56,7 +56,7 @@ pub(crate) fn claim(
 ) -> Result<Claim, Fault> {
     let application = format!("ganger/{}/claim", names.number);
     let mut session = Session::connect(settings, &application)?;
-    let durability = durability::inspect(&mut session, settings, names)?;
+    let durability = durability::inspect(&mut session, settings, &names.label)?;
     let attempt = Attempt {
         names,
         owner,

@@ -3,7 +3,6 @@
 use ganger_store::StoreError;
 
 use crate::fault::Fault;
-use crate::names::Names;
 use crate::session::Session;
 use crate::settings::Settings;
 
@@ -29,6 +28,18 @@ pub enum DurabilityMode {
     Alone,
     /// Not even a crash of the server, which the settings accept.
     None,
+}
+
+impl DurabilityMode {
+    /// The mode in one word, for programs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Quorum => "quorum",
+            Self::Storage => "storage",
+            Self::Alone => "alone",
+            Self::None => "none",
+        }
+    }
 }
 
 impl std::fmt::Display for DurabilityMode {
@@ -69,14 +80,26 @@ struct Found {
     wal_file: String,
 }
 
-/// Asks the server of a writing connection for its settings.
+/// Connects to a database and asks what an acknowledged commit survives there.
+///
+/// # Errors
+/// If the database cannot be reached, or its settings do not allow what the store promises.
+pub fn durability(settings: &Settings) -> Result<Durability, StoreError> {
+    let label = settings.label();
+    let session = Session::connect(settings, "ganger/status");
+    let mut session = session.map_err(|fault| fault.at(&label, "used"))?;
+    let found = inspect(&mut session, settings, &label);
+    found.map_err(|fault| fault.at(&label, "used"))
+}
+
+/// Asks the server of a writing connection for its settings. `label` names the store in errors.
 ///
 /// # Errors
 /// If they do not allow what the store promises.
 pub(crate) fn inspect(
     session: &mut Session,
     settings: &Settings,
-    names: &Names,
+    label: &str,
 ) -> Result<Durability, Fault> {
     let found = session.run(async |wire| {
         let rows = wire.query_once(QUESTION, &[]).await?;
@@ -98,7 +121,7 @@ pub(crate) fn inspect(
     })?;
     let mode = judge(&found, settings).map_err(|reason| {
         Fault::Store(StoreError::Io {
-            path: names.label.clone(),
+            path: label.to_owned(),
             doing: "used",
             reason,
         })

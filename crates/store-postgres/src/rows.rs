@@ -133,7 +133,7 @@ impl Rows {
         self.session = None;
         let name = self.names.application(self.epoch);
         let mut session = Session::connect(&self.settings, &name)?;
-        durability::inspect(&mut session, &self.settings, &self.names)?;
+        durability::inspect(&mut session, &self.settings, &self.names.label)?;
         let sql = self.names.sql(
             "SELECT sequence, meta, greatest((SELECT max(key) FROM {s}.jobs), (SELECT max(key) FROM {s}.finished)),
                 ARRAY(SELECT part FROM {s}.ranges)

@@ -44,8 +44,8 @@ GRANT CONNECT ON DATABASE {} TO {NODE};",
     )
 }
 
-/// Makes the schema `ganger` with the functions by which a node adds and drops ranges of job numbers. The functions
-/// run as their owner, see no names but their own, and verify what they are given.
+/// Makes the schema `ganger` with the control tables and the functions by which a node adds and drops ranges of job
+/// numbers. The functions run as their owner, see no names but their own, and verify what they are given.
 pub(crate) fn functions() -> String {
     let of_each = |template: &str| -> String {
         let parts = RANGED
@@ -61,7 +61,8 @@ pub(crate) fn functions() -> String {
     IF found THEN RETURN false; END IF;\n",
     );
     let drop = of_each("    EXECUTE format('DROP TABLE %I.%I', space, '{table}_' || part);\n");
-    FUNCTIONS
+    [FUNCTIONS, crate::control::TABLES, crate::nodes::TABLES]
+        .concat()
         .replace("{add}", &add)
         .replace("{check}", &check)
         .replace("{drop}", &drop)

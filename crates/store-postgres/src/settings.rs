@@ -169,6 +169,11 @@ impl Settings {
         Ok((config, self.tls.clone()))
     }
 
+    /// Whether the address has a password, which others may read where addresses are shown.
+    pub fn has_password(&self) -> bool {
+        self.config.get_password().is_some()
+    }
+
     /// Returns the database in words, without the password.
     pub(crate) fn label(&self) -> String {
         let hosts: Vec<_> = self.config.get_hosts().iter().map(show_host).collect();

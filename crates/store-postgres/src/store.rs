@@ -168,7 +168,7 @@ impl PostgresStore {
             self.session = None;
             let (settings, names) = (self.shared.database.settings(), &self.shared.names);
             let mut session = Session::connect(settings, &names.application(epoch))?;
-            self.durability = Some(durability::inspect(&mut session, settings, names)?);
+            self.durability = Some(durability::inspect(&mut session, settings, &names.label)?);
             self.session = Some(session);
         }
         Ok(self.session.as_mut().expect("it was just made"))

@@ -2,6 +2,7 @@
 
 mod fence;
 mod log_tables;
+mod nodes;
 mod outcomes;
 mod readers;
 mod support;

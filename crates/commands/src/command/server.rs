@@ -64,6 +64,32 @@ pub(crate) struct ServerArgs {
     #[arg(long, value_name = "FILE")]
     db: Option<String>,
 
+    /// PostgreSQL with the shards, instead of a file: postgres://USER@HOST:PORT/DATABASE. `ganger cluster init`
+    /// prepares it. The password comes from `GANGER_STORE_PASSWORD` or --store-password-file.
+    #[cfg(feature = "postgres")]
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+
+    /// File with the password of the database's role.
+    #[cfg(feature = "postgres")]
+    #[arg(long, value_name = "FILE")]
+    store_password_file: Option<String>,
+
+    /// Name that the cluster in the database must have; any if absent.
+    #[cfg(feature = "postgres")]
+    #[arg(long, value_name = "NAME")]
+    cluster: Option<String>,
+
+    /// Name of this process among those of the cluster; that of the machine if absent.
+    #[cfg(feature = "postgres")]
+    #[arg(long, value_name = "NAME")]
+    node: Option<String>,
+
+    /// Use a database that may lose acknowledged jobs in a crash, such as one with fsync = off.
+    #[cfg(feature = "postgres")]
+    #[arg(long, num_args = 0, default_missing_value = "true")]
+    store_loss_window: Option<String>,
+
     /// Directory of the store's file, if --db is not given.
     #[arg(long, value_name = "DIR")]
     data_dir: Option<String>,
@@ -180,6 +206,24 @@ fn flags(args: ServerArgs) -> Result<Vec<Flag>, Failure> {
         ("data_dir", "--data-dir", args.data_dir),
         ("db", "--db", args.db),
         ("addr", "--addr", args.addr),
+        #[cfg(feature = "postgres")]
+        ("store", "--store", args.store),
+        #[cfg(feature = "postgres")]
+        (
+            "store_password_file",
+            "--store-password-file",
+            args.store_password_file,
+        ),
+        #[cfg(feature = "postgres")]
+        ("cluster", "--cluster", args.cluster),
+        #[cfg(feature = "postgres")]
+        ("node", "--node", args.node),
+        #[cfg(feature = "postgres")]
+        (
+            "store_loss_window",
+            "--store-loss-window",
+            args.store_loss_window,
+        ),
         #[cfg(feature = "redis")]
         ("resp", "--resp", args.resp),
         #[cfg(feature = "redis")]

@@ -1,5 +1,6 @@
 //! The integration tests of this crate. They share one program, because each program links everything again.
 
+mod cluster;
 mod dashboard;
 mod disk_full;
 mod documents;

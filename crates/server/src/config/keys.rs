@@ -43,6 +43,15 @@ impl Key {
         }
     }
 
+    /// The setting as a secret.
+    #[cfg(feature = "postgres")]
+    pub(super) const fn secret(self) -> Self {
+        Self {
+            is_secret: true,
+            ..self
+        }
+    }
+
     /// Returns the name of the setting's environment variable.
     pub fn variable(&self) -> String {
         format!(

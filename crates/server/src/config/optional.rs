@@ -48,7 +48,19 @@ const DASHBOARD: OptionalPart = OptionalPart {
     owns: |setting| setting.starts_with("ui."),
 };
 
-const PARTS: [OptionalPart; 3] = [REDIS, QUANTUMLEAP, DASHBOARD];
+const POSTGRES: OptionalPart = OptionalPart {
+    name: "store in PostgreSQL",
+    feature: "postgres",
+    #[cfg(feature = "postgres")]
+    keys: Some(super::postgres::KEYS),
+    #[cfg(not(feature = "postgres"))]
+    keys: None,
+    owns: |setting| {
+        ["store", "cluster", "node"].contains(&setting) || setting.starts_with("store_")
+    },
+};
+
+const PARTS: [OptionalPart; 4] = [REDIS, QUANTUMLEAP, DASHBOARD, POSTGRES];
 
 /// Returns all settings of this build.
 pub fn keys() -> impl Iterator<Item = &'static Key> {
@@ -116,6 +128,7 @@ mod tests {
             ("quantumleap", "no QuantumLeap port", "`quantumleap`"),
             ("telemetry_dir", "no QuantumLeap port", "`quantumleap`"),
             ("ui.read_only", "no dashboard", "`dashboard`"),
+            ("store", "no store in PostgreSQL", "`postgres`"),
         ] {
             let refusal = missing_part(&without, setting).expect(setting);
             assert!(refusal.starts_with(setting), "{refusal}");

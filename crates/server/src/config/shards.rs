@@ -68,6 +68,23 @@ impl Config {
         self.db.as_os_str() == DB_IN_MEMORY
     }
 
+    /// Whether the store is a database.
+    fn is_in_database(&self) -> bool {
+        #[cfg(feature = "postgres")]
+        return self.postgres.address.is_some();
+        #[cfg(not(feature = "postgres"))]
+        return false;
+    }
+
+    /// Returns the store of a shard for log lines; an address of a database has no password.
+    pub(crate) fn store_of(&self, shard: &ShardId) -> String {
+        #[cfg(feature = "postgres")]
+        if let Some(address) = &self.postgres.address {
+            return address.clone();
+        }
+        self.db_of(shard).display().to_string()
+    }
+
     fn db_beside(&self, shard: &ShardId) -> PathBuf {
         let mut name: OsString = self.db.file_stem().unwrap_or_default().to_owned();
         name.push("-");
@@ -83,7 +100,7 @@ impl Config {
     /// an empty store where the same shard has one under the other name: that of a process with a single shard, or
     /// with several.
     pub(crate) fn check_stores(&self) -> Result<(), ConfigError> {
-        if self.is_in_memory() {
+        if self.is_in_memory() || self.is_in_database() {
             return Ok(());
         }
         let directory = self.db.parent().unwrap_or(Path::new(""));

@@ -53,7 +53,11 @@ pub fn load(
         if key.is_secret {
             return Err(fault(
                 flag.flag,
-                "a secret must not be on the command line: use GANGER_TOKEN or token_file",
+                format!(
+                    "a secret must not be on the command line: use {} or {}_file",
+                    key.variable(),
+                    key.name
+                ),
             ));
         }
         set(&mut config, &mut given, key, &flag.value, || {
@@ -145,7 +149,11 @@ fn from_file(config: &mut Config, given: &mut SetKeys, file: &Path) -> Result<()
         if key.is_secret {
             return Err(fault(
                 place(),
-                "a secret must not be in this file: use GANGER_TOKEN or token_file",
+                format!(
+                    "a secret must not be in this file: use {} or {}_file",
+                    key.variable(),
+                    key.name
+                ),
             ));
         }
         let value = setting.value.ok_or_else(|| {

@@ -50,7 +50,7 @@ pub enum RowAnswer {
 pub struct RowRead {
     /// Number of the read in this core.
     pub round: u64,
-    /// What to read.
+    /// The queries, each of which is answered once.
     pub queries: Vec<RowQuery>,
 }
 
@@ -64,7 +64,7 @@ pub struct RowsRead {
 }
 
 impl RowRead {
-    /// Reads everything.
+    /// Runs all queries with one reader, one after the other.
     pub fn run(self, reader: &mut dyn Reader) -> RowsRead {
         let answer = |query: RowQuery| {
             let answer = query.read(reader);

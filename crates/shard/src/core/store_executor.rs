@@ -93,7 +93,7 @@ pub enum StoreReport<R> {
         /// The error that ended the upkeep; `None` if it went well.
         error: Option<StoreError>,
     },
-    /// Results of reads.
+    /// Answers to the queries of a [`StoreTask::Read`].
     Rows(Vec<RowsRead>),
     /// Result of a search for expired jobs.
     Found {

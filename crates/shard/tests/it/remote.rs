@@ -18,7 +18,7 @@ use crate::kit::{enqueue, ids, new_job, settings};
 enum End {
     /// As the rows say: written, or refused because it does not follow the last one.
     Applied,
-    /// Not written.
+    /// The commit is not written.
     Refused,
     /// Written, and the answer is lost.
     UnknownButThere,

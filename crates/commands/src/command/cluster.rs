@@ -1,0 +1,222 @@
+//! `ganger cluster`: prepares a PostgreSQL for shards, and shows what is in it.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use ganger_store_postgres::{
+    Admin, Database, Directory, PasswordSource, Settings, ShardEntry, ShardStatus, durability,
+};
+use ganger_types::ShardId;
+use serde_json::json;
+
+use crate::context::{Context, remark};
+use crate::exit::{Exit, Failure, Outcome};
+use crate::show::escape;
+use crate::show::table::{Rows, facts};
+
+/// The environment variable with the password of the database's role.
+const PASSWORD_VARIABLE: &str = "GANGER_STORE_PASSWORD";
+
+/// Prepares a PostgreSQL for the shards of `ganger server --store`, and shows its state.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ClusterCommand {
+    /// Make the roles, the tables and the shards of a new cluster. What is there already is kept.
+    Init(InitArgs),
+    /// Bring the tables of a cluster up to the format of this program, once all nodes run it.
+    Migrate(StoreArgs),
+    /// Add a shard to a cluster. Nodes serve it from their next start on.
+    AddShard(StoreArgs),
+    /// Show the shards of a cluster, who owns them, and what an acknowledged job survives.
+    Status(StoreArgs),
+}
+
+/// The database of a cluster.
+#[derive(Args, Debug)]
+pub(crate) struct StoreArgs {
+    /// Address of the database, without a password: postgres://USER@HOST:PORT/DATABASE.
+    ///
+    /// The password comes from `GANGER_STORE_PASSWORD` or --store-password-file.
+    #[arg(long, value_name = "URL", env = "GANGER_STORE")]
+    store: String,
+
+    /// File with the password of that role.
+    #[arg(long, value_name = "FILE", env = "GANGER_STORE_PASSWORD_FILE")]
+    store_password_file: Option<PathBuf>,
+}
+
+/// Arguments of `ganger cluster init`.
+#[derive(Args, Debug)]
+pub(crate) struct InitArgs {
+    #[command(flatten)]
+    store: StoreArgs,
+
+    /// Name of the cluster.
+    #[arg(long, value_name = "NAME", default_value = "ganger")]
+    cluster: String,
+
+    /// Number of shards, which get the names 1, 2, 3 and so on.
+    #[arg(long, value_name = "COUNT", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=255))]
+    shards: u32,
+
+    /// File with a new password for the role `ganger_node`, which nodes use.
+    #[arg(long, value_name = "FILE")]
+    node_password_file: Option<PathBuf>,
+}
+
+pub(crate) fn run(context: &Context, command: &ClusterCommand) -> Outcome {
+    match command {
+        ClusterCommand::Init(args) => init(args),
+        ClusterCommand::Migrate(args) => migrate(args),
+        ClusterCommand::AddShard(args) => add_shard(args),
+        ClusterCommand::Status(args) => status(context, args),
+    }
+}
+
+fn failure(error: impl std::fmt::Display) -> Failure {
+    Failure::new(Exit::Failed, "cluster", error.to_string())
+}
+
+impl StoreArgs {
+    fn settings(&self) -> Result<Settings, Failure> {
+        let settings = Settings::from_url(&self.store);
+        let mut settings = settings.map_err(|error| Failure::usage(error.to_string()))?;
+        if settings.has_password() {
+            return Err(Failure::usage(format!(
+                "--store has a password, which others can read in the list of processes: put it into {PASSWORD_VARIABLE} or --store-password-file"
+            )));
+        }
+        settings.password = match &self.store_password_file {
+            Some(file) => PasswordSource::File(file.clone()),
+            None if std::env::var_os(PASSWORD_VARIABLE).is_some() => {
+                PasswordSource::Environment(PASSWORD_VARIABLE.to_owned())
+            }
+            None => PasswordSource::Url,
+        };
+        Ok(settings)
+    }
+
+    fn admin(&self) -> Result<Admin, Failure> {
+        Admin::connect(&self.settings()?).map_err(failure)
+    }
+}
+
+fn init(args: &InitArgs) -> Outcome {
+    let password = match &args.node_password_file {
+        None => None,
+        Some(file) => {
+            let text = std::fs::read_to_string(file);
+            let text = text.map_err(|error| {
+                Failure::usage(format!("--node-password-file {}: {error}", file.display()))
+            })?;
+            Some(text.trim_end_matches(['\r', '\n']).to_owned())
+        }
+    };
+    let mut admin = args.store.admin()?;
+    admin.init(password.as_deref()).map_err(failure)?;
+    admin.make_cluster(&args.cluster).map_err(failure)?;
+    let there = admin.shards().map_err(failure)?;
+    for number in 1..=args.shards {
+        if !there.contains(&number) {
+            make_shard(&mut admin, number)?;
+        }
+    }
+    let (name, count) = (
+        &args.cluster,
+        args.shards.max(u32::try_from(there.len()).unwrap_or(0)),
+    );
+    remark(format!(
+        "the cluster {name} has {count} shards: start nodes with `ganger server --store postgres://ganger_node@HOST/DATABASE`"
+    ));
+    Ok(Exit::Done)
+}
+
+fn make_shard(admin: &mut Admin, number: u32) -> Result<(), Failure> {
+    let shard = ShardId::new(&number.to_string()).expect("a number is the id of a shard");
+    admin.add_shard(number, &shard).map_err(failure)
+}
+
+fn migrate(args: &StoreArgs) -> Outcome {
+    let mut admin = args.admin()?;
+    let format = admin.migrate().map_err(failure)?;
+    remark(format!("the cluster has format {format}"));
+    Ok(Exit::Done)
+}
+
+fn add_shard(args: &StoreArgs) -> Outcome {
+    let mut admin = args.admin()?;
+    let there = admin.shards().map_err(failure)?;
+    let number = there.last().map_or(1, |last| last + 1);
+    make_shard(&mut admin, number)?;
+    remark(format!(
+        "shard {number} was added: nodes serve it from their next start on"
+    ));
+    Ok(Exit::Done)
+}
+
+fn status(context: &Context, args: &StoreArgs) -> Outcome {
+    let settings = args.settings()?;
+    let mode = durability(&settings).map_err(failure)?.mode;
+    let database = Database::new(settings).map_err(failure)?;
+    let directory = Directory::read(&database).map_err(failure)?;
+    let shards = directory.status(&database).map_err(failure)?;
+    let named = shards.iter().filter_map(|shard| {
+        let entry = directory
+            .shards
+            .iter()
+            .find(|entry| entry.number == shard.number)?;
+        Some((entry, shard))
+    });
+    if context.is_json() {
+        context.json(&json!({
+            "cluster": directory.name,
+            "identity": directory.identity,
+            "format": directory.format,
+            "durability": mode.name(),
+            "shards": named.map(|(entry, shard)| document(entry, shard)).collect::<Vec<_>>(),
+        }))?;
+        return Ok(Exit::Done);
+    }
+    context.line(facts(&[
+        ("cluster", escape::line(&directory.name)),
+        ("identity", directory.identity.clone()),
+        ("format", directory.format.to_string()),
+        ("an acknowledged job", mode.to_string()),
+    ]))?;
+    let mut rows = Rows::new(&[
+        "shard",
+        "state",
+        ">epoch",
+        "owner",
+        ">commits",
+        ">behind in rows",
+    ]);
+    for (entry, shard) in named {
+        rows.push([
+            escape::line(entry.id.as_str()),
+            escape::line(&shard.state),
+            shard.epoch.to_string(),
+            escape::line(owner(shard)),
+            shard.last.to_string(),
+            shard.last.saturating_sub(shard.checkpoint).to_string(),
+        ]);
+    }
+    context.line(rows.text())?;
+    Ok(Exit::Done)
+}
+
+/// The node that made the last claim, without the random number of its process.
+fn owner(shard: &ShardStatus) -> &str {
+    let name = shard.owner.split_once(' ');
+    name.map_or(shard.owner.as_str(), |(node, _)| node)
+}
+
+fn document(entry: &ShardEntry, shard: &ShardStatus) -> serde_json::Value {
+    json!({
+        "shard": entry.id.as_str(),
+        "state": shard.state,
+        "epoch": shard.epoch,
+        "owner": owner(shard),
+        "commits": shard.last,
+        "commits_in_rows": shard.checkpoint,
+    })
+}
