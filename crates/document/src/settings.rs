@@ -104,6 +104,8 @@ pub struct QueueSettingsDocument {
     /// absent.
     #[serde(default)]
     due_order: DueOrderWord,
+    /// Time that a ready job may wait before the queue needs attention; 10 minutes if absent.
+    alert_age: Option<Span>,
 }
 
 impl From<QueueSettingsDocument> for QueueSettings {
@@ -117,6 +119,7 @@ impl From<QueueSettingsDocument> for QueueSettings {
             retry: given.retry.map(Into::into),
             retention: given.retention.map(Into::into),
             due_order: given.due_order.0,
+            alert_age: given.alert_age.map(|span| span.0),
         }
     }
 }
@@ -132,6 +135,7 @@ impl From<&QueueSettings> for QueueSettingsDocument {
             retry: settings.retry.as_ref().map(Into::into),
             retention: settings.retention.map(Into::into),
             due_order: OneOf(settings.due_order),
+            alert_age: settings.alert_age.map(Span),
         }
     }
 }

@@ -231,6 +231,7 @@ impl Engine {
                 .ready
                 .first()
                 .map(|(_, _, key)| now.elapsed.since(self.job(*key).ready_at)),
+            asked_ago: queue.asked.map(|asked| now.elapsed.since(asked)),
             created_at: queue.created_at,
             enqueued_total: queue.enqueued_total,
             finished_total: queue.finished_total,

@@ -105,6 +105,9 @@ pub const CRON_BYTES_MAX: usize = 255;
 /// Years within which a cron expression must fire.
 pub const CRON_YEARS_MAX: u16 = 40;
 
+/// Time that a ready job may wait before its queue needs attention, unless the queue sets another.
+pub const ALERT_AGE_DEFAULT: Duration = Duration::from_secs(600);
+
 /// Default length of a lease.
 pub const LEASE_FOR_DEFAULT: Duration = Duration::from_secs(60);
 /// Shortest lease that a request may ask for.

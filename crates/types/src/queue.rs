@@ -101,6 +101,9 @@ pub struct QueueSettings {
     pub retention: Option<Retention>,
     /// Position of jobs that become due.
     pub due_order: DueOrder,
+    /// Time that a ready job may wait before the queue needs attention; `None`:
+    /// [`ALERT_AGE_DEFAULT`](crate::limits::ALERT_AGE_DEFAULT).
+    pub alert_age: Option<Duration>,
 }
 
 impl QueueSettings {

@@ -283,6 +283,8 @@ pub struct QueueView {
     pub schedules: u64,
     /// Time since the oldest ready job became ready; `None` if none is ready.
     pub oldest_ready_for: Option<Duration>,
+    /// Time since a worker last asked for jobs of the queue; `None` if none has since the shard was loaded.
+    pub asked_ago: Option<Duration>,
     /// Time of the first use.
     pub created_at: Timestamp,
     /// Number of jobs ever enqueued.

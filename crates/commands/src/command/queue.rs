@@ -96,6 +96,10 @@ pub(crate) struct SetArgs {
     /// Position of a job that becomes due.
     #[arg(long)]
     due_order: Option<DueOrderArg>,
+
+    /// Time that a ready job may wait before the queue needs attention; 10 minutes if none.
+    #[arg(long, value_name = "DURATION|none", value_parser = optional_span)]
+    alert_age: Option<Setting<Duration>>,
 }
 
 /// A setting from the command line: a value, or none.
@@ -353,6 +357,9 @@ fn apply(mut settings: QueueSettings, args: SetArgs) -> QueueSettings {
         };
         keep(&mut retention.succeeded, args.keep_succeeded);
         keep(&mut retention.failed, args.keep_failed);
+    }
+    if let Some(Setting(value)) = args.alert_age {
+        settings.alert_age = value;
     }
     match args.due_order {
         Some(DueOrderArg::Behind) => settings.due_order = DueOrder::Behind,

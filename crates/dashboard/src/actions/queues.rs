@@ -85,6 +85,11 @@ const FIELDS: &[(&str, &str, &str)] = &[
         "a whole number; empty: no limit",
     ),
     (
+        "alert_age",
+        "Needs attention after",
+        "how long a ready job may wait, such as 10m; empty: 10 minutes",
+    ),
+    (
         "lease_for",
         "Length of leases",
         "such as 60s; empty: as the namespace",
@@ -256,7 +261,7 @@ fn given(fields: &Params) -> Result<Map<String, Value>, Fault> {
             continue;
         };
         let value = match *field {
-            "lease_for" | "grace_for" => Value::String(text.to_owned()),
+            "lease_for" | "grace_for" | "alert_age" => Value::String(text.to_owned()),
             _ => serde_json::from_str(text).map_err(|error| {
                 Fault::value(words, &format!("{text:?} cannot be read: {error}"))
             })?,

@@ -62,6 +62,7 @@ impl From<&QueueSettings> for v1::QueueSettings {
             retry: settings.retry.as_ref().map(Into::into),
             retention: settings.retention.map(Into::into),
             due_order: i32::from(due_order),
+            alert_age_ms: settings.alert_age.map(ms),
         }
     }
 }
@@ -91,6 +92,7 @@ pub fn queue_settings(at: At<'_>, wire: v1::QueueSettings) -> Result<QueueSettin
             .transpose()?,
         retention: wire.retention.map(retention),
         due_order,
+        alert_age: wire.alert_age_ms.map(Duration::from_millis),
     })
 }
 

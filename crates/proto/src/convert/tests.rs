@@ -60,12 +60,13 @@ fn kept() -> impl Strategy<Value = Retention> {
 
 fn queue_of() -> impl Strategy<Value = QueueSettings> {
     let limits = (any::<bool>(), any::<Option<u32>>(), any::<Option<u64>>());
-    let times = (option::of(duration()), option::of(duration()));
+    let time = || option::of(duration());
+    let times = (time(), time(), time());
     let policies = (option::of(retry_policy()), option::of(kept()));
     (limits, times, policies, any_of::<DueOrder>()).prop_map(
         |(
             (paused, running_max, live_max),
-            (lease_for, grace_for),
+            (lease_for, grace_for, alert_age),
             (retry, retention),
             due_order,
         )| {
@@ -78,6 +79,7 @@ fn queue_of() -> impl Strategy<Value = QueueSettings> {
                 retry,
                 retention,
                 due_order,
+                alert_age,
             }
         },
     )

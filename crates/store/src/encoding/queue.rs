@@ -8,7 +8,7 @@ use ganger_types::{
 
 use super::field::{choice, fields, record};
 
-record!("queue", version 1, QueueRecord {
+record!("queue", version 2, QueueRecord {
     namespace,
     queue,
     created_at,
@@ -30,6 +30,7 @@ fields!(QueueSettings {
     retry,
     retention,
     due_order,
+    alert_age since 2 or None,
 });
 
 choice!(DueOrder, "has an unknown order of due jobs" {
@@ -66,10 +67,36 @@ choice!(Clock, "has an unknown clock" {
 
 #[cfg(test)]
 mod tests {
-    use ganger_types::Namespace;
+    use ganger_types::{Namespace, Queue, Timestamp};
 
     use super::super::{Cursor, Record, Writer};
     use super::*;
+
+    #[test]
+    fn a_queue_of_the_first_version_has_the_default_age_that_needs_attention() {
+        let record = QueueRecord {
+            namespace: Namespace::from_static("n"),
+            queue: Queue::from_static("q"),
+            created_at: Timestamp(7),
+            known: true,
+            settings: QueueSettings {
+                paused: true,
+                ..QueueSettings::default()
+            },
+            succeeded: 1,
+            failed: 2,
+            cancelled: 3,
+            enqueued_total: 9,
+            finished_total: 6,
+        };
+        let mut bytes = Vec::new();
+        record.write(&mut Writer::new(&mut bytes));
+        // The missing age is the last byte of the record.
+        let old = &bytes[..bytes.len() - 1];
+        let mut from = Cursor::new(old, QueueRecord::WHAT);
+        let read = from.in_version(1, QueueRecord::read);
+        assert_eq!(read.expect("it reads"), record);
+    }
 
     #[test]
     fn a_namespace_of_the_first_version_has_the_default_limit_of_queues() {

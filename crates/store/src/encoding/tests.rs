@@ -116,7 +116,10 @@ const FORMAT_7: &str = include_str!("format7.txt");
 fn reads<R: Record + Debug>(bytes: &[u8], shown: &str) {
     let record: R = decode(bytes).expect("records of format 7 are read");
     assert_eq!(format!("{record:?}"), shown, "{}", R::WHAT);
-    assert_eq!(encode(&record), bytes, "{}", R::WHAT);
+    // A record of an earlier version is written in the newest one.
+    if bytes.first() == Some(&R::VERSION) {
+        assert_eq!(encode(&record), bytes, "{}", R::WHAT);
+    }
 }
 
 #[test]

@@ -226,6 +226,7 @@ pub fn queue(name: &'static str) -> QueueRecord {
                 ..Retention::default()
             }),
             due_order: DueOrder::Ahead,
+            alert_age: Some(Duration::from_secs(90)),
         },
         succeeded: 0,
         failed: 0,

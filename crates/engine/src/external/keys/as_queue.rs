@@ -14,6 +14,7 @@ pub(super) fn view(space: &KeySpace, queue: &Queue) -> Option<QueueView> {
         counts: counts(space, queue)?,
         schedules: 0,
         oldest_ready_for: None,
+        asked_ago: None,
         created_at: Timestamp(0),
         enqueued_total: 0,
         finished_total: 0,

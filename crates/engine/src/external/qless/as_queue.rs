@@ -21,6 +21,7 @@ pub(super) fn view(qless: &Qless, queue: &Queue) -> QueueView {
         counts: counts(sizes),
         schedules: wide(sizes.recurring),
         oldest_ready_for: None,
+        asked_ago: None,
         created_at: seen.map_or(Timestamp(0), |at| moment(at.seconds())),
         enqueued_total: 0,
         finished_total: 0,

@@ -226,6 +226,7 @@ fn queue_view() -> impl Strategy<Value = reply::QueueView> {
             counts,
             schedules: numbers.1,
             oldest_ready_for,
+            asked_ago: None,
             created_at,
             enqueued_total: numbers.2,
             finished_total: numbers.3,
