@@ -10,6 +10,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use ganger_metrics::Histogram;
 use ganger_store::{LogChunk, StoredJob};
 use ganger_types::command::Lease;
 use ganger_types::query::Query;
@@ -405,6 +406,18 @@ impl Handle {
             drop(self.send(Request::QueueSnapshot { ticket }));
         }
         self.shared.metrics.snapshot(queues)
+    }
+
+    /// Returns how long the commits of the store took since the start, in seconds.
+    pub fn commit_seconds(&self) -> Histogram {
+        self.shared.metrics.commit.snapshot()
+    }
+
+    /// Returns the free bytes on the store's device, `None` if unknown, and those held in reserve, 0 if none are.
+    pub fn store_space(&self) -> (Option<u64>, u64) {
+        let gauges = &self.shared.metrics.gauges;
+        let free = gauges.store_free_bytes.get();
+        ((free > 0).then_some(free), gauges.store_reserve_bytes.get())
     }
 
     /// Returns the metrics of this shard with a new snapshot of the queues.

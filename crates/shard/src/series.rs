@@ -7,6 +7,7 @@
 mod bounds;
 mod rate;
 mod read;
+mod recent;
 mod ring;
 mod sketch;
 #[cfg(test)]
@@ -26,6 +27,7 @@ use crate::metrics::WaitTimes;
 
 pub use self::rate::Rate;
 pub use self::read::{KindTotals, Latency, Line, SeriesQuery, SeriesReply};
+pub use self::recent::{Rates, Recent};
 pub use self::ring::Step;
 pub use self::sketch::Sketch;
 
@@ -167,6 +169,25 @@ impl Fold for KindPoint {
     }
 }
 
+/// How attempts of a queue ended in one step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcomes {
+    /// Number of attempts that ended, released ones excepted.
+    pub ended: u32,
+    /// Number of those that failed, timed out, or whose lease expired.
+    pub failed: u32,
+    /// Number of those whose lease expired.
+    pub lost: u32,
+}
+
+impl Fold for Outcomes {
+    fn fold(&mut self, other: &Self) {
+        self.ended = self.ended.saturating_add(other.ended);
+        self.failed = self.failed.saturating_add(other.failed);
+        self.lost = self.lost.saturating_add(other.lost);
+    }
+}
+
 /// The series of one kind in one queue.
 #[derive(Debug)]
 struct KindSeries {
@@ -204,6 +225,8 @@ struct QueueSeries {
     steps: Ring<Counts>,
     minutes: Ring<Counts>,
     hours: Ring<Counts>,
+    /// How attempts ended, in steps of 10 s.
+    outcomes: Ring<Outcomes>,
     kinds: HashMap<Kind, KindSeries>,
     /// Kinds that have no series of their own.
     other_kinds: KindSeries,
@@ -215,6 +238,7 @@ impl Default for QueueSeries {
             steps: Ring::new(Step::TenSeconds),
             minutes: Ring::new(Step::Minute),
             hours: Ring::new(Step::Hour),
+            outcomes: Ring::new(Step::TenSeconds),
             kinds: HashMap::new(),
             other_kinds: KindSeries::default(),
         }
@@ -375,10 +399,17 @@ impl SeriesTable {
         let is_lost = matches!(end, AttemptEnd::Expired);
         let is_failure = is_lost || matches!(end, AttemptEnd::TimedOut | AttemptEnd::Failed { .. });
         let is_retried = is_failure && record.finished.is_none();
+        let Some(queue) = self.queue(&record.namespace, &record.queue) else {
+            return;
+        };
+        if !matches!(end, AttemptEnd::Released { .. } | AttemptEnd::Cancelled) {
+            queue.outcomes.at(at).fold(&Outcomes {
+                ended: 1,
+                failed: u32::from(is_failure),
+                lost: u32::from(is_lost),
+            });
+        }
         if is_lost || is_retried {
-            let Some(queue) = self.queue(&record.namespace, &record.queue) else {
-                return;
-            };
             queue.change(at, |point| {
                 if is_lost {
                     point.add(Metric::Lost);

@@ -45,7 +45,8 @@ impl KindSeries {
 impl QueueSeries {
     fn bytes(&self) -> usize {
         let kinds: usize = self.kinds.values().map(KindSeries::bytes).sum();
-        let own = self.steps.bytes() + self.minutes.bytes() + self.hours.bytes();
+        let own =
+            self.steps.bytes() + self.minutes.bytes() + self.hours.bytes() + self.outcomes.bytes();
         own + kinds + self.other_kinds.bytes() + ENTRY_BYTES
     }
 
@@ -60,6 +61,7 @@ impl QueueSeries {
         self.steps.merge(&other.steps);
         self.minutes.merge(&other.minutes);
         self.hours.merge(&other.hours);
+        self.outcomes.merge(&other.outcomes);
         for kind in other.kinds.values() {
             self.other_kinds.merge(kind);
         }
@@ -71,6 +73,7 @@ impl QueueSeries {
         self.steps.prune(now);
         self.minutes.prune(now);
         self.hours.prune(now);
+        self.outcomes.prune(now);
         self.kinds.retain(|_, kind| kind.prune(now));
         self.other_kinds.prune(now);
         !self.hours.is_empty()

@@ -157,7 +157,7 @@ impl QueueSeries {
     }
 
     /// All points of kinds in the steps from `from` to `to`; the kind is `None` for those without a series.
-    fn kind_points(
+    pub(super) fn kind_points(
         &self,
         step: Step,
         from: u32,
