@@ -1,12 +1,12 @@
 //! Output for people.
 
-pub(crate) mod escape;
 pub(crate) mod json;
 pub(crate) mod table;
 pub(crate) mod time;
 
 use comfy_table::{Cell, Color};
 use ganger_client::JobState;
+pub(crate) use ganger_document::escape;
 
 /// Colours of the terminal, or none.
 #[derive(Clone, Copy, Debug)]

@@ -8,8 +8,10 @@
 #![forbid(unsafe_code)]
 
 mod error;
+pub mod escape;
 pub mod json;
 pub mod labels;
+pub mod measure;
 pub mod names;
 pub mod one_of;
 pub mod place;

@@ -3,21 +3,21 @@
 use std::fmt::Write as _;
 
 /// Escapes a line: every control character is written out.
-pub(crate) fn line(text: &str) -> String {
+pub fn line(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     push(&mut out, text, false);
     out
 }
 
 /// Escapes text of several lines: line ends and tabs stay, other control characters are written out.
-pub(crate) fn text(text: &str) -> String {
+pub fn text(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     push(&mut out, text, true);
     out
 }
 
 /// Like [`text`], for bytes; invalid UTF-8 is written as `\xNN`.
-pub(crate) fn bytes(bytes: &[u8]) -> String {
+pub fn bytes(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         push(&mut out, chunk.valid(), true);
@@ -29,7 +29,7 @@ pub(crate) fn bytes(bytes: &[u8]) -> String {
 }
 
 /// Returns one line of at most `most` characters, with an ellipsis where it was cut.
-pub(crate) fn short(text: &str, most: usize) -> String {
+pub fn short(text: &str, most: usize) -> String {
     let first = text.lines().next().unwrap_or_default();
     let line = line(first);
     let is_cut = line.chars().count() > most || text.trim_end().lines().count() > 1;
@@ -43,7 +43,7 @@ pub(crate) fn short(text: &str, most: usize) -> String {
 
 /// Returns the last non-empty line of a failure's message, with at most `most` characters: a stack trace ends with
 /// the error, after a first line that is the same for all.
-pub(crate) fn last_line(text: &str, most: usize) -> String {
+pub fn last_line(text: &str, most: usize) -> String {
     let lines = text.lines().rev();
     let mut told = lines.filter(|line| !line.trim().is_empty());
     let last = told.next().unwrap_or_default().trim();
