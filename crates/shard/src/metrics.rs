@@ -360,9 +360,18 @@ impl ShardMetrics {
         series.ran(ran);
         self.series().observe_attempt(record, entry.at, ran, end);
         match end {
-            AttemptEnd::Expired => self.counters.lease_expired_total.inc(),
-            AttemptEnd::TimedOut => self.counters.attempt_timed_out_total.inc(),
-            AttemptEnd::Released { .. } => self.counters.lease_released_total.inc(),
+            AttemptEnd::Expired => {
+                self.counters.lease_expired_total.inc();
+                series.leases_expired.inc();
+            }
+            AttemptEnd::TimedOut => {
+                self.counters.attempt_timed_out_total.inc();
+                series.attempts_timed_out.inc();
+            }
+            AttemptEnd::Released { .. } => {
+                self.counters.lease_released_total.inc();
+                series.leases_released.inc();
+            }
             AttemptEnd::Failed { .. } => {
                 self.counters.attempt_failed_total.inc();
                 series.attempts_failed.inc();
@@ -386,18 +395,23 @@ impl ShardMetrics {
                     to,
                     ..
                 } => {
-                    if from.is_none() {
-                        counters.jobs_enqueued_total.inc();
-                    }
                     let of = |count: &mut dyn FnMut(&Series)| {
                         count(self.runs().of(&event.namespace, queue, kind));
                     };
+                    if from.is_none() {
+                        counters.jobs_enqueued_total.inc();
+                        of(&mut |series| series.jobs_enqueued.inc());
+                    }
                     match to {
                         JobState::Running => {
                             counters.leases_granted_total.inc();
-                            if let Some(wait) = waits.remove(key) {
-                                of(&mut |series| series.waited(wait));
-                            }
+                            let wait = waits.remove(key);
+                            of(&mut |series| {
+                                series.leases_granted.inc();
+                                if let Some(wait) = wait {
+                                    series.waited(wait);
+                                }
+                            });
                         }
                         JobState::Succeeded => {
                             counters.jobs_succeeded_total.inc();
@@ -407,7 +421,10 @@ impl ShardMetrics {
                             counters.jobs_failed_total.inc();
                             of(&mut |series| series.jobs_failed.inc());
                         }
-                        JobState::Cancelled => counters.jobs_cancelled_total.inc(),
+                        JobState::Cancelled => {
+                            counters.jobs_cancelled_total.inc();
+                            of(&mut |series| series.jobs_cancelled.inc());
+                        }
                         JobState::Blocked | JobState::Scheduled | JobState::Ready => {}
                     }
                 }

@@ -23,6 +23,18 @@ pub struct RunMetrics {
     pub jobs_failed: u64,
     /// Number of attempts that reported a failure, including those that were retried.
     pub attempts_failed: u64,
+    /// Number of jobs that were enqueued.
+    pub jobs_enqueued: u64,
+    /// Number of jobs that were cancelled.
+    pub jobs_cancelled: u64,
+    /// Number of attempts that workers leased.
+    pub leases_granted: u64,
+    /// Number of attempts whose lease expired.
+    pub leases_expired: u64,
+    /// Number of attempts that were released.
+    pub leases_released: u64,
+    /// Number of attempts that took longer than allowed.
+    pub attempts_timed_out: u64,
     /// Seconds from ready to leased.
     pub wait_seconds: Histogram,
     /// Seconds from leased to the end of the attempt.
@@ -35,6 +47,12 @@ pub(crate) struct Series {
     pub(crate) jobs_succeeded: MetricValue,
     pub(crate) jobs_failed: MetricValue,
     pub(crate) attempts_failed: MetricValue,
+    pub(crate) jobs_enqueued: MetricValue,
+    pub(crate) jobs_cancelled: MetricValue,
+    pub(crate) leases_granted: MetricValue,
+    pub(crate) leases_expired: MetricValue,
+    pub(crate) leases_released: MetricValue,
+    pub(crate) attempts_timed_out: MetricValue,
     wait: Distribution,
     run: Distribution,
 }
@@ -45,6 +63,12 @@ impl Default for Series {
             jobs_succeeded: MetricValue::default(),
             jobs_failed: MetricValue::default(),
             attempts_failed: MetricValue::default(),
+            jobs_enqueued: MetricValue::default(),
+            jobs_cancelled: MetricValue::default(),
+            leases_granted: MetricValue::default(),
+            leases_expired: MetricValue::default(),
+            leases_released: MetricValue::default(),
+            attempts_timed_out: MetricValue::default(),
             wait: Distribution::times(TIME_BOUNDS),
             run: Distribution::times(TIME_BOUNDS),
         }
@@ -66,6 +90,12 @@ impl Series {
             jobs_succeeded: self.jobs_succeeded.get(),
             jobs_failed: self.jobs_failed.get(),
             attempts_failed: self.attempts_failed.get(),
+            jobs_enqueued: self.jobs_enqueued.get(),
+            jobs_cancelled: self.jobs_cancelled.get(),
+            leases_granted: self.leases_granted.get(),
+            leases_expired: self.leases_expired.get(),
+            leases_released: self.leases_released.get(),
+            attempts_timed_out: self.attempts_timed_out.get(),
             wait_seconds: self.wait.snapshot(),
             run_seconds: self.run.snapshot(),
         }

@@ -25,7 +25,7 @@ type ReadRunTimes = fn(&RunMetrics) -> &Histogram;
 type ReadPeer = fn(&PeerView, &PeerState) -> u64;
 
 /// Counters of runs, which have labels for queue and kind: name, help, value.
-const RUNS: [(&str, &str, ReadRuns); 3] = [
+const RUNS: [(&str, &str, ReadRuns); 9] = [
     (
         "jobs_succeeded_total",
         "Jobs that succeeded, by queue and kind.",
@@ -40,6 +40,36 @@ const RUNS: [(&str, &str, ReadRuns); 3] = [
         "attempt_failed_total",
         "Attempts that reported a failure, by queue and kind.",
         |runs| runs.attempts_failed,
+    ),
+    (
+        "jobs_enqueued_total",
+        "Jobs that were stored, by queue and kind.",
+        |runs| runs.jobs_enqueued,
+    ),
+    (
+        "jobs_cancelled_total",
+        "Jobs that were cancelled, by queue and kind.",
+        |runs| runs.jobs_cancelled,
+    ),
+    (
+        "leases_granted_total",
+        "Attempts that workers leased, by queue and kind.",
+        |runs| runs.leases_granted,
+    ),
+    (
+        "lease_expired_total",
+        "Attempts whose lease expired, by queue and kind.",
+        |runs| runs.leases_expired,
+    ),
+    (
+        "lease_released_total",
+        "Attempts that were released, by queue and kind.",
+        |runs| runs.leases_released,
+    ),
+    (
+        "attempt_timed_out_total",
+        "Attempts that took longer than allowed, by queue and kind.",
+        |runs| runs.attempts_timed_out,
     ),
 ];
 /// Queue and kind of all runs that have no series of their own. No namespace has an empty name, so this series differs
@@ -281,7 +311,7 @@ mod tests {
                 sum: 0.02,
                 count: 5,
             },
-            counters: vec![("lease_expired_total", 7)],
+            counters: vec![("commits_total", 7)],
             worker_slots: vec![("busy", 2)],
             ..MetricsSnapshot::default()
         };
@@ -293,7 +323,7 @@ mod tests {
             r#"ganger_store_fsync_seconds_bucket{shard="1",le="+Inf"} 5"#,
             r#"ganger_store_fsync_seconds_sum{shard="1"} 0.02"#,
             r#"ganger_store_fsync_seconds_count{shard="1"} 5"#,
-            r#"ganger_lease_expired_total{shard="1"} 7"#,
+            r#"ganger_commits_total{shard="1"} 7"#,
             r#"ganger_worker_slots{shard="1",state="busy"} 2"#,
             "# TYPE ganger_store_fsync_seconds histogram",
         ] {

@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use crate::kit::{config, response_to, start_server, status};
+use ganger_attention::Gravity;
+use ganger_attention::alert::{Alert, Condition};
 use ganger_ngsi::environment;
 use ganger_server::{Config, QuantumLeapPort, RedisPort};
-use ganger_types::ShardId;
+use ganger_types::{Namespace, ShardId};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -69,6 +72,15 @@ async fn a_server_exports_exactly_the_documented_metrics() {
             environment: Some(environment::read(|_| None, no_file).expect("readable")),
             ..QuantumLeapPort::default()
         },
+        alerts: vec![Alert {
+            name: "disk".to_owned(),
+            namespace: Namespace::default(),
+            queue: None,
+            condition: Condition::DiskFreeBelow(1),
+            hold_for: Duration::ZERO,
+            gravity: Gravity::Warning,
+            webhook: None,
+        }],
         ..config()
     };
     let running = start_server(config).await;
@@ -99,6 +111,9 @@ async fn a_server_exports_exactly_the_documented_metrics() {
     for line in [
         r#"ganger_queue_depth{shard="2",namespace="default",queue="default",state="ready"} 1"#,
         r#"ganger_queue_depth{shard="1",namespace="default",queue="a\"} 1\n\\x09\\",state="blocked"} 1"#,
+        r#"ganger_jobs_enqueued_total{shard="2",namespace="default",queue="default",kind="a"} 1"#,
+        r#"ganger_lease_expired_total{shard="1",namespace="",queue="other",kind="other"} 0"#,
+        r#"ganger_alert_firing{alert="disk"} 0"#,
         "ganger_resp_connections 1",
         "ganger_resp_commands_total 1",
         r#"ganger_http_requests_total{class="5xx"} 0"#,

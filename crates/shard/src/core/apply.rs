@@ -3,7 +3,9 @@
 use ganger_store::Reader;
 use ganger_types::limits::PAGE_QUEUES_MAX;
 use ganger_types::query::Query;
-use ganger_types::{Command, Elapsed, Namespace, Now, Rejection, Reply, Timestamp};
+use ganger_types::{
+    Command, Elapsed, JobState, Namespace, Now, Queue, QueueCounts, Rejection, Reply, Timestamp,
+};
 
 use super::Core;
 use super::deliver::Taken;
@@ -116,8 +118,9 @@ impl<R: Reader, T: Ticket> Core<R, T> {
                 self.take_back(now, held, request, waiter);
             }
             Request::QueueSnapshot { ticket } => {
-                let (snapshot, left_out) = self.snapshot(now, SNAPSHOT_QUEUES_MAX);
-                self.metrics.gauges.queues_left_out.set(left_out);
+                let (mut snapshot, others) = self.snapshot(now, SNAPSHOT_QUEUES_MAX);
+                self.metrics.gauges.queues_left_out.set(others.queues);
+                snapshot.extend(others.gauge());
                 self.answer(now, ticket, Ok(CallReply::QueueSnapshot(snapshot)));
             }
         }
@@ -263,9 +266,13 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
     }
 
-    /// Counts the queues that have live jobs, of every namespace, at most so many of them. Returns them and how many
-    /// were left out.
-    pub(super) fn snapshot(&mut self, now: Now, queues_max: usize) -> (Vec<QueueGauge>, u64) {
+    /// Counts the queues that have live jobs, of every namespace, at most so many of them. Returns them, and the sum
+    /// of those that were left out.
+    pub(super) fn snapshot(
+        &mut self,
+        now: Now,
+        queues_max: usize,
+    ) -> (Vec<QueueGauge>, OtherQueues) {
         let mut ask = |query| self.apply(now, Command::Query(Box::new(query)), None);
         let mut namespaces = vec![Namespace::default()];
         if let Ok(Reply::Namespaces(records)) = ask(Query::Namespaces) {
@@ -274,7 +281,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         namespaces.sort();
         namespaces.dedup();
         let mut snapshot: Vec<QueueGauge> = Vec::new();
-        let mut left_out = 0;
+        let mut others = OtherQueues::default();
         for namespace in namespaces {
             let mut after = None;
             loop {
@@ -285,11 +292,11 @@ impl<R: Reader, T: Ticket> Core<R, T> {
                 let is_last = queues.len() < PAGE_QUEUES_MAX;
                 after = queues.last().map(|view| view.queue.clone());
                 for view in queues.into_iter().filter(|view| view.counts.live() > 0) {
+                    let age = view.oldest_ready_for.map_or(0.0, |age| age.as_secs_f64());
                     if snapshot.len() >= queues_max {
-                        left_out += 1;
+                        others.add(&view.counts, age);
                         continue;
                     }
-                    let age = view.oldest_ready_for.map_or(0.0, |age| age.as_secs_f64());
                     snapshot.push((namespace.clone(), view.queue, view.counts, age));
                 }
                 if is_last {
@@ -297,6 +304,38 @@ impl<R: Reader, T: Ticket> Core<R, T> {
                 }
             }
         }
-        (snapshot, left_out)
+        (snapshot, others)
+    }
+}
+
+/// Queues that have no gauge of their own, together.
+#[derive(Default)]
+pub(super) struct OtherQueues {
+    queues: u64,
+    counts: QueueCounts,
+    /// Age of the oldest of their ready jobs in seconds.
+    oldest_seconds: f64,
+}
+
+impl OtherQueues {
+    fn add(&mut self, counts: &QueueCounts, oldest_seconds: f64) {
+        self.queues += 1;
+        for state in JobState::ALL {
+            *self.counts.of_mut(state) += counts.of(state);
+        }
+        self.oldest_seconds = self.oldest_seconds.max(oldest_seconds);
+    }
+
+    /// The gauge of all of them, with the name `other` and an empty namespace, which no queue has; `None` if there are
+    /// none.
+    fn gauge(self) -> Option<QueueGauge> {
+        let namespace = Namespace::new("").ok()?;
+        let other = (
+            namespace,
+            Queue::from_static("other"),
+            self.counts,
+            self.oldest_seconds,
+        );
+        (self.queues > 0).then_some(other)
     }
 }

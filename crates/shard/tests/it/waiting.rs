@@ -111,7 +111,12 @@ async fn metrics_name_queues_with_live_jobs_and_a_bounded_number_of_them() {
     assert_eq!(named().await.len(), 999);
     assert_eq!(number(&bench, "queues_left_out"), 0);
     ids(bench.handle.call(jobs(999..1_005)).await);
-    assert_eq!(named().await.len(), 1_000);
+    let shown = named().await;
+    assert_eq!(shown.len(), 1_001);
+    let (namespace, queue_of_others, counts, _) = &shown[1_000];
+    assert_eq!(namespace.as_bytes(), b"");
+    assert_eq!(queue_of_others.to_string(), "other");
+    assert_eq!(counts.ready, 5);
     assert_eq!(number(&bench, "queues_left_out"), 5);
     // A queue without live jobs makes room for one that has some.
     let cancel = Cancel {
