@@ -64,9 +64,11 @@
 //! put_schedule(NewSchedule) -> Schedule  schedules() -> Vec<Schedule>  schedule(&str) -> Schedule  remove_schedule(&str) -> ()
 //! run_schedule(&str) -> Schedule   next_times(&str, count: u32) -> Vec<SystemTime>
 //! failure_groups() -> Vec<(String, u64)>   statistics(queue: &str, day: Option<SystemTime>) -> Statistics
+//! attention() -> Vec<AttentionItem>   rates(queues: &[String]) -> (QueueRates, Vec<QueueRates>)
+//! alerts() -> Vec<Alert>         test_alert(&str) -> String   // the job of the message, in the namespace `ganger`
 //! workers() -> Vec<Worker>  tags(skip: u32, limit: u32) -> Vec<(String, u64)>  tracked() -> Vec<TrackedJob>
 //! events(EventFilter) -> EventStream { next() -> Option<Result<Event>>, position() -> Option<u64> }
-//! info() -> ServerInfo          audit() -> Vec<String>
+//! info() -> ServerInfo          whoami() -> WhoAmI            audit() -> Vec<String>
 //! import(namespace: &str, Vec<ImportRecord>) -> Vec<ImportOutcome>   // of another server, each once
 //! peers() -> (String, Vec<PeerView>)   outbox(peer: &str, after: u64, limit: u32) -> Vec<WaitingMessage>   reconcile(&str) -> ()
 //! watch_graph(&str) -> GraphWatch { next() -> Option<Result<GraphProgress>> }   // counts by state until all have ended

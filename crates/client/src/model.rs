@@ -13,6 +13,8 @@ mod view;
 
 use std::time::Duration;
 
+pub use ganger_document::view::alert::Alert;
+pub use ganger_document::view::attention::{Gravity, Item as AttentionItem};
 pub use ganger_document::view::change::{AffectedJobs, CancelEffects};
 pub use ganger_document::view::event::{Event, Happening, JobMoved};
 pub use ganger_document::view::graph::{Graph as GraphView, GraphEdge, GraphJob};

@@ -1,5 +1,7 @@
 //! Documents of answers: conversion of records and replies.
 
+pub mod alert;
+pub mod attention;
 pub mod audit;
 pub mod change;
 pub mod delivery;

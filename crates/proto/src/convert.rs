@@ -4,6 +4,7 @@
 //! field by its path ([`At`]). The server converts requests by these rules, and the client converts answers by the
 //! same ones.
 
+mod attention;
 mod cancellation;
 mod event;
 mod explanation;

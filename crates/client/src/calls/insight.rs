@@ -12,7 +12,8 @@ use ganger_proto::convert;
 use crate::convert::{imported, us};
 use crate::error::Error;
 use crate::model::{
-    ImportRecord, PeerView, ServerInfo, Statistics, TrackedJob, WaitingMessage, Worker,
+    Alert, AttentionItem, ImportRecord, PeerView, QueueRates, ServerInfo, Statistics, TrackedJob,
+    WaitingMessage, WhoAmI, Worker,
 };
 
 impl Client {
@@ -37,6 +38,62 @@ impl Client {
             .into_iter()
             .map(|group| (group.group, group.jobs))
             .collect())
+    }
+
+    /// Returns what needs attention in the namespace and on all shards, the worst first.
+    ///
+    /// # Errors
+    /// If the server cannot be reached.
+    pub async fn attention(&self) -> Result<Vec<AttentionItem>, Error> {
+        let request = v1::AttentionRequest {
+            namespace: self.namespace(),
+            here_only: false,
+            namespace_only: false,
+        };
+        let reply = call!(self, Safe, insight_wire.attention(request.clone()))?;
+        Ok(reply.items.into_iter().map(Into::into).collect())
+    }
+
+    /// Returns the alerts of the server's configuration with their states.
+    ///
+    /// # Errors
+    /// If the caller may not see the whole server, or it cannot be reached.
+    pub async fn alerts(&self) -> Result<Vec<Alert>, Error> {
+        let reply = call!(self, Safe, admin_wire.list_alerts(v1::ListAlertsRequest {}))?;
+        Ok(reply.alerts.into_iter().map(Into::into).collect())
+    }
+
+    /// Sends a test message to the webhook of an alert. Returns the job of the message, as `shard/id`, which is in the
+    /// namespace `ganger`: its end tells what the receiver answered.
+    ///
+    /// # Errors
+    /// `alert_not_found` or `alert_without_webhook` if there is nothing to test, or if the server cannot be reached.
+    pub async fn test_alert(&self, alert: &str) -> Result<String, Error> {
+        let request = v1::TestAlertRequest {
+            alert: alert.to_owned(),
+        };
+        Ok(call!(
+            self,
+            IfNothingChanged,
+            admin_wire.test_alert(request.clone())
+        )?
+        .job)
+    }
+
+    /// Returns how fast all queues of the shard together fill and empty, and the same of each of the named ones, at
+    /// most 200, in the order of the names.
+    ///
+    /// # Errors
+    /// If there are too many names, or the server cannot be reached.
+    pub async fn rates(&self, queues: &[String]) -> Result<(QueueRates, Vec<QueueRates>), Error> {
+        let request = v1::RatesRequest {
+            namespace: self.namespace(),
+            queues: queues.to_vec(),
+        };
+        let reply = call!(self, Safe, insight_wire.rates(request.clone()))?;
+        let each = reply.queues.into_iter().map(Into::into);
+        let total = reply.total.unwrap_or_default();
+        Ok((total.into(), each.collect()))
     }
 
     /// Returns the statistics of a queue on the day (UTC) that contains `day`, or today if `None`.
@@ -93,6 +150,17 @@ impl Client {
     pub async fn tracked(&self) -> Result<Vec<TrackedJob>, Error> {
         let reply = call!(self, Safe, insight_wire.tracked(self.insight_request()))?;
         reply.tracked.into_iter().map(TryInto::try_into).collect()
+    }
+
+    /// Returns who the caller is, and what it may do in the namespace.
+    ///
+    /// # Errors
+    /// If the server cannot be reached.
+    pub async fn whoami(&self) -> Result<WhoAmI, Error> {
+        let request = v1::WhoAmIRequest {
+            namespace: self.namespace(),
+        };
+        Ok(call!(self, Safe, admin_wire.who_am_i(request.clone()))?.into())
     }
 
     /// Returns version, shard and health of the server.

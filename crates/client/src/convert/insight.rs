@@ -7,7 +7,7 @@ use ganger_proto::v1;
 
 use super::at;
 use crate::error::Error;
-use crate::model::{EventFilter, ServerInfo, TrackedJob};
+use crate::model::{EventFilter, QueueRates, ServerInfo, TrackedJob, WhoAmI};
 
 impl TryFrom<v1::TrackedJob> for TrackedJob {
     type Error = Error;
@@ -21,6 +21,18 @@ impl TryFrom<v1::TrackedJob> for TrackedJob {
     }
 }
 
+impl From<v1::QueueRates> for QueueRates {
+    fn from(wire: v1::QueueRates) -> Self {
+        Self {
+            enqueued: wire.enqueued,
+            succeeded: wire.succeeded,
+            failed: wire.failed,
+            ended_by_minute: wire.ended_by_minute,
+            run_p95: wire.run_p95_ms.map(Duration::from_millis),
+        }
+    }
+}
+
 impl From<v1::InfoReply> for ServerInfo {
     fn from(wire: v1::InfoReply) -> Self {
         Self {
@@ -31,6 +43,17 @@ impl From<v1::InfoReply> for ServerInfo {
             uptime: Duration::from_millis(wire.uptime_ms),
             draining: wire.draining,
             live_jobs: wire.live_jobs,
+            shards: wire.shards,
+        }
+    }
+}
+
+impl From<v1::WhoAmIReply> for WhoAmI {
+    fn from(wire: v1::WhoAmIReply) -> Self {
+        Self {
+            who: wire.who,
+            may: wire.may,
+            expires_at: (wire.expires_at_us > 0).then(|| at(wire.expires_at_us)),
         }
     }
 }

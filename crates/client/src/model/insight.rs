@@ -15,6 +15,21 @@ pub struct TrackedJob {
     pub view: Option<Job>,
 }
 
+/// How fast a queue, or all queues together, fill and empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QueueRates {
+    /// Number of jobs enqueued in the last full minute.
+    pub enqueued: u64,
+    /// Number of jobs that succeeded in the last full minute.
+    pub succeeded: u64,
+    /// Number of jobs that failed in the last full minute.
+    pub failed: u64,
+    /// Number of jobs that ended in each of the last 10 minutes, oldest first.
+    pub ended_by_minute: Vec<u64>,
+    /// Time that 95 of 100 attempts of the last 10 minutes did not exceed; `None` if none ended.
+    pub run_p95: Option<Duration>,
+}
+
 /// The server's version, state and load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerInfo {
@@ -32,6 +47,19 @@ pub struct ServerInfo {
     pub draining: bool,
     /// Number of jobs that have not ended.
     pub live_jobs: u64,
+    /// Shards that the server knows by name, its own included.
+    pub shards: Vec<String>,
+}
+
+/// The caller, as the server knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WhoAmI {
+    /// Name of the caller, such as `token "ci"` or `anyone`.
+    pub who: String,
+    /// What the caller may do in the namespace: some of `observe`, `submit`, `cancel`, `work`, `operate`, `govern`.
+    pub may: Vec<String>,
+    /// Time from which the credential is no longer known; `None` if it does not expire.
+    pub expires_at: Option<SystemTime>,
 }
 
 /// Conditions on events to follow.

@@ -388,6 +388,42 @@ async fn jobs_are_altered_cancelled_retried_and_deleted() {
 }
 
 #[tokio::test]
+async fn what_needs_attention_rates_and_the_caller_are_shown() {
+    let server = Server::start();
+    let client = server.client().await;
+    let job = NewJob {
+        queue: "mail".into(),
+        ..NewJob::new("a")
+    };
+    client.enqueue(job).await.expect("accepted");
+    let items = client.attention().await.expect("shown");
+    assert_eq!(items.len(), 1, "{items:?}");
+    let item = &items[0];
+    assert_eq!((item.code.as_str(), item.count), ("no_worker", Some(1)));
+    assert_eq!(item.queue.as_deref(), Some("mail"));
+    let elsewhere = client.in_namespace("other").attention().await;
+    assert_eq!(elsewhere.expect("shown"), []);
+
+    let names = ["mail".to_owned(), "unknown".to_owned()];
+    let (total, each) = client.rates(&names).await.expect("shown");
+    assert_eq!(each.len(), 2);
+    assert_eq!(total.ended_by_minute.len(), 10);
+    assert_eq!(each[1].run_p95, None);
+    let many = vec![String::new(); 201];
+    let refused = client.rates(&many).await.expect_err("too many");
+    assert!(refused.message().contains("201"), "{refused}");
+
+    let who = client.whoami().await.expect("shown");
+    assert!(who.may.iter().any(|verb| verb == "observe"), "{who:?}");
+    let info = client.info().await.expect("shown");
+    assert_eq!(info.shards, ["1"]);
+
+    assert_eq!(client.alerts().await.expect("shown"), []);
+    let refused = client.test_alert("none").await.expect_err("there is none");
+    assert_eq!(refused.code(), "alert_not_found");
+}
+
+#[tokio::test]
 async fn lists_have_pages_and_filters() {
     let server = Server::start();
     let client = server.client().await;
