@@ -100,6 +100,8 @@ fn of_the_system() -> Result<RootCertStore, TlsError> {
 #[derive(Clone, Debug)]
 pub struct Connector {
     trust: Arc<Trust>,
+    /// Whether only HTTP/1.1 is offered; otherwise HTTP/2 too.
+    is_http1: bool,
     shard: Option<Arc<str>>,
     faults: LastFault,
 }
@@ -112,8 +114,18 @@ impl Connector {
     pub fn new(trust: Trust) -> Self {
         Self {
             trust: Arc::new(trust),
+            is_http1: false,
             shard: None,
             faults: LastFault::default(),
+        }
+    }
+
+    /// Offers HTTP/1.1 alone, for callers that cannot speak HTTP/2.
+    #[must_use]
+    pub fn with_http1_only(self) -> Self {
+        Self {
+            is_http1: true,
+            ..self
         }
     }
 
@@ -145,7 +157,11 @@ impl Connector {
         if !is_secure {
             return Ok(self.made(Inner::Plain(stream)));
         }
-        let config = Arc::new(self.trust.config()?);
+        let mut config = self.trust.config()?;
+        if self.is_http1 {
+            config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        }
+        let config = Arc::new(config);
         let name = ServerName::try_from(host.to_owned())
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let handshake = TlsConnector::from(config).connect(name, stream);

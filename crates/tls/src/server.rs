@@ -8,10 +8,11 @@ use rustls::pki_types::UnixTime;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
 use tokio_rustls::TlsAcceptor;
+use x509_cert::der::Decode as _;
 
-use crate::certificate::Certificate;
+use crate::certificate::{Certificate, CertificateFields};
 use crate::error::TlsError;
-use crate::files::{chain, key, provider, revocations, roots};
+use crate::files::{chain, key, not_after, provider, revocations, roots};
 
 /// The files of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +68,8 @@ impl ServerFiles {
 #[derive(Debug)]
 pub struct Server {
     config: Arc<ServerConfig>,
+    /// End of the validity of the certificate, in seconds since the Unix epoch.
+    not_after: i64,
     clients: Option<Arc<dyn ClientCertVerifier>>,
 }
 
@@ -96,14 +99,27 @@ impl Server {
             None => builder.with_no_client_auth(),
             Some(clients) => builder.with_client_cert_verifier(Arc::clone(clients)),
         };
+        let chain = chain(&files.certificate)?;
+        let parsed = chain
+            .first()
+            .map(|first| CertificateFields::from_der(first));
+        let not_after = parsed
+            .and_then(Result::ok)
+            .map_or(i64::MAX, |parsed| not_after(&parsed));
         let mut config = builder
-            .with_single_cert(chain(&files.certificate)?, key(&files.key)?)
+            .with_single_cert(chain, key(&files.key)?)
             .map_err(together)?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(Self {
             config: Arc::new(config),
+            not_after,
             clients,
         })
+    }
+
+    /// Returns the end of the validity of the server's certificate, in seconds since the Unix epoch.
+    pub fn certificate_ends_at(&self) -> i64 {
+        self.not_after
     }
 
     /// Returns the acceptor that encrypts accepted connections.
