@@ -26,3 +26,4 @@ mod security;
 mod shards;
 mod stop;
 mod store_faults;
+mod top;

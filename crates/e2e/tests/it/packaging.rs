@@ -1,4 +1,5 @@
-//! The systemd units: their commands are valid, and the server sends the notifications that they rely on.
+//! The systemd units, the alert rules and the Grafana dashboard: their commands, rules and metrics are valid, and the
+//! server sends the notifications that the units rely on.
 
 use std::fs;
 use std::os::unix::net::UnixDatagram;
@@ -122,6 +123,99 @@ fn expect_hardened(units: &[PathBuf]) -> Result<()> {
             .map(Path::new)
             .context("the unit has no file name")?;
         ensure!(output.status.success(), "{}: {messages}", name.display());
+    }
+    Ok(())
+}
+
+/// Returns the path of a file in `packaging`.
+fn packaged(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../packaging")
+        .join(name)
+}
+
+/// Names of metrics in a text, without the endings of histograms.
+fn metrics_in(text: &str) -> std::collections::BTreeSet<String> {
+    let is_part = |it: char| it.is_ascii_lowercase() || it.is_ascii_digit() || it == '_';
+    let words = text.split(|it: char| !is_part(it));
+    let named = words.filter(|word| word.starts_with("ganger_"));
+    named
+        .map(|word| {
+            let short = ["_bucket", "_sum", "_count"]
+                .iter()
+                .find_map(|end| word.strip_suffix(end));
+            short.unwrap_or(word).to_owned()
+        })
+        .collect()
+}
+
+#[test]
+fn rules_and_dashboard_name_only_metrics_that_are_documented() -> Result<()> {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
+    let documented = metrics_in(&fs::read_to_string(page)?);
+    for name in [
+        "prometheus/ganger-alerts.yml",
+        "prometheus/ganger-alerts.test.yml",
+        "grafana/ganger.json",
+    ] {
+        let named = metrics_in(&fs::read_to_string(packaged(name))?);
+        ensure!(!named.is_empty(), "{name} names no metric");
+        let unknown: Vec<_> = named.difference(&documented).collect();
+        ensure!(
+            unknown.is_empty(),
+            "{name} names metrics that do not exist: {unknown:?}"
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn the_dashboard_for_grafana_is_whole() -> Result<()> {
+    let text = fs::read_to_string(packaged("grafana/ganger.json"))?;
+    let board: Value = serde_json::from_str(&text)?;
+    let panels = board["panels"].as_array().context("no panels")?;
+    let variables = board["templating"]["list"]
+        .as_array()
+        .context("no variables")?;
+    let mut ids: Vec<i64> = panels
+        .iter()
+        .filter_map(|panel| panel["id"].as_i64())
+        .collect();
+    ids.sort_unstable();
+    ids.dedup();
+    ensure!(ids.len() == panels.len(), "two panels have one id");
+    for panel in panels.iter().filter(|panel| panel["type"] != "row") {
+        let targets = panel["targets"].as_array().context("no queries")?;
+        ensure!(!targets.is_empty(), "{}: no query", panel["title"]);
+        for target in targets {
+            let query = target["expr"].as_str().context("no expression")?;
+            for word in query.split('$').skip(1) {
+                let end = word.find(|it: char| !it.is_ascii_alphabetic() && it != '_');
+                let name = &word[..end.unwrap_or(word.len())];
+                let is_known = name == "__rate_interval"
+                    || variables.iter().any(|variable| variable["name"] == name);
+                ensure!(is_known, "{}: there is no variable {name}", panel["title"]);
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn promtool_accepts_the_alert_rules_and_they_fire_as_their_tests_say() -> Result<()> {
+    for (verb, name) in [
+        ("check", "prometheus/ganger-alerts.yml"),
+        ("test", "prometheus/ganger-alerts.test.yml"),
+    ] {
+        let promtool = Command::new("promtool")
+            .args([verb, "rules"])
+            .arg(packaged(name))
+            .output();
+        let Ok(output) = promtool else {
+            note_skip("promtool_accepts_the_alert_rules", "there is no promtool");
+            return Ok(());
+        };
+        ensure!(output.status.success(), "{}", output_text(&output));
     }
     Ok(())
 }
