@@ -127,6 +127,7 @@ async fn carry_out(view: &View, action: &str, form: &Form) -> Result<Done, Fault
         "deleteSchedule" => rest::delete_schedule(view, form).await,
         "releaseWorker" => rest::release_worker(view, form).await,
         "reconcilePeer" => rest::reconcile(view, form).await,
+        "testAlert" => rest::test_alert(view, form).await,
         _ => Err(no_such(action)),
     }
 }
@@ -155,6 +156,7 @@ pub(crate) const ACTIONS: &[&str] = &[
     "deleteSchedule",
     "releaseWorker",
     "reconcilePeer",
+    "testAlert",
 ];
 
 fn no_such(action: &str) -> Fault {
@@ -269,6 +271,7 @@ fn not_done(action: &str) -> &'static str {
         "enqueueJob" => "Not enqueued",
         "runSchedule" => "Not run",
         "reconcilePeer" => "Not reconciled",
+        "testAlert" => "Not sent",
         _ => "Not changed",
     }
 }

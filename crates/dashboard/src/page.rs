@@ -23,7 +23,7 @@ pub(crate) struct Page {
     /// The entry of the navigation that the page belongs to; empty if to none.
     pub(crate) section: &'static str,
     pub(crate) status: StatusCode,
-    /// The parts, the one with the heading first.
+    /// The parts, the one with the heading first, or behind the line of what needs attention.
     pub(crate) parts: Vec<Part>,
     /// Whether parts are sent again when they change.
     pub(crate) is_live: bool,
@@ -68,6 +68,12 @@ impl Page {
 
     pub(crate) fn part(mut self, id: &'static str, html: Markup) -> Self {
         self.parts.push(Part { id, html });
+        self
+    }
+
+    /// Puts a part before all others.
+    pub(crate) fn first(mut self, id: &'static str, html: Markup) -> Self {
+        self.parts.insert(0, Part { id, html });
         self
     }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use ganger_access::{Audit, Hash, Identity, Operation, StreamLimit};
+use ganger_attention::Attention;
 use ganger_router::Router;
 use ganger_shard::Handle;
 use http::StatusCode;
@@ -76,6 +77,8 @@ pub struct Settings {
     pub shards: Vec<Handle>,
     /// Knows the shards of other servers; `None` if there are none.
     pub router: Option<Router>,
+    /// The finder of what needs attention.
+    pub attention: Attention,
     /// The operations of the HTTP API with their rights.
     pub operations: Vec<Operation>,
     /// The status of a code, as the HTTP API has it.

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ganger_access::{Audit, Identity, StreamLimit};
+use ganger_attention::Attention;
 use ganger_proto::v1;
 use ganger_router::{Graphs, Router};
 use ganger_shard::{Handle, Health};
@@ -48,6 +49,8 @@ pub struct Options {
     pub router: Option<Router>,
     /// All shards of this process, which must be ready before it serves; only this one, if empty.
     pub shards: Vec<Handle>,
+    /// Finder of what needs attention; `None`: it looks at the shards of this process only.
+    pub attention: Option<Attention>,
     /// Streams of events and logs open at once, together with those of other dialects.
     pub streams: StreamLimit,
     /// Becomes true when the server is about to stop: workers are notified and get no further jobs.
@@ -69,6 +72,7 @@ impl Default for Options {
             audit: Audit::to_log(),
             router: None,
             shards: Vec::new(),
+            attention: None,
             streams: StreamLimit::new(1_000),
             draining: watch::channel(false).1,
             stopping: CancellationToken::new(),
@@ -88,6 +92,7 @@ pub(crate) struct ServiceContext {
     pub(crate) handle: Handle,
     pub(crate) options: Arc<Options>,
     pub(crate) holders: Holders,
+    pub(crate) attention: Attention,
     /// Graphs on all shards that are known.
     pub(crate) graphs: Graphs,
 }
@@ -101,6 +106,8 @@ pub fn router(handle: Handle, options: Options) -> axum::Router {
     if shards.is_empty() {
         shards.push(handle.clone());
     }
+    let attention = options.attention.clone();
+    let attention = attention.unwrap_or_else(|| Attention::of_shards(shards.clone()));
     tokio::spawn(report_health(
         shards,
         options.draining.clone(),
@@ -118,6 +125,7 @@ pub fn router(handle: Handle, options: Options) -> axum::Router {
             None => Graphs::of_shards(std::slice::from_ref(&handle)),
         },
         options: Arc::new(options),
+        attention,
         handle,
     };
     macro_rules! routes {

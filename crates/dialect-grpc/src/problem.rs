@@ -62,6 +62,8 @@ pub const CODES: &[(&str, Code, bool)] = &[
     ("store_damaged", Code::DataLoss, false),
     ("position_too_old", Code::OutOfRange, false),
     // Refused by this dialect.
+    ("alert_not_found", Code::NotFound, false),
+    ("alert_without_webhook", Code::FailedPrecondition, false),
     ("missing_field", Code::InvalidArgument, false),
     ("invalid_value", Code::InvalidArgument, false),
     ("duplicate_field", Code::InvalidArgument, false),

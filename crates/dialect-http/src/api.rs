@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 use ganger_access::{Audit, Identity, Operation, StreamLimit};
+use ganger_attention::Attention;
 use ganger_document::Shards;
 use ganger_document::names::JobReference;
 use ganger_router::{Graphs, RouteError, Router};
@@ -42,6 +43,8 @@ pub struct Settings {
     pub router: Option<Router>,
     /// Shards of this process, for readiness and metrics; empty: only the shard of the routes.
     pub shards: Vec<Handle>,
+    /// Finder of what needs attention; `None`: it looks at the shards of this process only.
+    pub attention: Option<Attention>,
     /// Time at which the server started.
     pub started_at: Instant,
     /// Settings of the server that are not secret, by name.
@@ -64,6 +67,7 @@ impl Default for Settings {
             audit: Audit::to_log(),
             router: None,
             shards: Vec::new(),
+            attention: None,
             started_at: Instant::now(),
             shown_settings: BTreeMap::new(),
             more_metrics: Arc::new(|_| {}),
@@ -77,6 +81,7 @@ pub(crate) struct Api(Arc<Inner>);
 
 struct Inner {
     shard: Handle,
+    attention: Attention,
     settings: Settings,
     graphs: Graphs,
     operations: Vec<Description>,
@@ -86,6 +91,13 @@ struct Inner {
 
 impl Api {
     pub(crate) fn new(shard: Handle, settings: Settings, operations: Vec<Description>) -> Self {
+        let attention = settings.attention.clone().unwrap_or_else(|| {
+            let shards = match settings.shards.as_slice() {
+                [] => vec![shard.clone()],
+                all => all.to_vec(),
+            };
+            Attention::of_shards(shards)
+        });
         let graphs = match &settings.router {
             Some(router) => router.graphs(),
             None => Graphs::of_shards(std::slice::from_ref(&shard)),
@@ -93,6 +105,7 @@ impl Api {
         Self(Arc::new(Inner {
             graphs,
             shard,
+            attention,
             settings,
             operations,
             requests: Default::default(),
@@ -116,6 +129,11 @@ impl Api {
     /// Graphs on all shards that are known.
     pub(crate) fn graphs(&self) -> &Graphs {
         &self.0.graphs
+    }
+
+    /// The finder of what needs attention.
+    pub(crate) fn attention(&self) -> &Attention {
+        &self.0.attention
     }
 
     /// The settings that the server gave this API.

@@ -1,5 +1,6 @@
 //! The table of all operations, from which the routes, the rights and `/openapi.json` are made.
 
+mod attention;
 mod bulk;
 mod insight;
 mod job;
@@ -124,6 +125,7 @@ pub(crate) fn all() -> Vec<Operation> {
     all.extend(leases::about_leases());
     all.extend(queues::about_queues());
     all.extend(schedules::about_schedules());
+    all.extend(attention::about_attention());
     all.extend(bulk::about_operations());
     all.extend(insight::about_the_rest());
     all.extend(series::about_series());

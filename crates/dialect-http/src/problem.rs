@@ -66,6 +66,8 @@ pub(crate) const CODES: &[(&str, u16, &str)] = &[
     ("store_damaged", 500, "Stored record damaged"),
     ("position_too_old", 410, "Position too old"),
     // Refused by this dialect.
+    ("alert_not_found", 404, "Alert not found"),
+    ("alert_without_webhook", 409, "Alert without webhook"),
     ("malformed_json", 400, "Malformed JSON"),
     ("too_deep", 400, "JSON nested too deeply"),
     ("unknown_field", 400, "Unknown field"),

@@ -1,7 +1,9 @@
 //! The resources of the API, one file each.
 
 pub(crate) mod act;
+pub(crate) mod alerts;
 pub(crate) mod alter;
+pub(crate) mod attention;
 pub(crate) mod audit_log;
 pub(crate) mod batch;
 pub(crate) mod bulk;

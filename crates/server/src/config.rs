@@ -1,5 +1,6 @@
 //! Settings of the server, from file, environment and flags, in this order.
 
+mod alerts;
 #[cfg(feature = "dashboard")]
 mod dashboard;
 mod keys;
@@ -17,6 +18,7 @@ mod source;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ganger_attention::alert::Alert;
 use ganger_router::Topology;
 use ganger_types::ShardId;
 use ganger_types::keys::KeyUpkeep;
@@ -94,6 +96,10 @@ pub struct Config {
     /// Settings of the dashboard.
     #[cfg(feature = "dashboard")]
     pub ui: ganger_dashboard::Options,
+    /// Alerts that are watched, at most [`ALERTS_MAX`](ganger_attention::alert::ALERTS_MAX). Read only from the file.
+    pub alerts: Vec<Alert>,
+    /// Time between two looks at the conditions of alerts. Default 10 s; no setting changes it.
+    pub alerts_every: Duration,
     /// File of the audit log; `None` for the ordinary log.
     pub audit_log: Option<PathBuf>,
     /// Whether to listen beyond loopback although encryption or authentication is missing. Default no.
@@ -223,6 +229,8 @@ impl Default for Config {
             quantumleap: QuantumLeapPort::default(),
             #[cfg(feature = "dashboard")]
             ui: ganger_dashboard::Options::default(),
+            alerts: Vec::new(),
+            alerts_every: Duration::from_secs(10),
             audit_log: None,
             insecure: false,
             hosts: Vec::new(),

@@ -7,6 +7,7 @@ use std::time::Duration;
 use axum::body::Body;
 use futures::future::{BoxFuture, FutureExt as _};
 use ganger_access::Identity;
+use ganger_attention::Attention;
 use ganger_dashboard::{Accepted, Dashboard, Gate, Settings, Unaccepted, Visitor};
 use ganger_dialect_http::{Peer, Problem};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
@@ -23,6 +24,7 @@ pub(crate) fn open(
     common: &ServerContext,
     shards: &[Handle],
     router: &Router,
+    attention: &Attention,
 ) -> Result<Option<Dashboard>, StartError> {
     let config = &common.config;
     if !config.ui.is_enabled {
@@ -42,6 +44,7 @@ pub(crate) fn open(
         shown_settings: common.config.shown(),
         shards: shards.to_vec(),
         router: Some(router.clone()),
+        attention: attention.clone(),
         operations: ganger_dialect_http::rights(),
         status_of: |code| Problem::new(code, "").status(),
         gate: Arc::new(SecurityGate(Arc::clone(&common.security))),

@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod alerts;
 mod audit_keeper;
 mod bind;
 mod bodies;

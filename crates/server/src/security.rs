@@ -16,6 +16,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use ganger_access::{AccessFile, Audit};
 use ganger_tls::Server;
+use ganger_types::time::MICROS_PER_SECOND;
 use http::HeaderValue;
 use tokio::sync::watch as channel;
 
@@ -76,6 +77,15 @@ impl Security {
     /// Whether connections are encrypted.
     pub(crate) fn is_encrypted(&self) -> bool {
         self.files.tls.is_some()
+    }
+
+    /// Returns the end of the validity of the server's certificate; `None` without one.
+    pub(crate) fn certificate_ends_at(&self) -> Option<ganger_types::Timestamp> {
+        let seconds = self.current().tls?.certificate_ends_at();
+        let micros = u64::try_from(seconds)
+            .unwrap_or(0)
+            .saturating_mul(MICROS_PER_SECOND);
+        Some(ganger_types::Timestamp(micros))
     }
 
     /// Returns the header with the token for other servers; `None` if there is none.

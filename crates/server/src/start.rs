@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use ganger_access::{Budget, Identity, StreamLimit};
+use ganger_attention::alert::Alerts;
+use ganger_attention::{Attention, ServerFacts, Sources};
 use ganger_dialect_http::{HostCheck, Settings};
 use ganger_metrics::{Exposition, Source};
 use ganger_router::Router;
@@ -77,6 +79,7 @@ pub async fn start(mut config: Config) -> Result<Running, StartError> {
     };
     let parts = prepared.into_iter().map(|open| open(&common, &shards[0]));
     let parts = parts.collect::<Result<Vec<_>, _>>()?;
+    let attention = attention(&common, &main, &shards, &router);
     let wiring = Wiring {
         common: &common,
         part_metrics: parts
@@ -85,17 +88,21 @@ pub async fn start(mut config: Config) -> Result<Running, StartError> {
             .collect(),
         router: &router,
         shards: &shards,
+        attention: &attention,
         forwarded: &Arc::default(),
         started: Instant::now(),
         addr: main.addr,
     };
     let dispatcher = wiring.dispatcher(&drained);
     #[cfg(feature = "dashboard")]
-    let dispatcher = dispatcher.with_dashboard(crate::dashboard::open(&common, &shards, &router)?);
+    let dispatcher = dispatcher.with_dashboard(crate::dashboard::open(
+        &common, &shards, &router, &attention,
+    )?);
     let dispatcher = Arc::new(dispatcher);
     let (security, stopping) = (Arc::clone(&common.security), common.stopping.clone());
     let listening = stopping.clone().drop_guard();
     let (workers, stop_timeout) = (common.workers.clone(), common.config.stop_timeout);
+    let alerts_every = common.config.alerts_every;
     tokio::spawn(follow_files(Arc::clone(&security), stopping.clone()));
     let audit = security.audit.clone();
     tokio::spawn(audit_keeper::run(
@@ -109,6 +116,7 @@ pub async fn start(mut config: Config) -> Result<Running, StartError> {
     tokio::spawn(common.scheduler.clone().dispatch(scheduling.clone()));
     let parts = parts.into_iter().map(|part| (part.serve)(&common));
     let parts = parts.collect::<Result<_, _>>()?;
+    crate::alerts::start(&attention, alerts_every, &stopping);
     let (addr, listener) = common.serve(main, dispatcher)?;
     Ok(Running {
         addr,
@@ -282,6 +290,7 @@ struct Wiring<'a> {
     part_metrics: Vec<Source>,
     router: &'a Router,
     shards: &'a [Handle],
+    attention: &'a Attention,
     forwarded: &'a Arc<ForwardedRequests>,
     started: Instant,
     addr: SocketAddr,
@@ -310,8 +319,7 @@ impl Wiring<'_> {
         let ServerContext {
             config, security, ..
         } = self.common;
-        let is_open =
-            !(self.addr.ip().is_loopback() || security.is_encrypted() && security.is_checked());
+        let is_open = is_insecure(self.addr, security);
         let settings = Settings {
             version: env!("CARGO_PKG_VERSION"),
             body_bytes_max: config.limits.body_bytes,
@@ -324,6 +332,7 @@ impl Wiring<'_> {
             audit: security.audit.clone(),
             router: Some(self.router.clone()),
             shards: self.shards.to_vec(),
+            attention: Some(self.attention.clone()),
             started_at: self.started,
             shown_settings: config.shown(),
             more_metrics: self.server_metrics(),
@@ -337,8 +346,10 @@ impl Wiring<'_> {
         let security = Arc::clone(&self.common.security);
         let (forwarded, started) = (Arc::clone(self.forwarded), self.started);
         let of_parts = self.part_metrics.clone();
+        let of_alerts = crate::alerts::metrics(Arc::clone(self.attention.alerts()));
         Arc::new(move |out| {
             metrics(&counters, &forwarded, &security, started, out);
+            of_alerts(out);
             for add_to in &of_parts {
                 add_to(out);
             }
@@ -355,11 +366,36 @@ impl Wiring<'_> {
             audit: self.common.security.audit.clone(),
             router: Some(self.router.clone()),
             shards: self.shards.to_vec(),
+            attention: Some(self.attention.clone()),
             streams: self.common.streams.clone(),
             ..ganger_dialect_grpc::Options::default()
         };
         ganger_dialect_grpc::router(shard.clone(), options)
     }
+}
+
+/// Whether other machines can use the server without encryption or without credentials.
+fn is_insecure(addr: SocketAddr, security: &Security) -> bool {
+    !(addr.ip().is_loopback() || security.is_encrypted() && security.is_checked())
+}
+
+/// Makes the finder of what needs attention.
+fn attention(
+    common: &ServerContext,
+    main: &BoundPort,
+    shards: &[Handle],
+    router: &Router,
+) -> Attention {
+    let (security, addr) = (Arc::clone(&common.security), main.addr);
+    Attention::new(Sources {
+        shards: shards.to_vec(),
+        router: Some(router.clone()),
+        alerts: Arc::new(Alerts::new(common.config.alerts.clone())),
+        server: Arc::new(move || ServerFacts {
+            is_insecure: is_insecure(addr, &security),
+            certificate_ends_at: security.certificate_ends_at(),
+        }),
+    })
 }
 
 /// Adds the metrics of the process.

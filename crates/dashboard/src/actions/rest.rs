@@ -1,14 +1,16 @@
 //! Deeds on schedules, workers and between shards.
 
+use ganger_attention::NotTested;
 use ganger_document::names::text;
 use ganger_types::command::{
     DeregisterWorker, PutSchedule, Reconcile, RemoveSchedule, RunSchedule,
 };
 use ganger_types::query::Query;
-use ganger_types::{Command, Reply, ScheduleId, ShardId, Worker};
+use ganger_types::{Command, Namespace, Reply, ScheduleId, ShardId, Worker};
 use maud::html;
 
 use crate::fault::Fault;
+use crate::links::Links;
 use crate::notice::Notice;
 use crate::text::plain;
 use crate::view::View;
@@ -150,4 +152,26 @@ pub(super) async fn reconcile(view: &View, form: &Form) -> Result<Done, Fault> {
         notice: Notice::done(format!("Reconciled with shard {peer}.")),
         to: None,
     })
+}
+
+/// Sends a test message to the webhook of an alert.
+pub(super) async fn test_alert(view: &View, form: &Form) -> Result<Done, Fault> {
+    let name = form.text("alert")?.unwrap_or_default();
+    let tested = view.site.settings.attention.test_alert(name).await;
+    let job = tested.map_err(|error| match error {
+        NotTested::NotStored(error) => Fault::from(error),
+        error => Fault::new(error.code(), "No message was sent", error.to_string()),
+    })?;
+    let mut notice = Notice::done(format!(
+        "A test message of the alert {} is being sent.",
+        plain(name)
+    ));
+    let links = Links::new(
+        view.site.base.clone(),
+        Namespace::from_static(ganger_attention::alert::NAMESPACE),
+        None,
+    );
+    let address = links.job(&job.shard, &job.id).as_str().to_owned();
+    notice.link = Some(("Show the message".to_owned(), address));
+    Ok(Done::Notice { notice, to: None })
 }

@@ -1,198 +1,110 @@
-//! What is wrong, worst first: what can be told from queues, schedules and shards today.
+//! What needs attention, for a view: the list of the API with links.
 
-use std::time::Duration;
+use ganger_attention::{Gravity, Item, Scope};
+use ganger_document::names::read;
+use ganger_types::ShardId;
+use maud::{Markup, html};
 
-use ganger_document::names::show;
-use ganger_shard::Health;
-use ganger_types::query::Query;
-use ganger_types::{Queue, Reply, ShardId};
-
-use crate::data::queues::{self, Asked, Row};
-use crate::fault::Fault;
-use crate::format::{count, plural, span, whole};
+use crate::format::{plural, span, whole};
 use crate::links::Address;
+use crate::svg;
+use crate::text::isolated;
 use crate::view::View;
 
-/// Queues that are asked for their workers, those with the longest wait first.
-const LOOKED_MAX: usize = 100;
-/// A ready job that waits longer needs attention.
-const OLDEST_MAX: Duration = Duration::from_secs(600);
-/// Schedules that are looked at for a failed last run.
-const SCHEDULES_MAX: usize = 50;
+/// Items that the line of the frame names.
+const NAMED_MAX: usize = 2;
 
-/// Where an item leads.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
-    Queue(ShardId, Queue),
-    Schedule(ShardId, ganger_types::ScheduleId),
-    Shards,
-}
-
-/// One thing that is wrong.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Item {
-    pub(crate) code: &'static str,
-    pub(crate) is_error: bool,
-    pub(crate) text: String,
-    pub(crate) target: Target,
-    /// How many jobs it concerns, to put the worst first.
-    pub(crate) weight: u64,
-}
-
-impl Item {
-    /// Words and address of the link to it.
-    pub(crate) fn link(&self, view: &View) -> Option<(String, Address)> {
-        Some(match &self.target {
-            Target::Queue(shard, queue) => (
-                format!("Queue {}", show(queue.as_bytes())),
-                crate::widgets::queue_address(view, shard, queue),
-            ),
-            Target::Schedule(shard, id) => (
-                "Schedule".to_owned(),
-                view.links.on(shard, "/schedule").name("id", id.as_bytes()),
-            ),
-            Target::Shards if view.rights.may_read("listPeers") => {
-                ("Shards".to_owned(), view.links.to("/shards"))
-            }
-            Target::Shards => return None,
-        })
+/// What needs attention in a view, the worst first. A view of one shard has the items of that shard and of servers.
+pub(crate) async fn items(view: &View) -> Vec<Item> {
+    let sees_server = view.rights.may_read("listPeers");
+    let attention = &view.site.settings.attention;
+    let items = attention.items(view.namespace(), sees_server, Scope::All);
+    let mut items = items.await;
+    if let Some(shard) = view.links.shard() {
+        let is_of = |name: &String| *name == shard.as_str();
+        items.retain(|item| item.shard.as_ref().is_none_or(is_of));
     }
+    items
 }
 
-/// Finds what is wrong with the queues, the schedules and the shards of a view.
-pub(crate) async fn items(view: &View, rows: &mut [Row]) -> Result<Vec<Item>, Fault> {
-    let mut waiting: Vec<&mut Row> = rows
-        .iter_mut()
-        .filter(|row| row.queue.counts.ready > 0)
-        .collect();
-    waiting.sort_by_key(|row| std::cmp::Reverse(row.oldest()));
-    waiting.truncate(LOOKED_MAX);
-    queues::look(view, waiting).await;
-    let mut items: Vec<Item> = rows.iter().flat_map(of_queue).collect();
-    items.extend(
-        view.shards()
-            .iter()
-            .filter_map(|shard| of_shard(shard.id(), &shard.health())),
-    );
-    items.extend(of_schedules(view).await?);
-    items.sort_by_key(|item| (!item.is_error, std::cmp::Reverse(item.weight)));
-    Ok(items)
-}
-
-fn of_queue(row: &Row) -> Vec<Item> {
-    let counts = &row.queue.counts;
-    let name = show(row.queue.queue.as_bytes()).into_owned();
-    let target = Target::Queue(row.shard.id().clone(), row.queue.queue.clone());
-    let item = |code, is_error, text| Item {
-        code,
-        is_error,
-        text,
-        target: target.clone(),
-        weight: counts.ready,
+/// Words and address of the link to an item; `None` if there is no page about it that the viewer may read.
+pub(crate) fn link(view: &View, item: &Item) -> Option<(String, Address)> {
+    let shard = item.shard.as_deref().and_then(ShardId::new);
+    let on = |path: &str| match &shard {
+        Some(shard) if view.is_of_many() => view.links.on(shard, path),
+        _ => view.links.to(path),
     };
-    if counts.ready == 0 {
-        return Vec::new();
-    }
-    let ready = format!("{} ready", count(counts.ready));
-    if row.queue.settings.paused {
-        return vec![item(
-            "paused_with_jobs",
-            false,
-            format!("Queue {name}: {ready}, and the queue is paused."),
-        )];
-    }
-    let silent = row.workers.and_then(silence);
-    if let Some(silent) = silent {
-        return vec![item(
-            "no_worker",
-            true,
-            format!("Queue {name}: {ready}, no worker has asked {silent}."),
-        )];
-    }
-    let oldest = row.oldest().filter(|oldest| *oldest > OLDEST_MAX);
-    oldest.map_or_else(Vec::new, |oldest| {
-        let oldest = span(whole(oldest));
-        vec![item(
-            "oldest_age",
-            false,
-            format!("Queue {name}: {ready}, the oldest has waited for {oldest}."),
-        )]
-    })
-}
-
-fn of_shard(shard: &ShardId, health: &Health) -> Option<Item> {
-    let (code, text) = match health {
-        Health::Ready => return None,
-        Health::Full => (
-            "store_full",
-            format!("Shard {shard} takes no new work: its disk is nearly full."),
-        ),
-        Health::Starting { jobs } => (
-            "shard_unreachable",
-            format!(
-                "Shard {shard} is starting: {} read so far.",
-                plural(*jobs, "job")
+    if let Some(queue) = &item.queue {
+        let name = read(queue.as_bytes());
+        return Some(match item.code.as_str() {
+            "no_worker" if view.rights.may_read("listWorkers") => (
+                format!("Workers of {queue}"),
+                view.links.to("/workers").name("queue", &name),
             ),
-        ),
-        Health::Unreachable { reason } => (
-            "shard_unreachable",
-            format!("Shard {shard} waits for its store: {reason}"),
-        ),
-        Health::Stopped { reason } => (
-            "shard_unreachable",
-            format!("Shard {shard} has stopped: {reason}"),
-        ),
-    };
-    Some(Item {
-        code,
-        is_error: true,
-        text,
-        target: Target::Shards,
-        weight: u64::MAX,
-    })
+            "failing" if view.rights.may_read("listFailures") => (
+                format!("Failures of {queue}"),
+                view.links.to("/failures").name("queue", &name),
+            ),
+            _ => (format!("Queue {queue}"), on("/queue").name("name", &name)),
+        });
+    }
+    if let Some(schedule) = &item.schedule {
+        let id = read(schedule.as_bytes());
+        return Some(("Schedule".to_owned(), on("/schedule").name("id", &id)));
+    }
+    let is_shard = shard.is_some() && view.rights.may_read("listPeers");
+    is_shard.then(|| ("Shards".to_owned(), view.links.to("/shards")))
 }
 
-/// Schedules whose last job failed and is still kept.
-async fn of_schedules(view: &View) -> Result<Vec<Item>, Fault> {
-    if !view.rights.may_read("listSchedules") {
-        return Ok(Vec::new());
+/// The list of Overview.
+pub(crate) fn list(view: &View, items: &[Item], shown: usize) -> Markup {
+    if items.is_empty() {
+        return html! { p.all-well { (svg::badge("good", "Nothing needs attention.")) } };
     }
-    let gathered = view
-        .gather(|shard| async move {
-            let query = Query::Schedules(view.namespace().clone());
-            let Reply::Schedules(schedules) = view.ask(shard, query).await? else {
-                return Err(Fault::unexpected_reply());
-            };
-            let mut failed = Vec::new();
-            for schedule in schedules.into_iter().take(SCHEDULES_MAX) {
-                let Some(job) = &schedule.last_job else {
-                    continue;
-                };
-                let job = shard.job(view.namespace(), job).await?;
-                if job.is_some_and(|job| job.record.state == ganger_types::JobState::Failed) {
-                    failed.push(schedule.id);
+    html! {
+        ul.attention {
+            @for item in items.iter().take(shown) {
+                li class=(item.gravity.as_str()) {
+                    @if item.gravity == Gravity::Error { (svg::badge("bad", "Error:")) } @else { (svg::badge("warn", "Warning:")) }
+                    " " (isolated(&item.text)) "."
+                    @if let Some((words, address)) = link(view, item) { " " a href=(address) { (isolated(&words)) } }
                 }
             }
-            Ok(failed)
-        })
-        .await?;
-    let failed = gathered
-        .found
-        .into_iter()
-        .flat_map(|(shard, failed)| failed.into_iter().map(move |id| (shard.id().clone(), id)));
-    Ok(failed
-        .map(|(shard, id)| Item {
-            code: "schedule_failed",
-            is_error: false,
-            text: format!("Schedule {}: its last run failed.", show(id.as_bytes())),
-            target: Target::Schedule(shard, id),
-            weight: 1,
-        })
-        .collect())
+        }
+        @if items.len() > shown { p { (items.len() - shown) " more" } }
+    }
+}
+
+/// The line above every page but Overview; empty if all is well.
+pub(crate) fn line(view: &View, items: &[Item]) -> Markup {
+    let Some(worst) = items.first() else {
+        return html! {};
+    };
+    let number = u64::try_from(items.len()).unwrap_or(u64::MAX);
+    let needs = if number == 1 { "needs" } else { "need" };
+    let class = if worst.gravity == Gravity::Error {
+        "bad"
+    } else {
+        "warn"
+    };
+    html! {
+        p.attention-line {
+            (svg::badge(class, &format!("{} {needs} attention:", plural(number, "thing"))))
+            @for (place, item) in items.iter().take(NAMED_MAX).enumerate() {
+                @if place > 0 { " \u{2013} " } @else { " " }
+                @match link(view, item) {
+                    Some((_, address)) => a href=(address) { (isolated(&item.text)) },
+                    None => (isolated(&item.text)),
+                }
+            }
+            @if items.len() > NAMED_MAX { " \u{2013} " a href=(view.links.to("/")) { (items.len() - NAMED_MAX) " more" } }
+        }
+    }
 }
 
 /// How long no worker has asked, for a sentence; `None` if one has lately.
-pub(crate) fn silence(asked: Asked) -> Option<String> {
+pub(crate) fn silence(asked: crate::data::queues::Asked) -> Option<String> {
+    use crate::data::queues::Asked;
     match asked {
         Asked::Lately => None,
         Asked::Never => Some("since the server started".to_owned()),

@@ -1,5 +1,6 @@
 //! Overview: is all well, and if not, where to go.
 
+use ganger_attention::Item;
 use ganger_shard::series::Metric;
 use ganger_types::{Group, Kind, Queue, ShardId, StoredJob, Timestamp};
 use maud::{Markup, html};
@@ -36,7 +37,7 @@ const LOOKED: usize = 200;
 
 /// What the page shows.
 pub(super) struct Overview {
-    pub(super) attention: Vec<attention::Item>,
+    pub(super) attention: Vec<Item>,
     pub(super) queues: Vec<Row>,
     pub(super) failures: Vec<Failed>,
     pub(super) running: Vec<(ShardId, StoredJob)>,
@@ -70,7 +71,7 @@ async fn read(view: &View, window: Window) -> Result<Overview, Fault> {
     queues.sort_by_key(|row| std::cmp::Reverse(row.queue.counts.ready + row.queue.counts.running));
     let shown = ROWS.min(queues.len());
     queues::look_for_workers(view, &mut queues[..shown]).await;
-    let attention = attention::items(view, &mut queues).await?;
+    let attention = attention::items(view).await;
     let (failures, (running, runs_more)) = if view.rights.may_read("listJobs") {
         (failures(view).await?, running(view).await?)
     } else {
@@ -138,7 +139,7 @@ pub(super) fn show(view: &View, overview: &Overview) -> Page {
         "part-attention",
         html! {
             h2 { "Needs attention" }
-            (attention_list(view, &overview.attention))
+            (attention::list(view, &overview.attention, ROWS))
             (widgets::missing(&overview.missing))
         },
     );
@@ -165,24 +166,6 @@ pub(super) fn show(view: &View, overview: &Overview) -> Page {
         "part-longest",
         html! { h2 { "Running longest" } (longest(view, overview)) },
     )
-}
-
-fn attention_list(view: &View, items: &[attention::Item]) -> Markup {
-    if items.is_empty() {
-        return html! { p.all-well { (svg::badge("good", "Nothing needs attention.")) } };
-    }
-    html! {
-        ul.attention {
-            @for item in items.iter().take(ROWS) {
-                li class=(if item.is_error { "error" } else { "warning" }) {
-                    (svg::badge(if item.is_error { "bad" } else { "warn" }, if item.is_error { "Error:" } else { "Warning:" }))
-                    " " (isolated(&item.text))
-                    @if let Some((words, address)) = item.link(view) { " " a href=(address) { (isolated(&words)) } }
-                }
-            }
-        }
-        @if items.len() > ROWS { p { (items.len() - ROWS) " more" } }
-    }
 }
 
 fn now(view: &View, rows: &[Row]) -> Markup {

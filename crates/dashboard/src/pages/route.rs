@@ -3,13 +3,24 @@
 use ganger_document::names::read;
 use ganger_types::{JobId, Queue};
 
+use crate::data::attention;
 use crate::fault::Fault;
 use crate::page::{Page, Stop};
 use crate::params::Params;
 use crate::view::View;
 
-/// The page at a path below `/ui`.
+/// The page at a path below `/ui`, with the line of what needs attention above it. Overview has the whole list.
 pub(crate) async fn build(view: &View, path: &str, query: &str) -> Result<Page, Stop> {
+    let page = page_at(view, path, query);
+    if path == "/" || !view.rights.may_read("getAttention") {
+        return page.await;
+    }
+    let (page, items) = futures::future::join(page, attention::items(view)).await;
+    let line = attention::line(view, &items);
+    Ok(page?.first("part-attention-line", line))
+}
+
+async fn page_at(view: &View, path: &str, query: &str) -> Result<Page, Stop> {
     match path {
         "/" => Ok(super::overview::page(view, query).await?),
         "/queues" => Ok(super::queues::page(view, query).await?),

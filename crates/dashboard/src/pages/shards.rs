@@ -40,6 +40,7 @@ pub(super) async fn page(view: &View, query: &str) -> Result<Page, Stop> {
             "part-outbox",
             html! { h2 { "Outbox" } (outbox(view, &gathered.found)) },
         );
+    let page = page.part("part-alerts", alerts(view));
     let Some(to) = params.text("to")? else {
         return Ok(page);
     };
@@ -142,6 +143,34 @@ fn outbox(view: &View, shards: &[Found]) -> Markup {
         }
     };
     table("Outbox", &head, &body)
+}
+
+/// The alerts of the configuration, with a button that tries whether messages arrive.
+fn alerts(view: &View) -> Markup {
+    let alerts = view.site.settings.attention.alerts().documents();
+    if alerts.is_empty() {
+        return html! {};
+    }
+    let head = columns(&["Alert", "State", "Condition", "Found", "Webhook", "Actions"]);
+    let body = html! {
+        @for alert in &alerts {
+            tr data-row {
+                th scope="row" { (alert.name) }
+                td { @if alert.firing { (svg::badge("bad", "Firing")) } @else { (svg::badge("good", "Quiet")) } }
+                td { (isolated(&alert.condition)) }
+                td.message { @if alert.firing { (isolated(&alert.text)) } }
+                td.message {
+                    @match (&alert.last_error, alert.webhook) {
+                        (_, false) => "none",
+                        (None, true) => { (counted(alert.delivered)) " delivered" }
+                        (Some(error), true) => (isolated(error)),
+                    }
+                }
+                td { @if alert.webhook { (button(view, "Send test message", "testAlert", &[("alert", &alert.name)])) } }
+            }
+        }
+    };
+    html! { h2 { "Alerts" } (table("Alerts", &head, &body)) }
 }
 
 fn state(peer: &PeerView) -> Markup {

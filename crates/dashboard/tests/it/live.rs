@@ -108,7 +108,7 @@ async fn a_stream_without_anything_seen_sends_all_parts() {
     let path = format!("/ui/live?view=/ui/job%3Fid%3D1/{}", id.to_text());
     let mut reader = Reader::open(&browser, &path).await;
     let mut ids = Vec::new();
-    while ids.len() < 4 {
+    while ids.len() < 5 {
         let (event, data) = reader.next().await.expect("it goes on");
         if event == "part" {
             ids.push(data["id"].as_str().expect("an id").to_owned());
@@ -116,7 +116,13 @@ async fn a_stream_without_anything_seen_sends_all_parts() {
     }
     assert_eq!(
         ids,
-        ["part-head", "part-why", "part-timeline", "part-attempts"]
+        [
+            "part-attention-line",
+            "part-head",
+            "part-why",
+            "part-timeline",
+            "part-attempts"
+        ]
     );
     site.lease("mail", 1).await;
     reader.until("part-why", "It runs").await;

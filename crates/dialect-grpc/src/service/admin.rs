@@ -1,5 +1,7 @@
 //! The server itself.
 
+use ganger_access::{Identity, Operation, Right};
+use ganger_attention::NotTested;
 use ganger_proto::v1;
 use ganger_proto::v1::admin_server::Admin;
 use ganger_router::PeerState;
@@ -45,6 +47,32 @@ impl Admin for ServiceContext {
             uptime_ms: encode::ms(self.options.started_at.elapsed()),
             draining: *self.options.draining.borrow(),
             live_jobs,
+            shards: self.known_shards(),
+        }))
+    }
+
+    async fn who_am_i(
+        &self,
+        request: Request<v1::WhoAmIRequest>,
+    ) -> Result<Response<v1::WhoAmIReply>, Status> {
+        let namespace = decode::namespace(&request.get_ref().namespace)?;
+        let identity = authorization::identity();
+        let verbs = [
+            ("observe", Right::OBSERVE),
+            ("submit", Right::SUBMIT),
+            ("cancel", Right::CANCEL),
+            ("work", Right::WORK),
+            ("operate", Right::OPERATE),
+            ("govern", Right::GOVERN),
+        ];
+        let may = verbs.into_iter().filter(|(word, right)| {
+            let operation = Operation::new(word, *right);
+            identity.may(operation, Some(namespace.as_bytes())).is_ok()
+        });
+        Ok(Response::new(v1::WhoAmIReply {
+            who: identity.to_string(),
+            may: may.map(|(word, _)| word.to_owned()).collect(),
+            expires_at_us: expires_at_us(&identity),
         }))
     }
 
@@ -55,6 +83,32 @@ impl Admin for ServiceContext {
         let reply = self.ask(Query::Audit).await?;
         let findings = reply_as!(reply, Reply::Audit(findings) => findings)?;
         Ok(Response::new(v1::AuditReply { findings }))
+    }
+
+    async fn list_alerts(
+        &self,
+        _: Request<v1::ListAlertsRequest>,
+    ) -> Result<Response<v1::ListAlertsReply>, Status> {
+        let alerts = self.attention.alerts().documents();
+        Ok(Response::new(v1::ListAlertsReply {
+            alerts: alerts.iter().map(Into::into).collect(),
+        }))
+    }
+
+    async fn test_alert(
+        &self,
+        request: Request<v1::TestAlertRequest>,
+    ) -> Result<Response<v1::TestAlertReply>, Status> {
+        let name = &request.get_ref().alert;
+        authorization::note(|| format!("alert {}", name.escape_debug()));
+        let job = self.attention.test_alert(name).await;
+        let job = job.map_err(|error| match error {
+            NotTested::NotStored(error) => Problem::from(error),
+            error => Problem::new(error.code(), error.to_string()),
+        })?;
+        Ok(Response::new(v1::TestAlertReply {
+            job: format!("{}/{}", job.shard, job.id.to_text()),
+        }))
     }
 
     async fn list_peers(
@@ -152,5 +206,24 @@ fn peer((view, state): (PeerView, PeerState)) -> v1::PeerView {
         written: record.last_sent,
         confirmed: record.confirmed,
         received: record.received,
+    }
+}
+
+/// When the credential of a caller expires; 0 if it does not.
+fn expires_at_us(identity: &Identity) -> u64 {
+    let Identity::Principal(who) = identity else {
+        return 0;
+    };
+    let at = who.expires_at.map(jiff::Timestamp::as_microsecond);
+    at.and_then(|at| u64::try_from(at).ok()).unwrap_or_default()
+}
+
+impl ServiceContext {
+    /// The shards that the server knows by name.
+    fn known_shards(&self) -> Vec<String> {
+        let Some(router) = &self.options.router else {
+            return vec![self.handle.id().to_string()];
+        };
+        router.known().iter().map(ToString::to_string).collect()
     }
 }

@@ -1,23 +1,43 @@
 //! Failures, statistics, workers, tags, tracked jobs, events.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use ganger_access::{Operation, Right};
+use ganger_attention::Scope;
 use ganger_proto::v1::insight_server::Insight;
 use ganger_proto::{convert, v1};
+use ganger_shard::series::Rates;
 use ganger_types::limits::PAGE_WORKERS_MAX;
 use ganger_types::query::Query;
 use ganger_types::time::MICROS_PER_SECOND;
-use ganger_types::{Day, Namespace, Reply};
+use ganger_types::{Day, Namespace, Queue, Reply};
 use tonic::{Request, Response, Status};
 
 use super::{Streamed, reply_as};
-use crate::ServiceContext;
 use crate::decode::{self, At};
 use crate::problem::Problem;
+use crate::{ServiceContext, authorization};
 
 /// Tags shown unless asked otherwise, and at most.
 const TAGS_DEFAULT: u32 = 100;
 const TAGS_MAX: u32 = 1_000;
+
+/// Queues of one request for rates.
+const RATES_MAX: usize = 200;
+/// The method that shows other shards: its right decides who sees what concerns servers.
+const LIST_PEERS: &str = "ganger.v1.Admin/ListPeers";
+
+fn queue_rates(rates: &Rates) -> v1::QueueRates {
+    let p95 = rates.running.quantile(0.95);
+    let p95 = p95.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    v1::QueueRates {
+        enqueued: rates.enqueued,
+        succeeded: rates.succeeded,
+        failed: rates.failed,
+        ended_by_minute: rates.by_minute.clone(),
+        run_p95_ms: p95.map(convert::ms),
+    }
+}
 
 fn here(request: &Request<v1::InsightRequest>) -> Result<Namespace, Problem> {
     decode::namespace(&request.get_ref().namespace)
@@ -133,6 +153,51 @@ impl Insight for ServiceContext {
             });
         }
         Ok(Response::new(v1::TrackedReply { tracked }))
+    }
+
+    async fn attention(
+        &self,
+        request: Request<v1::AttentionRequest>,
+    ) -> Result<Response<v1::AttentionReply>, Status> {
+        let request = request.get_ref();
+        let namespace = decode::namespace(&request.namespace)?;
+        let on_server = Operation::new(LIST_PEERS, Right::OBSERVE.on_server());
+        let may_see = authorization::identity().may(on_server, None).is_ok();
+        let scope = if request.here_only {
+            Scope::Here
+        } else {
+            Scope::All
+        };
+        let sees_server = may_see && !request.namespace_only;
+        let items = self.attention.items(&namespace, sees_server, scope).await;
+        Ok(Response::new(v1::AttentionReply {
+            items: items.iter().map(Into::into).collect(),
+        }))
+    }
+
+    async fn rates(
+        &self,
+        request: Request<v1::RatesRequest>,
+    ) -> Result<Response<v1::RatesReply>, Status> {
+        let request = request.get_ref();
+        let namespace = decode::namespace(&request.namespace)?;
+        let number = request.queues.len();
+        if number > RATES_MAX {
+            let text = format!("queues: {number} names, the limit is {RATES_MAX}");
+            return Err(Problem::new("invalid_value", text).into());
+        }
+        let queues = request.queues.iter();
+        let queues = queues.map(|queue| decode::queue(At::top("queues"), queue));
+        let queues: Vec<Queue> = queues.collect::<Result<_, _>>()?;
+        let now = self.handle.wall_time();
+        let (total, each) = self.handle.series(|table| {
+            let total = table.total_rates(&namespace, now);
+            (total, table.rates(&namespace, &queues, now))
+        });
+        Ok(Response::new(v1::RatesReply {
+            total: Some(queue_rates(&total)),
+            queues: each.iter().map(queue_rates).collect(),
+        }))
     }
 
     type EventsStream = Streamed<v1::EventBatch>;

@@ -567,6 +567,29 @@ async fn a_caller_learns_who_it_is_and_until_when() {
 }
 
 #[tokio::test]
+async fn what_needs_attention_is_listed() {
+    let face = face();
+    let job = json!({"kind": "a", "queue": "mail"});
+    face.enqueue(job).await;
+    let mut found = face.get("/api/v1/attention").await;
+    let item = &mut found["items"][0];
+    let since = item.as_object_mut().expect("an object").remove("since");
+    assert!(since.is_some_and(|since| since.is_string()));
+    let text = "Queue mail: 1 ready, no worker has asked since the server started";
+    let wanted = json!({
+        "code": "no_worker",
+        "gravity": "error",
+        "text": text,
+        "shard": "1",
+        "queue": "mail",
+        "count": 1,
+    });
+    assert_eq!(*item, wanted);
+    let elsewhere = face.get("/api/v1/attention?namespace=other").await;
+    assert_eq!(elsewhere, json!({"items": []}));
+}
+
+#[tokio::test]
 async fn the_server_tells_of_itself() {
     let face = face();
     face.enqueue(json!({"kind": "a", "queue": "q"})).await;

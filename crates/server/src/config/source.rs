@@ -10,6 +10,9 @@ use super::keys::VARIABLE_PREFIX;
 use super::optional::refuse_missing;
 use crate::config::{Config, ConfigError, Key, find_key, keys};
 
+/// The only setting that is a list of tables.
+const ALERTS: &str = "alerts";
+
 /// A setting given on the command line.
 #[derive(Clone, Debug)]
 pub struct Flag {
@@ -86,7 +89,7 @@ fn set(
     })
 }
 
-fn fault(place: impl Into<String>, reason: impl Into<String>) -> ConfigError {
+pub(super) fn fault(place: impl Into<String>, reason: impl Into<String>) -> ConfigError {
     ConfigError {
         place: place.into(),
         reason: reason.into(),
@@ -136,8 +139,15 @@ fn from_file(config: &mut Config, given: &mut SetKeys, file: &Path) -> Result<()
         let line = error.span().map_or(0, |span| line_of(&text, span.start));
         fault(format!("{shown} line {line}"), error.message())
     })?;
+    for (key, value) in table.get_ref() {
+        if key.get_ref() == ALERTS {
+            let place = |at| format!("{shown} line {}", line_of(&text, at));
+            config.alerts = super::alerts::read(value.get_ref(), key.span().start, place)?;
+        }
+    }
     let mut found = Vec::new();
     flatten("", table.get_ref(), &mut found);
+    found.retain(|setting| setting.name != ALERTS);
     // data_dir applies only if db is not set, whichever comes first in the file.
     found.sort_by_key(|setting| setting.name == "db");
     both_shards(&shown, |name| {
@@ -201,7 +211,7 @@ fn flatten(section: &str, table: &DeTable<'_>, found: &mut Vec<Setting>) {
 }
 
 /// Returns a value as the text that the table of settings reads; `None` for a table or list of tables.
-fn plain(value: &DeValue<'_>) -> Option<String> {
+pub(super) fn plain(value: &DeValue<'_>) -> Option<String> {
     match value {
         DeValue::String(text) => Some(text.to_string()),
         DeValue::Integer(number) => Some(number.to_string()),

@@ -1,6 +1,7 @@
 //! The integration tests of this crate, in one binary, because every further binary would link all crates again.
 
 mod abuse;
+mod alerts;
 #[cfg(feature = "dashboard")]
 mod dashboard;
 mod floods;

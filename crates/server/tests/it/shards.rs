@@ -141,6 +141,39 @@ fn get_request(job: &str) -> v1::GetRequest {
     }
 }
 
+/// Asks a server what needs attention until an item contains `words`; returns all items.
+async fn attention(addr: SocketAddr, words: &str) -> String {
+    loop {
+        let answer = fetch(addr, "GET /api/v1/attention", "", "").await;
+        assert_eq!(status(&answer), "200", "{answer}");
+        if answer.contains(words) {
+            return answer;
+        }
+        // An answer is up to a second old, that of another server up to two.
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_needs_attention_at_another_server_is_listed_and_so_is_its_absence() {
+    let [one, two] = pair(config()).await;
+    let (here, there) = (one.addr(), two.addr());
+    let job = r#"{"kind":"a","queue":"far"}"#;
+    let answer = fetch(there, "POST /api/v1/jobs", "", job).await;
+    assert_eq!(status(&answer), "201", "{answer}");
+    let answer = attention(here, "Queue far: 1 ready, no worker has asked").await;
+    let item = &document(&answer)["items"][0];
+    assert_eq!(
+        (&item["code"], &item["shard"]),
+        (&"no_worker".into(), &"2".into())
+    );
+    two.stop().await;
+    let answer = attention(here, "Shard 2 cannot be reached").await;
+    let item = &document(&answer)["items"][0];
+    assert_eq!(item["code"], "shard_unreachable");
+    one.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_is_reached_through_a_server_of_another_shard() {
     let [one, two] = pair(config()).await;
