@@ -9,6 +9,8 @@ use crate::command::import;
 #[cfg(feature = "quantumleap")]
 use crate::command::ngsi;
 use crate::command::{
+    alerts, backup, bench, check, completions, events, failures, graphs, job, man, outbox, queue, run,
+    schedule, server, stats, submit, token, top, version, worker, workers,
     backup, bench, check, completions, events, failures, graphs, job, man, operation, outbox,
     queue, run, schedule, server, stats, submit, token, version, worker, workers,
 };
@@ -70,6 +72,11 @@ pub(crate) enum Command {
     Stats(stats::StatsArgs),
     /// Show events as they happen.
     Events(events::EventsArgs),
+    /// Show queues, jobs, workers and what needs attention, live in the terminal.
+    Top(top::TopArgs),
+    /// Show the alerts of a server, and test their webhooks.
+    #[command(subcommand)]
+    Alerts(alerts::AlertsCommand),
     /// Audit a store at rest, or a running server.
     Check(check::CheckArgs),
     /// Copy a store, even while its server runs.

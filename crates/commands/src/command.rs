@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+pub(crate) mod alerts;
 pub(crate) mod backup;
 pub(crate) mod bench;
 pub(crate) mod check;
@@ -26,6 +27,7 @@ pub(crate) mod server;
 pub(crate) mod stats;
 pub(crate) mod submit;
 pub(crate) mod token;
+pub(crate) mod top;
 pub(crate) mod version;
 pub(crate) mod waiting;
 pub(crate) mod worker;
@@ -90,6 +92,8 @@ async fn serve(context: &Context, command: Command) -> Outcome {
         Command::Outbox(args) => outbox::run(context, &args).await,
         Command::Stats(args) => stats::run(context, args).await,
         Command::Events(args) => events::run(context, args).await,
+        Command::Alerts(command) => alerts::run(context, command).await,
+        Command::Top(args) => top::run(context, args).await,
         Command::Check(args) => check::run(context, args).await,
         Command::Backup(args) => backup::run(context, &args),
         #[cfg(any(feature = "redis", feature = "quantumleap"))]
