@@ -9,10 +9,8 @@ use crate::command::import;
 #[cfg(feature = "quantumleap")]
 use crate::command::ngsi;
 use crate::command::{
-    alerts, backup, bench, check, completions, events, failures, graphs, job, man, outbox, queue, run,
-    schedule, server, stats, submit, token, top, version, worker, workers,
-    backup, bench, check, completions, events, failures, graphs, job, man, operation, outbox,
-    queue, run, schedule, server, stats, submit, token, version, worker, workers,
+    alerts, backup, bench, check, completions, events, failures, graphs, job, man, operation,
+    outbox, queue, run, schedule, server, stats, submit, token, top, version, worker, workers,
 };
 use crate::context::Global;
 use crate::exit::EXIT_CODES_HELP;

@@ -126,10 +126,6 @@ impl RequestContext {
             .map_err(|error| Problem::new("invalid_value", format!("path: {error}")))
     }
 
-    /// The text in the path; bytes that are not UTF-8 are replaced.
-    pub(crate) fn text_in_path(&self) -> String {
-        let bytes = self.path.get(FIRST_NAME).map_or(&[][..], Vec::as_slice);
-        String::from_utf8_lossy(bytes).into_owned()
     /// The segment of the path at this number of segments after the resource; empty if there is none.
     pub(crate) fn segment(&self, place: usize) -> &[u8] {
         self.path

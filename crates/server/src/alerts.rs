@@ -64,7 +64,7 @@ async fn restore(shard: &Handle, alerts: &Alerts) {
             }
             Ok(None) => {}
             Err(error) => {
-                tracing::warn!(alert = alert.name, %error, "the state of an alert cannot be read")
+                tracing::warn!(alert = alert.name, %error, "the state of an alert cannot be read");
             }
         }
     }

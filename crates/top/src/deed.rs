@@ -35,13 +35,13 @@ impl Deed {
             Self::Retry(job) => Ok(one(
                 "Retried",
                 job,
-                clients.any().retry(&[job], None).await?,
+                &clients.any().retry(&[job], None).await?,
             )),
             Self::Cancel(job) => {
                 let result = clients.any().cancel(&[job], REASON).await?;
-                Ok(one("Cancelled", job, result))
+                Ok(one("Cancelled", job, &result))
             }
-            Self::Delete(job) => Ok(one("Deleted", job, clients.any().delete(&[job]).await?)),
+            Self::Delete(job) => Ok(one("Deleted", job, &clients.any().delete(&[job]).await?)),
             Self::RetryGroup(group) => retry_group(clients, group).await,
             Self::CancelGraph { shard, graph } => {
                 let result = clients.of(shard).cancel_graph(graph, REASON).await?;
@@ -68,7 +68,7 @@ impl Deed {
     }
 }
 
-fn one(done: &str, job: &str, result: ChangeResult) -> String {
+fn one(done: &str, job: &str, result: &ChangeResult) -> String {
     if result.count > 0 {
         format!("{done} {job}.")
     } else {

@@ -85,7 +85,7 @@ pub async fn run(source: Source, settings: Settings) -> Result<End, Failed> {
         tokio::select! {
             biased;
             event = input.recv() => match event {
-                Some(Ok(event)) => match loop_state.input(&mut state, event) {
+                Some(Ok(event)) => match loop_state.input(&mut state, &event) {
                     Request::Quit => break,
                     Request::Suspend => screen.suspend()?,
                     _ => {}
@@ -129,14 +129,14 @@ struct Loop {
 }
 
 impl Loop {
-    fn input(&mut self, state: &mut State, event: Event) -> Request {
+    fn input(&mut self, state: &mut State, event: &Event) -> Request {
         let Event::Key(key) = event else {
             return Request::Draw;
         };
         if key.kind == KeyEventKind::Release {
             return Request::Draw;
         }
-        let request = press(state, key);
+        let request = press(state, *key);
         match &request {
             Request::Ask => self.turn += 1,
             Request::Do(confirmed) => {

@@ -32,6 +32,10 @@ pub struct Question {
 
 /// Everything that a frame shows.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a switch of its own on the screen"
+)]
 pub struct State {
     /// How the screen looks.
     pub theme: Theme,

@@ -60,6 +60,9 @@ struct Message {
 ///
 /// # Errors
 /// If the shard does not take it.
+///
+/// # Panics
+/// If the name of the alert does not fit into a label, which the configuration refuses.
 pub async fn enqueue(shard: &Handle, alert: &Alert, change: &Change) -> Result<JobId, CallError> {
     let message = Message {
         alert: alert.name.clone(),
@@ -127,7 +130,7 @@ pub async fn newest(shard: &Handle, alert: &str) -> Result<Option<Bytes>, CallEr
     let query = JobQuery {
         namespace: Namespace::from_static(NAMESPACE),
         queue: Some(Queue::from_static(QUEUE)),
-        label: Some((LabelKey::from_static(ALERT_LABEL), value)),
+        labels: vec![(LabelKey::from_static(ALERT_LABEL), value)],
         newest_first: true,
         limit: LOOKED_MAX,
         ..JobQuery::default()

@@ -24,6 +24,7 @@ const SIZE: Size = Size {
 /// Keys: 1 to 7 choose a screen, Enter opens a row, `?` shows all keys, q leaves. Without a terminal, or with --once, it
 /// prints one plain frame and ends. It needs no more than the role reader.
 #[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct TopArgs {
     /// Begin with the jobs of this queue.
     #[arg(long, short, value_name = "QUEUE")]

@@ -17,7 +17,7 @@ pub(crate) async fn list(context: RequestContext) -> Result<Response, Problem> {
 
 /// Stores a test message; it is sent after the answer.
 pub(crate) async fn test(context: RequestContext) -> Result<Response, Problem> {
-    let name = context.text_in_path();
+    let name = String::from_utf8_lossy(context.segment(0)).into_owned();
     let job = context.api.attention().test_alert(&name).await;
     let job = job.map_err(|error| match error {
         NotTested::NotStored(error) => Problem::from(error),

@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::io::{Read as _, Write as _};
+use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,6 +23,11 @@ use serde_json::{Value, json};
 struct Seen {
     parser: vt100::Parser,
     bytes: Vec<u8>,
+}
+
+/// A number of columns or lines.
+fn size(number: u16) -> NonZeroU16 {
+    NonZeroU16::new(number).unwrap_or(NonZeroU16::MIN)
 }
 
 /// A terminal with a program in it.
@@ -64,7 +70,7 @@ impl Terminal {
             .context("script cannot be started")?;
         let mut output = script.stdout.take().context("no output")?;
         let seen = Arc::new(Mutex::new(Seen {
-            parser: vt100::Parser::new(lines, columns, 0),
+            parser: vt100::Parser::new(size(lines), size(columns), 0),
             bytes: Vec::new(),
         }));
         let filled = Arc::clone(&seen);
@@ -118,7 +124,7 @@ impl Terminal {
             .unwrap_or_else(PoisonError::into_inner)
             .parser
             .screen_mut()
-            .set_size(lines, columns);
+            .set_size(size(lines), size(columns));
         let terminal = fs::read_to_string(self.files.join("tty"))?;
         let status = Command::new("stty")
             .args([

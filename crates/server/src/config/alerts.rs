@@ -39,7 +39,7 @@ pub(super) fn read(
         return Err(fault(place(at), reason));
     }
     let mut alerts: Vec<Alert> = Vec::new();
-    for table in tables.iter() {
+    for table in tables {
         let at = table.span().start;
         let DeValue::Table(table) = table.get_ref() else {
             let reason = "each of alerts must be a table of the form [[alerts]]";
@@ -109,7 +109,7 @@ impl Given {
         match key {
             "name" => self.name = Some(alert_name(value)?),
             "namespace" => {
-                self.namespace = Namespace::new(value).map_err(|error| error.to_string())?
+                self.namespace = Namespace::new(value).map_err(|error| error.to_string())?;
             }
             "queue" => self.queue = Some(Queue::new(value).map_err(|error| error.to_string())?),
             "older_than" => self.condition("older_than", Condition::OlderThan(span(value)?)),
