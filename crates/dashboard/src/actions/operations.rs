@@ -128,19 +128,29 @@ pub(super) async fn stop(view: &View, form: &Form) -> Result<Done, Fault> {
         // What only operators may start, only they may stop.
         view.rights.check("retryJobs")?;
     }
+    let name = operation_name(shard.id(), number);
+    let ended = |state: OperationState| Done::Notice {
+        notice: Notice::refused(format!(
+            "Not stopped: {name} is {} already.",
+            state.as_str()
+        )),
+        to: None,
+    };
+    if record.state != OperationState::Running {
+        return Ok(ended(record.state));
+    }
     let stop = StopOperation {
         namespace: view.namespace().clone(),
         number,
         by: view.rights.identity().to_string(),
     };
     let record = shard.stop_operation(stop).await?;
-    let name = operation_name(shard.id(), number);
-    let notice = if record.state == OperationState::Stopped {
-        let done = plural(record.done, "job");
-        Notice::done(format!("Stopped {name}; it had changed {done}."))
-    } else {
-        let state = record.state.as_str();
-        Notice::refused(format!("Not stopped: {name} is {state} already."))
-    };
-    Ok(Done::Notice { notice, to: None })
+    if record.state != OperationState::Stopped {
+        return Ok(ended(record.state));
+    }
+    let done = plural(record.done, "job");
+    Ok(Done::Notice {
+        notice: Notice::done(format!("Stopped {name}; it had changed {done}.")),
+        to: None,
+    })
 }

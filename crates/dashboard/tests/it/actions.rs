@@ -372,6 +372,7 @@ async fn the_settings_of_a_namespace_are_saved_unless_somebody_was_faster() {
     let page = browser.page(&page.link("default")).await;
     assert!(page.main().contains("1 of no limit"), "{}", page.main());
     let form = browser.page(&page.link("Edit settings")).await;
+    let slower = browser.page(&page.link("Edit settings")).await;
     let wrong = browser
         .press(&form, "Save settings", &[("set-live_max", "many")])
         .await;
@@ -387,7 +388,7 @@ async fn the_settings_of_a_namespace_are_saved_unless_somebody_was_faster() {
     );
     assert!(page.main().contains("1 of 500"), "{}", page.main());
     let late = browser
-        .press(&form, "Save settings", &[("set-live_max", "600")])
+        .press(&slower, "Save settings", &[("set-live_max", "600")])
         .await;
     assert!(late.only("[role=alert]").contains("Somebody has changed"));
 }
